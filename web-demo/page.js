@@ -4,11 +4,12 @@ import { Client } from './client.js';
 import { check, selfCheck, showDevice, showUnsupported } from './device.js';
 import { byId, h } from './dom.js';
 import { layer } from './layer.js';
+import { text } from './text.js';
 import { train } from './train.js';
 
 const root = document.documentElement;
 const client = new Client();
-const sections = [layer, bench, train];
+const sections = [text, layer, bench, train];
 let report = null;
 let lostTraining = false;
 let settle;
@@ -146,6 +147,7 @@ function summary() {
     accepted: 'accepted' in root.dataset,
     device: report,
     check: { done, of, passed, wrong: check.wrong.map(({ name }) => name), milliseconds },
+    text: text.last(),
     layer: layer.last(),
     bench: bench.last(),
     training: train.last(),

@@ -1,11 +1,12 @@
 // Loads the package, opens the device, and owns every object on it. One operation at a time uses the device; a second
 // waits, so times are those of one operation alone.
-import init, { Device, MoeLayer, MoeTraining, bench, version } from './moebius/moebius.js';
+import init, { Device, MoeLayer, MoeTraining, TextModel, bench, version } from './moebius/moebius.js';
 
 let loaded = null;
 let device = null;
 let layer = null;
 let training = null;
+let text = null;
 let queue = Promise.resolve();
 /** @type {Map<number, AbortController>} */
 const running = new Map();
@@ -92,10 +93,35 @@ const operations = {
     return { classes, probabilities, experts };
   },
 
+  // A visitor's files, or those that come with the page. They are read piece by piece, where they are.
+  async textLoad({ files, precision }, { signal, progress }) {
+    drop(text);
+    text = null;
+    const onProgress = (read, of) => progress({ read, of });
+    text = await TextModel.load(opened(), files ?? (await shipped()), { precision, signal, onProgress });
+    return text.report;
+  },
+
+  async textGenerate({ options }, { signal, progress }) {
+    if (!text) throw new Error('expected a model, got none');
+    return text.generate({ ...options, signal, onToken: progress });
+  },
+
   async memory() {
     return opened().memory();
   },
 };
+
+/** The files of the model that comes with the page, by name; fetched once. */
+let own = null;
+async function shipped() {
+  if (own) return own;
+  const names = await (await load('./model/files.json')).json();
+  if (names.length === 0) throw new Error('this page was built without a model: drop one of your own');
+  const blobs = await Promise.all(names.map(async (name) => (await load(`./model/${name}`)).blob()));
+  own = Object.fromEntries(names.map((name, at) => [name, blobs[at]]));
+  return own;
+}
 
 /** Operations that don't wait for others. */
 const immediate = {
@@ -129,9 +155,8 @@ function drop(object) {
 /** Gives back everything on the device, and the device. */
 function release() {
   const old = device;
-  drop(training);
-  drop(layer?.layer);
-  training = layer = device = null;
+  for (const object of [training, layer?.layer, text]) drop(object);
+  training = layer = text = device = null;
   old?.destroy();
   old?.free();
 }

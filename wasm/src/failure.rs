@@ -4,6 +4,9 @@ use js_sys::Reflect;
 use moebius::ErrorKind;
 use moebius_device::OpenError;
 use moebius_device::browser::DeviceFailure;
+use moebius_engine::EngineError;
+use moebius_model::weights::WeightsError;
+use moebius_text::TemplateFault;
 use wasm_bindgen::{JsCast, JsValue};
 
 /// What a caller can tell errors apart by; the names are those of `ErrorCode` in `types.d.ts`.
@@ -67,6 +70,12 @@ impl From<moebius_model::Error> for Failure {
         match error {
             moebius_model::Error::Moebius(error) => error.into(),
             moebius_model::Error::Config { .. } => Self::new(Code::SHAPE, error),
+            moebius_model::Error::Weights(WeightsError::OutOfMemory(_)) => {
+                Self::new(Code::OUT_OF_MEMORY, error)
+            }
+            moebius_model::Error::Misfits(_) | moebius_model::Error::Weights(_) => {
+                Self::new(Code::BAD_FILE, error)
+            }
             other => Self::new(Code::DEVICE, other),
         }
     }
@@ -80,6 +89,34 @@ impl From<moebius_cases::Error> for Failure {
             Code::DEVICE
         };
         Self::new(code, error)
+    }
+}
+
+impl From<moebius_text::Error> for Failure {
+    fn from(error: moebius_text::Error) -> Self {
+        use moebius_text::Error::{Read, Template, Unfit};
+        let code = match &error {
+            Template(of) if of.fault == TemplateFault::Refused => Code::SHAPE,
+            Read { .. } | Unfit(_) | Template(_) => Code::BAD_FILE,
+            _ => Code::SHAPE,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<moebius_engine::Unfit> for Failure {
+    fn from(error: moebius_engine::Unfit) -> Self {
+        Self::new(Code::SHAPE, error)
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Model(error) => error.into(),
+            EngineError::Unfit(_) | EngineError::Refused(_) => Self::new(Code::SHAPE, error),
+            _ => Self::new(Code::DEVICE, error),
+        }
     }
 }
 

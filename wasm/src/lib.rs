@@ -17,6 +17,7 @@ mod moe_options;
 mod options;
 mod record;
 mod report;
+mod text;
 mod training;
 mod work;
 
@@ -25,6 +26,7 @@ pub use bench::bench;
 pub use device::{Device, version};
 pub use linear::{Fp8Linear, Matmul};
 pub use moe::MoeLayer;
+pub use text::TextModel;
 pub use training::MoeTraining;
 
 use wasm_bindgen::prelude::wasm_bindgen;

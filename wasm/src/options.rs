@@ -76,6 +76,11 @@ impl Options {
         self.read(key, "a finite number", finite)
     }
 
+    /// A text.
+    pub(crate) fn text(&mut self, key: &'static str) -> Result<Option<String>, Failure> {
+        self.read(key, "a text", JsValue::as_string)
+    }
+
     /// A truth value.
     pub(crate) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Failure> {
         self.read(key, "true or false", JsValue::as_bool)

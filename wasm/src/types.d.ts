@@ -3,7 +3,7 @@
  * - `no-webgpu`: the page has no WebGPU, or the browser gives it no adapter
  * - `device-lost`: the device went away, with everything on it; open another
  * - `out-of-memory`: a buffer doesn't fit on the device
- * - `bad-file`: no case file, or one of an operation this version doesn't know
+ * - `bad-file`: no case file, or one of an operation this version doesn't know; files of a model that don't fit
  * - `shape`: a size, an option or a typed array doesn't fit; the message says what was expected
  * - `unsupported`: the device can't run it
  * - `cancelled`: by its `AbortSignal`
@@ -300,4 +300,114 @@ export interface BenchReport {
   weightBytes: number;
   /** Relative L2 error of some rows against sums in f64, over the weights as they are kept. */
   error: number;
+}
+
+/**
+ * The files of a published model by name: `config.json`, `tokenizer.json` and one or more `.safetensors`, and what
+ * lies beside them (`generation_config.json`, `tokenizer_config.json`, `chat_template.jinja`); or one `.gguf` file
+ * alone. Weights in a `Blob` or `File` are read where they are, which only workers can.
+ */
+export type TextModelFiles = Record<string, Uint8Array | Blob>;
+
+export interface TextModelOptions extends RunOptions {
+  /**
+   * 'stored', the default: FP8 codes stay codes, all other weights become f32. 'f32': codes are decoded. 'fp8':
+   * weights of layers that have no codes are rounded to E4M3, with a scale for each 128 × 128. Sums are f32 in each.
+   */
+  precision?: 'stored' | 'f32' | 'fp8';
+  /**
+   * Tokens of a prompt and its answer together, for which memory is kept; 1024 by default, or all that the model was
+   * made for.
+   */
+  context?: number;
+  /** Bytes read so far, and of all weights; after each tensor. */
+  onProgress?: (read: number, of: number) => void;
+}
+
+export interface TextModelReport {
+  /** `model_type` of its configuration, or what a GGUF file's metadata stands for. */
+  family: string;
+  precision: 'stored' | 'f32' | 'fp8';
+  layers: number;
+  /** The layers that have experts: which they are, how many experts they have, and how many of them a token takes. */
+  experts: { layer: number; experts: number; topK: number }[];
+  /** Width of a token. */
+  hidden: number;
+  /** Rows of its vocabulary. */
+  vocabulary: number;
+  /** Tokens of the longest text that it was made for. */
+  positions: number;
+  /** Tokens of a prompt and its answer together. */
+  context: number;
+  /** Whether it takes messages. */
+  chat: boolean;
+  /** Bytes that its weights take on the device. */
+  weightBytes: number;
+}
+
+export interface ChatMessage {
+  /** 'system', 'user' or 'assistant', and what else its template knows. */
+  role: string;
+  content: string;
+}
+
+/** What to write on from, `prompt` or `messages`, and how tokens are chosen; what isn't set changes nothing. */
+export interface GenerateOptions extends RunOptions {
+  /** A text to go on with. */
+  prompt?: string;
+  /** A conversation to answer, by the model's own template. */
+  messages?: ChatMessage[];
+  /** Tokens to write at most, 128 by default. */
+  maxTokens?: number;
+  /** What logits are divided by before a draw; 0, the default, takes the likeliest token. */
+  temperature?: number;
+  /** Draw from so many of the likeliest tokens; 0 for all. */
+  topK?: number;
+  /** Draw from the likeliest tokens that have this probability together. */
+  topP?: number;
+  /** Draw from tokens that have at least this part of the likeliest one's probability. */
+  minP?: number;
+  /** Divides positive logits of tokens that were there, and multiplies negative ones. */
+  repetitionPenalty?: number;
+  /** Taken from logits of tokens that were written. */
+  presencePenalty?: number;
+  /** Taken from logits of tokens for each time that they were written. */
+  frequencyPenalty?: number;
+  /** Added to logits, by the tokens' ids. */
+  logitBias?: Record<number, number>;
+  /** Decides all draws; 0 by default. */
+  seed?: number;
+  /** Texts before which the answer ends. */
+  stop?: string[];
+  /** Tells the experts of each token; not by default, and then they aren't read from the device. */
+  experts?: boolean;
+  /** Told of each token as it comes. */
+  onToken?: (token: TextToken) => void;
+}
+
+export interface TextToken {
+  /** `null` for text that was held back until the end. */
+  id: number | null;
+  /** What can be said now: empty where a character or a stop string may still become complete. */
+  text: string;
+  /**
+   * The experts that computed the logits of which this token was chosen, where they were asked for: `topK` of each
+   * layer that has some, layer by layer, the best first.
+   */
+  experts: Uint32Array | null;
+}
+
+export interface GeneratedText {
+  text: string;
+  /** The tokens, without one that ended the text. */
+  ids: Uint32Array;
+  /** 'stop': the model or a stop string ended it; 'length': it has as many tokens as it may. */
+  finish: 'stop' | 'length';
+  promptTokens: number;
+  /** Until the first token. */
+  firstTokenMs: number;
+  /** From then on. */
+  decodeMs: number;
+  /** Of the tokens after the first; `null` where there is none. */
+  tokensPerSecond: number | null;
 }

@@ -2,16 +2,16 @@
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
 use burn::tensor::{TensorData, Transaction};
-use js_sys::{Function, Promise, Reflect};
+use js_sys::{Function, Object, Promise, Reflect};
 use moebius_device::browser::BrowserDevice;
 use moebius_device::{MemoryUse, memory_in_use};
 use wasm_bindgen::JsValue;
-use wasm_bindgen_futures::{JsFuture, future_to_promise};
+use wasm_bindgen_futures::{JsFuture, future_to_promise, spawn_local};
 
 use crate::failure::{Code, Failure};
 use crate::options::Options;
@@ -161,6 +161,52 @@ impl Signal {
     }
 }
 
+/// The end of a signal's patience, for as many waits as there are.
+pub(crate) struct Aborted(Option<JsFuture>);
+
+impl Signal {
+    /// Listens to it, once for all waits.
+    pub(crate) fn aborted(&self) -> Aborted {
+        let promise = self.0.as_ref().map(|signal| {
+            Promise::new(&mut |resolve, _| {
+                let once = Object::new();
+                // Both are what an `AbortSignal` has; one that refuses is never heard, and looked at between steps.
+                let _ = Reflect::set(&once, &"once".into(), &true.into());
+                let _ = Reflect::get(signal, &"addEventListener".into()).map(|listen| {
+                    Function::from(listen).call3(signal, &"abort".into(), &resolve, &once)
+                });
+            })
+        });
+        Aborted(promise.map(JsFuture::from))
+    }
+}
+
+impl Aborted {
+    /// The outcome of `work`, or that it was cancelled, at once. What the device has begun ends by itself.
+    pub(crate) async fn or<T: 'static>(
+        &mut self,
+        work: impl Future<Output = Result<T, Failure>> + 'static,
+    ) -> Result<T, Failure> {
+        let mut work = Box::pin(work);
+        let outcome = std::future::poll_fn(|context| {
+            if let Poll::Ready(outcome) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(outcome));
+            }
+            match &mut self.0 {
+                Some(aborted) => Pin::new(aborted).poll(context).map(|_| None),
+                None => Poll::Pending,
+            }
+        });
+        if let Some(outcome) = outcome.await {
+            return outcome;
+        }
+        self.0 = None;
+        // A read that is dropped would leave its buffer mapped.
+        spawn_local(async move { drop(work.await) });
+        Err(Failure::cancelled())
+    }
+}
+
 fn aborted(signal: &JsValue) -> Option<bool> {
     Reflect::get(signal, &"aborted".into()).ok()?.as_bool()
 }
@@ -186,6 +232,11 @@ async fn pause(milliseconds: i32) {
     });
     // It never rejects.
     let _ = JsFuture::from(promise).await;
+}
+
+/// What a promise resolves with.
+pub(crate) async fn wait(promise: Promise) -> Result<JsValue, JsValue> {
+    JsFuture::from(promise).await
 }
 
 /// Milliseconds of a clock that only goes forward.

@@ -38,9 +38,13 @@ export class Lab {
   #server;
   #shared;
 
-  /** @param {string | undefined} native the `moebius` command, for comparisons with a run outside of a browser */
-  constructor(native) {
+  /**
+   * @param {{ native?: string, model?: string }} paths the `moebius` command, for comparisons with a run outside of a
+   *   browser, and a published model in a GGUF file
+   */
+  constructor({ native, model }) {
     this.native = native;
+    this.model = model;
   }
 
   /** Starts the server and the browser that tests share. */

@@ -24,8 +24,8 @@ const stateIs = (page, state) =>
 const gates = (page) =>
   page.locator('fieldset.gate').evaluateAll((list) => list.map(({ disabled }) => (disabled ? 'off' : 'on')));
 
-const OFF = ['off', 'off', 'off'];
-const ON = ['on', 'on', 'on'];
+const OFF = ['off', 'off', 'off', 'off'];
+const ON = ['on', 'on', 'on', 'on'];
 
 const CASE = 'cases/balance_losses.safetensors';
 

@@ -45,7 +45,7 @@ async function whatBelongsThereIsThere(lab) {
   );
   assert.equal(await page.locator('#device-runs tbody tr').count(), device.runs.length);
   assert.match(await page.locator('#version').textContent(), /^\d+\.\d+\.\d+/);
-  for (const section of ['device', 'layer', 'bench', 'train']) {
+  for (const section of ['device', 'text', 'layer', 'bench', 'train']) {
     assert.ok(await page.locator(`#${section} h2`).isVisible(), section);
     assert.equal(await page.locator(`nav a[href="#${section}"]`).count(), 1, section);
   }
@@ -156,14 +156,14 @@ function focused() {
 async function usableWithTheKeyboard(lab) {
   const page = await lab.demo({ context: { viewport: DESKTOP } });
   const reached = [];
-  for (let i = 0; i < 60 && !reached.includes('train-reset'); i++) {
+  for (let i = 0; i < 80 && !reached.includes('train-reset'); i++) {
     await page.keyboard.press('Tab');
     const { id, seen } = await page.evaluate(focused);
     assert.ok(seen, `the focus on ${id} can't be seen`);
     reached.push(id);
   }
   assert.equal(reached[0], '#main', 'first comes the link past the navigation');
-  for (const control of ['layer-experts', 'layer-new', 'bench-run', 'train-start', 'train-reset']) {
+  for (const control of ['text-write', 'layer-experts', 'layer-new', 'bench-run', 'train-start', 'train-reset']) {
     assert.ok(reached.includes(control), `expected Tab to reach ${control}, got ${reached}`);
   }
   const runs = Number(await page.locator('#layer').getAttribute('data-runs'));

@@ -1,10 +1,11 @@
 // Runs the browser tests. The last line has the form of cargo's: "test result: ok. 3 passed; 0 failed; 0 ignored;".
 //
-//   node web-demo/test/run.mjs [size|package|page|deno]... [--only TEXT] [--native PATH]
+//   node web-demo/test/run.mjs [size|package|page|deno|real]... [--only TEXT] [--native PATH] [--model FILE.gguf]
 //
-// Without a group: all. --only runs the tests whose names contain TEXT; --native names the moebius command, which some
-// compare with. With MOEBIUS_TEST_DEEP=1 the tests that take long, which are left out otherwise. The environment's
-// CHROMIUM names another browser. The site has to be there: scripts/demo --build-only
+// Without a group: all but `real`, which talks to the published model that --model names. --only runs the tests whose
+// names contain TEXT; --native names the moebius command, which some compare with. With MOEBIUS_TEST_DEEP=1 the tests
+// that take long, which are left out otherwise. The environment's CHROMIUM names another browser. The site has to be
+// there: scripts/demo --build-only
 import assert from 'node:assert/strict';
 import { parseArgs } from 'node:util';
 
@@ -12,9 +13,10 @@ import { Lab } from './lab.mjs';
 
 const GROUPS = {
   size: ['size'],
-  package: ['types', 'npm', 'cases', 'errors', 'layers', 'attention', 'training', 'lifetime'],
-  page: ['page', 'page-sections', 'page-trouble'],
+  package: ['types', 'npm', 'cases', 'errors', 'layers', 'attention', 'training', 'text', 'lifetime'],
+  page: ['page', 'page-sections', 'page-text', 'page-trouble'],
   deno: ['deno'],
+  real: ['text-real'],
 };
 // Far more than any test takes, several waits with limits of their own among them: a hang should end in a message.
 const LIMIT_MS = 300_000;
@@ -22,9 +24,9 @@ const deep = process.env.MOEBIUS_TEST_DEEP === '1';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { only: { type: 'string', default: '' }, native: { type: 'string' } },
+  options: { only: { type: 'string', default: '' }, native: { type: 'string' }, model: { type: 'string' } },
 });
-const groups = positionals.length > 0 ? positionals : Object.keys(GROUPS);
+const groups = positionals.length > 0 ? positionals : Object.keys(GROUPS).filter((group) => group !== 'real');
 for (const group of groups) {
   assert.ok(group in GROUPS, `expected a group of ${Object.keys(GROUPS).join(', ')}, got ${group}`);
 }
@@ -57,7 +59,7 @@ async function run(lab, name, test) {
   return failure === null;
 }
 
-const lab = new Lab(values.native);
+const lab = new Lab(values);
 let passed = 0;
 let failed = 0;
 try {

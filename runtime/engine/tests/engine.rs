@@ -154,3 +154,77 @@ fn what_can_not_run_is_refused() {
     assert!(message.contains("1073741824"), "{message}");
     assert!(engine.is_idle());
 }
+
+/// The experts of the last of these tokens, by a forward of all of them at once.
+fn experts_of(engine: &Engine, tokens: &[u32]) -> Vec<Vec<u32>> {
+    let device = Device::flex();
+    let model = engine.model();
+    let all = model
+        .forward(model.tokens(tokens, &device).unwrap())
+        .unwrap();
+    let of = |routing: &moebius::moe::Routing| {
+        let indices: Vec<u32> = routing.indices.clone().into_data().iter().collect();
+        let top_k = indices.len() / tokens.len();
+        indices[indices.len() - top_k..].to_vec()
+    };
+    all.routing.iter().map(of).collect()
+}
+
+#[test]
+fn a_step_that_is_read_elsewhere_chooses_the_same_and_tells_the_experts() {
+    for name in ["decoder_olmoe", "decoder_llama"] {
+        let requests = requests();
+        let want: Vec<_> = requests.iter().map(|of| alone(name, of)).collect();
+        let mut engine = engine(name, Limits::new(64, 16, 8));
+        let mut texts = BTreeMap::new();
+        for (request, want) in requests.iter().zip(&want) {
+            let id = engine.add(request.clone()).unwrap();
+            texts.insert(id, (request.prompt.clone(), want.iter()));
+        }
+        while let Some(launched) = engine.launch().unwrap() {
+            let read = launched.reads(true).try_execute().unwrap();
+            assert_eq!(launched.chooses(), !read.is_empty());
+            let experts = launched.experts(&read).unwrap();
+            let events = engine.finish(launched, &read).unwrap();
+            let tokens = events.iter().filter_map(|(id, event)| match event {
+                Event::Token(draw) => Some((id, draw)),
+                Event::End(_) => None,
+            });
+            let tokens: Vec<_> = tokens.collect();
+            assert_eq!(tokens.len(), experts.len());
+            for ((id, draw), experts) in tokens.into_iter().zip(experts) {
+                assert_eq!(experts.request, *id);
+                let (text, want) = texts.get_mut(id).unwrap();
+                assert_eq!(want.next(), Some(draw), "{name}");
+                assert_eq!(experts.layers, experts_of(&engine, text), "{name}");
+                text.push(draw.id);
+            }
+        }
+        assert!(texts.values_mut().all(|(_, want)| want.next().is_none()));
+    }
+}
+
+#[test]
+fn a_step_may_be_abandoned_and_its_requests_cancelled() {
+    let name = "decoder_olmoe";
+    let [first, second] = [generation(0, 20, 9), generation(1, 20, 9)];
+    let want = alone(name, &second);
+    let mut engine = engine(name, Limits::new(16, 64, 2));
+    let cancelled = engine.add(first).unwrap();
+    let other = engine.add(second).unwrap();
+    let launched = engine.launch().unwrap().unwrap();
+    let again = engine.launch();
+    assert!(matches!(again, Err(EngineError::Step(_))), "one at a time");
+    engine.abandon(launched);
+    let launched = engine.launch().unwrap().unwrap();
+    assert!(engine.cancel(cancelled));
+    let read = launched.reads(false).try_execute().unwrap();
+    let too_few = launched.experts(&read).unwrap_err().to_string();
+    assert!(too_few.contains("expected"), "{too_few}");
+    let events = engine.finish(launched, &read).unwrap();
+    assert_eq!(events, [(other, Event::Token(want[0].clone()))]);
+    let launched = engine.launch().unwrap().unwrap();
+    let nothing = engine.finish(launched, &[]);
+    assert!(matches!(nothing, Err(EngineError::Unfit(_))), "{nothing:?}");
+    assert_eq!(all(&mut engine)[&other].0, want[1..]);
+}

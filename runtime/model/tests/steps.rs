@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::attention::{CacheFormat, Pages};
+use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
 use moebius_model::decoder::{Cache, Model, Projections};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
-use moebius_model::weights::Reader;
+use moebius_model::weights::{Fp8Scheme, Reader};
 
 /// The folders of `tests/cases` that hold a decoder.
 fn folders() -> Vec<PathBuf> {
@@ -245,4 +246,51 @@ fn codes_stay_codes() {
     for (code, value) in codes.iter().zip(&values) {
         assert!((code - value).abs() < 1e-4, "{code} {value}");
     }
+}
+
+/// Weights that are rounded while they are loaded are those that a conversion of the loaded model gives.
+#[test]
+fn rounding_on_the_way_is_a_conversion() {
+    let device = Device::flex();
+    let block = Granularity::Block {
+        rows: 128,
+        columns: 128,
+    };
+    let scheme = Fp8Scheme {
+        format: Fp8Format::E4M3,
+        granularity: block,
+    };
+    let rounding = LoadOptions {
+        round: Some(scheme),
+        ..LoadOptions::default()
+    };
+    let folders = folders();
+    let named = |name: &str| {
+        folders
+            .iter()
+            .find(|folder| folder.ends_with(name))
+            .unwrap()
+    };
+    for name in ["decoder_olmoe", "decoder_gpt_oss", "decoder_deepseek_v3"] {
+        let folder = named(name);
+        let conversion = Fp8Conversion::new(Quantizer::new(Fp8Format::E4M3, block));
+        let converted = conversion
+            .convert(load(folder, &device), &device)
+            .unwrap()
+            .0;
+        let tokens = ids(&tokens(folder), 1, &device);
+        let [one, other] = [load_with(folder, rounding, &device), converted]
+            .map(|model| bits(model.forward(tokens.clone()).unwrap().logits));
+        assert_eq!(one, other, "{name}");
+    }
+    // Models that compute in halves are not rounded.
+    let halves = LoadOptions {
+        dtype: burn::tensor::DType::BF16,
+        ..rounding
+    };
+    let model = load_with(named("decoder_olmoe"), halves, &device);
+    let Projections::Direct(direct) = &model.blocks[0].attention.projection else {
+        panic!("direct attention");
+    };
+    assert!(direct.query.weight.codes().is_none());
 }

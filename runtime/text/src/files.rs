@@ -1,36 +1,140 @@
 //! The files of a Hugging Face folder.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::Error;
 
-/// The bytes of a file, or none where there is no such file.
-fn bytes(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Read {
-            path: path.to_owned(),
-            source,
-        }),
+/// The files of a published model that say how it reads and writes: those of a folder, or some that a program has in memory, as in a
+/// browser.
+#[derive(Clone, Debug)]
+pub struct Files(Place);
+
+#[derive(Clone, Debug)]
+enum Place {
+    Folder(PathBuf),
+    /// By name, with `/` between a folder's and a file's.
+    Memory(BTreeMap<String, Vec<u8>>),
+}
+
+impl Files {
+    /// Those of a folder, read when they are asked for.
+    pub fn in_folder(folder: &Path) -> Self {
+        Self(Place::Folder(folder.to_owned()))
     }
-}
 
-/// The text of a file, or none where there is no such file.
-pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
-    let text = bytes(path)?.map(String::from_utf8).transpose();
-    text.map_err(|error| Error::unfit(path.display(), "UTF-8", error.utf8_error()))
-}
+    /// These, by name, as a folder would have them: `tokenizer.json`, and what lies beside it.
+    pub fn in_memory<N: Into<String>>(files: impl IntoIterator<Item = (N, Vec<u8>)>) -> Self {
+        let files = files.into_iter();
+        Self(Place::Memory(
+            files.map(|(name, bytes)| (name.into(), bytes)).collect(),
+        ))
+    }
 
-/// The JSON object in a file, or none where there is no such file.
-pub(crate) fn object(path: &Path) -> Result<Option<Value>, Error> {
-    let bytes = bytes(path)?;
-    bytes.map(|bytes| parse(&bytes, path.display())).transpose()
+    /// What errors call a file.
+    pub(crate) fn label(&self, name: &str) -> String {
+        match &self.0 {
+            Place::Folder(folder) => folder.join(name).display().to_string(),
+            Place::Memory(_) => name.to_owned(),
+        }
+    }
+
+    /// What errors call all of them.
+    pub(crate) fn place(&self) -> String {
+        match &self.0 {
+            Place::Folder(folder) => folder.display().to_string(),
+            Place::Memory(_) => "the files".to_owned(),
+        }
+    }
+
+    /// The names of the files in a folder of this one, sorted.
+    pub(crate) fn names_in(&self, inner: &str) -> Result<Vec<String>, Error> {
+        let folder = match &self.0 {
+            Place::Folder(folder) => folder.join(inner),
+            Place::Memory(files) => {
+                let within = |name: &String| name.starts_with(&format!("{inner}/"));
+                return Ok(files.keys().filter(|name| within(name)).cloned().collect());
+            }
+        };
+        let read = |source| Error::Read {
+            path: folder.clone(),
+            source,
+        };
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(read(error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(read)?.file_name();
+            // No template has a name that isn't UTF-8.
+            names.extend(name.to_str().map(|name| format!("{inner}/{name}")));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The bytes of a file, or none where there is no such file.
+    fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let path = match &self.0 {
+            Place::Folder(folder) => folder.join(name),
+            Place::Memory(files) => return Ok(files.get(name).cloned()),
+        };
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Read { path, source }),
+        }
+    }
+
+    /// The text of a file, or none where there is no such file.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Error> {
+        let text = self.bytes(name)?.map(String::from_utf8).transpose();
+        text.map_err(|error| Error::unfit(self.label(name), "UTF-8", error.utf8_error()))
+    }
+
+    /// The JSON object in a file, or none where there is no such file.
+    pub(crate) fn object(&self, name: &str) -> Result<Option<Value>, Error> {
+        let bytes = self.bytes(name)?;
+        bytes
+            .map(|bytes| parse(&bytes, self.label(name)))
+            .transpose()
+    }
+
+    /// The special tokens that `tokenizer_config.json` and `special_tokens_map.json` name, as pairs like `bos_token` and `<s>`, sorted.
+    /// Of a token that both name, the first file's counts.
+    pub(crate) fn special_tokens(&self) -> Result<Vec<(String, String)>, Error> {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for name in ["tokenizer_config.json", "special_tokens_map.json"] {
+            let Some(Value::Object(fields)) = self.object(name)? else {
+                continue;
+            };
+            for (key, value) in fields.iter().filter(|(key, _)| key.ends_with("_token")) {
+                // Older files have an object with the token's properties in place of its text.
+                let content = value.get("content").unwrap_or(value);
+                let token = match content {
+                    // Flags like `add_bos_token` end alike.
+                    Value::Null | Value::Bool(_) => continue,
+                    Value::String(token) => token,
+                    other => {
+                        let what = format!("{key} in {}", self.label(name));
+                        return Err(Error::unfit(what, "a token's text", kind(other)));
+                    }
+                };
+                if found.iter().all(|(known, _)| known != key) {
+                    found.push((key.clone(), token.clone()));
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
 }
 
 /// The JSON object in these bytes, which errors call `what`.
@@ -53,34 +157,4 @@ pub(crate) fn kind(value: &Value) -> String {
         Value::Array(items) => format!("an array of {}", items.len()),
         Value::Object(fields) => format!("an object of {}", fields.len()),
     }
-}
-
-/// The special tokens that `tokenizer_config.json` and `special_tokens_map.json` name, as pairs like `bos_token` and `<s>`, sorted.
-/// Of a token that both name, the first file's counts.
-pub(crate) fn special_tokens(folder: &Path) -> Result<Vec<(String, String)>, Error> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for name in ["tokenizer_config.json", "special_tokens_map.json"] {
-        let path = folder.join(name);
-        let Some(Value::Object(fields)) = object(&path)? else {
-            continue;
-        };
-        for (key, value) in fields.iter().filter(|(key, _)| key.ends_with("_token")) {
-            // Older files have an object with the token's properties in place of its text.
-            let content = value.get("content").unwrap_or(value);
-            let token = match content {
-                // Flags like `add_bos_token` end alike.
-                Value::Null | Value::Bool(_) => continue,
-                Value::String(token) => token,
-                other => {
-                    let what = format!("{key} in {}", path.display());
-                    return Err(Error::unfit(what, "a token's text", kind(other)));
-                }
-            };
-            if found.iter().all(|(known, _)| known != key) {
-                found.push((key.clone(), token.clone()));
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
 }

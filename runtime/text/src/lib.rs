@@ -52,6 +52,7 @@ mod tokenizer;
 
 pub use detokenizer::Detokenizer;
 pub use error::{Error, TemplateError, TemplateFault, Unfit};
+pub use files::Files;
 pub use gguf::GgufVocabulary;
 pub use stop::{Piece, StopStrings};
 pub use template::{Chat, ChatTemplate, Message};

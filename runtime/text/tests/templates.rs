@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::slice;
 use std::time::Duration;
 
-use moebius_text::{Chat, ChatTemplate, Error, Message, TemplateError, TemplateFault};
+use moebius_text::{Chat, ChatTemplate, Error, Files, Message, TemplateError, TemplateFault};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -166,7 +166,14 @@ fn render(files: &[(&str, String)], name: Option<&str>) -> Result<String, Error>
     for (path, text) in files {
         fs::write(folder.path().join(path), text).unwrap();
     }
-    ChatTemplate::from_folder(folder.path(), name)?.render(&Chat::default())
+    let render = |template: Result<ChatTemplate, Error>| template?.render(&Chat::default());
+    let found = render(ChatTemplate::from_folder(folder.path(), name));
+    let bytes = files
+        .iter()
+        .map(|(path, text)| (*path, text.clone().into_bytes()));
+    let in_memory = render(ChatTemplate::from_files(&Files::in_memory(bytes), name));
+    assert_eq!(found.as_ref().ok(), in_memory.as_ref().ok());
+    found
 }
 
 #[test]

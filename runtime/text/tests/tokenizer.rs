@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use moebius_text::{Error, GgufVocabulary, Tokenizer};
+use moebius_text::{Error, Files, GgufVocabulary, Tokenizer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -142,6 +142,22 @@ fn ends_come_from_every_file_that_names_them() {
     let all = Tokenizer::from_folder(folder("byte_level", &files).path()).unwrap();
     assert_eq!(all.eos_ids(), [2, 0, all.id("</think>").unwrap()]);
     assert_eq!(all.bos_id(), Some(1));
+    let tokenizer = fs::read(vectors().join("byte_level.json")).unwrap();
+    let beside = files
+        .iter()
+        .map(|(name, value)| (*name, value.to_string().into_bytes()));
+    let in_memory = Files::in_memory(beside.chain([("tokenizer.json", tokenizer)]));
+    let in_memory = Tokenizer::from_files(&in_memory).unwrap();
+    assert_eq!(in_memory.eos_ids(), all.eos_ids());
+    assert_eq!(in_memory.bos_id(), all.bos_id());
+    let text = "in memory or not";
+    assert_eq!(
+        in_memory.encode(text, true).unwrap(),
+        all.encode(text, true).unwrap()
+    );
+    let nothing = Files::in_memory([("config.json", b"{}".to_vec())]);
+    let error = Tokenizer::from_files(&nothing).unwrap_err().to_string();
+    assert_eq!(error, "the files: expected a file tokenizer.json, got none");
     let one = [("generation_config.json", json!({"eos_token_id": 2}))];
     assert_eq!(
         Tokenizer::from_folder(folder("byte_level", &one).path())

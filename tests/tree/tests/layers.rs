@@ -45,8 +45,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius",
             "moebius-cases",
             "moebius-device",
+            "moebius-engine",
             "moebius-model",
             "moebius-shaders",
+            "moebius-text",
         ],
     ),
     (

@@ -6,6 +6,7 @@ import init, {
   Fp8Linear,
   MoeLayer,
   MoeTraining,
+  TextModel,
   version,
 } from '../../dist/moebius/moebius.js';
 import type {
@@ -17,6 +18,8 @@ import type {
   ErrorCode,
   MoebiusError,
   MoeOutput,
+  TextModelReport,
+  TextToken,
 } from '../../dist/moebius/moebius.js';
 
 await init();
@@ -78,6 +81,19 @@ const parameters: number = training.steps + training.parameters;
 training.steps = 0;
 training.free();
 
+const onToken = ({ id, text, experts }: TextToken): void => void [id, text, experts?.length];
+const writer = await TextModel.load(device, { 'a.gguf': new Blob([]) }, { precision: 'fp8', context: 64 });
+const { family, experts: layersOfExperts, chat }: TextModelReport = writer.report;
+const { text, ids, tokensPerSecond } = await writer.generate({ prompt: 'a', temperature: 0.5, experts: true, onToken });
+await writer.generate({ messages: [{ role: 'user', content: 'a' }], logitBias: { 3: -1 }, stop: ['.'] });
+// @ts-expect-error files have names
+await TextModel.load(device, [new Uint8Array(1)]);
+// @ts-expect-error no such precision
+await TextModel.load(device, {}, { precision: 'int4' });
+// @ts-expect-error a message has a role
+await writer.generate({ messages: [{ content: 'a' }] });
+writer.dispose();
+
 const onProgress = (done: number, of: number): void => void (done / of);
 const measured: BenchReport = await bench(device, { what: 'moe', precision: 'fp8', tokens: 8, onProgress });
 // @ts-expect-error no such benchmark
@@ -109,4 +125,4 @@ export const used = {
   capacity,
 };
 export const more = { balance, held, product, loss, accuracy, classes, probabilities, parameters, measured, told };
-export const last = { attended };
+export const last = { attended, family, layersOfExperts, chat, text, ids, tokensPerSecond };

@@ -2,8 +2,10 @@
 
 mod error;
 mod groups;
+mod launched;
 
 pub use error::EngineError;
+pub use launched::{Experts, Launched};
 
 use std::collections::HashMap;
 
@@ -12,9 +14,10 @@ use moebius::attention::{CacheFormat, Pages, Span};
 use moebius_model::decoder::{Cache, Logits, Model};
 use moebius_model::{ExpertLoad, LayerTokens};
 
-use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Step, Work};
+use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Work};
 use crate::{Counts, Draw, History, SampleError, Sampling, Usage};
 use groups::groups;
+use launched::Computed;
 
 /// How much an engine does at once, and what its cache keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +90,8 @@ pub enum Ended {
 
 /// A model, its cache, and the requests that it answers.
 ///
-/// [`Engine::step`] computes the next tokens of all requests that run; there is no other thread. What a request gets doesn't depend on
+/// [`Engine::step`] computes the next tokens of all requests that run; there is no other thread. [`Engine::launch`] and
+/// [`Engine::finish`] are the same for programs that can't block. What a request gets doesn't depend on
 /// the others, to the bit.
 #[derive(Debug)]
 pub struct Engine {
@@ -212,19 +216,72 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Model`] if the model can't be run; then the step was not, and its requests are as they were before.
     pub fn step(&mut self) -> Result<Vec<(RequestId, Event)>, EngineError> {
+        let mut read = Vec::new();
+        // Each call of the model is read before the next begins: to XLA both together would be a program of their own.
+        let launched = self.launch_each(&mut |computed| {
+            if let Some(logits) = computed.logits.clone() {
+                let data = logits.try_into_data();
+                read.push(data.map_err(|error| EngineError::Device(error.to_string()))?);
+            }
+            Ok(())
+        });
+        match launched? {
+            Some(launched) => self.finish(launched, &read),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Puts one step in the device's queue and waits for nothing; `None` where there is no request. For programs that can't block: they
+    /// read what [`Launched::reads`] lists, and hand it to [`Engine::finish`]. Meanwhile requests may come and be cancelled.
+    ///
+    /// # Errors
+    /// As [`Engine::step`], and [`EngineError::Step`] if the step before was neither finished nor abandoned.
+    pub fn launch(&mut self) -> Result<Option<Launched>, EngineError> {
+        self.launch_each(&mut |_| Ok(()))
+    }
+
+    /// [`Engine::launch`]; `then` is told of each call of the model.
+    fn launch_each(
+        &mut self,
+        then: &mut dyn FnMut(&Computed) -> Result<(), EngineError>,
+    ) -> Result<Option<Launched>, EngineError> {
         let step = self.scheduler.step()?;
         if step.work.is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
-        let logits = match self.compute(&step) {
+        let mut all = Vec::new();
+        for parts in groups(&step.work) {
+            let computed = self.compute(&step.work, parts);
+            let computed = computed.and_then(|computed| then(&computed).map(|()| computed));
+            match computed {
+                Ok(computed) => all.push(computed),
+                Err(error) => {
+                    self.scheduler.abandon();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Some(Launched::new(step, all)))
+    }
+
+    /// Chooses the next tokens of a step that the device has computed, of what was `read`, and says what came of it as [`Engine::step`].
+    ///
+    /// # Errors
+    /// [`EngineError::Unfit`] for other data than [`Launched::reads`] lists; then the step is abandoned.
+    pub fn finish(
+        &mut self,
+        launched: Launched,
+        read: &[TensorData],
+    ) -> Result<Vec<(RequestId, Event)>, EngineError> {
+        let logits = match launched.logits(read) {
             Ok(logits) => logits,
             Err(error) => {
-                self.scheduler.abandon();
-                return Err(error);
+                self.abandon(launched);
+                return Err(error.into());
             }
         };
         let (mut events, mut sampled) = (Vec::new(), Vec::new());
-        for (work, logits) in step.work.iter().zip(&logits) {
+        for (work, logits) in launched.step.work.iter().zip(&logits) {
             let (Some(place), Some(logits)) = (work.samples, logits) else {
                 continue;
             };
@@ -232,6 +289,12 @@ impl Engine {
         }
         self.scheduler.complete(&sampled)?;
         Ok(events)
+    }
+
+    /// Forgets a step whose results can't be read: its requests are as they were before, and compute it again.
+    pub fn abandon(&mut self, launched: Launched) {
+        drop(launched);
+        self.scheduler.abandon();
     }
 
     /// Chooses a request's token number `place`.
@@ -271,21 +334,9 @@ impl Engine {
         }
     }
 
-    /// The logits of every part of a step that ends in a choice.
-    fn compute(&mut self, step: &Step) -> Result<Vec<Option<Vec<f32>>>, EngineError> {
-        let mut all = vec![None; step.work.len()];
-        for group in groups(&step.work) {
-            let works: Vec<&Work> = group.iter().map(|at| &step.work[*at]).collect();
-            let logits = self.compute_group(&works)?;
-            for (at, logits) in group.into_iter().zip(logits) {
-                all[at] = step.work[at].samples.is_some().then_some(logits);
-            }
-        }
-        Ok(all)
-    }
-
-    /// The logits after the last token of parts with the same number of tokens.
-    fn compute_group(&mut self, works: &[&Work]) -> Result<Vec<Vec<f32>>, EngineError> {
+    /// Puts parts of a step with the same number of tokens in the device's queue.
+    fn compute(&mut self, work: &[Work], parts: Vec<usize>) -> Result<Computed, EngineError> {
+        let works: Vec<&Work> = parts.iter().map(|at| &work[*at]).collect();
         let tokens = works.iter().flat_map(|work| &work.tokens);
         let tokens: Vec<i32> = tokens.map(|token| *token as i32).collect();
         let shape = [works.len(), tokens.len() / works.len()];
@@ -300,13 +351,13 @@ impl Engine {
         if let Some(experts) = &mut self.experts {
             experts.add(&routing)?;
         }
-        if works.iter().all(|work| work.samples.is_none()) {
-            return Ok(vec![Vec::new(); works.len()]);
-        }
-        let [_, _, vocabulary] = logits.dims();
-        let data = logits.try_into_data();
-        let data = data.map_err(|error| EngineError::Device(error.to_string()))?;
-        let values: Vec<f32> = data.iter::<f32>().collect();
-        Ok(values.chunks(vocabulary).map(<[f32]>::to_vec).collect())
+        // Pieces of prompts that end before their last token choose nothing.
+        let chooses = works.iter().any(|work| work.samples.is_some());
+        Ok(Computed {
+            parts,
+            tokens: shape[1],
+            logits: chooses.then_some(logits),
+            experts: routing.into_iter().map(|of| of.indices).collect(),
+        })
     }
 }

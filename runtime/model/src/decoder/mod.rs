@@ -5,6 +5,7 @@
 
 mod attention;
 mod block;
+mod building;
 mod cache;
 mod drawn;
 mod feed_forward;
@@ -17,6 +18,7 @@ mod values;
 
 pub use attention::{Attention, Direct, Latent, Projections};
 pub use block::Block;
+pub use building::Building;
 pub use cache::Cache;
 pub use drawn::Drawn;
 pub use feed_forward::FeedForward;
@@ -29,6 +31,8 @@ pub use spec::{
 };
 pub use values::{Uploaded, Values};
 
+use std::ops::ControlFlow;
+
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
 use burn::tensor::{Device, Int, Tensor, TensorData};
@@ -38,7 +42,6 @@ use moebius::nn;
 
 use crate::error::Error;
 use rotary::{Angles, Places};
-use source::Of;
 
 /// A decoder as a [`ModelSpec`] describes it.
 #[derive(Module, Debug)]
@@ -70,24 +73,13 @@ impl Model {
     /// # Errors
     /// What `weights` says, and [`Error::Moebius`] for a description that doesn't hold together.
     pub fn load(spec: &ModelSpec, weights: &mut dyn Weights) -> Result<Self, Error> {
-        let mut from = Of { weights, layer: 0 };
-        let embedding = from.matrix(Slot::Embedding)?;
-        let mut blocks = Vec::with_capacity(spec.layers.len());
-        for (number, layer) in spec.layers.iter().enumerate() {
-            from.layer = number;
-            blocks.push(Block::load((spec, layer), &mut from)?);
+        let mut building = Building::new(spec);
+        loop {
+            match building.go_on(weights)? {
+                ControlFlow::Continue(more) => building = more,
+                ControlFlow::Break(model) => return Ok(model),
+            }
         }
-        from.layer = 0;
-        Ok(Self {
-            embedding,
-            blocks,
-            norm: from.norm(Slot::Norm, spec.epsilon)?,
-            head: match spec.tied {
-                true => None,
-                false => Some(from.matrix(Slot::Head)?),
-            },
-            spec: spec.clone(),
-        })
     }
 
     /// What it was made of.

@@ -7,7 +7,7 @@ use super::mapping::Piece;
 use super::placing::{place, rows_in};
 use crate::error::Error;
 use crate::families::{Form, Part};
-use crate::weights::{Fp8Scheme, Fp8Weight};
+use crate::weights::{Fp8Scheme, Fp8Weight, quantize_host};
 
 /// The scheme of all pieces of matrices \[rows, columns\], where they have one and no scale of a piece reaches into another's rows.
 pub(super) fn common_scheme(pieces: &[Piece], [rows, columns]: [usize; 2]) -> Option<Fp8Scheme> {
@@ -69,6 +69,35 @@ impl StackedCodes {
         let codes = Fp8Tensor::from_codes(&self.codes, &self.scales, layout, device)?;
         Ok(codes)
     }
+}
+
+/// Values of stacked matrices \[stack, rows, columns\] as codes, rounded on the host.
+pub(super) fn rounded(
+    values: &[f32],
+    shape: [usize; 3],
+    scheme: Fp8Scheme,
+    device: &Device,
+) -> Result<Fp8Tensor, Error> {
+    let [_, rows, columns] = shape;
+    let mut stacked = StackedCodes::new(scheme, shape);
+    let size = rows * columns;
+    let [down, across] = scheme.grid(rows, columns);
+    for (number, values) in values.chunks_exact(size.max(1)).enumerate() {
+        let matrix = quantize_host(values, rows, columns, scheme);
+        let matrix = matrix.unwrap_or_else(|_| unreachable!("it is rows x columns values"));
+        stacked.codes[number * size..][..size].copy_from_slice(&matrix.codes);
+        let at = number * down * across;
+        match (&matrix.scales, &mut stacked.scales) {
+            (HostScales::F32(from), HostScales::F32(to)) => {
+                to[at..][..from.len()].copy_from_slice(from);
+            }
+            (HostScales::E8M0(from), HostScales::E8M0(to)) => {
+                to[at..][..from.len()].copy_from_slice(from);
+            }
+            _ => unreachable!("both are of the scheme"),
+        }
+    }
+    stacked.upload(device)
 }
 
 /// The matrices of a piece, from its expert's on.

@@ -1,7 +1,7 @@
 //! Published models from their files: `config.json` and safetensors, or a GGUF file, become a [`Model`].
 //!
 //! [`ModelFiles::open`] reads headers and nothing else: it knows the model, where each tensor goes, and everything that doesn't fit.
-//! [`ModelFiles::load`] reads the weights matrix by matrix.
+//! [`ModelFiles::load`] reads the weights matrix by matrix, [`ModelFiles::begin`] the same in pieces.
 //!
 //! ```no_run
 //! use moebius_model::load::{LoadOptions, ModelFiles};
@@ -23,6 +23,7 @@ mod mapping;
 mod placing;
 mod stream;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::{DType, Device};
@@ -31,13 +32,13 @@ pub use mapping::Plan;
 pub(crate) use mapping::{Wanted, expand};
 pub(crate) use placing::taken;
 
-use crate::decoder::{Model, ModelSpec, Place, Values};
+use crate::decoder::{Building, Model, ModelSpec, Place, Values};
 use crate::error::Error;
 use crate::families;
 use crate::fault::Unfit;
 use crate::misfits::Misfits;
-use crate::weights::Reader;
 use crate::weights::gguf::GgufFile;
+use crate::weights::{Fp8Scheme, Reader};
 use checkpoint::Checkpoint;
 use stream::Stream;
 
@@ -73,6 +74,8 @@ pub struct LoadOptions {
     pub dtype: DType,
     /// FP8 codes stay codes, in models that compute in f32; they are decoded otherwise.
     pub keep_fp8: bool,
+    /// Weights that don't stay codes are rounded to some of this kind while they are loaded, on the host; in models that compute in f32.
+    pub round: Option<Fp8Scheme>,
 }
 
 impl Default for LoadOptions {
@@ -80,6 +83,7 @@ impl Default for LoadOptions {
         Self {
             dtype: DType::F32,
             keep_fp8: true,
+            round: None,
         }
     }
 }
@@ -191,17 +195,59 @@ impl ModelFiles {
         options: LoadOptions,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Model, Error> {
-        let reader = self.files.checkpoint();
-        let before = reader.bytes_read();
-        let mut stream = Stream {
-            reader,
-            plan: &self.plan,
-            device,
+        let mut loading = self.begin(device, options);
+        loop {
+            match loading.go_on(progress)? {
+                ControlFlow::Continue(more) => loading = more,
+                ControlFlow::Break(model) => return Ok(model),
+            }
+        }
+    }
+
+    /// [`ModelFiles::load`] in pieces, for programs that do other things in between.
+    pub fn begin(&self, device: &Device, options: LoadOptions) -> Loading<'_> {
+        Loading {
+            files: self,
+            device: device.clone(),
             options,
+            before: self.files.checkpoint().bytes_read(),
+            building: Building::new(&self.spec),
+        }
+    }
+}
+
+/// A model that is being loaded, a layer at a time.
+#[derive(Debug)]
+pub struct Loading<'a> {
+    files: &'a ModelFiles,
+    device: Device,
+    options: LoadOptions,
+    /// What had been read of the files before.
+    before: u64,
+    building: Building,
+}
+
+impl Loading<'_> {
+    /// Reads the weights of the next layer, or of what comes before or behind the layers; after the last of them the model is there.
+    ///
+    /// # Errors
+    /// As [`ModelFiles::load`].
+    pub fn go_on(
+        self,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<ControlFlow<Model, Self>, Error> {
+        let mut stream = Stream {
+            reader: self.files.files.checkpoint(),
+            plan: &self.files.plan,
+            device: &self.device,
+            options: self.options,
             progress,
-            before,
+            before: self.before,
         };
-        Model::load(&self.spec, &mut stream)
+        Ok(match self.building.go_on(&mut stream)? {
+            ControlFlow::Continue(building) => ControlFlow::Continue(Self { building, ..self }),
+            ControlFlow::Break(model) => ControlFlow::Break(model),
+        })
     }
 }
 

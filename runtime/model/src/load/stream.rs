@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::fp8::{Fp8Tensor, Weight};
 
 use super::checkpoint::Checkpoint;
-use super::codes::{StackedCodes, common_scheme};
+use super::codes::{StackedCodes, common_scheme, rounded};
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target};
 use super::placing::{decode_mxfp4, place, rows_in};
 use super::{LoadOptions, Progress};
@@ -25,6 +25,10 @@ pub(super) struct Stream<'a> {
 }
 
 impl Stream<'_> {
+    fn computes_in_f32(&self) -> bool {
+        self.options.dtype == DType::F32
+    }
+
     fn report(&mut self, name: &str) {
         (self.progress)(Progress {
             tensor: name,
@@ -50,7 +54,7 @@ impl Stream<'_> {
 
     /// The codes of a place, where all of it is codes of one kind that go side by side.
     fn codes(&mut self, at: Place) -> Result<Option<Fp8Tensor>, Error> {
-        if !self.options.keep_fp8 || self.options.dtype != DType::F32 {
+        if !self.options.keep_fp8 || !self.computes_in_f32() {
             return Ok(None);
         }
         let Target { shape, pieces } = target(self.plan, at);
@@ -73,6 +77,12 @@ impl Stream<'_> {
     fn any<const D: usize>(&mut self, at: Place) -> Result<Weight<D>, Error> {
         let parts = if at.slot.is_gated() { 2 } else { 1 };
         if let Some(codes) = self.codes(at)? {
+            return Ok(Weight::from_fp8(codes, parts)?);
+        }
+        if let Some(scheme) = self.options.round.filter(|_| self.computes_in_f32()) {
+            let (values, shape) = self.values(at)?;
+            let extents = at.slot.extents(&shape);
+            let codes = rounded(&values, extents, scheme, self.device)?;
             return Ok(Weight::from_fp8(codes, parts)?);
         }
         let values = Param::from_tensor(self.tensor::<D>(at)?);

@@ -36,6 +36,7 @@
 //! rule, so this reads `X.weight_scale_inv`. All of them multiply when a code is decoded, also those
 //! called `inv`. That is what is written; what is read is more: see [`Reader::fp8_layout`].
 
+mod bytes;
 mod convert;
 mod error;
 pub(crate) mod folder;
@@ -50,6 +51,7 @@ mod selection;
 mod source;
 mod writer;
 
+pub use bytes::ReadAt;
 pub use convert::{Action, ConvertOptions, ConvertReport, ConvertedLayer, Quantize, convert};
 pub use error::WeightsError;
 pub use fp8::{Fp8Layout, Fp8Scheme, Fp8Weight, Unscaled};

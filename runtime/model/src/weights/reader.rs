@@ -12,9 +12,10 @@ use safetensors::Dtype;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::bytes::{ReadAt, open_regular};
 use super::error::{WeightsError, data_length, read_error};
 use super::header::{self, Header, UniqueMap, quoted};
-use super::source::{Source, open_regular, parent};
+use super::source::{Source, parent};
 use super::{BLOCK_SIZE, CONFIG_FILE, INDEX_FILE, MODEL_FILE};
 use crate::fault::{InFile, Unfit};
 
@@ -102,8 +103,23 @@ impl Reader {
     /// # Errors
     /// [`WeightsError::Header`].
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, WeightsError> {
+        Self::from_sources([(name.to_owned(), Box::new(bytes) as _)], None)
+    }
+
+    /// The `.safetensors` files of a checkpoint, wherever their bytes are, and its configuration, if there is one; names stand for the
+    /// files in errors. An index isn't needed: all tensors of all files are there.
+    ///
+    /// # Errors
+    /// [`WeightsError::Header`], [`WeightsError::Read`], and [`WeightsError::DuplicateTensor`] for a tensor that is in two files.
+    pub fn from_sources(
+        files: impl IntoIterator<Item = (String, Box<dyn ReadAt>)>,
+        config: Option<(&str, Value)>,
+    ) -> Result<Self, WeightsError> {
         let mut reader = Self::default();
-        reader.add(Source::memory(name, bytes)?)?;
+        for (name, bytes) in files {
+            reader.add(Source::of(PathBuf::from(name), bytes)?)?;
+        }
+        reader.config = config.map(|(name, value)| (PathBuf::from(name), value));
         Ok(reader)
     }
 

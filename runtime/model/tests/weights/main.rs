@@ -14,3 +14,4 @@ mod pairs;
 mod quantizing;
 mod round_trip;
 mod safety;
+mod sources;

@@ -17,7 +17,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use crate::files::special_tokens;
+use crate::files::Files;
 use crate::{Error, TemplateError, TemplateFault};
 pub use chat::{Chat, Message};
 
@@ -42,9 +42,17 @@ impl ChatTemplate {
     /// # Errors
     /// [`Error::Read`] and [`Error::Unfit`] with the file at fault, or with the names that there are; [`Error::Template`] for a text that is no template.
     pub fn from_folder(folder: &Path, name: Option<&str>) -> Result<Self, Error> {
-        let source = source::find(folder, name)?;
+        Self::from_files(&Files::in_folder(folder), name)
+    }
+
+    /// [`ChatTemplate::from_folder`] of files wherever they are.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::from_folder`].
+    pub fn from_files(files: &Files, name: Option<&str>) -> Result<Self, Error> {
+        let source = source::find(files, name)?;
         let mut template = Self::new(&source.label, &source.text)?;
-        template.tokens = special_tokens(folder)?;
+        template.tokens = files.special_tokens()?;
         Ok(template)
     }
 

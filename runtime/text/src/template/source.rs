@@ -1,13 +1,11 @@
 //! Where the text of a template is.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::Error;
-use crate::files::{kind, object, text};
+use crate::files::{Files, kind};
 
 /// The name of the template that is used where none is asked for.
 const DEFAULT: &str = "default";
@@ -20,11 +18,11 @@ pub(super) struct Source {
     pub(super) text: String,
 }
 
-/// The template of a folder with this name, or the default one.
-pub(super) fn find(folder: &Path, name: Option<&str>) -> Result<Source, Error> {
-    let mut sources = files(folder)?;
+/// The template of these files with this name, or the default one.
+pub(super) fn find(files: &Files, name: Option<&str>) -> Result<Source, Error> {
+    let mut sources = own_files(files)?;
     if sources.is_empty() {
-        sources = config(folder)?;
+        sources = config(files)?;
     }
     let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
     let wanted = name.unwrap_or(DEFAULT);
@@ -32,56 +30,42 @@ pub(super) fn find(folder: &Path, name: Option<&str>) -> Result<Source, Error> {
     found.ok_or_else(|| match names.is_empty() {
         true => {
             let places = "chat_template.jinja, or chat_template in tokenizer_config.json";
-            Error::unfit(folder.display(), places, "neither")
+            Error::unfit(files.place(), places, "neither")
         }
         false => {
             let expected = format!("one of the chat templates {}", names.join(", "));
-            Error::unfit(folder.display(), expected, wanted)
+            Error::unfit(files.place(), expected, wanted)
         }
     })
 }
 
 /// The templates that are files of their own.
-fn files(folder: &Path) -> Result<Vec<Source>, Error> {
+fn own_files(files: &Files) -> Result<Vec<Source>, Error> {
     let mut sources = Vec::new();
-    let mut add = |name: &str, path: &Path| -> Result<(), Error> {
-        sources.extend(text(path)?.map(|text| Source {
+    let mut add = |name: &str, file: &str| -> Result<(), Error> {
+        sources.extend(files.text(file)?.map(|text| Source {
             name: name.to_owned(),
-            label: path.display().to_string(),
+            label: files.label(file),
             text,
         }));
         Ok(())
     };
-    add(DEFAULT, &folder.join("chat_template.jinja"))?;
-    let more = folder.join("additional_chat_templates");
-    let read = |source| Error::Read {
-        path: more.clone(),
-        source,
-    };
-    let entries = match fs::read_dir(&more) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(sources),
-        Err(error) => return Err(read(error)),
-    };
-    let mut paths = Vec::new();
-    for entry in entries {
-        paths.push(entry.map_err(read)?.path());
-    }
-    paths.sort();
-    for path in paths {
+    add(DEFAULT, "chat_template.jinja")?;
+    for file in files.names_in("additional_chat_templates")? {
+        let path = Path::new(&file);
         let name = path.file_stem().and_then(|stem| stem.to_str());
         if let Some(name) = name.filter(|_| path.extension().is_some_and(|end| end == "jinja")) {
-            add(name, &path)?;
+            add(name, &file)?;
         }
     }
     Ok(sources)
 }
 
 /// The templates in `tokenizer_config.json`.
-fn config(folder: &Path) -> Result<Vec<Source>, Error> {
-    let path = folder.join("tokenizer_config.json");
-    let config = object(&path)?;
-    let label = format!("chat_template in {}", path.display());
+fn config(files: &Files) -> Result<Vec<Source>, Error> {
+    let file = "tokenizer_config.json";
+    let config = files.object(file)?;
+    let label = format!("chat_template in {}", files.label(file));
     let unfit = |value: &Value| {
         Err(Error::unfit(
             &label,
@@ -109,7 +93,7 @@ fn config(folder: &Path) -> Result<Vec<Source>, Error> {
         };
         sources.push(Source {
             name: name.to_owned(),
-            label: format!("chat_template {name} in {}", path.display()),
+            label: format!("chat_template {name} in {}", files.label(file)),
             text: text.to_owned(),
         });
     }

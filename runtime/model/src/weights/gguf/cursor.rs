@@ -1,6 +1,6 @@
 //! Reads the head of a file in order, a piece at a time, and gives no room for what the file can't hold.
 
-use super::super::source::Bytes;
+use super::super::bytes::ReadAt;
 use super::error::GgufError;
 use crate::fault::Unfit;
 
@@ -12,7 +12,7 @@ const MAX_HEAD: u64 = 64 * 1024 * 1024;
 
 /// A place in a file.
 pub(super) struct Cursor<'a> {
-    bytes: &'a Bytes,
+    bytes: &'a dyn ReadAt,
     /// Bytes of the file.
     len: u64,
     at: u64,
@@ -24,10 +24,10 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    pub(super) fn new(bytes: &'a Bytes, len: u64) -> Self {
+    pub(super) fn new(bytes: &'a dyn ReadAt) -> Self {
         Self {
             bytes,
-            len,
+            len: bytes.size(),
             at: 0,
             piece: Vec::new(),
             from: 0,

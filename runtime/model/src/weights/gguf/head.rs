@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use super::super::source::Bytes;
+use super::super::bytes::ReadAt;
 use super::cursor::Cursor;
 use super::element::{DECODED, GgmlType};
 use super::error::GgufError;
@@ -54,9 +54,9 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Of a file of `len` bytes.
-    pub(super) fn read(bytes: &Bytes, len: u64) -> Result<Self, GgufError> {
-        let mut cursor = Cursor::new(bytes, len);
+    /// Of a file.
+    pub(super) fn read(bytes: &dyn ReadAt) -> Result<Self, GgufError> {
+        let mut cursor = Cursor::new(bytes);
         let mut head = Self {
             version: version(&mut cursor)?,
             ..Self::default()
@@ -81,7 +81,7 @@ impl Head {
             let (info, what) = (GgufTensor::read(&mut cursor)?, "tensor");
             insert(&mut head.tensors, name, info, what)?;
         }
-        head.place(cursor.at(), alignment, len)?;
+        head.place(cursor.at(), alignment, bytes.size())?;
         Ok(head)
     }
 

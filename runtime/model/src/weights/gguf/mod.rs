@@ -12,7 +12,6 @@ mod value;
 mod vocabulary;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use element::{DECODED, GgmlType};
@@ -21,10 +20,10 @@ pub use head::GgufTensor;
 pub use value::{GgufNumbers, GgufTexts, GgufValue};
 pub use vocabulary::VocabularyParts;
 
+use super::bytes::{ReadAt, open_bytes};
 use super::error::{WeightsError, data_length, read_error};
 use super::header::{quoted, tensor};
 use super::reader::CHUNK;
-use super::source::{Bytes, open_regular};
 use crate::fault::{InFile, Unfit};
 use head::Head;
 
@@ -34,8 +33,7 @@ use head::Head;
 #[derive(Debug)]
 pub struct GgufFile {
     path: PathBuf,
-    bytes: Bytes,
-    len: u64,
+    bytes: Box<dyn ReadAt>,
     head: Head,
     read: AtomicU64,
 }
@@ -46,8 +44,7 @@ impl GgufFile {
     /// # Errors
     /// [`WeightsError::Gguf`] for whatever is malformed, [`WeightsError::Read`], [`WeightsError::NotAFile`].
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
-        let (file, len) = open_regular(path)?;
-        Self::of(path.to_owned(), Bytes::File(Mutex::new(file)), len)
+        Self::of(path.to_owned(), open_bytes(path)?)
     }
 
     /// A file that is already in memory; `name` stands for it in errors.
@@ -55,19 +52,25 @@ impl GgufFile {
     /// # Errors
     /// [`WeightsError::Gguf`].
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, WeightsError> {
-        let len = bytes.len() as u64;
-        Self::of(PathBuf::from(name), Bytes::Memory(bytes), len)
+        Self::from_source(name, Box::new(bytes))
     }
 
-    fn of(path: PathBuf, bytes: Bytes, len: u64) -> Result<Self, WeightsError> {
-        let head = Head::read(&bytes, len).map_err(|error| match error {
+    /// A file that is wherever `bytes` reads it; `name` stands for it in errors.
+    ///
+    /// # Errors
+    /// As [`GgufFile::open`].
+    pub fn from_source(name: &str, bytes: Box<dyn ReadAt>) -> Result<Self, WeightsError> {
+        Self::of(PathBuf::from(name), bytes)
+    }
+
+    fn of(path: PathBuf, bytes: Box<dyn ReadAt>) -> Result<Self, WeightsError> {
+        let head = Head::read(&*bytes).map_err(|error| match error {
             GgufError::Read(error) => read_error(&path)(error),
             other => WeightsError::Gguf(InFile::at(&path)(other)),
         })?;
         Ok(Self {
             path,
             bytes,
-            len,
             head,
             read: AtomicU64::new(0),
         })
@@ -80,7 +83,7 @@ impl GgufFile {
 
     /// Bytes of the file.
     pub fn file_bytes(&self) -> u64 {
-        self.len
+        self.bytes.size()
     }
 
     /// Version of the layout: 2 or 3.

@@ -1,0 +1,141 @@
+//! A step that is in the device's queue.
+
+use burn::tensor::{Int, Tensor, TensorData, Transaction};
+
+use crate::Unfit;
+use crate::schedule::{RequestId, Step};
+
+/// A step that the device computes.
+#[derive(Debug)]
+pub struct Launched {
+    pub(super) step: Step,
+    computed: Vec<Computed>,
+}
+
+/// What one call of the model computes.
+#[derive(Debug)]
+pub(super) struct Computed {
+    /// Which parts of the step.
+    pub(super) parts: Vec<usize>,
+    /// New tokens of each.
+    pub(super) tokens: usize,
+    /// \[parts, 1, V\], where one of them chooses a token.
+    pub(super) logits: Option<Tensor<3>>,
+    /// \[parts · tokens, K\] of every layer that has experts.
+    pub(super) experts: Vec<Tensor<2, Int>>,
+}
+
+/// The experts that computed the logits of which a request's next token is chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// The request.
+    pub request: RequestId,
+    /// Of every layer that has experts, those that the last token before went to, best first.
+    pub layers: Vec<Vec<u32>>,
+}
+
+impl Launched {
+    pub(super) fn new(step: Step, computed: Vec<Computed>) -> Self {
+        Self { step, computed }
+    }
+
+    /// What has to be read of the device: logits, and behind them, with `experts`, what [`Launched::experts`] takes. Nothing where the step
+    /// has pieces of prompts alone.
+    pub fn reads(&self, experts: bool) -> Transaction {
+        let logits = self.choosing().filter_map(|of| of.logits.clone());
+        let reads = logits.fold(Transaction::default(), Transaction::register);
+        if !experts {
+            return reads;
+        }
+        let last = self.choosing().flat_map(Computed::last_experts);
+        last.fold(reads, Transaction::register)
+    }
+
+    /// Whether there is something to read.
+    pub fn chooses(&self) -> bool {
+        self.choosing().next().is_some()
+    }
+
+    /// The experts of each request that chooses a token, in the order of the requests, of what was read with them.
+    ///
+    /// # Errors
+    /// [`Unfit`] for other data than [`Launched::reads`] lists.
+    pub fn experts(&self, read: &[TensorData]) -> Result<Vec<Experts>, Unfit> {
+        let logits = self.choosing().count();
+        let layers: usize = self.choosing().map(|of| of.experts.len()).sum();
+        Unfit::unless(
+            read.len() == logits + layers,
+            "tensors that were read",
+            logits + layers,
+            read.len(),
+        )?;
+        let mut read = read[logits..].iter();
+        let mut all = Vec::new();
+        for of in self.choosing() {
+            let data: Vec<&TensorData> = read.by_ref().take(of.experts.len()).collect();
+            let layers = of.experts.iter().zip(data).map(|(tensor, data)| {
+                let [_, top_k] = tensor.dims();
+                rows(data, [of.parts.len(), top_k])
+            });
+            let layers = layers.collect::<Result<Vec<Vec<Vec<u32>>>, _>>()?;
+            for (number, part) in of.parts.iter().enumerate() {
+                let work = &self.step.work[*part];
+                if work.samples.is_some() {
+                    let layers = layers.iter().map(|rows| rows[number].clone()).collect();
+                    let request = work.request;
+                    all.push((*part, Experts { request, layers }));
+                }
+            }
+        }
+        all.sort_by_key(|(part, _)| *part);
+        Ok(all.into_iter().map(|(_, experts)| experts).collect())
+    }
+
+    /// The logits of each part of the step that ends in a choice.
+    pub(super) fn logits(&self, read: &[TensorData]) -> Result<Vec<Option<Vec<f32>>>, Unfit> {
+        let mut all = vec![None; self.step.work.len()];
+        let count = self.choosing().count();
+        let enough = read.len() >= count;
+        Unfit::unless(enough, "tensors that were read", count, read.len())?;
+        for (of, data) in self.choosing().zip(read) {
+            let vocabulary = of.logits.as_ref().map_or(0, |logits| logits.dims()[2]);
+            let rows = rows(data, [of.parts.len(), vocabulary])?;
+            for (part, logits) in of.parts.iter().zip(rows) {
+                all[*part] = self.step.work[*part].samples.is_some().then_some(logits);
+            }
+        }
+        Ok(all)
+    }
+
+    fn choosing(&self) -> impl Iterator<Item = &Computed> {
+        self.computed.iter().filter(|of| of.logits.is_some())
+    }
+}
+
+impl Computed {
+    /// \[parts, K\] of every layer with experts: those of the last token of each part.
+    fn last_experts(&self) -> impl Iterator<Item = Tensor<2, Int>> {
+        self.experts.iter().map(|experts| {
+            let [_, top_k] = experts.dims();
+            let all = experts
+                .clone()
+                .reshape([self.parts.len(), self.tokens, top_k]);
+            let last = all.narrow(1, self.tokens - 1, 1);
+            last.reshape([self.parts.len(), top_k])
+        })
+    }
+}
+
+/// Rows of what was read.
+fn rows<T: burn::tensor::Element>(
+    data: &TensorData,
+    [count, width]: [usize; 2],
+) -> Result<Vec<Vec<T>>, Unfit> {
+    let values: Vec<T> = data.iter::<T>().collect();
+    let expected = format_args!("{count} rows of {width}");
+    let fits = values.len() == count * width;
+    Unfit::unless(fits, "values that were read", expected, values.len())?;
+    Ok((0..count)
+        .map(|row| values[row * width..][..width].to_vec())
+        .collect())
+}

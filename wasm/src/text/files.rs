@@ -1,0 +1,145 @@
+//! The files of a published model, as JavaScript hands them over.
+
+use js_sys::{Array, Object, Uint8Array};
+use moebius_model::load::ModelFiles;
+use moebius_model::weights::gguf::{GgufFile, VocabularyParts};
+use moebius_model::weights::{ReadAt, Reader};
+use moebius_text::{ChatTemplate, Files, GgufVocabulary, Tokenizer};
+use wasm_bindgen::{JsCast, JsValue};
+
+use super::blob::{BlobSource, is_blob, whole};
+use crate::failure::{Code, Failure};
+
+const CONFIG: &str = "config.json";
+
+/// What a model reads and writes, and how it is asked in a conversation.
+pub(super) struct Words {
+    pub(super) tokenizer: Tokenizer,
+    /// Or why there is none.
+    pub(super) template: Result<ChatTemplate, Failure>,
+}
+
+/// A model whose headers have been read, and its words.
+pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure> {
+    let given = entries(files)?;
+    let ends = |name: &str, ending: &str| name.to_ascii_lowercase().ends_with(ending);
+    if let Some((name, value)) = given.iter().find(|(name, _)| ends(name, ".gguf")) {
+        if given.len() > 1 {
+            let got = given.iter().map(|(name, _)| name.as_str());
+            let got = got.collect::<Vec<_>>().join(", ");
+            return Err(Failure::expected("files", "a GGUF file alone", got));
+        }
+        return gguf(name, value);
+    }
+    let (mut weights, mut beside) = (Vec::new(), Vec::new());
+    for (name, value) in given {
+        match ends(&name, ".safetensors") {
+            true => weights.push((name, source(&value)?)),
+            false => beside.push((name.clone(), bytes(&name, &value).await?)),
+        }
+    }
+    if weights.is_empty() {
+        let got = beside.iter().map(|(name, _)| name.as_str());
+        let got = got.collect::<Vec<_>>().join(", ");
+        let expected = "weights in .safetensors or .gguf files";
+        return Err(Failure::expected("files", expected, got));
+    }
+    let config = beside.iter().find(|(name, _)| name == CONFIG);
+    let config = config.map(|(_, bytes)| serde_json::from_slice(bytes));
+    let config = config.transpose().map_err(|error| {
+        Failure::new(
+            Code::BAD_FILE,
+            format!("{CONFIG}: expected JSON, got {error}"),
+        )
+    })?;
+    let reader = Reader::from_sources(weights, config.map(|config| (CONFIG, config)));
+    let model = ModelFiles::of(reader.map_err(moebius_model::Error::from)?)?;
+    let beside = Files::in_memory(beside);
+    let words = Words {
+        tokenizer: Tokenizer::from_files(&beside)?,
+        template: ChatTemplate::from_files(&beside, None).map_err(Failure::from),
+    };
+    Ok((model, words))
+}
+
+fn gguf(name: &str, value: &JsValue) -> Result<(ModelFiles, Words), Failure> {
+    let file = GgufFile::from_source(name, source(value)?);
+    let file = file.map_err(moebius_model::Error::from)?;
+    let parts = file.vocabulary().map_err(moebius_model::Error::from)?;
+    let missing = |what| Failure::new(Code::BAD_FILE, format!("{name}: expected {what}, got none"));
+    let parts: VocabularyParts = parts.ok_or_else(|| missing("a tokenizer"))?;
+    let tokenizer = Tokenizer::from_gguf(GgufVocabulary {
+        model: parts.model,
+        pre: parts.pre,
+        tokens: parts.tokens,
+        merges: parts.merges,
+        types: parts.types,
+        bos: parts.bos,
+        eos: parts.eos,
+        add_bos: parts.add_bos,
+    })?;
+    let template = match file.chat_template() {
+        Some(text) => template(text, &tokenizer),
+        None => Err(missing("a chat template")),
+    };
+    let model = ModelFiles::of_gguf(file)?;
+    let words = Words {
+        tokenizer,
+        template,
+    };
+    Ok((model, words))
+}
+
+/// A template with the tokens that begin and end a text.
+fn template(text: &str, tokenizer: &Tokenizer) -> Result<ChatTemplate, Failure> {
+    let mut template = ChatTemplate::new("tokenizer.chat_template", text)?;
+    let ends = tokenizer.eos_ids().first().copied();
+    for (name, id) in [("bos_token", tokenizer.bos_id()), ("eos_token", ends)] {
+        if let Some(token) = id.and_then(|id| tokenizer.token(id)) {
+            template = template.with_token(name, &token);
+        }
+    }
+    Ok(template)
+}
+
+/// The files by name, in the order of the names.
+fn entries(files: &JsValue) -> Result<Vec<(String, JsValue)>, Failure> {
+    let Some(object) = files
+        .dyn_ref::<Object>()
+        .filter(|_| !Array::is_array(files))
+    else {
+        let expected = "an object of Uint8Arrays or Blobs by name";
+        return Err(Failure::expected("files", expected, "something else"));
+    };
+    let mut entries: Vec<(String, JsValue)> = Vec::new();
+    for pair in Object::entries(object).iter() {
+        let pair: &Array = pair.unchecked_ref();
+        let (name, value) = (pair.get(0).as_string().unwrap_or_default(), pair.get(1));
+        if !value.is_instance_of::<Uint8Array>() && !is_blob(&value) {
+            let what = format!("file {name}");
+            return Err(Failure::expected(
+                &what,
+                "a Uint8Array or a Blob",
+                "something else",
+            ));
+        }
+        entries.push((name, value));
+    }
+    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(entries)
+}
+
+/// Weights: those in a `Blob` stay there.
+fn source(value: &JsValue) -> Result<Box<dyn ReadAt>, Failure> {
+    Ok(match value.dyn_ref::<Uint8Array>() {
+        Some(bytes) => Box::new(bytes.to_vec()),
+        None => Box::new(BlobSource::new(value)?),
+    })
+}
+
+async fn bytes(name: &str, value: &JsValue) -> Result<Vec<u8>, Failure> {
+    match value.dyn_ref::<Uint8Array>() {
+        Some(bytes) => Ok(bytes.to_vec()),
+        None => whole(name, value).await,
+    }
+}

@@ -1,0 +1,219 @@
+//! A text, token by token.
+
+use std::rc::Rc;
+
+use burn::tensor::TensorData;
+use js_sys::{Function, Uint32Array};
+use moebius_engine::{Ended, Event, Experts, Launched, RequestId};
+use moebius_text::{Detokenizer, StopStrings};
+use wasm_bindgen::JsValue;
+
+use super::Writer;
+use super::request::Request;
+use crate::failure::{Code, Failure};
+use crate::record::Record;
+use crate::work::{Aborted, now};
+
+/// Says that a model is free again, whatever ended its work.
+struct Turn(Rc<Writer>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.busy.set(false);
+    }
+}
+
+/// Generates what the options ask for.
+pub(super) async fn generate(writer: Rc<Writer>, options: JsValue) -> Result<Record, Failure> {
+    let request = Request::new(options, &writer.words)?;
+    if writer.busy.replace(true) {
+        let message = "expected one text at a time, got a second while a first is written";
+        return Err(Failure::new(Code::UNSUPPORTED, message));
+    }
+    let turn = Turn(writer);
+    let writer = &turn.0;
+    request.signal.check()?;
+    writer.gpu.alive()?;
+    let mut text = Text {
+        detokenizer: Some(Detokenizer::new(&writer.words.tokenizer, true)),
+        stops: request.stops,
+        on_token: request.on_token,
+        said: String::new(),
+        ids: Vec::new(),
+        begun: now(),
+        first: None,
+    };
+    let prompt_tokens = request.generation.prompt.len();
+    let id = writer.engine.borrow_mut().add(request.generation)?;
+    let mut aborted = request.signal.aborted();
+    let finish = text.follow(writer, request.experts, &mut aborted).await;
+    // Of a request that ended by itself nothing is left to cancel.
+    writer.engine.borrow_mut().cancel(id);
+    Ok(text
+        .result(finish?)
+        .with("promptTokens", prompt_tokens as f64))
+}
+
+/// What was written so far.
+struct Text {
+    /// Until the text ends.
+    detokenizer: Option<Detokenizer>,
+    stops: StopStrings,
+    on_token: Option<Function>,
+    said: String,
+    ids: Vec<u32>,
+    /// When it began, and when the first token came.
+    begun: f64,
+    first: Option<f64>,
+}
+
+/// What came of a step: events, and the experts where they were asked for.
+type Came = (Vec<(RequestId, Event)>, Vec<Experts>);
+
+impl Text {
+    /// Writes until the text ends; says why it did.
+    async fn follow(
+        &mut self,
+        writer: &Rc<Writer>,
+        experts: bool,
+        aborted: &mut Aborted,
+    ) -> Result<&'static str, Failure> {
+        while let Some((events, experts)) = step(writer, experts, aborted).await? {
+            let experts = experts.into_iter().next();
+            for (_, event) in events {
+                match event {
+                    Event::Token(draw) => {
+                        if self.token(draw.id, experts.as_ref())? {
+                            return Ok("stop");
+                        }
+                    }
+                    Event::End(Ended::Stop) => return self.end("stop"),
+                    Event::End(Ended::Length) => return self.end("length"),
+                    Event::End(Ended::Failed(error)) => {
+                        return Err(Failure::new(Code::DEVICE, error));
+                    }
+                }
+            }
+        }
+        self.end("length")
+    }
+
+    /// Takes a token; says whether a stop string ended the text.
+    fn token(&mut self, id: u32, experts: Option<&Experts>) -> Result<bool, Failure> {
+        self.first.get_or_insert_with(now);
+        self.ids.push(id);
+        let text = match &mut self.detokenizer {
+            Some(detokenizer) => detokenizer.push(id)?,
+            None => String::new(),
+        };
+        let piece = self.stops.push(&text);
+        self.said.push_str(&piece.text);
+        let record = Record::new().with("id", id).with("text", piece.text);
+        let experts = experts.map(|of| {
+            let chosen: Vec<u32> = of.layers.iter().flatten().copied().collect();
+            Uint32Array::from(chosen.as_slice())
+        });
+        self.tell(record.with("experts", experts.map_or(JsValue::NULL, Into::into)))?;
+        Ok(piece.stop.is_some())
+    }
+
+    /// Says what was held back.
+    fn end(&mut self, finish: &'static str) -> Result<&'static str, Failure> {
+        let last = self.detokenizer.take();
+        let last = last.map(Detokenizer::finish).transpose()?;
+        let piece = self.stops.push(&last.unwrap_or_default());
+        let mut text = piece.text;
+        if piece.stop.is_none() {
+            text.push_str(&self.stops.clone().finish());
+        }
+        self.said.push_str(&text);
+        if !text.is_empty() {
+            let record = Record::new().with("id", JsValue::NULL).with("text", text);
+            self.tell(record.with("experts", JsValue::NULL))?;
+        }
+        Ok(match piece.stop {
+            Some(_) => "stop",
+            None => finish,
+        })
+    }
+
+    fn tell(&self, record: Record) -> Result<(), Failure> {
+        let Some(on_token) = &self.on_token else {
+            return Ok(());
+        };
+        let told = on_token.call1(&JsValue::NULL, &record.into());
+        let thrown = |error| Failure::new(Code::DEVICE, format!("onToken threw: {error:?}"));
+        told.map(|_| ()).map_err(thrown)
+    }
+
+    fn result(self, finish: &'static str) -> Record {
+        let ended = now();
+        let first = self.first.unwrap_or(ended);
+        // The first token comes of the prompt.
+        let after = self.ids.len().saturating_sub(1) as f64;
+        let speed = match after > 0.0 && ended > first {
+            true => JsValue::from(1000.0 * after / (ended - first)),
+            false => JsValue::NULL,
+        };
+        Record::new()
+            .with("text", self.said)
+            .with("ids", Uint32Array::from(self.ids.as_slice()))
+            .with("finish", finish)
+            .with("firstTokenMs", first - self.begun)
+            .with("decodeMs", ended - first)
+            .with("tokensPerSecond", speed)
+    }
+}
+
+/// The next step of the engine; `None` where nothing is left to do.
+async fn step(
+    writer: &Rc<Writer>,
+    experts: bool,
+    aborted: &mut Aborted,
+) -> Result<Option<Came>, Failure> {
+    writer.gpu.alive()?;
+    let Some(launched) = writer.engine.borrow_mut().launch()? else {
+        return Ok(None);
+    };
+    let outcome = match read(writer, &launched, experts, aborted).await {
+        Ok(read) => experts_of(&launched, &read, experts).map(|experts| (read, experts)),
+        Err(error) => Err(error),
+    };
+    let mut engine = writer.engine.borrow_mut();
+    match outcome {
+        Ok((read, experts)) => Ok(Some((engine.finish(launched, &read)?, experts))),
+        Err(error) => {
+            engine.abandon(launched);
+            Err(error)
+        }
+    }
+}
+
+fn experts_of(
+    launched: &Launched,
+    read: &[TensorData],
+    wanted: bool,
+) -> Result<Vec<Experts>, Failure> {
+    match wanted && launched.chooses() {
+        true => Ok(launched.experts(read)?),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// What a step computed, read from the device; of a piece of a prompt nothing, once the device has computed it.
+async fn read(
+    writer: &Rc<Writer>,
+    launched: &Launched,
+    experts: bool,
+    aborted: &mut Aborted,
+) -> Result<Vec<TensorData>, Failure> {
+    let gpu = writer.gpu.clone();
+    let reads = launched.chooses().then(|| launched.reads(experts));
+    let read = async move {
+        match reads {
+            Some(reads) => gpu.read(reads).await,
+            None => gpu.finish().await.map(|()| Vec::new()),
+        }
+    };
+    aborted.or(read).await
+}

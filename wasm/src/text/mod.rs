@@ -1,0 +1,243 @@
+//! Published language models that write text.
+
+mod blob;
+mod files;
+mod generate;
+mod request;
+
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+use js_sys::{Array, Function, Promise};
+use moebius::attention::CacheFormat;
+use moebius::fp8::{Fp8Format, Granularity};
+use moebius_engine::{Engine, EngineOptions, Limits, PAGE};
+use moebius_model::decoder::{FeedForwardSpec, Model, ModelSpec};
+use moebius_model::load::{LoadOptions, ModelFiles, Progress};
+use moebius_model::weights::Fp8Scheme;
+use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use crate::device::Device;
+use crate::failure::{Code, Failure};
+use crate::options::Options;
+use crate::record::{Record, list};
+use crate::work::{Gpu, Held, Signal, promise};
+use files::Words;
+
+/// Tokens of a conversation, where nothing is said.
+const CONTEXT: usize = 1024;
+
+/// Tokens of a prompt that are computed at a time: in between, a signal is heard.
+const BATCH_TOKENS: usize = 128;
+
+/// Weights that have no codes get some of this kind: E4M3 with a scale for each 128 × 128.
+const ROUNDED: Fp8Scheme = Fp8Scheme {
+    format: Fp8Format::E4M3,
+    granularity: Granularity::Block {
+        rows: 128,
+        columns: 128,
+    },
+};
+
+/// A published language model on a device.
+#[wasm_bindgen]
+pub struct TextModel {
+    held: Held<Writer>,
+    report: JsValue,
+}
+
+/// A model, its words, and who uses it.
+struct Writer {
+    gpu: Rc<Gpu>,
+    engine: RefCell<Engine>,
+    words: Words,
+    /// Whether a text is being generated.
+    busy: Cell<bool>,
+}
+
+/// How a model is loaded.
+struct Loading {
+    precision: &'static str,
+    how: LoadOptions,
+    /// Tokens of a conversation, where it was said.
+    context: Option<usize>,
+    signal: Signal,
+    progress: Option<Function>,
+}
+
+#[wasm_bindgen]
+impl TextModel {
+    /// Loads a model of a supported family: `config.json`, `tokenizer.json` and `.safetensors` files, or one GGUF file, by name.
+    ///
+    /// Weights in a `Blob` or `File` are read piece by piece and go to the device layer by layer; they are never in the module's memory as
+    /// a whole. Only workers can do that; a page hands over a `Uint8Array`. Rejects with the code 'bad-file' and all that doesn't fit.
+    #[wasm_bindgen(unchecked_return_type = "Promise<TextModel>")]
+    pub fn load(
+        device: &Device,
+        #[wasm_bindgen(unchecked_param_type = "TextModelFiles")] files: JsValue,
+        #[wasm_bindgen(unchecked_optional_param_type = "TextModelOptions")] options: JsValue,
+    ) -> Promise {
+        let gpu = device.gpu();
+        promise(async move { Self::loaded(gpu?, &files, options).await })
+    }
+
+    async fn loaded(gpu: Rc<Gpu>, files: &JsValue, options: JsValue) -> Result<Self, Failure> {
+        let loading = Loading::new(options)?;
+        loading.signal.check()?;
+        let (files, words) = files::open(files).await?;
+        let context = loading.context(files.spec().positions)?;
+        let before = gpu.memory().await?.in_use;
+        let model = loading.model(&files, &gpu).await?;
+        let weight_bytes = gpu.memory().await?.in_use.saturating_sub(before);
+        let (spec, family) = (files.spec(), files.family());
+        let report = report(spec, &words, context)
+            .with("family", family)
+            .with("precision", loading.precision)
+            .with("weightBytes", weight_bytes as f64);
+        let room = EngineOptions {
+            limits: Limits::new(context.div_ceil(PAGE), BATCH_TOKENS, 1),
+            format: CacheFormat::F32,
+        };
+        let engine = Engine::new(model, room, &gpu.burn)?;
+        let writer = Writer {
+            engine: RefCell::new(engine),
+            words,
+            busy: Cell::new(false),
+            gpu,
+        };
+        // What the cache doesn't fit in is told here.
+        writer.gpu.finish().await?;
+        Ok(Self {
+            held: Held::new("text model", writer),
+            report: report.into(),
+        })
+    }
+
+    /// What the model is.
+    #[wasm_bindgen(getter, unchecked_return_type = "TextModelReport")]
+    pub fn report(&self) -> JsValue {
+        self.report.clone()
+    }
+
+    /// Writes on, token by token: after a prompt, or an answer to a conversation.
+    ///
+    /// `onToken` is told of each token as it comes. Rejects with the code 'cancelled' as soon as the signal is aborted; the model can be
+    /// used again at once. One text at a time: a second call rejects with the code 'unsupported' until the first has ended.
+    #[wasm_bindgen(unchecked_return_type = "Promise<GeneratedText>")]
+    pub fn generate(
+        &self,
+        #[wasm_bindgen(unchecked_param_type = "GenerateOptions")] options: JsValue,
+    ) -> Promise {
+        let writer = self.held.get();
+        promise(async move { generate::generate(writer?, options).await })
+    }
+
+    /// Gives its memory back; calls fail with the code 'disposed' from then on.
+    pub fn dispose(&self) {
+        self.held.dispose();
+    }
+}
+
+impl Loading {
+    fn new(options: JsValue) -> Result<Self, Failure> {
+        let mut options = Options::new("text model options", options)?;
+        let stored = LoadOptions::default();
+        let decoded = LoadOptions {
+            keep_fp8: false,
+            ..stored
+        };
+        let rounded = LoadOptions {
+            round: Some(ROUNDED),
+            ..stored
+        };
+        let precisions = [
+            ("stored", ("stored", stored)),
+            ("f32", ("f32", decoded)),
+            ("fp8", ("fp8", rounded)),
+        ];
+        let (precision, how) = options.choice("precision", &precisions)?;
+        let loading = Self {
+            precision,
+            how,
+            context: options.count("context", 1)?,
+            signal: Signal::take(&mut options)?,
+            progress: options.function("onProgress")?,
+        };
+        options.finish()?;
+        Ok(loading)
+    }
+
+    /// Tokens that a conversation may have, of the `most` that the model was made for.
+    fn context(&self, most: usize) -> Result<usize, Failure> {
+        match self.context {
+            None => Ok(CONTEXT.min(most)),
+            Some(given) if given <= most => Ok(given),
+            Some(given) => {
+                let expected = format!("at most the model's {most}");
+                Err(Failure::expected("context", expected, given))
+            }
+        }
+    }
+
+    /// The model on the device, layer by layer: the device takes one before the next is read, and a signal is heard in between.
+    async fn model(&self, files: &ModelFiles, gpu: &Gpu) -> Result<Model, Failure> {
+        let mut loading = files.begin(&gpu.burn, self.how);
+        let mut thrown = None;
+        loop {
+            self.signal.check()?;
+            gpu.alive()?;
+            let mut tell = |progress: Progress<'_>| {
+                let told = self.tell(progress);
+                thrown = thrown.take().or(told.err());
+            };
+            let next = loading.go_on(&mut tell)?;
+            if let Some(error) = thrown {
+                return Err(error);
+            }
+            gpu.finish().await?;
+            match next {
+                ControlFlow::Continue(more) => loading = more,
+                ControlFlow::Break(model) => return Ok(model),
+            }
+        }
+    }
+
+    fn tell(&self, Progress { read, bytes, .. }: Progress<'_>) -> Result<(), Failure> {
+        let Some(progress) = &self.progress else {
+            return Ok(());
+        };
+        let [read, bytes] = [read, bytes].map(|count| JsValue::from(count as f64));
+        let told = progress.call2(&JsValue::NULL, &read, &bytes);
+        let thrown = |error| Failure::new(Code::DEVICE, format!("onProgress threw: {error:?}"));
+        told.map(|_| ()).map_err(thrown)
+    }
+}
+
+fn report(spec: &ModelSpec, words: &Words, context: usize) -> Record {
+    Record::new()
+        .with("layers", spec.layers.len() as f64)
+        .with("experts", experts(spec))
+        .with("hidden", spec.hidden as f64)
+        .with("vocabulary", spec.vocabulary as f64)
+        .with("positions", spec.positions as f64)
+        .with("context", context as f64)
+        .with("chat", words.template.is_ok())
+}
+
+/// The layers that have experts.
+fn experts(spec: &ModelSpec) -> Array {
+    let layers = spec.layers.iter().enumerate();
+    list(layers.filter_map(|(layer, of)| {
+        match &of.feed_forward {
+            FeedForwardSpec::Dense { .. } => None,
+            FeedForwardSpec::Experts(experts) => Some(
+                Record::new()
+                    .with("layer", layer as f64)
+                    .with("experts", experts.experts as f64)
+                    .with("topK", experts.router.top_k as f64),
+            ),
+        }
+    }))
+}

@@ -1,0 +1,81 @@
+// The picture of which experts a text's tokens took: a row for each layer, a column for each expert.
+
+const LARGEST = 26; // pixels of a cell
+const SMALLEST = 5;
+const WIDEST = 900;
+
+/** How often each expert was taken, of each layer that has some, and by which tokens. */
+export class Taken {
+  /** @param {{layer: number, experts: number, topK: number}[]} layers */
+  constructor(layers) {
+    this.layers = layers;
+    this.counts = layers.map(({ experts }) => new Array(experts).fill(0));
+    /** Of each token: the experts of each layer, best first; `null` for a token without. */
+    this.tokens = [];
+  }
+
+  /** Takes the experts of the next token, all layers' one after the other. */
+  add(experts) {
+    if (experts === null || this.layers.length === 0) {
+      this.tokens.push(null);
+      return;
+    }
+    let at = 0;
+    const chosen = this.layers.map(({ topK, experts: all }, row) => {
+      const of = [...experts.slice(at, at + topK)].filter((expert) => expert < all);
+      at += topK;
+      for (const expert of of) this.counts[row][expert] += 1;
+      return of;
+    });
+    this.tokens.push(chosen);
+  }
+
+  /** A token's experts in words. */
+  words(token) {
+    const chosen = this.tokens[token];
+    if (!chosen) return 'no experts';
+    return chosen.map((experts, row) => `layer ${this.layers[row].layer}: ${experts.join(', ')}`).join('; ');
+  }
+}
+
+/** A colour of the page's. */
+const colour = (canvas, name) => getComputedStyle(canvas).getPropertyValue(name).trim();
+
+/**
+ * Draws shares as shades, and the experts of one token as filled cells with a rim: the best darkest.
+ * @param {HTMLCanvasElement} canvas @param {Taken} taken @param {number} token which one is marked; -1 for none
+ */
+export function drawTaken(canvas, taken, token) {
+  const columns = Math.max(1, ...taken.layers.map(({ experts }) => experts));
+  const rows = Math.max(1, taken.layers.length);
+  const cell = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(WIDEST / columns)));
+  canvas.width = columns * cell + 1;
+  canvas.height = rows * cell + 1;
+  const context = canvas.getContext('2d');
+  const [field, line, shade, mark, ink] = ['--field', '--line', '--first', '--second', '--ink'].map((name) =>
+    colour(canvas, name),
+  );
+  context.fillStyle = field;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  taken.counts.forEach((counts, row) => {
+    const most = Math.max(1, ...counts);
+    counts.forEach((count, expert) => {
+      context.globalAlpha = count === 0 ? 0 : 0.15 + (0.6 * count) / most;
+      context.fillStyle = shade;
+      context.fillRect(expert * cell + 1, row * cell + 1, cell - 1, cell - 1);
+      context.globalAlpha = 1;
+      context.strokeStyle = line;
+      context.strokeRect(expert * cell + 0.5, row * cell + 0.5, cell, cell);
+    });
+  });
+  (taken.tokens[token] ?? []).forEach((experts, row) => {
+    experts.forEach((expert, rank) => {
+      context.globalAlpha = 1 - 0.5 * (rank / Math.max(1, experts.length));
+      context.fillStyle = mark;
+      context.fillRect(expert * cell + 1, row * cell + 1, cell - 1, cell - 1);
+      context.globalAlpha = 1;
+      context.strokeStyle = ink;
+      context.strokeRect(expert * cell + 1, row * cell + 1, cell - 1, cell - 1);
+    });
+  });
+}
