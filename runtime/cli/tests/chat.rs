@@ -112,6 +112,42 @@ fn a_message_that_has_no_answer_is_said_and_forgotten() {
     assert!(error.contains("template"), "{error}");
 }
 
+#[test]
+fn a_text_ends_answers() {
+    let folder = talkative();
+    let whole = objects(&folder, &SHORT, "w3 w14 w15\n");
+    let words = whole[0]["text"].as_str().expect("text").to_owned();
+    let words: Vec<&str> = words.split(' ').collect();
+    assert_eq!(words.len(), 4);
+    let stops = [&SHORT[..], &["--stop", "no such", "--stop", words[2]]].concat();
+    let said = objects(&folder, &stops, "w3 w14 w15\nw2\n");
+    assert_eq!(said[0]["finish"], "stop");
+    let text = said[0]["text"].as_str().expect("text");
+    assert!(!text.contains(words[2]), "{text}");
+    assert!(text.starts_with(words[0]), "{text}");
+    // The answer that stays is what was shown.
+    let kept = 3 + text.split_whitespace().count() + 1;
+    assert_eq!(said[1]["prompt_tokens"], kept);
+
+    let empty = chat(&folder, &["--stop", ""], "w3\n");
+    assert_eq!(empty.status.code(), Some(2));
+}
+
+#[test]
+fn tokens_of_experts_are_counted_over_a_conversation() {
+    let folder = talkative();
+    let said = objects(&folder, &[&SHORT[..], &["--experts"]].concat(), "w3\nw2\n");
+    assert_eq!(said.len(), 3);
+    let layers = said[2]["experts"].as_array().expect("a list");
+    assert_eq!(layers.len(), 3);
+    for layer in layers {
+        let tokens = layer["tokens"].as_array().expect("a list");
+        let sum: u64 = tokens.iter().filter_map(Value::as_u64).sum();
+        // One token and three of an answer of four; then the six of the conversation and three more, no page of which is full.
+        assert_eq!(sum, 3 * (4 + 9), "{layer}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_an_answer_and_then_the_program() {

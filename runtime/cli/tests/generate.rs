@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use published::model;
+use published::{model, model_of};
 use serde_json::Value;
 
 fn generate(folder: &Path, more: &[&str]) -> Output {
@@ -174,4 +174,58 @@ fn the_likeliest_token_is_what_is_generated() {
     let text = run("logits", folder.path(), &["--prompt", "w3", "--top", "2"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert_eq!(text.matches(" %").count(), 2, "{text}");
+}
+
+/// The tokens of the experts of each layer, and that they are as many as `computed` tokens make.
+fn assert_counted(found: &Value, computed: u64) {
+    let layers = found["experts"].as_array().expect("a list");
+    assert_eq!(layers.len(), 3, "{found}");
+    for (number, layer) in layers.iter().enumerate() {
+        assert_eq!(layer["layer"], number);
+        let tokens = layer["tokens"].as_array().expect("a list");
+        assert_eq!(tokens.len(), 8, "{layer}");
+        let sum: u64 = tokens.iter().filter_map(Value::as_u64).sum();
+        // Three experts a token.
+        assert_eq!(sum, 3 * computed, "{layer}");
+    }
+}
+
+#[test]
+fn tokens_of_experts_are_counted_where_that_is_asked() {
+    let folder = model();
+    let more = ["--prompt", "w3 w14 w15", "--max-tokens", "6"];
+    let with = |last: &str| [&more[..], &["--experts", last]].concat();
+    let plain = object(&generate(folder.path(), &[&more[..], &["--json"]].concat()));
+    assert_eq!(plain["experts"], Value::Null);
+    let found = object(&generate(folder.path(), &with("--json")));
+    assert_eq!(found["ids"], plain["ids"]);
+    // Nothing is computed of the last token.
+    assert_counted(&found, 3 + 5);
+    let text = generate(folder.path(), &with("--seed=0"));
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("tokens of each expert"), "{text}");
+    assert_eq!(text.matches("0–7").count(), 3, "{text}");
+
+    let path = folder.path().join("text");
+    fs::write(&path, "w1 w2 w3 w4 w5 w6 w7 w8").expect("written");
+    let path = path.display().to_string();
+    let windows = ["--text", &path, "--context", "4", "--stride", "2", "--json"];
+    let found = |more: &[&str]| {
+        object(&run(
+            "perplexity",
+            folder.path(),
+            &[&windows[..], more].concat(),
+        ))
+    };
+    let (plain, counted) = (found(&[]), found(&["--experts"]));
+    assert_eq!(plain["experts"], Value::Null);
+    assert_eq!(plain["perplexity"], counted["perplexity"]);
+    // Three windows of four tokens, of which the model sees three.
+    assert_counted(&counted, 9);
+
+    let dense = model_of("decoder_qwen3");
+    let output = generate(dense.path(), &["--prompt", "w1", "--experts"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("qwen3 model has no experts"), "{error}");
 }

@@ -8,7 +8,13 @@ use tempfile::TempDir;
 
 /// A folder with the case's model, and a tokenizer whose token n is the word `wn`.
 pub(crate) fn model() -> TempDir {
-    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/decoder_olmoe");
+    model_of("decoder_olmoe")
+}
+
+/// [`model`] with the model of another case.
+pub(crate) fn model_of(case: &str) -> TempDir {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let case = cases.join(case);
     let folder = tempfile::tempdir().expect("a folder");
     let name = "model.safetensors";
     fs::copy(case.join(name), folder.path().join(name)).expect("copied");
