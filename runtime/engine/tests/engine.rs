@@ -125,14 +125,19 @@ fn a_token_that_ends_is_no_part_of_the_answer() {
     assert_eq!(got, draws[..before]);
 }
 
-#[test]
-fn a_cancelled_request_leaves_others_alone() {
+/// An engine with two requests, and what the second gets alone.
+fn two() -> (Engine, [RequestId; 2], Vec<Draw>) {
     let name = "decoder_olmoe";
     let [first, second] = [generation(0, 20, 9), generation(1, 20, 9)];
     let want = alone(name, &second);
     let mut engine = engine(name, Limits::new(16, 64, 2));
-    let cancelled = engine.add(first).unwrap();
-    let other = engine.add(second).unwrap();
+    let ids = [first, second].map(|request| engine.add(request).unwrap());
+    (engine, ids, want)
+}
+
+#[test]
+fn a_cancelled_request_leaves_others_alone() {
+    let (mut engine, [cancelled, other], want) = two();
     engine.step().unwrap();
     assert!(engine.cancel(cancelled));
     assert!(!engine.cancel(cancelled));
@@ -206,12 +211,7 @@ fn a_step_that_is_read_elsewhere_chooses_the_same_and_tells_the_experts() {
 
 #[test]
 fn a_step_may_be_abandoned_and_its_requests_cancelled() {
-    let name = "decoder_olmoe";
-    let [first, second] = [generation(0, 20, 9), generation(1, 20, 9)];
-    let want = alone(name, &second);
-    let mut engine = engine(name, Limits::new(16, 64, 2));
-    let cancelled = engine.add(first).unwrap();
-    let other = engine.add(second).unwrap();
+    let (mut engine, [cancelled, other], want) = two();
     let launched = engine.launch().unwrap().unwrap();
     let again = engine.launch();
     assert!(matches!(again, Err(EngineError::Step(_))), "one at a time");

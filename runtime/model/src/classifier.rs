@@ -2,13 +2,14 @@
 
 use burn::module::{Module, Param};
 use burn::optim::{GradientsParams, ModuleOptimizer};
-use burn::tensor::activation::{log_softmax, softmax, tanh};
+use burn::tensor::activation::{softmax, tanh};
 use burn::tensor::{Device, Int, Tensor, TensorData, Transaction};
 use moebius::moe::{Activation, LossWeights, MoeConfig, MoeLayer, MoeOutput};
 use moebius::nn;
 
 use crate::adam;
 use crate::error::Error;
+use crate::likelihood::cross_entropy;
 use crate::parameters::parameters;
 use crate::random::{Random, bound};
 
@@ -220,9 +221,7 @@ impl ClassifierTrainer {
     pub fn step(&mut self) -> Result<Progress, Error> {
         let (logits, routed) = self.classifier.forward(self.points.clone())?;
         let n = self.points.dims()[0];
-        let chosen = log_softmax(logits.clone(), 1).gather(1, self.classes.clone());
-        // Along an axis, because a sum of everything adds atomically on some devices.
-        let loss = chosen.reshape([1, n]).mean_dim(1).neg().reshape([1]);
+        let loss = cross_entropy(logits.clone(), self.classes.clone());
         let losses = routed.losses()?;
         let weights = LossWeights {
             switch: self.config.balance,

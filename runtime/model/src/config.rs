@@ -275,23 +275,11 @@ impl TrainConfig {
         let fits = elements.is_some_and(|elements| elements <= bound);
         let got = format!("{} sequences of {}", self.batch, decoder.sequence);
         Error::check(fits, "batch", "fewer tokens", got)?;
-        let rates = [
-            ("learning rate", self.learning_rate),
-            ("clipping norm", self.clip_norm),
-        ];
-        for (what, rate) in rates {
-            let fits = rate.is_finite() && rate > 0.0;
-            Error::check(fits, what, "a positive number", rate)?;
-        }
-        let weights = [
-            ("weight decay", self.weight_decay),
-            ("balance", self.balance),
-            ("z", self.z),
-        ];
-        for (what, weight) in weights {
-            let fits = weight.is_finite() && weight >= 0.0;
-            Error::check(fits, what, "a number of at least 0", weight)?;
-        }
+        Error::check_positive("learning rate", self.learning_rate)?;
+        Error::check_positive("clipping norm", self.clip_norm)?;
+        Error::check_not_negative("weight decay", self.weight_decay)?;
+        Error::check_not_negative("balance", self.balance)?;
+        Error::check_not_negative("z", self.z)?;
         Ok(())
     }
 }

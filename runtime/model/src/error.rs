@@ -47,6 +47,24 @@ impl Error {
         }
     }
 
+    /// Refuses what isn't finite and above 0.
+    pub(crate) fn check_positive<T: Copy + Into<f64> + ToString>(
+        what: &'static str,
+        number: T,
+    ) -> Result<(), Self> {
+        let fits = number.into().is_finite() && number.into() > 0.0;
+        Self::check(fits, what, "a positive number", number)
+    }
+
+    /// Refuses what isn't finite, and what is below 0.
+    pub(crate) fn check_not_negative<T: Copy + Into<f64> + ToString>(
+        what: &'static str,
+        number: T,
+    ) -> Result<(), Self> {
+        let fits = number.into().is_finite() && number.into() >= 0.0;
+        Self::check(fits, what, "a number of at least 0", number)
+    }
+
     pub(crate) fn device(error: impl ToString) -> Self {
         Self::Device(error.to_string())
     }

@@ -34,6 +34,7 @@ mod error;
 mod expert_load;
 pub mod families;
 mod fault;
+mod likelihood;
 pub mod load;
 mod misfits;
 mod parameters;

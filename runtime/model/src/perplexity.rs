@@ -1,11 +1,11 @@
 //! How well a published model foresees a text.
 
-use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, FloatDType, Int, Tensor};
 
 use crate::decoder::Model;
 use crate::error::Error;
 use crate::expert_load::ExpertLoad;
+use crate::likelihood::log_likelihoods;
 
 /// How a text is cut: each window sees its own tokens only, and of those that two windows share the first one judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,10 +137,7 @@ fn nats(
     let rows = rows.slice([seen - judged..seen, 0..words]);
     let rows = rows.cast(FloatDType::F32);
     let next = tokens.slice([0..1, count - judged..count]);
-    let next = next.reshape([judged, 1]);
-    let chosen = log_softmax(rows, 1).gather(1, next);
-    // Along an axis, because a sum of everything adds atomically on some devices.
-    let sum = chosen.reshape([1, judged]).sum_dim(1).neg();
+    let sum = log_likelihoods(rows, next).sum_dim(1).neg();
     Error::guarded(|| {
         let data = sum.try_into_data().map_err(Error::device)?;
         let read = data.iter::<f64>().next();

@@ -8,14 +8,10 @@ use serde_json::Value;
 
 use crate::decoder::{Place, Values};
 use crate::error::Error;
-use crate::families::{Described, describe};
+use crate::families::{Described, describe_all};
 use crate::load::{Wanted, expand, taken};
-use crate::misfits::Misfits;
 use crate::weights::folder::{PartFolder, check_free, copy_into, is_weights, small_files};
-use crate::weights::{CONFIG_FILE, TensorSpec, WeightsError, Writer, write_whole};
-
-/// Bytes of data from which on a folder gets another file, as Hugging Face writes them.
-const SHARD_BYTES: u64 = 5_000_000_000;
+use crate::weights::{CONFIG_FILE, SHARD_BYTES, TensorSpec, WeightsError, Writer, write_whole};
 
 /// Entries of a configuration that describe weights as they were before.
 const OF_WEIGHTS: [&str; 3] = ["quantization_config", "compression_config", "torch_dtype"];
@@ -51,17 +47,11 @@ pub fn save(
     beside: Beside<'_>,
     target: &Path,
 ) -> Result<PathBuf, Error> {
-    let described = describe(config).map_err(Misfits::of_config)?;
-    if !described.unsupported.is_empty() {
-        return Err(Misfits::of_config(described.unsupported).into());
-    }
-    let Described { family, spec, .. } = described;
+    let Described { family, spec, .. } = describe_all(config)?;
     // Codes of four bits are only ever read.
-    let layouts = family.layouts.iter().copied();
-    let layout = layouts.map(|rules| expand(rules, &spec));
-    let layout = layout
-        .into_iter()
-        .find(|wanted| wanted.iter().all(|one| one.scales.is_none()));
+    let is_of_floats = |wanted: &Vec<Wanted>| wanted.iter().all(|one| one.scales.is_none());
+    let mut layouts = family.layouts.iter().map(|rules| expand(rules, &spec));
+    let layout = layouts.find(is_of_floats);
     let wanted = layout.unwrap_or_else(|| unreachable!("every family has a layout of floats"));
     let specs: Vec<_> = wanted.iter().map(declared).collect();
     let folder = PartFolder::begin(target)?;
@@ -72,8 +62,7 @@ pub fn save(
         of_places.entry(one.place).or_default().push(one);
     }
     for (place, tensors) in of_places {
-        let shape = place.slot.shape(&spec, place.layer).unwrap_or_default();
-        let extents = place.slot.extents(&shape);
+        let extents = place.slot.extents(&place.shape(&spec));
         let all = values.values(place)?;
         for tensor in tensors {
             write(tensor, &all, extents, &mut writer)?;

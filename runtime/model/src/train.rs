@@ -2,7 +2,6 @@
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
-use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use moebius::fp8::training::{self, LossScaler, LossScaling, StepGuard};
 
@@ -12,6 +11,7 @@ use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::clip::clip;
 use crate::config::TrainConfig;
 use crate::error::Error;
+use crate::likelihood::cross_entropy;
 use crate::parameters::{check_readable, parameters};
 use crate::random::Random;
 use crate::report::{Fp8Report, Report, Window};
@@ -191,11 +191,8 @@ impl Trainer {
             Tensor::<2, Int>::from_data(TensorData::new(bytes, [count, length]), &self.device)
         };
         let output = self.decoder.forward(tensor(batch.inputs))?;
-        let targets = tensor(batch.targets).reshape([count * length, 1]);
-        let chosen = log_softmax(output.logits.clone(), 1).gather(1, targets);
-        // Along an axis, because a sum of everything adds atomically on some devices.
-        let loss = chosen.reshape([1, count * length]).mean_dim(1).neg();
-        Ok((output, loss.reshape([1])))
+        let loss = cross_entropy(output.logits.clone(), tensor(batch.targets));
+        Ok((output, loss))
     }
 
     /// The steps since the last report; the one place that waits for the device.

@@ -2,8 +2,7 @@
 
 use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
-use burn::tensor::activation::log_softmax;
-use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::moe::LossWeights;
 
 use crate::adam;
@@ -12,6 +11,7 @@ use crate::config::rate;
 use crate::decoder::{Drawn, Logits, Model, ModelSpec, Uploaded};
 use crate::error::Error;
 use crate::fault::Unfit;
+use crate::likelihood::cross_entropy;
 use crate::load::{LoadOptions, ModelFiles, Progress};
 use crate::parameters::parameters;
 use crate::perplexity::{Perplexity, Windows};
@@ -69,7 +69,8 @@ impl TuningConfig {
 
     /// Floating-point operations of a step's products with weights: two for each multiply-add forward, and twice as many backward.
     pub fn step_flops(&self, spec: &ModelSpec) -> f64 {
-        6.0 * self.tokens() as f64 * spec.active_parameters()
+        // As floats, because the numbers may not have been checked.
+        6.0 * self.batch as f64 * self.sequence as f64 * spec.active_parameters()
     }
 
     fn check(&self) -> Result<(), Error> {
@@ -86,23 +87,11 @@ impl TuningConfig {
         let fits = tokens.is_some_and(|tokens| tokens < i32::MAX as usize);
         let got = format!("{} sequences of {}", self.batch, self.sequence);
         Error::check(fits, "batch", "fewer tokens", got)?;
-        let rates = [
-            ("learning rate", self.learning_rate),
-            ("clipping norm", self.clip_norm.into()),
-        ];
-        for (what, rate) in rates {
-            let fits = rate.is_finite() && rate > 0.0;
-            Error::check(fits, what, "a positive number", rate)?;
-        }
-        let weights = [
-            ("weight decay", self.weight_decay.into()),
-            ("balance", self.balance),
-            ("z", self.z),
-        ];
-        for (what, weight) in weights {
-            let fits = weight.is_finite() && weight >= 0.0;
-            Error::check(fits, what, "a number of at least 0", weight)?;
-        }
+        Error::check_positive("learning rate", self.learning_rate)?;
+        Error::check_positive("clipping norm", self.clip_norm)?;
+        Error::check_not_negative("weight decay", self.weight_decay)?;
+        Error::check_not_negative("balance", self.balance)?;
+        Error::check_not_negative("z", self.z)?;
         Ok(())
     }
 }
@@ -261,13 +250,9 @@ impl Tuner {
         };
         let output = self.model.forward(tensor(inputs))?;
         let [_, _, words] = output.logits.dims();
-        let count = batch * sequence;
-        let rows = output.logits.clone().reshape([count, words]);
-        let targets = tensor(targets).reshape([count, 1]);
-        let chosen = log_softmax(rows.cast(FloatDType::F32), 1).gather(1, targets);
-        // Along an axis, because a sum of everything adds atomically on some devices.
-        let loss = chosen.reshape([1, count]).mean_dim(1).neg();
-        Ok((output, loss.reshape([1])))
+        let rows = output.logits.clone().reshape([batch * sequence, words]);
+        let loss = cross_entropy(rows, tensor(targets));
+        Ok((output, loss))
     }
 
     fn batch(&self, seed: u64, sizes: [usize; 2]) -> Result<Batch, Error> {

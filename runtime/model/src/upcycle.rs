@@ -116,8 +116,7 @@ impl Values for Mixture<'_> {
                 Drawn::new(self.spec, seed).values(place)
             }
             (Slot::Router, Upcycling::Split { .. }) => {
-                let shape = place.slot.shape(self.spec, place.layer);
-                let count = shape.unwrap_or_default().iter().product();
+                let count = place.shape(self.spec).iter().product();
                 Ok(vec![0.0; count])
             }
             (Slot::ExpertsIn, how) => {

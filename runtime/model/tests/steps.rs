@@ -2,27 +2,17 @@
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
-use std::path::{Path, PathBuf};
+mod folders;
+
+use std::path::Path;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use folders::folders;
 use moebius::attention::{CacheFormat, Pages};
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
 use moebius_model::decoder::{Cache, Model, Projections};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 use moebius_model::weights::{Fp8Scheme, Reader};
-
-/// The folders of `tests/cases` that hold a decoder.
-fn folders() -> Vec<PathBuf> {
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
-    let entries = std::fs::read_dir(cases).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let mut folders: Vec<_> = paths
-        .filter(|path| path.join("logits.case.safetensors").is_file())
-        .collect();
-    folders.sort();
-    assert!(folders.len() >= 6);
-    folders
-}
 
 fn load(folder: &Path, device: &Device) -> Model {
     load_with(folder, LoadOptions::default(), device)

@@ -79,7 +79,7 @@ fn gguf(name: &str, value: &JsValue) -> Result<(ModelFiles, Words), Failure> {
         add_bos: parts.add_bos,
     })?;
     let template = match file.chat_template() {
-        Some(text) => template(text, &tokenizer),
+        Some(text) => ChatTemplate::from_gguf(text, &tokenizer).map_err(Failure::from),
         None => Err(missing("a chat template")),
     };
     let model = ModelFiles::of_gguf(file)?;
@@ -88,18 +88,6 @@ fn gguf(name: &str, value: &JsValue) -> Result<(ModelFiles, Words), Failure> {
         template,
     };
     Ok((model, words))
-}
-
-/// A template with the tokens that begin and end a text.
-fn template(text: &str, tokenizer: &Tokenizer) -> Result<ChatTemplate, Failure> {
-    let mut template = ChatTemplate::new("tokenizer.chat_template", text)?;
-    let ends = tokenizer.eos_ids().first().copied();
-    for (name, id) in [("bos_token", tokenizer.bos_id()), ("eos_token", ends)] {
-        if let Some(token) = id.and_then(|id| tokenizer.token(id)) {
-            template = template.with_token(name, &token);
-        }
-    }
-    Ok(template)
 }
 
 /// The files by name, in the order of the names.

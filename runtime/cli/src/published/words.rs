@@ -42,14 +42,7 @@ pub(crate) fn template(
     };
     let text = file.chat_template();
     let text = text.ok_or_else(|| missing(path, "chat template"))?;
-    let mut template = ChatTemplate::new("tokenizer.chat_template", text)?;
-    let ends = tokenizer.eos_ids().first().copied();
-    for (name, id) in [("bos_token", tokenizer.bos_id()), ("eos_token", ends)] {
-        if let Some(token) = id.and_then(|id| tokenizer.token(id)) {
-            template = template.with_token(name, &token);
-        }
-    }
-    Ok(template)
+    Ok(ChatTemplate::from_gguf(text, tokenizer)?)
 }
 
 fn missing(path: &Path, what: &str) -> CliError {

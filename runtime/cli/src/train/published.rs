@@ -37,13 +37,12 @@ pub(super) fn run(
     let device = moebius::open(&name)?;
     let tuner = source.tuner(config, learnt.to_vec(), &device, screen)?;
     let mut training = Training {
-        before: None,
         held_out,
         tuner,
         screen,
     };
     training.title(name, &source)?;
-    training.before = training.perplexity("before")?;
+    let before = training.perplexity("before")?;
     let apart_before = training.spread(&source)?;
     let (last, seconds) = training.steps(args.every)?;
     let after = training.perplexity("after")?;
@@ -59,7 +58,7 @@ pub(super) fn run(
         name,
         last,
         speed,
-        perplexity: [training.before, after],
+        perplexity: [before, after],
         apart: [apart_before, apart],
         folder: folder.display().to_string(),
     };
@@ -85,7 +84,6 @@ fn config(args: &TrainArgs) -> TuningConfig {
 struct Training<'a> {
     tuner: Tuner,
     held_out: &'a [u32],
-    before: Option<Perplexity>,
     screen: &'a mut Screen,
 }
 
@@ -170,7 +168,7 @@ impl Trained {
         let last = self.last.as_ref().map(|report| report.loss);
         // A loss that isn't a number didn't fall.
         let fell = first.zip(last).is_some_and(|(first, last)| last < first);
-        if let Some(report) = &self.last {
+        if let Some(report) = self.last.as_ref().filter(|of| !of.layers.is_empty()) {
             loads(&report.layers, screen)?;
         }
         let (style, verdict) = match fell {

@@ -1,4 +1,4 @@
-//! First weights of a model that nobody has trained.
+//! The weights that an untrained model begins with.
 
 use std::f32::consts::TAU;
 
@@ -33,8 +33,7 @@ impl Values for Drawn<'_> {
         use Slot::{
             AttentionNorm, FeedForwardNorm, KeyNorm, LatentNorm, Norm, QueryLatentNorm, QueryNorm,
         };
-        let shape = place.slot.shape(self.spec, place.layer).unwrap_or_default();
-        let count = shape.iter().product();
+        let count = place.shape(self.spec).iter().product();
         let deviation = match place.slot {
             AttentionNorm | FeedForwardNorm | Norm | QueryNorm | KeyNorm | QueryLatentNorm
             | LatentNorm => return Ok(vec![1.0; count]),

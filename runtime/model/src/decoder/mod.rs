@@ -25,6 +25,7 @@ pub use feed_forward::FeedForward;
 pub use rope::{Rope, RopeScaling, yarn_attention};
 pub use slot::Slot;
 pub use source::{Place, Weights};
+pub(crate) use source::{floating, uploaded};
 pub use spec::{
     AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, LayerSpec, ModelSpec, Projection,
     RouterSpec, SharedSpec,

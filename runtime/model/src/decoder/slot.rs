@@ -167,7 +167,12 @@ impl Slot {
         )
     }
 
-    /// Whether its values are added, or are logits of their own, and begin at 0 in a model that nobody has trained.
+    /// Projections whose rows lie one after the other in it.
+    pub(crate) fn parts(self) -> usize {
+        if self.is_gated() { 2 } else { 1 }
+    }
+
+    /// Whether its values are added to something, or are logits that no input has a part in: an untrained model has 0 there.
     pub fn is_bias(self) -> bool {
         use Slot::{
             Correction, DenseInBias, DenseOutBias, ExpertsInBias, ExpertsOutBias, KeyBias,

@@ -2,12 +2,14 @@
 
 use burn::module::Param;
 use burn::nn::RmsNorm;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::fp8::Weight;
 use moebius::nn::Linear;
 
 use super::slot::Slot;
+use super::spec::ModelSpec;
 use crate::error::Error;
+use crate::fault::Unfit;
 
 /// A slot of a model: of a layer, where the slot is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,6 +18,40 @@ pub struct Place {
     pub layer: usize,
     /// The slot.
     pub slot: Slot,
+}
+
+impl Place {
+    /// Its extents in the model; none of a place that the model doesn't have.
+    pub fn shape(self, spec: &ModelSpec) -> Vec<usize> {
+        self.slot.shape(spec, self.layer).unwrap_or_default()
+    }
+
+    /// That the model doesn't have it.
+    pub(crate) fn absent(self) -> Error {
+        Error::Config(Unfit::new(
+            "a place",
+            "one of the model",
+            format!("{self:?}"),
+        ))
+    }
+}
+
+/// `values` of the extents `shape` on a device; a matrix may be asked for as a stack of one.
+pub(crate) fn uploaded<const D: usize>(
+    values: Vec<f32>,
+    shape: &[usize],
+    on: (&Device, DType),
+) -> Tensor<D> {
+    let ones = D.saturating_sub(shape.len());
+    let shape: Vec<usize> = std::iter::repeat_n(1, ones)
+        .chain(shape.iter().copied())
+        .collect();
+    Tensor::from_data(TensorData::new(values, shape), on)
+}
+
+/// The values of a slot as a weight.
+pub(crate) fn floating<const D: usize>(values: Tensor<D>, slot: Slot) -> Weight<D> {
+    Weight::from(Param::from_tensor(values)).with_parts(slot.parts())
 }
 
 /// Gives a model its weights, one at a time, each once, in the order in which its parts are made.

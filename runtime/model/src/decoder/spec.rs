@@ -55,7 +55,7 @@ impl ModelSpec {
     /// The sum over all places of their numbers times a share. As a float, because sizes from a file may exceed any whole number.
     fn count(&self, share: impl Fn(Place) -> f64) -> f64 {
         let of = |place: Place| {
-            let shape = place.slot.shape(self, place.layer).unwrap_or_default();
+            let shape = place.shape(self);
             let numbers: f64 = shape.iter().map(|&extent| extent as f64).product();
             numbers * share(place)
         };

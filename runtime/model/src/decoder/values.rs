@@ -1,10 +1,10 @@
 //! The values of a model's places on the host, wherever they come from: a checkpoint, a generator, a model on a device.
 
 use burn::module::Param;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor};
 use moebius::fp8::Weight;
 
-use super::source::{Place, Weights};
+use super::source::{Place, Weights, floating, uploaded};
 use super::spec::ModelSpec;
 use super::{Model, Slot};
 use crate::error::Error;
@@ -32,19 +32,9 @@ pub struct Uploaded<'a> {
 
 impl Uploaded<'_> {
     fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
-        let shape = at.slot.shape(self.spec, at.layer).unwrap_or_default();
         let values = self.values.values(at)?;
-        // A matrix may be asked for as a stack of one.
-        let ones = D.saturating_sub(shape.len());
-        let shape: Vec<usize> = std::iter::repeat_n(1, ones).chain(shape).collect();
-        let data = TensorData::new(values, shape);
-        Ok(Tensor::from_data(data, (self.device, self.dtype)))
-    }
-
-    fn any<const D: usize>(&mut self, at: Place) -> Result<Weight<D>, Error> {
-        let parts = if at.slot.is_gated() { 2 } else { 1 };
-        let values = Param::from_tensor(self.tensor::<D>(at)?);
-        Ok(Weight::from(values).with_parts(parts))
+        let on = (self.device, self.dtype);
+        Ok(uploaded(values, &at.shape(self.spec), on))
     }
 }
 
@@ -58,11 +48,11 @@ impl Weights for Uploaded<'_> {
     }
 
     fn weight(&mut self, at: Place) -> Result<Weight<2>, Error> {
-        self.any(at)
+        Ok(floating(self.tensor(at)?, at.slot))
     }
 
     fn stack(&mut self, at: Place) -> Result<Weight<3>, Error> {
-        self.any(at)
+        Ok(floating(self.tensor(at)?, at.slot))
     }
 }
 
@@ -88,10 +78,7 @@ pub(super) fn decoded<const D: usize>(weight: &Weight<D>) -> Held {
 impl Values for &Model {
     fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
         let held = self.held(place)?;
-        let held = held.ok_or_else(|| {
-            let what = crate::Unfit::new("a place", "one that the model has", format!("{place:?}"));
-            Error::Config(what)
-        })?;
+        let held = held.ok_or_else(|| place.absent())?;
         Error::guarded(|| {
             let data = held.without_autodiff().try_into_data();
             Ok(data.map_err(Error::device)?.iter().collect())
@@ -101,12 +88,14 @@ impl Values for &Model {
 
 impl Model {
     fn held(&self, Place { layer, slot }: Place) -> Held {
-        let block = || self.blocks.get(layer);
         match slot {
             Slot::Embedding => row(&self.embedding),
             Slot::Norm => row(&self.norm.gamma),
             Slot::Head => row_if(&self.head),
-            _ => block().map_or(Ok(None), |block| block.held(slot)),
+            _ => {
+                let block = self.blocks.get(layer);
+                block.map_or(Ok(None), |block| block.held(slot))
+            }
         }
     }
 }

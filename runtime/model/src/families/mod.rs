@@ -28,6 +28,7 @@ pub(crate) use upcycled::{Sizes, upcycled};
 
 use crate::decoder::ModelSpec;
 use crate::fault::Unfit;
+use crate::misfits::Misfits;
 use crate::weights::header::quoted;
 use keys::Keys;
 
@@ -107,6 +108,18 @@ pub fn describe(config: &Value) -> Result<Described, Vec<Unfit>> {
         spec,
         unsupported,
     })
+}
+
+/// [`describe`] of a model of which the decoder lacks nothing.
+///
+/// # Errors
+/// As [`describe`], and everything that the decoder lacks.
+pub fn describe_all(config: &Value) -> Result<Described, Misfits> {
+    let described = describe(config).map_err(Misfits::of_config)?;
+    match described.unsupported.is_empty() {
+        true => Ok(described),
+        false => Err(Misfits::of_config(described.unsupported)),
+    }
 }
 
 /// Several parts of a model may have read one key.

@@ -14,27 +14,7 @@ struct Pair {
     /// Keys of the number of experts and of their width.
     sizes: [&'static str; 2],
     /// What else the mixture has to say.
-    also: &'static [(&'static str, Constant)],
-}
-
-/// A value of a configuration.
-#[derive(Clone, Copy)]
-enum Constant {
-    Null,
-    True,
-    One,
-    None,
-}
-
-impl Constant {
-    fn value(self) -> Value {
-        match self {
-            Self::Null => Value::Null,
-            Self::True => json!(true),
-            Self::One => json!(1),
-            Self::None => json!([]),
-        }
-    }
+    also: fn() -> Value,
 }
 
 const PAIRS: [Pair; 2] = [
@@ -43,18 +23,14 @@ const PAIRS: [Pair; 2] = [
         mixture: "mixtral",
         architecture: "MixtralForCausalLM",
         sizes: ["num_local_experts", "intermediate_size"],
-        also: &[("sliding_window", Constant::Null)],
+        also: || json!({ "sliding_window": null }),
     },
     Pair {
         dense: "qwen3",
         mixture: "qwen3_moe",
         architecture: "Qwen3MoeForCausalLM",
         sizes: ["num_experts", "moe_intermediate_size"],
-        also: &[
-            ("norm_topk_prob", Constant::True),
-            ("decoder_sparse_step", Constant::One),
-            ("mlp_only_layers", Constant::None),
-        ],
+        also: || json!({ "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [] }),
     },
 ];
 
@@ -171,9 +147,9 @@ fn entries_of(
         (experts, json!(sizes.experts)),
         (inter, json!(sizes.inter)),
     ];
-    let also = pair.also.iter().map(|&(key, value)| (key, value.value()));
-    for (key, value) in said.into_iter().chain(also) {
-        entries.insert(key.to_owned(), value);
+    entries.extend(said.map(|(key, value)| (key.to_owned(), value)));
+    if let Value::Object(also) = (pair.also)() {
+        entries.extend(also);
     }
     entries
 }

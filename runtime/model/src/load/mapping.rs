@@ -93,7 +93,7 @@ impl Plan {
         }
         // Shapes are compared for places, so the model's own are there.
         for (place, target) in &mut plan.targets {
-            target.shape = place.slot.shape(&spec, place.layer).unwrap_or_default();
+            target.shape = place.shape(&spec);
         }
         match misfits.is_empty() {
             true => Ok(plan),

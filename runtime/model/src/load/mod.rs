@@ -259,8 +259,7 @@ impl Values for FileValues<'_> {
     fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
         let ModelFiles { files, plan, .. } = self.0;
         if !plan.targets.contains_key(&place) {
-            let fault = Unfit::new("a place", "one of the model", format!("{place:?}"));
-            return Err(Error::Config(fault));
+            return Err(place.absent());
         }
         let read = stream::values((files.checkpoint(), plan), place, &mut |_| ());
         Ok(read?.0)

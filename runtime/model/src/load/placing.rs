@@ -51,15 +51,17 @@ pub(super) fn place<T: Copy>(
 
 /// The inverse of [`place`]: one matrix as a file has it, of `values` \[rows, columns\] of a place.
 pub(crate) fn taken(piece: &Piece, values: &[f32], [rows, columns]: [usize; 2]) -> Vec<f32> {
-    let count = rows_in(piece, rows) * columns;
-    // Where each value of the file goes says where it comes from.
-    let from: Vec<usize> = (0..count).collect();
-    let mut to = vec![usize::MAX; values.len()];
-    place(piece, &from, &mut to, [rows, columns]);
-    let mut out = vec![0.0; count];
-    for (&at, &value) in to.iter().zip(values) {
-        if let Some(place) = out.get_mut(at) {
-            *place = value;
+    let count = rows_in(piece, rows);
+    let mut out = vec![0.0; count * columns];
+    for row in 0..count {
+        let from = &values[row_of(piece, rows, row) * columns..][..columns];
+        match piece.form.is_transposed() {
+            false => out[row * columns..][..columns].copy_from_slice(from),
+            true => {
+                for (column, &value) in from.iter().enumerate() {
+                    out[column * count + row] = value;
+                }
+            }
         }
     }
     out

@@ -1,7 +1,6 @@
 //! Reads the weights of a model one matrix at a time.
 
-use burn::module::Param;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor};
 use moebius::fp8::{Fp8Tensor, Weight};
 
 use super::checkpoint::Checkpoint;
@@ -9,7 +8,7 @@ use super::codes::{StackedCodes, common_scheme, rounded};
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target};
 use super::placing::{decode_mxfp4, place, rows_in};
 use super::{LoadOptions, Progress};
-use crate::decoder::{Place, Weights};
+use crate::decoder::{Place, Weights, floating, uploaded};
 use crate::error::Error;
 use crate::families::{Form, Part};
 
@@ -45,11 +44,8 @@ impl Stream<'_> {
 
     fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
         let (values, shape) = self.values(at)?;
-        // A matrix may be asked for as a stack of one.
-        let ones = D.saturating_sub(shape.len());
-        let shape: Vec<usize> = std::iter::repeat_n(1, ones).chain(shape).collect();
-        let data = TensorData::new(values, shape);
-        Ok(Tensor::from_data(data, (self.device, self.options.dtype)))
+        let on = (self.device, self.options.dtype);
+        Ok(uploaded(values, &shape, on))
     }
 
     /// The codes of a place, where all of it is codes of one kind that go side by side.
@@ -75,7 +71,7 @@ impl Stream<'_> {
 
     /// A weight as codes where the file has them, and else as values.
     fn any<const D: usize>(&mut self, at: Place) -> Result<Weight<D>, Error> {
-        let parts = if at.slot.is_gated() { 2 } else { 1 };
+        let parts = at.slot.parts();
         if let Some(codes) = self.codes(at)? {
             return Ok(Weight::from_fp8(codes, parts)?);
         }
@@ -85,8 +81,7 @@ impl Stream<'_> {
             let codes = rounded(&values, extents, scheme, self.device)?;
             return Ok(Weight::from_fp8(codes, parts)?);
         }
-        let values = Param::from_tensor(self.tensor::<D>(at)?);
-        Ok(Weight::from(values).with_parts(parts))
+        Ok(floating(self.tensor(at)?, at.slot))
     }
 }
 

@@ -63,6 +63,8 @@ pub use selection::DEFAULT_SKIPS;
 pub use writer::{TensorSpec, Writer};
 pub(crate) use writer::{sync_folder, write_whole};
 
+/// Bytes of data from which on a folder gets another file, as Hugging Face writes them.
+pub(crate) const SHARD_BYTES: u64 = 5_000_000_000;
 /// Name of the file of a checkpoint that is one file.
 pub(crate) const MODEL_FILE: &str = "model.safetensors";
 /// Name of the index of a checkpoint of several files.

@@ -18,7 +18,7 @@ use minijinja::{AutoEscape, Environment, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 use crate::files::Files;
-use crate::{Error, TemplateError, TemplateFault};
+use crate::{Error, TemplateError, TemplateFault, Tokenizer};
 pub use chat::{Chat, Message};
 
 /// Instructions that a rendering may take, and units of 64 bytes that it may make: 256 MB, and less than a second.
@@ -74,6 +74,21 @@ impl ChatTemplate {
             name: name.to_owned(),
             tokens: Vec::new(),
         })
+    }
+
+    /// The template `text` of a GGUF file's metadata, with the tokens by which its tokenizer begins and ends a text.
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::new`].
+    pub fn from_gguf(text: &str, tokenizer: &Tokenizer) -> Result<Self, Error> {
+        let mut template = Self::new("tokenizer.chat_template", text)?;
+        let ends = tokenizer.eos_ids().first().copied();
+        for (name, id) in [("bos_token", tokenizer.bos_id()), ("eos_token", ends)] {
+            if let Some(token) = id.and_then(|id| tokenizer.token(id)) {
+                template = template.with_token(name, &token);
+            }
+        }
+        Ok(template)
     }
 
     /// The same with the text of a special token under a name that templates know, like `bos_token`.

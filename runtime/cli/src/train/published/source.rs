@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use moebius_model::decoder::ModelSpec;
-use moebius_model::families::describe;
+use moebius_model::families::describe_all;
 use moebius_model::load::ModelFiles;
 use moebius_model::{Text, Tuner, TuningConfig};
 use moebius_text::Tokenizer;
@@ -187,17 +187,10 @@ fn drawn(folder: &Path) -> Result<(Value, Weights), CliError> {
         let message = format!("{}: expected JSON, got {error}", path.display());
         CliError::usage(message, None)
     })?;
-    let described = describe(&config).map_err(|faults| {
-        let faults: Vec<_> = faults.iter().map(ToString::to_string).collect();
-        let message = format!("{}: {}", path.display(), faults.join("; "));
+    let described = describe_all(&config).map_err(|misfits| {
+        let message = format!("{}: {misfits}", path.display());
         CliError::usage(message, None)
     })?;
-    if let Some(fault) = described.unsupported.first() {
-        return Err(CliError::usage(
-            format!("{}: {fault}", path.display()),
-            None,
-        ));
-    }
     let family = described.family.name;
     Ok((config, Weights::Drawn(described.spec, family)))
 }

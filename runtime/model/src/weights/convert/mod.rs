@@ -19,7 +19,7 @@ use super::fp8::{Fp8Scheme, Unscaled};
 use super::quantize::{QuantizeError, Quantized};
 use super::reader::Reader;
 use super::writer::Writer;
-use super::{BLOCK_SIZE, DEFAULT_SKIPS};
+use super::{BLOCK_SIZE, DEFAULT_SKIPS, SHARD_BYTES};
 
 use plan::Plan;
 use target::Target;
@@ -50,7 +50,7 @@ impl ConvertOptions {
             scheme,
             skip: DEFAULT_SKIPS.iter().map(|&s| s.to_owned()).collect(),
             unscaled: Unscaled::Refuse,
-            shard_bytes: Some(5_000_000_000),
+            shard_bytes: Some(SHARD_BYTES),
         }
     }
 }
