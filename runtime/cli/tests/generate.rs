@@ -194,7 +194,7 @@ fn assert_counted(found: &Value, computed: u64) {
 fn tokens_of_experts_are_counted_where_that_is_asked() {
     let folder = model();
     let more = ["--prompt", "w3 w14 w15", "--max-tokens", "6"];
-    let with = |last: &str| [&more[..], &["--experts", last]].concat();
+    let with = |last: &'static str| [&more[..], &["--experts", last]].concat();
     let plain = object(&generate(folder.path(), &[&more[..], &["--json"]].concat()));
     assert_eq!(plain["experts"], Value::Null);
     let found = object(&generate(folder.path(), &with("--json")));

@@ -9,10 +9,9 @@ use std::time::Instant;
 
 use burn::tensor::DType;
 use moebius::attention::CacheFormat;
-use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
 use moebius_device::{Device, Work};
 use moebius_engine::{EngineOptions, Limits, PAGE};
-use moebius_model::decoder::Model;
+use moebius_model::decoder::{Model, fp8_conversion};
 use moebius_model::load::{LoadOptions, ModelFiles};
 
 use crate::args::{ModelPrecision, PlaceArgs};
@@ -88,10 +87,6 @@ fn load(
     if precision != ModelPrecision::Fp8 {
         return Ok(model);
     }
-    let block = Granularity::Block {
-        rows: 128,
-        columns: 128,
-    };
-    let conversion = Fp8Conversion::new(Quantizer::new(Fp8Format::E4M3, block));
+    let conversion = fp8_conversion(model.spec());
     Ok(conversion.convert(model, device)?.0)
 }

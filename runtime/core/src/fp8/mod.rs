@@ -15,6 +15,7 @@ mod codec;
 mod codes;
 mod convert;
 mod engine;
+mod least_squares;
 mod matrices;
 mod pattern;
 mod quantizer;
@@ -33,7 +34,7 @@ pub use moebius_ops::scaling::{
     Granularity, MX_BLOCK, ScaleType, e8m0_host, e8m0_value, scale_host,
 };
 pub use pattern::matches_pattern;
-pub use quantizer::{Quantizer, amax, fake_quantize};
+pub use quantizer::{Quantizer, ScaleRule, amax, fake_quantize};
 pub use tensor::{Fp8Layout, Fp8Scales, Fp8Tensor, HostScales};
 pub(crate) use weight::Operand;
 pub use weight::{Precision, Weight};
