@@ -19,9 +19,9 @@ pub enum ScaleRule {
     /// From their largest magnitude, so that none saturates.
     #[default]
     Largest,
-    /// Of that scale and seven smaller ones, each an eighth of an octave below the one before, that with the least squared error: the
-    /// largest values may saturate where the others gain more. Not for MX scales. It takes eight quantisations, and memory for the
-    /// values in f32 a few times over.
+    /// Of that scale and fifteen larger ones, each a sixteenth of an octave above the one before, that with the least squared error. None
+    /// saturates, and the fewer values share a scale, the more there is to gain. Not for MX scales. It takes sixteen quantisations, and
+    /// memory for the values in f32 a few times over.
     LeastSquares,
 }
 
@@ -29,7 +29,7 @@ pub enum ScaleRule {
 /// magnitude among the values that share a scale.
 ///
 /// A block of zeros has scale 1; no scale is below 2⁻¹²⁶. NaN and infinities take no part in amax.
-/// An MX scale is the power of two at or above that quotient. [`ScaleRule::LeastSquares`] looks for better scales below.
+/// An MX scale is the power of two at or above that quotient. [`ScaleRule::LeastSquares`] looks for better scales above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantizer {
