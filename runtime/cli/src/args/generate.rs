@@ -35,7 +35,7 @@ const PRECISIONS: [Named<ModelPrecision>; 4] = [
     ("bf16", "bfloat16", ModelPrecision::Bf16),
     (
         "fp8",
-        "most weights as E4M3 with a scale for each 32 values of a row, all else f32",
+        "weights as E4M3 with a scale for each 32 values of a row, all else f32",
         ModelPrecision::Fp8,
     ),
 ];

@@ -87,6 +87,5 @@ fn load(
     if precision != ModelPrecision::Fp8 {
         return Ok(model);
     }
-    let conversion = fp8_conversion(model.spec());
-    Ok(conversion.convert(model, device)?.0)
+    Ok(fp8_conversion().convert(model, device)?.0)
 }
