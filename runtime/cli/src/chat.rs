@@ -57,13 +57,24 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
         system: args.system.clone(),
         messages: Vec::new(),
     };
+    talk(&mut conversation, screen)?;
+    if counts {
+        let experts = conversation.engine.expert_load()?;
+        published::show_experts(&experts, screen)?;
+        screen.object(&json!({ "experts": experts }))?;
+    }
+    Ok(Outcome::Good)
+}
+
+/// Messages and commands until there are no more.
+fn talk(conversation: &mut Conversation<'_>, screen: &mut Screen) -> Result<(), CliError> {
     while let Some(line) = next_line(screen)? {
         match commands::read(&line) {
             Line::Nothing => {}
             Line::Quit => break,
-            Line::Message(text) => ask(&mut conversation, text, screen)?,
+            Line::Message(text) => ask(conversation, text, screen)?,
             Line::Retry => match conversation.undo() {
-                Some(text) => ask(&mut conversation, &text, screen)?,
+                Some(text) => ask(conversation, &text, screen)?,
                 None => screen.note("there is no message yet"),
             },
             Line::Undo => match conversation.undo() {
@@ -81,12 +92,7 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
             }
         }
     }
-    if counts {
-        let experts = conversation.engine.expert_load()?;
-        published::show_experts(&experts, screen)?;
-        screen.object(&json!({ "experts": experts }))?;
-    }
-    Ok(Outcome::Good)
+    Ok(())
 }
 
 /// Answers a message. One that can't be answered is said, and the conversation is as it was before.
