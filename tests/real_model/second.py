@@ -9,6 +9,7 @@ import json, math, sys
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import logging
 
 
 def load(folder):
@@ -21,7 +22,7 @@ def greedy(folder, prompt, count):
     ids = tokenizer(prompt, add_special_tokens=True)["input_ids"]
     step, past, chosen, narrowest = torch.tensor([ids]), None, [], math.inf
     while len(chosen) < int(count):
-        result = model(step, past_key_values=past, use_cache=True)
+        result = model(step, cache=past, use_cache=True)
         best = result.logits[0, -1].topk(2)
         narrowest = min(narrowest, float(best.values[0] - best.values[1]))
         token = int(best.indices[0])
@@ -52,5 +53,7 @@ def perplexity(folder, text, count, context, stride):
 
 if __name__ == "__main__":
     torch.set_grad_enabled(False)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     what = {"greedy": greedy, "perplexity": perplexity}[sys.argv[1]]
     print(json.dumps(what(*sys.argv[2:])))
