@@ -1,5 +1,5 @@
 //! Decoders of every family of published models, tiny and random, on every device: their logits are those that transformers computes
-//! (`tests/cases/make_cases.py`, `tests/cases/make_decoders.py`).
+//! (`tests/cases/make_cases.py`, `tests/cases/make_decoders.py`); and the model that ships, which is trained (`tests/cases/make_shipped.py`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use moebius_tests::target::Target;
 /// Relative L2 that logits may be apart, in f32.
 const APART: f64 = 1e-4;
 
-/// The folders of `tests/cases` that hold a decoder.
+/// The folders of `tests/cases` that hold a decoder, and the model that ships.
 fn folders() -> Vec<PathBuf> {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let entries = std::fs::read_dir(cases).unwrap();
@@ -23,6 +23,7 @@ fn folders() -> Vec<PathBuf> {
         .filter(|path| path.join("logits.case.safetensors").is_file())
         .collect();
     folders.sort();
+    folders.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/shipped"));
     folders
 }
 

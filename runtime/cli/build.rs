@@ -1,24 +1,47 @@
-//! Lists the case files that `src/bundled.rs` takes into the binary.
+//! Lists the case files and the files of the model that `src/bundled.rs` takes into the binary.
 
 use std::error::Error;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../tests/cases");
+    let cases = files("../../tests/cases", &["safetensors"])?;
+    let cases = cases.iter().map(|file| (file.file_stem(), file));
+    list("cases.rs", cases)?;
+    let model = files("../shipped", &["json", "safetensors"])?;
+    // The case beside it is for tests.
+    let model = model.iter().map(|file| (file.file_name(), file));
+    let model = model.filter(|(name, _)| {
+        let name = name.and_then(OsStr::to_str);
+        name.is_some_and(|name| !name.ends_with(".case.safetensors"))
+    });
+    list("model.rs", model)
+}
+
+/// The files of a folder whose names end so, in order.
+fn files(folder: &str, endings: &[&str]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let folder = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join(folder);
     println!("cargo::rerun-if-changed={}", folder.display());
     let entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     let mut files: Vec<_> = entries.iter().map(fs::DirEntry::path).collect();
     files.retain(|file| {
-        file.extension()
-            .is_some_and(|ending| ending == "safetensors")
+        let ending = file.extension().and_then(|ending| ending.to_str());
+        ending.is_some_and(|ending| endings.contains(&ending))
     });
     files.sort();
-    let cases = files.iter().map(|file| {
-        let name = file.file_stem().unwrap_or_default();
+    Ok(files)
+}
+
+/// Writes an expression: names and bytes.
+fn list<'a>(
+    to: &str,
+    files: impl Iterator<Item = (Option<&'a OsStr>, &'a PathBuf)>,
+) -> Result<(), Box<dyn Error>> {
+    let items = files.map(|(name, file)| {
+        let name = name.unwrap_or_default();
         format!("({name:?}, include_bytes!({file:?})),\n")
     });
-    let list = format!("&[{}]", cases.collect::<String>());
-    fs::write(Path::new(&env::var("OUT_DIR")?).join("cases.rs"), list)?;
-    Ok(())
+    let list = format!("&[{}]", items.collect::<String>());
+    Ok(fs::write(Path::new(&env::var("OUT_DIR")?).join(to), list)?)
 }

@@ -150,7 +150,7 @@ const CASES: &[(&str, Case)] = cases! {
     quantize: sizes, modes, large, extreme_blocks, every_f16_value, every_bf16_value,
         largest_magnitude, repeats_bit_for_bit, overwrites_its_outputs, f16, bf16;
     fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
-        refuses_wrong_parts, concatenates, keeps_more_than_it_decodes;
+        refuses_wrong_parts, least_squares, concatenates, keeps_more_than_it_decodes;
     fp8_training: current_scaling, delayed_scaling, gradients_pass_where_values_saturate,
         several_uses_in_a_step, overflows_reach_loss_scaling, records_continue_bit_for_bit,
         ranks_inference_and_empty_batches, from_and_into_linear, bf16, refuses_wrong_input;

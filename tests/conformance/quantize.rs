@@ -101,6 +101,7 @@ impl Stack {
             granularity,
             overflow,
             margin,
+            ..
         } = self.quantizer;
         let problem = Problem::new(self.shape, self.element, granularity, format).unwrap();
         problem.with_overflow(overflow).with_margin(margin).unwrap()

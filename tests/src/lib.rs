@@ -6,6 +6,13 @@
     reason = "a test fails by panicking"
 )]
 
+/// The examples of a document that needs several crates, compiled and run.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../docs/models.md")]
+    struct Models;
+}
+
 pub mod availability;
 pub mod data;
 pub mod elements;

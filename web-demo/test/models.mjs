@@ -64,15 +64,15 @@ export function likeliest() {
   return { tokens, next };
 }
 
-/** What the `moebius` command generates with these files. */
+/** What the `moebius` command generates with these files; where there are none, with the model inside it. */
 export function generateNatively(lab, files, options, device = 'wgpu') {
   assert.ok(lab.native, 'no native command to compare with: --native PATH names it');
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'moebius-text-'));
   try {
-    for (const [name, bytes] of Object.entries(files)) fs.writeFileSync(path.join(folder, name), bytes);
-    const [only] = Object.keys(files);
-    const model = only.endsWith('.gguf') ? path.join(folder, only) : folder;
-    const command = ['generate', '--device', device, '--model', model, '--json', ...options];
+    for (const [name, bytes] of Object.entries(files ?? {})) fs.writeFileSync(path.join(folder, name), bytes);
+    const [only] = Object.keys(files ?? {});
+    const model = only?.endsWith('.gguf') ? path.join(folder, only) : folder;
+    const command = ['generate', '--device', device, ...(files ? ['--model', model] : []), '--json', ...options];
     const { status, stdout, stderr } = spawnSync(lab.native, command, { encoding: 'utf8' });
     assert.equal(status, 0, stderr);
     return JSON.parse(stdout.trim().split('\n').at(-1));

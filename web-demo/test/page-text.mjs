@@ -1,10 +1,12 @@
-// The section "Text": the page's own model and a visitor's write, and stop when they are told to.
+// The section "Text": the page's own model and a visitor's write, and stop when they are told to. Most tests put a
+// small model in the place of the page's own.
 import assert from 'node:assert/strict';
 
 import { generateNatively, gguf, olmoe, serve } from './models.mjs';
 import { describe, picture } from './pictures.mjs';
 
 export const tests = [
+  theShippedModelWritesFast,
   theModelWritesTokenByToken,
   precisionsAreSwitched,
   aTextStopsAtOnce,
@@ -39,6 +41,26 @@ async function write(page) {
   const shown = await state(page);
   assert.equal(shown?.state, 'ready', await page.locator('#text-status').textContent());
   return { ...shown, said: await page.locator('#text-output .answer').last().textContent() };
+}
+
+/** Tokens a second that the shipped model must write, on a software driver. */
+const FAST = 10;
+
+async function theShippedModelWritesFast(lab) {
+  const page = await lab.demo();
+  await page.locator('#text-prompt').fill('The captain looked at the sea');
+  await page.locator('#text-temperature').selectOption('0');
+  await page.locator('#text-length').fill('48');
+  for (const precision of ['stored', 'f32']) {
+    await page.locator('#text-precision').selectOption(precision);
+    await write(page); // Compiles what runs on the device.
+    const { ids, text, tokensPerSecond } = await write(page);
+    const options = ['--prompt', 'The captain looked at the sea', '--max-tokens', '48'];
+    const native = generateNatively(lab, null, options);
+    assert.deepEqual([ids, text], [native.ids, native.text], precision);
+    lab.note(`the shipped model, ${precision}: ${tokensPerSecond.toFixed(1)} tokens a second`);
+    assert.ok(tokensPerSecond >= FAST, `${precision}: ${tokensPerSecond} tokens a second`);
+  }
 }
 
 async function theModelWritesTokenByToken(lab) {

@@ -1,9 +1,22 @@
-//! The case files that travel inside the binary.
+//! The case files, and the model, that travel inside the binary.
 
 use moebius_cases::{CaseError, CaseFile};
+use moebius_model::load::ModelFiles;
+use moebius_model::weights::Reader;
+use moebius_text::Files;
+
+use crate::error::CliError;
 
 /// Name and bytes of every case in `tests/cases/`, 9.7 MB in all.
 const CASES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/cases.rs"));
+
+/// Name and bytes of every file of the model in `runtime/shipped/`.
+const MODEL: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/model.rs"));
+
+/// What stands for the model where others have a path.
+pub(crate) const MODEL_NAME: &str = "the bundled model";
+
+const CONFIG: &str = "config.json";
 
 /// How many cases there are.
 pub(crate) fn count() -> usize {
@@ -15,6 +28,22 @@ pub(crate) fn cases() -> impl Iterator<Item = (String, Result<CaseFile, CaseErro
     CASES
         .iter()
         .map(|&(name, bytes)| (name.to_owned(), CaseFile::parse(bytes)))
+}
+
+/// The model, and what lies beside its weights.
+pub(crate) fn model() -> Result<(ModelFiles, Files), CliError> {
+    let (weights, beside): (Vec<_>, Vec<_>) = MODEL
+        .iter()
+        .map(|&(name, bytes)| (name.to_owned(), bytes.to_vec()))
+        .partition(|(name, _)| name.ends_with(".safetensors"));
+    let config = beside.iter().find(|(name, _)| name == CONFIG);
+    let config = config.map(|(_, bytes)| serde_json::from_slice(bytes));
+    let config = config.transpose()?.map(|config| (CONFIG, config));
+    let weights = weights
+        .into_iter()
+        .map(|(name, bytes)| (name, Box::new(bytes) as _));
+    let files = ModelFiles::of(Reader::from_sources(weights, config)?)?;
+    Ok((files, Files::in_memory(beside)))
 }
 
 #[cfg(test)]

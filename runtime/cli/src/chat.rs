@@ -6,13 +6,12 @@ mod interrupt;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use moebius_engine::Engine;
-use moebius_model::load::ModelFiles;
+use moebius_engine::{Engine, EngineOptions};
 use serde_json::json;
 
 use crate::args::ChatArgs;
 use crate::error::CliError;
-use crate::published::{self, Answer, Ready, Stream};
+use crate::published::{self, Answer, Ready, Source, Stream};
 use crate::screen::{DIM, Outcome, Screen};
 use commands::Line;
 use conversation::Conversation;
@@ -21,19 +20,18 @@ use conversation::Conversation;
 pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // What reads files comes first: it fails sooner than a device opens.
     let sampling = args.sampling.sampling()?;
-    let files = ModelFiles::open(&args.model)?;
-    let tokenizer = published::tokenizer(&files, &args.model)?;
-    let template = published::template(&files, &args.model, &tokenizer)?;
+    let source = Source::open(Some(&args.model))?;
+    let template = source.template()?;
     // Made anew for each answer; texts that can't be are refused here.
-    Stream::new(&tokenizer, &args.stop)?;
-    let counts = published::counted(args.experts, &files)?.is_some();
+    Stream::new(&source.tokenizer, &args.stop)?;
+    let counts = published::counted(args.experts, &source.files)?.is_some();
     let Ready {
         name,
         device,
         model,
         ..
-    } = published::ready(&files, &args.place, screen)?;
-    let mut engine = Engine::new(model, published::room(args.context), &device)?;
+    } = published::ready(&source.files, &args.place, screen)?;
+    let mut engine = Engine::new(model, EngineOptions::for_one(args.context), &device)?;
     if counts {
         engine.count_experts();
     }
@@ -42,13 +40,13 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
         DIM,
         &format!(
             "{} on {name} in {} · /help lists the commands",
-            files.family(),
+            source.files.family(),
             args.place.dtype.name()
         ),
     ))?;
     let mut conversation = Conversation {
         engine,
-        tokenizer: &tokenizer,
+        tokenizer: &source.tokenizer,
         template: &template,
         sampling,
         stops: &args.stop,

@@ -1,5 +1,6 @@
 //! `moebius convert`.
 
+use moebius::fp8::Quantizer;
 use moebius_model::weights::{
     ConvertOptions, ConvertReport, ConvertedLayer, Fp8Scheme, Reader, Unscaled, convert,
     host_quantizer,
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, Cl
     );
     screen.heading(&title)?;
     let bar = progress::steps(screen, "tensors", source.tensors().count());
-    let mut quantize = host_quantizer(options.scheme);
+    let mut quantize = host_quantizer(Quantizer::from(options.scheme).with_scales(args.scales));
     let mut say = |name: &str, number: usize, _of: usize| {
         bar.set_message(crate::screen::one_line(name));
         bar.inc(u64::from(number > 0));
@@ -88,6 +89,7 @@ fn result(
         "out": args.out,
         "format": options.scheme.format,
         "granularity": options.scheme.granularity,
+        "scales": args.scales,
         "skip": options.skip,
     });
     if let (Value::Object(object), Value::Object(more)) = (&mut object, json!(report)) {

@@ -1,37 +1,33 @@
 //! `moebius generate`.
 
-use std::path::Path;
-
 use moebius_device::Device;
-use moebius_engine::{Engine, Generation};
+use moebius_engine::{Engine, EngineOptions, Generation};
 use moebius_model::LayerTokens;
-use moebius_model::load::ModelFiles;
 use serde_json::json;
 
 use crate::args::GenerateArgs;
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::published::{self, Answer, Ready, Stream};
+use crate::published::{self, Answer, Ready, Source, Stream};
 use crate::screen::{DIM, Outcome, Screen};
 
 /// Runs `moebius generate`.
 pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // What reads files comes first: it fails sooner than a device opens.
     let sampling = args.sampling.sampling()?;
-    let files = ModelFiles::open(&args.prompt.model)?;
-    let tokenizer = published::tokenizer(&files, &args.prompt.model)?;
-    let ids = published::prompt(&args.prompt, &files, &tokenizer)?;
-    let stream = Stream::new(&tokenizer, &args.stop)?;
-    let counts = published::counted(args.experts, &files)?.is_some();
+    let source = Source::open(args.prompt.model.as_deref())?;
+    let ids = published::prompt(&args.prompt, &source)?;
+    let stream = Stream::new(&source.tokenizer, &args.stop)?;
+    let counts = published::counted(args.experts, &source.files)?.is_some();
     let Ready {
         name,
         device,
         model,
         load_s,
-    } = published::ready(&files, &args.place, screen)?;
+    } = published::ready(&source.files, &args.place, screen)?;
     let mut engine = Engine::new(
         model,
-        published::room(ids.len().saturating_add(args.max_tokens)),
+        EngineOptions::for_one(ids.len().saturating_add(args.max_tokens)),
         &device,
     )?;
     if counts {
@@ -40,11 +36,11 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
     let prompt_tokens = ids.len();
     let generation = Generation::new(ids, args.max_tokens)
         .with_sampling(sampling)
-        .with_ends(tokenizer.eos_ids().iter().copied());
+        .with_ends(source.tokenizer.eos_ids().iter().copied());
     let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
     let place = Place {
         name,
-        files: &files,
+        source: &source,
         load_s,
         cache_bytes: engine.cache_bytes(),
         prompt_tokens,
@@ -57,7 +53,7 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
 /// What was asked, and where it ran.
 struct Place<'a> {
     name: Device,
-    files: &'a ModelFiles,
+    source: &'a Source,
     load_s: f64,
     cache_bytes: usize,
     prompt_tokens: usize,
@@ -79,7 +75,7 @@ impl Place<'_> {
         let speed = decode.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
         let said = format!(
             "{} on {} in {} · loaded in {:.1} s · prompt {} tokens, {prefill:.0} tokens/s · {} tokens, {speed} tokens/s · cache {} · {}",
-            self.files.family(),
+            self.source.files.family(),
             self.name,
             args.place.dtype.name(),
             self.load_s,
@@ -91,8 +87,8 @@ impl Place<'_> {
         screen.line(&format!("\n{}", screen.paint(DIM, &said)))?;
         let mut object = json!({
             "device": self.name,
-            "model": path(&args.prompt.model),
-            "family": self.files.family(),
+            "model": self.source.name(),
+            "family": self.source.files.family(),
             "dtype": args.place.dtype.name(),
             "text": answer.text,
             "ids": answer.ids,
@@ -109,8 +105,4 @@ impl Place<'_> {
         }
         screen.object(&object)
     }
-}
-
-fn path(path: &Path) -> String {
-    path.display().to_string()
 }

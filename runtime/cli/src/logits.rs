@@ -1,40 +1,37 @@
 //! `moebius logits`.
 
 use anstyle::Style;
-use moebius_model::load::ModelFiles;
 use serde_json::json;
 
 use crate::args::LogitsArgs;
 use crate::error::CliError;
-use crate::published::{self, Ready};
+use crate::published::{self, Ready, Source};
 use crate::screen::{Outcome, Screen};
 use crate::table::Table;
 
 /// Runs `moebius logits`.
 pub(crate) fn run(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // What reads files comes first: it fails sooner than a device opens.
-    let folder = &args.prompt.model;
-    let files = ModelFiles::open(folder)?;
-    let tokenizer = published::tokenizer(&files, folder)?;
-    let ids = published::prompt(&args.prompt, &files, &tokenizer)?;
+    let source = Source::open(args.prompt.model.as_deref())?;
+    let ids = published::prompt(&args.prompt, &source)?;
     let Ready {
         name,
         device,
         model,
         ..
-    } = published::ready(&files, &args.place, screen)?;
+    } = published::ready(&source.files, &args.place, screen)?;
     let logits = model.last_logits(&ids, &device)?;
     let shown = likeliest(&logits, args.top)?;
     screen.heading(&format!(
         "After {} tokens: {} on {name} in {}",
         ids.len(),
-        files.family(),
+        source.files.family(),
         args.place.dtype.name()
     ))?;
     let mut table = Table::new(&["id", "logit", "probability", "token"]).right(&[0, 1, 2]);
     let mut tokens = Vec::new();
     for Likely { id, logit, log } in shown {
-        let text = tokenizer.decode(&[id], false)?;
+        let text = source.tokenizer.decode(&[id], false)?;
         let percent = format!("{:.3} %", 100.0 * log.exp());
         let figures = format!("{logit:.4}");
         let cells = [id.to_string(), figures, percent, format!("{text:?}")];
@@ -44,8 +41,8 @@ pub(crate) fn run(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, Cli
     table.print(screen)?;
     screen.object(&json!({
         "device": name,
-        "model": folder.display().to_string(),
-        "family": files.family(),
+        "model": source.name(),
+        "family": source.files.family(),
         "dtype": args.place.dtype.name(),
         "prompt_ids": ids,
         "tokens": tokens,

@@ -29,6 +29,7 @@ mod train;
 mod trust;
 mod upcycle;
 mod verify;
+mod writing;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `moebius` alone: devices, bundled cases, then the benchmark.
+//! `moebius` alone: devices, bundled cases, the benchmark, then a text.
 
 use moebius_benches::moe::{self, MoeBench};
 use moebius_device::Device;
@@ -12,6 +12,7 @@ use crate::progress;
 use crate::report::Report;
 use crate::resolve::resolve;
 use crate::screen::{Outcome, Screen};
+use crate::writing::{self, Writing};
 
 /// Widths of the benchmark.
 const WIDTHS: [usize; 2] = [512, 1024];
@@ -28,6 +29,8 @@ struct MainJob {
     verify: Report,
     /// The benchmark at each width; empty where a case did not pass.
     bench: Vec<serde_json::Value>,
+    /// What the bundled model wrote; none where a case did not pass.
+    text: Option<Writing>,
 }
 
 /// Runs the main job on `requested`, or on what `auto` chooses; `verbose` shows all of it.
@@ -56,12 +59,14 @@ pub(crate) fn run(
         survey,
         device: device.to_string(),
         bench: Vec::new(),
+        text: None,
         verify,
     };
     let mut outcome = job.verify.outcome();
     // A device that computes wrong results gets no figures.
     if outcome == Outcome::Good {
         outcome = measure(device, &mut job, verbose, screen)?;
+        job.text = Some(writing::run(device, screen)?);
     }
     screen.object(&job)?;
     Ok(outcome)

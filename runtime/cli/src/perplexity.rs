@@ -2,14 +2,13 @@
 
 use std::time::Instant;
 
-use moebius_model::load::ModelFiles;
 use moebius_model::{Perplexity, Windows};
 use serde_json::json;
 
 use crate::args::PerplexityArgs;
 use crate::error::CliError;
 use crate::progress;
-use crate::published::{self, Ready};
+use crate::published::{self, Ready, Source};
 use crate::screen::{Outcome, Screen};
 
 /// Runs `moebius perplexity`.
@@ -17,14 +16,14 @@ pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome,
     // What reads files comes first: it fails sooner than a device opens.
     let stride = args.stride.unwrap_or(args.context / 2);
     let windows = Windows::new(args.context, stride)?;
-    let (files, ids) = read(args)?;
-    let mut experts = published::counted(args.experts, &files)?;
+    let (source, ids) = read(args)?;
+    let mut experts = published::counted(args.experts, &source.files)?;
     let Ready {
         name,
         device,
         model,
         ..
-    } = published::ready(&files, &args.place, screen)?;
+    } = published::ready(&source.files, &args.place, screen)?;
     let bar = progress::steps(screen, "tokens", ids.len().saturating_sub(1));
     let begun = Instant::now();
     let mut judged = |tokens: usize| bar.set_position(tokens as u64);
@@ -44,14 +43,14 @@ pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome,
         found.nats,
         found.tokens,
         args.context - 1,
-        files.family(),
+        source.files.family(),
         args.place.dtype.name(),
     ))?;
     let mut object = json!({
         "device": name,
-        "model": args.model.display().to_string(),
+        "model": source.name(),
         "text": args.text.display().to_string(),
-        "family": files.family(),
+        "family": source.files.family(),
         "dtype": args.place.dtype.name(),
         "perplexity": found.perplexity(),
         "nats_per_token": found.nats,
@@ -70,15 +69,14 @@ pub(crate) fn run(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome,
 }
 
 /// The model's files, and the tokens of the text.
-fn read(args: &PerplexityArgs) -> Result<(ModelFiles, Vec<u32>), CliError> {
+fn read(args: &PerplexityArgs) -> Result<(Source, Vec<u32>), CliError> {
     let read = std::fs::read_to_string(&args.text);
     let text = read.map_err(|source| CliError::ReadFile {
         path: args.text.display().to_string(),
         source,
     })?;
-    let files = ModelFiles::open(&args.model)?;
-    let tokenizer = published::tokenizer(&files, &args.model)?;
-    let mut ids = tokenizer.encode(&text, true)?;
+    let source = Source::open(args.model.as_deref())?;
+    let mut ids = source.tokenizer.encode(&text, true)?;
     ids.truncate(args.tokens.unwrap_or(usize::MAX));
-    Ok((files, ids))
+    Ok((source, ids))
 }

@@ -9,10 +9,10 @@ use std::path::Path;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use folders::folders;
 use moebius::attention::{CacheFormat, Pages};
-use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
+use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer, ScaleRule};
 use moebius_model::decoder::{Cache, Model, Projections};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
-use moebius_model::weights::{Fp8Scheme, Reader};
+use moebius_model::weights::Reader;
 
 fn load(folder: &Path, device: &Device) -> Model {
     load_with(folder, LoadOptions::default(), device)
@@ -246,12 +246,9 @@ fn rounding_on_the_way_is_a_conversion() {
         rows: 128,
         columns: 128,
     };
-    let scheme = Fp8Scheme {
-        format: Fp8Format::E4M3,
-        granularity: block,
-    };
-    let rounding = LoadOptions {
-        round: Some(scheme),
+    let largest = Quantizer::new(Fp8Format::E4M3, block);
+    let rounding = |quantizer| LoadOptions {
+        round: Some(quantizer),
         ..LoadOptions::default()
     };
     let folders = folders();
@@ -263,20 +260,21 @@ fn rounding_on_the_way_is_a_conversion() {
     };
     for name in ["decoder_olmoe", "decoder_gpt_oss", "decoder_deepseek_v3"] {
         let folder = named(name);
-        let conversion = Fp8Conversion::new(Quantizer::new(Fp8Format::E4M3, block));
-        let converted = conversion
-            .convert(load(folder, &device), &device)
-            .unwrap()
-            .0;
-        let tokens = ids(&tokens(folder), 1, &device);
-        let [one, other] = [load_with(folder, rounding, &device), converted]
-            .map(|model| bits(model.forward(tokens.clone()).unwrap().logits));
-        assert_eq!(one, other, "{name}");
+        let least = largest.with_scales(ScaleRule::LeastSquares);
+        for quantizer in [largest, least, LoadOptions::fp8().round.unwrap()] {
+            let conversion = Fp8Conversion::new(quantizer);
+            let converted = conversion.convert(load(folder, &device), &device);
+            let rounded = load_with(folder, rounding(quantizer), &device);
+            let tokens = ids(&tokens(folder), 1, &device);
+            let [one, other] = [rounded, converted.unwrap().0]
+                .map(|model| bits(model.forward(tokens.clone()).unwrap().logits));
+            assert_eq!(one, other, "{name}, {quantizer:?}");
+        }
     }
     // Models that compute in halves are not rounded.
     let halves = LoadOptions {
         dtype: burn::tensor::DType::BF16,
-        ..rounding
+        ..rounding(largest)
     };
     let model = load_with(named("decoder_olmoe"), halves, &device);
     let Projections::Direct(direct) = &model.blocks[0].attention.projection else {

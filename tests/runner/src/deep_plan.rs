@@ -69,7 +69,16 @@ fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> 
     let mut jobs = Vec::new();
     let in_default = KERNELS.split(',').any(|name| name == family);
     if let (Some(driver), false) = (&places.swiftshader, in_default) {
-        let job = plan::default_limits(conformance, driver, family, &format!(": {family}"));
+        // SwiftShader takes 17 GB and more to compile `Rows` with `Dilated`, a remainder in each lane: a variant that isn't chosen there.
+        let (words, skipped) = match family {
+            "attention" => (", without tiles", Some("attention::tiles")),
+            _ => ("", None),
+        };
+        let words = format!(": {family}{words}");
+        let mut job = plan::default_limits(conformance, driver, family, &words);
+        if let Some(test) = skipped {
+            job.command.extend(["--skip", test].map(str::to_owned));
+        }
         jobs.push(Deep::new(job, family, 20.0));
     }
     let words = format!("optimised, nothing kept: {family} ");

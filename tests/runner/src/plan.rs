@@ -178,11 +178,12 @@ pub(crate) fn support_table(program: &Program, records: &str) -> Job {
     job
 }
 
-/// The parts of the main job that tests of libraries don't have: `devices`, and `bench` at a size that takes seconds
-/// without optimisation.
+/// The parts of the main job that tests of libraries don't have: `devices`, `bench` at a size that takes seconds
+/// without optimisation, and a few tokens of the bundled model.
 pub(crate) fn command(places: &Places) -> Job {
     let script = r#""$1" devices || exit
-        for device in cpu wgpu flex xla:cpu; do "$1" bench moe --hidden 64 --batch 2 --seq 64 --device "$device" || exit; done"#;
+        for device in cpu wgpu flex xla:cpu; do "$1" bench moe --hidden 64 --batch 2 --seq 64 --device "$device" &&
+            "$1" generate --prompt "Call me" --max-tokens 8 --device "$device" || exit; done"#;
     Job::new(
         "the main job's parts, small",
         &["bash", "-c", script, "bash", &places.moebius()],

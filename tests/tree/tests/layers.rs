@@ -76,6 +76,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-engine",
             "moebius-model",
             "moebius-shaders",
+            "moebius-text",
             "moebius-xla",
         ],
     ),

@@ -11,11 +11,9 @@ use std::rc::Rc;
 
 use js_sys::{Array, Function, Promise};
 use moebius::attention::CacheFormat;
-use moebius::fp8::{Fp8Format, Granularity};
 use moebius_engine::{Engine, EngineOptions, Limits, PAGE};
 use moebius_model::decoder::{FeedForwardSpec, Model, ModelSpec};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
-use moebius_model::weights::Fp8Scheme;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -31,15 +29,6 @@ const CONTEXT: usize = 1024;
 
 /// Tokens of a prompt that are computed at a time: in between, a signal is heard.
 const BATCH_TOKENS: usize = 128;
-
-/// Weights that have no codes get some of this kind: E4M3 with a scale for each 128 × 128.
-const ROUNDED: Fp8Scheme = Fp8Scheme {
-    format: Fp8Format::E4M3,
-    granularity: Granularity::Block {
-        rows: 128,
-        columns: 128,
-    },
-};
 
 /// A published language model on a device.
 #[wasm_bindgen]
@@ -148,14 +137,10 @@ impl Loading {
             keep_fp8: false,
             ..stored
         };
-        let rounded = LoadOptions {
-            round: Some(ROUNDED),
-            ..stored
-        };
         let precisions = [
             ("stored", ("stored", stored)),
             ("f32", ("f32", decoded)),
-            ("fp8", ("fp8", rounded)),
+            ("fp8", ("fp8", LoadOptions::fp8())),
         ];
         let (precision, how) = options.choice("precision", &precisions)?;
         let loading = Self {

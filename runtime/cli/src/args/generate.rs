@@ -35,7 +35,7 @@ const PRECISIONS: [Named<ModelPrecision>; 4] = [
     ("bf16", "bfloat16", ModelPrecision::Bf16),
     (
         "fp8",
-        "weights as E4M3 with a scale for each 128 × 128, all else f32",
+        "weights as E4M3 with a scale for each 32 values of a row, all else f32",
         ModelPrecision::Fp8,
     ),
 ];
@@ -81,9 +81,9 @@ pub(crate) struct PlaceArgs {
 /// A model, and what it is asked about.
 #[derive(Debug, Args)]
 pub(crate) struct PromptArgs {
-    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file.
+    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file [default: the small model inside this program].
     #[arg(long, value_name = "DIR|FILE.gguf")]
-    pub(crate) model: PathBuf,
+    pub(crate) model: Option<PathBuf>,
 
     /// Text to go on with [default: standard input].
     #[arg(long, value_name = "TEXT")]

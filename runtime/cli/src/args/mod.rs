@@ -11,8 +11,8 @@ mod upcycle;
 use std::path::PathBuf;
 
 use clap::{Args, ColorChoice, Parser, Subcommand};
-use moebius::fp8::{Fp8Format, Granularity};
-use moebius_benches::options::{FORMATS, named};
+use moebius::fp8::{Fp8Format, Granularity, ScaleRule};
+use moebius_benches::options::{FORMATS, Named, named};
 use moebius_device::{Device, Simd};
 
 pub(crate) use bench::{BenchArgs, BenchChartArgs, BenchCommand, BenchMoeArgs, How};
@@ -27,7 +27,7 @@ pub(crate) use upcycle::UpcycleArgs;
 ///
 /// Without a command, the main job: shows the devices and the one it chooses, runs the bundled
 /// cases on it, and, once they pass, measures the mixture-of-experts benchmark at hidden 512 and
-/// 1024.
+/// 1024 and has the bundled model write a paragraph.
 #[derive(Debug, Parser)]
 #[command(name = "moebius", version, after_help = MAIN_EXAMPLES, verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -209,6 +209,10 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "G", default_value = "block128", value_parser = granularity)]
     pub(crate) granularity: Granularity,
 
+    /// How scales follow from the values.
+    #[arg(long, value_name = "S", default_value = "largest", value_parser = named(SCALES))]
+    pub(crate) scales: ScaleRule,
+
     /// Leave tensors with such a name as they are: `*` any characters, `?` one; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) skip: Vec<String>,
@@ -226,10 +230,20 @@ pub(crate) struct ConvertArgs {
     pub(crate) shard_bytes: u64,
 }
 
+const SCALES: [Named<ScaleRule>; 2] = [
+    ("largest", "from the largest magnitude", ScaleRule::Largest),
+    (
+        "least-squares",
+        "the one with the least error of that and fifteen larger ones; not for mx",
+        ScaleRule::LeastSquares,
+    ),
+];
+
 const CONVERT_EXAMPLES: &str = "\
 Examples:
   moebius convert --model Qwen3-30B-A3B --out Qwen3-30B-A3B-FP8
   moebius convert --model model.safetensors --out fp8.safetensors --granularity row
+  moebius convert --model in --out out --granularity 1x32 --scales least-squares
   moebius convert --model in --out out --format e5m2 --granularity 64x64 --skip '*.q_proj.weight' --json
 
 The target appears when all of it is written. Exit codes: 0 converted, 1 nothing was in FP8 or a weight

@@ -11,9 +11,9 @@ use super::PlaceArgs;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PerplexityArgs {
-    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file.
+    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file [default: the small model inside this program].
     #[arg(long, value_name = "DIR|FILE.gguf")]
-    pub(crate) model: PathBuf,
+    pub(crate) model: Option<PathBuf>,
 
     /// Text to foresee, UTF-8.
     #[arg(long, value_name = "FILE")]

@@ -2,17 +2,14 @@
 
 mod experts;
 mod prompt;
+mod source;
 mod stream;
-mod words;
 
 use std::time::Instant;
 
 use burn::tensor::DType;
 use indicatif::ProgressBar;
-use moebius::attention::CacheFormat;
-use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
 use moebius_device::{Device, Work};
-use moebius_engine::{EngineOptions, Limits, PAGE};
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 
@@ -24,19 +21,8 @@ use crate::screen::Screen;
 
 pub(crate) use experts::{counted, show_experts};
 pub(crate) use prompt::prompt;
+pub(crate) use source::Source;
 pub(crate) use stream::{Answer, Stream};
-pub(crate) use words::{template, tokenizer};
-
-/// Tokens of a prompt that are computed at a time.
-const BATCH_TOKENS: usize = 512;
-
-/// Room for one request of `tokens`, prompt and answer.
-pub(crate) fn room(tokens: usize) -> EngineOptions {
-    EngineOptions {
-        limits: Limits::new(tokens.div_ceil(PAGE), BATCH_TOKENS, 1),
-        format: CacheFormat::F32,
-    }
-}
 
 /// A model on the device that was asked for.
 pub(crate) struct Ready {
@@ -78,26 +64,19 @@ fn load(
     screen: &Screen,
 ) -> Result<Model, CliError> {
     let bar = progress::steps(screen, "weights", 100);
-    let options = LoadOptions {
-        dtype: match precision {
-            ModelPrecision::F32 | ModelPrecision::Fp8 => DType::F32,
-            ModelPrecision::F16 => DType::F16,
-            ModelPrecision::Bf16 => DType::BF16,
-        },
+    let of = |dtype| LoadOptions {
+        dtype,
         ..LoadOptions::default()
+    };
+    let options = match precision {
+        ModelPrecision::F32 => of(DType::F32),
+        ModelPrecision::F16 => of(DType::F16),
+        ModelPrecision::Bf16 => of(DType::BF16),
+        ModelPrecision::Fp8 => LoadOptions::fp8(),
     };
     let model = files.load(device, options, &mut |progress| {
         show(&bar, progress);
     });
     bar.finish_and_clear();
-    let model = model?;
-    if precision != ModelPrecision::Fp8 {
-        return Ok(model);
-    }
-    let block = Granularity::Block {
-        rows: 128,
-        columns: 128,
-    };
-    let conversion = Fp8Conversion::new(Quantizer::new(Fp8Format::E4M3, block));
-    Ok(conversion.convert(model, device)?.0)
+    Ok(model?)
 }

@@ -2,30 +2,25 @@
 
 use std::io::Read;
 
-use moebius_model::load::ModelFiles;
-use moebius_text::{Chat, Message, Tokenizer};
+use moebius_text::{Chat, Message};
 
-use super::words;
+use super::Source;
 use crate::args::PromptArgs;
 use crate::error::CliError;
 
 /// The tokens of the prompt, at least one.
-pub(crate) fn prompt(
-    args: &PromptArgs,
-    files: &ModelFiles,
-    tokenizer: &Tokenizer,
-) -> Result<Vec<u32>, CliError> {
+pub(crate) fn prompt(args: &PromptArgs, source: &Source) -> Result<Vec<u32>, CliError> {
     let text = match &args.prompt {
         Some(text) => text.clone(),
         None => standard_input()?,
     };
     let ids = if args.chat {
-        let template = words::template(files, &args.model, tokenizer)?;
+        let template = source.template()?;
         let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
         // A template writes the special tokens itself.
-        tokenizer.encode(&template.render(&chat)?, false)?
+        source.tokenizer.encode(&template.render(&chat)?, false)?
     } else {
-        tokenizer.encode(&text, true)?
+        source.tokenizer.encode(&text, true)?
     };
     if ids.is_empty() {
         let hint = "--prompt TEXT, or text on standard input";

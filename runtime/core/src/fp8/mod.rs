@@ -15,6 +15,7 @@ mod codec;
 mod codes;
 mod convert;
 mod engine;
+mod least_squares;
 mod matrices;
 mod pattern;
 mod quantizer;
@@ -27,13 +28,14 @@ pub use codec::{decode, encode};
 pub(crate) use codes::Codes;
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub use engine::{InferenceEngine, MemoryReport};
+pub use least_squares::LEAST_SQUARES_TRIED;
 pub use matrices::Fp8Matrices;
 pub use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 pub use moebius_ops::scaling::{
     Granularity, MX_BLOCK, ScaleType, e8m0_host, e8m0_value, scale_host,
 };
 pub use pattern::matches_pattern;
-pub use quantizer::{Quantizer, amax, fake_quantize};
+pub use quantizer::{Quantizer, ScaleRule, amax, fake_quantize};
 pub use tensor::{Fp8Layout, Fp8Scales, Fp8Tensor, HostScales};
 pub(crate) use weight::Operand;
 pub use weight::{Precision, Weight};

@@ -1,6 +1,7 @@
 //! Stacks of matrices as FP8 codes and scales.
 
-use super::quantizer::{Quantizer, amax, stacked};
+use super::least_squares;
+use super::quantizer::{Quantizer, ScaleRule, amax, stacked};
 use crate::Error;
 use crate::check::check_same;
 use crate::ops::{DeviceValue, quantize};
@@ -233,6 +234,9 @@ impl Fp8Tensor {
         let layout = quantizer.layout(x.dims());
         if problem.is_empty() {
             return Ok(Self::empty(layout, &device));
+        }
+        if quantizer.scales == ScaleRule::LeastSquares {
+            return least_squares::quantize(x, quantizer);
         }
         let (words, scales) = quantize::quantize(x, problem)?;
         let scales = Fp8Scales::from_value(scales);

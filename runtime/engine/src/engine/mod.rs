@@ -14,6 +14,7 @@ use moebius::attention::{CacheFormat, Pages, Span};
 use moebius_model::decoder::{Cache, Logits, Model};
 use moebius_model::{ExpertLoad, LayerTokens};
 
+use crate::pages::PAGE;
 use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Work};
 use crate::{Counts, Draw, History, SampleError, Sampling, Usage};
 use groups::groups;
@@ -26,6 +27,19 @@ pub struct EngineOptions {
     pub limits: Limits,
     /// How keys and values are kept.
     pub format: CacheFormat,
+}
+
+/// Tokens of a prompt that are computed at a time, where nothing else is said.
+const BATCH_TOKENS: usize = 512;
+
+impl EngineOptions {
+    /// Room for one request at a time, of `tokens`, prompt and answer; keys and values as they are.
+    pub fn for_one(tokens: usize) -> Self {
+        Self {
+            limits: Limits::new(tokens.div_ceil(PAGE), BATCH_TOKENS, 1),
+            format: CacheFormat::F32,
+        }
+    }
 }
 
 /// What is to be generated.

@@ -1,7 +1,7 @@
 //! FP8 codes of a place, put together from those of its tensors without a float between.
 
 use burn::tensor::Device;
-use moebius::fp8::{Fp8Layout, Fp8Tensor, HostScales, ScaleType};
+use moebius::fp8::{Fp8Layout, Fp8Tensor, HostScales, Quantizer, ScaleType};
 
 use super::mapping::Piece;
 use super::placing::{place, rows_in};
@@ -75,16 +75,22 @@ impl StackedCodes {
 pub(super) fn rounded(
     values: &[f32],
     shape: [usize; 3],
-    scheme: Fp8Scheme,
+    quantizer: Quantizer,
     device: &Device,
 ) -> Result<Fp8Tensor, Error> {
+    quantizer.validate()?;
     let [_, rows, columns] = shape;
+    let scheme = Fp8Scheme {
+        format: quantizer.format,
+        granularity: quantizer.granularity,
+    };
     let mut stacked = StackedCodes::new(scheme, shape);
     let size = rows * columns;
     let [down, across] = scheme.grid(rows, columns);
     for (number, values) in values.chunks_exact(size.max(1)).enumerate() {
-        let matrix = quantize_host(values, rows, columns, scheme);
-        let matrix = matrix.unwrap_or_else(|_| unreachable!("it is rows x columns values"));
+        let matrix = quantize_host(values, rows, columns, quantizer);
+        let matrix = matrix
+            .unwrap_or_else(|_| unreachable!("it is rows x columns values, and the settings fit"));
         stacked.codes[number * size..][..size].copy_from_slice(&matrix.codes);
         let at = number * down * across;
         match (&matrix.scales, &mut stacked.scales) {

@@ -75,10 +75,10 @@ impl Stream<'_> {
         if let Some(codes) = self.codes(at)? {
             return Ok(Weight::from_fp8(codes, parts)?);
         }
-        if let Some(scheme) = self.options.round.filter(|_| self.computes_in_f32()) {
+        if let Some(quantizer) = self.options.round.filter(|_| self.computes_in_f32()) {
             let (values, shape) = self.values(at)?;
             let extents = at.slot.extents(&shape);
-            let codes = rounded(&values, extents, scheme, self.device)?;
+            let codes = rounded(&values, extents, quantizer, self.device)?;
             return Ok(Weight::from_fp8(codes, parts)?);
         }
         Ok(floating(self.tensor(at)?, at.slot))

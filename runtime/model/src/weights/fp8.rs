@@ -4,7 +4,8 @@ use std::fmt;
 
 use burn::tensor::Device;
 use moebius::fp8::{
-    self, Fp8Format, Fp8Tensor, Granularity, HostScales, ScaleType, decode_host, e8m0_value,
+    self, Fp8Format, Fp8Tensor, Granularity, HostScales, Quantizer, ScaleType, decode_host,
+    e8m0_value,
 };
 use safetensors::Dtype;
 
@@ -32,6 +33,12 @@ impl fmt::Display for Fp8Scheme {
             Granularity::Mx => f.write_str(" mx"),
             Granularity::Block { rows, columns } => write!(f, " {rows}x{columns}"),
         }
+    }
+}
+
+impl From<Fp8Scheme> for Quantizer {
+    fn from(scheme: Fp8Scheme) -> Self {
+        Self::new(scheme.format, scheme.granularity)
     }
 }
 

@@ -43,6 +43,7 @@ pub(crate) mod folder;
 mod fp8;
 pub mod gguf;
 pub mod header;
+mod least_squares;
 mod quantization_config;
 mod quantize;
 mod reader;

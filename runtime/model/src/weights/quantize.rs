@@ -7,9 +7,12 @@ use std::error::Error;
 use std::num::NonZero;
 use std::thread;
 
-use moebius::fp8::{Overflow, ScaleType, e8m0_host, encode_host, scale_host};
+use moebius::fp8::{
+    Fp8Format, Quantizer, ScaleRule, ScaleType, e8m0_host, encode_host, scale_host,
+};
 
 use super::fp8::Fp8Scheme;
+use super::least_squares;
 use moebius::fp8::HostScales;
 
 /// Values below which a second thread costs more than it saves.
@@ -27,28 +30,42 @@ pub struct Quantized {
     pub scales: HostScales,
 }
 
-/// [`quantize_host`] with `scheme`, in the form in which a conversion takes a quantiser.
+/// [`quantize_host`], in the form in which a conversion takes a quantiser.
 pub fn host_quantizer(
-    scheme: Fp8Scheme,
+    quantizer: impl Into<Quantizer>,
 ) -> impl FnMut(&[f32], usize, usize) -> Result<Quantized, QuantizeError> {
-    move |values, rows, columns| quantize_host(values, rows, columns, scheme)
+    let quantizer = quantizer.into();
+    move |values, rows, columns| quantize_host(values, rows, columns, quantizer)
 }
 
 /// Codes and scales of `values`, row-major \[rows, columns\], on all cores of the host.
 ///
 /// # Errors
-/// When `values` is not of `rows` × `columns`.
+/// When `values` is not of `rows` × `columns`, or the quantiser's settings don't fit each other.
 pub fn quantize_host(
     values: &[f32],
     rows: usize,
     columns: usize,
-    scheme: Fp8Scheme,
+    quantizer: impl Into<Quantizer>,
 ) -> Result<Quantized, QuantizeError> {
+    let quantizer = quantizer.into();
+    quantizer.validate()?;
     if rows.checked_mul(columns) != Some(values.len()) {
         let got = values.len();
         return Err(format!("expected {rows} x {columns} values, got {got}").into());
     }
-    let [r, c] = scheme.granularity.block(rows, columns);
+    let Quantizer {
+        format,
+        granularity,
+        margin,
+        scales: rule,
+        ..
+    } = quantizer;
+    let scheme = Fp8Scheme {
+        format,
+        granularity,
+    };
+    let [r, c] = granularity.block(rows, columns);
     let grid = Blocks {
         block: [r.min(rows.max(1)), c.min(columns.max(1))],
         columns,
@@ -63,36 +80,51 @@ pub fn quantize_host(
         true => vec![0.0; scheme.grid(rows, columns).iter().product()],
         false => amaxes(values, rows, &grid, threads),
     };
-    let scales = match scheme.granularity.scale_type() {
+    let scales = match granularity.scale_type() {
         ScaleType::F32 => {
-            let scale = |&amax: &f32| scale_host(amax, scheme.format, 0);
-            HostScales::F32(amaxes.iter().map(scale).collect())
+            let scale = |&amax: &f32| scale_host(amax, format, margin);
+            let mut scales: Vec<f32> = amaxes.iter().map(scale).collect();
+            if rule == ScaleRule::LeastSquares && !values.is_empty() {
+                improve(&mut scales, values, &grid, (format, threads));
+            }
+            HostScales::F32(scales)
         }
         ScaleType::E8M0 => {
-            let scale = |&amax: &f32| e8m0_host(amax, scheme.format, 0);
+            let scale = |&amax: &f32| e8m0_host(amax, format, margin);
             HostScales::E8M0(amaxes.iter().map(scale).collect())
         }
     };
     let factors = scales.to_f32();
+    let codes = encode(values, rows, (&grid, &factors), (&quantizer, threads));
+    Ok(Quantized { codes, scales })
+}
+
+/// The codes of values \[rows, columns\] by the scales of their blocks.
+fn encode(
+    values: &[f32],
+    rows: usize,
+    (grid, factors): (&Blocks, &[f32]),
+    (quantizer, threads): (&Quantizer, usize),
+) -> Vec<u8> {
     let mut codes = vec![0; values.len()];
-    let width = columns.max(1);
+    let width = grid.columns.max(1);
     let band = rows.div_ceil(threads).max(1) * width;
     in_bands(&mut codes, band, |index, codes| {
         let values = &values[index * band..];
         let first = index * (band / width);
         let lines = codes.chunks_mut(width).zip(values.chunks(width));
         for (row, (codes, values)) in lines.enumerate() {
-            let factors = grid.of_row(&factors, first + row);
+            let factors = grid.of_row(factors, first + row);
             let blocks = codes.chunks_mut(grid.block[1]);
             let blocks = blocks.zip(values.chunks(grid.block[1])).zip(factors);
             for ((codes, values), &factor) in blocks {
                 for (code, value) in codes.iter_mut().zip(values) {
-                    *code = encode_host(value / factor, scheme.format, Overflow::Saturate);
+                    *code = encode_host(value / factor, quantizer.format, quantizer.overflow);
                 }
             }
         }
     });
-    Ok(Quantized { codes, scales })
+    codes
 }
 
 struct Blocks {
@@ -144,6 +176,24 @@ fn amaxes(values: &[f32], rows: usize, grid: &Blocks, threads: usize) -> Vec<f32
         }
     });
     amaxes
+}
+
+/// Scales that leave less error, from those of the largest magnitudes.
+fn improve(
+    scales: &mut [f32],
+    values: &[f32],
+    grid: &Blocks,
+    (format, threads): (Fp8Format, usize),
+) {
+    let (width, across) = (grid.columns, grid.across);
+    let strip = grid.block[0] * width;
+    let band = values.len().div_ceil(strip).div_ceil(threads);
+    in_bands(scales, band * across, |index, scales| {
+        let strips = values[index * band * strip..].chunks(strip);
+        for (scales, strip) in scales.chunks_mut(across).zip(strips) {
+            least_squares::choose(scales, strip, [width, grid.block[1]], format);
+        }
+    });
 }
 
 /// Calls `work` with the number and the elements of every band of `out`, each on a thread of its own.

@@ -8,19 +8,41 @@ use crate::ops::rows::host::Segments;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
-use burn::tensor::DType;
+use burn::tensor::{DType, FloatDType};
 use moebius_ops::grouped_gemm::{Problem, Source};
 use moebius_ops::scaling::e8m0_value;
 use std::borrow::Cow;
 
-/// Scales as f32s; of E8M0 bytes as many to a row as there are, padding included.
-fn values(scales: Value<Flex>) -> Vec<f32> {
-    match scales {
-        Value::Float(scales) => floats(scales),
-        Value::Word(bytes) => words(bytes)
-            .iter()
-            .flat_map(|word| word.to_le_bytes().map(e8m0_value))
-            .collect(),
+/// Scales as f32s.
+enum Scales {
+    /// Where they are: a copy for every product would take longer than a product with one row.
+    There(Rows),
+    /// Of E8M0 bytes, as many to a row as there are, padding included.
+    Decoded(Vec<f32>),
+}
+
+impl Scales {
+    fn new(scales: Value<Flex>) -> Self {
+        match scales {
+            Value::Float(scales) => {
+                Self::There(Flex::float_cast(scales, FloatDType::F32).to_contiguous())
+            }
+            Value::Word(bytes) => {
+                let bytes = words(bytes).into_iter();
+                Self::Decoded(
+                    bytes
+                        .flat_map(|word| word.to_le_bytes().map(e8m0_value))
+                        .collect(),
+                )
+            }
+        }
+    }
+
+    fn values(&self) -> &[f32] {
+        match self {
+            Self::There(scales) => scales.storage(),
+            Self::Decoded(scales) => scales,
+        }
     }
 }
 
@@ -50,7 +72,7 @@ pub(in crate::ops) fn run(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
 struct Experts<'a> {
     problem: &'a Problem,
     panels: Words,
-    scales: Vec<f32>,
+    scales: Scales,
     /// \[E, n or 2n\].
     bias: Option<Vec<f32>>,
 }
@@ -60,7 +82,7 @@ impl<'a> Experts<'a> {
         Self {
             problem,
             panels: b.word("codes").to_contiguous(),
-            scales: values(b.take("scales")),
+            scales: Scales::new(b.take("scales")),
             bias: b.maybe_float("b").map(floats),
         }
     }
@@ -70,7 +92,7 @@ impl<'a> Experts<'a> {
         let p = self.problem;
         let columns = p.n * p.parts();
         let panels = signed_words(&self.panels);
-        let Some(coded) = Coded::new(p, &panels, &self.scales) else {
+        let Some(coded) = Coded::new(p, &panels, self.scales.values()) else {
             unreachable!("a call with FP8 weights has a problem with codes");
         };
         let of_experts = of_experts.iter().map(|&(e, lines, rows)| Product {

@@ -132,13 +132,15 @@ impl CodedExpert<'_> {
         let size = 2 * S::F32_LANES;
         let words = self.words_of(columns.start);
         let [_, block_columns] = self.block();
+        let of_columns = self.scales(columns.start);
         let mut scales = [1.0; MOST];
         let scales = &mut scales[..columns.len()];
         let mut kk = inner.start;
+        let mut block = kk / block_columns;
         while kk < inner.end {
-            let block = kk / block_columns;
             let end = ((block + 1) * block_columns).min(inner.end);
-            self.scales(columns.start, block, scales);
+            of_columns.read(block, scales);
+            block += 1;
             let to = &mut to[(kk - inner.start) * size..];
             let words = &words[kk / CODES * PANEL..];
             let count = (end - kk) / CODES;
@@ -179,12 +181,15 @@ impl CodedExpert<'_> {
         let words = &self.words_of(columns.start - at)[inner.start / CODES * PANEL..];
         let (words, _) = words.as_chunks::<PANEL>();
         let [_, block_columns] = self.block();
+        let of_columns = self.scales(columns.start);
         let mut scales = [0.0; PANEL];
         let mut kk = inner.start;
+        let mut block = kk / block_columns;
         while kk < inner.end {
-            let block = kk / block_columns;
-            let end = ((block + 1) * block_columns).min(inner.end).min(kk + DEPTH);
-            self.scales(columns.start, block, &mut scales[at..][..columns.len()]);
+            let of_block = (block + 1) * block_columns;
+            let end = of_block.min(inner.end).min(kk + DEPTH);
+            of_columns.read(block, &mut scales[at..][..columns.len()]);
+            block += usize::from(end == of_block);
             let part = OfPanel {
                 format: self.format(),
                 words: &words[(kk - inner.start) / CODES..],
@@ -237,12 +242,12 @@ impl CodedExpert<'_> {
 
     fn scale(&self, column: usize, block: usize) -> f32 {
         let mut scale = [0.0];
-        self.scales(column, block, &mut scale);
+        self.scales(column).read(block, &mut scale);
         scale[0]
     }
 
-    /// The scales of neighbouring columns in a block of inner values.
-    fn scales(&self, first: usize, block: usize, scales: &mut [f32]) {
+    /// The scales of neighbouring columns, of which `first` is one.
+    fn scales(&self, first: usize) -> ColumnScales<'_> {
         let granularity = self.coded.weights.granularity;
         let [block_rows, _] = self.block();
         let [down, across] = scale_shape(self.coded.problem);
@@ -250,15 +255,48 @@ impl CodedExpert<'_> {
             ScaleType::F32 => across,
             ScaleType::E8M0 => across * LANES_PER_WORD,
         };
-        let mut at = (self.expert * down + first / block_rows) * across + block;
-        // Columns until the next row of scales.
-        let mut left = block_rows - first % block_rows;
-        for scale in scales {
-            if left == 0 {
-                (at, left) = (at + across, block_rows);
+        let row = self.expert * down + first / block_rows;
+        ColumnScales {
+            from: &self.coded.scales[row * across..],
+            across,
+            block_rows,
+            left: block_rows - first % block_rows,
+        }
+    }
+}
+
+/// The scales of neighbouring columns. Where they lie is computed once for many blocks: divisions take longer than the products of 32 values.
+struct ColumnScales<'a> {
+    /// From the row of the first column's scales on.
+    from: &'a [f32],
+    /// Scales in a row.
+    across: usize,
+    /// Columns that share a row of scales.
+    block_rows: usize,
+    /// Columns until the next row.
+    left: usize,
+}
+
+impl ColumnScales<'_> {
+    /// Those in a block of inner values.
+    #[inline(always)]
+    fn read(&self, block: usize, scales: &mut [f32]) {
+        let rows = self.from[block..].iter().step_by(self.across);
+        if self.block_rows == 1 {
+            for (scale, row) in scales.iter_mut().zip(rows) {
+                *scale = *row;
             }
-            *scale = self.coded.scales[at];
-            left -= 1;
+            return;
+        }
+        let mut left = self.left;
+        let mut scales = &mut scales[..];
+        for row in rows {
+            let (of_row, others) = scales.split_at_mut(left.min(scales.len()));
+            of_row.fill(*row);
+            if others.is_empty() {
+                return;
+            }
+            (scales, left) = (others, self.block_rows);
         }
     }
 }

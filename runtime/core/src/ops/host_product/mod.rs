@@ -175,8 +175,9 @@ pub(in crate::ops) enum Spread {
 }
 
 impl Spread {
-    /// Multiply-adds that take a thread as long as it takes to wake others.
-    const FEWEST: usize = 1 << 20;
+    /// Multiply-adds that take a thread as long as it takes to wake others, and several times as long for one row, where weights are read
+    /// once: a model's projections of one token are worth two threads.
+    const FEWEST: usize = 1 << 18;
 
     /// Of so many tasks with so many multiply-adds together.
     pub(in crate::ops) fn of(tasks: usize, work: usize) -> Self {

@@ -1,0 +1,96 @@
+//! The model that travels inside the command: it writes English, and foresees what it hasn't read as well as its README says.
+#![cfg(feature = "flex")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Perplexity of the tokens at the end of the text, which weren't learnt from: of the weights in f32, before they became codes
+/// (`scripts/shipped-model` prints it), and of the codes.
+const F32: f64 = 132.400;
+const FP8: f64 = 132.669;
+
+/// Bytes that all files may have.
+const BYTES: u64 = 5_000_000;
+
+fn moebius(args: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_moebius"))
+        .args(args)
+        .args(["--device", "flex", "--json"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    // 1 says that a loss didn't fall.
+    let code = output.status.code();
+    assert!(matches!(code, Some(0 | 1)), "{args:?}: {code:?} {errors}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    // A training reports on its way, a line each.
+    serde_json::from_str(said.lines().last().unwrap()).unwrap()
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn text() -> String {
+    fs::read_to_string(repository().join("runtime/model/text/moby-dick.txt")).unwrap()
+}
+
+/// Words in lower case, without what is written around them.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|letter: char| !letter.is_alphabetic());
+    words.filter(|word| !word.is_empty()).map(str::to_lowercase)
+}
+
+#[test]
+fn it_writes_words_of_english() {
+    let known: HashSet<String> = words(&text()).collect();
+    let mut all = 0;
+    let mut unknown = Vec::new();
+    for seed in ["1", "2", "3"] {
+        let draws = ["--temperature", "0.5", "--top-p", "0.9", "--seed", seed];
+        let prompt = [
+            "generate",
+            "--prompt",
+            "The old captain looked at the sea, and",
+        ];
+        let written = moebius(&[&prompt[..], &["--max-tokens", "96"], &draws].concat());
+        let text = written["text"].as_str().unwrap();
+        let mut words: Vec<String> = words(text).collect();
+        // The end may be part of a word.
+        words.pop();
+        all += words.len();
+        unknown.extend(words.into_iter().filter(|word| !known.contains(word)));
+    }
+    assert!(all > 150, "{all} words");
+    assert!(
+        20 * unknown.len() < all,
+        "{} of {all}: {unknown:?}",
+        unknown.len()
+    );
+}
+
+#[test]
+fn it_foresees_what_it_has_not_read() {
+    let out = tempfile::tempdir().unwrap();
+    let [shipped, out] = [repository().join("runtime/shipped"), out.path().join("out")]
+        .map(|path| path.to_str().unwrap().to_owned());
+    // What a training says before its first step.
+    let training = ["train", "--model", &shipped, "--paragraphs", "--out", &out];
+    let said = moebius(&[&training[..], &["--steps", "1", "--batch", "1"]].concat());
+    let said = said["perplexity_before"].as_f64().unwrap();
+    assert!((said / FP8 - 1.0).abs() < 1e-3, "{said}, recorded {FP8}");
+    assert!(said <= 1.01 * F32, "{said}, {F32} before they were codes");
+}
+
+#[test]
+fn it_is_small() {
+    let files = fs::read_dir(repository().join("runtime/shipped")).unwrap();
+    let sizes = files.map(|file| file.unwrap().metadata().unwrap().len());
+    let all: u64 = sizes.sum();
+    assert!(all <= BYTES, "{all} bytes");
+}

@@ -1,0 +1,54 @@
+use super::*;
+use crate::ErrorKind;
+use crate::fp8::{Fp8Format, Granularity, fake_quantize};
+use burn::tensor::{Device, TensorData};
+
+const SHAPE: [usize; 2] = [5, 70];
+
+/// Values of many magnitudes.
+fn values() -> Vec<f32> {
+    let value = |at: usize| {
+        let at = at as f32;
+        (at * 0.7).sin() * (at * 0.13).cos().exp()
+    };
+    (0..SHAPE[0] * SHAPE[1]).map(value).collect()
+}
+
+fn tensor() -> Tensor<2> {
+    Tensor::from_data(TensorData::new(values(), SHAPE), &Device::flex())
+}
+
+fn quantizer(granularity: Granularity) -> Quantizer {
+    Quantizer::new(Fp8Format::E4M3, granularity).with_scales(ScaleRule::LeastSquares)
+}
+
+#[test]
+fn larger_blocks_and_fake_quantisation_follow() {
+    for granularity in [
+        Granularity::Tensor,
+        Granularity::Row,
+        Granularity::of_blocks(2, 48),
+    ] {
+        let x = tensor();
+        let quantizer = quantizer(granularity);
+        let largest = quantizer.with_scales(ScaleRule::Largest);
+        let best = Fp8Tensor::quantize(x.clone(), &quantizer).unwrap();
+        let error = |codes: &Fp8Tensor| {
+            codes
+                .relative_error(x.clone())
+                .unwrap()
+                .into_scalar::<f32>()
+        };
+        let plain = Fp8Tensor::quantize(x.clone(), &largest).unwrap();
+        assert!(error(&best) <= error(&plain), "{granularity:?}");
+        let faked = fake_quantize(x.clone(), &quantizer, None).unwrap();
+        let decoded = best.dequantize(FloatDType::F32).unwrap().reshape(x.dims());
+        faked.into_data().assert_eq(&decoded.into_data(), true);
+    }
+}
+
+#[test]
+fn powers_of_two_have_nothing_to_try() {
+    let refused = Fp8Tensor::quantize(tensor(), &quantizer(Granularity::Mx));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Shape);
+}
