@@ -299,43 +299,49 @@ pub(crate) fn keeps_more_than_it_decodes(target: &Target) -> Outcome {
 pub(crate) fn least_squares(target: &Target) -> Outcome {
     let (rows, columns, wide) = (7, 70, 32);
     let mut values = normal(rows * columns, 5);
-    values[3] = f32::INFINITY;
+    (values[3], values[columns]) = (f32::INFINITY, f32::NAN);
     values[2 * columns..3 * columns].fill(0.0);
-    let scales = |rule| {
-        let quantizer = Quantizer::new(Fp8Format::E4M3, block(1, wide)).with_scales(rule);
-        let x = TensorData::new(values.clone(), [rows, columns]);
-        let x = Tensor::<2>::from_data(x, &target.burn());
-        let codes = Fp8Tensor::quantize(x, &quantizer).unwrap();
-        match codes.to_scales().unwrap() {
-            HostScales::F32(scales) => scales,
-            other @ HostScales::E8M0(_) => panic!("{other:?}"),
+    for (format, margin) in [
+        (Fp8Format::E4M3, 0),
+        (Fp8Format::E4M3, 1),
+        (Fp8Format::E5M2, 0),
+    ] {
+        let scales = |rule| {
+            let quantizer = Quantizer::new(format, block(1, wide)).with_margin(margin);
+            let x = TensorData::new(values.clone(), [rows, columns]);
+            let x = Tensor::<2>::from_data(x, &target.burn());
+            let codes = Fp8Tensor::quantize(x, &quantizer.with_scales(rule)).unwrap();
+            match codes.to_scales().unwrap() {
+                HostScales::F32(scales) => scales,
+                other @ HostScales::E8M0(_) => panic!("{other:?}"),
+            }
+        };
+        let (found, first) = (scales(ScaleRule::LeastSquares), scales(ScaleRule::Largest));
+        let blocks = values.chunks(columns).flat_map(|row| row.chunks(wide));
+        let mut larger = 0;
+        for ((block, found), first) in blocks.zip(found).zip(first) {
+            if block.iter().any(|x| !x.is_finite()) || block.iter().all(|x| *x == 0.0) {
+                assert_eq!(found, first);
+                continue;
+            }
+            let tried = (0..16).map(|i| first * (i as f32 / 16.0).exp2());
+            let least = tried.map(|scale| squares(block, scale, format));
+            let least = least.fold(f64::MAX, f64::min);
+            let got = squares(block, found, format);
+            // Devices that divide otherwise may choose one that is as good.
+            assert!(got <= least * 1.001, "{got} instead of {least}");
+            larger += usize::from(found > first);
         }
-    };
-    let (found, first) = (scales(ScaleRule::LeastSquares), scales(ScaleRule::Largest));
-    let blocks = values.chunks(columns).flat_map(|row| row.chunks(wide));
-    let mut larger = 0;
-    for ((block, found), first) in blocks.zip(found).zip(first) {
-        if block.iter().any(|x| !x.is_finite()) || block.iter().all(|x| *x == 0.0) {
-            assert_eq!(found, first);
-            continue;
-        }
-        let tried = (0..16).map(|i| first * (i as f32 / 16.0).exp2());
-        let least = tried.map(|scale| squares(block, scale));
-        let least = least.fold(f64::MAX, f64::min);
-        let got = squares(block, found);
-        // Devices that divide otherwise may choose one that is as good.
-        assert!(got <= least * 1.001, "{got} instead of {least}");
-        larger += usize::from(found > first);
+        assert!(larger > rows, "{larger} scales of {format:?} are larger");
     }
-    assert!(larger > rows, "{larger} scales are larger");
     Outcome::Ran
 }
 
 /// Σ (code · scale − x)² of a block.
-fn squares(block: &[f32], scale: f32) -> f64 {
+fn squares(block: &[f32], scale: f32, format: Fp8Format) -> f64 {
     let apart = |x: &f32| {
-        let code = encode_host(x / scale, Fp8Format::E4M3, Overflow::Saturate);
-        f64::from(decode_host(code, Fp8Format::E4M3) * scale) - f64::from(*x)
+        let code = encode_host(x / scale, format, Overflow::Saturate);
+        f64::from(decode_host(code, format) * scale) - f64::from(*x)
     };
     block.iter().map(|x| apart(x).powi(2)).sum()
 }

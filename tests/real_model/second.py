@@ -29,7 +29,7 @@ def greedy(folder, prompt, count):
         if token == model.config.eos_token_id:
             break
         chosen.append(token)
-        step, past = torch.tensor([[token]]), result.past_key_values
+        step, past = torch.tensor([[token]]), result.cache
     return {"prompt_tokens": len(ids), "ids": chosen, "narrowest": narrowest}
 
 

@@ -236,6 +236,8 @@ def main():
     tokenizer = PreTrainedTokenizerFast.from_pretrained(given.folders / "llama", local_files_only=True)
     prompt = prompt_of(tokenizer, given.text.read_text(encoding="utf-8"), given.prompt_tokens)
     about, measured, references = machine(given), rows(given, prompt), {}
+    if not measured or given.runs < 1:
+        sys.exit("nothing to measure: --only is in no row, or --runs is below 1")
     print(json.dumps({"machine": about}), flush=True)
     for _ in range(given.runs):
         for row in measured:

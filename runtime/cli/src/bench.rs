@@ -9,7 +9,7 @@ use moebius_benches::moe::{self, MoeBench, backward, fine};
 use crate::args::{BenchArgs, BenchCommand, BenchMoeArgs, How};
 use crate::chart;
 use crate::error::CliError;
-use crate::measure::{Asked, show};
+use crate::measure::{Asked, engine, show};
 use crate::resolve::resolve;
 use crate::screen::{Outcome, Screen};
 
@@ -41,6 +41,7 @@ pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliE
             let bench = DecodeBench { device, ..bench };
             show(&Asked::new(&bench, device, &args.how), screen, decode::run)
         }
+        BenchCommand::Engine(args) => engine::run(args, screen),
         BenchCommand::Chart(args) => chart::run(args, screen),
     }
 }

@@ -113,8 +113,7 @@ fn ask(
 fn show(answer: &conversation::Turn, screen: &mut Screen) -> Result<(), CliError> {
     let conversation::Turn { answer, prompt } = answer;
     let Answer { ids, finish, .. } = answer;
-    // The first token comes of the prompt.
-    let decode = (ids.len() > 1).then(|| (ids.len() - 1) as f64 / answer.decode_s);
+    let decode = answer.decode_speed();
     let speed = decode.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
     let said = format!(
         "{} tokens, {speed} tokens/s · {finish} · conversation {} tokens",

@@ -17,6 +17,8 @@ use crate::table::Table;
 /// Runs `moebius convert`.
 pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let options = options(args);
+    let quantizer = Quantizer::from(options.scheme).with_scales(args.scales);
+    quantizer.validate()?;
     let source = Reader::open(&args.model)?;
     let title = format!(
         "Converting {} to {} · {}",
@@ -26,7 +28,7 @@ pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, Cl
     );
     screen.heading(&title)?;
     let bar = progress::steps(screen, "tensors", source.tensors().count());
-    let mut quantize = host_quantizer(Quantizer::from(options.scheme).with_scales(args.scales));
+    let mut quantize = host_quantizer(quantizer);
     let mut say = |name: &str, number: usize, _of: usize| {
         bar.set_message(crate::screen::one_line(name));
         bar.inc(u64::from(number > 0));

@@ -69,9 +69,7 @@ impl Place<'_> {
         screen: &mut Screen,
     ) -> Result<(), CliError> {
         let prefill = self.prompt_tokens as f64 / answer.prefill_s;
-        // The first token comes of the prompt.
-        let decode = answer.ids.len().saturating_sub(1) as f64 / answer.decode_s;
-        let decode = (answer.ids.len() > 1).then_some(decode);
+        let decode = answer.decode_speed();
         let speed = decode.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
         let said = format!(
             "{} on {} in {} · loaded in {:.1} s · prompt {} tokens, {prefill:.0} tokens/s · {} tokens, {speed} tokens/s · cache {} · {}",

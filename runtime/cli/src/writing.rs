@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::{ModelPrecision, PlaceArgs};
 use crate::error::CliError;
-use crate::published::{self, Answer, Ready, Source, Stream};
+use crate::published::{self, Ready, Source, Stream};
 use crate::screen::{DIM, Screen};
 
 /// How the paragraph begins.
@@ -24,7 +24,7 @@ pub(crate) struct Writing {
     /// The paragraph, with its beginning.
     text: String,
     /// Tokens a second, from the second on.
-    decode_tokens_per_s: f64,
+    decode_tokens_per_s: Option<f64>,
 }
 
 /// Writes on `device`.
@@ -48,17 +48,12 @@ pub(crate) fn run(device: Device, screen: &mut Screen) -> Result<Writing, CliErr
     screen.text(BEGINNING)?;
     let stream = Stream::new(&source.tokenizer, &[END.to_owned()])?;
     let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
-    let Answer {
-        text,
-        ids,
-        decode_s,
-        ..
-    } = answer;
-    let speed = ids.len().saturating_sub(1) as f64 / decode_s;
-    let said = format!("{} tokens, {speed:.0} tokens/s", ids.len());
+    let speed = answer.decode_speed();
+    let said = speed.map_or(String::new(), |speed| format!(", {speed:.0} tokens/s"));
+    let said = format!("{} tokens{said}", answer.ids.len());
     screen.line(&format!("\n{}", screen.paint(DIM, &said)))?;
     Ok(Writing {
-        text: format!("{BEGINNING}{text}"),
+        text: format!("{BEGINNING}{}", answer.text),
         decode_tokens_per_s: speed,
     })
 }

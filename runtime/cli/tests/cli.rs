@@ -661,6 +661,26 @@ fn attention_is_verified_and_compared_on_cpu() {
 
 #[test]
 #[cfg(feature = "flex")]
+fn an_engine_gives_the_same_tokens_in_company() {
+    let line = "bench engine --device flex --streams 3 --prompt 20 --tokens 4 --known 40 --json";
+    let output = moebius(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["verified"], true);
+    for pair in ["alone_and_together", "cold_and_known"] {
+        for time in ["slow_s", "fast_s"] {
+            let seconds = report[pair][time].as_f64();
+            assert!(seconds.is_some_and(|seconds| seconds > 0.0), "{report}");
+        }
+    }
+    let line = "bench engine --device flex --streams 100000 --prompt 1000";
+    let output = moebius(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_lines(&output)[0].contains("all of the bundled text"));
+}
+
+#[test]
+#[cfg(feature = "flex")]
 fn decoding_is_verified_in_every_format() {
     let sizes = "bench decode --device flex --heads 4 --kv-heads 2 --tokens 40 --head-dim 8";
     let line = format!("{sizes} --format f32,f16,bf16,e4m3 --paged --json");
@@ -883,6 +903,11 @@ fn a_conversion_that_cannot_be_done_says_why() {
     let output = moebius(&["convert", "--model", &none, "--out", &new]);
     assert_eq!(output.status.code(), Some(2));
     assert!(error_lines(&output)[0].contains("cannot read"));
+    let search = ["--granularity", "mx", "--scales", "least-squares"];
+    let model = ["convert", "--model", &none, "--out", &new];
+    let output = moebius(&[&model[..], &search].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error_lines(&output)[0].contains("scales by least squares"));
     // Case files hold no weights, so the result is one without FP8.
     let output = moebius(&["convert", "--model", &case("route_masked"), "--out", &new]);
     assert_eq!(output.status.code(), Some(1));

@@ -69,7 +69,7 @@ fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> 
     let mut jobs = Vec::new();
     let in_default = KERNELS.split(',').any(|name| name == family);
     if let (Some(driver), false) = (&places.swiftshader, in_default) {
-        // SwiftShader takes 17 GB and more to compile `Rows` with `Dilated`, a remainder in each lane: a variant that isn't chosen there.
+        // SwiftShader needs 17 GB to compile tiles with `Rows` and `Dilated` (a remainder in each lane), and no plan chooses them there.
         let (words, skipped) = match family {
             "attention" => (", without tiles", Some("attention::tiles")),
             _ => ("", None),

@@ -8,8 +8,10 @@ use moebius_benches::attention::AttentionBench;
 use moebius_benches::decode::DecodeBench;
 use moebius_benches::linear::LinearBench;
 use moebius_benches::moe::MoeBench;
-use moebius_benches::options::{Named, named};
+use moebius_benches::options::{Named, named, positive};
 use moebius_device::Simd;
+
+use super::PlaceArgs;
 
 /// `bench`.
 #[derive(Debug, Args)]
@@ -77,6 +79,17 @@ Examples:
   moebius bench decode --device cpu
   moebius bench decode --batch 4 --tokens 2048 --format f32,bf16,e4m3 --paged")]
     Decode(Measure<DecodeBench>),
+    /// A published model that answers several requests
+    ///
+    /// Requests together against the same one by one, and the first token of a prompt whose beginning the
+    /// cache knows against one that is new. Tokens must be the same both ways; where they are not it is
+    /// exit 1, and no figure is printed.
+    #[command(verbatim_doc_comment)]
+    #[command(after_help = "\
+Examples:
+  moebius bench engine
+  moebius bench engine --model SmolLM2 --streams 8 --tokens 64 --dtype fp8 --json")]
+    Engine(BenchEngineArgs),
     /// A chart of speed over tokens, from results that were measured before
     ///
     /// Reads what `moebius bench … --json` printed, any number of results a file, which may differ in
@@ -91,14 +104,14 @@ Examples:
 }
 
 impl BenchCommand {
-    /// The options that every benchmark has; a chart is none.
+    /// The options of benchmarks of layers; an engine has none of them, and a chart is no benchmark.
     pub(crate) fn how(&self) -> Option<&How> {
         match self {
             Self::Moe(measure) => Some(&measure.how),
             Self::Linear(measure) => Some(&measure.how),
             Self::Attention(measure) => Some(&measure.how),
             Self::Decode(measure) => Some(&measure.how),
-            Self::Chart(_) => None,
+            Self::Engine(_) | Self::Chart(_) => None,
         }
     }
 }
@@ -126,6 +139,33 @@ pub(crate) struct How {
     /// something is slower.
     #[arg(long, value_name = "FILE")]
     pub(crate) compare: Option<PathBuf>,
+}
+
+/// `bench engine`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchEngineArgs {
+    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file [default: the small model inside this program].
+    #[arg(long, value_name = "DIR|FILE.gguf")]
+    pub(crate) model: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// Requests at the same time.
+    #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
+    pub(crate) streams: usize,
+
+    /// Tokens of each prompt, of the bundled text.
+    #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
+    pub(crate) prompt: usize,
+
+    /// Tokens of each answer.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = positive)]
+    pub(crate) tokens: usize,
+
+    /// Tokens of the beginning that is known.
+    #[arg(long, value_name = "N", default_value = "256", value_parser = positive)]
+    pub(crate) known: usize,
 }
 
 /// `bench chart`.

@@ -15,7 +15,9 @@ use moebius::fp8::{Fp8Format, Granularity, ScaleRule};
 use moebius_benches::options::{FORMATS, Named, named};
 use moebius_device::{Device, Simd};
 
-pub(crate) use bench::{BenchArgs, BenchChartArgs, BenchCommand, BenchMoeArgs, How};
+pub(crate) use bench::{
+    BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,
+};
 pub(crate) use chat::ChatArgs;
 pub(crate) use generate::{GenerateArgs, ModelPrecision, PlaceArgs, PromptArgs, SamplingArgs};
 pub(crate) use logits::LogitsArgs;
@@ -234,7 +236,7 @@ const SCALES: [Named<ScaleRule>; 2] = [
     ("largest", "from the largest magnitude", ScaleRule::Largest),
     (
         "least-squares",
-        "the one with the least error of that and fifteen larger ones; not for mx",
+        "of that scale and fifteen larger ones, the one with the least squared error; not for mx",
         ScaleRule::LeastSquares,
     ),
 ];

@@ -3,6 +3,7 @@
 mod attention;
 mod backward;
 mod decode;
+pub(crate) mod engine;
 mod fine;
 mod linear;
 

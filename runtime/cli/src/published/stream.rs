@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     /// Seconds until the first token.
     pub(crate) prefill_s: f64,
     /// Seconds from then on.
-    pub(crate) decode_s: f64,
+    decode_s: f64,
 }
 
 impl Stream {
@@ -93,6 +93,11 @@ impl Answer {
     fn say(&mut self, text: &str, screen: &mut Screen) -> Result<(), CliError> {
         self.text.push_str(text);
         screen.text(text)
+    }
+
+    /// Tokens a second after the first, which comes of the prompt; none where there is no second.
+    pub(crate) fn decode_speed(&self) -> Option<f64> {
+        (self.ids.len() > 1).then(|| (self.ids.len() - 1) as f64 / self.decode_s)
     }
 
     fn end(&mut self, begun: Instant) {

@@ -13,6 +13,7 @@ pub const LEAST_SQUARES_TRIED: usize = 16;
 /// x by scales s · 2^(i/16), where s is what the largest magnitude gives: of each block the one with the least Σ (code · scale − x)².
 /// A block with a value that isn't finite keeps s.
 pub(super) fn quantize(x: Tensor<3>, quantizer: &Quantizer) -> Result<Fp8Tensor, Error> {
+    let x = x.without_autodiff();
     let plain = Quantizer {
         scales: ScaleRule::Largest,
         ..*quantizer

@@ -20,8 +20,9 @@ pub enum ScaleRule {
     #[default]
     Largest,
     /// Of that scale and fifteen larger ones, each a sixteenth of an octave above the one before, that with the least squared error. None
-    /// saturates, and the fewer values share a scale, the more there is to gain. Not for MX scales. It takes sixteen quantisations, and
-    /// memory for the values in f32 a few times over.
+    /// saturates, and the fewer values share a scale, the more there is to gain. Not for MX scales. On a device it takes seventeen quantisations
+    /// and sixteen dequantisations, and memory for the values in f32 a few times over. Where squares under- or overflow in f32, a block
+    /// keeps its first scale.
     LeastSquares,
 }
 
@@ -81,12 +82,20 @@ impl Quantizer {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a margin beyond ±64, a block without
-    /// rows or columns, or least squares of MX scales.
+    /// rows or columns, or least squares of MX scales or with a negative margin.
     pub fn validate(&self) -> Result<(), Error> {
         check_granularity(self.granularity)?;
         let searched = self.scales == ScaleRule::LeastSquares;
         let fits = !searched || self.granularity.scale_type() == ScaleType::F32;
         ShapeError::unless(fits, "scales by least squares", "f32", "E8M0")?;
+        // Values would saturate, which the search doesn't weigh.
+        let fits = !searched || self.margin >= 0;
+        ShapeError::unless(
+            fits,
+            "margin of scales by least squares",
+            "0 to 64",
+            self.margin,
+        )?;
         Ok(check_margin(self.margin)?)
     }
 

@@ -80,10 +80,7 @@ pub(super) fn rounded(
 ) -> Result<Fp8Tensor, Error> {
     quantizer.validate()?;
     let [_, rows, columns] = shape;
-    let scheme = Fp8Scheme {
-        format: quantizer.format,
-        granularity: quantizer.granularity,
-    };
+    let scheme = Fp8Scheme::from(quantizer);
     let mut stacked = StackedCodes::new(scheme, shape);
     let size = rows * columns;
     let [down, across] = scheme.grid(rows, columns);

@@ -75,7 +75,7 @@ pub struct LoadOptions {
     pub dtype: DType,
     /// FP8 codes stay codes, in models that compute in f32; they are decoded otherwise.
     pub keep_fp8: bool,
-    /// Weights that don't stay codes are rounded to some while they are loaded, on the host; in models that compute in f32.
+    /// How weights without codes are quantised while they are loaded, on the host; only in models that compute in f32.
     pub round: Option<Quantizer>,
 }
 
@@ -90,9 +90,9 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Weights as FP8: those of the file, and E4M3 with a scale for every 32 values of a row, found by least squares, where it has others.
+    /// Weights as FP8. Codes in the file stay; other weights become E4M3 with a scale for every 32 values of a row, found by least squares.
     ///
-    /// The scales are an eighth of the codes' bytes. With SmolLM2-135M they take the distance between the logits before and after to a
+    /// Embeddings, heads, norms and routers stay as they are. The scales are an eighth of the codes' bytes. With SmolLM2-135M they take the distance between the logits before and after to a
     /// third of what blocks of 128 × 128 leave.
     pub fn fp8() -> Self {
         let rows = Granularity::Block {

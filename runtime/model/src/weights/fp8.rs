@@ -36,6 +36,15 @@ impl fmt::Display for Fp8Scheme {
     }
 }
 
+impl From<Quantizer> for Fp8Scheme {
+    fn from(quantizer: Quantizer) -> Self {
+        Self {
+            format: quantizer.format,
+            granularity: quantizer.granularity,
+        }
+    }
+}
+
 impl From<Fp8Scheme> for Quantizer {
     fn from(scheme: Fp8Scheme) -> Self {
         Self::new(scheme.format, scheme.granularity)

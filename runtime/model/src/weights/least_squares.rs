@@ -20,7 +20,7 @@ pub(super) fn choose(
         let blocks = row.chunks(columns);
         for ((block, errors), &first) in blocks.zip(&mut errors).zip(scales.iter()) {
             for (i, error) in errors.iter_mut().enumerate() {
-                *error += f64::from(grid.squares(block, tried(first, i)));
+                *error += f64::from(grid.squared_errors(block, tried(first, i)));
             }
         }
     }
@@ -48,7 +48,7 @@ struct Grid {
     below: u32,
     smallest_normal: f32,
     /// 1.5 · 2²³ subnormal steps: what is added to it is rounded to them.
-    magic: f32,
+    rounder: f32,
 }
 
 impl Grid {
@@ -61,7 +61,7 @@ impl Grid {
         Self {
             below: 23 - mantissa.unsigned_abs(),
             smallest_normal: f64::from(exponent).exp2() as f32,
-            magic: (1.5 * 23f64.exp2() * step) as f32,
+            rounder: (1.5 * 23f64.exp2() * step) as f32,
         }
     }
 
@@ -72,7 +72,7 @@ impl Grid {
         let odd = (bits >> self.below) & 1;
         let half = (1 << (self.below - 1)) - 1;
         let normal = f32::from_bits((bits.wrapping_add(half + odd)) & !((1 << self.below) - 1));
-        let subnormal = (x + self.magic) - self.magic;
+        let subnormal = (x + self.rounder) - self.rounder;
         match x.abs() < self.smallest_normal {
             true => subnormal,
             false => normal,
@@ -80,19 +80,19 @@ impl Grid {
     }
 
     /// Σ (code · scale − x)² of part of a block.
-    fn squares(self, block: &[f32], scale: f32) -> f32 {
+    fn squared_errors(self, block: &[f32], scale: f32) -> f32 {
         let mut sums = [0.0f32; LANES];
         let (whole, rest) = block.as_chunks::<LANES>();
         for values in whole {
             for (sum, x) in sums.iter_mut().zip(values) {
-                *sum += self.square(*x, scale);
+                *sum += self.squared_error(*x, scale);
             }
         }
-        let rest: f32 = rest.iter().map(|x| self.square(*x, scale)).sum();
+        let rest: f32 = rest.iter().map(|x| self.squared_error(*x, scale)).sum();
         sums.iter().sum::<f32>() + rest
     }
 
-    fn square(self, x: f32, scale: f32) -> f32 {
+    fn squared_error(self, x: f32, scale: f32) -> f32 {
         let apart = self.nearest(x / scale) * scale - x;
         apart * apart
     }

@@ -1,7 +1,7 @@
 //! Quantisation on the host: what a conversion without a device does.
 //!
-//! The same formulas as on a device: the largest finite magnitude of a block gives the scale, a value
-//! is divided by it in f32 and encoded with saturation; NaN stays NaN.
+//! The same formulas as on a device: a block's scale follows from its largest finite magnitude or is found by least
+//! squares, a value is divided by it in f32 and encoded; NaN stays NaN.
 
 use std::error::Error;
 use std::num::NonZero;
@@ -38,7 +38,7 @@ pub fn host_quantizer(
     move |values, rows, columns| quantize_host(values, rows, columns, quantizer)
 }
 
-/// Codes and scales of `values`, row-major \[rows, columns\], on all cores of the host.
+/// Codes and scales of `values`, row-major \[rows, columns\], on all cores of the host; least squares by rows of blocks.
 ///
 /// # Errors
 /// When `values` is not of `rows` × `columns`, or the quantiser's settings don't fit each other.
@@ -61,10 +61,7 @@ pub fn quantize_host(
         scales: rule,
         ..
     } = quantizer;
-    let scheme = Fp8Scheme {
-        format,
-        granularity,
-    };
+    let scheme = Fp8Scheme::from(quantizer);
     let [r, c] = granularity.block(rows, columns);
     let grid = Blocks {
         block: [r.min(rows.max(1)), c.min(columns.max(1))],

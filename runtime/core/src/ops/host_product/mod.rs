@@ -175,8 +175,8 @@ pub(in crate::ops) enum Spread {
 }
 
 impl Spread {
-    /// Multiply-adds that take a thread as long as it takes to wake others, and several times as long for one row, where weights are read
-    /// once: a model's projections of one token are worth two threads.
+    /// Below so many multiply-adds, waking other threads costs more than it saves. It is low because a product of one row is bound by
+    /// reading its weights, so that each multiply-add takes longer.
     const FEWEST: usize = 1 << 18;
 
     /// Of so many tasks with so many multiply-adds together.
