@@ -50,6 +50,16 @@ first_file() {
   done
 }
 
+# moebius_binary GIVEN: the program GIVEN, or, where none is, the release build, which is made.
+moebius_binary() {
+  local program=$1
+  if [ -z "$program" ]; then
+    cargo build --release --locked -p moebius-cli >&2 || return
+    program=${CARGO_TARGET_DIR:-target}/release/moebius
+  fi
+  printf '%s\n' "$program"
+}
+
 # Mesa's software Vulkan driver. Its file name carries the architecture in some releases.
 lavapipe_icd() { first_file /usr/share/vulkan/icd.d/lvp_icd*.json; }
 

@@ -15,7 +15,7 @@ use crate::screen::{DIM, Outcome, Screen};
 pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // What reads files comes first: it fails sooner than a device opens.
     let sampling = args.sampling.sampling()?;
-    let source = Source::open(args.prompt.model.as_deref())?;
+    let source = Source::open(args.prompt.model.model.as_deref())?;
     let ids = published::prompt(&args.prompt, &source)?;
     let stream = Stream::new(&source.tokenizer, &args.stop)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();

@@ -12,7 +12,7 @@ use crate::table::Table;
 /// Runs `moebius logits`.
 pub(crate) fn run(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     // What reads files comes first: it fails sooner than a device opens.
-    let source = Source::open(args.prompt.model.as_deref())?;
+    let source = Source::open(args.prompt.model.model.as_deref())?;
     let ids = published::prompt(&args.prompt, &source)?;
     let Ready {
         name,

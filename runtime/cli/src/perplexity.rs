@@ -75,7 +75,7 @@ fn read(args: &PerplexityArgs) -> Result<(Source, Vec<u32>), CliError> {
         path: args.text.display().to_string(),
         source,
     })?;
-    let source = Source::open(args.model.as_deref())?;
+    let source = Source::open(args.model.model.as_deref())?;
     let mut ids = source.tokenizer.encode(&text, true)?;
     ids.truncate(args.tokens.unwrap_or(usize::MAX));
     Ok((source, ids))

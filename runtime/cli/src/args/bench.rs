@@ -11,7 +11,7 @@ use moebius_benches::moe::MoeBench;
 use moebius_benches::options::{Named, named, positive};
 use moebius_device::Simd;
 
-use super::PlaceArgs;
+use super::{ModelArgs, PlaceArgs};
 
 /// `bench`.
 #[derive(Debug, Args)]
@@ -144,9 +144,8 @@ pub(crate) struct How {
 /// `bench engine`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchEngineArgs {
-    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file [default: the small model inside this program].
-    #[arg(long, value_name = "DIR|FILE.gguf")]
-    pub(crate) model: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
 
     #[command(flatten)]
     pub(crate) place: PlaceArgs,

@@ -78,12 +78,19 @@ pub(crate) struct PlaceArgs {
     pub(crate) dtype: ModelPrecision,
 }
 
-/// A model, and what it is asked about.
+/// Which model.
 #[derive(Debug, Args)]
-pub(crate) struct PromptArgs {
+pub(crate) struct ModelArgs {
     /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file [default: the small model inside this program].
     #[arg(long, value_name = "DIR|FILE.gguf")]
     pub(crate) model: Option<PathBuf>,
+}
+
+/// A model, and what it is asked about.
+#[derive(Debug, Args)]
+pub(crate) struct PromptArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
 
     /// Text to go on with [default: standard input].
     #[arg(long, value_name = "TEXT")]

@@ -19,7 +19,9 @@ pub(crate) use bench::{
     BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,
 };
 pub(crate) use chat::ChatArgs;
-pub(crate) use generate::{GenerateArgs, ModelPrecision, PlaceArgs, PromptArgs, SamplingArgs};
+pub(crate) use generate::{
+    GenerateArgs, ModelArgs, ModelPrecision, PlaceArgs, PromptArgs, SamplingArgs,
+};
 pub(crate) use logits::LogitsArgs;
 pub(crate) use perplexity::PerplexityArgs;
 pub(crate) use train::TrainArgs;

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 use moebius_benches::options::positive;
 
-use super::PlaceArgs;
+use super::{ModelArgs, PlaceArgs};
 
 /// `perplexity`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PerplexityArgs {
-    /// Folder with config.json, safetensors and tokenizer.json, or a GGUF file [default: the small model inside this program].
-    #[arg(long, value_name = "DIR|FILE.gguf")]
-    pub(crate) model: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
 
     /// Text to foresee, UTF-8.
     #[arg(long, value_name = "FILE")]

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Instant;
 
-use moebius::attention::CacheFormat;
-use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation, Limits, PAGE, RequestId};
+use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation, PAGE, RequestId};
 use moebius_model::Text;
 use serde_json::json;
 
@@ -20,12 +19,9 @@ const RUNS: usize = 3;
 /// Tokens of a prompt behind the beginning that is known.
 const BEHIND: usize = 8;
 
-/// Tokens of a step.
-const BATCH_TOKENS: usize = 512;
-
 /// Runs `moebius bench engine`.
 pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    let source = Source::open(args.model.as_deref())?;
+    let source = Source::open(args.model.model.as_deref())?;
     let ids = tokens(args, &source)?;
     let Ready {
         name,
@@ -85,17 +81,15 @@ fn tokens(args: &BenchEngineArgs, source: &Source) -> Result<Vec<u32>, CliError>
     Ok(ids)
 }
 
-/// Pages for all requests at the same time.
+/// Room for all requests at the same time.
 fn room(args: &BenchEngineArgs) -> EngineOptions {
-    let pages = |tokens: usize| tokens.div_ceil(PAGE) + 1;
-    let streams = args
-        .streams
-        .saturating_mul(pages(args.prompt.saturating_add(args.tokens)));
-    let known = 2 * pages(args.known + BEHIND);
-    EngineOptions {
-        limits: Limits::new(streams.max(known), BATCH_TOKENS, args.streams),
-        format: CacheFormat::F32,
-    }
+    // The last page may be part of one, and one is to spare.
+    let whole = |tokens: usize| tokens.saturating_add(2 * PAGE);
+    let of_request = whole(args.prompt.saturating_add(args.tokens));
+    let streams = args.streams.saturating_mul(of_request);
+    let mut options = EngineOptions::for_one(streams.max(2 * whole(args.known + BEHIND)));
+    options.limits.running = args.streams;
+    options
 }
 
 fn show(

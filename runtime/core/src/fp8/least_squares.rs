@@ -6,9 +6,15 @@ use crate::Error;
 use burn::tensor::{FloatDType, Tensor};
 use moebius_ops::ShapeError;
 
-/// Scales that are tried, a sixteenth of an octave apart. A whole octave more is the same codes with another exponent, but for those that
-/// lose bits at the end of their range; smaller scales saturate, which never paid for 32 values or more of SmolLM2's weights.
+/// Scales that are tried.
 pub const LEAST_SQUARES_TRIED: usize = 16;
+
+/// What the scale of the largest magnitude is multiplied by for the scales that are tried, itself the first: 2^(i/16). A whole octave more is
+/// the same codes with another exponent, but for those that lose bits at the end of their range; smaller scales saturate, which never paid
+/// for 32 values or more of SmolLM2's weights.
+pub fn least_squares_factors() -> [f32; LEAST_SQUARES_TRIED] {
+    std::array::from_fn(|i| (i as f64 / LEAST_SQUARES_TRIED as f64).exp2() as f32)
+}
 
 /// x by scales s · 2^(i/16), where s is what the largest magnitude gives: of each block the one with the least Σ (code · scale − x)².
 /// A block with a value that isn't finite keeps s.
@@ -25,9 +31,8 @@ pub(super) fn quantize(x: Tensor<3>, quantizer: &Quantizer) -> Result<Fp8Tensor,
     let values = x.clone().cast(FloatDType::F32);
     let mut least = squares(&first, values.clone())?;
     let mut scales = largest.clone();
-    for i in 1..LEAST_SQUARES_TRIED {
-        let larger = (i as f64 / LEAST_SQUARES_TRIED as f64).exp2();
-        let tried = (largest.clone() * larger).clamp_max(f32::MAX);
+    for factor in least_squares_factors().into_iter().skip(1) {
+        let tried = (largest.clone() * factor).clamp_max(f32::MAX);
         let codes = Fp8Tensor::quantize_by(x.clone(), Fp8Scales::F32(tried.clone()), &plain)?;
         let error = squares(&codes, values.clone())?;
         // Not so where either is NaN.

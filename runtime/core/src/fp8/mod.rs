@@ -28,7 +28,7 @@ pub use codec::{decode, encode};
 pub(crate) use codes::Codes;
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub use engine::{InferenceEngine, MemoryReport};
-pub use least_squares::LEAST_SQUARES_TRIED;
+pub use least_squares::{LEAST_SQUARES_TRIED, least_squares_factors};
 pub use matrices::Fp8Matrices;
 pub use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 pub use moebius_ops::scaling::{

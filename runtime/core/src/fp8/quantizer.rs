@@ -163,7 +163,7 @@ pub fn fake_quantize<const D: usize>(
     let scales = match scales {
         None if quantizer.scales == ScaleRule::LeastSquares => {
             // The gradient passes straight through, and none goes to the scales.
-            let best = least_squares::quantize(x.clone().without_autodiff(), quantizer)?;
+            let best = least_squares::quantize(x.clone(), quantizer)?;
             Some(best.scales().clone())
         }
         scales => scales.cloned(),

@@ -1,44 +1,47 @@
 //! Scales by the error that they leave, on the host.
 
-use moebius::fp8::{Fp8Format, LEAST_SQUARES_TRIED};
+use moebius::fp8::{Fp8Format, LEAST_SQUARES_TRIED as TRIED, least_squares_factors};
 
-/// Chooses among the scales that are tried for blocks of a matrix, given the first of them: of each block the one with the least
-/// Σ (code · scale − x)², and the first of several. A block with a value that isn't finite keeps its first.
-///
-/// `strip` has the values of one row of blocks, `width` to a row, each block `columns` wide.
-pub(super) fn choose(
-    scales: &mut [f32],
-    strip: &[f32],
-    [width, columns]: [usize; 2],
-    format: Fp8Format,
-) {
-    let grid = Grid::of(format);
-    let larger: [f32; LEAST_SQUARES_TRIED] = std::array::from_fn(larger);
-    let tried = |first: f32, i: usize| (first * larger[i]).min(f32::MAX);
-    let mut errors = vec![[0.0f64; LEAST_SQUARES_TRIED]; scales.len()];
-    for row in strip.chunks(width) {
-        let blocks = row.chunks(columns);
-        for ((block, errors), &first) in blocks.zip(&mut errors).zip(scales.iter()) {
-            for (i, error) in errors.iter_mut().enumerate() {
-                *error += f64::from(grid.squared_errors(block, tried(first, i)));
-            }
-        }
-    }
-    for (scale, errors) in scales.iter_mut().zip(errors) {
-        let mut best = 0;
-        for i in 1..LEAST_SQUARES_TRIED {
-            // Not so where either is NaN.
-            if errors[i] < errors[best] {
-                best = i;
-            }
-        }
-        *scale = tried(*scale, best);
-    }
+/// The search for scales, of values in one format.
+pub(super) struct LeastSquares {
+    grid: Grid,
+    factors: [f32; TRIED],
 }
 
-/// A part of an octave.
-fn larger(i: usize) -> f32 {
-    (i as f64 / LEAST_SQUARES_TRIED as f64).exp2() as f32
+impl LeastSquares {
+    pub(super) fn new(format: Fp8Format) -> Self {
+        Self {
+            grid: Grid::of(format),
+            factors: least_squares_factors(),
+        }
+    }
+
+    /// Chooses among the scales that are tried for blocks of a matrix, given the first of them: of each block the one with the least
+    /// Σ (code · scale − x)², and the first of several. A block with a value that isn't finite keeps its first.
+    ///
+    /// `strip` has the values of one row of blocks, `width` to a row, each block `columns` wide.
+    pub(super) fn choose(&self, scales: &mut [f32], strip: &[f32], [width, columns]: [usize; 2]) {
+        let tried = |first: f32, i: usize| (first * self.factors[i]).min(f32::MAX);
+        let mut errors = vec![[0.0f64; TRIED]; scales.len()];
+        for row in strip.chunks(width) {
+            let blocks = row.chunks(columns);
+            for ((block, errors), &first) in blocks.zip(&mut errors).zip(scales.iter()) {
+                for (i, error) in errors.iter_mut().enumerate() {
+                    *error += f64::from(self.grid.squared_errors(block, tried(first, i)));
+                }
+            }
+        }
+        for (scale, errors) in scales.iter_mut().zip(errors) {
+            let mut best = 0;
+            for i in 1..TRIED {
+                // Not so where either is NaN.
+                if errors[i] < errors[best] {
+                    best = i;
+                }
+            }
+            *scale = tried(*scale, best);
+        }
+    }
 }
 
 /// The values that a format has, as bits of f32: what is below its mantissa, and what its subnormal values are apart.
@@ -53,14 +56,12 @@ struct Grid {
 
 impl Grid {
     fn of(format: Fp8Format) -> Self {
-        let (mantissa, exponent) = match format {
-            Fp8Format::E4M3 => (3i32, -6i32),
-            Fp8Format::E5M2 => (2, -14),
-        };
-        let step = (f64::from(exponent - mantissa)).exp2();
+        let below = f32::MANTISSA_DIGITS - 1 - format.mantissa_bits();
+        let smallest_normal = (1.0 - f64::from(format.bias())).exp2();
+        let step = smallest_normal / f64::from(format.mantissa_bits()).exp2();
         Self {
-            below: 23 - mantissa.unsigned_abs(),
-            smallest_normal: f64::from(exponent).exp2() as f32,
+            below,
+            smallest_normal: smallest_normal as f32,
             rounder: (1.5 * 23f64.exp2() * step) as f32,
         }
     }

@@ -12,7 +12,7 @@ use moebius::fp8::{
 };
 
 use super::fp8::Fp8Scheme;
-use super::least_squares;
+use super::least_squares::LeastSquares;
 use moebius::fp8::HostScales;
 
 /// Values below which a second thread costs more than it saves.
@@ -185,10 +185,11 @@ fn improve(
     let (width, across) = (grid.columns, grid.across);
     let strip = grid.block[0] * width;
     let band = values.len().div_ceil(strip).div_ceil(threads);
+    let search = LeastSquares::new(format);
     in_bands(scales, band * across, |index, scales| {
         let strips = values[index * band * strip..].chunks(strip);
         for (scales, strip) in scales.chunks_mut(across).zip(strips) {
-            least_squares::choose(scales, strip, [width, grid.block[1]], format);
+            search.choose(scales, strip, [width, grid.block[1]]);
         }
     });
 }

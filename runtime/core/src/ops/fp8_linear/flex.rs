@@ -13,39 +13,6 @@ use moebius_ops::grouped_gemm::{Problem, Source};
 use moebius_ops::scaling::e8m0_value;
 use std::borrow::Cow;
 
-/// Scales as f32s.
-enum Scales {
-    /// Where they are: a copy for every product would take longer than a product with one row.
-    There(Rows),
-    /// Of E8M0 bytes, as many to a row as there are, padding included.
-    Decoded(Vec<f32>),
-}
-
-impl Scales {
-    fn new(scales: Value<Flex>) -> Self {
-        match scales {
-            Value::Float(scales) => {
-                Self::There(Flex::float_cast(scales, FloatDType::F32).to_contiguous())
-            }
-            Value::Word(bytes) => {
-                let bytes = words(bytes).into_iter();
-                Self::Decoded(
-                    bytes
-                        .flat_map(|word| word.to_le_bytes().map(e8m0_value))
-                        .collect(),
-                )
-            }
-        }
-    }
-
-    fn values(&self) -> &[f32] {
-        match self {
-            Self::There(scales) => scales.storage(),
-            Self::Decoded(scales) => scales,
-        }
-    }
-}
-
 pub(in crate::ops) fn run(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
     let x = b.float("x").to_contiguous();
     let experts = Experts::new(p, &mut b);
@@ -72,7 +39,7 @@ pub(in crate::ops) fn run(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
 struct Experts<'a> {
     problem: &'a Problem,
     panels: Words,
-    scales: Scales,
+    scales: Value<Flex>,
     /// \[E, n or 2n\].
     bias: Option<Vec<f32>>,
 }
@@ -82,7 +49,12 @@ impl<'a> Experts<'a> {
         Self {
             problem,
             panels: b.word("codes").to_contiguous(),
-            scales: Scales::new(b.take("scales")),
+            scales: match b.take("scales") {
+                Value::Float(scales) => {
+                    Value::Float(Flex::float_cast(scales, FloatDType::F32).to_contiguous())
+                }
+                bytes @ Value::Word(_) => bytes,
+            },
             bias: b.maybe_float("b").map(floats),
         }
     }
@@ -92,7 +64,8 @@ impl<'a> Experts<'a> {
         let p = self.problem;
         let columns = p.n * p.parts();
         let panels = signed_words(&self.panels);
-        let Some(coded) = Coded::new(p, &panels, self.scales.values()) else {
+        let scales = scale_values(&self.scales);
+        let Some(coded) = Coded::new(p, &panels, &scales) else {
             unreachable!("a call with FP8 weights has a problem with codes");
         };
         let of_experts = of_experts.iter().map(|&(e, lines, rows)| Product {
@@ -126,6 +99,20 @@ impl<'a> Experts<'a> {
             None => up,
         };
         Flex::float_mul(gate, up)
+    }
+}
+
+/// Scales, without a copy of those that are f32s: it would take longer than a product with one row. Of E8M0 bytes there are as many to a row
+/// as in words, padding included.
+fn scale_values(scales: &Value<Flex>) -> Cow<'_, [f32]> {
+    match scales {
+        Value::Float(scales) => Cow::Borrowed(scales.storage()),
+        Value::Word(bytes) => {
+            let bytes = words(bytes.clone()).into_iter();
+            bytes
+                .flat_map(|word| word.to_le_bytes().map(e8m0_value))
+                .collect()
+        }
     }
 }
 
