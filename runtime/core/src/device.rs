@@ -155,6 +155,30 @@ pub fn keep_pace(device: &burn::tensor::Device) -> Result<(), Error> {
     Ok(())
 }
 
+/// Runs `f` on one of the threads that share the work of Flex, and on other devices right here.
+///
+/// A thread outside of them that calls an operation wakes all of them and sleeps until they are done, which takes longer than a small product.
+/// From inside, only the others are woken. Worth it around many operations in a row, such as a forward pass.
+pub fn on_workers<R: Send>(device: &burn::tensor::Device, f: impl FnOnce() -> R + Send) -> R {
+    #[cfg(feature = "flex")]
+    if is_flex(&device.clone().inner()) && rayon::current_num_threads() > 1 {
+        return rayon::scope(|_| f());
+    }
+    let _ = device;
+    f()
+}
+
+/// Whether it is Flex, and doesn't record gradients.
+pub(crate) fn is_flex(device: &burn::tensor::Device) -> bool {
+    #[cfg(feature = "flex")]
+    return matches!(device.as_dispatch(), DispatchDevice::Flex(_)) && !device.is_autodiff();
+    #[cfg(not(feature = "flex"))]
+    {
+        let _ = device;
+        false
+    }
+}
+
 /// Bytes of live buffers on the device, as its allocator has them after all work is done; `None` on a
 /// device without one to ask (`flex`).
 ///

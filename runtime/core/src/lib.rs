@@ -44,6 +44,7 @@ mod device;
 mod error;
 pub mod fp8;
 mod initial;
+mod large_pages;
 pub mod moe;
 pub mod nn;
 mod ops;
@@ -51,8 +52,9 @@ mod state;
 #[cfg(feature = "xla")]
 mod xla;
 
-pub use device::{discover, keep_pace, memory_in_use, memory_in_use_async, on, open};
+pub use device::{discover, keep_pace, memory_in_use, memory_in_use_async, on, on_workers, open};
 pub use error::{Error, ErrorKind};
+pub use large_pages::in_large_pages;
 pub use moebius_device::{Capability, Device};
 #[cfg(feature = "xla")]
 pub use xla::DeviceGroup;

@@ -7,15 +7,25 @@
 
 mod linear;
 
+pub use crate::ops::fused::Pairs;
 pub use linear::{Linear, LinearConfig};
 
 use crate::check::{check_device, check_same, element};
 use crate::{Error, ops};
-use burn::tensor::Tensor;
+use burn::nn::RmsNorm;
+use burn::tensor::{DType, Device, Tensor};
+use moebius_ops::ShapeError;
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::segment_attention::Segments;
 
-/// \[T,n\]: x · Wᵀ + b of x \[T,k\], W \[n,k\] and b \[n\] of one dtype: f32, f16 or bf16.
+/// Whether [`linear`] multiplies an x in f32 and weights in f16 or bf16, whose values it takes as f32: on Flex, where no gradients are
+/// recorded. A product of few rows takes half the time, because reading weights is most of it.
+pub fn takes_half_weights(device: &Device) -> bool {
+    crate::device::is_flex(device)
+}
+
+/// \[T,n\]: x · Wᵀ + b of x \[T,k\], W \[n,k\] and b \[n\] of one dtype: f32, f16 or bf16. W may be f16 or bf16 beside an x in f32
+/// where [`takes_half_weights`] says so.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices,
@@ -26,12 +36,15 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
         x.dims()[1],
         w.dims()[1],
     )?;
-    check_same("dtype of x", x.dtype(), w.dtype())?;
+    let narrower = x.dtype() == DType::F32 && matches!(w.dtype(), DType::F16 | DType::BF16);
+    if !(narrower && takes_half_weights(&x.device())) {
+        check_same("dtype of x", x.dtype(), w.dtype())?;
+    }
     check_device("device of x", x.device(), &w.device())?;
     let ([rows, _], [n, k]) = (x.dims(), w.dims());
     if let Some(bias) = &bias {
         check_same("bias [n]", bias.dims(), [n])?;
-        check_same("dtype of the bias", bias.dtype(), w.dtype())?;
+        check_same("dtype of the bias", bias.dtype(), x.dtype())?;
         check_device("device of the bias", bias.device(), &w.device())?;
     }
     let problem = Problem {
@@ -43,6 +56,38 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
     }
     let (w, bias) = (w.unsqueeze(), bias.map(Tensor::unsqueeze));
     ops::linear::run(x, w, bias, None, (problem, None))
+}
+
+/// Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension, in one pass on Flex where no gradients are recorded.
+///
+/// # Panics
+/// As the norm's own forward, for an x of another width.
+pub fn rms_norm<const D: usize>(norm: &RmsNorm, x: Tensor<D>) -> Tensor<D> {
+    ops::fused::rms_norm(x, norm)
+}
+
+/// x \[B, S, heads, D\] with pairs of elements turned by angles, as rotary positions are (Su et al. 2021): (l, r) becomes
+/// (l · cos − r · sin, r · cos + l · sin). Pairs of neighbours come out apart, as the others are: queries and keys alike, so that their
+/// products stay.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for tables of cosines and sines other than \[B or 1, S, 1, turned / 2\], and more turned
+/// elements than a head has.
+pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tensor<4>, Error> {
+    let ([b, s, _, width], [cos, sin]) = (x.dims(), tables.each_ref().map(Tensor::dims));
+    let half = cos[3];
+    let fits = [[1, s, 1, half], [b, s, 1, half]].contains(&cos) && sin == cos;
+    let expected = format_args!("[{b} or 1, {s}, 1, half of what is turned], both");
+    ShapeError::unless(
+        fits,
+        "cosines and sines",
+        expected,
+        format_args!("{cos:?} and {sin:?}"),
+    )?;
+    let end = pairs.at + 2 * half;
+    let expected = format_args!("at most {width}");
+    ShapeError::unless(end <= width, "end of what is turned", expected, end)?;
+    Ok(ops::fused::rotate(x, tables, pairs))
 }
 
 /// \[T, heads·D\]: in every sequence of `sequence` tokens, each token attends to all of them, or

@@ -1,6 +1,6 @@
-use super::{attention, linear};
+use super::{attention, linear, takes_half_weights};
 use crate::ErrorKind;
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 
 fn floats(tensor: Tensor<2>) -> Vec<f32> {
     tensor.into_data().iter().collect()
@@ -17,6 +17,27 @@ fn a_linear_layer_is_a_product_with_the_transposed_weights() {
     let y = linear(x.clone(), w.clone(), Some(bias.clone())).unwrap();
     let want = x.matmul(w.transpose()) + bias.unsqueeze();
     assert_eq!(floats(y), floats(want));
+}
+
+#[test]
+fn half_weights_are_multiplied_as_what_they_stand_for() {
+    let device = Device::flex();
+    let random = |shape| Tensor::<2>::random(shape, Distribution::Default, &device);
+    for rows in [1, 3, 70] {
+        let (x, w) = (random([rows, 37]), random([75, 37]));
+        for dtype in [DType::F16, DType::BF16] {
+            let half = w.clone().cast(dtype);
+            let wide = half.clone().cast(DType::F32);
+            let got = linear(x.clone(), half, None).unwrap();
+            assert_eq!(got.dtype(), DType::F32);
+            assert_eq!(floats(got), floats(linear(x.clone(), wide, None).unwrap()));
+        }
+    }
+    let recording = device.clone().autodiff();
+    assert!(takes_half_weights(&device) && !takes_half_weights(&recording));
+    let half = random([2, 4]).cast(DType::BF16);
+    let refused = linear(random([1, 4]).autodiff(), half.autodiff(), None);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::Shape);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod folders;
 
 use std::path::Path;
 
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use folders::folders;
 use moebius::attention::{CacheFormat, Pages};
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer, ScaleRule};
@@ -273,7 +273,7 @@ fn rounding_on_the_way_is_a_conversion() {
     }
     // Models that compute in halves are not rounded.
     let halves = LoadOptions {
-        dtype: burn::tensor::DType::BF16,
+        dtype: DType::BF16,
         ..rounding(largest)
     };
     let model = load_with(named("decoder_olmoe"), halves, &device);
@@ -281,4 +281,29 @@ fn rounding_on_the_way_is_a_conversion() {
         panic!("direct attention");
     };
     assert!(direct.query.weight.codes().is_none());
+}
+
+/// An embedding and a head in bf16 are the file's, rounded; everything else stays in f32.
+#[test]
+fn a_narrow_embedding_is_the_rounded_one() {
+    let device = Device::flex();
+    let narrow = LoadOptions {
+        narrow_embedding: true,
+        ..LoadOptions::default()
+    };
+    for folder in folders() {
+        let (exact, model) = (load(&folder, &device), load_with(&folder, narrow, &device));
+        let rounded = |weight: Tensor<2>| weight.cast(DType::BF16);
+        let [wide, got] = [&exact, &model].map(|model| model.embedding.val());
+        assert_eq!(rounded(wide).into_data(), got.into_data());
+        let mut by_hand = exact;
+        let widened = |weight: Tensor<2>| rounded(weight).cast(DType::F32);
+        by_hand.embedding = by_hand.embedding.map(widened);
+        by_hand.head = by_hand.head.map(|head| head.map(widened));
+        let tokens = ids(&tokens(&folder), 1, &device);
+        let logits = |model: &Model| model.forward(tokens.clone()).unwrap().logits;
+        assert_eq!(logits(&model).dtype(), DType::F32);
+        // Values are the same, and so are products.
+        assert_eq!(bits(logits(&model)), bits(logits(&by_hand)), "{folder:?}");
+    }
 }

@@ -7,6 +7,7 @@ mod folders;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use burn::module::Module;
 use burn::tensor::Device;
 use folders::folders;
 use moebius_model::decoder::{Drawn, Model, Slot, Values};
@@ -157,7 +158,8 @@ fn drawn_weights_learn_and_come_back() {
     )
     .unwrap();
     let again = load(&ModelFiles::open(&target).unwrap());
-    assert_eq!(logits(&again), logits(&tuner.model().clone()));
+    // Without gradients, as the other one: norms are computed in another order with them.
+    assert_eq!(logits(&again), logits(&tuner.model().valid()));
 }
 
 /// The dense model of a case with drawn weights, without the biases and the windows of single layers that families with experts lack.

@@ -43,6 +43,7 @@ pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -
         let job = plan::browser_group(places, &name, &[group]).with("MOEBIUS_TEST_DEEP", "1");
         jobs.push(Deep::new(job, folder, 70.0));
     }
+    jobs.push(published(places));
     for deep in &mut jobs {
         deep.job.deep = true;
     }
@@ -87,6 +88,16 @@ fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> 
     let job = job.with("MOEBIUS_TEST_FAMILIES", family);
     jobs.push(Deep::new(job.with("MOEBIUS_XLA_CACHE", ""), family, 30.0));
     jobs
+}
+
+/// A model that others have published, in the browser.
+fn published(places: &Places) -> Deep {
+    let name = "SmolLM2-135M in Chromium";
+    let mut job = plan::browser_group(places, name, &["real"]);
+    let run = r#"model=$(scripts/real-model --gguf) && exec "$@" --model "$model""#;
+    let shell = ["bash", "-c", run, "bash"].map(str::to_owned);
+    job.command.splice(0..0, shell);
+    Deep::new(job, "wasm", 120.0)
 }
 
 /// Some cases as on a processor without AVX-512.

@@ -15,6 +15,7 @@ mod call;
 pub(crate) mod experts;
 pub(crate) mod fp8_linear;
 pub(crate) mod fp8_training;
+pub(crate) mod fused;
 pub(crate) mod kv_cache;
 pub(crate) mod linear;
 pub(crate) mod quantize;

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
 use burn::tensor::Tensor;
 use moebius::attention::Attend;
-use moebius::nn::Linear;
+use moebius::nn::{self, Linear};
 
 use super::cache::LayerCache;
 use super::rotary::{Angles, Places};
@@ -189,14 +189,14 @@ impl Direct {
         let project = |linear: &Linear, normed: Option<&RmsNorm>, heads, width| {
             let mut rows = linear.forward(x.clone())?;
             if let (Some(over), HeadNorm::All) = (normed, norm) {
-                rows = over.forward(rows);
+                rows = nn::rms_norm(over, rows);
             }
             if let Some(clip) = clip {
                 rows = rows.clamp(-clip, clip);
             }
             let heads = split(rows, heads, width);
             Ok::<_, Error>(match (normed, norm) {
-                (Some(over), HeadNorm::Head) => over.forward(heads),
+                (Some(over), HeadNorm::Head) => nn::rms_norm(over, heads),
                 _ => heads,
             })
         };
@@ -267,7 +267,7 @@ impl Latent {
         let (heads, still) = (spec.heads, spec.head_dim - rotated);
         let turn = |x, at| angles.turn(x, spec.rope.as_ref(), at);
         let narrow = match (&self.query_down, &self.query_norm) {
-            (Some(down), Some(norm)) => norm.forward(down.forward(x.clone())?),
+            (Some(down), Some(norm)) => nn::rms_norm(norm, down.forward(x.clone())?),
             _ => x.clone(),
         };
         let q = self.query.forward(narrow)?;
@@ -276,7 +276,7 @@ impl Latent {
         let turned = down.clone().narrow(1, rank, rotated);
         let turned = turn(turned.reshape([b, s, 1, rotated]), 0);
         // A view of other rows isn't what a product reads.
-        let narrow = self.norm.forward(down.narrow(1, 0, rank));
+        let narrow = nn::rms_norm(&self.norm, down.narrow(1, 0, rank));
         let up = self.up.forward(narrow)?;
         let up = up.reshape([b, s, heads, still + spec.value_dim]);
         let v = up.clone().narrow(3, still, spec.value_dim);

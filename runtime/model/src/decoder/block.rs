@@ -4,6 +4,7 @@ use burn::module::Module;
 use burn::nn::RmsNorm;
 use burn::tensor::Tensor;
 use moebius::moe::Routing;
+use moebius::nn;
 
 use super::attention::Attention;
 use super::cache::LayerCache;
@@ -52,10 +53,10 @@ impl Block {
         at: (&Places, &Angles),
         cache: Option<LayerCache<'_>>,
     ) -> Result<(Tensor<2>, Option<Routing>), Error> {
-        let before = self.attention_norm.forward(x.clone());
+        let before = nn::rms_norm(&self.attention_norm, x.clone());
         let seen = self.attention.forward(before, at, cache)?;
         let x = x + self.scaled(seen);
-        let before = self.feed_forward_norm.forward(x.clone());
+        let before = nn::rms_norm(&self.feed_forward_norm, x.clone());
         let (y, routing) = self.feed_forward.forward(before)?;
         Ok((x + self.scaled(y), routing))
     }

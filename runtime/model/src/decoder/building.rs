@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use burn::module::Param;
 use burn::tensor::Tensor;
+use moebius::in_large_pages;
 
 use super::Model;
 use super::block::Block;
@@ -39,13 +40,14 @@ impl Building {
         let number = self.blocks.len();
         let mut from = Of { weights, layer: 0 };
         let Some(embedding) = self.embedding else {
-            self.embedding = Some(from.matrix(Slot::Embedding)?);
+            let embedding = from.matrix(Slot::Embedding)?;
+            self.embedding = Some(in_large_pages(embedding));
             return Ok(ControlFlow::Continue(self));
         };
         if let Some(layer) = self.spec.layers.get(number) {
             from.layer = number;
-            self.blocks
-                .push(Block::load((&self.spec, layer), &mut from)?);
+            let block = Block::load((&self.spec, layer), &mut from)?;
+            self.blocks.push(in_large_pages(block));
             self.embedding = Some(embedding);
             return Ok(ControlFlow::Continue(self));
         }
@@ -55,7 +57,7 @@ impl Building {
             norm: from.norm(Slot::Norm, self.spec.epsilon)?,
             head: match self.spec.tied {
                 true => None,
-                false => Some(from.matrix(Slot::Head)?),
+                false => Some(in_large_pages(from.matrix(Slot::Head)?)),
             },
             spec: self.spec,
         }))

@@ -36,7 +36,7 @@ use std::ops::ControlFlow;
 
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
-use burn::tensor::{Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::attention::{Span, Step};
 use moebius::moe::Routing;
 use moebius::nn;
@@ -47,7 +47,7 @@ use rotary::{Angles, Places};
 /// A decoder as a [`ModelSpec`] describes it.
 #[derive(Module, Debug)]
 pub struct Model {
-    /// \[V, H\].
+    /// \[V, H\]; in another dtype than the rest where [`LoadOptions::narrow_embedding`](crate::load::LoadOptions) is chosen.
     pub embedding: Param<Tensor<2>>,
     /// The layers.
     pub blocks: Vec<Block>,
@@ -178,11 +178,14 @@ impl Model {
             tokens: length,
         };
         let step = cache.step_of(sequences)?;
-        let (x, routing) = self.hidden(tokens, &places, Some((cache, step)))?;
-        let [_, width] = x.dims();
-        let last = x.reshape([count, length, width]);
-        let last = last.slice([0..count, length - 1..length, 0..width]);
-        let logits = self.logits(last.reshape([count, width]))?;
+        let device = tokens.device();
+        let (logits, routing) = moebius::on_workers(&device, || {
+            let (x, routing) = self.hidden(tokens, &places, Some((cache, step)))?;
+            let [_, width] = x.dims();
+            let last = x.reshape([count, length, width]);
+            let last = last.slice([0..count, length - 1..length, 0..width]);
+            Ok::<_, Error>((self.logits(last.reshape([count, width]))?, routing))
+        })?;
         let [_, vocabulary] = logits.dims();
         let logits = logits.reshape([count, 1, vocabulary]);
         Ok(Logits { logits, routing })
@@ -198,13 +201,17 @@ impl Model {
         let embedding = self.embedding.val();
         let [vocabulary, _] = embedding.dims();
         if sequences * length == 0 {
-            let options = (&embedding.device(), embedding.dtype());
+            let options = (&embedding.device(), self.norm.gamma.val().dtype());
             let logits = Tensor::empty([sequences, length, vocabulary], options);
             let routing = Vec::new();
             return Ok(Logits { logits, routing });
         }
-        let (x, routing) = self.hidden(tokens, places, cache)?;
-        let logits = self.logits(x)?.reshape([sequences, length, vocabulary]);
+        let device = tokens.device();
+        let (logits, routing) = moebius::on_workers(&device, || {
+            let (x, routing) = self.hidden(tokens, places, cache)?;
+            Ok::<_, Error>((self.logits(x)?, routing))
+        })?;
+        let logits = logits.reshape([sequences, length, vocabulary]);
         Ok(Logits { logits, routing })
     }
 
@@ -215,12 +222,12 @@ impl Model {
         places: &Places,
         mut cache: Option<(&mut Cache, Step)>,
     ) -> Result<(Tensor<2>, Vec<Routing>), Error> {
-        let embedding = self.embedding.val();
-        let (device, dtype) = (embedding.device(), embedding.dtype());
+        let gamma = self.norm.gamma.val();
+        let (device, dtype) = (gamma.device(), gamma.dtype());
         let layers = self.spec.layers.iter();
         let ropes = layers.filter_map(|layer| layer.attention.rope.as_ref());
         let angles = Angles::new(ropes, places, (&device, dtype));
-        let mut x = self.embed(embedding, tokens);
+        let mut x = self.embed(tokens, dtype);
         let mut routing = Vec::new();
         for (number, block) in self.blocks.iter().enumerate() {
             let of_layer = cache.as_mut();
@@ -234,8 +241,9 @@ impl Model {
     }
 
     /// x \[B · S, H\].
-    fn embed(&self, embedding: Tensor<2>, tokens: Tensor<2, Int>) -> Tensor<2> {
-        let x = embedding.select(0, tokens.flatten(0, 1));
+    fn embed(&self, tokens: Tensor<2, Int>, dtype: DType) -> Tensor<2> {
+        let x = self.embedding.val().select(0, tokens.flatten(0, 1));
+        let x = x.cast(dtype);
         match self.spec.embedding_scale == 1.0 {
             true => x,
             false => x * self.spec.embedding_scale,
@@ -244,7 +252,7 @@ impl Model {
 
     fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let head = self.head.as_ref().unwrap_or(&self.embedding);
-        let logits = nn::linear(self.norm.forward(x), head.val(), None)?;
+        let logits = nn::linear(nn::rms_norm(&self.norm, x), head.val(), None)?;
         Ok(match self.spec.logits_scale == 1.0 {
             true => logits,
             false => logits * self.spec.logits_scale,

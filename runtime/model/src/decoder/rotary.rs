@@ -1,6 +1,7 @@
 //! Rotary positions on tensors.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::nn::{self, Pairs};
 
 use super::rope::Rope;
 
@@ -48,38 +49,20 @@ impl Angles {
         Self { kinds }
     }
 
-    /// x \[B, S, heads, D\] with the elements from `at` on turned by their positions, as many as `rope` turns, none without one. Pairs of neighbours come
-    /// out as (i, i + d/2): queries and keys alike, so that their products stay.
+    /// x \[B, S, heads, D\] with the elements from `at` on turned by their positions, as many as `rope` turns, none without one.
     pub(super) fn turn(&self, x: Tensor<4>, rope: Option<&Rope>, at: usize) -> Tensor<4> {
         let Some(rope) = rope else {
             return x;
         };
         let found = self.kinds.iter().find(|(known, _)| known == rope);
-        let Some((_, [cos, sin])) = found else {
+        let Some((_, tables)) = found else {
             unreachable!("the angles are those of all layers");
         };
-        let [b, s, heads, width] = x.dims();
-        let half = rope.rotated / 2;
-        let [left, right] = match rope.interleaved {
-            false => [at, at + half].map(|from| x.clone().narrow(3, from, half)),
-            true => {
-                let pairs = x.clone().narrow(3, at, rope.rotated);
-                let pairs = pairs.reshape([b, s, heads, half, 2]);
-                [0, 1].map(|side| {
-                    let side = pairs.clone().narrow(4, side, 1);
-                    side.reshape([b, s, heads, half])
-                })
-            }
+        let pairs = Pairs {
+            at,
+            interleaved: rope.interleaved,
         };
-        let (cos, sin) = (cos.clone(), sin.clone());
-        let turned = [
-            left.clone() * cos.clone() - right.clone() * sin.clone(),
-            right * cos + left * sin,
-        ];
-        let end = at + rope.rotated;
-        let before = (at > 0).then(|| x.clone().narrow(3, 0, at));
-        let after = (end < width).then(|| x.narrow(3, end, width - end));
-        let parts = before.into_iter().chain(turned).chain(after);
-        Tensor::cat(parts.collect(), 3)
+        let turned = nn::rotate(x, tables.clone(), pairs);
+        turned.unwrap_or_else(|error| unreachable!("the tables are those of all heads: {error}"))
     }
 }

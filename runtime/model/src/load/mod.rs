@@ -77,6 +77,9 @@ pub struct LoadOptions {
     pub keep_fp8: bool,
     /// How weights without codes are quantised while they are loaded, on the host; only in models that compute in f32.
     pub round: Option<Quantizer>,
+    /// The embedding and the head are bf16 in a model that computes in f32, on devices that multiply the two
+    /// ([`takes_half_weights`](moebius::nn::takes_half_weights)).
+    pub narrow_embedding: bool,
 }
 
 impl Default for LoadOptions {
@@ -85,6 +88,7 @@ impl Default for LoadOptions {
             dtype: DType::F32,
             keep_fp8: true,
             round: None,
+            narrow_embedding: false,
         }
     }
 }
@@ -92,7 +96,7 @@ impl Default for LoadOptions {
 impl LoadOptions {
     /// Weights as FP8. Codes in the file stay; other weights become E4M3 with a scale for every 32 values of a row, found by least squares.
     ///
-    /// Embeddings, heads, norms and routers stay as they are. The scales are an eighth of the codes' bytes. With SmolLM2-135M they take the distance between the logits before and after to a
+    /// Norms and routers stay as they are; the embedding and the head do, too, or are bf16 on Flex. The scales are an eighth of the codes' bytes. With SmolLM2-135M they take the distance between the logits before and after to a
     /// third of what blocks of 128 × 128 leave.
     pub fn fp8() -> Self {
         let rows = Granularity::Block {
@@ -102,6 +106,7 @@ impl LoadOptions {
         let quantizer = Quantizer::new(Fp8Format::E4M3, rows);
         Self {
             round: Some(quantizer.with_scales(ScaleRule::LeastSquares)),
+            narrow_embedding: true,
             ..Self::default()
         }
     }

@@ -2,13 +2,14 @@
 
 use burn::tensor::{DType, Device, Tensor};
 use moebius::fp8::{Fp8Tensor, Weight};
+use moebius::nn::takes_half_weights;
 
 use super::checkpoint::Checkpoint;
 use super::codes::{StackedCodes, common_scheme, rounded};
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target};
 use super::placing::{decode_mxfp4, place, rows_in};
 use super::{LoadOptions, Progress};
-use crate::decoder::{Place, Weights, floating, uploaded};
+use crate::decoder::{Place, Slot, Weights, floating, uploaded};
 use crate::error::Error;
 use crate::families::{Form, Part};
 
@@ -44,8 +45,15 @@ impl Stream<'_> {
 
     fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
         let (values, shape) = self.values(at)?;
-        let on = (self.device, self.options.dtype);
-        Ok(uploaded(values, &shape, on))
+        let narrow = self.options.narrow_embedding
+            && matches!(at.slot, Slot::Embedding | Slot::Head)
+            && self.computes_in_f32()
+            && takes_half_weights(self.device);
+        let dtype = match narrow {
+            true => DType::BF16,
+            false => self.options.dtype,
+        };
+        Ok(uploaded(values, &shape, (self.device, dtype)))
     }
 
     /// The codes of a place, where all of it is codes of one kind that go side by side.

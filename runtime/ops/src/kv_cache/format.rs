@@ -56,6 +56,9 @@ impl CacheFormat {
 
     /// The scale of a token's key or value: that of its largest finite magnitude.
     pub fn scale_of(self, row: &[f32]) -> f32 {
+        if !self.scaled() {
+            return 1.0;
+        }
         let finite = row.iter().map(|x| x.abs()).filter(|x| x.is_finite());
         self.scale(finite.fold(0.0, f32::max))
     }

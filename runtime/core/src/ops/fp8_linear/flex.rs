@@ -1,7 +1,7 @@
 //! Products with FP8 weights on the host.
 
 use super::host::Coded;
-use crate::ops::experts::flex::{apply, gated};
+use crate::ops::experts::flex::{apply, gated, silu_gate};
 use crate::ops::host::{Operands, Rows, Words, cast_like, columns_of, float_tensor, floats, words};
 use crate::ops::host_product::{Factor, Lines, Product, products};
 use crate::ops::rows::host::Segments;
@@ -9,7 +9,7 @@ use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, FloatDType};
-use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_ops::grouped_gemm::{Activation, Problem, Source};
 use moebius_ops::scaling::e8m0_value;
 use std::borrow::Cow;
 
@@ -84,7 +84,13 @@ impl<'a> Experts<'a> {
         });
         let of_experts: Vec<_> = of_experts.collect();
         let y = products(&of_experts);
-        let y = float_tensor(y, &[of_experts.iter().map(|p| p.rows).sum(), columns]);
+        let rows = of_experts.iter().map(|p| p.rows).sum();
+        if p.gated && p.activation == Some(Activation::Silu) {
+            let mut hidden = vec![0.0; rows * p.n];
+            silu_gate(p.n, &y, &mut hidden);
+            return float_tensor(hidden, &[rows, p.n]);
+        }
+        let y = float_tensor(y, &[rows, columns]);
         let activated = |y| match p.activation {
             Some(activation) => apply(activation, y),
             None => y,

@@ -13,6 +13,9 @@ use std::ops::Range;
 /// Inner values whose codes stay in the first cache while columns of a panel take turns; a multiple of [`CODES`].
 const DEPTH: usize = 256;
 
+/// Blocks of inner values whose scales are read together: they are neighbours, and a column's scales far from the next one's.
+const BLOCKS: usize = 8;
+
 /// The weights of all experts.
 pub(in crate::ops) struct Coded<'a> {
     problem: &'a Problem,
@@ -182,20 +185,25 @@ impl CodedExpert<'_> {
         let (words, _) = words.as_chunks::<PANEL>();
         let [_, block_columns] = self.block();
         let of_columns = self.scales(columns.start);
-        let mut scales = [0.0; PANEL];
+        let columns = at..at + columns.len();
+        let mut scales = [[0.0; PANEL]; BLOCKS];
         let mut kk = inner.start;
         let mut block = kk / block_columns;
+        let mut read = block..block;
         while kk < inner.end {
             let of_block = (block + 1) * block_columns;
             let end = of_block.min(inner.end).min(kk + DEPTH);
-            of_columns.read(block, &mut scales[at..][..columns.len()]);
-            block += usize::from(end == of_block);
+            if block == read.end {
+                read = block..(block + BLOCKS).min(inner.end.div_ceil(block_columns));
+                of_columns.read_blocks(vectors.1, read.clone(), (&mut scales, &columns));
+            }
             let part = OfPanel {
                 format: self.format(),
                 words: &words[(kk - inner.start) / CODES..],
-                columns: at..at + columns.len(),
-                scales: &scales,
+                columns: columns.clone(),
+                scales: &scales[block - read.start],
             };
+            block += usize::from(end == of_block);
             let left = &left[kk - inner.start..end - inner.start];
             multiply(vectors, &part, left, sums);
             kk = end;
@@ -278,6 +286,35 @@ struct ColumnScales<'a> {
 }
 
 impl ColumnScales<'_> {
+    /// Those in neighbouring blocks, of columns of a panel.
+    #[inline(always)]
+    fn read_blocks<T: Transpose>(
+        &self,
+        transpose: T,
+        blocks: Range<usize>,
+        (scales, columns): (&mut [[f32; PANEL]; BLOCKS], &Range<usize>),
+    ) {
+        let mut done = 0;
+        if self.block_rows == 1 && blocks.len() == BLOCKS {
+            for first in (0..columns.len() / BLOCKS * BLOCKS).step_by(BLOCKS) {
+                let row =
+                    |i: usize| self.from[(first + i) * self.across + blocks.start..].first_chunk();
+                let rows = std::array::from_fn(|i| {
+                    row(i).unwrap_or_else(|| unreachable!("the row has all of these blocks"))
+                });
+                let to = &mut scales.as_flattened_mut()[columns.start + first..];
+                transpose.square(rows, to, PANEL);
+                done = first + BLOCKS;
+            }
+        }
+        if done == columns.len() {
+            return;
+        }
+        for (block, scales) in blocks.zip(scales) {
+            self.read(block, &mut scales[columns.clone()]);
+        }
+    }
+
     /// Those in a block of inner values.
     #[inline(always)]
     fn read(&self, block: usize, scales: &mut [f32]) {

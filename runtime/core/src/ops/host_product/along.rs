@@ -1,6 +1,7 @@
 //! Weights whose lines run along the inner dimension, as the right factor of few rows: squares of them are turned in registers.
 
-use super::factor::{Factor, Part, WIDEST};
+use super::factor::{Factor, Lines, Part, WIDEST};
+use super::prefetch::prefetch;
 use super::simd::Transpose;
 use half::{bf16, f16};
 use pulp::Simd;
@@ -9,7 +10,7 @@ use pulp::Simd;
 const COLUMNS: usize = 16;
 
 /// How numbers are stored.
-pub(super) trait Stored: Copy {
+pub(in crate::ops) trait Stored: Copy {
     fn f32(self) -> f32;
 }
 
@@ -80,15 +81,29 @@ fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
             *run = &values[start..][..inner.len()];
         }
         let at = first - across.start;
-        group::<S, T, E, N, V>(vectors, &runs, left, (sums, at));
+        let ahead = match inner.len() == factor.width {
+            true => ahead(factor, values, first + columns, columns),
+            false => &[],
+        };
+        group::<S, T, E, N, V>(vectors, (&runs, ahead), left, (sums, at));
     }
 }
 
-/// One group of columns, whose values are read once, where they lie.
+/// The lines that are likely to be next: the processor itself expects runs to go on, which are too short for that.
+fn ahead<'a, E>(factor: &Factor, values: &'a [E], first: usize, columns: usize) -> &'a [E] {
+    let Lines::From(before) = factor.lines else {
+        return &[];
+    };
+    let start = ((before + first) * factor.width).min(values.len());
+    let end = (start + columns * factor.width).min(values.len());
+    &values[start..end]
+}
+
+/// One group of columns, whose values are read once, where they lie, and meanwhile those ahead brought near.
 #[inline(always)]
 fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     (simd, transpose): (S, T),
-    runs: &[&[E]; COLUMNS],
+    (runs, ahead): (&[&[E]; COLUMNS], &[E]),
     left: &[[f32; N]],
     (sums, at): (&mut [[f32; WIDEST]; N], usize),
 ) {
@@ -100,7 +115,9 @@ fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     let mut turned = [[0.0; COLUMNS]; 8];
     let (steps, rest) = left.as_chunks::<8>();
     let squares = &runs.as_chunks::<8>().0[..columns / 8];
+    let mut ahead = ahead.chunks(8 * columns);
     for (step, left) in steps.iter().enumerate() {
+        prefetch(ahead.next().unwrap_or_default());
         for (square, runs) in squares.iter().enumerate() {
             let turned = &mut turned.as_flattened_mut()[8 * square..];
             turn(transpose, runs, 8 * step, turned);

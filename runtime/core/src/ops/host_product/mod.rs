@@ -9,10 +9,12 @@ mod along;
 mod factor;
 mod few;
 mod kernel;
+mod prefetch;
 mod simd;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::ops) use along::Stored;
 pub(in crate::ops) use factor::{Factor, Lines, Part, Run, Scratch, Values, WIDEST};
 pub(in crate::ops) use simd::{Kernel, Transpose, dispatch};
 
@@ -227,6 +229,14 @@ impl<R: Right> Product<'_, R> {
         };
         if size >= columns {
             return self.run(rows, 0..columns, to);
+        }
+        if count == 1 {
+            let parts = to.par_chunks_mut(size).enumerate();
+            parts.for_each(|(part, to)| {
+                let first = part * size;
+                self.run(rows.clone(), first..first + to.len(), to);
+            });
+            return;
         }
         let part = |first: usize| {
             let columns = first..(first + size).min(columns);

@@ -1,10 +1,11 @@
 //! o and its log-sum-exp where a key head has few rows of queries, as while tokens are generated: keys and values are read
-//! once and as they lie, because packing them would take longer than the products. Keys are turned in registers, so that sums run in the
-//! order of those of many queries: a query's result doesn't depend on how many come with it.
+//! once, a block at a time, because packing them would take longer than the products. Sums run in the order of those of many queries: a query's
+//! result doesn't depend on how many come with it.
 
 use super::forward::Running;
 use super::panels::{Left, PANEL, Panels, add_product};
 use super::scores::{Block, Host, KEYS};
+use super::source::Source;
 use crate::ops::host_product::{Kernel, Transpose, dispatch};
 use pulp::Simd;
 use rayon::prelude::*;
@@ -13,7 +14,7 @@ use rayon::prelude::*;
 pub(super) const ROWS: usize = 8;
 
 /// Fills o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\], which holds `f32::MIN`.
-pub(super) fn run(host: &Host<'_>, o: &mut [f32], lse: &mut [f32]) {
+pub(super) fn run(host: &Host<'_>, source: &impl Source, o: &mut [f32], lse: &mut [f32]) {
     let width = host.problem.sizes().value_dim;
     let blocks = host.query_blocks();
     let Some(rows) = blocks.first().map(Block::rows) else {
@@ -22,36 +23,43 @@ pub(super) fn run(host: &Host<'_>, o: &mut [f32], lse: &mut [f32]) {
     // All queries of a key head are in one block.
     let out = o.par_chunks_mut(rows * width).zip(lse.par_chunks_mut(rows));
     let tasks = blocks.into_par_iter().zip(out);
-    tasks.for_each(|(block, out)| dispatch(Task { host, block, out }));
+    tasks.for_each(|(block, out)| {
+        dispatch(Task {
+            host,
+            source,
+            block,
+            out,
+        });
+    });
 }
 
 /// The queries of a key head.
-struct Task<'a> {
+struct Task<'a, K> {
     host: &'a Host<'a>,
+    source: &'a K,
     block: Block,
     /// Its rows of o and lse.
     out: (&'a mut [f32], &'a mut [f32]),
 }
 
-impl Kernel for Task<'_> {
+impl<K: Source> Kernel for Task<'_, K> {
     #[inline(always)]
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
         let (host, block) = (self.host, &self.block);
         let (s, rows) = (*host.problem.sizes(), block.rows());
         let (dim, width) = (s.head_dim, s.value_dim);
         let head = block.batch * s.kv_heads + block.heads.start / host.problem.group();
-        let k = &host.k[head * s.keys * dim..][..s.keys * dim];
-        let v = &host.v[head * s.keys * width..][..s.keys * width];
         let q = host.scaled_queries(block);
         let (o, lse) = self.out;
         let mut running = vec![Running::new(); rows];
-        let mut turned = Panels::one(dim);
+        let mut turned = Panels::new(dim, PANEL);
+        let mut room = Vec::new();
         let mut scores = [[[0.0; PANEL]; KEYS / PANEL]; ROWS];
         for (keys, full) in host.key_blocks(block) {
-            let k = &k[keys.start * dim..keys.end * dim];
-            let v = &v[keys.start * width..keys.end * width];
-            for (at, k) in k.chunks(PANEL * dim).enumerate() {
-                turned.turn(transpose, k);
+            for (at, first) in keys.clone().step_by(PANEL).enumerate() {
+                let some = first..(first + PANEL).min(keys.end);
+                let lines = turned.only(some.len());
+                self.source.keys(transpose, head, some, lines);
                 let mut sums = [[0.0; PANEL]; ROWS];
                 let right = (&turned, 0..dim, 0..1);
                 add_product(simd, (Left::Rows(&q, dim), rows), right, &mut sums);
@@ -59,6 +67,7 @@ impl Kernel for Task<'_> {
                     scores[at] = sums;
                 }
             }
+            let v = self.source.values(head, keys.clone(), &mut room);
             for (row, o) in o.chunks_exact_mut(width).enumerate() {
                 let scores = scores[row].as_flattened_mut();
                 let none: [&mut [f32]; 2] = [&mut [], &mut []];

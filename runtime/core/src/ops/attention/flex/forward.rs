@@ -3,7 +3,10 @@
 use super::few;
 use super::panels::{Left, Line, PANEL, Panels, add_product};
 use super::scores::{Block, Host, KEYS};
+use super::source::Source;
 use super::vector::{exp, vectorized};
+use crate::ops::host_product::{Kernel, Transpose, dispatch};
+use moebius_ops::attention::Sizes;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -19,28 +22,18 @@ struct Packed {
 }
 
 /// o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\].
-pub(super) fn run(host: &Host<'_>) -> [Vec<f32>; 2] {
+pub(super) fn run(host: &Host<'_>, source: &impl Source) -> [Vec<f32>; 2] {
     let problem = host.problem;
     let s = problem.sizes();
     let width = s.value_dim;
     let mut o = vec![0.0; problem.query_rows() * width];
     let mut lse = vec![f32::MIN; problem.query_rows()];
     if s.queries * problem.group() <= few::ROWS {
-        few::run(host, &mut o, &mut lse);
+        few::run(host, source, &mut o, &mut lse);
         return [o, lse];
     }
-    let packed: Vec<Packed> = (0..s.batch * s.kv_heads)
-        .into_par_iter()
-        .map(|head| {
-            let k = &host.k[head * s.keys * s.head_dim..][..s.keys * s.head_dim];
-            let v = &host.v[head * s.keys * width..][..s.keys * width];
-            Packed {
-                keys: Panels::transposed(k, s.head_dim),
-                values: Panels::of(v, width, 1.0),
-                finite: finite(v, width),
-            }
-        })
-        .collect();
+    let heads = (0..s.batch * s.kv_heads).into_par_iter();
+    let packed: Vec<Packed> = heads.map(|head| Packed::of(source, head, s)).collect();
     let (mut o_rest, mut lse_rest) = (&mut o[..], &mut lse[..]);
     let mut tasks = Vec::new();
     for block in host.query_blocks() {
@@ -59,6 +52,53 @@ pub(super) fn run(host: &Host<'_>) -> [Vec<f32>; 2] {
     }
     tasks.into_par_iter().for_each(vectorized);
     [o, lse]
+}
+
+/// Fills what queries read of key head `head`.
+struct Pack<'a, K> {
+    source: &'a K,
+    head: usize,
+    keys: usize,
+    to: &'a mut Packed,
+}
+
+impl<K: Source> Kernel for Pack<'_, K> {
+    #[inline(always)]
+    fn run<S: Simd, T: Transpose>(self, _: S, transpose: T) {
+        let Self { source, head, .. } = self;
+        let blocks = |size: usize| {
+            let firsts = (0..self.keys).step_by(size);
+            firsts.map(move |first| first..(first + size).min(self.keys))
+        };
+        for (keys, lines) in blocks(PANEL).zip(self.to.keys.each()) {
+            source.keys(transpose, head, keys, lines);
+        }
+        let mut room = Vec::new();
+        for keys in blocks(KEYS) {
+            let first = keys.start;
+            let values = source.values(head, keys, &mut room);
+            let finite = values.iter().all(|value| value.is_finite());
+            self.to.finite.push(finite);
+            self.to.values.put(first, values);
+        }
+    }
+}
+
+impl Packed {
+    fn of(source: &impl Source, head: usize, s: &Sizes) -> Self {
+        let mut to = Self {
+            keys: Panels::new(s.head_dim, s.keys),
+            values: Panels::new(s.keys, s.value_dim),
+            finite: Vec::new(),
+        };
+        dispatch(Pack {
+            source,
+            head,
+            keys: s.keys,
+            to: &mut to,
+        });
+        to
+    }
 }
 
 /// Whether each block of rows of `width` values is finite.

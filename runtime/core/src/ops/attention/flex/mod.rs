@@ -3,6 +3,7 @@
 //! | file | what it has |
 //! |---|---|
 //! | `scores.rs` | the rules, on a block of scores, and which blocks are computed |
+//! | `source.rs` | where keys and values are |
 //! | `forward.rs` | o and its log-sum-exp |
 //! | `few.rs` | the same of few queries |
 //! | `backward.rs` | the gradients of queries, keys, values and biases by distance |
@@ -17,6 +18,7 @@ mod few;
 mod forward;
 mod panels;
 mod scores;
+mod source;
 mod tables;
 mod vector;
 
@@ -27,7 +29,10 @@ use burn::backend::Flex;
 use burn::backend::tensor::FloatTensor;
 use moebius_ops::attention::{Dropout, HostRule, Problem};
 use moebius_ops::{Attention, AttentionPass, Operation, Scalar};
+pub(in crate::ops) use panels::Line;
 pub(in crate::ops) use scores::Host;
+pub(in crate::ops) use source::Source;
+pub(in crate::ops) use vector::{exp, vectorized};
 
 /// Contiguous f32 values, or none.
 struct Floats(Option<FloatTensor<Flex>>);
@@ -58,7 +63,7 @@ pub(in crate::ops) fn run(
         ..host(&attention.problem, &floats, &mut b)
     };
     let results = match attention.pass {
-        AttentionPass::Forward => forward::run(&host).into(),
+        AttentionPass::Forward => host.over(&host).into(),
         AttentionPass::Output(_) | AttentionPass::LogSumExp(_) => {
             gradients(attention, &host, &mut b)
         }

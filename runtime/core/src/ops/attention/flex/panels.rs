@@ -10,14 +10,14 @@ use std::ops::Range;
 const SQUARE: usize = 8;
 
 /// Columns of a panel: two registers of AVX-512.
-pub(super) const PANEL: usize = 32;
+pub(in crate::ops) const PANEL: usize = 32;
 /// Rows of a register tile.
 const ROWS: usize = 6;
 /// Registers of a row of it: with those of a line and a broadcast value, 15 of AVX2's 16 registers.
 const REGISTERS: usize = 2;
 
 /// Columns of a panel in one row.
-pub(super) type Line = [f32; PANEL];
+pub(in crate::ops) type Line = [f32; PANEL];
 
 /// \[rows, columns\] as \[⌈columns / 32⌉, rows, 32\], zeros past the last column.
 pub(super) struct Panels {
@@ -65,39 +65,34 @@ impl Panels {
         }
     }
 
-    /// Room for the transpose of as many rows of `rows` values as one panel has columns.
-    pub(super) fn one(rows: usize) -> Self {
+    /// Zeros.
+    pub(super) fn new(rows: usize, columns: usize) -> Self {
         Self {
             rows,
-            columns: 0,
-            lines: vec![[0.0; PANEL]; rows],
+            columns,
+            lines: vec![[0.0; PANEL]; columns.div_ceil(PANEL) * rows],
         }
     }
 
-    /// The transpose of rows, as many as one panel has columns or fewer, in place of what was there; squares of them are turned in
-    /// registers. Past the last row is what means nothing.
+    /// Puts rows of a row-major matrix, from row `first` on, in place of what was there.
     #[inline(always)]
-    pub(super) fn turn<T: Transpose>(&mut self, transpose: T, values: &[f32]) {
-        let rows = self.rows;
-        self.columns = values.len() / rows;
-        let whole = rows / SQUARE * SQUARE;
-        for lane in (0..self.columns).step_by(SQUARE) {
-            let row = |i: usize| &values[(lane + i).min(self.columns - 1) * rows..][..rows];
-            let sources: [&[f32]; SQUARE] = std::array::from_fn(row);
-            for at in (0..whole).step_by(SQUARE) {
-                let square = sources.map(|row| {
-                    let eight = row[at..].first_chunk::<SQUARE>();
-                    eight.unwrap_or_else(|| unreachable!("whole squares are inside a row"))
-                });
-                let to = &mut self.lines[at..at + SQUARE].as_flattened_mut()[lane..];
-                transpose.square(square, to, PANEL);
-            }
-            for (i, row) in sources.iter().enumerate() {
-                for (line, value) in self.lines[whole..].iter_mut().zip(&row[whole..]) {
-                    line[lane + i] = *value;
-                }
+    pub(super) fn put(&mut self, first: usize, values: &[f32]) {
+        for (row, values) in (first..).zip(values.chunks_exact(self.columns)) {
+            for (panel, values) in values.chunks(PANEL).enumerate() {
+                self.lines[panel * self.rows + row][..values.len()].copy_from_slice(values);
             }
         }
+    }
+
+    /// The lines of a panel, of which the first `columns` columns are going to be used.
+    pub(super) fn only(&mut self, columns: usize) -> &mut [Line] {
+        self.columns = columns;
+        &mut self.lines
+    }
+
+    /// The lines of each panel.
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut [Line]> {
+        self.lines.chunks_exact_mut(self.rows)
     }
 
     /// How many panels.
@@ -119,6 +114,32 @@ impl Panels {
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &Line> {
         self.lines.iter().skip(row).step_by(self.rows.max(1))
+    }
+}
+
+/// The transpose of rows as long as there are lines, at most [`PANEL`] of them; squares are turned in registers. Past the last row is what means
+/// nothing.
+#[inline(always)]
+pub(super) fn turn<T: Transpose>(transpose: T, values: &[f32], lines: &mut [Line]) {
+    let width = lines.len();
+    let rows = values.len() / width;
+    let whole = width / SQUARE * SQUARE;
+    for lane in (0..rows).step_by(SQUARE) {
+        let row = |i: usize| &values[(lane + i).min(rows - 1) * width..][..width];
+        let sources: [&[f32]; SQUARE] = std::array::from_fn(row);
+        for at in (0..whole).step_by(SQUARE) {
+            let square = sources.map(|row| {
+                let eight = row[at..].first_chunk::<SQUARE>();
+                eight.unwrap_or_else(|| unreachable!("whole squares are inside a row"))
+            });
+            let to = &mut lines[at..at + SQUARE].as_flattened_mut()[lane..];
+            transpose.square(square, to, PANEL);
+        }
+        for (i, row) in sources.iter().enumerate() {
+            for (line, value) in lines[whole..].iter_mut().zip(&row[whole..]) {
+                line[lane + i] = *value;
+            }
+        }
     }
 }
 

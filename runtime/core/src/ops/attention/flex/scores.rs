@@ -4,6 +4,7 @@ use moebius_ops::attention::{Dropout, HostRule, Pair, Pattern, Problem, Rule, Ta
 use pulp::Simd;
 use std::ops::Range;
 
+use super::source::Source;
 use super::vector::tanh;
 
 /// Queries of a block.
@@ -56,9 +57,9 @@ impl Block {
 }
 
 impl Host<'_> {
-    /// o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\].
-    pub(in crate::ops) fn forward(&self) -> [Vec<f32>; 2] {
-        super::forward::run(self)
+    /// o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\] of keys and values that aren't its own.
+    pub(in crate::ops) fn over(&self, source: &impl Source) -> [Vec<f32>; 2] {
+        super::forward::run(self, source)
     }
 
     /// The blocks of queries, in the order of their rows in q.

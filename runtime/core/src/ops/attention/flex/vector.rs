@@ -6,7 +6,7 @@
 use pulp::{Simd, WithSimd};
 
 /// Runs what is compiled for the widest vectors there are, or that the process is held to.
-pub(super) fn vectorized<W: WithSimd>(work: W) -> W::Output {
+pub(in crate::ops) fn vectorized<W: WithSimd>(work: W) -> W::Output {
     // The same choice as of products on the host, so that sums have the same bits.
     let simd = moebius_device::simd();
     #[cfg(target_arch = "x86_64")]
@@ -43,7 +43,7 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: S::f32s, coefficients: [f32; 
 
 /// eˣ of x up to 88; results below 2⁻¹²⁶ are 0.
 #[inline(always)]
-pub(super) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+pub(in crate::ops) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     // Adding 1.5 · 2²³ leaves the nearest whole number in the lowest bits.
     let round = simd.splat_f32s(12_582_912.0);
     let shifted = simd.mul_add_e_f32s(x, simd.splat_f32s(std::f32::consts::LOG2_E), round);

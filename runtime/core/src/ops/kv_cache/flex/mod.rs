@@ -1,13 +1,18 @@
-//! Caches on the host: tokens into their pages in place; an attention reads the tokens of each sequence as f32s.
+//! Caches on the host: tokens into their pages in place; an attention reads the blocks that its queries see where they lie.
+
+mod codes;
+mod paged;
 
 use crate::ops::attention::flex::Host;
 use crate::ops::host::{Operands, cast_like, float_tensor, to_f32, words};
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::tensor::{FloatTensor, IntTensor};
+use codes::Codes;
 use moebius_ops::attention::{Problem, Sizes};
 use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
 use moebius_ops::{KvCache, Scalar};
+use paged::Paged;
 use rayon::prelude::*;
 
 /// The pool, or o and its log-sum-exp.
@@ -41,7 +46,7 @@ impl Places {
     }
 
     /// Where the block of a token begins, if the pool has its page.
-    fn block(&self, l: &Layout, sequence: usize, head: usize, token: usize) -> Option<usize> {
+    fn block(&self, l: &Layout, [sequence, head]: [usize; 2], token: usize) -> Option<usize> {
         let row = &self.table[sequence * self.pages..][..self.pages];
         let page = *row.get(token / l.page())? as usize;
         (page < l.pages()).then(|| l.block(page, head, token % l.page()))
@@ -66,7 +71,7 @@ fn appended(append: &Append, mut b: Operands) -> IntTensor<Flex> {
         if token >= end {
             continue;
         }
-        let Some(block) = places.block(l, sequence, head, token) else {
+        let Some(block) = places.block(l, [sequence, head], token) else {
             continue;
         };
         let block = &mut all[block..][..l.block_words()];
@@ -81,6 +86,16 @@ fn appended(append: &Append, mut b: Operands) -> IntTensor<Flex> {
 fn write(l: &Layout, block: &mut [i32], token: usize, [key, value]: [&[f32]; 2]) {
     let (format, per) = (l.format(), l.format().per_word());
     let [keys, values] = [l.key_words(), l.value_words()];
+    if format == CacheFormat::F32 {
+        let (of_keys, of_values) = block.split_at_mut(BLOCK * keys);
+        for (words, x) in of_keys.chunks_exact_mut(BLOCK).zip(key) {
+            words[token] = x.to_bits() as i32;
+        }
+        for (word, x) in of_values[token * values..].iter_mut().zip(value) {
+            *word = x.to_bits() as i32;
+        }
+        return;
+    }
     let [key_scale, value_scale] = [key, value].map(|row| format.scale_of(row));
     let word = |codes: &mut dyn Iterator<Item = f32>| {
         let codes = codes
@@ -117,25 +132,28 @@ fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
             .map(|table| to_f32(table).to_contiguous());
         table.map_or_else(Vec::new, |table| table.storage::<f32>().to_vec())
     });
+    let codes = Codes::of(l.format());
     let mut o = vec![0.0; p.query_rows() * s.value_dim];
     let mut lse = vec![f32::MIN; p.query_rows()];
-    let codes = Codes::of(l.format());
-    for sequence in 0..s.batch {
+    let rows = s.heads * s.queries;
+    let out = o.par_chunks_mut(rows * s.value_dim);
+    let out = out.zip(lse.par_chunks_mut(rows));
+    out.enumerate().for_each(|(sequence, (o, lse))| {
         let [start, end] = places.span(sequence);
         let queries = end.saturating_sub(start).min(s.queries);
-        let end = start + queries;
-        let row = |head: usize| (sequence * s.heads + head) * s.queries;
-        let own = |head| &q[row(head) * s.head_dim..][..queries * s.head_dim];
-        let own: Vec<f32> = (0..s.heads).flat_map(own).copied().collect();
-        let block = |head, token| places.block(l, sequence, head, token);
-        let [k, v] = codes.tokens(l, pool, end, block);
-        let problem = of_sizes(p, queries, end);
+        let q = &q[sequence * rows * s.head_dim..][..rows * s.head_dim];
+        let own = q.chunks_exact(s.queries * s.head_dim);
+        let own: Vec<f32> = own
+            .flat_map(|head| &head[..queries * s.head_dim])
+            .copied()
+            .collect();
+        let problem = of_sizes(p, queries, start + queries);
         let [slopes, relative, sinks] = tables.each_ref();
         let host = Host {
             problem: &problem,
             q: &own,
-            k: &k,
-            v: &v,
+            k: &[],
+            v: &[],
             slopes,
             bias: &[],
             relative,
@@ -147,14 +165,20 @@ fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
             blocks: Vec::new(),
             mask: Vec::new(),
         };
-        let [found, logs] = host.forward();
+        let [found, logs] = host.over(&Paged {
+            layout: l,
+            pool,
+            places: &places,
+            sequence,
+            codes: &codes,
+        });
         for head in 0..s.heads {
-            let (from, to, width) = (head * queries, row(head), s.value_dim);
+            let (from, to, width) = (head * queries, head * s.queries, s.value_dim);
             lse[to..][..queries].copy_from_slice(&logs[from..][..queries]);
             let found = &found[from * width..][..queries * width];
             o[to * width..][..queries * width].copy_from_slice(found);
         }
-    }
+    });
     let o = float_tensor(o, &[s.batch, s.heads, s.queries, s.value_dim]);
     let lse = float_tensor(lse, &[s.batch, s.heads, s.queries]);
     let dtype = crate::ops::dtype(Scalar::Float(p.element()));
@@ -171,66 +195,4 @@ fn of_sizes(p: &Problem, queries: usize, keys: usize) -> Problem {
     };
     let problem = p.with_sizes(sizes);
     problem.unwrap_or_else(|e| unreachable!("smaller sizes fit, too: {e}"))
-}
-
-/// Words as values; those of FP8 codes are looked up.
-struct Codes {
-    format: CacheFormat,
-    eights: Vec<f32>,
-}
-
-impl Codes {
-    fn of(format: CacheFormat) -> Self {
-        let values = if format.scaled() { 0..256 } else { 0..0 };
-        Self {
-            format,
-            eights: values.map(|code| format.decode(code, 0)).collect(),
-        }
-    }
-
-    fn value(&self, word: i32, place: usize) -> f32 {
-        let word = word as u32;
-        match self.format {
-            CacheFormat::E4m3 => self.eights[(word >> (8 * place)) as usize & 0xFF],
-            format => format.decode(word, place),
-        }
-    }
-
-    /// Keys \[Hkv, tokens, D\] and values \[Hkv, tokens, Dv\], 0 where the pool has no page; `block` says where a head's
-    /// token is.
-    fn tokens(
-        &self,
-        l: &Layout,
-        pool: &[i32],
-        tokens: usize,
-        block: impl Fn(usize, usize) -> Option<usize> + Sync,
-    ) -> [Vec<f32>; 2] {
-        let [keys, values] = [l.key_words(), l.value_words()];
-        let scales = BLOCK * (keys + values);
-        let mut k = vec![0.0; l.kv_heads() * tokens * l.head_dim()];
-        let mut v = vec![0.0; l.kv_heads() * tokens * l.value_dim()];
-        let rows = k
-            .par_chunks_mut(l.head_dim())
-            .zip(v.par_chunks_mut(l.value_dim()));
-        rows.enumerate().for_each(|(row, (key, value))| {
-            let (head, token) = (row / tokens, row % tokens);
-            let Some(at) = block(head, token) else {
-                return;
-            };
-            let (block, token) = (&pool[at..][..l.block_words()], token % BLOCK);
-            let scale = |at: usize| match self.format.scaled() {
-                true => f32::from_bits(block[scales + at + token] as u32),
-                false => 1.0,
-            };
-            let per = self.format.per_word();
-            for (at, x) in key.iter_mut().enumerate() {
-                *x = self.value(block[at / per * BLOCK + token], at % per) * scale(0);
-            }
-            let first = BLOCK * keys + token * values;
-            for (at, x) in value.iter_mut().enumerate() {
-                *x = self.value(block[first + at % values], at / values) * scale(BLOCK);
-            }
-        });
-        [k, v]
-    }
 }

@@ -1,0 +1,160 @@
+//! Weights on the host in large pages.
+
+use burn::module::Module;
+
+/// Moves the parameters of a module, side by side, into pages of 2 MiB, where Flex computes with them on Linux. Elsewhere, and where gradients
+/// are recorded, the module stays as it is.
+///
+/// For weights that are read once for each token: a processor knows where some thousands of pages are, and those of 4 KiB are forgotten before
+/// the next token needs them. A later change of a parameter copies it.
+pub fn in_large_pages<M: Module>(module: M) -> M {
+    #[cfg(all(feature = "flex", target_os = "linux"))]
+    return linux::moved(module);
+    #[cfg(not(all(feature = "flex", target_os = "linux")))]
+    module
+}
+
+#[cfg(all(feature = "flex", target_os = "linux"))]
+mod linux {
+    use crate::device::is_flex;
+    use burn::module::{Module, ModuleMapper, Param};
+    use burn::tensor::{AllocationProperty, Bytes, Int, Tensor, TensorData};
+    use memmap2::{Advice, MmapMut};
+    use rayon::prelude::*;
+    use std::collections::VecDeque;
+    use std::io;
+
+    /// Less gains nothing.
+    const PAGE: usize = 2 << 20;
+    /// Each parameter begins with a line of the processor's caches.
+    const LINE: usize = 64;
+
+    pub(super) fn moved<M: Module>(module: M) -> M {
+        if !module.devices().iter().all(is_flex) {
+            return module;
+        }
+        let mut taken = Taken(Vec::new());
+        let module = module.map(&mut taken);
+        let values = side_by_side(taken.0);
+        module.map(&mut Placed(values.into()))
+    }
+
+    /// Takes the values out of a module, in its order.
+    struct Taken(Vec<TensorData>);
+
+    /// Puts them back.
+    struct Placed(VecDeque<TensorData>);
+
+    impl ModuleMapper for Taken {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            param.map(|tensor| {
+                let options = (tensor.device(), tensor.dtype());
+                self.0.push(tensor.into_data());
+                Tensor::empty([0; D], (&options.0, options.1))
+            })
+        }
+
+        fn map_int<const D: usize>(
+            &mut self,
+            param: Param<Tensor<D, Int>>,
+        ) -> Param<Tensor<D, Int>> {
+            param.map(|tensor| {
+                let options = (tensor.device(), tensor.dtype());
+                self.0.push(tensor.into_data());
+                Tensor::empty([0; D], (&options.0, options.1))
+            })
+        }
+    }
+
+    impl Placed {
+        fn next(&mut self) -> TensorData {
+            let next = self.0.pop_front();
+            next.unwrap_or_else(|| unreachable!("a module has the same parameters twice"))
+        }
+    }
+
+    impl ModuleMapper for Placed {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            param.map(|empty| Tensor::from_data(self.next(), (&empty.device(), empty.dtype())))
+        }
+
+        fn map_int<const D: usize>(
+            &mut self,
+            param: Param<Tensor<D, Int>>,
+        ) -> Param<Tensor<D, Int>> {
+            param.map(|empty| Tensor::from_data(self.next(), (&empty.device(), empty.dtype())))
+        }
+    }
+
+    /// The values in one memory; where the system has none for them, they stay where they are.
+    fn side_by_side(values: Vec<TensorData>) -> Vec<TensorData> {
+        let room = |value: &TensorData| value.bytes().len().next_multiple_of(LINE);
+        let size: usize = values.iter().map(room).sum();
+        if size < PAGE {
+            return values;
+        }
+        let Ok(mut pages) = pages(size) else {
+            return values;
+        };
+        let mut at = 0;
+        let mut places = Vec::with_capacity(values.len());
+        for value in values {
+            let (bytes, shape, dtype) = value.into_parts();
+            let to = pages[at..][..bytes.len()].par_chunks_mut(PAGE);
+            // On all threads: the system clears a page for whom it gives it first.
+            to.zip(bytes.par_chunks(PAGE))
+                .for_each(|(to, from)| to.copy_from_slice(from));
+            let end = at + bytes.len();
+            places.push((at..end, shape, dtype));
+            at = end.next_multiple_of(LINE);
+        }
+        let all = bytes::Bytes::from_owner(pages);
+        let value = |(place, shape, dtype)| {
+            let bytes = Bytes::from_shared(all.slice(place), AllocationProperty::Native);
+            TensorData::from_bytes(bytes, shape, dtype)
+        };
+        places.into_iter().map(value).collect()
+    }
+
+    /// Memory that begins with a large page, where the system has any.
+    fn pages(size: usize) -> io::Result<MmapMut> {
+        let pages = MmapMut::map_anon(size.next_multiple_of(PAGE))?;
+        // A system without large pages refuses, and has ordinary ones.
+        let _ = pages.advise(Advice::HugePage);
+        Ok(pages)
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+mod tests {
+    use super::*;
+    use crate::nn::LinearConfig;
+    use burn::tensor::{Distribution, Tensor};
+
+    #[test]
+    fn a_module_computes_the_same() {
+        let device = crate::open(&crate::Device::Flex).unwrap();
+        let x = Tensor::<2>::random([2, 1024], Distribution::Default, &device);
+        let linear = LinearConfig::new(1024, 1030).init(&device).unwrap();
+        let y = |linear: &crate::nn::Linear| linear.forward(x.clone()).unwrap().into_data();
+        let before = y(&linear);
+        let (id, weight) = (
+            linear.bias.as_ref().unwrap().id,
+            linear.weight.values().unwrap(),
+        );
+        let moved = in_large_pages(linear);
+        assert_eq!(y(&moved), before);
+        assert_eq!(moved.bias.as_ref().unwrap().id, id);
+        assert_eq!(
+            moved.weight.values().unwrap().into_data(),
+            weight.into_data()
+        );
+        let trained = in_large_pages(
+            LinearConfig::new(1024, 1024)
+                .init(&device.autodiff())
+                .unwrap(),
+        );
+        assert!(trained.bias.unwrap().val().is_require_grad());
+    }
+}

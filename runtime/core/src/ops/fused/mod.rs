@@ -1,0 +1,61 @@
+//! What other devices' compilers make one kernel of, and Flex computes in one pass here: on Flex every operation of Burn writes a tensor of its own.
+
+#[cfg(feature = "flex")]
+mod flex;
+
+use burn::nn::RmsNorm;
+use burn::tensor::Tensor;
+
+/// x / √(mean(x²) + ε) · γ over the last dimension.
+pub(crate) fn rms_norm<const D: usize>(x: Tensor<D>, norm: &RmsNorm) -> Tensor<D> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = flex::rms_norm(&x, norm) {
+        return y;
+    }
+    norm.forward(x)
+}
+
+/// As [`crate::nn::rotate`].
+pub(crate) fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Tensor<4> {
+    #[cfg(feature = "flex")]
+    if let Some(y) = flex::rotate(&x, &tables, pairs) {
+        return y;
+    }
+    let [b, s, heads, width] = x.dims();
+    let Pairs { at, interleaved } = pairs;
+    let [cos, sin] = tables;
+    let half = cos.dims()[3];
+    let [left, right] = match interleaved {
+        false => [at, at + half].map(|from| x.clone().narrow(3, from, half)),
+        true => {
+            let pairs = x.clone().narrow(3, at, 2 * half);
+            let pairs = pairs.reshape([b, s, heads, half, 2]);
+            [0, 1].map(|side| {
+                let side = pairs.clone().narrow(4, side, 1);
+                side.reshape([b, s, heads, half])
+            })
+        }
+    };
+    let turned = [
+        left.clone() * cos.clone() - right.clone() * sin.clone(),
+        right * cos + left * sin,
+    ];
+    let end = at + 2 * half;
+    let before = (at > 0).then(|| x.clone().narrow(3, 0, at));
+    let after = (end < width).then(|| x.narrow(3, end, width - end));
+    let parts = before.into_iter().chain(turned).chain(after);
+    Tensor::cat(parts.collect(), 3)
+}
+
+/// Which elements of a head are turned together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pairs {
+    /// The first element that is turned.
+    pub at: usize,
+    /// Pairs are neighbours; otherwise element i and the one half of the turned ones further on.
+    pub interleaved: bool,
+}
+
+#[cfg(test)]
+#[cfg(all(feature = "flex", feature = "autodiff"))]
+mod tests;
