@@ -132,23 +132,51 @@ fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
             .map(|table| to_f32(table).to_contiguous());
         table.map_or_else(Vec::new, |table| table.storage::<f32>().to_vec())
     });
-    let codes = Codes::of(l.format());
+    let queries = Queries {
+        attention: p,
+        q,
+        tables: &tables,
+        layout: l,
+        pool,
+        places: &places,
+        codes: &Codes::of(l.format()),
+    };
     let mut o = vec![0.0; p.query_rows() * s.value_dim];
     let mut lse = vec![f32::MIN; p.query_rows()];
     let rows = s.heads * s.queries;
     let out = o.par_chunks_mut(rows * s.value_dim);
-    let out = out.zip(lse.par_chunks_mut(rows));
-    out.enumerate().for_each(|(sequence, (o, lse))| {
-        let [start, end] = places.span(sequence);
+    let out = out.zip(lse.par_chunks_mut(rows)).enumerate();
+    out.for_each(|(sequence, (o, lse))| queries.attend(sequence, o, lse));
+    let o = float_tensor(o, &[s.batch, s.heads, s.queries, s.value_dim]);
+    let lse = float_tensor(lse, &[s.batch, s.heads, s.queries]);
+    let dtype = crate::ops::dtype(Scalar::Float(p.element()));
+    vec![Value::Float(cast_like(o, dtype)), Value::Float(lse)]
+}
+
+/// The queries of all sequences, and what they read.
+struct Queries<'a> {
+    attention: &'a Problem,
+    q: &'a [f32],
+    /// Slopes, biases by distance and sinks; those that aren't there are empty.
+    tables: &'a [Vec<f32>; 3],
+    layout: &'a Layout,
+    pool: &'a [i32],
+    places: &'a Places,
+    codes: &'a Codes,
+}
+
+impl Queries<'_> {
+    /// Fills o and lse of a sequence as far as it has new tokens.
+    fn attend(&self, sequence: usize, o: &mut [f32], lse: &mut [f32]) {
+        let s = *self.attention.sizes();
+        let [start, end] = self.places.span(sequence);
         let queries = end.saturating_sub(start).min(s.queries);
-        let q = &q[sequence * rows * s.head_dim..][..rows * s.head_dim];
-        let own = q.chunks_exact(s.queries * s.head_dim);
-        let own: Vec<f32> = own
-            .flat_map(|head| &head[..queries * s.head_dim])
-            .copied()
-            .collect();
-        let problem = of_sizes(p, queries, start + queries);
-        let [slopes, relative, sinks] = tables.each_ref();
+        let heads = self.q.chunks_exact(s.queries * s.head_dim);
+        let heads = heads.skip(sequence * s.heads).take(s.heads);
+        let own = heads.flat_map(|head| &head[..queries * s.head_dim]);
+        let own: Vec<f32> = own.copied().collect();
+        let problem = of_sizes(self.attention, queries, start + queries);
+        let [slopes, relative, sinks] = self.tables.each_ref();
         let host = Host {
             problem: &problem,
             q: &own,
@@ -166,11 +194,11 @@ fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
             mask: Vec::new(),
         };
         let [found, logs] = host.over(&Paged {
-            layout: l,
-            pool,
-            places: &places,
+            layout: self.layout,
+            pool: self.pool,
+            places: self.places,
             sequence,
-            codes: &codes,
+            codes: self.codes,
         });
         for head in 0..s.heads {
             let (from, to, width) = (head * queries, head * s.queries, s.value_dim);
@@ -178,11 +206,7 @@ fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
             let found = &found[from * width..][..queries * width];
             o[to * width..][..queries * width].copy_from_slice(found);
         }
-    });
-    let o = float_tensor(o, &[s.batch, s.heads, s.queries, s.value_dim]);
-    let lse = float_tensor(lse, &[s.batch, s.heads, s.queries]);
-    let dtype = crate::ops::dtype(Scalar::Float(p.element()));
-    vec![Value::Float(cast_like(o, dtype)), Value::Float(lse)]
+    }
 }
 
 /// The attention of one sequence.
