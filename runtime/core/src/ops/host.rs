@@ -141,10 +141,6 @@ pub(super) fn rows_of(matrix: Rows, from: usize, to: usize) -> Rows {
     Flex::float_slice(matrix, &[Slice::from(from..to), Slice::full()])
 }
 
-pub(super) fn columns_of(matrix: Rows, from: usize, to: usize) -> Rows {
-    Flex::float_slice(matrix, &[Slice::full(), Slice::from(from..to)])
-}
-
 pub(super) fn select_rows(matrix: Rows, rows: &[u32]) -> Rows {
     Flex::float_select(matrix, 0, int_tensor(rows, &[rows.len()]))
 }

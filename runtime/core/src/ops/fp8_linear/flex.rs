@@ -1,15 +1,15 @@
 //! Products with FP8 weights on the host.
 
 use super::host::Coded;
-use crate::ops::experts::flex::{apply, gated, silu_gate};
-use crate::ops::host::{Operands, Rows, Words, cast_like, columns_of, float_tensor, floats, words};
+use crate::ops::experts::flex::HiddenActivation;
+use crate::ops::host::{Operands, Rows, Words, cast_like, float_tensor, floats, words};
 use crate::ops::host_product::{Factor, Lines, Product, products};
 use crate::ops::rows::host::Segments;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::{DType, FloatDType};
-use moebius_ops::grouped_gemm::{Activation, Problem, Source};
+use moebius_ops::grouped_gemm::{Problem, Source};
 use moebius_ops::scaling::e8m0_value;
 use std::borrow::Cow;
 
@@ -85,26 +85,17 @@ impl<'a> Experts<'a> {
         let of_experts: Vec<_> = of_experts.collect();
         let y = products(&of_experts);
         let rows = of_experts.iter().map(|p| p.rows).sum();
-        if p.gated && p.activation == Some(Activation::Silu) {
-            let mut hidden = vec![0.0; rows * p.n];
-            silu_gate(p.n, &y, &mut hidden);
-            return float_tensor(hidden, &[rows, p.n]);
+        if !p.gated && p.activation.is_none() {
+            return float_tensor(y, &[rows, columns]);
         }
-        let y = float_tensor(y, &[rows, columns]);
-        let activated = |y| match p.activation {
-            Some(activation) => apply(activation, y),
-            None => y,
+        let rule = HiddenActivation {
+            f: p.n,
+            gated: p.gated,
+            activation: p.activation,
         };
-        if !p.gated {
-            return activated(y);
-        }
-        let gate = activated(columns_of(y.clone(), 0, p.n));
-        let up = columns_of(y, p.n, columns);
-        let up = match p.activation {
-            Some(activation) => gated(activation, up),
-            None => up,
-        };
-        Flex::float_mul(gate, up)
+        let mut hidden = vec![0.0; rows * p.n];
+        rule.activate(&y, &mut hidden);
+        float_tensor(hidden, &[rows, p.n])
     }
 }
 

@@ -91,10 +91,10 @@ fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
 
 /// The lines that are likely to be next: the processor itself expects runs to go on, which are too short for that.
 fn ahead<'a, E>(factor: &Factor, values: &'a [E], first: usize, columns: usize) -> &'a [E] {
-    let Lines::From(before) = factor.lines else {
+    if matches!(factor.lines, Lines::At(_)) {
         return &[];
-    };
-    let start = ((before + first) * factor.width).min(values.len());
+    }
+    let start = factor.start(first).min(values.len());
     let end = (start + columns * factor.width).min(values.len());
     &values[start..end]
 }

@@ -3,7 +3,7 @@
 //! A task has some queries of one head and goes over all keys that they see: five products. What it adds to keys and
 //! values is its own, and is summed in the order of the tasks, which depends on the sizes of one sequence alone.
 
-use super::forward::{Hidden, Pairs, finite, panels_of};
+use super::forward::{Hidden, Pairs, panels_of};
 use super::panels::{Left, Line, PANEL, Panels, add_product};
 use super::scores::{Block, Host, KEYS, QUERIES};
 use super::vector::{exp, vectorized};
@@ -39,6 +39,13 @@ pub(super) struct Packed {
     finite: Vec<bool>,
 }
 
+/// Whether each block of rows of `width` values is finite.
+fn finite(values: &[f32], width: usize) -> Vec<bool> {
+    let blocks = values.chunks(KEYS * width);
+    let finite = |block: &[f32]| block.iter().all(|value| value.is_finite());
+    blocks.map(finite).collect()
+}
+
 impl Packed {
     /// Those of all key heads.
     pub(super) fn all(host: &Host<'_>) -> Vec<Self> {
@@ -52,7 +59,7 @@ impl Packed {
                 .zip(finite(v, s.value_dim));
             Self {
                 transposed_keys: Panels::transposed(k, s.head_dim),
-                keys: Panels::of(k, s.head_dim, 1.0),
+                keys: Panels::of(k, s.head_dim),
                 transposed_values: Panels::transposed(v, s.value_dim),
                 finite: both.map(|(k, v)| k && v).collect(),
             }
@@ -301,8 +308,8 @@ impl<'a> PairGradients<'a> {
     fn queries<S: Simd>(&self, simd: S, block: &Block, dq: &mut [f32], part: &mut Part) {
         let s = *self.host.problem.sizes();
         let queries = self.of(block);
-        let q = Panels::of(&queries.q, s.head_dim, 1.0);
-        let d_o = queries.d_o.map(|d_o| Panels::of(d_o, s.value_dim, 1.0));
+        let q = Panels::of(&queries.q, s.head_dim);
+        let d_o = queries.d_o.map(|d_o| Panels::of(d_o, s.value_dim));
         let (rows, across) = (block.rows(), q.count());
         let mut sums = vec![[0.0; PANEL]; rows * across];
         let mut work = Work::default();

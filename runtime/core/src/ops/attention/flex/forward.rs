@@ -101,13 +101,6 @@ impl Packed {
     }
 }
 
-/// Whether each block of rows of `width` values is finite.
-pub(super) fn finite(values: &[f32], width: usize) -> Vec<bool> {
-    let blocks = values.chunks(KEYS * width);
-    let finite = |block: &[f32]| block.iter().all(|value| value.is_finite());
-    blocks.map(finite).collect()
-}
-
 /// A block of queries.
 struct Task<'a> {
     host: &'a Host<'a>,

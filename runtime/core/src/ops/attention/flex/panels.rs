@@ -10,7 +10,7 @@ use std::ops::Range;
 const SQUARE: usize = 8;
 
 /// Columns of a panel: two registers of AVX-512.
-pub(in crate::ops) const PANEL: usize = 32;
+pub(super) const PANEL: usize = 32;
 /// Rows of a register tile.
 const ROWS: usize = 6;
 /// Registers of a row of it: with those of a line and a broadcast value, 15 of AVX2's 16 registers.
@@ -27,42 +27,24 @@ pub(super) struct Panels {
 }
 
 impl Panels {
-    /// Those of a row-major matrix with `columns` columns, each value times `factor`.
-    pub(super) fn of(values: &[f32], columns: usize, factor: f32) -> Self {
-        let rows = values.len() / columns;
-        let mut lines = vec![[0.0; PANEL]; columns.div_ceil(PANEL) * rows];
-        for (row, values) in values.chunks_exact(columns).enumerate() {
-            for (panel, values) in values.chunks(PANEL).enumerate() {
-                let line = &mut lines[panel * rows + row];
-                for (to, value) in line.iter_mut().zip(values) {
-                    *to = value * factor;
-                }
-            }
-        }
-        Self {
-            rows,
-            columns,
-            lines,
-        }
+    /// Those of a row-major matrix with `columns` columns.
+    pub(super) fn of(values: &[f32], columns: usize) -> Self {
+        let mut panels = Self::new(values.len() / columns, columns);
+        panels.put(0, values);
+        panels
     }
 
     /// Those of the transpose of a row-major matrix of rows of `rows` values.
     pub(super) fn transposed(values: &[f32], rows: usize) -> Self {
-        let columns = values.len() / rows;
-        let mut lines = vec![[0.0; PANEL]; columns.div_ceil(PANEL) * rows];
-        let panels = values.chunks(PANEL * rows).zip(lines.chunks_mut(rows));
-        for (values, lines) in panels {
+        let mut panels = Self::new(rows, values.len() / rows);
+        for (values, lines) in values.chunks(PANEL * rows).zip(panels.each()) {
             for (lane, values) in values.chunks_exact(rows).enumerate() {
                 for (line, value) in lines.iter_mut().zip(values) {
                     line[lane] = *value;
                 }
             }
         }
-        Self {
-            rows,
-            columns,
-            lines,
-        }
+        panels
     }
 
     /// Zeros.

@@ -57,7 +57,7 @@ impl Block {
 }
 
 impl Host<'_> {
-    /// o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\] of keys and values that aren't its own.
+    /// o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\] of the keys and values of `source`, which may be its own.
     pub(in crate::ops) fn over(&self, source: &impl Source) -> [Vec<f32>; 2] {
         super::forward::run(self, source)
     }

@@ -2,7 +2,6 @@
 
 use crate::ops::attention::flex::{exp, vectorized};
 use crate::ops::host::{Rows, float_tensor, floats};
-use crate::ops::spare::Spare;
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
 use burn::backend::{Flex, TensorMetadata};
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
@@ -10,22 +9,72 @@ use moebius_ops::moe::Problem;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-/// Gate and up columns of a first product \[rows, f or 2f\]; the gate alone without gating.
-fn gate_and_up(problem: &Problem, pre: &[f32]) -> (Rows, Option<Rows>) {
-    let (f, columns) = (problem.inter, problem.columns_in());
-    let rows = pre.len() / columns;
-    let part = |first: usize| {
-        let mut values = Vec::with_capacity(rows * f);
-        for line in pre.chunks_exact(columns) {
-            values.extend_from_slice(&line[first..first + f]);
+/// What makes hidden activations \[rows, f\] of a product \[rows, f or 2f\].
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct HiddenActivation {
+    pub(in crate::ops) f: usize,
+    /// The second f columns multiply what the activation makes of the first.
+    pub(in crate::ops) gated: bool,
+    pub(in crate::ops) activation: Option<Activation>,
+}
+
+impl HiddenActivation {
+    pub(super) fn of(problem: &Problem) -> Self {
+        Self {
+            f: problem.inter,
+            gated: problem.gated,
+            activation: Some(problem.activation),
         }
-        float_tensor(values, &[rows, f])
-    };
-    (part(0), problem.gated.then(|| part(f)))
+    }
+
+    /// Gate and up columns; the gate alone without gating.
+    fn gate_and_up(self, pre: &[f32]) -> (Rows, Option<Rows>) {
+        let columns = if self.gated { 2 * self.f } else { self.f };
+        let rows = pre.len() / columns;
+        let part = |first: usize| {
+            let mut values = Vec::with_capacity(rows * self.f);
+            for line in pre.chunks_exact(columns) {
+                values.extend_from_slice(&line[first..first + self.f]);
+            }
+            float_tensor(values, &[rows, self.f])
+        };
+        (part(0), self.gated.then(|| part(self.f)))
+    }
+
+    /// Fills `hidden`.
+    pub(in crate::ops) fn activate(self, pre: &[f32], hidden: &mut [f32]) {
+        match (self.activation, self.gated) {
+            (Some(Activation::Relu), false) => {
+                for (hidden, pre) in hidden.iter_mut().zip(pre) {
+                    *hidden = relu(*pre);
+                }
+                return;
+            }
+            (Some(Activation::Silu), true) => return silu_gate(self.f, pre, hidden),
+            _ => {}
+        }
+        let (gate, up) = self.gate_and_up(pre);
+        let act = match self.activation {
+            Some(activation) => apply(activation, gate),
+            None => gate,
+        };
+        let act: &[f32] = act.storage();
+        let Some(up) = up else {
+            return hidden.copy_from_slice(act);
+        };
+        let up = match self.activation {
+            Some(activation) => gated(activation, up),
+            None => up,
+        };
+        let pairs = act.iter().zip(up.storage::<f32>());
+        for (hidden, (act, up)) in hidden.iter_mut().zip(pairs) {
+            *hidden = act * up;
+        }
+    }
 }
 
 /// What the activation of a gate multiplies: up, but for the clamped one.
-pub(in crate::ops) fn gated(activation: Activation, up: Rows) -> Rows {
+fn gated(activation: Activation, up: Rows) -> Rows {
     match activation {
         Activation::Clamped => map(&up, |up| up.clamp(-CLAMPED_LIMIT, CLAMPED_LIMIT) + 1.0),
         _ => up,
@@ -37,42 +86,11 @@ fn at_most(x: f32) -> f32 {
     if x > CLAMPED_LIMIT { CLAMPED_LIMIT } else { x }
 }
 
-/// The activation of a first product \[rows, f or 2f\], and the product with the up projection when gated.
-pub(super) fn activated(problem: &Problem, pre: &[f32]) -> Spare {
-    let f = problem.inter;
-    let rows = pre.len() / problem.columns_in();
-    let mut hidden = Spare::new(rows * f);
-    if problem.activation == Activation::Relu && !problem.gated {
-        for (hidden, pre) in hidden.iter_mut().zip(pre) {
-            *hidden = relu(*pre);
-        }
-        return hidden;
-    }
-    if problem.activation == Activation::Silu && problem.gated {
-        silu_gate(f, pre, &mut hidden);
-        return hidden;
-    }
-    let (gate, up) = gate_and_up(problem, pre);
-    let act = apply(problem.activation, gate);
-    let act: &[f32] = act.storage();
-    match up {
-        None => hidden.copy_from_slice(act),
-        Some(up) => {
-            let up = gated(problem.activation, up);
-            let pairs = act.iter().zip(up.storage::<f32>());
-            for (hidden, (act, up)) in hidden.iter_mut().zip(pairs) {
-                *hidden = act * up;
-            }
-        }
-    }
-    hidden
-}
-
 /// Rows that a thread takes at once.
 const LINES: usize = 16;
 
 /// silu(gate) · up of rows \[gate, up\], each f wide, in one pass.
-pub(in crate::ops) fn silu_gate(f: usize, pre: &[f32], hidden: &mut [f32]) {
+fn silu_gate(f: usize, pre: &[f32], hidden: &mut [f32]) {
     let lines = hidden.par_chunks_mut(f * LINES);
     let lines = lines.zip(pre.par_chunks(2 * f * LINES));
     lines.for_each(|(hidden, pre)| vectorized(SiluGate { f, pre, hidden }));
@@ -123,7 +141,7 @@ fn relu(x: f32) -> f32 {
 }
 
 /// act(x) of every element.
-pub(in crate::ops) fn apply(activation: Activation, x: Rows) -> Rows {
+fn apply(activation: Activation, x: Rows) -> Rows {
     match activation {
         Activation::Relu => Flex::relu(x),
         Activation::Gelu => Flex::gelu(x),
@@ -211,7 +229,7 @@ impl Through<'_> {
             }
             return;
         }
-        let (gate, up) = gate_and_up(problem, pre);
+        let (gate, up) = HiddenActivation::of(problem).gate_and_up(pre);
         let slopes = slopes(problem.activation, &gate);
         let act = apply(problem.activation, gate);
         let (slopes, act): (&[f32], &[f32]) = (slopes.storage(), act.storage());

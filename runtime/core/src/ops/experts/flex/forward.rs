@@ -1,6 +1,6 @@
 //! The experts forward.
 
-use super::activation::activated;
+use super::activation::HiddenActivation;
 use super::{Experts, Piece, pieces_of};
 use crate::ops::StageClock;
 use crate::ops::host::Rows;
@@ -98,7 +98,8 @@ impl Forward<'_> {
             rows,
             to: [y, kept],
         } = piece;
-        let hidden = activated(self.problem, pre.as_deref().unwrap_or(kept));
+        let mut hidden = Spare::new(rows.len() * inner);
+        HiddenActivation::of(self.problem).activate(pre.as_deref().unwrap_or(kept), &mut hidden);
         let right = Factor::stacked(&self.experts.w_out, expert, Run::Along);
         let left = Factor::of_slice(&hidden, inner, Run::Along);
         let product = Product {

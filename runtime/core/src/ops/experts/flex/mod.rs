@@ -4,7 +4,7 @@ mod activation;
 mod backward;
 mod forward;
 
-pub(in crate::ops) use activation::{apply, gated, silu_gate};
+pub(in crate::ops) use activation::HiddenActivation;
 
 use super::StageClock;
 use crate::ops::host::{Operands, Rows, cast_like, float_tensor, floats, to_f32};

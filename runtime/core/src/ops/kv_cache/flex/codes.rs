@@ -99,10 +99,7 @@ fn keys<const N: usize>(
     (lines, lane): (&mut [Line], usize),
     decode: impl Decode<N>,
 ) {
-    let mut factors = [1.0; BLOCK];
-    for (token, to) in factors.iter_mut().enumerate() {
-        *to = factor(scales, token);
-    }
+    let factors: [f32; BLOCK] = std::array::from_fn(|token| factor(scales, token));
     let lines = lines.as_chunks_mut::<N>().0;
     for (lines, words) in lines.iter_mut().zip(words.as_chunks::<BLOCK>().0) {
         for (place, line) in lines.iter_mut().enumerate() {

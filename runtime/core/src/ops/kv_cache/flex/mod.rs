@@ -86,36 +86,26 @@ fn appended(append: &Append, mut b: Operands) -> IntTensor<Flex> {
 fn write(l: &Layout, block: &mut [i32], token: usize, [key, value]: [&[f32]; 2]) {
     let (format, per) = (l.format(), l.format().per_word());
     let [keys, values] = [l.key_words(), l.value_words()];
-    if format == CacheFormat::F32 {
-        let (of_keys, of_values) = block.split_at_mut(BLOCK * keys);
-        for (words, x) in of_keys.chunks_exact_mut(BLOCK).zip(key) {
-            words[token] = x.to_bits() as i32;
-        }
-        for (word, x) in of_values[token * values..].iter_mut().zip(value) {
-            *word = x.to_bits() as i32;
-        }
-        return;
-    }
     let [key_scale, value_scale] = [key, value].map(|row| format.scale_of(row));
-    let word = |codes: &mut dyn Iterator<Item = f32>| {
-        let codes = codes
-            .enumerate()
-            .map(|(at, x)| format.encode(x) << (32 / per * at));
-        codes.fold(0, |word, code| word | code) as i32
-    };
-    for (w, codes) in key.chunks(per).enumerate() {
-        block[w * BLOCK + token] = word(&mut codes.iter().map(|x| x / key_scale));
+    for w in 0..keys {
+        block[w * BLOCK + token] = word(format, key_scale, |at| key[w * per + at]);
     }
     let row = BLOCK * keys + token * values;
     for w in 0..values {
-        let codes = value[w..].iter().step_by(values);
-        block[row + w] = word(&mut codes.map(|x| x / value_scale));
+        block[row + w] = word(format, value_scale, |at| value[w + at * values]);
     }
     if format.scaled() {
         let scales = BLOCK * (keys + values) + token;
         block[scales] = key_scale.to_bits() as i32;
         block[scales + BLOCK] = value_scale.to_bits() as i32;
     }
+}
+
+/// The word of the values that `of` has at its places, by their scale.
+fn word(format: CacheFormat, scale: f32, of: impl Fn(usize) -> f32) -> i32 {
+    let per = format.per_word();
+    let code = |at: usize| format.encode(of(at) / scale) << (32 / per * at);
+    (0..per).fold(0, |word, at| word | code(at)) as i32
 }
 
 fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
