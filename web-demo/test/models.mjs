@@ -6,7 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 
 import { CASES } from './lab.mjs';
-import { parse } from './safetensors.mjs';
+import { parse, withHeader } from './safetensors.mjs';
 
 /** Tokens of the vocabulary of `decoder_olmoe`. */
 export const WORDS = 199;
@@ -41,6 +41,64 @@ export function olmoe({ chat = false } = {}) {
   };
 }
 
+/** The names and shapes of the tensors of such a mixture. */
+function* shapes({ hidden, layers, experts, columns }) {
+  yield ['model.embed_tokens.weight', [WORDS, hidden]];
+  yield ['lm_head.weight', [WORDS, hidden]];
+  yield ['model.norm.weight', [hidden]];
+  for (let layer = 0; layer < layers; layer += 1) {
+    const at = `model.layers.${layer}`;
+    for (const norm of ['input_layernorm', 'post_attention_layernorm', 'self_attn.q_norm', 'self_attn.k_norm']) {
+      yield [`${at}.${norm}.weight`, [hidden]];
+    }
+    for (const part of ['q', 'k', 'v', 'o']) yield [`${at}.self_attn.${part}_proj.weight`, [hidden, hidden]];
+    yield [`${at}.mlp.gate.weight`, [experts, hidden]];
+    for (let expert = 0; expert < experts; expert += 1) {
+      yield [`${at}.mlp.experts.${expert}.gate_proj.weight`, [columns, hidden]];
+      yield [`${at}.mlp.experts.${expert}.up_proj.weight`, [columns, hidden]];
+      yield [`${at}.mlp.experts.${expert}.down_proj.weight`, [hidden, columns]];
+    }
+  }
+}
+
+/** @returns {Buffer} numbers between -0.1 and 0.1 that look random, and are the same for a seed */
+function numbers(count, seed) {
+  const values = new Float32Array(count);
+  let state = seed;
+  for (let at = 0; at < count; at += 1) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    values[at] = (state / 2 ** 32 - 0.5) * 0.2;
+  }
+  return Buffer.from(values.buffer);
+}
+
+/**
+ * The files of a mixture of any size with weights that nobody trained; those of the weights in parts, since a buffer
+ * of all is too much. @returns {Record<string, Buffer | Buffer[]>}
+ */
+export function olmoeOf(sizes) {
+  const files = olmoe();
+  const header = {};
+  const parts = [];
+  let offset = 0;
+  for (const [name, shape] of shapes(sizes)) {
+    const part = numbers(shape.reduce((all, size) => all * size), parts.length + 1);
+    header[name] = { dtype: 'F32', shape, data_offsets: [offset, offset + part.length] };
+    offset += part.length;
+    parts.push(part);
+  }
+  const config = {
+    ...JSON.parse(files['config.json']),
+    hidden_size: sizes.hidden,
+    intermediate_size: sizes.columns,
+    num_experts: sizes.experts,
+    num_experts_per_tok: sizes.taken,
+    num_hidden_layers: sizes.layers,
+  };
+  const weights = [withHeader(JSON.stringify(header), Buffer.alloc(0)), ...parts];
+  return { ...files, 'config.json': json(config), 'model.safetensors': weights };
+}
+
 /** The same family in a GGUF file; its tokens are `tn`, of which `t0`, `t1` and `t2` can be written in a prompt. */
 export function gguf() {
   const file = fs.readFileSync(path.join(CASES, 'gguf/olmoe_f16.gguf'));
@@ -64,18 +122,24 @@ export function likeliest() {
   return { tokens, next };
 }
 
-/** What the `moebius` command generates with these files; where there are none, with the model inside it. */
-export function generateNatively(lab, files, options, device = 'wgpu') {
+/** What the `moebius` command generates with the model at a path; where there is none, with the model inside it. */
+export function generateNativelyFrom(lab, model, options, device = 'wgpu') {
   assert.ok(lab.native, 'no native command to compare with: --native PATH names it');
+  const command = ['generate', '--device', device, ...(model ? ['--model', model] : []), '--json', ...options];
+  const { status, stdout, stderr } = spawnSync(lab.native, command, { encoding: 'utf8' });
+  assert.equal(status, 0, stderr);
+  return JSON.parse(stdout.trim().split('\n').at(-1));
+}
+
+/** The same with these files; where there are none, with the model inside the command. */
+export function generateNatively(lab, files, options, device) {
+  if (!files) return generateNativelyFrom(lab, null, options, device);
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'moebius-text-'));
   try {
-    for (const [name, bytes] of Object.entries(files ?? {})) fs.writeFileSync(path.join(folder, name), bytes);
-    const [only] = Object.keys(files ?? {});
-    const model = only?.endsWith('.gguf') ? path.join(folder, only) : folder;
-    const command = ['generate', '--device', device, ...(files ? ['--model', model] : []), '--json', ...options];
-    const { status, stdout, stderr } = spawnSync(lab.native, command, { encoding: 'utf8' });
-    assert.equal(status, 0, stderr);
-    return JSON.parse(stdout.trim().split('\n').at(-1));
+    for (const [name, bytes] of Object.entries(files)) fs.writeFileSync(path.join(folder, name), bytes);
+    const [only] = Object.keys(files);
+    const model = only.endsWith('.gguf') ? path.join(folder, only) : folder;
+    return generateNativelyFrom(lab, model, options, device);
   } finally {
     fs.rmSync(folder, { recursive: true });
   }

@@ -41,7 +41,7 @@ pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -
     for (group, folder) in [("package", "wasm"), ("page", "web-demo")] {
         let name = format!("the {group} in Chromium, at length");
         let job = plan::browser_group(places, &name, &[group]).with("MOEBIUS_TEST_DEEP", "1");
-        jobs.push(Deep::new(job, folder, 70.0));
+        jobs.push(Deep::new(job, folder, 130.0));
     }
     jobs.push(published(places));
     for deep in &mut jobs {
