@@ -63,6 +63,15 @@ moebius_binary() {
 # Mesa's software Vulkan driver. Its file name carries the architecture in some releases.
 lavapipe_icd() { first_file /usr/share/vulkan/icd.d/lvp_icd*.json; }
 
+# A lavapipe for SPIR-V, which wants more of a driver than WGSL does: Mesa of LAVAPIPE_MIN or newer, that of the system or
+# one with all libraries that it needs, the C library among them. libraries/ holds these, and is missing where the system's is used.
+# shellcheck disable=SC2034
+LAVAPIPE_MIN=26.2
+LAVAPIPE_DIR="$CACHE/lavapipe"
+spirv_icd() { first_file "$LAVAPIPE_DIR/lvp_icd.json"; }
+# The loader that programs are run with there, and its libraries: with those of the system they can't be mixed.
+spirv_loader() { first_file "$LAVAPIPE_DIR"/libraries/usr/lib/*-linux-gnu/ld-linux-*.so.*; }
+
 # Chromium's software Vulkan driver: Debian, Google's package, Ubuntu's snap.
 swiftshader_icd() {
   first_file /usr/lib/chromium/vk_swiftshader_icd.json /opt/google/chrome/vk_swiftshader_icd.json \

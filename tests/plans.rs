@@ -121,9 +121,9 @@ fn an_unproven_variant_is_never_the_default() {
     }
 }
 
-/// The matrix instructions read W by rows of k, and a gate has no transposed form.
+/// Matrix instructions read W by rows of k, too, where its columns are whole vectors, and a gate has no transposed form.
 #[test]
-fn weights_by_input_columns_are_planned_without_matrix_instructions() {
+fn weights_by_input_columns_are_planned_with_matrix_instructions_where_they_are_whole() {
     let transposed = Problem {
         element: Element::F16,
         layout: WeightLayout::InOut,
@@ -136,10 +136,16 @@ fn weights_by_input_columns_are_planned_without_matrix_instructions() {
     };
     let device = profiles::h100();
     let automatic = plan(transposed, &device, choice(None)).unwrap();
+    assert_eq!(automatic.variant, Variant::TensorCore);
+    let ragged = Problem {
+        n: transposed.n - 1,
+        ..transposed
+    };
+    let automatic = plan(ragged, &device, choice(None)).unwrap();
     assert_eq!(automatic.variant, Variant::Unit);
     let forced = choice(Some(Variant::TensorCore));
-    let error = refusal(plan(transposed, &device, forced));
-    assert!(error.have.contains("[E, k, n]"), "{error}");
+    let error = refusal(plan(ragged, &device, forced));
+    assert!(error.needs.contains("[E, k, n]"), "{error}");
     let gated = Problem {
         gated: true,
         ..transposed

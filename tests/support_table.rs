@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use moebius_ops::Element;
 use moebius_shaders::emit::{KernelEntry, Target};
-use moebius_tests::availability::{CI, cannot_run, unavailable};
+use moebius_tests::availability::{CI, cannot_run, read_by_spirv_val, unavailable};
 use moebius_tests::record::{self, End};
 
 const BEGIN: &str = "<!-- support-table:begin -->";
@@ -26,6 +25,8 @@ enum Cell {
     Unproven,
     Emitted,
     Compiles,
+    UnprovenEmulated,
+    Emulated,
     Runs,
 }
 
@@ -33,6 +34,8 @@ impl Cell {
     fn text(self) -> &'static str {
         match self {
             Self::Runs => "runs in CI",
+            Self::Emulated => "emulated in CI",
+            Self::UnprovenEmulated => "emulated in CI, unproven",
             Self::Compiles => "compiles in CI",
             Self::Emitted => "emitted",
             Self::Unproven => "unproven",
@@ -50,10 +53,8 @@ type Column = (&'static str, fn(&KernelEntry, &Ran) -> Cell);
 const COLUMNS: [Column; 6] = [
     ("cpu", |entry, ran| on_device(entry, "cpu", ran)),
     ("wgpu (WGSL)", |entry, ran| on_device(entry, "wgpu", ran)),
-    ("vulkan (SPIR-V)", |entry, _| vulkan(entry)),
-    ("cuda", |entry, _| {
-        compiled(entry, &[Target::CudaCpp, Target::Ptx], Cell::Compiles)
-    }),
+    ("vulkan (SPIR-V)", vulkan),
+    ("cuda", cuda),
     ("rocm", |entry, _| {
         let targets = [Target::AmdgpuGfx942, Target::AmdgpuGfx1201];
         compiled(entry, &targets, Cell::Compiles)
@@ -88,11 +89,23 @@ fn compiled(entry: &KernelEntry, targets: &[Target], found: Cell) -> Cell {
     }
 }
 
-/// spirv-val, but for bf16, which is younger.
-fn vulkan(entry: &KernelEntry) -> Cell {
-    let found = match entry.element {
-        Some(Element::Bf16) => Cell::Emitted,
-        _ => Cell::Compiles,
+/// The card in software that CI has, or else the compilers.
+fn cuda(entry: &KernelEntry, ran: &Ran) -> Cell {
+    match (has_run(entry, "cuda", ran), entry.proven) {
+        (true, true) => Cell::Emulated,
+        (true, false) => Cell::UnprovenEmulated,
+        _ => compiled(entry, &[Target::CudaCpp, Target::Ptx], Cell::Compiles),
+    }
+}
+
+/// CI's driver, or else spirv-val.
+fn vulkan(entry: &KernelEntry, ran: &Ran) -> Cell {
+    if has_run(entry, "vulkan", ran) {
+        return Cell::Runs;
+    }
+    let found = match read_by_spirv_val(entry) {
+        true => Cell::Compiles,
+        false => Cell::Emitted,
     };
     compiled(entry, &[Target::SpirV], found)
 }
@@ -160,7 +173,8 @@ fn table(ran: &Ran) -> String {
     format!(
         "| kernel | types | {names} |\n|---|---|{lines}\n{body}\n\
         *runs in CI*: conformance launches it there and compares its results with a reference (`cpu` has bodies of its own for \
-        some kernels). *compiles in CI*: the target's own compiler or validator takes the code, and no machine of CI can run it. \
+        some kernels; `vulkan` is a software driver). *emulated in CI*: the same on a software CUDA driver, which gives CubeCL's CUDA C++ to the compiler of \
+        the processor; CubeCL's PTX is compiled only. *compiles in CI*: the target's own compiler or validator takes the code, and no machine of CI can run it. \
         *emitted*: the code is written, and no compiler of CI reads it. *unproven*: a way of computing that has run on no hardware \
         at all; a plan chooses it only on request. `flex` and `xla` have no kernels: the same operations in Rust and in StableHLO, \
         held to the same references by conformance.\n"
@@ -319,6 +333,8 @@ fn the_table_tells_kernels_apart() -> Result<(), Failed> {
     let rows = rows(&entries(), &committed()?);
     for cell in [
         Cell::Runs,
+        Cell::Emulated,
+        Cell::UnprovenEmulated,
         Cell::Compiles,
         Cell::Emitted,
         Cell::Unproven,

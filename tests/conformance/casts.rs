@@ -56,7 +56,8 @@ fn check(target: &Target, dtype: DType, values: Vec<f32>, want: impl Fn(f32) -> 
     let device = target.burn();
     let compare = |from: DType, data: TensorData| {
         let given = Tensor::<1>::from_data(data, (&device, from));
-        let got = given.cast(dtype).cast(DType::F32).into_data();
+        // Read as it is stored: where two casts are fused, Mesa 26 leaves the rounding between them out.
+        let got = given.cast(dtype).into_data();
         for (x, got) in values.iter().zip(got.iter::<f32>()) {
             let want = want(*x);
             let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();

@@ -1,8 +1,17 @@
 //! The cases a device may refuse, and why; everything else must run everywhere.
 
 use crate::model_scale::slow;
-use moebius_device::Runtime;
+use moebius_device::{Capability, Runtime};
 use moebius_tests::target::Target;
+
+/// Whether the device multiplies squares of one of these edges in its planes, whose size it tells.
+fn has_matrices(capability: &Capability, element: &str, edges: &[u32]) -> bool {
+    let planes = capability
+        .subgroup
+        .is_some_and(|(least, most)| least == most || capability.runtime != Runtime::Vulkan);
+    let square = |&edge: &u32| capability.has_mma((edge, edge, edge), element, "f32");
+    planes && edges.iter().any(square)
+}
 
 /// Why `target` is expected to refuse the case, or `None` when it must run.
 pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
@@ -59,11 +68,20 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if case == "model_scale::many_tokens_f16" && slow(target) {
         return Some("a software adapter takes minutes");
     }
+    let matrices = [("matrices_f16", "f16"), ("matrices_bf16", "bf16")];
+    let matrices = matrices.iter().find(|(name, _)| case.ends_with(name));
+    let edges: &[u32] = match case.starts_with("attention") {
+        true => &[16],
+        false => &[16, 8],
+    };
+    if matrices.is_some_and(|(_, element)| !has_matrices(capability, element, edges)) {
+        return Some("no square matrix instructions of this type with sums in f32");
+    }
     if case.ends_with("f16") && !capability.f16 && !without_kernels {
         return Some("the adapter has no shader-f16");
     }
     let wgpu = matches!(capability.runtime, Runtime::Wgpu | Runtime::Vulkan);
-    if case.ends_with("::bf16") && wgpu && !capability.bf16 {
+    if case.ends_with("bf16") && wgpu && !capability.bf16 {
         return Some("WGSL has no bf16");
     }
     None

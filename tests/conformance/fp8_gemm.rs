@@ -7,6 +7,7 @@ use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, pack};
 use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source, fp8};
 use moebius_ops::scaling::{E8M0_ONE, Granularity};
+use moebius_shaders::grouped_gemm::Variant;
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 
@@ -132,6 +133,41 @@ pub(crate) fn scales(target: &Target) -> Outcome {
     let biased = with_codes(biased, Fp8Format::E5M2, Granularity::Tensor);
     outcomes.push(check(Product::random(biased), target));
     Outcome::of(outcomes)
+}
+
+/// Every format and kind of scale by matrix instructions, which take codes times their scales in the element type.
+fn matrices(target: &Target, element: Element) -> Outcome {
+    let mut outcomes = Vec::new();
+    for format in FORMATS {
+        for granularity in GRANULARITIES {
+            for (m, n, k) in [(1, 1, 4), (5, 63, 36), (70, 200, 392)] {
+                let dense = Problem {
+                    element,
+                    ..Problem::dense(m, n, k).unwrap()
+                };
+                let product = coded(Product::random(with_codes(dense, format, granularity)));
+                outcomes.push(product.check_by(target, &[Variant::TensorCore]));
+            }
+        }
+    }
+    let gated = Problem {
+        element,
+        gated: true,
+        activation: Some(Activation::Silu),
+        ..Problem::new(90, 4, 3, 24, 32).unwrap()
+    };
+    let gated = with_codes(gated, Fp8Format::E4M3, Granularity::Row);
+    let gated = coded(Product::random(gated));
+    outcomes.push(gated.check_by(target, &[Variant::TensorCore]));
+    Outcome::of(outcomes)
+}
+
+pub(crate) fn matrices_f16(target: &Target) -> Outcome {
+    matrices(target, Element::F16)
+}
+
+pub(crate) fn matrices_bf16(target: &Target) -> Outcome {
+    matrices(target, Element::Bf16)
 }
 
 /// Few rows, many rows, and the same row among others.

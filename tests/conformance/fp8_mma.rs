@@ -182,6 +182,13 @@ pub(crate) fn values(target: &Target) -> Outcome {
             }
         }
     }
+    let row = |format| of(format, Granularity::Row);
+    let sorted = Problem {
+        rows: Source::Sorted,
+        ..Problem::new(300, 3, 2, 130, 161).unwrap()
+    };
+    let mixed = Product::random(sorted, row(Fp8Format::E5M2), row(Fp8Format::E4M3));
+    outcomes.push(mixed.check(target));
     Outcome::of(outcomes)
 }
 

@@ -144,6 +144,11 @@ impl Product {
 
     /// Runs every variant for this sort of device and compares.
     pub(crate) fn check(&self, target: &Target) -> Outcome {
+        self.check_by(target, variants(target))
+    }
+
+    /// Runs these variants and compares.
+    pub(crate) fn check_by(&self, target: &Target, variants: &[Variant]) -> Outcome {
         let Some(client) = target.client() else {
             return Outcome::Unsupported("no kernels".into());
         };
@@ -155,7 +160,7 @@ impl Product {
             &self.weights,
             self.bias.as_deref(),
         );
-        for variant in variants(target) {
+        for variant in variants {
             match self.run(&client, target.capability(), *variant) {
                 Ok(got) => {
                     let what = format!("{variant:?} {:?}", self.problem);
@@ -471,6 +476,73 @@ fn halves(target: &Target, element: Element) -> Outcome {
 
 pub(crate) fn f16(target: &Target) -> Outcome {
     halves(target, Element::F16)
+}
+
+/// Rows and columns around fragments of 8 and 16 and tiles of 64, and everything that is done to sums.
+fn matrices(target: &Target, element: Element) -> Outcome {
+    let of = |slots, n, k| Problem {
+        element,
+        ..problem(slots, 3, n, k)
+    };
+    let sorted = of(70, 64, 36);
+    let gated = Problem {
+        gated: true,
+        activation: Some(Activation::Silu),
+        ..of(130, 48, 32)
+    };
+    let problems = [
+        of(1, 1, 4),
+        of(7, 31, 12),
+        of(64, 64, 64),
+        of(65, 65, 20),
+        of(200, 130, 256),
+        Problem {
+            bias: true,
+            activation: Some(Activation::Gelu),
+            ..of(33, 20, 12)
+        },
+        Problem {
+            activation: Some(Activation::Relu),
+            ..sorted
+        },
+        gated,
+        Problem {
+            bias: true,
+            ..gated
+        },
+        Problem {
+            rows: Source::Sorted,
+            ..sorted
+        },
+        Problem {
+            layout: WeightLayout::InOut,
+            ..sorted
+        },
+        Problem {
+            layout: WeightLayout::InOut,
+            ..of(129, 68, 100)
+        },
+        Problem {
+            element,
+            ..Problem::new(90, 4, 3, 24, 32).unwrap()
+        },
+        Problem {
+            element,
+            ..Problem::dense(70, 24, 32).unwrap()
+        },
+    ];
+    let by_matrices = |product: Product| product.check_by(target, &[Variant::TensorCore]);
+    let one_expert = Product::new(of(100, 24, 16), &[2; 100]);
+    let all = problems.into_iter().map(Product::random);
+    Outcome::of(all.chain([one_expert]).map(by_matrices))
+}
+
+pub(crate) fn matrices_f16(target: &Target) -> Outcome {
+    matrices(target, Element::F16)
+}
+
+pub(crate) fn matrices_bf16(target: &Target) -> Outcome {
+    matrices(target, Element::Bf16)
 }
 
 pub(crate) fn bf16(target: &Target) -> Outcome {

@@ -107,25 +107,26 @@ const CASES: &[(&str, Case)] = cases! {
     neighbours: sizes, empty_experts, row_bound, f16, bf16;
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound,
         in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
-        webgpu_default_limits, f16, bf16;
-    fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16;
+        webgpu_default_limits, f16, bf16, matrices_f16, matrices_bf16;
+    fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16, matrices_f16, matrices_bf16;
     fp8_mma: values, experts, small_integers_are_exact, every_code;
     weight_gradient: tile_edges, dense, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,
-        f16, bf16;
+        f16, bf16, matrices_f16, matrices_bf16;
     expert_activation: sizes, activations, far_out, uneven_experts, many_rows, output_bias, empty_batch, f16, bf16;
     segment_attention: head_sizes, sequences, uneven_experts, row_bound, large_scores,
         segments_are_apart, empty_batch, f16, bf16;
     attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long, positions, few_queries, sinks, through_lse,
         large_scores, unseen_values, seen_values, wide_windows, independent_of_the_batch, repeats_bit_for_bit,
-        parts, tiles, tiles_f16, visits, views, f16, bf16, dropout, dropout_f16, masks, dropout_repeats, own_rule, own_rule_agrees;
+        parts, tiles, tiles_f16, tiles_bf16, visits, views, f16, bf16, dropout, dropout_f16, masks, dropout_repeats, own_rule, own_rule_agrees,
+        matrices_f16, matrices_bf16;
     kv_cache: formats, rules, heads, long, f16, bf16, steps_are_the_whole, paged_is_contiguous,
         independent_of_the_batch, appends_in_place, clones_are_apart, stale_values;
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
         launches_are_fixed, training_launches_are_fixed, refuses_wrong_input;
     moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
-        frozen_experts, f16, bf16;
+        frozen_experts, f16, bf16, matrices_f16, matrices_bf16;
     model_scale: few_tokens_f16, many_tokens_f16;
     routers: switch_keeps_the_raw_probability, noise_and_dropout_only_in_training,
         hash_is_the_reference, learned_is_an_mlp, dynamic_follows_its_formula,
@@ -204,7 +205,7 @@ fn judge(name: &str, case: Case, target: &Target) -> Result<End, Failed> {
 }
 
 /// Whether this run wants a case on a device: those of all families (on XLA, of all but one), or of those that
-/// `MOEBIUS_TEST_FAMILIES` lists; what is refused before there is a launch is refused alike everywhere.
+/// `MOEBIUS_TEST_FAMILIES` lists, or cases that it lists by name; what is refused before there is a launch is refused alike everywhere.
 fn wanted(name: &str, target: &Target) -> bool {
     if name.contains("::refuses_") && target.name != REFUSES {
         return false;
@@ -231,7 +232,8 @@ fn wanted(name: &str, target: &Target) -> bool {
         };
         return !(target.name.starts_with("xla") && compared_elsewhere);
     };
-    families.split(',').any(|one| Some(one) == family)
+    let asked = |one: &str| Some(one) == family || one == name;
+    families.split(',').any(asked)
 }
 
 /// What is wrong with the name of a launch of ours: there is none, or on WebGPU it is that of an emitted kernel of another

@@ -18,6 +18,8 @@ pub(crate) struct Fixture {
     pub(crate) config: MoeConfig,
     pub(crate) layer: MoeLayer,
     pub(crate) dtype: DType,
+    /// The kernels of a recording layer's experts; the plan's own choice where there is none.
+    pub(crate) variant: Option<Variant>,
 }
 
 pub(crate) fn fixture(target: &Target, config: MoeConfig, dtype: DType) -> Fixture {
@@ -54,6 +56,7 @@ pub(crate) fn fixture(target: &Target, config: MoeConfig, dtype: DType) -> Fixtu
         config,
         layer: config.with_weights(weights).unwrap(),
         dtype,
+        variant: None,
     }
 }
 
@@ -305,7 +308,8 @@ fn forward_launches(target: &Target, config: MoeConfig, tokens: usize) -> Option
 pub(crate) fn launches_are_fixed(target: &Target) -> Outcome {
     let capacity = Some(Capacity::new(1.0, 1).unwrap());
     for (experts, tokens) in [(8, 1), (8, 64), (8, 1000), (3, 64), (20, 64)] {
-        let config = MoeConfig::new(64, 96, experts);
+        // Rows of 512 bytes: CUDA pads others to that, and has them copied first.
+        let config = MoeConfig::new(128, 256, experts);
         let Some(dropless) = forward_launches(target, config, tokens) else {
             return Outcome::Unsupported("no kernels".into());
         };

@@ -6,7 +6,7 @@ use crate::moe_layer::{Fixture, config, fixture, floats};
 use burn::tensor::{DType, Gradients, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{
-    Activation, Capacity, Keep, MoeConfig, MoeLayer, MoeOutput, MoeWeights, Router,
+    Activation, Capacity, Keep, MoeConfig, MoeLayer, MoeOutput, MoeWeights, Router, Variant,
 };
 use moebius_ops::{Element, moe, routing};
 use moebius_tests::data::Rng;
@@ -34,7 +34,8 @@ fn recording(fixture: &Fixture) -> MoeLayer {
         w_out: tracked(weights.w_out),
         b_out: weights.b_out.map(tracked),
     };
-    fixture.config.with_weights(weights).unwrap()
+    let layer = fixture.config.with_weights(weights).unwrap();
+    layer.with_variant(fixture.variant)
 }
 
 impl Pass {
@@ -138,7 +139,18 @@ fn through_router(
 }
 
 fn check(target: &Target, config: MoeConfig, dtype: DType, tokens: usize) -> Outcome {
-    let fixture = fixture(target, config, dtype);
+    check_by(target, None, config, dtype, tokens)
+}
+
+fn check_by(
+    target: &Target,
+    variant: Option<Variant>,
+    config: MoeConfig,
+    dtype: DType,
+    tokens: usize,
+) -> Outcome {
+    let mut fixture = fixture(target, config, dtype);
+    fixture.variant = variant;
     let element = fixture.layer.problem(tokens, dtype).unwrap().element;
     match Pass::run(&fixture, target, tokens) {
         Err(refused) => refused,
@@ -251,6 +263,30 @@ pub(crate) fn frozen_experts(target: &Target) -> Outcome {
     assert!(weights.w_in.grad(&pass.gradients).is_none());
     assert!(pass.gradient(&x) == whole[0] && pass.gradient(&weights.router) == whole[1]);
     Outcome::Ran
+}
+
+/// All products of both passes by matrix instructions, and those of sizes that the instructions don't take beside them.
+fn matrices(target: &Target, dtype: DType) -> Outcome {
+    if target.client().is_none() {
+        return Outcome::Unsupported("no kernels".into());
+    }
+    let gated = MoeConfig::new(40, 48, 3)
+        .with_top_k(2)
+        .with_gated(true)
+        .with_bias(true)
+        .with_activation(Activation::Silu);
+    let odd = MoeConfig::new(40, 50, 3).with_activation(Activation::Relu);
+    Outcome::of(
+        [gated, odd].map(|config| check_by(target, Some(Variant::TensorCore), config, dtype, 65)),
+    )
+}
+
+pub(crate) fn matrices_f16(target: &Target) -> Outcome {
+    matrices(target, DType::F16)
+}
+
+pub(crate) fn matrices_bf16(target: &Target) -> Outcome {
+    matrices(target, DType::BF16)
 }
 
 pub(crate) fn f16(target: &Target) -> Outcome {

@@ -132,11 +132,15 @@ impl Gradient {
 
     /// Runs every variant for this sort of device and compares.
     fn check(&self, target: &Target) -> Outcome {
+        self.check_by(target, &variants(target))
+    }
+
+    fn check_by(&self, target: &Target, variants: &[Variant]) -> Outcome {
         let Some(client) = target.client() else {
             return Outcome::Unsupported("no kernels".into());
         };
         let want = self.want();
-        for variant in variants(target) {
+        for &variant in variants {
             match self.run(&client, target.capability(), variant) {
                 // Sums are f32 and stored as such whatever the operands are.
                 Ok(got) => {
@@ -246,6 +250,41 @@ pub(crate) fn gather(target: &Target) -> Outcome {
         let problem = Problem::of(&Product::new(90, 4, 3, 24, 32).unwrap());
         Gradient::random(Problem { a, b, ..problem }).check(target)
     }))
+}
+
+/// Rows and columns around fragments of 8 and 16 and tiles of 64.
+fn matrices(target: &Target, element: Element) -> Outcome {
+    let sizes = [
+        (1, 4, 4),
+        (7, 12, 20),
+        (64, 64, 64),
+        (65, 68, 36),
+        (200, 132, 72),
+    ];
+    let by_matrices = |problem: Problem| {
+        let product = Product {
+            element,
+            ..problem.product
+        };
+        let gradient = Gradient::random(Problem { product, ..problem });
+        gradient.check_by(target, &[Variant::TensorCore])
+    };
+    let dense = Problem::of(&Product::dense(70, 24, 32).unwrap());
+    let gathered = Problem {
+        a: Source::Tokens,
+        b: Source::Sorted,
+        ..Problem::of(&Product::new(90, 4, 3, 24, 32).unwrap())
+    };
+    let sizes = sizes.map(|(slots, m, n)| problem(slots, 3, m, n));
+    Outcome::of(sizes.into_iter().chain([dense, gathered]).map(by_matrices))
+}
+
+pub(crate) fn matrices_f16(target: &Target) -> Outcome {
+    matrices(target, Element::F16)
+}
+
+pub(crate) fn matrices_bf16(target: &Target) -> Outcome {
+    matrices(target, Element::Bf16)
 }
 
 pub(crate) fn variants_agree_bit_for_bit(target: &Target) -> Outcome {

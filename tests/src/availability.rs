@@ -11,8 +11,12 @@ pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> 
         ("mma", _, Target::CudaCpp) => None,
         ("mma", ..) => Some("only CubeCL's CUDA C++ compiler has FP8 instructions of 16 x 8 x 32"),
         ("tensor_core", _, Target::Wgsl) => Some("WGSL has no matrix instructions"),
-        ("tensor_core", _, Target::SpirV) => Some("no extension is assumed"),
-        ("tensor_core", _, Target::Msl) => Some("Metal multiplies 8 x 8 x 8"),
+        ("tensor_core", _, Target::Msl) if entry.family == "attention" => {
+            Some("Metal multiplies 8 x 8 x 8")
+        }
+        ("tensor_core", Some(Element::Bf16), Target::Msl) => {
+            Some("Metal 3 has no matrix instructions in bf16")
+        }
         ("tensor_core", _, Target::AmdgpuGfx942) => {
             Some("CubeCL's LLVM compiler has no CDNA matrix instructions")
         }
@@ -21,8 +25,14 @@ pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> 
     }
 }
 
-/// The devices of CI that run kernels, as conformance's record calls them.
-pub const CI: [&str; 2] = ["cpu", "wgpu"];
+/// Whether the spirv-val of distributions reads the kernel's SPIR-V: SPV_KHR_bfloat16 (2025) and SPV_KHR_cooperative_matrix (2023) are
+/// younger than Debian 12's.
+pub fn read_by_spirv_val(entry: &KernelEntry) -> bool {
+    entry.element != Some(Element::Bf16) && entry.variant != "tensor_core"
+}
+
+/// The devices of CI that run kernels, as conformance's record calls them; `cuda` is a card in software (`tests/emulator/`).
+pub const CI: [&str; 4] = ["cpu", "wgpu", "vulkan", "cuda"];
 
 /// Why `entry` can't run on the device of CI of this name, or `None` when a case must launch it there.
 pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
@@ -32,6 +42,14 @@ pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
             Some("the CPU runtime has too few units in a workgroup")
         }
         ("cpu", _) => None,
+        ("vulkan", _) if entry.element == Some(Element::Bf16) => {
+            Some("the software driver has no bf16")
+        }
+        ("vulkan", "tensor_core") if entry.family == "attention" => {
+            Some("the software driver multiplies 8 x 8 x 8")
+        }
+        ("vulkan", _) => unavailable(entry, Target::SpirV),
+        ("cuda", _) => unavailable(entry, Target::CudaCpp),
         _ => unavailable(entry, Target::Wgsl),
     }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use moebius_ops::Element;
 use moebius_shaders::emit::{Artifact, KernelEntry};
+use moebius_tests::availability::read_by_spirv_val;
 
 use super::{Verdict, verdicts};
 
@@ -88,10 +88,9 @@ pub(crate) fn run(program: &Path, arguments: &[&OsStr]) -> Verdict {
 /// The first word of a SPIR-V module.
 const SPIRV_MAGIC: [u8; 4] = 0x0723_0203u32.to_le_bytes();
 
-/// SPIR-V; of bf16 modules only that they are one, because SPV_KHR_bfloat16 (2025) is younger than the spirv-val of
-/// distributions. The support table calls them emitted.
+/// SPIR-V; of some modules only that they are one, which the support table calls emitted.
 pub(crate) fn spirv_val(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
-    if entry.element == Some(Element::Bf16) {
+    if !read_by_spirv_val(entry) {
         let is_module = artifact.bytes.starts_with(&SPIRV_MAGIC);
         return is_module
             .then_some(())

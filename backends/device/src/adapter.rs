@@ -1,6 +1,5 @@
 //! wgpu adapters: the list CubeCL works from, and what each adapter can do.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use cubecl::WgpuCompilationOptions;
@@ -16,24 +15,41 @@ use wgpu::{Backend, DeviceType};
 use crate::guard::quietly;
 use crate::located::{Found, Located, index_among};
 use crate::memory::host_memory;
+use crate::named::{by_name, kind};
 use crate::properties::vendor_of_card;
-use crate::{Capability, Device, DeviceKind, OpenError, Runtime, Vendor};
+use crate::{Capability, Device, OpenError, Runtime, Vendor};
 
 /// One adapter under the name CubeCL reaches it by.
 struct Listed {
     /// `None` for a software adapter after the first, which CubeCL can't name.
     kind: Option<WgpuDeviceKind>,
     capability: Capability,
+    /// Whether CubeCL, left to itself, compiles to SPIR-V for it.
+    spirv: bool,
+    /// What keeps it from being used.
+    lacks: Option<String>,
+}
+
+impl Listed {
+    /// How CubeCL names it, or why it can't be used.
+    fn usable(&self, device: Device) -> Result<WgpuDeviceKind, OpenError> {
+        let name = &self.capability.name;
+        let reason = match (&self.kind, &self.lacks) {
+            (Some(kind), None) => return Ok(kind.clone()),
+            (None, _) => {
+                format!("`{name}` is not the first software adapter, the only one CubeCL reaches")
+            }
+            (_, Some(lacks)) => format!("`{name}`: {lacks}"),
+        };
+        Err(OpenError::Failed { device, reason })
+    }
 }
 
 /// The devices of `runtime` (`wgpu` or `vulkan`).
 pub(crate) fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
     let found = (0..).zip(adapters(runtime)?).map(|(index, listed)| {
         let device = runtime.at(index);
-        let status = match listed.kind {
-            Some(_) => Ok(listed.capability),
-            None => Err(unreachable_adapter(device, &listed.capability.name)),
-        };
+        let status = listed.usable(device).map(|_| listed.capability);
         Found { device, status }
     });
     Ok(found.collect())
@@ -44,15 +60,17 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
     let index = index_among(device, adapters.len())?;
     let listed = adapters.swap_remove(index as usize);
     let resolved = device.at(index);
-    let kind = listed
-        .kind
-        .ok_or_else(|| unreachable_adapter(resolved, &listed.capability.name))?;
+    let kind = listed.usable(resolved)?;
     // The kind is always named. CubeCL's own default device is another device to it than the same
     // adapter by its kind (two clients, no sharing), and follows an environment variable.
-    let inner = WgpuDevice::new(kind).on(match device {
-        Device::Vulkan(_) => WgpuBackend::Vulkan,
-        _ => WgpuBackend::Auto,
-    });
+    let inner = match device {
+        Device::Vulkan(_) => WgpuDevice::new(kind).on(WgpuBackend::Vulkan),
+        _ if listed.spirv => in_wgsl(&kind).map_err(|reason| OpenError::Failed {
+            device: resolved,
+            reason,
+        })?,
+        _ => WgpuDevice::new(kind),
+    };
     Ok(Located {
         device: resolved,
         cubecl: Some(cubecl::Device::Wgpu(inner)),
@@ -60,11 +78,14 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
     })
 }
 
-fn unreachable_adapter(device: Device, name: &str) -> OpenError {
-    OpenError::Failed {
-        device,
-        reason: format!("`{name}` is not the first software adapter, the only one CubeCL reaches"),
-    }
+#[cfg(feature = "vulkan")]
+fn in_wgsl(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
+    quietly(|| crate::wgsl::device(kind)).and_then(|device| device)
+}
+
+#[cfg(not(feature = "vulkan"))]
+fn in_wgsl(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
+    Ok(WgpuDevice::new(kind.clone()))
 }
 
 /// The adapters of `device`'s graphics API, best kind first; at least one, or the reason.
@@ -79,7 +100,8 @@ fn adapters(device: Device) -> Result<Vec<Listed>, OpenError> {
     };
     // `quietly` also keeps to one thread at a time: wgpu's OpenGL contexts panic on being used, or
     // merely dropped, by two.
-    let found = quietly(|| survey(apis)).map_err(|reason| OpenError::Failed { device, reason })?;
+    let found =
+        quietly(|| survey(device, apis)).map_err(|reason| OpenError::Failed { device, reason })?;
     if found.is_empty() {
         return Err(OpenError::NoDriver {
             device,
@@ -90,33 +112,23 @@ fn adapters(device: Device) -> Result<Vec<Listed>, OpenError> {
     Ok(found)
 }
 
-fn survey(apis: &[Backend]) -> Vec<Listed> {
-    // CubeCL counts each kind by itself, in the driver's order; so count before sorting.
-    let mut counts = BTreeMap::<DeviceKind, usize>::new();
-    let adapters = settle(apis);
-    let listed = adapters.iter().map(|adapter| {
-        let capability = capability(adapter);
-        let count = counts.entry(capability.kind).or_default();
-        *count += 1;
+fn survey(device: Device, apis: &[Backend]) -> Vec<Listed> {
+    let wants_spirv = matches!(device, Device::Vulkan(_));
+    let listed = by_name(settle(apis)).into_iter().map(|(kind, adapter)| {
+        let spirv = takes_spirv(&adapter);
         Listed {
-            kind: named(capability.kind, *count - 1),
-            capability,
+            kind,
+            capability: capability(&adapter, wants_spirv && spirv),
+            spirv,
+            lacks: match wants_spirv {
+                true => lacks_for_spirv(&adapter, spirv),
+                false => None,
+            },
         }
     });
     let mut listed: Vec<_> = listed.collect();
     listed.sort_by_key(|listed| listed.capability.kind);
     listed
-}
-
-fn named(kind: DeviceKind, index: usize) -> Option<WgpuDeviceKind> {
-    Some(match kind {
-        DeviceKind::DiscreteGpu => WgpuDeviceKind::DiscreteGpu(index),
-        DeviceKind::IntegratedGpu => WgpuDeviceKind::IntegratedGpu(index),
-        DeviceKind::VirtualGpu => WgpuDeviceKind::VirtualGpu(index),
-        DeviceKind::Unknown => WgpuDeviceKind::Other(index),
-        DeviceKind::Cpu if index == 0 => WgpuDeviceKind::Cpu,
-        DeviceKind::Cpu => return None,
-    })
 }
 
 fn names(apis: &[Backend]) -> String {
@@ -166,13 +178,14 @@ fn enumerate(api: Backend) -> Vec<wgpu::Adapter> {
     cubecl::future::block_on(instance.enumerate_adapters(api.into()))
 }
 
-/// What CubeCL will report for a device on `adapter`, without making one.
-fn capability(adapter: &wgpu::Adapter) -> Capability {
+/// What CubeCL will report for a device on `adapter` whose kernels are in SPIR-V or in WGSL, without making one.
+fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
     let info = adapter.get_info();
     let mut properties = properties(adapter, &info);
     let mut options = WgpuCompilationOptions::default();
-    let spirv = register_spirv(adapter, &mut properties, &mut options);
-    if !spirv && adapter.features().contains(wgpu::Features::SHADER_F16) {
+    if spirv {
+        register_spirv(adapter, &mut properties, &mut options);
+    } else if adapter.features().contains(wgpu::Features::SHADER_F16) {
         properties.register_type_usage(ElemType::Float(FloatKind::F16), TypeUsage::all());
     }
     let runtime = match spirv {
@@ -211,14 +224,28 @@ fn driver(info: &wgpu::AdapterInfo) -> Option<String> {
     Some(format!("macOS {build}"))
 }
 
-fn kind(device_type: DeviceType) -> DeviceKind {
-    match device_type {
-        DeviceType::DiscreteGpu => DeviceKind::DiscreteGpu,
-        DeviceType::IntegratedGpu => DeviceKind::IntegratedGpu,
-        DeviceType::VirtualGpu => DeviceKind::VirtualGpu,
-        DeviceType::Cpu => DeviceKind::Cpu,
-        DeviceType::Other => DeviceKind::Unknown,
+/// Whether CubeCL compiles to SPIR-V for `adapter` where it is left to itself.
+fn takes_spirv(adapter: &wgpu::Adapter) -> bool {
+    let mut properties = properties(adapter, &adapter.get_info());
+    register_spirv(
+        adapter,
+        &mut properties,
+        &mut WgpuCompilationOptions::default(),
+    )
+}
+
+#[cfg(feature = "vulkan")]
+fn lacks_for_spirv(adapter: &wgpu::Adapter, taken: bool) -> Option<String> {
+    let model = "it lacks the Vulkan memory model of the device's scope, or addresses of buffers";
+    match taken {
+        true => crate::wgsl::lacks_for_spirv(adapter),
+        false => Some(model.into()),
     }
+}
+
+#[cfg(not(feature = "vulkan"))]
+fn lacks_for_spirv(_: &wgpu::Adapter, _: bool) -> Option<String> {
+    None
 }
 
 #[cfg(feature = "vulkan")]

@@ -1,4 +1,6 @@
 use super::*;
+use crate::DeviceKind;
+use crate::named::named;
 
 #[test]
 fn threads_can_list_at_the_same_time() {

@@ -28,7 +28,7 @@ pub struct Capability {
     pub vector_registers: Option<u32>,
     /// Parallel CPU cores; `None` on a GPU.
     pub cpu_cores: Option<u32>,
-    /// Smallest and largest subgroup where subgroup operations may be used.
+    /// Smallest and largest subgroup where subgroup operations or matrix instructions may be used.
     pub subgroup: Option<(u32, u32)>,
     /// f16 in storage buffers and arithmetic.
     pub f16: bool,

@@ -36,6 +36,8 @@ mod guard;
 mod host;
 mod located;
 mod memory;
+#[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
+mod named;
 mod nvidia;
 mod open;
 pub mod profiles;
@@ -44,6 +46,8 @@ mod properties;
 mod rocm;
 mod runtimes;
 mod simd;
+#[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
+mod wgsl;
 #[cfg(feature = "xla")]
 mod xla;
 

@@ -38,10 +38,7 @@ impl Capability {
             load_width_bits: hardware.load_width,
             vector_registers: hardware.vector_register_count,
             cpu_cores: hardware.num_cpu_cores,
-            subgroup: properties
-                .features
-                .plane
-                .contains(Plane::Ops)
+            subgroup: (properties.features.plane.contains(Plane::Ops) || !mma.is_empty())
                 .then_some(plane),
             f16: f16.contains(TypeUsage::Buffer) && f16.contains(TypeUsage::Arithmetic),
             bf16: usage(FloatKind::BF16).contains(TypeUsage::Buffer),

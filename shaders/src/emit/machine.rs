@@ -22,6 +22,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Bytes that workgroup memory holds on any GPU of a native target.
 const NATIVE_SHARED: usize = 48 * 1024;
+/// Bytes of workgroup memory that GPUs have in Vulkan.
+const VULKAN_SHARED: usize = 32 * 1024;
 
 /// The architecture of the PTX target.
 const PTX_SM: u32 = 90;
@@ -114,7 +116,11 @@ fn properties(target: Target, element: Option<Element>, sm: u32) -> DeviceProper
         identity,
     );
     match target {
-        Target::Wgsl | Target::SpirV => register_words(&mut properties, target, element),
+        Target::Wgsl => register_words(&mut properties, target, element),
+        Target::SpirV => {
+            register_words(&mut properties, target, element);
+            register_matrices(&mut properties, target, sm);
+        }
         _ => {
             cubecl_cpp::register_supported_types(&mut properties);
             properties.features.plane.insert(Plane::Ops);
@@ -145,7 +151,6 @@ pub(super) const fn plane(target: Target) -> u32 {
 
 fn hardware(target: Target) -> HardwareProperties {
     let limits = Limits::WEBGPU_DEFAULT;
-    let native = !matches!(target, Target::Wgsl | Target::SpirV);
     let [x, y, z] = limits.max_cube_dim;
     let [count_x, count_y, count_z] = limits.max_cube_count;
     HardwareProperties {
@@ -154,9 +159,10 @@ fn hardware(target: Target) -> HardwareProperties {
         plane_size_min: plane(target),
         plane_size_max: plane(target),
         max_bindings: limits.max_bindings,
-        max_shared_memory_size: match native {
-            true => NATIVE_SHARED,
-            false => limits.max_shared_memory,
+        max_shared_memory_size: match target {
+            Target::Wgsl => limits.max_shared_memory,
+            Target::SpirV => VULKAN_SHARED,
+            _ => NATIVE_SHARED,
         },
         max_cube_count: (count_x, count_y, count_z),
         max_units_per_cube: limits.max_units_per_cube,
@@ -223,11 +229,24 @@ fn register_matrices(properties: &mut DeviceProperties, target: Target, sm: u32)
             HipCmmaCompiler::RocWmma.supported_cmma_combinations(&AMDArchitecture::GFX12)
         }
         Target::Msl => supported_cmma_combinations_metal(&MetalArchitecture::Metal3),
-        Target::Wgsl | Target::SpirV => Vec::new(),
+        Target::SpirV => [FloatKind::F16, FloatKind::BF16].map(common_matrix).into(),
+        Target::Wgsl => Vec::new(),
     };
     cubecl_cpp::shared::register_wmma_features(shapes, properties);
     #[cfg(feature = "emit-llvm")]
     restrict(properties, target);
+}
+
+/// What GPUs with cooperative matrices have in Vulkan.
+fn common_matrix(kind: FloatKind) -> cubecl::ir::features::MmaConfig {
+    cubecl::ir::features::MmaConfig {
+        a_type: ElemType::Float(kind),
+        b_type: ElemType::Float(kind),
+        cd_type: ElemType::Float(FloatKind::F32),
+        m: 16,
+        n: 16,
+        k: 16,
+    }
 }
 
 /// Takes away what CubeCL's LLVM compilers can't lower.

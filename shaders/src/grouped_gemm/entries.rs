@@ -92,7 +92,14 @@ const FP8: &[Problem] = &[DENSE_BLOCK, DENSE_TENSOR, GATHER_GATED_ROW, SORTED_MX
 const FP8_HALF: &[Problem] = &[DENSE_BLOCK, GATHER_GATED_ROW];
 const HALF: &[Problem] = &[GATHER_GATED_SILU, SORTED, SORTED_IN_OUT];
 const LAYER: &[Problem] = &[dense(true), turned(dense(false))];
-const MATRIX: &[Problem] = &[GATHER_RELU, GATHER_GATED_SILU, SORTED];
+const MATRIX: &[Problem] = &[
+    GATHER_RELU,
+    GATHER_GATED_SILU,
+    SORTED,
+    SORTED_IN_OUT,
+    DENSE_BLOCK,
+    GATHER_GATED_ROW,
+];
 
 const ALL: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Naive, Variant::Cpu];
 const FAST: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Cpu];

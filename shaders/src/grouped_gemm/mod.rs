@@ -10,12 +10,14 @@ mod cpu_fp8;
 #[cfg(feature = "emit")]
 pub(crate) mod entries;
 pub mod fp8;
+mod fragments;
 mod naive;
 mod plan;
 mod tensor_core;
 mod tile;
 pub mod weight_gradient;
 
+pub(crate) use plan::plan_over_tiles;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;
 
@@ -250,6 +252,17 @@ impl Bindings {
                 p.row_bound * p.n / out_lanes,
                 bytes * out_lanes,
             ),
+        }
+    }
+
+    /// The weights as elements or as codes, whichever `problem` has.
+    fn weights_or_codes(
+        weights: BufferArg,
+        problem: &Problem,
+    ) -> (Option<BufferArg>, Option<BufferArg>) {
+        match problem.fp8 {
+            Some(_) => (None, Some(weights)),
+            None => (Some(weights), None),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Which variant runs a grouped GEMM on which device, with what tiles.
 
+use super::fragments::Fragments;
 use super::tile::TileShape;
 use super::{KERNEL, Problem, WeightLayout, cpu, naive, tensor_core};
 use crate::prelude::*;
@@ -16,7 +17,7 @@ moebius_ops::named! {
         Gemv = "gemv",
         /// One task per core: weights packed into panels, a register tile, no barriers.
         Cpu = "cpu",
-        /// Matrix-multiply-accumulate instructions on 16 × 16 × 16 tiles. Unproven.
+        /// Matrix-multiply-accumulate instructions on tiles of 16 × 16 × 16 or 8 × 8 × 8. Unproven.
         TensorCore = "tensor_core",
         /// One unit per output: the baseline that benchmarks compare with.
         Naive = "naive",
@@ -70,6 +71,11 @@ impl Choice {
             allow_unproven: true,
         }
     }
+
+    /// Whether the plan may choose `variant` by itself.
+    pub(super) fn may_take(self, variant: Variant) -> bool {
+        variant.proven() || self.allow_unproven
+    }
 }
 
 /// A range of experts whose weights are bound together.
@@ -96,8 +102,8 @@ pub struct Plan {
     pub slabs: Vec<Slab>,
     /// Parallel tasks of the `Cpu` variant.
     pub cores: usize,
-    /// Units of a plane, for the `TensorCore` variant.
-    pub plane: u32,
+    /// The device's matrix instructions, for the `TensorCore` variant.
+    pub(super) fragments: Option<Fragments>,
 }
 
 impl Plan {
@@ -145,7 +151,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     problem.element.supported(KERNEL, device)?;
     let variant = match choice.variant {
         Some(variant) => variant,
-        None => best_variant(&problem, device, choice.allow_unproven),
+        None => best_variant(&problem, device, choice),
     };
     let tile = match variant {
         Variant::Gemv => TileShape::GEMV,
@@ -164,7 +170,10 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     let plan = Plan {
         slabs: slabs(KERNEL, problem.experts, problem.expert_elements(), device)?,
         cores: device.cpu_cores.unwrap_or(1) as usize,
-        plane: device.subgroup.map_or(1, |(smallest, _)| smallest),
+        fragments: match variant {
+            Variant::TensorCore => Some(tensor_core::supported(&problem, device)?),
+            _ => None,
+        },
         problem,
         variant,
         lanes,
@@ -174,11 +183,27 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     Ok(plan)
 }
 
+/// Plans `problem` over the tiles that `variant` has: those of matrix instructions are the `Unit` variant's, which takes what the
+/// instructions don't.
+///
+/// # Errors
+/// As [`plan`].
+pub(crate) fn plan_over_tiles(
+    problem: Problem,
+    device: &Capability,
+    variant: Variant,
+) -> Result<Plan, PlanError> {
+    let other = match variant {
+        Variant::TensorCore => tensor_core::supported(&problem, device).is_err(),
+        _ => false,
+    };
+    let variant = if other { Variant::Unit } else { variant };
+    plan(problem, device, Choice::of(variant))
+}
+
 /// The fastest variant that is proven, or allowed, on this device.
-fn best_variant(problem: &Problem, device: &Capability, allow_unproven: bool) -> Variant {
-    if tensor_core::supported(problem, device).is_ok()
-        && (allow_unproven || Variant::TensorCore.proven())
-    {
+fn best_variant(problem: &Problem, device: &Capability, choice: Choice) -> Variant {
+    if choice.may_take(Variant::TensorCore) && tensor_core::supported(problem, device).is_ok() {
         return Variant::TensorCore;
     }
     Variant::portable(problem.row_bound, problem.experts, device)
@@ -195,7 +220,7 @@ fn check_variant(
     Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
     super::fp8::supported(problem, device)?;
     match variant {
-        Variant::TensorCore => tensor_core::supported(problem, device),
+        Variant::TensorCore => tensor_core::supported(problem, device).map(drop),
         Variant::Cpu => {
             let needs = "a CPU runtime for the cpu variant";
             Unsupported::unless(device.cpu_cores.is_some(), KERNEL, needs, &device.name)

@@ -1,131 +1,201 @@
-//! The `tensor_core` variant: 16 × 16 × 16 matrix-multiply-accumulate, f16 or bf16 in, f32 sums.
+//! The `tensor_core` variant: matrix-multiply-accumulate of 16 × 16 × 16 or 8 × 8 × 8, f16 or bf16 in, f32 sums.
 //!
-//! A cube of four planes takes 64 rows × 64 columns; each plane owns 16 rows and all columns, so
-//! one fragment of x feeds four (gated: eight) products. Sums pass through workgroup memory for
-//! bias, activation and the guarded store, because a fragment's layout is the target's secret.
-//! The hardware chooses the order of summation, so results differ from the other variants in the
-//! last bits. Unproven: it compiles for CUDA and RDNA and has not run on either.
+//! Codes are decoded, times their scale, into the element type as they enter workgroup memory. The hardware chooses the order
+//! of summation, so results differ from the other variants in the last bits.
 
 use super::activation::{activate, gated};
+use super::fp8::{block_words, decode_four, scale_at};
+use super::fragments::{ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums};
 use super::*;
 use cubecl::cmma;
+use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Rows and columns of a cube's tile.
-pub(super) const ROWS: usize = 64;
+pub(super) const ROWS: usize = TILE;
 
-pub(super) const COLUMNS: usize = 64;
-
-/// Edge of one fragment, and inner columns per step.
-const EDGE: usize = 16;
-
-const PLANES: usize = ROWS / EDGE;
-
-/// Vectors of four in a row of a fragment, and from one row to the next in workgroup memory: a
-/// padding of eight elements spreads the banks and keeps fragments 32-byte aligned.
-const STEPS: usize = EDGE / 4;
-
-const STRIDE: usize = STEPS + 2;
-
-/// Bytes CUDA's fragment loads and stores ask of an address.
-const ALIGNMENT: usize = 32;
+pub(super) const COLUMNS: usize = TILE;
 
 /// What the kernel is specialised on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spec {
     rows: Source,
+    weights: Lines,
     parts: usize,
     activation: Option<Activation>,
-    plane: usize,
+    fp8: Option<Fp8Weights>,
+    fragments: Fragments,
 }
 
 impl Spec {
-    fn of(plan: &Plan) -> Self {
+    fn of(plan: &Plan, fragments: Fragments) -> Self {
         let p = &plan.problem;
         Self {
             rows: p.rows,
+            weights: weight_lines(p),
             parts: p.parts(),
             activation: p.activation,
-            plane: plan.plane as usize,
+            fp8: p.fp8,
+            fragments,
         }
+    }
+
+    /// Columns of the weights of a tile, gate and up.
+    const fn columns(&self) -> usize {
+        COLUMNS * self.parts
+    }
+}
+
+fn weight_lines(problem: &Problem) -> Lines {
+    match problem.layout {
+        WeightLayout::OutIn => Lines::Outer,
+        WeightLayout::InOut => Lines::Inner,
     }
 }
 
 /// Bytes of workgroup memory: both operands, and the sums on their way out.
-fn shared_bytes(parts: usize) -> usize {
-    (ROWS + COLUMNS * parts) * STRIDE * 4 * 2 + ROWS * COLUMNS * parts * 4
+fn shared_bytes(problem: &Problem, fragments: Fragments) -> usize {
+    let columns = COLUMNS * problem.parts();
+    let vectors =
+        Lines::Outer.vectors(fragments, ROWS) + weight_lines(problem).vectors(fragments, columns);
+    vectors * 4 * problem.element.bytes() + fragments.staged(problem.parts()) * 4
 }
 
-/// Whether `device` multiplies this problem's element type in 16 × 16 × 16 fragments.
-pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Unsupported> {
-    let input = match problem.element {
-        Element::F16 => "f16",
-        Element::Bf16 => "bf16",
-        Element::F32 => "f32",
+/// The fragments of `device` for this problem.
+pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Fragments, Unsupported> {
+    let fragments = Fragments::of(problem.element, KERNEL, device)?;
+    let fours = |columns: usize, what: &str| {
+        let needs = format!("{what} that are a multiple of 4 for the tensor_core variant");
+        let have = format_args!("a problem with {columns}");
+        Unsupported::unless(columns.is_multiple_of(4), KERNEL, needs, have)
     };
-    let edge = EDGE as u32;
-    let shape = device.has_mma((edge, edge, edge), input, "f32");
-    let Some((plane, _)) = device.subgroup.filter(|_| shape && input != "f32") else {
-        let needs = format!("16 x 16 x 16 {input} matrix instructions for the tensor_core variant");
-        let have = format!("{} without them", device.name);
-        return Err(Unsupported::new(KERNEL, needs, have));
-    };
-    let needs = format_args!("{input} weights for the tensor_core variant");
-    Unsupported::unless(problem.fp8.is_none(), KERNEL, needs, "fp8 codes")?;
-    let plain = problem.layout == WeightLayout::OutIn;
-    let needs = "weights of [E, n, k] for the tensor_core variant";
-    Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
-    let needs = "inner columns that are a multiple of 4 for the tensor_core variant";
-    let have = format_args!("a problem with {}", problem.k);
-    Unsupported::unless(problem.k.is_multiple_of(4), KERNEL, needs, have)?;
-    let cube = (plane * PLANES as u32, shared_bytes(problem.parts()));
-    crate::fits_cube(KERNEL, cube, device)
+    fours(problem.k, "inner columns")?;
+    if problem.layout == WeightLayout::InOut {
+        fours(problem.n, "columns of weights of [E, k, n]")?;
+    }
+    let cube = (fragments.units() as u32, shared_bytes(problem, fragments));
+    crate::fits_cube(KERNEL, cube, device)?;
+    Ok(fragments)
 }
 
-/// Copies `lines` rows of `from`, a step of inner columns at `k0`, into workgroup memory.
+/// Copies a step of inner columns at `at.2` of the rows of x from `at.0` into workgroup memory, the last one past `at.1`.
 #[cube]
-fn load_tile<F: Float>(
-    from: &[Vector<F, Const<4>>],
+fn load_rows<F: Float>(
+    x: &[Vector<F, Const<4>>],
     order: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     sizes: &Sizes,
     at: (usize, usize, usize),
-    #[comptime] spec: (Lines, usize, usize, usize),
+    #[comptime] spec: Spec,
 ) {
-    let (first, last, k0) = at;
-    let (source, lines, units, part_lines) = comptime!(spec);
+    let (first, end, k0) = at;
+    let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
+    let steps = comptime!(fragments.edge / 4);
     let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     #[unroll]
-    for round in 0..comptime!((lines * STEPS).div_ceil(units)) {
+    for round in 0..comptime!((ROWS * steps).div_ceil(units)) {
         let i = unit + round * units;
-        if i < comptime!(lines * STEPS) {
-            let line = i / comptime!(STEPS);
-            let column = k0 + 4 * (i % comptime!(STEPS));
-            let row = match comptime!(source) {
-                Lines::Rows(source) => {
-                    input_row(order, min(first + line, last - 1), sizes.top_k, source)
-                }
-                Lines::Weights => {
-                    let part = line / comptime!(part_lines);
-                    let in_part = min(first + line % comptime!(part_lines), sizes.n - 1);
-                    last + part * sizes.n + in_part
-                }
-            };
+        if i < comptime!(ROWS * steps) {
+            let line = i / steps;
+            let column = k0 + 4 * (i % steps);
+            let sorted = min(first + line, end - 1);
+            let row = input_row(order, sorted, sizes.top_k, comptime!(spec.rows));
             let mut four = Vector::<F, Const<4>>::new(F::new(0.0));
             if column < sizes.k {
-                four = from[(row * sizes.k + column) / 4];
+                four = x[(row * sizes.k + column) / 4];
             }
-            tile[line * comptime!(STRIDE) + i % comptime!(STEPS)] = four;
+            tile[line * comptime!(Lines::Outer.stride(fragments, ROWS)) + i % steps] = four;
         }
     }
 }
 
-/// Where the lines of a tile come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Lines {
-    /// Rows of x; `last` ends the expert's.
-    Rows(Source),
-    /// Weight rows of an expert whose first is `last`; gate lines, then up lines.
-    Weights,
+/// Copies a step of inner columns at `at.2` of the weights from column `at.1` into workgroup memory, gate and up; `at.0` is the
+/// expert's first weight row among those of the slab.
+#[cube]
+fn load_weights<F: Float>(
+    w: &[Vector<F, Const<4>>],
+    tile: &mut Shared<[Vector<F, Const<4>>]>,
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    #[comptime] spec: Spec,
+) {
+    let (expert_row, first, k0) = at;
+    let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
+    let vectors = comptime!(spec.columns() * fragments.edge / 4);
+    let stride = comptime!(spec.weights.stride(fragments, spec.columns()));
+    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
+    #[unroll]
+    for round in 0..comptime!(vectors.div_ceil(units)) {
+        let i = unit + round * units;
+        if i < vectors {
+            let mut four = Vector::<F, Const<4>>::new(F::new(0.0));
+            let across = comptime!(match spec.weights {
+                Lines::Outer => fragments.edge / 4,
+                Lines::Inner => COLUMNS / 4,
+            });
+            let line = i / across;
+            match comptime!(spec.weights) {
+                Lines::Outer => {
+                    let part = line / comptime!(COLUMNS);
+                    let in_part = min(first + line % comptime!(COLUMNS), sizes.n - 1);
+                    let row = expert_row + part * sizes.n + in_part;
+                    let column = k0 + 4 * (i % across);
+                    if column < sizes.k {
+                        four = w[(row * sizes.k + column) / 4];
+                    }
+                }
+                Lines::Inner => {
+                    let column = first + 4 * (i % across);
+                    if k0 + line < sizes.k && column < sizes.n {
+                        let from = expert_row * sizes.k + (k0 + line) * sizes.n + column;
+                        four = w[from / 4];
+                    }
+                }
+            }
+            tile[line * stride + i % across] = four;
+        }
+    }
+}
+
+/// Decodes a step of inner columns at `at.2` of the codes of expert `at.0` from column `at.1` into workgroup memory.
+#[cube]
+fn load_codes<F: Float>(
+    codes: &[u32],
+    scales: &[u32],
+    tile: &mut Shared<[Vector<F, Const<4>>]>,
+    sizes: &Sizes,
+    at: (usize, usize, usize),
+    #[comptime] spec: (Spec, Fp8Weights),
+) {
+    let (expert, first, k0) = at;
+    let (spec, fp8) = comptime!(spec);
+    let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
+    let lines = comptime!(spec.columns());
+    let steps = comptime!(fragments.edge / 4);
+    let words = sizes.k.div_ceil(4);
+    let block = block_words(words, fp8.granularity);
+    let in_slab = (expert - sizes.slab_first) * comptime!(spec.parts);
+    let panels = sizes.n.div_ceil(PANEL);
+    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
+    #[unroll]
+    for round in 0..comptime!((lines * steps).div_ceil(units)) {
+        let i = unit + round * units;
+        if i < comptime!(lines * steps) {
+            // Neighbouring units take neighbouring columns, whose words are neighbours.
+            let line = i % lines;
+            let part = line / comptime!(COLUMNS);
+            let column = first + line % comptime!(COLUMNS);
+            let word = k0 / 4 + i / lines;
+            let mut four = Vector::<F, Const<4>>::new(F::new(0.0));
+            if word < words && column < sizes.n {
+                let panel = (in_slab + part) * panels + column / PANEL;
+                let code = codes[(panel * words + word) * PANEL + column % PANEL];
+                let from = (expert, part * sizes.n + column, word / block);
+                let scale = scale_at(scales, sizes, from, fp8.granularity);
+                four = Vector::cast_from(decode_four(code, scale, fp8.format));
+            }
+            tile[line * comptime!(Lines::Outer.stride(fragments, lines)) + i / lines] = four;
+        }
+    }
 }
 
 #[cube(launch_unchecked)]
@@ -133,173 +203,126 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
     x: &[Vector<F, Const<4>>],
     order: ComptimeOption<&[u32]>,
     tiles: ComptimeOption<&[u32]>,
-    w: &[Vector<F, Const<4>>],
+    w: ComptimeOption<&[Vector<F, Const<4>>]>,
+    codes: ComptimeOption<&[u32]>,
+    scales: ComptimeOption<&[u32]>,
     bias: ComptimeOption<&[F]>,
     out: &mut [F],
     sizes: Sizes,
     #[comptime] spec: Spec,
     #[define(F)] _element: ElemType,
 ) {
-    let parts = comptime!(spec.parts);
-    let units = comptime!(spec.plane * PLANES);
-    let mut x_tile =
-        Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(comptime!(ROWS * STRIDE), ALIGNMENT);
+    let (parts, fragments) = comptime!((spec.parts, spec.fragments));
+    let columns = comptime!(spec.columns());
+    let mut x_tile = Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(
+        comptime!(Lines::Outer.vectors(fragments, ROWS)),
+        ALIGNMENT,
+    );
     let mut w_tile = Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(
-        comptime!(COLUMNS * parts * STRIDE),
+        comptime!(spec.weights.vectors(fragments, columns)),
         ALIGNMENT,
     );
     let mut staged =
-        Shared::<[f32]>::new_aligned_slice(comptime!(ROWS * COLUMNS * parts), ALIGNMENT);
+        Shared::<[f32]>::new_aligned_slice(comptime!(fragments.staged(parts)), ALIGNMENT);
 
     let (expert, first_row, end) = tile_at(&tiles, CUBE_POS_X as usize, sizes.rows, ROWS);
     let first = CUBE_POS_Y as usize * comptime!(COLUMNS);
     // The same for the whole cube, so the barriers inside are reached by all its units or none.
     if expert >= sizes.slab_first && expert < sizes.slab_last {
-        let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
-        let source = comptime!(Lines::Rows(spec.rows));
-        let sums = zero_sums(parts);
-        for k0 in range_stepped(0, sizes.k, comptime!(EDGE)) {
-            let rows = comptime!((source, ROWS, units, ROWS));
-            let columns = comptime!((Lines::Weights, COLUMNS * parts, units, COLUMNS));
-            load_tile::<F>(x, &order, &mut x_tile, &sizes, (first_row, end, k0), rows);
-            load_tile::<F>(
-                w,
-                &order,
-                &mut w_tile,
-                &sizes,
-                (first, expert_row, k0),
-                columns,
-            );
+        let sums = zero_sums(columns, fragments);
+        for k0 in range_stepped(0, sizes.k, comptime!(fragments.edge)) {
+            load_rows::<F>(x, &order, &mut x_tile, &sizes, (first_row, end, k0), spec);
+            match comptime!(spec.fp8) {
+                None => {
+                    let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
+                    let at = (expert_row, first, k0);
+                    load_weights::<F>(w.unwrap(), &mut w_tile, &sizes, at, spec);
+                }
+                Some(fp8) => load_codes::<F>(
+                    codes.unwrap(),
+                    scales.unwrap(),
+                    &mut w_tile,
+                    &sizes,
+                    (expert, first, k0),
+                    comptime!((spec, fp8)),
+                ),
+            }
             sync_cube();
-            multiply::<F>(&x_tile, &w_tile, &sums, parts);
+            let lines = comptime!([Lines::Outer, spec.weights]);
+            multiply::<F>(&x_tile, &w_tile, &sums, lines, columns, fragments);
             sync_cube();
         }
-        stage(&mut staged, &sums, parts);
-        sync_cube();
         let at = (first_row, end, first, expert, sizes.n);
-        store_staged::<F>(&bias, out, &staged, at, spec);
+        store::<F>(&bias, out, &mut staged, &sums, at, spec);
     }
 }
 
-/// The fragments of this plane's sums, one per 16 columns.
+/// Bias, activation, gate, and the store of what lies inside the matrix, a fragment of each plane at a time.
 #[cube]
-fn zero_sums(#[comptime] parts: usize) -> Sequence<cmma::Matrix<f32>> {
-    let mut sums = Sequence::<cmma::Matrix<f32>>::new();
-    #[unroll]
-    for _ in 0..comptime!(COLUMNS * parts / EDGE) {
-        sums.push(cmma::Matrix::<f32>::from_value(
-            cmma::MatrixIdent::Accumulator,
-            comptime!(EDGE),
-            comptime!(EDGE),
-            comptime!(EDGE),
-            cmma::MatrixLayout::Undefined,
-            0.0,
-        ));
-    }
-    sums
-}
-
-/// One step of every product of this plane.
-#[cube]
-fn multiply<F: Float>(
-    x_tile: &Shared<[Vector<F, Const<4>>]>,
-    w_tile: &Shared<[Vector<F, Const<4>>]>,
-    sums: &Sequence<cmma::Matrix<f32>>,
-    #[comptime] parts: usize,
-) {
-    let fragment = comptime!(EDGE * STRIDE);
-    let stride = comptime!(4 * STRIDE as u32);
-    let at = UNIT_POS_Y as usize * fragment;
-    let a = cmma::Matrix::<Vector<F, Const<4>>>::from_slice(
-        cmma::MatrixIdent::A,
-        comptime!(EDGE),
-        comptime!(EDGE),
-        comptime!(EDGE),
-        cmma::MatrixLayout::RowMajor,
-        &x_tile[at..at + fragment],
-        stride,
-    );
-    #[unroll]
-    for j in 0..comptime!(COLUMNS * parts / EDGE) {
-        let at = j * fragment;
-        let b = cmma::Matrix::<Vector<F, Const<4>>>::from_slice(
-            cmma::MatrixIdent::B,
-            comptime!(EDGE),
-            comptime!(EDGE),
-            comptime!(EDGE),
-            cmma::MatrixLayout::ColMajor,
-            &w_tile[at..at + fragment],
-            stride,
-        );
-        cmma::execute(&a, &b, &sums[j], &sums[j]);
-    }
-}
-
-/// Writes this plane's sums to its rows of workgroup memory.
-#[cube]
-fn stage(staged: &mut Shared<[f32]>, sums: &Sequence<cmma::Matrix<f32>>, #[comptime] parts: usize) {
-    let width = comptime!(COLUMNS * parts);
-    let len = comptime!(ROWS * width);
-    let row = UNIT_POS_Y as usize * comptime!(EDGE * width);
-    #[unroll]
-    for j in 0..comptime!(width / EDGE) {
-        cmma::store(
-            &mut staged[row + j * comptime!(EDGE)..len],
-            &sums[j],
-            comptime!(width as u32),
-            cmma::MatrixLayout::RowMajor,
-        );
-    }
-}
-
-/// Bias, activation, gate, and the store of what lies inside the matrix.
-#[cube]
-fn store_staged<F: Float>(
+fn store<F: Float>(
     bias: &ComptimeOption<&[F]>,
     out: &mut [F],
-    staged: &Shared<[f32]>,
+    staged: &mut Shared<[f32]>,
+    sums: &Sequence<cmma::Matrix<f32>>,
     at: (usize, usize, usize, usize, usize),
     #[comptime] spec: Spec,
 ) {
     let (first_row, end, first, expert, n) = at;
-    let parts = comptime!(spec.parts);
-    let units = comptime!(spec.plane * PLANES);
-    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
-    for i in range_stepped(unit, comptime!(ROWS * COLUMNS), units) {
-        let row = first_row + i / comptime!(COLUMNS);
-        let line = i % comptime!(COLUMNS);
-        let column = first + line;
-        if row < end && column < n {
-            let from = (i / comptime!(COLUMNS)) * comptime!(COLUMNS * parts) + line;
-            let bias_row = expert * n * parts + column;
-            let sum = Vector::<f32, Const<1>>::new(with_bias::<F>(bias, staged[from], bias_row));
-            let mut value = activate::<Const<1>>(sum, spec.activation).extract(0usize);
-            if comptime!(parts == 2) {
-                let up = staged[from + comptime!(COLUMNS)];
-                let up = with_bias::<F>(bias, up, bias_row + n);
-                let up = Vector::<f32, Const<1>>::new(up);
-                value *= gated::<Const<1>>(up, spec.activation).extract(0usize);
-            }
-            out[row * n + column] = F::cast_from(value);
+    let (parts, fragments) = comptime!((spec.parts, spec.fragments));
+    let (edge, across) = comptime!((fragments.edge, COLUMNS / fragments.edge));
+    let area = comptime!(edge * edge);
+    let plane = UNIT_POS_Y as usize;
+    #[unroll]
+    for j in 0..across {
+        #[unroll]
+        for part in 0..parts {
+            let sum = &sums[comptime!(j + part * across)];
+            stage(staged, sum, part, parts, fragments);
         }
+        sync_cube();
+        for i in range_stepped(UNIT_POS_X as usize, area, comptime!(fragments.plane)) {
+            let row = first_row + plane * edge + i / edge;
+            let column = first + comptime!(j * edge) + i % edge;
+            if row < end && column < n {
+                let from = plane * comptime!(area * parts) + i;
+                let bias_row = expert * n * parts + column;
+                let sum = with_bias::<F>(bias, staged[from], bias_row);
+                let sum = Vector::<f32, Const<1>>::new(sum);
+                let mut value = activate::<Const<1>>(sum, spec.activation).extract(0usize);
+                if comptime!(parts == 2) {
+                    let up = with_bias::<F>(bias, staged[from + area], bias_row + n);
+                    let up = Vector::<f32, Const<1>>::new(up);
+                    value *= gated::<Const<1>>(up, spec.activation).extract(0usize);
+                }
+                out[row * n + column] = F::cast_from(value);
+            }
+        }
+        sync_cube();
     }
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
+    let Some(fragments) = plan.fragments else {
+        return;
+    };
     let p = &plan.problem;
-    let spec = Spec::of(plan);
+    let spec = Spec::of(plan, fragments);
+    let lanes = if p.fp8.is_some() { 1 } else { 4 };
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; tiles hold rows
     // of their expert only, and rows and columns past the end are not stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [4, 4, 1]);
+        let bound = Bindings::new(plan, slab, operands, [4, lanes, 1]);
+        let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
         grouped_gemm_tensor_core::launch_unchecked(
             client,
             count(plan.cubes()),
-            CubeDim::new_2d(plan.plane, PLANES as u32),
+            CubeDim::new_2d(fragments.plane as u32, fragments.planes() as u32),
             bound.x,
             bound.order.into(),
             bound.tiles.into(),
-            bound.weights,
+            w.into(),
+            codes.into(),
+            bound.scales.into(),
             bound.bias.into(),
             bound.out,
             sizes(plan, slab),

@@ -400,10 +400,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     // expert only, and rows and columns past the end are neither read nor stored.
     unsafe {
         let bound = Bindings::new(plan, slab, operands, [plan.lanes, weight_lanes, 1]);
-        let (w, codes) = match p.fp8 {
-            Some(_) => (None, Some(bound.weights)),
-            None => (Some(bound.weights), None),
-        };
+        let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
         grouped_gemm_tile::launch_unchecked(
             client,
             count(plan.cubes()),

@@ -38,7 +38,6 @@ pub fn plan(
     records: bool,
     device: &Capability,
 ) -> Result<Plan, PlanError> {
-    let choice = Choice::of(variant);
     let gradient = records.then(|| -> Result<_, PlanError> {
         let back = Problem {
             n: problem.k,
@@ -49,13 +48,17 @@ pub fn plan(
             ..problem
         };
         Ok(Gradient {
-            rows: grouped_gemm::plan(back, device, choice)?,
-            w: weight_gradient::plan(outer::Problem::of(&problem), device, Choice::default())?,
+            rows: grouped_gemm::plan_over_tiles(back, device, variant)?,
+            w: weight_gradient::plan(
+                outer::Problem::of(&problem),
+                device,
+                weight_gradient::beside(variant),
+            )?,
             bias: bias_gradient::plan(sum::Problem::of(&problem), device)?,
         })
     });
     Ok(Plan {
-        forward: grouped_gemm::plan(problem, device, choice)?,
+        forward: grouped_gemm::plan(problem, device, Choice::of(variant))?,
         gradient: gradient.transpose()?,
     })
 }

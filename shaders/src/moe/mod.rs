@@ -50,14 +50,10 @@ impl Plan {
 /// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
 pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, PlanError> {
     let up = grouped_gemm::plan(problem.up()?, device, choice)?;
-    // Both products walk the same tiles, so the second takes the variant of the first.
-    let same = Choice {
-        variant: Some(up.variant),
-        ..choice
-    };
     Ok(Plan {
         problem,
-        down: grouped_gemm::plan(problem.down()?, device, same)?,
+        // Both products walk the same tiles.
+        down: grouped_gemm::plan_over_tiles(problem.down()?, device, up.variant)?,
         up,
         combine: permute::plan_rows(problem.output_rows()?, device)?,
     })

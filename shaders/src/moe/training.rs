@@ -19,7 +19,7 @@
 
 use super::{Buffers, Plan, Problem, Stage, launch_down, launch_product};
 use crate::expert_activation::{self, output_bias};
-use crate::grouped_gemm::{self, Choice, Variant, bias_gradient, weight_gradient};
+use crate::grouped_gemm::{self, Variant, bias_gradient, weight_gradient};
 use crate::permute::{self, RowsPlan, combine};
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -60,8 +60,9 @@ pub fn plan_training(
     device: &Capability,
 ) -> Result<TrainingPlan, PlanError> {
     let p = &problem;
-    let gemm = |problem| grouped_gemm::plan(problem, device, Choice::of(variant));
-    let gradient = |problem| weight_gradient::plan(problem, device, Choice::default());
+    let gemm = |problem| grouped_gemm::plan_over_tiles(problem, device, variant);
+    let gradient =
+        |problem| weight_gradient::plan(problem, device, weight_gradient::beside(variant));
     let (up, down) = products(p)?;
     let biases = p.bias.then(|| bias_plans(p, device)).transpose()?;
     let activation = activation::Problem::new(up.slots, up.experts, p.inter)?

@@ -18,7 +18,7 @@ use moebius_shaders::DeviceElement;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 pub(crate) use own_rule::{own_rule, own_rule_agrees};
-pub(crate) use variants::{tiles, tiles_f16, visits};
+pub(crate) use variants::{matrices_bf16, matrices_f16, tiles, tiles_bf16, tiles_f16, visits};
 pub(crate) use views::views;
 
 const EVERY: [Rule; 14] = [

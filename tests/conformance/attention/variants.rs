@@ -41,20 +41,46 @@ pub(crate) fn tiles(target: &Target) -> Outcome {
     ])
 }
 
+fn half_tiles(target: &Target, element: Element) -> Outcome {
+    let problem = problem(WHOLE_EIGHTS, &[]).with_element(element);
+    both(target, &Case::new(problem))
+}
+
 pub(crate) fn tiles_f16(target: &Target) -> Outcome {
-    let half = |of, rules: &[Rule]| Case::new(problem(of, rules).with_element(Element::F16));
-    let tiles = both(target, &half(WHOLE_EIGHTS, &[]));
-    let causal = half(
-        [2, 4, 2, 137, 170, 32, 48],
-        &[Rule::Causal, Rule::Documents],
-    );
-    let matrix = Some(Variant::TensorCore);
-    // Few devices have the instructions.
-    if plan(causal.problem, matrix, target.capability()).is_err() {
-        return tiles;
-    }
-    let (want, _) = causal.want();
-    Outcome::of([tiles, compare(target, Variant::TensorCore, &causal, &want)])
+    half_tiles(target, Element::F16)
+}
+
+pub(crate) fn tiles_bf16(target: &Target) -> Outcome {
+    half_tiles(target, Element::Bf16)
+}
+
+/// Every way in which the kernel of matrix instructions is emitted, and rules that exclude tiles.
+fn matrices(target: &Target, element: Element) -> Outcome {
+    let of = [2, 4, 2, 137, 170, 32, 48];
+    let none = problem(of, &[]);
+    let others = [
+        none,
+        none.with_dropout(true),
+        problem(of, &[Rule::Causal]),
+        problem(of, &[Rule::Causal, Rule::Documents]),
+    ];
+    let all = emitted(of).into_iter().chain(others);
+    Outcome::of(all.map(|problem| {
+        let case = Case::new(problem.with_element(element));
+        if let Err(refused) = plan(case.problem, Some(Variant::TensorCore), target.capability()) {
+            return Outcome::Unsupported(refused.to_string());
+        }
+        let (want, _) = case.want();
+        compare(target, Variant::TensorCore, &case, &want)
+    }))
+}
+
+pub(crate) fn matrices_f16(target: &Target) -> Outcome {
+    matrices(target, Element::F16)
+}
+
+pub(crate) fn matrices_bf16(target: &Target) -> Outcome {
+    matrices(target, Element::Bf16)
 }
 
 /// NaN in a key that no query sees, among keys that they do.

@@ -1,5 +1,7 @@
 //! What is too slow for every run, or repeats on another compiler, driver or processor what every run does.
 
+use std::path::Path;
+
 use crate::deep::Deep;
 use crate::job::Job;
 use crate::places::{Places, instruction_set, text};
@@ -31,6 +33,11 @@ pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -
         let of_family = |family: &String| of_family(conformance, family, places);
         jobs.extend(families.iter().flat_map(of_family));
     }
+    let each_device = programs.iter().filter(|program| program.rules.each_device);
+    for program in each_device {
+        let job = plan::on_vulkan(program, places, "whole ");
+        jobs.extend(job.map(|job| Deep::new(job, &program.target, 300.0)));
+    }
     if let (Some(qemu), "AVX-512") = (&places.qemu, instruction_set()) {
         let programs = EMULATED
             .iter()
@@ -49,6 +56,46 @@ pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -
     }
     jobs
 }
+
+/// Programs on cards in software: conformance whole, the order of threads turned around, every access of some families checked, and
+/// the cases on other cards; training and models.
+pub(crate) fn on_cards(programs: &[Program], places: &Places, drivers: &Path) -> Vec<Deep> {
+    let mut jobs = Vec::new();
+    for program in programs.iter().filter(|program| program.rules.each_device) {
+        let mut add = |words: &str, variables: &[(&str, &str)], seconds: f64| {
+            let mut job = plan::on_a_card(program, places, drivers, words);
+            for (name, value) in variables {
+                job = job.with(name, *value);
+            }
+            job.deep = true;
+            jobs.push(Deep::new(job, &program.target, seconds));
+        };
+        add("whole ", &[], 400.0);
+        if program.target == "conformance" {
+            let families = ("MOEBIUS_TEST_FAMILIES", CHECKED);
+            let orders = "forward,backward,random:7,warps,ahead";
+            add(
+                "in five orders ",
+                &[families, ("MOEBIUS_EMULATOR_ORDERS", orders)],
+                300.0,
+            );
+            add(
+                "with accesses checked ",
+                &[families, ("MOEBIUS_EMULATOR_CHECK", "1")],
+                300.0,
+            );
+            for card in ["a100", "h100"] {
+                add(card, &[families, ("MOEBIUS_EMULATOR_CARD", card)], 200.0);
+            }
+        }
+    }
+    jobs
+}
+
+/// Families of which every schedule and every access is checked: all whose kernels have barriers.
+const CHECKED: &str = "routing,topk,permute,capacity,rows,router_backward,hash_routing,expert_load,kv_cache,fp8_mma,fp8,moe_layer,\
+    attention::as_emitted,grouped_gemm::f16,weight_gradient::f16,segment_attention::f16,expert_activation::f16,fp8_gemm::f16,\
+    grouped_gemm::matrices_f16,weight_gradient::matrices_f16";
 
 /// The long versions of a program's tests.
 fn at_length(program: &Program) -> Vec<Deep> {

@@ -194,17 +194,56 @@ impl Run<'_> {
         {
             jobs.push(plan::default_limits(program, driver, plan::KERNELS, ""));
         }
-        if let Some(program) = self.program("support_table") {
-            jobs.push(plan::support_table(program, &places::text(&self.records())));
-        }
+        jobs.extend(self.software_gpus()?);
         jobs.push(plan::command(&self.places));
         jobs.extend(self.deep(ledger)?);
         Ok(jobs)
     }
 
+    /// Every kernel on drivers in software, and the support table held against the record of all devices.
+    fn software_gpus(&self) -> io::Result<Vec<Job>> {
+        let (Some(conformance), Some(table)) =
+            (self.program("conformance"), self.program("support_table"))
+        else {
+            return Ok(Vec::new());
+        };
+        let (Some(vulkan), Some(drivers)) = (
+            plan::kernels_on_vulkan(conformance, &self.places),
+            self.cuda_drivers()?,
+        ) else {
+            return Ok(Vec::new());
+        };
+        Ok(vec![
+            vulkan,
+            plan::kernels_on_a_card(conformance, &self.places, &drivers),
+            plan::support_table(table, &places::text(&self.records())),
+        ])
+    }
+
+    /// A folder in which the CUDA driver in software has the names of NVIDIA's libraries, where it is built.
+    fn cuda_drivers(&self) -> io::Result<Option<PathBuf>> {
+        let library = self.places.cuda_driver();
+        if !library.exists() {
+            return Ok(None);
+        }
+        let folder = self.scratch.join("cuda");
+        fs::create_dir_all(&folder)?;
+        for name in ["libcuda.so", "libcuda.so.1", "libnvrtc.so"] {
+            let link = folder.join(name);
+            if !link.exists() {
+                #[cfg(unix)]
+                std::os::unix::fs::symlink(&library, link)?;
+            }
+        }
+        Ok(Some(folder))
+    }
+
     /// The deep jobs of this run: all that were asked for, or, in CI, those that are due.
     fn deep(&self, ledger: &mut Ledger) -> io::Result<Vec<Job>> {
-        let deep = deep_plan::jobs(&self.programs, &self.families()?, &self.places);
+        let mut deep = deep_plan::jobs(&self.programs, &self.families()?, &self.places);
+        if let Some(drivers) = self.cuda_drivers()? {
+            deep.extend(deep_plan::on_cards(&self.programs, &self.places, &drivers));
+        }
         if self.options.tier == Tier::All {
             return Ok(deep.into_iter().map(|deep| deep.job).collect());
         }
@@ -292,7 +331,7 @@ impl Run<'_> {
 
     fn say_what_did_not_run(&self, lanes: &Lanes) {
         println!(
-            "\ndevices: cpu, flex, xla:cpu, wgpu ({})",
+            "\ndevices: cpu, flex, xla:cpu, wgpu and vulkan ({})",
             self.places.gpu.as_deref().unwrap_or("no GPU: lavapipe")
         );
         let emulated = lanes
@@ -308,6 +347,11 @@ impl Run<'_> {
         if !self.wants_libtpu() {
             println!(
                 "not run: programs compiled for TPUs (MOEBIUS_LIBTPU=yes fetches libtpu, under Google's terms)"
+            );
+        }
+        if self.places.gpu.is_none() && self.places.spirv_driver.is_none() {
+            println!(
+                "not run: kernels on vulkan and on an emulated cuda, and the support table against it (scripts/setup has no lavapipe for SPIR-V here)"
             );
         }
         if self.places.swiftshader.is_none() {

@@ -16,6 +16,9 @@ pub(crate) struct Places {
     /// The files that name Mesa's and Chromium's software drivers to the Vulkan loader.
     pub(crate) lavapipe: Option<String>,
     pub(crate) swiftshader: Option<String>,
+    /// The file that names a lavapipe for SPIR-V, and the loader that programs need for it where it isn't the system's.
+    pub(crate) spirv_driver: Option<String>,
+    pub(crate) spirv_loader: Option<String>,
     /// A device file of a real GPU.
     pub(crate) gpu: Option<String>,
     pub(crate) libtpu: Option<String>,
@@ -30,8 +33,8 @@ impl Places {
     pub(crate) fn look(metadata: &Value) -> io::Result<Self> {
         let script = r#". scripts/places.sh
             [ "$(uname -s)" = Linux ] || { lavapipe_icd() { :; }; swiftshader_icd() { :; }; }
-            printf '%s\n' "$CACHE" "$(lavapipe_icd)" "$(swiftshader_icd)" "$(first_file /dev/dri/renderD* /dev/nvidia0)" \
-                "$(first_file "$LIBTPU_PLUGIN")" "$(command -v qemu-x86_64)" "$BROWSER_TESTS""#;
+            printf '%s\n' "$CACHE" "$(lavapipe_icd)" "$(swiftshader_icd)" "$(spirv_icd)" "$(spirv_loader)" \
+                "$(first_file /dev/dri/renderD* /dev/nvidia0)" "$(first_file "$LIBTPU_PLUGIN")" "$(command -v qemu-x86_64)" "$BROWSER_TESTS""#;
         let output = Command::new("bash").args(["-c", script]).output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let lines: Vec<&str> = text.lines().collect();
@@ -39,6 +42,8 @@ impl Places {
             cache,
             lavapipe,
             swiftshader,
+            spirv_driver,
+            spirv_loader,
             gpu,
             libtpu,
             qemu,
@@ -55,11 +60,18 @@ impl Places {
             target: target.into(),
             lavapipe: some(lavapipe),
             swiftshader: some(swiftshader),
+            spirv_driver: some(spirv_driver),
+            spirv_loader: some(spirv_loader),
             gpu: some(gpu),
             libtpu: some(libtpu),
             qemu: some(qemu),
             browser_tests: browser_tests.to_owned(),
         })
+    }
+
+    /// The CUDA driver in software, as the tests' build made it.
+    pub(crate) fn cuda_driver(&self) -> PathBuf {
+        self.target.join("debug/deps/libmoebius_emulator.so")
     }
 
     /// The command, as the tests' build made it.

@@ -1,13 +1,18 @@
 //! What is run, in which order. Cheapest first, and what takes long early enough that no lane is idle at the end.
 
+use std::path::Path;
+
 use crate::job::{Counts, Job, XLA};
 use crate::places::{Places, text};
 use crate::programs::Program;
 
 /// One feature set for every stage: each further one would build all dependencies again.
-const FEATURES: &str = "cpu,xla,fusion";
+const FEATURES: &str = match cfg!(target_os = "linux") {
+    true => "cpu,xla,fusion,vulkan,cuda",
+    false => "cpu,xla,fusion",
+};
 /// What is looked at but not built: what the feature set above leaves out, too.
-const ALL_FEATURES: &str = "cpu,xla,fusion,cuda,rocm,vulkan";
+const ALL_FEATURES: &str = "cpu,xla,fusion,vulkan,cuda,rocm";
 /// XLA first: what compiles with it waits for one another, and should not be left for the end.
 const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
 /// The programs of conformance run once each; XLA compiles them several times faster without optimisation.
@@ -16,6 +21,11 @@ const XLA_QUICKLY: &str =
 /// Families with kernels of their own: they show what WebGPU's default limits mean.
 pub(crate) const KERNELS: &str = "fp8,routing,topk,router_backward,hash_routing,expert_load,permute,capacity,rows,neighbours,\
     grouped_gemm,fp8_gemm,weight_gradient,expert_activation,segment_attention,moe_layer,quantize";
+
+/// What of the other families launches every kernel that a GPU's plan may choose.
+const OTHER_KERNELS: &str = "kv_cache,nn,moe_training,experts,fp8_training,activation_dropout,attention::large_scores,attention::f16,\
+    attention::seen_values,attention::as_emitted,attention::tiles,attention::tiles_f16,attention::dropout,attention::dropout_repeats,\
+    attention::masks,attention::lengths,attention::bf16,attention::tiles_bf16,attention::matrices_f16,attention::matrices_bf16";
 
 /// Crates that need no build of Burn; their tests are the first verdict.
 const READING: [&str; 2] = ["moebius-tree", "moebius-runner"];
@@ -169,10 +179,48 @@ pub(crate) fn default_limits(program: &Program, driver: &str, families: &str, wo
         .with("MOEBIUS_TEST_FAMILIES", families)
 }
 
+/// Every kernel on `vulkan`.
+pub(crate) fn kernels_on_vulkan(conformance: &Program, places: &Places) -> Option<Job> {
+    let job = on_vulkan(conformance, places, "")?;
+    let families = format!("{KERNELS},{OTHER_KERNELS}");
+    Some(job.with("MOEBIUS_TEST_FAMILIES", families))
+}
+
+/// Every kernel of CUDA C++, on a card in software.
+pub(crate) fn kernels_on_a_card(conformance: &Program, places: &Places, drivers: &Path) -> Job {
+    let families = format!("{KERNELS},{OTHER_KERNELS},fp8_mma,fp8_linear");
+    on_a_card(conformance, places, drivers, "").with("MOEBIUS_TEST_FAMILIES", families)
+}
+
+/// A program on the card that the CUDA driver in `drivers` shows.
+pub(crate) fn on_a_card(program: &Program, places: &Places, drivers: &Path, words: &str) -> Job {
+    let kept = places.cache.join("emulator");
+    on_device(program, "cuda", words)
+        .with("LD_LIBRARY_PATH", text(drivers))
+        // CubeCL wants to know where a toolkit would be.
+        .with("CUDA_PATH", text(drivers))
+        .with("MOEBIUS_EMULATOR_CACHE", text(&kept))
+}
+
+/// A program on `vulkan`: on a GPU, or on a software driver that takes SPIR-V, with the loader that its libraries need.
+pub(crate) fn on_vulkan(program: &Program, places: &Places, words: &str) -> Option<Job> {
+    let job = on_device(program, "vulkan", words);
+    if places.gpu.is_some() {
+        return Some(job);
+    }
+    let mut job = job.with("VK_ICD_FILENAMES", places.spirv_driver.as_ref()?);
+    if let Some(loader) = &places.spirv_loader {
+        let libraries = Path::new(loader).parent().map(text).unwrap_or_default();
+        let under = [loader.as_str(), "--library-path", &libraries];
+        job.command.splice(0..0, under.map(str::to_owned));
+    }
+    Some(job)
+}
+
 /// Holds the support table against what conformance left in `records`.
 pub(crate) fn support_table(program: &Program, records: &str) -> Job {
     let mut job = run(program, "of this run", &[]).with("MOEBIUS_TEST_RECORD", records);
-    job.after = ["cpu", "wgpu"]
+    job.after = ["cpu", "wgpu", "vulkan", "cuda"]
         .map(|device| format!("conformance [{device}]"))
         .into();
     job

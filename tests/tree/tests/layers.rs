@@ -82,6 +82,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("moebius-tree", &[]),
     ("moebius-runner", &[]),
+    ("moebius-emulator", &[]),
 ];
 
 /// Families of libraries (the crate itself and `name-*`) that only the listed crates may use.

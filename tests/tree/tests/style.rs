@@ -16,12 +16,15 @@ const MAX_COLUMNS: usize = 120;
 const EMPTY_NAMES: &[&str] = &["base", "utils", "common", "helpers", "misc"];
 
 /// Where the lint against unsafe code may be lifted: the calls of a PJRT plugin, the launch functions, whose SAFETY comments cite what `plan` has
-/// checked, the calls of a C compiler, a variable that drivers read, and an instruction without a safe name.
+/// checked, the calls of a C compiler, a variable that drivers read, an instruction without a safe name, an instance of Vulkan, and a CUDA
+/// driver's own interface.
 const UNSAFE_ALLOWED: &[&str] = &[
     "backends/xla/src/pjrt/",
     "backends/device/src/conversions.rs",
+    "backends/device/src/wgsl.rs",
     "runtime/cli/src/drivers.rs",
     "runtime/core/src/ops/host_product/prefetch.rs",
+    "tests/emulator/",
     "tests/failed_launches.rs",
     "shaders/src/",
     "tests/validate/nvrtc.rs",

@@ -14,7 +14,7 @@ const WHOLE: [usize; 2] = [512, 256];
 const RAGGED: [usize; 2] = [511, 255];
 
 /// 16-bit types differ in their loads, columns that are no multiple of four in loads and stores.
-const CASES: [Case; 16] = [
+const CASES: [Case; 20] = [
     (Variant::Unit, Element::F32, WHOLE, SORTED_BY_TOKEN),
     (Variant::Unit, Element::F32, RAGGED, TOKEN_BY_SORTED),
     (Variant::Unit, Element::F16, WHOLE, TOKEN_BY_SORTED),
@@ -31,6 +31,10 @@ const CASES: [Case; 16] = [
     (Variant::Cpu, Element::F32, WHOLE, DENSE),
     (Variant::Cpu, Element::F32, RAGGED, DENSE),
     (Variant::Cpu, Element::Bf16, WHOLE, DENSE),
+    (Variant::TensorCore, Element::F16, WHOLE, TOKEN_BY_SORTED),
+    (Variant::TensorCore, Element::Bf16, WHOLE, TOKEN_BY_SORTED),
+    (Variant::TensorCore, Element::F16, WHOLE, DENSE),
+    (Variant::TensorCore, Element::Bf16, WHOLE, DENSE),
 ];
 
 /// Every variant, in the cases that compile to different code.
@@ -45,7 +49,8 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         let problem = Problem { product, a, b };
         let launch = move |at: &Machine| gradient(at, variant, problem);
         let name = super::name(&problem, variant);
-        KernelEntry::new(("weight_gradient", variant.name()), name, launch).of(element)
+        let entry = KernelEntry::new(("weight_gradient", variant.name()), name, launch);
+        entry.of(element).proven(variant.proven())
     };
     CASES.map(entry).into()
 }

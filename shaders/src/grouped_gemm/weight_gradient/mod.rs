@@ -4,10 +4,12 @@ mod cpu;
 #[cfg(feature = "emit")]
 pub(crate) mod entries;
 mod naive;
+mod tensor_core;
 mod tile;
 
 #[cfg(any(test, feature = "emit"))]
 use super::Problem as Product;
+use super::fragments::Fragments;
 use super::plan::{launches, slabs};
 use super::{Choice, Segments, Slab, Source, Variant};
 use crate::prelude::*;
@@ -30,7 +32,7 @@ fn name(problem: &Problem, variant: Variant) -> String {
 pub struct Plan {
     /// What is computed.
     pub problem: Problem,
-    /// How: `Unit`, `Cpu` or `Naive`.
+    /// How: any but `Gemv`.
     pub variant: Variant,
     /// Gradients bound per launch.
     pub slabs: Vec<Slab>,
@@ -38,6 +40,8 @@ pub struct Plan {
     pub lanes: [usize; 2],
     /// Parallel tasks of the `Cpu` variant.
     pub cores: usize,
+    /// The device's matrix instructions, for the `TensorCore` variant.
+    fragments: Option<Fragments>,
 }
 
 impl Plan {
@@ -52,7 +56,7 @@ impl Plan {
 /// # Errors
 /// [`PlanError`] with the size that is wrong, or what the variant needs and what the device has: element type, workgroup
 /// size and memory, bindings, cube counts, or a single expert larger than a binding. There is no
-/// `Gemv` and no `TensorCore` variant.
+/// `Gemv` variant.
 pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, PlanError> {
     let (product, [m, n]) = (&problem.product, problem.columns());
     // Without rows nothing is launched.
@@ -60,8 +64,10 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         problem.check()?;
     }
     product.element.supported(KERNEL, device)?;
+    let matrices = tensor_core::supported(&problem, device);
     let variant = choice.variant.unwrap_or(match device.cpu_cores {
         Some(_) => Variant::Cpu,
+        None if matrices.is_ok() && choice.may_take(Variant::TensorCore) => Variant::TensorCore,
         None => Variant::Unit,
     });
     check_variant(variant, device)?;
@@ -77,7 +83,12 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         lanes: match variant {
             Variant::Cpu => [(device.load_width_bits as usize / 32).max(1); 2],
             Variant::Unit => [four(m), four(n)],
+            Variant::TensorCore => [4, 4],
             _ => [1, 1],
+        },
+        fragments: match variant {
+            Variant::TensorCore => Some(matrices?),
+            _ => None,
         },
         cores: device.cpu_cores.unwrap_or(1) as usize,
         problem,
@@ -89,16 +100,26 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     Ok(plan)
 }
 
+/// What to choose beside products of `variant`: matrix instructions where those have them.
+pub(crate) fn beside(variant: Variant) -> Choice {
+    Choice {
+        variant: None,
+        allow_unproven: variant == Variant::TensorCore,
+    }
+}
+
 fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupported> {
     let cube = match variant {
         Variant::Cpu if device.cpu_cores.is_none() => {
             let needs = "a CPU runtime for the cpu variant";
             return Err(Unsupported::new(KERNEL, needs, &device.name));
         }
-        Variant::Gemv | Variant::TensorCore => {
+        Variant::Gemv => {
             let have = format!("the {} variant asked for", variant.name());
-            return Err(Unsupported::new(KERNEL, "unit, cpu or naive", have));
+            return Err(Unsupported::new(KERNEL, "another variant", have));
         }
+        // Its own check is the plan's.
+        Variant::TensorCore => (0, 0),
         Variant::Unit => (tile::UNITS, tile::SHARED_BYTES),
         // A CPU starts more tasks than it has cores.
         Variant::Naive if device.cpu_cores.is_none() => (naive::UNITS, 0),
@@ -112,6 +133,7 @@ fn cubes(plan: &Plan, slab: &Slab) -> [usize; 3] {
     let [m, n] = plan.problem.columns();
     let [m, n] = match plan.variant {
         Variant::Unit => [m.div_ceil(tile::EDGE), n.div_ceil(tile::EDGE)],
+        Variant::TensorCore => [m, n].map(|columns| columns.div_ceil(tensor_core::EDGE)),
         Variant::Naive => [n.div_ceil(naive::UNITS as usize), m],
         _ => return [1; 3],
     };
@@ -140,6 +162,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         match plan.variant {
             Variant::Cpu => cpu::launch(client, plan, slab, &operands),
             Variant::Naive => naive::launch(client, plan, slab, &operands),
+            Variant::TensorCore => tensor_core::launch(client, plan, slab, &operands),
             _ => tile::launch(client, plan, slab, &operands),
         }
     }

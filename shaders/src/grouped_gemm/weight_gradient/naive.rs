@@ -26,6 +26,9 @@ fn weight_gradient_naive<F: Float>(
         let mut sum = 0.0f32;
         let (begin, end) = segment(&offsets, expert, sizes.rows);
         for row in begin..end {
+            // Mesa's software driver leaves a loop after one more round in which no unit counts, and reads there what is
+            // the same for all units: a row past the end would lead it to any address.
+            let row = min(row, end - 1);
             let a_row = input_row(&order, row, sizes.top_k, comptime!(spec.a));
             let b_row = input_row(&order, row, sizes.top_k, comptime!(spec.b));
             let left = f32::cast_from(a[a_row * sizes.m + line]);

@@ -8,6 +8,7 @@ fn refuses_what_it_has_no_variant_for() {
         variant: Some(variant),
         allow_unproven: true,
     };
+    // A product in f32 has no matrix instructions.
     for variant in [Variant::Gemv, Variant::TensorCore] {
         let error = plan(problem, &profiles::h100(), choice(variant)).unwrap_err();
         assert!(error.to_string().contains(variant.name()), "{error}");

@@ -1,0 +1,201 @@
+//! Matrix instructions, as the kernels of products use them: square fragments whose edge is the device's.
+//!
+//! A cube takes 64 rows × 64 columns of the result. Each of its planes owns the rows of one fragment and all columns, so one
+//! fragment of the left operand feeds all products of a plane. Sums leave through workgroup memory, one fragment at a time,
+//! because where a fragment keeps its elements is the target's secret.
+
+use crate::prelude::*;
+use cubecl::cmma;
+use cubecl::prelude::*;
+use moebius_ops::Element;
+
+/// Rows and columns of a cube's tile.
+pub(super) const TILE: usize = 64;
+
+/// Bytes CUDA's fragment loads and stores ask of an address.
+pub(super) const ALIGNMENT: usize = 32;
+
+/// Edges of fragments that the kernels know, the one that devices for tensors have first.
+const EDGES: [usize; 2] = [16, 8];
+
+/// A device's fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fragments {
+    /// Rows, columns and inner columns of one.
+    pub(super) edge: usize,
+    /// Units of a plane.
+    pub(super) plane: usize,
+}
+
+impl Fragments {
+    /// Those of `device` for elements of this type with sums in f32.
+    pub(super) fn of(
+        element: Element,
+        kernel: &'static str,
+        device: &Capability,
+    ) -> Result<Self, Unsupported> {
+        let input = element.to_string();
+        let has = |edge: usize| {
+            let edge = edge as u32;
+            device.has_mma((edge, edge, edge), &input, "f32")
+        };
+        let edge = EDGES.into_iter().find(|edge| has(*edge));
+        // Units of a plane have to be known before the kernel is compiled.
+        let plane = device.subgroup.filter(|(smallest, largest)| {
+            smallest == largest || device.runtime != moebius_device::Runtime::Vulkan
+        });
+        if let (Some(edge), Some((plane, _)), true) = (edge, plane, element != Element::F32) {
+            let plane = plane as usize;
+            return Ok(Self { edge, plane });
+        }
+        let needs = format!(
+            "matrix instructions of 16 x 16 x 16 or 8 x 8 x 8 in {input} for the tensor_core variant"
+        );
+        let have = format!("{} without them", device.name);
+        Err(Unsupported::new(kernel, needs, have))
+    }
+
+    /// Planes of a cube.
+    pub(super) const fn planes(self) -> usize {
+        TILE / self.edge
+    }
+
+    /// Units of a cube.
+    pub(super) const fn units(self) -> usize {
+        self.planes() * self.plane
+    }
+
+    /// Vectors of four from one line of `columns` elements to the next in workgroup memory: a padding of eight elements
+    /// spreads the banks and keeps fragments 32-byte aligned.
+    pub(super) const fn stride(self, columns: usize) -> usize {
+        columns / 4 + 2
+    }
+
+    /// Elements of the fragments of all planes that leave at a time, `parts` for each.
+    pub(super) const fn staged(self, parts: usize) -> usize {
+        self.planes() * self.edge * self.edge * parts
+    }
+}
+
+/// How an operand lies in workgroup memory: lines of rows or columns, or lines of the inner columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lines {
+    /// A line for each row (or column) of the result.
+    Outer,
+    /// A line for each inner column.
+    Inner,
+}
+
+impl Lines {
+    /// Vectors from one line to the next, of a tile of `lines` rows or columns of the result.
+    pub(super) const fn stride(self, fragments: Fragments, lines: usize) -> usize {
+        match self {
+            Self::Outer => fragments.stride(fragments.edge),
+            Self::Inner => fragments.stride(lines),
+        }
+    }
+
+    /// Vectors of such a tile.
+    pub(super) const fn vectors(self, fragments: Fragments, lines: usize) -> usize {
+        let stride = self.stride(fragments, lines);
+        match self {
+            Self::Outer => lines * stride,
+            Self::Inner => fragments.edge * stride,
+        }
+    }
+}
+
+/// The fragments of this plane's sums, one for each `edge` of `columns`.
+#[cube]
+pub(super) fn zero_sums(
+    #[comptime] columns: usize,
+    #[comptime] fragments: Fragments,
+) -> Sequence<cmma::Matrix<f32>> {
+    let edge = comptime!(fragments.edge);
+    let mut sums = Sequence::<cmma::Matrix<f32>>::new();
+    #[unroll]
+    for _ in 0..comptime!(columns / edge) {
+        sums.push(cmma::Matrix::<f32>::from_value(
+            cmma::MatrixIdent::Accumulator,
+            edge,
+            edge,
+            edge,
+            cmma::MatrixLayout::Undefined,
+            0.0,
+        ));
+    }
+    sums
+}
+
+/// Fragment `index` of a tile of `columns` rows or columns of the result.
+#[cube]
+fn fragment<F: Float>(
+    tile: &Shared<[Vector<F, Const<4>>]>,
+    index: usize,
+    #[comptime] ident: cmma::MatrixIdent,
+    #[comptime] of: (Lines, usize, Fragments),
+) -> cmma::Matrix<Vector<F, Const<4>>> {
+    let (lines, columns, fragments) = comptime!(of);
+    let edge = comptime!(fragments.edge);
+    let stride = comptime!(lines.stride(fragments, columns));
+    let len = comptime!(lines.vectors(fragments, columns));
+    let at = match comptime!(lines) {
+        Lines::Outer => index * comptime!(edge * stride),
+        Lines::Inner => index * comptime!(edge / 4),
+    };
+    // A is read along its rows, B along its columns.
+    let along = comptime!(
+        match (ident == cmma::MatrixIdent::A, lines == Lines::Outer) {
+            (true, true) | (false, false) => cmma::MatrixLayout::RowMajor,
+            _ => cmma::MatrixLayout::ColMajor,
+        }
+    );
+    cmma::Matrix::<Vector<F, Const<4>>>::from_slice(
+        ident,
+        edge,
+        edge,
+        edge,
+        along,
+        &tile[at..len],
+        comptime!(4 * stride as u32),
+    )
+}
+
+/// One step of every product of this plane.
+#[cube]
+pub(super) fn multiply<F: Float>(
+    left: &Shared<[Vector<F, Const<4>>]>,
+    right: &Shared<[Vector<F, Const<4>>]>,
+    sums: &Sequence<cmma::Matrix<f32>>,
+    #[comptime] lines: [Lines; 2],
+    #[comptime] columns: usize,
+    #[comptime] fragments: Fragments,
+) {
+    let rows = comptime!((lines[0], TILE, fragments));
+    let a = fragment::<F>(left, UNIT_POS_Y as usize, cmma::MatrixIdent::A, rows);
+    #[unroll]
+    for j in 0..comptime!(columns / fragments.edge) {
+        let across = comptime!((lines[1], columns, fragments));
+        let b = fragment::<F>(right, j, cmma::MatrixIdent::B, across);
+        cmma::execute(&a, &b, &sums[j], &sums[j]);
+    }
+}
+
+/// Writes `sum`, part `part` of `parts`, to this plane's piece of workgroup memory.
+#[cube]
+pub(super) fn stage(
+    staged: &mut Shared<[f32]>,
+    sum: &cmma::Matrix<f32>,
+    #[comptime] part: usize,
+    #[comptime] parts: usize,
+    #[comptime] fragments: Fragments,
+) {
+    let area = comptime!(fragments.edge * fragments.edge);
+    let at = UNIT_POS_Y as usize * comptime!(area * parts) + comptime!(area * part);
+    cmma::store(
+        &mut staged[at..comptime!(fragments.staged(parts))],
+        sum,
+        comptime!(fragments.edge as u32),
+        cmma::MatrixLayout::RowMajor,
+    );
+}

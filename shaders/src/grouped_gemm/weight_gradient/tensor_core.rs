@@ -1,0 +1,145 @@
+//! The `tensor_core` variant: a cube owns 64 × 64 elements of a gradient, a plane the lines of one fragment of them.
+//!
+//! A step brings the rows of one fragment of both operands into workgroup memory, zeros past the expert's last row. The rows
+//! are the inner columns of the product, so a is read across its lines.
+
+use super::{Bindings, Operands, Plan, Problem, Sizes, Slab, Source, Spec, cubes, sizes};
+use crate::grouped_gemm::fragments::{
+    ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums,
+};
+use crate::grouped_gemm::{input_row, segment};
+use crate::prelude::*;
+use cubecl::prelude::*;
+
+/// Edge of a cube's tile.
+pub(super) const EDGE: usize = TILE;
+
+/// The fragments of `device` for this problem.
+pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Fragments, Unsupported> {
+    let element = problem.product.element;
+    let fragments = Fragments::of(element, super::KERNEL, device)?;
+    let columns = problem.columns();
+    let needs = "columns that are multiples of 4 for the tensor_core variant";
+    let whole = columns.iter().all(|columns| columns.is_multiple_of(4));
+    Unsupported::unless(whole, super::KERNEL, needs, format_args!("{columns:?}"))?;
+    let tiles = 2 * Lines::Inner.vectors(fragments, EDGE) * 4 * element.bytes();
+    let cube = (fragments.units() as u32, tiles + fragments.staged(1) * 4);
+    crate::fits_cube(super::KERNEL, cube, device)?;
+    Ok(fragments)
+}
+
+/// Loads the rows of a step: `at` is its first row and one past the expert's last, the tile's first column and the columns of
+/// an operand.
+#[cube]
+fn load_step<F: Float>(
+    from: &[Vector<F, Const<4>>],
+    order: &ComptimeOption<&[u32]>,
+    tile: &mut Shared<[Vector<F, Const<4>>]>,
+    at: (usize, usize, usize, usize),
+    top_k: usize,
+    #[comptime] source: Source,
+    #[comptime] fragments: Fragments,
+) {
+    let (first_row, end, first, columns) = at;
+    let across = comptime!(EDGE / 4);
+    let (vectors, units) = comptime!((fragments.edge * EDGE / 4, fragments.units()));
+    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
+    #[unroll]
+    for round in 0..comptime!(vectors.div_ceil(units)) {
+        let i = unit + round * units;
+        if i < vectors {
+            let row = first_row + i / across;
+            let column = first + 4 * (i % across);
+            let mut four = Vector::<F, Const<4>>::new(F::new(0.0));
+            if row < end && column < columns {
+                let row = input_row(order, row, top_k, source);
+                four = from[(row * columns + column) / 4];
+            }
+            tile[(i / across) * comptime!(fragments.stride(EDGE)) + i % across] = four;
+        }
+    }
+}
+
+#[cube(launch_unchecked)]
+fn weight_gradient_tensor_core<F: Float>(
+    a: &[Vector<F, Const<4>>],
+    b: &[Vector<F, Const<4>>],
+    order: ComptimeOption<&[u32]>,
+    offsets: ComptimeOption<&[u32]>,
+    out: &mut [f32],
+    sizes: Sizes,
+    #[comptime] spec: Spec,
+    #[comptime] fragments: Fragments,
+    #[define(F)] _element: ElemType,
+) {
+    let len = comptime!(Lines::Inner.vectors(fragments, EDGE));
+    let mut a_tile = Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(len, ALIGNMENT);
+    let mut b_tile = Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(len, ALIGNMENT);
+    let mut staged = Shared::<[f32]>::new_aligned_slice(comptime!(fragments.staged(1)), ALIGNMENT);
+    let sums = zero_sums(EDGE, fragments);
+    let expert = sizes.slab_first + CUBE_POS_Z as usize;
+    let (begin, end) = segment(&offsets, expert, sizes.rows);
+    let first_line = CUBE_POS_X as usize * comptime!(EDGE);
+    let first = CUBE_POS_Y as usize * comptime!(EDGE);
+    // The same for the whole cube, so the barriers inside are reached by all its units or none.
+    for row in range_stepped(begin, end, comptime!(fragments.edge)) {
+        let left = (row, end, first_line, sizes.m);
+        let right = (row, end, first, sizes.n);
+        load_step::<F>(a, &order, &mut a_tile, left, sizes.top_k, spec.a, fragments);
+        load_step::<F>(
+            b,
+            &order,
+            &mut b_tile,
+            right,
+            sizes.top_k,
+            spec.b,
+            fragments,
+        );
+        sync_cube();
+        let lines = comptime!([Lines::Inner, Lines::Inner]);
+        multiply::<F>(&a_tile, &b_tile, &sums, lines, EDGE, fragments);
+        sync_cube();
+    }
+    let edge = comptime!(fragments.edge);
+    let area = comptime!(edge * edge);
+    let plane = UNIT_POS_Y as usize;
+    #[unroll]
+    for j in 0..comptime!(EDGE / edge) {
+        stage(&mut staged, &sums[j], 0usize, 1usize, fragments);
+        sync_cube();
+        for i in range_stepped(UNIT_POS_X as usize, area, comptime!(fragments.plane)) {
+            let line = first_line + plane * edge + i / edge;
+            let column = first + comptime!(j * edge) + i % edge;
+            if line < sizes.m && column < sizes.n {
+                let to = (CUBE_POS_Z as usize * sizes.m + line) * sizes.n + column;
+                out[to] = staged[plane * area + i];
+            }
+        }
+        sync_cube();
+    }
+}
+
+pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
+    let Some(fragments) = plan.fragments else {
+        return;
+    };
+    // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; rows past an expert's last and elements past
+    // the last column are neither read nor stored.
+    unsafe {
+        let bound = Bindings::new(plan, slab, operands, [4, 4, 1]);
+        weight_gradient_tensor_core::launch_unchecked(
+            client,
+            count(cubes(plan, slab)),
+            CubeDim::new_2d(fragments.plane as u32, fragments.planes() as u32),
+            bound.a,
+            bound.b,
+            bound.order.into(),
+            bound.offsets.into(),
+            bound.out,
+            sizes(plan, slab),
+            Spec::of(&plan.problem),
+            fragments,
+            plan.problem.product.element.elem_type(),
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! From a text to a shared object, by the host's C++ compiler; what was compiled is kept.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::{env, fs, process};
+
+use crate::grid::stack::STACK_BYTES;
+use crate::{settings, text};
+
+/// Flags that make the host compute as a GPU does: nothing contracted, nothing reordered, pointers that may
+/// be another type's, integers that wrap.
+const FLAGS: [&str; 14] = [
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O1",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-strict-aliasing",
+    "-fwrapv",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-stack-protector",
+    "-w",
+];
+
+/// A text with the architecture it is for, as `nvrtcCompileProgram` got it and as a module carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// 890 for sm_89.
+    pub(crate) architecture: u32,
+    pub(crate) text: String,
+}
+
+impl Source {
+    const MARK: &'static str = "// moebius-emulator: CUDA C++ for sm ";
+
+    /// What stands in for PTX: the text itself, so that a kept module works wherever it is loaded.
+    pub(crate) fn image(&self) -> String {
+        format!("{}{}\n{}", Source::MARK, self.architecture, self.text)
+    }
+
+    /// Reads an image back.
+    pub(crate) fn of_image(image: &str) -> Option<Source> {
+        let (architecture, text) = image.strip_prefix(Source::MARK)?.split_once('\n')?;
+        Some(Source {
+            architecture: architecture.parse().ok()?,
+            text: text.to_owned(),
+        })
+    }
+
+    /// The shared object of this text, compiled if it is not kept.
+    ///
+    /// # Errors
+    ///
+    /// What the compiler wrote, or that there is none.
+    pub(crate) fn object(&self) -> Result<PathBuf, String> {
+        let compiler = compiler()?;
+        let check = settings::get().check;
+        let flags = self.flags(check);
+        let program = text::program(&self.text, check);
+        let mut hash = blake3::Hasher::new();
+        for part in [compiler.version.as_str(), &flags.join(" "), &program] {
+            hash.update(part.as_bytes());
+            hash.update(&[0]);
+        }
+        let folder = folder();
+        let path = folder.join(format!("{}.so", hash.finalize().to_hex()));
+        if path.exists() {
+            return Ok(path);
+        }
+        let failed = |error: io::Error| format!("{}: {error}", folder.display());
+        fs::create_dir_all(&folder).map_err(failed)?;
+        build(compiler, &flags, &program, &path)?;
+        Ok(path)
+    }
+
+    fn flags(&self, check: bool) -> Vec<String> {
+        let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
+        flags.push(format!("-D__CUDA_ARCH__={}", self.architecture));
+        flags.push(format!("-DEMU_STACK_BYTES={STACK_BYTES}ul"));
+        if check {
+            // Volatile reads are what CubeCL makes of atomic loads.
+            let checks = [
+                "-fsanitize=thread",
+                "--param=tsan-distinguish-volatile=1",
+                "-g1",
+                "-DEMU_CHECK",
+            ];
+            flags.extend(checks.map(str::to_owned));
+        }
+        #[cfg(target_arch = "x86_64")]
+        for (present, flag) in [
+            (std::arch::is_x86_feature_detected!("fma"), "-mfma"),
+            (std::arch::is_x86_feature_detected!("f16c"), "-mf16c"),
+            (std::arch::is_x86_feature_detected!("avx2"), "-mavx2"),
+        ] {
+            if present {
+                flags.push(flag.to_owned());
+            }
+        }
+        flags
+    }
+}
+
+struct Compiler {
+    program: String,
+    version: String,
+}
+
+/// `$CXX`, else the first of the usual names that answers.
+fn compiler() -> Result<&'static Compiler, String> {
+    static FOUND: OnceLock<Option<Compiler>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let own = env::var("CXX").ok().filter(|name| !name.is_empty());
+        let names = own.map_or(vec!["c++", "g++", "clang++"], |_| Vec::new());
+        let own = env::var("CXX").unwrap_or_default();
+        let all = names
+            .into_iter()
+            .chain((!own.is_empty()).then_some(own.as_str()));
+        all.filter_map(asked).next()
+    });
+    let none = "the emulator compiles kernels with the host's C++ compiler, and found none: set CXX, \
+                or install g++ 12 or clang 15 or newer";
+    found.as_ref().ok_or_else(|| none.to_owned())
+}
+
+fn asked(name: &str) -> Option<Compiler> {
+    let answer = Command::new(name).arg("--version").output().ok()?;
+    let version = String::from_utf8_lossy(&answer.stdout);
+    answer.status.success().then(|| Compiler {
+        program: name.to_owned(),
+        version: version.lines().next().unwrap_or_default().to_owned(),
+    })
+}
+
+/// `$MOEBIUS_EMULATOR_CACHE`, else a folder of the user's.
+fn folder() -> PathBuf {
+    if let Some(folder) = env::var_os("MOEBIUS_EMULATOR_CACHE") {
+        return PathBuf::from(folder);
+    }
+    let home = env::var_os("HOME").map_or_else(env::temp_dir, PathBuf::from);
+    home.join(".cache/moebius/emulator")
+}
+
+/// Compiles beside the place and moves the whole object there, so that another process sees all or nothing.
+fn build(compiler: &Compiler, flags: &[String], program: &str, path: &Path) -> Result<(), String> {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let beside = |kind: &str| path.with_extension(format!("{}-{number}.{kind}", process::id()));
+    let (source, object, library) = (beside("cpp"), beside("o"), beside("so"));
+    let outcome = steps(compiler, flags, program, [&source, &object, &library]).and_then(|()| {
+        fs::rename(&library, path).map_err(|error| format!("{}: {error}", path.display()))
+    });
+    // Left-overs don't matter: their names are this process' own.
+    let _ = fs::remove_file(&source);
+    let _ = fs::remove_file(&object);
+    outcome
+}
+
+/// Compiled and linked apart: linked with the sanitizer's flag, an object would want its library.
+fn steps(
+    compiler: &Compiler,
+    flags: &[String],
+    program: &str,
+    [source, object, library]: [&Path; 3],
+) -> Result<(), String> {
+    let failed = |error: io::Error| format!("{}: {error}", source.display());
+    let mut file = fs::File::create(source).map_err(failed)?;
+    file.write_all(program.as_bytes()).map_err(failed)?;
+    let mut compile = Command::new(&compiler.program);
+    compile
+        .args(flags)
+        .arg("-c")
+        .arg(source)
+        .arg("-o")
+        .arg(object);
+    succeeded(compile.output(), &compiler.program)?;
+    let mut link = Command::new(&compiler.program);
+    link.args(["-shared", "-Wl,-Bsymbolic", "-o"])
+        .arg(library)
+        .arg(object)
+        .arg("-lm");
+    succeeded(link.output(), &compiler.program)
+}
+
+fn succeeded(run: io::Result<Output>, program: &str) -> Result<(), String> {
+    let output = run.map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_holds_its_text() {
+        let source = Source {
+            architecture: 890,
+            text: "int a;\nint b;".to_owned(),
+        };
+        assert_eq!(Source::of_image(&source.image()), Some(source));
+        assert_eq!(Source::of_image(".version 8.0"), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! Launches: what a grid may look like, and its run.
+
+use std::ffi::{c_uint, c_void};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+use super::memory::buffers;
+use super::module::Function;
+use super::stream::{Operation, Stream, submit};
+use super::{INVALID_HANDLE, INVALID_VALUE, Status, status};
+use crate::grid::block::Fault;
+use crate::grid::check::Check;
+use crate::grid::order::Order;
+use crate::grid::snapshot::Snapshot;
+use crate::grid::state::Dim3;
+use crate::grid::{self, Shape};
+use crate::{report, settings};
+
+/// A kernel with its arguments, which are copied: a graph launches it long after.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    pub(crate) function: &'static Function,
+    pub(crate) shape: Shape,
+    arguments: Vec<Vec<Aligned>>,
+}
+
+/// As the most demanding parameter is aligned, a tensor map.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(128))]
+struct Aligned(#[allow(dead_code, reason = "read by the kernel")] [u8; 128]);
+
+/// One launch after another: orders and checks compare memory from before and after.
+static RUNNING: Mutex<()> = Mutex::new(());
+
+impl Launch {
+    /// # Safety
+    ///
+    /// The parameters are what the function's signature says.
+    unsafe fn new(
+        function: *const Function,
+        shape: Shape,
+        parameters: *const *const c_void,
+    ) -> Result<Launch, Status> {
+        // SAFETY: functions are never freed.
+        let function: &'static Function = unsafe { function.as_ref() }.ok_or(INVALID_HANDLE)?;
+        let entry = function.entry();
+        valid(function, &shape)?;
+        let mut arguments = Vec::new();
+        for index in 0..entry.parameters as usize {
+            if parameters.is_null() {
+                return Err(INVALID_VALUE);
+            }
+            // SAFETY: the entry has the sizes of its parameters, and the caller as many values.
+            arguments.push(unsafe {
+                let bytes = *entry.sizes.add(index) as usize;
+                let mut copy = vec![Aligned([0; 128]); bytes.div_ceil(128).max(1)];
+                let from: *const u8 = (*parameters.add(index)).cast();
+                std::ptr::copy_nonoverlapping(from, copy.as_mut_ptr().cast(), bytes);
+                copy
+            });
+        }
+        Ok(Launch {
+            function,
+            shape,
+            arguments,
+        })
+    }
+
+    /// Runs it. A fault is reported and loses the context; the launch itself succeeded, as on a GPU.
+    pub(crate) fn run(&self) -> Result<(), Status> {
+        let _one = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let pointers: Vec<*mut c_void> = self
+            .arguments
+            .iter()
+            .map(|argument| argument.as_ptr().cast_mut().cast())
+            .collect();
+        let lost = match settings::get().orders.as_slice() {
+            [order] => self.in_order(&pointers, *order),
+            orders => self.in_orders(&pointers, orders),
+        };
+        if let Some(status) = lost {
+            super::lose_context(status);
+        }
+        Ok(())
+    }
+
+    /// Runs it in each order from the same memory; all must leave the same bits.
+    fn in_orders(&self, arguments: &[*mut c_void], orders: &[Order]) -> Option<Status> {
+        let snapshot = match Snapshot::new(&self.memory()) {
+            Ok(snapshot) => snapshot,
+            Err(error) => return Some(report::fault(self, &Fault::Stacks(error.to_string()))),
+        };
+        let mut lost = self.in_order(arguments, orders[0]);
+        let first = snapshot.result();
+        for &order in &orders[1..] {
+            if lost.is_some() {
+                break;
+            }
+            snapshot.restore();
+            lost = self.in_order(arguments, order);
+            if let Some(address) = snapshot.difference(&first) {
+                lost = lost.or(report::order(self, orders[0], order, address));
+                snapshot.restore();
+                self.in_order(arguments, orders[0]);
+            }
+        }
+        lost
+    }
+
+    /// The pages of all buffers that a pointer among the arguments lies in.
+    fn memory(&self) -> Vec<(usize, usize)> {
+        let buffers = buffers();
+        let mut pages = Vec::new();
+        for (index, argument) in self.arguments.iter().enumerate() {
+            // SAFETY: the entry has the sizes of its parameters.
+            let size = unsafe { *self.function.entry().sizes.add(index) };
+            if size != 8 {
+                continue;
+            }
+            // SAFETY: eight bytes, aligned as anything is.
+            let address = unsafe { argument.as_ptr().cast::<u64>().read() };
+            pages.extend(
+                buffers
+                    .around(address as usize)
+                    .map(|(_, buffer)| buffer.pages()),
+            );
+        }
+        pages.sort_unstable();
+        pages.dedup();
+        pages
+    }
+
+    /// Runs it in one order; how the context is lost by it.
+    fn in_order(&self, arguments: &[*mut c_void], order: Order) -> Option<Status> {
+        let (grid, block) = (self.shape.grid, self.shape.block);
+        let mut check = settings::get().check.then(|| Check::new(grid, block));
+        let checked = check
+            .as_mut()
+            .map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        let entry = self.function.entry;
+        // SAFETY: the entry and its arguments belong together.
+        let outcome = unsafe { grid::run(entry, arguments, &self.shape, order, checked) };
+        let found = check.map_or(Vec::new(), |check| check.found);
+        let lost = report::found(self, &found);
+        lost.or(outcome.err().map(|fault| report::fault(self, &fault)))
+    }
+}
+
+/// What the driver refuses before anything runs.
+fn valid(function: &Function, shape: &Shape) -> Result<(), Status> {
+    let Shape {
+        grid,
+        block,
+        shared_bytes,
+    } = shape;
+    let within = |size: &Dim3, most: [u32; 3]| {
+        let size = [size.x, size.y, size.z];
+        size.iter()
+            .zip(most)
+            .all(|(&size, most)| (1..=most).contains(&size))
+    };
+    let most_shared = function.most_shared.load(Ordering::Relaxed);
+    let most_threads = u64::from(function.entry().most_threads.min(1024));
+    let ok = within(grid, [i32::MAX as u32, 65535, 65535])
+        && within(block, [1024, 1024, 64])
+        && block.count() <= most_threads
+        && u64::from(*shared_bytes) <= u64::from(most_shared.unsigned_abs());
+    ok.then_some(()).ok_or(INVALID_VALUE)
+}
+
+/// See `cuLaunchKernel`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchKernel(
+    function: *const Function,
+    grid_x: c_uint,
+    grid_y: c_uint,
+    grid_z: c_uint,
+    block_x: c_uint,
+    block_y: c_uint,
+    block_z: c_uint,
+    shared_bytes: c_uint,
+    stream: *mut Stream,
+    parameters: *const *const c_void,
+    extra: *const *const c_void,
+) -> Status {
+    let shape = Shape {
+        grid: Dim3 {
+            x: grid_x,
+            y: grid_y,
+            z: grid_z,
+        },
+        block: Dim3 {
+            x: block_x,
+            y: block_y,
+            z: block_z,
+        },
+        shared_bytes,
+    };
+    // SAFETY: the caller's function, parameters and stream.
+    status(|| unsafe { put(function, shape, stream, parameters, extra) })
+}
+
+unsafe fn put(
+    function: *const Function,
+    shape: Shape,
+    stream: *mut Stream,
+    parameters: *const *const c_void,
+    extra: *const *const c_void,
+) -> Result<(), Status> {
+    super::context()?;
+    if !extra.is_null() {
+        return Err(super::unsupported::told("arguments in one buffer"));
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        let launch = Launch::new(function, shape, parameters)?;
+        match submit(stream, Operation::Launch(launch)) {
+            super::SUCCESS => Ok(()),
+            failed => Err(failed),
+        }
+    }
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+#[derive(Debug)]
+#[allow(missing_docs, reason = "the fields are those of the CUDA driver API")]
+pub struct Config {
+    pub grid: [c_uint; 3],
+    pub block: [c_uint; 3],
+    pub shared_bytes: c_uint,
+    pub stream: *mut Stream,
+    pub attributes: *const c_void,
+    pub attribute_count: c_uint,
+}
+
+/// See `cuLaunchKernelEx`, without attributes: clusters and the like are not emulated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchKernelEx(
+    config: *const Config,
+    function: *const Function,
+    parameters: *const *const c_void,
+    extra: *const *const c_void,
+) -> Status {
+    status(|| {
+        // SAFETY: the caller's description.
+        let config = unsafe { config.as_ref() }.ok_or(INVALID_VALUE)?;
+        if config.attribute_count > 0 {
+            return Err(super::unsupported::told("attributes of a launch"));
+        }
+        let dim = |[x, y, z]: [c_uint; 3]| Dim3 { x, y, z };
+        let shape = Shape {
+            grid: dim(config.grid),
+            block: dim(config.block),
+            shared_bytes: config.shared_bytes,
+        };
+        // SAFETY: the caller's function, parameters and stream.
+        unsafe { put(function, shape, config.stream, parameters, extra) }
+    })
+}

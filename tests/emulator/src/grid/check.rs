@@ -1,0 +1,309 @@
+//! Checks of every access, while `MOEBIUS_EMULATOR_CHECK` is set: that it lies in a live buffer or in the
+//! block's shared memory, that no other thread's access to the same bytes is left unordered, and that what is
+//! read was written.
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+
+use super::shadow::{Access, Conflict, Order, Shadow};
+use super::state::{Block, Dim3, Thread, Wait};
+use super::written::{self, Written};
+use crate::driver::memory::{Buffer, buffers};
+
+const LANES: usize = 32;
+/// The kinds of `grid.h`: what is read, written, and atomic.
+const KINDS: [(bool, bool, bool); 5] = [
+    (true, false, false),
+    (false, true, false),
+    (true, true, true),
+    (true, false, true),
+    (false, true, true),
+];
+
+/// Where in the text an access is: a return address, or for warps a line, which is always smaller.
+pub(crate) type Site = usize;
+const LINES: Site = 1 << 20;
+
+/// What was found, once for each pair of places in the text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) what: What,
+    pub(crate) site: Site,
+    pub(crate) at: (Dim3, Dim3),
+    pub(crate) address: usize,
+    pub(crate) bytes: u32,
+    /// Of shared memory, whose place is meant then.
+    pub(crate) shared: bool,
+    /// The other side of a race.
+    pub(crate) other: Option<(Site, Dim3, Dim3)>,
+}
+
+/// The kinds of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum What {
+    Outside,
+    Race,
+    Unwritten,
+}
+
+/// The checks of one launch.
+pub(crate) struct Check {
+    buffers: Vec<(usize, usize)>,
+    global: Shadow,
+    shared: Shadow,
+    shared_written: Written,
+    written: written::Guard,
+    /// Per thread of the block, what it knows of its warp: the clocks of the lanes.
+    known: Vec<[u32; LANES]>,
+    epoch: u32,
+    grid: Dim3,
+    block_size: Dim3,
+    seen: HashSet<(What, Site, Site)>,
+    pub(crate) found: Vec<Found>,
+}
+
+impl Check {
+    /// For a launch of this shape.
+    pub(crate) fn new(grid: Dim3, block_size: Dim3) -> Check {
+        let range = |(&start, buffer): (&usize, &Buffer)| (start, start + buffer.bytes);
+        let ranges = buffers().by_address.iter().map(range).collect();
+        Check {
+            buffers: ranges,
+            global: Shadow::default(),
+            shared: Shadow::default(),
+            shared_written: Written::default(),
+            written: written::lock(),
+            known: Vec::new(),
+            epoch: 0,
+            grid,
+            block_size,
+            seen: HashSet::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// A block begins: nothing is ordered, and its shared memory is unwritten.
+    pub(crate) fn begin_block(&mut self) {
+        let threads = usize::try_from(self.block_size.count()).unwrap_or(usize::MAX);
+        self.known.clear();
+        self.known.resize(threads, [0; LANES]);
+        for (thread, known) in self.known.iter_mut().enumerate() {
+            known[thread % LANES] = 1;
+        }
+        self.epoch = 0;
+        self.shared = Shadow::default();
+        self.shared_written = Written::default();
+    }
+
+    /// All threads of the block have met.
+    pub(crate) fn barrier(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// These lanes of a warp have met: each knows what the others did.
+    pub(crate) fn meet(&mut self, first: usize, present: u32) {
+        let lanes = || (0..LANES).filter(|lane| present >> lane & 1 == 1);
+        let mut joined = [0; LANES];
+        for lane in lanes() {
+            for (all, own) in joined.iter_mut().zip(self.known[first + lane]) {
+                *all = own.max(*all);
+            }
+        }
+        for lane in lanes() {
+            self.known[first + lane] = joined;
+            self.known[first + lane][lane] += 1;
+        }
+    }
+
+    /// The access of a thread; false where it must not be made.
+    fn access(&mut self, thread: &Thread, block: &Block, given: Given) -> bool {
+        let Given { at, bytes, .. } = given;
+        let end = at + bytes as usize;
+        let base = block.shared.addr();
+        let shared = (base..base + block.shared_bytes as usize).contains(&at);
+        let by = By {
+            thread,
+            block,
+            shared,
+        };
+        let room = match shared {
+            true => base + block.shared_bytes as usize,
+            false => self.buffer_end(at).unwrap_or(0),
+        };
+        if end > room {
+            if room == 0 && known_to_the_loader(at) {
+                return true;
+            }
+            self.find(&by, given, What::Outside, None);
+            return false;
+        }
+        let unwritten = self.reads_unwritten(&given, shared);
+        if unwritten {
+            self.find(&by, given, What::Unwritten, None);
+        }
+        let number = self.block_size.number(thread.thread) as usize;
+        let access = Access {
+            site: given.site,
+            block: block.number as u32,
+            thread: number as u16,
+            epoch: self.epoch,
+            clock: self.known[number][thread.lane as usize],
+            write: given.writes,
+            atomic: given.atomic,
+        };
+        let order = Order {
+            access,
+            known: &self.known[number],
+        };
+        let shadow = if shared {
+            &mut self.shared
+        } else {
+            &mut self.global
+        };
+        if let Some(Conflict { other, address }) = shadow.access(at, bytes, &order) {
+            let place = self.place(&other);
+            let given = Given {
+                at: address,
+                ..given
+            };
+            self.find(&by, given, What::Race, Some((other.site, place.0, place.1)));
+        }
+        true
+    }
+
+    /// Marks what is written, or says whether something is read that wasn't.
+    fn reads_unwritten(&mut self, given: &Given, shared: bool) -> bool {
+        let written = match shared {
+            true => &mut self.shared_written,
+            false => &mut *self.written,
+        };
+        let unwritten = given.reads && !written.all(given.at, given.bytes as usize);
+        if given.writes {
+            written.mark(given.at, given.bytes as usize);
+        }
+        unwritten
+    }
+
+    fn buffer_end(&self, at: usize) -> Option<usize> {
+        let index = self.buffers.partition_point(|&(start, _)| start <= at);
+        let (_, end) = *self.buffers.get(index.checked_sub(1)?)?;
+        (at < end).then_some(end)
+    }
+
+    fn place(&self, access: &Access) -> (Dim3, Dim3) {
+        let block = self.grid.place(u64::from(access.block));
+        (block, self.block_size.place(u64::from(access.thread)))
+    }
+
+    fn find(&mut self, by: &By, given: Given, what: What, other: Option<(Site, Dim3, Dim3)>) {
+        let pair = other.map_or(0, |(site, ..)| site);
+        if !self
+            .seen
+            .insert((what, given.site.min(pair), given.site.max(pair)))
+        {
+            return;
+        }
+        let address = match by.shared {
+            true => given.at - by.block.shared.addr(),
+            false => given.at,
+        };
+        self.found.push(Found {
+            what,
+            site: given.site,
+            at: (by.block.block, by.thread.thread),
+            address,
+            bytes: given.bytes,
+            shared: by.shared,
+            other,
+        });
+    }
+}
+
+/// Whose access, and whether it is to shared memory.
+struct By<'a> {
+    thread: &'a Thread,
+    block: &'a Block,
+    shared: bool,
+}
+
+/// An access as a kernel tells it.
+#[derive(Clone, Copy)]
+struct Given {
+    at: usize,
+    bytes: u32,
+    reads: bool,
+    writes: bool,
+    atomic: bool,
+    site: Site,
+}
+
+/// Whether an address is constant data of a shared object: a kernel's tables lie there.
+fn known_to_the_loader(at: usize) -> bool {
+    // SAFETY: `dladdr` only looks the address up.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(std::ptr::without_provenance(at), &mut info) != 0
+    }
+}
+
+/// An access that a kernel makes. One that must not be made ends the thread.
+///
+/// # Safety
+///
+/// Called by a kernel on the stack of one of its threads, with the state of one of them.
+pub(crate) unsafe extern "C" fn access(
+    thread: *mut Thread,
+    at: *const c_void,
+    bytes: u32,
+    kind: u32,
+    code: *const c_void,
+) {
+    // SAFETY: as the caller promises; checks run on one processor.
+    let allowed = unsafe {
+        let (thread, block) = (&*thread, &*(*thread).block);
+        let Some(check) = block.check.as_mut() else {
+            return;
+        };
+        let site = match code.is_null() {
+            true => thread.line as Site,
+            false => code.addr() - 1,
+        };
+        let (reads, writes, atomic) = KINDS[kind as usize % KINDS.len()];
+        let given = Given {
+            at: at.addr(),
+            bytes,
+            reads,
+            writes,
+            atomic,
+            site,
+        };
+        bytes == 0 || check.access(thread, block, given)
+    };
+    if !allowed {
+        // The thread that runs, which for a warp may be another than that of the access.
+        let mark = 0u8;
+        let running = Thread::at((&raw const mark).addr());
+        // SAFETY: this runs on a thread's stack; the thread is never resumed.
+        unsafe { (*(*running).yielder).suspend(Wait::Refused) };
+    }
+}
+
+/// Host copies and fills are writes.
+pub(crate) fn copied(to: usize, from: Option<usize>, bytes: usize) {
+    if crate::settings::get().check {
+        let ours = from.filter(|&from| buffers().around(from).is_some());
+        let mut written = written::lock();
+        match ours {
+            Some(from) => written.copy(to, from, bytes),
+            None => written.mark(to, bytes),
+        }
+    }
+}
+
+/// The line of a kernel's text that a site stands for.
+pub(crate) fn line(site: Site) -> Option<u32> {
+    if site < LINES {
+        return u32::try_from(site).ok().filter(|&line| line > 0);
+    }
+    super::lines::of(site)
+}

@@ -1,0 +1,170 @@
+//! A launch: the blocks of a grid are shared out over the processors of the host.
+
+pub(crate) mod block;
+pub(crate) mod check;
+mod lines;
+pub(crate) mod order;
+mod pages;
+mod pool;
+mod shadow;
+pub(crate) mod snapshot;
+pub(crate) mod stack;
+pub(crate) mod state;
+pub(crate) mod traps;
+pub(crate) mod written;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use block::{Fault, Threads, Work};
+use order::Order;
+use state::{Block, Calls, Dim3, KernelEntry};
+
+static CALLS: Calls = Calls {
+    barrier: block::barrier,
+    together: block::together,
+    access: check::access,
+};
+
+/// What a launch asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) grid: Dim3,
+    pub(crate) block: Dim3,
+    pub(crate) shared_bytes: u32,
+}
+
+/// A kernel with its arguments. The pointers are read by all threads and written by none.
+#[derive(Clone, Copy)]
+struct Shared(Work);
+
+// SAFETY: see above; the launch waits for its threads before the arguments go.
+unsafe impl Sync for Shared {}
+
+/// Runs every block, in this order on each processor.
+///
+/// # Safety
+///
+/// The entry is that of a loaded kernel and the arguments are what its parameters say.
+pub(crate) unsafe fn run(
+    entry: *const KernelEntry,
+    arguments: &[*mut c_void],
+    shape: &Shape,
+    order: Order,
+    check: *mut check::Check,
+) -> Result<(), Fault> {
+    traps::install();
+    let blocks = shape.grid.count();
+    let shared = Shared(Work {
+        entry,
+        arguments: arguments.as_ptr(),
+    });
+    let check = Checked(check);
+    let run = Run {
+        shape,
+        order,
+        turn: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        blocks,
+    };
+    let helpers = helpers(shape, check.0);
+    let first: Mutex<Option<Fault>> = Mutex::new(None);
+    let work = || {
+        let (shared, check) = (&shared, &check);
+        if let Err(fault) = run.blocks_of(shared.0, check.0) {
+            run.stop.store(true, Ordering::Relaxed);
+            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(fault);
+        }
+    };
+    pool::on_processors(helpers, &work);
+    let first = first.into_inner().unwrap_or_else(PoisonError::into_inner);
+    first.map_or(Ok(()), Err)
+}
+
+struct Checked(*mut check::Check);
+
+// SAFETY: the checks are behind a lock of their own.
+unsafe impl Sync for Checked {}
+
+/// How many processors beside the caller's. Small grids are over before another one has begun; checks are
+/// kept in one order, so that a report repeats.
+fn helpers(shape: &Shape, check: *mut check::Check) -> usize {
+    const SMALL: u64 = 2048;
+    if !check.is_null() || shape.grid.count() * shape.block.count() <= SMALL {
+        return 0;
+    }
+    usize::try_from(shape.grid.count() - 1).unwrap_or(usize::MAX)
+}
+
+/// As shared memory is aligned.
+#[derive(Clone, Copy)]
+#[repr(align(128))]
+struct Line(#[allow(dead_code, reason = "read by the kernel")] [u64; 16]);
+
+struct Run<'a> {
+    shape: &'a Shape,
+    order: Order,
+    turn: AtomicU64,
+    stop: AtomicBool,
+    blocks: u64,
+}
+
+thread_local! {
+    static THREADS: std::cell::RefCell<Threads> = std::cell::RefCell::default();
+}
+
+impl Run<'_> {
+    fn blocks_of(&self, work: Work, check: *mut check::Check) -> Result<(), Fault> {
+        // One byte more, so that there is an address even where nothing is shared.
+        let bytes = self.shape.shared_bytes as usize;
+        let mut shared: Vec<Line> = vec![Line([u64::MAX; 16]); bytes / size_of::<Line>() + 1];
+        let mut block = Block {
+            block: Dim3::default(),
+            block_size: self.shape.block,
+            grid_size: self.shape.grid,
+            shared_bytes: self.shape.shared_bytes,
+            shared: shared.as_mut_ptr().cast(),
+            calls: &CALLS,
+            check,
+            number: 0,
+        };
+        let block: *mut Block = &mut block;
+        // A plain loop has the threads of a block in one order only.
+        let loops = self.order == Order::Forward;
+        // SAFETY: the entry is a kernel's, as the caller of `run` promises.
+        let waits = unsafe { (*work.entry).waits } != 0 || !loops;
+        THREADS.with_borrow_mut(|threads| {
+            if !waits {
+                return threads.run_freely(work, block, &mut || self.next(block, &mut shared));
+            }
+            while self.next(block, &mut shared) {
+                threads.run_waiting(work, block, &self.order)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Prepares the next block: its place, and shared memory full of NaN.
+    fn next(&self, block: *mut Block, shared: &mut [Line]) -> bool {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        if turn >= self.blocks || self.stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let number = self.order.block(turn, self.blocks);
+        if self.shape.shared_bytes > 0 {
+            shared.fill(Line([u64::MAX; 16]));
+        }
+        // SAFETY: the block is this processor's own, and none of its threads runs now.
+        unsafe {
+            (*block).block = self.shape.grid.place(number);
+            (*block).number = number;
+            // Null, or the check of this launch, which has one processor.
+            if let Some(check) = (*block).check.as_mut() {
+                check.begin_block();
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,131 @@
+//! Who touched which bytes last: four accesses are kept for each word of 4 bytes.
+
+use super::check::Site;
+use super::pages::Pages;
+
+const WORD: usize = 4;
+const PAGE_WORDS: usize = 256;
+const KEPT: usize = 4;
+
+/// An access, with all that orders it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Access {
+    pub(crate) site: Site,
+    pub(crate) block: u32,
+    pub(crate) thread: u16,
+    /// How many barriers of the block came before.
+    pub(crate) epoch: u32,
+    /// How many meetings of its warp the thread had.
+    pub(crate) clock: u32,
+    pub(crate) write: bool,
+    pub(crate) atomic: bool,
+}
+
+/// The access that is made, and what its thread knows of the lanes of its warp.
+pub(crate) struct Order<'a> {
+    pub(crate) access: Access,
+    pub(crate) known: &'a [u32; 32],
+}
+
+impl Order<'_> {
+    /// Whether an earlier access is ordered before this one.
+    fn after(&self, earlier: &Access) -> bool {
+        let own = &self.access;
+        if earlier.block != own.block {
+            return false;
+        }
+        let same_warp = earlier.thread / 32 == own.thread / 32;
+        earlier.thread == own.thread
+            || earlier.epoch < own.epoch
+            || same_warp && earlier.clock <= self.known[usize::from(earlier.thread % 32)]
+    }
+
+    fn conflicts(&self, earlier: &Access) -> bool {
+        (self.access.write || earlier.write)
+            && !(self.access.atomic && earlier.atomic)
+            && !self.after(earlier)
+    }
+}
+
+/// Two accesses that nothing orders.
+pub(crate) struct Conflict {
+    pub(crate) other: Access,
+    pub(crate) address: usize,
+}
+
+/// Which bytes of a word, and the access; no bytes where there is none.
+#[derive(Clone, Copy, Default)]
+struct Kept {
+    bytes: u8,
+    access: Access,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Word {
+    kept: [Kept; KEPT],
+    next: u8,
+}
+
+/// The shadow of some memory.
+pub(crate) struct Shadow {
+    pages: Pages<[Word; PAGE_WORDS]>,
+}
+
+impl Default for Shadow {
+    fn default() -> Shadow {
+        Shadow {
+            pages: Pages::new(|| Box::new([Word::default(); PAGE_WORDS])),
+        }
+    }
+}
+
+impl Shadow {
+    /// Notes an access, and tells of one before it that conflicts.
+    pub(crate) fn access(&mut self, at: usize, bytes: u32, order: &Order) -> Option<Conflict> {
+        let mut found = None;
+        let end = at + bytes as usize;
+        for word in at / WORD..end.div_ceil(WORD) {
+            let first = at.max(word * WORD) - word * WORD;
+            let last = end.min((word + 1) * WORD) - word * WORD;
+            let mask = ((1u16 << last) - (1u16 << first)) as u8;
+            let page = self.pages.page(word / PAGE_WORDS);
+            let other = page[word % PAGE_WORDS].access(mask, order);
+            let address = word * WORD + first;
+            found = found.or(other.map(|other| Conflict { other, address }));
+        }
+        found
+    }
+}
+
+impl Word {
+    fn access(&mut self, mask: u8, order: &Order) -> Option<Access> {
+        let touches = |kept: &&Kept| kept.bytes & mask != 0;
+        let conflict = self
+            .kept
+            .iter()
+            .filter(touches)
+            .find(|kept| order.conflicts(&kept.access));
+        let conflict = conflict.map(|kept| kept.access);
+        let own = Kept {
+            bytes: mask,
+            access: order.access,
+        };
+        // In the place of one that says no more than this one, else of the oldest.
+        let covered = |kept: &Kept| {
+            kept.bytes & !mask == 0
+                && (own.access.write || !kept.access.write)
+                && (!own.access.atomic || kept.access.atomic)
+                && order.after(&kept.access)
+        };
+        let place = self
+            .kept
+            .iter()
+            .position(|kept| kept.bytes == 0 || covered(kept));
+        let place = place.unwrap_or_else(|| {
+            self.next = (self.next + 1) % KEPT as u8;
+            usize::from(self.next)
+        });
+        self.kept[place] = own;
+        conflict
+    }
+}

@@ -1,0 +1,183 @@
+//! Memory as it was before a launch. What a launch writes is found by its first write to each granule: buffers
+//! are made read-only, and the signal keeps the granule before it lets the write happen.
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::{hint, io};
+
+/// As large as the largest page of any Linux that this runs on.
+const GRANULE: usize = 1 << 16;
+
+/// The snapshot that write faults belong to.
+static ACTIVE: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Buffers of a launch, page by page as they were.
+pub(crate) struct Snapshot {
+    ranges: Vec<Range>,
+    /// Only one processor at a time keeps a granule.
+    busy: AtomicBool,
+}
+
+/// Accessible memory, where it is kept, and which granules are.
+struct Range {
+    start: usize,
+    bytes: usize,
+    kept: *mut u8,
+    dirty: Vec<AtomicBool>,
+}
+
+/// What a launch left in the granules that it, or one before it, wrote.
+pub(crate) type Result = Vec<(usize, Box<[u8]>)>;
+
+impl Snapshot {
+    /// Protects these ranges of whole pages.
+    ///
+    /// # Errors
+    ///
+    /// The host has no room.
+    pub(crate) fn new(ranges: &[(usize, usize)]) -> io::Result<Box<Snapshot>> {
+        let ranges: io::Result<Vec<Range>> =
+            ranges.iter().map(|&range| Range::new(range)).collect();
+        let mut snapshot = Box::new(Snapshot {
+            ranges: ranges?,
+            busy: AtomicBool::new(false),
+        });
+        ACTIVE.store(&mut *snapshot, Ordering::Release);
+        snapshot
+            .ranges
+            .iter()
+            .try_for_each(|range| protect(range.start, range.bytes, libc::PROT_READ))?;
+        Ok(snapshot)
+    }
+
+    /// What is there now, where anything was written since the snapshot.
+    pub(crate) fn result(&self) -> Result {
+        self.dirty()
+            .map(|(range, offset)| (range.start + offset, memory(range.start + offset).into()))
+            .collect()
+    }
+
+    /// Makes all memory what it was.
+    pub(crate) fn restore(&self) {
+        for (range, offset) in self.dirty() {
+            // SAFETY: the granule was kept here, and it can be written since.
+            unsafe {
+                range
+                    .kept
+                    .add(offset)
+                    .copy_to_nonoverlapping(pointer(range.start + offset), GRANULE)
+            };
+        }
+    }
+
+    /// The first address where memory is not what another run left.
+    pub(crate) fn difference(&self, other: &Result) -> Option<usize> {
+        self.dirty().find_map(|(range, offset)| {
+            let start = range.start + offset;
+            let place = other.binary_search_by_key(&start, |(start, _)| *start);
+            let expected = match place {
+                Ok(index) => &*other[index].1,
+                // SAFETY: the granule was kept here.
+                Err(_) => unsafe { std::slice::from_raw_parts(range.kept.add(offset), GRANULE) },
+            };
+            let differs = memory(start)
+                .iter()
+                .zip(expected)
+                .position(|(now, then)| now != then);
+            differs.map(|byte| start + byte)
+        })
+    }
+
+    /// Granules that were written, by address.
+    fn dirty(&self) -> impl Iterator<Item = (&Range, usize)> {
+        self.ranges.iter().flat_map(|range| {
+            let granules = range.dirty.iter().enumerate();
+            let dirty = granules.filter(|(_, dirty)| dirty.load(Ordering::Acquire));
+            dirty.map(move |(index, _)| (range, index * GRANULE))
+        })
+    }
+
+    fn keep(&self, address: usize) -> bool {
+        let within = |range: &&Range| (range.start..range.start + range.bytes).contains(&address);
+        let Some(range) = self.ranges.iter().find(within) else {
+            return false;
+        };
+        while self.busy.swap(true, Ordering::Acquire) {
+            hint::spin_loop();
+        }
+        let offset = (address - range.start) / GRANULE * GRANULE;
+        let dirty = &range.dirty[offset / GRANULE];
+        // Another processor may have kept it while this one waited.
+        let kept = dirty.load(Ordering::Acquire) || {
+            let from = pointer(range.start + offset);
+            // SAFETY: the granule can be read, and its place is mapped.
+            unsafe { from.copy_to_nonoverlapping(range.kept.add(offset), GRANULE) };
+            dirty.store(true, Ordering::Release);
+            protect(
+                range.start + offset,
+                GRANULE,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+            .is_ok()
+        };
+        self.busy.store(false, Ordering::Release);
+        kept
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        ACTIVE.store(std::ptr::null_mut(), Ordering::Release);
+        for range in &self.ranges {
+            // A failure here shows as a fault of the next write.
+            let _ = protect(range.start, range.bytes, libc::PROT_READ | libc::PROT_WRITE);
+            // SAFETY: the mapping that `Range::new` made.
+            unsafe { libc::munmap(range.kept.cast(), range.bytes) };
+        }
+    }
+}
+
+impl Range {
+    fn new((start, bytes): (usize, usize)) -> io::Result<Range> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping; memory is taken where it is written.
+        let kept = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+        if kept == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let dirty = (0..bytes / GRANULE)
+            .map(|_| AtomicBool::new(false))
+            .collect();
+        Ok(Range {
+            start,
+            bytes,
+            kept: kept.cast(),
+            dirty,
+        })
+    }
+}
+
+fn pointer(address: usize) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(address)
+}
+
+fn memory(start: usize) -> &'static [u8] {
+    // SAFETY: a granule of a live buffer; launches, which alone write it, are over.
+    unsafe { std::slice::from_raw_parts(pointer(start), GRANULE) }
+}
+
+fn protect(start: usize, bytes: usize, access: i32) -> io::Result<()> {
+    // SAFETY: whole pages of a live buffer.
+    match unsafe { libc::mprotect(pointer(start).cast(), bytes, access) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether a fault is the first write to a granule, which can be made now. Called in a signal: it takes no
+/// memory and no lock that the interrupted code could hold.
+pub(super) fn first_write(address: usize) -> bool {
+    // SAFETY: a snapshot is put here while it lives, and launches end before it does.
+    let active = unsafe { ACTIVE.load(Ordering::Acquire).as_ref() };
+    active.is_some_and(|snapshot| snapshot.keep(address))
+}

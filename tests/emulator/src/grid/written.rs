@@ -1,0 +1,97 @@
+//! Which bytes of memory have ever been written: a bit for each.
+
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use super::pages::Pages;
+
+/// Bytes that one word of bits stands for.
+const WORD: usize = 64;
+const PAGE_WORDS: usize = 64;
+
+/// Written bytes, by pages.
+pub(crate) struct Written {
+    pages: Pages<[u64; PAGE_WORDS]>,
+}
+
+/// The card's memory, held for a launch or a copy.
+pub(crate) type Guard = MutexGuard<'static, Written>;
+
+/// The card's memory.
+pub(crate) fn lock() -> Guard {
+    static GLOBAL: LazyLock<Mutex<Written>> = LazyLock::new(Mutex::default);
+    GLOBAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Default for Written {
+    fn default() -> Written {
+        Written {
+            pages: Pages::new(|| Box::new([0; PAGE_WORDS])),
+        }
+    }
+}
+
+impl Written {
+    fn word(&mut self, number: usize) -> &mut u64 {
+        &mut self.pages.page(number / PAGE_WORDS)[number % PAGE_WORDS]
+    }
+
+    /// These bytes are written.
+    pub(crate) fn mark(&mut self, at: usize, bytes: usize) {
+        for (number, bits) in words(at, bytes) {
+            *self.word(number) |= bits;
+        }
+    }
+
+    /// Whether all of these bytes were written.
+    pub(crate) fn all(&mut self, at: usize, bytes: usize) -> bool {
+        words(at, bytes).all(|(number, bits)| *self.word(number) & bits == bits)
+    }
+
+    /// These bytes are what others are, which may overlap them.
+    pub(crate) fn copy(&mut self, to: usize, from: usize, bytes: usize) {
+        let known: Vec<bool> = (from..from + bytes).map(|byte| self.all(byte, 1)).collect();
+        for (offset, known) in known.into_iter().enumerate() {
+            let (number, bit) = ((to + offset) / WORD, 1 << ((to + offset) % WORD));
+            match known {
+                true => *self.word(number) |= bit,
+                false => *self.word(number) &= !bit,
+            }
+        }
+    }
+
+    /// Nothing is there any more.
+    pub(crate) fn forget(&mut self, at: usize, bytes: usize) {
+        let page = WORD * PAGE_WORDS;
+        for number in at / page..(at + bytes).div_ceil(page) {
+            self.pages.forget(number);
+        }
+    }
+}
+
+/// The words that these bytes have bits in, and the bits.
+fn words(at: usize, bytes: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = at + bytes;
+    (at / WORD..end.div_ceil(WORD)).map(move |number| {
+        let start = number * WORD;
+        let (first, last) = (at.max(start) - start, end.min(start + WORD) - start);
+        let below = |bit: usize| (1u128 << bit) - 1;
+        (number, (below(last) & !below(first)) as u64)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_those_of_the_bytes() {
+        let mut written = Written::default();
+        written.mark(60, 200);
+        assert!(written.all(60, 200));
+        assert!(!written.all(59, 2) && !written.all(259, 2));
+        written.copy(1000, 58, 4);
+        assert!(written.all(1002, 2) && !written.all(1001, 1));
+        written.forget(0, 4096);
+        assert!(!written.all(100, 1));
+    }
+}

@@ -1,0 +1,205 @@
+//! The functions of `libnvrtc.so` that CubeCL's CUDA runtime calls, through cudarc.
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "what a caller owes is what NVRTC's reference says of each function"
+)]
+
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use crate::compile::Source;
+use crate::driver::device::VERSION;
+
+/// `nvrtcResult`.
+pub type Status = u32;
+
+/// The call did what it says.
+pub const SUCCESS: Status = 0;
+/// An argument means nothing.
+pub const INVALID_INPUT: Status = 3;
+/// A handle stands for nothing.
+pub const INVALID_PROGRAM: Status = 4;
+/// The text can't be compiled; the log says why.
+pub const COMPILATION: Status = 6;
+
+/// An `nvrtcProgram`.
+#[derive(Debug)]
+pub struct Program {
+    text: String,
+    image: CString,
+    log: CString,
+}
+
+/// See `nvrtcVersion`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> Status {
+    if major.is_null() || minor.is_null() {
+        return INVALID_INPUT;
+    }
+    // SAFETY: the caller's pointers.
+    unsafe {
+        major.write(VERSION / 1000);
+        minor.write(VERSION % 1000 / 10);
+    }
+    SUCCESS
+}
+
+/// See `nvrtcCreateProgram`. Headers given beside the text are not read: CubeCL gives none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcCreateProgram(
+    to: *mut *mut Program,
+    text: *const c_char,
+    _name: *const c_char,
+    headers: c_int,
+    _contents: *const *const c_char,
+    _names: *const *const c_char,
+) -> Status {
+    if to.is_null() || text.is_null() || headers != 0 {
+        return INVALID_INPUT;
+    }
+    // SAFETY: the caller's text.
+    let text = unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned();
+    let program = Program {
+        text,
+        image: CString::default(),
+        log: CString::default(),
+    };
+    // SAFETY: the caller's pointer.
+    unsafe { to.write(Box::into_raw(Box::new(program))) };
+    SUCCESS
+}
+
+/// See `nvrtcCompileProgram`. Of the options, the architecture is read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcCompileProgram(
+    program: *mut Program,
+    count: c_int,
+    options: *const *const c_char,
+) -> Status {
+    // SAFETY: the caller's program.
+    let Some(program) = (unsafe { program.as_mut() }) else {
+        return INVALID_PROGRAM;
+    };
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the caller's options.
+    let options = (0..count).map(|index| unsafe { CStr::from_ptr(*options.add(index)) });
+    let architecture = options.filter_map(architecture).next_back().unwrap_or(520);
+    let source = Source {
+        architecture,
+        text: program.text.clone(),
+    };
+    let whole = |text: String| CString::new(text.replace('\0', " ")).unwrap_or_default();
+    match source.object() {
+        Ok(_) => {
+            program.image = whole(source.image());
+            SUCCESS
+        }
+        Err(log) => {
+            program.log = whole(log);
+            COMPILATION
+        }
+    }
+}
+
+/// 890 of `--gpu-architecture=sm_89`, 900 of `sm_90a`.
+fn architecture(option: &CStr) -> Option<u32> {
+    let (name, value) = option.to_str().ok()?.split_once('=')?;
+    let number = value.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let number: u32 = number
+        .trim_end_matches(|c: char| !c.is_ascii_digit())
+        .parse()
+        .ok()?;
+    (name.contains("arch")).then_some(number * 10)
+}
+
+/// See `nvrtcDestroyProgram`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcDestroyProgram(program: *mut *mut Program) -> Status {
+    // SAFETY: the caller's pointer, and its last use of the program.
+    unsafe {
+        if program.is_null() || (*program).is_null() {
+            return INVALID_PROGRAM;
+        }
+        drop(Box::from_raw(*program));
+    }
+    SUCCESS
+}
+
+unsafe fn size(program: *const Program, to: *mut usize, of: fn(&Program) -> &CString) -> Status {
+    // SAFETY: the caller's pointers.
+    match unsafe { (program.as_ref(), to.as_mut()) } {
+        (None, _) => INVALID_PROGRAM,
+        (_, None) => INVALID_INPUT,
+        (Some(program), Some(to)) => {
+            *to = of(program).as_bytes_with_nul().len();
+            SUCCESS
+        }
+    }
+}
+
+unsafe fn text(program: *const Program, to: *mut c_char, of: fn(&Program) -> &CString) -> Status {
+    // SAFETY: the caller's program.
+    let Some(program) = (unsafe { program.as_ref() }) else {
+        return INVALID_PROGRAM;
+    };
+    let bytes = of(program).as_bytes_with_nul();
+    // SAFETY: the caller asked for the size and has the room.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len()) };
+    SUCCESS
+}
+
+/// See `nvrtcGetPTXSize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetPTXSize(program: *const Program, to: *mut usize) -> Status {
+    // SAFETY: the caller's pointers.
+    unsafe { size(program, to, |program| &program.image) }
+}
+
+/// See `nvrtcGetPTX`. What it gives is the text itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetPTX(program: *const Program, to: *mut c_char) -> Status {
+    // SAFETY: the caller's pointers.
+    unsafe { text(program, to, |program| &program.image) }
+}
+
+/// See `nvrtcGetCUBINSize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetCUBINSize(program: *const Program, to: *mut usize) -> Status {
+    // SAFETY: the caller's pointers.
+    unsafe { nvrtcGetPTXSize(program, to) }
+}
+
+/// See `nvrtcGetCUBIN`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetCUBIN(program: *const Program, to: *mut c_char) -> Status {
+    // SAFETY: the caller's pointers.
+    unsafe { nvrtcGetPTX(program, to) }
+}
+
+/// See `nvrtcGetProgramLogSize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetProgramLogSize(program: *const Program, to: *mut usize) -> Status {
+    // SAFETY: the caller's pointers.
+    unsafe { size(program, to, |program| &program.log) }
+}
+
+/// See `nvrtcGetProgramLog`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetProgramLog(program: *const Program, to: *mut c_char) -> Status {
+    // SAFETY: the caller's pointers.
+    unsafe { text(program, to, |program| &program.log) }
+}
+
+/// See `nvrtcGetErrorString`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvrtcGetErrorString(status: Status) -> *const c_char {
+    let text = match status {
+        SUCCESS => c"NVRTC_SUCCESS",
+        INVALID_INPUT => c"NVRTC_ERROR_INVALID_INPUT",
+        INVALID_PROGRAM => c"NVRTC_ERROR_INVALID_PROGRAM",
+        COMPILATION => c"NVRTC_ERROR_COMPILATION",
+        _ => c"NVRTC_ERROR_INTERNAL_ERROR",
+    };
+    text.as_ptr()
+}

@@ -1,0 +1,171 @@
+//! CUDA C++ as the host's compiler can take it: the kernels' own text with few changes, line for line.
+
+mod ptx;
+
+use std::fmt::Write as _;
+
+/// A kernel in a text.
+#[derive(Debug, PartialEq, Eq)]
+struct Kernel {
+    name: String,
+    most_threads: u32,
+}
+
+const GRID: &str = include_str!("../device/grid.h");
+const MATH: &str = include_str!("../device/math.h");
+const HALF: &str = include_str!("../device/half.h");
+const ATOMICS: &str = include_str!("../device/atomics.h");
+const FP8: &str = include_str!("../device/fp8.h");
+const MATRIX: &str = include_str!("../device/matrix.h");
+const COMPLEX: &str = include_str!("../device/complex.h");
+const CHECK: &str = include_str!("../device/check.h");
+
+/// Headers of CUDA whose place ours take.
+const KNOWN: [&str; 8] = [
+    "cuda_fp16.h",
+    "cuda_bf16.h",
+    "cuda_fp8.h",
+    "mma.h",
+    "cuComplex.h",
+    "cuda_runtime.h",
+    "stdint.h",
+    "cstdint",
+];
+
+/// What lets threads wait for each other.
+const WAITING: [&str; 6] = [
+    "__syncthreads",
+    "_sync(",
+    "__syncwarp",
+    "__activemask",
+    "emu_elect",
+    "emu_mma<",
+];
+const ALSO_WAITING: [&str; 2] = ["emu_ldmatrix", "emu_stmatrix"];
+
+/// The whole program for the host's compiler. `check` adds what tells every access.
+pub(crate) fn program(cuda: &str, check: bool) -> String {
+    let body = rewritten(cuda);
+    let waits = WAITING
+        .iter()
+        .chain(&ALSO_WAITING)
+        .any(|word| body.contains(word));
+    let mut out = String::new();
+    let mut add = |header: &str, name: &str, wanted: bool| {
+        if wanted {
+            let _ = writeln!(out, "#line 1 \"emulator/{name}\"\n{header}");
+        }
+    };
+    let has = |word: &str| body.contains(word) || cuda.contains(word);
+    let fp8 = has("cuda_fp8.h") || has("emu_e4m3") || has("emu_e5m2");
+    let matrix = has("mma.h") || has("emu_mma<") || has("matrix<");
+    let half = fp8
+        || matrix
+        || has("cuda_fp16.h")
+        || has("cuda_bf16.h")
+        || has("__half")
+        || has("__nv_bfloat16");
+    add(GRID, "grid.h", true);
+    add(CHECK, "check.h", check);
+    add(MATH, "math.h", true);
+    add(HALF, "half.h", half);
+    add(ATOMICS, "atomics.h", has("atomic") || has("emu_atom"));
+    add("#define EMU_FP8", "fp8.h", fp8);
+    add(FP8, "fp8.h", fp8);
+    add(MATRIX, "matrix.h", matrix);
+    add(COMPLEX, "complex.h", has("cuComplex.h"));
+    add(&body, "kernel.cu", true);
+    for Kernel { name, most_threads } in kernels(&body) {
+        let waits = u8::from(waits);
+        let _ = writeln!(out, "EMU_KERNEL({name}, {most_threads}, {waits})");
+    }
+    out
+}
+
+fn rewritten(cuda: &str) -> String {
+    let lines: Vec<String> = cuda.lines().map(line).collect();
+    ptx::called(&lines.join("\n"))
+}
+
+/// One line: known headers go, and dynamic shared memory is where the block's begins.
+fn line(text: &str) -> String {
+    if let Some(header) = text.trim().strip_prefix("#include") {
+        let name = header.trim().trim_matches(['<', '>', '"']);
+        return match KNOWN.contains(&name) {
+            true => String::new(),
+            false => format!("#error the emulator has no <{name}>"),
+        };
+    }
+    let Some(start) = text.find("extern __shared__") else {
+        return match text.contains("__shared__") {
+            true => "#error the emulator has dynamic shared memory only".to_owned(),
+            false => text.to_owned(),
+        };
+    };
+    let Some(end) = text[start..].find("[];").map(|at| start + at) else {
+        return text.to_owned();
+    };
+    let declaration = &text[start + "extern __shared__".len()..end];
+    let (kind, name) = declaration
+        .trim()
+        .rsplit_once(' ')
+        .unwrap_or(("char", declaration));
+    let kind = kind.rsplit(')').next().unwrap_or(kind).trim();
+    let (before, after) = (&text[..start], &text[end + "[];".len()..]);
+    format!("{before}{kind}* const {name} = reinterpret_cast<{kind}*>(emu_shared());{after}")
+}
+
+/// The kernels of a text and how many threads their blocks may have.
+fn kernels(text: &str) -> Vec<Kernel> {
+    const MOST: u32 = 1024;
+    let mut found = Vec::new();
+    for (at, word) in text.match_indices("__global__") {
+        let mut rest = &text[at + word.len()..];
+        let mut most_threads = MOST;
+        while let Some((head, tail)) = rest.split_once('(') {
+            let name = head.split_whitespace().last().unwrap_or_default();
+            if !name.starts_with("__") {
+                let name = name.to_owned();
+                found.push(Kernel { name, most_threads });
+                break;
+            }
+            let (inner, after) = tail.split_once(')').unwrap_or((tail, ""));
+            if name == "__launch_bounds__" {
+                let first = inner.split(',').next().unwrap_or_default();
+                most_threads = first.trim().parse().unwrap_or(MOST);
+            }
+            rest = after;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_found_with_their_bounds() {
+        let text = "extern \"C\" __global__ void __launch_bounds__(64) __cluster_dims__(2, 1, 1) first(int a) {}\n\
+                    extern \"C\" __global__ void second() {}";
+        let kernel = |name: &str, most_threads| Kernel {
+            name: name.to_owned(),
+            most_threads,
+        };
+        assert_eq!(kernels(text), [kernel("first", 64), kernel("second", 1024)]);
+    }
+
+    #[test]
+    fn shared_memory_is_a_pointer() {
+        let given = "extern __shared__ __align__(16) char v12[];uint32_t const v3 = 0;";
+        let wanted =
+            "char* const v12 = reinterpret_cast<char*>(emu_shared());uint32_t const v3 = 0;";
+        assert_eq!(line(given), wanted);
+    }
+
+    #[test]
+    fn an_unknown_header_says_so() {
+        assert!(line("#include <cuda/barrier>").starts_with("#error"));
+        assert_eq!(line("#include <mma.h>"), "");
+    }
+}

@@ -1,0 +1,233 @@
+//! Planted faults are reported with their lines, and clean kernels are not. Each runs in a process of its own:
+//! what is checked is chosen by the environment, and a fault loses the context.
+#![cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+
+mod card;
+
+use std::process::Command;
+use std::{env, fs};
+
+use card::{Buffer, Kernel};
+
+/// A kernel, its launch, and the findings it should make: what, and the lines.
+struct Case {
+    name: &'static str,
+    text: &'static str,
+    shape: (u32, u32, u32),
+    findings: &'static [(&'static str, &'static [u64])],
+    settings: &'static [(&'static str, &'static str)],
+}
+
+const CHECK: &[(&str, &str)] = &[("MOEBIUS_EMULATOR_CHECK", "1")];
+const ORDERS: &[(&str, &str)] = &[(
+    "MOEBIUS_EMULATOR_ORDERS",
+    "forward,backward,random:7,warps,ahead",
+)];
+
+const CASES: &[Case] = &[
+    Case {
+        name: "clean",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               extern __shared__ __align__(16) char s[];unsigned* t = reinterpret_cast<unsigned*>(s);\n\
+               t[threadIdx.x] = in[threadIdx.x];\n\
+               __syncthreads();\n\
+               out[blockIdx.x * 64 + threadIdx.x] = t[63 - threadIdx.x];\n}",
+        shape: (2, 64, 256),
+        findings: &[],
+        settings: CHECK,
+    },
+    Case {
+        name: "missing_barrier",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               extern __shared__ __align__(16) char s[];unsigned* t = reinterpret_cast<unsigned*>(s);\n\
+               t[threadIdx.x] = in[threadIdx.x];\n\
+               __syncthreads();\n\
+               unsigned v = t[63 - threadIdx.x];\n\
+               t[threadIdx.x] = v;\n\
+               __syncthreads();\n\
+               out[threadIdx.x] = t[threadIdx.x];\n}",
+        shape: (1, 64, 256),
+        findings: &[("race", &[5, 6])],
+        settings: CHECK,
+    },
+    Case {
+        name: "global_race",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               unsigned v = in[threadIdx.x];\n\
+               out[(blockIdx.x * 64 + threadIdx.x) % 96] = v;\n}",
+        shape: (2, 64, 0),
+        findings: &[("race", &[3, 3])],
+        settings: CHECK,
+    },
+    Case {
+        name: "out_of_bounds",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               unsigned v =\n\
+               in[threadIdx.x + 1];\n\
+               out[threadIdx.x] = v;\n}",
+        shape: (1, 128, 0),
+        findings: &[("address", &[3])],
+        settings: CHECK,
+    },
+    Case {
+        name: "out_of_shared_memory",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               extern __shared__ __align__(16) char s[];unsigned* t = reinterpret_cast<unsigned*>(s);\n\
+               t[threadIdx.x] = in[threadIdx.x];\n\
+               out[threadIdx.x] = t[threadIdx.x];\n}",
+        shape: (1, 64, 252),
+        findings: &[("address", &[3])],
+        settings: CHECK,
+    },
+    Case {
+        name: "unwritten",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               extern __shared__ __align__(16) char s[];unsigned* t = reinterpret_cast<unsigned*>(s);\n\
+               if (threadIdx.x < 63) t[threadIdx.x] = in[threadIdx.x];\n\
+               __syncthreads();\n\
+               out[threadIdx.x] = t[threadIdx.x];\n}",
+        shape: (1, 64, 256),
+        findings: &[("unwritten", &[5])],
+        settings: CHECK,
+    },
+    Case {
+        name: "lanes_without_a_meeting",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               extern __shared__ __align__(16) char s[];unsigned* t = reinterpret_cast<unsigned*>(s);\n\
+               t[threadIdx.x] = in[threadIdx.x];\n\
+               __syncwarp();\n\
+               unsigned v = t[threadIdx.x ^ 1];\n\
+               __syncwarp();\n\
+               t[threadIdx.x] = v;\n\
+               out[threadIdx.x] = t[threadIdx.x ^ 1];\n}",
+        shape: (1, 64, 256),
+        findings: &[("race", &[7, 8])],
+        settings: CHECK,
+    },
+    Case {
+        name: "barrier_of_some",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               if (threadIdx.x < 32) {\n\
+               __syncthreads();\n\
+               } else {\n\
+               __syncthreads();\n\
+               }\n\
+               out[threadIdx.x] = in[threadIdx.x];\n}",
+        shape: (1, 64, 0),
+        findings: &[("barrier", &[3, 5])],
+        settings: &[],
+    },
+    Case {
+        name: "far_out_of_bounds",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               out[threadIdx.x] = in[threadIdx.x + 1000];\n}",
+        shape: (1, 64, 0),
+        findings: &[("address", &[])],
+        settings: &[],
+    },
+    Case {
+        name: "no_end_of_calls",
+        text: "__device__ unsigned deep(unsigned n) { unsigned volatile a[64]; a[n % 64] = n; return n == 0 ? a[0] : a[n % 64] + deep(n + 1); }\n\
+               extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               out[threadIdx.x] = deep(in[threadIdx.x] + 1);\n}",
+        shape: (1, 64, 0),
+        findings: &[("stacks", &[])],
+        settings: &[],
+    },
+    Case {
+        name: "division_by_zero",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               out[threadIdx.x] = 7 / in[threadIdx.x];\n}",
+        shape: (1, 64, 0),
+        findings: &[("arithmetic", &[])],
+        settings: &[],
+    },
+    Case {
+        name: "atomics_are_no_race",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               atomicExch(out, 0u);\n\
+               atomicAdd(out, in[threadIdx.x]);\n}",
+        shape: (4, 64, 0),
+        findings: &[],
+        settings: CHECK,
+    },
+    Case {
+        name: "order_of_blocks",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               if (threadIdx.x == 0) out[0] = in[blockIdx.x];\n}",
+        shape: (4, 64, 0),
+        findings: &[("order", &[])],
+        settings: ORDERS,
+    },
+    Case {
+        name: "no_order_matters",
+        text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
+               out[threadIdx.x] += in[threadIdx.x];\n}",
+        shape: (1, 64, 0),
+        findings: &[],
+        settings: ORDERS,
+    },
+];
+
+/// Runs the case that the environment names, and nothing otherwise.
+#[test]
+fn one() {
+    let Ok(name) = env::var("MOEBIUS_EMULATOR_CASE") else {
+        return;
+    };
+    let case = CASES.iter().find(|case| case.name == name).unwrap();
+    let given: Vec<u32> = (0..128).map(|i| i * 3).collect();
+    let (input, out) = (Buffer::of(&given), Buffer::of(&[0u32; 128]));
+    let (grid, block, shared) = case.shape;
+    let status = Kernel::new(case.text, "k").launch(grid, block, shared, &[&input, &out]);
+    let harmless = case.findings.iter().all(|(what, _)| *what == "unwritten");
+    assert_eq!(status == 0, harmless, "status {status}");
+}
+
+#[test]
+fn planted_faults_are_reported() {
+    for case in CASES {
+        let reports = env::temp_dir().join(format!(
+            "moebius-emulator-{}-{}",
+            case.name,
+            std::process::id()
+        ));
+        let mut own = Command::new(env::current_exe().unwrap());
+        own.args(["--exact", "one"])
+            .env("MOEBIUS_EMULATOR_CASE", case.name);
+        own.env("MOEBIUS_EMULATOR_REPORTS", &reports);
+        let run = own.envs(case.settings.iter().copied()).output().unwrap();
+        let told = String::from_utf8_lossy(&run.stderr);
+        assert!(
+            run.status.success(),
+            "{}: {}{told}",
+            case.name,
+            String::from_utf8_lossy(&run.stdout)
+        );
+        let text = fs::read_to_string(&reports).unwrap_or_default();
+        let _ = fs::remove_file(&reports);
+        let found: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let found: Vec<(String, Vec<u64>)> = found
+            .iter()
+            .map(|finding| {
+                let lines = finding["lines"].as_array().unwrap().iter();
+                let mut lines: Vec<u64> =
+                    lines.map(|line| line["line"].as_u64().unwrap()).collect();
+                lines.sort_unstable();
+                (finding["what"].as_str().unwrap().to_owned(), lines)
+            })
+            .collect();
+        let expected: Vec<(String, Vec<u64>)> = case
+            .findings
+            .iter()
+            .map(|(what, lines)| ((*what).to_owned(), lines.to_vec()))
+            .collect();
+        assert_eq!(found, expected, "{}: {told}", case.name);
+    }
+}
