@@ -93,17 +93,32 @@ fn the_loss_falls_alike_on_every_device_and_experts_stay_in_use() {
     }
 }
 
-/// With Burn's fusion on, which operations become one kernel depends on what ran before in the process, and the CPU
-/// runtime rounds a product and a sum of one kernel together: there a resumed training has other last bits.
-const FUSED: f64 = 1e-4;
+/// Where a resumed training has other last bits. With Burn's fusion on, which operations become one kernel depends on what ran
+/// before in the process, and the CPU runtime rounds a product and a sum of one kernel together. Where a device adds floats
+/// atomically, Burn adds the parts of a sum over all elements in the order in which they come.
+const OTHER_BITS: f64 = 1e-4;
 
-fn rounds_by_history(name: &str) -> bool {
-    cfg!(feature = "fusion") && name == "cpu"
+fn has_other_bits(name: &str) -> bool {
+    match name {
+        "cpu" => cfg!(feature = "fusion"),
+        "vulkan" | "cuda" | "rocm" => true,
+        _ => false,
+    }
+}
+
+fn assert_same_losses(name: &str, resumed: &[f32], straight: &[f32]) {
+    if !has_other_bits(name) || name == "cpu" {
+        assert_eq!(resumed, straight, "{name}");
+        return;
+    }
+    let want: Vec<f64> = straight.iter().copied().map(f64::from).collect();
+    let error = relative_error(resumed, &want);
+    assert!(error <= OTHER_BITS, "{name}: losses differ by {error:.1e}");
 }
 
 fn assert_same_weights(name: &str, resumed: &Decoder, straight: &Decoder) {
     let (got, want) = (bits(resumed), bits(straight));
-    if !rounds_by_history(name) {
+    if !has_other_bits(name) {
         assert!(got == want, "{name}: other weights");
         return;
     }
@@ -114,8 +129,8 @@ fn assert_same_weights(name: &str, resumed: &Decoder, straight: &Decoder) {
         .collect();
     let error = relative_error(&got, &want);
     assert!(
-        error <= FUSED,
-        "{name}: weights differ by {error:.1e}, expected at most {FUSED:.0e}"
+        error <= OTHER_BITS,
+        "{name}: weights differ by {error:.1e}, expected at most {OTHER_BITS:.0e}"
     );
 }
 
@@ -136,9 +151,10 @@ fn a_resumed_training_repeats_the_uninterrupted_one_bit_for_bit() {
         let mut resumed = Trainer::resume(checkpoint, Text::bundled(), &device).unwrap();
         losses.extend(train(&mut resumed, 2).losses);
 
-        assert_eq!(losses, whole.losses, "{name}");
+        assert_same_losses(name, &losses, &whole.losses);
         assert_same_weights(name, resumed.decoder(), straight.decoder());
-        assert_eq!(resumed.first_loss(), straight.first_loss(), "{name}");
+        let [again, first] = [&resumed, &straight].map(|trainer| trainer.first_loss().unwrap());
+        assert_same_losses(name, &[again], &[first]);
         assert_eq!(resumed.steps_done(), 5, "{name}");
     }
 }
@@ -226,10 +242,10 @@ fn a_resumed_training_in_fp8_repeats_the_uninterrupted_one_bit_for_bit() {
         let rest = train(&mut resumed, 2);
         losses.extend(rest.losses);
 
-        assert_eq!(losses, whole.losses, "{name}");
+        assert_same_losses(name, &losses, &whole.losses);
         // Histories and scales are among them.
         assert_same_weights(name, resumed.decoder(), straight.decoder());
-        if !rounds_by_history(name) {
+        if !has_other_bits(name) {
             assert_eq!(rest.fp8, whole.fp8, "{name}");
         }
         assert_eq!(

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::{env, fs, process};
 
 use crate::grid::stack::STACK_BYTES;
-use crate::{settings, text};
+use crate::{kept, settings, text};
 
 /// Flags that make the host compute as a GPU does: nothing contracted, nothing reordered, pointers that may
 /// be another type's, integers that wrap.
@@ -68,13 +68,10 @@ impl Source {
             hash.update(part.as_bytes());
             hash.update(&[0]);
         }
-        let folder = folder();
-        let path = folder.join(format!("{}.so", hash.finalize().to_hex()));
-        if path.exists() {
+        let path = kept::folder()?.join(format!("{}.so", hash.finalize().to_hex()));
+        if kept::is_kept(&path) {
             return Ok(path);
         }
-        let failed = |error: io::Error| format!("{}: {error}", folder.display());
-        fs::create_dir_all(&folder).map_err(failed)?;
         build(compiler, &flags, &program, &path)?;
         Ok(path)
     }
@@ -136,15 +133,6 @@ fn asked(name: &str) -> Option<Compiler> {
         program: name.to_owned(),
         version: version.lines().next().unwrap_or_default().to_owned(),
     })
-}
-
-/// `$MOEBIUS_EMULATOR_CACHE`, else a folder of the user's.
-fn folder() -> PathBuf {
-    if let Some(folder) = env::var_os("MOEBIUS_EMULATOR_CACHE") {
-        return PathBuf::from(folder);
-    }
-    let home = env::var_os("HOME").map_or_else(env::temp_dir, PathBuf::from);
-    home.join(".cache/moebius/emulator")
 }
 
 /// Compiles beside the place and moves the whole object there, so that another process sees all or nothing.

@@ -12,6 +12,7 @@ mod card;
 mod compile;
 pub mod driver;
 mod grid;
+mod kept;
 pub mod nvrtc;
 mod report;
 mod settings;

@@ -59,11 +59,11 @@ pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -
 
 /// Programs on cards in software: conformance whole, the order of threads turned around, every access of some families checked, and
 /// the cases on other cards; training and models.
-pub(crate) fn on_cards(programs: &[Program], places: &Places, drivers: &Path) -> Vec<Deep> {
+pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
     let mut jobs = Vec::new();
     for program in programs.iter().filter(|program| program.rules.each_device) {
         let mut add = |words: &str, variables: &[(&str, &str)], seconds: f64| {
-            let mut job = plan::on_a_card(program, places, drivers, words);
+            let mut job = plan::on_a_card(program, drivers, words);
             for (name, value) in variables {
                 job = job.with(name, *value);
             }

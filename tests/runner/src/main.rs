@@ -215,7 +215,7 @@ impl Run<'_> {
         };
         Ok(vec![
             vulkan,
-            plan::kernels_on_a_card(conformance, &self.places, &drivers),
+            plan::kernels_on_a_card(conformance, &drivers),
             plan::support_table(table, &places::text(&self.records())),
         ])
     }
@@ -242,7 +242,7 @@ impl Run<'_> {
     fn deep(&self, ledger: &mut Ledger) -> io::Result<Vec<Job>> {
         let mut deep = deep_plan::jobs(&self.programs, &self.families()?, &self.places);
         if let Some(drivers) = self.cuda_drivers()? {
-            deep.extend(deep_plan::on_cards(&self.programs, &self.places, &drivers));
+            deep.extend(deep_plan::on_cards(&self.programs, &drivers));
         }
         if self.options.tier == Tier::All {
             return Ok(deep.into_iter().map(|deep| deep.job).collect());
@@ -306,6 +306,7 @@ impl Run<'_> {
             ("MOEBIUS_XLA_CACHE", kept.join("xla-programs")),
             ("MOEBIUS_TEST_VERDICTS", kept.join("verdicts")),
             ("MESA_SHADER_CACHE_DIR", kept.join("mesa")),
+            ("MOEBIUS_EMULATOR_CACHE", kept.join("emulator")),
         ];
         // Without a GPU the Vulkan loader is told to use Mesa's software driver, and not to ask the others.
         if let (None, Some(driver)) = (&self.places.gpu, &self.places.lavapipe) {

@@ -187,19 +187,17 @@ pub(crate) fn kernels_on_vulkan(conformance: &Program, places: &Places) -> Optio
 }
 
 /// Every kernel of CUDA C++, on a card in software.
-pub(crate) fn kernels_on_a_card(conformance: &Program, places: &Places, drivers: &Path) -> Job {
+pub(crate) fn kernels_on_a_card(conformance: &Program, drivers: &Path) -> Job {
     let families = format!("{KERNELS},{OTHER_KERNELS},fp8_mma,fp8_linear");
-    on_a_card(conformance, places, drivers, "").with("MOEBIUS_TEST_FAMILIES", families)
+    on_a_card(conformance, drivers, "").with("MOEBIUS_TEST_FAMILIES", families)
 }
 
 /// A program on the card that the CUDA driver in `drivers` shows.
-pub(crate) fn on_a_card(program: &Program, places: &Places, drivers: &Path, words: &str) -> Job {
-    let kept = places.cache.join("emulator");
+pub(crate) fn on_a_card(program: &Program, drivers: &Path, words: &str) -> Job {
     on_device(program, "cuda", words)
         .with("LD_LIBRARY_PATH", text(drivers))
         // CubeCL wants to know where a toolkit would be.
         .with("CUDA_PATH", text(drivers))
-        .with("MOEBIUS_EMULATOR_CACHE", text(&kept))
 }
 
 /// A program on `vulkan`: on a GPU, or on a software driver that takes SPIR-V, with the loader that its libraries need.
