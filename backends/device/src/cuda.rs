@@ -1,5 +1,6 @@
 //! NVIDIA GPUs as the CUDA driver lists them.
 
+use std::sync::OnceLock;
 use std::thread;
 
 use cubecl::cuda::compiler::CudaBackend;
@@ -61,7 +62,14 @@ fn count(device: Device) -> Result<usize, OpenError> {
     let count = quietly(|| cubecl::Device::enumerate(any).len())
         .map_err(|reason| OpenError::Failed { device, reason })?;
     if count > 0 {
-        return Ok(count);
+        return match kernel_compiler() {
+            Ok(()) => Ok(count),
+            Err((library, reason)) => Err(OpenError::NoDriver {
+                device,
+                library,
+                reason,
+            }),
+        };
     }
     let loaded = std::path::Path::new("/proc/driver/nvidia/version").exists();
     let reason = if loaded {
@@ -74,6 +82,26 @@ fn count(device: Device) -> Result<usize, OpenError> {
         library: "the NVIDIA driver (libcuda)",
         reason: reason.to_owned(),
     })
+}
+
+/// Whether kernels can be compiled: CubeCL's C++ compiler needs NVRTC and the folder of its headers, and panics at the first
+/// launch without them. What is missing, and why.
+fn kernel_compiler() -> Result<(), (&'static str, String)> {
+    static ANSWER: OnceLock<Result<(), (&str, String)>> = OnceLock::new();
+    let ask = || {
+        if CudaBackend::default() == CudaBackend::Llvm {
+            return Ok(());
+        }
+        let toolkit = "the CUDA toolkit, or PyPI's nvidia-cuda-nvrtc and nvidia-cuda-runtime";
+        if cubecl::cuda::install::cuda_path().is_none() {
+            let reason = "there is no toolkit in its usual places, and CUDA_PATH names no other";
+            return Err((toolkit, reason.to_owned()));
+        }
+        // It panics where the library can't be loaded; what it says of an empty text doesn't matter.
+        let loaded = quietly(|| drop(cudarc::nvrtc::compile_ptx("")));
+        loaded.map_err(|reason| (toolkit, format!("libnvrtc can't be loaded: {reason}")))
+    };
+    ANSWER.get_or_init(ask).clone()
 }
 
 /// One thread each: making a context takes a tenth of a second and more.
