@@ -6,6 +6,7 @@ import os from 'node:os';
 import path from 'node:path';
 
 import { generateNativelyFrom, olmoe, olmoeOf } from './models.mjs';
+import { write } from './page-text.mjs';
 
 export const tests = [aFolderIsDropped];
 export const long = [aFolderOfAGigabyteIsDropped];
@@ -42,11 +43,7 @@ async function answers(lab, folder, { prompt, tokens, patience }) {
   await page.locator('#text-temperature').selectOption('0');
   await page.locator('#text-length').fill(String(tokens));
   await page.locator('#text-prompt').fill(prompt);
-  await page.locator('#text-write').click();
-  const done = () => ['ready', 'failed'].includes(document.querySelector('#text').dataset.textState);
-  await page.waitForFunction(done, null, { timeout: patience });
-  const shown = await page.evaluate(() => globalThis.moebiusDemo.state().text);
-  assert.equal(shown?.state, 'ready', await page.locator('#text-status').textContent());
+  const shown = await write(page, patience);
   const native = generateNativelyFrom(lab, folder, ['--prompt', prompt, '--max-tokens', String(tokens)], 'flex');
   assert.deepEqual(shown.ids, native.ids);
   return shown;
@@ -55,7 +52,7 @@ async function answers(lab, folder, { prompt, tokens, patience }) {
 async function aFolderIsDropped(lab) {
   const folder = folderOf({ ...olmoe(), 'README.md': Buffer.from('Not a part of the model.') });
   try {
-    const { report } = await answers(lab, folder, { prompt: 'w3 w14 w15', tokens: 8, patience: 90_000 });
+    const { report } = await answers(lab, folder, { prompt: 'w3 w14 w15', tokens: 8 });
     assert.equal(report.family, 'olmoe');
   } finally {
     fs.rmSync(folder, { recursive: true });

@@ -35,9 +35,11 @@ async function withModel(lab, options) {
   return page;
 }
 
-async function write(page) {
+/** Has the page write, within `timeout` ms where that isn't the tests' usual patience. @returns what it shows */
+export async function write(page, timeout) {
   await page.locator('#text-write').click();
-  await textIs(page, 'ready', 'failed');
+  const done = () => ['ready', 'failed'].includes(document.querySelector('#text').dataset.textState);
+  await page.waitForFunction(done, null, { timeout });
   const shown = await state(page);
   assert.equal(shown?.state, 'ready', await page.locator('#text-status').textContent());
   return { ...shown, said: await page.locator('#text-output .answer').last().textContent() };

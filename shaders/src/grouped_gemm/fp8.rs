@@ -5,7 +5,8 @@ use crate::fp8::decode_bits;
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
-use moebius_ops::grouped_gemm::fp8::scale_words;
+use moebius_ops::grouped_gemm::Fp8Weights;
+use moebius_ops::grouped_gemm::fp8::{PANEL, scale_words};
 use moebius_ops::scaling::{Granularity, MX_BLOCK};
 
 /// Whether the kernels can read these weights on `device`.
@@ -69,6 +70,44 @@ pub(super) fn decode_four(
     for lane in 0..4usize {
         let code = (word >> comptime!(8 * lane as u32)) & 0xFF;
         four.insert(lane, f32::reinterpret(decode_bits(code, format)) * scale);
+    }
+    four
+}
+
+/// What the codes of an expert are found by: words of a column, those that share a scale, the first matrix of the expert in the slab,
+/// and panels of a matrix.
+#[cube]
+pub(super) fn code_strides(
+    sizes: &Sizes,
+    expert: usize,
+    #[comptime] parts: usize,
+    #[comptime] granularity: Granularity,
+) -> (usize, usize, usize, usize) {
+    let words = sizes.k.div_ceil(4);
+    let block = block_words(words, granularity);
+    let in_slab = (expert - sizes.slab_first) * parts;
+    (words, block, in_slab, sizes.n.div_ceil(PANEL))
+}
+
+/// Word `at.3` of column `at.2` of matrix `at.1` of expert `at.0`, times its scale; 0 past the ends.
+#[cube]
+pub(super) fn four_of_column(
+    codes: &[u32],
+    scales: &[u32],
+    sizes: &Sizes,
+    strides: (usize, usize, usize, usize),
+    at: (usize, usize, usize, usize),
+    #[comptime] fp8: Fp8Weights,
+) -> Vector<f32, Const<4>> {
+    let (words, block, in_slab, panels) = strides;
+    let (expert, part, column, word) = at;
+    let mut four = Vector::<f32, Const<4>>::new(0.0f32);
+    if word < words && column < sizes.n {
+        let panel = (in_slab + part) * panels + column / PANEL;
+        let code = codes[(panel * words + word) * PANEL + column % PANEL];
+        let from = (expert, part * sizes.n + column, word / block);
+        let scale = scale_at(scales, sizes, from, fp8.granularity);
+        four = decode_four(code, scale, fp8.format);
     }
     four
 }

@@ -65,12 +65,6 @@ impl Fragments {
         self.planes() * self.plane
     }
 
-    /// Vectors of four from one line of `columns` elements to the next in workgroup memory: a padding of eight elements
-    /// spreads the banks and keeps fragments 32-byte aligned.
-    pub(super) const fn stride(self, columns: usize) -> usize {
-        columns / 4 + 2
-    }
-
     /// Elements of the fragments of all planes that leave at a time, `parts` for each.
     pub(super) const fn staged(self, parts: usize) -> usize {
         self.planes() * self.edge * self.edge * parts
@@ -87,12 +81,14 @@ pub(super) enum Lines {
 }
 
 impl Lines {
-    /// Vectors from one line to the next, of a tile of `lines` rows or columns of the result.
+    /// Vectors of four from one line to the next, of a tile of `lines` rows or columns of the result: a padding of eight elements
+    /// spreads the banks and keeps fragments 32-byte aligned.
     pub(super) const fn stride(self, fragments: Fragments, lines: usize) -> usize {
-        match self {
-            Self::Outer => fragments.stride(fragments.edge),
-            Self::Inner => fragments.stride(lines),
-        }
+        let elements = match self {
+            Self::Outer => fragments.edge,
+            Self::Inner => lines,
+        };
+        elements / 4 + 2
     }
 
     /// Vectors of such a tile.

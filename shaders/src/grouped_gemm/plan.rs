@@ -158,6 +158,10 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         _ => TileShape::UNIT,
     };
     check_variant(variant, &problem, &tile, device)?;
+    let fragments = match variant {
+        Variant::TensorCore => Some(tensor_core::supported(&problem, device)?),
+        _ => None,
+    };
     let bytes = problem.element.bytes();
     crate::fits_binding(KERNEL, problem.input_rows() * problem.k * bytes, device)?;
     crate::fits_binding(KERNEL, problem.row_bound * problem.n * bytes, device)?;
@@ -170,10 +174,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     let plan = Plan {
         slabs: slabs(KERNEL, problem.experts, problem.expert_elements(), device)?,
         cores: device.cpu_cores.unwrap_or(1) as usize,
-        fragments: match variant {
-            Variant::TensorCore => Some(tensor_core::supported(&problem, device)?),
-            _ => None,
-        },
+        fragments,
         problem,
         variant,
         lanes,
@@ -220,7 +221,8 @@ fn check_variant(
     Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
     super::fp8::supported(problem, device)?;
     match variant {
-        Variant::TensorCore => tensor_core::supported(problem, device).map(drop),
+        // Its own check finds the device's fragments.
+        Variant::TensorCore => Ok(()),
         Variant::Cpu => {
             let needs = "a CPU runtime for the cpu variant";
             Unsupported::unless(device.cpu_cores.is_some(), KERNEL, needs, &device.name)

@@ -4,11 +4,10 @@
 //! of summation, so results differ from the other variants in the last bits.
 
 use super::activation::{activate, gated};
-use super::fp8::{block_words, decode_four, scale_at};
+use super::fp8::{code_strides, four_of_column};
 use super::fragments::{ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums};
 use super::*;
 use cubecl::cmma;
-use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Rows and columns of a cube's tile.
 pub(super) const ROWS: usize = TILE;
@@ -90,10 +89,9 @@ fn load_rows<F: Float>(
     let (first, end, k0) = at;
     let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
     let steps = comptime!(fragments.edge / 4);
-    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     #[unroll]
     for round in 0..comptime!((ROWS * steps).div_ceil(units)) {
-        let i = unit + round * units;
+        let i = UNIT_POS as usize + round * units;
         if i < comptime!(ROWS * steps) {
             let line = i / steps;
             let column = k0 + 4 * (i % steps);
@@ -122,10 +120,9 @@ fn load_weights<F: Float>(
     let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
     let vectors = comptime!(spec.columns() * fragments.edge / 4);
     let stride = comptime!(spec.weights.stride(fragments, spec.columns()));
-    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     #[unroll]
     for round in 0..comptime!(vectors.div_ceil(units)) {
-        let i = unit + round * units;
+        let i = UNIT_POS as usize + round * units;
         if i < vectors {
             let mut four = Vector::<F, Const<4>>::new(F::new(0.0));
             let across = comptime!(match spec.weights {
@@ -171,29 +168,20 @@ fn load_codes<F: Float>(
     let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
     let lines = comptime!(spec.columns());
     let steps = comptime!(fragments.edge / 4);
-    let words = sizes.k.div_ceil(4);
-    let block = block_words(words, fp8.granularity);
-    let in_slab = (expert - sizes.slab_first) * comptime!(spec.parts);
-    let panels = sizes.n.div_ceil(PANEL);
-    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
+    let strides = code_strides(sizes, expert, comptime!(spec.parts), fp8.granularity);
     #[unroll]
     for round in 0..comptime!((lines * steps).div_ceil(units)) {
-        let i = unit + round * units;
+        let i = UNIT_POS as usize + round * units;
         if i < comptime!(lines * steps) {
             // Neighbouring units take neighbouring columns, whose words are neighbours.
             let line = i % lines;
             let part = line / comptime!(COLUMNS);
             let column = first + line % comptime!(COLUMNS);
             let word = k0 / 4 + i / lines;
-            let mut four = Vector::<F, Const<4>>::new(F::new(0.0));
-            if word < words && column < sizes.n {
-                let panel = (in_slab + part) * panels + column / PANEL;
-                let code = codes[(panel * words + word) * PANEL + column % PANEL];
-                let from = (expert, part * sizes.n + column, word / block);
-                let scale = scale_at(scales, sizes, from, fp8.granularity);
-                four = Vector::cast_from(decode_four(code, scale, fp8.format));
-            }
-            tile[line * comptime!(Lines::Outer.stride(fragments, lines)) + i / lines] = four;
+            let at = (expert, part, column, word);
+            let four = four_of_column(codes, scales, sizes, strides, at, fp8);
+            tile[line * comptime!(Lines::Outer.stride(fragments, lines)) + i / lines] =
+                Vector::cast_from(four);
         }
     }
 }

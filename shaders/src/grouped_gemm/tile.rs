@@ -9,9 +9,8 @@
 //! tile, so 64 rows pay for a decode what 64 multiply-adds cost.
 
 use super::activation::{activate, gated};
-use super::fp8::{block_words, decode_four, scale_at};
+use super::fp8::{code_strides, four_of_column};
 use super::*;
-use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Units of a cube and the register tile of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -233,10 +232,7 @@ fn load_codes(
     let (shape, parts, fp8) = comptime!(spec);
     let lines = comptime!(shape.columns() * parts);
     let units = comptime!(shape.units() as usize);
-    let words = sizes.k.div_ceil(4);
-    let block = block_words(words, fp8.granularity);
-    let in_slab = (expert - sizes.slab_first) * parts;
-    let panels = sizes.n.div_ceil(PANEL);
+    let strides = code_strides(sizes, expert, parts, fp8.granularity);
     #[unroll]
     for round in 0..comptime!((lines * shape.steps).div_ceil(units)) {
         let i = UNIT_POS as usize + round * units;
@@ -246,14 +242,8 @@ fn load_codes(
             let part = line / comptime!(shape.columns());
             let column = first + line % comptime!(shape.columns());
             let word = k0 / 4 + step;
-            let mut four = Vector::<f32, Const<4>>::new(0.0f32);
-            if word < words && column < sizes.n {
-                let panel = (in_slab + part) * panels + column / PANEL;
-                let code = codes[(panel * words + word) * PANEL + column % PANEL];
-                let from = (expert, part * sizes.n + column, word / block);
-                let scale = scale_at(scales, sizes, from, fp8.granularity);
-                four = decode_four(code, scale, fp8.format);
-            }
+            let at = (expert, part, column, word);
+            let four = four_of_column(codes, scales, sizes, strides, at, fp8);
             tile[line * comptime!(shape.stride()) + step] = four;
         }
     }

@@ -74,37 +74,33 @@ fn between<F: Fn(u16) -> f32>(widen: F) -> Vec<f32> {
     values.collect()
 }
 
+/// Every value of a type and those around the middles between them, narrowed by the emulator and by `expected`.
+fn narrows(name: &str, widened: fn(u16) -> f32, expected: fn(f32) -> u16) {
+    let given = between(widened);
+    let text = on_all(&format!("out[i] = {name}(in[i]);"), name, "float");
+    let narrow: Vec<u16> = run(&text, &given, given.len());
+    for (value, narrow) in given.iter().zip(narrow) {
+        let expected = if value.is_nan() {
+            0x7fff
+        } else {
+            expected(*value)
+        };
+        assert_eq!(narrow, expected, "{name} of {value:e}");
+    }
+}
+
 #[test]
 fn narrowing_is_to_nearest_even() {
-    let given = between(|bits| f16::from_bits(bits).to_f32());
-    let count = given.len();
-    let narrow: Vec<u16> = run(
-        &on_all("out[i] = __half(in[i]);", "__half", "float"),
-        &given,
-        count,
+    narrows(
+        "__half",
+        |bits| f16::from_bits(bits).to_f32(),
+        |value| f16::from_f32(value).to_bits(),
     );
-    for (value, narrow) in given.iter().zip(narrow) {
-        let expected = if value.is_nan() {
-            0x7fff
-        } else {
-            f16::from_f32(*value).to_bits()
-        };
-        assert_eq!(narrow, expected, "{value:e}");
-    }
-    let given = between(|bits| bf16::from_bits(bits).to_f32());
-    let narrow: Vec<u16> = run(
-        &on_all("out[i] = __nv_bfloat16(in[i]);", "__nv_bfloat16", "float"),
-        &given,
-        count,
+    narrows(
+        "__nv_bfloat16",
+        |bits| bf16::from_bits(bits).to_f32(),
+        |value| bf16::from_f32(value).to_bits(),
     );
-    for (value, narrow) in given.iter().zip(narrow) {
-        let expected = if value.is_nan() {
-            0x7fff
-        } else {
-            bf16::from_f32(*value).to_bits()
-        };
-        assert_eq!(narrow, expected, "{value:e}");
-    }
 }
 
 #[test]

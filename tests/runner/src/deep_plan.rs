@@ -85,7 +85,11 @@ pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
                 300.0,
             );
             for card in ["a100", "h100"] {
-                add(card, &[families, ("MOEBIUS_EMULATOR_CARD", card)], 200.0);
+                add(
+                    &format!("as {card} "),
+                    &[families, ("MOEBIUS_EMULATOR_CARD", card)],
+                    200.0,
+                );
             }
         }
     }

@@ -64,10 +64,10 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         problem.check()?;
     }
     product.element.supported(KERNEL, device)?;
-    let matrices = tensor_core::supported(&problem, device);
+    let matrices = || tensor_core::supported(&problem, device);
     let variant = choice.variant.unwrap_or(match device.cpu_cores {
         Some(_) => Variant::Cpu,
-        None if matrices.is_ok() && choice.may_take(Variant::TensorCore) => Variant::TensorCore,
+        None if choice.may_take(Variant::TensorCore) && matrices().is_ok() => Variant::TensorCore,
         None => Variant::Unit,
     });
     check_variant(variant, device)?;
@@ -87,7 +87,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
             _ => [1, 1],
         },
         fragments: match variant {
-            Variant::TensorCore => Some(matrices?),
+            Variant::TensorCore => Some(matrices()?),
             _ => None,
         },
         cores: device.cpu_cores.unwrap_or(1) as usize,

@@ -43,10 +43,9 @@ fn load_step<F: Float>(
     let (first_row, end, first, columns) = at;
     let across = comptime!(EDGE / 4);
     let (vectors, units) = comptime!((fragments.edge * EDGE / 4, fragments.units()));
-    let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     #[unroll]
     for round in 0..comptime!(vectors.div_ceil(units)) {
-        let i = unit + round * units;
+        let i = UNIT_POS as usize + round * units;
         if i < vectors {
             let row = first_row + i / across;
             let column = first + 4 * (i % across);
@@ -55,7 +54,8 @@ fn load_step<F: Float>(
                 let row = input_row(order, row, top_k, source);
                 four = from[(row * columns + column) / 4];
             }
-            tile[(i / across) * comptime!(fragments.stride(EDGE)) + i % across] = four;
+            tile[(i / across) * comptime!(Lines::Inner.stride(fragments, EDGE)) + i % across] =
+                four;
         }
     }
 }
