@@ -83,6 +83,17 @@ fn in_wgsl(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
     quietly(|| crate::wgsl::device(kind)).and_then(|device| device)
 }
 
+/// wgpu's own handle of a `wgpu` device that CubeCL did not start itself, by which a test takes it away.
+#[cfg(feature = "vulkan")]
+pub fn wgpu_handle(kind: &WgpuDeviceKind) -> Option<wgpu::Device> {
+    crate::wgsl::handle(kind)
+}
+
+#[cfg(not(feature = "vulkan"))]
+pub fn wgpu_handle(_: &WgpuDeviceKind) -> Option<wgpu::Device> {
+    None
+}
+
 #[cfg(not(feature = "vulkan"))]
 fn in_wgsl(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
     Ok(WgpuDevice::new(kind.clone()))

@@ -51,6 +51,9 @@ mod wgsl;
 #[cfg(feature = "xla")]
 mod xla;
 
+#[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
+#[doc(hidden)]
+pub use adapter::wgpu_handle;
 pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
 pub use choose::{Choice, Work, choose, choose_for};
 pub use device::{Device, ParseDeviceError, Platform};

@@ -36,19 +36,34 @@ pub(crate) fn lacks_for_spirv(adapter: &wgpu::Adapter) -> Option<String> {
     })
 }
 
+struct Started {
+    kind: WgpuDeviceKind,
+    device: WgpuDevice,
+    handle: wgpu::Device,
+}
+
+static STARTED: Mutex<Vec<Started>> = Mutex::new(Vec::new());
+
 /// The adapter of this name for kernels in WGSL: started once, and the same from then on.
 pub(crate) fn device(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
-    static STARTED: Mutex<Vec<(WgpuDeviceKind, WgpuDevice)>> = Mutex::new(Vec::new());
-    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, device)) = started.iter().find(|(known, _)| known == kind) {
-        return Ok(device.clone());
+    let mut all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(started) = all.iter().find(|started| started.kind == *kind) {
+        return Ok(started.device.clone());
     }
-    let device = start(kind)?;
-    started.push((kind.clone(), device.clone()));
+    let started = start(kind)?;
+    let device = started.device.clone();
+    all.push(started);
     Ok(device)
 }
 
-fn start(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
+/// wgpu's own handle of the adapter of this name, if it was started here.
+pub(crate) fn handle(kind: &WgpuDeviceKind) -> Option<wgpu::Device> {
+    let all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let started = all.iter().find(|started| started.kind == *kind)?;
+    Some(started.handle.clone())
+}
+
+fn start(kind: &WgpuDeviceKind) -> Result<Started, String> {
     let instance = instance()?;
     let adapters = cubecl::future::block_on(instance.enumerate_adapters(Backend::Vulkan.into()));
     let (_, adapter) = by_name(adapters)
@@ -68,12 +83,16 @@ fn start(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
     let setup = WgpuSetup {
         instance,
         adapter,
-        device,
+        device: device.clone(),
         queue,
         backend: Backend::Vulkan,
     };
     let options = RuntimeOptions::try_default().map_err(|error| error.to_string())?;
-    try_init_device(setup, options).map_err(|error| error.to_string())
+    Ok(Started {
+        kind: kind.clone(),
+        device: try_init_device(setup, options).map_err(|error| error.to_string())?,
+        handle: device,
+    })
 }
 
 /// One for the life of the process: Vulkan loaders crash when instances come and go on several threads.
