@@ -54,10 +54,12 @@ const COLUMNS: [Column; 6] = [
     ("cpu", |entry, ran| on_device(entry, "cpu", ran)),
     ("wgpu (WGSL)", |entry, ran| on_device(entry, "wgpu", ran)),
     ("vulkan (SPIR-V)", vulkan),
-    ("cuda", cuda),
-    ("rocm", |entry, _| {
+    ("cuda", |entry, ran| {
+        card(entry, "cuda", &[Target::CudaCpp, Target::Ptx], ran)
+    }),
+    ("rocm", |entry, ran| {
         let targets = [Target::AmdgpuGfx942, Target::AmdgpuGfx1201];
-        compiled(entry, &targets, Cell::Compiles)
+        card(entry, "rocm", &targets, ran)
     }),
     ("metal (MSL)", |entry, _| {
         compiled(entry, &[Target::Msl], Cell::Emitted)
@@ -90,11 +92,11 @@ fn compiled(entry: &KernelEntry, targets: &[Target], found: Cell) -> Cell {
 }
 
 /// The card in software that CI has, or else the compilers.
-fn cuda(entry: &KernelEntry, ran: &Ran) -> Cell {
-    match (has_run(entry, "cuda", ran), entry.proven) {
+fn card(entry: &KernelEntry, device: &str, targets: &[Target], ran: &Ran) -> Cell {
+    match (has_run(entry, device, ran), entry.proven) {
         (true, true) => Cell::Emulated,
         (true, false) => Cell::UnprovenEmulated,
-        _ => compiled(entry, &[Target::CudaCpp, Target::Ptx], Cell::Compiles),
+        _ => compiled(entry, targets, Cell::Compiles),
     }
 }
 
@@ -173,8 +175,8 @@ fn table(ran: &Ran) -> String {
     format!(
         "| kernel | types | {names} |\n|---|---|{lines}\n{body}\n\
         *runs in CI*: conformance launches it there and compares its results with a reference (`cpu` has bodies of its own for \
-        some kernels; `vulkan` is a software driver). *emulated in CI*: the same on a software CUDA driver, which gives CubeCL's CUDA C++ to the compiler of \
-        the processor; CubeCL's PTX is compiled only. *compiles in CI*: the target's own compiler or validator takes the code, and no machine of CI can run it. \
+        some kernels; `vulkan` is a software driver). *emulated in CI*: the same on a software driver, which gives CubeCL's CUDA C++ or HIP C++ to the compiler of \
+        the processor; CubeCL's PTX and its code for AMD's GPUs are compiled only. *compiles in CI*: the target's own compiler or validator takes the code, and no machine of CI can run it. \
         *emitted*: the code is written, and no compiler of CI reads it. *unproven*: a way of computing that has run on no hardware \
         at all; a plan chooses it only on request. `flex` and `xla` have no kernels: the same operations in Rust and in StableHLO, \
         held to the same references by conformance.\n"

@@ -52,6 +52,10 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     if needs_them && !fp8_instructions {
         return Some("only CubeCL's CUDA C++ compiler has FP8 instructions, from sm_89 on");
     }
+    let converts = capability.runtime == Runtime::Cuda && capability.fp8_conversion;
+    if case.starts_with("fp8_conversion::") && !converts {
+        return Some("only CubeCL's CUDA C++ compiler has FP8 conversions, from sm_89 on");
+    }
     if case.ends_with("::webgpu_default_limits") && capability.runtime == Runtime::Cpu {
         return Some("the CPU runtime is no GPU");
     }

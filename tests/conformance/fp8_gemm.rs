@@ -26,7 +26,7 @@ const GRANULARITIES: [Granularity; 6] = [
     Granularity::Mx,
 ];
 
-fn with_codes(problem: Problem, format: Fp8Format, granularity: Granularity) -> Problem {
+pub(crate) fn with_codes(problem: Problem, format: Fp8Format, granularity: Granularity) -> Problem {
     let weights = Fp8Weights {
         format,
         granularity,
@@ -38,7 +38,7 @@ fn with_codes(problem: Problem, format: Fp8Format, granularity: Granularity) -> 
 }
 
 /// Random finite codes, with scales that keep a product of k of them near 1.
-fn coded(mut product: Product) -> Product {
+pub(crate) fn coded(mut product: Product) -> Product {
     let problem = product.problem;
     let Some(Fp8Weights {
         format,

@@ -71,6 +71,16 @@ impl Product {
             allow_unproven: false,
         };
         let plan = grouped_gemm::plan(self.problem, device, choice).map_err(|e| e.to_string())?;
+        Ok(self.run_planned(client, device, &plan))
+    }
+
+    /// Runs a plan of this problem, as [`Self::run`].
+    pub(crate) fn run_planned(
+        &self,
+        client: &Client,
+        device: &Capability,
+        plan: &Plan,
+    ) -> Vec<f32> {
         let p = &self.problem;
         let len = p.row_bound * p.n;
         let out = upload(client, &vec![f32::NAN; len], p.element);
@@ -82,7 +92,7 @@ impl Product {
         };
         let operands = Operands {
             x: upload(client, &self.x, p.element),
-            segments: self.segments(client, device, &plan),
+            segments: self.segments(client, device, plan),
             weights: weights.unwrap(),
             scales,
             bias: self
@@ -91,7 +101,7 @@ impl Product {
                 .map(|bias| upload(client, bias, p.element)),
             out: out.clone(),
         };
-        grouped_gemm::launch(client, &plan, operands);
+        grouped_gemm::launch(client, plan, operands);
         let mut got = download(client, out, len, p.element);
         let rows = self.sorted.offsets[p.experts] as usize;
         for row in rows..p.row_bound {
@@ -102,7 +112,7 @@ impl Product {
             );
             unused.fill(0.0);
         }
-        Ok(got)
+        got
     }
 
     /// The sort of the slots, run on the device; none for a dense product.

@@ -21,6 +21,7 @@ mod expert_activation;
 mod expert_load;
 mod experts;
 mod fp8;
+mod fp8_conversion;
 mod fp8_experts;
 mod fp8_gemm;
 mod fp8_linear;
@@ -109,6 +110,7 @@ const CASES: &[(&str, Case)] = cases! {
         in_out_weights, uneven_experts, variants_agree_bit_for_bit, weights_in_slabs,
         webgpu_default_limits, f16, bf16, matrices_f16, matrices_bf16;
     fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16, matrices_f16, matrices_bf16;
+    fp8_conversion: every_value, every_code, quantize, products;
     fp8_mma: values, experts, small_integers_are_exact, every_code;
     weight_gradient: tile_edges, dense, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts,

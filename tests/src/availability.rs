@@ -9,6 +9,9 @@ pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> 
     match (entry.variant, entry.element, target) {
         ("cpu", ..) => Some("the CPU runtime compiles it when it runs"),
         ("mma", _, Target::CudaCpp) => None,
+        (variant, _, target) if converts_by_instructions(variant) && target != Target::CudaCpp => {
+            Some("only CubeCL's CUDA C++ compiler has FP8 conversions")
+        }
         ("mma", ..) => Some("only CubeCL's CUDA C++ compiler has FP8 instructions of 16 x 8 x 32"),
         ("tensor_core", _, Target::Wgsl) => Some("WGSL has no matrix instructions"),
         ("tensor_core", _, Target::Msl) if entry.family == "attention" => {
@@ -25,14 +28,18 @@ pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> 
     }
 }
 
+fn converts_by_instructions(variant: &str) -> bool {
+    variant.ends_with("by instructions")
+}
+
 /// Whether the spirv-val of distributions reads the kernel's SPIR-V: SPV_KHR_bfloat16 (2025) and SPV_KHR_cooperative_matrix (2023) are
 /// younger than Debian 12's.
 pub fn read_by_spirv_val(entry: &KernelEntry) -> bool {
     entry.element != Some(Element::Bf16) && entry.variant != "tensor_core"
 }
 
-/// The devices of CI that run kernels, as conformance's record calls them; `cuda` is a card in software (`tests/emulator/`).
-pub const CI: [&str; 4] = ["cpu", "wgpu", "vulkan", "cuda"];
+/// The devices of CI that run kernels, as conformance's record calls them; `cuda` and `rocm` are cards in software (`tests/emulator/`).
+pub const CI: [&str; 5] = ["cpu", "wgpu", "vulkan", "cuda", "rocm"];
 
 /// Why `entry` can't run on the device of CI of this name, or `None` when a case must launch it there.
 pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
@@ -40,6 +47,9 @@ pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
         ("cpu", "mma" | "tensor_core") => Some("the CPU runtime has no matrix instructions"),
         ("cpu", "unit" | "gemv" | "tile") => {
             Some("the CPU runtime has too few units in a workgroup")
+        }
+        ("cpu", variant) if converts_by_instructions(variant) => {
+            Some("the CPU runtime has no FP8 conversions")
         }
         ("cpu", _) => None,
         ("vulkan", _) if entry.element == Some(Element::Bf16) => {
@@ -50,6 +60,7 @@ pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
         }
         ("vulkan", _) => unavailable(entry, Target::SpirV),
         ("cuda", _) => unavailable(entry, Target::CudaCpp),
+        ("rocm", _) => unavailable(entry, Target::HipCpp),
         _ => unavailable(entry, Target::Wgsl),
     }
 }

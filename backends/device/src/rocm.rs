@@ -1,6 +1,8 @@
 //! AMD GPUs as HIP lists them.
 
 use std::fs;
+use std::process::Command;
+use std::sync::OnceLock;
 
 use cubecl::device::AmdDevice;
 use cubecl::ir::{DeviceProperties, PciAddress};
@@ -75,11 +77,35 @@ fn count(device: Device) -> Result<usize, OpenError> {
     let count = quietly(|| cubecl::Device::enumerate(any).len())
         .map_err(|reason| OpenError::Failed { device, reason })?;
     if count > 0 {
-        return Ok(count);
+        return match kernel_compiler() {
+            Ok(()) => Ok(count),
+            Err(reason) => Err(OpenError::NoDriver {
+                device,
+                library: "ROCm's development files (hipconfig, and the headers that it names)",
+                reason,
+            }),
+        };
     }
     Err(OpenError::NoDriver {
         device,
         library: "ROCm (libamdhip64, libhiprtc)",
         reason: "libamdhip64 or libhiprtc could not be loaded, or HIP shows no GPU".to_owned(),
     })
+}
+
+/// Whether kernels can be compiled: CubeCL asks `hipconfig` where the headers are, and every launch fails without an answer. What is
+/// missing.
+fn kernel_compiler() -> Result<(), String> {
+    static ANSWER: OnceLock<Result<(), String>> = OnceLock::new();
+    let ask = || {
+        let answer = Command::new("hipconfig").arg("-p").output();
+        let answer = answer.map_err(|error| format!("`hipconfig` can't be run: {error}"))?;
+        let complaint = String::from_utf8_lossy(&answer.stderr);
+        // CubeCL panics at any.
+        match complaint.trim() {
+            "" => Ok(()),
+            complaint => Err(format!("`hipconfig -p` complains: {complaint}")),
+        }
+    };
+    ANSWER.get_or_init(ask).clone()
 }

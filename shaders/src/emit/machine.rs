@@ -124,6 +124,8 @@ fn properties(target: Target, element: Option<Element>, sm: u32) -> DeviceProper
         _ => {
             cubecl_cpp::register_supported_types(&mut properties);
             properties.features.plane.insert(Plane::Ops);
+            // Which of CubeCL's compilers for CUDA converts FP8 is told by this.
+            properties.features.copy_async = target == Target::CudaCpp;
             register_matrices(&mut properties, target, sm);
         }
     }

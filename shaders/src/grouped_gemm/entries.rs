@@ -3,6 +3,7 @@
 use super::{Activation, Choice, Fp8Weights, Problem, Source, Variant};
 use super::{WeightLayout, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
+use crate::fp8::Conversion;
 use moebius_ops::Element;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::Granularity;
@@ -127,6 +128,8 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
             }
         }
     }
+    entries.push(converted(Variant::Unit, Element::F32));
+    entries.push(converted(Variant::TensorCore, Element::F16));
     entries
 }
 
@@ -136,13 +139,31 @@ fn entry(variant: Variant, problem: Problem) -> KernelEntry {
         None => "grouped_gemm",
     };
     let name = super::name(&problem, variant);
-    let launch = move |at: &Machine| product(at, variant, problem);
+    let launch = move |at: &Machine| product(at, variant, problem, Conversion::Bits);
     let entry = KernelEntry::new((family, variant.name()), name, launch).of(problem.element);
     entry.proven(variant.proven())
 }
 
-fn product(at: &Machine, variant: Variant, problem: Problem) -> Planned {
-    let plan = plan(problem, &at.capability, Choice::of(variant));
+/// FP8 weights that are decoded by instructions.
+fn converted(variant: Variant, element: Element) -> KernelEntry {
+    let problem = Problem {
+        element,
+        ..DENSE_BLOCK
+    };
+    let of = match variant {
+        Variant::TensorCore => "tensor_core by instructions",
+        _ => "unit by instructions",
+    };
+    let conversion = Conversion::Instructions;
+    let name = super::name(&problem, variant) + conversion.suffix();
+    let launch = move |at: &Machine| product(at, variant, problem, conversion);
+    let entry = KernelEntry::new(("fp8_gemm", of), name, launch);
+    entry.of(element).by(conversion)
+}
+
+fn product(at: &Machine, variant: Variant, problem: Problem, conversion: Conversion) -> Planned {
+    let plan = plan(problem, &at.capability, Choice::of(variant))
+        .and_then(|plan| Ok(plan.by(conversion, &at.capability)?));
     let given = [
         ("offsets", !problem.dense),
         ("scales", problem.fp8.is_some()),

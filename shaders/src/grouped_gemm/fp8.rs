@@ -1,7 +1,7 @@
 //! How CubeCL computes [`moebius_ops::grouped_gemm::fp8`].
 
 use super::{KERNEL, Problem, Sizes, WeightLayout};
-use crate::fp8::decode_bits;
+use crate::fp8::{Conversion, decode_four};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
@@ -58,22 +58,6 @@ pub(super) fn scale_at(
     }
 }
 
-/// Four neighbouring weights of a column.
-#[cube]
-pub(super) fn decode_four(
-    word: u32,
-    scale: f32,
-    #[comptime] format: Fp8Format,
-) -> Vector<f32, Const<4>> {
-    let mut four = Vector::<f32, Const<4>>::empty();
-    #[unroll]
-    for lane in 0..4usize {
-        let code = (word >> comptime!(8 * lane as u32)) & 0xFF;
-        four.insert(lane, f32::reinterpret(decode_bits(code, format)) * scale);
-    }
-    four
-}
-
 /// What the codes of an expert are found by: words of a column, those that share a scale, the first matrix of the expert in the slab,
 /// and panels of a matrix.
 #[cube]
@@ -97,17 +81,18 @@ pub(super) fn four_of_column(
     sizes: &Sizes,
     strides: (usize, usize, usize, usize),
     at: (usize, usize, usize, usize),
-    #[comptime] fp8: Fp8Weights,
+    #[comptime] codes_are: (Fp8Weights, Conversion),
 ) -> Vector<f32, Const<4>> {
     let (words, block, in_slab, panels) = strides;
     let (expert, part, column, word) = at;
+    let (fp8, conversion) = comptime!(codes_are);
     let mut four = Vector::<f32, Const<4>>::new(0.0f32);
     if word < words && column < sizes.n {
         let panel = (in_slab + part) * panels + column / PANEL;
         let code = codes[(panel * words + word) * PANEL + column % PANEL];
         let from = (expert, part * sizes.n + column, word / block);
         let scale = scale_at(scales, sizes, from, fp8.granularity);
-        four = decode_four(code, scale, fp8.format);
+        four = decode_four(code, fp8.format, conversion) * Vector::new(scale);
     }
     four
 }

@@ -21,6 +21,7 @@ pub(crate) use plan::plan_over_tiles;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;
 
+use crate::fp8::Conversion;
 use crate::permute::TILE_WORDS;
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -101,7 +102,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         return;
     }
     for slab in &plan.slabs {
-        launched::note(|| name(&plan.problem, plan.variant));
+        launched::note(|| name(&plan.problem, plan.variant) + plan.conversion.suffix());
         match plan.variant {
             Variant::Cpu if plan.problem.fp8.is_some() => {
                 cpu_fp8::launch(client, plan, slab, &operands);

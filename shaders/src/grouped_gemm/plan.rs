@@ -3,6 +3,7 @@
 use super::fragments::Fragments;
 use super::tile::TileShape;
 use super::{KERNEL, Problem, WeightLayout, cpu, naive, tensor_core};
+use crate::fp8::Conversion;
 use crate::prelude::*;
 use serde::Serialize;
 
@@ -104,9 +105,23 @@ pub struct Plan {
     pub cores: usize,
     /// The device's matrix instructions, for the `TensorCore` variant.
     pub(super) fragments: Option<Fragments>,
+    pub(super) conversion: Conversion,
 }
 
 impl Plan {
+    /// Decodes codes so.
+    ///
+    /// # Errors
+    /// As [`Conversion::supported`], and for the `Cpu` and `Naive` variants, which have integer arithmetic only.
+    pub fn by(self, conversion: Conversion, device: &Capability) -> Result<Self, Unsupported> {
+        conversion.supported(KERNEL, device)?;
+        let arithmetic = matches!(self.variant, Variant::Cpu | Variant::Naive);
+        let can = conversion == Conversion::Bits || !arithmetic;
+        let needs = "a variant that decodes by instructions";
+        Unsupported::unless(can, KERNEL, needs, self.variant.name())?;
+        Ok(Self { conversion, ..self })
+    }
+
     /// Rows per tile the sort must cut segments into.
     pub fn tile_rows(&self) -> usize {
         self.variant.tile_rows()
@@ -175,6 +190,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         slabs: slabs(KERNEL, problem.experts, problem.expert_elements(), device)?,
         cores: device.cpu_cores.unwrap_or(1) as usize,
         fragments,
+        conversion: Conversion::Bits,
         problem,
         variant,
         lanes,

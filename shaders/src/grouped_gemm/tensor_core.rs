@@ -22,6 +22,7 @@ pub(super) struct Spec {
     parts: usize,
     activation: Option<Activation>,
     fp8: Option<Fp8Weights>,
+    conversion: Conversion,
     fragments: Fragments,
 }
 
@@ -34,6 +35,7 @@ impl Spec {
             parts: p.parts(),
             activation: p.activation,
             fp8: p.fp8,
+            conversion: plan.conversion,
             fragments,
         }
     }
@@ -165,6 +167,7 @@ fn load_codes<F: Float>(
 ) {
     let (expert, first, k0) = at;
     let (spec, fp8) = comptime!(spec);
+    let codes_are = comptime!((fp8, spec.conversion));
     let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
     let lines = comptime!(spec.columns());
     let steps = comptime!(fragments.edge / 4);
@@ -179,7 +182,7 @@ fn load_codes<F: Float>(
             let column = first + line % comptime!(COLUMNS);
             let word = k0 / 4 + i / lines;
             let at = (expert, part, column, word);
-            let four = four_of_column(codes, scales, sizes, strides, at, fp8);
+            let four = four_of_column(codes, scales, sizes, strides, at, codes_are);
             tile[line * comptime!(Lines::Outer.stride(fragments, lines)) + i / lines] =
                 Vector::cast_from(four);
         }

@@ -77,6 +77,7 @@ pub(super) struct Spec {
     pub(super) parts: usize,
     pub(super) activation: Option<Activation>,
     pub(super) fp8: Option<Fp8Weights>,
+    conversion: Conversion,
 }
 
 impl Spec {
@@ -89,6 +90,7 @@ impl Spec {
             parts: p.parts(),
             activation: p.activation,
             fp8: p.fp8,
+            conversion: plan.conversion,
         }
     }
 
@@ -226,10 +228,12 @@ fn load_codes(
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
     sizes: &Sizes,
     at: (usize, usize, usize),
-    #[comptime] spec: (TileShape, usize, Fp8Weights),
+    #[comptime] spec: (Spec, Fp8Weights),
 ) {
     let (expert, first, k0) = at;
-    let (shape, parts, fp8) = comptime!(spec);
+    let (spec, fp8) = comptime!(spec);
+    let (shape, parts) = comptime!((spec.shape, spec.parts));
+    let codes_are = comptime!((fp8, spec.conversion));
     let lines = comptime!(shape.columns() * parts);
     let units = comptime!(shape.units() as usize);
     let strides = code_strides(sizes, expert, parts, fp8.granularity);
@@ -243,7 +247,7 @@ fn load_codes(
             let column = first + line % comptime!(shape.columns());
             let word = k0 / 4 + step;
             let at = (expert, part, column, word);
-            let four = four_of_column(codes, scales, sizes, strides, at, fp8);
+            let four = four_of_column(codes, scales, sizes, strides, at, codes_are);
             tile[line * comptime!(shape.stride()) + step] = four;
         }
     }
@@ -320,15 +324,8 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
             match comptime!(spec.fp8) {
                 Some(fp8) => {
                     let (codes, scales) = (codes.unwrap(), scales.unwrap());
-                    let spec = comptime!((shape, parts, fp8));
-                    load_codes(
-                        codes,
-                        scales,
-                        &mut w_tile,
-                        &sizes,
-                        (expert, first, k0),
-                        spec,
-                    );
+                    let (at, spec) = ((expert, first, k0), comptime!((spec, fp8)));
+                    load_codes(codes, scales, &mut w_tile, &sizes, at, spec);
                 }
                 None => {
                     let expert_row = (expert - sizes.slab_first) * sizes.n * parts;

@@ -203,12 +203,12 @@ fn enqueue(client: &Client, plan: &Plan, buffers: Buffers, encode: bool) {
     // past the end of a row, touch nothing, and every row and column has a scale.
     unsafe {
         if encode {
-            launched::note(|| super::quantize_by_name(p));
+            launched::note(|| super::quantize_by_name(p) + plan.conversion.suffix());
             fp8_quantize_by::launch_unchecked(
                 client, count, dim, lanes, values, scales, words, sizes, spec, element,
             );
         } else {
-            launched::note(|| super::dequantize_name(p));
+            launched::note(|| super::dequantize_name(p) + plan.conversion.suffix());
             fp8_dequantize::launch_unchecked(
                 client, count, dim, lanes, words, scales, values, sizes, spec, element,
             );

@@ -227,7 +227,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     };
     let (count, dim, element) = (grid.count(), grid.dim(), p.element().elem_type());
     let (lanes, sizes, margin) = (plan.lanes, super::sizes(p), p.margin());
-    launched::note(|| super::quantize_name(p));
+    launched::note(|| super::quantize_name(p) + plan.conversion.suffix());
     // SAFETY: the buffers hold what is planned; blocks end with their matrix, and
     // those that only pad have no words.
     unsafe {

@@ -4,6 +4,7 @@ use super::amax::Finish;
 use super::plan_amax;
 use super::{Buffers, Plan, Problem, launch, launch_amax, launch_by, launch_dequantize, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
+use crate::fp8::Conversion;
 use cubecl::client::Client;
 use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, Overflow};
@@ -35,14 +36,25 @@ fn samples(granularity: Granularity) -> Vec<Problem> {
 const KINDS: [Granularity; 2] = [GROUP, Granularity::Mx];
 
 fn entry(sample: Problem, kernel: &'static str) -> KernelEntry {
+    converted(sample, kernel, Conversion::Bits)
+}
+
+/// By instructions, the kernel's name among variants says so.
+fn converted(sample: Problem, kernel: &'static str, conversion: Conversion) -> KernelEntry {
     type Launch = fn(&Client, &Plan, Buffers);
     let (name, launch): (_, Launch) = match kernel {
-        "quantize" => (super::quantize_name(&sample), launch),
+        "quantize" | "quantize by instructions" => (super::quantize_name(&sample), launch),
         "quantize by scales" => (super::quantize_by_name(&sample), launch_by),
         _ => (super::dequantize_name(&sample), launch_dequantize),
     };
-    let launch = move |at: &Machine| at.launch(&[], plan(sample, &at.capability), launch);
-    KernelEntry::new(("fp8", kernel), name, launch).of(sample.element())
+    let launch = move |at: &Machine| {
+        let plan =
+            plan(sample, &at.capability).and_then(|plan| plan.by(conversion, &at.capability));
+        at.launch(&[], plan, launch)
+    };
+    let name = name + conversion.suffix();
+    let entry = KernelEntry::new(("fp8", kernel), name, launch).of(sample.element());
+    entry.by(conversion)
 }
 
 /// Of so many values that they are taken in parts.
@@ -71,6 +83,13 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
             .iter()
             .filter(|s| s.overflow() == Overflow::Saturate);
         entries.extend(decoded.map(|sample| entry(*sample, "dequantize")));
+    }
+    for kernel in ["quantize by instructions", "dequantize by instructions"] {
+        entries.push(converted(
+            samples(GROUP)[0],
+            kernel,
+            Conversion::Instructions,
+        ));
     }
     let whole = samples(BLOCK)[0];
     entries.push(entry(whole, "quantize"));

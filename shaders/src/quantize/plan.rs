@@ -3,8 +3,11 @@
 use super::amax::{Blocks, Reduction, UNITS, units_for};
 use super::word::Coding;
 use super::{KERNEL, Problem, apply, block};
+use crate::fp8::Conversion;
 use crate::prelude::*;
 use moebius_ops::fp8::LANES_PER_WORD;
+#[cfg(doc)]
+use moebius_ops::fp8::Overflow;
 use moebius_ops::scaling::Granularity;
 
 /// Words of a block that one cube takes however few blocks there are: 64 for each of its units.
@@ -47,6 +50,7 @@ pub struct Plan {
     /// A unit for each word, or run of words.
     pub(super) words: Grid,
     run: usize,
+    pub(super) conversion: Conversion,
 }
 
 /// Vectors along a dimension of `len` elements: words or single values.
@@ -76,6 +80,7 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
         variant: variant(&problem, device)?,
         words: Grid::elementwise(KERNEL, runs, device)?,
         run,
+        conversion: Conversion::Bits,
     })
 }
 
@@ -160,6 +165,15 @@ fn blocks_with_padding(problem: &Problem) -> usize {
 }
 
 impl Plan {
+    /// Converts so, where a word's values have one scale; other words, and [`Overflow::Ieee`], stay with integer arithmetic.
+    ///
+    /// # Errors
+    /// As [`Conversion::supported`].
+    pub fn by(self, conversion: Conversion, device: &Capability) -> Result<Self, Unsupported> {
+        conversion.supported(KERNEL, device)?;
+        Ok(Self { conversion, ..self })
+    }
+
     /// Launches of a quantisation.
     pub fn launches(&self) -> usize {
         match self.variant {
@@ -184,6 +198,7 @@ impl Plan {
             format: self.problem.format(),
             overflow: self.problem.overflow(),
             scale_type: self.problem.granularity().scale_type(),
+            conversion: self.conversion,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the kernels do to a word: load four values, scale them, encode them, and back.
 
 use super::Sizes;
-use crate::fp8::{decode_bits, encode_bits};
+use crate::fp8::{Conversion, decode_bits, decode_four, encode_bits, encode_four};
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::scaling::{E8M0_ONE, ScaleType};
@@ -15,6 +15,7 @@ pub(super) struct Coding {
     pub(super) format: Fp8Format,
     pub(super) overflow: Overflow,
     pub(super) scale_type: ScaleType,
+    pub(super) conversion: Conversion,
 }
 
 /// The bits of a value's f32.
@@ -154,26 +155,36 @@ pub(crate) fn e8m0_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) 
 /// The codes of a word's values under one scale.
 #[cube]
 pub(super) fn encode_word(bits: Four<u32>, scale: u32, #[comptime] coding: Coding) -> u32 {
-    let mut word = 0u32;
+    let mut scaled = Four::<u32>::new(0u32);
     #[unroll]
     for lane in 0..4usize {
-        let shift = comptime!(8 * lane as u32);
-        word |= encode_scaled(bits.extract(lane), scale, coding) << shift;
+        scaled.insert(lane, scaled_bits(bits.extract(lane), scale, coding));
     }
-    word
+    encode_four(
+        scaled,
+        comptime!(coding.format),
+        comptime!(coding.overflow),
+        comptime!(coding.conversion),
+    )
 }
 
 /// The code of x / scale, x by its bits; what isn't finite keeps its bits.
 #[cube]
 pub(super) fn encode_scaled(bits: u32, scale: u32, #[comptime] coding: Coding) -> u32 {
-    let magnitude = bits & 0x7FFF_FFFF;
-    let quotient = u32::reinterpret(divided(f32::reinterpret(magnitude), scale, coding));
-    let scaled = select(magnitude < 0x7F80_0000, quotient & 0x7FFF_FFFF, magnitude);
     encode_bits(
-        scaled | (bits & 0x8000_0000),
+        scaled_bits(bits, scale, coding),
         comptime!(coding.format),
         comptime!(coding.overflow),
     )
+}
+
+/// The bits of x / scale, x by its bits; what isn't finite keeps them.
+#[cube]
+fn scaled_bits(bits: u32, scale: u32, #[comptime] coding: Coding) -> u32 {
+    let magnitude = bits & 0x7FFF_FFFF;
+    let quotient = u32::reinterpret(divided(f32::reinterpret(magnitude), scale, coding));
+    let scaled = select(magnitude < 0x7F80_0000, quotient & 0x7FFF_FFFF, magnitude);
+    scaled | (bits & 0x8000_0000)
 }
 
 /// x / scale; by a power of two it is exact.
@@ -192,11 +203,11 @@ fn divided(x: f32, scale: u32, #[comptime] coding: Coding) -> f32 {
 /// The values of a word's codes under one scale.
 #[cube]
 pub(super) fn decode_word(word: u32, scale: u32, #[comptime] coding: Coding) -> Four<f32> {
+    let codes = decode_four(word, comptime!(coding.format), comptime!(coding.conversion));
     let mut values = Four::<f32>::new(0.0f32);
     #[unroll]
     for lane in 0..4usize {
-        let shift = comptime!(8 * lane as u32);
-        values.insert(lane, decode_scaled((word >> shift) & 0xFF, scale, coding));
+        values.insert(lane, times_scale(codes.extract(lane), scale, coding));
     }
     values
 }
@@ -205,6 +216,11 @@ pub(super) fn decode_word(word: u32, scale: u32, #[comptime] coding: Coding) -> 
 #[cube]
 pub(super) fn decode_scaled(code: u32, scale: u32, #[comptime] coding: Coding) -> f32 {
     let value = f32::reinterpret(decode_bits(code, comptime!(coding.format)));
+    times_scale(value, scale, coding)
+}
+
+#[cube]
+fn times_scale(value: f32, scale: u32, #[comptime] coding: Coding) -> f32 {
     if comptime!(coding.scale_type == ScaleType::F32) {
         value * f32::reinterpret(scale)
     } else {

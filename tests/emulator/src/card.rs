@@ -1,4 +1,4 @@
-//! The cards that can be shown, with the values that NVIDIA publishes for them. Their names say that they are
+//! The cards that can be shown, with the values that their makers publish. Their names say that they are
 //! emulated: CubeCL keeps measurements by name, which must not be taken for a real card's.
 
 /// One card. What all of them have in common is in `driver::device`.
@@ -6,9 +6,11 @@
 pub(crate) struct Card {
     short: &'static str,
     pub(crate) name: &'static str,
-    pub(crate) capability: (i32, i32),
+    pub(crate) maker: Maker,
     pub(crate) memory: u64,
     pub(crate) multiprocessors: i32,
+    /// Of a warp, or of a wavefront, as AMD calls it.
+    pub(crate) lanes: u32,
     /// Of a multiprocessor, and the most that one block may ask for: 1 KiB less.
     pub(crate) shared_bytes: i32,
     pub(crate) shared_bytes_of_block: i32,
@@ -20,6 +22,15 @@ pub(crate) struct Card {
     pub(crate) bus_bits: i32,
 }
 
+/// Whose card it is: which of the two drivers shows it, and what it is called there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Maker {
+    /// The compute capability.
+    Nvidia(i32, i32),
+    /// The name of the architecture.
+    Amd(&'static str),
+}
+
 const GIB: u64 = 1 << 30;
 const MIB: i32 = 1 << 20;
 const KIB: i32 = 1 << 10;
@@ -27,14 +38,16 @@ const KIB: i32 = 1 << 10;
 /// Sources: the architecture white papers (A100: "NVIDIA A100 Tensor Core GPU Architecture", table 4; H100:
 /// "NVIDIA H100 Tensor Core GPU Architecture", tables 3 and 4; L4: its data sheet and "NVIDIA Ada GPU
 /// Architecture"), and for threads, blocks and shared memory by compute capability the CUDA C++ Programming
-/// Guide, "Technical Specifications per Compute Capability".
-static CARDS: [Card; 3] = [
+/// Guide, "Technical Specifications per Compute Capability". AMD's: ROCm's "Accelerator and GPU hardware
+/// specifications", and what rocminfo prints; HIP counts RDNA's work group processors.
+static CARDS: [Card; 5] = [
     Card {
         short: "l4",
         name: "NVIDIA L4 (emulated)",
-        capability: (8, 9),
+        maker: Maker::Nvidia(8, 9),
         memory: 24 * GIB,
         multiprocessors: 58,
+        lanes: 32,
         shared_bytes: 100 * KIB,
         shared_bytes_of_block: 99 * KIB,
         threads_of_multiprocessor: 1536,
@@ -47,9 +60,10 @@ static CARDS: [Card; 3] = [
     Card {
         short: "a100",
         name: "NVIDIA A100-SXM4-40GB (emulated)",
-        capability: (8, 0),
+        maker: Maker::Nvidia(8, 0),
         memory: 40 * GIB,
         multiprocessors: 108,
+        lanes: 32,
         shared_bytes: 164 * KIB,
         shared_bytes_of_block: 163 * KIB,
         threads_of_multiprocessor: 2048,
@@ -62,9 +76,10 @@ static CARDS: [Card; 3] = [
     Card {
         short: "h100",
         name: "NVIDIA H100 80GB HBM3 (emulated)",
-        capability: (9, 0),
+        maker: Maker::Nvidia(9, 0),
         memory: 80 * GIB,
         multiprocessors: 132,
+        lanes: 32,
         shared_bytes: 228 * KIB,
         shared_bytes_of_block: 227 * KIB,
         threads_of_multiprocessor: 2048,
@@ -73,6 +88,38 @@ static CARDS: [Card; 3] = [
         clock_khz: 1_980_000,
         memory_clock_khz: 2_619_000,
         bus_bits: 5120,
+    },
+    Card {
+        short: "mi300x",
+        name: "AMD Instinct MI300X (emulated)",
+        maker: Maker::Amd("gfx942:sramecc+:xnack-"),
+        memory: 192 * GIB,
+        multiprocessors: 304,
+        lanes: 64,
+        shared_bytes: 64 * KIB,
+        shared_bytes_of_block: 64 * KIB,
+        threads_of_multiprocessor: 2048,
+        blocks_of_multiprocessor: 32,
+        l2_bytes: 4 * MIB,
+        clock_khz: 2_100_000,
+        memory_clock_khz: 1_300_000,
+        bus_bits: 8192,
+    },
+    Card {
+        short: "rx7900",
+        name: "AMD Radeon RX 7900 XTX (emulated)",
+        maker: Maker::Amd("gfx1100"),
+        memory: 24 * GIB,
+        multiprocessors: 48,
+        lanes: 32,
+        shared_bytes: 64 * KIB,
+        shared_bytes_of_block: 64 * KIB,
+        threads_of_multiprocessor: 2048,
+        blocks_of_multiprocessor: 32,
+        l2_bytes: 6 * MIB,
+        clock_khz: 2_482_000,
+        memory_clock_khz: 1_249_000,
+        bus_bits: 384,
     },
 ];
 

@@ -28,27 +28,46 @@ const FLAGS: [&str; 14] = [
     "-w",
 ];
 
-/// A text with the architecture it is for, as `nvrtcCompileProgram` got it and as a module carries it.
+/// What a text is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// CUDA C++ for an architecture: 890 for sm_89.
+    Cuda(u32),
+    /// HIP C++.
+    Hip,
+}
+
+/// A text as `nvrtcCompileProgram` or `hiprtcCompileProgram` got it and as a module carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
-    /// 890 for sm_89.
-    pub(crate) architecture: u32,
+    pub(crate) language: Language,
     pub(crate) text: String,
 }
 
 impl Source {
-    const MARK: &'static str = "// moebius-emulator: CUDA C++ for sm ";
+    const MARK: &'static str = "// moebius-emulator: ";
+    const CUDA: &'static str = "CUDA C++ for sm ";
+    const HIP: &'static str = "HIP C++";
 
-    /// What stands in for PTX: the text itself, so that a kept module works wherever it is loaded.
+    /// What stands in for PTX or a code object: the text itself, so that a kept module works wherever it is loaded.
     pub(crate) fn image(&self) -> String {
-        format!("{}{}\n{}", Source::MARK, self.architecture, self.text)
+        let language = match self.language {
+            Language::Cuda(architecture) => format!("{}{architecture}", Source::CUDA),
+            Language::Hip => Source::HIP.to_owned(),
+        };
+        format!("{}{language}\n{}", Source::MARK, self.text)
     }
 
     /// Reads an image back.
     pub(crate) fn of_image(image: &str) -> Option<Source> {
-        let (architecture, text) = image.strip_prefix(Source::MARK)?.split_once('\n')?;
+        let (language, text) = image.strip_prefix(Source::MARK)?.split_once('\n')?;
+        let language = match language.strip_prefix(Source::CUDA) {
+            Some(architecture) => Language::Cuda(architecture.parse().ok()?),
+            None if language == Source::HIP => Language::Hip,
+            None => return None,
+        };
         Some(Source {
-            architecture: architecture.parse().ok()?,
+            language,
             text: text.to_owned(),
         })
     }
@@ -62,7 +81,7 @@ impl Source {
         let compiler = compiler()?;
         let check = settings::get().check;
         let flags = self.flags(check);
-        let program = text::program(&self.text, check);
+        let program = text::program(&self.text, self.language, check);
         let mut hash = blake3::Hasher::new();
         for part in [compiler.version.as_str(), &flags.join(" "), &program] {
             hash.update(part.as_bytes());
@@ -78,7 +97,10 @@ impl Source {
 
     fn flags(&self, check: bool) -> Vec<String> {
         let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
-        flags.push(format!("-D__CUDA_ARCH__={}", self.architecture));
+        if let Language::Cuda(architecture) = self.language {
+            flags.push(format!("-D__CUDA_ARCH__={architecture}"));
+        }
+        flags.push(format!("-DEMU_LANES={}u", settings::get().card.lanes));
         flags.push(format!("-DEMU_STACK_BYTES={STACK_BYTES}ul"));
         if check {
             // Volatile reads are what CubeCL makes of atomic loads.
@@ -190,11 +212,11 @@ mod tests {
 
     #[test]
     fn an_image_holds_its_text() {
-        let source = Source {
-            architecture: 890,
-            text: "int a;\nint b;".to_owned(),
-        };
-        assert_eq!(Source::of_image(&source.image()), Some(source));
+        for language in [Language::Cuda(890), Language::Hip] {
+            let text = "int a;\nint b;".to_owned();
+            let source = Source { language, text };
+            assert_eq!(Source::of_image(&source.image()), Some(source));
+        }
         assert_eq!(Source::of_image(".version 8.0"), None);
     }
 }

@@ -12,6 +12,7 @@ mod card;
 mod compile;
 pub mod driver;
 mod grid;
+pub mod hip;
 mod kept;
 pub mod nvrtc;
 mod report;

@@ -6,7 +6,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use crate::compile::Source;
+use crate::compile::{Language, Source};
 use crate::driver::device::VERSION;
 
 /// `nvrtcResult`.
@@ -77,27 +77,39 @@ pub unsafe extern "C" fn nvrtcCompileProgram(
     count: c_int,
     options: *const *const c_char,
 ) -> Status {
-    // SAFETY: the caller's program.
-    let Some(program) = (unsafe { program.as_mut() }) else {
-        return INVALID_PROGRAM;
-    };
     let count = usize::try_from(count).unwrap_or(0);
     // SAFETY: the caller's options.
     let options = (0..count).map(|index| unsafe { CStr::from_ptr(*options.add(index)) });
     let architecture = options.filter_map(architecture).next_back().unwrap_or(520);
-    let source = Source {
-        architecture,
-        text: program.text.clone(),
-    };
-    let whole = |text: String| CString::new(text.replace('\0', " ")).unwrap_or_default();
-    match source.object() {
-        Ok(_) => {
-            program.image = whole(source.image());
-            SUCCESS
-        }
-        Err(log) => {
-            program.log = whole(log);
-            COMPILATION
+    // SAFETY: the caller's program.
+    unsafe { Program::compile(program, Language::Cuda(architecture)) }
+}
+
+impl Program {
+    /// Compiles a program's text.
+    ///
+    /// # Safety
+    ///
+    /// The program is null, or a live one.
+    pub(crate) unsafe fn compile(program: *mut Program, language: Language) -> Status {
+        // SAFETY: as the caller promises.
+        let Some(program) = (unsafe { program.as_mut() }) else {
+            return INVALID_PROGRAM;
+        };
+        let source = Source {
+            language,
+            text: program.text.clone(),
+        };
+        let whole = |text: String| CString::new(text.replace('\0', " ")).unwrap_or_default();
+        match source.object() {
+            Ok(_) => {
+                program.image = whole(source.image());
+                SUCCESS
+            }
+            Err(log) => {
+                program.log = whole(log);
+                COMPILATION
+            }
         }
     }
 }

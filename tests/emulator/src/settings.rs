@@ -43,7 +43,9 @@ fn card() -> &'static Card {
         return Card::usual();
     };
     Card::named(&name).unwrap_or_else(|| {
-        eprintln!("moebius-emulator: there is no card `{name}`; it is a100, h100 or l4");
+        eprintln!(
+            "moebius-emulator: there is no card `{name}`; it is a100, h100, l4, mi300x or rx7900"
+        );
         Card::usual()
     })
 }

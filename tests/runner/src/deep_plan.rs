@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::deep::Deep;
 use crate::job::Job;
 use crate::places::{Places, instruction_set, text};
-use crate::plan::{self, KERNELS, on_device, run};
+use crate::plan::{self, Card, KERNELS, on_device, run};
 use crate::programs::Program;
 
 /// Cases that depend on the processor's instructions: a program, its device, a part of the cases' names, and about how many
@@ -62,35 +62,31 @@ pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -
 pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
     let mut jobs = Vec::new();
     for program in programs.iter().filter(|program| program.rules.each_device) {
-        let mut add = |words: &str, variables: &[(&str, &str)], seconds: f64| {
-            let mut job = plan::on_a_card(program, drivers, words);
+        let mut add = |card: Card, words: &str, variables: &[(&str, &str)], seconds: f64| {
+            let mut job = plan::on_a_card(program, card, drivers, words);
             for (name, value) in variables {
                 job = job.with(name, *value);
             }
             job.deep = true;
             jobs.push(Deep::new(job, &program.target, seconds));
         };
-        add("whole ", &[], 400.0);
-        if program.target == "conformance" {
-            let families = ("MOEBIUS_TEST_FAMILIES", CHECKED);
-            let orders = "forward,backward,random:7,warps,ahead";
-            add(
-                "in five orders ",
-                &[families, ("MOEBIUS_EMULATOR_ORDERS", orders)],
-                300.0,
-            );
-            add(
-                "with accesses checked ",
-                &[families, ("MOEBIUS_EMULATOR_CHECK", "1")],
-                300.0,
-            );
-            for card in ["a100", "h100"] {
-                add(
-                    &format!("as {card} "),
-                    &[families, ("MOEBIUS_EMULATOR_CARD", card)],
-                    200.0,
-                );
-            }
+        for card in plan::CARDS {
+            add(card, "whole ", &[], 400.0);
+        }
+        if program.target != "conformance" {
+            continue;
+        }
+        let families = ("MOEBIUS_TEST_FAMILIES", CHECKED);
+        let orders = "forward,backward,random:7,warps,ahead";
+        for card in plan::CARDS {
+            let variables = [families, ("MOEBIUS_EMULATOR_ORDERS", orders)];
+            add(card, "in five orders ", &variables, 300.0);
+            let variables = [families, ("MOEBIUS_EMULATOR_CHECK", "1")];
+            add(card, "with accesses checked ", &variables, 300.0);
+        }
+        for (device, name) in [("cuda", "a100"), ("cuda", "h100"), ("rocm", "rx7900")] {
+            let words = format!("as {name} ");
+            add(Card { device, name }, &words, &[families], 200.0);
         }
     }
     jobs

@@ -209,26 +209,46 @@ impl Run<'_> {
         };
         let (Some(vulkan), Some(drivers)) = (
             plan::kernels_on_vulkan(conformance, &self.places),
-            self.cuda_drivers()?,
+            self.software_drivers()?,
         ) else {
             return Ok(Vec::new());
         };
-        Ok(vec![
-            vulkan,
-            plan::kernels_on_a_card(conformance, &drivers),
-            plan::support_table(table, &places::text(&self.records())),
-        ])
+        let on_cards = plan::CARDS.map(|card| plan::kernels_on_a_card(conformance, card, &drivers));
+        let table = plan::support_table(table, &places::text(&self.records()));
+        Ok([vulkan]
+            .into_iter()
+            .chain(on_cards)
+            .chain([table])
+            .collect())
     }
 
-    /// A folder in which the CUDA driver in software has the names of NVIDIA's libraries, where it is built.
-    fn cuda_drivers(&self) -> io::Result<Option<PathBuf>> {
-        let library = self.places.cuda_driver();
+    /// A folder in which the drivers in software have the names of NVIDIA's and AMD's libraries, where they are built, and in which
+    /// `hipconfig` says that headers would be there.
+    fn software_drivers(&self) -> io::Result<Option<PathBuf>> {
+        let library = self.places.software_driver();
         if !library.exists() {
             return Ok(None);
         }
-        let folder = self.scratch.join("cuda");
+        let folder = self.scratch.join("drivers");
         fs::create_dir_all(&folder)?;
-        for name in ["libcuda.so", "libcuda.so.1", "libnvrtc.so"] {
+        let hipconfig = folder.join("hipconfig");
+        fs::write(
+            &hipconfig,
+            format!("#!/bin/sh\necho '{}'\n", places::text(&folder)),
+        )?;
+        let names = [
+            "libcuda.so",
+            "libcuda.so.1",
+            "libnvrtc.so",
+            "libamdhip64.so",
+            "libhiprtc.so",
+        ];
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(&hipconfig, fs::Permissions::from_mode(0o755))?;
+        }
+        for name in names {
             let link = folder.join(name);
             if !link.exists() {
                 #[cfg(unix)]
@@ -241,7 +261,7 @@ impl Run<'_> {
     /// The deep jobs of this run: all that were asked for, or, in CI, those that are due.
     fn deep(&self, ledger: &mut Ledger) -> io::Result<Vec<Job>> {
         let mut deep = deep_plan::jobs(&self.programs, &self.families()?, &self.places);
-        if let Some(drivers) = self.cuda_drivers()? {
+        if let Some(drivers) = self.software_drivers()? {
             deep.extend(deep_plan::on_cards(&self.programs, &drivers));
         }
         if self.options.tier == Tier::All {

@@ -69,8 +69,8 @@ impl Places {
         })
     }
 
-    /// The CUDA driver in software, as the tests' build made it.
-    pub(crate) fn cuda_driver(&self) -> PathBuf {
+    /// The drivers in software, as the tests' build made them: one library.
+    pub(crate) fn software_driver(&self) -> PathBuf {
         self.target.join("debug/deps/libmoebius_emulator.so")
     }
 
@@ -111,6 +111,12 @@ pub(crate) fn scratch() -> io::Result<PathBuf> {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
     }
     Ok(folder)
+}
+
+/// `PATH` with a folder before all others.
+pub(crate) fn first_in_path(folder: &Path) -> String {
+    let others = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{others}", text(folder))
 }
 
 /// A path as an argument.

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use crate::job::{Counts, Job, XLA};
-use crate::places::{Places, text};
+use crate::places::{self, Places, text};
 use crate::programs::Program;
 
 /// One feature set for every stage: each further one would build all dependencies again.
 const FEATURES: &str = match cfg!(target_os = "linux") {
-    true => "cpu,xla,fusion,vulkan,cuda",
+    true => ALL_FEATURES,
     false => "cpu,xla,fusion",
 };
-/// What is looked at but not built: what the feature set above leaves out, too.
+/// What is looked at everywhere.
 const ALL_FEATURES: &str = "cpu,xla,fusion,vulkan,cuda,rocm";
 /// XLA first: what compiles with it waits for one another, and should not be left for the end.
 const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
@@ -186,18 +186,45 @@ pub(crate) fn kernels_on_vulkan(conformance: &Program, places: &Places) -> Optio
     Some(job.with("MOEBIUS_TEST_FAMILIES", families))
 }
 
-/// Every kernel of CUDA C++, on a card in software.
-pub(crate) fn kernels_on_a_card(conformance: &Program, drivers: &Path) -> Job {
+/// Every kernel of CUDA C++ or HIP C++, on a card in software.
+pub(crate) fn kernels_on_a_card(conformance: &Program, card: Card, drivers: &Path) -> Job {
     let families = format!("{KERNELS},{OTHER_KERNELS},fp8_mma,fp8_linear");
-    on_a_card(conformance, drivers, "").with("MOEBIUS_TEST_FAMILIES", families)
+    on_a_card(conformance, card, drivers, "").with("MOEBIUS_TEST_FAMILIES", families)
 }
 
-/// A program on the card that the CUDA driver in `drivers` shows.
-pub(crate) fn on_a_card(program: &Program, drivers: &Path, words: &str) -> Job {
-    on_device(program, "cuda", words)
-        .with("LD_LIBRARY_PATH", text(drivers))
-        // CubeCL wants to know where a toolkit would be.
-        .with("CUDA_PATH", text(drivers))
+/// A card in software, by its name there.
+#[derive(Clone, Copy)]
+pub(crate) struct Card {
+    /// The device that it is.
+    pub(crate) device: &'static str,
+    pub(crate) name: &'static str,
+}
+
+/// The cards of every run.
+pub(crate) const CARDS: [Card; 2] = [
+    Card {
+        device: "cuda",
+        name: "l4",
+    },
+    Card {
+        device: "rocm",
+        name: "mi300x",
+    },
+];
+
+/// A program on a card that the drivers in a folder show.
+pub(crate) fn on_a_card(program: &Program, card: Card, drivers: &Path, words: &str) -> Job {
+    let job = on_device(program, card.device, words).with("MOEBIUS_EMULATOR_CARD", card.name);
+    let folder = text(drivers);
+    // CubeCL wants to know where a toolkit would be, and asks `hipconfig` for the headers.
+    match card.device {
+        "cuda" => job
+            .with("LD_LIBRARY_PATH", folder.as_str())
+            .with("CUDA_PATH", folder),
+        _ => job
+            .with("PATH", places::first_in_path(drivers))
+            .with("ROCM_PATH", folder),
+    }
 }
 
 /// A program on `vulkan`: on a GPU, or on a software driver that takes SPIR-V, with the loader that its libraries need.
@@ -218,7 +245,7 @@ pub(crate) fn on_vulkan(program: &Program, places: &Places, words: &str) -> Opti
 /// Holds the support table against what conformance left in `records`.
 pub(crate) fn support_table(program: &Program, records: &str) -> Job {
     let mut job = run(program, "of this run", &[]).with("MOEBIUS_TEST_RECORD", records);
-    job.after = ["cpu", "wgpu", "vulkan", "cuda"]
+    job.after = ["cpu", "wgpu", "vulkan", "cuda", "rocm"]
         .map(|device| format!("conformance [{device}]"))
         .into();
     job

@@ -14,12 +14,13 @@ typedef unsigned long long emu_u64;
 
 struct emu_dim3 { emu_u32 x, y, z; };
 struct emu_thread;
-typedef void (*emu_together)(void* const* lanes, emu_u32 present);
+typedef emu_u64 emu_mask;
+typedef void (*emu_together)(void* const* lanes, emu_mask present);
 
 // The layouts of these three are those of src/grid/state.rs.
 struct emu_calls {
     void (*barrier)(emu_thread*, emu_u32 line);
-    void (*together)(emu_thread*, emu_u32 line, emu_u32 mask, emu_together act, void* lane);
+    void (*together)(emu_thread*, emu_u32 line, emu_mask mask, emu_together act, void* lane);
     void (*access)(emu_thread*, const void* at, emu_u32 bytes, emu_u32 kind, const void* code);
 };
 struct emu_block {
@@ -44,7 +45,8 @@ EMU_LIBRARY char* emu_shared() { return emu_self()->block->shared; }
 #define blockIdx (emu_self()->block->block)
 #define blockDim (emu_self()->block->block_size)
 #define gridDim (emu_self()->block->grid_size)
-#define warpSize 32
+#define warpSize EMU_LANES
+#define EMU_ALL_LANES (~(emu_mask)0 >> (64 - EMU_LANES))
 
 #define __device__
 #define __host__
@@ -63,7 +65,7 @@ EMU_CALL inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); 
 EMU_CALL inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 // The lanes of `mask` wait for each other at this line; then `act` runs once for all of them.
-EMU_LIBRARY void emu_meet(emu_u32 line, emu_u32 mask, emu_together act, void* lane) {
+EMU_LIBRARY void emu_meet(emu_u32 line, emu_mask mask, emu_together act, void* lane) {
     emu_self()->block->calls->together(emu_self(), line, mask, act, lane);
 }
 template <class T> EMU_LIBRARY T& emu_lane(void* const* lanes, emu_u32 lane) { return *(T*)lanes[lane]; }
@@ -76,76 +78,76 @@ EMU_LIBRARY void emu_access(emu_thread* of, const void* at, emu_u32 bytes, emu_u
 }
 enum { EMU_READ, EMU_WRITE, EMU_ATOMIC, EMU_ATOMIC_READ, EMU_ATOMIC_WRITE };
 
-EMU_APART static void emu_nothing(void* const*, emu_u32) {}
+EMU_APART static void emu_nothing(void* const*, emu_mask) {}
 #define EMU_LINE emu_u32 line = __builtin_LINE()
-EMU_LIBRARY void __syncwarp(emu_u32 mask = 0xffffffffu, EMU_LINE) { emu_meet(line, mask, emu_nothing, 0); }
+EMU_LIBRARY void __syncwarp(emu_mask mask = EMU_ALL_LANES, EMU_LINE) { emu_meet(line, mask, emu_nothing, 0); }
 
 // A mask of no lanes stands for "whoever comes to this line": what runs converged is the hardware's choice.
-EMU_APART static void emu_present(void* const* lanes, emu_u32 present) {
-    for (emu_u32 lane = 0; lane < 32; lane++) if (present >> lane & 1) emu_lane<emu_u32>(lanes, lane) = present;
+EMU_APART static void emu_present(void* const* lanes, emu_mask present) {
+    for (emu_u32 lane = 0; lane < EMU_LANES; lane++) if (present >> lane & 1) emu_lane<emu_mask>(lanes, lane) = present;
 }
 EMU_LIBRARY emu_u32 __activemask(EMU_LINE) {
-    emu_u32 mask = 0;
+    emu_mask mask = 0;
     emu_meet(line, 0, emu_present, &mask);
     return mask;
 }
 
 template <class T> struct emu_exchange { T value, result; emu_u32 from; };
-template <class T> EMU_APART void emu_shuffle(void* const* lanes, emu_u32 present) {
-    for (emu_u32 lane = 0; lane < 32; lane++) {
+template <class T> EMU_APART void emu_shuffle(void* const* lanes, emu_mask present) {
+    for (emu_u32 lane = 0; lane < EMU_LANES; lane++) {
         if (!(present >> lane & 1)) continue;
         emu_exchange<T>& own = emu_lane<emu_exchange<T>>(lanes, lane);
         // A lane that takes no part has no value to give; a real warp gives something undefined.
         own.result = present >> own.from & 1 ? emu_lane<emu_exchange<T>>(lanes, own.from).value : own.value;
     }
 }
-template <class T> EMU_LIBRARY T emu_take(emu_u32 mask, T value, emu_u32 from, emu_u32 line) {
+template <class T> EMU_LIBRARY T emu_take(emu_mask mask, T value, emu_u32 from, emu_u32 line) {
     emu_exchange<T> own = {value, value, from};
     emu_meet(line, mask, emu_shuffle<T>, &own);
     return own.result;
 }
-template <class T> EMU_LIBRARY T __shfl_sync(emu_u32 mask, T value, int from, int width = 32, EMU_LINE) {
+template <class T> EMU_LIBRARY T __shfl_sync(emu_mask mask, T value, int from, int width = EMU_LANES, EMU_LINE) {
     emu_u32 lane = emu_self()->lane;
     return emu_take(mask, value, (lane & ~(width - 1)) | (from & (width - 1)), line);
 }
-template <class T> EMU_LIBRARY T __shfl_up_sync(emu_u32 mask, T value, emu_u32 delta, int width = 32, EMU_LINE) {
+template <class T> EMU_LIBRARY T __shfl_up_sync(emu_mask mask, T value, emu_u32 delta, int width = EMU_LANES, EMU_LINE) {
     int lane = emu_self()->lane, from = lane - (int)delta;
     return emu_take(mask, value, from < (lane & ~(width - 1)) ? lane : from, line);
 }
-template <class T> EMU_LIBRARY T __shfl_down_sync(emu_u32 mask, T value, emu_u32 delta, int width = 32, EMU_LINE) {
+template <class T> EMU_LIBRARY T __shfl_down_sync(emu_mask mask, T value, emu_u32 delta, int width = EMU_LANES, EMU_LINE) {
     emu_u32 lane = emu_self()->lane, from = lane + delta;
     return emu_take(mask, value, from > (lane | (width - 1)) ? lane : from, line);
 }
-template <class T> EMU_LIBRARY T __shfl_xor_sync(emu_u32 mask, T value, int bits, int width = 32, EMU_LINE) {
-    emu_u32 lane = emu_self()->lane, from = (lane ^ (emu_u32)bits) & 31;
+template <class T> EMU_LIBRARY T __shfl_xor_sync(emu_mask mask, T value, int bits, int width = EMU_LANES, EMU_LINE) {
+    emu_u32 lane = emu_self()->lane, from = (lane ^ (emu_u32)bits) & (EMU_LANES - 1);
     return emu_take(mask, value, from > (lane | (width - 1)) ? lane : from, line);
 }
 
 // Votes give every lane the set of lanes whose predicate holds; all and any follow from it.
-struct emu_vote { emu_u32 holds, set, present; };
-EMU_APART static void emu_ballot(void* const* lanes, emu_u32 present) {
-    emu_u32 set = 0;
-    for (emu_u32 lane = 0; lane < 32; lane++)
-        if (present >> lane & 1 && emu_lane<emu_vote>(lanes, lane).holds) set |= 1u << lane;
-    for (emu_u32 lane = 0; lane < 32; lane++) if (present >> lane & 1) {
+struct emu_vote { emu_mask holds, set, present; };
+EMU_APART static void emu_ballot(void* const* lanes, emu_mask present) {
+    emu_mask set = 0;
+    for (emu_u32 lane = 0; lane < EMU_LANES; lane++)
+        if (present >> lane & 1 && emu_lane<emu_vote>(lanes, lane).holds) set |= (emu_mask)1 << lane;
+    for (emu_u32 lane = 0; lane < EMU_LANES; lane++) if (present >> lane & 1) {
         emu_lane<emu_vote>(lanes, lane).set = set;
         emu_lane<emu_vote>(lanes, lane).present = present;
     }
 }
-EMU_LIBRARY emu_vote emu_votes(emu_u32 mask, bool holds, emu_u32 line) {
+EMU_LIBRARY emu_vote emu_votes(emu_mask mask, bool holds, emu_u32 line) {
     emu_vote own = {holds, 0, 0};
     emu_meet(line, mask, emu_ballot, &own);
     return own;
 }
-EMU_LIBRARY emu_u32 __ballot_sync(emu_u32 mask, int holds, EMU_LINE) { return emu_votes(mask, holds, line).set; }
-EMU_LIBRARY int __any_sync(emu_u32 mask, int holds, EMU_LINE) { return emu_votes(mask, holds, line).set != 0; }
-EMU_LIBRARY int __all_sync(emu_u32 mask, int holds, EMU_LINE) {
+EMU_LIBRARY emu_u32 __ballot_sync(emu_mask mask, int holds, EMU_LINE) { return emu_votes(mask, holds, line).set; }
+EMU_LIBRARY int __any_sync(emu_mask mask, int holds, EMU_LINE) { return emu_votes(mask, holds, line).set != 0; }
+EMU_LIBRARY int __all_sync(emu_mask mask, int holds, EMU_LINE) {
     emu_vote votes = emu_votes(mask, holds, line);
     return votes.set == votes.present;
 }
-EMU_LIBRARY emu_u32 emu_elect(emu_u32 mask, EMU_LINE) {
+EMU_LIBRARY emu_u32 emu_elect(emu_mask mask, EMU_LINE) {
     emu_vote votes = emu_votes(mask, true, line);
-    return (emu_u32)__builtin_ctz(votes.present) == emu_self()->lane;
+    return (emu_u32)__builtin_ctzll(votes.present) == emu_self()->lane;
 }
 
 // Shared memory has 32-bit addresses of its own: offsets from its start.
@@ -191,7 +193,7 @@ struct emu_kernel {
             for (self->thread.y = 0; self->thread.y < size.y; self->thread.y++)                      \
                 for (self->thread.x = 0; self->thread.x < size.x; self->thread.x++) {                \
                     emu_call(kernel, given);                                                         \
-                    self->lane = (self->lane + 1) & 31;                                              \
+                    self->lane = (self->lane + 1) & (EMU_LANES - 1);                                              \
                 }                                                                                    \
     }                                                                                                \
     typedef decltype(emu_sizes_of(kernel)) emu_sizes_##kernel;                                       \

@@ -30,30 +30,30 @@ template <class Use, int M, int N, int K> struct emu_shape { static constexpr in
 template <int M, int N, int K> struct emu_shape<matrix_a, M, N, K> { static constexpr int rows = M, columns = K; };
 template <int M, int N, int K> struct emu_shape<matrix_b, M, N, K> { static constexpr int rows = K, columns = N; };
 
-// Element e of the matrix, row by row, is with lane e % 32; which lane has what is not for a program to know.
+// Element e of the matrix, row by row, is with lane e % EMU_LANES; which lane has what is not for a program to know.
 template <class Use, int M, int N, int K, class T, class Layout = void> struct fragment {
     typedef emu_shape<Use, M, N, K> shape;
     typedef emu_element<T> element;
-    static constexpr int num_elements = shape::rows * shape::columns / 32;
+    static constexpr int num_elements = shape::rows * shape::columns / EMU_LANES;
     typename element::type x[num_elements];
 };
 template <class F, class T> struct emu_transfer { F* fragment; T* memory; emu_u32 stride; bool columns; emu_thread* of; };
-template <class F, class T> EMU_APART void emu_load(void* const* lanes, emu_u32) {
+template <class F, class T> EMU_APART void emu_load(void* const* lanes, emu_mask) {
     for (int e = 0; e < F::shape::rows * F::shape::columns; e++) {
-        auto& own = emu_lane<emu_transfer<F, const T>>(lanes, e & 31);
+        auto& own = emu_lane<emu_transfer<F, const T>>(lanes, e % EMU_LANES);
         int row = e / F::shape::columns, column = e % F::shape::columns;
         const T* at = own.memory + (own.columns ? column * own.stride + row : row * own.stride + column);
         emu_access(own.of, at, sizeof(T), EMU_READ);
-        own.fragment->x[e >> 5] = *at;
+        own.fragment->x[e / EMU_LANES] = *at;
     }
 }
-template <class F, class T> EMU_APART void emu_store(void* const* lanes, emu_u32) {
+template <class F, class T> EMU_APART void emu_store(void* const* lanes, emu_mask) {
     for (int e = 0; e < F::shape::rows * F::shape::columns; e++) {
-        auto& own = emu_lane<emu_transfer<F, T>>(lanes, e & 31);
+        auto& own = emu_lane<emu_transfer<F, T>>(lanes, e % EMU_LANES);
         int row = e / F::shape::columns, column = e % F::shape::columns;
         T* at = own.memory + (own.columns ? column * own.stride + row : row * own.stride + column);
         emu_access(own.of, at, sizeof(T), EMU_WRITE);
-        *at = own.fragment->x[e >> 5];
+        *at = own.fragment->x[e / EMU_LANES];
     }
 }
 template <class L> struct emu_by_columns { static constexpr bool value = false; };
@@ -63,33 +63,33 @@ template <class U, int M, int N, int K, class T, class L, class P>
 EMU_LIBRARY void load_matrix_sync(fragment<U, M, N, K, T, L>& into, const P* from, emu_u32 stride, EMU_LINE) {
     typedef fragment<U, M, N, K, T, L> F;
     emu_transfer<F, const P> own = {&into, from, stride, emu_by_columns<L>::value, emu_self()};
-    emu_meet(line, 0xffffffffu, emu_load<F, P>, &own);
+    emu_meet(line, EMU_ALL_LANES, emu_load<F, P>, &own);
 }
 template <int M, int N, int K, class T, class P>
 EMU_LIBRARY void load_matrix_sync(fragment<accumulator, M, N, K, T>& into, const P* from, emu_u32 stride, layout_t layout, EMU_LINE) {
     typedef fragment<accumulator, M, N, K, T> F;
     emu_transfer<F, const P> own = {&into, from, stride, layout == mem_col_major, emu_self()};
-    emu_meet(line, 0xffffffffu, emu_load<F, P>, &own);
+    emu_meet(line, EMU_ALL_LANES, emu_load<F, P>, &own);
 }
 template <int M, int N, int K, class T, class P>
 EMU_LIBRARY void store_matrix_sync(P* to, fragment<accumulator, M, N, K, T>& from, emu_u32 stride, layout_t layout, EMU_LINE) {
     typedef fragment<accumulator, M, N, K, T> F;
     emu_transfer<F, P> own = {&from, to, stride, layout == mem_col_major, emu_self()};
-    emu_meet(line, 0xffffffffu, emu_store<F, P>, &own);
+    emu_meet(line, EMU_ALL_LANES, emu_store<F, P>, &own);
 }
 template <class F, class V> EMU_LIBRARY void fill_fragment(F& into, V value) {
     for (int i = 0; i < F::num_elements; i++) into.x[i] = value;
 }
 
 template <class D, class A, class B, class C> struct emu_multiply { D* d; A* a; B* b; C* c; };
-template <int M, int N, int K, class D, class A, class B, class C> EMU_APART void emu_warp_multiply(void* const* lanes, emu_u32) {
+template <int M, int N, int K, class D, class A, class B, class C> EMU_APART void emu_warp_multiply(void* const* lanes, emu_mask) {
     typedef emu_multiply<D, A, B, C> own;
     double a[M * K], b[K * N], d[M * N];
-    for (int e = 0; e < M * K; e++) a[e] = A::element::value(emu_lane<own>(lanes, e & 31).a->x[e >> 5]);
-    for (int e = 0; e < K * N; e++) b[e] = B::element::value(emu_lane<own>(lanes, e & 31).b->x[e >> 5]);
-    for (int e = 0; e < M * N; e++) d[e] = C::element::value(emu_lane<own>(lanes, e & 31).c->x[e >> 5]);
+    for (int e = 0; e < M * K; e++) a[e] = A::element::value(emu_lane<own>(lanes, e % EMU_LANES).a->x[e / EMU_LANES]);
+    for (int e = 0; e < K * N; e++) b[e] = B::element::value(emu_lane<own>(lanes, e % EMU_LANES).b->x[e / EMU_LANES]);
+    for (int e = 0; e < M * N; e++) d[e] = C::element::value(emu_lane<own>(lanes, e % EMU_LANES).c->x[e / EMU_LANES]);
     emu_product<M, N, K>(d, a, b);
-    for (int e = 0; e < M * N; e++) emu_lane<own>(lanes, e & 31).d->x[e >> 5] = emu_narrow<typename D::element::type>(d[e]);
+    for (int e = 0; e < M * N; e++) emu_lane<own>(lanes, e % EMU_LANES).d->x[e / EMU_LANES] = emu_narrow<typename D::element::type>(d[e]);
 }
 template <int M, int N, int K, class TD, class TA, class LA, class TB, class LB, class TC>
 EMU_LIBRARY void mma_sync(fragment<accumulator, M, N, K, TD>& d, fragment<matrix_a, M, N, K, TA, LA>& a,
@@ -97,7 +97,7 @@ EMU_LIBRARY void mma_sync(fragment<accumulator, M, N, K, TD>& d, fragment<matrix
     typedef fragment<accumulator, M, N, K, TD> D; typedef fragment<accumulator, M, N, K, TC> C;
     typedef fragment<matrix_a, M, N, K, TA, LA> A; typedef fragment<matrix_b, M, N, K, TB, LB> B;
     emu_multiply<D, A, B, C> own = {&d, &a, &b, &c};
-    emu_meet(line, 0xffffffffu, emu_warp_multiply<M, N, K, D, A, B, C>, &own);
+    emu_meet(line, EMU_ALL_LANES, emu_warp_multiply<M, N, K, D, A, B, C>, &own);
 }
 }}
 
@@ -121,7 +121,7 @@ EMU_LIBRARY double emu_unpacked(emu_bf16_value, emu_u32 x) { return emu_bf16::wi
 EMU_LIBRARY double emu_unpacked(emu_tf32_value, emu_u32 x) { return emu_element<emu_tf32>::value(__uint_as_float(x)); }
 
 template <class R, int a_registers, int b_registers> struct emu_mma_lane { R d[4]; emu_u32 a[a_registers], b[b_registers]; R c[4]; };
-template <class R, class TA, class TB, int K> EMU_APART void emu_warp_mma(void* const* lanes, emu_u32) {
+template <class R, class TA, class TB, int K> EMU_APART void emu_warp_mma(void* const* lanes, emu_mask) {
     constexpr int per = 32 / TA::bits, half = per * 4, a_registers = K / per / 2, b_registers = K / per / 4;
     typedef emu_mma_lane<R, a_registers, b_registers> own;
     double a[16 * K], b[K * 8], d[16 * 8];
@@ -151,13 +151,13 @@ EMU_LIBRARY void emu_mma(emu_u32 line, R& d0, R& d1, R& d2, R& d3, Inputs... inp
     __builtin_memcpy(own.a, given, sizeof own.a);
     __builtin_memcpy(own.b, given + a_registers, sizeof own.b);
     __builtin_memcpy(own.c, given + a_registers + b_registers, sizeof own.c);
-    emu_meet(line, 0xffffffffu, emu_warp_mma<R, TA, TB, K>, &own);
+    emu_meet(line, EMU_ALL_LANES, emu_warp_mma<R, TA, TB, K>, &own);
     d0 = own.d[0]; d1 = own.d[1]; d2 = own.d[2]; d3 = own.d[3];
 }
 
 // `ldmatrix` and `stmatrix`, 8 x 8 values of 16 bits: lane 8 i + r names row r of matrix i.
 template <int count> struct emu_matrices { emu_u32 registers[count]; char* row; emu_thread* of; };
-template <int count, bool transposed, bool store> EMU_APART void emu_move_matrices(void* const* lanes, emu_u32) {
+template <int count, bool transposed, bool store> EMU_APART void emu_move_matrices(void* const* lanes, emu_mask) {
     typedef emu_matrices<count> own;
     for (int i = 0; i < count; i++)
         for (int lane = 0; lane < 32; lane++)
@@ -173,11 +173,11 @@ template <int count, bool transposed, bool store> EMU_APART void emu_move_matric
 }
 template <bool transposed, class... R> EMU_LIBRARY void emu_ldmatrix(emu_u32 line, emu_u32 row, R&... results) {
     emu_matrices<sizeof...(R)> own = {{}, emu_shared() + row, emu_self()};
-    emu_meet(line, 0xffffffffu, emu_move_matrices<sizeof...(R), transposed, false>, &own);
+    emu_meet(line, EMU_ALL_LANES, emu_move_matrices<sizeof...(R), transposed, false>, &own);
     int i = 0;
     ((results = own.registers[i++]), ...);
 }
 template <bool transposed, class... R> EMU_LIBRARY void emu_stmatrix(emu_u32 line, emu_u32 row, R... values) {
     emu_matrices<sizeof...(R)> own = {{emu_register(values)...}, emu_shared() + row, emu_self()};
-    emu_meet(line, 0xffffffffu, emu_move_matrices<sizeof...(R), transposed, true>, &own);
+    emu_meet(line, EMU_ALL_LANES, emu_move_matrices<sizeof...(R), transposed, true>, &own);
 }

@@ -2,26 +2,37 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{INVALID_DEVICE, INVALID_VALUE, SUCCESS, Status, answer, context, status};
-use crate::card::Card;
+use super::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, Status, answer, context, status};
+use crate::card::{Card, Maker};
 use crate::settings;
 
 /// A toolkit of 12.9, the first that knows all that CubeCL asks for.
 pub(crate) const VERSION: c_int = 12090;
-const BUS_ID: &[u8] = b"0000:65:00.0\0";
+pub(crate) const BUS_ID: &[u8] = b"0000:65:00.0";
+
+/// The card with its compute capability, if it is one of NVIDIA's.
+fn shown() -> Option<(&'static Card, (c_int, c_int))> {
+    let card = settings::get().card;
+    match card.maker {
+        Maker::Nvidia(major, minor) => Some((card, (major, minor))),
+        Maker::Amd(_) => None,
+    }
+}
 
 fn card(device: c_int) -> Result<&'static Card, Status> {
-    match device {
-        0 => Ok(settings::get().card),
-        _ => Err(INVALID_DEVICE),
-    }
+    let shown = shown().filter(|_| device == 0);
+    shown.map(|(card, _)| card).ok_or(INVALID_DEVICE)
+}
+
+pub(crate) fn capability() -> Result<(c_int, c_int), Status> {
+    shown().map(|(_, capability)| capability).ok_or(NO_DEVICE)
 }
 
 /// See `cuInit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuInit(flags: c_uint) -> Status {
     match flags {
-        0 => SUCCESS,
+        0 => status(|| capability().map(|_| ())),
         _ => INVALID_VALUE,
     }
 }
@@ -37,7 +48,7 @@ pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Status {
     // SAFETY: the caller's pointer.
-    status(|| unsafe { answer(count, 1) })
+    status(|| unsafe { answer(count, c_int::from(shown().is_some())) })
 }
 
 /// See `cuDeviceGet`.
@@ -48,7 +59,7 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Stat
 }
 
 /// Copies a text with its end into the caller's buffer.
-unsafe fn text(to: *mut c_char, room: c_int, text: &[u8]) -> Result<(), Status> {
+pub(crate) unsafe fn text(to: *mut c_char, room: c_int, text: &[u8]) -> Result<(), Status> {
     let room = usize::try_from(room).map_err(|_| INVALID_VALUE)?;
     if to.is_null() || room == 0 {
         return Err(INVALID_VALUE);
@@ -77,7 +88,7 @@ pub unsafe extern "C" fn cuDeviceGetPCIBusId(
     device: c_int,
 ) -> Status {
     // SAFETY: the caller's buffer.
-    status(|| unsafe { card(device).and_then(|_| text(id, room, &BUS_ID[..BUS_ID.len() - 1])) })
+    status(|| unsafe { card(device).and_then(|_| text(id, room, BUS_ID)) })
 }
 
 /// See `cuDeviceGetUuid`.
@@ -124,7 +135,7 @@ fn attribute_of(card: &Card, attribute: c_int) -> Result<c_int, Status> {
         6 | 7 => 65535,                       // MAX_GRID_DIM_Y, _Z
         8 => 48 << 10,                        // MAX_SHARED_MEMORY_PER_BLOCK
         9 => 65536,                           // TOTAL_CONSTANT_MEMORY
-        10 => 32,                             // WARP_SIZE
+        10 => card.lanes as c_int,            // WARP_SIZE
         11 => c_int::MAX,                     // MAX_PITCH
         12 | 82 => 65536,                     // MAX_REGISTERS_PER_BLOCK, _PER_MULTIPROCESSOR
         14 => 512,                            // TEXTURE_ALIGNMENT
@@ -141,8 +152,8 @@ fn attribute_of(card: &Card, attribute: c_int) -> Result<c_int, Status> {
         37 => card.bus_bits,                  // GLOBAL_MEMORY_BUS_WIDTH
         38 => card.l2_bytes,                  // L2_CACHE_SIZE
         39 => card.threads_of_multiprocessor, // MAX_THREADS_PER_MULTIPROCESSOR
-        75 => card.capability.0,              // COMPUTE_CAPABILITY_MAJOR
-        76 => card.capability.1,              // COMPUTE_CAPABILITY_MINOR
+        75 => capability()?.0,                // COMPUTE_CAPABILITY_MAJOR
+        76 => capability()?.1,                // COMPUTE_CAPABILITY_MINOR
         81 => card.shared_bytes,              // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
         97 => card.shared_bytes_of_block,     // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         106 => card.blocks_of_multiprocessor, // MAX_BLOCKS_PER_MULTIPROCESSOR

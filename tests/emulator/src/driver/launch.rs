@@ -8,6 +8,7 @@ use super::memory::buffers;
 use super::module::Function;
 use super::stream::{Operation, Stream, submit};
 use super::{INVALID_HANDLE, INVALID_VALUE, Status, status};
+use crate::card::Maker;
 use crate::grid::block::Fault;
 use crate::grid::check::Check;
 use crate::grid::order::Order;
@@ -161,8 +162,12 @@ fn valid(function: &Function, shape: &Shape) -> Result<(), Status> {
     };
     let most_shared = function.most_shared.load(Ordering::Relaxed);
     let most_threads = u64::from(function.entry().most_threads.min(1024));
-    let ok = within(grid, [i32::MAX as u32, 65535, 65535])
-        && within(block, [1024, 1024, 64])
+    let (most_grid, most_block) = match settings::get().card.maker {
+        Maker::Nvidia(..) => (65535, 64),
+        Maker::Amd(_) => (65536, 1024),
+    };
+    let ok = within(grid, [i32::MAX as u32, most_grid, most_grid])
+        && within(block, [1024, 1024, most_block])
         && block.count() <= most_threads
         && u64::from(*shared_bytes) <= u64::from(most_shared.unsigned_abs());
     ok.then_some(()).ok_or(INVALID_VALUE)

@@ -288,8 +288,10 @@ pub struct Copy2d {
     pub height: usize,
 }
 
-const HOST: c_uint = 1;
-const DEVICE: c_uint = 2;
+/// A side of a copy that is memory of the host.
+pub(crate) const HOST: c_uint = 1;
+/// One that is memory of the card.
+pub(crate) const DEVICE: c_uint = 2;
 
 /// See `cuMemcpy2DAsync_v2`.
 #[unsafe(no_mangle)]

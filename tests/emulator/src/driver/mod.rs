@@ -31,6 +31,8 @@ pub const SUCCESS: Status = 0;
 pub const INVALID_VALUE: Status = 1;
 /// The card's memory, or the host's, is used up.
 pub const OUT_OF_MEMORY: Status = 2;
+/// The card is not one that this driver shows.
+pub const NO_DEVICE: Status = 100;
 /// There is no such device.
 pub const INVALID_DEVICE: Status = 101;
 /// A module could not be read.

@@ -183,7 +183,7 @@ pub unsafe extern "C" fn cuFuncGetAttribute(
     status(|| {
         // SAFETY: the caller's function.
         let function = unsafe { function.as_ref() }.ok_or(INVALID_HANDLE)?;
-        let (major, minor) = settings::get().card.capability;
+        let (major, minor) = super::device::capability()?;
         let value = match attribute {
             MAX_THREADS => function.entry().most_threads as c_int,
             BINARY_VERSION => major * 10 + minor,

@@ -11,8 +11,7 @@ use super::order::Order;
 use super::stack::{STACK_BYTES, ThreadStack};
 use super::state::{Act, Block, Dim3, End, Go, KernelEntry, Meeting, Thread, Trap, Wait};
 use super::traps;
-
-const LANES: usize = 32;
+use super::{MOST_LANES, lanes};
 
 /// Why a block could not be run to its end.
 #[derive(Clone, Debug)]
@@ -163,7 +162,7 @@ fn thread(
 ) -> Thread {
     Thread {
         thread: place,
-        lane: (number % LANES) as u32,
+        lane: (number % lanes()) as u32,
         line: 0,
         block,
         yielder,
@@ -188,7 +187,7 @@ pub(crate) unsafe extern "C" fn barrier(thread: *mut Thread, line: u32) {
 pub(crate) unsafe extern "C" fn together(
     thread: *mut Thread,
     line: u32,
-    mask: u32,
+    mask: u64,
     act: Act,
     lane: *mut c_void,
 ) {
@@ -246,16 +245,17 @@ unsafe fn at_trap(trap: Trap, state: *const Thread) -> Fault {
 }
 
 fn run_all(slots: &mut [Slot], order: &Order, check: *mut Check) -> Result<(), Fault> {
-    let warps = slots.len().div_ceil(LANES);
+    let width = lanes();
+    let warps = slots.len().div_ceil(width);
     for phase in 0.. {
         for turn in 0..warps {
             let warp = order.warp(turn, warps, phase);
-            let end = ((warp + 1) * LANES).min(slots.len());
+            let end = ((warp + 1) * width).min(slots.len());
             let meetings = Meetings {
                 check,
-                first: warp * LANES,
+                first: warp * width,
             };
-            run_warp(&mut slots[warp * LANES..end], order, phase, meetings)?;
+            run_warp(&mut slots[warp * width..end], order, phase, meetings)?;
         }
         if !release(slots)? {
             break;
@@ -277,7 +277,7 @@ struct Meetings {
 }
 
 impl Meetings {
-    fn tell(self, present: u32) {
+    fn tell(self, present: u64) {
         // SAFETY: no thread runs; the check is this processor's own for the launch.
         if let Some(check) = unsafe { self.check.as_mut() } {
             check.meet(self.first, present);
@@ -330,7 +330,7 @@ fn run_lane(slot: &mut Slot, go: Go) -> Result<(), Fault> {
 
 /// The lanes of a complete meeting, and one of them: of several, that which stands first in the text. Lanes
 /// that left a loop wait behind it for those that are still inside.
-fn gathered(lanes: &[Slot]) -> Option<(u32, usize)> {
+fn gathered(lanes: &[Slot]) -> Option<(u64, usize)> {
     let mut candidates: Vec<(u32, usize)> = Vec::new();
     for (lane, slot) in lanes.iter().enumerate() {
         if let At::Meeting(meeting) = &slot.at {
@@ -343,17 +343,17 @@ fn gathered(lanes: &[Slot]) -> Option<(u32, usize)> {
         .find_map(|(_, lane)| complete(lanes, lane).map(|present| (present, lane)))
 }
 
-fn complete(lanes: &[Slot], leader: usize) -> Option<u32> {
+fn complete(lanes: &[Slot], leader: usize) -> Option<u64> {
     let At::Meeting(own) = lanes[leader].at else {
         return None;
     };
-    let mut present = 0;
+    let mut present = 0u64;
     for (lane, slot) in lanes.iter().enumerate() {
         let here = matches!(&slot.at, At::Meeting(other)
             if other.line == own.line && other.mask == own.mask && std::ptr::fn_addr_eq(other.act, own.act));
         let named = own.mask == 0 || own.mask >> lane & 1 == 1;
         if here && named {
-            present |= 1 << lane;
+            present |= 1u64 << lane;
         } else if own.mask != 0 && named && !matches!(slot.at, At::Ended) {
             return None;
         }
@@ -361,8 +361,8 @@ fn complete(lanes: &[Slot], leader: usize) -> Option<u32> {
     Some(present)
 }
 
-fn meet(lanes: &mut [Slot], present: u32, leader: usize) -> Result<(), Fault> {
-    let mut pointers = [std::ptr::null_mut(); LANES];
+fn meet(lanes: &mut [Slot], present: u64, leader: usize) -> Result<(), Fault> {
+    let mut pointers = [std::ptr::null_mut(); MOST_LANES];
     for (lane, slot) in lanes.iter().enumerate() {
         if let At::Meeting(meeting) = &slot.at
             && present >> lane & 1 == 1

@@ -8,9 +8,9 @@ use std::ffi::c_void;
 use super::shadow::{Access, Conflict, Order, Shadow};
 use super::state::{Block, Dim3, Thread, Wait};
 use super::written::{self, Written};
+use super::{MOST_LANES, lanes};
 use crate::driver::memory::{Buffer, buffers};
 
-const LANES: usize = 32;
 /// The kinds of `grid.h`: what is read, written, and atomic.
 const KINDS: [(bool, bool, bool); 5] = [
     (true, false, false),
@@ -54,7 +54,7 @@ pub(crate) struct Check {
     shared_written: Written,
     written: written::Guard,
     /// Per thread of the block, what it knows of its warp: the clocks of the lanes.
-    known: Vec<[u32; LANES]>,
+    known: Vec<[u32; MOST_LANES]>,
     epoch: u32,
     grid: Dim3,
     block_size: Dim3,
@@ -86,9 +86,9 @@ impl Check {
     pub(crate) fn begin_block(&mut self) {
         let threads = usize::try_from(self.block_size.count()).unwrap_or(usize::MAX);
         self.known.clear();
-        self.known.resize(threads, [0; LANES]);
+        self.known.resize(threads, [0; MOST_LANES]);
         for (thread, known) in self.known.iter_mut().enumerate() {
-            known[thread % LANES] = 1;
+            known[thread % lanes()] = 1;
         }
         self.epoch = 0;
         self.shared = Shadow::default();
@@ -101,15 +101,15 @@ impl Check {
     }
 
     /// These lanes of a warp have met: each knows what the others did.
-    pub(crate) fn meet(&mut self, first: usize, present: u32) {
-        let lanes = || (0..LANES).filter(|lane| present >> lane & 1 == 1);
-        let mut joined = [0; LANES];
-        for lane in lanes() {
+    pub(crate) fn meet(&mut self, first: usize, present: u64) {
+        let present = || (0..lanes()).filter(|lane| present >> lane & 1 == 1);
+        let mut joined = [0; MOST_LANES];
+        for lane in present() {
             for (all, own) in joined.iter_mut().zip(self.known[first + lane]) {
                 *all = own.max(*all);
             }
         }
-        for lane in lanes() {
+        for lane in present() {
             self.known[first + lane] = joined;
             self.known[first + lane][lane] += 1;
         }

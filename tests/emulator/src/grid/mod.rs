@@ -21,11 +21,21 @@ use block::{Fault, Threads, Work};
 use order::Order;
 use state::{Block, Calls, Dim3, KernelEntry};
 
+use crate::settings;
+
 static CALLS: Calls = Calls {
     barrier: block::barrier,
     together: block::together,
     access: check::access,
 };
+
+/// Of a warp of any card.
+pub(crate) const MOST_LANES: usize = 64;
+
+/// Of a warp of this process' card.
+pub(crate) fn lanes() -> usize {
+    settings::get().card.lanes as usize
+}
 
 /// What a launch asks for.
 #[derive(Clone, Debug)]

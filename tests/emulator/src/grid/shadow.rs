@@ -2,6 +2,7 @@
 
 use super::check::Site;
 use super::pages::Pages;
+use super::{MOST_LANES, lanes};
 
 const WORD: usize = 4;
 const PAGE_WORDS: usize = 256;
@@ -24,7 +25,7 @@ pub(crate) struct Access {
 /// The access that is made, and what its thread knows of the lanes of its warp.
 pub(crate) struct Order<'a> {
     pub(crate) access: Access,
-    pub(crate) known: &'a [u32; 32],
+    pub(crate) known: &'a [u32; MOST_LANES],
 }
 
 impl Order<'_> {
@@ -34,10 +35,11 @@ impl Order<'_> {
         if earlier.block != own.block {
             return false;
         }
-        let same_warp = earlier.thread / 32 == own.thread / 32;
+        let width = lanes() as u16;
+        let same_warp = earlier.thread / width == own.thread / width;
         earlier.thread == own.thread
             || earlier.epoch < own.epoch
-            || same_warp && earlier.clock <= self.known[usize::from(earlier.thread % 32)]
+            || same_warp && earlier.clock <= self.known[usize::from(earlier.thread % width)]
     }
 
     fn conflicts(&self, earlier: &Access) -> bool {

@@ -42,13 +42,13 @@ impl Dim3 {
 }
 
 /// Runs once for the lanes of a warp that met: a pointer for each lane, and the set of those present.
-pub(crate) type Act = unsafe extern "C" fn(lanes: *const *mut c_void, present: u32);
+pub(crate) type Act = unsafe extern "C" fn(lanes: *const *mut c_void, present: u64);
 
 /// What a kernel calls.
 #[repr(C)]
 pub(crate) struct Calls {
     pub(crate) barrier: unsafe extern "C" fn(*mut Thread, u32),
-    pub(crate) together: unsafe extern "C" fn(*mut Thread, u32, u32, Act, *mut c_void),
+    pub(crate) together: unsafe extern "C" fn(*mut Thread, u32, u64, Act, *mut c_void),
     pub(crate) access: unsafe extern "C" fn(*mut Thread, *const c_void, u32, u32, *const c_void),
 }
 
@@ -91,7 +91,7 @@ pub(crate) enum Go {
     /// Do for the warp what it met for, then wait again.
     Act {
         lanes: *const *mut c_void,
-        present: u32,
+        present: u64,
     },
 }
 
@@ -111,7 +111,7 @@ pub(crate) enum Wait {
 #[derive(Clone, Copy)]
 pub(crate) struct Meeting {
     pub(crate) line: u32,
-    pub(crate) mask: u32,
+    pub(crate) mask: u64,
     pub(crate) act: Act,
     pub(crate) lane: *mut c_void,
 }

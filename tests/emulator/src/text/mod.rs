@@ -1,8 +1,10 @@
-//! CUDA C++ as the host's compiler can take it: the kernels' own text with few changes, line for line.
+//! CUDA C++ and HIP C++ as the host's compiler can take them: the kernels' own text with few changes, line for line.
 
 mod ptx;
 
 use std::fmt::Write as _;
+
+use crate::compile::Language;
 
 /// A kernel in a text.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,10 +20,18 @@ const ATOMICS: &str = include_str!("../device/atomics.h");
 const FP8: &str = include_str!("../device/fp8.h");
 const MATRIX: &str = include_str!("../device/matrix.h");
 const COMPLEX: &str = include_str!("../device/complex.h");
+const HIP: &str = include_str!("../device/hip.h");
+const ROCWMMA: &str = include_str!("../device/rocwmma.h");
 const CHECK: &str = include_str!("../device/check.h");
 
-/// Headers of CUDA whose place ours take.
-const KNOWN: [&str; 8] = [
+/// HIP's name for a type that works as CUDA's does.
+const HIP_HALF: &str =
+    "typedef __nv_bfloat16 __hip_bfloat16;\ntypedef __nv_bfloat162 __hip_bfloat162;";
+
+/// Headers of CUDA and HIP whose place ours take.
+const KNOWN: [&str; 10] = [
+    "rocwmma/rocwmma.hpp",
+    "hip/hip_bf16.h",
     "cuda_fp16.h",
     "cuda_bf16.h",
     "cuda_fp8.h",
@@ -33,7 +43,12 @@ const KNOWN: [&str; 8] = [
 ];
 
 /// What lets threads wait for each other.
-const WAITING: [&str; 6] = [
+const WAITING: [&str; 11] = [
+    "__shfl",
+    "__ballot",
+    "__any",
+    "__all",
+    "wave_barrier",
     "__syncthreads",
     "_sync(",
     "__syncwarp",
@@ -44,8 +59,8 @@ const WAITING: [&str; 6] = [
 const ALSO_WAITING: [&str; 2] = ["emu_ldmatrix", "emu_stmatrix"];
 
 /// The whole program for the host's compiler. `check` adds what tells every access.
-pub(crate) fn program(cuda: &str, check: bool) -> String {
-    let body = rewritten(cuda);
+pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
+    let body = rewritten(given);
     let waits = WAITING
         .iter()
         .chain(&ALSO_WAITING)
@@ -56,15 +71,16 @@ pub(crate) fn program(cuda: &str, check: bool) -> String {
             let _ = writeln!(out, "#line 1 \"emulator/{name}\"\n{header}");
         }
     };
-    let has = |word: &str| body.contains(word) || cuda.contains(word);
+    let has = |word: &str| body.contains(word) || given.contains(word);
     let fp8 = has("cuda_fp8.h") || has("emu_e4m3") || has("emu_e5m2");
-    let matrix = has("mma.h") || has("emu_mma<") || has("matrix<");
+    let matrix = has("mma.h") || has("emu_mma<") || has("matrix<") || has("rocwmma");
+    let hip = language == Language::Hip;
     let half = fp8
         || matrix
         || has("cuda_fp16.h")
         || has("cuda_bf16.h")
         || has("__half")
-        || has("__nv_bfloat16");
+        || has("bfloat16");
     add(GRID, "grid.h", true);
     add(CHECK, "check.h", check);
     add(MATH, "math.h", true);
@@ -74,6 +90,9 @@ pub(crate) fn program(cuda: &str, check: bool) -> String {
     add(FP8, "fp8.h", fp8);
     add(MATRIX, "matrix.h", matrix);
     add(COMPLEX, "complex.h", has("cuComplex.h"));
+    add(HIP, "hip.h", hip);
+    add(HIP_HALF, "hip.h", hip && half);
+    add(ROCWMMA, "rocwmma.h", has("rocwmma"));
     add(&body, "kernel.cu", true);
     for Kernel { name, most_threads } in kernels(&body) {
         let waits = u8::from(waits);

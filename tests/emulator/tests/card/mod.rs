@@ -12,6 +12,7 @@ use moebius_emulator::driver::memory::{
 };
 use moebius_emulator::driver::module::{Function, Module, cuModuleGetFunction, cuModuleLoadData};
 use moebius_emulator::driver::stream::Stream;
+use moebius_emulator::hip::rtc;
 use moebius_emulator::{driver, nvrtc};
 
 /// A buffer of the card.
@@ -55,7 +56,13 @@ impl Drop for Buffer {
     }
 }
 
-/// Compiles a text.
+/// Whether the card that the environment names is one of AMD's.
+fn is_amds() -> bool {
+    std::env::var("MOEBIUS_EMULATOR_CARD")
+        .is_ok_and(|card| card.starts_with("mi") || card.starts_with("rx"))
+}
+
+/// Compiles a text, in the language of the card.
 ///
 /// # Errors
 ///
@@ -69,7 +76,10 @@ pub(crate) fn compile(text: &str) -> Result<Vec<u8>, String> {
         let made =
             nvrtc::nvrtcCreateProgram(&mut program, text.as_ptr(), none, 0, null_mut(), null_mut());
         assert_eq!(made, nvrtc::SUCCESS);
-        let compiled = nvrtc::nvrtcCompileProgram(program, 1, options.as_ptr());
+        let compiled = match is_amds() {
+            true => rtc::hiprtcCompileProgram(program, 0, null_mut()),
+            false => nvrtc::nvrtcCompileProgram(program, 1, options.as_ptr()),
+        };
         let mut size = 0;
         let answer = if compiled == nvrtc::SUCCESS {
             nvrtc::nvrtcGetPTXSize(program, &mut size);

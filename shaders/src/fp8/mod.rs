@@ -1,4 +1,10 @@
-//! How CubeCL computes [`moebius_ops::fp8`]: the host's integer arithmetic on the bits of the f32.
+//! How CubeCL computes [`moebius_ops::fp8`]: the host's integer arithmetic on the bits of the f32, or conversion instructions where they
+//! are named.
+
+mod conversion;
+
+pub use conversion::Conversion;
+pub(crate) use conversion::{decode_four, encode_four};
 
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -76,32 +82,38 @@ fn fp8_encode(
     len: usize,
     #[comptime] format: Fp8Format,
     #[comptime] overflow: Overflow,
+    #[comptime] conversion: Conversion,
 ) {
     if ABSOLUTE_POS < words.len() {
         let first = ABSOLUTE_POS * 4;
-        let mut word = 0u32;
+        // Zeros have zero codes.
+        let mut bits = Vector::<u32, Const<4>>::new(0u32);
         #[unroll]
         for lane in 0..4usize {
             if first + lane < len {
-                let shift = comptime!(8 * lane as u32);
-                word |= encode_bits(x[first + lane], format, overflow) << shift;
+                bits.insert(lane, x[first + lane]);
             }
         }
-        words[ABSOLUTE_POS] = word;
+        words[ABSOLUTE_POS] = encode_four(bits, format, overflow, conversion);
     }
 }
 
 /// y\[4i .. 4i+4\] = values of words\[i\], as the bits of their f32.
 #[cube(launch_unchecked)]
-fn fp8_decode(words: &[u32], y: &mut [u32], len: usize, #[comptime] format: Fp8Format) {
+fn fp8_decode(
+    words: &[u32],
+    y: &mut [u32],
+    len: usize,
+    #[comptime] format: Fp8Format,
+    #[comptime] conversion: Conversion,
+) {
     if ABSOLUTE_POS < words.len() {
         let first = ABSOLUTE_POS * 4;
-        let word = words[ABSOLUTE_POS];
+        let values = decode_four(words[ABSOLUTE_POS], format, conversion);
         #[unroll]
         for lane in 0..4usize {
             if first + lane < len {
-                let shift = comptime!(8 * lane as u32);
-                y[first + lane] = decode_bits((word >> shift) & 0xFF, format);
+                y[first + lane] = u32::reinterpret(values.extract(lane));
             }
         }
     }
@@ -112,6 +124,18 @@ fn fp8_decode(words: &[u32], y: &mut [u32], len: usize, #[comptime] format: Fp8F
 pub struct Plan {
     problem: Problem,
     grid: Grid,
+    conversion: Conversion,
+}
+
+impl Plan {
+    /// Converts so.
+    ///
+    /// # Errors
+    /// As [`Conversion::supported`].
+    pub fn by(self, conversion: Conversion, device: &Capability) -> Result<Self, Unsupported> {
+        conversion.supported("fp8_cast", device)?;
+        Ok(Self { conversion, ..self })
+    }
 }
 
 /// Plans a cast: one unit per word.
@@ -121,23 +145,35 @@ pub struct Plan {
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     crate::fits_binding("fp8_cast", problem.len() * 4, device)?;
     let grid = Grid::elementwise("fp8_cast", problem.words(), device)?;
-    Ok(Plan { problem, grid })
+    Ok(Plan {
+        problem,
+        grid,
+        conversion: Conversion::Bits,
+    })
 }
 
-fn encode_name(format: Fp8Format, overflow: Overflow) -> String {
+fn encode_name(format: Fp8Format, overflow: Overflow, conversion: Conversion) -> String {
     let mode = format!("{overflow:?}").to_lowercase();
-    format!("fp8_encode_{}_{mode}", format.name())
+    format!("fp8_encode_{}_{mode}{}", format.name(), conversion.suffix())
+}
+
+fn decode_name(format: Fp8Format, conversion: Conversion) -> String {
+    format!("fp8_decode_{}{}", format.name(), conversion.suffix())
 }
 
 /// Enqueues words = encode(x).
 pub fn launch_encode(client: &Client, plan: &Plan, overflow: Overflow, x: Handle, words: Handle) {
-    let Plan { problem, grid } = *plan;
+    let Plan {
+        problem,
+        grid,
+        conversion,
+    } = *plan;
     if problem.is_empty() {
         return;
     }
     // SAFETY: `Problem::new` ties the lengths of both buffers; units past the last word return.
     unsafe {
-        launched::note(|| encode_name(problem.format(), overflow));
+        launched::note(|| encode_name(problem.format(), overflow, conversion));
         fp8_encode::launch_unchecked(
             client,
             grid.count(),
@@ -147,19 +183,24 @@ pub fn launch_encode(client: &Client, plan: &Plan, overflow: Overflow, x: Handle
             problem.len(),
             problem.format(),
             overflow,
+            conversion,
         );
     }
 }
 
 /// Enqueues y = decode(words).
 pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
-    let Plan { problem, grid } = *plan;
+    let Plan {
+        problem,
+        grid,
+        conversion,
+    } = *plan;
     if problem.is_empty() {
         return;
     }
     // SAFETY: `Problem::new` ties the lengths of both buffers; units past the last word return.
     unsafe {
-        launched::note(|| format!("fp8_decode_{}", problem.format().name()));
+        launched::note(|| decode_name(problem.format(), conversion));
         fp8_decode::launch_unchecked(
             client,
             grid.count(),
@@ -168,33 +209,56 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
             bind_words(y, problem.len()),
             problem.len(),
             problem.format(),
+            conversion,
         );
     }
 }
 
-/// Encoders of every format and overflow mode, and decoders of every format.
+/// Encoders of every format and overflow mode, decoders of every format, and both by instructions.
 #[cfg(feature = "emit")]
 pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
     use crate::emit::{KernelEntry, Machine};
     use crate::error::PlanError;
-    let planned = |at: &Machine, format| -> Result<Plan, PlanError> {
-        Ok(plan(Problem::new(4096, 1024, format)?, &at.capability)?)
+    use Conversion::{Bits, Instructions};
+    let planned = |at: &Machine, format, conversion| -> Result<Plan, PlanError> {
+        let plan = plan(Problem::new(4096, 1024, format)?, &at.capability)?;
+        Ok(plan.by(conversion, &at.capability)?)
     };
     let mut entries = Vec::new();
     for format in [Fp8Format::E4M3, Fp8Format::E5M2] {
-        for overflow in [Overflow::Saturate, Overflow::Ieee] {
-            let name = encode_name(format, overflow);
-            entries.push(KernelEntry::new(("fp8", "encode"), name, move |at| {
-                let plan = planned(at, format)?;
+        let ways = [
+            (Overflow::Saturate, Bits),
+            (Overflow::Ieee, Bits),
+            (Overflow::Saturate, Instructions),
+        ];
+        for (overflow, conversion) in ways {
+            let name = encode_name(format, overflow, conversion);
+            let entry = KernelEntry::new(("fp8", variant("encode", conversion)), name, move |at| {
+                let plan = planned(at, format, conversion)?;
                 launch_encode(at.client(), &plan, overflow, at.buffer(), at.buffer());
                 Ok(())
-            }));
+            });
+            entries.push(entry.by(conversion));
         }
-        let name = format!("fp8_decode_{}", format.name());
-        entries.push(KernelEntry::new(("fp8", "decode"), name, move |at| {
-            launch_decode(at.client(), &planned(at, format)?, at.buffer(), at.buffer());
-            Ok(())
-        }));
+        for conversion in [Bits, Instructions] {
+            let name = decode_name(format, conversion);
+            let entry = KernelEntry::new(("fp8", variant("decode", conversion)), name, move |at| {
+                let plan = planned(at, format, conversion)?;
+                launch_decode(at.client(), &plan, at.buffer(), at.buffer());
+                Ok(())
+            });
+            entries.push(entry.by(conversion));
+        }
     }
     entries
+}
+
+/// What the support table calls `what` by this conversion.
+#[cfg(feature = "emit")]
+fn variant(what: &'static str, conversion: Conversion) -> &'static str {
+    match (what, conversion) {
+        (_, Conversion::Bits) => what,
+        ("encode", Conversion::Instructions) => "encode by instructions",
+        (_, Conversion::Instructions) => "decode by instructions",
+    }
 }

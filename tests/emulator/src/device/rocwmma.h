@@ -1,0 +1,2 @@
+// rocWMMA's fragments are used as CUDA's are.
+namespace rocwmma { using namespace nvcuda::wmma; }

@@ -1,0 +1,138 @@
+//! The device, as `hipGetDeviceProperties` describes it.
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use crate::card::{Card, Maker};
+use crate::driver::device::{BUS_ID, text};
+use crate::driver::{
+    INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, Status, answer, context, status,
+};
+use crate::settings;
+
+/// The card with the name of its architecture, if it is one of AMD's.
+fn shown() -> Option<(&'static Card, &'static str)> {
+    let card = settings::get().card;
+    match card.maker {
+        Maker::Amd(architecture) => Some((card, architecture)),
+        Maker::Nvidia(..) => None,
+    }
+}
+
+fn card(device: c_int) -> Result<(&'static Card, &'static str), Status> {
+    shown().filter(|_| device == 0).ok_or(INVALID_DEVICE)
+}
+
+/// See `hipGetDeviceCount`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipGetDeviceCount(count: *mut c_int) -> Status {
+    let shown = c_int::from(shown().is_some());
+    status(|| {
+        // SAFETY: the caller's pointer.
+        unsafe { answer(count, shown) }?;
+        if shown == 0 { Err(NO_DEVICE) } else { Ok(()) }
+    })
+}
+
+/// See `hipSetDevice`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipSetDevice(device: c_int) -> Status {
+    status(|| card(device).map(|_| ()))
+}
+
+/// See `hipSetDeviceFlags`: they say how to wait, and nothing waits here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipSetDeviceFlags(_flags: c_uint) -> Status {
+    SUCCESS
+}
+
+/// See `hipDeviceSynchronize`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipDeviceSynchronize() -> Status {
+    status(context)
+}
+
+/// See `hipDeviceGetPCIBusId`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipDeviceGetPCIBusId(
+    id: *mut c_char,
+    room: c_int,
+    device: c_int,
+) -> Status {
+    // SAFETY: the caller's buffer.
+    status(|| unsafe { card(device).and_then(|_| text(id, room, BUS_ID)) })
+}
+
+/// `hipDeviceProp_tR0600`, as HIP has it since version 6, with the fields that are given here.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Properties {
+    name: [c_char; 256],
+    _identity: [u8; 32],
+    memory: usize,
+    shared_bytes: usize,
+    registers: c_int,
+    lanes: c_int,
+    pitch: usize,
+    threads_of_block: c_int,
+    most_threads: [c_int; 3],
+    most_blocks: [c_int; 3],
+    clock_khz: c_int,
+    constant_bytes: usize,
+    version: [c_int; 2],
+    texture_alignment: usize,
+    texture_pitch_alignment: usize,
+    overlap: c_int,
+    multiprocessors: c_int,
+    /// Time limit, integrated, mapping, mode, and the limits of textures and surfaces, which a card without them leaves at 0.
+    _textures: [c_int; 44],
+    surface_alignment: usize,
+    /// From here on what CubeCL doesn't read, up to the name of the architecture.
+    _more: [u8; 584],
+    architecture: [c_char; 256],
+    _rest: [u8; 56],
+}
+
+/// Where AMD's header has them.
+const _: () = {
+    assert!(std::mem::offset_of!(Properties, memory) == 288);
+    assert!(std::mem::offset_of!(Properties, texture_alignment) == 368);
+    assert!(std::mem::offset_of!(Properties, multiprocessors) == 388);
+    assert!(std::mem::offset_of!(Properties, surface_alignment) == 568);
+    assert!(std::mem::offset_of!(Properties, architecture) == 1160);
+    assert!(size_of::<Properties>() == 1472);
+};
+
+/// See `hipGetDevicePropertiesR0600`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipGetDevicePropertiesR0600(to: *mut Properties, device: c_int) -> Status {
+    status(|| {
+        let (card, architecture) = card(device)?;
+        // SAFETY: the caller's pointer; zeros are a value of every field.
+        let properties = unsafe {
+            to.cast::<u8>().write_bytes(0, size_of::<Properties>());
+            to.as_mut()
+        };
+        let to = properties.ok_or(INVALID_VALUE)?;
+        let room = to.name.len() as c_int;
+        // SAFETY: the texts have that room.
+        unsafe {
+            text(to.name.as_mut_ptr(), room, card.name.as_bytes())?;
+            text(to.architecture.as_mut_ptr(), room, architecture.as_bytes())?;
+        }
+        to.memory = usize::try_from(card.memory).unwrap_or(usize::MAX);
+        to.shared_bytes = card.shared_bytes_of_block as usize;
+        to.registers = 65536;
+        to.lanes = card.lanes as c_int;
+        to.pitch = c_int::MAX as usize;
+        to.threads_of_block = 1024;
+        to.most_threads = [1024; 3];
+        to.most_blocks = [c_int::MAX, 65536, 65536];
+        to.clock_khz = card.clock_khz;
+        to.constant_bytes = c_int::MAX as usize;
+        to.texture_alignment = 256;
+        to.texture_pitch_alignment = 256;
+        to.overlap = 1;
+        to.multiprocessors = card.multiprocessors;
+        Ok(())
+    })
+}
