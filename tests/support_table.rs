@@ -337,7 +337,6 @@ fn the_table_tells_kernels_apart() -> Result<(), Failed> {
         Cell::Runs,
         Cell::Emulated,
         Cell::UnprovenEmulated,
-        Cell::Compiles,
         Cell::Emitted,
         Cell::Unproven,
         Cell::NotAvailable,

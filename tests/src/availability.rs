@@ -28,7 +28,8 @@ pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> 
     }
 }
 
-fn converts_by_instructions(variant: &str) -> bool {
+/// Whether a variant's FP8 codes and numbers are converted by the device's instructions.
+pub fn converts_by_instructions(variant: &str) -> bool {
     variant.ends_with("by instructions")
 }
 

@@ -17,7 +17,6 @@ pub(crate) use machine::Machine;
 pub use target::{ParseTargetError, Target};
 
 use crate::error::PlanError;
-use crate::fp8::Conversion;
 use cubecl::prelude::CubeKernel;
 use moebius_ops::Element;
 use moebius_ops::ShapeError;
@@ -99,14 +98,6 @@ impl KernelEntry {
     /// The same for CUDA architectures from `sm` on.
     pub(crate) fn since_sm(self, sm: u32) -> Self {
         Self { sm, ..self }
-    }
-
-    /// The same with codes and numbers converted so: instructions since Ada, which nobody has run.
-    pub(crate) fn by(self, conversion: Conversion) -> Self {
-        match conversion {
-            Conversion::Bits => self,
-            Conversion::Instructions => self.since_sm(89).proven(false),
-        }
     }
 
     /// A copy of which this is known to be so or not.

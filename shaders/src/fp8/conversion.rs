@@ -30,6 +30,15 @@ impl Conversion {
         Unsupported::unless(has, kernel, needs, format_args!("{} without", device.name))
     }
 
+    /// An entry of a kernel that converts so: instructions since Ada, which nobody has run.
+    #[cfg(feature = "emit")]
+    pub(crate) fn entry(self, entry: crate::emit::KernelEntry) -> crate::emit::KernelEntry {
+        match self {
+            Self::Bits => entry,
+            Self::Instructions => entry.since_sm(89).proven(false),
+        }
+    }
+
     /// What the name of a kernel says of it.
     pub(crate) fn suffix(self) -> &'static str {
         match self {

@@ -238,7 +238,7 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
                 launch_encode(at.client(), &plan, overflow, at.buffer(), at.buffer());
                 Ok(())
             });
-            entries.push(entry.by(conversion));
+            entries.push(conversion.entry(entry));
         }
         for conversion in [Bits, Instructions] {
             let name = decode_name(format, conversion);
@@ -247,7 +247,7 @@ pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
                 launch_decode(at.client(), &plan, at.buffer(), at.buffer());
                 Ok(())
             });
-            entries.push(entry.by(conversion));
+            entries.push(conversion.entry(entry));
         }
     }
     entries

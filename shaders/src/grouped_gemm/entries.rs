@@ -158,7 +158,7 @@ fn converted(variant: Variant, element: Element) -> KernelEntry {
     let name = super::name(&problem, variant) + conversion.suffix();
     let launch = move |at: &Machine| product(at, variant, problem, conversion);
     let entry = KernelEntry::new(("fp8_gemm", of), name, launch);
-    entry.of(element).by(conversion)
+    conversion.entry(entry.of(element))
 }
 
 fn product(at: &Machine, variant: Variant, problem: Problem, conversion: Conversion) -> Planned {

@@ -54,7 +54,7 @@ fn converted(sample: Problem, kernel: &'static str, conversion: Conversion) -> K
     };
     let name = name + conversion.suffix();
     let entry = KernelEntry::new(("fp8", kernel), name, launch).of(sample.element());
-    entry.by(conversion)
+    conversion.entry(entry)
 }
 
 /// Of so many values that they are taken in parts.

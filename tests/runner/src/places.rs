@@ -113,12 +113,6 @@ pub(crate) fn scratch() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// `PATH` with a folder before all others.
-pub(crate) fn first_in_path(folder: &Path) -> String {
-    let others = std::env::var("PATH").unwrap_or_default();
-    format!("{}:{others}", text(folder))
-}
-
 /// A path as an argument.
 pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()

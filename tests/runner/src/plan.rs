@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::job::{Counts, Job, XLA};
-use crate::places::{self, Places, text};
+use crate::places::{Places, text};
 use crate::programs::Program;
 
 /// One feature set for every stage: each further one would build all dependencies again.
@@ -217,14 +217,14 @@ pub(crate) fn on_a_card(program: &Program, card: Card, drivers: &Path, words: &s
     let job = on_device(program, card.device, words).with("MOEBIUS_EMULATOR_CARD", card.name);
     let folder = text(drivers);
     // CubeCL wants to know where a toolkit would be, and asks `hipconfig` for the headers.
-    match card.device {
-        "cuda" => job
-            .with("LD_LIBRARY_PATH", folder.as_str())
-            .with("CUDA_PATH", folder),
-        _ => job
-            .with("PATH", places::first_in_path(drivers))
-            .with("ROCM_PATH", folder),
+    if card.device == "cuda" {
+        let job = job.with("LD_LIBRARY_PATH", folder.as_str());
+        return job.with("CUDA_PATH", folder);
     }
+    let mut job = job.with("ROCM_PATH", folder);
+    let run = ["bash", "-c", r#"PATH=$ROCM_PATH:$PATH exec "$@""#, "bash"];
+    job.command.splice(0..0, run.map(str::to_owned));
+    job
 }
 
 /// A program on `vulkan`: on a GPU, or on a software driver that takes SPIR-V, with the loader that its libraries need.
