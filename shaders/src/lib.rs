@@ -5,8 +5,8 @@
 //!
 //! # Unproven
 //!
-//! A way of computing (a variant, with its instructions) is unproven when it has run on no hardware at all: those with matrix instructions,
-//! for none of the project's machines has them, and a driver in software isn't one. A plan takes one only when it is named or allowed by
+//! A way of computing (a variant, with its instructions) is unproven when it has run on no hardware at all: those with matrix instructions and
+//! those with FP8 conversion instructions, for none of the project's machines has them, and a driver in software isn't one. A plan takes one only when it is named or allowed by
 //! the caller. This isn't about
 //! targets or types: the other variants are proven where conformance runs them, and on a GPU that no machine of the project has they
 //! run by default, checked by the `moebius` command before their first use.

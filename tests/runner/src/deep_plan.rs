@@ -70,10 +70,12 @@ pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
             job.deep = true;
             jobs.push(Deep::new(job, &program.target, seconds));
         };
+        let conformance = program.target == "conformance";
         for card in plan::CARDS {
-            add(card, "whole ", &[], 400.0);
+            let seconds = if conformance { 400.0 } else { 100.0 };
+            add(card, "whole ", &[], seconds);
         }
-        if program.target != "conformance" {
+        if !conformance {
             continue;
         }
         let families = ("MOEBIUS_TEST_FAMILIES", CHECKED);
