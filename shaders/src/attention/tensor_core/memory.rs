@@ -17,8 +17,8 @@ pub(super) struct Tiles<F: Float> {
     pub(super) staged: Shared<[f32]>,
     /// By query: what its sums are multiplied by.
     pub(super) factors: Shared<[f32]>,
-    /// Whether a value of the tile isn't finite.
-    pub(super) odd: Shared<[u32]>,
+    /// Whether a value of the tile isn't finite, which several units may find.
+    pub(super) odd: Shared<[Atomic<u32>]>,
 }
 
 #[cube]
@@ -30,7 +30,7 @@ pub(super) fn tiles<F: Float>(#[comptime] spec: Spec) -> Tiles<F> {
         weights: tile::<F>(comptime!(QUERIES * Spec::weight_row())),
         staged: Shared::<[f32]>::new_aligned_slice(comptime!(QUERIES * KEYS), ALIGNMENT),
         factors: Shared::<[f32]>::new_slice(QUERIES),
-        odd: Shared::<[u32]>::new_slice(1usize),
+        odd: Shared::<[Atomic<u32>]>::new_slice(1usize),
     }
 }
 
@@ -53,10 +53,10 @@ pub(super) fn load_tile<F: Float>(
     let (key, held) = of_tile;
     let from = (block.keys + key * layout.k.row, layout.k.row, held);
     let sizes = comptime!((KEYS, spec.form.vectors, spec.units()));
-    load::<F>(k, &mut tiles.keys, &mut tiles.odd, from, sizes, false);
+    load::<F>(k, &mut tiles.keys, &tiles.odd, from, sizes, false);
     let from = (block.values + key * layout.v.row, layout.v.row, held);
     let sizes = comptime!((KEYS, spec.form.value_vectors, spec.units()));
-    load::<F>(v, &mut tiles.values, &mut tiles.odd, from, sizes, true);
+    load::<F>(v, &mut tiles.values, &tiles.odd, from, sizes, true);
 }
 
 /// Copies `held` rows of vectors to a tile and zeros up to its last row; where `watched`, `odd` tells a number that isn't finite.
@@ -64,7 +64,7 @@ pub(super) fn load_tile<F: Float>(
 pub(super) fn load<F: Float>(
     from: &[Vector<F, Const<4>>],
     tile: &mut Shared<[Vector<F, Const<4>>]>,
-    odd: &mut Shared<[u32]>,
+    odd: &Shared<[Atomic<u32>]>,
     rows: (usize, usize, usize),
     // Rows of the tile, vectors of a row, and units.
     #[comptime] sizes: (usize, usize, usize),
@@ -86,7 +86,7 @@ pub(super) fn load<F: Float>(
                 #[unroll]
                 for lane in 0..4usize {
                     if exponents.extract(lane) == 0x7f80_0000u32 {
-                        odd[0] = 1u32;
+                        odd[0].store(1u32);
                     }
                 }
             }

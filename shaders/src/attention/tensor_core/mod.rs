@@ -233,7 +233,7 @@ fn soften<F: Float>(
 #[cube]
 fn weigh<F: Float>(sums: &mut Array<f32>, tiles: &mut Tiles<F>, #[comptime] spec: Spec) {
     let plane = UNIT_POS_Y as usize;
-    let odd = tiles.odd[0] != 0u32;
+    let odd = tiles.odd[0].load() != 0u32;
     let (weight_row, value_row) = comptime!((Spec::weight_row(), spec.value_row()));
     let fragments = comptime!(spec.form.value_vectors * 4 / EDGE);
     #[unroll]
@@ -351,7 +351,7 @@ fn meet<F: Float>(
         // The same for the whole cube, so the barriers inside are reached by all its units or none.
         if met > 0 {
             visits += 1;
-            tiles.odd[0] = 0u32;
+            tiles.odd[0].store(0u32);
             sync_cube();
             load_tile::<F>(k, v, tiles, block, layout, (key, held), spec);
             sync_cube();
@@ -394,7 +394,7 @@ fn attention_tensor_core<F: Float>(
         let first = head_at(&layout.q, block.batch, block.head) + block.first * layout.q.row;
         let from = (first, layout.q.row, block.last + 1 - block.first);
         let sizes = comptime!((QUERIES, spec.form.vectors, spec.units()));
-        load::<F>(q, &mut tiles.queries, &mut tiles.odd, from, sizes, false);
+        load::<F>(q, &mut tiles.queries, &tiles.odd, from, sizes, false);
         let mut sums = Array::<f32>::new(comptime!(spec.sums()));
         #[unroll]
         for i in 0..comptime!(spec.sums()) {
