@@ -11,8 +11,8 @@ const HERE = path.dirname(fileURLToPath(import.meta.url));
 export const ROOT = path.resolve(HERE, '../..');
 export const CASES = path.join(ROOT, 'tests/cases');
 const SITE = path.join(ROOT, 'web-demo/dist');
-/** For anything a page is to do; compiling kernels takes a software adapter long. */
-const PATIENCE_MS = 90_000;
+/** For anything a page is to do; a software adapter compiles kernels slowly, beside other tests more so. */
+const PATIENCE_MS = 240_000;
 /** What a layer and a training gave natively. */
 export const NATIVE = path.join(HERE, 'native.json');
 /** Cases that take a moment, for tests that are not about the self-check. */
