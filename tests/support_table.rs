@@ -168,12 +168,33 @@ fn rows(entries: &[KernelEntry], ran: &Ran) -> Vec<Row> {
     rows
 }
 
+/// How many kernels are in which state on a device, best first.
+fn summary(entries: &[KernelEntry], ran: &Ran) -> String {
+    let mut counts: BTreeMap<Cell, [usize; COLUMNS.len()]> = BTreeMap::new();
+    for entry in entries {
+        for (column, (_, cell)) in COLUMNS.iter().enumerate() {
+            counts.entry(cell(entry, ran)).or_default()[column] += 1;
+        }
+    }
+    let number = |count: usize| match count {
+        0 => "–".to_owned(),
+        _ => count.to_string(),
+    };
+    let row = |(cell, counts): (&Cell, &[usize; COLUMNS.len()])| {
+        let counts = counts.map(number).join(" | ");
+        format!("| {} | {counts} |\n", cell.text())
+    };
+    counts.iter().rev().map(row).collect()
+}
+
 fn table(ran: &Ran) -> String {
     let names = COLUMNS.map(|(name, _)| name).join(" | ");
     let lines = "---|".repeat(COLUMNS.len());
-    let body: String = rows(&entries(), ran).iter().map(Row::text).collect();
+    let entries = entries();
+    let summary = summary(&entries, ran);
+    let body: String = rows(&entries, ran).iter().map(Row::text).collect();
     format!(
-        "| kernel | types | {names} |\n|---|---|{lines}\n{body}\n\
+        "| kernels that | {names} |\n|---|{lines}\n{summary}\n| kernel | types | {names} |\n|---|---|{lines}\n{body}\n\
         *runs in CI*: conformance launches it there and compares its results with a reference (`cpu` has bodies of its own for \
         some kernels; `vulkan` is a software driver). *emulated in CI*: the same on a software driver, which gives CubeCL's CUDA C++ or HIP C++ to the compiler of \
         the processor; CubeCL's PTX and its code for AMD's GPUs are compiled only. *compiles in CI*: the target's own compiler or validator takes the code, and no machine of CI can run it. \

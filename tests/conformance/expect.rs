@@ -48,7 +48,7 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         return Some("no CubeCL kernels there, and no allocator of CubeCL's");
     }
     let fp8_instructions = capability.runtime == Runtime::Cuda && capability.fp8_mma;
-    let needs_them = case.starts_with("fp8_mma::") || case == "fp8_linear::unproven_instructions";
+    let needs_them = case.starts_with("fp8_mma::") || case.starts_with("fp8_instructions::");
     if needs_them && !fp8_instructions {
         return Some("only CubeCL's CUDA C++ compiler has FP8 instructions, from sm_89 on");
     }

@@ -123,34 +123,6 @@ pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// Products of codes are those of what they decode to; a typed error where there are none.
-pub(crate) fn unproven_instructions(target: &Target) -> Outcome {
-    let device = target.burn();
-    let of_row = Granularity::Block {
-        rows: 1,
-        columns: 128,
-    };
-    for (x_scales, w_scales) in [(Granularity::Row, Granularity::Row), (of_row, BLOCK)] {
-        let (linear, ..) = layer(&device, [70, 257], e4m3(w_scales));
-        let x = normal([2, 9, 257], &device);
-        let float = linear.clone().with_unproven_instructions();
-        let error = float.forward(x.clone()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
-        let dynamic = ActivationScaling::new(Activations::Dynamic(x_scales), &device);
-        let linear = linear.with_activations(dynamic).unwrap();
-        let want = floats(linear.forward(x.clone()).unwrap());
-        let want: Vec<f64> = want.into_iter().map(f64::from).collect();
-        match linear.with_unproven_instructions().forward(x) {
-            Ok(y) => assert_close(&format!("{x_scales:?}"), &floats(y), &want, 2e-3),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-                return Outcome::Unsupported(error.to_string());
-            }
-        }
-    }
-    Outcome::Ran
-}
-
 /// Rounded activations are the same product on rounded x, bit for bit.
 pub(crate) fn rounded_activations(target: &Target) -> Outcome {
     let device = target.burn();

@@ -32,6 +32,7 @@ struct Product {
     x_scales: Vec<f32>,
     w: Vec<u8>,
     w_scales: Vec<f32>,
+    bias: Vec<f32>,
 }
 
 impl Product {
@@ -62,6 +63,10 @@ impl Product {
             x_scales: scales(&mut rng, down * across),
             w: codes(&mut rng, product.experts * product.n * product.k, w.format),
             w_scales: scales(&mut rng, fp8::scale_words(&product)),
+            bias: match product.bias {
+                true => rng.vec(product.experts * product.n, 2.0),
+                false => Vec::new(),
+            },
             problem,
         }
     }
@@ -116,6 +121,7 @@ impl Product {
             segments: self.segments(&client, target, &plan),
             weights: upload_u32(&client, &self.panels()),
             w_scales: upload_f32(&client, &self.w_scales),
+            bias: p.bias.then(|| upload_f32(&client, &self.bias)),
             out: out.clone(),
         };
         fp8_mma::launch(&client, &plan, operands);
@@ -131,7 +137,7 @@ impl Product {
         let sorted = moebius_ops::permute::reference(&self.keys, self.problem.product.experts);
         let x = (&self.words(&self.x)[..], &self.x_scales[..]);
         let w = (&self.panels()[..], &self.w_scales[..]);
-        moebius_ops::fp8_mma::reference(&self.problem, &sorted, x, w)
+        moebius_ops::fp8_mma::reference(&self.problem, &sorted, x, w, &self.bias)
     }
 
     fn check(&self, target: &Target) -> Outcome {
@@ -185,6 +191,7 @@ pub(crate) fn values(target: &Target) -> Outcome {
     let row = |format| of(format, Granularity::Row);
     let sorted = Problem {
         rows: Source::Sorted,
+        bias: true,
         ..Problem::new(300, 3, 2, 130, 161).unwrap()
     };
     let mixed = Product::random(sorted, row(Fp8Format::E5M2), row(Fp8Format::E4M3));
@@ -200,6 +207,7 @@ pub(crate) fn experts(target: &Target) -> Outcome {
             for (slots, experts, n, k) in [(6, 9, 40, 36), (300, 3, 130, 161)] {
                 let product = Problem {
                     rows,
+                    bias: rows == Source::Sorted,
                     ..Problem::new(slots, experts, 2, n, k).unwrap()
                 };
                 let (x, w) = (of(Fp8Format::E4M3, x), of(Fp8Format::E4M3, w));

@@ -24,6 +24,7 @@ mod fp8;
 mod fp8_conversion;
 mod fp8_experts;
 mod fp8_gemm;
+mod fp8_instructions;
 mod fp8_linear;
 mod fp8_mma;
 mod fp8_models;
@@ -160,9 +161,9 @@ const CASES: &[(&str, Case)] = cases! {
     loss_scaling: halves_and_doubles, grows_once_an_interval, fixed_and_off, refuses_wrong_numbers;
     fp8_experts: values_and_gradients, rows_without_expert_do_not_count, learns_as_without_fp8,
         records_continue_bit_for_bit, refuses_wrong_input;
-    fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, unproven_instructions,
-        static_activations, delayed_activations, f16, bf16, records, refuses_wrong_input,
-        checkpoints;
+    fp8_linear: values, ranks, independent_of_the_batch, rounded_activations, static_activations,
+        delayed_activations, f16, bf16, records, refuses_wrong_input, checkpoints;
+    fp8_instructions: linear_layers, experts, refusals;
     fp8_models: experts, experts_independent_of_the_batch, experts_with_rounded_activations,
         conversion, engine, copies_calibrate_apart, skips_and_refusals, device_memory;
 };

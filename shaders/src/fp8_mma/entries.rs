@@ -27,7 +27,7 @@ const fn block(rows: usize) -> Fp8Weights {
     }
 }
 
-/// Both formats as either operand, scales along k and not, every source of rows.
+/// Both formats as either operand, scales along k and not, every source of rows, with a bias and without.
 const CASES: [Case; 4] = [
     (row(Fp8Format::E4M3), row(Fp8Format::E4M3), None),
     (block(1), block(128), None),
@@ -45,7 +45,10 @@ pub(crate) fn entries() -> Vec<KernelEntry> {
         let name = super::name(&problem);
         let build = move |at: &Machine| {
             let plan = plan(problem, &at.capability, true);
-            let given = [("offsets", !problem.product.dense)];
+            let given = [
+                ("offsets", !problem.product.dense),
+                ("b", problem.product.bias),
+            ];
             at.launch(&given, plan, launch)
         };
         KernelEntry::new(("fp8_gemm", "mma"), name, build)
@@ -60,6 +63,7 @@ fn problem((x, w, rows): Case) -> Result<Problem, ShapeError> {
         None => grouped_gemm::Problem::dense(1024, 512, 512)?,
         Some(rows) => grouped_gemm::Problem {
             rows,
+            bias: rows == Source::Sorted,
             ..grouped_gemm::Problem::new(2048, 8, 2, 512, 512)?
         },
     };

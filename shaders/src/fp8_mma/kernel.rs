@@ -6,7 +6,7 @@
 //! and sums lie is CubeCL's [`cmma::MmaDefinition`] to say.
 
 use super::{Operands, PANEL, PLANE, PLANES, Plan, STEP, TILE_ROWS, input};
-use crate::grouped_gemm::{input_row, tile_at};
+use crate::grouped_gemm::{input_row, tile_at, with_bias};
 use crate::permute::TILE_WORDS;
 use crate::prelude::*;
 use cubecl::cmma::{self, MatrixIdent};
@@ -232,9 +232,15 @@ fn scale(
     }
 }
 
-/// Writes the sums that lie inside the matrix.
+/// Writes the sums that lie inside the matrix, with the bias of their columns.
 #[cube]
-fn store(out: &mut [f32], sums: &Array<Vector<f32, Const<4>>>, place: &Place, n: usize) {
+fn store(
+    out: &mut [f32],
+    sums: &Array<Vector<f32, Const<4>>>,
+    bias: &ComptimeOption<&[f32]>,
+    place: &Place,
+    n: usize,
+) {
     #[unroll]
     for j in 0..FRAGMENTS {
         #[unroll]
@@ -244,7 +250,8 @@ fn store(out: &mut [f32], sums: &Array<Vector<f32, Const<4>>>, place: &Place, n:
             let row = place.first + row as usize;
             let column = place.panel * PANEL + j * N + column as usize;
             if row < place.end && column < n {
-                out[row * n + column] = sums[j].extract(i);
+                let sum = sums[j].extract(i);
+                out[row * n + column] = with_bias::<f32>(bias, sum, place.expert * n + column);
             }
         }
     }
@@ -258,6 +265,7 @@ fn fp8_gemm_mma(
     tiles: ComptimeOption<&[u32]>,
     w: &[u32],
     w_scales: &[f32],
+    bias: ComptimeOption<&[f32]>,
     out: &mut [f32],
     sizes: Sizes,
     x_blocks: Blocks,
@@ -305,7 +313,7 @@ fn fp8_gemm_mma(
             let rows = x_scales_at(x_scales, &x_blocks, &order, &place, &sizes, spec.rows);
             scale(&mut totals, rows, w_scales, &w_blocks, &place, sizes.n);
         }
-        store(out, &totals, &place, sizes.n);
+        store(out, &totals, &bias, &place, sizes.n);
     }
 }
 
@@ -347,6 +355,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
             words(tiles, TILE_WORDS * plan.max_tiles()).into(),
             bind_words(operands.weights, p.experts * fp8::expert_words(p)),
             bind_words(operands.w_scales, fp8::scale_words(p)),
+            words(operands.bias, p.experts * p.n).into(),
             bind_words(operands.out, p.row_bound * p.n),
             sizes,
             x_blocks,

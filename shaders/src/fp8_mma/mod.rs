@@ -37,7 +37,8 @@ fn name(problem: &Problem) -> String {
         format!("{of_x}_{of_w}")
     };
     let (scales, rows) = (problem.w.granularity.name(), rows_name(&problem.product));
-    format!("fp8_gemm_mma_{formats}_{scales}_{rows}")
+    let bias = launched::suffix(problem.product.bias, "_bias");
+    format!("fp8_gemm_mma_{formats}_{scales}_{rows}{bias}")
 }
 
 /// A [`Problem`] this device can run.
@@ -68,6 +69,7 @@ buffers! {
         pub segments: Option<Segments> = "offsets",
         pub weights: Handle = "codes" => "panels of codes" read,
         pub w_scales: Handle = "scales" => "f32" read,
+        pub bias: Option<Handle> = "b" => "[E, n] f32" read: "present when the problem has a bias",
         pub out: Handle = "y" => "[R, n] f32" written,
     }
 }

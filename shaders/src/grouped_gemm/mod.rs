@@ -140,7 +140,7 @@ fn sizes(plan: &Plan, slab: &Slab) -> SizesLaunch {
 
 /// One weight column's sum with its bias.
 #[cube]
-fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32 {
+pub(crate) fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32 {
     #[comptime]
     match bias {
         ComptimeOption::Some(bias) => sum + f32::cast_from(bias[row]),

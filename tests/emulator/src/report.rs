@@ -119,6 +119,10 @@ pub(crate) fn found(launch: &Launch, all: &[Found]) -> Option<Status> {
         };
         let bytes = found.bytes;
         let (what, message) = match found.what {
+            What::Outside if buffers().around(found.address).is_some() => (
+                "address",
+                format!("{bytes} bytes at {place}, outside of what the launch was given"),
+            ),
             What::Outside => ("address", format!("{bytes} bytes at {place}")),
             What::Race => ("race", format!("two threads are not ordered at {place}")),
             What::Unwritten => (

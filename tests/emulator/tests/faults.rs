@@ -73,6 +73,26 @@ const CASES: &[Case] = &[
         settings: CHECK,
     },
     Case {
+        name: "out_of_a_tensor",
+        text: "struct info_st { unsigned long long scalars[1]; unsigned static_meta[2]; };\n\
+               extern \"C\" __global__ void k(unsigned const* in, unsigned* out, info_st const* info) {\n\
+               unsigned v =\n\
+               in[threadIdx.x];\n\
+               out[threadIdx.x] = v;\n}",
+        shape: (1, 101, 0),
+        findings: &[("address", &[4])],
+        settings: CHECK,
+    },
+    Case {
+        name: "within_tensors",
+        text: "struct info_st { unsigned long long scalars[1]; unsigned static_meta[2]; };\n\
+               extern \"C\" __global__ void k(unsigned const* in, unsigned* out, info_st const* info) {\n\
+               out[threadIdx.x + 28 * info->scalars[0]] = in[threadIdx.x];\n}",
+        shape: (1, 100, 0),
+        findings: &[],
+        settings: CHECK,
+    },
+    Case {
         name: "out_of_shared_memory",
         text: "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
                extern __shared__ __align__(16) char s[];unsigned* t = reinterpret_cast<unsigned*>(s);\n\
@@ -182,7 +202,10 @@ fn one() {
     let given: Vec<u32> = (0..128).map(|i| i * 3).collect();
     let (input, out) = (Buffer::of(&given), Buffer::of(&[0u32; 128]));
     let (grid, block, shared) = case.shape;
-    let status = Kernel::new(case.text, "k").launch(grid, block, shared, &[&input, &out]);
+    // What CubeCL tells of a launch, for the kernels that look: a scalar, and the elements of both tensors.
+    let info = Buffer::of(&[1u32, 0, 100, 128]);
+    let buffers = [&input, &out, &info];
+    let status = Kernel::new(case.text, "k").launch(grid, block, shared, &buffers);
     let harmless = case.findings.iter().all(|(what, _)| *what == "unwritten");
     assert_eq!(status == 0, harmless, "status {status}");
 }

@@ -188,7 +188,7 @@ pub(crate) fn kernels_on_vulkan(conformance: &Program, places: &Places) -> Optio
 
 /// Every kernel of CUDA C++ or HIP C++, on a card in software.
 pub(crate) fn kernels_on_a_card(conformance: &Program, card: Card, drivers: &Path) -> Job {
-    let families = format!("{KERNELS},{OTHER_KERNELS},fp8_mma,fp8_linear,fp8_conversion");
+    let families = format!("{KERNELS},{OTHER_KERNELS},fp8_mma,fp8_instructions,fp8_conversion");
     on_a_card(conformance, card, drivers, "").with("MOEBIUS_TEST_FAMILIES", families)
 }
 

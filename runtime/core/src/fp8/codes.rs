@@ -1,14 +1,35 @@
 //! Weights that are FP8 codes and scales, and their ordinary product.
 
-use super::activations::{ActivationScaling, Activations};
+use super::activations::ActivationScaling;
 use super::matrices::Fp8Matrices;
 use crate::Error;
 use crate::check::element;
-use crate::ops::fp8_linear;
+use crate::ops::{Assignment, fp8_linear};
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
+use moebius_ops::grouped_gemm::fp8::PANEL;
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
 use moebius_ops::{Element, ShapeError, fp8_mma};
+use moebius_shaders::fp8::Conversion;
+use serde::{Deserialize, Serialize};
+
+/// Which FP8 instructions of a device the products of codes take.
+///
+/// Both are unproven: their kernels run in CI on a card in software and have run on no GPU, which is why nothing chooses
+/// them. They need CUDA from sm_89 on through CubeCL's CUDA C++ compiler, which this crate's feature `cuda` turns on; elsewhere
+/// a product that asks for them is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instructions {
+    /// None: integer arithmetic decodes codes, on every device.
+    #[default]
+    None,
+    /// Those that convert codes to numbers, with the same results bit for bit.
+    Conversion,
+    /// Those that multiply matrices of codes without decoding them. Activations must have dynamic scales, one for each row or for
+    /// 1 × 128 blocks; a stack's weights may be several projections only where these have a multiple of 64 rows.
+    Matrix,
+}
 
 /// Codes and scales in the place of values, and how what they are multiplied with is rounded.
 ///
@@ -20,6 +41,8 @@ use moebius_ops::{Element, ShapeError, fp8_mma};
 pub(crate) struct Codes {
     pub(crate) matrices: Fp8Matrices,
     pub(crate) activations: ActivationScaling,
+    #[module(skip)]
+    pub(crate) instructions: Instructions,
     /// Of the values these were made of.
     #[module(skip)]
     pub(super) dtype: DType,
@@ -33,59 +56,79 @@ impl Codes {
         self.matrices.check(device)
     }
 
-    /// y \[rows, out\] of x \[rows, in\] and a bias \[out\] in the dtype of x, which were checked;
-    /// `instructions` multiplies codes as such.
-    pub(crate) fn linear(
-        &self,
-        x: Tensor<2>,
-        bias: Option<Tensor<1>>,
-        instructions: bool,
-    ) -> Result<Tensor<2>, Error> {
+    /// y \[rows, out\] of x \[rows, in\] and a bias \[out\] in the dtype of x, which were checked.
+    pub(crate) fn linear(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
         let (dtype, [_, n, k]) = (x.dtype(), self.matrices.layout().shape);
-        let problem = Problem {
-            element: match self.activations.source() {
-                Activations::Float => element(dtype)?,
-                // A rounded value is code · scale, which 16 bits may not hold.
-                _ => Element::F32,
-            },
-            bias: bias.is_some(),
-            fp8: Some(self.matrices.weights()),
-            ..Problem::dense(x.dims()[0], n, k)?
-        };
-        if instructions {
-            let y = self.multiply(x)?;
-            let y = match bias {
-                Some(bias) => y + bias.cast(DType::F32).unsqueeze(),
-                None => y,
-            };
-            return Ok(y.cast(dtype));
-        }
-        let x = self.activations.apply(x)?;
-        let bias = bias.map(|bias| bias.cast(x.dtype()).unsqueeze());
-        let weights = self.matrices.coded(bias);
-        let y = fp8_linear::run(x, weights, None, (problem, None))?;
+        let problem = Problem::dense(x.dims()[0], n, k)?;
+        let y = self.product(x, bias.map(|bias| bias.unsqueeze()), problem, None)?;
         Ok(y.cast(dtype))
     }
 
-    /// y \[rows, out\] f32 of x \[rows, in\], rounded to codes, by FP8 matrix instructions.
+    /// `problem` of x \[T or R, k\], rounded as activations are, these codes and a bias \[E, n\]; of rows sorted as
+    /// `assignment` says. The result may be f32 where x is not.
+    pub(crate) fn product(
+        &self,
+        x: Tensor<2>,
+        bias: Option<Tensor<2>>,
+        problem: Problem,
+        assignment: Option<&Assignment>,
+    ) -> Result<Tensor<2>, Error> {
+        let problem = Problem {
+            bias: bias.is_some(),
+            fp8: Some(self.matrices.weights()),
+            ..problem
+        };
+        let conversion = match self.instructions {
+            Instructions::Matrix => return self.multiply(x, bias, problem, assignment),
+            Instructions::Conversion => Conversion::Instructions,
+            Instructions::None => Conversion::Bits,
+        };
+        // Rounded activations are f32: code · scale may be more than 16 bits hold.
+        let x = self.activations.apply(x)?;
+        let bias = bias.map(|bias| bias.cast(x.dtype()));
+        let weights = self.matrices.coded(bias, conversion);
+        let problem = Problem {
+            element: element(x.dtype())?,
+            ..problem
+        };
+        match assignment {
+            Some(assignment) => assignment.fp8_linear(x, weights, problem),
+            None => fp8_linear::run(x, weights, None, (problem, None)),
+        }
+    }
+
+    /// The product in f32 of x, rounded to codes, by FP8 matrix instructions.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for activations that aren't dynamic and for scales
-    /// the instructions can't follow, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where
-    /// there are no such instructions.
-    fn multiply(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for activations that aren't dynamic, for scales
+    /// the instructions can't follow and for projections that aren't whole panels,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where there are no such instructions.
+    fn multiply(
+        &self,
+        x: Tensor<2>,
+        bias: Option<Tensor<2>>,
+        problem: Problem,
+        assignment: Option<&Assignment>,
+    ) -> Result<Tensor<2>, Error> {
         let quantizer = self.activations.dynamic()?;
-        let ([rows, columns], [_, n, k]) = (x.dims(), self.matrices.layout().shape);
-        let product = Problem {
-            fp8: Some(self.matrices.weights()),
-            ..Problem::dense(rows, n, k)?
+        // The panels of several projections lie like those of one where none is filled up.
+        let (parts, rows) = (self.matrices.parts(), problem.n / self.matrices.parts());
+        let what = "rows of a projection among several, for FP8 matrix instructions";
+        let whole = parts == 1 || rows.is_multiple_of(PANEL);
+        ShapeError::unless(whole, what, format_args!("a multiple of {PANEL}"), rows)?;
+        let problem = Problem {
+            element: Element::F32,
+            ..problem
         };
         let codes = Fp8Weights {
             format: quantizer.format,
             granularity: quantizer.granularity,
         };
-        let problem = fp8_mma::Problem::new(product, codes)?;
+        let problem = fp8_mma::Problem::new(problem, codes)?;
+        let [rows, columns] = x.dims();
         let codes = quantizer.problem([1, rows, columns], x.dtype())?;
-        fp8_linear::multiply_codes(x.unsqueeze(), codes, self.matrices.coded(None), problem)
+        let bias = bias.map(|bias| bias.cast(DType::F32));
+        let weights = self.matrices.coded(bias, Conversion::Bits);
+        fp8_linear::multiply_codes(x.unsqueeze(), codes, weights, assignment, problem)
     }
 }

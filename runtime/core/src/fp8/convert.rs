@@ -1,6 +1,7 @@
 //! Conversion of models for inference with FP8 weights.
 
 use super::activations::{ActivationScaling, Activations};
+use super::codes::Instructions;
 use super::pattern::matches_pattern;
 use super::quantizer::Quantizer;
 use super::weight::{ATTACHED, Weight, check_activations};
@@ -18,6 +19,9 @@ pub struct Fp8Conversion {
     /// Whether and how activations are, too.
     #[serde(default)]
     pub activations: Activations,
+    /// Which of the device's FP8 instructions products with codes take.
+    #[serde(default)]
+    pub instructions: Instructions,
     /// Layers whose path matches one of these patterns stay as they are; see [`matches_pattern`].
     #[serde(default)]
     pub skip: Vec<String>,
@@ -52,7 +56,7 @@ pub struct LeftOut {
 pub struct ConversionReport {
     /// Converted weights, in the order of the model.
     pub layers: Vec<LayerReport>,
-    /// Paths of layers that had FP8 weights already; they take the conversion's activations.
+    /// Paths of layers that had FP8 weights already; they take the conversion's activations and instructions.
     pub already: Vec<String>,
     /// Paths of layers that were left as they are, because a pattern matches them.
     pub skipped: Vec<String>,
@@ -96,6 +100,9 @@ setters! { Fp8Conversion:
     /// With rounded activations.
     #[must_use]
     with_activations: activations: Activations,
+    /// With products by these instructions of the device.
+    #[must_use]
+    with_unproven_instructions: instructions: Instructions,
 }
 
 impl Fp8Conversion {
@@ -104,6 +111,7 @@ impl Fp8Conversion {
         Self {
             quantizer,
             activations: Activations::Float,
+            instructions: Instructions::None,
             skip: Vec::new(),
         }
     }
@@ -232,15 +240,18 @@ impl Walk<'_> {
         let Fp8Conversion {
             quantizer,
             activations,
+            instructions,
             ..
         } = self.conversion;
         check_activations::<D>(*activations)?;
         let scaling = ActivationScaling::new(*activations, &weight.device());
         if let Some(before) = weight.activations().map(ActivationScaling::source) {
             add(&mut self.report.already, layer);
-            let other = before != *activations;
-            let changed = other.then(|| weight.clone().with_activations(scaling));
-            return changed.transpose();
+            let weight = match before == *activations {
+                true => weight.clone(),
+                false => weight.clone().with_activations(scaling)?,
+            };
+            return weight.with_unproven_instructions(*instructions).map(Some);
         }
         let (codes, relative_error) = weight.quantize(quantizer)?;
         self.report.layers.push(LayerReport {
@@ -250,7 +261,8 @@ impl Walk<'_> {
             bytes_after: codes.bytes(),
             relative_error,
         });
-        codes.with_activations(scaling).map(Some)
+        let codes = codes.with_activations(scaling)?;
+        codes.with_unproven_instructions(*instructions).map(Some)
     }
 }
 

@@ -10,6 +10,7 @@ use moebius_ops::ShapeError;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_ops::grouped_gemm::Fp8Weights;
 use moebius_ops::grouped_gemm::fp8::PANEL;
+use moebius_shaders::fp8::Conversion;
 
 /// A stack of E matrices W ≈ code · scale \[E, n, k\] in panels of 64 output columns.
 ///
@@ -159,12 +160,13 @@ impl Fp8Matrices {
         kept(&self.layout)
     }
 
-    /// The weights for the seam, with a bias \[E, n\].
-    pub(crate) fn coded(&self, bias: Option<Tensor<2>>) -> CodedWeights {
+    /// The weights for the seam, decoded by `conversion`, with a bias \[E, n\].
+    pub(crate) fn coded(&self, bias: Option<Tensor<2>>, conversion: Conversion) -> CodedWeights {
         CodedWeights {
             codes: self.panels.val(),
             scales: self.scales.val().into_value(),
             bias,
+            conversion,
         }
     }
 }

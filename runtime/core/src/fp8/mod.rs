@@ -25,7 +25,7 @@ mod weight;
 
 pub use activations::{ActivationScaling, Activations};
 pub use codec::{decode, encode};
-pub(crate) use codes::Codes;
+pub use codes::Instructions;
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub use engine::{InferenceEngine, MemoryReport};
 pub use least_squares::{LEAST_SQUARES_TRIED, least_squares_factors};

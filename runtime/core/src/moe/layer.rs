@@ -253,7 +253,10 @@ impl MoeLayer {
             router: &self.router,
             factors: self.factors.as_ref(),
             config: &self.config,
-            variant: self.variant,
+            variant: match &self.experts {
+                Experts::FeedForward(experts) => experts.variant(self.variant),
+                _ => self.variant,
+            },
         };
         let dispatched = stage.run(&x, mask, clock.as_ref())?;
         let slots = Slots {

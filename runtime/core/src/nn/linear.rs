@@ -4,7 +4,7 @@ use super::linear;
 use crate::Error;
 use crate::check::{check_device, check_positive, check_same};
 use crate::fp8::training::{Fp8Product, Fp8Recipe};
-use crate::fp8::{ActivationScaling, Fp8Tensor, Operand, Quantizer, Weight};
+use crate::fp8::{ActivationScaling, Fp8Tensor, Instructions, Operand, Quantizer, Weight};
 use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::nn;
@@ -102,9 +102,6 @@ pub struct Linear {
     pub weight: Weight<2>,
     /// \[out\], in the dtype of x.
     pub bias: Option<Param<Tensor<1>>>,
-    /// Whether codes are multiplied as such.
-    #[module(skip)]
-    instructions: bool,
 }
 
 impl From<nn::Linear> for Linear {
@@ -113,7 +110,6 @@ impl From<nn::Linear> for Linear {
         Self {
             weight: linear.weight.map(transposed).into(),
             bias: linear.bias,
-            instructions: false,
         }
     }
 }
@@ -132,11 +128,7 @@ impl Linear {
             let [out, _] = weight.dims();
             ShapeError::check("bias [out]", out, bias.lazy_shape()[0])?;
         }
-        Ok(Self {
-            weight,
-            bias,
-            instructions: false,
-        })
+        Ok(Self { weight, bias })
     }
 
     /// Of codes and scales of W \[out, in\], and b \[out\], whose values are taken off the graph.
@@ -189,19 +181,13 @@ impl Linear {
         Ok(Self { weight, ..self })
     }
 
-    /// A copy with codes multiplied by the device's FP8 matrix instructions, instead of what they
-    /// decode to.
+    /// A copy of a layer with codes whose product takes these instructions of the device.
     ///
-    /// Unproven: the kernel compiles and has run on no GPU, which is why nothing chooses it. It needs
-    /// CUDA from sm_89 on through CubeCL's CUDA C++ compiler (its feature `cuda-cpp`, which no feature of
-    /// this crate turns on), and activations with dynamic scales of rows or of 1 × 128 blocks. Elsewhere
-    /// [`Linear::forward`] is an error.
-    #[must_use]
-    pub fn with_unproven_instructions(self) -> Self {
-        Self {
-            instructions: true,
-            ..self
-        }
+    /// # Errors
+    /// As [`Weight::with_unproven_instructions`].
+    pub fn with_unproven_instructions(self, instructions: Instructions) -> Result<Self, Error> {
+        let weight = self.weight.with_unproven_instructions(instructions)?;
+        Ok(Self { weight, ..self })
     }
 
     /// y \[.., out\] of x \[.., in\] of any rank.
@@ -240,7 +226,7 @@ impl Linear {
                     None => y,
                 })
             }
-            Operand::Codes(codes) => codes.linear(x, bias, self.instructions),
+            Operand::Codes(codes) => codes.linear(x, bias),
         }
     }
 

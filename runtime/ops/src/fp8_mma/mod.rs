@@ -1,14 +1,14 @@
 //! W8A8 with FP8 matrix instructions: codes of x times codes of W, without decoding either.
 //!
-//! out\[r\] = Σ_k (sx · x_k) · (sw · w_k), where x and w are FP8 codes and sx, sw their scales; rows and
+//! out\[r\] = Σ_k (sx · x_k) · (sw · w_k) + b, where x and w are FP8 codes and sx, sw their scales; rows and
 //! experts as in [`grouped_gemm`], panels of W as in [`grouped_gemm::fp8`]. `mma.m16n8k32` multiplies
 //! codes exactly and sums in f32, 128 inner columns at most: those sums are added in f32 outside the
 //! instruction (Hopper's keeps some 14 bits of a sum), times their scales where scales change along
 //! k. Other scales multiply once, at the end.
 //!
 //! Shapes: x u32 \[T or R, ⌈k/4⌉\], four codes along k to a word, missing ones zero codes; its scales f32
-//! as [`Granularity`] has them for \[T or R, k\]; W panels \[E, 1, ⌈n/64⌉, ⌈k/4⌉, 64\], its scales f32; out
-//! \[R, n\] f32. A block of scales has a multiple of 32 inner columns, those of one instruction, or all.
+//! as [`Granularity`] has them for \[T or R, k\]; W panels \[E, 1, ⌈n/64⌉, ⌈k/4⌉, 64\], its scales f32; b f32
+//! \[E, n\], where there is one; out \[R, n\] f32. A block of scales has a multiple of 32 inner columns, those of one instruction, or all.
 //! Rows no slot is sorted to are left as they are. The hardware chooses the order of a sum.
 //!
 //! Source of the sums of 128 columns: DeepSeek-V3, 3.3.2.
@@ -48,7 +48,7 @@ impl Problem {
     ///
     /// # Errors
     /// [`ShapeError`] for weights that aren't codes in \[E, n, k\], a product that is more than one
-    /// (gate, bias, activation) or not f32, MX scales, or scale blocks that cut the inner columns of
+    /// (gate, activation) or not f32, MX scales, or scale blocks that cut the inner columns of
     /// an instruction.
     pub fn new(product: grouped_gemm::Problem, x: Fp8Weights) -> Result<Self, ShapeError> {
         let refuse = |expected: &str, got: String| Err(ShapeError::new("fp8_mma", expected, got));
@@ -58,7 +58,7 @@ impl Problem {
         else {
             return refuse("weights as codes of [E, n, k]", format!("{product:?}"));
         };
-        let plain = !product.gated && !product.bias && product.activation.is_none();
+        let plain = !product.gated && product.activation.is_none();
         if !plain || product.element != Element::F32 {
             return refuse("a plain product into f32", format!("{product:?}"));
         }

@@ -9,13 +9,14 @@ use crate::permute::Sorted;
 /// The oracle: codes multiplied in f64, sums under one pair of scales times both; rows that no slot
 /// is sorted to are 0.
 ///
-/// `x` and `weights` are words and scales as in [`super::Problem`]; a dense product is that of one
-/// expert with all rows.
+/// `x` and `weights` are words and scales as in [`super::Problem`], `bias` is empty where the problem has none; a
+/// dense product is that of one expert with all rows.
 pub fn reference(
     problem: &Problem,
     sorted: &Sorted,
     x: (&[u32], &[f32]),
     weights: (&[u32], &[f32]),
+    bias: &[f32],
 ) -> Vec<f64> {
     let p = &problem.product;
     let words = problem.row_words();
@@ -43,7 +44,8 @@ pub fn reference(
             let w_scale = scale(weights.1, problem.w, [p.n, p.k], [expert, column, first]);
             sum * x_scale * w_scale
         });
-        sums.sum()
+        let bias = bias.get(expert * p.n + column);
+        sums.sum::<f64>() + bias.map_or(0.0, |b| f64::from(*b))
     };
     let mut out = vec![0.0; p.row_bound * p.n];
     for expert in 0..p.experts {

@@ -57,11 +57,16 @@ fn check(product: grouped_gemm::Problem, x: Granularity, w: Granularity) {
     let w_words = random.words(product.experts * product.n, product.k, w.format);
     let panels = fp8::to_panels(&product, &w_words);
     let w_scales = random.scales(fp8::scale_words(&product));
+    let bias: Vec<f32> = match product.bias {
+        true => random.scales(product.experts * product.n),
+        false => Vec::new(),
+    };
     let got = reference(
         &problem,
         &sorted,
         (&x_words, &x_scales),
         (&panels, &w_scales),
+        &bias,
     );
 
     let bits: Vec<u32> = w_scales.iter().map(|scale| scale.to_bits()).collect();
@@ -75,7 +80,8 @@ fn check(product: grouped_gemm::Problem, x: Granularity, w: Granularity) {
         f64::from(decode_host(code, x.format)) * f64::from(scale)
     };
     let x_values: Vec<f64> = (0..rows * product.k).map(x_value).collect();
-    let want = grouped_gemm::reference(&product, &sorted, &x_values, &w_values, None);
+    let bias = product.bias.then_some(&bias[..]);
+    let want = grouped_gemm::reference(&product, &sorted, &x_values, &w_values, bias);
     let norm = want.iter().map(|v| v * v).sum::<f64>().sqrt();
     let wrong = got.iter().zip(&want).map(|(a, b)| (a - b) * (a - b));
     let wrong = wrong.sum::<f64>().sqrt();
@@ -103,6 +109,7 @@ fn it_is_the_product_of_the_decoded_values() {
         let tokens = grouped_gemm::Problem::new(18, 4, 2, 33, 161).unwrap();
         let sorted = grouped_gemm::Problem {
             rows: Source::Sorted,
+            bias: true,
             ..tokens
         };
         check(tokens, x, w);

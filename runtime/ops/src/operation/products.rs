@@ -29,7 +29,7 @@ pub enum Product {
     },
     /// act(x · W_eᵀ + b_e), gated too, with weights as FP8 codes ([`fp8`]).
     Fp8Linear(Problem),
-    /// y \[m, n\] f32 of codes of x and of weights ([`fp8_mma`]), in a dense product. Only matrix instructions compute it.
+    /// y \[R, n\] f32 of codes of x and of weights ([`fp8_mma`]). Only matrix instructions compute it.
     Fp8Codes(fp8_mma::Problem),
     /// Feed-forward experts.
     Experts {
@@ -138,7 +138,7 @@ fn fp8_linear(p: &Problem) -> Signature {
 }
 
 fn fp8_codes(p: &fp8_mma::Problem) -> Signature {
-    let mut signature = multiplied("fp8 product of codes", &p.product);
+    let mut signature = multiplied("fp8 product of codes", &p.product).with(&["b"], p.product.bias);
     signature.operands[1].shape = p.x_scale_shape().to_vec();
     signature
 }

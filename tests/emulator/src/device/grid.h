@@ -170,9 +170,23 @@ template <class... A, size_t... I> EMU_LIBRARY void emu_apply(void (*kernel)(A..
 template <class... A> EMU_LIBRARY void emu_call(void (*kernel)(A...), void* const* given) {
     emu_apply(kernel, given, emu_indices<__integer_pack(sizeof...(A))...>());
 }
+template <class T> struct emu_pointee { typedef T type; static constexpr emu_u32 bytes = 0; };
+template <class T> struct emu_pointee<T*> { typedef T type; static constexpr emu_u32 bytes = sizeof(T); };
+template <class T> struct emu_pointee<T* const> : emu_pointee<T*> {};
+// CubeCL tells a kernel how many elements its buffers have, in the last argument: where the numbers begin, and what one takes.
+struct emu_lengths { emu_u32 at, bytes; };
+template <class T> constexpr auto emu_lengths_of(int) -> decltype(sizeof(T::static_meta), emu_lengths()) {
+    return {(emu_u32)__builtin_offsetof(T, static_meta), (emu_u32)sizeof(T::static_meta[0])};
+}
+template <class T> constexpr emu_lengths emu_lengths_of(long) { return {0, 0}; }
+template <class... A> struct emu_last { typedef void type; };
+template <class A> struct emu_last<A> { typedef A type; };
+template <class A, class B, class... C> struct emu_last<A, B, C...> : emu_last<B, C...> {};
 template <class... A> struct emu_sizes {
     static constexpr emu_u32 count = sizeof...(A);
     static constexpr emu_u32 each[sizeof...(A) + 1] = {(emu_u32)sizeof(A)..., 0};
+    static constexpr emu_u32 elements[sizeof...(A) + 1] = {emu_pointee<A>::bytes..., 0};
+    static constexpr emu_lengths lengths = emu_lengths_of<typename emu_pointee<typename emu_last<A...>::type>::type>(0);
 };
 template <class... A> constexpr emu_sizes<A...> emu_sizes_of(void (*)(A...)) { return {}; }
 
@@ -181,10 +195,11 @@ struct emu_kernel {
     void (*thread)(void* const* given);
     void (*threads)(void* const* given, emu_thread* self);
     const emu_u32* sizes;
-    emu_u32 parameters, most_threads, waits;
+    const emu_u32* elements;
+    emu_u32 parameters, most_threads, waits, lengths, length_bytes, dynamic;
 };
 // `threads` is for kernels in which no thread waits for another: a block is a plain loop.
-#define EMU_KERNEL(kernel, most, waits)                                                              \
+#define EMU_KERNEL(kernel, most, waits, dynamic)                                                     \
     EMU_APART static void emu_thread_##kernel(void* const* given) { emu_call(kernel, given); }       \
     EMU_APART static void emu_threads_##kernel(void* const* given, emu_thread* self) {               \
         emu_dim3 size = self->block->block_size;                                                     \
@@ -198,4 +213,5 @@ struct emu_kernel {
     }                                                                                                \
     typedef decltype(emu_sizes_of(kernel)) emu_sizes_##kernel;                                       \
     extern "C" __attribute__((visibility("default"))) const emu_kernel emu_kernel_##kernel = {       \
-        #kernel, emu_thread_##kernel, emu_threads_##kernel, emu_sizes_##kernel::each, emu_sizes_##kernel::count, most, waits};
+        #kernel, emu_thread_##kernel, emu_threads_##kernel, emu_sizes_##kernel::each, emu_sizes_##kernel::elements,  \
+        emu_sizes_##kernel::count, most, waits, emu_sizes_##kernel::lengths.at, emu_sizes_##kernel::lengths.bytes, dynamic};

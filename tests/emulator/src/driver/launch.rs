@@ -4,6 +4,7 @@ use std::ffi::{c_uint, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
+use super::bounds;
 use super::memory::buffers;
 use super::module::Function;
 use super::stream::{Operation, Stream, submit};
@@ -134,7 +135,12 @@ impl Launch {
     /// Runs it in one order; how the context is lost by it.
     fn in_order(&self, arguments: &[*mut c_void], order: Order) -> Option<Status> {
         let (grid, block) = (self.shape.grid, self.shape.block);
-        let mut check = settings::get().check.then(|| Check::new(grid, block));
+        let mut check = settings::get().check.then(|| {
+            let given: Vec<*const u8> = arguments.iter().map(|at| at.cast_const().cast()).collect();
+            // SAFETY: the entry and its arguments belong together.
+            let bounds = unsafe { bounds::of(self.function.entry(), &given) };
+            Check::new(grid, block, bounds)
+        });
         let checked = check
             .as_mut()
             .map_or(std::ptr::null_mut(), std::ptr::from_mut);

@@ -11,6 +11,7 @@
     reason = "the signatures are the CUDA driver API's"
 )]
 
+mod bounds;
 pub mod device;
 pub mod graph;
 pub mod launch;

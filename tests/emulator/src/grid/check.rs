@@ -1,4 +1,4 @@
-//! Checks of every access, while `MOEBIUS_EMULATOR_CHECK` is set: that it lies in a live buffer or in the
+//! Checks of every access, while `MOEBIUS_EMULATOR_CHECK` is set: that it lies in a tensor of the launch or in the
 //! block's shared memory, that no other thread's access to the same bytes is left unordered, and that what is
 //! read was written.
 
@@ -9,7 +9,7 @@ use super::shadow::{Access, Conflict, Order, Shadow};
 use super::state::{Block, Dim3, Thread, Wait};
 use super::written::{self, Written};
 use super::{MOST_LANES, lanes};
-use crate::driver::memory::{Buffer, buffers};
+use crate::driver::memory::buffers;
 
 /// The kinds of `grid.h`: what is read, written, and atomic.
 const KINDS: [(bool, bool, bool); 5] = [
@@ -63,12 +63,10 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// For a launch of this shape.
-    pub(crate) fn new(grid: Dim3, block_size: Dim3) -> Check {
-        let range = |(&start, buffer): (&usize, &Buffer)| (start, start + buffer.bytes);
-        let ranges = buffers().by_address.iter().map(range).collect();
+    /// For a launch of this shape that may touch these ranges, which are in order and apart.
+    pub(crate) fn new(grid: Dim3, block_size: Dim3, buffers: Vec<(usize, usize)>) -> Check {
         Check {
-            buffers: ranges,
+            buffers,
             global: Shadow::default(),
             shared: Shadow::default(),
             shared_written: Written::default(),

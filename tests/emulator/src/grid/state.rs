@@ -137,8 +137,15 @@ pub(crate) struct KernelEntry {
     pub(crate) name: *const std::ffi::c_char,
     pub(crate) thread: unsafe extern "C" fn(*const *mut c_void),
     pub(crate) threads: unsafe extern "C" fn(*const *mut c_void, *mut Thread),
+    /// Of the arguments, and of what pointers among them point to.
     pub(crate) sizes: *const u32,
+    pub(crate) elements: *const u32,
     pub(crate) parameters: u32,
     pub(crate) most_threads: u32,
     pub(crate) waits: u32,
+    /// Where the lengths of buffers begin in the last argument or in what it points to, and the bytes of one: 0 without any.
+    pub(crate) lengths: u32,
+    pub(crate) length_bytes: u32,
+    /// Whether the last pointer before them is none to a buffer with a length.
+    pub(crate) dynamic: u32,
 }

@@ -11,6 +11,8 @@ use crate::compile::Language;
 struct Kernel {
     name: String,
     most_threads: u32,
+    /// Shapes and strides of tensors are in a buffer of their own, the last before what tells its scalars.
+    dynamic: bool,
 }
 
 const GRID: &str = include_str!("../device/grid.h");
@@ -94,9 +96,17 @@ pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
     add(HIP_HALF, "hip.h", hip && half);
     add(ROCWMMA, "rocwmma.h", has("rocwmma"));
     add(&body, "kernel.cu", true);
-    for Kernel { name, most_threads } in kernels(&body) {
-        let waits = u8::from(waits);
-        let _ = writeln!(out, "EMU_KERNEL({name}, {most_threads}, {waits})");
+    for Kernel {
+        name,
+        most_threads,
+        dynamic,
+    } in kernels(&body)
+    {
+        let [waits, dynamic] = [waits, dynamic].map(u8::from);
+        let _ = writeln!(
+            out,
+            "EMU_KERNEL({name}, {most_threads}, {waits}, {dynamic})"
+        );
     }
     out
 }
@@ -144,8 +154,12 @@ fn kernels(text: &str) -> Vec<Kernel> {
         while let Some((head, tail)) = rest.split_once('(') {
             let name = head.split_whitespace().last().unwrap_or_default();
             if !name.starts_with("__") {
-                let name = name.to_owned();
-                found.push(Kernel { name, most_threads });
+                let parameters = tail.split_once('{').map_or(tail, |(head, _)| head);
+                found.push(Kernel {
+                    name: name.to_owned(),
+                    most_threads,
+                    dynamic: parameters.contains("* const __restrict__ dynamic_meta"),
+                });
                 break;
             }
             let (inner, after) = tail.split_once(')').unwrap_or((tail, ""));
@@ -166,12 +180,14 @@ mod tests {
     #[test]
     fn kernels_are_found_with_their_bounds() {
         let text = "extern \"C\" __global__ void __launch_bounds__(64) __cluster_dims__(2, 1, 1) first(int a) {}\n\
-                    extern \"C\" __global__ void second() {}";
-        let kernel = |name: &str, most_threads| Kernel {
+                    extern \"C\" __global__ void second(int const* const __restrict__ dynamic_meta_v1, int b) {}";
+        let kernel = |name: &str, most_threads, dynamic| Kernel {
             name: name.to_owned(),
             most_threads,
+            dynamic,
         };
-        assert_eq!(kernels(text), [kernel("first", 64), kernel("second", 1024)]);
+        let expected = [kernel("first", 64, false), kernel("second", 1024, true)];
+        assert_eq!(kernels(text), expected);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One weight in any precision.
 
 use super::activations::{ActivationScaling, Activations};
-use super::codes::Codes;
+use super::codes::{Codes, Instructions};
 use super::matrices::Fp8Matrices;
 use super::quantizer::{Quantizer, stacked};
 use super::tensor::Fp8Tensor;
@@ -146,6 +146,7 @@ impl<const D: usize> Weight<D> {
         let device = matrices.device();
         let codes = Codes {
             activations: ActivationScaling::new(Activations::Float, &device),
+            instructions: Instructions::None,
             matrices,
             dtype: DType::F32,
         };
@@ -220,16 +221,34 @@ impl<const D: usize> Weight<D> {
     /// dynamic scales that several rows share: rows past the last expert's are undefined.
     pub fn with_activations(self, activations: ActivationScaling) -> Result<Self, Error> {
         check_activations::<D>(activations.source())?;
+        self.with_codes("weight with rounded activations", |codes| Codes {
+            activations,
+            ..codes
+        })
+    }
+
+    /// A copy of codes whose products take these instructions of the device.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other weights than codes.
+    pub fn with_unproven_instructions(self, instructions: Instructions) -> Result<Self, Error> {
+        self.with_codes("weight with FP8 instructions", |codes| Codes {
+            instructions,
+            ..codes
+        })
+    }
+
+    /// A copy with other codes; `what` an error calls the weight that has none.
+    fn with_codes(
+        self,
+        what: &'static str,
+        change: impl FnOnce(Codes) -> Codes,
+    ) -> Result<Self, Error> {
         let Some(codes) = self.codes_of() else {
-            let what = "weight with rounded activations";
             return Err(ShapeError::new(what, "FP8 codes", "floating point").into());
         };
-        let codes = Codes {
-            activations,
-            ..codes.clone()
-        };
         let form = Form {
-            codes: Some(codes),
+            codes: Some(change(codes.clone())),
             ..Form::float(self.parts())
         };
         Ok(Self::of(self.0, form))
@@ -272,6 +291,11 @@ impl<const D: usize> Weight<D> {
     /// Codes and scales, where it has them.
     pub fn codes(&self) -> Option<&Fp8Matrices> {
         Some(&self.codes_of()?.matrices)
+    }
+
+    /// Which of the device's FP8 instructions products with these codes take, where it has codes.
+    pub fn instructions(&self) -> Option<Instructions> {
+        Some(self.codes_of()?.instructions)
     }
 
     /// How activations are rounded before codes.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::check::cast_param;
 use crate::fp8::training::Fp8Recipe;
-use crate::fp8::{Codes, Operand, Weight};
+use crate::fp8::{Instructions, Operand, Weight};
 use crate::ops::{Assignment, CapacityRule, FeedForward, Run};
 use moebius_ops::grouped_gemm::{Problem, Source};
 use moebius_shaders::grouped_gemm::Variant;
@@ -111,7 +111,7 @@ impl FeedForwardExperts {
         let ones = || Tensor::ones([rows, 1], (&device, DType::F32));
         let weights = weights.unwrap_or_else(ones);
         let (first, rule) = (Tensor::zeros([rows, 1], &device), CapacityRule::default());
-        let every = Assignment::new(first, weights.clone(), 1, rule, variant)?;
+        let every = Assignment::new(first, weights.clone(), 1, rule, self.variant(variant))?;
         let (keep, clock) = (config.keep, None);
         self.forward(&every, [x, weights], config, Run { keep, clock })
     }
@@ -136,14 +136,24 @@ impl FeedForwardExperts {
                 Ok(activate(assignment.defined(rows), config))
             }
             Operand::Codes(codes) => {
-                let x = codes.activations.apply(x)?;
+                let (width, bias) = (config.hidden, bias_of(&self.b_in));
+                let tokens = |columns| -> Result<Problem, ShapeError> {
+                    Ok(Problem {
+                        rows: Source::Tokens,
+                        ..assignment.product([columns, width], x.dtype())?
+                    })
+                };
+                if codes.instructions == Instructions::Matrix {
+                    let problem = tokens(config.columns_in())?;
+                    let rows = codes.product(x, bias, problem, Some(assignment))?;
+                    return Ok(activate(rows, config));
+                }
                 let problem = Problem {
-                    rows: Source::Tokens,
                     gated: config.gated,
                     activation: Some(config.activation),
-                    ..assignment.product([config.inter, config.hidden], x.dtype())?
+                    ..tokens(config.inter)?
                 };
-                coded(assignment, x, codes, (problem, bias_of(&self.b_in)))
+                codes.product(x, bias, problem, Some(assignment))
             }
         }
     }
@@ -163,11 +173,17 @@ impl FeedForwardExperts {
                 Ok(assignment.defined(scales.apply(hidden, w, product)?))
             }
             Operand::Codes(codes) => {
-                let hidden = codes.activations.apply(hidden)?;
                 let problem = assignment.product([config.hidden, config.inter], hidden.dtype())?;
-                coded(assignment, hidden, codes, (problem, bias_of(&self.b_out)))
+                codes.product(hidden, bias_of(&self.b_out), problem, Some(assignment))
             }
         }
+    }
+
+    /// What their products take where `variant` was asked for, if anything: matrix instructions on codes need tiles of so many rows.
+    pub(in crate::moe) fn variant(&self, variant: Option<Variant>) -> Option<Variant> {
+        let by_matrices = |weight: &Weight<3>| weight.instructions() == Some(Instructions::Matrix);
+        let needed = [&self.w_in, &self.w_out].into_iter().any(by_matrices);
+        variant.or(needed.then_some(Variant::Unit))
     }
 
     /// The dtype and the device of the first weight, which the others share.
@@ -218,22 +234,4 @@ impl FeedForwardExperts {
         });
         self.w_in.bytes() + self.w_out.bytes() + biases[0] + biases[1]
     }
-}
-
-/// `problem` of rounded rows and codes, with a bias where there is one.
-fn coded(
-    assignment: &Assignment,
-    rows: Tensor<2>,
-    codes: &Codes,
-    (problem, bias): (Problem, Option<Tensor<2>>),
-) -> Result<Tensor<2>, Error> {
-    let problem = Problem {
-        bias: bias.is_some(),
-        fp8: Some(codes.matrices.weights()),
-        ..problem
-    };
-    let weights = codes
-        .matrices
-        .coded(bias.map(|bias| bias.cast(rows.dtype())));
-    assignment.fp8_linear(rows, weights, problem)
 }

@@ -14,11 +14,12 @@ use super::call::{Kernels, Request};
 use super::sort::Sorted;
 use super::{Assignment, DeviceValue, quantize};
 use crate::{Error, device};
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::{Product, fp8_mma, quantize as codes};
+use moebius_shaders::fp8::Conversion;
 use moebius_shaders::grouped_gemm::{self, Choice, Variant};
-use moebius_shaders::{Unsupported, fp8_mma as mma};
+use moebius_shaders::{PlanError, Unsupported, fp8_mma as mma};
 
 /// Weights as codes.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub(crate) struct CodedWeights {
     pub(crate) scales: DeviceValue,
     /// \[E,n\] in the dtype of x.
     pub(crate) bias: Option<Tensor<2>>,
+    /// How codes are decoded.
+    pub(crate) conversion: Conversion,
 }
 
 /// \[R,n\]: `problem` of x \[T,k\] or \[R,k\]; sorted rows by the tiles of the `variant` of their sort. The
@@ -42,8 +45,17 @@ pub(crate) fn run(
         variant,
         allow_unproven: false,
     };
-    let kernels = |plan| Kernels::of(plan, grouped_gemm::launch);
-    let plan = |device: &_| grouped_gemm::plan(problem, device, choice).map(kernels);
+    let conversion = weights.conversion;
+    if conversion == Conversion::Instructions {
+        needs_kernels(&x.device(), "FP8 conversion instructions")?;
+    }
+    let plan = |device: &_| -> Result<_, PlanError> {
+        let plan = grouped_gemm::plan(problem, device, choice)?;
+        Ok(Kernels::of(
+            plan.by(conversion, device)?,
+            grouped_gemm::launch,
+        ))
+    };
     let call = Request::plan(Product::Fp8Linear(problem), &x.device(), plan)?.reads([x]);
     let call = call.reads([weights.codes]).reads([weights.scales]);
     let sort = sorted.into_iter().flat_map(Sorted::segments);
@@ -51,24 +63,41 @@ pub(crate) fn run(
     Ok(call.beside(sorted.and_then(Sorted::tiles)).run().floats())
 }
 
-/// y \[m,n\] f32 of x \[1,m,k\], whose codes are those of `codes`, and of weights without a bias.
+/// \[R,n\] f32: `problem` of x \[1, T or R, k\], whose codes are those of `codes`; rows that were sorted as `assignment`
+/// says, by tiles of [`mma::TILE_ROWS`].
 pub(crate) fn multiply_codes(
     x: Tensor<3>,
     codes: codes::Problem,
     weights: CodedWeights,
+    assignment: Option<&Assignment>,
     problem: fp8_mma::Problem,
 ) -> Result<Tensor<2>, Error> {
     let device = x.device();
-    if device::capability(&device)?.is_none() {
-        let needs = "kernels for FP8 matrix instructions";
-        return Err(Unsupported::new("fp8_mma", needs, "a portable body without").into());
+    needs_kernels(&device, "FP8 matrix instructions")?;
+    if let Some(variant) = assignment.and_then(|assignment| assignment.variant) {
+        if variant.tile_rows() != mma::TILE_ROWS {
+            let needs = "a variant whose tiles have 64 rows";
+            return Err(Unsupported::new("fp8_mma", needs, variant.name()).into());
+        }
     }
+    let sorted = assignment.map(|assignment| &assignment.sorted);
     let kernels = |plan| Kernels::of(plan, mma::launch);
     let plan = |device: &_| mma::plan(problem, device, true).map(kernels);
     let call = Request::plan(Product::Fp8Codes(problem), &device, plan)?;
     let (words, scales) = quantize::quantize(x, codes)?;
     let call = call.reads([words]).reads([scales]).reads([weights.codes]);
-    Ok(call.reads([weights.scales]).run().floats())
+    let sort = sorted.into_iter().flat_map(Sorted::segments);
+    let call = call.reads([weights.scales]).reads(sort).reads(weights.bias);
+    Ok(call.beside(sorted.and_then(Sorted::tiles)).run().floats())
+}
+
+/// Refuses a device without kernels, which has no `instructions`.
+fn needs_kernels(device: &Device, instructions: &str) -> Result<(), Error> {
+    if device::capability(device)?.is_none() {
+        let needs = format!("kernels for {instructions}");
+        return Err(Unsupported::new("fp8_linear", needs, "a device without kernels").into());
+    }
+    Ok(())
 }
 
 impl Assignment {

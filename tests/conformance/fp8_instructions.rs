@@ -1,0 +1,155 @@
+//! Layers whose products take a device's FP8 instructions, against the same layers without: for the first who has the
+//! hardware, as [`crate::fp8_mma`].
+
+use crate::Outcome;
+use crate::fp8_linear::{BLOCK, bits, e4m3, normal};
+use crate::moe_layer::floats;
+use burn::tensor::{Device, Tensor};
+use moebius::fp8::{
+    ActivationScaling, Activations, Fp8Conversion, Fp8Tensor, Granularity, Instructions,
+};
+use moebius::moe::{Activation, MoeConfig, MoeLayer, SharedExpertConfig};
+use moebius::nn::Linear;
+use moebius::{Error, ErrorKind};
+use moebius_shaders::grouped_gemm::Variant;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::assert_close;
+
+const OF_ROW: Granularity = Granularity::Block {
+    rows: 1,
+    columns: 128,
+};
+
+/// Scales of activations and of weights.
+const SCALES: [[Granularity; 2]; 2] = [[Granularity::Row, Granularity::Row], [OF_ROW, BLOCK]];
+
+/// Largest relative L2 error of one product: an instruction may keep 13 bits of a sum.
+const ONE_PRODUCT: f64 = 2e-3;
+
+/// Largest relative L2 error of two: some hidden values are rounded to the other neighbour.
+const TWO_PRODUCTS: f64 = 1e-2;
+
+/// What was computed, or the refusal of a device that hasn't the instructions.
+fn done<T>(result: Result<T, Error>) -> Result<T, Outcome> {
+    result.map_err(|error| {
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+        Outcome::Unsupported(error.to_string())
+    })
+}
+
+fn outcome(result: Result<(), Outcome>) -> Outcome {
+    result.err().unwrap_or(Outcome::Ran)
+}
+
+fn wide<const D: usize>(values: Tensor<D>) -> Vec<f64> {
+    floats(values).into_iter().map(f64::from).collect()
+}
+
+/// A layer \[70, 257\] with a bias.
+fn linear([x, w]: [Granularity; 2], device: &Device) -> Linear {
+    let weight = Fp8Tensor::quantize(normal([70, 257], device), &e4m3(w)).unwrap();
+    let activations = ActivationScaling::new(Activations::Dynamic(x), device);
+    let linear = Linear::from_fp8(weight, Some(normal([70], device))).unwrap();
+    linear.with_activations(activations).unwrap()
+}
+
+/// Products of codes are those of what they decode to, and conversions change no bit.
+pub(crate) fn linear_layers(target: &Target) -> Outcome {
+    let device = target.burn();
+    let check = |scales: [Granularity; 2]| {
+        let linear = linear(scales, &device);
+        let x = normal([2, 9, 257], &device);
+        let want = linear.forward(x.clone()).unwrap();
+        let by = |instructions| {
+            let linear = linear.clone().with_unproven_instructions(instructions);
+            done(linear.unwrap().forward(x.clone()))
+        };
+        let what = format!("{scales:?}");
+        let got = by(Instructions::Conversion)?;
+        assert_eq!(bits(got), bits(want.clone()), "{what}");
+        let got = floats(by(Instructions::Matrix)?);
+        assert_close(&what, &got, &wide(want), ONE_PRODUCT);
+        Ok(())
+    };
+    outcome(SCALES.into_iter().try_for_each(check))
+}
+
+fn moe(gated: bool, inter: usize, device: &Device) -> MoeLayer {
+    MoeConfig::new(96, inter, 6)
+        .with_gated(gated)
+        .with_activation(match gated {
+            true => Activation::Silu,
+            false => Activation::Gelu,
+        })
+        .with_bias(!gated)
+        .with_shared(gated.then(|| SharedExpertConfig::new(64)))
+        .init(device)
+        .unwrap()
+}
+
+fn converted(layer: MoeLayer, [x, w]: [Granularity; 2], by: Instructions) -> MoeLayer {
+    let conversion = Fp8Conversion::new(e4m3(w))
+        .with_activations(Activations::Dynamic(x))
+        .with_unproven_instructions(by);
+    let device = layer.router.matrix().unwrap().device();
+    conversion.convert(layer, &device).unwrap().0
+}
+
+/// Gated experts with a shared one, and others with biases, for few tokens and many.
+pub(crate) fn experts(target: &Target) -> Outcome {
+    let device = target.burn();
+    let check = |(gated, inter): (bool, usize), scales: [Granularity; 2], tokens: usize| {
+        let layer = moe(gated, inter, &device);
+        let x = normal([tokens, 96], &device);
+        let by = |instructions| {
+            let layer = converted(layer.clone(), scales, instructions);
+            layer.forward(x.clone()).map(|output| output.y)
+        };
+        let want = by(Instructions::None).unwrap();
+        let what = format!("{scales:?}, gated {gated}, {tokens} tokens");
+        let got = done(by(Instructions::Conversion))?;
+        assert_eq!(bits(got), bits(want.clone()), "{what}");
+        let got = floats(done(by(Instructions::Matrix))?);
+        assert_close(&what, &got, &wide(want), TWO_PRODUCTS);
+        Ok(())
+    };
+    let mut result = Ok(());
+    for kind in [(true, 128), (false, 70)] {
+        for scales in SCALES {
+            for tokens in [1, 50] {
+                result = result.and_then(|()| check(kind, scales, tokens));
+            }
+        }
+    }
+    outcome(result)
+}
+
+/// What the instructions can't take, on a device that has them.
+pub(crate) fn refusals(target: &Target) -> Outcome {
+    let device = target.burn();
+    let scales = SCALES[0];
+    let x = normal([50, 96], &device);
+    let by = Instructions::Matrix;
+    let layer = converted(moe(true, 128, &device), scales, by);
+    if let Err(refused) = done(layer.forward(x.clone())) {
+        return refused;
+    }
+    let other = layer.with_variant(Some(Variant::Gemv));
+    let error = other.forward(x.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    assert!(error.to_string().contains("64 rows"), "{error}");
+    let odd = converted(moe(true, 70, &device), scales, by);
+    let error = odd.forward(x).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    assert!(error.to_string().contains("multiple of 64"), "{error}");
+    let float = linear(scales, &device)
+        .with_activations(ActivationScaling::new(Activations::Float, &device));
+    let float = float.unwrap().with_unproven_instructions(by).unwrap();
+    let error = float.forward(normal([2, 257], &device)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    let none = float.weight.values().unwrap().unsqueeze::<3>();
+    let none = moebius::fp8::Weight::from(burn::module::Param::from_tensor(none));
+    let error = none.with_unproven_instructions(by).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    Outcome::Ran
+}
