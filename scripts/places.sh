@@ -68,6 +68,8 @@ lavapipe_icd() { first_file /usr/share/vulkan/icd.d/lvp_icd*.json; }
 # shellcheck disable=SC2034
 LAVAPIPE_MIN=26.2
 LAVAPIPE_DIR="$CACHE/lavapipe"
+SPIRV_TOOLS_MIN=2025.3
+SPIRV_TOOLS="$CACHE/spirv-tools"
 spirv_icd() { first_file "$LAVAPIPE_DIR/lvp_icd.json"; }
 # The loader that programs are run with there, and its libraries: with those of the system they can't be mixed.
 spirv_loader() { first_file "$LAVAPIPE_DIR"/libraries/usr/lib/*-linux-gnu/ld-linux-*.so.*; }

@@ -33,12 +33,6 @@ pub fn converts_by_instructions(variant: &str) -> bool {
     variant.ends_with("by instructions")
 }
 
-/// Whether the spirv-val of distributions reads the kernel's SPIR-V: SPV_KHR_bfloat16 (2025) and SPV_KHR_cooperative_matrix (2023) are
-/// younger than Debian 12's.
-pub fn read_by_spirv_val(entry: &KernelEntry) -> bool {
-    entry.element != Some(Element::Bf16) && entry.variant != "tensor_core"
-}
-
 /// The devices of CI that run kernels, as conformance's record calls them; `cuda` and `rocm` are cards in software (`tests/emulator/`).
 pub const CI: [&str; 5] = ["cpu", "wgpu", "vulkan", "cuda", "rocm"];
 

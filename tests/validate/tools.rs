@@ -8,15 +8,19 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use moebius_shaders::emit::{Artifact, KernelEntry};
-use moebius_tests::availability::read_by_spirv_val;
 
 use super::{Verdict, verdicts};
 
-/// The folder of the wheels, laid out as `scripts/setup` unpacks them.
-fn wheels() -> PathBuf {
+/// Where `scripts/setup` keeps what it doesn't install.
+fn kept() -> PathBuf {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
-    cache.unwrap_or_default().join("moebius/nvrtc/nvidia")
+    cache.unwrap_or_default().join("moebius")
+}
+
+/// The folder of the wheels, laid out as `scripts/setup` unpacks them.
+fn wheels() -> PathBuf {
+    kept().join("nvrtc/nvidia")
 }
 
 /// NVRTC and the headers of CUDA.
@@ -40,11 +44,16 @@ pub(crate) fn cuda_version() -> &'static str {
     })
 }
 
-/// The version of spirv-val.
+/// The spirv-val that knows all extensions of our kernels, as `scripts/setup` found or unpacked it.
+fn spirv_val_program() -> PathBuf {
+    kept().join("spirv-tools/spirv-val")
+}
+
+/// Its version.
 fn spirv_val_version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| {
-        let output = Command::new("spirv-val").arg("--version").output();
+        let output = Command::new(spirv_val_program()).arg("--version").output();
         output.map_or_else(
             |_| String::new(),
             |output| String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -85,22 +94,13 @@ pub(crate) fn run(program: &Path, arguments: &[&OsStr]) -> Verdict {
     Err(String::from_utf8_lossy(&said).into_owned())
 }
 
-/// The first word of a SPIR-V module.
-const SPIRV_MAGIC: [u8; 4] = 0x0723_0203u32.to_le_bytes();
-
-/// SPIR-V; of some modules only that they are one, which the support table calls emitted.
+/// SPIR-V of Vulkan 1.2.
 pub(crate) fn spirv_val(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
-    if !read_by_spirv_val(entry) {
-        let is_module = artifact.bytes.starts_with(&SPIRV_MAGIC);
-        return is_module
-            .then_some(())
-            .ok_or_else(|| "no SPIR-V module".to_owned());
-    }
     let tool = format!("spirv-val vulkan1.2 {}", spirv_val_version());
     verdicts::kept(&tool, &artifact.bytes, || {
         let path = file(entry, artifact)?;
         let environment = ["--target-env", "vulkan1.2"].map(OsStr::new);
         let arguments = [environment[0], environment[1], path.as_os_str()];
-        run(Path::new("spirv-val"), &arguments)
+        run(&spirv_val_program(), &arguments)
     })
 }
