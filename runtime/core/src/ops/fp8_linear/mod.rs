@@ -74,11 +74,11 @@ pub(crate) fn multiply_codes(
 ) -> Result<Tensor<2>, Error> {
     let device = x.device();
     needs_kernels(&device, "FP8 matrix instructions")?;
-    if let Some(variant) = assignment.and_then(|assignment| assignment.variant) {
-        if variant.tile_rows() != mma::TILE_ROWS {
-            let needs = "a variant whose tiles have 64 rows";
-            return Err(Unsupported::new("fp8_mma", needs, variant.name()).into());
-        }
+    if let Some(variant) = assignment.and_then(|assignment| assignment.variant)
+        && variant.tile_rows() != mma::TILE_ROWS
+    {
+        let needs = "a variant whose tiles have 64 rows";
+        return Err(Unsupported::new("fp8_mma", needs, variant.name()).into());
     }
     let sorted = assignment.map(|assignment| &assignment.sorted);
     let kernels = |plan| Kernels::of(plan, mma::launch);
