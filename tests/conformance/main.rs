@@ -305,7 +305,7 @@ fn main() {
     let conclusion = libtest_mimic::run(&arguments, trials);
     // A driver that still works while the process ends may crash it (SwiftShader).
     for target in Target::all() {
-        if let Err(error) = target.burn().sync() {
+        if let Err(error) = target.sync() {
             eprintln!("{} doesn't come to an end: {error}", target.name);
         }
     }

@@ -18,6 +18,11 @@ pub mod data;
 pub mod elements;
 pub mod gradients;
 pub mod libtpu;
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod metal;
 pub mod record;
 pub mod target;
 pub mod tolerance;

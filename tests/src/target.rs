@@ -5,7 +5,7 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
-use moebius_device::{Capability, Device, Opened, Runtime};
+use moebius_device::{Capability, Device, Runtime};
 use moebius_ops::Element;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -13,13 +13,23 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 pub struct Target {
     /// Its name in test names: `cpu`, `wgpu`, `flex`, ...
     pub name: &'static str,
-    opened: Opened,
+    capability: Capability,
+    client: Option<Client>,
+    /// Absent where Burn doesn't know the device.
+    device: Option<Device>,
     turn: Mutex<()>,
 }
 
+/// The device that runs Metal's texts on the emulator's grid, and kernels alone.
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+const METAL: &str = "msl";
+
 impl Target {
-    /// Every device this run must cover: the CubeCL CPU, the best wgpu adapter, Flex, XLA on the
-    /// processor, and CUDA where `cuda` is named in `MOEBIUS_TEST_DEVICES`, which replaces the list.
+    /// Every device this run must cover: the CubeCL CPU, the best wgpu adapter, Flex and XLA on the
+    /// processor, or those that `MOEBIUS_TEST_DEVICES` names: `cuda`, say, or `msl`, Metal's language on the emulator.
     ///
     /// # Panics
     /// When one of them can't be opened: a device that must run and can't is a failure.
@@ -36,10 +46,30 @@ impl Target {
     }
 
     fn open(name: &'static str) -> Self {
+        let turn = Mutex::new(());
+        #[cfg(all(
+            target_os = "linux",
+            any(target_arch = "x86_64", target_arch = "aarch64")
+        ))]
+        if name == METAL {
+            let (client, capability) = crate::metal::open();
+            return Self {
+                name,
+                capability,
+                client: Some(client),
+                device: None,
+                turn,
+            };
+        }
         let device: Device = name.parse().unwrap_or_else(|error| panic!("{error}"));
         let opened = moebius_device::open(&device).unwrap_or_else(|error| panic!("{error}"));
-        let turn = Mutex::new(());
-        Self { name, opened, turn }
+        Self {
+            name,
+            client: opened.client(),
+            capability: opened.capability,
+            device: Some(opened.device),
+            turn,
+        }
     }
 
     /// Waits until no other test that asks for it has the device for itself: a seed is for a whole device.
@@ -49,12 +79,26 @@ impl Target {
 
     /// The device for Burn.
     pub fn burn(&self) -> burn::tensor::Device {
-        moebius::open(&self.opened.device).unwrap_or_else(|error| panic!("{error}"))
+        let Some(device) = &self.device else {
+            panic!("Burn doesn't know `{}`", self.name);
+        };
+        moebius::open(device).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Waits for all that Burn has asked of it.
+    ///
+    /// # Errors
+    /// What the device failed with.
+    pub fn sync(&self) -> Result<(), String> {
+        match &self.device {
+            Some(_) => self.burn().sync().map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
     }
 
     /// What it can do.
     pub fn capability(&self) -> &Capability {
-        &self.opened.capability
+        &self.capability
     }
 
     /// Panics unless rows that were computed beside other rows, or in another program, have the same bits. XLA
@@ -71,7 +115,7 @@ impl Target {
 
     /// A CubeCL client; `None` on Flex and XLA, which have no kernels of CubeCL's.
     pub fn client(&self) -> Option<Client> {
-        self.opened.client()
+        self.client.clone()
     }
 }
 

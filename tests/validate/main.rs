@@ -1,6 +1,6 @@
 //! Every kernel is compiled for every target, and what comes out is given to a tool that knows the target: naga and our
 //! reading of WebGPU's default limits (and tint, where there is one) for WGSL, spirv-val for SPIR-V, NVRTC for CUDA C++,
-//! ptxas for PTX. AMDGPU code objects were made by LLVM and are looked at; HIP C++ and MSL have no compiler here.
+//! ptxas for PTX. AMDGPU code objects were made by LLVM and are looked at; the emulator reads MSL; HIP C++ is read where it is launched.
 //!
 //! A trial is called `sort_scan[wgsl]`. One that `availability` lists as not available fails when it compiles.
 
@@ -30,8 +30,27 @@ fn validate(entry: &KernelEntry, target: Target, artifact: &Artifact) -> Verdict
         Target::Ptx => cuda::assemble(entry, artifact),
         Target::AmdgpuGfx942 => object::validate(artifact, object::GFX942),
         Target::AmdgpuGfx1201 => object::validate(artifact, object::GFX1201),
-        Target::HipCpp | Target::Msl => names_its_entry(artifact),
+        Target::HipCpp => names_its_entry(artifact),
+        Target::Msl => metal(artifact),
     }
+}
+
+/// Metal's language, as the emulator's header explains it to the host's compiler.
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+fn metal(artifact: &Artifact) -> Verdict {
+    let text = String::from_utf8_lossy(&artifact.bytes);
+    moebius_emulator::metal::Kernel::new(&text, &artifact.entry_point).map(drop)
+}
+
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+fn metal(artifact: &Artifact) -> Verdict {
+    names_its_entry(artifact)
 }
 
 /// All that can be said of a text without a compiler for it.

@@ -11,14 +11,15 @@ use cubecl_runtime::compiler::CompilationError;
 /// Bytes of a module, or what the compiler said.
 type Compiled = Result<Vec<u8>, String>;
 
-/// Compiles `kernel` for `target`, and calls its entry point `name` where the output is text.
+/// Compiles `kernel` for `target`, and calls its entry point `name`, where there is one and the output is text.
 pub(super) fn compile(
     kernel: &dyn CubeKernel,
-    name: &str,
+    name: Option<&str>,
     target: Target,
 ) -> Result<Artifact, EmitError> {
     let definition = kernel.define();
     let KernelSettings { kernel_name, .. } = definition.settings.clone();
+    let name = name.unwrap_or(&kernel_name);
     let compiled = match target {
         Target::Wgsl => wgsl(definition),
         Target::SpirV => spirv(definition),
@@ -47,7 +48,7 @@ pub(super) fn compile(
             let text = text.replace(&kernel_name, name);
             (text.into_bytes(), name.to_owned())
         }
-        _ => (bytes, kernel_name),
+        _ => (bytes, kernel_name.clone()),
     };
     Ok(Artifact {
         bytes,

@@ -98,7 +98,7 @@ impl Lookup for (&Machine, &[(&str, bool)]) {
     }
 }
 
-fn properties(target: Target, element: Option<Element>, sm: u32) -> DeviceProperties {
+pub(super) fn properties(target: Target, element: Option<Element>, sm: u32) -> DeviceProperties {
     let memory = MemoryDeviceProperties::new(
         Limits::WEBGPU_DEFAULT.max_binding_bytes,
         Limits::WEBGPU_DEFAULT.binding_alignment,

@@ -17,6 +17,7 @@ pub(crate) use machine::Machine;
 pub use target::{ParseTargetError, Target};
 
 use crate::error::PlanError;
+use cubecl::ir::DeviceProperties;
 use cubecl::prelude::CubeKernel;
 use moebius_ops::Element;
 use moebius_ops::ShapeError;
@@ -162,16 +163,39 @@ pub enum EmitError {
 /// [`EmitError`]: the target can't run the kernel, this build can't compile for the target, or the
 /// compiler failed. A panic inside the compiler is a [`EmitError::Failed`], too.
 pub fn emit(entry: &KernelEntry, target: Target) -> Result<Artifact, EmitError> {
-    let compile = || compile::compile(&*entry.kernel(target)?, &entry.name, target);
-    // CubeCL's compilers panic on what they don't know; the context of a compilation is its own,
-    // so nothing broken is left behind.
+    let compile = || compile::compile(&*entry.kernel(target)?, Some(&entry.name), target);
+    caught(&entry.name, target, compile)
+}
+
+/// Compiles a kernel as it is launched on a device of the [`properties`] of `target`.
+///
+/// # Errors
+/// As [`emit`].
+pub fn compile(kernel: &dyn CubeKernel, target: Target) -> Result<Artifact, EmitError> {
+    caught(kernel.name(), target, || {
+        compile::compile(kernel, None, target)
+    })
+}
+
+/// CubeCL's compilers panic on what they don't know; the context of a compilation is its own,
+/// so nothing broken is left behind.
+fn caught(
+    kernel: &str,
+    target: Target,
+    compile: impl FnOnce() -> Result<Artifact, EmitError>,
+) -> Result<Artifact, EmitError> {
     catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|payload| {
         let message = payload.downcast_ref::<&str>().copied();
         let message = message.or(payload.downcast_ref::<String>().map(String::as_str));
         Err(EmitError::Failed {
-            kernel: entry.name.clone(),
+            kernel: kernel.to_owned(),
             target,
             reason: message.unwrap_or("a panic without a message").to_owned(),
         })
     })
+}
+
+/// What kernels for `target` are planned and expanded with, of its oldest hardware.
+pub fn properties(target: Target) -> DeviceProperties {
+    machine::properties(target, None, OLDEST_SM)
 }

@@ -35,6 +35,8 @@ pub(crate) enum Language {
     Cuda(u32),
     /// HIP C++.
     Hip,
+    /// Metal's shading language.
+    Metal,
 }
 
 /// A text as `nvrtcCompileProgram` or `hiprtcCompileProgram` got it and as a module carries it.
@@ -48,12 +50,14 @@ impl Source {
     const MARK: &'static str = "// moebius-emulator: ";
     const CUDA: &'static str = "CUDA C++ for sm ";
     const HIP: &'static str = "HIP C++";
+    const METAL: &'static str = "Metal";
 
     /// What stands in for PTX or a code object: the text itself, so that a kept module works wherever it is loaded.
     pub(crate) fn image(&self) -> String {
         let language = match self.language {
             Language::Cuda(architecture) => format!("{}{architecture}", Source::CUDA),
             Language::Hip => Source::HIP.to_owned(),
+            Language::Metal => Source::METAL.to_owned(),
         };
         format!("{}{language}\n{}", Source::MARK, self.text)
     }
@@ -64,6 +68,7 @@ impl Source {
         let language = match language.strip_prefix(Source::CUDA) {
             Some(architecture) => Language::Cuda(architecture.parse().ok()?),
             None if language == Source::HIP => Language::Hip,
+            None if language == Source::METAL => Language::Metal,
             None => return None,
         };
         Some(Source {
@@ -212,7 +217,7 @@ mod tests {
 
     #[test]
     fn an_image_holds_its_text() {
-        for language in [Language::Cuda(890), Language::Hip] {
+        for language in [Language::Cuda(890), Language::Hip, Language::Metal] {
             let text = "int a;\nint b;".to_owned();
             let source = Source { language, text };
             assert_eq!(Source::of_image(&source.image()), Some(source));

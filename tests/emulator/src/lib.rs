@@ -14,6 +14,7 @@ pub mod driver;
 mod grid;
 pub mod hip;
 mod kept;
+pub mod metal;
 pub mod nvrtc;
 mod report;
 mod settings;

@@ -8,6 +8,7 @@ mod card;
 
 use card::{Buffer, Kernel, attribute, compile};
 use half::{bf16, f16};
+use moebius_emulator::metal;
 
 fn all_bits() -> Vec<u16> {
     (0..=u16::MAX).collect()
@@ -285,6 +286,48 @@ fn shuffles_and_votes() {
         ];
         assert_eq!(out[thread * 8..][..8], expected, "{thread}");
     }
+}
+
+/// Shared memory, a barrier, and matrices of eight by eight.
+#[test]
+fn a_kernel_of_metal() {
+    let text = "#include <metal_stdlib>\nusing namespace metal;\nstruct info_st { uint scalars[2]; };\n\
+        [[max_total_threads_per_threadgroup(32)]] [[kernel]] void k(device float const* const a [[buffer(0)]], device float * const b \
+        [[buffer(1)]], constant info_st const* const c, uint const i [[thread_index_in_threadgroup]]) {\n\
+        alignas(16) threadgroup char s[512];\n\
+        threadgroup half* const h = reinterpret_cast<threadgroup half*>(s);\n\
+        threadgroup float* const f = reinterpret_cast<threadgroup float*>(s + 128);\n\
+        h[i] = half(a[i]); h[i + 32] = half(a[i + 32]);\n\
+        threadgroup_barrier(mem_flags::mem_threadgroup);\n\
+        simdgroup_half8x8 x, y; simdgroup_float8x8 z = make_filled_simdgroup_matrix<float, 8, 8>(1.0f);\n\
+        simdgroup_load(x, h, 8, 0, false); simdgroup_load(y, h, 8, 0, true);\n\
+        simdgroup_multiply_accumulate(z, x, y, z); simdgroup_store(z, f, 8);\n\
+        simdgroup_barrier(mem_flags::mem_threadgroup);\n\
+        b[i] = f[i]; b[i + 32] = f[i + 32];\n}".replace("uint ", "unsigned int ");
+    let given: Vec<f32> = (0..64).map(|i| (i % 7) as f32 - 3.0).collect();
+    let bytes =
+        |values: &[f32]| -> Vec<u8> { values.iter().flat_map(|v| v.to_ne_bytes()).collect() };
+    let buffers = [0; 3].map(|_| metal::Buffer::new(256).unwrap());
+    buffers[0].write(0, &bytes(&given)).unwrap();
+    let kernel = metal::Kernel::new(&text, "k").unwrap();
+    let addresses = buffers.each_ref().map(metal::Buffer::address);
+    // SAFETY: the kernel takes these three.
+    #[allow(unsafe_code, reason = "a kernel is launched")]
+    unsafe { kernel.launch([1; 3], [32, 1, 1], &addresses) }.unwrap();
+    let dot = |i: usize, j: usize| {
+        (0..8)
+            .map(|k| given[i * 8 + k] * given[j * 8 + k])
+            .sum::<f32>()
+    };
+    let wanted: Vec<f32> = (0..64).map(|at| 1.0 + dot(at / 8, at % 8)).collect();
+    assert_eq!(buffers[1].read(0, 256).unwrap(), bytes(&wanted));
+    assert!(
+        buffers[1]
+            .read(8, 256)
+            .unwrap_err()
+            .contains("a buffer of 256")
+    );
+    assert!(metal::Kernel::new("nonsense", "k").is_err());
 }
 
 #[test]

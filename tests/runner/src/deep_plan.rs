@@ -90,15 +90,28 @@ pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
             let words = format!("as {name} ");
             add(Card { device, name }, &words, &[families], 200.0);
         }
+        for (words, name, value) in [
+            ("in five orders ", "MOEBIUS_EMULATOR_ORDERS", orders),
+            ("with accesses checked ", "MOEBIUS_EMULATOR_CHECK", "1"),
+        ] {
+            let mut job = plan::in_metal(program, CHECKED_WITHOUT_BURN, words).with(name, value);
+            job.deep = true;
+            jobs.push(Deep::new(job, &program.target, 200.0));
+        }
     }
     jobs
 }
 
 /// Families and cases of which every schedule and every access is checked: all kinds of kernels with barriers, and none that sums all of
 /// a tensor by Burn's kernel, whose bits depend on the order of blocks.
-const CHECKED: &str = "routing,topk,permute,capacity,rows,router_backward,hash_routing,expert_load,kv_cache,fp8_mma,fp8,moe_layer,\
+const CHECKED: &str = "routing,topk,permute,capacity,rows,router_backward,hash_routing,expert_load,kv_cache,fp8_mma,fp8_instructions,fp8,moe_layer,\
     attention::tiles_f16,attention::matrices_f16,grouped_gemm::f16,weight_gradient::f16,segment_attention::f16,expert_activation::f16,fp8_gemm::f16,\
     grouped_gemm::matrices_f16,weight_gradient::matrices_f16";
+
+/// The same of those that need no Burn.
+const CHECKED_WITHOUT_BURN: &str = "topk,permute,capacity,rows,router_backward,hash_routing,expert_load,attention::tiles_f16,\
+    grouped_gemm::f16,weight_gradient::f16,segment_attention::f16,expert_activation::f16,fp8_gemm::f16,grouped_gemm::matrices_f16,\
+    weight_gradient::matrices_f16";
 
 /// The long versions of a program's tests.
 fn at_length(program: &Program) -> Vec<Deep> {

@@ -215,11 +215,13 @@ impl Run<'_> {
         };
         let on_cards = plan::CARDS.map(|card| plan::kernels_on_a_card(conformance, card, &drivers));
         let table = plan::support_table(table, &places::text(&self.records()));
-        Ok([vulkan]
-            .into_iter()
-            .chain(on_cards)
-            .chain([table])
-            .collect())
+        Ok(
+            [vulkan, plan::in_metal(conformance, plan::WITHOUT_BURN, "")]
+                .into_iter()
+                .chain(on_cards)
+                .chain([table])
+                .collect(),
+        )
     }
 
     /// A folder in which the drivers in software have the names of NVIDIA's and AMD's libraries, where they are built, and in which

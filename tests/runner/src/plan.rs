@@ -27,6 +27,10 @@ const OTHER_KERNELS: &str = "kv_cache,nn,moe_training,experts,fp8_training,activ
     attention::seen_values,attention::as_emitted,attention::tiles,attention::tiles_f16,attention::dropout,attention::dropout_repeats,\
     attention::masks,attention::lengths,attention::bf16,attention::tiles_bf16,attention::matrices_f16,attention::matrices_bf16";
 
+/// Families whose cases launch kernels and need no Burn, which has no device for Metal's texts.
+pub(crate) const WITHOUT_BURN: &str = "topk,router_backward,hash_routing,expert_load,permute,capacity,rows,neighbours,grouped_gemm,fp8_gemm,\
+    weight_gradient,expert_activation,segment_attention,attention::tiles,attention::tiles_f16,attention::tiles_bf16";
+
 /// Crates that need no build of Burn; their tests are the first verdict.
 const READING: [&str; 2] = ["moebius-tree", "moebius-runner"];
 
@@ -192,6 +196,11 @@ pub(crate) fn kernels_on_a_card(conformance: &Program, card: Card, drivers: &Pat
     on_a_card(conformance, card, drivers, "").with("MOEBIUS_TEST_FAMILIES", families)
 }
 
+/// Families of kernels in Metal's language, on the grid of the cards in software.
+pub(crate) fn in_metal(conformance: &Program, families: &str, words: &str) -> Job {
+    on_device(conformance, "msl", words).with("MOEBIUS_TEST_FAMILIES", families)
+}
+
 /// A card in software, by its name there.
 #[derive(Clone, Copy)]
 pub(crate) struct Card {
@@ -245,7 +254,7 @@ pub(crate) fn on_vulkan(program: &Program, places: &Places, words: &str) -> Opti
 /// Holds the support table against what conformance left in `records`.
 pub(crate) fn support_table(program: &Program, records: &str) -> Job {
     let mut job = run(program, "of this run", &[]).with("MOEBIUS_TEST_RECORD", records);
-    job.after = ["cpu", "wgpu", "vulkan", "cuda", "rocm"]
+    job.after = ["cpu", "wgpu", "vulkan", "cuda", "rocm", "msl"]
         .map(|device| format!("conformance [{device}]"))
         .into();
     job

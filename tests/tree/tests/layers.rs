@@ -73,6 +73,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-cases",
             "moebius-cli",
             "moebius-device",
+            "moebius-emulator",
             "moebius-engine",
             "moebius-model",
             "moebius-shaders",

@@ -26,6 +26,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "runtime/core/src/ops/host_product/prefetch.rs",
     "tests/emulator/",
     "tests/failed_launches.rs",
+    "tests/src/metal.rs",
     "shaders/src/",
     "tests/validate/nvrtc.rs",
     "wasm/src/constructors.rs",

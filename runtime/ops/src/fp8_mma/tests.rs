@@ -44,10 +44,6 @@ fn what_the_instructions_cannot_do_is_refused() {
     let others = [
         grouped_gemm::Problem { fp8: None, ..plain },
         grouped_gemm::Problem {
-            bias: true,
-            ..plain
-        },
-        grouped_gemm::Problem {
             gated: true,
             ..plain
         },

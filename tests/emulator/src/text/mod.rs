@@ -1,5 +1,6 @@
-//! CUDA C++ and HIP C++ as the host's compiler can take them: the kernels' own text with few changes, line for line.
+//! CUDA C++, HIP C++ and Metal's language as the host's compiler can take them: the kernels' own text with few changes, line for line.
 
+pub(crate) mod metal;
 mod ptx;
 
 use std::fmt::Write as _;
@@ -24,14 +25,18 @@ const MATRIX: &str = include_str!("../device/matrix.h");
 const COMPLEX: &str = include_str!("../device/complex.h");
 const HIP: &str = include_str!("../device/hip.h");
 const ROCWMMA: &str = include_str!("../device/rocwmma.h");
+const METAL: &str = include_str!("../device/metal.h");
 const CHECK: &str = include_str!("../device/check.h");
 
 /// HIP's name for a type that works as CUDA's does.
 const HIP_HALF: &str =
     "typedef __nv_bfloat16 __hip_bfloat16;\ntypedef __nv_bfloat162 __hip_bfloat162;";
 
-/// Headers of CUDA and HIP whose place ours take.
-const KNOWN: [&str; 10] = [
+/// Its address spaces are names of ours, too.
+const METAL_ENDS: &str = "#undef device\n#undef constant\n#undef thread\n#undef threadgroup";
+
+/// Headers of CUDA, HIP and Metal whose place ours take.
+const KNOWN: [&str; 11] = [
     "rocwmma/rocwmma.hpp",
     "hip/hip_bf16.h",
     "cuda_fp16.h",
@@ -41,6 +46,7 @@ const KNOWN: [&str; 10] = [
     "cuComplex.h",
     "cuda_runtime.h",
     "stdint.h",
+    "metal_stdlib",
     "cstdint",
 ];
 
@@ -58,11 +64,20 @@ const WAITING: [&str; 11] = [
     "emu_elect",
     "emu_mma<",
 ];
-const ALSO_WAITING: [&str; 2] = ["emu_ldmatrix", "emu_stmatrix"];
+const ALSO_WAITING: [&str; 4] = [
+    "emu_ldmatrix",
+    "emu_stmatrix",
+    "threadgroup_barrier",
+    "simdgroup_barrier",
+];
 
 /// The whole program for the host's compiler. `check` adds what tells every access.
 pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
-    let body = rewritten(given);
+    let metal = language == Language::Metal;
+    let body = match metal {
+        true => rewritten(&metal::as_cuda(given)),
+        false => rewritten(given),
+    };
     let waits = WAITING
         .iter()
         .chain(&ALSO_WAITING)
@@ -79,6 +94,7 @@ pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
     let hip = language == Language::Hip;
     let half = fp8
         || matrix
+        || metal
         || has("cuda_fp16.h")
         || has("cuda_bf16.h")
         || has("__half")
@@ -95,7 +111,9 @@ pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
     add(HIP, "hip.h", hip);
     add(HIP_HALF, "hip.h", hip && half);
     add(ROCWMMA, "rocwmma.h", has("rocwmma"));
+    add(METAL, "metal.h", metal);
     add(&body, "kernel.cu", true);
+    add(METAL_ENDS, "metal.h", metal);
     for Kernel {
         name,
         most_threads,

@@ -1,0 +1,68 @@
+// What Metal spells otherwise than CUDA. Every lane holds a whole matrix of a simdgroup: eight by eight is little, and no lane
+// then waits for another's part.
+namespace metal {}
+typedef __half half;
+typedef __nv_bfloat16 bfloat;
+template <class T, size_t n> struct array {
+    T at[n];
+    EMU_LIBRARY T& operator[](size_t i) { return at[i]; }
+    EMU_LIBRARY const T& operator[](size_t i) const { return at[i]; }
+};
+struct uint3 {
+    emu_u32 at[3];
+    EMU_LIBRARY emu_u32 operator[](size_t i) const { return at[i]; }
+};
+EMU_LIBRARY uint3 emu_vector(emu_dim3 x) { return {{x.x, x.y, x.z}}; }
+EMU_LIBRARY uint3 emu_thread_position() { return emu_vector(threadIdx); }
+EMU_LIBRARY uint3 emu_group_position() { return emu_vector(blockIdx); }
+EMU_LIBRARY uint3 emu_groups() { return emu_vector(gridDim); }
+EMU_LIBRARY uint3 emu_threads_of_group() { return emu_vector(blockDim); }
+EMU_LIBRARY emu_u32 emu_thread_index() {
+    emu_dim3 at = threadIdx, size = blockDim;
+    return (at.z * size.y + at.y) * size.x + at.x;
+}
+EMU_LIBRARY emu_u32 clamp(emu_u32 x, emu_u32 least, emu_u32 most) { return min(max(x, least), most); }
+EMU_LIBRARY int clamp(int x, int least, int most) { return min(max(x, least), most); }
+EMU_LIBRARY float clamp(float x, float least, float most) { return min(max(x, least), most); }
+
+enum class mem_flags { mem_none, mem_device, mem_threadgroup };
+#define threadgroup_barrier(flags) emu_barrier(__LINE__)
+#define simdgroup_barrier(flags) __syncwarp()
+
+template <class T, int rows, int columns> struct simdgroup_matrix { T at[rows][columns]; };
+typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
+typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
+template <class T, int rows, int columns> EMU_LIBRARY simdgroup_matrix<T, rows, columns> make_filled_simdgroup_matrix(T value) {
+    simdgroup_matrix<T, rows, columns> filled;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j++) filled.at[i][j] = value;
+    return filled;
+}
+template <class T> inline void simdgroup_load(simdgroup_matrix<T, 8, 8>& to, const T* from, size_t line, int, bool transposed) {
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j++) to.at[i][j] = transposed ? from[j * line + i] : from[i * line + j];
+}
+// Each lane writes its two of the 64.
+template <class T> inline void simdgroup_store(const simdgroup_matrix<T, 8, 8>& from, T* to, size_t line) {
+    emu_u32 first = 2 * emu_self()->lane, i = first / 8, j = first % 8;
+    to[i * line + j] = from.at[i][j];
+    to[i * line + j + 1] = from.at[i][j + 1];
+}
+// Summed in doubles and rounded once, as the matrices of other cards here.
+template <class A, class B> EMU_CALL void simdgroup_multiply_accumulate(
+    simdgroup_float8x8& to, const simdgroup_matrix<A, 8, 8>& a, const simdgroup_matrix<B, 8, 8>& b, const simdgroup_float8x8& c) {
+    simdgroup_float8x8 sums;
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 8; j++) {
+            double sum = c.at[i][j];
+            for (int k = 0; k < 8; k++) sum += (double)(float)a.at[i][k] * (float)b.at[k][j];
+            sums.at[i][j] = (float)sum;
+        }
+    to = sums;
+}
+
+// Where a pointer points is the host's memory.
+#define device
+#define constant
+#define thread
+#define threadgroup
