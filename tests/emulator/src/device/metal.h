@@ -1,5 +1,4 @@
-// What Metal spells otherwise than CUDA. Every lane holds a whole matrix of a simdgroup: eight by eight is little, and no lane
-// then waits for another's part.
+// What Metal spells otherwise than CUDA. Every lane holds a whole matrix of a simdgroup: eight by eight is little.
 namespace metal {}
 typedef __half half;
 typedef __nv_bfloat16 bfloat;
@@ -48,17 +47,31 @@ template <class T> inline void simdgroup_store(const simdgroup_matrix<T, 8, 8>& 
     to[i * line + j] = from.at[i][j];
     to[i * line + j + 1] = from.at[i][j + 1];
 }
-// Summed in doubles and rounded once, as the matrices of other cards here.
-template <class A, class B> EMU_CALL void simdgroup_multiply_accumulate(
-    simdgroup_float8x8& to, const simdgroup_matrix<A, 8, 8>& a, const simdgroup_matrix<B, 8, 8>& b, const simdgroup_float8x8& c) {
+// Summed in doubles and rounded once, as the matrices of other cards here; once for all lanes.
+template <class A, class B> struct emu_accumulate {
+    simdgroup_float8x8* to;
+    const simdgroup_matrix<A, 8, 8>* a;
+    const simdgroup_matrix<B, 8, 8>* b;
+    const simdgroup_float8x8* c;
+};
+template <class A, class B> EMU_APART static void emu_accumulate_all(void* const* lanes, emu_mask present) {
+    const emu_accumulate<A, B>& first = emu_lane<emu_accumulate<A, B>>(lanes, __builtin_ctzll(present));
+    float a[8][8], b[8][8];
+    for (int i = 0; i < 64; i++) a[0][i] = first.a->at[0][i], b[0][i] = first.b->at[0][i];
     simdgroup_float8x8 sums;
     for (int i = 0; i < 8; i++)
         for (int j = 0; j < 8; j++) {
-            double sum = c.at[i][j];
-            for (int k = 0; k < 8; k++) sum += (double)(float)a.at[i][k] * (float)b.at[k][j];
+            double sum = first.c->at[i][j];
+            for (int k = 0; k < 8; k++) sum += (double)a[i][k] * b[k][j];
             sums.at[i][j] = (float)sum;
         }
-    to = sums;
+    for (emu_u32 lane = 0; lane < EMU_LANES; lane++)
+        if (present >> lane & 1) *emu_lane<emu_accumulate<A, B>>(lanes, lane).to = sums;
+}
+template <class A, class B> EMU_LIBRARY void simdgroup_multiply_accumulate(
+    simdgroup_float8x8& to, const simdgroup_matrix<A, 8, 8>& a, const simdgroup_matrix<B, 8, 8>& b, const simdgroup_float8x8& c, EMU_LINE) {
+    emu_accumulate<A, B> own = {&to, &a, &b, &c};
+    emu_meet(line, EMU_ALL_LANES, emu_accumulate_all<A, B>, &own);
 }
 
 // Where a pointer points is the host's memory.

@@ -68,7 +68,7 @@ const ALSO_WAITING: [&str; 4] = [
     "emu_ldmatrix",
     "emu_stmatrix",
     "threadgroup_barrier",
-    "simdgroup_barrier",
+    "simdgroup_",
 ];
 
 /// The whole program for the host's compiler. `check` adds what tells every access.
