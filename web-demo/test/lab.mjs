@@ -12,7 +12,7 @@ export const ROOT = path.resolve(HERE, '../..');
 export const CASES = path.join(ROOT, 'tests/cases');
 const SITE = path.join(ROOT, 'web-demo/dist');
 /** For anything a page is to do; a software adapter compiles kernels slowly, beside other tests more so. */
-const PATIENCE_MS = 240_000;
+const PATIENCE_MS = 120_000;
 /** What a layer and a training gave natively. */
 export const NATIVE = path.join(HERE, 'native.json');
 /** Cases that take a moment, for tests that are not about the self-check. */
@@ -25,6 +25,16 @@ export function caseNames() {
   const names = fs.readdirSync(CASES).filter((name) => name.endsWith('.safetensors'));
   assert.ok(names.length > 30, `expected more than 30 cases in ${CASES}, got ${names.length}`);
   return names;
+}
+
+/**
+ * Waits look at the page every 50 ms, and not at its animation frames: a busy software adapter may draw none for minutes,
+ * while everything else goes on.
+ * @param {import('playwright-core').Page} page
+ */
+function lookInIntervals(page) {
+  const wait = page.waitForFunction.bind(page);
+  page.waitForFunction = (done, argument, options) => wait(done, argument, { polling: 50, ...options });
 }
 
 export class Lab {
@@ -57,6 +67,13 @@ export class Lab {
   async stop() {
     await this.#shared?.close();
     await this.#server?.close();
+  }
+
+  /** Another browser in the place of the one that tests share, and of the pages that are kept in it. */
+  async restart() {
+    this.#kept.clear();
+    await this.#shared?.close();
+    this.#shared = await launch();
   }
 
   /** Where the bare page and the larger cases are, beside the site; and what a test put in a file's place. */
@@ -106,6 +123,7 @@ export class Lab {
     opened.setDefaultTimeout(PATIENCE_MS);
     if (script) await opened.addInitScript(script);
     const page = await opened.newPage();
+    lookInIntervals(page);
     this.#problems.push(watch(page, allow));
     await page.goto(this.#server.url + name, { waitUntil: 'commit' });
     return page;
@@ -186,7 +204,7 @@ export class Lab {
   /** What the test's pages show at the moment, for a message; a page that doesn't answer within two seconds says so. */
   async states() {
     const shown = () => {
-      const marked = [...document.querySelectorAll('html, [data-runs], [data-steps]')];
+      const marked = [...document.querySelectorAll('html, [data-runs], [data-steps], [data-text-state]')];
       return marked.map((element) => `${element.id || 'page'} ${JSON.stringify({ ...element.dataset })}`).join(', ');
     };
     const silence = () => new Promise((later) => setTimeout(() => later('it does not answer'), 2000));
