@@ -28,7 +28,7 @@ export function caseNames() {
 }
 
 /**
- * Waits look at the page every 50 ms, and not at its animation frames: a busy software adapter may draw none for minutes,
+ * Waits look at the page every 50 ms, and not at its animation frames: a busy software adapter may draw none for long,
  * while everything else goes on.
  * @param {import('playwright-core').Page} page
  */

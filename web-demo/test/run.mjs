@@ -57,7 +57,7 @@ async function outcome(lab, test) {
 }
 
 /**
- * Once in some hundred tests a page on Chromium's software adapter waits for ever, and nobody knows yet for what: a test that
+ * Once in some hundred tests a page on Chromium's software adapter stands still; the cause is not known. A test that
  * waited in vain is told of with what its pages show, and gets one more chance in another browser.
  * @returns {Promise<boolean>} whether the test passed
  */
