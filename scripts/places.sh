@@ -68,11 +68,15 @@ lavapipe_icd() { first_file /usr/share/vulkan/icd.d/lvp_icd*.json; }
 # shellcheck disable=SC2034
 LAVAPIPE_MIN=26.2
 LAVAPIPE_DIR="$CACHE/lavapipe"
-SPIRV_TOOLS_MIN=2025.3
-SPIRV_TOOLS="$CACHE/spirv-tools"
 spirv_icd() { first_file "$LAVAPIPE_DIR/lvp_icd.json"; }
 # The loader that programs are run with there, and its libraries: with those of the system they can't be mixed.
 spirv_loader() { first_file "$LAVAPIPE_DIR"/libraries/usr/lib/*-linux-gnu/ld-linux-*.so.*; }
+
+# A spirv-val of SPIRV_TOOLS_MIN or newer, the system's or an unpacked one; tests/validate/tools.rs runs it from there.
+# shellcheck disable=SC2034
+SPIRV_TOOLS_MIN=2025.3
+# shellcheck disable=SC2034
+SPIRV_TOOLS="$CACHE/spirv-tools"
 
 # Chromium's software Vulkan driver: Debian, Google's package, Ubuntu's snap.
 swiftshader_icd() {
