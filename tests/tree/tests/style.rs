@@ -348,7 +348,8 @@ fn uncompiled_example(source: &Source) -> Vec<String> {
     source.lines(|line| {
         let info = line.split("```").nth(1)?;
         let options = info.split(',').map(str::trim);
-        let ignored = line.trim_start().starts_with("//")
+        let documents = source.path.ends_with(".md") || line.trim_start().starts_with("//");
+        let ignored = documents
             && options
                 .into_iter()
                 .any(|option| option.starts_with("ignore"));
@@ -480,6 +481,11 @@ fn each_rule_finds_its_offence() {
     assert_eq!(stubs(&rust(&format!("// {}: later", STUBS[2]))).len(), 1);
     assert_eq!(stubs(&rust(&format!("fn {}s() {{}}", STUBS[2]))).len(), 0);
     assert_eq!(uncompiled_example(&rust("/// ```rust,ignore")).len(), 1);
+    let document = Source {
+        path: "docs/a.md".to_owned(),
+        text: "```rust,ignore\n```\n```rust\n```".to_owned(),
+    };
+    assert_eq!(uncompiled_example(&document).len(), 1);
     let path = format!("let p = \"{}me\";", PERSONAL_FOLDERS[0]);
     assert_eq!(personal_path(&rust(&path)).len(), 1);
     assert_eq!(personal_path(&rust("see ~/home/a, x/root/b")).len(), 0);
