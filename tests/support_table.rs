@@ -12,7 +12,7 @@ use std::{env, fs};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_shaders::emit::{KernelEntry, Target};
-use moebius_tests::availability::{CI, cannot_run, unavailable};
+use moebius_tests::availability::{CI, METAL, cannot_run, unavailable};
 use moebius_tests::record::{self, End};
 
 const BEGIN: &str = "<!-- support-table:begin -->";
@@ -65,9 +65,6 @@ const COLUMNS: [Column; 6] = [
         card(entry, METAL, &[Target::Msl], ran)
     }),
 ];
-
-/// The device that runs Metal's texts, for the cases that need no Burn.
-const METAL: &str = "msl";
 
 /// Those whose record is read.
 fn recording() -> impl Iterator<Item = &'static str> {

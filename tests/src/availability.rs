@@ -36,6 +36,9 @@ pub fn converts_by_instructions(variant: &str) -> bool {
 /// The devices of CI that run kernels, as conformance's record calls them; `cuda` and `rocm` are cards in software (`tests/emulator/`).
 pub const CI: [&str; 5] = ["cpu", "wgpu", "vulkan", "cuda", "rocm"];
 
+/// The device that runs Metal's texts on the emulator's grid, for the cases that need no Burn.
+pub const METAL: &str = "msl";
+
 /// Why `entry` can't run on the device of CI of this name, or `None` when a case must launch it there.
 pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
     match (device, entry.variant) {

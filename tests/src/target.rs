@@ -20,13 +20,6 @@ pub struct Target {
     turn: Mutex<()>,
 }
 
-/// The device that runs Metal's texts on the emulator's grid, and kernels alone.
-#[cfg(all(
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-const METAL: &str = "msl";
-
 impl Target {
     /// Every device this run must cover: the CubeCL CPU, the best wgpu adapter, Flex and XLA on the
     /// processor, or those that `MOEBIUS_TEST_DEVICES` names: `cuda`, say, or `msl`, Metal's language on the emulator.
@@ -51,7 +44,7 @@ impl Target {
             target_os = "linux",
             any(target_arch = "x86_64", target_arch = "aarch64")
         ))]
-        if name == METAL {
+        if name == crate::availability::METAL {
             let (client, capability) = crate::metal::open();
             return Self {
                 name,

@@ -1,7 +1,7 @@
 //! CubeCL's compilers, one per target.
 
 use super::machine::plane;
-use super::{Artifact, EmitError, Target};
+use super::{Artifact, EmitError, Target, metal, names};
 use cubecl::ir::settings::KernelSettings;
 use cubecl::prelude::{CubeKernel, KernelDefinition};
 use cubecl::{Compiler, WgpuCompilationOptions};
@@ -18,7 +18,11 @@ pub(super) fn compile(
     target: Target,
 ) -> Result<Artifact, EmitError> {
     let definition = kernel.define();
-    let KernelSettings { kernel_name, .. } = definition.settings.clone();
+    let KernelSettings {
+        kernel_name,
+        cube_dim,
+        ..
+    } = definition.settings.clone();
     let name = name.unwrap_or(&kernel_name);
     let compiled = match target {
         Target::Wgsl => wgsl(definition),
@@ -54,6 +58,7 @@ pub(super) fn compile(
         bytes,
         extension: target.extension(),
         entry_point,
+        workgroup: [cube_dim.x, cube_dim.y, cube_dim.z],
     })
 }
 
@@ -131,7 +136,11 @@ where
     };
     let source = CppCompiler::<T>::default().compile(definition, &options);
     let text = source.map_err(reason)?.to_string();
-    Ok(text.into_bytes())
+    let text = match target {
+        Target::Msl => metal::with_sorted_arguments(&text),
+        _ => text,
+    };
+    Ok(names::numbered(&text).into_bytes())
 }
 
 /// The architecture of an AMDGPU target.

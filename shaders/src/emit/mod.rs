@@ -1,7 +1,7 @@
 //! Compilation without a device: kernel × target → source text or object code.
 //!
 //! A [`KernelEntry`] is one variant of one kernel: the family's own `plan` reads the hand-written properties of a device of
-//! the target (`machine.rs`), and its `launch` runs on a server that only keeps the kernels it is sent (`recorder.rs`). So
+//! the target (`machine.rs`), and its `launch` runs on a device that only keeps the kernels it is sent (`recorder.rs`). So
 //! what is compiled here is what such a device would be given. What a plan refuses is [`EmitError::NotAvailable`]. Sizes that
 //! a kernel reads at launch don't matter here; shapes only need to be ones the plan accepts.
 //!
@@ -10,7 +10,10 @@
 
 mod compile;
 mod machine;
+mod metal;
+mod names;
 mod recorder;
+pub mod server;
 mod target;
 
 pub(crate) use machine::Machine;
@@ -121,6 +124,8 @@ pub struct Artifact {
     pub extension: &'static str,
     /// Name of the entry point inside.
     pub entry_point: String,
+    /// Units of a workgroup along x, y and z.
+    pub workgroup: [u32; 3],
 }
 
 /// Why a kernel has no code for a target.

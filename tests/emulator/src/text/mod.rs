@@ -1,6 +1,8 @@
 //! CUDA C++, HIP C++ and Metal's language as the host's compiler can take them: the kernels' own text with few changes, line for line.
 
 pub(crate) mod metal;
+#[path = "../../../../shaders/src/emit/names.rs"]
+mod names;
 mod ptx;
 
 use std::fmt::Write as _;
@@ -73,6 +75,8 @@ const ALSO_WAITING: [&str; 4] = [
 
 /// The whole program for the host's compiler. `check` adds what tells every access.
 pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
+    // Otherwise a kept kernel isn't found again.
+    let given = &names::numbered(given);
     let metal = language == Language::Metal;
     let body = match metal {
         true => rewritten(&metal::as_cuda(given)),
