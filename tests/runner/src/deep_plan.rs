@@ -104,9 +104,10 @@ pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
 
 /// Families and cases of which every schedule and every access is checked: all kinds of kernels with barriers, and none that sums all of
 /// a tensor by Burn's kernel, whose bits depend on the order of blocks.
-const CHECKED: &str = "routing,topk,permute,capacity,rows,router_backward,hash_routing,expert_load,kv_cache,fp8_mma,fp8_instructions::linear_layers,fp8,\
+const CHECKED: &str = "routing,topk,permute,capacity,rows,router_backward,hash_routing,expert_load,kv_cache,fp8_mma,fp8,fp8_instructions::linear_layers,\
     moe_layer::relu,moe_layer::gated_silu,moe_layer::gelu_with_bias,moe_layer::capacity,moe_layer::ranks_and_empty_batch,moe_layer::f16,\
-    moe_layer::bf16,moe_layer::repeats_bit_for_bit,moe_layer::independent_of_the_batch,\
+    moe_layer::bf16,moe_layer::repeats_bit_for_bit,moe_layer::independent_of_the_batch,moe_layer::device_memory,\
+    moe_layer::warm_forward_allocates_nothing,moe_layer::launches_are_fixed,\
     attention::tiles_f16,attention::matrices_f16,grouped_gemm::f16,weight_gradient::f16,segment_attention::f16,expert_activation::f16,fp8_gemm::f16,\
     grouped_gemm::matrices_f16,weight_gradient::matrices_f16";
 
