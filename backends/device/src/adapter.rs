@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use cubecl::WgpuCompilationOptions;
-use cubecl::device::{WgpuBackend, WgpuDevice, WgpuDeviceKind};
+use cubecl::device::{WgpuDevice, WgpuDeviceKind};
 use cubecl::features::{Plane, TypeUsage};
 use cubecl::ir::{
     DeviceIdentity, DeviceProperties, ElemType, FloatKind, HardwareProperties,
@@ -17,6 +17,8 @@ use crate::located::{Found, Located, index_among};
 use crate::memory::host_memory;
 use crate::named::{by_name, kind};
 use crate::properties::vendor_of_card;
+#[cfg(feature = "vulkan")]
+use crate::vulkan::{self, Language};
 use crate::{Capability, Device, OpenError, Runtime, Vendor};
 
 /// One adapter under the name CubeCL reaches it by.
@@ -64,13 +66,14 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
     // The kind is always named. CubeCL's own default device is another device to it than the same
     // adapter by its kind (two clients, no sharing), and follows an environment variable.
     let inner = match device {
-        Device::Vulkan(_) => WgpuDevice::new(kind).on(WgpuBackend::Vulkan),
-        _ if listed.spirv => in_wgsl(&kind).map_err(|reason| OpenError::Failed {
-            device: resolved,
-            reason,
-        })?,
-        _ => WgpuDevice::new(kind),
+        Device::Vulkan(_) => in_spirv(&kind),
+        _ if listed.spirv => in_wgsl(&kind),
+        _ => Ok(WgpuDevice::new(kind)),
     };
+    let inner = inner.map_err(|reason| OpenError::Failed {
+        device: resolved,
+        reason,
+    })?;
     Ok(Located {
         device: resolved,
         cubecl: Some(cubecl::Device::Wgpu(inner)),
@@ -80,15 +83,21 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
 
 #[cfg(feature = "vulkan")]
 fn in_wgsl(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
-    quietly(|| crate::wgsl::device(kind)).and_then(|device| device)
+    quietly(|| vulkan::device(Language::Wgsl, kind)).and_then(|device| device)
+}
+
+#[cfg(feature = "vulkan")]
+fn in_spirv(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
+    quietly(|| vulkan::device(Language::SpirV, kind)).and_then(|device| device)
 }
 
 /// wgpu's own handle of a `wgpu` device that CubeCL did not start itself, by which a test takes it away.
 #[cfg(feature = "vulkan")]
 pub fn wgpu_handle(kind: &WgpuDeviceKind) -> Option<wgpu::Device> {
-    crate::wgsl::handle(kind)
+    vulkan::handle(kind)
 }
 
+/// `None`: without the feature `vulkan` CubeCL starts all devices itself.
 #[cfg(not(feature = "vulkan"))]
 pub fn wgpu_handle(_: &WgpuDeviceKind) -> Option<wgpu::Device> {
     None
@@ -97,6 +106,11 @@ pub fn wgpu_handle(_: &WgpuDeviceKind) -> Option<wgpu::Device> {
 #[cfg(not(feature = "vulkan"))]
 fn in_wgsl(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
     Ok(WgpuDevice::new(kind.clone()))
+}
+
+#[cfg(not(feature = "vulkan"))]
+fn in_spirv(_: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
+    Err("this build lacks the feature `vulkan`".into())
 }
 
 /// The adapters of `device`'s graphics API, best kind first; at least one, or the reason.
@@ -249,7 +263,7 @@ fn takes_spirv(adapter: &wgpu::Adapter) -> bool {
 fn lacks_for_spirv(adapter: &wgpu::Adapter, taken: bool) -> Option<String> {
     let model = "it lacks the Vulkan memory model of the device's scope, or addresses of buffers";
     match taken {
-        true => crate::wgsl::lacks_for_spirv(adapter),
+        true => vulkan::lacks_for_spirv(adapter),
         false => Some(model.into()),
     }
 }

@@ -47,7 +47,7 @@ mod rocm;
 mod runtimes;
 mod simd;
 #[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
-mod wgsl;
+mod vulkan;
 #[cfg(feature = "xla")]
 mod xla;
 

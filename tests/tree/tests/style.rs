@@ -21,7 +21,8 @@ const EMPTY_NAMES: &[&str] = &["base", "utils", "common", "helpers", "misc"];
 const UNSAFE_ALLOWED: &[&str] = &[
     "backends/xla/src/pjrt/",
     "backends/device/src/conversions.rs",
-    "backends/device/src/wgsl.rs",
+    "backends/device/src/vulkan/instance.rs",
+    "tests/runner/src/child.rs",
     "runtime/cli/src/drivers.rs",
     "runtime/core/src/ops/host_product/prefetch.rs",
     "tests/emulator/",

@@ -1,0 +1,111 @@
+use rspirv::dr::Builder;
+use rspirv::spirv::{
+    AddressingModel, Capability, ExecutionModel, FunctionControl, GLOp, MemoryModel,
+};
+
+use super::*;
+
+/// A kernel that adds, compares and exponentiates vectors of bf16, chosen by a condition, with f32 declared or not.
+fn kernel(with_f32: bool) -> Vec<u32> {
+    let mut b = Builder::new();
+    b.set_version(1, 6);
+    for capability in [Capability::Shader, Capability::BFloat16TypeKHR] {
+        b.capability(capability);
+    }
+    b.extension("SPV_KHR_bfloat16");
+    let functions = b.ext_inst_import("GLSL.std.450");
+    b.memory_model(AddressingModel::Logical, MemoryModel::GLSL450);
+    let (void, bool_) = (b.type_void(), b.type_bool());
+    if with_f32 {
+        b.type_float(32, None);
+    }
+    let bf16 = b.type_float(16, Some(FPEncoding::BFloat16KHR));
+    let (pair, bools) = (b.type_vector(bf16, 2), b.type_vector(bool_, 2));
+    let one = b.constant_bit32(bf16, 0x3F80);
+    let ones = b.constant_composite(pair, [one, one]);
+    let signature = b.type_function(void, vec![]);
+    let main = b
+        .begin_function(void, None, FunctionControl::NONE, signature)
+        .unwrap();
+    b.begin_block(None).unwrap();
+    let sum = b.f_add(pair, None, ones, ones).unwrap();
+    b.decorate(sum, Decoration::NoContraction, []);
+    let less = b.f_ord_less_than(bools, None, sum, ones).unwrap();
+    let power = b
+        .ext_inst(
+            pair,
+            None,
+            functions,
+            GLOp::Exp as u32,
+            [Operand::IdRef(sum)],
+        )
+        .unwrap();
+    b.select(pair, None, less, power, sum).unwrap();
+    b.ret().unwrap();
+    b.end_function().unwrap();
+    b.entry_point(ExecutionModel::GLCompute, main, "main", []);
+    b.module().assemble()
+}
+
+#[test]
+fn nothing_computes_with_bf16() {
+    for with_f32 in [true, false] {
+        let words = computed_in_f32(&kernel(with_f32)).unwrap().unwrap();
+        let module = Module::parse(&words).unwrap();
+        let types = Rewriting::of(&module);
+        let start = module
+            .instructions
+            .iter()
+            .position(|one| one.class.opcode == Op::Label);
+        let body = &module.instructions[start.unwrap() + 1..];
+        let narrow = |operand: &Operand| matches!(operand, Operand::IdRef(id) if types.values.contains_key(id));
+        for instruction in body {
+            let made = instruction
+                .result_type
+                .is_some_and(|kind| types.narrow.contains_key(&kind));
+            let computes = made || instruction.operands.iter().any(narrow);
+            assert!(
+                !computes || moves(instruction.class.opcode),
+                "{instruction:?}"
+            );
+        }
+        let opcodes: Vec<Op> = body.iter().map(|one| one.class.opcode).collect();
+        use Op::{ExtInst, FAdd, FConvert, FOrdLessThan, FunctionEnd, Return, Select};
+        let (to, from) = (FConvert, FConvert);
+        let computed = [to, to, FAdd, from, to, to, FOrdLessThan, to, ExtInst, from];
+        assert_eq!(
+            opcodes,
+            [&computed[..], &[Select, Return, FunctionEnd]].concat()
+        );
+        let of_f32 = |one: &&Instruction| one.operands == [Operand::LiteralBit32(32)];
+        let floats = module.instructions.iter().filter(of_f32).count();
+        assert_eq!(floats, 1, "a type must not be declared twice");
+        let decorations = module.instructions.iter();
+        let mut decorations = decorations.filter(|one| one.class.opcode == Op::Decorate);
+        let decorated = &decorations.next().unwrap().operands[0];
+        assert_eq!(*decorated, Operand::IdRef(body[2].result_id.unwrap()));
+        assert!(
+            module
+                .instructions
+                .iter()
+                .all(|one| one.result_id < Some(types.next))
+        );
+    }
+}
+
+#[test]
+fn other_modules_stay_as_they_are() {
+    let once = computed_in_f32(&kernel(true)).unwrap().unwrap();
+    assert_eq!(computed_in_f32(&once), Ok(None));
+    let mut b = Builder::new();
+    b.type_float(16, None);
+    assert_eq!(computed_in_f32(&b.module().assemble()), Ok(None));
+}
+
+#[test]
+fn words_that_are_no_module_are_an_error() {
+    let mut words = kernel(true);
+    let last = words.len() - 1;
+    words[last] = 0xFFFF_FFFF;
+    assert!(computed_in_f32(&words).unwrap_err().starts_with("SPIR-V: "));
+}

@@ -1,0 +1,97 @@
+//! Devices of Vulkan that this crate starts and hands to CubeCL, because one that CubeCL starts by itself is not what is
+//! wanted: it takes SPIR-V wherever it can, and hands the driver SPIR-V that computes with bf16.
+
+mod bf16;
+mod instance;
+
+use std::sync::{Mutex, PoisonError};
+
+use cubecl::device::{WgpuDevice, WgpuDeviceKind};
+use cubecl::future::block_on;
+use cubecl::wgpu::vulkan::try_request_vulkan_device;
+use cubecl::wgpu::{RuntimeOptions, WgpuSetup, try_init_device};
+use wgpu::{Backend, Features};
+
+pub(crate) use instance::lacks_for_spirv;
+
+use crate::named::by_name;
+
+/// What kernels are compiled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// WGSL, as in a build without the feature `vulkan`: CubeCL offers no choice, so the instance that these devices come
+    /// from tells of no memory model of the scope of the device, which SPIR-V of CubeCL's needs.
+    Wgsl,
+    /// SPIR-V, whose arithmetic on bf16 is done in f32.
+    SpirV,
+}
+
+struct Started {
+    language: Language,
+    kind: WgpuDeviceKind,
+    device: WgpuDevice,
+    handle: wgpu::Device,
+}
+
+static STARTED: Mutex<Vec<Started>> = Mutex::new(Vec::new());
+
+/// The adapter of this name for kernels in `language`: started once, and the same from then on.
+pub(crate) fn device(language: Language, kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
+    let mut all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = |started: &&Started| started.language == language && started.kind == *kind;
+    if let Some(started) = all.iter().find(known) {
+        return Ok(started.device.clone());
+    }
+    let started = start(language, kind)?;
+    let device = started.device.clone();
+    all.push(started);
+    Ok(device)
+}
+
+/// wgpu's own handle of the adapter of this name for kernels in WGSL, if it was started here.
+pub(crate) fn handle(kind: &WgpuDeviceKind) -> Option<wgpu::Device> {
+    let all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let wanted = |started: &&Started| started.language == Language::Wgsl && started.kind == *kind;
+    Some(all.iter().find(wanted)?.handle.clone())
+}
+
+fn start(language: Language, kind: &WgpuDeviceKind) -> Result<Started, String> {
+    let instance = instance::of(language)?;
+    let adapters = block_on(instance.enumerate_adapters(Backend::Vulkan.into()));
+    let (_, adapter) = by_name(adapters)
+        .into_iter()
+        .find(|(name, _)| name.as_ref() == Some(kind))
+        .ok_or_else(|| format!("the driver no longer lists {kind:?}"))?;
+    let (device, queue) = match language {
+        Language::Wgsl => for_wgsl(&adapter)?,
+        Language::SpirV => block_on(try_request_vulkan_device(&adapter))
+            .map_err(|error| error.to_string())?
+            .ok_or("the driver lacks what SPIR-V of CubeCL's needs")?,
+    };
+    let setup = WgpuSetup {
+        instance,
+        adapter,
+        device: device.clone(),
+        queue,
+        backend: Backend::Vulkan,
+    };
+    let options = RuntimeOptions::try_default().map_err(|error| error.to_string())?;
+    Ok(Started {
+        language,
+        kind: kind.clone(),
+        device: try_init_device(setup, options).map_err(|error| error.to_string())?,
+        handle: device,
+    })
+}
+
+/// A device as CubeCL asks for its own, less what wgpu calls experimental.
+fn for_wgsl(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu::Queue), String> {
+    let left_out = Features::MAPPABLE_PRIMARY_BUFFERS | Features::all_experimental_mask();
+    let descriptor = wgpu::DeviceDescriptor {
+        required_features: adapter.features().difference(left_out),
+        required_limits: adapter.limits(),
+        memory_hints: wgpu::MemoryHints::MemoryUsage,
+        ..Default::default()
+    };
+    block_on(adapter.request_device(&descriptor)).map_err(|error| error.to_string())
+}
