@@ -185,10 +185,13 @@ fn emulated(program: &Program, case: &(&str, &str, &str, f64), qemu: &str) -> De
 /// Builds that share nothing with that of the tests, in folders of their own.
 fn builds(places: &Places) -> [Deep; 3] {
     let folder = |name: &str| text(&places.target.with_file_name(format!("target-{name}")));
-    let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex";
+    let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex && cargo bench";
     let plain = "cargo test -p moebius-tests --test conformance -- moe_ && cargo test -p moebius-tests --test training -- resumed";
-    let release = Job::new("README's command, in release", &["bash", "-c", readme])
-        .with("CARGO_TARGET_DIR", folder("release"));
+    let release = Job::new(
+        "README's command and the benchmarks, in release",
+        &["bash", "-c", readme],
+    )
+    .with("CARGO_TARGET_DIR", folder("release"));
     let without = Job::new("without Burn's fusion", &["bash", "-c", plain])
         .tests()
         .with("CARGO_TARGET_DIR", folder("without-fusion"))

@@ -37,6 +37,9 @@ pub(crate) struct Job {
     pub(crate) after: Vec<String>,
     /// The entry in the ledger of deep jobs, for those.
     pub(crate) deep: bool,
+    /// Programs and folders that decide, with the tree's data and the machine, what comes of the job: while they are the
+    /// same, a job that passed need not run again. Empty for a job that always runs.
+    pub(crate) depends_on: Vec<PathBuf>,
 }
 
 impl Job {
@@ -52,6 +55,7 @@ impl Job {
             holds: None,
             after: Vec::new(),
             deep: false,
+            depends_on: Vec::new(),
         }
     }
 
@@ -62,6 +66,15 @@ impl Job {
 
     pub(crate) fn holding(mut self, what: &'static str) -> Self {
         self.holds = Some(what);
+        self
+    }
+
+    /// Lets the job pass without a run while these programs and folders are the same.
+    pub(crate) fn depending_on(
+        mut self,
+        paths: impl IntoIterator<Item = impl Into<PathBuf>>,
+    ) -> Self {
+        self.depends_on.extend(paths.into_iter().map(Into::into));
         self
     }
 

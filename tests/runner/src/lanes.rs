@@ -3,12 +3,15 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::child::{Ended, Process, Usage};
 use crate::job::{Counts, Job, XLA};
 use crate::outcome::Outcome;
+use crate::schedule::{Span, Wait, Waits};
+use crate::unchanged::{Green, Known};
 
 /// Far more than any job takes: a hang should end in a message.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
@@ -19,9 +22,17 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Finished {
     pub(crate) job: Job,
     pub(crate) outcome: Outcome,
-    pub(crate) seconds: f64,
+    /// How many tests the job ran, by the job's output. The outcome of a failed job counts at least one failure, even
+    /// if the job ran no test.
+    pub(crate) cases: usize,
+    pub(crate) span: Span,
+    pub(crate) waits: Waits,
+    /// What the job's processes took; `None` where the system doesn't say.
+    pub(crate) usage: Option<Usage>,
     /// Why it failed.
     pub(crate) failure: Option<String>,
+    /// When the job passed with all that it has now, in place of a run.
+    pub(crate) unchanged: Option<Green>,
     pub(crate) log: PathBuf,
 }
 
@@ -30,30 +41,61 @@ impl Finished {
         self.failure.is_some()
     }
 
-    /// A job that could not be started.
-    fn never(job: Job, failure: String) -> Self {
+    pub(crate) fn seconds(&self) -> f64 {
+        self.span.seconds()
+    }
+
+    /// A job that didn't run: it could not be started, or need not.
+    fn without_a_run(waiting: Waiting, span: Span, why: Result<Green, String>) -> Self {
+        let (unchanged, failure) = match why {
+            Ok(green) => (Some(green), None),
+            Err(failure) => (None, Some(failure)),
+        };
         let outcome = Outcome {
-            failed: 1,
+            failed: usize::from(failure.is_some()),
             ..Outcome::default()
         };
         Self {
-            job,
+            job: waiting.job,
             outcome,
-            seconds: 0.0,
-            failure: Some(failure),
+            cases: 0,
+            span,
+            waits: waiting.waits,
+            usage: None,
+            failure,
+            unchanged,
             log: PathBuf::new(),
         }
     }
 }
 
+/// A job that waits.
+struct Waiting {
+    job: Job,
+    waits: Waits,
+    /// What kept the job from starting when the lanes last looked.
+    hindrance: Option<Wait>,
+}
+
 /// A job that runs.
 struct Running {
     job: Job,
-    child: Child,
+    waits: Waits,
+    process: Process,
     start: Instant,
+    freed_by: Option<usize>,
+    /// When the job started, by the clock that dates files.
     began: SystemTime,
     log: PathBuf,
     records: PathBuf,
+    /// What stands for all that the job depends on, for a job that is known by it later.
+    key: Option<String>,
+}
+
+/// What became of a job that might start.
+enum Started {
+    Runs(Running),
+    Need(Green),
 }
 
 /// Runs jobs and keeps what came of them.
@@ -64,9 +106,13 @@ pub(crate) struct Lanes {
     pub(crate) keep_going: bool,
     scratch: PathBuf,
     clock: Instant,
-    waiting: Vec<Job>,
+    waiting: Vec<Waiting>,
+    /// Until when the waits of jobs are counted.
+    counted: Instant,
     running: Vec<Running>,
     pub(crate) finished: Vec<Finished>,
+    /// What passed in earlier runs; without it every job runs.
+    pub(crate) known: Option<Known>,
 }
 
 impl Lanes {
@@ -78,8 +124,10 @@ impl Lanes {
             scratch: scratch.to_owned(),
             clock,
             waiting: Vec::new(),
+            counted: clock,
             running: Vec::new(),
             finished: Vec::new(),
+            known: None,
         }
     }
 
@@ -90,11 +138,13 @@ impl Lanes {
         jobs: Vec<Job>,
         seen: &mut dyn FnMut(u64, &Finished),
     ) -> io::Result<bool> {
-        self.waiting = jobs;
+        self.waiting = jobs.into_iter().map(Waiting::new).collect();
+        self.counted = Instant::now();
         let (before, mut said) = (self.finished.len(), self.finished.len());
         loop {
             let ended = self.ended()?;
             self.finished.extend(ended);
+            self.count_waits();
             let failed = |lanes: &Self| lanes.finished[before..].iter().any(Finished::failed);
             if self.keep_going || !failed(self) {
                 self.fill();
@@ -111,50 +161,107 @@ impl Lanes {
         }
     }
 
-    /// Starts what may start; what can't has failed.
-    fn fill(&mut self) {
-        while let Some(index) = self.next() {
-            let job = self.waiting.remove(index);
-            let bad = |one: &&Finished| one.failed() && job.after.contains(&one.job.name);
-            let started = match self.finished.iter().find(bad) {
-                Some(one) => Err(format!("not run, because {} failed", one.job.name)),
-                None => self
-                    .start(&job)
-                    .map_err(|error| format!("{}: {error}", job.command[0])),
-            };
-            match started {
-                Ok(running) => self.running.push(running),
-                Err(failure) => self.finished.push(Finished::never(job, failure)),
+    /// Adds the time since this was last done to the waits of all jobs that wait.
+    fn count_waits(&mut self) {
+        let seconds = self.counted.elapsed().as_secs_f64();
+        self.counted = Instant::now();
+        for waiting in &mut self.waiting {
+            if let Some(wait) = &waiting.hindrance {
+                waiting.waits.add(wait, seconds);
             }
         }
     }
 
-    /// The first job that may start now. One that waits for the machine to itself keeps later ones from starting.
-    fn next(&self) -> Option<usize> {
-        let busy = |held: &str| self.running.iter().any(|one| one.job.holds == Some(held));
-        let occupied = self.running.iter().any(|one| one.job.alone);
-        if occupied || self.running.len() >= self.width {
-            return None;
+    /// Starts the jobs that may start; one that can't be started has failed. Then notes what keeps the others from
+    /// starting.
+    fn fill(&mut self) {
+        let hindrances = loop {
+            let hindrances = self.hindrances();
+            let Some(index) = hindrances.iter().position(Option::is_none) else {
+                break hindrances;
+            };
+            let waiting = self.waiting.remove(index);
+            let freed_by = self.freed_by(&waiting);
+            let job = &waiting.job;
+            let bad = |one: &&Finished| one.failed() && job.after.contains(&one.job.name);
+            let begun = self.seconds();
+            let started = match self.finished.iter().find(bad) {
+                Some(one) => Err(format!("not run, because {} failed", one.job.name)),
+                None => self
+                    .start(&waiting, freed_by)
+                    .map_err(|error| format!("{}: {error}", job.command[0])),
+            };
+            let why = match started {
+                Ok(Started::Runs(running)) => {
+                    self.running.push(running);
+                    continue;
+                }
+                Ok(Started::Need(green)) => Ok(green),
+                Err(failure) => Err(failure),
+            };
+            let span = Span {
+                started: begun,
+                ended: self.seconds(),
+                freed_by,
+            };
+            self.finished
+                .push(Finished::without_a_run(waiting, span, why));
+        };
+        for (waiting, hindrance) in self.waiting.iter_mut().zip(hindrances) {
+            waiting.hindrance = hindrance;
         }
-        for (index, job) in self.waiting.iter().enumerate() {
-            let blocked =
-                job.after.iter().any(|name| !self.is_over(name)) || job.holds.is_some_and(busy);
-            if blocked {
-                continue;
+    }
+
+    /// What keeps each waiting job from starting now, in the order of the jobs. A job that waits for the machine to
+    /// itself keeps later jobs from starting.
+    fn hindrances(&self) -> Vec<Option<Wait>> {
+        let holds = |held: &&str| self.running.iter().any(|one| one.job.holds == Some(*held));
+        let full = self.running.len() >= self.width;
+        let mut alone = self.running.iter().any(|one| one.job.alone);
+        let hindrance = |waiting: &Waiting| {
+            let job = &waiting.job;
+            if let Some(name) = job.after.iter().find(|name| !self.is_over(name)) {
+                return Some(Wait::After(name.clone()));
             }
-            return (!job.alone || self.running.is_empty()).then_some(index);
-        }
-        None
+            if let Some(held) = job.holds.filter(holds) {
+                return Some(Wait::Lock(held));
+            }
+            if alone {
+                return Some(Wait::Alone);
+            }
+            if full {
+                return Some(Wait::Lane);
+            }
+            alone = job.alone && !self.running.is_empty();
+            alone.then_some(Wait::Machine)
+        };
+        self.waiting.iter().map(hindrance).collect()
+    }
+
+    /// The place of the job whose end lets the waiting job start: of the jobs that kept it waiting, the last to end. A
+    /// job that didn't wait follows the last job of the lanes' previous list.
+    fn freed_by(&self, waiting: &Waiting) -> Option<usize> {
+        let kept = |one: &Finished| match &waiting.hindrance {
+            Some(Wait::After(_)) => waiting.job.after.contains(&one.job.name),
+            Some(Wait::Lock(held)) => one.job.holds == Some(held),
+            _ => true,
+        };
+        let ended = |at: &usize| self.finished[*at].span.ended;
+        (0..self.finished.len())
+            .filter(|at| kept(&self.finished[*at]))
+            .max_by(|one, other| ended(one).total_cmp(&ended(other)))
     }
 
     /// Whether nothing of this name has yet to run or to end.
     fn is_over(&self, name: &str) -> bool {
-        let waits = self.waiting.iter().any(|job| job.name == name);
+        let waits = self.waiting.iter().any(|one| one.job.name == name);
         let runs = self.running.iter().any(|one| one.job.name == name);
         !waits && !runs
     }
 
-    fn start(&self, job: &Job) -> io::Result<Running> {
+    /// Starts a job, unless it passed with all that it has now.
+    fn start(&self, waiting: &Waiting, freed_by: Option<usize>) -> io::Result<Started> {
+        let job = &waiting.job;
         let stem: String = job
             .name
             .chars()
@@ -163,6 +270,14 @@ impl Lanes {
         let log = self.scratch.join(format!("{stem}.log"));
         let records = self.scratch.join(format!("{stem}.records"));
         fs::create_dir_all(&records)?;
+        let known = self.known.as_ref();
+        let key = known.map(|known| known.key(job)).transpose()?.flatten();
+        if let (Some(known), Some(key)) = (known, &key)
+            && let Some(green) = known.passed(key, &records)
+        {
+            gather(&records)?;
+            return Ok(Started::Need(green));
+        }
         let output = File::create(&log)?;
         let mut command = Command::new(&job.command[0]);
         command
@@ -174,15 +289,18 @@ impl Lanes {
             .stdout(output.try_clone()?)
             .stderr(output);
         let began = SystemTime::now();
-        let child = command.spawn()?;
-        Ok(Running {
+        let start = Instant::now();
+        Ok(Started::Runs(Running {
             job: job.clone(),
-            child,
-            start: Instant::now(),
+            waits: waiting.waits.clone(),
+            process: Process::start(&mut command)?,
+            start,
+            freed_by,
             began,
             log,
             records,
-        })
+            key,
+        }))
     }
 
     /// The jobs that ended since this was last asked.
@@ -191,21 +309,38 @@ impl Lanes {
         let mut index = 0;
         while index < self.running.len() {
             let running = &mut self.running[index];
-            let mut status = running.child.try_wait()?;
-            let late = status.is_none() && running.start.elapsed() > LIMIT;
+            let mut end = running.process.try_wait()?;
+            let late = end.is_none() && running.start.elapsed() > LIMIT;
             if late {
-                running.child.kill()?;
-                status = Some(running.child.wait()?);
+                end = running.process.kill()?;
             }
-            match status {
-                Some(status) => ended.push(finish(self.running.remove(index), status, late)?),
-                None => index += 1,
+            let Some(end) = end else {
+                index += 1;
+                continue;
+            };
+            // The end is taken before the job's log and records are read: reading is none of the job's time.
+            let span = Span {
+                started: running.start.duration_since(self.clock).as_secs_f64(),
+                ended: self.clock.elapsed().as_secs_f64(),
+                freed_by: running.freed_by,
+            };
+            let running = self.running.remove(index);
+            let (key, records) = (running.key.clone(), running.records.clone());
+            let finished = finish(running, span, end, late)?;
+            if let (Some(known), Some(key), false) = (&mut self.known, key, finished.failed()) {
+                known.keep(&key, &finished.outcome, &records)?;
             }
+            ended.push(finished);
         }
         Ok(ended)
     }
 
     /// Seconds since the run began.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.clock.elapsed().as_secs_f64()
+    }
+
+    /// Whole seconds since the run began.
     pub(crate) fn elapsed(&self) -> u64 {
         self.clock.elapsed().as_secs()
     }
@@ -216,23 +351,33 @@ impl Lanes {
     }
 }
 
-fn finish(running: Running, status: ExitStatus, late: bool) -> io::Result<Finished> {
+impl Waiting {
+    fn new(job: Job) -> Self {
+        Self {
+            job,
+            waits: Waits::default(),
+            hindrance: None,
+        }
+    }
+}
+
+fn finish(running: Running, span: Span, end: Ended, late: bool) -> io::Result<Finished> {
     let log = fs::read(&running.log)?;
     let mut outcome = Outcome::default();
     if running.job.counts != Counts::Nothing {
         outcome = Outcome::of_log(&String::from_utf8_lossy(&log));
         outcome.add_records(&running.records);
         gather(&running.records)?;
-        let kept = running.job.variable("MOEBIUS_XLA_CACHE");
-        if let (Some(XLA), Some(kept)) = (running.job.holds, kept) {
-            outcome.add_programs(Path::new(kept), running.began);
-        }
     }
-    let ran = outcome.passed + outcome.refused + outcome.failed;
+    let kept = running.job.variable("MOEBIUS_XLA_CACHE");
+    if let (Some(XLA), Some(kept)) = (running.job.holds, kept) {
+        outcome.add_programs(Path::new(kept), running.began);
+    }
+    let cases = outcome.passed + outcome.failed;
     let failure = match running.job.counts {
         _ if late => Some(format!("it did not end within {} s", LIMIT.as_secs())),
-        _ if !status.success() => Some(status.to_string()),
-        Counts::Tests if ran == 0 => Some("it ran no test".to_owned()),
+        _ if !end.status.success() => Some(end.status.to_string()),
+        Counts::Tests if cases + outcome.refused == 0 => Some("it ran no test".to_owned()),
         _ if outcome.ignored > 0 => Some(format!("it left out {} tests", outcome.ignored)),
         _ => None,
     };
@@ -240,10 +385,14 @@ fn finish(running: Running, status: ExitStatus, late: bool) -> io::Result<Finish
         outcome.failed = 1;
     }
     Ok(Finished {
-        seconds: running.start.elapsed().as_secs_f64(),
         job: running.job,
         outcome,
+        cases,
+        span,
+        waits: running.waits,
+        usage: end.usage,
         failure,
+        unchanged: None,
         log: running.log,
     })
 }
@@ -323,6 +472,50 @@ mod tests {
     }
 
     #[test]
+    fn what_each_job_waited_for_is_told_and_whose_end_let_the_job_start() {
+        let mut lanes = lanes("waits");
+        let sleeps = |name: &str| Job::new(name, &["sleep", "0.1"]);
+        assert!(lanes.run(vec![sleeps("build")], &mut |_, _| ()).unwrap());
+        let mark = lanes.scratch.join("mark").display().to_string();
+        let until = format!("until [ -e {mark} ]; do sleep 0.02; done");
+        let jobs = vec![
+            Job::new("holder", &["sh", "-c", &until]).holding("x"),
+            sleeps("short"),
+            sleeps("locked").holding("x"),
+            sleeps("queued"),
+            Job::new("later", &["touch", &mark]).after("queued"),
+            Job {
+                alone: true,
+                ..sleeps("alone")
+            },
+            sleeps("last"),
+        ];
+        assert!(lanes.run(jobs, &mut |_, _| ()).unwrap());
+        let after = |name: &str| Wait::After(name.to_owned());
+        for (name, reasons, freed_by) in [
+            ("build", vec![], None),
+            ("holder", vec![], Some("build")),
+            ("short", vec![], Some("build")),
+            ("queued", vec![Wait::Lane], Some("short")),
+            ("later", vec![after("queued")], Some("queued")),
+            ("locked", vec![Wait::Lock("x")], Some("holder")),
+            ("alone", vec![Wait::Lane, Wait::Machine], Some("locked")),
+            ("last", vec![Wait::Lane, Wait::Alone], Some("alone")),
+        ] {
+            let of = |one: &&Finished| one.job.name == name;
+            let one = lanes.finished.iter().find(of).unwrap();
+            let freed = one.span.freed_by.map(|at| &lanes.finished[at].job.name);
+            assert_eq!(freed.map(String::as_str), freed_by, "{name}");
+            let waits = one.waits.longest();
+            assert_eq!(waits.len(), reasons.len(), "{name}: {waits:?}");
+            let known = |wait: &Wait| waits.iter().any(|(one, _)| *one == wait);
+            assert!(reasons.iter().all(known), "{name}: {waits:?}");
+        }
+        let usage = lanes.finished[0].usage.unwrap();
+        assert!(usage.cpu < 0.1 && usage.peak > 0.1, "{usage:?}");
+    }
+
+    #[test]
     fn a_failure_starts_nothing_more_and_is_told() {
         let mut lanes = lanes("failure");
         lanes.width = 1;
@@ -382,5 +575,36 @@ mod tests {
         let good = said("test result: ok. 2 passed; 0 failed; 0 ignored;");
         assert!(lanes.run(vec![good], &mut |_, _| ()).unwrap());
         assert_eq!(lanes.sum(|outcome| outcome.passed), 2);
+    }
+
+    #[test]
+    fn a_job_that_passed_runs_again_only_after_a_change() {
+        let folder = lanes("unchanged").scratch.clone();
+        let program = folder.with_extension("program");
+        let cache = folder.with_extension("cache");
+        let passed = |text: &str| {
+            fs::write(&program, text).unwrap();
+            let mut lanes = lanes("unchanged");
+            lanes.known = Some(Known::of(&cache, &lanes.scratch, "common"));
+            let line = "test result: ok. 3 passed; 0 failed; 0 ignored;";
+            let job = Job::new("cases", &["echo", line]).tests();
+            let jobs = vec![
+                job.depending_on([&program]),
+                Job::new("later", &["true"]).after("cases"),
+            ];
+            assert!(lanes.run(jobs, &mut |_, _| ()).unwrap());
+            assert_eq!(names(&lanes), ["cases", "later"]);
+            let unchanged = lanes.finished[0].unchanged.as_ref();
+            (
+                lanes.sum(|outcome| outcome.passed),
+                unchanged.map(|green| green.passed),
+            )
+        };
+        let ran = (3, None);
+        assert_eq!(passed("one"), ran);
+        assert_eq!(passed("one"), (0, Some(3)));
+        assert_eq!(passed("two"), ran);
+        fs::remove_file(&program).unwrap();
+        fs::remove_dir_all(&cache).unwrap();
     }
 }

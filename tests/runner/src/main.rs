@@ -1,27 +1,37 @@
 //! Runs the project's tests: `scripts/test` is this program. Three tiers: `--quick` opens no device, the default is what
 //! CI runs, `--all` adds what is slow or repeats. The last line reads `N passed, N failed`.
 
+mod child;
 mod deep;
 mod deep_plan;
 mod job;
+mod kept;
 mod lanes;
 mod outcome;
 mod places;
 mod plan;
 mod programs;
 mod report;
+mod schedule;
+mod timings;
+mod totals;
+mod unchanged;
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use std::{env, fs, io};
 
 use deep::Ledger;
 use job::Job;
+use kept::Circumstances;
 use lanes::Lanes;
 use places::Places;
 use programs::Program;
+use timings::Build;
+use totals::Totals;
+use unchanged::Known;
 
 const USAGE: &str = "\
 Sets up what the tests need and runs them, cheapest first. The last line reads \"N passed, N failed\".
@@ -109,12 +119,19 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
             report::ended(elapsed, finished, options.verbose)
         })
     };
+    let metadata = programs::metadata()?;
+    let mut closing = Closing {
+        places: Places::look(&metadata)?,
+        build: Ok(None),
+    };
     let set_up = Job::new("set-up", &["scripts/setup"]);
     let good = ended(&mut lanes, plan::reading())? && ended(&mut lanes, vec![set_up])?;
-    if !good || !ended(&mut lanes, vec![plan::build()])? {
-        return Ok(verdict(&lanes, false));
+    let before = SystemTime::now();
+    let good = good && ended(&mut lanes, vec![plan::build()])?;
+    closing.build = Build::read(&closing.places.target, before, &metadata);
+    if !good {
+        return Ok(closing.verdict(&lanes, false));
     }
-    let metadata = programs::metadata()?;
     let log = fs::read_to_string(
         &lanes
             .finished
@@ -139,25 +156,85 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
         jobs.iter().for_each(|job| println!("{}", job.name));
         return Ok(ExitCode::SUCCESS);
     }
+    if options.tier == Tier::Default && !options.fresh {
+        lanes.known = Some(Known::read(&run.places, scratch)?);
+    }
     let good = ended(&mut lanes, jobs)?;
     if good && options.tier != Tier::Quick && options.only.is_empty() {
         for one in lanes.finished.iter().filter(|one| one.job.deep) {
-            ledger.passed(&one.job.name, one.seconds);
+            ledger.passed(&one.job.name, one.seconds());
         }
         ledger.write(&places::commit())?;
     }
     run.say_what_did_not_run(&lanes);
-    Ok(verdict(&lanes, good))
+    Ok(closing.verdict(&lanes, good))
+}
+
+/// What a run needs to say at its end what it took.
+struct Closing {
+    /// The machine's files and folders before the set-up, which moves neither the cache folder nor the target folder.
+    places: Places,
+    /// What the build's time went into, where there was a build.
+    build: io::Result<Option<Build>>,
+}
+
+impl Closing {
+    /// Says what each job took and what became of it; the last line reads `N passed, N failed`.
+    fn verdict(&self, lanes: &Lanes, good: bool) -> ExitCode {
+        let totals = Totals::of(&lanes.finished, lanes.seconds());
+        print!("{}", report::table(&lanes.finished));
+        match &self.build {
+            Ok(Some(build)) => print!("{}", report::build(build)),
+            Ok(None) => (),
+            Err(error) => println!("\nthe build's parts: – ({error})"),
+        }
+        print!("{}", report::totals(&lanes.finished, &totals));
+        match self.keep(lanes, &totals, good) {
+            Ok(path) => println!("these costs are kept in {}", path.display()),
+            Err(error) => println!("these costs could not be kept: {error}"),
+        }
+        println!();
+        verdict(lanes, good)
+    }
+
+    /// Writes the costs of the run into the cache folder, and removes cargo's oldest reports; the path of the costs.
+    fn keep(&self, lanes: &Lanes, totals: &Totals, good: bool) -> io::Result<PathBuf> {
+        let reports = timings::folder(&self.places.target);
+        // Reports with the time in their names go; the newest has the name `cargo-timing.html`, too, and stays.
+        kept::prune(&reports, "cargo-timing-", kept::NEWEST)?;
+        let circumstances = Circumstances {
+            arguments: env::args().skip(1).collect(),
+            end: SystemTime::now(),
+            commit: places::commit(),
+            uncommitted: places::uncommitted(),
+            instruction_set: places::instruction_set(),
+            good,
+        };
+        let build = self.build.as_ref().ok().and_then(Option::as_ref);
+        let costs = kept::costs(&circumstances, &lanes.finished, totals, build);
+        kept::keep(&self.places.cache, &circumstances, &costs)
+    }
 }
 
 fn verdict(lanes: &Lanes, good: bool) -> ExitCode {
-    println!("{}", report::table(lanes));
     let [passed, refused, failed] = [
         lanes.sum(|outcome| outcome.passed),
         lanes.sum(|outcome| outcome.refused),
         lanes.sum(|outcome| outcome.failed),
     ];
     print!("{}", report::failures(lanes));
+    let unchanged = lanes
+        .finished
+        .iter()
+        .filter_map(|one| one.unchanged.as_ref());
+    let unchanged: Vec<usize> = unchanged.map(|green| green.passed).collect();
+    if !unchanged.is_empty() {
+        println!(
+            "{} jobs are unchanged and did not run: {} tests, which passed at the commits above and count as none here",
+            unchanged.len(),
+            unchanged.iter().sum::<usize>()
+        );
+    }
     println!("{} s, {refused} cases refused as listed", lanes.elapsed());
     println!("{passed} passed, {failed} failed");
     if good {
@@ -274,6 +351,10 @@ impl Run<'_> {
             return Ok(Vec::new());
         }
         let changed = deep::changed_since(ledger.green.as_deref().unwrap_or_default());
+        // What people read changes nothing that a deep job looks at.
+        if changed.iter().all(|path| unchanged::is_document(path)) {
+            return Ok(Vec::new());
+        }
         let due = BTreeSet::from_iter(ledger.due(&deep, &changed));
         let jobs = deep.into_iter().map(|deep| deep.job);
         Ok(jobs.filter(|job| due.contains(&job.name)).collect())

@@ -101,6 +101,13 @@ pub(crate) fn commit() -> String {
     text.unwrap_or_default()
 }
 
+/// Whether the tree has changes that no commit has.
+pub(crate) fn uncommitted() -> bool {
+    let arguments = ["status", "--porcelain"];
+    let output = Command::new("git").args(arguments).output();
+    output.is_ok_and(|output| !output.stdout.is_empty())
+}
+
 /// Makes a folder that is only for this user and gone after the run.
 pub(crate) fn scratch() -> io::Result<PathBuf> {
     let folder = std::env::temp_dir().join(format!("moebius-tests-{}", std::process::id()));

@@ -1,6 +1,6 @@
 //! What is run, in which order. Cheapest first, and what takes long early enough that no lane is idle at the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::job::{Counts, Job, XLA};
 use crate::places::{Places, text};
@@ -50,12 +50,16 @@ pub(crate) fn reading() -> Vec<Job> {
     ]
 }
 
-/// Compiles every test program; its messages name them.
+/// Compiles every test program; its messages name them, and cargo's report says what took how long.
 pub(crate) fn build() -> Job {
     let mut job = cargo(
         "build",
         "test",
-        &["--no-run", "--message-format=json-render-diagnostics"],
+        &[
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+            "--timings",
+        ],
     );
     job.command
         .extend(["--features", FEATURES].map(str::to_owned));
@@ -142,7 +146,28 @@ pub(crate) fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
     job.folder = program.folder.clone();
     job.alone = program.rules.alone;
     job.holds = program.rules.xla.then_some(XLA);
+    job.depends_on = long(program);
     job.with("CARGO_MANIFEST_DIR", text(&program.folder))
+}
+
+/// What decides about a program that takes long: itself, and the command where its tests run that. Other programs always run.
+fn long(program: &Program) -> Vec<PathBuf> {
+    let rules = &program.rules;
+    if !(rules.device || rules.each_device || program.target == "validate") {
+        return Vec::new();
+    }
+    // Test programs lie in `deps`, beside which cargo puts the programs of the workspace.
+    let command = program
+        .executable
+        .ancestors()
+        .nth(2)
+        .map(|folder| folder.join("moebius"));
+    let runs_command = program.package == "moebius-cli";
+    let command = command.filter(|_| runs_command);
+    [program.executable.clone()]
+        .into_iter()
+        .chain(command)
+        .collect()
 }
 
 /// Every test program once, or once for each device; device-free ones first.
@@ -223,7 +248,9 @@ pub(crate) const CARDS: [Card; 2] = [
 
 /// A program on a card that the drivers in a folder show.
 pub(crate) fn on_a_card(program: &Program, card: Card, drivers: &Path, words: &str) -> Job {
-    let job = on_device(program, card.device, words).with("MOEBIUS_EMULATOR_CARD", card.name);
+    let job = on_device(program, card.device, words)
+        .with("MOEBIUS_EMULATOR_CARD", card.name)
+        .depending_on([drivers.join("libcuda.so")]);
     let folder = text(drivers);
     // CubeCL wants to know where a toolkit would be, and asks `hipconfig` for the headers.
     if card.device == "cuda" {
@@ -270,6 +297,8 @@ pub(crate) fn command(places: &Places) -> Job {
         "the main job's parts, small",
         &["bash", "-c", script, "bash", &places.moebius()],
     )
+    .depending_on([places.moebius()])
+    .holding(XLA)
 }
 
 /// Groups of the browser's tests.
@@ -280,6 +309,7 @@ pub(crate) fn browser_group(places: &Places, name: &str, groups: &[&str]) -> Job
     Job::new(name, &command)
         .tests()
         .after("the browser package and its page")
+        .depending_on(["wasm/pkg", "web-demo/dist", &native])
 }
 
 /// The browser package, its page and their tests.

@@ -1,12 +1,31 @@
-//! What a run says: a line for each job as it ends, and a table at the end.
+//! What a run says: a line for each job as it ends, and tables at the end. A dash stands for none, and for what nobody
+//! measured.
 
 use std::fmt::Write;
 use std::fs;
 
 use crate::lanes::{Finished, Lanes};
+use crate::timings::{Build, Part};
+use crate::totals::Totals;
 
 /// Cases of more than so many seconds are listed.
-const SLOW: f64 = 2.0;
+pub(crate) const SLOW: f64 = 2.0;
+/// So many units of the build are listed, the longest first.
+const UNITS: usize = 5;
+/// The columns of the table of jobs.
+const COLUMNS: [&str; 11] = [
+    "stage",
+    "cases run",
+    "refused",
+    "seconds",
+    "CPU s",
+    "waited s",
+    "for",
+    "peak MB",
+    "compiling kernels s",
+    "XLA programs compiled",
+    "loaded",
+];
 /// Lines of a failed job's output that are shown.
 const TAIL: usize = 200;
 /// Lines of a failed job that are repeated at the end.
@@ -17,6 +36,7 @@ pub(crate) fn ended(elapsed: u64, finished: &Finished, verbose: bool) {
     let (name, outcome) = (&finished.job.name, &finished.outcome);
     let what = match (&finished.failure, outcome.passed + outcome.refused) {
         (Some(reason), _) => format!("FAILED: {reason}"),
+        (None, _) if finished.unchanged.is_some() => unchanged(finished),
         (None, 0) => "ok".to_owned(),
         (None, _) if outcome.refused > 0 => {
             format!("{} passed, {} refused", outcome.passed, outcome.refused)
@@ -25,7 +45,7 @@ pub(crate) fn ended(elapsed: u64, finished: &Finished, verbose: bool) {
     };
     println!(
         "[{elapsed:>5} s] {name}: {what} ({:.1} s)",
-        finished.seconds
+        finished.seconds()
     );
     if verbose || finished.failure.is_some() {
         let log = fs::read(&finished.log).unwrap_or_default();
@@ -46,32 +66,74 @@ pub(crate) fn ended(elapsed: u64, finished: &Finished, verbose: bool) {
     }
 }
 
-/// The table of all jobs, and of every case that took long.
-pub(crate) fn table(lanes: &Lanes) -> String {
-    let mut table = String::from(
-        "\n| stage | cases run | refused | seconds | XLA programs compiled | loaded |\n|---|---|---|---|---|---|\n",
-    );
-    for one in &lanes.finished {
+/// Says which commit proved a job that need not run, and with how many tests.
+fn unchanged(finished: &Finished) -> String {
+    finished
+        .unchanged
+        .as_ref()
+        .map_or_else(String::new, |green| {
+            let commit = green.commit.get(..8).unwrap_or("an unknown commit");
+            format!(
+                "unchanged since {commit}, which passed {} there",
+                green.passed
+            )
+        })
+}
+
+/// A row of a table.
+fn row(cells: &[String]) -> String {
+    format!("| {} |\n", cells.join(" | "))
+}
+
+/// The first two rows of a table, after an empty line.
+fn head(columns: &[&str]) -> String {
+    format!(
+        "\n| {} |\n{}|\n",
+        columns.join(" | "),
+        "|---".repeat(columns.len())
+    )
+}
+
+fn dash() -> String {
+    "–".to_owned()
+}
+
+/// A number of seconds, or a dash.
+fn seconds(number: Option<f64>) -> String {
+    number.map_or_else(dash, |number| format!("{number:.1}"))
+}
+
+/// A count, or a dash.
+fn count(n: usize) -> String {
+    if n == 0 { dash() } else { n.to_string() }
+}
+
+/// The table of all jobs, and of every case that took long. "CPU s" and "peak MB" are a job's processes with all
+/// children that they waited for: their time together, and the memory of the largest. A job waits from the time at
+/// which the lanes have it.
+pub(crate) fn table(finished: &[Finished]) -> String {
+    let mut table = head(&COLUMNS);
+    for one in finished {
         let outcome = &one.outcome;
-        let number = |n: usize| {
-            if n == 0 {
-                "–".to_owned()
-            } else {
-                n.to_string()
-            }
-        };
-        let cells = [outcome.passed + outcome.failed, outcome.refused].map(number);
-        let programs = [outcome.compiled, outcome.loaded].map(number);
-        let seconds = one.seconds;
-        let name = &one.job.name;
-        let _ = writeln!(
-            table,
-            "| {name} | {} | {seconds:.1} | {} |",
-            cells.join(" | "),
-            programs.join(" | ")
-        );
+        let waited = one.waits.total();
+        let peak = one.usage.map(|usage| format!("{:.0}", usage.peak));
+        table += &row(&[
+            one.job.name.clone(),
+            one.unchanged
+                .as_ref()
+                .map_or_else(|| count(one.cases), |_| "unchanged".to_owned()),
+            count(outcome.refused),
+            seconds(Some(one.seconds())),
+            seconds(one.usage.map(|usage| usage.cpu)),
+            seconds(waited),
+            waited.map_or_else(dash, |_| one.waits.text()),
+            peak.unwrap_or_else(dash),
+            seconds(outcome.kernels),
+            count(outcome.compiled),
+            count(outcome.loaded),
+        ]);
     }
-    let slow = lanes.finished.iter().flat_map(|one| {
+    let slow = finished.iter().flat_map(|one| {
         one.outcome
             .slow(SLOW)
             .into_iter()
@@ -79,18 +141,64 @@ pub(crate) fn table(lanes: &Lanes) -> String {
     });
     let mut slow: Vec<_> = slow.collect();
     slow.sort_by(|(_, one), (_, other)| other.seconds.total_cmp(&one.seconds));
-    let _ = writeln!(
-        table,
-        "\n| case of more than {SLOW} s | stage | seconds |\n|---|---|---|"
-    );
+    let case = format!("case of more than {SLOW} s");
+    table += &head(&[&case, "stage", "seconds"]);
     for (one, case) in slow {
-        let _ = writeln!(
-            table,
-            "| {} | {} | {:.1} |",
-            case.name, one.job.name, case.seconds
-        );
+        table += &row(&[
+            case.name.clone(),
+            one.job.name.clone(),
+            seconds(Some(case.seconds)),
+        ]);
     }
     table
+}
+
+/// The tables of what the build's time went into. Units are compiled side by side, each with its own seconds, so that
+/// the seconds of all are more than the build's.
+pub(crate) fn build(build: &Build) -> String {
+    let mut table = head(&["part of the build", "built", "seconds of its units"]);
+    for part in Part::ALL {
+        let (built, sum) = build.sum(part);
+        let sum = (built > 0).then_some(sum);
+        table += &row(&[part.name().to_owned(), count(built), seconds(sum)]);
+    }
+    if !build.units.is_empty() {
+        table += &head(&["longest units of the build", "part", "seconds"]);
+    }
+    for unit in build.units.iter().take(UNITS) {
+        table += &row(&[
+            unit.name(),
+            unit.part.name().to_owned(),
+            seconds(Some(unit.seconds)),
+        ]);
+    }
+    table
+}
+
+/// The critical path, and what the run took as a whole.
+pub(crate) fn totals(finished: &[Finished], totals: &Totals) -> String {
+    let mut text = head(&[
+        "critical path: each let the next one start",
+        "started at s",
+        "seconds",
+    ]);
+    let path = totals.path.iter().map(|at| &finished[*at]);
+    let mut sum = 0.0;
+    for one in path {
+        sum += one.seconds();
+        let [started, took] = [one.span.started, one.seconds()].map(|time| seconds(Some(time)));
+        text += &row(&[one.job.name.clone(), started, took]);
+    }
+    let busy = totals.busy().map(|busy| format!("{:.0} %", 100.0 * busy));
+    let _ = writeln!(
+        text,
+        "\nwall {:.1} s, of which the critical path's jobs {sum:.1} s; CPU {} s, which is {} of {} processors' time",
+        totals.wall,
+        seconds(totals.cpu),
+        busy.unwrap_or_else(dash),
+        totals.processors
+    );
+    text
 }
 
 /// The jobs that failed and what their tests said, once more: a log that was cut still ends with them.
@@ -121,7 +229,127 @@ fn complaints(log: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::complaints;
+    use super::*;
+    use crate::child::Usage;
+    use crate::job::Job;
+    use crate::outcome::{Case, Outcome};
+    use crate::schedule::{Span, Wait, Waits};
+    use crate::timings::Unit;
+    use std::path::PathBuf;
+
+    fn finished(name: &str, times: [f64; 2], freed_by: Option<usize>, usage: [f64; 2]) -> Finished {
+        let [cpu, peak] = usage;
+        let [started, ended] = times;
+        Finished {
+            job: Job::new(name, &["true"]),
+            outcome: Outcome::default(),
+            cases: 0,
+            span: Span {
+                started,
+                ended,
+                freed_by,
+            },
+            waits: Waits::default(),
+            usage: Some(Usage { cpu, peak }),
+            failure: None,
+            unchanged: None,
+            log: PathBuf::new(),
+        }
+    }
+
+    /// A run of three jobs.
+    fn run() -> Vec<Finished> {
+        let mut cases = finished("conformance [cpu]", [80.0, 399.2], Some(0), [402.5, 2310.4]);
+        cases.waits.add(&Wait::Lane, 0.02);
+        cases.cases = 267;
+        cases.outcome.refused = 7;
+        cases.outcome.kernels = Some(120.25);
+        let case = |name: &str, seconds| Case {
+            name: name.to_owned(),
+            seconds,
+        };
+        cases.outcome.cases = vec![
+            case("casts::f16[cpu]", 1.5),
+            case("attention::rules[cpu]", 9.25),
+        ];
+        let mut others = finished("cli_xla", [90.5, 94.75], Some(0), [5.0, 310.0]);
+        others.waits.add(&Wait::Lock("xla"), 10.25);
+        others.waits.add(&Wait::Lane, 0.25);
+        others.cases = 5;
+        others.outcome.loaded = 44;
+        others.usage = None;
+        vec![
+            finished("build", [0.0, 80.0], None, [130.0, 1804.6]),
+            others,
+            cases,
+        ]
+    }
+
+    #[test]
+    fn the_table_has_what_each_job_took() {
+        let expected = "
+| stage | cases run | refused | seconds | CPU s | waited s | for | peak MB \
+| compiling kernels s | XLA programs compiled | loaded |
+|---|---|---|---|---|---|---|---|---|---|---|
+| build | – | – | 80.0 | 130.0 | – | – | 1805 | – | – | – |
+| cli_xla | 5 | – | 4.2 | – | 10.5 | lock xla 10.2, a lane 0.2 | – | – | – | 44 |
+| conformance [cpu] | 267 | 7 | 319.2 | 402.5 | – | – | 2310 | 120.2 | – | – |
+
+| case of more than 2 s | stage | seconds |
+|---|---|---|
+| attention::rules[cpu] | conformance [cpu] | 9.2 |
+";
+        assert_eq!(table(&run()), expected);
+    }
+
+    #[test]
+    fn the_totals_name_the_critical_path() {
+        let finished = run();
+        let mut all = Totals::of(&finished, 400.0);
+        all.processors = 2;
+        let expected = "
+| critical path: each let the next one start | started at s | seconds |
+|---|---|---|
+| build | 0.0 | 80.0 |
+| conformance [cpu] | 80.0 | 319.2 |
+
+wall 400.0 s, of which the critical path's jobs 399.2 s; CPU 532.5 s, which is 67 % of 2 processors' time
+";
+        assert_eq!(totals(&finished, &all), expected);
+        all.cpu = None;
+        assert!(totals(&finished, &all).ends_with("CPU – s, which is – of 2 processors' time\n"));
+    }
+
+    #[test]
+    fn the_parts_of_the_build_and_its_longest_units_are_told() {
+        let unit = |package: &str, target: &str, part, seconds| Unit {
+            package: package.to_owned(),
+            version: "1.0.0".to_owned(),
+            target: target.to_owned(),
+            part,
+            seconds,
+        };
+        let units = vec![
+            unit("burn", "", Part::ThirdParty, 40.0),
+            unit("tests", r#"training "test" (test)"#, Part::Programs, 30.5),
+            unit("burn", "build-script", Part::ThirdParty, 2.0),
+        ];
+        let expected = r#"
+| part of the build | built | seconds of its units |
+|---|---|---|
+| third-party crates | 1 | 42.0 |
+| own libraries | – | – |
+| programs, compiled and linked | 1 | 30.5 |
+
+| longest units of the build | part | seconds |
+|---|---|---|
+| burn 1.0.0 | third-party crates | 40.0 |
+| tests training "test" (test) | programs, compiled and linked | 30.5 |
+| burn 1.0.0 build-script | third-party crates | 2.0 |
+"#;
+        assert_eq!(build(&Build { units }), expected);
+        assert!(!build(&Build::default()).contains("longest"));
+    }
 
     #[test]
     fn what_failed_is_found_in_a_log() {

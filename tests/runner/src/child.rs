@@ -1,0 +1,186 @@
+//! The process of a job: whether the process has ended, and what the system says that the process took.
+
+use std::io;
+use std::process::{Child, Command, ExitStatus};
+
+/// What a process took, together with all of its children that were waited for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Usage {
+    /// Processor time in seconds, of the program and of the system for the program.
+    pub(crate) cpu: f64,
+    /// The most memory in MB (10⁶ bytes) that a single one of these processes held at once. On Linux no figure is
+    /// smaller than what the runner held when the runner started the process: the system counts the memory from before
+    /// `exec`, too.
+    pub(crate) peak: f64,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    /// `None` on systems that aren't Unix.
+    pub(crate) usage: Option<Usage>,
+}
+
+/// A process that the runner has started.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    /// How the process ended: the system says so once and then forgets the process.
+    ended: Option<Ended>,
+}
+
+impl Process {
+    /// Starts the process.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        let child = command.spawn()?;
+        Ok(Self { child, ended: None })
+    }
+
+    /// How the process ended, or `None` while the process runs.
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<Ended>> {
+        if self.ended.is_none() {
+            self.ended = wait(&mut self.child, false)?;
+        }
+        Ok(self.ended)
+    }
+
+    /// Ends the process, unless the process has ended by itself; its children are left alone.
+    pub(crate) fn kill(&mut self) -> io::Result<Option<Ended>> {
+        if self.ended.is_none() {
+            self.child.kill()?;
+            self.ended = wait(&mut self.child, true)?;
+        }
+        Ok(self.ended)
+    }
+}
+
+/// Asks the system whether `child` has ended, or waits until `child` has where `block` says so. The system answers with
+/// an end once; afterwards neither this function nor a method of `child` may be called.
+#[cfg(unix)]
+#[allow(
+    unsafe_code,
+    reason = "the standard library waits for a child, but doesn't say what the child took"
+)]
+fn wait(child: &mut Child, block: bool) -> io::Result<Option<Ended>> {
+    use std::os::unix::process::ExitStatusExt;
+
+    let number = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
+    let options = if block { 0 } else { libc::WNOHANG };
+    loop {
+        let mut status = 0;
+        // SAFETY: a `rusage` is made of integers only, for which zeros are values.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are to variables above, which the call may write while it lasts; whatever the number of
+        // the process is, the call returns a number or an error.
+        let ended = unsafe { libc::wait4(number, &raw mut status, options, &raw mut usage) };
+        if ended == 0 {
+            return Ok(None);
+        }
+        if ended == number {
+            return Ok(Some(Ended {
+                status: ExitStatus::from_raw(status),
+                usage: Some(Usage::of(&usage)),
+            }));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn wait(child: &mut Child, block: bool) -> io::Result<Option<Ended>> {
+    let status = if block {
+        Some(child.wait()?)
+    } else {
+        child.try_wait()?
+    };
+    Ok(status.map(|status| Ended {
+        status,
+        usage: None,
+    }))
+}
+
+impl Usage {
+    /// The system's figures in seconds and MB.
+    #[cfg(unix)]
+    fn of(usage: &libc::rusage) -> Self {
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        // Apple's systems count bytes, the others KiB.
+        let unit = if cfg!(target_vendor = "apple") {
+            1.0
+        } else {
+            1024.0
+        };
+        Self {
+            cpu: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+            peak: usage.ru_maxrss as f64 * unit / 1e6,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Stdio;
+    use std::time::Duration;
+
+    fn run(command: &mut Command) -> Ended {
+        let mut process = Process::start(command).unwrap();
+        loop {
+            if let Some(ended) = process.try_wait().unwrap() {
+                return ended;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Adds up the times that a shell's `times` writes: a line for the shell, one for its children, `0m0.25s 0m0.01s`.
+    fn said(times: &str) -> f64 {
+        let time = |text: &str| {
+            let (minutes, seconds) = text.trim_end_matches('s').split_once('m').unwrap();
+            60.0 * minutes.parse::<f64>().unwrap() + seconds.parse::<f64>().unwrap()
+        };
+        times.split_whitespace().map(time).sum()
+    }
+
+    #[test]
+    fn a_child_and_its_child_are_counted_as_the_shell_counts_them() {
+        let times = std::env::temp_dir().join(format!("moebius-times-{}", std::process::id()));
+        let mut turns = 100_000;
+        let (usage, said) = loop {
+            // The loop runs in a shell below the shell, and a process beside them takes nothing of theirs.
+            let script =
+                format!("(i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done); times >\"$0\"");
+            let mut beside = Process::start(Command::new("sleep").arg("0.1")).unwrap();
+            let ended = run(Command::new("sh").args(["-c", &script]).arg(&times));
+            assert!(ended.status.success());
+            let idle = beside.kill().unwrap().unwrap().usage.unwrap();
+            assert!(idle.cpu < 0.1, "{idle:?}");
+            let said = said(&std::fs::read_to_string(&times).unwrap());
+            if said >= 0.2 {
+                break (ended.usage.unwrap(), said);
+            }
+            turns *= 2;
+        };
+        std::fs::remove_file(&times).unwrap();
+        assert!((usage.cpu - said).abs() < 0.05, "{usage:?}, {said} s");
+        assert!(usage.peak > 0.1 && usage.peak < 1e4, "{usage:?}");
+    }
+
+    #[test]
+    fn how_a_process_ended_is_told_again_and_a_process_can_be_ended() {
+        let mut process = Process::start(Command::new("sh").args(["-c", "exit 3"])).unwrap();
+        while process.try_wait().unwrap().is_none() {}
+        let again = process.try_wait().unwrap().unwrap();
+        assert_eq!(again.status.code(), Some(3));
+        let killed = process.kill().unwrap().unwrap();
+        assert_eq!(killed.status.code(), Some(3));
+        let mut sleeps =
+            Process::start(Command::new("sleep").arg("60").stdin(Stdio::null())).unwrap();
+        assert!(sleeps.try_wait().unwrap().is_none());
+        assert_eq!(sleeps.kill().unwrap().unwrap().status.code(), None);
+    }
+}

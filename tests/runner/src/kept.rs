@@ -1,0 +1,294 @@
+//! The costs of the last runs, as files in the cache folder: `runs/<UTC time>-<commit>.json`, and the newest as
+//! `last-run.json`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use crate::lanes::Finished;
+use crate::report::SLOW;
+use crate::timings::{Build, Part, Unit};
+use crate::totals::Totals;
+
+/// The costs of so many runs are kept, and so many of cargo's reports.
+pub(crate) const NEWEST: usize = 30;
+/// So many of a build's units are kept, the longest first.
+const UNITS: usize = 10;
+/// Digits of a commit in the name of a file.
+const DIGITS: usize = 8;
+
+/// What was run, and on what.
+pub(crate) struct Circumstances {
+    pub(crate) arguments: Vec<String>,
+    /// The time of the run's end.
+    pub(crate) end: SystemTime,
+    /// All digits.
+    pub(crate) commit: String,
+    /// Whether the tree had changes that no commit has.
+    pub(crate) uncommitted: bool,
+    pub(crate) instruction_set: &'static str,
+    pub(crate) good: bool,
+}
+
+impl Circumstances {
+    fn file_name(&self) -> String {
+        let digits = self.commit.get(..DIGITS).unwrap_or("unknown");
+        format!("{}-{digits}.json", utc(self.end))
+    }
+}
+
+/// All costs of a run. Times are in seconds, memory in MB; what nobody measured is null.
+pub(crate) fn costs(
+    circumstances: &Circumstances,
+    finished: &[Finished],
+    totals: &Totals,
+    build: Option<&Build>,
+) -> Value {
+    let step = |at: &usize| {
+        let one = &finished[*at];
+        json!({
+            "job": one.job.name,
+            "started_s": number(one.span.started),
+            "seconds": number(one.seconds()),
+        })
+    };
+    json!({
+        "format": 1,
+        "ended": utc(circumstances.end),
+        "commit": circumstances.commit,
+        "uncommitted": circumstances.uncommitted,
+        "arguments": circumstances.arguments,
+        "good": circumstances.good,
+        "instruction_set": circumstances.instruction_set,
+        "processors": totals.processors,
+        "wall_s": number(totals.wall),
+        "cpu_s": totals.cpu.map(number),
+        "busy": totals.busy().map(number),
+        "critical_path": totals.path.iter().map(step).collect::<Vec<_>>(),
+        "jobs": finished.iter().map(job).collect::<Vec<_>>(),
+        "build": build.map(parts),
+    })
+}
+
+fn job(one: &Finished) -> Value {
+    let outcome = &one.outcome;
+    let waits = one.waits.longest().into_iter();
+    let waits = waits.map(|(wait, sum)| json!({"for": wait.to_string(), "seconds": number(sum)}));
+    let slow = outcome.slow(SLOW).into_iter();
+    let slow = slow.map(|case| json!({"case": case.name, "seconds": number(case.seconds)}));
+    json!({
+        "name": one.job.name,
+        "started_s": number(one.span.started),
+        "seconds": number(one.seconds()),
+        "cpu_s": one.usage.map(|usage| number(usage.cpu)),
+        "peak_mb": one.usage.map(|usage| number(usage.peak)),
+        "waits": waits.collect::<Vec<_>>(),
+        "cases": one.cases,
+        "refused": outcome.refused,
+        "failure": one.failure,
+        "compiling_kernels_s": outcome.kernels.map(number),
+        "xla_compiled": outcome.compiled,
+        "xla_loaded": outcome.loaded,
+        "slow_cases": slow.collect::<Vec<_>>(),
+    })
+}
+
+fn parts(build: &Build) -> Value {
+    let part = |part: Part| {
+        let (count, seconds) = build.sum(part);
+        json!({"part": part.name(), "count": count, "seconds": number(seconds)})
+    };
+    let unit = |unit: &Unit| {
+        json!({
+            "package": unit.package,
+            "version": unit.version,
+            "target": unit.target,
+            "part": unit.part.name(),
+            "seconds": number(unit.seconds),
+        })
+    };
+    json!({
+        "parts": Part::ALL.map(part),
+        "longest": build.units.iter().take(UNITS).map(unit).collect::<Vec<_>>(),
+    })
+}
+
+/// A number with three decimals, which is finer than what is measured.
+fn number(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
+}
+
+/// Writes the costs of a run into the cache folder, and removes those of the oldest runs; the path of the new file.
+pub(crate) fn keep(
+    cache: &Path,
+    circumstances: &Circumstances,
+    costs: &Value,
+) -> io::Result<PathBuf> {
+    let folder = cache.join("runs");
+    fs::create_dir_all(&folder)?;
+    let path = folder.join(circumstances.file_name());
+    let text = serde_json::to_string_pretty(costs)?;
+    // Whoever reads the file while it is written sees the old one.
+    for path in [&path, &cache.join("last-run.json")] {
+        let fresh = path.with_extension("fresh");
+        fs::write(&fresh, &text)?;
+        fs::rename(fresh, path)?;
+    }
+    prune(&folder, "", NEWEST)?;
+    Ok(path)
+}
+
+/// Removes the files of a folder whose names begin with `stem`, but for the last `newest` of them in the order of their
+/// names, which begin with the time. A folder that isn't there has none.
+pub(crate) fn prune(folder: &Path, stem: &str, newest: usize) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(stem) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    let old = paths.len().saturating_sub(newest);
+    paths[..old].iter().try_for_each(fs::remove_file)
+}
+
+/// A time in the form `20261127T024806Z`.
+fn utc(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.unwrap_or(Duration::ZERO).as_secs();
+    let (mut days, second) = (seconds / 86_400, seconds % 86_400);
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let day = days + 1;
+    format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Job;
+    use crate::lanes::Lanes;
+    use std::time::Instant;
+
+    fn folder(name: &str) -> PathBuf {
+        let name = format!("moebius-kept-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn circumstances(end: u64) -> Circumstances {
+        Circumstances {
+            arguments: vec!["--quick".to_owned()],
+            end: SystemTime::UNIX_EPOCH + Duration::from_secs(end),
+            commit: "0123456789abcdef".to_owned(),
+            uncommitted: false,
+            instruction_set: "AVX2",
+            good: true,
+        }
+    }
+
+    #[test]
+    fn times_are_written_as_the_calendar_has_them() {
+        for (seconds, text) in [
+            (0, "19700101T000000Z"),
+            (951_782_399, "20000228T235959Z"),
+            (951_782_400, "20000229T000000Z"),
+            (1_798_761_599, "20261231T235959Z"),
+            (4_107_542_400, "21000301T000000Z"),
+        ] {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(utc(time), text);
+        }
+    }
+
+    #[test]
+    fn the_costs_of_a_run_read_back() {
+        let cache = folder("run");
+        let mut lanes = Lanes::new(2, &cache.join("scratch"), Instant::now());
+        let cases =
+            "echo 'test a ... ok <2.500s>'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored;'";
+        let jobs = vec![
+            Job::new("first", &["sleep", "0.2"]).holding("x"),
+            Job::new("second", &["sh", "-c", cases])
+                .tests()
+                .holding("x"),
+        ];
+        assert!(lanes.run(jobs, &mut |_, _| ()).unwrap());
+        let totals = Totals::of(&lanes.finished, lanes.seconds());
+        let unit = |seconds| Unit {
+            package: "p".to_owned(),
+            version: "0.1.0".to_owned(),
+            target: "it \"test\" (test)".to_owned(),
+            part: Part::Programs,
+            seconds,
+        };
+        let units = (0..12).rev().map(f64::from).map(unit).collect();
+        let build = Build { units };
+        let about = circumstances(1_798_761_599);
+        let costs = costs(&about, &lanes.finished, &totals, Some(&build));
+        let path = keep(&cache, &about, &costs).unwrap();
+        assert_eq!(path, cache.join("runs/20261231T235959Z-01234567.json"));
+        let read =
+            |path: &Path| -> Value { serde_json::from_slice(&fs::read(path).unwrap()).unwrap() };
+        let last = read(&cache.join("last-run.json"));
+        assert_eq!((read(&path), &last), (costs, &last));
+        let second = &last["jobs"][1];
+        assert_eq!(second["name"], "second");
+        assert_eq!(second["cases"], 1);
+        assert_eq!(second["compiling_kernels_s"], Value::Null);
+        assert_eq!(second["slow_cases"][0]["seconds"], 2.5);
+        assert_eq!(second["waits"][0]["for"], "lock x");
+        assert!(second["waits"][0]["seconds"].as_f64().unwrap() > 0.1);
+        assert_eq!(second["cpu_s"].is_null(), cfg!(not(unix)));
+        assert_eq!(last["critical_path"][0]["job"], "first");
+        assert_eq!(last["critical_path"][1]["job"], "second");
+        assert_eq!(last["build"]["parts"][2]["count"], 1);
+        assert_eq!(last["build"]["longest"].as_array().unwrap().len(), UNITS);
+        fs::remove_dir_all(&cache).unwrap();
+    }
+
+    #[test]
+    fn the_newest_thirty_are_kept() {
+        let cache = folder("pruned");
+        for end in 0..33 {
+            keep(&cache, &circumstances(end), &json!({"end": end})).unwrap();
+        }
+        let runs = fs::read_dir(cache.join("runs")).unwrap();
+        let mut names: Vec<_> = runs.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names.len(), NEWEST);
+        assert_eq!(names[0], "19700101T000003Z-01234567.json");
+        let last = fs::read_to_string(cache.join("last-run.json")).unwrap();
+        assert!(last.contains("32"), "{last}");
+        fs::write(cache.join("runs/other"), "").unwrap();
+        prune(&cache.join("runs"), "1970", 1).unwrap();
+        assert_eq!(fs::read_dir(cache.join("runs")).unwrap().count(), 2);
+        prune(&cache.join("nowhere"), "", 1).unwrap();
+        fs::remove_dir_all(&cache).unwrap();
+    }
+}

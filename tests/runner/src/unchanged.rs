@@ -1,0 +1,418 @@
+//! Jobs that need no second run on this machine, because nothing that they depend on has changed since they last passed.
+//!
+//! A key stands for all of that: the contents of the job's programs, which hold every kernel, reference and tolerance; every
+//! file of the tree that is neither a source of such a program nor a document; the command and its variables; and the
+//! machine with its drivers and packages. A job whose key is known to have passed is not run, and told by that name: it
+//! counts as no passed test.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::job::Job;
+use crate::outcome::Outcome;
+use crate::places::{self, Places};
+
+/// Changes with what keys are made of.
+const FORMAT: &str = "moebius jobs 1";
+/// Keys of jobs that nobody has asked for are dropped beyond so many.
+const MOST: usize = 1000;
+
+/// When a job last passed with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Green {
+    pub(crate) commit: String,
+    pub(crate) passed: usize,
+    pub(crate) refused: usize,
+}
+
+/// What is known of earlier runs on this machine.
+#[derive(Debug)]
+pub(crate) struct Known {
+    folder: PathBuf,
+    /// A hash of what all jobs depend on.
+    common: String,
+    /// Folders whose names differ from run to run.
+    fleeting: String,
+    commit: String,
+    green: BTreeMap<String, Green>,
+}
+
+impl Known {
+    /// Reads what earlier runs left in `cache`; nothing where the file is missing or damaged.
+    pub(crate) fn read(places: &Places, scratch: &Path) -> io::Result<Self> {
+        let mut common = blake3::Hasher::new();
+        common.update(FORMAT.as_bytes());
+        common.update(tree()?.as_bytes());
+        common.update(machine(places)?.as_bytes());
+        Ok(Self::of(
+            &places.cache,
+            scratch,
+            &common.finalize().to_hex(),
+        ))
+    }
+
+    /// As [`Known::read`], with a text that stands for all that jobs have in common.
+    pub(crate) fn of(cache: &Path, scratch: &Path, common: &str) -> Self {
+        let folder = cache.join("green");
+        let text = fs::read_to_string(folder.join("jobs.json")).unwrap_or_default();
+        let value: Value = serde_json::from_str(&text).unwrap_or_default();
+        let entries = value.as_object().into_iter().flatten();
+        let green = entries.filter_map(|(key, entry)| {
+            let number = |name: &str| usize::try_from(entry[name].as_u64()?).ok();
+            let green = Green {
+                commit: entry["commit"].as_str()?.to_owned(),
+                passed: number("passed")?,
+                refused: number("refused")?,
+            };
+            Some((key.clone(), green))
+        });
+        Self {
+            folder,
+            common: common.to_owned(),
+            fleeting: places::text(scratch),
+            commit: places::commit(),
+            green: green.collect(),
+        }
+    }
+
+    /// The key of a job; `None` for one that always runs.
+    ///
+    /// # Errors
+    /// A program of the job that can't be read.
+    pub(crate) fn key(&self, job: &Job) -> io::Result<Option<String>> {
+        if job.depends_on.is_empty() {
+            return Ok(None);
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.common.as_bytes());
+        let mut variables = job.variables.clone();
+        variables.sort();
+        let variables = variables.iter().flat_map(|(name, value)| [name, value]);
+        for text in [&job.name].into_iter().chain(&job.command).chain(variables) {
+            let text = text.replace(&self.fleeting, "");
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+        for path in &job.depends_on {
+            add(&mut hasher, path)?;
+        }
+        Ok(Some(hasher.finalize().to_hex().to_string()))
+    }
+
+    /// When the job of this key passed, and the records that it left then, which are copied to `records`.
+    pub(crate) fn passed(&self, key: &str, records: &Path) -> Option<Green> {
+        let green = self.green.get(key)?;
+        copy_files(&self.folder.join(key), records).ok()?;
+        Some(green.clone())
+    }
+
+    /// Writes down that the job of this key passed, and keeps its records.
+    pub(crate) fn keep(&mut self, key: &str, outcome: &Outcome, records: &Path) -> io::Result<()> {
+        let folder = self.folder.join(key);
+        fs::create_dir_all(&folder)?;
+        copy_files(records, &folder)?;
+        let green = Green {
+            commit: self.commit.clone(),
+            passed: outcome.passed,
+            refused: outcome.refused,
+        };
+        self.green.insert(key.to_owned(), green);
+        while self.green.len() > MOST {
+            if let Some((key, _)) = self.green.pop_first() {
+                fs::remove_dir_all(self.folder.join(key))?;
+            }
+        }
+        let entry = |green: &Green| json!({"commit": green.commit, "passed": green.passed, "refused": green.refused});
+        let entries = self
+            .green
+            .iter()
+            .map(|(key, green)| (key.clone(), entry(green)));
+        let text = Value::Object(entries.collect()).to_string();
+        let fresh = self.folder.join("jobs.fresh");
+        fs::write(&fresh, text)?;
+        fs::rename(fresh, self.folder.join("jobs.json"))
+    }
+}
+
+/// Adds a file, or the files of a folder in the order of their names, to what is hashed.
+fn add(hasher: &mut blake3::Hasher, path: &Path) -> io::Result<()> {
+    let told =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    if path.is_dir() {
+        let entries: io::Result<Vec<PathBuf>> =
+            fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect();
+        let mut entries = entries.map_err(told)?;
+        entries.sort();
+        for entry in entries {
+            let name = entry.file_name().unwrap_or_default().as_encoded_bytes();
+            hasher.update(&(name.len() as u64).to_le_bytes());
+            hasher.update(name);
+            add(hasher, &entry)?;
+        }
+        return Ok(());
+    }
+    let bytes = fs::read(path).map_err(told)?;
+    hasher.update(blake3::hash(&bytes).as_bytes());
+    Ok(())
+}
+
+fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name() {
+            fs::copy(&path, to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// A hash of the files of the tree that programs may read when they run: all that git doesn't ignore but Rust sources, which
+/// programs are made of, and documents, whose tests always run.
+fn tree() -> io::Result<String> {
+    let list = [
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
+    let output = Command::new("git").args(list).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(io::Error::other(format!("git ls-files: {said}")));
+    }
+    let names = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut names: Vec<&str> = names.split('\0').filter(|name| is_data(name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut hasher = blake3::Hasher::new();
+    for name in names {
+        hasher.update(name.as_bytes());
+        // A file that was removed and not yet committed is listed, and not there.
+        if Path::new(name).exists() {
+            add(&mut hasher, Path::new(name))?;
+        }
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Whether a path of the tree is neither a Rust source nor a document.
+fn is_data(name: &str) -> bool {
+    !name.is_empty() && !name.ends_with(".rs") && !is_document(name)
+}
+
+/// Whether a path of the tree is a text for people, which only tests read that always run.
+pub(crate) fn is_document(name: &str) -> bool {
+    let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let page = file.ends_with(".md") && (folder.is_empty() || file == "README.md");
+    page || name.starts_with("docs/") || name == "benches/RESULTS.md"
+}
+
+/// What the results of a program depend on besides itself: the processor, the drivers and the packages of the system, and
+/// variables that programs here read.
+fn machine(places: &Places) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let told = |line: &&str| line.starts_with("model name") || line.starts_with("flags");
+    for line in processor.lines().filter(told).take(2) {
+        hasher.update(line.as_bytes());
+    }
+    // The packages of the system, as Debian lists them, and what lies in the cache folder by version.
+    let listed = [PathBuf::from("/var/lib/dpkg/status")];
+    let unpacked = [
+        "lavapipe/libraries/version",
+        "lavapipe/lvp_icd.json",
+        "nvrtc/version",
+        "spirv-tools/version",
+    ];
+    let unpacked = unpacked.iter().map(|name| places.cache.join(name));
+    for path in listed
+        .into_iter()
+        .chain(unpacked)
+        .filter(|path| path.exists())
+    {
+        add(&mut hasher, &path)?;
+    }
+    for (folder, stem) in [("pjrt", ""), ("", "deno-")] {
+        let entries = fs::read_dir(places.cache.join(folder))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|name| name.starts_with(stem)).collect();
+        names.sort();
+        hasher.update(names.join("\n").as_bytes());
+    }
+    let ours = |name: &str| {
+        ["MOEBIUS_", "XLA_", "RUST_", "CUBECL_"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    };
+    let mut variables: Vec<(String, String)> =
+        std::env::vars().filter(|(name, _)| ours(name)).collect();
+    variables.sort();
+    for (name, value) in variables {
+        hasher.update(format!("{name}={value}\n").as_bytes());
+    }
+    for driver in [
+        &places.lavapipe,
+        &places.swiftshader,
+        &places.spirv_driver,
+        &places.gpu,
+    ] {
+        hasher.update(driver.as_deref().unwrap_or("none").as_bytes());
+    }
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder for one test, with a program in it.
+    struct Fixture(PathBuf);
+
+    impl Fixture {
+        fn new(name: &str) -> Self {
+            let folder =
+                std::env::temp_dir().join(format!("moebius-green-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&folder);
+            for part in ["scratch/records", "again", "cache", "data"] {
+                fs::create_dir_all(folder.join(part)).unwrap();
+            }
+            fs::write(
+                folder.join("program"),
+                "kernel text, reference and tolerance",
+            )
+            .unwrap();
+            fs::write(folder.join("data/case"), "values").unwrap();
+            Self(folder)
+        }
+
+        fn known(&self, common: &str) -> Known {
+            Known::of(&self.0.join("cache"), &self.0.join("scratch"), common)
+        }
+
+        fn job(&self) -> Job {
+            let drivers = places::text(&self.0.join("scratch/drivers"));
+            let mut job = Job::new("cases [cuda]", &["program", "--all"]).with("DRIVERS", drivers);
+            job.depends_on = vec![self.0.join("program"), self.0.join("data")];
+            job
+        }
+    }
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_job_that_passed_is_known_with_its_records() {
+        let fixture = Fixture::new("known");
+        let job = fixture.job();
+        let mut known = fixture.known("common");
+        let key = known.key(&job).unwrap().unwrap();
+        let again = fixture.0.join("again");
+        assert_eq!(known.passed(&key, &again), None);
+        fs::write(fixture.0.join("scratch/records/cases-1.tsv"), "a line").unwrap();
+        let outcome = Outcome {
+            passed: 7,
+            refused: 2,
+            ..Outcome::default()
+        };
+        known
+            .keep(&key, &outcome, &fixture.0.join("scratch/records"))
+            .unwrap();
+        let read = fixture.known("common");
+        let green = read
+            .passed(&read.key(&job).unwrap().unwrap(), &again)
+            .unwrap();
+        assert_eq!((green.passed, green.refused), (7, 2));
+        assert_eq!(
+            fs::read_to_string(again.join("cases-1.tsv")).unwrap(),
+            "a line"
+        );
+        fs::write(fixture.0.join("cache/green/jobs.json"), "{").unwrap();
+        assert!(fixture.known("common").green.is_empty());
+    }
+
+    #[test]
+    fn a_change_of_anything_is_another_key() {
+        let fixture = Fixture::new("changes");
+        let key = |job: &Job, common: &str| fixture.known(common).key(job).unwrap().unwrap();
+        let first = key(&fixture.job(), "common");
+        assert_eq!(key(&fixture.job(), "common"), first);
+        // A constant of a kernel, of a reference or of a tolerance is in the program; a driver's version is in `common`.
+        fs::write(
+            fixture.0.join("program"),
+            "kernel text, reference and Tolerance",
+        )
+        .unwrap();
+        assert_ne!(key(&fixture.job(), "common"), first);
+        let second = key(&fixture.job(), "common");
+        assert_ne!(key(&fixture.job(), "another driver"), second);
+        assert_ne!(key(&fixture.job().with("CARD", "h100"), "common"), second);
+        let mut job = fixture.job();
+        job.command.push("--quick".to_owned());
+        assert_ne!(key(&job, "common"), second);
+        fs::write(fixture.0.join("data/case"), "Values").unwrap();
+        assert_ne!(key(&fixture.job(), "common"), second);
+        fs::rename(fixture.0.join("data/case"), fixture.0.join("data/other")).unwrap();
+        let third = key(&fixture.job(), "common");
+        fs::write(fixture.0.join("data/new"), "").unwrap();
+        assert_ne!(key(&fixture.job(), "common"), third);
+    }
+
+    #[test]
+    fn the_place_of_a_runs_own_files_makes_no_difference() {
+        let fixture = Fixture::new("places");
+        let first = fixture.known("common").key(&fixture.job()).unwrap();
+        let elsewhere = fixture.0.join("elsewhere");
+        let known = Known::of(&fixture.0.join("cache"), &elsewhere, "common");
+        let drivers = places::text(&elsewhere.join("drivers"));
+        let mut job = fixture.job();
+        job.variables = vec![("DRIVERS".to_owned(), drivers)];
+        assert_eq!(known.key(&job).unwrap(), first);
+    }
+
+    #[test]
+    fn a_job_without_a_program_always_runs_and_a_missing_program_is_an_error() {
+        let fixture = Fixture::new("always");
+        let known = fixture.known("common");
+        assert_eq!(
+            known.key(&Job::new("format", &["cargo", "fmt"])).unwrap(),
+            None
+        );
+        let mut job = fixture.job();
+        job.depends_on.push(fixture.0.join("missing"));
+        assert!(known.key(&job).unwrap_err().to_string().contains("missing"));
+    }
+
+    #[test]
+    fn data_is_what_programs_read_when_they_run() {
+        for name in [
+            "tests/cases/a.safetensors",
+            "Cargo.lock",
+            "web-demo/page.js",
+            "scripts/test",
+            "backends/xla/OPERATIONS.md",
+        ] {
+            assert!(is_data(name), "{name}");
+        }
+        for name in [
+            "",
+            "README.md",
+            "docs/page.png",
+            "shaders/src/lib.rs",
+            "benches/RESULTS.md",
+        ] {
+            assert!(!is_data(name), "{name}");
+        }
+    }
+}
