@@ -84,33 +84,33 @@ pub(crate) fn every_e8m0_scale(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// Matrices without rows or columns, and stacks of none.
+/// Matrices without rows or columns, alone and in stacks, and stacks of none.
 pub(crate) fn empty(target: &Target) -> Outcome {
-    Outcome::of(
-        [[0, 3, 4], [1, 0, 5], [2, 6, 0]]
-            .into_iter()
-            .flat_map(|shape| {
-                granularities().map(|granularity| {
-                    let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
-                    let x = Tensor::<3>::zeros(shape, &target.burn());
-                    let packed = Fp8Tensor::quantize(x.clone(), &quantizer).unwrap();
-                    assert_eq!(packed.to_codes().unwrap(), [0u8; 0]);
-                    let y = packed.dequantize(FloatDType::F32).unwrap();
-                    assert_eq!(y.dims(), shape);
-                    assert_eq!(
-                        fake_quantize(x.clone(), &quantizer, None).unwrap().dims(),
-                        shape
-                    );
-                    let scales = packed.scales().clone();
-                    assert!(Fp8Tensor::quantize_by(x.clone(), scales, &quantizer).is_ok());
-                    let error: f32 = packed.relative_error(x.clone()).unwrap().into_scalar();
-                    assert_eq!(error, 0.0);
-                    let largest: f32 = amax(x).unwrap().into_scalar();
-                    assert_eq!(largest, 0.0);
-                    Outcome::Ran
-                })
-            }),
-    )
+    let stacks = [[0, 3, 4], [1, 0, 5], [2, 6, 0]].map(|shape| empty_of(target, shape, shape));
+    let matrices = [[0, 5], [3, 0], [0, 0]]
+        .map(|[rows, columns]| empty_of(target, [rows, columns], [1, rows, columns]));
+    Outcome::of(stacks.into_iter().chain(matrices))
+}
+
+/// A tensor without elements, and the stack that it is quantised as.
+fn empty_of<const D: usize>(target: &Target, shape: [usize; D], stack: [usize; 3]) -> Outcome {
+    Outcome::of(granularities().map(|granularity| {
+        let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
+        let x = Tensor::<D>::zeros(shape, &target.burn());
+        let packed = Fp8Tensor::quantize(x.clone(), &quantizer).unwrap();
+        assert_eq!(packed.to_codes().unwrap(), [0u8; 0]);
+        let y = packed.dequantize(FloatDType::F32).unwrap();
+        assert_eq!(y.dims(), stack);
+        let faked = fake_quantize(x.clone(), &quantizer, None).unwrap();
+        assert_eq!(faked.dims(), shape);
+        let scales = packed.scales().clone();
+        assert!(Fp8Tensor::quantize_by(x.clone(), scales, &quantizer).is_ok());
+        let error: f32 = packed.relative_error(x.clone()).unwrap().into_scalar();
+        assert_eq!(error, 0.0);
+        let largest: f32 = amax(x).unwrap().into_scalar();
+        assert_eq!(largest, 0.0);
+        Outcome::Ran
+    }))
 }
 
 /// Relative errors of normally distributed values, as the device tells them.

@@ -53,6 +53,18 @@ pub(crate) fn moved<const D: usize>(x: Tensor<D>, device: &Device) -> Tensor<D> 
     x.to_device(&to)
 }
 
+/// x in another shape of as many elements. Burn's `reshape` reads a 0 as the size that x has in that place, so a tensor
+/// without elements is made anew; none of its gradients is lost, for it has none.
+pub(crate) fn reshaped<const D: usize, const E: usize>(
+    x: Tensor<D>,
+    shape: [usize; E],
+) -> Tensor<E> {
+    if shape.contains(&0) {
+        return Tensor::empty(shape, (&x.device(), x.dtype()));
+    }
+    x.reshape(shape)
+}
+
 /// A parameter in another dtype; it stays a leaf, trained or frozen as before.
 pub(crate) fn cast_param<const D: usize>(
     param: Param<Tensor<D>>,

@@ -3,7 +3,7 @@
 use super::least_squares;
 use super::tensor::Fp8Scales;
 use crate::Error;
-use crate::check::element;
+use crate::check::{element, reshaped};
 use crate::ops::quantize;
 use burn::tensor::{DType, Tensor};
 use moebius_ops::ShapeError;
@@ -119,7 +119,7 @@ pub(super) fn stacked<const D: usize>(x: Tensor<D>) -> Result<Tensor<3>, Error> 
             return Err(ShapeError::new("shape to quantise", expected, got).into());
         }
     };
-    Ok(x.reshape(shape))
+    Ok(reshaped(x, shape))
 }
 
 /// amax \[1\] = max |x| over the finite values of x, in f32; 0 without any. Nothing is read back.
@@ -150,15 +150,16 @@ pub fn fake_quantize<const D: usize>(
     quantizer: &Quantizer,
     scales: Option<&Fp8Scales>,
 ) -> Result<Tensor<D>, Error> {
-    let shape = x.shape();
-    let x = stacked(x)?;
+    let given = x;
+    let shape = given.dims();
+    let x = stacked(given.clone())?;
     let problem = quantizer.problem(x.dims(), x.dtype())?;
     if let Some(scales) = scales {
         let shape = problem.scales_shape();
         scales.check(shape, quantizer.granularity, &x.device())?;
     }
     if problem.is_empty() {
-        return Ok(x.reshape(shape));
+        return Ok(given);
     }
     let scales = match scales {
         None if quantizer.scales == ScaleRule::LeastSquares => {

@@ -7,7 +7,7 @@ use super::quantizer::{Quantizer, stacked};
 use super::tensor::Fp8Tensor;
 use super::training::{Fp8Product, Fp8Recipe};
 use crate::Error;
-use crate::check::cast_param;
+use crate::check::{cast_param, reshaped};
 use crate::initial::zeros;
 use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
@@ -312,7 +312,7 @@ impl<const D: usize> Weight<D> {
             return Ok(self.0.val());
         };
         let values = codes.matrices.to_tensor()?.dequantize(FloatDType::F32)?;
-        Ok(values.reshape(self.dims()).cast(codes.dtype))
+        Ok(reshaped(values, self.dims()).cast(codes.dtype))
     }
 
     /// The parameter's values.

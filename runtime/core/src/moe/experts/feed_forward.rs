@@ -82,7 +82,7 @@ impl FeedForwardExperts {
         }
         let defined = matches!(w_in, Operand::Training(..));
         let hidden = self.hidden(assignment, x, w_in, config)?;
-        // An amax sees all rows, also those past the last expert's.
+        // Rows after the last expert's are undefined, so they are set to 0 before a largest magnitude of all rows is taken.
         let measured = match &w_out {
             Operand::Float(_) => false,
             Operand::Training(..) => true,
