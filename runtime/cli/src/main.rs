@@ -76,7 +76,7 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
     if let Some(device) = cli.device {
         let message = "--device before a command has no effect";
         let hint = format!(
-            "verify, bench and train take it themselves: moebius verify FILE --device {device}"
+            "commands that use a device take it themselves: moebius generate --device {device}"
         );
         return Err(CliError::usage(message, Some(&hint)));
     }

@@ -47,6 +47,7 @@ mod guard;
 mod learn;
 mod stages;
 mod stop;
+mod stream;
 mod template;
 mod tokenizer;
 
@@ -55,5 +56,6 @@ pub use error::{Error, TemplateError, TemplateFault, Unfit};
 pub use files::Files;
 pub use gguf::GgufVocabulary;
 pub use stop::{Piece, StopStrings};
+pub use stream::TextStream;
 pub use template::{Chat, ChatTemplate, Message};
 pub use tokenizer::Tokenizer;

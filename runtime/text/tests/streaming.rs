@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use moebius_text::{Detokenizer, Error, StopStrings, Tokenizer};
+use moebius_text::{Detokenizer, Error, StopStrings, TextStream, Tokenizer};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokenizers::Tokenizer as Library;
@@ -219,4 +219,24 @@ fn stop_strings_end_texts() {
         error.to_string(),
         "stop string 1: expected a text, got an empty one"
     );
+}
+
+/// The first byte of a character that never ends becomes U+FFFD in the rest of the text, which completes a stop string.
+#[test]
+fn a_stop_string_that_the_rest_completes_ends_the_answer() {
+    let json = include_str!("vectors/byte_fallback.json");
+    let tokenizer = Tokenizer::from_bytes(json.as_bytes()).unwrap();
+    let (letter_a, first_of_three_bytes) = (295, 229);
+    for (stop, text, found) in [("\u{FFFD}", "", Some(0)), ("b", "\u{FFFD}", None)] {
+        let stops = StopStrings::new([stop]).unwrap();
+        let mut stream = TextStream::new(&tokenizer, stops);
+        let mut said = stream.push(letter_a).unwrap().text;
+        said.push_str(&stream.push(first_of_three_bytes).unwrap().text);
+        let rest = stream.finish().unwrap();
+        assert_eq!(
+            (said.as_str(), rest.text.as_str(), rest.stop),
+            ("a", text, found)
+        );
+        assert_eq!(stream.finish().unwrap().text, "");
+    }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use burn::tensor::TensorData;
 use js_sys::{Function, Uint32Array};
 use moebius_engine::{Ended, Event, Experts, Launched, RequestId};
-use moebius_text::{Detokenizer, StopStrings};
+use moebius_text::{Piece, TextStream};
 use wasm_bindgen::JsValue;
 
 use super::Writer;
@@ -35,8 +35,7 @@ pub(super) async fn generate(writer: Rc<Writer>, options: JsValue) -> Result<Rec
     request.signal.check()?;
     writer.gpu.alive()?;
     let mut text = Text {
-        detokenizer: Some(Detokenizer::new(&writer.words.tokenizer, true)),
-        stops: request.stops,
+        stream: TextStream::new(&writer.words.tokenizer, request.stops),
         on_token: request.on_token,
         said: String::new(),
         ids: Vec::new(),
@@ -56,9 +55,7 @@ pub(super) async fn generate(writer: Rc<Writer>, options: JsValue) -> Result<Rec
 
 /// What was written so far.
 struct Text {
-    /// Until the text ends.
-    detokenizer: Option<Detokenizer>,
-    stops: StopStrings,
+    stream: TextStream,
     on_token: Option<Function>,
     said: String,
     ids: Vec<u32>,
@@ -102,11 +99,7 @@ impl Text {
     fn token(&mut self, id: u32, experts: Option<&Experts>) -> Result<bool, Failure> {
         self.first.get_or_insert_with(now);
         self.ids.push(id);
-        let text = match &mut self.detokenizer {
-            Some(detokenizer) => detokenizer.push(id)?,
-            None => String::new(),
-        };
-        let piece = self.stops.push(&text);
+        let piece = self.stream.push(id)?;
         self.said.push_str(&piece.text);
         let record = Record::new().with("id", id).with("text", piece.text);
         let experts = experts.map(|of| {
@@ -119,22 +112,13 @@ impl Text {
 
     /// Says what was held back.
     fn end(&mut self, finish: &'static str) -> Result<&'static str, Failure> {
-        let last = self.detokenizer.take();
-        let last = last.map(Detokenizer::finish).transpose()?;
-        let piece = self.stops.push(&last.unwrap_or_default());
-        let mut text = piece.text;
-        if piece.stop.is_none() {
-            text.push_str(&self.stops.clone().finish());
-        }
+        let Piece { text, stop } = self.stream.finish()?;
         self.said.push_str(&text);
         if !text.is_empty() {
             let record = Record::new().with("id", JsValue::NULL).with("text", text);
             self.tell(record.with("experts", JsValue::NULL))?;
         }
-        Ok(match piece.stop {
-            Some(_) => "stop",
-            None => finish,
-        })
+        Ok(if stop.is_some() { "stop" } else { finish })
     }
 
     fn tell(&self, record: Record) -> Result<(), Failure> {

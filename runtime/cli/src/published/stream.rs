@@ -3,16 +3,13 @@
 use std::time::Instant;
 
 use moebius_engine::{Ended, Engine, Event, Generation};
-use moebius_text::{Detokenizer, StopStrings, Tokenizer};
+use moebius_text::{StopStrings, TextStream, Tokenizer};
 
 use crate::error::CliError;
 use crate::screen::Screen;
 
-/// Turns tokens into text, up to what stops it.
-pub(crate) struct Stream {
-    detokenizer: Detokenizer,
-    stops: StopStrings,
-}
+/// Shows an answer while it is generated.
+pub(crate) struct Stream(TextStream);
 
 /// What was generated, and how long it took.
 #[derive(Default)]
@@ -29,10 +26,8 @@ pub(crate) struct Answer {
 
 impl Stream {
     pub(crate) fn new(tokenizer: &Tokenizer, stops: &[String]) -> Result<Self, CliError> {
-        Ok(Self {
-            detokenizer: Detokenizer::new(tokenizer, true),
-            stops: StopStrings::new(stops.iter().cloned())?,
-        })
+        let stops = StopStrings::new(stops.iter().cloned())?;
+        Ok(Self(TextStream::new(tokenizer, stops)))
     }
 
     /// Generates, and shows the text, until `interrupted`.
@@ -62,8 +57,7 @@ impl Stream {
                             answer.prefill_s = begun.elapsed().as_secs_f64();
                         }
                         answer.ids.push(draw.id);
-                        let text = self.detokenizer.push(draw.id)?;
-                        let piece = self.stops.push(&text);
+                        let piece = self.0.push(draw.id)?;
                         answer.say(&piece.text, screen)?;
                         if piece.stop.is_some() {
                             engine.cancel(id);
@@ -79,12 +73,11 @@ impl Stream {
             }
         }
         answer.end(begun);
-        let last = self.detokenizer.finish()?;
-        let piece = self.stops.push(&last);
-        answer.say(&piece.text, screen)?;
-        if piece.stop.is_none() {
-            answer.say(&self.stops.finish(), screen)?;
+        let piece = self.0.finish()?;
+        if piece.stop.is_some() {
+            answer.finish = "stop";
         }
+        answer.say(&piece.text, screen)?;
         Ok(answer)
     }
 }
@@ -95,9 +88,11 @@ impl Answer {
         screen.text(text)
     }
 
-    /// Tokens a second after the first, which comes of the prompt; none where there is no second.
+    /// Tokens a second after the first, which comes of the prompt; `None` without a second token, or where the clock is
+    /// too coarse to tell.
     pub(crate) fn decode_speed(&self) -> Option<f64> {
-        (self.ids.len() > 1).then(|| (self.ids.len() - 1) as f64 / self.decode_s)
+        let tokens = self.ids.len().saturating_sub(1);
+        (tokens > 0 && self.decode_s > 0.0).then(|| tokens as f64 / self.decode_s)
     }
 
     fn end(&mut self, begun: Instant) {
