@@ -4,7 +4,7 @@
 use crate::BenchError;
 use crate::ceiling::wait;
 use crate::oracle::{distance, spread, wide};
-use crate::timing::median;
+use crate::timing::{Spread, Timing, timing};
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -24,8 +24,12 @@ pub struct KernelTime {
     pub what: &'static str,
     /// Whether it agrees with the oracle.
     pub verified: bool,
+    /// Relative L2 error of what was compared.
+    pub max_rel_l2: f64,
     /// Median milliseconds.
     pub median_ms: f64,
+    /// How far its repetitions lie apart.
+    pub spread: Spread,
     /// GFLOP/s.
     pub gflops: f64,
     /// Speed over the first kernel's.
@@ -34,6 +38,8 @@ pub struct KernelTime {
 
 /// Columns of a gradient's operand that are checked, spread evenly.
 const SAMPLES: usize = 8;
+/// Largest relative L2 error that verifies.
+const LARGEST_ERROR: f64 = 1e-5;
 
 /// Measures `variants` and before them the naive one on `slots` rows of \[`n`\] by \[`m`, `n`\] per expert.
 ///
@@ -84,12 +90,14 @@ pub fn gradients(device: &Device, sizes: [usize; 4]) -> Result<Vec<KernelTime>, 
     ]))
 }
 
-fn time((what, flops): (&'static str, u64), seconds: f64, error: f64) -> KernelTime {
+fn time((what, flops): (&'static str, u64), time: Timing, error: f64) -> KernelTime {
     KernelTime {
         what,
-        verified: error < 1e-5,
-        median_ms: seconds * 1e3,
-        gflops: flops as f64 / seconds / 1e9,
+        verified: error < LARGEST_ERROR,
+        max_rel_l2: error,
+        median_ms: time.ms(),
+        spread: time.spread(),
+        gflops: flops as f64 / time.seconds / 1e9,
         ratio: 1.0,
     }
 }
@@ -123,7 +131,10 @@ impl Batch {
     fn new(device: &Device, [slots, experts, m, n]: [usize; 4]) -> Result<Self, BenchError> {
         let opened = moebius_device::open(device).map_err(moebius::Error::from)?;
         let client = opened.client();
-        let none = || BenchError::device(format!("{device} has no kernels to compare"));
+        let none = || BenchError::Lacks {
+            device: *device,
+            what: "kernels of ours",
+        };
         let wave = |len: usize, step: f32| (0..len).map(|i| (i as f32 * step).sin()).collect();
         Ok(Self {
             client: client.ok_or_else(none)?,
@@ -179,10 +190,11 @@ impl Batch {
             bias: None,
             out: self.client.empty(len * 4),
         };
-        let seconds = median(|| {
+        let run = || {
             grouped_gemm::launch(&self.client, &plan, operands.clone());
             wait(&self.client)
-        })?;
+        };
+        run()?;
         let picked: Vec<usize> = spread(checked, problem.n).collect();
         let weights = match problem.layout {
             WeightLayout::OutIn => lines(&self.weights, [problem.n, problem.k], &picked),
@@ -194,12 +206,9 @@ impl Batch {
         };
         let sorted = sorted(&self.keys, self.experts);
         let want = reference(&sampled, &sorted, &wide(x.iter().copied()), &weights, None);
-        let got = columns(&self.read(operands.out, len)?, problem.n, &picked);
-        Ok(time(
-            (what, problem.flops()),
-            seconds,
-            distance(&got, &want),
-        ))
+        let out = self.read(operands.out.clone(), len)?;
+        let error = distance(&columns(&out, problem.n, &picked), &want);
+        Ok(time((what, problem.flops()), timing(run)?, error))
     }
 
     /// The weight gradient, of which the lines of sampled columns of dy are compared.
@@ -213,10 +222,11 @@ impl Batch {
             segments: Some(self.segments(1)?),
             out: self.client.empty(len * 4),
         };
-        let seconds = median(|| {
+        let run = || {
             weight_gradient::launch(&self.client, &plan, operands.clone());
             wait(&self.client)
-        })?;
+        };
+        run()?;
         let picked: Vec<usize> = spread(SAMPLES, self.m).collect();
         let sampled = gradient::Problem::of(&Problem {
             n: picked.len(),
@@ -225,9 +235,10 @@ impl Batch {
         let sorted = sorted(&self.keys, self.experts);
         let dy = wide(columns(&self.dy, self.m, &picked));
         let want = gradient::reference(&sampled, &sorted, &dy, &wide(self.x.iter().copied()));
-        let got = lines(&self.read(operands.out, len)?, [self.m, self.n], &picked);
+        let out = self.read(operands.out.clone(), len)?;
+        let error = distance(&lines(&out, [self.m, self.n], &picked), &want);
         let what = ("weight gradient", problem.flops());
-        Ok(time(what, seconds, distance(&got, &want)))
+        Ok(time(what, timing(run)?, error))
     }
 
     fn read(&self, buffer: Handle, len: usize) -> Result<Vec<f32>, BenchError> {

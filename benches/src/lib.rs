@@ -10,18 +10,24 @@ mod ceiling;
 pub mod decode;
 pub mod grouped_gemm;
 mod instructions;
+pub mod launches;
 pub mod linear;
 pub mod moe;
 pub mod options;
 mod oracle;
 mod peer;
+pub mod suite;
 pub mod timing;
 #[cfg(feature = "flex")]
 pub mod training_step;
+#[cfg(feature = "xla")]
+pub mod xla_call;
 
 pub use ceiling::{Bound, CacheSize, Ceilings, Floor, MemoryRead};
 pub use instructions::{HeldError, instructions};
 pub use peer::{BenchPeer, Peer, PeerError};
+
+use moebius_device::Device;
 
 /// Is told what a benchmark is doing.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);
@@ -45,6 +51,14 @@ pub enum BenchError {
     /// The device takes more vector instructions than the process is held to.
     #[error(transparent)]
     Held(Box<HeldError>),
+    /// The device doesn't have what is measured.
+    #[error("{device} has no {what}")]
+    Lacks {
+        /// Which device.
+        device: Device,
+        /// What it lacks.
+        what: &'static str,
+    },
     /// The peer couldn't be run.
     #[error(transparent)]
     Peer(#[from] PeerError),

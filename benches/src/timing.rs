@@ -62,15 +62,7 @@ impl Timing {
     }
 }
 
-/// Median seconds of `run`, which waits for the device before it returns; one run to warm up.
-///
-/// # Errors
-/// The first error of `run`.
-pub fn median(run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, BenchError> {
-    Ok(timing(run)?.seconds)
-}
-
-/// [`median`], with how far its repetitions lie apart.
+/// How long `run` takes, which waits for the device before it returns; one run to warm up.
 ///
 /// # Errors
 /// The first error of `run`.
@@ -79,7 +71,7 @@ pub fn timing(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<Timing,
     Ok(timing)
 }
 
-/// Seconds of the fastest of many runs, as of [`median`]: what a machine can do when nothing disturbs it.
+/// Seconds of the fastest of many runs, as of [`timing`]: what a machine can do when nothing disturbs it.
 ///
 /// # Errors
 /// The first error of `run`.

@@ -65,29 +65,44 @@ pub(crate) fn relative_error(
     out: &MoeOutput<2>,
 ) -> Result<f64, Error> {
     let [tokens, hidden] = x.dims();
-    let samples = SAMPLES.min(tokens);
     let rows: Vec<i64> = spread(SAMPLES, tokens).map(|row| row as i64).collect();
     // Without the graph, if one is recorded: checking isn't part of it.
     let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &x.device().inner());
     let pick = |tensor: &Tensor<2>| floats(tensor.clone().inner().select(0, rows.clone()));
 
-    let problem = moe::Problem {
-        capacity: None,
-        ..layer.problem(samples, DType::F32)?
-    };
     let (x, logits) = (pick(x), pick(&out.routing.logits));
-    let weights = weights(layer)?;
-    let router = floats(weights.router);
+    let router = floats(weights(layer)?.router);
     let wanted = routing::logits_reference(&x, &router, hidden);
     let router_error = distance(&logits, &wanted);
-    let routed = routing::reference(&problem.routing, &logits, None);
+    let (routed, want) = forward(layer, &x, &logits)?;
     let chosen = out.routing.indices.clone().inner();
-    if indices(chosen.select(0, rows.clone())) != routed.indices {
+    if indices(chosen.select(0, rows.clone())) != routed {
         return Ok(f64::INFINITY);
     }
+    Ok(router_error.max(distance(&pick(&out.y), &want)))
+}
+
+/// y \[T,H\] of a layer in f64 for x \[T,H\], its router's logits rounded to f32.
+pub(crate) fn outputs(layer: &MoeLayer, x: &[f32]) -> Result<Vec<f64>, Error> {
+    let router = weights(layer)?.router;
+    let [_, hidden] = router.dims();
+    let logits = routing::logits_reference(x, &floats(router), hidden);
+    let logits: Vec<f32> = logits.into_iter().map(|logit| logit as f32).collect();
+    Ok(forward(layer, x, &logits)?.1)
+}
+
+/// The experts \[T,K\] that tokens x \[T,H\] with `logits` \[T,E\] go to, and y \[T,H\], where none is dropped.
+fn forward(layer: &MoeLayer, x: &[f32], logits: &[f32]) -> Result<(Vec<u32>, Vec<f64>), Error> {
+    let weights = weights(layer)?;
+    let [_, hidden] = weights.router.dims();
+    let problem = moe::Problem {
+        capacity: None,
+        ..layer.problem(x.len() / hidden, DType::F32)?
+    };
+    let routed = routing::reference(&problem.routing, logits, None);
     let (b_in, b_out) = (weights.b_in.map(floats), weights.b_out.map(floats));
     let inputs = moe::ReferenceInputs {
-        x: &x,
+        x,
         indices: &routed.indices,
         weights: &routed.weights,
         w_in: &floats(weights.w_in),
@@ -95,8 +110,8 @@ pub(crate) fn relative_error(
         w_out: &floats(weights.w_out),
         b_out: b_out.as_deref(),
     };
-    let (want, _) = moe::reference(&problem, &inputs)?;
-    Ok(router_error.max(distance(&pick(&out.y), &want)))
+    let (y, _) = moe::reference(&problem, &inputs)?;
+    Ok((routed.indices, y))
 }
 
 /// ‖got − want‖ / ‖want‖, infinite when it isn't a number; two zeros are equal.

@@ -6,7 +6,7 @@ use burn::nn::attention::{MhaInput, MultiHeadAttention, MultiHeadAttentionConfig
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::tensor::activation::gelu;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, Gradients, Int, Tensor};
 
 /// Embedding, blocks, and a layer on the mean over a sequence.
 #[derive(Module, Debug)]
@@ -85,6 +85,10 @@ impl Numbers {
         self.0.len()
     }
 
+    pub(super) fn values(&self) -> &[f32] {
+        &self.0
+    }
+
     /// Little-endian f32.
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.0.iter().flat_map(|x| x.to_le_bytes()).collect()
@@ -94,5 +98,36 @@ impl Numbers {
 impl ModuleVisitor for Numbers {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.0.extend(param.val().into_data().iter::<f32>());
+    }
+}
+
+/// The gradients of all weights, in their order.
+pub(super) struct Slopes<'a> {
+    gradients: &'a Gradients,
+    numbers: Vec<f32>,
+}
+
+impl<'a> Slopes<'a> {
+    /// Of a network; those that are left out are no numbers.
+    pub(super) fn of(network: &Network, gradients: &'a Gradients) -> Vec<f32> {
+        let mut slopes = Self {
+            gradients,
+            numbers: Vec::new(),
+        };
+        network.visit(&mut slopes);
+        slopes.numbers
+    }
+}
+
+impl ModuleVisitor for Slopes<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let weights = param.val();
+        match weights.grad(self.gradients) {
+            Some(gradient) => self.numbers.extend(gradient.into_data().iter::<f32>()),
+            None => {
+                let count = weights.shape().num_elements();
+                self.numbers.extend(std::iter::repeat_n(f32::NAN, count));
+            }
+        }
     }
 }

@@ -1,0 +1,219 @@
+//! What launches of next to no work cost: additions of 1 to one number, and one byte through the small byte model.
+//!
+//! With Burn's fusion, additions in a row are one kernel, and on XLA one program.
+
+use crate::ceiling::{finish, finish_with};
+use crate::oracle::{distance, floats, outputs, tolerance, wide};
+use crate::timing::{Timing, timing};
+use crate::{BenchError, Progress};
+use burn::nn::RmsNorm;
+use burn::tensor::{DType, Device, Int, Tensor, TensorData};
+use moebius::Error;
+use moebius_device::Device as Name;
+use moebius_model::{Decoder, TrainConfig};
+
+/// After how many additions the host waits for CubeCL's CPU runtime, whose queue is short.
+const PACE: usize = 8;
+/// What goes through the byte model.
+const BYTE: u8 = b'a';
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct LaunchReport {
+    /// One for each number of additions, and on `cpu` another where the host waits now and then.
+    pub additions: Vec<Additions>,
+    /// The model that `moebius train` begins with: a forward for one byte, the first of its sequence.
+    pub byte: Forward,
+}
+
+/// Additions in a row; the time means something only when `verified`.
+#[derive(Clone, Copy, Debug)]
+pub struct Additions {
+    /// How many.
+    pub count: usize,
+    /// After how many of them the host waits; `None` where it doesn't.
+    pub pace: Option<usize>,
+    /// Whether the sum was exact.
+    pub verified: bool,
+    /// Relative error of the sum.
+    pub error: f64,
+    /// How long all of them take.
+    pub time: Timing,
+}
+
+/// A forward pass; the time means something only when `verified`.
+#[derive(Clone, Copy, Debug)]
+pub struct Forward {
+    /// Whether the logits agree with the same network in f64.
+    pub verified: bool,
+    /// Relative L2 error of the logits.
+    pub max_rel_l2: f64,
+    /// How long it takes.
+    pub time: Timing,
+}
+
+/// Verifies, then measures as many additions in a row as each of `counts`, and the byte; `progress` is told what is
+/// being done.
+///
+/// # Errors
+/// [`BenchError`] when the device can't be opened or fails.
+pub fn run(name: &Name, counts: &[usize], progress: Progress) -> Result<LaunchReport, BenchError> {
+    let opened = moebius_device::open(name).map_err(Error::from)?;
+    let device = moebius::open(&opened.device)?;
+    let paces: &[Option<usize>] = match opened.device {
+        Name::Cpu => &[None, Some(PACE)],
+        // Elsewhere a host that is ahead costs nothing.
+        _ => &[None],
+    };
+    let mut all = Vec::new();
+    for count in counts {
+        progress(&format!("adding {count} times"));
+        for pace in paces {
+            all.push(additions(*count, *pace, &device)?);
+        }
+    }
+    progress("one byte through the byte model");
+    Ok(LaunchReport {
+        additions: all,
+        byte: byte(&device)?,
+    })
+}
+
+/// A number on a device that has been added to.
+struct Sum<'a> {
+    x: Tensor<1>,
+    expected: usize,
+    device: &'a Device,
+}
+
+impl Sum<'_> {
+    /// Adds 1 so many times, and waits for it; on the way after every `pace`.
+    fn add(&mut self, count: usize, pace: Option<usize>) -> Result<(), BenchError> {
+        for done in 1..=count {
+            self.x = self.x.clone().add_scalar(1.0);
+            if pace.is_some_and(|pace| done % pace == 0) {
+                moebius::keep_pace(self.device)?;
+            }
+        }
+        self.expected += count;
+        finish(self.device)
+    }
+
+    /// How far it is from all that was added: f32 counts exactly up to 2^24.
+    fn error(&self) -> f64 {
+        distance(&floats(self.x.clone()), &[self.expected as f64])
+    }
+}
+
+fn additions(count: usize, pace: Option<usize>, device: &Device) -> Result<Additions, BenchError> {
+    let mut sum = Sum {
+        x: Tensor::zeros([1], device),
+        expected: 0,
+        device,
+    };
+    sum.add(count, pace)?;
+    let first = sum.error();
+    let time = timing(|| sum.add(count, pace))?;
+    let error = sum.error().max(first);
+    Ok(Additions {
+        count,
+        pace,
+        verified: error == 0.0,
+        error,
+        time,
+    })
+}
+
+fn byte(device: &Device) -> Result<Forward, BenchError> {
+    let config = TrainConfig::default().decoder;
+    let decoder = config.init(0, device).map_err(BenchError::device)?;
+    let input = TensorData::from([[i32::from(BYTE)]]);
+    let input = Tensor::<2, Int>::from_data(input, device);
+    let forward = || {
+        let out = decoder.forward(input.clone());
+        Ok::<_, BenchError>(out.map_err(BenchError::device)?.logits)
+    };
+    let want = reference(&decoder, usize::from(BYTE))?;
+    let error = distance(&floats(forward()?), &want);
+    let time = timing(|| finish_with(forward()?, device))?;
+    Ok(Forward {
+        // Each block rounds once more.
+        verified: error <= config.layers as f64 * tolerance(DType::F32),
+        max_rel_l2: error,
+        time,
+    })
+}
+
+/// The logits \[256\] after `byte`, the first of its sequence, in f64: a query that sees one key has its value.
+fn reference(decoder: &Decoder, byte: usize) -> Result<Vec<f64>, BenchError> {
+    let row = |weight: Tensor<2>, at| wide(floats(weight.narrow(0, at, 1)));
+    let mut x = row(decoder.embedding.val(), byte);
+    add(&mut x, &row(decoder.positions.val(), 0));
+    for block in &decoder.blocks {
+        let attention = &block.attention;
+        let seen = normal(&block.attention_norm, &x);
+        let value = product(attention.value.weight.values()?, &seen);
+        add(&mut x, &product(attention.out.weight.values()?, &value));
+        let routed = normal(&block.moe_norm, &x).into_iter();
+        let routed: Vec<f32> = routed.map(|x| x as f32).collect();
+        add(&mut x, &outputs(&block.moe, &routed)?);
+    }
+    Ok(product(decoder.head.val(), &normal(&decoder.norm, &x)))
+}
+
+/// W \[out, in\] times x \[in\].
+fn product(weight: Tensor<2>, x: &[f64]) -> Vec<f64> {
+    let weight = wide(floats(weight));
+    let rows = weight.chunks(x.len());
+    rows.map(|row| row.iter().zip(x).map(|(w, x)| w * x).sum())
+        .collect()
+}
+
+/// x over its root mean square, times the norm's weights.
+fn normal(norm: &RmsNorm, x: &[f64]) -> Vec<f64> {
+    let squares: f64 = x.iter().map(|x| x * x).sum();
+    let root = (squares / x.len() as f64 + norm.epsilon).sqrt();
+    let gamma = floats(norm.gamma.val());
+    x.iter()
+        .zip(gamma)
+        .map(|(x, gamma)| x / root * f64::from(gamma))
+        .collect()
+}
+
+fn add(to: &mut [f64], more: &[f64]) {
+    to.iter_mut().zip(more).for_each(|(to, more)| *to += more);
+}
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_weight_of_the_byte_model_is_seen() {
+        let device = Device::flex();
+        let decoder = |seed| TrainConfig::default().decoder.init(seed, &device).unwrap();
+        let (right, other) = (decoder(0), decoder(1));
+        let byte = TensorData::from([[i32::from(BYTE)]]);
+        let byte = Tensor::<2, Int>::from_data(byte, &device);
+        let logits = floats(right.forward(byte).unwrap().logits);
+        let error = |of: &Decoder| distance(&logits, &reference(of, usize::from(BYTE)).unwrap());
+        assert!(error(&right) < 1e-5, "{}", error(&right));
+        let mut wrong = right.clone();
+        wrong.blocks[1].attention.out = other.blocks[1].attention.out.clone();
+        assert!(error(&wrong) > 1e-3, "{}", error(&wrong));
+    }
+
+    #[test]
+    fn additions_are_counted_exactly() {
+        let found = additions(3, Some(2), &Device::flex()).unwrap();
+        assert!(found.verified && found.time.runs > 0, "{found:?}");
+        let mut sum = Sum {
+            x: Tensor::zeros([1], &Device::flex()),
+            expected: 1,
+            device: &Device::flex(),
+        };
+        sum.add(3, None).unwrap();
+        assert_eq!(sum.error(), 0.25);
+    }
+}

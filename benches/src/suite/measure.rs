@@ -1,0 +1,317 @@
+//! One benchmark on one device: which sizes, and the rows that its report becomes.
+
+use super::benchmark::Benchmark;
+use super::collect::Task;
+use super::report::{Figures, Rate, Row};
+use crate::attention::{self, AttentionBench};
+use crate::decode::{self, DecodeBench};
+use crate::grouped_gemm::{KernelTime, gradients, variants};
+use crate::linear::{self, LinearBench};
+use crate::moe::backward::{self, TrainingRun};
+use crate::moe::{self, MoeBench};
+use crate::timing::{Spread, Timing};
+use crate::{BenchError, Progress, launches};
+use burn::tensor::DType;
+use moebius::attention::CacheFormat;
+use moebius::fp8::{Activations, Fp8Format, Granularity};
+use moebius::moe::Keep;
+use moebius_device::Device;
+use moebius_shaders::grouped_gemm::Variant;
+
+/// Verifies and measures one task, with the same functions that `moebius bench` calls; `progress` is told what is being
+/// done.
+///
+/// # Errors
+/// [`BenchError`] when the device lacks what is measured, refuses or fails.
+pub fn measure(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    match task.benchmark {
+        Benchmark::Launches => of_launches(task, progress),
+        Benchmark::GroupedGemm => of_kernels(task, progress),
+        Benchmark::Moe => of_layer(task, progress),
+        Benchmark::MoeBackward => of_layer_backward(task, progress),
+        Benchmark::Attention => of_attention(task, false, progress),
+        Benchmark::AttentionBackward => of_attention(task, true, progress),
+        Benchmark::Linear => of_linear(task, progress),
+        Benchmark::Decode => of_decode(task, progress),
+        #[cfg(feature = "flex")]
+        Benchmark::TrainingStep => of_training(task, progress),
+        #[cfg(feature = "xla")]
+        Benchmark::XlaCall => of_calls(task, progress),
+    }
+}
+
+/// A median in milliseconds, and work in a second.
+fn figures(median_ms: f64, spread: Option<Spread>, rate: (f64, &'static str)) -> Figures {
+    let (value, unit) = rate;
+    Figures {
+        median_ms,
+        spread,
+        rate: Rate { value, unit },
+    }
+}
+
+/// The same of repetitions of so much work.
+fn timed(time: Timing, (count, unit): (usize, &'static str)) -> Figures {
+    figures(
+        time.ms(),
+        Some(time.spread()),
+        (count as f64 / time.seconds, unit),
+    )
+}
+
+fn of_launches(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    let counts: &[usize] = if task.full { &[8, 32, 64, 256] } else { &[64] };
+    let report = launches::run(&task.device, counts, progress)?;
+    let additions = report.additions.iter().map(|sum| {
+        let variant = match sum.pace {
+            None => "in a row".to_owned(),
+            Some(pace) => format!("the host waits after every {pace}"),
+        };
+        let sizes = format!("{} additions to a number", sum.count);
+        let figures = timed(sum.time, (sum.count, "additions/s"));
+        Row::new(sizes, variant, (sum.verified, sum.error), figures)
+    });
+    let byte = report.byte;
+    let checked = (byte.verified, byte.max_rel_l2);
+    let figures = timed(byte.time, (1, "bytes/s"));
+    let byte = Row::new("1 byte", "the byte model", checked, figures);
+    Ok(additions.chain([byte]).collect())
+}
+
+fn of_kernels(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    let device = &task.device;
+    progress("kernels of single products");
+    let small = [256, 4, 256, 256];
+    if !task.full {
+        return Ok(kernels(small, gradients(device, small)?));
+    }
+    // A software adapter would take minutes for gradients of the sizes of the main job.
+    let (tiled, large): (&[Variant], _) = match device {
+        Device::Cpu => (
+            &[Variant::Cpu],
+            [[8192, 8, 2048, 512], [8192, 8, 4096, 1024]],
+        ),
+        _ => (
+            &[Variant::Unit, Variant::Gemv],
+            [[1024, 4, 256, 256], [512, 8, 512, 512]],
+        ),
+    };
+    let mut rows = Vec::new();
+    for sizes in [[1024, 4, 256, 256], [512, 8, 512, 512], [16, 8, 512, 512]] {
+        rows.extend(kernels(sizes, variants(device, tiled, sizes)?));
+    }
+    for sizes in large {
+        rows.extend(kernels(sizes, gradients(device, sizes)?));
+    }
+    Ok(rows)
+}
+
+fn kernels(sizes: [usize; 4], times: Vec<KernelTime>) -> Vec<Row> {
+    let [slots, experts, m, n] = sizes;
+    let rows = times.iter().map(|time| {
+        let sizes = format!("{slots} rows, {experts} experts, {n} → {m}");
+        let figures = figures(time.median_ms, Some(time.spread), (time.gflops, "GFLOP/s"));
+        Row::new(sizes, time.what, (time.verified, time.max_rel_l2), figures)
+    });
+    rows.collect()
+}
+
+/// The layer, and what it is in a table.
+fn layer(task: &Task) -> (MoeBench, String) {
+    let mut bench = MoeBench::standard(512, task.device);
+    if !task.full {
+        (bench.hidden, bench.batch, bench.seq) = (256, 4, 64);
+    }
+    let sizes = format!(
+        "{} tokens, {} → {}, {} experts, top-{}",
+        bench.batch * bench.seq,
+        bench.hidden,
+        bench.inter(),
+        bench.experts,
+        bench.top_k,
+    );
+    (bench, sizes)
+}
+
+fn of_layer(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    let (bench, sizes) = layer(task);
+    let report = moe::run(&bench, progress)?;
+    let figures = figures(
+        report.median_ms,
+        Some(report.spread),
+        (report.gflops, "GFLOP/s"),
+    );
+    let checked = (report.verified, report.max_rel_l2);
+    Ok(vec![Row::new(sizes, report.variant, checked, figures)])
+}
+
+fn of_layer_backward(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    let (bench, sizes) = layer(task);
+    // The smaller first: what is left of a larger one would count as its memory.
+    let keeps: &[Keep] = match task.full {
+        true => &[Keep::Inputs, Keep::FirstProduct],
+        false => &[Keep::FirstProduct],
+    };
+    let report = backward::run(&bench, keeps, progress)?;
+    let row = |run: &TrainingRun| {
+        let kept = match run.keep {
+            Keep::FirstProduct => "keeps the first product",
+            Keep::Inputs => "keeps the inputs",
+        };
+        let variant = format!("{}, {kept}", report.variant);
+        let figures = figures(run.median_ms, Some(run.spread), (run.gflops, "GFLOP/s"));
+        Row::new(
+            sizes.clone(),
+            variant,
+            (run.verified, run.max_rel_l2),
+            figures,
+        )
+    };
+    Ok(report.runs.iter().map(row).collect())
+}
+
+fn of_attention(task: &Task, backward: bool, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    let bench = AttentionBench {
+        batch: 1,
+        heads: 8,
+        kv_heads: None,
+        tokens: if task.full { 2048 } else { 512 },
+        queries: None,
+        keys: None,
+        head_dim: 64,
+        causal: true,
+        window: None,
+        backward,
+        dtype: DType::F32,
+        device: task.device,
+        peers: Vec::new(),
+    };
+    let report = attention::run(&bench, progress)?;
+    let AttentionBench {
+        heads,
+        tokens,
+        head_dim,
+        ..
+    } = bench;
+    let sizes = format!("{tokens} tokens, causal, {heads} heads of {head_dim}");
+    let figures = figures(
+        report.median_ms,
+        Some(report.spread),
+        (report.gflops, "GFLOP/s"),
+    );
+    let checked = (report.verified, report.max_rel_l2);
+    Ok(vec![Row::new(sizes, report.variant, checked, figures)])
+}
+
+fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    // Few tokens take time for the weights' bytes, many for the arithmetic.
+    let sizes: &[(usize, usize)] = match task.full {
+        true => &[(1, 4096), (512, 4096)],
+        false => &[(32, 1024)],
+    };
+    let mut rows = Vec::new();
+    for (m, width) in sizes {
+        let bench = LinearBench {
+            m: *m,
+            n: *width,
+            k: *width,
+            format: Fp8Format::E4M3,
+            granularity: Granularity::Row,
+            dtype: DType::F32,
+            activations: Activations::Float,
+            device: task.device,
+            peer: None,
+        };
+        let report = linear::run(&bench, progress)?;
+        let fp8 = &report.fp8;
+        let rate = match m {
+            1 => (fp8.weights_gb_per_s, "GB/s"),
+            _ => (fp8.gflops, "GFLOP/s"),
+        };
+        rows.push(Row::new(
+            format!("{m} tokens, {width} → {width}, E4M3"),
+            report.variant,
+            (report.verified, report.max_rel_l2),
+            figures(fp8.median_ms, Some(fp8.spread), rate),
+        ));
+    }
+    Ok(rows)
+}
+
+fn of_decode(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    let bench = DecodeBench {
+        batch: 1,
+        heads: 32,
+        kv_heads: 8,
+        tokens: if task.full { 32_768 } else { 2048 },
+        head_dim: 64,
+        paged: false,
+        formats: vec![CacheFormat::F32, CacheFormat::E4m3],
+        device: task.device,
+    };
+    let report = decode::run(&bench, progress)?;
+    let sizes = format!("{} kept tokens, 32 heads of 64, 8 of keys", bench.tokens);
+    let checked = (report.verified, report.max_rel_l2);
+    let rows = report.formats.iter().map(|row| {
+        let figures = figures(row.median_ms, Some(row.spread), (row.gb_per_s, "GB/s"));
+        Row::new(
+            sizes.clone(),
+            format!("kept as {}", row.format),
+            checked,
+            figures,
+        )
+    });
+    Ok(rows.collect())
+}
+
+#[cfg(feature = "flex")]
+fn of_training(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    use crate::training_step::{Sizes, run};
+    let sizes: &[(usize, usize)] = match task.full {
+        true => &[(1, 4), (2, 8)],
+        false => &[(1, 4)],
+    };
+    let mut rows = Vec::new();
+    for (layers, batch) in sizes {
+        let sizes = Sizes {
+            layers: *layers,
+            batch: *batch,
+            ..Sizes::default()
+        };
+        let report = run(&task.device, &sizes, task.peer_jax, progress)?;
+        let tokens = batch * sizes.seq;
+        let text = format!(
+            "{tokens} tokens, {layers} blocks of {}, {} weights",
+            sizes.hidden, report.parameters
+        );
+        let rate = |ms: f64| (tokens as f64 / ms * 1e3, "tokens/s");
+        let checked = (report.verified, report.max_rel_error);
+        let figures_of = |ms: f64| figures(ms, None, rate(ms));
+        rows.push(Row::new(
+            text.clone(),
+            "Burn's modules",
+            checked,
+            figures_of(report.median_ms),
+        ));
+        if let Some(peer) = report.peer {
+            let figures = figures_of(peer.median_ms);
+            rows.push(Row::new(text, peer.name, checked, figures));
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(feature = "xla")]
+fn of_calls(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
+    progress("calling a compiled program");
+    let report = crate::xla_call::run(&task.device)?;
+    let figures = timed(report.time, (1, "calls/s"));
+    let checked = (report.verified, report.error);
+    let row = Row::new(
+        "adds 1 to 4 numbers",
+        "a compiled program",
+        checked,
+        figures,
+    );
+    Ok(vec![row])
+}

@@ -1,0 +1,110 @@
+//! What `cargo bench` was asked for.
+
+use super::benchmark::Benchmark;
+use clap::Parser;
+use moebius_device::Device;
+
+/// Measures layers and kernels on every device of this build that the machine has
+///
+/// Each result is compared with sums in f64 before it is timed. A wrong one, or a failure, is exit 1 after
+/// the others ran; a device that is missing is named and left out.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "devices",
+    bin_name = "cargo bench --",
+    verbatim_doc_comment,
+    after_help = EXAMPLES
+)]
+pub struct Options {
+    /// Devices to measure, a list with commas: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or
+    /// xla:{cpu,tpu,cuda}[:n] [default: all that there are].
+    #[arg(long = "device", value_name = "D", value_delimiter = ',')]
+    pub devices: Vec<Device>,
+
+    /// Benchmarks to run, a list with commas: launches, grouped-gemm, moe, moe-backward, attention,
+    /// attention-backward, linear, decode, training-step, xla-call [default: all of this build].
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub only: Vec<Benchmark>,
+
+    /// The sizes of benches/RESULTS.md in place of small ones: minutes for each device.
+    #[arg(long)]
+    pub full: bool,
+
+    /// Measure JAX's training step, too, in the same run.
+    #[arg(long)]
+    pub peer_jax: bool,
+
+    /// Write one JSON object in place of the table.
+    #[arg(long)]
+    pub json: bool,
+
+    /// What cargo itself adds; it changes nothing.
+    #[arg(long, hide = true)]
+    pub bench: bool,
+}
+
+/// What the help ends with.
+const EXAMPLES: &str = "\
+Examples:
+  cargo bench
+  cargo bench --features cpu,vulkan
+  cargo bench -- --device flex,wgpu --only moe,attention
+  cargo bench -- --device cuda:0 --full --json > after.json";
+
+impl Options {
+    /// The benchmarks to run, each once, in the order of [`Benchmark::ALL`].
+    pub fn benchmarks(&self) -> Vec<Benchmark> {
+        let wanted = |one: &&Benchmark| self.only.is_empty() || self.only.contains(one);
+        Benchmark::ALL.iter().filter(wanted).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, clap::Error> {
+        Options::try_parse_from(["devices"].into_iter().chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn cargos_own_option_changes_nothing() {
+        let options = parse("--bench").unwrap();
+        assert_eq!(options.benchmarks(), Benchmark::ALL);
+        assert!(options.devices.is_empty() && !options.json && !options.full);
+    }
+
+    #[test]
+    fn lists_and_repeated_options_add_up() {
+        let line = "--device flex,wgpu:1 --device cpu --only decode,moe --only moe --json --bench";
+        let options = parse(line).unwrap();
+        let devices = [Device::Flex, Device::Wgpu(Some(1)), Device::Cpu];
+        assert_eq!(options.devices, devices);
+        assert_eq!(options.benchmarks(), [Benchmark::Moe, Benchmark::Decode]);
+        assert!(options.json);
+    }
+
+    #[test]
+    fn what_is_unknown_is_an_error_that_lists_what_there_is() {
+        let said = parse("--only moe,gemm").unwrap_err().to_string();
+        for benchmark in Benchmark::ALL {
+            assert!(said.contains(benchmark.name()), "{said}");
+        }
+        assert!(said.contains("got `gemm`"), "{said}");
+        let error = parse("--device gpu").unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("flex") && said.contains("got `gpu`"),
+            "{said}"
+        );
+        assert_eq!(error.exit_code(), 2);
+        assert!(parse("moe").is_err() && parse("--device").is_err());
+    }
+
+    #[test]
+    fn the_help_names_every_benchmark() {
+        let help = parse("--help").unwrap_err().to_string();
+        let lacking = |one: &&Benchmark| !help.contains(one.name());
+        assert_eq!(Benchmark::ALL.iter().find(lacking), None, "{help}");
+    }
+}

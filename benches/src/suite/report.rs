@@ -1,0 +1,319 @@
+//! What a run found: its figures, what was left out, and whether all of it holds.
+
+use super::benchmark::Benchmark;
+use super::places::{Place, Places};
+use crate::timing::Spread;
+use moebius_device::Device;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::thread::available_parallelism;
+
+/// A result of a benchmark, with figures where it verified.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What decides the work.
+    pub sizes: String,
+    /// Which way it was computed, of several.
+    pub variant: String,
+    /// Whether it agrees with the oracle.
+    pub verified: bool,
+    /// Its relative error; 0 where it was exact, and `null` in JSON where it is no number.
+    pub error: f64,
+    /// What was measured; `None` of a result that did not verify.
+    #[serde(flatten)]
+    pub figures: Option<Figures>,
+}
+
+/// How long a result takes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Median milliseconds.
+    pub median_ms: f64,
+    /// How far its repetitions lie apart; `None` where they were not kept.
+    pub spread: Option<Spread>,
+    /// What that is in a second.
+    pub rate: Rate,
+}
+
+/// Work in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Rate {
+    /// How much.
+    pub value: f64,
+    /// Of what, e.g. `GFLOP/s`.
+    pub unit: &'static str,
+}
+
+/// A benchmark on a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Which benchmark.
+    pub benchmark: Benchmark,
+    /// Where.
+    pub device: Device,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a benchmark on a device.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It ran, with right or wrong results.
+    Measured(Vec<Row>),
+    /// The device can't do it, and why.
+    Skipped(String),
+    /// It broke, and how.
+    Failed(String),
+}
+
+/// All of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Whether the sizes are those of `benches/RESULTS.md`.
+    pub full: bool,
+    /// The devices, the missing ones among them.
+    pub places: Places,
+    /// In the order in which they ran.
+    pub entries: Vec<Entry>,
+}
+
+/// Whether a run holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Something was measured, and all of it verified.
+    Good,
+    /// Something is wrong or broke: what and where.
+    Bad(String),
+    /// Nothing could be measured.
+    Nothing,
+}
+
+impl Verdict {
+    /// The exit status: 0, 1 for a wrong result or a failure, 2 where nothing ran.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Good => 0,
+            Self::Bad(_) => 1,
+            Self::Nothing => 2,
+        }
+    }
+}
+
+impl Row {
+    /// Of a result whose error is `checked.1`, and which verified if `checked.0`; else its figures are dropped.
+    pub fn new(
+        sizes: impl Into<String>,
+        variant: impl Into<String>,
+        checked: (bool, f64),
+        figures: Figures,
+    ) -> Self {
+        let (verified, error) = checked;
+        Self {
+            sizes: sizes.into(),
+            variant: variant.into(),
+            verified,
+            error,
+            figures: verified.then_some(figures),
+        }
+    }
+
+    /// How it verified, for a table.
+    fn verdict(&self) -> String {
+        match (self.verified, self.error) {
+            (true, 0.0) => "exact".to_owned(),
+            (true, error) => format!("to {error:.1e}"),
+            (false, error) => format!("WRONG, off by {error:.1e}"),
+        }
+    }
+}
+
+impl Entry {
+    /// Its name in a sentence.
+    fn title(&self) -> String {
+        format!("{} on {}", self.benchmark, self.device)
+    }
+
+    /// What is wrong with it, if anything is.
+    fn fault(&self) -> Option<String> {
+        let title = self.title();
+        match &self.outcome {
+            Outcome::Skipped(_) => None,
+            Outcome::Failed(reason) => Some(format!("{title} failed: {reason}")),
+            Outcome::Measured(rows) if rows.is_empty() => Some(format!("{title} gave no result")),
+            Outcome::Measured(rows) => {
+                let wrong = rows.iter().find(|row| !row.verified)?;
+                Some(format!("{title} is wrong ({})", wrong.variant))
+            }
+        }
+    }
+}
+
+impl Report {
+    /// The headings of [`Report::table`].
+    pub const HEADINGS: [&'static str; 7] = [
+        "benchmark",
+        "device",
+        "sizes",
+        "variant",
+        "verified",
+        "median",
+        "speed",
+    ];
+
+    /// Every result with where it came from.
+    pub fn rows(&self) -> impl Iterator<Item = (&Entry, &Row)> {
+        self.entries.iter().flat_map(|entry| {
+            let rows = match &entry.outcome {
+                Outcome::Measured(rows) => &rows[..],
+                Outcome::Skipped(_) | Outcome::Failed(_) => &[],
+            };
+            rows.iter().map(move |row| (entry, row))
+        })
+    }
+
+    /// The cells of a table, and whether a row is right.
+    pub fn table(&self) -> Vec<([String; 7], bool)> {
+        let rows = self.rows().map(|(entry, row)| {
+            let figures = row.figures.as_ref();
+            let cells = [
+                entry.benchmark.to_string(),
+                entry.device.to_string(),
+                row.sizes.clone(),
+                row.variant.clone(),
+                row.verdict(),
+                figures.map_or_else(String::new, |figures| time(figures.median_ms)),
+                figures.map_or_else(String::new, |figures| speed(&figures.rate)),
+            ];
+            (cells, row.verified)
+        });
+        rows.collect()
+    }
+
+    /// Whether the run holds.
+    pub fn verdict(&self) -> Verdict {
+        let faults: Vec<String> = self.entries.iter().filter_map(Entry::fault).collect();
+        if !faults.is_empty() {
+            return Verdict::Bad(faults.join("; "));
+        }
+        match self.rows().next() {
+            Some(_) => Verdict::Good,
+            None => Verdict::Nothing,
+        }
+    }
+
+    /// What a reader of the table has to know besides, a line each.
+    pub fn summary(&self) -> Vec<String> {
+        let (all, wrong) = self.rows().fold((0, 0), |(all, wrong), (_, row)| {
+            (all + 1, wrong + usize::from(!row.verified))
+        });
+        let devices: Vec<String> = self.places.present().map(described).collect();
+        let found = match (all, wrong) {
+            (0, _) => "no results".to_owned(),
+            (all, 0) => format!("{all} results, all verified"),
+            (all, wrong) => format!("{all} results, {wrong} wrong"),
+        };
+        let mut lines = vec![found];
+        lines.extend(
+            devices
+                .into_iter()
+                .map(|device| format!("measured: {device}")),
+        );
+        for place in &self.places.all {
+            if let Some(reason) = &place.missing {
+                lines.push(format!("missing: {}: {reason}", place.device));
+            }
+        }
+        for (entry, reason) in self.skipped() {
+            lines.push(format!("skipped: {}: {reason}", entry.title()));
+        }
+        if !self.places.not_built.is_empty() {
+            let names: Vec<&str> = self.places.not_built.iter().map(Device::name).collect();
+            let (names, first) = (names.join(", "), names[0]);
+            lines.push(format!(
+                "not in this build: {names} (`cargo bench --features {first}` adds one)"
+            ));
+        }
+        lines
+    }
+
+    /// What devices can't do, and why.
+    fn skipped(&self) -> impl Iterator<Item = (&Entry, &str)> {
+        self.entries
+            .iter()
+            .filter_map(|entry| match &entry.outcome {
+                Outcome::Skipped(reason) => Some((entry, reason.as_str())),
+                Outcome::Measured(_) | Outcome::Failed(_) => None,
+            })
+    }
+
+    /// The one JSON document of a run. Its `results` have no figures where `verified` is false; `exit` is the
+    /// exit status.
+    ///
+    /// # Errors
+    /// [`serde_json::Error`] for a result that has no JSON form, of which there is none.
+    pub fn to_json(&self) -> Result<Value, serde_json::Error> {
+        let mut results = Vec::new();
+        for (entry, row) in self.rows() {
+            let mut value = serde_json::to_value(row)?;
+            value["benchmark"] = json!(entry.benchmark);
+            value["device"] = json!(entry.device);
+            results.push(value);
+        }
+        let left_out = |entry: &Entry, reason: &str| {
+            json!({
+                "benchmark": entry.benchmark,
+                "device": entry.device,
+                "reason": reason,
+            })
+        };
+        let failed = self.entries.iter().filter_map(|entry| {
+            let Outcome::Failed(reason) = &entry.outcome else {
+                return None;
+            };
+            Some(left_out(entry, reason))
+        });
+        let skipped = self.skipped();
+        let skipped = skipped.map(|(entry, reason)| left_out(entry, reason));
+        let verdict = self.verdict();
+        Ok(json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "threads": available_parallelism().map_or(1, usize::from),
+            "sizes": if self.full { "full" } else { "small" },
+            "devices": self.places.all,
+            "not_built": self.places.not_built,
+            "results": results,
+            "skipped": skipped.collect::<Vec<Value>>(),
+            "failed": failed.collect::<Vec<Value>>(),
+            "verified": verdict == Verdict::Good,
+            "exit": verdict.code(),
+        }))
+    }
+}
+
+/// A device with its name.
+fn described(place: &Place) -> String {
+    let adapter = place.adapter.as_deref().unwrap_or("no name");
+    format!("{} ({adapter})", place.device)
+}
+
+/// Milliseconds in the unit that suits them.
+fn time(ms: f64) -> String {
+    match ms {
+        ms if ms >= 100.0 => format!("{ms:.0} ms"),
+        ms if ms >= 1.0 => format!("{ms:.2} ms"),
+        ms => format!("{:.1} µs", ms * 1e3),
+    }
+}
+
+/// A rate with as many digits as tell something.
+fn speed(rate: &Rate) -> String {
+    let Rate { value, unit } = rate;
+    match *value {
+        value if value >= 100.0 => format!("{value:.0} {unit}"),
+        value => format!("{value:.2} {unit}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "report_tests.rs"]
+mod tests;

@@ -1,0 +1,196 @@
+//! `cargo bench`: layers and kernels on every device of this build that the machine has. What that is says
+//! `moebius_benches::suite`; here it is started and printed.
+//!
+//! The target is the command's, because a plain `cargo bench` at the root runs those of the default members, and with another
+//! default member `cargo run` would unite the features of both.
+
+#[path = "../src/drivers.rs"]
+mod drivers;
+
+use anstyle::{AnsiColor, Style};
+use clap::Parser;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use moebius_benches::BenchError;
+use moebius_benches::suite::{Event, How, Options, Places, Report, Row, Verdict, collect, measure};
+use moebius_device::limit_simd;
+use std::error::Error;
+use std::io::{self, Write};
+use std::panic;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Does what it does for the command.
+const SIMD: &str = "MOEBIUS_SIMD";
+
+/// Columns of figures.
+const RIGHT: [usize; 2] = [5, 6];
+const HEADING: Style = Style::new().bold();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+
+fn main() -> ExitCode {
+    drivers::expect_no_display();
+    // What isn't understood is exit 2, with what there is.
+    let options = Options::parse();
+    match run(&options) {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(verdict) => {
+            let why = match &verdict {
+                Verdict::Bad(faults) => faults,
+                Verdict::Good | Verdict::Nothing => "nothing could be measured",
+            };
+            say(why);
+            ExitCode::from(verdict.code())
+        }
+        Err(error) => {
+            say(&error.to_string());
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Writes an error.
+fn say(error: &str) {
+    // Where standard error is gone, the exit status says it.
+    let _ = writeln!(anstream::stderr(), "{BAD}error:{BAD:#} {error}");
+}
+
+fn run(options: &Options) -> Result<Verdict, Box<dyn Error>> {
+    hold()?;
+    listen();
+    let places = Places::find(&options.devices)?;
+    let bar = bar();
+    let how = How {
+        full: options.full,
+        peer_jax: options.peer_jax,
+    };
+    let report = collect(
+        places,
+        &options.benchmarks(),
+        how,
+        &mut |task, progress| launched(measure(task, progress)),
+        &mut |event| show(&bar, event),
+    );
+    bar.finish_and_clear();
+    let written = match options.json {
+        true => {
+            let document = report.to_json()?;
+            writeln!(io::stdout(), "{document}")
+        }
+        false => print(&report),
+    };
+    match written {
+        // A reader that hung up has what it wants.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(report.verdict()),
+    }
+}
+
+/// Holds the process to fewer vector instructions, where the environment asks for it.
+fn hold() -> Result<(), Box<dyn Error>> {
+    match std::env::var(SIMD) {
+        Ok(text) if !text.is_empty() => Ok(limit_simd(text.parse()?)?),
+        _ => Ok(()),
+    }
+}
+
+/// What a thread of a device said last when it panicked.
+static LOST: Mutex<Option<String>> = Mutex::new(None);
+
+/// Listens to the threads that run devices. Where the compiler of a kernel panics, CubeCL drops the panic and goes on, and
+/// nothing else says that a launch was lost.
+fn listen() {
+    let program = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        let thread = thread::current();
+        let device = |name: &str| name.starts_with("DSD-") || name.starts_with("DSU-");
+        if thread.name().is_some_and(device) {
+            let text = info.payload_as_str().unwrap_or("no message");
+            *LOST.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
+        }
+        program(info);
+    }));
+}
+
+/// `result`, unless a launch was lost on the way to it.
+fn launched(result: Result<Vec<Row>, BenchError>) -> Result<Vec<Row>, BenchError> {
+    let lost = LOST.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match lost {
+        Some(text) if result.is_ok() => {
+            let message = format!("a kernel could not be launched: {text}");
+            Err(BenchError::Device(message))
+        }
+        _ => result,
+    }
+}
+
+/// What a person sees who watches; hidden where standard error is no terminal.
+fn bar() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    // The template is a constant; if it were wrong the default style would do.
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
+}
+
+/// Says on standard error what the run is doing: each task on a line, or in the bar with what it is at.
+fn show(bar: &ProgressBar, event: Event<'_>) {
+    match event {
+        Event::Begins { number, of, task } => {
+            let title = format!("[{number}/{of}] {} on {}", task.benchmark, task.device);
+            if bar.is_hidden() {
+                // Nobody has to read it.
+                let _ = writeln!(io::stderr(), "{title}");
+            }
+            bar.set_prefix(title);
+            bar.set_message("");
+        }
+        Event::Doing(text) => bar.set_message(text.to_owned()),
+    }
+}
+
+/// Writes the table, and what is to say besides.
+fn print(report: &Report) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let rows = report.table();
+    if !rows.is_empty() {
+        print_table(&rows, &mut out)?;
+        writeln!(out)?;
+    }
+    for line in report.summary() {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()
+}
+
+/// Writes the results, wrong ones in red.
+fn print_table(rows: &[([String; 7], bool)], out: &mut impl Write) -> io::Result<()> {
+    let mut table = Table::new();
+    // Disabled: a row is one line whatever the width, so that styles find their row and grep works.
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(Report::HEADINGS);
+    for (cells, _) in rows {
+        table.add_row(cells.clone());
+    }
+    for column in RIGHT {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for (index, line) in table.lines().enumerate() {
+        let row = index.checked_sub(1).and_then(|row| rows.get(row));
+        let style = match row {
+            None => HEADING,
+            Some((_, true)) => Style::new(),
+            Some((_, false)) => BAD,
+        };
+        writeln!(out, "{style}{}{style:#}", line.trim_end())?;
+    }
+    Ok(())
+}
