@@ -2,7 +2,8 @@
 //! availability that `validate` checks, and from what the compilers of CI read.
 //!
 //! With `MOEBIUS_TEST_RECORD` naming the record of a whole run of conformance ([`moebius_tests::record`]), what the table
-//! says is held against it. `MOEBIUS_BLESS=1` rewrites the table, and from a record `support/ran.tsv`.
+//! says is held against it. `MOEBIUS_BLESS=1` rewrites the table, and from a record `support/ran.tsv`. What a GPU ran is in
+//! `support/ran_on_gpus.tsv`, which `MOEBIUS_BLESS=1` rewrites from a GPU's record where `MOEBIUS_GPU_RECORD` names one.
 
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
@@ -47,24 +48,51 @@ impl Cell {
 /// Devices of CI by the kernel that a case launched there and compared.
 type Ran = BTreeMap<String, BTreeSet<String>>;
 
-/// A column's name, and what CI knows about an entry there.
-type Column = (&'static str, fn(&KernelEntry, &Ran) -> Cell);
+/// A column's name, its device in records, and what CI knows about an entry there.
+type Column = (&'static str, &'static str, fn(&KernelEntry, &Ran) -> Cell);
 
 const COLUMNS: [Column; 6] = [
-    ("cpu", |entry, ran| on_device(entry, "cpu", ran)),
-    ("wgpu (WGSL)", |entry, ran| on_device(entry, "wgpu", ran)),
-    ("vulkan (SPIR-V)", vulkan),
-    ("cuda", |entry, ran| {
+    ("cpu", "cpu", |entry, ran| on_device(entry, "cpu", ran)),
+    ("wgpu (WGSL)", "wgpu", |entry, ran| {
+        on_device(entry, "wgpu", ran)
+    }),
+    ("vulkan (SPIR-V)", "vulkan", vulkan),
+    ("cuda", "cuda", |entry, ran| {
         card(entry, "cuda", &[Target::CudaCpp, Target::Ptx], ran)
     }),
-    ("rocm", |entry, ran| {
+    ("rocm", "rocm", |entry, ran| {
         let targets = [Target::AmdgpuGfx942, Target::AmdgpuGfx1201];
         card(entry, "rocm", &targets, ran)
     }),
-    ("metal (MSL)", |entry, ran| {
+    ("metal (MSL)", METAL, |entry, ran| {
         card(entry, METAL, &[Target::Msl], ran)
     }),
 ];
+
+/// What the table is made of.
+struct Known {
+    /// What ran in CI.
+    ci: Ran,
+    /// What ran on a GPU.
+    gpus: Ran,
+}
+
+impl Known {
+    fn committed() -> Result<Self, String> {
+        Ok(Self {
+            ci: committed(&ran_path())?,
+            gpus: committed(&gpus_path())?,
+        })
+    }
+
+    /// The state of an entry in each column, and whether a GPU ran the entry there.
+    fn states(&self, entry: &KernelEntry) -> States {
+        COLUMNS.map(|(_, device, cell)| (cell(entry, &self.ci), has_run(entry, device, &self.gpus)))
+    }
+}
+
+/// The state of a kernel in each column, and whether a GPU ran the kernel there.
+type States = [(Cell, bool); COLUMNS.len()];
 
 /// Those whose record is read.
 fn recording() -> impl Iterator<Item = &'static str> {
@@ -84,7 +112,7 @@ fn on_device(entry: &KernelEntry, device: &str, ran: &Ran) -> Cell {
     }
 }
 
-/// `found` where one of the targets has code, less for a way of computing that has run nowhere.
+/// `found` where one of the targets has code, and less for an unproven way of computing.
 fn compiled(entry: &KernelEntry, targets: &[Target], found: Cell) -> Cell {
     let available = |target: &Target| unavailable(entry, *target).is_none();
     if !targets.iter().any(available) {
@@ -116,12 +144,16 @@ fn vulkan(entry: &KernelEntry, ran: &Ran) -> Cell {
 struct Row {
     kernel: String,
     elements: Vec<String>,
-    cells: [Cell; COLUMNS.len()],
+    states: States,
 }
 
 impl Row {
     fn text(&self) -> String {
-        let cells = self.cells.map(Cell::text).join(" | ");
+        let text = |(cell, on_a_gpu): (Cell, bool)| match on_a_gpu {
+            true => format!("{} ✓", cell.text()),
+            false => cell.text().to_owned(),
+        };
+        let cells = self.states.map(text).join(" | ");
         let elements = self.elements.join(", ");
         format!("| {} | {elements} | {cells} |\n", self.kernel)
     }
@@ -135,72 +167,78 @@ fn entries() -> Vec<KernelEntry> {
 
 /// One row for the entries of a family, a variant and an element type; a cell is its worst entry's. Neighbouring types
 /// with the same cells share a row.
-fn rows(entries: &[KernelEntry], ran: &Ran) -> Vec<Row> {
+fn rows(entries: &[KernelEntry], known: &Known) -> Vec<Row> {
     let mut order = Vec::new();
-    let mut worst: BTreeMap<(String, String), [Cell; COLUMNS.len()]> = BTreeMap::new();
+    let mut worst: BTreeMap<(String, String), States> = BTreeMap::new();
     for entry in entries {
         let kernel = format!("{} · {}", entry.family, entry.variant).replace('_', " ");
         let element = entry
             .element
             .map_or("–".to_owned(), |element| element.to_string());
-        let cells = COLUMNS.map(|(_, cell)| cell(entry, ran));
+        let states = known.states(entry);
         let key = (kernel, element);
         if !order.contains(&key) {
             order.push(key.clone());
         }
-        let row = worst.entry(key).or_insert(cells);
-        for (old, new) in row.iter_mut().zip(cells) {
-            *old = new.min(*old);
+        let row = worst.entry(key).or_insert(states);
+        for (old, new) in row.iter_mut().zip(states) {
+            *old = (new.0.min(old.0), new.1 && old.1);
         }
     }
     let mut rows: Vec<Row> = Vec::new();
     for key in order {
-        let cells = worst[&key];
+        let states = worst[&key];
         let (kernel, element) = key;
         match rows.last_mut() {
-            Some(row) if row.kernel == kernel && row.cells == cells => row.elements.push(element),
+            Some(row) if row.kernel == kernel && row.states == states => row.elements.push(element),
             _ => rows.push(Row {
                 kernel,
                 elements: vec![element],
-                cells,
+                states,
             }),
         }
     }
     rows
 }
 
-/// How many kernels are in which state on a device, best first.
-fn summary(entries: &[KernelEntry], ran: &Ran) -> String {
+/// How many kernels are in which state on a device, best first, and how many ran on a GPU.
+fn summary(entries: &[KernelEntry], known: &Known) -> String {
     let mut counts: BTreeMap<Cell, [usize; COLUMNS.len()]> = BTreeMap::new();
+    let mut on_gpus = [0; COLUMNS.len()];
     for entry in entries {
-        for (column, (_, cell)) in COLUMNS.iter().enumerate() {
-            counts.entry(cell(entry, ran)).or_default()[column] += 1;
+        for (column, (cell, on_a_gpu)) in known.states(entry).into_iter().enumerate() {
+            counts.entry(cell).or_default()[column] += 1;
+            on_gpus[column] += usize::from(on_a_gpu);
         }
     }
     let number = |count: usize| match count {
         0 => "–".to_owned(),
         _ => count.to_string(),
     };
-    let row = |(cell, counts): (&Cell, &[usize; COLUMNS.len()])| {
+    let row = |name: &str, counts: [usize; COLUMNS.len()]| {
         let counts = counts.map(number).join(" | ");
-        format!("| {} | {counts} |\n", cell.text())
+        format!("| {name} | {counts} |\n")
     };
-    counts.iter().rev().map(row).collect()
+    let states = counts.iter().rev();
+    let states: String = states
+        .map(|(cell, counts)| row(cell.text(), *counts))
+        .collect();
+    states + &row("ran on a GPU ✓", on_gpus)
 }
 
-fn table(ran: &Ran) -> String {
-    let names = COLUMNS.map(|(name, _)| name).join(" | ");
+fn table(known: &Known) -> String {
+    let names = COLUMNS.map(|(name, _, _)| name).join(" | ");
     let lines = "---|".repeat(COLUMNS.len());
     let entries = entries();
-    let summary = summary(&entries, ran);
-    let body: String = rows(&entries, ran).iter().map(Row::text).collect();
+    let summary = summary(&entries, known);
+    let body: String = rows(&entries, known).iter().map(Row::text).collect();
     format!(
         "| kernels that | {names} |\n|---|{lines}\n{summary}\n| kernel | types | {names} |\n|---|---|{lines}\n{body}\n\
         *runs in CI*: conformance launches it there and compares its results with a reference (`cpu` has bodies of its own for \
         some kernels; `vulkan` is a software driver). *emulated in CI*: the same on a software driver, which gives CubeCL's CUDA C++, HIP C++ or Metal to the compiler of \
         the processor (of Metal those kernels that a case launches without Burn, which has no such device); CubeCL's PTX and its code for AMD's GPUs are compiled only. *compiles in CI*: the target's own compiler or validator takes the code, and no machine of CI can run it. \
-        *emitted*: the code is written, and no compiler of CI reads it. *unproven*: a way of computing that has run on no hardware \
-        at all; a plan chooses it only on request. `flex` and `xla` have no kernels: the same operations in Rust and in StableHLO, \
+        *emitted*: the code is written, and no compiler of CI reads it. *unproven*: a way of computing that a plan \
+        chooses only on request. ✓: cases that launch it passed on a GPU, too; which one is said below. `flex` and `xla` have no kernels: the same operations in Rust and in StableHLO, \
         held to the same references by conformance.\n"
     )
 }
@@ -223,9 +261,13 @@ fn ran_path() -> PathBuf {
     manifest().join("support/ran.tsv")
 }
 
-/// What the committed file says: a kernel, a tab, and devices with commas between.
-fn committed() -> Result<Ran, String> {
-    let text = read(&ran_path())?;
+fn gpus_path() -> PathBuf {
+    manifest().join("support/ran_on_gpus.tsv")
+}
+
+/// What a committed file says: a kernel, a tab, and devices with commas between.
+fn committed(path: &Path) -> Result<Ran, String> {
+    let text = read(path)?;
     let line = |line: &str| -> Result<(String, BTreeSet<String>), String> {
         let (kernel, devices) = line
             .split_once('\t')
@@ -259,6 +301,34 @@ fn recorded(folder: &Path) -> Result<Ran, String> {
     Ok(ran)
 }
 
+/// What the record of GPUs in `folder` says: kernels of the table and the devices where each case that launched them passed.
+fn recorded_on_gpus(folder: &Path) -> Result<Ran, String> {
+    let entries = entries();
+    let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    let (mut ran, mut failed) = (Ran::new(), BTreeSet::new());
+    for line in record::read(folder)? {
+        let kernels = line.kernels.iter();
+        for kernel in kernels.filter(|kernel| names.contains(kernel.as_str())) {
+            match line.end {
+                End::Ran => {
+                    ran.entry(kernel.clone())
+                        .or_default()
+                        .insert(line.device.clone());
+                }
+                End::Failed => {
+                    failed.insert((kernel.clone(), line.device.clone()));
+                }
+                End::Refused(_) => {}
+            }
+        }
+    }
+    for (kernel, devices) in &mut ran {
+        devices.retain(|device| !failed.contains(&(kernel.clone(), device.clone())));
+    }
+    ran.retain(|_, devices| !devices.is_empty());
+    Ok(ran)
+}
+
 /// (kernel, device) pairs.
 fn pairs(ran: &Ran) -> BTreeSet<(&str, &str)> {
     ran.iter()
@@ -288,7 +358,7 @@ fn verdict(problems: &[String], advice: &str) -> Result<(), Failed> {
 }
 
 fn the_record_says_what_the_table_says(folder: &Path) -> Result<(), Failed> {
-    let problems = differences(&committed()?, &recorded(folder)?);
+    let problems = differences(&committed(&ran_path())?, &recorded(folder)?);
     verdict(
         &problems,
         "if that is right: MOEBIUS_BLESS=1 with the same record",
@@ -309,7 +379,7 @@ fn never_launched(entries: &[KernelEntry], ran: &Ran) -> Vec<String> {
 }
 
 fn every_kernel_is_launched() -> Result<(), Failed> {
-    let problems = never_launched(&entries(), &committed()?);
+    let problems = never_launched(&entries(), &committed(&ran_path())?);
     verdict(
         &problems,
         "no conformance case launches these and compares what they write",
@@ -336,7 +406,7 @@ fn the_page_has_the_current_support_table() -> Result<(), Failed> {
     let Some((before, shown, after)) = split(&text) else {
         return Err(format!("docs/support.md lacks {BEGIN} or {END}").into());
     };
-    let table = table(&committed()?);
+    let table = table(&Known::committed()?);
     if blessing() {
         return Ok(write(
             &path,
@@ -354,7 +424,7 @@ fn the_page_has_the_current_support_table() -> Result<(), Failed> {
 
 /// A table in which everything works everywhere, or nothing does, would be a table of nothing.
 fn the_table_tells_kernels_apart() -> Result<(), Failed> {
-    let rows = rows(&entries(), &committed()?);
+    let rows = rows(&entries(), &Known::committed()?);
     for cell in [
         Cell::Runs,
         Cell::Emulated,
@@ -363,7 +433,9 @@ fn the_table_tells_kernels_apart() -> Result<(), Failed> {
         Cell::Unproven,
         Cell::NotAvailable,
     ] {
-        let found = rows.iter().any(|row| row.cells.contains(&cell));
+        let found = rows
+            .iter()
+            .any(|row| row.states.iter().any(|(of, _)| *of == cell));
         assert!(found, "no cell says `{}`", cell.text());
     }
     Ok(())
@@ -391,20 +463,31 @@ fn blessing() -> bool {
     env::var_os("MOEBIUS_BLESS").is_some()
 }
 
-fn bless(folder: &Path) -> Result<(), String> {
+fn bless(path: &Path, ran: Ran) -> Result<(), String> {
     let line = |(kernel, devices): (String, BTreeSet<String>)| {
         let devices: Vec<String> = devices.into_iter().collect();
         format!("{kernel}\t{}\n", devices.join(","))
     };
-    let text: String = recorded(folder)?.into_iter().map(line).collect();
-    write(&ran_path(), &text)
+    let text: String = ran.into_iter().map(line).collect();
+    write(path, &text)
+}
+
+/// Rewrites what records were given for.
+fn bless_all(folder: Option<&Path>) -> Result<(), String> {
+    if let Some(folder) = folder {
+        bless(&ran_path(), recorded(folder)?)?;
+    }
+    if let Some(folder) = env::var_os("MOEBIUS_GPU_RECORD") {
+        bless(&gpus_path(), recorded_on_gpus(Path::new(&folder))?)?;
+    }
+    Ok(())
 }
 
 fn main() {
     let arguments = Arguments::from_args();
     let record = record::folder();
-    if let Some(folder) = record.as_ref().filter(|_| blessing() && !arguments.list) {
-        bless(folder).unwrap_or_else(|error| panic!("{error}"));
+    if blessing() && !arguments.list {
+        bless_all(record.as_deref()).unwrap_or_else(|error| panic!("{error}"));
     }
     type Test = fn() -> Result<(), Failed>;
     let tests: [(&str, Test); 5] = [
