@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use moebius_tree::root;
 
-/// Folders of `src`, but those that hold no library or command of ours.
+/// The crates that are looked at, each with its `src`: all libraries, the command, and what `scripts/test` runs.
 const CRATES: &[&str] = &[
     "backends/device",
+    "runtime/ops",
     "shaders",
     "backends/xla",
     "runtime/core",

@@ -8,7 +8,7 @@ use moebius_tree::root;
 /// The documents that describe the tree, and so must be right about it.
 const MAPS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
-/// Those, and the pages of `docs/`.
+/// The paths of all documents that are checked: [`MAPS`] and the pages of `docs/`.
 fn maps() -> Vec<String> {
     let pages = std::fs::read_dir(root().join("docs")).unwrap();
     let names = pages.map(|page| page.unwrap().file_name().to_string_lossy().into_owned());
