@@ -5,11 +5,12 @@
 //!
 //! # Unproven
 //!
-//! A way of computing (a variant, with its instructions) is unproven when it has run on no hardware at all: those with matrix instructions and
-//! those with FP8 conversion instructions, for none of the project's machines has them, and a driver in software isn't one. A plan takes one only when it is named or allowed by
-//! the caller. This isn't about
-//! targets or types: the other variants are proven where conformance runs them, and on a GPU that no machine of the project has they
-//! run by default, checked by the `moebius` command before their first use.
+//! A way of computing (a variant, with its instructions) is unproven when too little hardware has run it. Those with
+//! matrix instructions and those with FP8 conversion instructions are: no machine of CI has them, a driver in software
+//! isn't one, and a single GPU, an NVIDIA H100, had them right through CUDA (2026-11-27, commit b6104b6). A plan takes
+//! an unproven way only when the caller names or allows it. This isn't about targets or types: the other variants are
+//! proven where conformance runs them, and on a GPU that no machine of the project has they run by default, checked by
+//! the `moebius` command before their first use.
 
 #![allow(
     unsafe_code,

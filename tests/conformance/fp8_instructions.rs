@@ -1,5 +1,5 @@
-//! Layers whose products take a device's FP8 instructions, against the same layers without: for the first who has the
-//! hardware, as [`crate::fp8_mma`].
+//! Layers whose products take a device's FP8 instructions, against the same layers without: on cards that have the
+//! instructions, in software or not, as [`crate::fp8_mma`].
 
 use crate::Outcome;
 use crate::fp8_linear::{BLOCK, bits, e4m3, normal};

@@ -1,5 +1,5 @@
-//! Products of codes by FP8 matrix instructions, against the f64 oracle: for the first who has the
-//! hardware (`MOEBIUS_TEST_DEVICES=cuda`, a build with CubeCL's CUDA C++ compiler).
+//! Products of codes by FP8 matrix instructions, against the f64 oracle: on cards that have the instructions, in
+//! software or not (`MOEBIUS_TEST_DEVICES=cuda`, a build with CubeCL's CUDA C++ compiler).
 
 use crate::Outcome;
 use cubecl::client::Client;

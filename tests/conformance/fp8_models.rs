@@ -15,7 +15,8 @@ use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 
-/// Sums in f32, and a value or two of thousands that lie between two codes.
+/// Largest relative L2 error of rounded activations against the emulation in f64. Devices sum in f32, so one or two
+/// values of thousands, close to the middle between two codes, are rounded to the other code.
 const ROUNDED: f64 = 1e-3;
 
 /// The same layer with the decoded weights in f32.
@@ -53,7 +54,7 @@ fn moe(gated: bool, device: &Device) -> MoeLayer {
         .unwrap()
 }
 
-/// A converted layer is the layer with the decoded weights: to the last bit on kernels.
+/// A converted layer computes what the layer with the decoded weights does: to the last bit where kernels run.
 pub(crate) fn experts(target: &Target) -> Outcome {
     let device = target.burn();
     for gated in [false, true] {
@@ -99,7 +100,7 @@ pub(crate) fn experts_independent_of_the_batch(target: &Target) -> Outcome {
 
 type Rows = Vec<Vec<f64>>;
 
-/// Values as E4M3 codes and one scale hold them: that of `amax`, or of each row's own.
+/// Rows rounded to E4M3 with the scale that follows from `amax`, or, without one, from each row's largest magnitude.
 fn rounded(rows: &Rows, amax: Option<f64>) -> Rows {
     let row = |row: &Vec<f64>| -> Vec<f64> {
         let scale = (amax.unwrap_or_else(|| largest([row])) as f32 / 448.0) as f64;
@@ -117,8 +118,8 @@ fn largest<'a>(rows: impl IntoIterator<Item = &'a Vec<f64>>) -> f64 {
     all.fold(0.0, |largest, v| largest.max(v.abs()))
 }
 
-/// Adds to y the gated silu experts of slots (token, expert, weight) in f64, of rows rounded before both
-/// products: with the scale of all rows, or each with its own.
+/// Adds to y the outputs of gated silu experts for slots (token, expert, weight), in f64. Rows are rounded before both
+/// products, with one scale for all rows, or, if `own`, with a scale for each row.
 fn emulate(
     y: &mut Rows,
     x: &Rows,
@@ -142,7 +143,7 @@ fn emulate(
         };
         slots.iter().map(one).collect()
     };
-    // A calibration sees rows that nothing rounded.
+    // The scale for all rows comes from a calibration, in which rows aren't rounded.
     let scale = |rows: &Rows| (!own).then(|| largest(rows));
     let hidden_rows = rounded(&up(&rounded(x, scale(x))), scale(&up(x)));
     for ((token, expert, weight), row) in slots.iter().zip(&hidden_rows) {
@@ -179,7 +180,7 @@ fn emulated(layer: &MoeLayer, x: &Tensor<2>, own: bool) -> Vec<f64> {
     y.concat()
 }
 
-/// Tokens and hidden rows are rounded; a scale for several rows is refused.
+/// Experts round tokens and hidden rows as the emulation does; a dynamic scale that several rows share is refused.
 pub(crate) fn experts_with_rounded_activations(target: &Target) -> Outcome {
     let device = target.burn();
     let float = moe(true, &device);
@@ -242,10 +243,11 @@ impl Network {
     }
 }
 
-/// In place or as a copy, without the layers that are to stay; what comes of each is reported.
+/// A conversion of a copy leaves the original and the skipped layers as they are, and reports what became of each
+/// layer.
 pub(crate) fn conversion(target: &Target) -> Outcome {
     let device = target.burn();
-    // Recording devices hold models that have been trained.
+    // The model is on a recording device, as after a training.
     let model = network(&device.clone().autodiff());
     let conversion = Fp8Conversion::new(e4m3(BLOCK))
         .skip("head")
@@ -268,7 +270,7 @@ pub(crate) fn conversion(target: &Target) -> Outcome {
     assert_eq!(paths, want);
     assert_eq!(report.skipped, ["layers.1", "head"]);
     assert!(report.worst().unwrap().relative_error < 0.04);
-    // What isn't converted is as before, and what is, is what its codes decode to.
+    // The copy computes what the model does with the decoded weights in place of the converted ones.
     let copy = copy.valid();
     let mut want = copy.clone();
     want.moe = want.moe.as_ref().map(decoded);
@@ -286,7 +288,7 @@ pub(crate) fn conversion(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// Steps in their order, and errors out of it.
+/// The engine takes its steps in their order, and refuses a step that comes too early.
 pub(crate) fn engine(target: &Target) -> Outcome {
     let device = target.burn();
     let x = || normal([12, 96], &device);
@@ -326,7 +328,7 @@ pub(crate) fn engine(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// Memory that the device's allocator holds: at most 0.27 of f32, scales and padding included.
+/// Live bytes of the device's allocator: at most 0.27 of those in f32, scales and padding included.
 pub(crate) fn device_memory(target: &Target) -> Outcome {
     let Some(client) = target.client() else {
         return Outcome::Unsupported("no allocator".into());
@@ -357,7 +359,7 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// A copy that is calibrated anew leaves the original as it is; so does another conversion.
+/// Calibrating or converting a copy of a converted model leaves the original as it is.
 pub(crate) fn copies_calibrate_apart(target: &Target) -> Outcome {
     let device = target.burn();
     let x = || normal([12, 96], &device);
@@ -381,12 +383,12 @@ pub(crate) fn copies_calibrate_apart(target: &Target) -> Outcome {
         bits(engine.infer(|model| model.forward(x())).unwrap().unwrap()),
         want
     );
-    // Layers in FP8 take the activations that are asked for.
+    // A conversion also changes how layers that are FP8 already round activations.
     let dynamic = Activations::Dynamic(Granularity::Row);
     let dynamic = Fp8Conversion::new(e4m3(BLOCK)).with_activations(dynamic);
     let (model, _) = dynamic.convert(engine.model().clone(), &device).unwrap();
     assert_ne!(bits(model.forward(x()).unwrap()), want);
-    // A converted model needs no other conversion.
+    // An engine takes a converted model as it is.
     let mut loaded = InferenceEngine::new(engine.into_model(), &device);
     loaded.prepare().unwrap();
     assert_eq!(
@@ -396,8 +398,8 @@ pub(crate) fn copies_calibrate_apart(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// Parts of a layer are skipped by their paths, patterns without a layer are named, and what can't
-/// be is refused before anything changes.
+/// A conversion skips parts of a layer by their paths, reports patterns that match no layer, and refuses bad settings
+/// before it changes anything.
 pub(crate) fn skips_and_refusals(target: &Target) -> Outcome {
     let device = target.burn();
     let conversion = Fp8Conversion::new(e4m3(BLOCK))

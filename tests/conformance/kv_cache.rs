@@ -12,7 +12,7 @@ use moebius_tests::record;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
-/// Sequences that grow, and what queries over them are.
+/// Sequences that grow step by step, and the attention over them.
 #[derive(Clone)]
 struct Case {
     heads: [usize; 2],
@@ -21,7 +21,7 @@ struct Case {
     element: Element,
     rules: Vec<Rule>,
     sinks: bool,
-    /// Tokens of a sequence at most.
+    /// The most tokens that a sequence may have.
     longest: usize,
     paged: bool,
     /// New tokens of each sequence, step by step.
@@ -36,7 +36,7 @@ enum Of {
     Value,
 }
 
-/// o and lse of a head's query.
+/// o and the log-sum-exp of one query of one head.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     /// Sequence, head and position.
@@ -69,7 +69,7 @@ impl Case {
         Self { rules, ..self }
     }
 
-    /// The row of a head of a sequence's token: the same in whatever step it comes.
+    /// The row of one head and token of a sequence, the same in whatever step the token comes.
     fn row(&self, of: Of, [sequence, head, token]: [usize; 3]) -> Vec<f32> {
         let kind = of as usize;
         let seed = ((token * 64 + sequence) * 64 + head) * 4 + kind + 1;
@@ -129,7 +129,7 @@ impl Case {
         }
     }
 
-    /// Tokens `from` and on of every sequence \[B, heads, tokens, D\]; NaN past a sequence's own.
+    /// \[B, heads, tokens, D\]: the rows of every sequence from the start of its span on, NaN past the end of the span.
     fn put(&self, of: Of, spans: &[[usize; 2]], tokens: usize, device: &Device) -> Tensor<4> {
         let heads = self.heads[usize::from(!matches!(of, Of::Query))];
         let dim = self.dims[usize::from(matches!(of, Of::Value))];
@@ -153,7 +153,7 @@ impl Case {
         Tensor::from_data(data, (device, dtype))
     }
 
-    /// All rows of queries, by sequence, head and position.
+    /// The results of all steps' queries, sorted by sequence, head and position.
     fn run(&self, target: &Target) -> Result<Vec<Row>, Error> {
         let device = target.burn();
         let mut pages = self.pages()?;
@@ -206,7 +206,7 @@ impl Case {
         Ok(rows)
     }
 
-    /// The oracle's rows of a step's queries of a sequence.
+    /// The oracle's o and log-sum-exp for one sequence's queries of one step.
     fn want(&self, sequence: usize, [start, end]: [usize; 2]) -> Vec<(Vec<f64>, f64)> {
         let sizes = Sizes {
             batch: 1,
@@ -251,7 +251,7 @@ impl Case {
         rows.zip(found.lse).collect()
     }
 
-    /// Every step against the oracle.
+    /// Compares every step with the oracle.
     fn check(&self, target: &Target) -> Outcome {
         let rows = match self.run(target) {
             Ok(rows) => rows,
@@ -290,7 +290,8 @@ fn refused(error: Error) -> Outcome {
     }
 }
 
-/// Prompts of several lengths, one with nothing new for a while, and single tokens.
+/// Three sequences: prompts of several lengths, then single and few tokens, and a step that brings the second sequence
+/// nothing.
 const STEPS: [&[usize]; 5] = [
     &[37, 1, 17],
     &[1, 1, 1],
@@ -351,7 +352,7 @@ pub(crate) fn heads(target: &Target) -> Outcome {
     }))
 }
 
-/// Tokens of several parts: queries of few rows, which are spread, and of many.
+/// Keys in several parts of 256: steps with few rows of queries, which are spread over units, and steps with many.
 pub(crate) fn long(target: &Target) -> Outcome {
     let case = Case {
         longest: 800,
@@ -381,7 +382,7 @@ fn typed(target: &Target, element: Element, format: CacheFormat) -> Outcome {
     case.check(target)
 }
 
-/// Asserts the same bits, but on XLA, which chooses the order of its sums by the shape.
+/// Asserts that both cases give the same bits, but on XLA, which chooses the order of its sums by the shape.
 fn assert_same(what: &str, target: &Target, all: [&Case; 2]) -> Outcome {
     let [one, other] = all.map(|case| case.run(target));
     let (one, other) = match (one, other) {
@@ -445,7 +446,7 @@ pub(crate) fn appends_in_place(target: &Target) -> Outcome {
     let device = target.burn();
     let case = Case {
         longest: 1 << 14,
-        // Rows of 512 bytes: CUDA pads others to that, and has them copied first.
+        // Rows of 512 bytes: on CUDA other rows are padded to a multiple of that, and padded tensors are copied first.
         dims: [128, 128],
         ..Case::new(&[&[1]])
     };
@@ -462,7 +463,7 @@ pub(crate) fn appends_in_place(target: &Target) -> Outcome {
             cache.append(k, v, &step).unwrap();
             device.sync().unwrap();
         });
-        // Those of others have no name of ours.
+        // A launch of a kernel that isn't ours has no name of ours.
         let name = |launch: record::Launch| launch.name.unwrap_or(launch.kernel.to_owned());
         let names: Vec<String> = launches.into_iter().map(name).collect();
         assert_eq!(names, ["cache_append_f32_f32"]);
@@ -478,7 +479,7 @@ pub(crate) fn appends_in_place(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// A clone of a cache keeps what it had.
+/// Appending to a clone of a cache leaves the original as it is.
 pub(crate) fn clones_are_apart(target: &Target) -> Outcome {
     let device = target.burn();
     let case = Case::new(&[&[7]]);
@@ -488,7 +489,7 @@ pub(crate) fn clones_are_apart(target: &Target) -> Outcome {
         case.step(&mut pages, &mut cache, &[7], &device)?;
         let (mut other_pages, mut other) = (pages.clone(), cache.clone());
         let next = case.step(&mut pages, &mut cache, &[1], &device)?;
-        // Another step over the same place: what the clone writes doesn't reach the first.
+        // The clone takes a step over the same place; the NaN that it writes must not reach the original.
         let step = other_pages.extend(&[1], &device)?;
         let nan = |dim| Tensor::<4>::full([1, 2, 1, dim], f32::NAN, &device);
         other.append(nan(16), nan(24), &step)?;
@@ -500,7 +501,8 @@ pub(crate) fn clones_are_apart(target: &Target) -> Outcome {
     run().map_or_else(refused, |()| Outcome::Ran)
 }
 
-/// NaN of tokens that were cut, and of sequences that were released, reaches nothing; that of a token reaches those that see it.
+/// A NaN that a released sequence left in its pages reaches no result; a NaN in a token reaches the queries that see
+/// the token.
 pub(crate) fn stale_values(target: &Target) -> Outcome {
     let device = target.burn();
     let case = Case {
@@ -518,7 +520,7 @@ pub(crate) fn stale_values(target: &Target) -> Outcome {
         let rows = case.step(&mut pages, &mut cache, &[20, 3], &device)?;
         assert!(rows.iter().all(|row| row.lse.is_finite()));
         assert!(rows.iter().all(|row| row.o.iter().all(|x| x.is_finite())));
-        // A value of NaN in the middle: queries from there on see it.
+        // The next token's value is NaN, and its own query sees it.
         let step = pages.extend(&[1, 1], &device)?;
         let keys = case.put(Of::Key, &[[20, 21], [3, 4]], 1, &device);
         cache.append(keys, nan(1, 24), &step)?;

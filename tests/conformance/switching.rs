@@ -81,7 +81,7 @@ pub(crate) fn same_bits_as_in_memory(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// Tokens that want exactly expert e: the router is the identity.
+/// Tokens of which each wants one of `experts`, in their order, and no other: the router's weights are the identity.
 fn wanting(target: &Target, experts: &[usize]) -> Tensor<2> {
     let mut values = vec![0.0; experts.len() * 8];
     for (t, e) in experts.iter().enumerate() {
@@ -102,16 +102,17 @@ pub(crate) fn cold_experts_go_and_come_back(target: &Target) -> Outcome {
     let layer = one_hot_layer(target);
     let mut switched = switched(target, &layer, 2);
     let bytes = expert_bytes(layer.config());
-    // Which experts a batch wants, who is there after it, and hits, misses and evictions so far.
+    // The experts that a batch wants, the experts on the device after it, and hits, misses and evictions so far.
     let steps: [(&[usize], [usize; 2], [u64; 3]); 7] = [
         (&[0, 1], [0, 1], [0, 2, 0]),
         (&[1, 1], [0, 1], [1, 2, 0]),
-        // 0 was used before 1, so it goes.
+        // Expert 0 was used before expert 1, so expert 0 goes.
         (&[2], [2, 1], [1, 3, 1]),
-        // And comes back, in place of 1.
+        // Expert 0 comes back, in the place of expert 1.
         (&[0], [2, 0], [1, 4, 2]),
         (&[2, 0], [2, 0], [3, 4, 2]),
-        // Five experts in two places: 0 and 2 first, then 1 and 3 in theirs, then 4 in 1's.
+        // Five experts in two places: first 0 and 2, which are there; then 1 and 3 in their places; then 4 in the place
+        // of 1.
         (&[0, 1, 2, 3, 4], [3, 4], [5, 7, 5]),
         (&[3], [3, 4], [6, 7, 5]),
     ];
@@ -167,7 +168,7 @@ fn half(target: &Target, dtype: DType) -> Outcome {
     let x = batch(target, [30, 20], 6).cast(dtype);
     let got = floats(switched.forward(x.clone()).unwrap().y);
     let want = floats(layer.forward(x).unwrap().y);
-    // Flex rounds a slot's output here and not within a layer.
+    // On Flex each slot's output is rounded here, and not in a layer that has all its experts.
     let tolerance = if target.client().is_some() { 0.0 } else { 1e-2 };
     for (got, want) in got.iter().zip(&want) {
         assert!(
@@ -186,12 +187,13 @@ pub(crate) fn bf16(target: &Target) -> Outcome {
     half(target, DType::BF16)
 }
 
-/// The places take what the budget allows, and CubeCL's pages much less than all experts would.
+/// Experts that take turns on the device stay within the budget of live bytes, and CubeCL reserves much less than for
+/// all experts.
 pub(crate) fn device_memory(target: &Target) -> Outcome {
     let Some(client) = target.client() else {
         return Outcome::Unsupported("no device allocator".into());
     };
-    // What cases before have left free would hide what this one takes.
+    // Memory that earlier cases have left free would hide what this case takes.
     client.memory_cleanup().unwrap();
     let config = MoeConfig::new(512, 1024, 16).with_top_k(1);
     let layer = layer(target, config);
@@ -202,7 +204,8 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
     target.burn().sync().unwrap();
     client.memory_cleanup().unwrap();
     let before = memory_in_use(&client);
-    // 4 MiB an expert: five in place and one on its way, of 64 MiB, which are gone.
+    // An expert has 4 MiB: the budget holds five in place and one on its way. The 64 MiB of all sixteen were freed
+    // above.
     let budget = 6 * expert_bytes(&config);
     assert!(whole.in_use - before.in_use > 15 * expert_bytes(&config));
     let mut switched = host.switched(budget, &target.burn()).unwrap();
@@ -212,7 +215,8 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
         let now = memory_in_use(&client);
         let held = now.in_use - before.in_use;
         assert!(held <= budget, "{held} bytes held, {budget} allowed");
-        // Ten of sixteen experts are away; pages round what that frees.
+        // Ten of sixteen experts aren't on the device. CubeCL frees whole pages, so seven experts' bytes must be free
+        // at least.
         let (held, all) = (now.reserved, whole.reserved);
         let freed = 7 * expert_bytes(&config);
         assert!(held + freed <= all, "{held} bytes reserved, {all} for all");

@@ -24,7 +24,7 @@ pub(crate) fn open() -> (Client, Capability) {
 
 #[derive(Default)]
 struct Emulator {
-    /// Of all memory that is still referred to.
+    /// Buffers by the name of their memory; the weak reference says whether CubeCL still uses the memory.
     buffers: HashMap<ManagedMemoryId, (WeakMemoryBinding, Buffer)>,
     kernels: HashMap<KernelId, Compiled>,
 }
@@ -56,7 +56,7 @@ impl Emulator {
         Ok(&self.kernels[&id])
     }
 
-    /// The addresses of the buffers; that of CubeCL's own with sizes and scalars, `info`, is the last.
+    /// The addresses of the buffers. The last is that of `info`, CubeCL's own buffer with sizes and scalars.
     fn addresses(&self, bound: &KernelArguments, info: &Buffer) -> Result<Vec<u64>, String> {
         let address = |resource: &KernelResource| match resource {
             KernelResource::Buffer(binding) => {
@@ -112,7 +112,7 @@ impl Backing for Emulator {
         info.write(0, &bytes)?;
         let addresses = self.addresses(&launch.arguments, &info)?;
         let Compiled { kernel, block } = self.compiled(&*launch.kernel)?;
-        // SAFETY: CubeCL binds what the kernel takes.
+        // SAFETY: CubeCL binds the buffers that the kernel takes.
         unsafe { kernel.launch(grid, *block, &addresses) }
     }
 }

@@ -43,10 +43,10 @@ pub fn dtype(element: ElementType) -> Option<DType> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// There is no input whose router could record it.
+    /// The call has no input, and so no router that could record the call.
     #[error("expected at least one input, got none")]
     NoInputs,
-    /// A tensor's elements are nothing that both Burn and a program have.
+    /// A tensor has a type of elements that Burn or XLA's programs lack.
     #[error("expected plain tensors, got {0}")]
     Element(String),
     /// The inputs don't fit the description.

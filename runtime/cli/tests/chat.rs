@@ -43,7 +43,7 @@ fn chat(folder: &TempDir, more: &[&str], lines: &str) -> Output {
     child.wait_with_output().expect("it ends")
 }
 
-/// The JSON objects of a conversation that went well.
+/// The JSON objects that a conversation prints; the command must succeed.
 fn objects(folder: &TempDir, more: &[&str], lines: &str) -> Vec<Value> {
     let output = chat(folder, &[more, &["--json"]].concat(), lines);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -60,7 +60,7 @@ fn a_conversation_is_what_was_said_so_far() {
     let said = objects(&folder, &SHORT, "w3 w14 w15\n\nw2\n");
     assert_eq!(said.len(), 2);
     assert_eq!(said[0]["prompt_tokens"], 3);
-    // Three tokens, an answer of four, and one more.
+    // The first message's three tokens, an answer of four, and the second message's one.
     assert_eq!(said[1]["prompt_tokens"], 8);
     assert_eq!(said[1]["finish"], "length");
     let first = said[0]["text"].as_str().expect("text");
@@ -102,7 +102,7 @@ fn a_message_that_has_no_answer_is_said_and_forgotten() {
     let error = |turn: &Value| turn["error"].as_str().unwrap_or_default().to_owned();
     assert!(error(&said[0]).contains("no room"), "{}", said[0]);
     assert!(error(&said[1]).contains("w9 is refused"), "{}", said[1]);
-    // As many as there is room for.
+    // The answer has as many tokens as there is room for.
     let ids = said[2]["ids"].as_array().expect("a list");
     assert_eq!(ids.len(), 2, "{}", said[2]);
     fs::remove_file(folder.path().join("tokenizer_config.json")).expect("removed");
@@ -125,7 +125,8 @@ fn a_text_ends_answers() {
     let text = said[0]["text"].as_str().expect("text");
     assert!(!text.contains(words[2]), "{text}");
     assert!(text.starts_with(words[0]), "{text}");
-    // The answer that stays is what was shown.
+    // The conversation keeps the answer as it was shown, cut at the stop text: three tokens, the words shown, and one
+    // more.
     let kept = 3 + text.split_whitespace().count() + 1;
     assert_eq!(said[1]["prompt_tokens"], kept);
 
@@ -143,7 +144,8 @@ fn tokens_of_experts_are_counted_over_a_conversation() {
     for layer in layers {
         let tokens = layer["tokens"].as_array().expect("a list");
         let sum: u64 = tokens.iter().filter_map(Value::as_u64).sum();
-        // One token and three of an answer of four; then the six of the conversation and three more, no page of which is full.
+        // First turn: one token of prompt and three of the answer's four. Second turn: six tokens of prompt, none of
+        // them kept in a full page, and three more.
         assert_eq!(sum, 3 * (4 + 9), "{layer}");
     }
 }
@@ -166,7 +168,7 @@ fn ctrl_c_ends_an_answer_and_then_the_program() {
         }
     };
     let interrupt = || {
-        // The shell's own: a bare system has no other.
+        // The shell's own `kill`: a bare system has no program of that name.
         let kill = format!("kill -INT {}", child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
         assert!(sent.expect("a shell starts").success());
@@ -177,7 +179,7 @@ fn ctrl_c_ends_an_answer_and_then_the_program() {
         interrupt();
         until("interrupted");
     }
-    // It waits for a message.
+    // The program waits for a message when the last signal comes.
     until("tokens\n");
     interrupt();
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

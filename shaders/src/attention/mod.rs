@@ -5,7 +5,7 @@
 //! | `unit` | one unit per query, or per key backward, which walks over what it meets; WebGPU's default limits |
 //! | `tile` | forward, on GPUs: queries in registers, tiles of keys and values in workgroup memory; WebGPU's default limits |
 //! | `rows` | forward, on software adapters: more queries in registers, no workgroup memory; WebGPU's default limits |
-//! | `tensor_core` | forward, unproven: both products in matrix instructions, f16 and bf16 |
+//! | `tensor_core` | forward, where a caller names it: both products in matrix instructions, f16 and bf16 |
 //! | `cpu` | one task per core: packed keys, register tiles over tiles of keys, no barriers |
 //!
 //! Sums are f32 in ascending order without atomics, so that the same inputs give the same bits, and those of a query depend
@@ -73,7 +73,7 @@ pub enum Variant {
     Tile,
     /// A unit per more queries, each on its own, for software adapters.
     Rows,
-    /// Matrix instructions; it has not run on hardware and is never chosen by the plan.
+    /// Matrix instructions, f16 and bf16, for callers that name them: the plan never chooses them.
     TensorCore,
     /// One task per core, for processors.
     Cpu,

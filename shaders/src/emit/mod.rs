@@ -44,7 +44,7 @@ pub struct KernelEntry {
     pub element: Option<Element>,
     /// Oldest CUDA architecture it is for: 80 is sm_80.
     pub sm: u32,
-    /// Whether its way of computing has run somewhere and passed conformance; see [unproven](crate#unproven).
+    /// Whether plans may choose its way of computing by themselves; see [unproven](crate#unproven).
     pub proven: bool,
     launch: Box<dyn Fn(&Machine) -> Planned + Send + Sync>,
 }

@@ -30,7 +30,7 @@ impl Conversion {
         Unsupported::unless(has, kernel, needs, format_args!("{} without", device.name))
     }
 
-    /// An entry of a kernel that converts so. NVIDIA's GPUs have the instructions since sm_89; the kernels have run on none of them.
+    /// An entry of a kernel that converts so. NVIDIA's GPUs have the instructions since sm_89.
     #[cfg(feature = "emit")]
     pub(crate) fn entry(self, entry: crate::emit::KernelEntry) -> crate::emit::KernelEntry {
         match self {

@@ -1,7 +1,7 @@
 //! How CubeCL computes [`moebius_ops::fp8_mma`]: `mma.m16n8k32` multiplies codes exactly and sums in f32.
 //!
-//! [Unproven](crate#unproven): it compiles for sm_89 and newer and has run on no such GPU, so [`plan()`] refuses it
-//! unless asked, and nothing chooses it. Only CubeCL's CUDA C++ compiler has it. The instruction is
+//! [Unproven](crate#unproven): the kernel compiles for sm_89 and newer, and of such GPUs an H100 alone has run it.
+//! [`plan()`] refuses it unless asked, and nothing chooses it. Only CubeCL's CUDA C++ compiler has it. The instruction is
 //! written out, because CubeCL 0.11.3 spells FP8 products `.kind::f8f6f4`, which ptxas takes for
 //! sm_120a but neither for sm_89 nor sm_90. Source: PTX ISA, "Matrix fragments for mma.m16n8k32". x is read ⌈n/64⌉ times and W once for
 //! 64 rows, through the caches.
@@ -90,7 +90,7 @@ pub fn plan(
     let needs = "16 x 8 x 32 FP8 matrix instructions through the CUDA C++ compiler";
     let have = format_args!("{} without them", device.name);
     Unsupported::unless(instructions && planes, KERNEL, needs, have)?;
-    let needs = "leave to use a kernel that has never run on its hardware";
+    let needs = "leave to use an unproven kernel";
     let have = format_args!("{} and no such leave", device.name);
     Unsupported::unless(allow_unproven, KERNEL, needs, have)?;
     let p = &problem.product;

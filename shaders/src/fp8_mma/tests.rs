@@ -28,7 +28,7 @@ fn only_who_asks_gets_it_and_only_where_it_compiles() {
     for device in [profiles::h100(), profiles::l4()] {
         assert!(plan(problem, &device, true).is_ok(), "{}", device.name);
         let refused = plan(problem, &device, false).unwrap_err();
-        assert!(refused.needs.contains("never run"), "{refused}");
+        assert!(refused.needs.contains("unproven"), "{refused}");
     }
     let mut vulkan = profiles::h100();
     vulkan.runtime = Runtime::Vulkan;

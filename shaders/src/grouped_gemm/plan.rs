@@ -26,7 +26,7 @@ moebius_ops::named! {
 }
 
 impl Variant {
-    /// Whether the variant has run on some hardware and passed conformance there; if not, it is unproven as the
+    /// Whether a plan may choose the variant by itself; if not, it is unproven as the
     /// [crate's documentation](crate#unproven) has it.
     pub fn proven(self) -> bool {
         self != Self::TensorCore

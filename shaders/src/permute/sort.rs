@@ -52,7 +52,7 @@ pub(super) fn sort_histogram<N: Size>(keys: &[Vector<u32, N>], counts: &mut [u32
     }
 }
 
-/// The same, one unit per block; counts\[b, e\].
+/// The histogram with one unit per block, for processors; counts\[b, e\].
 #[cube(launch_unchecked)]
 pub(super) fn sort_histogram_serial(keys: &[u32], counts: &mut [u32], sizes: Sizes) {
     let block = ABSOLUTE_POS;
@@ -160,7 +160,7 @@ pub(super) fn sort_scatter<N: Size>(
         if bin < experts {
             count = tiles_of(offsets, bin, tile_rows);
         }
-        // An expert seldom has as many tiles as there are blocks, so few units look for its first.
+        // An expert seldom has as many tiles as there are blocks, so few units look for the expert's first tile.
         if block < count {
             let mut tile = 0usize;
             for e in 0..bin {
@@ -175,7 +175,7 @@ pub(super) fn sort_scatter<N: Size>(
     }
 }
 
-/// The same, one unit per block; that of the first block writes the tiles.
+/// The scatter with one unit per block, for processors; the unit of the first block writes all tiles.
 #[cube(launch_unchecked)]
 pub(super) fn sort_scatter_serial(
     keys: &[u32],
@@ -215,7 +215,7 @@ pub(super) fn sort_scatter_serial(
     }
 }
 
-/// Puts `slot` at its `position`.
+/// Writes `slot` at its `position` of the order, and the position for the slot, if the slot has an expert.
 #[cube]
 fn place(
     order: &mut [u32],
@@ -229,13 +229,15 @@ fn place(
     positions[slot] = select(bin < sizes.bins - 1, position, NOWHERE);
 }
 
-/// Tiles of an expert's rows; a constant divides faster.
+/// How many tiles an expert's rows take. `tile_rows` is a constant of the kernel, because dividing by a constant is
+/// faster.
 #[cube]
 fn tiles_of(offsets: &[u32], expert: usize, #[comptime] tile_rows: u32) -> usize {
     (offsets[expert + 1] - offsets[expert]).div_ceil(tile_rows) as usize
 }
 
-/// Writes tile `at.0` of the list, which starts at row `at.1`; expert E is for no tile.
+/// Writes entry `at.0` of the list of tiles: the tile of `expert` that starts at row `at.1`. With E for the expert the
+/// entry says that there is no tile.
 #[cube]
 fn write_tile(
     tiles: &mut [u32],

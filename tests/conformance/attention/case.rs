@@ -14,7 +14,7 @@ use moebius_tests::elements::exact;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 
-/// An attention with all it reads, and the gradients that come in.
+/// An attention, its inputs, and the gradients of its results.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) problem: Problem,
@@ -31,12 +31,12 @@ pub(super) struct Case {
     pub(super) bias: Vec<f32>,
     pub(super) relative: Vec<f32>,
     pub(super) sinks: Vec<f32>,
-    /// A probability and a seed.
+    /// The probability that a weight is dropped, and the seed.
     pub(super) dropout: Option<(f64, u64)>,
     pub(super) rule: Option<Fading>,
 }
 
-/// B, Hq, Hkv, Sq, Skv, D, Dv.
+/// Sizes from a list of B, Hq, Hkv, Sq, Skv, D and Dv.
 pub(super) fn sizes(
     [batch, heads, kv_heads, queries, keys, head_dim, value_dim]: [usize; 7],
 ) -> Sizes {
@@ -51,7 +51,7 @@ pub(super) fn sizes(
     }
 }
 
-/// Two sequences of four heads on two, with more keys than queries.
+/// Sizes of most cases: two sequences, four query heads that share two key heads, and more keys than queries.
 pub(super) const USUAL: [usize; 7] = [2, 4, 2, 37, 70, 12, 10];
 
 pub(super) fn problem(of: [usize; 7], rules: &[Rule]) -> Problem {
@@ -59,7 +59,7 @@ pub(super) fn problem(of: [usize; 7], rules: &[Rule]) -> Problem {
     Problem::new(sizes(of)).unwrap().with_rules(rules).unwrap()
 }
 
-/// The problem with its first query at this position.
+/// The problem with its first query at position `first`.
 pub(super) fn at(problem: Problem, first: i64) -> Problem {
     let rules = problem.rules().with_position(Some(first));
     problem.with_rules(rules).unwrap()
@@ -102,7 +102,7 @@ impl Case {
             blocks: words(if rules.blocks().is_some() { cells } else { 0 }, 3),
             mask: words(pairs(rules.mask()), 4),
             query_documents: words(s.batch * s.queries, 4),
-            // One more document than queries have.
+            // Keys have one document more than queries, which no query sees.
             key_documents: words(s.batch * s.keys, 5),
             problem,
             q,
@@ -123,7 +123,7 @@ impl Case {
         Self::new(problem(of, rules))
     }
 
-    /// Its tables of words.
+    /// The case's tables of words.
     pub(super) fn words(&self) -> Tables<'_> {
         Tables {
             query_documents: &self.query_documents,
@@ -205,7 +205,7 @@ impl Case {
         }
         let got: Vec<f32> = lse.iter().map(|lse| seen(f64::from(*lse)) as f32).collect();
         let want: Vec<f64> = want.lse.iter().map(|lse| seen(*lse)).collect();
-        // Of f16 and bf16, too: scores are summed in f32.
+        // The log-sum-exp has f32's tolerance in f16 and bf16, too, because scores are summed in f32.
         assert_close(&what, &got, &want, rel_l2(Element::F32));
         let s = p.sizes();
         if s.batch * s.queries * s.keys == 0 {
@@ -234,7 +234,7 @@ impl Case {
     }
 }
 
-/// What a device said: that it ran, or that it can't.
+/// The outcome of a case: the device ran it, or refused it.
 pub(super) fn outcome(result: Result<(), Error>) -> Outcome {
     match result {
         Ok(()) => Outcome::Ran,
@@ -250,7 +250,7 @@ pub(super) fn floats<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     tensor.into_data().iter().collect()
 }
 
-/// A case on a device that records.
+/// A case's tensors on a device that records gradients.
 pub(super) struct Run {
     pub(super) q: Tensor<4>,
     pub(super) k: Tensor<4>,

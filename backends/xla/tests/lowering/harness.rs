@@ -11,7 +11,7 @@ use moebius_xla::pjrt::{Buffer, Donate};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// What a case's closure takes its inputs from and gives its results to.
+/// Gives a case's closure its inputs, and takes its results.
 pub(crate) struct Io {
     /// Where tensors are made: Flex, or the capture device.
     pub(crate) device: Device,
@@ -21,7 +21,7 @@ pub(crate) struct Io {
     inputs: Vec<TensorId>,
     outputs: Vec<TensorId>,
     results: Vec<TensorData>,
-    /// Handles of outputs: while they are there, no operation takes their memory.
+    /// Handles of outputs, kept because an operation may take the memory of a tensor that nothing else holds.
     kept: Vec<FloatTensor<Capture>>,
 }
 
@@ -136,7 +136,7 @@ impl Io {
         x
     }
 
-    /// A result.
+    /// Takes a float tensor as the case's next result.
     pub(crate) fn out<const D: usize>(&mut self, x: Tensor<D>) {
         match self.captures {
             true => self.keep(x.try_into_primitive::<Capture>().unwrap()),
@@ -144,7 +144,7 @@ impl Io {
         }
     }
 
-    /// A result.
+    /// Takes a tensor of integers as the case's next result.
     pub(crate) fn out_int<const D: usize>(&mut self, x: Tensor<D, Int>) {
         match self.captures {
             true => self.keep(x.try_into_primitive::<Capture>().unwrap()),
@@ -152,7 +152,7 @@ impl Io {
         }
     }
 
-    /// A result.
+    /// Takes a tensor of booleans as the case's next result.
     pub(crate) fn out_bool<const D: usize>(&mut self, x: Tensor<D, Bool>) {
         match self.captures {
             true => self.keep(x.try_into_primitive::<Capture>().unwrap()),
@@ -166,12 +166,12 @@ impl Io {
     }
 }
 
-/// A closure to compare.
+/// A closure that runs on Flex and through the lowering, whose results are compared.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Float types it runs with.
+    /// Float types that the case runs with.
     pub(crate) floats: &'static [DType],
-    /// Times the type's tolerance.
+    /// Factor of the float type's tolerance.
     slack: f64,
     run: Box<dyn Fn(&mut Io)>,
 }
@@ -187,19 +187,19 @@ pub(crate) fn case(name: &'static str, run: impl Fn(&mut Io) + 'static) -> Case 
 }
 
 impl Case {
-    /// In f16, bf16 and f64, too.
+    /// Runs the case in f16, bf16 and f64, too.
     pub(crate) fn all_floats(mut self) -> Self {
         self.floats = &[DType::F32, DType::F16, DType::BF16, DType::F64];
         self
     }
 
-    /// With a tolerance wider by `slack`, for long sums and steep functions.
+    /// Widens the tolerance by the factor `slack`, for long sums and steep functions.
     pub(crate) fn slack(mut self, slack: f64) -> Self {
         self.slack = slack;
         self
     }
 
-    /// The captured graph.
+    /// The graph that the capture device makes of the closure.
     pub(crate) fn capture(&self, float: DType) -> CapturedGraph {
         let device = Device::capture();
         let captured = device.capture_scope(|scope| {
@@ -216,7 +216,8 @@ impl Case {
         io.results
     }
 
-    /// What is wrong, if something is.
+    /// Lowers the captured closure, runs it by the CPU plugin and compares its results with Flex's. The error says
+    /// which result is wrong and shows the program.
     pub(crate) fn check(&self, float: DType) -> Result<(), String> {
         let captured = self.capture(float);
         let lowered = graph(&captured).map_err(|error: LowerError| error.to_string())?;
@@ -238,7 +239,7 @@ impl Case {
     }
 }
 
-/// Runs every case with each of its types; fails with all that is wrong.
+/// Runs every case with each of its float types; fails with a list of the cases that are wrong.
 pub(crate) fn run(cases: &[Case]) {
     let mut wrong = Vec::new();
     for case in cases {
@@ -315,8 +316,8 @@ fn tolerance(dtype: DType) -> (f64, f64) {
 }
 
 fn compare(got: &TensorData, expected: &TensorData, slack: f64) -> Result<(), String> {
-    // Flex makes i32 where no type is asked for, and the capture device i64; and it forgets that the
-    // results of some operations are booleans.
+    // Where no type is asked for, Flex makes i32 and the capture device i64. Flex also returns booleans of some
+    // operations as u8.
     let default = [expected.dtype(), got.dtype()] == [DType::I32, DType::I64];
     let boolean = |dtype: DType| dtype.is_bool() || dtype == DType::U8;
     let booleans = got.dtype().is_bool() && boolean(expected.dtype());
@@ -367,7 +368,7 @@ pub(crate) fn covered(cases: &[Case]) -> HashMap<moebius_xla::lower::Leaf, usize
     counts
 }
 
-/// A backend that cases with gradients run on, without what differentiates.
+/// The backend below the one that differentiates, for cases with gradients.
 pub(crate) trait Inner: Backend {
     /// The primitive of a tensor.
     fn take<const D: usize>(x: Tensor<D>) -> FloatTensor<Self>;
@@ -375,7 +376,7 @@ pub(crate) trait Inner: Backend {
     /// The primitive of integers.
     fn take_int<const D: usize>(x: Tensor<D, Int>) -> IntTensor<Self>;
 
-    /// A result.
+    /// Gives `io` the case's next result.
     fn give(io: &mut Io, x: FloatTensor<Self>);
 }
 

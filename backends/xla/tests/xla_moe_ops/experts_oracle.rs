@@ -6,7 +6,7 @@ use moebius_ops::permute::{self, Sorted};
 use moebius_ops::{grouped_gemm, routing};
 use moebius_xla::ElementType;
 
-/// The sort of `keys`, of which `experts` and above are none.
+/// The sort of `keys`, the expert of each slot; a key of `experts` or more is a slot without an expert.
 pub(crate) fn sorted(keys: &[usize], experts: usize) -> Sorted {
     let keys: Vec<u32> = keys.iter().map(|key| (*key).min(experts) as u32).collect();
     permute::reference(&keys, experts)

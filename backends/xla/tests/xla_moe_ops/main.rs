@@ -1,5 +1,5 @@
-//! The lowering of the mixture-of-experts operations, run by the CPU plugin and compared with plain Rust
-//! in f64 that shares no code with it.
+//! The lowering of the mixture-of-experts operations, run by the CPU plugin and compared with references in plain Rust
+//! (f64 inside). Both take sizes and descriptions from `moebius-ops`; the formulas are written twice.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

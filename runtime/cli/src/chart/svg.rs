@@ -2,18 +2,18 @@
 
 use std::fmt::Write;
 
-/// Pixels of the whole, and of the plot's edges in it.
+/// The picture's width and the edges of the plot in it, in pixels.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 736.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 376.0;
-/// Pixels of an entry of the legend.
+/// Height of an entry of the legend, in pixels.
 const ENTRY: f64 = 20.0;
-/// Where the legend begins.
+/// The place of the legend's first entry, in pixels from the top.
 const LEGEND: f64 = 440.0;
 
-/// Characters of a title that has room.
+/// Most characters of a title that fits the page as it is.
 const LONG_TITLE: usize = 84;
 
 /// Colours of lines on a light page and on a dark one, distinct to colour-blind eyes as well (after Okabe and Ito).
@@ -26,17 +26,17 @@ const COLORS: [[&str; 2]; 7] = [
     ["#444444", "#bbbbbb"],
     ["#5b3fa0", "#b39ddb"],
 ];
-/// Dashes of lines, taken with the colours and once more with each of the others.
+/// Dashes of lines. The first goes with the first seven lines, one of each colour; the next dash with the next seven.
 const DASHES: [&str; 4] = ["none", "7 4", "2 3", "9 3 2 3"];
 
-/// Text and lines of both kinds of page.
+/// Style of text and lines, with the colours of a light page.
 const STYLE: &str = "\
 svg{--page:#ffffff;--ink:#1f2328;--grid:#d0d7de}\
 text{fill:var(--ink);font:13px system-ui,sans-serif}\
 .title{font-size:14px;font-weight:600}\
 .page{fill:var(--page)}.grid{stroke:var(--grid)}.axis{stroke:var(--ink)}\
 .line{fill:none;stroke-width:2}";
-/// Those of a dark one.
+/// Colours of a dark page, in place of those in [`STYLE`].
 const DARK: &str = "svg{--page:#0d1117;--ink:#e6edf3;--grid:#30363d}";
 
 /// What is drawn.
@@ -67,7 +67,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Around all `values`; one value alone lies in the middle.
+    /// An axis from the smallest of `values` to the largest; a single value lies in the middle.
     fn around(values: impl Iterator<Item = f64>, [from, to]: [f64; 2]) -> Self {
         let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
             (low.min(value), high.max(value))
@@ -89,7 +89,8 @@ impl Axis {
         self.from + share * (self.to - self.from)
     }
 
-    /// 1, 2 and 5 of each power of ten between the ends; the powers alone where those are many.
+    /// Values to draw a line at: 1, 2 and 5 times each power of ten on the axis, or the powers alone where there are
+    /// more than four.
     fn ticks(self) -> Vec<f64> {
         let slack = 1e-9;
         let powers = |of: f64| ((of + slack) / std::f64::consts::LN_10).floor() as i32;
@@ -105,7 +106,7 @@ impl Axis {
 }
 
 impl Chart {
-    /// The file.
+    /// The text of the SVG file.
     pub(super) fn svg(&self) -> String {
         let height = LEGEND + ENTRY * self.series.len() as f64 + 12.0;
         let mut out = String::new();
@@ -113,7 +114,7 @@ impl Chart {
         let (x, y) = (escaped(&self.x), escaped(&self.y));
         let middle = (TOP + BOTTOM) / 2.0;
         let center = (LEFT + RIGHT) / 2.0;
-        // A long one is set as narrow as the page.
+        // A long title is squeezed into the width of the page.
         let fitted = match self.title.chars().count() {
             count if count > LONG_TITLE => {
                 let room = RIGHT - 18.0;
@@ -237,7 +238,8 @@ impl Chart {
     }
 }
 
-/// The mark of a line at a place: its shape tells it from its neighbours without colours, too.
+/// Draws the mark of line `index` at (x, y). Neighbouring lines have marks of different shapes, for those who don't
+/// tell the colours apart.
 fn mark(index: usize, (x, y): (f64, f64), out: &mut String) {
     let class = format!("class=\"m{}\"", index % COLORS.len());
     let _ = match index % 4 {
@@ -254,7 +256,7 @@ fn mark(index: usize, (x, y): (f64, f64), out: &mut String) {
     };
 }
 
-/// A number with three digits and the letter of its thousands.
+/// A number with at most two decimals, and a letter for thousands, millions or thousands of millions.
 fn short(value: f64) -> String {
     let (scaled, letter) = match value {
         v if v >= 1e9 => (v / 1e9, "G"),
@@ -267,7 +269,7 @@ fn short(value: f64) -> String {
     format!("{digits}{letter}")
 }
 
-/// Text between tags or quotes.
+/// The text with everything escaped that XML doesn't take between tags or quotes.
 fn escaped(text: &str) -> String {
     let mut safe = String::new();
     for c in text.chars() {
@@ -277,7 +279,7 @@ fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // XML has no way to write most of them.
+            // XML has no way to write most control characters, so each becomes a space.
             c if c.is_control() => safe.push(' '),
             c => safe.push(c),
         }

@@ -2,7 +2,7 @@
 
 use moebius_engine::{History, Sampling, SamplingOptions};
 
-/// Ids of the toy, of which 0 ends a text.
+/// How many ids the toy has; id 0 ends a text.
 pub(crate) const VOCABULARY: u32 = 12;
 
 /// SplitMix64's last steps: every bit of the result depends on every bit of `word`.
@@ -16,41 +16,42 @@ pub(crate) fn mix(word: u64) -> u64 {
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// One of `0..end`.
+    /// A random number of `0..end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         (mix(self.0) % end as u64) as usize
     }
 
-    /// True once in so many times.
+    /// True with a probability of 1 in `times`.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 }
 
-/// What stands before the first token. Requests of another salt may share nothing, so theirs differ.
+/// The hash before a request's first token. Requests with different salts may share no page, so their hashes differ
+/// from the start.
 pub(crate) fn start(salt: u8) -> u64 {
     mix(u64::from(salt) + 1)
 }
 
-/// What a place holds whose token is `token`, after a place that holds `before`.
+/// The hash at a place: of its `token` and of the hash `before`, at the place before.
 pub(crate) fn held(before: u64, token: u32) -> u64 {
     mix(before.wrapping_add(u64::from(token)).wrapping_mul(3))
 }
 
 pub(crate) fn logits(held: u64) -> Vec<f32> {
     let ids = 0..u64::from(VOCABULARY);
-    // Low enough for 0 that texts have some length.
+    // Id 0 has a lower logit than the others, so that texts have some length.
     let logit =
         |id: u64| (mix(held ^ (id + 1)) % 64) as f32 / 16.0 - if id == 0 { 2.0 } else { 0.0 };
     ids.map(logit).collect()
 }
 
-/// A request as it is alone, without pages, steps or others.
+/// A request computed by itself: without pages, steps and other requests.
 pub(crate) struct Alone {
     /// The prompt and all that is generated.
     pub(crate) tokens: Vec<u32>,
-    /// What each of its places holds.
+    /// The hash at the place of each token.
     pub(crate) held: Vec<u64>,
     pub(crate) sampling: Sampling,
     pub(crate) salt: u8,

@@ -11,11 +11,11 @@ const MAX_SIZE: u64 = 1 << 24;
 /// The keys of a configuration, or of an object in it.
 pub(super) struct Keys<'a> {
     entries: &'a Map<String, Value>,
-    /// What comes before the name of a key in errors.
+    /// The path of the object, which errors put before the name of a key.
     place: String,
-    /// Values that are missing, or no numbers: sizes can't be known.
+    /// Values that are missing or of the wrong kind, so that the sizes of the model aren't known.
     pub(super) wrong: Vec<Unfit>,
-    /// What is understood, and not there.
+    /// Settings that are understood and that the decoder lacks.
     pub(super) unsupported: Vec<Unfit>,
 }
 
@@ -29,7 +29,8 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// An object in the configuration: its keys, whose faults [`Self::join`] takes back.
+    /// The keys of the object `name` in the configuration. They collect faults of their own, which [`Self::join`] adds
+    /// to those of the whole.
     pub(super) fn within(&self, name: &str, entries: &'a Map<String, Value>) -> Self {
         Self {
             place: format!("{}{name}.", self.place),
@@ -42,7 +43,7 @@ impl<'a> Keys<'a> {
         self.unsupported.extend(inner.unsupported);
     }
 
-    /// A value that is there and not null.
+    /// The value of a key, if the key is there and not null.
     pub(super) fn get(&self, name: &str) -> Option<&'a Value> {
         self.entries.get(name).filter(|value| !value.is_null())
     }
@@ -53,14 +54,14 @@ impl<'a> Keys<'a> {
         self.wrong.push(Unfit::new(what, expected, got));
     }
 
-    /// That the decoder lacks something that a key asks for.
+    /// Notes that the decoder lacks what a key asks for.
     pub(super) fn lack(&mut self, name: &str, expected: &str, got: impl ToString) {
         let what = format!("{}{name}", self.place);
         let got = quoted(&got.to_string());
         self.unsupported.push(Unfit::new(what, expected, got));
     }
 
-    /// Refuses any value of `name` but `supported`; nothing is as good.
+    /// Refuses any value of `name` but `supported`; a missing value is accepted, too.
     pub(super) fn only(&mut self, name: &str, supported: &str) {
         match self.get(name) {
             Some(value) if value.as_str() != Some(supported) => {
@@ -110,7 +111,7 @@ impl<'a> Keys<'a> {
         self.optional_number(name).unwrap_or(default)
     }
 
-    /// A number that something is divided by or that a logarithm is taken of.
+    /// A number above 0, such as a divisor or the argument of a logarithm.
     pub(super) fn positive_or(&mut self, name: &str, default: f64) -> f64 {
         let number = self.number_or(name, default);
         if number > 0.0 {
@@ -139,7 +140,7 @@ impl<'a> Keys<'a> {
         value.as_str()
     }
 
-    /// The whole numbers of a list, none where there is no list.
+    /// The whole numbers of a list; empty where there is no list.
     pub(super) fn sizes(&mut self, name: &str) -> Vec<usize> {
         let Some(value) = self.get(name) else {
             return Vec::new();

@@ -3,7 +3,7 @@
 //! A cube of four planes takes 64 queries of a head; each plane owns 16 of them. Scores leave their fragments through workgroup
 //! memory, because a fragment's layout is the target's secret: a unit per query makes them probabilities, and the sums of
 //! probabilities times values come back by the same way into the units' registers. Probabilities are rounded to the type of the
-//! values. Unproven: it compiles for CUDA and RDNA and has not run on either.
+//! values. Of GPUs an H100 alone has run it, through CUDA and Vulkan; it compiles for RDNA, too.
 
 mod memory;
 
