@@ -4,6 +4,8 @@
 //!
 //! A trial is called `sort_scan[wgsl]`. One that `availability` lists as not available fails when it compiles.
 
+#[cfg(feature = "vulkan")]
+mod bf16;
 mod cuda;
 mod nvrtc;
 mod object;
@@ -125,6 +127,10 @@ fn main() -> io::Result<()> {
         }
     }
     trials.push(Trial::test("each_tool_refuses_nonsense", refuse_nonsense));
+    #[cfg(feature = "vulkan")]
+    trials.push(Trial::test("bf16_arithmetic_is_made_valid", || {
+        Ok(bf16::arithmetic_is_made_valid()?)
+    }));
     trials.push(Trial::test("verdicts_are_kept", || {
         Ok(verdicts::are_kept()?)
     }));

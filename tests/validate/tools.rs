@@ -45,7 +45,7 @@ pub(crate) fn cuda_version() -> &'static str {
 }
 
 /// The spirv-val that knows all extensions of our kernels, as `scripts/setup` found or unpacked it.
-fn spirv_val_program() -> PathBuf {
+pub(crate) fn spirv_val_program() -> PathBuf {
     kept().join("spirv-tools/spirv-val")
 }
 

@@ -51,6 +51,10 @@ mod vulkan;
 #[cfg(feature = "xla")]
 mod xla;
 
+#[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
+#[doc(hidden)]
+pub use vulkan::bf16_in_f32;
+
 #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
 #[doc(hidden)]
 pub use adapter::wgpu_handle;

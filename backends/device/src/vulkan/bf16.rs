@@ -1,9 +1,10 @@
-//! SPIR-V that computes with bf16, made valid.
+//! SPIR-V with bf16, made valid and exact.
 //!
 //! `SPV_KHR_bfloat16` lets a kernel store, move and convert bf16 values; sums, products, comparisons and functions of them
 //! are not in it. CubeCL 0.11.3 writes such instructions all the same wherever a kernel's values are bf16, as those of
-//! Burn's element-wise kernels are, and an NVIDIA driver (580.159) answers with garbage. So every module is read before
-//! the driver gets it: what computes with bf16 computes in f32, and its result is rounded to bf16 once.
+//! Burn's element-wise kernels are, and an NVIDIA driver (580.159) answers with garbage. Nor does the extension say how a
+//! conversion to bf16 rounds: that driver cuts the digits off. So every module is read before the driver gets it: what
+//! computes with bf16 computes in f32, and results are rounded to the nearest bf16, ties to even, in integers.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use rspirv::spirv::{Decoration, FPEncoding, Op, Word};
 ///
 /// # Errors
 /// What is wrong with the words.
-pub(super) fn computed_in_f32(words: &[u32]) -> Result<Option<Vec<u32>>, String> {
+pub fn computed_in_f32(words: &[u32]) -> Result<Option<Vec<u32>>, String> {
     if !mentions_bf16(words) {
         return Ok(None);
     }
@@ -98,13 +99,21 @@ fn mentions_bf16(words: &[u32]) -> bool {
     false
 }
 
+/// A scalar that kernels with bf16 need beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Scalar {
+    F32,
+    U32,
+    Bool,
+}
+
 /// What a module has of bf16, and what becomes of it.
 struct Rewriting {
     /// How many components each type of bf16 has; 1 is the scalar.
     narrow: HashMap<Word, u32>,
-    /// The type of f32 with so many components.
-    wide: HashMap<u32, Word>,
-    /// The type of each value of bf16.
+    /// The types of other scalars, and of vectors of so many.
+    types: HashMap<(Scalar, u32), Word>,
+    /// The type of each value.
     values: HashMap<Word, Word>,
     /// Declarations that the module lacked.
     added: Vec<Instruction>,
@@ -119,7 +128,7 @@ impl Rewriting {
     fn of(module: &Module) -> Self {
         let mut found = Self {
             narrow: HashMap::new(),
-            wide: HashMap::new(),
+            types: HashMap::new(),
             values: HashMap::new(),
             added: Vec::new(),
             computed: HashMap::new(),
@@ -128,9 +137,7 @@ impl Rewriting {
         };
         for instruction in &module.instructions {
             found.declare(instruction);
-            if let (Some(kind), Some(value)) = (instruction.result_type, instruction.result_id)
-                && found.narrow.contains_key(&kind)
-            {
+            if let (Some(kind), Some(value)) = (instruction.result_type, instruction.result_id) {
                 found.values.insert(value, kind);
             }
         }
@@ -139,7 +146,7 @@ impl Rewriting {
 
     fn declare(&mut self, declared: &Instruction) {
         let Some(id) = declared.result_id else { return };
-        match (declared.class.opcode, &declared.operands[..]) {
+        let scalar = match (declared.class.opcode, &declared.operands[..]) {
             (
                 Op::TypeFloat,
                 [
@@ -148,18 +155,28 @@ impl Rewriting {
                 ],
             ) => {
                 self.narrow.insert(id, 1);
-            }
-            (Op::TypeFloat, [Operand::LiteralBit32(32)]) => {
-                self.wide.insert(1, id);
+                return;
             }
             (Op::TypeVector, [Operand::IdRef(component), Operand::LiteralBit32(count)]) => {
-                if self.narrow.get(component) == Some(&1) {
-                    self.narrow.insert(id, *count);
-                } else if self.wide.get(&1) == Some(component) {
-                    self.wide.insert(*count, id);
-                }
+                self.declare_vector(id, *component, *count);
+                return;
             }
-            _ => {}
+            (Op::TypeFloat, [Operand::LiteralBit32(32)]) => Scalar::F32,
+            (Op::TypeInt, [Operand::LiteralBit32(32), Operand::LiteralBit32(0)]) => Scalar::U32,
+            (Op::TypeBool, []) => Scalar::Bool,
+            _ => return,
+        };
+        self.types.insert((scalar, 1), id);
+    }
+
+    fn declare_vector(&mut self, id: Word, component: Word, count: u32) {
+        if self.narrow.get(&component) == Some(&1) {
+            self.narrow.insert(id, count);
+        }
+        for scalar in [Scalar::F32, Scalar::U32, Scalar::Bool] {
+            if self.types.get(&(scalar, 1)) == Some(&component) {
+                self.types.insert((scalar, count), id);
+            }
         }
     }
 
@@ -169,28 +186,64 @@ impl Rewriting {
         id
     }
 
-    /// The type of `count` components of f32, declared if need be.
-    fn wide(&mut self, count: u32) -> Word {
-        if let Some(wide) = self.wide.get(&count) {
-            return *wide;
-        }
-        let (opcode, operands) = match count {
-            1 => (Op::TypeFloat, vec![Operand::LiteralBit32(32)]),
-            _ => {
-                let scalar = Operand::IdRef(self.wide(1));
-                (Op::TypeVector, vec![scalar, Operand::LiteralBit32(count)])
-            }
-        };
+    /// Declares what the module lacked.
+    fn add(&mut self, opcode: Op, kind: Option<Word>, operands: Vec<Operand>) -> Word {
         let id = self.fresh();
         self.added
-            .push(Instruction::new(opcode, None, Some(id), operands));
-        self.wide.insert(count, id);
+            .push(Instruction::new(opcode, kind, Some(id), operands));
         id
+    }
+
+    /// The type of `count` scalars, declared if need be.
+    fn kind(&mut self, scalar: Scalar, count: u32) -> Word {
+        if let Some(kind) = self.types.get(&(scalar, count)) {
+            return *kind;
+        }
+        let bits = Operand::LiteralBit32(32);
+        let (opcode, operands) = match (count, scalar) {
+            (1, Scalar::F32) => (Op::TypeFloat, vec![bits]),
+            (1, Scalar::U32) => (Op::TypeInt, vec![bits, Operand::LiteralBit32(0)]),
+            (1, Scalar::Bool) => (Op::TypeBool, Vec::new()),
+            _ => {
+                let component = Operand::IdRef(self.kind(scalar, 1));
+                (
+                    Op::TypeVector,
+                    vec![component, Operand::LiteralBit32(count)],
+                )
+            }
+        };
+        let kind = self.add(opcode, None, operands);
+        self.types.insert((scalar, count), kind);
+        kind
+    }
+
+    /// `count` times the word `value`.
+    fn words(&mut self, value: u32, count: u32) -> Word {
+        let scalar = self.kind(Scalar::U32, 1);
+        let one = self.add(
+            Op::Constant,
+            Some(scalar),
+            vec![Operand::LiteralBit32(value)],
+        );
+        if count == 1 {
+            return one;
+        }
+        let kind = self.kind(Scalar::U32, count);
+        let all = vec![Operand::IdRef(one); count as usize];
+        self.add(Op::ConstantComposite, Some(kind), all)
+    }
+
+    /// The number of components of a value of bf16; `None` for other values.
+    fn of_bf16(&self, value: Word) -> Option<u32> {
+        self.narrow.get(self.values.get(&value)?).copied()
     }
 
     /// Appends `instruction` to `body`, between conversions where it computes with bf16.
     fn push(&mut self, mut instruction: Instruction, body: &mut Vec<Instruction>) {
-        if moves(instruction.class.opcode) {
+        let narrow = |kind: Option<Word>| kind.and_then(|kind| self.narrow.get(&kind)).copied();
+        let made = narrow(instruction.result_type);
+        let converts = instruction.class.opcode == Op::FConvert && made.is_some();
+        if moves(instruction.class.opcode) && !converts {
             body.push(instruction);
             return;
         }
@@ -198,35 +251,92 @@ impl Rewriting {
             let Operand::IdRef(value) = operand else {
                 continue;
             };
-            let Some(narrow) = self.values.get(value).copied() else {
+            let Some(count) = self.of_bf16(*value) else {
                 continue;
             };
-            let (wide, id) = (self.wide(self.narrow[&narrow]), self.fresh());
-            let from = vec![Operand::IdRef(*value)];
-            body.push(Instruction::new(Op::FConvert, Some(wide), Some(id), from));
-            *value = id;
+            let wide = self.kind(Scalar::F32, count);
+            *value = self.compute(Op::FConvert, wide, &[*value], body);
             self.changed = true;
         }
-        let narrow = instruction
-            .result_type
-            .filter(|kind| self.narrow.contains_key(kind));
-        let (Some(narrow), Some(result)) = (narrow, instruction.result_id) else {
+        let (Some(count), Some(narrow), Some(result)) =
+            (made, instruction.result_type, instruction.result_id)
+        else {
             body.push(instruction);
             return;
         };
-        let (wide, id) = (self.wide(self.narrow[&narrow]), self.fresh());
+        let (wide, exact) = (self.kind(Scalar::F32, count), self.fresh());
         instruction.result_type = Some(wide);
-        instruction.result_id = Some(id);
-        body.push(instruction);
-        let from = vec![Operand::IdRef(id)];
+        instruction.result_id = Some(exact);
+        let given = instruction.operands.first();
+        let is_wide = |value: &Word| self.values.get(value) == Some(&wide);
+        let exact = match given {
+            // A conversion of f32 is none any more.
+            Some(Operand::IdRef(value)) if converts && is_wide(value) => *value,
+            _ => {
+                body.push(instruction);
+                exact
+            }
+        };
+        let rounded = self.rounded(exact, count, body);
+        let from = vec![Operand::IdRef(rounded)];
         body.push(Instruction::new(
             Op::FConvert,
             Some(narrow),
             Some(result),
             from,
         ));
-        self.computed.insert(result, id);
+        self.computed.insert(result, exact);
         self.changed = true;
+    }
+
+    /// Appends an instruction; the name of its result.
+    fn compute(
+        &mut self,
+        opcode: Op,
+        kind: Word,
+        operands: &[Word],
+        body: &mut Vec<Instruction>,
+    ) -> Word {
+        let id = self.fresh();
+        let operands = operands.iter().map(|id| Operand::IdRef(*id)).collect();
+        body.push(Instruction::new(opcode, Some(kind), Some(id), operands));
+        self.values.insert(id, kind);
+        id
+    }
+
+    /// `count` values of f32 that bf16 holds: the nearest to `exact`, of two the one with an even last digit; NaN stays NaN.
+    fn rounded(&mut self, exact: Word, count: u32, body: &mut Vec<Instruction>) -> Word {
+        let kinds = [Scalar::F32, Scalar::U32, Scalar::Bool].map(|scalar| self.kind(scalar, count));
+        let [floats, words, bools] = kinds;
+        let constants = [
+            16,
+            1,
+            0x7FFF,
+            0x7FFF_FFFF,
+            0x7F80_0000,
+            0x40_0000,
+            0xFFFF_0000,
+        ];
+        let [
+            sixteen,
+            one,
+            below_half,
+            all_but_sign,
+            infinity,
+            quiet,
+            upper,
+        ] = constants.map(|value| self.words(value, count));
+        let bits = self.compute(Op::Bitcast, words, &[exact], body);
+        let last = self.compute(Op::ShiftRightLogical, words, &[bits, sixteen], body);
+        let odd = self.compute(Op::BitwiseAnd, words, &[last, one], body);
+        let carry = self.compute(Op::IAdd, words, &[odd, below_half], body);
+        let sum = self.compute(Op::IAdd, words, &[bits, carry], body);
+        let size = self.compute(Op::BitwiseAnd, words, &[bits, all_but_sign], body);
+        let is_nan = self.compute(Op::UGreaterThan, bools, &[size, infinity], body);
+        let nan = self.compute(Op::BitwiseOr, words, &[bits, quiet], body);
+        let chosen = self.compute(Op::Select, words, &[is_nan, nan, sum], body);
+        let kept = self.compute(Op::BitwiseAnd, words, &[chosen, upper], body);
+        self.compute(Op::Bitcast, floats, &[kept], body)
     }
 
     /// Turns a decoration that says how a result may be computed to the computation in f32.
@@ -246,7 +356,7 @@ impl Rewriting {
     }
 }
 
-/// Whether an instruction leaves the bits of a bf16 value as they are, or converts it: that is what the extension has.
+/// Whether an instruction leaves the bits of a bf16 value as they are, or converts from it: that is what the extension has.
 fn moves(opcode: Op) -> bool {
     matches!(
         opcode,

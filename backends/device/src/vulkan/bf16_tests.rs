@@ -58,7 +58,7 @@ fn nothing_computes_with_bf16() {
             .iter()
             .position(|one| one.class.opcode == Op::Label);
         let body = &module.instructions[start.unwrap() + 1..];
-        let narrow = |operand: &Operand| matches!(operand, Operand::IdRef(id) if types.values.contains_key(id));
+        let narrow = |operand: &Operand| matches!(operand, Operand::IdRef(id) if types.of_bf16(*id).is_some());
         for instruction in body {
             let made = instruction
                 .result_type
@@ -70,13 +70,18 @@ fn nothing_computes_with_bf16() {
             );
         }
         let opcodes: Vec<Op> = body.iter().map(|one| one.class.opcode).collect();
-        use Op::{ExtInst, FAdd, FConvert, FOrdLessThan, FunctionEnd, Return, Select};
-        let (to, from) = (FConvert, FConvert);
-        let computed = [to, to, FAdd, from, to, to, FOrdLessThan, to, ExtInst, from];
-        assert_eq!(
-            opcodes,
-            [&computed[..], &[Select, Return, FunctionEnd]].concat()
-        );
+        use Op::{
+            Bitcast, BitwiseAnd, BitwiseOr, ExtInst, FAdd, FConvert, FOrdLessThan, FunctionEnd,
+            IAdd, Return, Select, ShiftRightLogical, UGreaterThan,
+        };
+        let shift = [Bitcast, ShiftRightLogical, BitwiseAnd, IAdd, IAdd];
+        let choose = [BitwiseAnd, UGreaterThan, BitwiseOr, Select, BitwiseAnd];
+        let round = [&shift[..], &choose, &[Bitcast, FConvert]].concat();
+        let sum = [&[FConvert, FConvert, FAdd][..], &round].concat();
+        let less = [FConvert, FConvert, FOrdLessThan];
+        let power = [&[FConvert, ExtInst][..], &round].concat();
+        let end = [Select, Return, FunctionEnd];
+        assert_eq!(opcodes, [&sum[..], &less, &power, &end].concat());
         let of_f32 = |one: &&Instruction| one.operands == [Operand::LiteralBit32(32)];
         let floats = module.instructions.iter().filter(of_f32).count();
         assert_eq!(floats, 1, "a type must not be declared twice");
@@ -95,8 +100,6 @@ fn nothing_computes_with_bf16() {
 
 #[test]
 fn other_modules_stay_as_they_are() {
-    let once = computed_in_f32(&kernel(true)).unwrap().unwrap();
-    assert_eq!(computed_in_f32(&once), Ok(None));
     let mut b = Builder::new();
     b.type_float(16, None);
     assert_eq!(computed_in_f32(&b.module().assemble()), Ok(None));
@@ -108,4 +111,60 @@ fn words_that_are_no_module_are_an_error() {
     let last = words.len() - 1;
     words[last] = 0xFFFF_FFFF;
     assert!(computed_in_f32(&words).unwrap_err().starts_with("SPIR-V: "));
+}
+
+/// The words that the sum of a kernel's `rounded` part makes of a value of f32, instruction by instruction.
+fn interpreted(module: &Module, value: u32) -> u32 {
+    let mut words: HashMap<Word, u32> = HashMap::new();
+    for one in &module.instructions {
+        let (Some(id), operand) = (one.result_id, |at: usize| one.operands[at].clone()) else {
+            continue;
+        };
+        let word = |at: usize| match operand(at) {
+            Operand::IdRef(id) => words.get(&id).copied().unwrap_or(value),
+            Operand::LiteralBit32(word) => word,
+            other => panic!("{other:?}"),
+        };
+        let result = match one.class.opcode {
+            Op::Constant | Op::Bitcast => word(0),
+            // All components of the constants are the same.
+            Op::ConstantComposite => word(0),
+            Op::ShiftRightLogical => word(0) >> word(1),
+            Op::BitwiseAnd => word(0) & word(1),
+            Op::BitwiseOr => word(0) | word(1),
+            Op::IAdd => word(0).wrapping_add(word(1)),
+            Op::UGreaterThan => u32::from(word(0) > word(1)),
+            Op::Select => word(if word(0) == 1 { 1 } else { 2 }),
+            Op::FAdd => value,
+            Op::FConvert if words.contains_key(&id) => continue,
+            Op::FConvert => word(0),
+            Op::FOrdLessThan => break,
+            _ => continue,
+        };
+        words.insert(id, result);
+    }
+    let is_bitcast = |one: &&Instruction| one.class.opcode == Op::Bitcast;
+    let last = module.instructions.iter().filter(is_bitcast).nth(1);
+    words[&last.unwrap().result_id.unwrap()]
+}
+
+#[test]
+fn results_are_rounded_to_the_nearest_and_ties_to_even() {
+    let words = computed_in_f32(&kernel(true)).unwrap().unwrap();
+    let module = Module::parse(&words).unwrap();
+    // Around each of some bf16 values and at both ends: the value, the middle to the next, and their neighbours.
+    let tops = (0..=u16::MAX)
+        .step_by(37)
+        .chain([0x7F7F, 0x7F80, 0xFF80, 0x7FC0, 0x8000]);
+    for top in tops {
+        for low in [0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF] {
+            let bits = u32::from(top) << 16 | low;
+            let want = half::bf16::from_f32(f32::from_bits(bits));
+            let got = interpreted(&module, bits);
+            assert_eq!(got & 0xFFFF, 0, "{bits:#x}: exact in bf16");
+            let got = half::bf16::from_bits((got >> 16) as u16);
+            let same = got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+            assert!(same, "{bits:#x}: {got} for {want}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ use cubecl::wgpu::vulkan::try_request_vulkan_device;
 use cubecl::wgpu::{RuntimeOptions, WgpuSetup, try_init_device};
 use wgpu::{Backend, Features};
 
+pub use bf16::computed_in_f32 as bf16_in_f32;
 pub(crate) use instance::lacks_for_spirv;
 
 use crate::named::by_name;
