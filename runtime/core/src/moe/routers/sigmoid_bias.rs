@@ -47,8 +47,9 @@ impl SigmoidBiasRouter {
             None => load.ones_like(),
         };
         let sum = |x: &Tensor<1>| total(x.clone().unsqueeze());
-        let mean = sum(&load) / sum(&available).clamp_min(1.0);
-        let step = (mean - load).sign() * available * self.config.rate;
+        // Whether load < mean, without a quotient: WGSL lets 28 / 7 be less than 4.
+        let (all, count) = (sum(&load), sum(&available));
+        let step = (all - load * count).sign() * available * self.config.rate;
         set(&self.bias, bias + step);
         Ok(())
     }
