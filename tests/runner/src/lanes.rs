@@ -94,7 +94,7 @@ struct Running {
 
 /// What became of a job that might start.
 enum Started {
-    Runs(Running),
+    Runs(Box<Running>),
     Need(Green),
 }
 
@@ -193,7 +193,7 @@ impl Lanes {
             };
             let why = match started {
                 Ok(Started::Runs(running)) => {
-                    self.running.push(running);
+                    self.running.push(*running);
                     continue;
                 }
                 Ok(Started::Need(green)) => Ok(green),
@@ -290,7 +290,7 @@ impl Lanes {
             .stderr(output);
         let began = SystemTime::now();
         let start = Instant::now();
-        Ok(Started::Runs(Running {
+        Ok(Started::Runs(Box::new(Running {
             job: job.clone(),
             waits: waiting.waits.clone(),
             process: Process::start(&mut command)?,
@@ -300,7 +300,7 @@ impl Lanes {
             log,
             records,
             key,
-        }))
+        })))
     }
 
     /// The jobs that ended since this was last asked.
