@@ -23,7 +23,7 @@ use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
 use std::{env, fs, io};
 
-use deep::Ledger;
+use deep::{Deep, Ledger};
 use job::Job;
 use kept::Circumstances;
 use lanes::Lanes;
@@ -264,6 +264,8 @@ impl Run<'_> {
         }
         let mut jobs = vec![checks.remove(0)];
         jobs.extend(plan::browser(&self.places));
+        let whole = self.whole_in_chromium(ledger);
+        jobs.extend(plan::in_chromium(&self.places, whole));
         jobs.extend(tests);
         jobs.extend(checks);
         if let (Some(program), Some(driver)) =
@@ -346,11 +348,16 @@ impl Run<'_> {
         if self.options.tier == Tier::All {
             return Ok(deep.into_iter().map(|deep| deep.job).collect());
         }
-        // A cold run has enough to do.
-        if env::var("CI").as_deref() != Ok("true") || !ledger.warm() {
+        let Some(changed) = in_turns(ledger) else {
             return Ok(Vec::new());
+        };
+        if !self.whole_in_chromium(ledger) {
+            let whole = plan::in_chromium(&self.places, true).map(|mut job| {
+                job.deep = true;
+                Deep::new(job, "web-demo", 500.0)
+            });
+            deep.extend(whole);
         }
-        let changed = deep::changed_since(ledger.green.as_deref().unwrap_or_default());
         // What people read changes nothing that a deep job looks at.
         if changed.iter().all(|path| unchanged::is_document(path)) {
             return Ok(Vec::new());
@@ -358,6 +365,15 @@ impl Run<'_> {
         let due = BTreeSet::from_iter(ledger.due(&deep, &changed));
         let jobs = deep.into_iter().map(|deep| deep.job);
         Ok(jobs.filter(|job| due.contains(&job.name)).collect())
+    }
+
+    /// Whether all tests in Chromium run: where runs don't take turns, or package or page have changed by themselves.
+    fn whole_in_chromium(&self, ledger: &Ledger) -> bool {
+        let theirs = |path: &String| {
+            let folders = ["web-demo/", "wasm/", "scripts/"];
+            folders.iter().any(|folder| path.starts_with(folder))
+        };
+        in_turns(ledger).is_none_or(|changed| changed.iter().any(theirs))
     }
 
     fn program(&self, target: &str) -> Option<&Program> {
@@ -464,6 +480,16 @@ impl Run<'_> {
             );
         }
     }
+}
+
+/// The paths that have changed since the last green run of CI, where runs take turns at what is slow; `None` elsewhere, and in
+/// a cold run, which has enough to do.
+fn in_turns(ledger: &Ledger) -> Option<Vec<String>> {
+    if env::var("CI").as_deref() != Ok("true") || !ledger.warm() {
+        return None;
+    }
+    let green = ledger.green.as_deref().unwrap_or_default();
+    Some(deep::changed_since(green))
 }
 
 fn opens_a_device(job: &Job, programs: &[Program]) -> bool {

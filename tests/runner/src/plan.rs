@@ -312,26 +312,40 @@ pub(crate) fn browser_group(places: &Places, name: &str, groups: &[&str]) -> Job
         .depending_on(["wasm/pkg", "web-demo/dist", &native])
 }
 
-/// The browser package, its page and their tests.
+/// The browser package, its page and their quick tests.
 pub(crate) fn browser(places: &Places) -> Vec<Job> {
-    let group = |name: &str, groups: &[&str]| browser_group(places, name, groups);
     // --check alone takes a .js for the older kind of module.
     let parse = r#"git ls-files --cached --others --exclude-standard '*.js' '*.mjs' | while IFS= read -r file; do
         node --input-type=module --check <"$file" || { echo "in $file"; exit 1; }; done"#;
-    let package = group("the package in Chromium", &["package"]);
-    // One comparison is with a native run, which gives the same bits on the same driver.
-    let package = match &places.swiftshader {
-        Some(driver) => package.with("VK_ICD_FILENAMES", driver),
-        None => package,
-    };
     vec![
         Job::new("scripts of pages parse", &["bash", "-c", parse]),
         Job::new(
             "the browser package and its page",
             &["scripts/demo", "--build-only"],
         ),
-        package,
-        group("the page in Chromium, and its bytes", &["size", "page"]),
-        group("the package in Deno", &["deno"]),
+        browser_group(places, "the bytes of the page", &["size"]),
+        browser_group(places, "the package in Deno", &["deno"]),
     ]
+}
+
+/// The tests in Chromium, which take minutes, or of each group one that shows that package and page work.
+pub(crate) fn in_chromium(places: &Places, whole: bool) -> [Job; 2] {
+    let groups = [
+        ("package", "outputsEqualThoseOfANativeRun"),
+        ("page", "readyOnce"),
+    ];
+    groups.map(|(group, one)| {
+        let job = match whole {
+            true => browser_group(places, &format!("the {group} in Chromium"), &[group]),
+            false => {
+                let name = format!("the {group} in Chromium, in short");
+                browser_group(places, &name, &[group, "--only", one])
+            }
+        };
+        // The package is compared with a native run, which gives the same bits on the same driver.
+        match (&places.swiftshader, group) {
+            (Some(driver), "package") => job.with("VK_ICD_FILENAMES", driver),
+            _ => job,
+        }
+    })
 }
