@@ -397,14 +397,16 @@ fn finish(running: Running, span: Span, end: Ended, late: bool) -> io::Result<Fi
     })
 }
 
-/// Copies what a job recorded beside what others did, for those that look at a whole run.
+/// Copies what a job recorded beside what others did, for those that look at a whole run. Files are named after processes, whose
+/// numbers a job of an earlier run may share, so the job's name is put before.
 fn gather(records: &Path) -> io::Result<()> {
     let all = records.with_file_name("records");
+    let job = records.file_stem().unwrap_or_default().to_string_lossy();
     for entry in fs::read_dir(records)? {
         let path = entry?.path();
         if let Some(name) = path.file_name() {
             fs::create_dir_all(&all)?;
-            fs::copy(&path, all.join(name))?;
+            fs::copy(&path, all.join(format!("{job}-{}", name.to_string_lossy())))?;
         }
     }
     Ok(())
