@@ -26,7 +26,7 @@ use std::{env, fs, io};
 use deep::{Deep, Ledger};
 use job::Job;
 use kept::Circumstances;
-use lanes::Lanes;
+use lanes::{Finished, Lanes};
 use places::Places;
 use programs::Program;
 use timings::Build;
@@ -161,7 +161,9 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     }
     let good = ended(&mut lanes, jobs)?;
     if good && options.tier != Tier::Quick && options.only.is_empty() {
-        for one in lanes.finished.iter().filter(|one| one.job.deep) {
+        // A deep job that was unchanged stays due: it took no time, which would be noted as what it takes.
+        let ran = |one: &&Finished| one.job.deep && one.unchanged.is_none();
+        for one in lanes.finished.iter().filter(ran) {
             ledger.passed(&one.job.name, one.seconds());
         }
         ledger.write(&places::commit())?;
