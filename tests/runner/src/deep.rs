@@ -10,6 +10,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::job::Job;
+use crate::places;
 
 /// A job of the deep tier runs at least once in so many runs: all together take some two hours, and a run takes ten minutes of them.
 const ROUND: u64 = 12;
@@ -133,9 +134,7 @@ impl Ledger {
             .map(|(name, one)| (name.clone(), entry(one)))
             .collect();
         let text = json!({"run": self.run, "green": commit, "deep": entries}).to_string();
-        let fresh = self.path.with_extension("fresh");
-        fs::write(&fresh, text)?;
-        fs::rename(fresh, &self.path)
+        places::replace(&self.path, &text)
     }
 }
 

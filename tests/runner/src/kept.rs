@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 
 use crate::lanes::Finished;
+use crate::places;
 use crate::report::SLOW;
 use crate::timings::{Build, Part, Unit};
 use crate::totals::Totals;
@@ -40,7 +41,7 @@ impl Circumstances {
     }
 }
 
-/// All costs of a run. Times are in seconds, memory in MB; what nobody measured is null.
+/// The costs of a run as JSON: times in seconds, memory in MB, and null for a figure that nobody measured.
 pub(crate) fn costs(
     circumstances: &Circumstances,
     finished: &[Finished],
@@ -131,12 +132,8 @@ pub(crate) fn keep(
     fs::create_dir_all(&folder)?;
     let path = folder.join(circumstances.file_name());
     let text = serde_json::to_string_pretty(costs)?;
-    // Whoever reads the file while it is written sees the old one.
-    for path in [&path, &cache.join("last-run.json")] {
-        let fresh = path.with_extension("fresh");
-        fs::write(&fresh, &text)?;
-        fs::rename(fresh, path)?;
-    }
+    places::replace(&path, &text)?;
+    places::replace(&cache.join("last-run.json"), &text)?;
     prune(&folder, "", NEWEST)?;
     Ok(path)
 }

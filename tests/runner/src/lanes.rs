@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::child::{Ended, Process, Usage};
 use crate::job::{Counts, Job, XLA};
 use crate::outcome::Outcome;
+use crate::places;
 use crate::schedule::{Span, Wait, Waits};
 use crate::unchanged::{Green, Known};
 
@@ -400,16 +401,9 @@ fn finish(running: Running, span: Span, end: Ended, late: bool) -> io::Result<Fi
 /// Copies what a job recorded beside what others did, for those that look at a whole run. Files are named after processes, whose
 /// numbers a job of an earlier run may share, so the job's name is put before.
 fn gather(records: &Path) -> io::Result<()> {
-    let all = records.with_file_name("records");
     let job = records.file_stem().unwrap_or_default().to_string_lossy();
-    for entry in fs::read_dir(records)? {
-        let path = entry?.path();
-        if let Some(name) = path.file_name() {
-            fs::create_dir_all(&all)?;
-            fs::copy(&path, all.join(format!("{job}-{}", name.to_string_lossy())))?;
-        }
-    }
-    Ok(())
+    let all = records.with_file_name("records");
+    places::copy_files(records, &all, &format!("{job}-"))
 }
 
 #[cfg(test)]

@@ -120,6 +120,24 @@ pub(crate) fn scratch() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
+/// Writes a file at once: whoever reads the file meanwhile sees the old one.
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let fresh = path.with_extension("fresh");
+    std::fs::write(&fresh, text)?;
+    std::fs::rename(fresh, path)
+}
+
+/// Copies the files of a folder into another, which is made if need be; their names begin with `before` there.
+pub(crate) fn copy_files(from: &Path, to: &Path, before: &str) -> io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let name = format!("{before}{}", entry.file_name().to_string_lossy());
+        std::fs::copy(entry.path(), to.join(name))?;
+    }
+    Ok(())
+}
+
 /// A path as an argument.
 pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()

@@ -1,5 +1,5 @@
-//! What a run says: a line for each job as it ends, and tables at the end. A dash stands for none, and for what nobody
-//! measured.
+//! What a run says: a line for each job as it ends, and tables at the end. A dash stands for a count of none, and for a
+//! figure that nobody measured.
 
 use std::fmt::Write;
 use std::fs;
