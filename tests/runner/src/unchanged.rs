@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
@@ -19,7 +20,7 @@ use crate::places::{self, Places};
 
 /// Changes with what keys are made of.
 const FORMAT: &str = "moebius jobs 1";
-/// Keys of jobs that nobody has asked for are dropped beyond so many.
+/// So many keys are kept, those of the jobs that passed last.
 const MOST: usize = 1000;
 
 /// When a job last passed with a key.
@@ -28,6 +29,8 @@ pub(crate) struct Green {
     pub(crate) commit: String,
     pub(crate) passed: usize,
     pub(crate) refused: usize,
+    /// When that was, in seconds since 1970.
+    pub(crate) at: u64,
 }
 
 /// What is known of earlier runs on this machine.
@@ -68,6 +71,7 @@ impl Known {
                 commit: entry["commit"].as_str()?.to_owned(),
                 passed: number("passed")?,
                 refused: number("refused")?,
+                at: entry["at"].as_u64().unwrap_or_default(),
             };
             Some((key.clone(), green))
         });
@@ -107,36 +111,48 @@ impl Known {
     /// When the job of this key passed, and the records that it left then, which are copied to `records`.
     pub(crate) fn passed(&self, key: &str, records: &Path) -> Option<Green> {
         let green = self.green.get(key)?;
-        copy_files(&self.folder.join(key), records).ok()?;
+        places::copy_files(&self.folder.join(key), records, "").ok()?;
         Some(green.clone())
     }
 
     /// Writes down that the job of this key passed, and keeps its records.
     pub(crate) fn keep(&mut self, key: &str, outcome: &Outcome, records: &Path) -> io::Result<()> {
         let folder = self.folder.join(key);
-        fs::create_dir_all(&folder)?;
-        copy_files(records, &folder)?;
+        places::copy_files(records, &folder, "")?;
         let green = Green {
             commit: self.commit.clone(),
             passed: outcome.passed,
             refused: outcome.refused,
+            at: seconds_since_1970(),
         };
         self.green.insert(key.to_owned(), green);
-        while self.green.len() > MOST {
-            if let Some((key, _)) = self.green.pop_first() {
-                fs::remove_dir_all(self.folder.join(key))?;
-            }
-        }
-        let entry = |green: &Green| json!({"commit": green.commit, "passed": green.passed, "refused": green.refused});
+        self.drop_oldest(MOST)?;
+        let entry = |green: &Green| json!({"commit": green.commit, "passed": green.passed, "refused": green.refused, "at": green.at});
         let entries = self
             .green
             .iter()
             .map(|(key, green)| (key.clone(), entry(green)));
         let text = Value::Object(entries.collect()).to_string();
-        let fresh = self.folder.join("jobs.fresh");
-        fs::write(&fresh, text)?;
-        fs::rename(fresh, self.folder.join("jobs.json"))
+        places::replace(&self.folder.join("jobs.json"), &text)
     }
+
+    /// Forgets the jobs that passed longest ago, beyond `most` of them.
+    fn drop_oldest(&mut self, most: usize) -> io::Result<()> {
+        while self.green.len() > most {
+            let oldest = self.green.iter().min_by_key(|(_, green)| green.at);
+            let Some(key) = oldest.map(|(key, _)| key.clone()) else {
+                break;
+            };
+            self.green.remove(&key);
+            fs::remove_dir_all(self.folder.join(key))?;
+        }
+        Ok(())
+    }
+}
+
+fn seconds_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// Adds a file, or the files of a folder in the order of their names, to what is hashed.
@@ -158,16 +174,6 @@ fn add(hasher: &mut blake3::Hasher, path: &Path) -> io::Result<()> {
     }
     let bytes = fs::read(path).map_err(told)?;
     hasher.update(blake3::hash(&bytes).as_bytes());
-    Ok(())
-}
-
-fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(from)? {
-        let path = entry?.path();
-        if let Some(name) = path.file_name() {
-            fs::copy(&path, to.join(name))?;
-        }
-    }
     Ok(())
 }
 
@@ -340,6 +346,20 @@ mod tests {
         );
         fs::write(fixture.0.join("cache/green/jobs.json"), "{").unwrap();
         assert!(fixture.known("common").green.is_empty());
+    }
+
+    #[test]
+    fn the_jobs_that_passed_last_are_kept() {
+        let fixture = Fixture::new("oldest");
+        let mut known = fixture.known("common");
+        let records = fixture.0.join("scratch/records");
+        for (key, at) in [("a", 3), ("b", 1), ("c", 2)] {
+            known.keep(key, &Outcome::default(), &records).unwrap();
+            known.green.get_mut(key).unwrap().at = at;
+        }
+        known.drop_oldest(2).unwrap();
+        let folder = |key: &str| fixture.0.join("cache/green").join(key).exists();
+        assert_eq!(["a", "b", "c"].map(folder), [true, false, true]);
     }
 
     #[test]
