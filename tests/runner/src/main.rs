@@ -266,7 +266,8 @@ impl Run<'_> {
         }
         let mut jobs = vec![checks.remove(0)];
         jobs.extend(plan::browser(&self.places));
-        let whole = self.whole_in_chromium(ledger);
+        let changed = in_turns(ledger);
+        let whole = whole_in_chromium(changed.as_deref());
         jobs.extend(plan::in_chromium(&self.places, whole));
         jobs.extend(tests);
         jobs.extend(checks);
@@ -277,7 +278,7 @@ impl Run<'_> {
         }
         jobs.extend(self.software_gpus()?);
         jobs.push(plan::command(&self.places));
-        jobs.extend(self.deep(ledger)?);
+        jobs.extend(self.deep(ledger, changed)?);
         Ok(jobs)
     }
 
@@ -342,7 +343,7 @@ impl Run<'_> {
     }
 
     /// The deep jobs of this run: all that were asked for, or, in CI, those that are due.
-    fn deep(&self, ledger: &mut Ledger) -> io::Result<Vec<Job>> {
+    fn deep(&self, ledger: &mut Ledger, changed: Option<Vec<String>>) -> io::Result<Vec<Job>> {
         let mut deep = deep_plan::jobs(&self.programs, &self.families()?, &self.places);
         if let Some(drivers) = self.software_drivers()? {
             deep.extend(deep_plan::on_cards(&self.programs, &drivers));
@@ -350,10 +351,10 @@ impl Run<'_> {
         if self.options.tier == Tier::All {
             return Ok(deep.into_iter().map(|deep| deep.job).collect());
         }
-        let Some(changed) = in_turns(ledger) else {
+        let Some(changed) = changed else {
             return Ok(Vec::new());
         };
-        if !self.whole_in_chromium(ledger) {
+        if !whole_in_chromium(Some(&changed)) {
             let whole = plan::in_chromium(&self.places, true).map(|mut job| {
                 job.deep = true;
                 Deep::new(job, "web-demo", 500.0)
@@ -367,15 +368,6 @@ impl Run<'_> {
         let due = BTreeSet::from_iter(ledger.due(&deep, &changed));
         let jobs = deep.into_iter().map(|deep| deep.job);
         Ok(jobs.filter(|job| due.contains(&job.name)).collect())
-    }
-
-    /// Whether all tests in Chromium run: where runs don't take turns, or package or page have changed by themselves.
-    fn whole_in_chromium(&self, ledger: &Ledger) -> bool {
-        let theirs = |path: &String| {
-            let folders = ["web-demo/", "wasm/", "scripts/"];
-            folders.iter().any(|folder| path.starts_with(folder))
-        };
-        in_turns(ledger).is_none_or(|changed| changed.iter().any(theirs))
     }
 
     fn program(&self, target: &str) -> Option<&Program> {
@@ -492,6 +484,15 @@ fn in_turns(ledger: &Ledger) -> Option<Vec<String>> {
     }
     let green = ledger.green.as_deref().unwrap_or_default();
     Some(deep::changed_since(green))
+}
+
+/// Whether all tests in Chromium run: where runs don't take turns, or package or page have changed by themselves.
+fn whole_in_chromium(changed: Option<&[String]>) -> bool {
+    let theirs = |path: &String| {
+        let folders = ["web-demo/", "wasm/", "scripts/"];
+        folders.iter().any(|folder| path.starts_with(folder))
+    };
+    changed.is_none_or(|changed| changed.iter().any(theirs))
 }
 
 fn opens_a_device(job: &Job, programs: &[Program]) -> bool {
