@@ -72,7 +72,7 @@ spirv_icd() { first_file "$LAVAPIPE_DIR/lvp_icd.json"; }
 # The loader that programs are run with there, and its libraries: with those of the system they can't be mixed.
 spirv_loader() { first_file "$LAVAPIPE_DIR"/libraries/usr/lib/*-linux-gnu/ld-linux-*.so.*; }
 
-# A spirv-val of SPIRV_TOOLS_MIN or newer, the system's or an unpacked one; tests/validate/tools.rs runs it from there.
+# A spirv-val of SPIRV_TOOLS_MIN or newer, the system's or an unpacked one; tests/validate/src/tools.rs runs it from there.
 # shellcheck disable=SC2034
 SPIRV_TOOLS_MIN=2025.3
 # shellcheck disable=SC2034

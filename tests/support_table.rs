@@ -14,7 +14,7 @@ use std::{env, fs};
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_shaders::emit::{KernelEntry, Target};
 use moebius_tests::availability::{CI, METAL, cannot_run, unavailable};
-use moebius_tests::record::{self, End};
+use moebius_tests::record::{self, End, Line};
 
 const BEGIN: &str = "<!-- support-table:begin -->";
 const END: &str = "<!-- support-table:end -->";
@@ -293,8 +293,8 @@ fn recorded(folder: &Path) -> Result<Ran, String> {
         .into_iter()
         .filter(|line| line.end == End::Ran && recording().any(|device| device == line.device));
     for line in compared {
-        let emitted = |kernel: &String| names.contains(kernel.as_str());
-        for kernel in line.kernels.into_iter().filter(emitted) {
+        let kernels = line.kernels.into_iter().map(|(name, _)| name);
+        for kernel in kernels.filter(|name| names.contains(name.as_str())) {
             ran.entry(kernel).or_default().insert(line.device.clone());
         }
     }
@@ -307,7 +307,7 @@ fn recorded_on_gpus(folder: &Path) -> Result<Ran, String> {
     let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     let (mut ran, mut failed) = (Ran::new(), BTreeSet::new());
     for line in record::read(folder)? {
-        let kernels = line.kernels.iter();
+        let kernels = line.kernels.iter().map(|(name, _)| name);
         for kernel in kernels.filter(|kernel| names.contains(kernel.as_str())) {
             match line.end {
                 End::Ran => {
@@ -390,6 +390,42 @@ fn kernels_are_told_by_their_names() -> Result<(), Failed> {
     let entries = moebius_shaders::kernels();
     let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names.len(), entries.len(), "two kernels have one name");
+    Ok(())
+}
+
+/// Launches on WebGPU of another Rust type than the emitted kernel of their name.
+fn misnamed(entries: &[KernelEntry], lines: &[Line]) -> Vec<String> {
+    let types: BTreeMap<&str, &str> = entries
+        .iter()
+        .filter_map(|entry| Some((entry.name.as_str(), entry.type_name(Target::Wgsl)?)))
+        .collect();
+    let mut problems = Vec::new();
+    for line in lines.iter().filter(|line| line.device == "wgpu") {
+        for (name, launched) in &line.kernels {
+            match types.get(name.as_str()) {
+                Some(emitted) if emitted != launched => problems.push(format!(
+                    "{}: {name} is {emitted}, and {launched} is launched",
+                    line.case
+                )),
+                _ => {}
+            }
+        }
+    }
+    problems
+}
+
+fn launches_have_the_names_of_their_kernels(folder: &Path) -> Result<(), Failed> {
+    let (entries, mut lines) = (entries(), record::read(folder)?);
+    verdict(&misnamed(&entries, &lines), "see `launched::note`")?;
+    // The check itself, on a launch with another kernel's type.
+    let named = lines
+        .iter_mut()
+        .filter(|line| line.device == "wgpu")
+        .flat_map(|line| &mut line.kernels)
+        .find(|(name, _)| entries.iter().any(|entry| entry.name == *name));
+    let (_, launched) = named.ok_or("no kernel is launched on wgpu")?;
+    launched.push('!');
+    assert!(!misnamed(&entries, &lines).is_empty());
     Ok(())
 }
 
@@ -512,7 +548,11 @@ fn main() {
     let mut trials: Vec<Trial> = tests.map(|(name, test)| Trial::test(name, test)).into();
     if let Some(folder) = record {
         let name = "the_record_says_what_the_table_says";
-        let check = move || the_record_says_what_the_table_says(&folder);
+        let record = folder.clone();
+        let check = move || the_record_says_what_the_table_says(&record);
+        trials.push(Trial::test(name, check));
+        let name = "launches_have_the_names_of_their_kernels";
+        let check = move || launches_have_the_names_of_their_kernels(&folder);
         trials.push(Trial::test(name, check));
     }
     libtest_mimic::run(&arguments, trials).exit();

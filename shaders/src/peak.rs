@@ -105,7 +105,7 @@ pub fn launch(client: &Client, plan: &Plan, out: Handle) {
 
 /// The multiply-adds.
 #[cfg(feature = "emit")]
-pub(crate) fn entry() -> crate::emit::KernelEntry {
+pub fn entry() -> crate::emit::KernelEntry {
     crate::emit::KernelEntry::new(("peak", "multiply-adds"), "multiply_adds", |at| {
         launch(at.client(), &plan(&at.capability), at.buffer());
         Ok(())

@@ -10,8 +10,8 @@
 //! 5. why it was refused; empty otherwise
 //! 6. seconds, with three decimals
 //! 7. how many kernels it launched, Burn's included
-//! 8. the kernels of ours among them by the names of `moebius_shaders::kernels()`, with commas between; empty for a case that
-//!    compares no results with a reference
+//! 8. the kernels of ours among them: `name=type|name=type`, by the names of `moebius_shaders::kernels()` and the paths of their
+//!    Rust types; empty for a case that compares no results with a reference
 
 use std::cell::Cell;
 use std::io::Write;
@@ -37,6 +37,11 @@ impl Launch {
     /// Whether the kernel is one of `moebius-shaders`.
     pub fn ours(&self) -> bool {
         self.kernel.starts_with("moebius_shaders::")
+    }
+
+    /// The name and the type of a kernel that has a name.
+    pub fn named(&self) -> Option<(String, String)> {
+        Some((self.name.clone()?, self.kernel.to_owned()))
     }
 }
 
@@ -116,13 +121,17 @@ pub struct Line {
     pub seconds: f64,
     /// Launches, Burn's included.
     pub launches: usize,
-    /// Names of our kernels whose results were compared.
-    pub kernels: Vec<String>,
+    /// Names and types of our kernels whose results were compared.
+    pub kernels: Vec<(String, String)>,
 }
 
 impl Line {
     fn text(&self) -> String {
         let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let kernels = self
+            .kernels
+            .iter()
+            .map(|(name, kernel)| format!("{name}={kernel}"));
         let (end, reason) = match &self.end {
             End::Ran => ("ran", ""),
             End::Refused(reason) => ("refused", reason.as_str()),
@@ -136,7 +145,7 @@ impl Line {
             one_line(reason),
             self.seconds,
             self.launches,
-            self.kernels.join(",")
+            kernels.collect::<Vec<_>>().join("|")
         )
     }
 
@@ -159,6 +168,12 @@ impl Line {
         else {
             return Err(format!("expected 8 fields, got {}", fields.len()));
         };
+        let pair = |text: &str| {
+            let (name, kernel) = text.split_once('=')?;
+            Some((name.to_owned(), kernel.to_owned()))
+        };
+        let kernels = kernels.split('|').filter(|pair| !pair.is_empty());
+        let kernels: Option<Vec<_>> = kernels.map(pair).collect();
         Ok(Self {
             case: case.to_owned(),
             device: device.to_owned(),
@@ -171,11 +186,7 @@ impl Line {
             },
             seconds: seconds.parse().map_err(|error| format!("{error}"))?,
             launches: launches.parse().map_err(|error| format!("{error}"))?,
-            kernels: kernels
-                .split(',')
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
-                .collect(),
+            kernels: kernels.ok_or("expected name=type of each kernel")?,
         })
     }
 }
@@ -240,7 +251,13 @@ mod tests {
             end: End::Refused("no kernels\tthere\n at all".into()),
             seconds: 1.25,
             launches: 12,
-            kernels: vec!["sort_scan".into(), "sort_scatter".into()],
+            kernels: vec![
+                ("sort_scan".into(), "moebius_shaders::sort::Scan".into()),
+                (
+                    "sort_scatter".into(),
+                    "moebius_shaders::sort::Scatter<f32, 4>".into(),
+                ),
+            ],
         };
         let text = line.text();
         let read = Line::parse(text.trim_end_matches('\n')).unwrap();

@@ -202,7 +202,7 @@ fn flops(bench: &LinearBench) -> u64 {
     2 * bench.m as u64 * weights(bench)
 }
 
-/// What the check before the figures found.
+/// The errors that the check before the measurement found, and how long the first product took.
 struct Checked {
     max_rel_l2: f64,
     left_out: Vec<(String, f64)>,

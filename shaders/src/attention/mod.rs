@@ -31,7 +31,7 @@ mod visits;
 
 pub use backward::{BackwardBuffers, Through, launch_backward, launch_backward_ruled};
 #[cfg(feature = "emit")]
-pub(crate) use entries::entries;
+pub use entries::entries;
 pub use score_rule::{LaunchRule, Pairs, RuleArgs, ScoreRule};
 pub use strided::Strided;
 pub use tables::TableBuffers;

@@ -18,7 +18,8 @@ fn problems() -> impl Iterator<Item = Problem> {
     gated.into_iter().chain(plain)
 }
 
-pub(crate) fn entries() -> Vec<KernelEntry> {
+/// Activations, gated and plain, and their gradients, of every element type.
+pub fn entries() -> Vec<KernelEntry> {
     type Launch = fn(&Machine, Problem) -> Planned;
     let kernels: [(&str, &str, Launch); 3] = [
         ("forward", "expert_activation", |at, p| {

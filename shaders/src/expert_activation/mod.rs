@@ -1,8 +1,11 @@
 //! How CubeCL computes [`moebius_ops::expert_activation`].
 
 #[cfg(feature = "emit")]
-pub(crate) mod entries;
+mod entries;
 pub mod output_bias;
+
+#[cfg(feature = "emit")]
+pub use entries::entries;
 
 use crate::grouped_gemm::activation::{activate, activation_gradient, gated, gated_gradient};
 use crate::prelude::*;

@@ -216,7 +216,7 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
 
 /// Encoders of every format and overflow mode, decoders of every format, and both by instructions.
 #[cfg(feature = "emit")]
-pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
+pub fn entries() -> Vec<crate::emit::KernelEntry> {
     use crate::emit::{KernelEntry, Machine};
     use crate::error::PlanError;
     use Conversion::{Bits, Instructions};

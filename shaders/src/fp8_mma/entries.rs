@@ -39,7 +39,8 @@ const CASES: [Case; 4] = [
     ),
 ];
 
-pub(crate) fn entries() -> Vec<KernelEntry> {
+/// Products of every element type, plain and of sorted rows.
+pub fn entries() -> Vec<KernelEntry> {
     let entry = |case: Case| {
         let problem = valid(problem(case));
         let name = super::name(&problem);

@@ -7,9 +7,11 @@
 //! 64 rows, through the caches.
 
 #[cfg(feature = "emit")]
-pub(crate) mod entries;
+mod entries;
 mod kernel;
 
+#[cfg(feature = "emit")]
+pub use entries::entries;
 pub use kernel::launch;
 
 use crate::grouped_gemm::{Segments, max_tiles, rows_name};

@@ -142,7 +142,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
 
 /// Weighted token rows of every element type, plain sorted rows, and dense ones.
 #[cfg(feature = "emit")]
-pub(crate) fn entries() -> Vec<crate::emit::KernelEntry> {
+pub fn entries() -> Vec<crate::emit::KernelEntry> {
     use crate::emit::{KernelEntry, Machine, Planned, valid};
     let cases = [
         (Element::F32, false, false),

@@ -114,7 +114,7 @@ const ENTRIES: [(&[Variant], &[Problem], &[Problem]); 4] = [
 ];
 
 /// Every variant, in the cases that compile to different code.
-pub(crate) fn entries() -> Vec<KernelEntry> {
+pub fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for (variants, full, half) in ENTRIES {
         for &variant in variants {

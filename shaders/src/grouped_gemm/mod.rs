@@ -8,7 +8,7 @@ pub mod bias_gradient;
 mod cpu;
 mod cpu_fp8;
 #[cfg(feature = "emit")]
-pub(crate) mod entries;
+mod entries;
 pub mod fp8;
 mod fragments;
 mod naive;
@@ -17,6 +17,8 @@ mod tensor_core;
 mod tile;
 pub mod weight_gradient;
 
+#[cfg(feature = "emit")]
+pub use entries::entries;
 pub(crate) use plan::plan_over_tiles;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;

@@ -35,7 +35,8 @@ fn appended(at: &Machine, problem: Append) -> Planned {
     at.launch(&[], plan_append(problem, &at.capability), launch_append)
 }
 
-pub(crate) fn entries() -> Vec<KernelEntry> {
+/// Appending and attending in every format of a cache.
+pub fn entries() -> Vec<KernelEntry> {
     let rules = [
         Rule::Alibi,
         Rule::Softcap(30.0),

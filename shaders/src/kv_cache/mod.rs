@@ -23,7 +23,7 @@ mod value;
 pub use append::{AppendBuffers, AppendPlan, launch_append, plan_append};
 pub use attend::launch;
 #[cfg(feature = "emit")]
-pub(crate) use entries::entries;
+pub use entries::entries;
 
 use crate::attention::rules::Kinds;
 use crate::attention::tables::{TableBuffers, lengths};

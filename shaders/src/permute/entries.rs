@@ -66,7 +66,8 @@ fn moves<B: FromNames + 'static>(
     })
 }
 
-pub(crate) fn entries() -> Vec<KernelEntry> {
+/// Sorting, capacities, and rows of every element type to their experts and back.
+pub fn entries() -> Vec<KernelEntry> {
     let sorts = ["sort_histogram", "sort_scan", "sort_scatter"];
     let mut entries =
         Vec::from(sorts.map(|name| KernelEntry::new(("permute", "sort"), name, sort)));

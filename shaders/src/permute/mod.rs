@@ -9,13 +9,15 @@ pub mod capacity;
 pub mod combine;
 pub mod dispatch;
 #[cfg(feature = "emit")]
-pub(crate) mod entries;
+mod entries;
 pub mod neighbours;
 mod rows;
 mod sort;
 pub mod weights_gradient;
 
 pub use capacity::{CapacitiesPlan, CapacityPlan};
+#[cfg(feature = "emit")]
+pub use entries::entries;
 pub use rows::{RowsPlan, plan_rows};
 
 use crate::prelude::*;

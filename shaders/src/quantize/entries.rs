@@ -72,7 +72,7 @@ fn scale(at: &Machine) -> Planned {
 }
 
 /// Quantisers and dequantisers with both kinds of scales, largest magnitudes of every element type.
-pub(crate) fn entries() -> Vec<KernelEntry> {
+pub fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for granularity in KINDS {
         let samples = samples(granularity);

@@ -10,7 +10,7 @@ mod amax;
 mod apply;
 mod block;
 #[cfg(feature = "emit")]
-pub(crate) mod entries;
+mod entries;
 mod plan;
 mod word;
 
@@ -19,6 +19,8 @@ pub(crate) use word::{e8m0_scale, magnitude};
 pub use amax::{Reduction, launch_amax, plan_amax};
 pub use apply::{launch_by, launch_dequantize};
 pub use block::{Buffers, launch};
+#[cfg(feature = "emit")]
+pub use entries::entries;
 pub use plan::{Plan, check_kept, plan};
 
 use crate::launched;

@@ -107,7 +107,8 @@ fn hash_entries() -> impl Iterator<Item = KernelEntry> {
     })
 }
 
-pub(crate) fn entries() -> Vec<KernelEntry> {
+/// Scores, choices and their gradients, and how many rows chose every expert.
+pub fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for element in Element::ALL {
         let launch = move |at: &Machine| logits(at, element);

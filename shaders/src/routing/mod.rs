@@ -8,7 +8,7 @@
 //! | [`plan_load`] | how many rows chose every expert |
 
 #[cfg(feature = "emit")]
-pub(crate) mod entries;
+mod entries;
 pub(crate) mod hash;
 mod load;
 mod logits;
@@ -17,6 +17,8 @@ mod selection;
 mod topk;
 mod topk_backward;
 
+#[cfg(feature = "emit")]
+pub use entries::entries;
 pub use hash::{HashBuffers, HashPlan, launch_hash, plan_hash};
 pub use load::{LoadPlan, launch_load, plan_load};
 pub use logits::{LogitsPlan, launch_logits, plan_logits};

@@ -31,7 +31,8 @@ fn backward(at: &Machine, problem: Problem) -> Planned {
     at.launch(&[], plan(problem, &at.capability), launch_backward)
 }
 
-pub(crate) fn entries() -> Vec<KernelEntry> {
+/// Forwards and backwards, of every element type.
+pub fn entries() -> Vec<KernelEntry> {
     let names = ["attention_segments", "attention_sequences"];
     let mut entries = Vec::from(
         names.map(|name| KernelEntry::new(("segment_attention", "segments"), name, segments)),

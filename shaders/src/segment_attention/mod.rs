@@ -9,12 +9,14 @@
 
 mod backward;
 #[cfg(feature = "emit")]
-pub(crate) mod entries;
+mod entries;
 mod forward;
 pub(crate) mod head;
 mod segments;
 
 pub use backward::{BackwardBuffers, launch_backward};
+#[cfg(feature = "emit")]
+pub use entries::entries;
 pub use forward::{ForwardBuffers, launch};
 pub use segments::{launch_segments, launch_sequences};
 

@@ -115,11 +115,12 @@ impl Ledger {
         due
     }
 
-    /// Writes down a job that passed.
-    pub(crate) fn passed(&mut self, name: &str, seconds: f64) {
+    /// Writes down a job that passed in so many seconds, or that need not run because nothing has changed since it passed.
+    pub(crate) fn passed(&mut self, name: &str, seconds: Option<f64>) {
+        let known = self.entries.get(name).map(|entry| entry.seconds);
         let entry = Entry {
             run: self.run,
-            seconds,
+            seconds: seconds.or(known).unwrap_or_default(),
             changed: false,
         };
         self.entries.insert(name.to_owned(), entry);
@@ -185,7 +186,7 @@ mod tests {
             let due = ledger.due(&jobs(), &[]);
             assert!(due.len() <= 2, "{due:?}");
             for name in due {
-                ledger.passed(&name, 30.0);
+                ledger.passed(&name, Some(30.0));
                 last.insert(name, run);
             }
             if run >= ROUND {
@@ -204,7 +205,7 @@ mod tests {
             ..Ledger::default()
         };
         for deep in jobs() {
-            ledger.passed(&deep.job.name, 30.0);
+            ledger.passed(&deep.job.name, Some(30.0));
         }
         ledger.run = 2;
         let changed = ["shaders/src/permute/rows.rs".to_owned()];
@@ -229,7 +230,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("moebius-ledger-{}.json", std::process::id()));
         let mut ledger = Ledger::read(&path);
         assert!(!ledger.warm());
-        ledger.passed("job", 5.0);
+        ledger.passed("job", Some(5.0));
+        ledger.passed("job", None);
+        assert_eq!(ledger.entries["job"].seconds, 5.0);
         ledger.write("abc").unwrap();
         let read = Ledger::read(&path);
         assert_eq!((read.run, read.green.as_deref()), (2, Some("abc")));

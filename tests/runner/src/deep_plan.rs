@@ -11,10 +11,10 @@ use crate::programs::Program;
 /// Cases that depend on the processor's instructions: a program, its device, a part of the cases' names, and about how many
 /// seconds they take on an emulator.
 const EMULATED: [(&str, &str, &str, f64); 8] = [
-    ("conformance", "cpu", "casts::", 4.0),
-    ("conformance", "cpu", "moe_layer::bf16", 60.0),
-    ("conformance", "flex", "moe_layer::", 20.0),
-    ("conformance", "flex", "fp8_linear::", 8.0),
+    ("conformance_quantize", "cpu", "casts::", 4.0),
+    ("conformance_moe", "cpu", "moe_layer::bf16", 60.0),
+    ("conformance_moe", "flex", "moe_layer::", 20.0),
+    ("conformance_fp8_layers", "flex", "fp8_linear::", 8.0),
     ("xla_moe_ops", "", "positions::", 100.0),
     ("xla_moe_ops", "", "batch", 60.0),
     ("xla_fp8_ops", "", "where_it_lies", 120.0),
@@ -22,21 +22,21 @@ const EMULATED: [(&str, &str, &str, f64); 8] = [
 ];
 
 /// All deep jobs.
-pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -> Vec<Deep> {
+pub(crate) fn jobs(programs: &[Program], places: &Places) -> Vec<Deep> {
     let find = |target: &str| programs.iter().find(|program| program.target == target);
     let mut jobs: Vec<Deep> = programs
         .iter()
         .filter(|program| !program.rules.libtpu || places.libtpu.is_some())
         .flat_map(at_length)
         .collect();
-    if let Some(conformance) = find("conformance") {
-        let of_family = |family: &String| of_family(conformance, family, places);
-        jobs.extend(families.iter().flat_map(of_family));
+    for program in programs {
+        let of_family = |family: &String| of_family(program, family, places);
+        jobs.extend(program.families.iter().flat_map(of_family));
     }
     let each_device = programs.iter().filter(|program| program.rules.each_device);
     for program in each_device {
         let job = plan::on_vulkan(program, places, "whole ");
-        jobs.extend(job.map(|job| Deep::new(job, &program.target, 300.0)));
+        jobs.extend(job.map(|job| Deep::new(job, program.subject(), 60.0)));
     }
     if let (Some(qemu), "AVX-512") = (&places.qemu, instruction_set()) {
         let programs = EMULATED
@@ -57,7 +57,7 @@ pub(crate) fn jobs(programs: &[Program], families: &[String], places: &Places) -
     jobs
 }
 
-/// Programs on cards in software: conformance whole, the order of threads turned around, every access of some families checked, and
+/// Programs on cards in software: whole, the order of threads turned around, every access of some families checked, and
 /// the cases on other cards; training and models.
 pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
     let mut jobs = Vec::new();
@@ -68,35 +68,35 @@ pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
                 job = job.with(name, *value);
             }
             job.deep = true;
-            jobs.push(Deep::new(job, &program.target, seconds));
+            jobs.push(Deep::new(job, program.subject(), seconds));
         };
-        let conformance = program.target == "conformance";
         for card in plan::CARDS {
-            let seconds = if conformance { 400.0 } else { 100.0 };
-            add(card, "whole ", &[], seconds);
+            add(card, "whole ", &[], 60.0);
         }
-        if !conformance {
-            continue;
-        }
-        let families = ("MOEBIUS_TEST_FAMILIES", CHECKED);
         let orders = "forward,backward,random:7,warps,ahead";
-        for card in plan::CARDS {
-            let variables = [families, ("MOEBIUS_EMULATOR_ORDERS", orders)];
-            add(card, "in five orders ", &variables, 300.0);
-            let variables = [families, ("MOEBIUS_EMULATOR_CHECK", "1")];
-            add(card, "with accesses checked ", &variables, 300.0);
-        }
-        for (device, name) in [("cuda", "a100"), ("cuda", "h100"), ("rocm", "rx7900")] {
-            let words = format!("as {name} ");
-            add(Card { device, name }, &words, &[families], 200.0);
+        if let Some(families) = program.among(CHECKED) {
+            let families = ("MOEBIUS_TEST_FAMILIES", families.as_str());
+            for card in plan::CARDS {
+                let variables = [families, ("MOEBIUS_EMULATOR_ORDERS", orders)];
+                add(card, "in five orders ", &variables, 60.0);
+                let variables = [families, ("MOEBIUS_EMULATOR_CHECK", "1")];
+                add(card, "with accesses checked ", &variables, 60.0);
+            }
+            for (device, name) in [("cuda", "a100"), ("cuda", "h100"), ("rocm", "rx7900")] {
+                let words = format!("as {name} ");
+                add(Card { device, name }, &words, &[families], 30.0);
+            }
         }
         for (words, name, value) in [
             ("in five orders ", "MOEBIUS_EMULATOR_ORDERS", orders),
             ("with accesses checked ", "MOEBIUS_EMULATOR_CHECK", "1"),
         ] {
-            let mut job = plan::in_metal(program, CHECKED_WITHOUT_BURN, words).with(name, value);
-            job.deep = true;
-            jobs.push(Deep::new(job, &program.target, 200.0));
+            let job = plan::in_metal(program, CHECKED_WITHOUT_BURN, words);
+            jobs.extend(job.map(|job| {
+                let mut job = job.with(name, value);
+                job.deep = true;
+                Deep::new(job, program.subject(), 30.0)
+            }));
         }
     }
     jobs
@@ -142,11 +142,13 @@ fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> 
             _ => ("", None),
         };
         let words = format!(": {family}{words}");
-        let mut job = plan::default_limits(conformance, driver, family, &words);
-        if let Some(test) = skipped {
-            job.command.extend(["--skip", test].map(str::to_owned));
-        }
-        jobs.push(Deep::new(job, family, 20.0));
+        let job = plan::default_limits(conformance, driver, family, &words);
+        jobs.extend(job.map(|mut job| {
+            if let Some(test) = skipped {
+                job.command.extend(["--skip", test].map(str::to_owned));
+            }
+            Deep::new(job, family, 20.0)
+        }));
     }
     let words = format!("optimised, nothing kept: {family} ");
     let mut job = on_device(conformance, "xla:cpu", &words);
@@ -163,6 +165,7 @@ fn published(places: &Places) -> Deep {
     let run = r#"model=$(scripts/real-model --gguf) && exec "$@" --model "$model""#;
     let shell = ["bash", "-c", run, "bash"].map(str::to_owned);
     job.command.splice(0..0, shell);
+    let job = job.depending_on(["scripts/real-model"]);
     Deep::new(job, "wasm", 120.0)
 }
 
@@ -186,7 +189,7 @@ fn emulated(program: &Program, case: &(&str, &str, &str, f64), qemu: &str) -> De
 fn builds(places: &Places) -> [Deep; 4] {
     let folder = |name: &str| text(&places.target.with_file_name(format!("target-{name}")));
     let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex";
-    let plain = "cargo test -p moebius-tests --test conformance -- moe_ && cargo test -p moebius-tests --test training -- resumed";
+    let plain = "cargo test -p moebius-conformance --test conformance_moe -- moe_ && cargo test -p moebius-tests --test training -- resumed";
     let release = Job::new("README's command, in release", &["bash", "-c", readme])
         .with("CARGO_TARGET_DIR", folder("release"));
     let without = Job::new("without Burn's fusion", &["bash", "-c", plain])

@@ -40,6 +40,8 @@ pub(crate) struct Job {
     /// Programs and folders that decide, with the tree's data and the machine, what comes of the job: while they are the
     /// same, a job that passed need not run again. Empty for a job that always runs.
     pub(crate) depends_on: Vec<PathBuf>,
+    /// Of the folders of data that few jobs read ([`READ_BY`](crate::unchanged::READ_BY)), those that this one does.
+    pub(crate) reads: Vec<&'static str>,
 }
 
 impl Job {
@@ -56,6 +58,7 @@ impl Job {
             after: Vec::new(),
             deep: false,
             depends_on: Vec::new(),
+            reads: Vec::new(),
         }
     }
 

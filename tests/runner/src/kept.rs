@@ -90,7 +90,6 @@ fn job(one: &Finished) -> Value {
         "cases": one.cases,
         "refused": outcome.refused,
         "failure": one.failure,
-        "compiling_kernels_s": outcome.kernels.map(number),
         "xla_compiled": outcome.compiled,
         "xla_loaded": outcome.loaded,
         "slow_cases": slow.collect::<Vec<_>>(),
@@ -257,7 +256,6 @@ mod tests {
         let second = &last["jobs"][1];
         assert_eq!(second["name"], "second");
         assert_eq!(second["cases"], 1);
-        assert_eq!(second["compiling_kernels_s"], Value::Null);
         assert_eq!(second["slow_cases"][0]["seconds"], 2.5);
         assert_eq!(second["waits"][0]["for"], "lock x");
         assert!(second["waits"][0]["seconds"].as_f64().unwrap() > 0.1);

@@ -19,14 +19,14 @@ mod unchanged;
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 use std::{env, fs, io};
 
 use deep::{Deep, Ledger};
 use job::Job;
 use kept::Circumstances;
-use lanes::{Finished, Lanes};
+use lanes::Lanes;
 use places::Places;
 use programs::Program;
 use timings::Build;
@@ -139,11 +139,15 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
             .ok_or_else(|| io::Error::other("no build"))?
             .log,
     )?;
+    let mut programs = programs::built(&log, &metadata)?;
+    for program in programs.iter_mut().filter(|one| one.rules.conformance) {
+        program.ask_families()?;
+    }
     let run = Run {
         options,
         scratch,
         places: Places::look(&metadata)?,
-        programs: programs::built(&log, &metadata)?,
+        programs,
     };
     let mut ledger = Ledger::read(&run.places.cache.join("deep.json"));
     let mut jobs = run.jobs(&mut ledger)?;
@@ -161,10 +165,9 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     }
     let good = ended(&mut lanes, jobs)?;
     if good && options.tier != Tier::Quick && options.only.is_empty() {
-        // A deep job that was unchanged stays due: it took no time, which would be noted as what it takes.
-        let ran = |one: &&Finished| one.job.deep && one.unchanged.is_none();
-        for one in lanes.finished.iter().filter(ran) {
-            ledger.passed(&one.job.name, one.seconds());
+        for one in lanes.finished.iter().filter(|one| one.job.deep) {
+            let ran = one.unchanged.is_none();
+            ledger.passed(&one.job.name, ran.then(|| one.seconds()));
         }
         ledger.write(&places::commit())?;
     }
@@ -271,10 +274,9 @@ impl Run<'_> {
         jobs.extend(plan::in_chromium(&self.places, whole));
         jobs.extend(tests);
         jobs.extend(checks);
-        if let (Some(program), Some(driver)) =
-            (self.program("conformance"), &self.places.swiftshader)
-        {
-            jobs.push(plan::default_limits(program, driver, plan::KERNELS, ""));
+        if let Some(driver) = &self.places.swiftshader {
+            let limited = |program| plan::default_limits(program, driver, plan::KERNELS, "");
+            jobs.extend(self.conformance().filter_map(limited));
         }
         jobs.extend(self.software_gpus()?);
         jobs.push(plan::command(&self.places));
@@ -284,26 +286,24 @@ impl Run<'_> {
 
     /// Every kernel on drivers in software, and the support table held against the record of all devices.
     fn software_gpus(&self) -> io::Result<Vec<Job>> {
-        let (Some(conformance), Some(table)) =
-            (self.program("conformance"), self.program("support_table"))
-        else {
+        let table = self
+            .programs
+            .iter()
+            .find(|program| program.target == "support_table");
+        let (Some(table), Some(drivers)) = (table, self.software_drivers()?) else {
             return Ok(Vec::new());
         };
-        let (Some(vulkan), Some(drivers)) = (
-            plan::kernels_on_vulkan(conformance, &self.places),
-            self.software_drivers()?,
-        ) else {
-            return Ok(Vec::new());
-        };
-        let on_cards = plan::CARDS.map(|card| plan::kernels_on_a_card(conformance, card, &drivers));
-        let table = plan::support_table(table, &places::text(&self.records()));
-        Ok(
-            [vulkan, plan::in_metal(conformance, plan::WITHOUT_BURN, "")]
-                .into_iter()
-                .chain(on_cards)
-                .chain([table])
-                .collect(),
-        )
+        let mut jobs = Vec::new();
+        for program in self.conformance() {
+            jobs.extend(plan::kernels_on_vulkan(program, &self.places));
+            jobs.extend(plan::in_metal(program, plan::WITHOUT_BURN, ""));
+            let on_card = |card| plan::kernels_on_a_card(program, card, &drivers);
+            jobs.extend(plan::CARDS.into_iter().filter_map(on_card));
+        }
+        let (records, programs) = (places::text(&self.records()), self.conformance());
+        let programs: Vec<&Program> = programs.collect();
+        jobs.push(plan::support_table(table, &records, &programs));
+        Ok(jobs)
     }
 
     /// A folder in which the drivers in software have the names of NVIDIA's and AMD's libraries, where they are built, and in which
@@ -344,7 +344,7 @@ impl Run<'_> {
 
     /// The deep jobs of this run: all that were asked for, or, in CI, those that are due.
     fn deep(&self, ledger: &mut Ledger, changed: Option<Vec<String>>) -> io::Result<Vec<Job>> {
-        let mut deep = deep_plan::jobs(&self.programs, &self.families()?, &self.places);
+        let mut deep = deep_plan::jobs(&self.programs, &self.places);
         if let Some(drivers) = self.software_drivers()? {
             deep.extend(deep_plan::on_cards(&self.programs, &drivers));
         }
@@ -370,38 +370,16 @@ impl Run<'_> {
         Ok(jobs.filter(|job| due.contains(&job.name)).collect())
     }
 
-    fn program(&self, target: &str) -> Option<&Program> {
+    /// The programs of conformance.
+    fn conformance(&self) -> impl Iterator<Item = &Program> {
         self.programs
             .iter()
-            .find(|program| program.target == target)
+            .filter(|program| program.rules.conformance)
     }
 
     /// Where conformance on all devices leaves what it ran.
     fn records(&self) -> PathBuf {
         self.scratch.join("records")
-    }
-
-    /// The families of conformance, in the order of its list.
-    fn families(&self) -> io::Result<Vec<String>> {
-        let Some(program) = self.program("conformance") else {
-            return Ok(Vec::new());
-        };
-        let list = Command::new(&program.executable)
-            .arg("--list")
-            .env("MOEBIUS_TEST_DEVICES", "flex")
-            .output()?;
-        let text = String::from_utf8_lossy(&list.stdout).into_owned();
-        let mut families: Vec<String> = Vec::new();
-        for family in text
-            .lines()
-            .filter_map(|line| line.split_once("::"))
-            .map(|(family, _)| family)
-        {
-            if families.last().is_none_or(|last| last != family) {
-                families.push(family.to_owned());
-            }
-        }
-        Ok(families)
     }
 
     fn wants_libtpu(&self) -> bool {

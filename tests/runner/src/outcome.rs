@@ -24,8 +24,6 @@ pub(crate) struct Outcome {
     /// XLA's programs that were compiled, and those that were taken from the folder of kept ones.
     pub(crate) compiled: usize,
     pub(crate) loaded: usize,
-    /// Seconds in which kernels were compiled; `None` where no record says.
-    pub(crate) kernels: Option<f64>,
 }
 
 impl Outcome {
@@ -46,8 +44,7 @@ impl Outcome {
     }
 
     /// Adds what the test programs of the job wrote down in `folder`: `cases-*.tsv` has a line for each case of a
-    /// device (`tests/src/record.rs`). A ninth column, where a line has one, is the seconds in which the case compiled
-    /// kernels.
+    /// device (`tests/src/record.rs`).
     pub(crate) fn add_records(&mut self, folder: &Path) {
         for text in records(folder) {
             for line in text.lines() {
@@ -59,10 +56,6 @@ impl Outcome {
                     self.refused += 1;
                 }
                 let seconds = seconds.parse().unwrap_or_default();
-                let kernels = columns.get(8).and_then(|text| text.parse::<f64>().ok());
-                if let Some(kernels) = kernels {
-                    *self.kernels.get_or_insert(0.0) += kernels;
-                }
                 let name = format!("{name}[{device}]");
                 self.cases.push(Case { name, seconds });
             }
@@ -179,18 +172,5 @@ mod tests {
         assert_eq!((outcome.passed, outcome.refused), (1, 1));
         assert_eq!((outcome.compiled, outcome.loaded), (1, 0));
         assert_eq!(outcome.cases[0].name, "a::x[cpu]");
-        assert_eq!(outcome.kernels, None);
-    }
-
-    #[test]
-    fn seconds_of_compiling_kernels_are_added_up_where_a_record_has_them() {
-        let folder = std::env::temp_dir().join(format!("moebius-kernels-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let cases = "a::x\tcpu\tc\tran\t\t0.5\t1\tk\t0.25\na::y\tcpu\tc\tran\t\t0.5\t1\t\t0.125\n";
-        fs::write(folder.join("cases-1.tsv"), cases).unwrap();
-        let mut outcome = Outcome::default();
-        outcome.add_records(&folder);
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(outcome.kernels, Some(0.375));
     }
 }

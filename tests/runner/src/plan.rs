@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::job::{Counts, Job, XLA};
 use crate::places::{Places, text};
 use crate::programs::Program;
+use crate::unchanged::{self, BROWSER};
 
 /// One feature set for every stage: each further one would build all dependencies again.
 const FEATURES: &str = match cfg!(target_os = "linux") {
@@ -15,7 +16,7 @@ const FEATURES: &str = match cfg!(target_os = "linux") {
 const ALL_FEATURES: &str = "cpu,xla,fusion,vulkan,cuda,rocm";
 /// XLA first: what compiles with it waits for one another, and should not be left for the end.
 const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
-/// The programs of conformance run once each; XLA compiles them several times faster without optimisation.
+/// Cases of conformance run once each; XLA compiles them several times faster without optimisation.
 const XLA_QUICKLY: &str =
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true";
 /// Families with kernels of their own: they show what WebGPU's default limits mean.
@@ -146,14 +147,15 @@ pub(crate) fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
     job.folder = program.folder.clone();
     job.alone = program.rules.alone;
     job.holds = program.rules.xla.then_some(XLA);
-    job.depends_on = long(program);
+    job.depends_on = depends_on(program);
+    job.reads = unchanged::read_by(&program.target);
     job.with("CARGO_MANIFEST_DIR", text(&program.folder))
 }
 
 /// What decides about a program that takes long: itself, and the command where its tests run that. Other programs always run.
-fn long(program: &Program) -> Vec<PathBuf> {
+fn depends_on(program: &Program) -> Vec<PathBuf> {
     let rules = &program.rules;
-    if !(rules.device || rules.each_device || program.target == "validate") {
+    if !(rules.device || rules.each_device || rules.long) {
         return Vec::new();
     }
     // Test programs lie in `deps`, beside which cargo puts the programs of the workspace.
@@ -201,29 +203,38 @@ pub(crate) fn on_device(program: &Program, device: &str, words: &str) -> Job {
 }
 
 /// Families of conformance within WebGPU's default limits, on Chromium's software driver.
-pub(crate) fn default_limits(program: &Program, driver: &str, families: &str, words: &str) -> Job {
+pub(crate) fn default_limits(
+    program: &Program,
+    driver: &str,
+    families: &str,
+    words: &str,
+) -> Option<Job> {
     let words = format!("within WebGPU's default limits{words} ");
-    on_device(program, "wgpu", &words)
-        .with("VK_ICD_FILENAMES", driver)
-        .with("MOEBIUS_TEST_FAMILIES", families)
+    let job = on_device(program, "wgpu", &words).with("VK_ICD_FILENAMES", driver);
+    of_families(job, program, families)
+}
+
+/// A job of the families and cases of a list that the program has; `None` where it has none.
+pub(crate) fn of_families(job: Job, program: &Program, families: &str) -> Option<Job> {
+    Some(job.with("MOEBIUS_TEST_FAMILIES", program.among(families)?))
 }
 
 /// Every kernel on `vulkan`.
 pub(crate) fn kernels_on_vulkan(conformance: &Program, places: &Places) -> Option<Job> {
     let job = on_vulkan(conformance, places, "")?;
-    let families = format!("{KERNELS},{OTHER_KERNELS}");
-    Some(job.with("MOEBIUS_TEST_FAMILIES", families))
+    of_families(job, conformance, &format!("{KERNELS},{OTHER_KERNELS}"))
 }
 
 /// Every kernel of CUDA C++ or HIP C++, on a card in software.
-pub(crate) fn kernels_on_a_card(conformance: &Program, card: Card, drivers: &Path) -> Job {
+pub(crate) fn kernels_on_a_card(conformance: &Program, card: Card, drivers: &Path) -> Option<Job> {
     let families = format!("{KERNELS},{OTHER_KERNELS},fp8_mma,fp8_instructions,fp8_conversion");
-    on_a_card(conformance, card, drivers, "").with("MOEBIUS_TEST_FAMILIES", families)
+    let job = on_a_card(conformance, card, drivers, "");
+    of_families(job, conformance, &families)
 }
 
 /// Families of kernels in Metal's language, on the grid of the cards in software.
-pub(crate) fn in_metal(conformance: &Program, families: &str, words: &str) -> Job {
-    on_device(conformance, "msl", words).with("MOEBIUS_TEST_FAMILIES", families)
+pub(crate) fn in_metal(conformance: &Program, families: &str, words: &str) -> Option<Job> {
+    of_families(on_device(conformance, "msl", words), conformance, families)
 }
 
 /// A card in software, by its name there.
@@ -279,11 +290,13 @@ pub(crate) fn on_vulkan(program: &Program, places: &Places, words: &str) -> Opti
 }
 
 /// Holds the support table against what conformance left in `records`.
-pub(crate) fn support_table(program: &Program, records: &str) -> Job {
+pub(crate) fn support_table(program: &Program, records: &str, conformance: &[&Program]) -> Job {
     let mut job = run(program, "of this run", &[]).with("MOEBIUS_TEST_RECORD", records);
-    job.after = ["cpu", "wgpu", "vulkan", "cuda", "rocm", "msl"]
-        .map(|device| format!("conformance [{device}]"))
-        .into();
+    let on_devices = |of: &&Program| {
+        let devices = ["cpu", "wgpu", "vulkan", "cuda", "rocm", "msl"];
+        devices.map(|device| on_device(of, device, "").name)
+    };
+    job.after = conformance.iter().flat_map(on_devices).collect();
     job
 }
 
@@ -306,10 +319,12 @@ pub(crate) fn browser_group(places: &Places, name: &str, groups: &[&str]) -> Job
     let run = format!("{}/run.mjs", places.browser_tests);
     let native = places.moebius();
     let command = [&["node", &run], groups, &["--native", &native]].concat();
-    Job::new(name, &command)
+    let mut job = Job::new(name, &command)
         .tests()
         .after("the browser package and its page")
-        .depending_on(["wasm/pkg", "web-demo/dist", &native])
+        .depending_on(["wasm/pkg", "web-demo/dist", &native]);
+    job.reads = unchanged::read_by(BROWSER);
+    job
 }
 
 /// The browser package, its page and their quick tests.

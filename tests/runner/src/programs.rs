@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) package: String,
-    /// The name of its target: `conformance`, or `moebius_xla` for the unit tests of a library.
+    /// The name of its target: `training`, or `moebius_xla` for the unit tests of a library.
     pub(crate) target: String,
     pub(crate) executable: PathBuf,
     /// Where its package lies, which is where cargo runs it.
@@ -19,11 +19,49 @@ pub(crate) struct Program {
     /// Whether it holds unit tests of a library or a command.
     pub(crate) unit: bool,
     pub(crate) rules: Rules,
+    /// The families of cases that a program of conformance has, in their order.
+    pub(crate) families: Vec<String>,
+}
+
+impl Program {
+    /// Asks a program of conformance for its families, by the names of its cases.
+    ///
+    /// # Errors
+    /// A program that can't be started.
+    pub(crate) fn ask_families(&mut self) -> io::Result<()> {
+        let list = Command::new(&self.executable)
+            .arg("--list")
+            .env("MOEBIUS_TEST_DEVICES", "flex")
+            .output()?;
+        let text = String::from_utf8_lossy(&list.stdout).into_owned();
+        let names = text.lines().filter_map(|line| line.split_once("::"));
+        self.families = names.map(|(family, _)| family.to_owned()).collect();
+        self.families.dedup();
+        Ok(())
+    }
+
+    /// Those of `list`, families and cases with commas between, that the program has; `None` where it has none of them.
+    pub(crate) fn among(&self, list: &str) -> Option<String> {
+        let has = |name: &&str| {
+            let family = name.split("::").next().unwrap_or_default();
+            self.families.iter().any(|one| one == family)
+        };
+        let names: Vec<&str> = list.split(',').filter(has).collect();
+        (!names.is_empty()).then(|| names.join(","))
+    }
+
+    /// What a change must name to ask for the program's deep jobs: of `conformance_attention`, `attention`.
+    pub(crate) fn subject(&self) -> &str {
+        let target = self.target.as_str();
+        target.strip_prefix("conformance_").unwrap_or(target)
+    }
 }
 
 /// What `[package.metadata.tests.TARGET]` says in a `Cargo.toml`; without an entry, all is off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rules {
+    /// It has cases of conformance: families that can be chosen, and devices of its own in software.
+    pub(crate) conformance: bool,
     /// It is run once for each device, which `MOEBIUS_TEST_DEVICES` names.
     pub(crate) each_device: bool,
     /// It opens devices, so `--quick` leaves it out.
@@ -32,6 +70,8 @@ pub(crate) struct Rules {
     pub(crate) alone: bool,
     /// It has a harness of its own, which takes none of libtest's unstable options.
     pub(crate) own_harness: bool,
+    /// It takes long without a device: as those with devices, it isn't run again while nothing has changed.
+    pub(crate) long: bool,
     /// It runs only where libtpu is.
     pub(crate) libtpu: bool,
     /// It has longer versions of its tests for the deep tier.
@@ -52,10 +92,12 @@ impl Rules {
         };
         for (key, value) in entry {
             let rule = match key.as_str() {
+                "conformance" => &mut rules.conformance,
                 "each-device" => &mut rules.each_device,
                 "device" => &mut rules.device,
                 "alone" => &mut rules.alone,
                 "own-harness" => &mut rules.own_harness,
+                "long" => &mut rules.long,
                 "libtpu" => &mut rules.libtpu,
                 "deep" => &mut rules.deep,
                 "random" => &mut rules.random,
@@ -129,6 +171,7 @@ pub(crate) fn built(log: &str, metadata: &Value) -> io::Result<Vec<Program>> {
                 .to_owned(),
             unit: target["kind"][0] != "test",
             rules: Rules::of(package, name)?,
+            families: Vec::new(),
         });
     }
     programs
@@ -164,6 +207,18 @@ mod tests {
         );
         assert_eq!(programs[0].folder, Path::new("/a/p"));
         assert!(programs[1].unit);
+    }
+
+    #[test]
+    fn a_program_is_asked_for_what_it_has() {
+        let metadata = package(&json!({}));
+        let line = json!({"package_id": "p 1", "executable": "/t/x-1", "profile": {"test": true}, "target": {"kind": ["test"], "name": "conformance_rows"}});
+        let mut program = built(&line.to_string(), &metadata).unwrap().remove(0);
+        program.families = ["rows", "permute"].map(str::to_owned).into();
+        assert_eq!(program.subject(), "rows");
+        let listed = "topk,rows,permute::sizes,rows_of_another";
+        assert_eq!(program.among(listed).unwrap(), "rows,permute::sizes");
+        assert_eq!(program.among("topk,attention"), None);
     }
 
     #[test]

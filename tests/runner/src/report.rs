@@ -13,7 +13,7 @@ pub(crate) const SLOW: f64 = 2.0;
 /// So many units of the build are listed, the longest first.
 const UNITS: usize = 5;
 /// The columns of the table of jobs.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 10] = [
     "stage",
     "cases run",
     "refused",
@@ -22,7 +22,6 @@ const COLUMNS: [&str; 11] = [
     "waited s",
     "for",
     "peak MB",
-    "compiling kernels s",
     "XLA programs compiled",
     "loaded",
 ];
@@ -128,7 +127,6 @@ pub(crate) fn table(finished: &[Finished]) -> String {
             seconds(waited),
             waited.map_or_else(dash, |_| one.waits.text()),
             peak.unwrap_or_else(dash),
-            seconds(outcome.kernels),
             count(outcome.compiled),
             count(outcome.loaded),
         ]);
@@ -263,7 +261,6 @@ mod tests {
         cases.waits.add(&Wait::Lane, 0.02);
         cases.cases = 267;
         cases.outcome.refused = 7;
-        cases.outcome.kernels = Some(120.25);
         let case = |name: &str, seconds| Case {
             name: name.to_owned(),
             seconds,
@@ -288,12 +285,11 @@ mod tests {
     #[test]
     fn the_table_has_what_each_job_took() {
         let expected = "
-| stage | cases run | refused | seconds | CPU s | waited s | for | peak MB \
-| compiling kernels s | XLA programs compiled | loaded |
-|---|---|---|---|---|---|---|---|---|---|---|
-| build | – | – | 80.0 | 130.0 | – | – | 1805 | – | – | – |
-| cli_xla | 5 | – | 4.2 | – | 10.5 | lock xla 10.2, a lane 0.2 | – | – | – | 44 |
-| conformance [cpu] | 267 | 7 | 319.2 | 402.5 | – | – | 2310 | 120.2 | – | – |
+| stage | cases run | refused | seconds | CPU s | waited s | for | peak MB | XLA programs compiled | loaded |
+|---|---|---|---|---|---|---|---|---|---|
+| build | – | – | 80.0 | 130.0 | – | – | 1805 | – | – |
+| cli_xla | 5 | – | 4.2 | – | 10.5 | lock xla 10.2, a lane 0.2 | – | – | 44 |
+| conformance [cpu] | 267 | 7 | 319.2 | 402.5 | – | – | 2310 | – | – |
 
 | case of more than 2 s | stage | seconds |
 |---|---|---|

@@ -16,7 +16,7 @@ const LIST: &str = "const UNIT_DATA = ";
 pub(crate) struct Unit {
     pub(crate) package: String,
     pub(crate) version: String,
-    /// What of the package: `conformance "test" (test)`, `build-script (run)`; empty for the library itself.
+    /// What of the package: `training "test" (test)`, `build-script (run)`; empty for the library itself.
     pub(crate) target: String,
     pub(crate) part: Part,
     /// From start to end, while other units were compiled beside this one.

@@ -1,8 +1,8 @@
 //! Jobs that need no second run on this machine, because nothing that they depend on has changed since they last passed.
 //!
-//! A key stands for all of that: the contents of the job's programs, which hold every kernel, reference and tolerance; every
-//! file of the tree that is neither a source of such a program nor a document; the command and its variables; and the
-//! machine with its drivers and packages. A job whose key is known to have passed is not run, and told by that name: it
+//! A key stands for all of that: the contents of the job's programs, which hold every kernel, reference and tolerance that they
+//! can reach; the data of the tree, but for folders that other jobs alone read; the command and its variables; and the machine
+//! with its drivers and packages. A job whose key is known to have passed is not run, and told by that name: it
 //! counts as no passed test.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,23 @@ use crate::outcome::Outcome;
 use crate::places::{self, Places};
 
 /// Changes with what keys are made of.
-const FORMAT: &str = "moebius jobs 1";
+const FORMAT: &str = "moebius jobs 2";
+/// The browser's tests, as [`READ_BY`] calls them.
+pub(crate) const BROWSER: &str = "browser";
+/// Folders of data and what alone reads each: a test program by the name of its target, or the browser's tests.
+pub(crate) const READ_BY: [(&str, &[&str]); 4] = [
+    ("tests/snapshots/", &["snapshots"]),
+    ("tests/support/", &["support_table"]),
+    ("tests/checkpoints/", &["robustness"]),
+    ("web-demo/", &[BROWSER, "browser_reference"]),
+];
+
+/// The folders that a reader of [`READ_BY`] reads.
+pub(crate) fn read_by(reader: &str) -> Vec<&'static str> {
+    let theirs = READ_BY.iter().filter(|(_, by)| by.contains(&reader));
+    theirs.map(|(folder, _)| *folder).collect()
+}
+
 /// So many keys are kept, those of the jobs that passed last.
 const MOST: usize = 1000;
 
@@ -39,6 +55,8 @@ pub(crate) struct Known {
     folder: PathBuf,
     /// A hash of what all jobs depend on.
     common: String,
+    /// Hashes of the folders that few jobs read.
+    folders: BTreeMap<&'static str, String>,
     /// Folders whose names differ from run to run.
     fleeting: String,
     commit: String,
@@ -48,15 +66,15 @@ pub(crate) struct Known {
 impl Known {
     /// Reads what earlier runs left in `cache`; nothing where the file is missing or damaged.
     pub(crate) fn read(places: &Places, scratch: &Path) -> io::Result<Self> {
+        let (tree, folders) = tree()?;
         let mut common = blake3::Hasher::new();
         common.update(FORMAT.as_bytes());
-        common.update(tree()?.as_bytes());
+        common.update(tree.as_bytes());
         common.update(machine(places)?.as_bytes());
-        Ok(Self::of(
-            &places.cache,
-            scratch,
-            &common.finalize().to_hex(),
-        ))
+        let common = common.finalize().to_hex();
+        let mut known = Self::of(&places.cache, scratch, &common);
+        known.folders = folders;
+        Ok(known)
     }
 
     /// As [`Known::read`], with a text that stands for all that jobs have in common.
@@ -78,6 +96,7 @@ impl Known {
         Self {
             folder,
             common: common.to_owned(),
+            folders: BTreeMap::new(),
             fleeting: places::text(scratch),
             commit: places::commit(),
             green: green.collect(),
@@ -104,6 +123,10 @@ impl Known {
         }
         for path in &job.depends_on {
             add(&mut hasher, path)?;
+        }
+        for folder in &job.reads {
+            let hash = self.folders.get(folder).map_or("", String::as_str);
+            hasher.update(format!("{folder}={hash}\n").as_bytes());
         }
         Ok(Some(hasher.finalize().to_hex().to_string()))
     }
@@ -177,9 +200,8 @@ fn add(hasher: &mut blake3::Hasher, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A hash of the files of the tree that programs may read when they run: all that git doesn't ignore but Rust sources, which
-/// programs are made of, and documents, whose tests always run.
-fn tree() -> io::Result<String> {
+/// Hashes of the files of the tree that programs may read when they run: of those that any may, and of each folder that few do.
+fn tree() -> io::Result<(String, BTreeMap<&'static str, String>)> {
     let list = [
         "ls-files",
         "-z",
@@ -196,20 +218,44 @@ fn tree() -> io::Result<String> {
     let mut names: Vec<&str> = names.split('\0').filter(|name| is_data(name)).collect();
     names.sort_unstable();
     names.dedup();
-    let mut hasher = blake3::Hasher::new();
+    let mut common = blake3::Hasher::new();
+    let mut folders: BTreeMap<&'static str, blake3::Hasher> = BTreeMap::new();
     for name in names {
+        let of_few = READ_BY.iter().find(|(folder, _)| name.starts_with(folder));
+        let hasher = match of_few {
+            Some((folder, _)) => folders.entry(folder).or_default(),
+            None => &mut common,
+        };
         hasher.update(name.as_bytes());
         // A file that was removed and not yet committed is listed, and not there.
         if Path::new(name).exists() {
-            add(&mut hasher, Path::new(name))?;
+            add(hasher, Path::new(name))?;
         }
     }
-    Ok(hasher.finalize().to_hex().to_string())
+    let text = |hasher: &blake3::Hasher| hasher.finalize().to_hex().to_string();
+    let folders = folders
+        .iter()
+        .map(|(folder, hasher)| (*folder, text(hasher)));
+    Ok((text(&common), folders.collect()))
 }
 
-/// Whether a path of the tree is neither a Rust source nor a document.
+/// Whether a program may read the file of the tree when it runs: Rust sources, manifests and scripts make programs, whose contents
+/// are in keys, and the tests of documents always run.
 fn is_data(name: &str) -> bool {
-    !name.is_empty() && !name.ends_with(".rs") && !is_document(name)
+    let file = name.rsplit('/').next().unwrap_or_default();
+    let makes_programs = name.ends_with(".rs")
+        || [
+            "Cargo.toml",
+            "Cargo.lock",
+            "clippy.toml",
+            "rustfmt.toml",
+            ".gitignore",
+        ]
+        .contains(&file)
+        || [".ci/", ".cargo/", "scripts/"]
+            .iter()
+            .any(|folder| name.starts_with(folder));
+    !name.is_empty() && !makes_programs && !is_document(name)
 }
 
 /// Whether a path of the tree is a text for people, which only tests read that always run.
@@ -415,12 +461,63 @@ mod tests {
     }
 
     #[test]
+    fn folders_of_few_are_in_the_keys_of_their_readers() {
+        let fixture = Fixture::new("folders");
+        let key = |hash: &str, reads: &[&'static str]| {
+            let mut known = fixture.known("common");
+            known.folders.insert("web-demo/", hash.to_owned());
+            let mut job = fixture.job();
+            job.reads = reads.to_vec();
+            known.key(&job).unwrap().unwrap()
+        };
+        assert_eq!(key("a", &[]), key("b", &[]));
+        assert_ne!(key("a", &["web-demo/"]), key("b", &["web-demo/"]));
+        assert_eq!(read_by("browser_reference"), ["web-demo/"]);
+        assert!(read_by("conformance_moe").is_empty());
+    }
+
+    /// A source that names one of the folders could read it: it is one of the folder's readers, or of a crate whose jobs always
+    /// run.
+    #[test]
+    fn no_other_program_names_the_folders() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let list = ["ls-files", "*.rs"];
+        let output = Command::new("git").args(list).current_dir(&root).output();
+        let names = String::from_utf8(output.unwrap().stdout).unwrap();
+        let always = ["tests/tree/", "tests/runner/"];
+        let sources = names
+            .lines()
+            .filter(|name| always.iter().all(|of| !name.starts_with(of)));
+        let mut named = 0;
+        for name in sources {
+            let Ok(text) = fs::read_to_string(root.join(name)) else {
+                continue;
+            };
+            let code: String = text
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"))
+                .collect();
+            for (folder, readers) in READ_BY {
+                let last = folder.trim_end_matches('/').rsplit('/').next().unwrap();
+                if code.contains(&format!("\"{last}\"")) || code.contains(&format!("{last}/")) {
+                    let known = readers.iter().any(|reader| name.contains(reader));
+                    assert!(
+                        known,
+                        "{name} names {folder}, which READ_BY says it doesn't read"
+                    );
+                    named += 1;
+                }
+            }
+        }
+        assert!(named >= 4, "{named} sources name the folders");
+    }
+
+    #[test]
     fn data_is_what_programs_read_when_they_run() {
         for name in [
             "tests/cases/a.safetensors",
-            "Cargo.lock",
             "web-demo/page.js",
-            "scripts/test",
+            "tests/emulator/src/device/grid.h",
             "backends/xla/OPERATIONS.md",
         ] {
             assert!(is_data(name), "{name}");
@@ -428,6 +525,8 @@ mod tests {
         for name in [
             "",
             "README.md",
+            "runtime/core/Cargo.toml",
+            "scripts/test",
             "docs/page.png",
             "shaders/src/lib.rs",
             "benches/RESULTS.md",

@@ -29,7 +29,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "tests/failed_launches.rs",
     "tests/src/metal.rs",
     "shaders/src/",
-    "tests/validate/nvrtc.rs",
+    "tests/validate/src/nvrtc.rs",
     "wasm/src/constructors.rs",
 ];
 

@@ -113,6 +113,8 @@ struct Rewriting {
     narrow: HashMap<Word, u32>,
     /// The types of other scalars, and of vectors of so many.
     types: HashMap<(Scalar, u32), Word>,
+    /// Constants that were added, by their word and their count.
+    constants: HashMap<(u32, u32), Word>,
     /// The type of each value.
     values: HashMap<Word, Word>,
     /// Declarations that the module lacked.
@@ -129,6 +131,7 @@ impl Rewriting {
         let mut found = Self {
             narrow: HashMap::new(),
             types: HashMap::new(),
+            constants: HashMap::new(),
             values: HashMap::new(),
             added: Vec::new(),
             computed: HashMap::new(),
@@ -219,18 +222,20 @@ impl Rewriting {
 
     /// `count` times the word `value`.
     fn words(&mut self, value: u32, count: u32) -> Word {
-        let scalar = self.kind(Scalar::U32, 1);
-        let one = self.add(
-            Op::Constant,
-            Some(scalar),
-            vec![Operand::LiteralBit32(value)],
-        );
-        if count == 1 {
-            return one;
+        if let Some(known) = self.constants.get(&(value, count)) {
+            return *known;
         }
         let kind = self.kind(Scalar::U32, count);
-        let all = vec![Operand::IdRef(one); count as usize];
-        self.add(Op::ConstantComposite, Some(kind), all)
+        let (opcode, operands) = match count {
+            1 => (Op::Constant, vec![Operand::LiteralBit32(value)]),
+            _ => {
+                let one = Operand::IdRef(self.words(value, 1));
+                (Op::ConstantComposite, vec![one; count as usize])
+            }
+        };
+        let constant = self.add(opcode, Some(kind), operands);
+        self.constants.insert((value, count), constant);
+        constant
     }
 
     /// The number of components of a value of bf16; `None` for other values.

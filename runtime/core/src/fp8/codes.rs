@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 /// Which FP8 instructions of a device the products of codes take.
 ///
-/// Both are unproven: their kernels run in CI on a card in software and have run on no GPU, which is why nothing chooses
-/// them. They need CUDA from sm_89 on through CubeCL's CUDA C++ compiler, which this crate's feature `cuda` turns on; elsewhere
+/// Both are unproven: their kernels run in CI on a card in software, and two GPUs (an NVIDIA H100 and an H200) had them right, which
+/// are too few for anything to choose them. They need CUDA from sm_89 on through CubeCL's CUDA C++ compiler, which this crate's feature `cuda` turns on; elsewhere
 /// a product that asks for them is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -150,16 +150,15 @@ pub fn fake_quantize<const D: usize>(
     quantizer: &Quantizer,
     scales: Option<&Fp8Scales>,
 ) -> Result<Tensor<D>, Error> {
-    let given = x;
-    let shape = given.dims();
-    let x = stacked(given.clone())?;
+    let shape = x.dims();
+    let x = stacked(x)?;
     let problem = quantizer.problem(x.dims(), x.dtype())?;
     if let Some(scales) = scales {
         let shape = problem.scales_shape();
         scales.check(shape, quantizer.granularity, &x.device())?;
     }
     if problem.is_empty() {
-        return Ok(given);
+        return Ok(reshaped(x, shape));
     }
     let scales = match scales {
         None if quantizer.scales == ScaleRule::LeastSquares => {

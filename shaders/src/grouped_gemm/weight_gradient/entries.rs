@@ -38,7 +38,7 @@ const CASES: [Case; 20] = [
 ];
 
 /// Every variant, in the cases that compile to different code.
-pub(crate) fn entries() -> Vec<KernelEntry> {
+pub fn entries() -> Vec<KernelEntry> {
     let entry = |(variant, element, [m, n], sources): Case| {
         let all = valid(match sources {
             None => Product::dense(2048, m, n),

@@ -2,10 +2,13 @@
 
 mod cpu;
 #[cfg(feature = "emit")]
-pub(crate) mod entries;
+mod entries;
 mod naive;
 mod tensor_core;
 mod tile;
+
+#[cfg(feature = "emit")]
+pub use entries::entries;
 
 #[cfg(any(test, feature = "emit"))]
 use super::Problem as Product;

@@ -17,7 +17,7 @@ use burn::tensor::{DType, Device, FloatDType, Tensor};
 use moebius_ops::ShapeError;
 use moebius_ops::scaling::Granularity;
 
-/// What the values of a weight are.
+/// How a weight keeps its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// A parameter in floating point.

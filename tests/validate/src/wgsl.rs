@@ -7,7 +7,7 @@ use moebius_shaders::emit::{Artifact, KernelEntry};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, Module};
 
-use super::{Verdict, tools};
+use crate::{Verdict, tools};
 
 /// The defaults of the WebGPU specification, section 3.6.2.
 const STORAGE_BUFFERS: usize = 8;
@@ -29,9 +29,12 @@ pub(crate) fn validate(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
     within_default_limits(&module)?;
     match tools::tint() {
         Some(tint) => {
-            let path = tools::file(entry, artifact)?;
+            let file = tools::file(&artifact.bytes, ".wgsl")?;
             let arguments = ["--format", "wgsl", "-o", "/dev/null"].map(OsStr::new);
-            tools::run(&tint, &[&arguments[..], &[path.as_os_str()]].concat())
+            tools::run(
+                &tint,
+                &[&arguments[..], &[file.path().as_os_str()]].concat(),
+            )
         }
         None => Ok(()),
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use super::Verdict;
+use crate::Verdict;
 
 /// Verdicts that no run has asked for in this time are removed.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -59,19 +59,17 @@ fn kept_in(folder: &Path, tool: &str, text: &[u8], ask: impl FnOnce() -> Verdict
 
 /// A verdict is asked for once for each tool and text, and a refusal stays one.
 pub(crate) fn are_kept() -> Verdict {
-    let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("verdicts-{}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let folder = folder.path();
     let refuse = || Err("no".to_owned());
     let never = || Err("asked again".to_owned());
     let answers = [
-        kept_in(&folder, "tool 1", b"good", || Ok(())),
-        kept_in(&folder, "tool 1", b"good", never),
-        kept_in(&folder, "tool 1", b"bad", refuse),
-        kept_in(&folder, "tool 1", b"bad", never),
-        kept_in(&folder, "tool 2", b"good", refuse),
+        kept_in(folder, "tool 1", b"good", || Ok(())),
+        kept_in(folder, "tool 1", b"good", never),
+        kept_in(folder, "tool 1", b"bad", refuse),
+        kept_in(folder, "tool 1", b"bad", never),
+        kept_in(folder, "tool 2", b"good", refuse),
     ];
-    let _ = fs::remove_dir_all(&folder);
     let expected = [Ok(()), Ok(()), refuse(), refuse(), refuse()];
     if answers == expected {
         return Ok(());

@@ -3,13 +3,15 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use moebius_shaders::emit::{Artifact, KernelEntry};
+use moebius_shaders::emit::Artifact;
+use tempfile::NamedTempFile;
 
-use super::{Verdict, verdicts};
+use crate::{Verdict, verdicts};
 
 /// Where `scripts/setup` keeps what it doesn't install.
 fn kept() -> PathBuf {
@@ -69,13 +71,14 @@ pub(crate) fn tint() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Writes an artifact where a program can read it.
-pub(crate) fn file(entry: &KernelEntry, artifact: &Artifact) -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("validate");
-    let path = folder.join(format!("{}.{}", entry.name, artifact.extension));
-    let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, &artifact.bytes));
-    written.map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(path)
+/// A file of `bytes` for a program to read, removed when it is dropped. Tint knows languages by the ends of names.
+pub(crate) fn file(bytes: &[u8], end: &str) -> Result<NamedTempFile, String> {
+    let write = || -> io::Result<NamedTempFile> {
+        let mut file = tempfile::Builder::new().suffix(end).tempfile()?;
+        file.write_all(bytes)?;
+        Ok(file)
+    };
+    write().map_err(|error| format!("a temporary file: {error}"))
 }
 
 /// Runs `program`, whose exit status is its verdict; one that is missing is a failure.
@@ -95,12 +98,15 @@ pub(crate) fn run(program: &Path, arguments: &[&OsStr]) -> Verdict {
 }
 
 /// SPIR-V of Vulkan 1.2.
-pub(crate) fn spirv_val(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
+pub(crate) fn spirv_val(artifact: &Artifact) -> Verdict {
     let tool = format!("spirv-val vulkan1.2 {}", spirv_val_version());
-    verdicts::kept(&tool, &artifact.bytes, || {
-        let path = file(entry, artifact)?;
-        let environment = ["--target-env", "vulkan1.2"].map(OsStr::new);
-        let arguments = [environment[0], environment[1], path.as_os_str()];
-        run(&spirv_val_program(), &arguments)
-    })
+    verdicts::kept(&tool, &artifact.bytes, || spirv_val_of(&artifact.bytes))
+}
+
+/// What spirv-val says now of a module of Vulkan 1.2.
+pub(crate) fn spirv_val_of(module: &[u8]) -> Verdict {
+    let file = file(module, ".spv")?;
+    let environment = ["--target-env", "vulkan1.2"].map(OsStr::new);
+    let arguments = [environment[0], environment[1], file.path().as_os_str()];
+    run(&spirv_val_program(), &arguments)
 }

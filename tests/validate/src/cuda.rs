@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use moebius_shaders::emit::{Artifact, KernelEntry};
 use moebius_tests::availability::converts_by_instructions;
 
-use super::{Verdict, nvrtc, tools, verdicts};
+use crate::{Verdict, nvrtc, tools, verdicts};
 
 /// Ampere, Ada and Hopper.
 const ARCHITECTURES: [u32; 3] = [80, 89, 90];
@@ -55,9 +55,12 @@ pub(crate) fn assemble(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
     }
     let tool = format!("ptxas {} sm_90a", tools::cuda_version());
     verdicts::kept(&tool, &artifact.bytes, || {
-        let path = tools::file(entry, artifact)?;
+        let file = tools::file(&artifact.bytes, ".ptx")?;
         let arguments = ["-arch", "sm_90a", "-o", "/dev/null"].map(OsStr::new);
         let ptxas = tools::cuda_nvcc().join("bin/ptxas");
-        tools::run(&ptxas, &[&arguments[..], &[path.as_os_str()]].concat())
+        tools::run(
+            &ptxas,
+            &[&arguments[..], &[file.path().as_os_str()]].concat(),
+        )
     })
 }

@@ -9,7 +9,7 @@ pub(crate) struct Case(Vec<u8>);
 
 impl Case {
     pub(crate) fn read(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
         let path = folder.join(format!("{name}.safetensors"));
         Self(std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
     }

@@ -2,7 +2,7 @@
 
 use moebius_shaders::emit::Artifact;
 
-use super::Verdict;
+use crate::Verdict;
 
 /// `EF_AMDGPU_MACH` of gfx942 and gfx1201, the low byte of `e_flags`.
 pub(crate) const GFX942: u8 = 0x4c;

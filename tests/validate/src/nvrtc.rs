@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use libloading::{Library, Symbol};
 
-use super::tools;
+use crate::tools;
 
 type Program = *mut c_void;
 type Create = unsafe extern "C" fn(

@@ -333,7 +333,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
 /// Weights of files that PyTorch wrote: their values, and the layers made of them.
 pub(crate) fn checkpoints(target: &Target) -> Outcome {
     let device = target.burn();
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/weights");
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases/weights");
     for (name, values) in [
         ("blocks", "expected_blocks.safetensors"),
         ("schemes.safetensors", "expected_schemes.safetensors"),

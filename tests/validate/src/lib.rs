@@ -3,6 +3,11 @@
 //! ptxas for PTX. AMDGPU code objects were made by LLVM and are looked at; the emulator reads MSL; HIP C++ is read where it is launched.
 //!
 //! A trial is called `sort_scan[wgsl]`. One that `availability` lists as not available fails when it compiles.
+//!
+//! Each program in `programs/` has the kernels of some families and changes with them alone, so that `scripts/test` need not
+//! run it again after a change of another family.
+
+#![allow(clippy::panic, reason = "a test fails by panicking")]
 
 #[cfg(feature = "vulkan")]
 mod bf16;
@@ -27,7 +32,7 @@ type Verdict = Result<(), String>;
 fn validate(entry: &KernelEntry, target: Target, artifact: &Artifact) -> Verdict {
     match target {
         Target::Wgsl => wgsl::validate(entry, artifact),
-        Target::SpirV => tools::spirv_val(entry, artifact),
+        Target::SpirV => tools::spirv_val(artifact),
         Target::CudaCpp => cuda::compile(entry, artifact),
         Target::Ptx => cuda::assemble(entry, artifact),
         Target::AmdgpuGfx942 => object::validate(artifact, object::GFX942),
@@ -77,19 +82,18 @@ fn check(entry: &KernelEntry, target: Target) -> Result<(), Failed> {
 }
 
 /// None of the trials passes because its tool takes everything.
-fn refuse_nonsense() -> Result<(), Failed> {
-    let entry = moebius_shaders::kernels().swap_remove(0);
+fn refuse_nonsense(entry: &KernelEntry) -> Result<(), Failed> {
     let no_compiler = [Target::HipCpp, Target::Msl];
     for target in Target::ALL
         .into_iter()
         .filter(|target| !no_compiler.contains(target))
     {
-        let mut artifact = emit::emit(&entry, target)?;
+        let mut artifact = emit::emit(entry, target)?;
         // A text that breaks off, words that are no instruction, an ELF file of no machine.
         let at = artifact.bytes.len() / 2;
         artifact.bytes[at..].fill(b'Z');
         artifact.bytes[16..32].fill(b'Z');
-        if validate(&entry, target, &artifact).is_ok() {
+        if validate(entry, target, &artifact).is_ok() {
             return Err(format!("{target}: a broken module was taken for a good one").into());
         }
     }
@@ -109,7 +113,39 @@ fn with_cuda_path() -> io::Result<()> {
     exit(again.code().unwrap_or(1));
 }
 
-fn main() -> io::Result<()> {
+/// A kernel's trials: one for each target.
+pub fn trials(kernels: Vec<KernelEntry>) -> Vec<Trial> {
+    let of_kernel = |entry: KernelEntry| {
+        let entry = Arc::new(entry);
+        Target::ALL.map(|target| {
+            let entry = entry.clone();
+            let name = format!("{}[{target}]", entry.name);
+            Trial::test(name, move || check(&entry, target))
+        })
+    };
+    kernels.into_iter().flat_map(of_kernel).collect()
+}
+
+/// Trials of the trials: each tool refuses what is broken, arithmetic on bf16 has to be rewritten and then is valid, verdicts are kept.
+/// `kernel` is one that every target compiles.
+pub fn trials_of_tools(kernel: KernelEntry) -> Vec<Trial> {
+    vec![
+        Trial::test("each_tool_refuses_nonsense", move || {
+            refuse_nonsense(&kernel)
+        }),
+        #[cfg(feature = "vulkan")]
+        Trial::test("bf16_arithmetic_is_made_valid", || {
+            Ok(bf16::arithmetic_is_made_valid()?)
+        }),
+        Trial::test("verdicts_are_kept", || Ok(verdicts::are_kept()?)),
+    ]
+}
+
+/// The main function of a program with these trials.
+///
+/// # Errors
+/// The program can't be started again with the variable that CubeCL needs.
+pub fn run(trials: fn() -> Vec<Trial>) -> io::Result<()> {
     with_cuda_path()?;
     let arguments = Arguments::from_args();
     if !arguments.list {
@@ -118,21 +154,5 @@ fn main() -> io::Result<()> {
             None => println!("tint: not on the PATH, so uniformity of barriers is not checked"),
         }
     }
-    let mut trials = Vec::new();
-    for entry in moebius_shaders::kernels().into_iter().map(Arc::new) {
-        for target in Target::ALL {
-            let entry = entry.clone();
-            let name = format!("{}[{target}]", entry.name);
-            trials.push(Trial::test(name, move || check(&entry, target)));
-        }
-    }
-    trials.push(Trial::test("each_tool_refuses_nonsense", refuse_nonsense));
-    #[cfg(feature = "vulkan")]
-    trials.push(Trial::test("bf16_arithmetic_is_made_valid", || {
-        Ok(bf16::arithmetic_is_made_valid()?)
-    }));
-    trials.push(Trial::test("verdicts_are_kept", || {
-        Ok(verdicts::are_kept()?)
-    }));
-    libtest_mimic::run(&arguments, trials).exit();
+    libtest_mimic::run(&arguments, trials()).exit();
 }

@@ -1,0 +1,5 @@
+//! Attention of a sequence.
+
+fn main() {
+    moebius_conformance::run(moebius_conformance::ATTENTION);
+}

@@ -1,0 +1,5 @@
+//! Products of weights in FP8.
+
+fn main() {
+    moebius_conformance::run(moebius_conformance::FP8_GEMM);
+}

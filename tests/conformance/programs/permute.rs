@@ -1,0 +1,5 @@
+//! Rows of tokens to their experts and back.
+
+fn main() {
+    moebius_conformance::run(moebius_conformance::PERMUTE);
+}

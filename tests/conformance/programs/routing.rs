@@ -1,0 +1,5 @@
+//! Which experts a token goes to.
+
+fn main() {
+    moebius_conformance::run(moebius_conformance::ROUTING);
+}

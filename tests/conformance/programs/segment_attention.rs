@@ -1,0 +1,5 @@
+//! Attention inside of each expert.
+
+fn main() {
+    moebius_conformance::run(moebius_conformance::SEGMENT_ATTENTION);
+}
