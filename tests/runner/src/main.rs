@@ -270,8 +270,10 @@ impl Run<'_> {
         let mut jobs = vec![checks.remove(0)];
         jobs.extend(plan::browser(&self.places));
         let changed = in_turns(ledger);
-        let whole = whole_in_chromium(changed.as_deref());
-        jobs.extend(plan::in_chromium(&self.places, whole));
+        let whole = |group: &str| whole_in_chromium(group, changed.as_deref());
+        jobs.extend(
+            plan::GROUPS.map(|group| plan::in_chromium(&self.places, group, whole(group.0))),
+        );
         jobs.extend(tests);
         jobs.extend(checks);
         if let Some(driver) = &self.places.swiftshader {
@@ -354,16 +356,16 @@ impl Run<'_> {
         let Some(changed) = changed else {
             return Ok(Vec::new());
         };
-        if !whole_in_chromium(Some(&changed)) {
-            let whole = plan::in_chromium(&self.places, true).map(|mut job| {
-                job.deep = true;
-                Deep::new(job, "web-demo", 500.0)
-            });
-            deep.extend(whole);
-        }
-        // What people read changes nothing that a deep job looks at.
-        if changed.iter().all(|path| unchanged::is_document(path)) {
+        // A cold run has enough to do, and what people read changes nothing that a deep job looks at.
+        if !ledger.warm() || changed.iter().all(|path| unchanged::is_document(path)) {
             return Ok(Vec::new());
+        }
+        for group in plan::GROUPS {
+            if !whole_in_chromium(group.0, Some(&changed)) {
+                let mut job = plan::in_chromium(&self.places, group, true);
+                job.deep = true;
+                deep.push(Deep::new(job, "", 500.0));
+            }
         }
         let due = BTreeSet::from_iter(ledger.due(&deep, &changed));
         let jobs = deep.into_iter().map(|deep| deep.job);
@@ -454,23 +456,24 @@ impl Run<'_> {
     }
 }
 
-/// The paths that have changed since the last green run of CI, where runs take turns at what is slow; `None` elsewhere, and in
-/// a cold run, which has enough to do.
+/// So many commits say what has changed where no green run is known.
+const COLD: &str = "HEAD~10";
+
+/// The paths that have changed since the last green run, or in a cold run by the last commits, in CI, where runs take turns at
+/// what is slow; `None` elsewhere.
 fn in_turns(ledger: &Ledger) -> Option<Vec<String>> {
-    if env::var("CI").as_deref() != Ok("true") || !ledger.warm() {
-        return None;
-    }
-    let green = ledger.green.as_deref().unwrap_or_default();
-    Some(deep::changed_since(green))
+    let in_ci = env::var("CI").as_deref() == Ok("true");
+    in_ci.then(|| deep::changed_since(ledger.green.as_deref().unwrap_or(COLD)))
 }
 
-/// Whether all tests in Chromium run: where runs don't take turns, or package or page have changed by themselves.
-fn whole_in_chromium(changed: Option<&[String]>) -> bool {
-    let theirs = |path: &String| {
-        let folders = ["web-demo/", "wasm/", "scripts/"];
-        folders.iter().any(|folder| path.starts_with(folder))
+/// Whether all tests of a group in Chromium run: where runs don't take turns, or where what the group alone looks at has changed.
+fn whole_in_chromium(group: &str, changed: Option<&[String]>) -> bool {
+    let theirs: &[&str] = match group {
+        "package" => &["wasm/", "web-demo/test/", "scripts/wasm"],
+        _ => &["web-demo/", "scripts/demo"],
     };
-    changed.is_none_or(|changed| changed.iter().any(theirs))
+    let any = |path: &String| theirs.iter().any(|start| path.starts_with(start));
+    changed.is_none_or(|changed| changed.iter().any(any))
 }
 
 fn opens_a_device(job: &Job, programs: &[Program]) -> bool {
@@ -493,5 +496,28 @@ fn chosen(jobs: &[Job], text: &str) -> HashSet<String> {
         if names.len() == known {
             return names;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_in_chromium_runs_whole_after_a_change_of_its_own() {
+        let whole = |group, path: &str| whole_in_chromium(group, Some(&[path.to_owned()]));
+        assert!(whole("page", "web-demo/text.js") && !whole("package", "web-demo/text.js"));
+        assert!(whole("package", "wasm/src/lib.rs") && !whole("page", "wasm/src/lib.rs"));
+        assert!(
+            ["page", "package"]
+                .iter()
+                .all(|group| whole(group, "web-demo/test/run.mjs"))
+        );
+        assert!(
+            ["page", "package"]
+                .iter()
+                .all(|group| !whole(group, "scripts/setup"))
+        );
+        assert!(whole_in_chromium("page", None));
     }
 }

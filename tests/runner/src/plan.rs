@@ -343,24 +343,26 @@ pub(crate) fn browser(places: &Places) -> Vec<Job> {
     ]
 }
 
-/// The tests in Chromium, which take minutes, or of each group one that shows that package and page work.
-pub(crate) fn in_chromium(places: &Places, whole: bool) -> [Job; 2] {
-    let groups = [
-        ("package", "outputsEqualThoseOfANativeRun"),
-        ("page", "readyOnce"),
-    ];
-    groups.map(|(group, one)| {
-        let job = match whole {
-            true => browser_group(places, &format!("the {group} in Chromium"), &[group]),
-            false => {
-                let name = format!("the {group} in Chromium, in short");
-                browser_group(places, &name, &[group, "--only", one])
-            }
-        };
-        // The package is compared with a native run, which gives the same bits on the same driver.
-        match (&places.swiftshader, group) {
-            (Some(driver), "package") => job.with("VK_ICD_FILENAMES", driver),
-            _ => job,
-        }
-    })
+/// The groups of tests in Chromium, each with one test that shows that package or page work.
+pub(crate) const GROUPS: [(&str, &str); 2] = [
+    ("package", "outputsEqualThoseOfANativeRun"),
+    ("page", "readyOnce"),
+];
+
+/// A group of tests in Chromium, which take minutes, or one of them.
+pub(crate) fn in_chromium(places: &Places, (group, one): (&str, &str), whole: bool) -> Job {
+    let name = format!("the {group} in Chromium");
+    let job = match whole {
+        true => browser_group(places, &name, &[group]),
+        false => browser_group(
+            places,
+            &format!("{name}, in short"),
+            &[group, "--only", one],
+        ),
+    };
+    // The package is compared with a native run, which gives the same bits on the same driver.
+    match (&places.swiftshader, group) {
+        (Some(driver), "package") => job.with("VK_ICD_FILENAMES", driver),
+        _ => job,
+    }
 }
