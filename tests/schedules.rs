@@ -24,9 +24,10 @@ const FIRST: u64 = 80;
 /// of a step is a program to compile. The scheduler is the same everywhere, so the deep tier's many are where a schedule takes milliseconds.
 fn schedules(device: &str, deep: bool) -> u64 {
     match (device, deep) {
-        ("cpu", false) => 10,
+        ("cpu", false) => 5,
         ("xla:cpu", false) => 3,
-        (_, false) => 50,
+        ("flex", false) => 50,
+        (_, false) => 20,
         ("flex", true) => 10_000,
         ("cpu", true) => 50,
         ("xla:cpu", true) => 10,

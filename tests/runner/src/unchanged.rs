@@ -1,10 +1,11 @@
 //! Jobs that need no second run on this machine, because nothing that they depend on has changed since they last passed.
 //!
-//! A key stands for all of that: the contents of the job's programs, which hold every kernel, reference and tolerance that they
-//! can reach; the data of the tree, but for folders that other jobs alone read; the command and its variables; and the machine
+//! A key stands for all of that: what the system loads of the job's programs, which holds every kernel, reference and tolerance
+//! that they can reach; the data of the tree, but for folders that other jobs alone read; the command and its variables; and the machine
 //! with its drivers and packages. A job whose key is known to have passed is not run, and told by that name: it
 //! counts as no passed test.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
+use object::{Object, ObjectSection, SectionFlags};
 use serde_json::{Value, json};
 
 use crate::job::Job;
@@ -19,7 +21,7 @@ use crate::outcome::Outcome;
 use crate::places::{self, Places};
 
 /// Changes with what keys are made of.
-const FORMAT: &str = "moebius jobs 2";
+const FORMAT: &str = "moebius jobs 3";
 /// The browser's tests, as [`READ_BY`] calls them.
 pub(crate) const BROWSER: &str = "browser";
 /// Folders of data and what alone reads each: a test program by the name of its target, or the browser's tests.
@@ -57,6 +59,8 @@ pub(crate) struct Known {
     common: String,
     /// Hashes of the folders that few jobs read.
     folders: BTreeMap<&'static str, String>,
+    /// Hashes of programs that were read, which many jobs run.
+    programs: RefCell<BTreeMap<PathBuf, blake3::Hash>>,
     /// Folders whose names differ from run to run.
     fleeting: String,
     commit: String,
@@ -97,6 +101,7 @@ impl Known {
             folder,
             common: common.to_owned(),
             folders: BTreeMap::new(),
+            programs: RefCell::default(),
             fleeting: places::text(scratch),
             commit: places::commit(),
             green: green.collect(),
@@ -122,13 +127,29 @@ impl Known {
             hasher.update(text.as_bytes());
         }
         for path in &job.depends_on {
-            add(&mut hasher, path)?;
+            match path.is_dir() {
+                true => add(&mut hasher, path)?,
+                false => {
+                    hasher.update(self.program(path)?.as_bytes());
+                }
+            }
         }
         for folder in &job.reads {
             let hash = self.folders.get(folder).map_or("", String::as_str);
             hasher.update(format!("{folder}={hash}\n").as_bytes());
         }
         Ok(Some(hasher.finalize().to_hex().to_string()))
+    }
+
+    /// A hash of what is loaded of a program, or of another file's bytes.
+    fn program(&self, path: &Path) -> io::Result<blake3::Hash> {
+        if let Some(hash) = self.programs.borrow().get(path) {
+            return Ok(*hash);
+        }
+        let bytes = read(path)?;
+        let hash = loaded(&bytes).unwrap_or_else(|| blake3::hash(&bytes));
+        self.programs.borrow_mut().insert(path.to_owned(), hash);
+        Ok(hash)
     }
 
     /// When the job of this key passed, and the records that it left then, which are copied to `records`.
@@ -178,6 +199,35 @@ fn seconds_since_1970() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
+/// A hash of the sections of an ELF file that the system loads; `None` for another file. Names of symbols, and the linker's mark
+/// of a build, differ after changes that no instruction of the program comes from.
+fn loaded(bytes: &[u8]) -> Option<blake3::Hash> {
+    let file = object::File::parse(bytes).ok()?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&file.entry().to_le_bytes());
+    for section in file.sections() {
+        let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
+            return None;
+        };
+        let name = section.name_bytes().ok()?;
+        if sh_flags.0 & object::elf::SHF_ALLOC.0 == 0 || name == b".note.gnu.build-id" {
+            continue;
+        }
+        for number in [section.address(), section.size(), sh_flags.0] {
+            hasher.update(&number.to_le_bytes());
+        }
+        hasher.update(name);
+        hasher.update(section.data().ok()?);
+    }
+    Some(hasher.finalize())
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let told =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    fs::read(path).map_err(told)
+}
+
 /// Adds a file, or the files of a folder in the order of their names, to what is hashed.
 fn add(hasher: &mut blake3::Hasher, path: &Path) -> io::Result<()> {
     let told =
@@ -195,8 +245,7 @@ fn add(hasher: &mut blake3::Hasher, path: &Path) -> io::Result<()> {
         }
         return Ok(());
     }
-    let bytes = fs::read(path).map_err(told)?;
-    hasher.update(blake3::hash(&bytes).as_bytes());
+    hasher.update(blake3::hash(&read(path)?).as_bytes());
     Ok(())
 }
 
@@ -458,6 +507,26 @@ mod tests {
         let mut job = fixture.job();
         job.depends_on.push(fixture.0.join("missing"));
         assert!(known.key(&job).unwrap_err().to_string().contains("missing"));
+    }
+
+    /// Of this test's own program: a symbol's name is not loaded, a constant is.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_not_loaded_makes_no_difference() {
+        let mut bytes = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let place = |bytes: &[u8], name: &str| {
+            let file = object::File::parse(bytes).unwrap();
+            let section = file.section_by_name(name).unwrap();
+            let (start, size) = section.file_range().unwrap();
+            (start + size / 2) as usize
+        };
+        let [name, constant] = [".strtab", ".rodata"].map(|name| place(&bytes, name));
+        let first = loaded(&bytes).unwrap();
+        bytes[name] ^= 1;
+        assert_eq!(loaded(&bytes).unwrap(), first);
+        bytes[constant] ^= 1;
+        assert_ne!(loaded(&bytes).unwrap(), first);
+        assert_eq!(loaded(b"a shell script"), None);
     }
 
     #[test]
