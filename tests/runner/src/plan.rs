@@ -82,10 +82,12 @@ pub(crate) const PUBLISHED: [&str; 9] = [
 
 /// Checks by cargo besides tests, of which only one at a time can use its target folder.
 pub(crate) fn cargo_checks() -> Vec<Job> {
+    // With the program that has all cases of conformance, which no run builds.
+    let features = format!("{ALL_FEATURES},whole");
     let mut clippy = cargo(
         "clippy",
         "clippy",
-        &["--all-targets", "--features", ALL_FEATURES],
+        &["--all-targets", "--features", &features],
     );
     clippy
         .command
