@@ -1,14 +1,5 @@
 //! Kernels of attention.
 
-use std::io;
-
-use libtest_mimic::Trial;
-use moebius_validate::run;
-
-fn checks() -> Vec<Trial> {
-    moebius_validate::trials(moebius_shaders::attention::entries())
-}
-
-fn main() -> io::Result<()> {
-    run(checks)
+fn main() -> std::io::Result<()> {
+    moebius_validate::run(moebius_validate::attention, Vec::new)
 }

@@ -113,8 +113,64 @@ fn with_cuda_path() -> io::Result<()> {
     exit(again.code().unwrap_or(1));
 }
 
+/// The kernels of a program.
+pub type Kernels = fn() -> Vec<KernelEntry>;
+
+/// Kernels of attention.
+pub fn attention() -> Vec<KernelEntry> {
+    moebius_shaders::attention::entries()
+}
+
+/// Kernels of attention over caches and inside of experts.
+pub fn caches() -> Vec<KernelEntry> {
+    [
+        moebius_shaders::kv_cache::entries(),
+        moebius_shaders::segment_attention::entries(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Products of the experts, their gradients, and what is done to their rows.
+pub fn products() -> Vec<KernelEntry> {
+    [
+        moebius_shaders::grouped_gemm::entries(),
+        moebius_shaders::fp8_mma::entries(),
+        moebius_shaders::grouped_gemm::weight_gradient::entries(),
+        moebius_shaders::grouped_gemm::bias_gradient::entries(),
+        moebius_shaders::expert_activation::entries(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Routing and permutation.
+pub fn routing() -> Vec<KernelEntry> {
+    [
+        moebius_shaders::routing::entries(),
+        moebius_shaders::permute::entries(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// FP8 codes; and the instrument of the benchmarks.
+pub fn codes() -> Vec<KernelEntry> {
+    [
+        moebius_shaders::fp8::entries(),
+        moebius_shaders::quantize::entries(),
+        vec![moebius_shaders::peak::entry()],
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
 /// A kernel's trials: one for each target.
-pub fn trials(kernels: Vec<KernelEntry>) -> Vec<Trial> {
+fn trials(kernels: Vec<KernelEntry>) -> Vec<Trial> {
     let of_kernel = |entry: KernelEntry| {
         let entry = Arc::new(entry);
         Target::ALL.map(|target| {
@@ -126,12 +182,11 @@ pub fn trials(kernels: Vec<KernelEntry>) -> Vec<Trial> {
     kernels.into_iter().flat_map(of_kernel).collect()
 }
 
-/// Trials of the trials: each tool refuses what is broken, arithmetic on bf16 has to be rewritten and then is valid, verdicts are kept.
-/// `kernel` is one that every target compiles.
-pub fn trials_of_tools(kernel: KernelEntry) -> Vec<Trial> {
+/// Trials of the tools: each refuses what is broken, arithmetic on bf16 has to be rewritten and then is valid, verdicts are kept.
+pub fn trials_of_tools() -> Vec<Trial> {
     vec![
-        Trial::test("each_tool_refuses_nonsense", move || {
-            refuse_nonsense(&kernel)
+        Trial::test("each_tool_refuses_nonsense", || {
+            refuse_nonsense(&moebius_shaders::peak::entry())
         }),
         #[cfg(feature = "vulkan")]
         Trial::test("bf16_arithmetic_is_made_valid", || {
@@ -141,11 +196,11 @@ pub fn trials_of_tools(kernel: KernelEntry) -> Vec<Trial> {
     ]
 }
 
-/// The main function of a program with these trials.
+/// The main function of a program that compiles these kernels and then runs the trials of `others`.
 ///
 /// # Errors
 /// The program can't be started again with the variable that CubeCL needs.
-pub fn run(trials: fn() -> Vec<Trial>) -> io::Result<()> {
+pub fn run(kernels: Kernels, others: fn() -> Vec<Trial>) -> io::Result<()> {
     with_cuda_path()?;
     let arguments = Arguments::from_args();
     if !arguments.list {
@@ -154,5 +209,27 @@ pub fn run(trials: fn() -> Vec<Trial>) -> io::Result<()> {
             None => println!("tint: not on the PATH, so uniformity of barriers is not checked"),
         }
     }
-    libtest_mimic::run(&arguments, trials()).exit();
+    let mut all = trials(kernels());
+    all.extend(others());
+    libtest_mimic::run(&arguments, all).exit();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_is_in_one_program() {
+        let programs: [Kernels; 5] = [attention, caches, products, routing, codes];
+        let names = |kernels: Vec<KernelEntry>| -> Vec<String> {
+            let mut names: Vec<String> = kernels.into_iter().map(|entry| entry.name).collect();
+            names.sort();
+            names
+        };
+        let in_programs = programs.into_iter().flat_map(|kernels| kernels());
+        assert_eq!(
+            names(in_programs.collect()),
+            names(moebius_shaders::kernels())
+        );
+    }
 }
