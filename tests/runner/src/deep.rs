@@ -27,7 +27,8 @@ pub(crate) struct Deep {
 }
 
 impl Deep {
-    pub(crate) fn new(job: Job, family: &str, seconds: f64) -> Self {
+    pub(crate) fn new(mut job: Job, family: &str, seconds: f64) -> Self {
+        job.deep = true;
         let family = family.to_owned();
         Self {
             job,

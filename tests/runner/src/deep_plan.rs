@@ -51,9 +51,6 @@ pub(crate) fn jobs(programs: &[Program], places: &Places) -> Vec<Deep> {
         jobs.push(Deep::new(job, folder, 130.0));
     }
     jobs.push(published(places));
-    for deep in &mut jobs {
-        deep.job.deep = true;
-    }
     jobs
 }
 
@@ -67,7 +64,6 @@ pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
             for (name, value) in variables {
                 job = job.with(name, *value);
             }
-            job.deep = true;
             jobs.push(Deep::new(job, program.subject(), seconds));
         };
         for card in plan::CARDS {
@@ -92,11 +88,7 @@ pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
             ("with accesses checked ", "MOEBIUS_EMULATOR_CHECK", "1"),
         ] {
             let job = plan::in_metal(program, CHECKED_WITHOUT_BURN, words);
-            jobs.extend(job.map(|job| {
-                let mut job = job.with(name, value);
-                job.deep = true;
-                Deep::new(job, program.subject(), 30.0)
-            }));
+            jobs.extend(job.map(|job| Deep::new(job.with(name, value), program.subject(), 30.0)));
         }
     }
     jobs

@@ -292,7 +292,9 @@ impl Run<'_> {
             .programs
             .iter()
             .find(|program| program.target == "support_table");
-        let (Some(table), Some(drivers)) = (table, self.software_drivers()?) else {
+        let has_vulkan = self.places.gpu.is_some() || self.places.spirv_driver.is_some();
+        let (Some(table), Some(drivers), true) = (table, self.software_drivers()?, has_vulkan)
+        else {
             return Ok(Vec::new());
         };
         let mut jobs = Vec::new();
@@ -362,8 +364,7 @@ impl Run<'_> {
         }
         for group in plan::GROUPS {
             if !whole_in_chromium(group.0, Some(&changed)) {
-                let mut job = plan::in_chromium(&self.places, group, true);
-                job.deep = true;
+                let job = plan::in_chromium(&self.places, group, true);
                 deep.push(Deep::new(job, "", 500.0));
             }
         }

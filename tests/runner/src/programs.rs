@@ -27,7 +27,7 @@ impl Program {
     /// Asks a program of conformance for its families, by the names of its cases.
     ///
     /// # Errors
-    /// A program that can't be started.
+    /// A program that can't be started, fails, or names no case: its families would be left out of what is chosen by them.
     pub(crate) fn ask_families(&mut self) -> io::Result<()> {
         let list = Command::new(&self.executable)
             .arg("--list")
@@ -37,6 +37,10 @@ impl Program {
         let names = text.lines().filter_map(|line| line.split_once("::"));
         self.families = names.map(|(family, _)| family.to_owned()).collect();
         self.families.dedup();
+        if !list.status.success() || self.families.is_empty() {
+            let said = String::from_utf8_lossy(&list.stderr).into_owned();
+            return Err(invalid(format!("{} --list: {said}", self.target)));
+        }
         Ok(())
     }
 
@@ -219,6 +223,11 @@ mod tests {
         let listed = "topk,rows,permute::sizes,rows_of_another";
         assert_eq!(program.among(listed).unwrap(), "rows,permute::sizes");
         assert_eq!(program.among("topk,attention"), None);
+        // One that fails, or lists nothing.
+        for executable in ["false", "true"] {
+            program.executable = executable.into();
+            assert!(program.ask_families().is_err(), "{executable}");
+        }
     }
 
     #[test]

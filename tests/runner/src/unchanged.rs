@@ -222,20 +222,21 @@ fn loaded(bytes: &[u8]) -> Option<blake3::Hash> {
     Some(hasher.finalize())
 }
 
+/// An error that names the path.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let told =
-        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    fs::read(path).map_err(told)
+    fs::read(path).map_err(|error| at(path, &error))
 }
 
 /// Adds a file, or the files of a folder in the order of their names, to what is hashed.
 fn add(hasher: &mut blake3::Hasher, path: &Path) -> io::Result<()> {
-    let told =
-        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     if path.is_dir() {
         let entries: io::Result<Vec<PathBuf>> =
             fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect();
-        let mut entries = entries.map_err(told)?;
+        let mut entries = entries.map_err(|error| at(path, &error))?;
         entries.sort();
         for entry in entries {
             let name = entry.file_name().unwrap_or_default().as_encoded_bytes();
