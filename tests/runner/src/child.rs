@@ -1,4 +1,5 @@
-//! The process of a job: whether the process has ended, and what the system says that the process took.
+//! The process of a job: whether the process has ended, and what the system says that the process took. A process that is
+//! let go of is ended, together with all that it has started.
 
 use std::io;
 use std::process::{Child, Command, ExitStatus};
@@ -31,8 +32,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the process.
-    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+    /// Starts the process, on Unix as the head of a group of its own, so that the group can be ended as a whole; in the
+    /// runner's group where the process may ask on the terminal, which the system lets no group in the background do.
+    pub(crate) fn start(command: &mut Command, asks: bool) -> io::Result<Self> {
+        #[cfg(unix)]
+        if !asks {
+            std::os::unix::process::CommandExt::process_group(command, 0);
+        }
         let child = command.spawn()?;
         Ok(Self { child, ended: None })
     }
@@ -45,14 +51,42 @@ impl Process {
         Ok(self.ended)
     }
 
-    /// Ends the process, unless the process has ended by itself; its children are left alone.
+    /// Ends the process and its group, unless the process has ended by itself. On other systems than Unix its children are
+    /// left alone.
     pub(crate) fn kill(&mut self) -> io::Result<Option<Ended>> {
         if self.ended.is_none() {
-            self.child.kill()?;
+            end_group(&mut self.child)?;
             self.ended = wait(&mut self.child, true)?;
         }
         Ok(self.ended)
     }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Whoever lets go of a process that runs has an error of its own to tell, or a signal.
+        let _ = self.kill();
+    }
+}
+
+#[cfg(unix)]
+#[allow(
+    unsafe_code,
+    reason = "the standard library ends a child, but not what the child has started"
+)]
+fn end_group(child: &mut Child) -> io::Result<()> {
+    let group = libc::pid_t::try_from(child.id()).map_err(io::Error::other)?;
+    // SAFETY: the call takes two numbers. A group of this number is the child's own, since the child hasn't been waited
+    // for.
+    match unsafe { libc::kill(-group, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => child.kill(), // it heads no group
+    }
+}
+
+#[cfg(not(unix))]
+fn end_group(child: &mut Child) -> io::Result<()> {
+    child.kill()
 }
 
 /// Asks the system whether `child` has ended, or waits until `child` has where `block` says so. The system answers with
@@ -128,7 +162,7 @@ mod tests {
     use std::time::Duration;
 
     fn run(command: &mut Command) -> Ended {
-        let mut process = Process::start(command).unwrap();
+        let mut process = Process::start(command, false).unwrap();
         loop {
             if let Some(ended) = process.try_wait().unwrap() {
                 return ended;
@@ -154,7 +188,7 @@ mod tests {
             // The loop runs in a shell below the shell, and a process beside them takes nothing of theirs.
             let script =
                 format!("(i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done); times >\"$0\"");
-            let mut beside = Process::start(Command::new("sleep").arg("0.1")).unwrap();
+            let mut beside = Process::start(Command::new("sleep").arg("0.1"), false).unwrap();
             let ended = run(Command::new("sh").args(["-c", &script]).arg(&times));
             assert!(ended.status.success());
             let idle = beside.kill().unwrap().unwrap().usage.unwrap();
@@ -172,15 +206,31 @@ mod tests {
 
     #[test]
     fn how_a_process_ended_is_told_again_and_a_process_can_be_ended() {
-        let mut process = Process::start(Command::new("sh").args(["-c", "exit 3"])).unwrap();
+        let mut process = Process::start(Command::new("sh").args(["-c", "exit 3"]), false).unwrap();
         while process.try_wait().unwrap().is_none() {}
         let again = process.try_wait().unwrap().unwrap();
         assert_eq!(again.status.code(), Some(3));
         let killed = process.kill().unwrap().unwrap();
         assert_eq!(killed.status.code(), Some(3));
-        let mut sleeps =
-            Process::start(Command::new("sleep").arg("60").stdin(Stdio::null())).unwrap();
-        assert!(sleeps.try_wait().unwrap().is_none());
-        assert_eq!(sleeps.kill().unwrap().unwrap().status.code(), None);
+        for asks in [false, true] {
+            let mut sleeps = Process::start(Command::new("sleep").arg("60"), asks).unwrap();
+            assert!(sleeps.try_wait().unwrap().is_none());
+            assert_eq!(sleeps.kill().unwrap().unwrap().status.code(), None);
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_let_go_of_ends_with_its_children() {
+        // The pipe ends when the last process has ended that could write into it.
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "sleep 60 & sleep 60"])
+            .stdout(Stdio::piped());
+        let mut process = Process::start(&mut shell, false).unwrap();
+        let mut pipe = process.child.stdout.take().unwrap();
+        let begun = std::time::Instant::now();
+        drop(process);
+        io::Read::read_to_end(&mut pipe, &mut Vec::new()).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(30));
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Job {
     pub(crate) counts: Counts,
     /// Whether nothing may run beside it.
     pub(crate) alone: bool,
+    /// Whether it may ask on the terminal, as `sudo` does for a password.
+    pub(crate) asks: bool,
     /// What two jobs at once would fight for: cargo's target folder, the list of XLA's programs.
     pub(crate) holds: Option<&'static str>,
     /// Names of jobs that must have passed; those that aren't part of this run don't count.
@@ -54,6 +56,7 @@ impl Job {
             folder: PathBuf::from("."),
             counts: Counts::Nothing,
             alone: false,
+            asks: false,
             holds: None,
             after: Vec::new(),
             deep: false,

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -114,6 +116,8 @@ pub(crate) struct Lanes {
     pub(crate) finished: Vec<Finished>,
     /// What passed in earlier runs; without it every job runs.
     pub(crate) known: Option<Known>,
+    /// Set by a signal that asks the runner to end.
+    pub(crate) interrupted: Arc<AtomicBool>,
 }
 
 impl Lanes {
@@ -129,11 +133,12 @@ impl Lanes {
             running: Vec::new(),
             finished: Vec::new(),
             known: None,
+            interrupted: Arc::default(),
         }
     }
 
     /// Runs `jobs`, in their order where nothing hinders; whether all passed. After the first failure none starts, unless
-    /// it is to keep going.
+    /// it is to keep going. A signal that asks the runner to end is an error, and ends the jobs.
     pub(crate) fn run(
         &mut self,
         jobs: Vec<Job>,
@@ -143,6 +148,10 @@ impl Lanes {
         self.counted = Instant::now();
         let (before, mut said) = (self.finished.len(), self.finished.len());
         loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                self.running.clear();
+                return Err(io::Error::other("a signal ended the run"));
+            }
             let ended = self.ended()?;
             self.finished.extend(ended);
             self.count_waits();
@@ -294,7 +303,7 @@ impl Lanes {
         Ok(Started::Runs(Box::new(Running {
             job: job.clone(),
             waits: waiting.waits.clone(),
-            process: Process::start(&mut command)?,
+            process: Process::start(&mut command, job.asks)?,
             start,
             freed_by,
             began,
@@ -421,6 +430,20 @@ mod tests {
             std::env::temp_dir().join(format!("moebius-lanes-{name}-{}", std::process::id()));
         fs::create_dir_all(&scratch).unwrap();
         Lanes::new(2, &scratch, Instant::now())
+    }
+
+    #[test]
+    fn a_signal_ends_the_run() {
+        let mut lanes = lanes("signal");
+        let interrupted = lanes.interrupted.clone();
+        let jobs = vec![
+            Job::new("short", &["true"]),
+            Job::new("long", &["sleep", "60"]),
+        ];
+        let mut signal = |_: u64, _: &Finished| interrupted.store(true, Ordering::Relaxed);
+        assert!(lanes.run(jobs, &mut signal).is_err());
+        assert_eq!(names(&lanes), ["short"]);
+        assert!(lanes.seconds() < 30.0 && lanes.running.is_empty());
     }
 
     fn names(lanes: &Lanes) -> Vec<&str> {

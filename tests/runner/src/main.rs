@@ -114,6 +114,10 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     let width = std::thread::available_parallelism().map_or(1, |n| n.get().min(4));
     let mut lanes = Lanes::new(width, scratch, Instant::now());
     lanes.keep_going = options.keep_going;
+    #[cfg(unix)]
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        signal_hook::flag::register(signal, lanes.interrupted.clone())?;
+    }
     let ended = |lanes: &mut Lanes, jobs: Vec<Job>| {
         lanes.run(jobs, &mut |elapsed, finished| {
             report::ended(elapsed, finished, options.verbose)
@@ -124,7 +128,10 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
         places: Places::look(&metadata)?,
         build: Ok(None),
     };
-    let set_up = Job::new("set-up", &["scripts/setup"]);
+    let set_up = Job {
+        asks: true,
+        ..Job::new("set-up", &["scripts/setup"])
+    };
     let good = ended(&mut lanes, plan::reading())? && ended(&mut lanes, vec![set_up])?;
     let before = SystemTime::now();
     let good = good && ended(&mut lanes, vec![plan::build()])?;
