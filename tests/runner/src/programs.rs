@@ -64,7 +64,8 @@ impl Program {
 /// What `[package.metadata.tests.TARGET]` says in a `Cargo.toml`; without an entry, all is off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rules {
-    /// It has cases of conformance: families that can be chosen, and devices of its own in software.
+    /// It has cases of conformance: families that can be chosen, and devices of its own in software. The rules
+    /// `each_device`, `own_harness` and `xla_quickly` go with it.
     pub(crate) conformance: bool,
     /// It is run once for each device, which `MOEBIUS_TEST_DEVICES` names.
     pub(crate) each_device: bool,
@@ -118,6 +119,11 @@ impl Rules {
                     "[package.metadata.tests.{target}] {key} is true or false"
                 ))
             })?;
+        }
+        if rules.conformance {
+            rules.each_device = true;
+            rules.own_harness = true;
+            rules.xla_quickly = true;
         }
         Ok(rules)
     }
@@ -228,6 +234,20 @@ mod tests {
             program.executable = executable.into();
             assert!(program.ask_families().is_err(), "{executable}");
         }
+    }
+
+    #[test]
+    fn conformance_brings_its_rules_along() {
+        let metadata = package(&json!({ "cases": { "conformance": true } }));
+        let rules = Rules::of(&metadata["packages"][0], "cases").unwrap();
+        let all = Rules {
+            conformance: true,
+            each_device: true,
+            own_harness: true,
+            xla_quickly: true,
+            ..Rules::default()
+        };
+        assert_eq!(rules, all);
     }
 
     #[test]
