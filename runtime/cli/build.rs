@@ -1,8 +1,10 @@
-//! Lists the case files and the files of the model that `src/bundled.rs` takes into the binary.
+//! Lists the case files and the files of the model that `src/bundled.rs` takes into the binary, and has the linker pack the
+//! binary's relocations.
 
 use std::error::Error;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -16,7 +18,29 @@ fn main() -> Result<(), Box<dyn Error>> {
         let name = name.and_then(OsStr::to_str);
         name.is_some_and(|name| !name.ends_with(".case.safetensors"))
     });
-    list("model.rs", model)
+    list("model.rs", model)?;
+    if packs_relocations()? {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+    Ok(())
+}
+
+/// Whether programs of this machine may have packed relocations, which glibc reads from 2.36 on: 9 MB less in a release
+/// build. A binary for another machine has plain ones.
+fn packs_relocations() -> Result<bool, env::VarError> {
+    if env::var("TARGET")? != "x86_64-unknown-linux-gnu" || env::var("HOST")? != env::var("TARGET")?
+    {
+        return Ok(false);
+    }
+    let said = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
+    let said = said.map_or(String::new(), |output| {
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    });
+    let version = said.trim().strip_prefix("glibc ").and_then(|version| {
+        let (major, minor) = version.split_once('.')?;
+        Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+    });
+    Ok(version.is_some_and(|version| version >= (2, 36)))
 }
 
 /// The files of a folder whose names end so, in order.
