@@ -6,8 +6,9 @@ use moebius_device::OpenError;
 use moebius_device::browser::DeviceFailure;
 use moebius_engine::EngineError;
 use moebius_model::weights::WeightsError;
-use moebius_text::TemplateFault;
-use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen::JsValue;
+
+use crate::console;
 
 /// What a caller can tell errors apart by; the names are those of `ErrorCode` in `types.d.ts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,15 +93,19 @@ impl From<moebius_cases::Error> for Failure {
     }
 }
 
-impl From<moebius_text::Error> for Failure {
-    fn from(error: moebius_text::Error) -> Self {
-        use moebius_text::Error::{Read, Template, Unfit};
-        let code = match &error {
-            Template(of) if of.fault == TemplateFault::Refused => Code::SHAPE,
-            Read { .. } | Unfit(_) | Template(_) => Code::BAD_FILE,
-            _ => Code::SHAPE,
+/// What the module of words throws.
+impl From<JsValue> for Failure {
+    fn from(thrown: JsValue) -> Self {
+        let text = |key: &str| Reflect::get(&thrown, &key.into()).ok()?.as_string();
+        let code = match text("code").as_deref() {
+            Some("shape") => Code::SHAPE,
+            Some("bad-file") => Code::BAD_FILE,
+            _ => Code::DEVICE,
         };
-        Self::new(code, error)
+        Self::new(
+            code,
+            text("message").unwrap_or_else(|| format!("{thrown:?}")),
+        )
     }
 }
 
@@ -143,11 +148,6 @@ impl From<DeviceFailure> for Failure {
 
 impl From<Failure> for JsValue {
     fn from(failure: Failure) -> Self {
-        let error = js_sys::Error::new(&failure.message);
-        error.set_name("MoebiusError");
-        let error: JsValue = error.unchecked_into();
-        // An error is an ordinary object: nothing keeps it from taking a property.
-        let _ = Reflect::set(&error, &"code".into(), &failure.code.0.into());
-        error
+        console::error(failure.code.0, &failure.message)
     }
 }

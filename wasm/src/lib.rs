@@ -8,6 +8,7 @@
 
 mod attention;
 mod bench;
+mod console;
 mod constructors;
 mod device;
 mod failure;
@@ -39,18 +40,5 @@ const TYPES: &str = include_str!("types.d.ts");
 #[wasm_bindgen(start)]
 fn start() {
     constructors::run();
-    std::panic::set_hook(Box::new(|panic| {
-        let error = js_sys::Error::new(&format!("moebius has a bug: {panic}"));
-        console(&error);
-    }));
-}
-
-fn console(error: &js_sys::Error) {
-    use js_sys::{Function, Reflect};
-    let console = Reflect::get(&js_sys::global(), &"console".into());
-    // Without a console there is no place to report to.
-    let _ = console.and_then(|console| {
-        let write = Reflect::get(&console, &"error".into())?;
-        Function::from(write).call1(&console, error)
-    });
+    console::report_panics();
 }

@@ -23,7 +23,12 @@ async function aPackedPackageIsWhole() {
     const [{ filename, files }] = JSON.parse(run('npm', ['pack', '--json', PACKAGE], folder));
     const names = files.map((file) => file.path).sort();
     const code = ['moebius.d.ts', 'moebius.js', 'moebius_bg.wasm', 'moebius_bg.wasm.d.ts'];
-    assert.deepEqual(names, ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', ...code, 'package.json']);
+    const words = ['moebius_words.js', 'moebius_words_bg.wasm'];
+    const [snippet, ...others] = names.filter((name) => name.startsWith('snippets/'));
+    assert.match(snippet, /^snippets\/moebius-wasm-[0-9a-f]+\/words\.js$/);
+    assert.deepEqual(others, []);
+    const about = ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md'];
+    assert.deepEqual(names, [...about, ...code, ...words, 'package.json', snippet]);
     const modules = path.join(folder, 'node_modules', 'moebius-web');
     fs.mkdirSync(modules, { recursive: true });
     run('tar', ['-xzf', filename, '--strip-components=1', '-C', modules], folder);

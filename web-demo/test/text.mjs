@@ -12,6 +12,7 @@ export const tests = [
   stoppingWorksAtOnce,
   aLoadingCanBeStopped,
   whatDoesNotFitIsRefused,
+  wordsThatDoNotComeAreToldOf,
   aModelGivesItsMemoryBack,
   aLostDeviceEndsAText,
 ];
@@ -339,6 +340,21 @@ async function held({ folder, rounds }) {
     all.push(await opened.memory());
   }
   return all;
+}
+
+/** Tokenizers are a module of their own, which the first model asks for; one that doesn't come is asked for again. */
+async function wordsThatDoNotComeAreToldOf(lab) {
+  serve(lab, 'tiny', olmoe());
+  const asked = { folder: 'tiny', asked: [{ prompt: PROMPT, maxTokens: 1 }] };
+  const page = await lab.freshBench({ allow: [/404/, /moebius_words/] });
+  assert.ok(!lab.served.some((name) => name.includes('words')), lab.served.join(' '));
+  lab.replace('moebius/moebius_words_bg.wasm', null);
+  const { loaded } = await page.evaluate(run, asked);
+  assert.deepEqual([loaded.name, loaded.code], ['MoebiusError', 'device'], loaded.message);
+  assert.match(loaded.message, /moebius_words/);
+  lab.replace('moebius/moebius_words_bg.wasm', undefined);
+  const { answers } = await page.evaluate(run, asked);
+  assert.equal(answers[0].value.ids.length, 1);
 }
 
 async function aModelGivesItsMemoryBack(lab) {

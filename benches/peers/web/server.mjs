@@ -8,9 +8,9 @@ import { serve } from '../../../scripts/serve.mjs';
 // onnxruntime's wasm provider gets its threads only on an isolated page.
 const ISOLATED = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-embedder-policy': 'require-corp' };
 
-const PACKAGE = /^pkg\/([\w.-]+)$/;
+const PACKAGE = /^pkg\/((?:[\w-][\w.-]*\/)*[\w-][\w.-]*)$/;
 
-/** `folder` with the files of `pkg`, which has no folders. Resolves with `{url, close}`. */
+/** `folder` with the files of `pkg`. Resolves with `{url, close}`. */
 export function servePeers(folder, pkg, port = 0) {
   const replace = (name) => {
     const [, file] = PACKAGE.exec(name) ?? [];

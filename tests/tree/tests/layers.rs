@@ -48,9 +48,9 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-engine",
             "moebius-model",
             "moebius-shaders",
-            "moebius-text",
         ],
     ),
+    ("moebius-words", &["moebius-text"]),
     (
         "moebius-cli",
         &[

@@ -2,22 +2,15 @@
 
 use js_sys::{Array, Object, Uint8Array};
 use moebius_model::load::ModelFiles;
-use moebius_model::weights::gguf::{GgufFile, VocabularyParts};
+use moebius_model::weights::gguf::GgufFile;
 use moebius_model::weights::{ReadAt, Reader};
-use moebius_text::{ChatTemplate, Files, GgufVocabulary, Tokenizer};
 use wasm_bindgen::{JsCast, JsValue};
 
 use super::blob::{BlobSource, is_blob, whole};
+use super::words::{Words, missing};
 use crate::failure::{Code, Failure};
 
 const CONFIG: &str = "config.json";
-
-/// What a model reads and writes, and how it is asked in a conversation.
-pub(super) struct Words {
-    pub(super) tokenizer: Tokenizer,
-    /// Or why there is none.
-    pub(super) template: Result<ChatTemplate, Failure>,
-}
 
 /// A model whose headers have been read, and its words.
 pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure> {
@@ -29,7 +22,7 @@ pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure
             let got = got.collect::<Vec<_>>().join(", ");
             return Err(Failure::expected("files", "a GGUF file alone", got));
         }
-        return gguf(name, value);
+        return gguf(name, value).await;
     }
     let (mut weights, mut beside) = (Vec::new(), Vec::new());
     for (name, value) in given {
@@ -54,40 +47,17 @@ pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure
     })?;
     let reader = Reader::from_sources(weights, config.map(|config| (CONFIG, config)));
     let model = ModelFiles::of(reader.map_err(moebius_model::Error::from)?)?;
-    let beside = Files::in_memory(beside);
-    let words = Words {
-        tokenizer: Tokenizer::from_files(&beside)?,
-        template: ChatTemplate::from_files(&beside, None).map_err(Failure::from),
-    };
+    let words = Words::of_files(&beside).await?;
     Ok((model, words))
 }
 
-fn gguf(name: &str, value: &JsValue) -> Result<(ModelFiles, Words), Failure> {
+async fn gguf(name: &str, value: &JsValue) -> Result<(ModelFiles, Words), Failure> {
     let file = GgufFile::from_source(name, source(value)?);
     let file = file.map_err(moebius_model::Error::from)?;
     let parts = file.vocabulary().map_err(moebius_model::Error::from)?;
-    let missing = |what| Failure::new(Code::BAD_FILE, format!("{name}: expected {what}, got none"));
-    let parts: VocabularyParts = parts.ok_or_else(|| missing("a tokenizer"))?;
-    let tokenizer = Tokenizer::from_gguf(GgufVocabulary {
-        model: parts.model,
-        pre: parts.pre,
-        tokens: parts.tokens,
-        merges: parts.merges,
-        types: parts.types,
-        bos: parts.bos,
-        eos: parts.eos,
-        add_bos: parts.add_bos,
-    })?;
-    let template = match file.chat_template() {
-        Some(text) => ChatTemplate::from_gguf(text, &tokenizer).map_err(Failure::from),
-        None => Err(missing("a chat template")),
-    };
-    let model = ModelFiles::of_gguf(file)?;
-    let words = Words {
-        tokenizer,
-        template,
-    };
-    Ok((model, words))
+    let none = || Failure::new(Code::BAD_FILE, missing(name, "a tokenizer"));
+    let words = Words::of_gguf(name, parts.ok_or_else(none)?, file.chat_template()).await?;
+    Ok((ModelFiles::of_gguf(file)?, words))
 }
 
 /// The files by name, in the order of the names.

@@ -5,11 +5,11 @@ use std::rc::Rc;
 use burn::tensor::TensorData;
 use js_sys::{Function, Uint32Array};
 use moebius_engine::{Ended, Event, Experts, Launched, RequestId};
-use moebius_text::{Piece, TextStream};
 use wasm_bindgen::JsValue;
 
 use super::Writer;
 use super::request::Request;
+use super::words::{Answer, Piece};
 use crate::failure::{Code, Failure};
 use crate::record::Record;
 use crate::work::{Aborted, now};
@@ -35,7 +35,7 @@ pub(super) async fn generate(writer: Rc<Writer>, options: JsValue) -> Result<Rec
     request.signal.check()?;
     writer.gpu.alive()?;
     let mut text = Text {
-        stream: TextStream::new(&writer.words.tokenizer, request.stops),
+        answer: request.answer,
         on_token: request.on_token,
         said: String::new(),
         ids: Vec::new(),
@@ -55,7 +55,7 @@ pub(super) async fn generate(writer: Rc<Writer>, options: JsValue) -> Result<Rec
 
 /// What was written so far.
 struct Text {
-    stream: TextStream,
+    answer: Answer,
     on_token: Option<Function>,
     said: String,
     ids: Vec<u32>,
@@ -99,7 +99,7 @@ impl Text {
     fn token(&mut self, id: u32, experts: Option<&Experts>) -> Result<bool, Failure> {
         self.first.get_or_insert_with(now);
         self.ids.push(id);
-        let piece = self.stream.push(id)?;
+        let piece = self.answer.push(id)?;
         self.said.push_str(&piece.text);
         let record = Record::new().with("id", id).with("text", piece.text);
         let experts = experts.map(|of| {
@@ -107,18 +107,18 @@ impl Text {
             Uint32Array::from(chosen.as_slice())
         });
         self.tell(record.with("experts", experts.map_or(JsValue::NULL, Into::into)))?;
-        Ok(piece.stop.is_some())
+        Ok(piece.stopped)
     }
 
     /// Says what was held back.
     fn end(&mut self, finish: &'static str) -> Result<&'static str, Failure> {
-        let Piece { text, stop } = self.stream.finish()?;
+        let Piece { text, stopped } = self.answer.finish()?;
         self.said.push_str(&text);
         if !text.is_empty() {
             let record = Record::new().with("id", JsValue::NULL).with("text", text);
             self.tell(record.with("experts", JsValue::NULL))?;
         }
-        Ok(if stop.is_some() { "stop" } else { finish })
+        Ok(if stopped { "stop" } else { finish })
     }
 
     fn tell(&self, record: Record) -> Result<(), Failure> {

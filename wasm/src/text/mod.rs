@@ -4,6 +4,7 @@ mod blob;
 mod files;
 mod generate;
 mod request;
+mod words;
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
@@ -22,7 +23,7 @@ use crate::failure::{Code, Failure};
 use crate::options::Options;
 use crate::record::{Record, list};
 use crate::work::{Gpu, Held, Signal, promise};
-use files::Words;
+use words::Words;
 
 /// Tokens of a conversation, where nothing is said.
 const CONTEXT: usize = 1024;
@@ -208,7 +209,7 @@ fn report(spec: &ModelSpec, words: &Words, context: usize) -> Record {
         .with("vocabulary", spec.vocabulary as f64)
         .with("positions", spec.positions as f64)
         .with("context", context as f64)
-        .with("chat", words.template.is_ok())
+        .with("chat", words.chats())
 }
 
 /// The layers that have experts.

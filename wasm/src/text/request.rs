@@ -1,14 +1,12 @@
 //! What a text is generated of, and how.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use js_sys::{Function, Object, Reflect};
+use js_sys::{Array, Function, Object, Reflect};
 use moebius_engine::{Generation, Sampling, SamplingOptions};
-use moebius_text::{Chat, Message, StopStrings};
 use wasm_bindgen::{JsCast, JsValue};
 
-use super::files::Words;
+use super::words::{Answer, Words};
 use crate::failure::Failure;
 use crate::options::Options;
 use crate::work::Signal;
@@ -19,7 +17,8 @@ const MOST_NEW: usize = 128;
 /// A generation that was asked for, its options checked.
 pub(super) struct Request {
     pub(super) generation: Generation,
-    pub(super) stops: StopStrings,
+    /// The text that comes of it.
+    pub(super) answer: Answer,
     /// Whether the experts of each token are told.
     pub(super) experts: bool,
     pub(super) on_token: Option<Function>,
@@ -33,7 +32,7 @@ impl Request {
         let prompt = options.text("prompt")?;
         let messages = options.list("messages")?;
         let ids = match (prompt, messages) {
-            (Some(text), None) => words.tokenizer.encode(&text, true)?,
+            (Some(text), None) => words.encode(&text)?,
             (None, Some(messages)) => conversation(&messages, words)?,
             (prompt, _) => {
                 let got = if prompt.is_some() { "both" } else { "neither" };
@@ -47,16 +46,15 @@ impl Request {
         }
         let most_new = options.count_or("maxTokens", MOST_NEW)?;
         let sampling = Sampling::new(sampling(&mut options)?)?;
-        let stops = stops(&mut options)?;
+        let answer = words.answer(stops(&mut options)?)?;
         let experts = options.flag("experts")?.unwrap_or(false);
         let on_token = options.function("onToken")?;
         options.finish()?;
-        let ends = words.tokenizer.eos_ids().iter().copied();
         Ok(Self {
             generation: Generation::new(ids, most_new)
                 .with_sampling(sampling)
-                .with_ends(ends),
-            stops,
+                .with_ends(words.ends()),
+            answer,
             experts,
             on_token,
             signal,
@@ -66,26 +64,19 @@ impl Request {
 
 /// The tokens of a conversation, up to where an answer begins.
 fn conversation(messages: &[JsValue], words: &Words) -> Result<Vec<u32>, Failure> {
-    let template = words.template.as_ref().map_err(Clone::clone)?;
-    let messages = messages.iter().map(|message| {
+    let (roles, contents) = (Array::new(), Array::new());
+    for message in messages {
         let mut options = Options::new("message", message.clone())?;
         let mut needed = |key| {
             let missing = || Failure::expected(&format!("message {key}"), "a text", "none");
             options.text(key)?.ok_or_else(missing)
         };
-        let (role, content) = (needed("role")?, needed("content")?);
+        let (role, content): (String, String) = (needed("role")?, needed("content")?);
         options.finish()?;
-        Ok::<_, Failure>(Message::new(role, content))
-    });
-    let messages = messages.collect::<Result<Vec<_>, _>>()?;
-    let chat = Chat::new(messages)
-        .with_generation_prompt(true)
-        // The standard library has no clock in a browser.
-        .with_time(Duration::from_secs_f64(
-            js_sys::Date::now().max(0.0) / 1000.0,
-        ));
-    // A template writes the special tokens itself.
-    Ok(words.tokenizer.encode(&template.render(&chat)?, false)?)
+        roles.push(&role.into());
+        contents.push(&content.into());
+    }
+    Ok(words.converse(roles, contents, js_sys::Date::now())?)
 }
 
 fn sampling(options: &mut Options) -> Result<SamplingOptions, Failure> {
@@ -132,7 +123,7 @@ fn biases(options: &mut Options) -> Result<BTreeMap<u32, f32>, Failure> {
     pairs.collect()
 }
 
-fn stops(options: &mut Options) -> Result<StopStrings, Failure> {
+fn stops(options: &mut Options) -> Result<Array, Failure> {
     let wrong = || {
         Failure::expected(
             "stop",
@@ -141,10 +132,10 @@ fn stops(options: &mut Options) -> Result<StopStrings, Failure> {
         )
     };
     let given = options.list("stop")?.unwrap_or_default();
-    let texts = given.iter().map(|stop| {
-        let text = stop.as_string().filter(|text| !text.is_empty());
-        text.ok_or_else(wrong)
-    });
-    let texts = texts.collect::<Result<Vec<_>, _>>()?;
-    Ok(StopStrings::new(texts)?)
+    let is_text = |stop: &JsValue| stop.as_string().is_some_and(|text| !text.is_empty());
+    if given.iter().all(is_text) {
+        Ok(given.into_iter().collect())
+    } else {
+        Err(wrong())
+    }
 }

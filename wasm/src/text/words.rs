@@ -1,0 +1,152 @@
+//! The module of tokenizers and chat templates (`wasm/words`), as this one sees it.
+
+use js_sys::{Array, Promise, Uint8Array};
+use moebius_model::weights::gguf::VocabularyParts;
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsCast, JsValue};
+use wasm_bindgen_futures::JsFuture;
+
+use crate::failure::{Code, Failure};
+use crate::record::list;
+
+#[wasm_bindgen(module = "/words.js")]
+extern "C" {
+    #[wasm_bindgen(js_name = loadWords)]
+    fn load_words() -> Promise;
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// The class `Words`, with its constructors.
+    type Class;
+
+    #[wasm_bindgen(method, catch, js_name = ofFiles)]
+    fn of_files(this: &Class, names: Array, contents: Array) -> Result<Words, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = ofGguf)]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the keys of the metadata, which cross one by one"
+    )]
+    fn of_gguf(
+        this: &Class,
+        model: &str,
+        pre: &str,
+        tokens: Array,
+        merges: Array,
+        types: &[i32],
+        bos: Option<u32>,
+        eos: &[u32],
+        add_bos: bool,
+        template: Option<&str>,
+        missing: &str,
+    ) -> Result<Words, JsValue>;
+
+    /// What a model reads and writes, and how it is asked in a conversation.
+    pub(super) type Words;
+
+    #[wasm_bindgen(method, getter)]
+    pub(super) fn chats(this: &Words) -> bool;
+
+    #[wasm_bindgen(method)]
+    pub(super) fn ends(this: &Words) -> Vec<u32>;
+
+    #[wasm_bindgen(method, catch)]
+    pub(super) fn encode(this: &Words, text: &str) -> Result<Vec<u32>, JsValue>;
+
+    #[wasm_bindgen(method, catch)]
+    pub(super) fn converse(
+        this: &Words,
+        roles: Array,
+        contents: Array,
+        now: f64,
+    ) -> Result<Vec<u32>, JsValue>;
+
+    #[wasm_bindgen(method, catch)]
+    pub(super) fn answer(this: &Words, stops: Array) -> Result<Answer, JsValue>;
+
+    /// The text of an answer, as its tokens come.
+    pub(super) type Answer;
+
+    #[wasm_bindgen(method, catch, js_name = push)]
+    fn push_parts(this: &Answer, id: u32) -> Result<Array, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = finish)]
+    fn finish_parts(this: &Answer) -> Result<Array, JsValue>;
+}
+
+/// A piece of an answer.
+pub(super) struct Piece {
+    pub(super) text: String,
+    /// Whether a stop string ended the answer.
+    pub(super) stopped: bool,
+}
+
+impl Words {
+    /// Of the files beside a model's weights.
+    pub(super) async fn of_files(beside: &[(String, Vec<u8>)]) -> Result<Self, Failure> {
+        let names = beside.iter().map(|(name, _)| name.as_str());
+        let contents = beside
+            .iter()
+            .map(|(_, bytes)| Uint8Array::from(bytes.as_slice()));
+        let class = class().await?;
+        Ok(class.of_files(list(names), list(contents))?)
+    }
+
+    /// Of the metadata of the GGUF file `name`.
+    pub(super) async fn of_gguf(
+        name: &str,
+        parts: VocabularyParts,
+        template: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let class = class().await?;
+        Ok(class.of_gguf(
+            &parts.model,
+            &parts.pre,
+            list(parts.tokens),
+            list(parts.merges),
+            &parts.types,
+            parts.bos,
+            &parts.eos,
+            parts.add_bos,
+            template,
+            &missing(name, "a chat template"),
+        )?)
+    }
+}
+
+impl Answer {
+    /// The text that is sure now that a token came.
+    pub(super) fn push(&self, id: u32) -> Result<Piece, Failure> {
+        Ok(Piece::of(&self.push_parts(id)?))
+    }
+
+    /// Ends the answer: the text that was held back.
+    pub(super) fn finish(&self) -> Result<Piece, Failure> {
+        Ok(Piece::of(&self.finish_parts()?))
+    }
+}
+
+impl Piece {
+    fn of(parts: &Array) -> Self {
+        Self {
+            text: parts.get(0).as_string().unwrap_or_default(),
+            stopped: parts.get(1).is_truthy(),
+        }
+    }
+}
+
+/// What a GGUF file lacks.
+pub(super) fn missing(name: &str, what: &str) -> String {
+    format!("{name}: expected {what}, got none")
+}
+
+/// The module's class, loaded where it isn't yet.
+async fn class() -> Result<Class, Failure> {
+    let loaded = JsFuture::from(load_words()).await;
+    let class = loaded.map_err(|error| {
+        let message = format!("expected moebius_words.js beside moebius.js, got {error:?}");
+        Failure::new(Code::DEVICE, message)
+    })?;
+    Ok(class.unchecked_into())
+}
