@@ -1,12 +1,13 @@
 //! Errors as JavaScript sees them: an `Error` with a `code`.
 
 use js_sys::Reflect;
+use js_sys::WebAssembly::RuntimeError;
 use moebius::ErrorKind;
 use moebius_device::OpenError;
 use moebius_device::browser::DeviceFailure;
 use moebius_engine::EngineError;
 use moebius_model::weights::WeightsError;
-use wasm_bindgen::JsValue;
+use wasm_bindgen::{JsCast, JsValue};
 
 use crate::console;
 
@@ -93,9 +94,13 @@ impl From<moebius_cases::Error> for Failure {
     }
 }
 
-/// What the module of words throws.
+/// What the module of words throws. A trap leaves that module in an unknown state and so ends this one, too: it goes on to
+/// whoever listens for errors that nobody has caught.
 impl From<JsValue> for Failure {
     fn from(thrown: JsValue) -> Self {
+        if thrown.is_instance_of::<RuntimeError>() {
+            wasm_bindgen::throw_val(thrown);
+        }
         let text = |key: &str| Reflect::get(&thrown, &key.into()).ok()?.as_string();
         let code = match text("code").as_deref() {
             Some("shape") => Code::SHAPE,
