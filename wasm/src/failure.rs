@@ -94,8 +94,8 @@ impl From<moebius_cases::Error> for Failure {
     }
 }
 
-/// What the module of words throws. A trap leaves that module in an unknown state and so ends this one, too: it goes on to
-/// whoever listens for errors that nobody has caught.
+/// What the module of words throws. A trap leaves that module in an unknown state, so it is thrown on as an uncaught error:
+/// the page then starts another worker.
 impl From<JsValue> for Failure {
     fn from(thrown: JsValue) -> Self {
         if thrown.is_instance_of::<RuntimeError>() {
