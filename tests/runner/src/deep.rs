@@ -127,6 +127,16 @@ impl Ledger {
         self.entries.insert(name.to_owned(), entry);
     }
 
+    /// Writes down a job that this run should have taken: it is among the first in turn for the next.
+    pub(crate) fn owe(&mut self, name: &str, seconds: f64) {
+        let entry = Entry {
+            run: 0,
+            seconds,
+            changed: true,
+        };
+        self.entries.insert(name.to_owned(), entry);
+    }
+
     /// Writes the ledger after a green run of `commit`.
     pub(crate) fn write(&self, commit: &str) -> io::Result<()> {
         let entry = |entry: &Entry| json!({"run": entry.run, "seconds": entry.seconds, "changed": entry.changed});
@@ -141,7 +151,7 @@ impl Ledger {
 }
 
 /// Whether a changed path names `family`: `shaders/src/quantize/plan.rs` does for `quantize`.
-fn names(changed: &[String], family: &str) -> bool {
+pub(crate) fn names(changed: &[String], family: &str) -> bool {
     let part = |part: &str| part.split('.').next() == Some(family);
     !family.is_empty() && changed.iter().any(|path| path.split('/').any(part))
 }
@@ -197,6 +207,18 @@ mod tests {
                 assert!(!late, "run {run}: {last:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_a_run_owes_is_due_in_the_next() {
+        let mut ledger = Ledger {
+            run: 1,
+            ..Ledger::default()
+        };
+        ledger.owe("job 4", 60.0);
+        ledger.run = 2;
+        let due = ledger.due(&jobs(), &[]);
+        assert_eq!(due.first().map(String::as_str), Some("job 4"), "{due:?}");
     }
 
     #[test]

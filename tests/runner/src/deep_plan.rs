@@ -108,7 +108,7 @@ const CHECKED_WITHOUT_BURN: &str = "topk,permute,capacity,rows,router_backward,h
     grouped_gemm::f16,weight_gradient::f16,segment_attention::f16,expert_activation::f16,fp8_gemm::f16,grouped_gemm::matrices_f16,\
     weight_gradient::matrices_f16";
 
-/// The long versions of a program's tests.
+/// The long versions of a program's tests, and XLA with all its optimisation where the default tier goes without.
 fn at_length(program: &Program) -> Vec<Deep> {
     let mut jobs = Vec::new();
     if program.rules.deep {
@@ -119,6 +119,10 @@ fn at_length(program: &Program) -> Vec<Deep> {
         let job = run(program, "on a million random inputs each", &["arbitrary"]);
         let job = job.with("PROPTEST_CASES", "1000000");
         jobs.push(Deep::new(job, &program.target, 30.0));
+    }
+    if program.rules.xla && program.rules.xla_quickly {
+        let job = run(program, "optimised, nothing kept", &[]).with("MOEBIUS_XLA_CACHE", "");
+        jobs.push(Deep::new(job, &program.target, 40.0));
     }
     jobs
 }

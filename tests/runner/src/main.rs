@@ -157,6 +157,7 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
         programs,
     };
     let mut ledger = Ledger::read(&run.places.cache.join("deep.json"));
+    let cold = run.is_cold(&ledger);
     let mut jobs = run.jobs(&mut ledger)?;
     run.surroundings(&mut jobs)?;
     let chosen = chosen(&jobs, &options.only);
@@ -178,7 +179,7 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
         }
         ledger.write(&places::commit())?;
     }
-    run.say_what_did_not_run(&lanes);
+    run.say_what_did_not_run(&lanes, cold);
     Ok(closing.verdict(&lanes, good))
 }
 
@@ -277,24 +278,40 @@ impl Run<'_> {
         let mut jobs = vec![checks.remove(0)];
         jobs.extend(plan::browser(&self.places));
         let changed = in_turns(ledger);
-        let whole = |group: &str| whole_in_chromium(group, changed.as_deref());
-        jobs.extend(
-            plan::GROUPS.map(|group| plan::in_chromium(&self.places, group, whole(group.0))),
-        );
+        let cold = self.is_cold(ledger);
+        for group in plan::GROUPS {
+            let wanted = whole_in_chromium(group.0, changed.as_deref());
+            let whole = plan::in_chromium(&self.places, group, true);
+            let left = wanted && cold;
+            if left {
+                ledger.owe(&whole.name, CHROMIUM_SECONDS);
+            }
+            jobs.push(match wanted && !left {
+                true => whole,
+                false => plan::in_chromium(&self.places, group, false),
+            });
+        }
         jobs.extend(tests);
         jobs.extend(checks);
         if let Some(driver) = &self.places.swiftshader {
             let limited = |program| plan::default_limits(program, driver, plan::KERNELS, "");
             jobs.extend(self.conformance().filter_map(limited));
         }
-        jobs.extend(self.software_gpus()?);
+        jobs.extend(self.software_gpus(changed.as_deref().filter(|_| cold))?);
         jobs.push(plan::command(&self.places));
         jobs.extend(self.deep(ledger, changed)?);
         Ok(jobs)
     }
 
-    /// Every kernel on drivers in software, and the support table held against the record of all devices.
-    fn software_gpus(&self) -> io::Result<Vec<Job>> {
+    /// Whether a run in CI finds nothing that an earlier one built or compiled. It then leaves to the next what would take it
+    /// beyond an hour on two processors: groups in Chromium, and drivers in software for families that no recent commit names.
+    fn is_cold(&self, ledger: &Ledger) -> bool {
+        self.options.tier == Tier::Default && in_ci() && !ledger.warm()
+    }
+
+    /// Every kernel on drivers in software, and the support table held against the record of all devices. Where `changed` is
+    /// given, the drivers run no other programs than those of families that these paths name, and the record is not complete.
+    fn software_gpus(&self, changed: Option<&[String]>) -> io::Result<Vec<Job>> {
         let table = self
             .programs
             .iter()
@@ -305,7 +322,13 @@ impl Run<'_> {
             return Ok(Vec::new());
         };
         let mut jobs = Vec::new();
-        for program in self.conformance() {
+        let asked = |program: &&Program| {
+            changed.is_none_or(|changed| {
+                let mut names = program.families.iter();
+                names.any(|family| deep::names(changed, family))
+            })
+        };
+        for program in self.conformance().filter(asked) {
             jobs.extend(plan::kernels_on_vulkan(program, &self.places));
             jobs.extend(plan::in_metal(program, plan::WITHOUT_BURN, ""));
             let on_card = |card| plan::kernels_on_a_card(program, card, &drivers);
@@ -313,7 +336,9 @@ impl Run<'_> {
         }
         let (records, programs) = (places::text(&self.records()), self.conformance());
         let programs: Vec<&Program> = programs.collect();
-        jobs.push(plan::support_table(table, &records, &programs));
+        if changed.is_none() {
+            jobs.push(plan::support_table(table, &records, &programs));
+        }
         Ok(jobs)
     }
 
@@ -372,7 +397,7 @@ impl Run<'_> {
         for group in plan::GROUPS {
             if !whole_in_chromium(group.0, Some(&changed)) {
                 let job = plan::in_chromium(&self.places, group, true);
-                deep.push(Deep::new(job, "", 500.0));
+                deep.push(Deep::new(job, "", CHROMIUM_SECONDS));
             }
         }
         let due = BTreeSet::from_iter(ledger.due(&deep, &changed));
@@ -431,7 +456,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn say_what_did_not_run(&self, lanes: &Lanes) {
+    fn say_what_did_not_run(&self, lanes: &Lanes, cold: bool) {
         println!(
             "\ndevices: cpu, flex, xla:cpu, wgpu and vulkan ({})",
             self.places.gpu.as_deref().unwrap_or("no GPU: lavapipe")
@@ -456,6 +481,12 @@ impl Run<'_> {
                 "not run: kernels on vulkan and on an emulated cuda, and the support table against it (scripts/setup has no lavapipe for SPIR-V here)"
             );
         }
+        if cold {
+            println!(
+                "not run, because no earlier run is kept here (the next run takes them): all of Chromium's tests, kernels on vulkan, msl and emulated \
+                 cards of families that the last ten commits don't name, and the support table against all devices"
+            );
+        }
         if self.places.swiftshader.is_none() {
             println!(
                 "not run: conformance within WebGPU's default limits (SwiftShader is Linux only)"
@@ -466,12 +497,17 @@ impl Run<'_> {
 
 /// So many commits say what has changed where no green run is known.
 const COLD: &str = "HEAD~10";
+/// What all tests of a group in Chromium take, by a guess, until they ran.
+const CHROMIUM_SECONDS: f64 = 500.0;
+
+fn in_ci() -> bool {
+    env::var("CI").as_deref() == Ok("true")
+}
 
 /// The paths that have changed since the last green run, or in a cold run by the last commits, in CI, where runs take turns at
 /// what is slow; `None` elsewhere.
 fn in_turns(ledger: &Ledger) -> Option<Vec<String>> {
-    let in_ci = env::var("CI").as_deref() == Ok("true");
-    in_ci.then(|| deep::changed_since(ledger.green.as_deref().unwrap_or(COLD)))
+    in_ci().then(|| deep::changed_since(ledger.green.as_deref().unwrap_or(COLD)))
 }
 
 /// Whether all tests of a group in Chromium run: where runs don't take turns, or where what the group alone looks at has changed.

@@ -16,7 +16,7 @@ const FEATURES: &str = match cfg!(target_os = "linux") {
 const ALL_FEATURES: &str = "cpu,xla,fusion,vulkan,cuda,rocm";
 /// XLA first: what compiles with it waits for one another, and should not be left for the end.
 const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
-/// Cases of conformance run once each; XLA compiles them several times faster without optimisation.
+/// Most programs that tests give to XLA run once each; XLA compiles them up to several times faster without optimisation.
 const XLA_QUICKLY: &str =
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true";
 /// Families with kernels of their own: they show what WebGPU's default limits mean.
@@ -183,9 +183,13 @@ pub(crate) fn tests(programs: &[Program], libtpu: bool) -> Vec<Job> {
     let (each, once): (Vec<&Program>, Vec<&Program>) =
         here.partition(|program| program.rules.each_device);
     // Without a record: that of this run is looked at later.
-    let once = once
-        .into_iter()
-        .map(|program| run(program, "", &[]).with("MOEBIUS_TEST_RECORD", ""));
+    let once = once.into_iter().map(|program| {
+        let job = run(program, "", &[]).with("MOEBIUS_TEST_RECORD", "");
+        if program.rules.xla && program.rules.xla_quickly {
+            return job.with("XLA_FLAGS", XLA_QUICKLY);
+        }
+        job
+    });
     let on_devices = each
         .into_iter()
         .flat_map(|program| DEVICES.map(|device| on_device(program, device, "")));
