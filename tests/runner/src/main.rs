@@ -286,9 +286,10 @@ impl Run<'_> {
             if left {
                 ledger.owe(&whole.name, CHROMIUM_SECONDS);
             }
-            jobs.push(match wanted && !left {
-                true => whole,
-                false => plan::in_chromium(&self.places, group, false),
+            jobs.push(if wanted && !left {
+                whole
+            } else {
+                plan::in_chromium(&self.places, group, false)
             });
         }
         jobs.extend(tests);
@@ -300,11 +301,15 @@ impl Run<'_> {
         jobs.extend(self.software_gpus(changed.as_deref().filter(|_| cold))?);
         jobs.push(plan::command(&self.places));
         jobs.extend(self.deep(ledger, changed)?);
+        if cold {
+            jobs.retain(|job| job.name != "docs");
+        }
         Ok(jobs)
     }
 
     /// Whether a run in CI finds nothing that an earlier one built or compiled. It then leaves to the next what would take it
-    /// beyond an hour on two processors: groups in Chromium, and drivers in software for families that no recent commit names.
+    /// beyond an hour on two processors: groups in Chromium, drivers in software for families that no recent commit names,
+    /// and the documentation.
     fn is_cold(&self, ledger: &Ledger) -> bool {
         self.options.tier == Tier::Default && in_ci() && !ledger.warm()
     }
@@ -484,7 +489,7 @@ impl Run<'_> {
         if cold {
             println!(
                 "not run, because no earlier run is kept here (the next run takes them): all of Chromium's tests, kernels on vulkan, msl and emulated \
-                 cards of families that the last ten commits don't name, and the support table against all devices"
+                 cards of families that the last ten commits don't name, the support table against all devices, and rustdoc's lints"
             );
         }
         if self.places.swiftshader.is_none() {
