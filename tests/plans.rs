@@ -8,7 +8,7 @@ use moebius_ops::permute::Capacity;
 use moebius_ops::{Element, routing};
 use moebius_shaders::fp8;
 use moebius_shaders::grouped_gemm::{Choice, Variant, plan};
-use moebius_shaders::moe;
+use moebius_shaders::experts;
 use moebius_shaders::{PlanError, Unsupported};
 use std::fmt::Debug;
 
@@ -263,10 +263,10 @@ fn workgroups_stay_within_the_default_limits() {
     assert!(error.needs.contains("bytes of workgroup memory"), "{error}");
 }
 
-fn layer(tokens: usize, capacity: Option<Capacity>) -> moebius_ops::moe::Problem {
+fn layer(tokens: usize, capacity: Option<Capacity>) -> moebius_ops::experts::Problem {
     let routing = routing::Problem::new(tokens, 8, 2).unwrap();
-    let sort = moebius_ops::moe::sorting::Problem::new(&routing, capacity, false).unwrap();
-    moebius_ops::moe::Problem {
+    let sort = moebius_ops::permute::sorting::Problem::new(&routing, capacity, false).unwrap();
+    moebius_ops::experts::Problem {
         routing,
         row_bound: sort.row_bound(),
         hidden: 64,
@@ -286,7 +286,7 @@ fn a_layer_takes_the_same_launches_everywhere() {
     for device in gpus().iter().chain(&cpus()) {
         for tokens in [1, 100, 4096] {
             let launches = |capacity| {
-                moe::plan(layer(tokens, capacity), device, Choice::default())
+                experts::plan(layer(tokens, capacity), device, Choice::default())
                     .unwrap()
                     .launches()
             };
@@ -303,11 +303,11 @@ fn a_layer_takes_the_same_launches_everywhere() {
 #[test]
 fn more_than_a_binding_of_activations_is_refused() {
     let device = profiles::webgpu_default();
-    let wide = moebius_ops::moe::Problem {
+    let wide = moebius_ops::experts::Problem {
         inter: 1 << 15,
         ..layer(4096, None)
     };
-    let error = moe::plan(wide, &device, Choice::default()).unwrap_err();
+    let error = experts::plan(wide, &device, Choice::default()).unwrap_err();
     assert!(matches!(error, PlanError::Unsupported(_)), "{error}");
     let cast = moebius_ops::fp8::Problem::new(1 << 26, 1 << 24, moebius_ops::fp8::Fp8Format::E4M3)
         .unwrap();
@@ -340,9 +340,9 @@ fn sizes_that_make_no_sense_are_shape_errors() {
 }
 
 /// The experts of models in use, as their configurations give them.
-fn model(experts: usize, hidden: usize, inter: usize, tokens: usize) -> moebius_ops::moe::Problem {
+fn model(experts: usize, hidden: usize, inter: usize, tokens: usize) -> moebius_ops::experts::Problem {
     let routing = routing::Problem::new(tokens, experts, 8).unwrap();
-    moebius_ops::moe::Problem {
+    moebius_ops::experts::Problem {
         routing,
         hidden,
         inter,
@@ -369,10 +369,10 @@ fn qwen3_30b_a3b_is_planned() {
             ..device
         };
         for tokens in [1, 16, 4096] {
-            let plan = moe::plan(shape(tokens), &device, Choice::default()).unwrap();
+            let plan = experts::plan(shape(tokens), &device, Choice::default()).unwrap();
             assert_eq!((plan.up.slabs.len(), plan.down.slabs.len()), (1, 1));
             // Their gradient is f32: 1.6 GB.
-            let training = moe::plan_training(shape(tokens), plan.up.variant, &device);
+            let training = experts::plan_training(shape(tokens), plan.up.variant, &device);
             assert_eq!(
                 training.is_ok(),
                 device.limits.max_buffer_bytes >= 1_610_612_736
@@ -383,7 +383,7 @@ fn qwen3_30b_a3b_is_planned() {
         f16: true,
         ..profiles::webgpu_default()
     };
-    let refused = moe::plan(shape(1), &default, Choice::default()).unwrap_err();
+    let refused = experts::plan(shape(1), &default, Choice::default()).unwrap_err();
     assert!(refused.to_string().contains("805306368 bytes"), "{refused}");
 }
 
@@ -392,15 +392,15 @@ fn deepseek_v3_is_planned() {
     let shape = |tokens| model(256, 7168, 2048, tokens);
     for device in [profiles::h100(), profiles::mi300x()] {
         for tokens in [1, 64, 4096] {
-            let plan = moe::plan(shape(tokens), &device, Choice::default()).unwrap();
+            let plan = experts::plan(shape(tokens), &device, Choice::default()).unwrap();
             assert_eq!((plan.up.slabs.len(), plan.down.slabs.len()), slabs(&device));
         }
     }
     let device = profiles::mi300x();
-    let plan = moe::plan(shape(4096), &device, Choice::default()).unwrap();
-    moe::plan_training(shape(4096), plan.up.variant, &device).unwrap();
+    let plan = experts::plan(shape(4096), &device, Choice::default()).unwrap();
+    experts::plan_training(shape(4096), plan.up.variant, &device).unwrap();
     // 15 GB of first weights.
-    let refused = moe::plan(shape(1), &profiles::l4(), Choice::default()).unwrap_err();
+    let refused = experts::plan(shape(1), &profiles::l4(), Choice::default()).unwrap_err();
     assert!(
         refused.to_string().contains("15032385536 bytes"),
         "{refused}"

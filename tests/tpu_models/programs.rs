@@ -3,7 +3,7 @@
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::{self, Activation, Fp8Weights};
 use moebius_ops::scaling::Granularity;
-use moebius_ops::{Element, Product, moe, routing};
+use moebius_ops::{Element, GroupedGemm, experts, routing};
 use moebius_xla::ElementType;
 use moebius_xla::custom;
 use moebius_xla::parallel::{Divided, Layer, Whole};
@@ -13,7 +13,7 @@ use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
 pub(crate) fn layer(element: ElementType, experts: usize) -> Layer {
     let routing = routing::Problem::new(4096, experts, 2).unwrap();
     Layer {
-        problem: moe::Problem {
+        problem: experts::Problem {
             routing,
             hidden: 512,
             inter: 2048,
@@ -69,7 +69,7 @@ fn float(element: ElementType) -> Element {
 
 /// 4096 rows of 512 by 2048 FP8 columns.
 fn fp8(element: ElementType) -> Program {
-    let linear = Product::Fp8Linear(grouped_gemm::Problem {
+    let linear = GroupedGemm::Fp8Linear(grouped_gemm::Problem {
         element: float(element),
         bias: true,
         fp8: Some(Fp8Weights {

@@ -8,7 +8,7 @@ use moebius::Error;
 use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer};
 use moebius_device::{Device, Opened, Simd, memory_in_use, process_memory};
 use moebius_ops::ShapeError;
-use moebius_shaders::moe;
+use moebius_shaders::experts;
 
 /// The layer under measurement.
 pub(super) struct Setup {
@@ -18,7 +18,7 @@ pub(super) struct Setup {
     /// Without the recording of gradients.
     pub(super) device: burn::tensor::Device,
     pub(super) layer: MoeLayer,
-    pub(super) plan: Option<moe::Plan>,
+    pub(super) plan: Option<experts::Plan>,
     /// \[T,H\].
     pub(super) x: Tensor<2>,
     /// Bytes held before this was made, where the device says.

@@ -1,12 +1,12 @@
 //! Gradients of single tokens and single columns of weights, in f64 on the host.
 
 use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::moe;
+use moebius_ops::experts;
 
 /// A layer without biases, a dropless batch and the gradient of its output, copied to the host;
-/// shapes as in [`moe::ReferenceInputs`].
+/// shapes as in [`experts::ReferenceInputs`].
 pub(super) struct Batch {
-    pub(super) problem: moe::Problem,
+    pub(super) problem: experts::Problem,
     pub(super) x: Vec<f32>,
     pub(super) dy: Vec<f32>,
     pub(super) indices: Vec<u32>,

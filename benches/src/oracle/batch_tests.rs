@@ -1,5 +1,5 @@
 use super::*;
-use moebius_ops::moe::{ReferenceInputs, reference_backward};
+use moebius_ops::experts::{ReferenceInputs, reference_backward};
 use moebius_ops::{Element, routing};
 
 const SIZES: [usize; 5] = [9, 5, 6, 3, 2];

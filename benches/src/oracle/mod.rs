@@ -8,7 +8,7 @@ pub(crate) use gradients::{GradientOracle, Gradients};
 use burn::tensor::{DType, Int, Tensor};
 use moebius::Error;
 use moebius::moe::{MoeLayer, MoeOutput, MoeWeights};
-use moebius_ops::{ShapeError, moe, routing};
+use moebius_ops::{ShapeError, experts, routing};
 
 /// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
 const SAMPLES: usize = 16;
@@ -95,13 +95,13 @@ pub(crate) fn outputs(layer: &MoeLayer, x: &[f32]) -> Result<Vec<f64>, Error> {
 fn forward(layer: &MoeLayer, x: &[f32], logits: &[f32]) -> Result<(Vec<u32>, Vec<f64>), Error> {
     let weights = weights(layer)?;
     let [_, hidden] = weights.router.dims();
-    let problem = moe::Problem {
+    let problem = experts::Problem {
         capacity: None,
         ..layer.problem(x.len() / hidden, DType::F32)?
     };
     let routed = routing::reference(&problem.routing, logits, None);
     let (b_in, b_out) = (weights.b_in.map(floats), weights.b_out.map(floats));
-    let inputs = moe::ReferenceInputs {
+    let inputs = experts::ReferenceInputs {
         x,
         indices: &routed.indices,
         weights: &routed.weights,
@@ -110,7 +110,7 @@ fn forward(layer: &MoeLayer, x: &[f32], logits: &[f32]) -> Result<(Vec<u32>, Vec
         w_out: &floats(weights.w_out),
         b_out: b_out.as_deref(),
     };
-    let (y, _) = moe::reference(&problem, &inputs)?;
+    let (y, _) = experts::reference(&problem, &inputs)?;
     Ok((routed.indices, y))
 }
 

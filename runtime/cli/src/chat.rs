@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::ChatArgs;
 use crate::error::CliError;
-use crate::published::{self, Answer, Ready, Source, Stream};
+use crate::published::{self, Answer, Ready, Source, AnswerStream};
 use crate::screen::{DIM, Outcome, Screen};
 use commands::Line;
 use conversation::Conversation;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     let source = Source::open(Some(&args.model))?;
     let template = source.template()?;
     // Made anew for each answer; texts that can't be are refused here.
-    Stream::new(&source.tokenizer, &args.stop)?;
+    AnswerStream::new(&source.tokenizer, &args.stop)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
     let Ready {
         name,

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::GenerateArgs;
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::published::{self, Answer, Ready, Source, Stream};
+use crate::published::{self, Answer, Ready, Source, AnswerStream};
 use crate::screen::{DIM, Outcome, Screen};
 
 /// Runs `moebius generate`.
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, C
     let sampling = args.sampling.sampling()?;
     let source = Source::open(args.prompt.model.model.as_deref())?;
     let ids = published::prompt(&args.prompt, &source)?;
-    let stream = Stream::new(&source.tokenizer, &args.stop)?;
+    let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
     let Ready {
         name,

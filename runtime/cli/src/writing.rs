@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::{ModelPrecision, PlaceArgs};
 use crate::error::CliError;
-use crate::published::{self, Ready, Source, Stream};
+use crate::published::{self, Ready, Source, AnswerStream};
 use crate::screen::{DIM, Screen};
 
 /// How the paragraph begins.
@@ -46,7 +46,7 @@ pub(crate) fn run(device: Device, screen: &mut Screen) -> Result<Writing, CliErr
     })?;
     let generation = Generation::new(ids, TOKENS).with_sampling(sampling);
     screen.text(BEGINNING)?;
-    let stream = Stream::new(&source.tokenizer, &[END.to_owned()])?;
+    let stream = AnswerStream::new(&source.tokenizer, &[END.to_owned()])?;
     let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
     let speed = answer.decode_speed();
     let said = speed.map_or(String::new(), |speed| format!(", {speed:.0} tokens/s"));

@@ -55,7 +55,7 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
         return Ok(Tensor::empty([0, n], (&x.device(), x.dtype())));
     }
     let (w, bias) = (w.unsqueeze(), bias.map(Tensor::unsqueeze));
-    ops::linear::run(x, w, bias, None, (problem, None))
+    ops::grouped_gemm::run(x, w, bias, None, (problem, None))
 }
 
 /// Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension, in one pass on Flex where no gradients are recorded.

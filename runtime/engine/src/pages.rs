@@ -64,7 +64,7 @@ struct Page {
 
 /// The pages of a cache.
 #[derive(Clone, Debug)]
-pub(crate) struct Pages {
+pub(crate) struct PagePool {
     pages: Vec<Page>,
     /// Without user and key; the last is the next.
     free: Vec<u32>,
@@ -76,7 +76,7 @@ pub(crate) struct Pages {
     clock: u64,
 }
 
-impl Pages {
+impl PagePool {
     /// So many pages, which hold nothing.
     pub(crate) fn new(pages: u32) -> Self {
         Self {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// Pages that a user took, filled and left.
-    fn fill(pages: &mut Pages, keys: &[PageKey]) -> Vec<u32> {
+    fn fill(pages: &mut PagePool, keys: &[PageKey]) -> Vec<u32> {
         let taken = pages.take(keys.len()).unwrap();
         for (page, key) in taken.iter().zip(keys) {
             assert_eq!(pages.publish(*page, *key), *page);
@@ -200,7 +200,7 @@ mod tests {
         taken
     }
 
-    fn usage(pages: &Pages) -> [usize; 3] {
+    fn usage(pages: &PagePool) -> [usize; 3] {
         let Usage { free, cached, used } = pages.usage();
         [free, cached, used]
     }
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn pages_are_found_until_they_are_needed() {
-        let mut pages = Pages::new(4);
+        let mut pages = PagePool::new(4);
         let chain = keys("", 3);
         let filled = fill(&mut pages, &chain);
         assert_eq!(usage(&pages), [1, 3, 0]);
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_was_used_longest_ago_goes_first() {
-        let mut pages = Pages::new(6);
+        let mut pages = PagePool::new(6);
         let [one, other] = [keys("one", 3), keys("other", 3)];
         let filled = fill(&mut pages, &one);
         fill(&mut pages, &other);
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn equal_pages_become_one() {
-        let mut pages = Pages::new(4);
+        let mut pages = PagePool::new(4);
         let chain = keys("", 1);
         let first = pages.take(1).unwrap()[0];
         let second = pages.take(1).unwrap()[0];
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_page_without_a_key_is_free_at_once() {
-        let mut pages = Pages::new(2);
+        let mut pages = PagePool::new(2);
         let taken = pages.take(2).unwrap();
         assert_eq!(pages.take(1), None);
         pages.release(&taken);

@@ -10,7 +10,7 @@
 //! | [`permute`] | slots sorted by expert, capacities, rows of tokens in and out of the order of their experts |
 //! | [`grouped_gemm`] | a product per expert, dense ones too, with weights in floats or FP8 |
 //! | [`expert_activation`] | the activation of sorted rows and its gradient |
-//! | [`moe`] | feed-forward experts as a whole |
+//! | [`experts`] | feed-forward experts as a whole |
 //! | [`attention`] | attention of queries to keys under score rules |
 //! | [`kv_cache`] | keys and values kept in pages, and attention over them |
 //! | [`segment_attention`] | attention among the rows of one expert and one sequence |
@@ -78,11 +78,11 @@ pub mod attention;
 mod element;
 mod error;
 pub mod expert_activation;
+pub mod experts;
 pub mod fp8;
 pub mod fp8_mma;
 pub mod grouped_gemm;
 pub mod kv_cache;
-pub mod moe;
 mod operation;
 pub mod permute;
 pub mod quantize;
@@ -93,6 +93,6 @@ pub mod segment_attention;
 pub use element::Element;
 pub use error::ShapeError;
 pub use operation::{
-    Attention, AttentionPass, Gradient, KvCache, Operation, Product, Quantization, Routing, Rows,
-    Scalar, Signature, TableGradients, TensorInfo,
+    Attention, AttentionPass, Experts, Gradient, GroupedGemm, KvCache, Operation, Permute, Quantize,
+    Routing, Scalar, SegmentAttention, Signature, TableGradients, TensorInfo,
 };

@@ -11,6 +11,7 @@ mod cpu_fp8;
 mod entries;
 pub mod fp8;
 mod fragments;
+pub mod linear;
 mod naive;
 mod plan;
 mod tensor_core;

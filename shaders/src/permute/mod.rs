@@ -13,6 +13,7 @@ mod entries;
 pub mod neighbours;
 mod rows;
 mod sort;
+pub mod sorting;
 pub mod weights_gradient;
 
 pub use capacity::{CapacitiesPlan, CapacityPlan};

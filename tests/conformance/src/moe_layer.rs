@@ -6,7 +6,7 @@ use burn::tensor::{DType, Tensor, TensorData};
 use moebius::moe::{Activation, Capacity, Experts, MoeConfig, MoeLayer, MoeWeights, Variant};
 use moebius::{Device, Error, ErrorKind, memory_in_use_async};
 use moebius_device::memory_in_use;
-use moebius_ops::{moe, routing};
+use moebius_ops::{experts, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::record::{Launch, launched_by};
 use moebius_tests::target::Target;
@@ -92,7 +92,7 @@ impl Fixture {
         assert_eq!(indices, routed.indices);
         let weights = self.layer.weights().unwrap();
         let (b_in, b_out) = (weights.b_in.map(floats), weights.b_out.map(floats));
-        let inputs = moe::ReferenceInputs {
+        let inputs = experts::ReferenceInputs {
             x: &floats(x),
             indices: &indices,
             weights: &routed.weights,
@@ -101,7 +101,7 @@ impl Fixture {
             w_out: &floats(weights.w_out),
             b_out: b_out.as_deref(),
         };
-        let (want, dropped) = moe::reference(&problem, &inputs).unwrap();
+        let (want, dropped) = experts::reference(&problem, &inputs).unwrap();
         assert_close("y", &floats(out.y), &want, rel_l2(problem.element));
         let got: Vec<i64> = out.dropped_slots.into_data().iter().collect();
         assert_eq!(got, [dropped as i64], "dropped slots");

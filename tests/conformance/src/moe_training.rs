@@ -8,7 +8,7 @@ use moebius::ErrorKind;
 use moebius::moe::{
     Activation, Capacity, Keep, MoeConfig, MoeLayer, MoeOutput, MoeWeights, Router, Variant,
 };
-use moebius_ops::{Element, moe, routing};
+use moebius_ops::{Element, experts, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_gradient;
@@ -83,7 +83,7 @@ impl Pass {
         );
         let b_in = weights.b_in.clone().map(floats);
         let b_out = weights.b_out.clone().map(floats);
-        let inputs = moe::ReferenceInputs {
+        let inputs = experts::ReferenceInputs {
             x: &x,
             indices: &routed.indices,
             weights: &routed.weights,
@@ -92,7 +92,7 @@ impl Pass {
             w_out: &w_out,
             b_out: b_out.as_deref(),
         };
-        let want = moe::reference_backward(&problem, &inputs, &self.dy);
+        let want = experts::reference_backward(&problem, &inputs, &self.dy);
         let router = floats(weights.router.clone());
         let (dx, drouter) = through_router(&problem.routing, &x, &router, &logits, &want);
         let close = |what, got: Vec<f32>, want: &[f64]| assert_gradient(what, &got, want, element);
@@ -113,7 +113,7 @@ fn through_router(
     x: &[f32],
     router: &[f32],
     logits: &[f32],
-    experts: &moe::ReferenceGradients,
+    experts: &experts::ReferenceGradients,
 ) -> (Vec<f64>, Vec<f64>) {
     let (e, h) = (problem.experts(), x.len() / problem.tokens());
     let routed = routing::reference(problem, logits, None);

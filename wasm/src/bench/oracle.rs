@@ -2,7 +2,7 @@
 
 use moebius_ops::attention::{self, Inputs, Sizes, Tables};
 use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::{Element, ShapeError, moe, routing};
+use moebius_ops::{Element, ShapeError, experts, routing};
 
 /// ‖got − expected‖ / ‖expected‖.
 pub(super) fn relative_error(got: &[f32], expected: &[f64]) -> f64 {
@@ -28,7 +28,7 @@ pub(super) fn experts(
     let logits = routing::logits_reference(x, router, hidden);
     let logits: Vec<f32> = logits.iter().map(|logit| *logit as f32).collect();
     let routed = routing::reference(&routing, &logits, None);
-    let problem = moe::Problem {
+    let problem = experts::Problem {
         routing,
         hidden,
         inter,
@@ -39,7 +39,7 @@ pub(super) fn experts(
         capacity: None,
         row_bound: routing.slots(),
     };
-    let inputs = moe::ReferenceInputs {
+    let inputs = experts::ReferenceInputs {
         x,
         indices: &routed.indices,
         weights: &routed.weights,
@@ -48,7 +48,7 @@ pub(super) fn experts(
         w_out,
         b_out: None,
     };
-    let (y, _) = moe::reference(&problem, &inputs)?;
+    let (y, _) = experts::reference(&problem, &inputs)?;
     Ok(y)
 }
 

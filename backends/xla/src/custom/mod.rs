@@ -5,40 +5,36 @@
 //!
 //! | file | operations |
 //! |---|---|
-//! | `router/` | logits, the choice of experts, hashes, loads, and their gradients |
-//! | `sort.rs` | slots by expert, and the capacity rule |
-//! | `grouped.rs` | the walk over sorted rows that every product per expert is made of |
+//! | `routing/` | logits, the choice of experts, hashes, loads, and their gradients |
+//! | `permute/sorting.rs` | slots by expert, and the capacity rule |
+//! | `grouped_gemm/mod.rs` | the walk over sorted rows that every product per expert is made of |
 //! | `experts/` | feed-forward experts and their gradients |
-//! | `linear.rs` | one product per expert and its gradients |
-//! | `rows.rs` | rows of tokens in and out of the order of their experts |
-//! | `neighbours.rs` | sorted rows beside their neighbours in a sequence |
+//! | `grouped_gemm/linear.rs` | one product per expert and its gradients |
+//! | `permute/rows.rs` | rows of tokens in and out of the order of their experts |
+//! | `permute/neighbours.rs` | sorted rows beside their neighbours in a sequence |
 //! | `attention/` | attention under score rules, and its gradients |
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `segment_attention.rs` | attention within a sequence |
 //! | `fp8.rs` | what every operation on FP8 codes shares |
 //! | `quantize.rs` | casts, codes and scales of matrices, and back |
-//! | `fp8_linear.rs` | products with FP8 weights |
+//! | `grouped_gemm/fp8.rs` | products with FP8 weights |
 
 pub(crate) mod attention;
 mod experts;
 mod fp8;
-mod fp8_linear;
-mod grouped;
+mod grouped_gemm;
 mod kv_cache;
-mod linear;
-mod neighbours;
+mod permute;
 mod quantize;
-mod router;
-mod rows;
+mod routing;
 mod segment_attention;
-mod sort;
 
 pub use attention::Tiling;
-pub(crate) use sort::slot_keys;
+pub(crate) use permute::sorting::slot_keys;
 
 use crate::ElementType::{self, S32, U32};
 use crate::stablehlo::{Builder, TensorType, Value};
-use moebius_ops::{Element, Operation, Product, Rows, Scalar, ShapeError, TensorInfo};
+use moebius_ops::{Element, GroupedGemm, Operation, Scalar, ShapeError, TensorInfo};
 
 /// The name of our custom operations in Burn's graphs.
 pub const ID: &str = "moebius";
@@ -131,7 +127,7 @@ pub fn unpack(words: &[u64]) -> Result<Operation, CallError> {
 pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
     operation.check()?;
     let signature = operation.signature();
-    if let Operation::Product(Product::Fp8Codes(_)) = operation {
+    if let Operation::GroupedGemm(GroupedGemm::Fp8Codes(_)) = operation {
         return Err(CallError::NotLowered(signature.name));
     }
     if inputs.len() != signature.operands.len() {
@@ -186,10 +182,12 @@ pub fn lower_tiled(
 ) -> Result<Vec<Value>, CallError> {
     let expected = outputs(operation, &b.types(inputs))?;
     let results = match operation {
-        Operation::Quantization(operation) => quantize::lower(b, operation, inputs),
-        Operation::Routing(operation) => router::lower(b, operation, inputs),
-        Operation::Rows(operation) => moved(b, operation, inputs),
-        Operation::Product(operation) => multiplied(b, operation, inputs),
+        Operation::Quantize(operation) => quantize::lower(b, operation, inputs),
+        Operation::Routing(operation) => routing::lower(b, operation, inputs),
+        Operation::Permute(operation) => permute::lower(b, operation, inputs),
+        Operation::GroupedGemm(operation) => grouped_gemm::lower(b, operation, inputs),
+        Operation::Experts(operation) => experts::lower(b, operation, inputs),
+        Operation::SegmentAttention(operation) => segment_attention::lower(b, operation, inputs),
         Operation::Attention(operation) => attention::lower(b, operation, inputs, tiling),
         Operation::KvCache(operation) => kv_cache::lower(b, operation, inputs, tiling),
     };
@@ -208,46 +206,6 @@ pub fn lower_tiled(
         }
     }
     Ok(results)
-}
-
-fn moved(b: &Builder, operation: &Rows, inputs: &[Value]) -> Vec<Value> {
-    match operation {
-        Rows::Gather(p) => vec![rows::gathered(b, p, inputs[0], (inputs[1], inputs[2])).0],
-        Rows::Combine { problem, .. } => vec![rows::combined(b, problem, inputs)],
-        Rows::CombineBackward(p) => rows::combine_backward(b, p, inputs),
-        Rows::Neighbours {
-            problem, backward, ..
-        } => vec![neighbours::neighbours(b, problem, *backward, inputs)],
-        Rows::Attention {
-            problem,
-            dense,
-            backward: false,
-        } => segment_attention::forward(b, problem, *dense, inputs),
-        Rows::Attention { problem, dense, .. } => {
-            segment_attention::backward(b, problem, *dense, inputs)
-        }
-    }
-}
-
-fn multiplied(b: &Builder, operation: &Product, inputs: &[Value]) -> Vec<Value> {
-    match operation {
-        Product::Linear(problem) => linear::forward(b, problem, inputs),
-        Product::LinearBackward {
-            problem,
-            rows,
-            w,
-            bias,
-        } => linear::backward(b, problem, [*rows, *w, *bias], inputs),
-        Product::Fp8Linear(problem) => vec![fp8_linear::forward(b, problem, inputs)],
-        Product::Fp8Codes(_) => unreachable!("refused before it is lowered"),
-        Product::Experts { problem, keep } => experts::forward(b, problem, *keep, inputs),
-        Product::ExpertsBackward {
-            problem,
-            x,
-            weights,
-            ..
-        } => experts::backward(b, problem, (*x, *weights), inputs),
-    }
 }
 
 /// The element type of floats.

@@ -7,42 +7,42 @@ use super::float;
 use super::fp8::{element, encode, pack, pad_end, unpack};
 use crate::ElementType::{self, F32, S32, U32};
 use crate::stablehlo::{Builder, Reduction, Unary, Value};
-use moebius_ops::Quantization;
+use moebius_ops::Quantize;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::{E8M0_ONE, ScaleType};
 
 /// Appends the operation and returns its results.
-pub(super) fn lower(b: &Builder, operation: &Quantization, inputs: &[Value]) -> Vec<Value> {
+pub(super) fn lower(b: &Builder, operation: &Quantize, inputs: &[Value]) -> Vec<Value> {
     let x = |b: &Builder| b.convert(inputs[0], F32);
     match operation {
-        Quantization::Encode { problem, overflow } => {
+        Quantize::Encode { problem, overflow } => {
             vec![pack(b, encode(b, x(b), problem.format(), *overflow))]
         }
-        Quantization::Decode(p) => {
+        Quantize::Decode(p) => {
             vec![b.convert(unpack(b, inputs[0], p.len(), element(p.format())), F32)]
         }
-        Quantization::Quantize(p) => {
+        Quantize::Quantize(p) => {
             let x = x(b);
             let scales = dynamic(b, p, x);
             vec![pack(b, codes(b, p, x, scales)), stored(b, p, scales)]
         }
-        Quantization::QuantizeBy(p) => {
+        Quantize::QuantizeBy(p) => {
             vec![pack(b, codes(b, p, x(b), given(b, p, inputs[1])))]
         }
-        Quantization::Dequantize(p) => {
+        Quantize::Dequantize(p) => {
             let codes = unpack(b, inputs[0], p.shape()[2], element(p.format()));
             let values = decode(b, p, codes, given(b, p, inputs[1]));
             vec![b.convert(values, float(p.element()))]
         }
-        Quantization::FakeQuantize(p) => {
+        Quantize::FakeQuantize(p) => {
             let x = x(b);
             vec![rounded(b, p, [inputs[0], x, dynamic(b, p, x)])]
         }
-        Quantization::FakeQuantizeBy(p) => {
+        Quantize::FakeQuantizeBy(p) => {
             vec![rounded(b, p, [inputs[0], x(b), given(b, p, inputs[1])])]
         }
-        Quantization::Amax { shape, .. } => {
+        Quantize::Amax { shape, .. } => {
             let magnitude = magnitude(b, x(b));
             let dims: Vec<usize> = (0..shape.len()).collect();
             let amax = b.bitcast(b.reduce(Reduction::Max, magnitude, &dims), F32);

@@ -9,17 +9,27 @@
 //! the sequences, not from R²; a sequence wastes B − 1 rows at most.
 
 use super::fp8::pad_end;
-use super::grouped::{element, most_blocks, starts};
-use super::neighbours::Keys;
+use super::grouped_gemm::{element, most_blocks, starts};
+use super::permute::neighbours::Keys;
 use crate::ElementType::{F32, S32};
 use crate::stablehlo::{Along, Builder, DotDims, Reduction, TensorType, Value};
+use moebius_ops::SegmentAttention;
 use moebius_ops::segment_attention::Problem;
 
 /// Rows of a block B.
 const BLOCK: usize = 64;
 
+pub(super) fn lower(b: &Builder, operation: &SegmentAttention, inputs: &[Value]) -> Vec<Value> {
+    let (problem, dense) = (&operation.problem, operation.dense);
+    if operation.backward {
+        backward(b, problem, dense, inputs)
+    } else {
+        forward(b, problem, dense, inputs)
+    }
+}
+
 /// o and lse of q, k, v, and of order and offsets unless one expert has all rows.
-pub(super) fn forward(b: &Builder, p: &Problem, dense: bool, inputs: &[Value]) -> Vec<Value> {
+fn forward(b: &Builder, p: &Problem, dense: bool, inputs: &[Value]) -> Vec<Value> {
     if p.rows() == 0 {
         let lse = TensorType::new([0, p.heads()], F32);
         return vec![inputs[0], b.splat(0.0, lse)];
@@ -32,7 +42,7 @@ pub(super) fn forward(b: &Builder, p: &Problem, dense: bool, inputs: &[Value]) -
 }
 
 /// dq, dk and dv of the operands of the forward pass, o, lse and do.
-pub(super) fn backward(b: &Builder, p: &Problem, dense: bool, inputs: &[Value]) -> Vec<Value> {
+fn backward(b: &Builder, p: &Problem, dense: bool, inputs: &[Value]) -> Vec<Value> {
     if p.rows() == 0 {
         return inputs[..3].to_vec();
     }
@@ -156,7 +166,7 @@ impl Seen {
     }
 
     /// f32 \[heads, padded, D\] of x \[R, heads·D\], with a block of zeros after the last row. A single column
-    /// gets another one of zeros, as in [`super::grouped::product`].
+    /// gets another one of zeros, as in [`super::grouped_gemm::product`].
     fn heads(&self, b: &Builder, x: Value) -> Value {
         let x = b.convert(x, F32);
         let width = b.shape(x)[1] / self.heads;

@@ -32,10 +32,10 @@ use super::passes::{self, Passes};
 use crate::ElementType::{F32, S32};
 use crate::custom::{along, rows_where};
 use crate::stablehlo::{Builder, Program, Reduction, TensorType, Value};
-use moebius_ops::moe::sorting;
+use moebius_ops::permute::sorting;
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::routing;
-use moebius_ops::{Element, Product, Routing, Rows, ShapeError};
+use moebius_ops::{Element, Experts, Permute, ShapeError};
 
 /// A layer whose experts are divided among devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -263,7 +263,7 @@ impl Divided {
         let past = b.convert(b.le(plan.upto, rank), S32);
         let expert = b.reshape(b.sum(past, &[2]), &[self.together(), 1]);
         let routing = checked(routing::Problem::new(self.together(), experts, 1));
-        let sort = Routing::Sort {
+        let sort = Permute::Sort {
             problem: checked(sorting::Problem::new(&routing, None, false)),
             mask: false,
         };
@@ -333,7 +333,7 @@ impl Divided {
         let local = self.local();
         let slots = local.routing.slots();
         let problem = RowsProblem::new(&local.routing, slots, local.hidden, local.element);
-        let combine = Rows::Combine {
+        let combine = Permute::Combine {
             problem: checked(problem),
             weighted: operands.len() > 1,
         };
@@ -345,7 +345,7 @@ impl Divided {
         let local = self.local().routing;
         let slots = local.slots();
         let routing = checked(routing::Problem::new(slots, local.experts(), 1));
-        let combine = Rows::Combine {
+        let combine = Permute::Combine {
             problem: checked(RowsProblem::new(&routing, slots, 1, Element::F32)),
             weighted: false,
         };
@@ -367,7 +367,7 @@ impl Divided {
         let weights = self.send(b, of.slot_weights, (slots, going.1));
         let weights = b.reshape(weights, &[self.together(), 1]);
         let (experts, rows) = (self.local_experts(), self.together());
-        let backward = Product::ExpertsBackward {
+        let backward = Experts::Backward {
             problem: checked(self.layer.some_experts(experts, rows)),
             pre: r.pre.is_some(),
             x: true,
@@ -432,7 +432,7 @@ impl Passes for Divided {
         let plan = self.plan(b, routed.offsets);
         let keep = self.most_rounds() == 1;
         let (experts, rows) = (self.local_experts(), self.together());
-        let forward = Product::Experts {
+        let forward = Experts::Forward {
             problem: checked(self.layer.some_experts(experts, rows)),
             keep,
         };

@@ -3,9 +3,10 @@
 use crate::ElementType::{self, F32, S32};
 use crate::custom::{self, float};
 use crate::stablehlo::{Builder, ReplicaGroups, TensorType, Value};
-use moebius_ops::moe::{self, sorting};
+use moebius_ops::experts;
+use moebius_ops::permute::sorting;
 use moebius_ops::routing::{self, TopkGradient};
-use moebius_ops::{Element, Operation, Routing, ShapeError};
+use moebius_ops::{Element, Operation, Permute, Routing, ShapeError};
 
 /// A mixture-of-experts layer and its batch.
 ///
@@ -15,7 +16,7 @@ use moebius_ops::{Element, Operation, Routing, ShapeError};
 pub struct Layer {
     /// The choice of experts and the experts, over all T tokens. A capacity is of the slots of all devices together, as
     /// on one device.
-    pub problem: moe::Problem,
+    pub problem: experts::Problem,
     /// Whether the choice of experts, but not the weight of a chosen one, has a bias: f32 \[E\], the same on all
     /// devices.
     pub selection_bias: bool,
@@ -53,10 +54,10 @@ impl Layer {
     }
 
     /// Its experts for the slots of one of `devices`, which no capacity drops any more.
-    pub(super) fn local(&self, devices: usize) -> moe::Problem {
+    pub(super) fn local(&self, devices: usize) -> experts::Problem {
         let whole = self.problem.routing;
         let routing = checked(whole.with_tokens(whole.tokens() / devices));
-        moe::Problem {
+        experts::Problem {
             routing,
             capacity: None,
             row_bound: routing.slots(),
@@ -83,8 +84,8 @@ impl Layer {
         &self,
         experts: usize,
         rows: usize,
-    ) -> Result<moe::Problem, ShapeError> {
-        Ok(moe::Problem {
+    ) -> Result<experts::Problem, ShapeError> {
+        Ok(experts::Problem {
             routing: routing::Problem::new(rows, experts, 1)?,
             capacity: None,
             row_bound: rows,
@@ -110,7 +111,7 @@ impl Layer {
         let operands: Vec<Value> = [logits].into_iter().chain(w.selection_bias).collect();
         let chosen = lower(b, route, &operands);
         let [indices, weights, probs, lse] = [chosen[0], chosen[1], chosen[2], chosen[3]];
-        let sort = Routing::Sort {
+        let sort = Permute::Sort {
             problem: checked(sorting::Problem::new(&problem, None, false)),
             mask: false,
         };

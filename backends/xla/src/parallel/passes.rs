@@ -3,7 +3,7 @@
 use super::Layer;
 use super::layer::{Gradients, Routed, Weights};
 use crate::stablehlo::{Builder, Program, ReplicaGroups, TensorType, Value};
-use moebius_ops::{ShapeError, moe};
+use moebius_ops::{ShapeError, experts};
 
 /// A layer over devices.
 pub(super) trait Passes {
@@ -43,7 +43,7 @@ pub(super) trait Passes {
     }
 
     /// The layer over the tokens of one device.
-    fn local(&self) -> moe::Problem {
+    fn local(&self) -> experts::Problem {
         self.layer().local(self.devices())
     }
 

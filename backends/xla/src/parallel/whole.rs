@@ -11,7 +11,7 @@ use super::layer::{Gradients, Routed, Weights, lower};
 use super::passes::{self, Passes};
 use crate::ElementType;
 use crate::stablehlo::{Builder, Program, Reduction, Value};
-use moebius_ops::{Product, ShapeError};
+use moebius_ops::{Experts, ShapeError};
 
 /// A layer whose experts are on every device. With one device it is the layer itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,7 +75,7 @@ impl Passes for Whole {
 
     fn forward(&self, b: &Builder, x: Value, weights: &Weights) -> (Value, Kept) {
         let routed = self.layer.routed(b, x, weights, self.devices);
-        let forward = Product::Experts {
+        let forward = Experts::Forward {
             problem: self.local(),
             keep: true,
         };
@@ -95,7 +95,7 @@ impl Passes for Whole {
         Kept { routed, pre }: Kept,
     ) -> Gradients {
         let layer = &self.layer;
-        let backward = Product::ExpertsBackward {
+        let backward = Experts::Backward {
             problem: self.local(),
             pre: true,
             x: true,

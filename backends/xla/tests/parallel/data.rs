@@ -2,14 +2,14 @@
 
 use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::permute::Capacity;
-use moebius_ops::{Element, moe, routing};
+use moebius_ops::{Element, experts, routing};
 use moebius_xla::parallel::Layer;
 
 /// A layer of 16 columns and experts of 24.
 pub(crate) fn layer(tokens: usize, experts: usize, top_k: usize) -> Layer {
     let routing = routing::Problem::new(tokens, experts, top_k).unwrap();
     Layer {
-        problem: moe::Problem {
+        problem: experts::Problem {
             routing,
             hidden: 16,
             inter: 24,
@@ -25,7 +25,7 @@ pub(crate) fn layer(tokens: usize, experts: usize, top_k: usize) -> Layer {
 }
 
 /// With another problem.
-pub(crate) fn with(layer: Layer, change: impl FnOnce(&mut moe::Problem)) -> Layer {
+pub(crate) fn with(layer: Layer, change: impl FnOnce(&mut experts::Problem)) -> Layer {
     let mut problem = layer.problem;
     change(&mut problem);
     Layer { problem, ..layer }

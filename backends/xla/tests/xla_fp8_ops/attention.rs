@@ -2,7 +2,7 @@
 
 use crate::plugin::{Host, call};
 use crate::routed::{Sorted, assert_close, poisoned, wave, wide};
-use moebius_ops::Rows;
+use moebius_ops::SegmentAttention;
 use moebius_ops::segment_attention::{
     Inputs, Problem, Segments, reference, reference_backward, reference_segments,
 };
@@ -64,7 +64,7 @@ fn rows_attend_to_their_sequence() {
         let (slots, experts, top_k) = (sorted.slots(), sorted.experts, sorted.top_k);
         let segments = Segments::new(slots, experts, top_k, case.sequence).unwrap();
         let problem = problem(segments.with_row_bound(case.bound).unwrap(), case.causal);
-        let attention = |backward| Rows::Attention {
+        let attention = |backward| SegmentAttention {
             problem,
             dense: false,
             backward,
@@ -102,7 +102,7 @@ fn rows_attend_to_their_sequence() {
 #[test]
 fn large_scores_do_not_overflow() {
     let segments = Segments::new(70, 1, 1, 70).unwrap();
-    let attention = Rows::Attention {
+    let attention = SegmentAttention {
         problem: Problem::new(segments, 1, 1).unwrap(),
         dense: true,
         backward: false,
@@ -130,7 +130,7 @@ fn a_sequence_does_not_depend_on_where_it_lies() {
         let sorted = Sorted::new(&keys.collect::<Vec<_>>(), 1, 1);
         let segments = Segments::new(slots, 1, 1, LENGTH).unwrap();
         let problem = problem(segments, causal);
-        let attention = |backward| Rows::Attention {
+        let attention = |backward| SegmentAttention {
             problem,
             dense: false,
             backward,

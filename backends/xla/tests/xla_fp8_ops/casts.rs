@@ -3,7 +3,7 @@
 use crate::codec::{Encoder, FORMATS, decode, pack_rows};
 use crate::plugin::{Host, call};
 use half::{bf16, f16};
-use moebius_ops::Quantization;
+use moebius_ops::Quantize;
 use moebius_ops::fp8::{Fp8Format as Format, Overflow, Problem};
 use moebius_xla::ElementType;
 
@@ -12,7 +12,7 @@ const OVERFLOWS: [Overflow; 2] = [Overflow::Saturate, Overflow::Ieee];
 fn encoded(x: Host, format: Format, overflow: Overflow) -> Vec<u32> {
     let len = x.ty.elements();
     let problem = Problem::new(len, len.div_ceil(4), format).unwrap();
-    call(Quantization::Encode { problem, overflow }, &[x])[0].words()
+    call(Quantize::Encode { problem, overflow }, &[x])[0].words()
 }
 
 fn assert_codes(got: &[u32], want: &[u8]) {
@@ -96,7 +96,7 @@ fn every_code_decodes_and_lengths_are_odd() {
         for len in [256, 255, 254, 253, 1] {
             let words = pack_rows(&codes[..len], len);
             let problem = Problem::new(len, words.len(), format).unwrap();
-            let decode_call = Quantization::Decode(problem);
+            let decode_call = Quantize::Decode(problem);
             for words in [Host::ints(&[words.len()], &words), Host::longs(&words)] {
                 let values = call(decode_call.clone(), &[words])[0].floats();
                 assert_eq!(values.len(), len);

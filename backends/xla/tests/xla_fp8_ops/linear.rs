@@ -7,7 +7,7 @@ use moebius_ops::fp8::Fp8Format as Format;
 use moebius_ops::grouped_gemm::fp8::to_panels;
 use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source};
 use moebius_ops::scaling::{Granularity, e8m0_value};
-use moebius_ops::{Element, Product};
+use moebius_ops::{Element, GroupedGemm};
 use moebius_xla::ElementType;
 use moebius_xla::stablehlo::{Builder, DotDims, TensorType};
 
@@ -114,7 +114,7 @@ fn the_product_of_codes_is_that_of_decoded_weights() {
                     weights.scales.clone(),
                     weights.bias.clone(),
                 ];
-                let got = call(Product::Fp8Linear(p), &inputs)[0].floats();
+                let got = call(GroupedGemm::Fp8Linear(p), &inputs)[0].floats();
                 let want: Vec<f64> = x.chunks(k).flat_map(|x| weights.product(0, x)).collect();
                 // Codes reach 2^15 times a scale in E5M2.
                 let largest = want.iter().fold(1.0f64, |a, x| a.max(x.abs()));
@@ -165,7 +165,7 @@ fn sixteen_bits_times_codes() {
                 weights.scales.clone(),
                 weights.bias.clone(),
             ];
-            let got = call(Product::Fp8Linear(p), &inputs);
+            let got = call(GroupedGemm::Fp8Linear(p), &inputs);
             assert_eq!(got[0].ty.element, element);
             let got: Vec<f32> = got[0].halves_of().map(wide).collect();
             let x: Vec<f32> = x.into_iter().map(wide).collect();
@@ -190,7 +190,7 @@ fn a_row_does_not_see_the_others() {
                 weights.scales.clone(),
                 weights.bias.clone(),
             ];
-            call(Product::Fp8Linear(p), &inputs)[0].floats()
+            call(GroupedGemm::Fp8Linear(p), &inputs)[0].floats()
         };
         let x = wave(rows * 4096, 0.2);
         let mut other = wave(rows * 4096, 2.2);
@@ -250,7 +250,7 @@ fn experts_have_weights_of_their_own() {
                     };
                 }
             }
-            let got = call(Product::Fp8Linear(p), &inputs)[0].floats();
+            let got = call(GroupedGemm::Fp8Linear(p), &inputs)[0].floats();
             assert_close(&got, &want, 1e-5, &format!("{p:?}"));
         }
     }
@@ -270,7 +270,7 @@ fn no_routing_is_a_product() {
         nowhere.offsets(),
         weights.bias.clone(),
     ];
-    assert_eq!(call(Product::Fp8Linear(p), &inputs)[0].floats(), [0.0; 30]);
+    assert_eq!(call(GroupedGemm::Fp8Linear(p), &inputs)[0].floats(), [0.0; 30]);
 }
 
 /// All rows are the same token, which one expert gets: at every place of a block, and alone.
@@ -310,7 +310,7 @@ fn a_row_does_not_depend_on_where_it_lies() {
                     sorted.offsets(),
                     weights.bias,
                 ];
-                call(Product::Fp8Linear(p), &inputs).remove(0).bytes
+                call(GroupedGemm::Fp8Linear(p), &inputs).remove(0).bytes
             };
             let (alone, many) = (result(1), result(300));
             for (row, bytes) in many.chunks(alone.len()).enumerate() {

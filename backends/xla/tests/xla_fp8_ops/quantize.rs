@@ -5,7 +5,7 @@ use crate::plugin::{Host, call};
 use moebius_ops::fp8::{Fp8Format as Format, Overflow};
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::Granularity;
-use moebius_ops::{Element, Quantization};
+use moebius_ops::{Element, Quantize};
 use moebius_xla::ElementType;
 
 const BLOCK: Granularity = Granularity::Block {
@@ -169,20 +169,20 @@ fn check(s: &Problem) {
     let words = pack_rows(&codes, shape[2]);
     let tensor = Host::f32s(&shape, &x);
 
-    let got = call(Quantization::Quantize(*s), std::slice::from_ref(&tensor));
+    let got = call(Quantize::Quantize(*s), std::slice::from_ref(&tensor));
     assert!(got[1] == scales.host(s), "scales, {what}");
     assert_eq!(got[0].words(), words, "{what}");
     let inputs = [tensor, scales.host(s)];
-    let got = call(Quantization::QuantizeBy(*s), &inputs);
+    let got = call(Quantize::QuantizeBy(*s), &inputs);
     assert_eq!(got[0].words(), words, "given scales, {what}");
 
     let want = values_of(s, &codes, &scales);
     let packed = Host::ints(&[shape[0], shape[1], shape[2].div_ceil(4)], &words);
-    let got = call(Quantization::Dequantize(*s), &[packed, scales.host(s)]);
+    let got = call(Quantize::Dequantize(*s), &[packed, scales.host(s)]);
     assert_values(&got[0].floats(), &want, &what);
-    let got = call(Quantization::FakeQuantize(*s), &inputs[..1]);
+    let got = call(Quantize::FakeQuantize(*s), &inputs[..1]);
     assert_values(&got[0].floats(), &want, &what);
-    let got = call(Quantization::FakeQuantizeBy(*s), &inputs);
+    let got = call(Quantize::FakeQuantizeBy(*s), &inputs);
     assert_values(&got[0].floats(), &want, &what);
 }
 
@@ -199,7 +199,7 @@ fn scales_of_every_magnitude_are_rounded_once() {
             for granularity in [Granularity::Row, Granularity::Mx] {
                 let s = scaling([1, amax.len(), 1], granularity, format, margin);
                 let x = Host::f32s(&s.shape(), &amax);
-                let got = call(Quantization::Quantize(s), &[x]);
+                let got = call(Quantize::Quantize(s), &[x]);
                 let (got, want) = (got[1].words(), scales_of(&s, &amax).host(&s).words());
                 for (i, (got, want)) in got.iter().zip(&want).enumerate() {
                     assert_eq!(
@@ -240,10 +240,10 @@ fn given_bytes_of_every_size() {
             .collect();
         let codes = codes_of(&s, &x, &scales);
         let words = pack_rows(&codes, 32);
-        let by = Quantization::QuantizeBy(s);
+        let by = Quantize::QuantizeBy(s);
         let got = call(by, &[Host::f32s(&s.shape(), &x), scales.host(&s)]);
         assert_eq!(got[0].words(), words);
-        let back = Quantization::Dequantize(s);
+        let back = Quantize::Dequantize(s);
         let got = call(back, &[Host::ints(&[1, 255, 8], &words), scales.host(&s)]);
         assert_values(&got[0].floats(), &values_of(&s, &codes, &scales), "bytes");
     }
@@ -265,7 +265,7 @@ fn sixteen_bits_stay_sixteen_bits() {
         .iter()
         .map(|x| half::bf16::from_f32(*x).to_f32())
         .collect();
-    let got = call(Quantization::FakeQuantize(s), &[tensor]);
+    let got = call(Quantize::FakeQuantize(s), &[tensor]);
     let got: Vec<f32> = got[0]
         .halves_of()
         .map(|bits| half::bf16::from_bits(bits).to_f32())
@@ -285,7 +285,7 @@ fn overflow_without_saturation() {
             across: 1,
         };
         let words = pack_rows(&codes_of(&s, &x, &scales), 6);
-        let by = Quantization::QuantizeBy(s);
+        let by = Quantize::QuantizeBy(s);
         let got = call(by, &[Host::f32s(&s.shape(), &x), scales.host(&s)]);
         assert_eq!(got[0].words(), words);
     }
@@ -294,7 +294,7 @@ fn overflow_without_saturation() {
 #[test]
 fn the_largest_finite_magnitude() {
     let amax = |x: &[f32]| {
-        let amax = Quantization::Amax {
+        let amax = Quantize::Amax {
             shape: vec![x.len()],
             element: Element::F32,
         };
@@ -313,7 +313,7 @@ fn no_values_have_no_codes() {
         ([2, 3, 0], Granularity::Row),
     ] {
         let s = scaling(shape, granularity, Format::E4M3, 0);
-        let got = call(Quantization::Quantize(s), &[Host::f32s(&shape, &[])]);
+        let got = call(Quantize::Quantize(s), &[Host::f32s(&shape, &[])]);
         assert!(got[0].words().is_empty());
         assert!(got[1] == scales_of(&s, &[]).host(&s));
     }

@@ -3,7 +3,7 @@
 use crate::plugin::{Host, call};
 use crate::routed::{Sorted, assert_close, poisoned, wave, wide};
 use moebius_ops::permute::{self, RowsProblem, combine, dispatch, neighbours, weights_gradient};
-use moebius_ops::{Element, Rows, routing};
+use moebius_ops::{Element, Permute, routing};
 use moebius_xla::ElementType;
 
 const WIDTH: usize = 5;
@@ -42,7 +42,7 @@ fn rows_come_from_their_tokens() {
             sorted.order(),
             sorted.offsets(),
         ];
-        let got = call(Rows::Gather(problem), &inputs);
+        let got = call(Permute::Gather(problem), &inputs);
         assert_eq!(wide(&got[0].floats()), want);
     }
 }
@@ -61,7 +61,7 @@ fn tokens_are_sums_of_their_rows() {
             if weighted {
                 inputs.push(Host::f32s(&[sorted.tokens(), sorted.top_k], &weights));
             }
-            let got = call(Rows::Combine { problem, weighted }, &inputs);
+            let got = call(Permute::Combine { problem, weighted }, &inputs);
             assert_close(&got[0].floats(), &want, 1e-6, "combine");
         }
     }
@@ -85,7 +85,7 @@ fn gradients_of_rows_and_weights() {
             sorted.offsets(),
             sorted.positions(),
         ];
-        let got = call(Rows::CombineBackward(problem), &inputs);
+        let got = call(Permute::CombineBackward(problem), &inputs);
         assert_close(&got[0].floats(), &drows, 1e-6, "drows");
         assert_close(&got[1].floats(), &dweights, 1e-6, "dweights");
     }
@@ -98,7 +98,7 @@ fn sixteen_bits_are_summed_in_32() {
     let bits = |x: f32| half::bf16::from_f32(x).to_bits();
     let rows = Host::halves(ElementType::BF16, &[256.0, 1.0, 1.0].map(bits)).reshaped(&[3, 1]);
     let routing = routing::Problem::new(1, 3, 3).unwrap();
-    let combine = Rows::Combine {
+    let combine = Permute::Combine {
         problem: RowsProblem::new(&routing, 3, 1, Element::Bf16).unwrap(),
         weighted: false,
     };
@@ -118,7 +118,7 @@ fn neighbours_are_of_one_expert_and_one_sequence() {
                 neighbours::Problem::new(sort, WIDTH, sorted.top_k, sequence, causal).unwrap();
             let out = neighbours::reference(&problem, &sorted.words, &wide(&x)).unwrap();
             let dx = neighbours::reference_backward(&problem, &sorted.words, &wide(&dout));
-            let neighbours = |backward| Rows::Neighbours {
+            let neighbours = |backward| Permute::Neighbours {
                 problem,
                 element: Element::F32,
                 backward,

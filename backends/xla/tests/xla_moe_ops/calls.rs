@@ -1,7 +1,7 @@
 //! What is no description, or doesn't fit one, is refused with the numbers.
 
 use moebius_ops::grouped_gemm::{self, Source};
-use moebius_ops::{Element, Operation, Product, Routing, routing};
+use moebius_ops::{Element, GroupedGemm, Operation, Routing, routing};
 use moebius_xla::ElementType::F32;
 use moebius_xla::custom::{CallError, outputs, pack, unpack};
 use moebius_xla::stablehlo::TensorType;
@@ -57,6 +57,6 @@ fn descriptions_that_no_constructor_makes_are_refused() {
         n: usize::MAX,
         ..grouped_gemm::Problem::new(4, 2, 1, 3, 5).unwrap()
     };
-    let words = pack(&Product::Linear(problem).into());
+    let words = pack(&GroupedGemm::Linear(problem).into());
     assert!(matches!(unpack(&words), Err(CallError::Sizes(_))));
 }

@@ -3,9 +3,9 @@
 use crate::experts::problem;
 use crate::experts_oracle::{sorted, words};
 use crate::run::{Host, f32s, noise, program};
-use moebius_ops::Product;
+use moebius_ops::{Experts, GroupedGemm};
 use moebius_ops::grouped_gemm::{self, Activation, Source};
-use moebius_ops::moe::Problem;
+use moebius_ops::experts::Problem;
 
 /// The most that padding may cost where experts have rows enough.
 const MOST: f64 = 1.3;
@@ -71,12 +71,12 @@ fn padding_costs_little_where_experts_have_rows_enough() {
             let one = 2 * p.row_bound * p.hidden * p.inter;
             let what = format!("{tokens} tokens, {experts} experts, {products} products");
             let mut operands = inputs(&p);
-            let forward = Product::Experts {
+            let forward = Experts::Forward {
                 problem: p,
                 keep: false,
             };
             bounded(&what, program(forward, &operands).flops, products * one);
-            let backward = |x, weights| Product::ExpertsBackward {
+            let backward = |x, weights| Experts::Backward {
                 problem: p,
                 pre: false,
                 x,
@@ -106,11 +106,11 @@ fn a_product_per_expert_costs_little_more() {
     let (rows, w) = (zeros(&[8192, 256]), zeros(&[8, 512, 256]));
     let offsets = words(&[0; 9]);
     let forward = program(
-        Product::Linear(problem),
+        GroupedGemm::Linear(problem),
         &[rows.clone(), w.clone(), offsets.clone()],
     );
     bounded("linear", forward.flops, one);
-    let backward = Product::LinearBackward {
+    let backward = GroupedGemm::LinearBackward {
         problem,
         rows: true,
         w: true,

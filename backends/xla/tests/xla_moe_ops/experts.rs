@@ -3,8 +3,8 @@
 use crate::experts_oracle::{Batch, resized, results};
 use crate::run::{Host, close, floats, run};
 use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::moe::Problem;
-use moebius_ops::{Element, Product, routing};
+use moebius_ops::experts::Problem;
+use moebius_ops::{Element, Experts, routing};
 use moebius_xla::ElementType::{BF16, F16, F32};
 
 /// Activation, gated, biases.
@@ -47,7 +47,7 @@ pub(crate) fn dealt(slots: usize, loads: &[usize]) -> Vec<usize> {
 
 pub(crate) fn forward(batch: &Batch, keep: bool) -> Vec<Host> {
     let problem = batch.p;
-    run(Product::Experts { problem, keep }, &batch.inputs())
+    run(Experts::Forward { problem, keep }, &batch.inputs())
 }
 
 fn check(batch: &Batch, tolerance: f64) {

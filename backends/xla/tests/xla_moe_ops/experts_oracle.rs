@@ -1,7 +1,7 @@
 //! A batch of feed-forward experts, and what the references make of it.
 
 use crate::run::{Host, element, f32s, floats, i32s, noise};
-use moebius_ops::moe::{self, Problem, ReferenceInputs, reference, reference_backward};
+use moebius_ops::experts::{self, Problem, ReferenceInputs, reference, reference_backward};
 use moebius_ops::permute::{self, Sorted};
 use moebius_ops::{grouped_gemm, routing};
 use moebius_xla::ElementType;
@@ -108,7 +108,7 @@ pub(crate) fn results(batch: &Batch, dy: &[f32]) -> Results {
     };
     let sorted = sorted(&batch.keys, experts);
     let pre = grouped_gemm::reference(&first, &sorted, &wide(&x), inputs.w_in, inputs.b_in);
-    let moe::ReferenceGradients {
+    let experts::ReferenceGradients {
         x: dx,
         weights: dweights,
         w_in,

@@ -3,8 +3,8 @@
 use crate::experts::{VARIANTS, dealt, forward, problem};
 use crate::experts_oracle::{Batch, results};
 use crate::run::{Host, close, floats, noise, run};
-use moebius_ops::Product;
-use moebius_ops::moe::Problem;
+use moebius_ops::Experts;
+use moebius_ops::experts::Problem;
 use moebius_xla::ElementType::{BF16, F16, F32};
 
 pub(crate) fn backward(
@@ -14,7 +14,7 @@ pub(crate) fn backward(
     x: bool,
     weights: bool,
 ) -> Vec<Host> {
-    let call = Product::ExpertsBackward {
+    let call = Experts::Backward {
         problem: batch.p,
         pre: pre.is_some(),
         x,

@@ -4,7 +4,7 @@ use crate::run::{Host, close, element, floats, i32s, noise, run};
 use moebius_ops::grouped_gemm::{
     self, Problem, Source, WeightLayout, bias_gradient, weight_gradient,
 };
-use moebius_ops::{Product, permute};
+use moebius_ops::{GroupedGemm, permute};
 use moebius_xla::ElementType::{self, BF16, F16, F32};
 
 fn problem(rows: usize, bias: bool) -> Problem {
@@ -71,10 +71,10 @@ fn check(p: Problem, of: ElementType, loads: &[usize], tolerance: f64) {
     let ends = (!p.dense).then_some(ends);
     let inputs = [x.clone(), w.clone()].into_iter().chain(ends.clone());
     let inputs: Vec<Host> = inputs.chain(p.bias.then_some(bias)).collect();
-    let got = run(Product::Linear(p), &inputs);
+    let got = run(GroupedGemm::Linear(p), &inputs);
     let what = format!("{p:?} {loads:?}");
     close(&what, &got[0].to_floats(), &y, tolerance);
-    let call = |rows, w, bias| Product::LinearBackward {
+    let call = |rows, w, bias| GroupedGemm::LinearBackward {
         problem: p,
         rows,
         w,

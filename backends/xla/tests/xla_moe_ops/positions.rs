@@ -5,8 +5,8 @@ use crate::experts_oracle::{Batch, resized};
 use crate::gradients::backward;
 use crate::run::{Host, element, f32s, floats, i32s, noise, run};
 use moebius_ops::grouped_gemm::{self, Source};
-use moebius_ops::moe::Problem;
-use moebius_ops::{Product, Routing, routing};
+use moebius_ops::experts::Problem;
+use moebius_ops::{Experts, GroupedGemm, Routing, routing};
 use moebius_xla::ElementType::{self, BF16, F16, F32};
 
 /// Batches: a token alone, and more than two blocks of it, of which the last is cut.
@@ -101,7 +101,7 @@ fn experts_and_their_gradients() {
         alike(&what, |tokens| {
             let batch = batch(p, element, tokens);
             let (problem, keep) = (batch.p, true);
-            run(Product::Experts { problem, keep }, &batch.inputs())
+            run(Experts::Forward { problem, keep }, &batch.inputs())
         });
         alike(&format!("gradients, {what}"), |tokens| {
             let dy = same(element, tokens, hidden, 9);
@@ -130,10 +130,10 @@ fn products_per_expert_and_their_gradients() {
         alike(&what, |tokens| {
             let x = same(of, tokens, k, 1);
             let inputs = [x, w.clone(), offsets(tokens)];
-            run(Product::Linear(linear(tokens)), &inputs)
+            run(GroupedGemm::Linear(linear(tokens)), &inputs)
         });
         alike(&format!("rows' gradient, {what}"), |tokens| {
-            let call = Product::LinearBackward {
+            let call = GroupedGemm::LinearBackward {
                 problem: linear(tokens),
                 rows: true,
                 w: false,

@@ -1,9 +1,9 @@
 //! The sort and the capacity rule, exact.
 
 use crate::run::{f32s, i32s, i64s, noise, run};
-use moebius_ops::moe::sorting::Problem;
+use moebius_ops::permute::sorting::Problem;
 use moebius_ops::permute::{self, Capacity, capacities_reference, capacity};
-use moebius_ops::{Routing, routing};
+use moebius_ops::{Permute, routing};
 
 struct Case<'a> {
     indices: &'a [i32],
@@ -24,7 +24,7 @@ fn taking(slots: usize, of: usize, experts: usize, min: usize) -> Option<Capacit
 fn check([tokens, top_k, experts]: [usize; 3], rule: Option<Capacity>, case: &Case) -> Vec<usize> {
     let (slots, shape) = (tokens * top_k, [tokens, top_k]);
     let routing = routing::Problem::new(tokens, experts, top_k).unwrap();
-    let sort = Routing::Sort {
+    let sort = Permute::Sort {
         problem: Problem::new(&routing, rule, case.factors.is_some()).unwrap(),
         mask: case.mask.is_some(),
     };
@@ -83,7 +83,7 @@ fn slots_are_sorted_stably_and_missing_experts_come_last() {
 fn indices_of_either_width_sort_alike() {
     let indices = choices(60, 5, 1);
     let routing = routing::Problem::new(30, 4, 2).unwrap();
-    let call = Routing::Sort {
+    let call = Permute::Sort {
         problem: Problem::new(&routing, None, false).unwrap(),
         mask: false,
     };
@@ -149,7 +149,7 @@ fn masks_share_what_is_left_and_factors_are_per_expert() {
 #[test]
 fn no_tokens_have_no_rows() {
     let routing = routing::Problem::new(0, 3, 2).unwrap();
-    let sort = Routing::Sort {
+    let sort = Permute::Sort {
         problem: Problem::new(&routing, None, false).unwrap(),
         mask: false,
     };

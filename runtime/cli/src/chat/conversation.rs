@@ -5,7 +5,7 @@ use moebius_text::{Chat, ChatTemplate, Message, Tokenizer};
 
 use super::interrupt::{self, Answering};
 use crate::error::CliError;
-use crate::published::{Answer, Stream};
+use crate::published::{Answer, AnswerStream};
 use crate::screen::Screen;
 
 /// A model with all that was said.
@@ -69,7 +69,7 @@ impl Conversation<'_> {
         let generation = Generation::new(ids, self.most_new.min(left))
             .with_sampling(self.sampling.clone())
             .with_ends(self.tokenizer.eos_ids().iter().copied());
-        let stream = Stream::new(self.tokenizer, self.stops)?;
+        let stream = AnswerStream::new(self.tokenizer, self.stops)?;
         let answering = Answering::begin();
         let answer = stream.follow(&mut self.engine, generation, &interrupt::came, screen);
         drop(answering);

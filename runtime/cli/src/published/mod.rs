@@ -22,7 +22,7 @@ use crate::screen::Screen;
 pub(crate) use experts::{counted, show_experts};
 pub(crate) use prompt::prompt;
 pub(crate) use source::Source;
-pub(crate) use stream::{Answer, Stream};
+pub(crate) use stream::{Answer, AnswerStream};
 
 /// A model on the device that was asked for.
 pub(crate) struct Ready {

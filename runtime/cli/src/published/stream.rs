@@ -9,7 +9,7 @@ use crate::error::CliError;
 use crate::screen::Screen;
 
 /// Shows an answer while it is generated.
-pub(crate) struct Stream(TextStream);
+pub(crate) struct AnswerStream(TextStream);
 
 /// What was generated, and how long it took.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     decode_s: f64,
 }
 
-impl Stream {
+impl AnswerStream {
     pub(crate) fn new(tokenizer: &Tokenizer, stops: &[String]) -> Result<Self, CliError> {
         let stops = StopStrings::new(stops.iter().cloned())?;
         Ok(Self(TextStream::new(tokenizer, stops)))

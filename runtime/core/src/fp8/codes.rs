@@ -4,7 +4,8 @@ use super::activations::ActivationScaling;
 use super::matrices::Fp8Matrices;
 use crate::Error;
 use crate::check::element;
-use crate::ops::{Assignment, fp8_linear};
+use crate::ops::Assignment;
+use crate::ops::grouped_gemm::fp8;
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::fp8::PANEL;
@@ -93,7 +94,7 @@ impl Codes {
         };
         match assignment {
             Some(assignment) => assignment.fp8_linear(x, weights, problem),
-            None => fp8_linear::run(x, weights, None, (problem, None)),
+            None => fp8::run(x, weights, None, (problem, None)),
         }
     }
 
@@ -129,6 +130,6 @@ impl Codes {
         let codes = quantizer.problem([1, rows, columns], x.dtype())?;
         let bias = bias.map(|bias| bias.cast(DType::F32));
         let weights = self.matrices.coded(bias, Conversion::Bits);
-        fp8_linear::multiply_codes(x.unsqueeze(), codes, weights, assignment, problem)
+        fp8::multiply_codes(x.unsqueeze(), codes, weights, assignment, problem)
     }
 }

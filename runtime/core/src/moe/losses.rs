@@ -3,7 +3,7 @@
 use super::route::{RouteConfig, Routing, choose};
 use super::running::total;
 use crate::Error;
-use crate::ops::router;
+use crate::ops::routing;
 use burn::tensor::{FloatDType, Int, Tensor};
 use moebius_ops::ShapeError;
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ impl Routing {
         };
         // Ties go to the lowest expert, as in every router; Burn's argmax promises no order.
         let first = choose(probs.clone().detach(), None, None, &first)?.indices;
-        let share = share(router::load(first, experts, groups)?);
+        let share = share(routing::load(first, experts, groups)?);
         let mean = probs
             .reshape([groups, tokens / groups, experts])
             .mean_dim(1);

@@ -24,11 +24,11 @@ pub use factors::{CapacityFactors, ExpertScheduler, FactorsConfig, VarianceFacto
 pub use layer::{MoeLayer, MoeOutput};
 pub use losses::{LossWeights, Losses};
 pub use moebius_ops::grouped_gemm::Activation;
-pub use moebius_ops::moe::Keep;
+pub use moebius_ops::experts::Keep;
 pub use moebius_ops::permute::Capacity;
 pub use moebius_ops::routing::{Groups, Score};
 pub use moebius_shaders::grouped_gemm::Variant;
-pub use moebius_shaders::moe::Stage;
+pub use moebius_shaders::experts::Stage;
 #[cfg(feature = "xla")]
 pub use placed::{PlacedGradients, PlacedLayer};
 pub use route::{RouteConfig, Routing, route};

@@ -3,7 +3,7 @@
 use super::routers::{HashConfig, HashKey};
 use crate::Error;
 use crate::check::{check_same, element};
-use crate::ops::router;
+use crate::ops;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_ops::ShapeError;
 use moebius_ops::routing::{self, Groups, Score};
@@ -100,7 +100,7 @@ impl Routing {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count them.
     pub fn load(&self) -> Result<Tensor<1, Int>, Error> {
         let experts = self.experts();
-        let counts = router::load(self.indices.clone(), experts, 1)?;
+        let counts = ops::routing::load(self.indices.clone(), experts, 1)?;
         Ok(counts.reshape([experts]))
     }
 }
@@ -162,7 +162,7 @@ pub(super) fn choose(
     if tokens == 0 {
         return Ok(Routing::empty(experts, config.top_k, &logits.device()));
     }
-    let chosen = router::route(logits.clone(), mask, bias, problem)?;
+    let chosen = ops::routing::route(logits.clone(), mask, bias, problem)?;
     Ok(Routing {
         indices: chosen.indices,
         weights: chosen.weights,
@@ -178,7 +178,7 @@ pub(super) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Err
     if tokens == 0 {
         return Ok(Tensor::empty([0, experts], &x.device()));
     }
-    router::logits(x, w)
+    ops::routing::logits(x, w)
 }
 
 /// Experts of every token of x \[T,H\] by hash, of `experts`: indices and weights \[T,K\]; the mask
@@ -198,5 +198,5 @@ pub(super) fn hash_route(
             element: element(x.dtype())?,
         },
     };
-    router::hash(x, mask, routing, (key, config.seed))
+    ops::routing::hash(x, mask, routing, (key, config.seed))
 }

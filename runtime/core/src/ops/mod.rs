@@ -13,16 +13,14 @@ mod assignment;
 pub(crate) mod attention;
 mod call;
 pub(crate) mod experts;
-pub(crate) mod fp8_linear;
 pub(crate) mod fp8_training;
 pub(crate) mod fused;
+pub(crate) mod grouped_gemm;
 pub(crate) mod kv_cache;
-pub(crate) mod linear;
+mod permute;
 pub(crate) mod quantize;
-pub(crate) mod router;
-mod rows;
+pub(crate) mod routing;
 pub(crate) mod segment_attention;
-mod sort;
 #[cfg(feature = "flex")]
 mod spare;
 mod tensors;
@@ -44,8 +42,8 @@ mod xla;
 
 pub(crate) use assignment::{Assignment, CapacityRule};
 pub(crate) use experts::{FeedForward, Run, StageClock};
-pub(crate) use fp8_linear::CodedWeights;
-pub(crate) use sort::Sorted;
+pub(crate) use grouped_gemm::fp8::CodedWeights;
+pub(crate) use permute::Sorted;
 pub(crate) use tensors::DeviceValue;
 
 /// The dtype of what is described.

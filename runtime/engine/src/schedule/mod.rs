@@ -14,7 +14,7 @@ use request::Sequence;
 use step::UnderWay;
 
 use crate::Unfit;
-use crate::pages::{PAGE, Pages, Usage};
+use crate::pages::{PAGE, PagePool, Usage};
 
 /// Shares the pages of a cache and the tokens of steps among requests: a state that only its methods change, and that is the same after
 /// the same calls.
@@ -26,7 +26,7 @@ use crate::pages::{PAGE, Pages, Usage};
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     limits: Limits,
-    pages: Pages,
+    pages: PagePool,
     /// In the order in which they came, as those that wait; whoever runs came before whoever waits.
     running: Vec<Sequence>,
     waiting: VecDeque<Sequence>,
@@ -55,7 +55,7 @@ impl Scheduler {
         limits.check()?;
         Ok(Self {
             limits,
-            pages: Pages::new(limits.pages as u32),
+            pages: PagePool::new(limits.pages as u32),
             running: Vec::new(),
             waiting: VecDeque::new(),
             under_way: None,

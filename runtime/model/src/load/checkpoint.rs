@@ -3,7 +3,7 @@
 use safetensors::Dtype;
 
 use crate::weights::gguf::{GgmlType, GgufFile, expected_types};
-use crate::weights::{Fp8Layout, Fp8Weight, Reader, Unscaled, WeightsError};
+use crate::weights::{StoredFp8, Fp8Weight, Reader, Unscaled, WeightsError};
 
 /// Where tensors are read.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ impl<'a> Checkpoint<'a> {
     }
 
     /// How a tensor of FP8 codes is scaled; `None` for other tensors.
-    pub(super) fn fp8_layout(self, name: &str) -> Option<Result<Fp8Layout, WeightsError>> {
+    pub(super) fn fp8_layout(self, name: &str) -> Option<Result<StoredFp8, WeightsError>> {
         let Self::Safetensors(reader) = self else {
             return None;
         };
@@ -96,7 +96,7 @@ impl<'a> Checkpoint<'a> {
         codes.then(|| reader.fp8_layout(name, Unscaled::Refuse))
     }
 
-    pub(super) fn fp8_weight(self, layout: &Fp8Layout) -> Result<Fp8Weight, WeightsError> {
+    pub(super) fn fp8_weight(self, layout: &StoredFp8) -> Result<Fp8Weight, WeightsError> {
         self.safetensors().fp8_weight(layout)
     }
 

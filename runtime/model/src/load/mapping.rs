@@ -8,7 +8,7 @@ use crate::families::{Described, Extra, Family, Form, Part, Rule};
 use crate::fault::Unfit;
 use crate::misfits::Misfits;
 use crate::weights::header::quoted;
-use crate::weights::{Fp8Layout, Reader};
+use crate::weights::{StoredFp8, Reader};
 
 /// Codes of four bits that share a scale.
 pub(super) const MXFP4_BLOCK: usize = 32;
@@ -42,7 +42,7 @@ pub(crate) struct Piece {
     /// Rows of a head of its layer, at least 1.
     pub(super) head: usize,
     /// Where its values are FP8 codes.
-    pub(super) fp8: Option<Fp8Layout>,
+    pub(super) fp8: Option<StoredFp8>,
 }
 
 /// A tensor that a layout asks for.

@@ -41,7 +41,7 @@ use crate::misfits::Misfits;
 use crate::weights::Reader;
 use crate::weights::gguf::GgufFile;
 use checkpoint::Checkpoint;
-use stream::Stream;
+use stream::WeightStream;
 
 /// The files of a published model, of which headers have been read and found to fit.
 #[derive(Debug)]
@@ -260,7 +260,7 @@ impl Loading<'_> {
         self,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<ControlFlow<Model, Self>, Error> {
-        let mut stream = Stream {
+        let mut stream = WeightStream {
             reader: self.files.files.checkpoint(),
             plan: &self.files.plan,
             device: &self.device,

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::families::{Form, Part};
 
 /// The weights of a checkpoint for a device.
-pub(super) struct Stream<'a> {
+pub(super) struct WeightStream<'a> {
     pub(super) reader: Checkpoint<'a>,
     pub(super) plan: &'a Plan,
     pub(super) device: &'a Device,
@@ -24,7 +24,7 @@ pub(super) struct Stream<'a> {
     pub(super) before: u64,
 }
 
-impl Stream<'_> {
+impl WeightStream<'_> {
     fn computes_in_f32(&self) -> bool {
         self.options.dtype == DType::F32
     }
@@ -172,7 +172,7 @@ fn mxfp4(
     Ok(decode_mxfp4(&codes, &read(&scales, 1)?, columns))
 }
 
-impl Weights for Stream<'_> {
+impl Weights for WeightStream<'_> {
     fn vector(&mut self, at: Place) -> Result<Tensor<1>, Error> {
         self.tensor(at)
     }

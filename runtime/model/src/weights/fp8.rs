@@ -109,7 +109,7 @@ impl Fp8Weight {
     pub fn upload(&self, device: &Device) -> Result<Fp8Tensor, crate::Error> {
         self.check()?;
         let matrix = Matrix::of(&self.shape);
-        let layout = fp8::Fp8Layout {
+        let layout = fp8::StoredFp8 {
             shape: [matrix.experts, matrix.rows, matrix.columns],
             format: self.scheme.format,
             granularity: self.scheme.granularity,
@@ -232,7 +232,7 @@ pub enum Unscaled {
 
 /// An FP8 weight of a checkpoint, known from headers alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fp8Layout {
+pub struct StoredFp8 {
     /// Name of the codes.
     pub name: String,
     /// Format and granularity.
@@ -245,7 +245,7 @@ pub struct Fp8Layout {
     pub input_scale: Option<String>,
 }
 
-impl Fp8Layout {
+impl StoredFp8 {
     pub(super) fn matrix(&self) -> Matrix {
         Matrix::of(&self.shape)
     }
@@ -285,7 +285,7 @@ impl Reader {
     ///
     /// # Errors
     /// Those of [`Self::fp8_layout`].
-    pub fn fp8_layouts(&self, unscaled: Unscaled) -> Result<Vec<Fp8Layout>, WeightsError> {
+    pub fn fp8_layouts(&self, unscaled: Unscaled) -> Result<Vec<StoredFp8>, WeightsError> {
         self.tensors()
             .filter(|(_, info)| format_of(info.dtype).is_some())
             .filter(|(_, info)| matches!(info.shape.len(), 2 | 3))
@@ -304,7 +304,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`WeightsError::WrongTensor`], [`WeightsError::Rank`], [`WeightsError::MissingScale`], [`WeightsError::ManyScales`], [`WeightsError::BlockSize`], [`WeightsError::UnknownTensor`].
-    pub fn fp8_layout(&self, name: &str, unscaled: Unscaled) -> Result<Fp8Layout, WeightsError> {
+    pub fn fp8_layout(&self, name: &str, unscaled: Unscaled) -> Result<StoredFp8, WeightsError> {
         let info = self.info(name)?;
         let format = format_of(info.dtype)
             .ok_or_else(|| self.wrong(name, "F8_E4M3 or F8_E5M2", info.dtype))?;
@@ -329,7 +329,7 @@ impl Reader {
                 return Err(WeightsError::MissingScale(fault));
             }
         };
-        Ok(Fp8Layout {
+        Ok(StoredFp8 {
             name: name.to_owned(),
             scheme: Fp8Scheme {
                 format,
@@ -392,7 +392,7 @@ impl Reader {
     /// # Errors
     /// [`WeightsError::WrongTensor`] for a scale that is infinite or NaN (an E8M0 NaN in MX is kept), and those
     /// of [`Self::read`].
-    pub fn fp8_weight(&self, layout: &Fp8Layout) -> Result<Fp8Weight, WeightsError> {
+    pub fn fp8_weight(&self, layout: &StoredFp8) -> Result<Fp8Weight, WeightsError> {
         Ok(Fp8Weight {
             name: layout.name.clone(),
             scheme: layout.scheme,
@@ -406,7 +406,7 @@ impl Reader {
         })
     }
 
-    pub(super) fn fp8_scales(&self, layout: &Fp8Layout) -> Result<HostScales, WeightsError> {
+    pub(super) fn fp8_scales(&self, layout: &StoredFp8) -> Result<HostScales, WeightsError> {
         let experts = layout.matrix().experts;
         let Some(name) = &layout.scale else {
             return Ok(HostScales::F32(vec![1.0; experts]));

@@ -1,6 +1,9 @@
 //! Which operation computes an operation's gradients.
 
-use super::{Attention, AttentionPass, Operation, Product, Quantization, Routing, Rows};
+use super::{
+    Attention, AttentionPass, Experts, GroupedGemm, Operation, Permute, Quantize, Routing,
+    SegmentAttention,
+};
 use crate::routing::TopkGradient;
 
 /// How the gradients of an operation's operands follow from that of one of its results.
@@ -22,22 +25,23 @@ impl Operation {
     /// The results that have a gradient.
     pub fn differentiable(&self) -> &'static [&'static str] {
         match self {
-            Self::Quantization(Quantization::FakeQuantize(_) | Quantization::FakeQuantizeBy(_)) => {
+            Self::Quantize(Quantize::FakeQuantize(_) | Quantize::FakeQuantizeBy(_)) => {
                 &["y"]
             }
             Self::Routing(Routing::Logits {
                 backward: false, ..
             }) => &["logits"],
             Self::Routing(Routing::Route { .. }) => &["weights", "probs", "lse"],
-            Self::Rows(Rows::Gather(_)) => &["rows"],
-            Self::Rows(Rows::Combine { .. }) => &["y"],
-            Self::Rows(Rows::Neighbours {
+            Self::Permute(Permute::Gather(_)) => &["rows"],
+            Self::Permute(Permute::Combine { .. }) => &["y"],
+            Self::Permute(Permute::Neighbours {
                 backward: false, ..
             }) => &["out"],
-            Self::Rows(Rows::Attention {
+            Self::SegmentAttention(SegmentAttention {
                 backward: false, ..
             }) => &["o"],
-            Self::Product(Product::Linear(_) | Product::Experts { .. }) => &["y"],
+            Self::GroupedGemm(GroupedGemm::Linear(_))
+            | Self::Experts(Experts::Forward { .. }) => &["y"],
             Self::Attention(Attention {
                 pass: AttentionPass::Forward,
                 ..
@@ -54,31 +58,33 @@ impl Operation {
         let mut names: &'static [(&'static str, &'static str)] = &[];
         let mut operation = self.clone();
         match &mut operation {
-            Self::Quantization(_) => return Some(Gradient::Same),
+            Self::Quantize(_) => return Some(Gradient::Same),
             Self::Routing(Routing::Logits { backward, .. })
-            | Self::Rows(Rows::Neighbours { backward, .. } | Rows::Attention { backward, .. }) => {
+            | Self::Permute(Permute::Neighbours { backward, .. })
+            | Self::SegmentAttention(SegmentAttention { backward, .. }) => {
                 *backward = true;
             }
             Self::Routing(routing) => *routing = through_choice(*routing, result)?,
-            Self::Rows(rows) => {
-                *rows = match *rows {
-                    Rows::Gather(problem) => {
+            Self::Permute(permute) => {
+                *permute = match *permute {
+                    Permute::Gather(problem) => {
                         names = &[("rows", "drows"), ("y", "dx")];
                         let weighted = false;
-                        Rows::Combine { problem, weighted }
+                        Permute::Combine { problem, weighted }
                     }
-                    Rows::Combine {
+                    Permute::Combine {
                         problem,
                         weighted: false,
                     } => {
                         names = &[("x", "dy"), ("rows", "drows")];
-                        Rows::Gather(problem)
+                        Permute::Gather(problem)
                     }
-                    Rows::Combine { problem, .. } => Rows::CombineBackward(problem),
+                    Permute::Combine { problem, .. } => Permute::CombineBackward(problem),
                     _ => return None,
                 }
             }
-            Self::Product(product) => *product = through_product(*product, needs)?,
+            Self::GroupedGemm(product) => *product = through_product(*product, needs)?,
+            Self::Experts(experts) => *experts = through_experts(*experts, needs)?,
             Self::Attention(attention) => *attention = attention.gradient(result, needs),
             Self::KvCache(_) => return None,
         }
@@ -99,22 +105,28 @@ fn through_choice(routing: Routing, result: &str) -> Option<Routing> {
     Some(Routing::RouteBackward { problem, mask, of })
 }
 
-fn through_product(product: Product, needs: impl Fn(&str) -> bool) -> Option<Product> {
-    match product {
-        Product::Linear(problem) => Some(Product::LinearBackward {
-            problem,
-            rows: needs("rows"),
-            w: needs("W"),
-            bias: needs("b"),
-        }),
-        Product::Experts { problem, keep } => Some(Product::ExpertsBackward {
-            problem,
-            pre: keep,
-            x: needs("x"),
-            weights: ["w_in", "w_out", "b_in", "b_out"].into_iter().any(needs),
-        }),
-        _ => None,
-    }
+fn through_product(product: GroupedGemm, needs: impl Fn(&str) -> bool) -> Option<GroupedGemm> {
+    let GroupedGemm::Linear(problem) = product else {
+        return None;
+    };
+    Some(GroupedGemm::LinearBackward {
+        problem,
+        rows: needs("rows"),
+        w: needs("W"),
+        bias: needs("b"),
+    })
+}
+
+fn through_experts(experts: Experts, needs: impl Fn(&str) -> bool) -> Option<Experts> {
+    let Experts::Forward { problem, keep } = experts else {
+        return None;
+    };
+    Some(Experts::Backward {
+        problem,
+        pre: keep,
+        x: needs("x"),
+        weights: ["w_in", "w_out", "b_in", "b_out"].into_iter().any(needs),
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use crate::attention::{Pattern, Problem, Rule, Rules, Sizes};
 use crate::element::Element;
 use crate::operation::{AttentionPass, TableGradients};
 use crate::permute::RowsProblem;
-use crate::{grouped_gemm, moe, routing};
+use crate::{experts, grouped_gemm, routing};
 
 /// Every name that a backward pass reads or writes is one of the forward's, or the gradient of one.
 #[test]
@@ -47,7 +47,7 @@ fn operations() -> Vec<(Operation, &'static [&'static str])> {
         bias: true,
         ..product
     };
-    let experts = moe::Problem {
+    let experts = experts::Problem {
         routing,
         hidden: 8,
         inter: 16,
@@ -70,21 +70,21 @@ fn operations() -> Vec<(Operation, &'static [&'static str])> {
         mask: true,
         bias: true,
     };
-    let combine = |weighted| Rows::Combine {
+    let combine = |weighted| Permute::Combine {
         problem: rows,
         weighted,
     };
-    let keep = |keep| Product::Experts {
+    let keep = |keep| Experts::Forward {
         problem: experts,
         keep,
     };
     vec![
         (logits.into(), &[]),
         (route.into(), &[]),
-        (Rows::Gather(rows).into(), sort),
+        (Permute::Gather(rows).into(), sort),
         (combine(true).into(), sort),
         (combine(false).into(), sort),
-        (Product::Linear(product).into(), sort),
+        (GroupedGemm::Linear(product).into(), sort),
         (keep(true).into(), &[]),
         (keep(false).into(), &[]),
         (attention(&[], false).into(), &[]),
@@ -160,8 +160,8 @@ fn what_rounds_passes_its_gradient_and_what_encodes_has_none() {
         crate::fp8::Fp8Format::E4M3,
     );
     let matrix = matrix.unwrap();
-    let faked = Operation::from(Quantization::FakeQuantize(matrix));
+    let faked = Operation::from(Quantize::FakeQuantize(matrix));
     assert_eq!(faked.gradient("y", |_| true), Some(Gradient::Same));
-    let coded = Operation::from(Quantization::Quantize(matrix));
+    let coded = Operation::from(Quantize::Quantize(matrix));
     assert_eq!(coded.gradient("codes", |_| true), None);
 }

@@ -6,29 +6,35 @@
 //!
 //! | file | operations |
 //! |---|---|
-//! | `quantization.rs` | casts to FP8 and back, codes and scales of matrices |
-//! | `routing.rs` | logits, the choice of experts, hashes, loads, and the sort of the slots |
-//! | `rows.rs` | rows in and out of the order of their experts, beside their neighbours, attention within a sequence |
-//! | `products.rs` | products per expert, dense ones too, and feed-forward experts |
+//! | `quantize.rs` | casts to FP8 and back, codes and scales of matrices |
+//! | `routing.rs` | logits, the choice of experts, hashes, loads |
+//! | `permute.rs` | the sort of the slots, rows in and out of the order of their experts, beside their neighbours |
+//! | `grouped_gemm.rs` | products per expert, dense ones too |
+//! | `experts.rs` | feed-forward experts |
+//! | `segment_attention.rs` | attention within a sequence |
 //! | `attention.rs` | attention under score rules |
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `gradient.rs` | which operation computes the gradients of another |
 
 mod attention;
+mod experts;
 mod gradient;
+mod grouped_gemm;
 mod kv_cache;
-mod products;
-mod quantization;
+mod permute;
+mod quantize;
 mod routing;
-mod rows;
+mod segment_attention;
 
 pub use attention::{Attention, AttentionPass, TableGradients};
+pub use experts::Experts;
 pub use gradient::Gradient;
+pub use grouped_gemm::GroupedGemm;
 pub use kv_cache::KvCache;
-pub use products::Product;
-pub use quantization::Quantization;
+pub use permute::Permute;
+pub use quantize::Quantize;
 pub use routing::Routing;
-pub use rows::Rows;
+pub use segment_attention::SegmentAttention;
 
 use crate::element::Element;
 use crate::error::ShapeError;
@@ -103,13 +109,17 @@ macro_rules! families {
 
 families! {
     /// FP8 codes and scales.
-    Quantization,
+    Quantize,
     /// The choice of experts.
     Routing,
-    /// Moved rows.
-    Rows,
+    /// Moved slots and rows.
+    Permute,
     /// Products.
-    Product,
+    GroupedGemm,
+    /// Feed-forward experts.
+    Experts,
+    /// Attention within a sequence.
+    SegmentAttention,
     /// Attention under score rules.
     Attention,
     /// Keys and values that are kept.

@@ -1,13 +1,12 @@
-//! Router logits, the choice of experts, and the sort of its slots.
+//! Router logits, and the choice of experts.
 
 use super::{Signature, signature};
 use crate::element::Element;
 use crate::error::ShapeError;
-use crate::moe::sorting;
 use crate::routing::{HashKey, HashProblem, LoadProblem, Problem, TopkGradient};
 use serde::{Deserialize, Serialize};
 
-/// An operation of [`crate::routing`], or the sort of [`crate::permute`].
+/// An operation of [`crate::routing`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Routing {
     /// x · Wgᵀ in f32.
@@ -54,13 +53,6 @@ pub enum Routing {
     },
     /// Counts of choices.
     Load(LoadProblem),
-    /// Slots sorted by expert.
-    Sort {
-        /// The sort.
-        problem: sorting::Problem,
-        /// Whether a mask says who takes any.
-        mask: bool,
-    },
 }
 
 impl Routing {
@@ -104,11 +96,6 @@ impl Routing {
                 let [t, e, k, ..] = sizes(&p.routing());
                 signature("load", Element::F32, &[t, e, k, ('G', p.groups())])
             }
-            Self::Sort { problem, mask } => {
-                let signature = f32s("sort", &problem.routing());
-                let factors = problem.factors();
-                signature.with(&["mask"], mask).with(&["factors"], factors)
-            }
         }
     }
 
@@ -129,7 +116,6 @@ impl Routing {
                 }
             }
             Self::Load(problem) => problem.check(),
-            Self::Sort { problem, .. } => problem.check(),
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::grouped_gemm::{self, Source};
-use crate::moe::sorting;
+use crate::permute::sorting;
 use crate::permute::{Capacity, RowsProblem};
 use crate::routing;
 
@@ -15,7 +15,7 @@ fn absent_operands_and_results_are_left_out() {
     let rows = RowsProblem::new(&problem, 7, 3, Element::F16).unwrap();
     let combine = |weighted| {
         let problem = rows;
-        Operation::from(Rows::Combine { problem, weighted }).signature()
+        Operation::from(Permute::Combine { problem, weighted }).signature()
     };
     let both = [("rows", vec![7, 3]), ("positions", vec![10])];
     assert_eq!(shapes(&combine(false).operands), both);
@@ -26,7 +26,7 @@ fn absent_operands_and_results_are_left_out() {
         rows: Source::Sorted,
         ..grouped_gemm::Problem::new(10, 4, 2, 6, 3).unwrap()
     };
-    let backward = Product::LinearBackward {
+    let backward = GroupedGemm::LinearBackward {
         problem,
         rows: false,
         w: true,
@@ -41,7 +41,7 @@ fn absent_operands_and_results_are_left_out() {
 #[test]
 fn what_no_constructor_makes_is_refused() {
     let problem = grouped_gemm::Problem::dense(3, 4, 5).unwrap();
-    assert!(Product::Linear(problem).check().is_ok());
+    assert!(GroupedGemm::Linear(problem).check().is_ok());
     let bad = [
         grouped_gemm::Problem { n: 0, ..problem },
         grouped_gemm::Problem {
@@ -62,10 +62,10 @@ fn what_no_constructor_makes_is_refused() {
         },
     ];
     for problem in bad {
-        assert!(Product::Linear(problem).check().is_err(), "{problem:?}");
+        assert!(GroupedGemm::Linear(problem).check().is_err(), "{problem:?}");
     }
-    assert!(Product::Fp8Linear(problem).check().is_err(), "no codes");
-    let amax = |shape| Quantization::Amax {
+    assert!(GroupedGemm::Fp8Linear(problem).check().is_err(), "no codes");
+    let amax = |shape| Quantize::Amax {
         shape,
         element: Element::F32,
     };
@@ -78,7 +78,7 @@ fn a_sort_has_the_operands_of_its_rule() {
     let routing = routing::Problem::new(6, 3, 2).unwrap();
     let capacity = Some(Capacity::new(1.1, 0).unwrap());
     let problem = sorting::Problem::new(&routing, capacity, true).unwrap();
-    let sort = Routing::Sort {
+    let sort = Permute::Sort {
         problem,
         mask: true,
     };

@@ -19,6 +19,7 @@ pub mod dispatch;
 pub mod neighbours;
 mod rows;
 mod shares;
+pub mod sorting;
 pub mod weights_gradient;
 
 pub use capacity::Capacity;

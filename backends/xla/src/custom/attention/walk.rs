@@ -1,7 +1,7 @@
 //! Which blocks of queries and keys are computed together, and the loops over them.
 
 use super::super::fp8::pad_end;
-use super::super::grouped::element;
+use super::super::grouped_gemm::element;
 use super::Tiling;
 use crate::ElementType::S32;
 use crate::stablehlo::{Builder, Value};

@@ -2,7 +2,7 @@
 
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
-use moebius_ops::moe::Problem;
+use moebius_ops::experts::Problem;
 use std::f64::consts;
 
 /// exp(−x) + 1.

@@ -14,10 +14,10 @@
 use super::activation::{hidden, through};
 use super::{product, slots_and_tokens};
 use crate::ElementType::F32;
-use crate::custom::grouped::{self, Segments, combine, row_of};
+use crate::custom::grouped_gemm::{self, Segments, combine, row_of};
 use crate::custom::rows_where;
 use crate::stablehlo::{Along, Builder, DotDims, TensorType, Value};
-use moebius_ops::moe::Problem;
+use moebius_ops::experts::Problem;
 
 /// A block's rows in f32 or the type of x, 0 where they aren't the expert's.
 struct Rows {
@@ -44,7 +44,7 @@ fn block_gradients(
         None => product(b, rows.x, w_in, matrices.get(2).copied()),
     };
     let h = hidden(b, p, pre);
-    let g = grouped::product(b, rows.dy, w_out, &DotDims::matmul(0));
+    let g = grouped_gemm::product(b, rows.dy, w_out, &DotDims::matmul(0));
     let mut dots = b.sum(b.mul(g, h), &[1]);
     let dy = b.convert(rows.dy, F32);
     if let Some(b_out) = matrices.get(3) {
@@ -55,7 +55,7 @@ fn block_gradients(
     let dpre_rows = b.convert(dpre, dtype);
     let mut results = vec![dots];
     if of_x {
-        results.push(grouped::product(b, dpre_rows, w_in, &DotDims::matmul(0)));
+        results.push(grouped_gemm::product(b, dpre_rows, w_in, &DotDims::matmul(0)));
     }
     if of_weights {
         let wdy = b.mul(dy, Along(rows.weight, [0]));
@@ -72,7 +72,7 @@ fn block_gradients(
 
 /// Gradients of what `x` and `weights` say and of the router weights, from dy, the operands of the forward pass, and
 /// its first product if it was kept.
-pub(in crate::custom) fn backward(
+pub(super) fn backward(
     b: &Builder,
     p: &Problem,
     needed: (bool, bool),

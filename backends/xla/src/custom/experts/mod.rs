@@ -1,4 +1,4 @@
-//! Feed-forward experts and their gradients: [`moebius_ops::moe`].
+//! Feed-forward experts and their gradients: [`moebius_ops::experts`].
 //!
 //! Products sum in f32, and their operands have the type of x. A block of rows goes through both products before the
 //! next one, so that its hidden rows never leave the cache, but for what a backward pass wants kept.
@@ -6,12 +6,23 @@
 pub(super) mod activation;
 mod backward;
 
-pub(super) use backward::backward;
-
-use super::grouped::{self, Segments, combine};
+use super::grouped_gemm::{self, Segments, combine};
 use crate::ElementType::{F32, S32};
 use crate::stablehlo::{Along, Builder, DotDims, TensorType, Value};
-use moebius_ops::moe::Problem;
+use moebius_ops::Experts;
+use moebius_ops::experts::Problem;
+
+pub(super) fn lower(b: &Builder, operation: &Experts, inputs: &[Value]) -> Vec<Value> {
+    match operation {
+        Experts::Forward { problem, keep } => forward(b, problem, *keep, inputs),
+        Experts::Backward {
+            problem,
+            x,
+            weights,
+            ..
+        } => backward::backward(b, problem, (*x, *weights), inputs),
+    }
+}
 
 /// The slots of sorted rows and their tokens, i32 \[R\].
 fn slots_and_tokens(b: &Builder, p: &Problem, order: Value) -> [Value; 2] {
@@ -21,7 +32,7 @@ fn slots_and_tokens(b: &Builder, p: &Problem, order: Value) -> [Value; 2] {
 
 /// rows · Wᵀ + bias in f32.
 pub(super) fn product(b: &Builder, rows: Value, w: Value, bias: Option<Value>) -> Value {
-    let product = grouped::product(b, rows, w, &DotDims::matmul_transposed(0));
+    let product = grouped_gemm::product(b, rows, w, &DotDims::matmul_transposed(0));
     match bias {
         Some(bias) => b.add(product, Along(b.convert(bias, F32), [1])),
         None => product,
@@ -30,7 +41,7 @@ pub(super) fn product(b: &Builder, rows: Value, w: Value, bias: Option<Value>) -
 
 /// y, and with `keep` what the backward pass reads: the first product before its activation, 0 past the last
 /// expert's rows.
-pub(super) fn forward(b: &Builder, p: &Problem, keep: bool, inputs: &[Value]) -> Vec<Value> {
+fn forward(b: &Builder, p: &Problem, keep: bool, inputs: &[Value]) -> Vec<Value> {
     let [x, weights, order, offsets, positions, stacks @ ..] = inputs else {
         unreachable!("the operands are counted")
     };

@@ -25,7 +25,7 @@ use super::routers::Router;
 use super::shared::SharedExpert;
 use super::statistics::LoadStatistics;
 use crate::Error;
-use crate::ops::router;
+use crate::ops::routing;
 use crate::ops::{Assignment, CapacityRule, Run};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
 use moebius_ops::ShapeError;
@@ -158,7 +158,7 @@ impl SwitchedExperts {
         } = self.layer.config;
         let [tokens, top_k] = chosen.dims();
         let count = tokens * top_k;
-        let load = router::load(chosen.clone(), experts, 1)?;
+        let load = routing::load(chosen.clone(), experts, 1)?;
         let load = LoadStatistics::read(load.reshape([experts]))?;
         let used = load.counts.iter().enumerate();
         let used: Vec<usize> = used.filter(|(_, n)| **n > 0).map(|(e, _)| e).collect();

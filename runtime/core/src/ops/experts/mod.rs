@@ -1,5 +1,5 @@
 //! Feed-forward experts, fused: two products per slot and the weighted sum of a token's slots;
-//! shapes as in [`moebius_ops::moe`].
+//! shapes as in [`moebius_ops::experts`].
 
 #[cfg(feature = "flex")]
 pub(in crate::ops) mod flex;
@@ -10,15 +10,15 @@ use crate::{Error, device};
 use burn::tensor::{Device, Tensor};
 use cubecl::client::Client;
 use moebius_device::Capability;
-use moebius_ops::Product;
-use moebius_ops::moe::{Keep, Problem};
+use moebius_ops::Experts;
+use moebius_ops::experts::{Keep, Problem};
 use moebius_shaders::grouped_gemm::{Choice, Variant};
-use moebius_shaders::moe::{self, training};
+use moebius_shaders::experts::{self, training};
 use moebius_shaders::{Lookup, PlanError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Weights of feed-forward experts, shapes as in [`moe::Buffers`].
+/// Weights of feed-forward experts, shapes as in [`experts::Buffers`].
 #[derive(Clone, Debug)]
 pub(crate) struct FeedForward {
     pub(crate) w_in: Tensor<3>,
@@ -41,7 +41,7 @@ pub(crate) fn plan(
     problem: Problem,
     variant: Option<Variant>,
     device: &Device,
-) -> Result<Option<moe::Plan>, Error> {
+) -> Result<Option<experts::Plan>, Error> {
     problem.check()?;
     device::plan(device, |device| {
         let (rows, experts) = (problem.row_bound, problem.routing.experts());
@@ -50,7 +50,7 @@ pub(crate) fn plan(
             variant: Some(variant.unwrap_or_else(portable)),
             ..Choice::default()
         };
-        moe::plan(problem, device, choice)
+        experts::plan(problem, device, choice)
     })
 }
 
@@ -77,7 +77,7 @@ impl Assignment {
             let how = (device.is_autodiff(), run.clock.clone());
             kernels(problem, variant, how, capability)
         };
-        let forward = |keep| Product::Experts { problem, keep };
+        let forward = |keep| Experts::Forward { problem, keep };
         let call = Request::plan(forward(false), &device, plan)?.timed(run.clock);
         let call = match run.keep {
             Keep::Inputs => call,
@@ -105,8 +105,8 @@ fn kernels(
     (records, clock): (bool, Option<StageClock>),
     device: &Capability,
 ) -> Result<Kernels, PlanError> {
-    let plan = moe::plan(problem, device, Choice::of(variant))?;
-    let training = || moe::plan_training(problem, variant, device).map(Arc::new);
+    let plan = experts::plan(problem, device, Choice::of(variant))?;
+    let training = || experts::plan_training(problem, variant, device).map(Arc::new);
     let training = records.then(training).transpose()?;
     let gradients = training.clone();
     let kernels = Kernels::new(move |client, b| {
@@ -115,7 +115,7 @@ fn kernels(
             Some((training, pre)) => {
                 training::launch_keeping(client, (&plan, training), b.fill(), pre, done);
             }
-            None => moe::launch(client, &plan, b.fill(), done),
+            None => experts::launch(client, &plan, b.fill(), done),
         }
     });
     Ok(match gradients {
@@ -127,7 +127,7 @@ fn kernels(
 }
 
 /// Notes the end of every stage; the device is waited for.
-fn marker<'a>(clock: &'a Option<StageClock>, client: &'a Client) -> impl FnMut(moe::Stage) + 'a {
+fn marker<'a>(clock: &'a Option<StageClock>, client: &'a Client) -> impl FnMut(experts::Stage) + 'a {
     move |stage| {
         if let Some(clock) = clock {
             // A device error shows at the caller's next read; the clock only needs the wait.
@@ -139,18 +139,18 @@ fn marker<'a>(clock: &'a Option<StageClock>, client: &'a Client) -> impl FnMut(m
 
 /// When the stages of one call ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StageClock(Arc<Mutex<Vec<(moe::Stage, Instant)>>>);
+pub(crate) struct StageClock(Arc<Mutex<Vec<(experts::Stage, Instant)>>>);
 
 impl StageClock {
     /// Notes that `stage` has ended.
-    pub(crate) fn mark(&self, stage: moe::Stage) {
+    pub(crate) fn mark(&self, stage: experts::Stage) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push((stage, Instant::now()));
     }
 
-    pub(crate) fn marks(&self) -> Vec<(moe::Stage, Instant)> {
+    pub(crate) fn marks(&self) -> Vec<(experts::Stage, Instant)> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -2,14 +2,14 @@
 
 use crate::ops::dtype;
 use crate::ops::host::{Operands, Rows, Words, cast_like, float_tensor, floats, int_tensor, words};
-use crate::ops::rows::host::each_row;
+use crate::ops::permute::host::each_row;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::tensor::DType;
 use moebius_ops::fp8::{LANES_PER_WORD, decode_host, encode_host, pack, unpack};
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::{ScaleType, e8m0_host, e8m0_value, scale_host};
-use moebius_ops::{Quantization, Scalar};
+use moebius_ops::{Quantize, Scalar};
 
 /// A scale for each block, rows of blocks as long as matrices need them.
 struct Blocks {
@@ -143,25 +143,25 @@ impl Blocks {
     }
 }
 
-pub(in crate::ops) fn run(operation: &Quantization, mut b: Operands) -> Vec<Value<Flex>> {
+pub(in crate::ops) fn run(operation: &Quantize, mut b: Operands) -> Vec<Value<Flex>> {
     let result = match operation {
-        Quantization::Quantize(p) => {
+        Quantize::Quantize(p) => {
             let x = floats(b.float("x"));
             let blocks = Blocks::dynamic(p, &x);
             let codes = Value::Word(blocks.encode(p, &x));
             return vec![codes, blocks.into_scales(p)];
         }
-        Quantization::QuantizeBy(p) => {
+        Quantize::QuantizeBy(p) => {
             let blocks = Blocks::given(p, b.take("scales"));
             Value::Word(blocks.encode(p, &floats(b.float("x"))))
         }
-        Quantization::Dequantize(p) => {
+        Quantize::Dequantize(p) => {
             let blocks = Blocks::given(p, b.take("scales"));
             let values = blocks.decode(p, &words(b.word("codes")));
             let dtype = dtype(Scalar::Float(p.element()));
             Value::Float(cast_like(float_tensor(values, &p.shape()), dtype))
         }
-        Quantization::FakeQuantize(p) | Quantization::FakeQuantizeBy(p) => {
+        Quantize::FakeQuantize(p) | Quantize::FakeQuantizeBy(p) => {
             let x = b.float("x");
             let (dtype, x) = (x.dtype(), floats(x));
             let blocks = match b.maybe("scales") {
@@ -170,18 +170,18 @@ pub(in crate::ops) fn run(operation: &Quantization, mut b: Operands) -> Vec<Valu
             };
             Value::Float(fake(&blocks, p, x, dtype))
         }
-        Quantization::Amax { .. } => {
+        Quantize::Amax { .. } => {
             let amax = amax_of(&floats(b.float("x")));
             Value::Float(float_tensor(vec![amax], &[1]))
         }
         // By the codec's host functions, which the committed case files check.
-        Quantization::Encode { problem, overflow } => {
+        Quantize::Encode { problem, overflow } => {
             let values = floats(b.float("x")).into_iter();
             let code = |value| encode_host(value, problem.format(), *overflow);
             let words = pack(&values.map(code).collect::<Vec<u8>>());
             Value::Word(int_tensor(&words, &[words.len()]))
         }
-        Quantization::Decode(problem) => {
+        Quantize::Decode(problem) => {
             let codes = unpack(&words(b.word("codes")), problem.len());
             let value = |code: &u8| decode_host(*code, problem.format());
             let values = codes.iter().map(value).collect();

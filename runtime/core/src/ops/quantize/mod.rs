@@ -14,7 +14,7 @@ use burn::tensor::{Device, Int, Tensor};
 use cubecl::client::Client;
 use moebius_ops::fp8::{self, Fp8Format, LANES_PER_WORD, Overflow};
 use moebius_ops::quantize::{AmaxProblem, Problem};
-use moebius_ops::{Element, Quantization};
+use moebius_ops::{Element, Quantize};
 use moebius_shaders::{fp8 as casts, quantize as kernels};
 
 /// The codes of x f32 \[n\], n at least 1, in ⌈n/4⌉ words.
@@ -32,7 +32,7 @@ pub(crate) fn encode(
     };
     let plan = |device: &_| casts::plan(problem, device).map(kernels);
     let call = Request::plan(
-        Quantization::Encode { problem, overflow },
+        Quantize::Encode { problem, overflow },
         &x.device(),
         plan,
     )?;
@@ -52,7 +52,7 @@ pub(crate) fn decode(
         })
     };
     let plan = |device: &_| casts::plan(problem, device).map(kernels);
-    let call = Request::plan(Quantization::Decode(problem), &words.device(), plan)?;
+    let call = Request::plan(Quantize::Decode(problem), &words.device(), plan)?;
     if len == 0 {
         return Ok(Tensor::empty([0], &words.device()));
     }
@@ -64,7 +64,7 @@ pub(crate) fn quantize(
     x: Tensor<3>,
     problem: Problem,
 ) -> Result<(Tensor<3, Int>, DeviceValue), Error> {
-    let call = request(Quantization::Quantize(problem), problem, &x.device())?;
+    let call = request(Quantize::Quantize(problem), problem, &x.device())?;
     let mut results = call.reads([x]).run();
     Ok((results.words(), results.value()))
 }
@@ -75,7 +75,7 @@ pub(crate) fn quantize_by(
     scales: DeviceValue,
     problem: Problem,
 ) -> Result<Tensor<3, Int>, Error> {
-    let call = request(Quantization::QuantizeBy(problem), problem, &x.device())?;
+    let call = request(Quantize::QuantizeBy(problem), problem, &x.device())?;
     Ok(call.reads([x]).reads([scales]).run().words())
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn dequantize(
     scales: DeviceValue,
     problem: Problem,
 ) -> Result<Tensor<3>, Error> {
-    let call = request(Quantization::Dequantize(problem), problem, &words.device())?;
+    let call = request(Quantize::Dequantize(problem), problem, &words.device())?;
     Ok(call.reads([words]).reads([scales]).run().floats())
 }
 
@@ -106,8 +106,8 @@ pub(super) fn fake_quantize_request(
     device: &Device,
 ) -> Result<Request, Error> {
     let operation = match given {
-        false => Quantization::FakeQuantize(problem),
-        true => Quantization::FakeQuantizeBy(problem),
+        false => Quantize::FakeQuantize(problem),
+        true => Quantize::FakeQuantizeBy(problem),
     };
     request(operation, problem, device)
 }
@@ -131,14 +131,14 @@ pub(super) fn amax_request(
         })
     };
     let plan = |device: &_| kernels::plan_amax(problem, device).map(kernels);
-    Request::plan(Quantization::Amax { shape, element }, device, plan)
+    Request::plan(Quantize::Amax { shape, element }, device, plan)
 }
 
-fn request(operation: Quantization, problem: Problem, device: &Device) -> Result<Request, Error> {
+fn request(operation: Quantize, problem: Problem, device: &Device) -> Result<Request, Error> {
     let kernels = |plan| match operation {
-        Quantization::Quantize(_) => Kernels::of(plan, kernels::launch),
-        Quantization::QuantizeBy(_) => Kernels::of(plan, kernels::launch_by),
-        Quantization::Dequantize(_) => Kernels::of(plan, kernels::launch_dequantize),
+        Quantize::Quantize(_) => Kernels::of(plan, kernels::launch),
+        Quantize::QuantizeBy(_) => Kernels::of(plan, kernels::launch_by),
+        Quantize::Dequantize(_) => Kernels::of(plan, kernels::launch_dequantize),
         _ => Kernels::new(move |client, b| faked(client, &plan, b)),
     };
     let plan = |device: &_| kernels::plan(problem, device).map(kernels);

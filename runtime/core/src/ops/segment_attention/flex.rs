@@ -1,7 +1,7 @@
 //! Attention within segments on the host, row by row.
 
 use crate::ops::host::{Operands, Rows, cast_like, float_tensor, floats};
-use crate::ops::rows::host::Segments;
+use crate::ops::permute::host::Segments;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use moebius_ops::segment_attention::Problem;

@@ -12,7 +12,7 @@ use burn::tensor::Tensor;
 use cubecl::client::Client;
 use cubecl::server::Handle;
 use moebius_ops::segment_attention::{Problem, Segments};
-use moebius_ops::{Rows, ShapeError};
+use moebius_ops::{SegmentAttention, ShapeError};
 use moebius_shaders::Lookup;
 use moebius_shaders::segment_attention::{self as kernels, Plan};
 
@@ -31,7 +31,7 @@ pub(crate) fn run(
     let problem = Problem::new(segments, heads, width / heads)?
         .with_element(element(q.dtype())?)
         .with_causal(causal);
-    let attention = Rows::Attention {
+    let attention = SegmentAttention {
         problem,
         dense: sorted.is_none(),
         backward: false,

@@ -8,7 +8,7 @@ use safetensors::Dtype;
 use super::ConvertOptions;
 use crate::fault::Unfit;
 use crate::weights::error::WeightsError;
-use crate::weights::fp8::{Fp8Layout, Fp8Scheme, is_float};
+use crate::weights::fp8::{StoredFp8, Fp8Scheme, is_float};
 use crate::weights::header::tensor;
 use crate::weights::reader::Reader;
 use crate::weights::selection::is_matrix;
@@ -23,9 +23,9 @@ pub(super) enum Step {
     /// To FP8.
     Quantize(String),
     /// The same codes and scales.
-    Carry(Fp8Layout),
+    Carry(StoredFp8),
     /// Decoded, and to FP8 again.
-    Requantize(Fp8Layout),
+    Requantize(StoredFp8),
 }
 
 impl Step {
@@ -58,7 +58,7 @@ impl Plan {
         }
         let layouts = source.fp8_layouts(options.unscaled)?;
         let scales: BTreeSet<String> = layouts.iter().filter_map(|l| l.scale.clone()).collect();
-        let mut layouts: BTreeMap<String, Fp8Layout> = layouts
+        let mut layouts: BTreeMap<String, StoredFp8> = layouts
             .into_iter()
             .map(|layout| (layout.name.clone(), layout))
             .collect();
@@ -115,7 +115,7 @@ fn step(
     source: &Reader,
     options: &ConvertOptions,
     name: &str,
-    layout: Option<Fp8Layout>,
+    layout: Option<StoredFp8>,
 ) -> Result<Step, WeightsError> {
     let info = source.info(name)?;
     let skipped = options
@@ -143,7 +143,7 @@ fn step(
 }
 
 /// Whether the codes and scales of `layout` are those of `scheme`: another name for the same blocks is.
-fn is_same(layout: &Fp8Layout, scheme: Fp8Scheme) -> bool {
+fn is_same(layout: &StoredFp8, scheme: Fp8Scheme) -> bool {
     let (here, there) = (layout.scheme.granularity, scheme.granularity);
     let matrix = layout.matrix();
     let [rows, columns] = [matrix.rows, matrix.columns];

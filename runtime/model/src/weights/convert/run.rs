@@ -2,7 +2,7 @@
 
 use super::{Action, ConvertedLayer, Quantize};
 use crate::weights::error::WeightsError;
-use crate::weights::fp8::{Fp8Layout, Fp8Scheme, Matrix, check_counts, dequantize};
+use crate::weights::fp8::{StoredFp8, Fp8Scheme, Matrix, check_counts, dequantize};
 use crate::weights::header::quoted;
 use crate::weights::quantize::{Distance, quantize_host};
 use crate::weights::reader::{CHUNK, Reader};
@@ -57,7 +57,7 @@ pub(super) fn step(
 }
 
 /// Bytes of codes and scales.
-fn before(source: &Reader, layout: &Fp8Layout) -> Result<u64, WeightsError> {
+fn before(source: &Reader, layout: &StoredFp8) -> Result<u64, WeightsError> {
     let scales = match &layout.scale {
         Some(name) => source.info(name)?.bytes(),
         None => 0,
@@ -105,7 +105,7 @@ impl Run<'_> {
     }
 
     /// From FP8 of another kind, expert by expert.
-    fn requantize(&mut self, layout: &Fp8Layout) -> Result<(), WeightsError> {
+    fn requantize(&mut self, layout: &StoredFp8) -> Result<(), WeightsError> {
         let scales = self.source.fp8_scales(layout)?.to_f32();
         let [down, across] = layout.scheme.grid(self.matrix.rows, self.matrix.columns);
         let count = self.matrix.elements();
@@ -126,7 +126,7 @@ impl Run<'_> {
     }
 
     /// The codes as they are, and the scales in the form in which this writes them.
-    fn carry(&mut self, layout: &Fp8Layout) -> Result<(), WeightsError> {
+    fn carry(&mut self, layout: &StoredFp8) -> Result<(), WeightsError> {
         copy(self.source, &layout.name, self.writer)?;
         self.after += self.source.info(&layout.name)?.bytes();
         let scales = self.source.fp8_scales(layout)?;

@@ -7,7 +7,7 @@ use crate::ops::host::{Rows, cast_like, float_tensor, select_rows};
 use crate::ops::host_product::{
     Factor, Lines, MOST_ROWS, Product, Run, Spread, one_after_the_other, products_into,
 };
-use crate::ops::rows::host::{Segments, combined};
+use crate::ops::permute::host::{Segments, combined};
 use crate::ops::spare::Spare;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;

@@ -5,10 +5,10 @@ use super::{Experts, Piece, pieces_of};
 use crate::ops::StageClock;
 use crate::ops::host::Rows;
 use crate::ops::host_product::{Factor, Lines, Product, Run, Spread};
-use crate::ops::rows::host::Segments;
+use crate::ops::permute::host::Segments;
 use crate::ops::spare::Spare;
-use moebius_ops::moe::Problem;
-use moebius_shaders::moe::Stage;
+use moebius_ops::experts::Problem;
+use moebius_shaders::experts::Stage;
 use std::ops::Range;
 
 /// Both products of every expert.

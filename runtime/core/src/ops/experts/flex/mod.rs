@@ -9,14 +9,15 @@ pub(in crate::ops) use activation::HiddenActivation;
 use super::StageClock;
 use crate::ops::host::{Operands, Rows, cast_like, float_tensor, floats, to_f32};
 use crate::ops::host_product::pieces;
-use crate::ops::rows::host::{Segments, combined};
+use crate::ops::permute::host::{Segments, combined};
 use crate::ops::spare::Spare;
 use crate::ops::tensors::Value;
 use backward::Backward;
 use burn::backend::Flex;
 use forward::Forward;
-use moebius_ops::moe::Problem;
-use moebius_shaders::moe::Stage;
+use moebius_ops::Experts as Operation;
+use moebius_ops::experts::Problem;
+use moebius_shaders::experts::Stage;
 use std::ops::Range;
 
 /// The weights, contiguous, and the biases.
@@ -43,8 +44,24 @@ impl Experts {
     }
 }
 
-/// y, and the first product before its activation where it is kept.
 pub(in crate::ops) fn run(
+    operation: &Operation,
+    clock: Option<&StageClock>,
+    b: Operands,
+) -> Vec<Value<Flex>> {
+    match operation {
+        Operation::Forward { problem, keep } => forward(problem, *keep, clock, b),
+        Operation::Backward {
+            problem,
+            x,
+            weights,
+            ..
+        } => gradients(problem, [*x, *weights], b),
+    }
+}
+
+/// y, and the first product before its activation where it is kept.
+fn forward(
     problem: &Problem,
     keep: bool,
     clock: Option<&StageClock>,
@@ -82,7 +99,7 @@ pub(in crate::ops) fn run(
 }
 
 /// Gradients of x where it is needed, the router weights, and of weights and biases where they are.
-pub(in crate::ops) fn gradients(
+fn gradients(
     problem: &Problem,
     needs: [bool; 2],
     mut b: Operands,

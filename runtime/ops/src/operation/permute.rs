@@ -1,15 +1,22 @@
-//! Rows in and out of the order of their experts, and what looks along a sequence.
+//! Slots in the order of their experts, and rows in and out of it.
 
+use super::routing::sizes;
 use super::{Signature, signature};
 use crate::element::Element;
 use crate::error::ShapeError;
-use crate::permute::{RowsProblem, neighbours};
-use crate::segment_attention;
+use crate::permute::{RowsProblem, neighbours, sorting};
 use serde::{Deserialize, Serialize};
 
-/// An operation of [`crate::permute`] on rows, or of [`crate::segment_attention`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Rows {
+/// An operation of [`crate::permute`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Permute {
+    /// Slots sorted by expert.
+    Sort {
+        /// The sort.
+        problem: sorting::Problem,
+        /// Whether a mask says who takes any.
+        mask: bool,
+    },
     /// The token of every sorted row: [`crate::permute::dispatch`] without weights.
     Gather(RowsProblem),
     /// The sum of a token's rows: [`crate::permute::combine`].
@@ -30,20 +37,17 @@ pub enum Rows {
         /// The gradient instead.
         backward: bool,
     },
-    /// Attention within a sequence: [`crate::segment_attention`].
-    Attention {
-        /// The attention.
-        problem: segment_attention::Problem,
-        /// One expert has all rows, in the order of the tokens: there is no sort.
-        dense: bool,
-        /// The gradients of q, k and v instead.
-        backward: bool,
-    },
 }
 
-impl Rows {
+impl Permute {
     pub(super) fn signature(&self) -> Signature {
         match self {
+            Self::Sort { problem, mask } => {
+                let sizes = sizes(&problem.routing());
+                let signature = signature("sort", Element::F32, &sizes);
+                let factors = problem.factors();
+                signature.with(&["mask"], *mask).with(&["factors"], factors)
+            }
             Self::Gather(p) => moved("gather rows", p),
             Self::Combine { problem, weighted } => {
                 moved("combine rows", problem).with(&["weights"], *weighted)
@@ -64,29 +68,16 @@ impl Rows {
                 let names = ["neighbours", "neighbours backward"];
                 signature(names[usize::from(*backward)], *element, &sizes)
             }
-            Self::Attention {
-                problem,
-                dense,
-                backward,
-            } => attention(problem, *dense, *backward),
         }
     }
 
     pub(super) fn check(&self) -> Result<(), ShapeError> {
         match self {
+            Self::Sort { problem, .. } => problem.check(),
             Self::Gather(problem)
             | Self::Combine { problem, .. }
             | Self::CombineBackward(problem) => problem.check(),
             Self::Neighbours { problem, .. } => problem.check(),
-            Self::Attention { problem, dense, .. } => {
-                problem.check()?;
-                let segments = problem.segments();
-                if !dense {
-                    return Ok(());
-                }
-                ShapeError::check("experts of dense rows", 1, segments.experts())?;
-                ShapeError::check("dense rows", segments.slots(), segments.rows())
-            }
         }
     }
 }
@@ -101,18 +92,4 @@ fn moved(name: &str, p: &RowsProblem) -> Signature {
         ('n', p.width()),
     ];
     signature(name, p.element(), &sizes)
-}
-
-/// Of h heads; dense rows have no sort.
-fn attention(p: &segment_attention::Problem, dense: bool, backward: bool) -> Signature {
-    let segments = p.segments();
-    let sizes = [
-        ('R', p.rows()),
-        ('h', p.heads()),
-        ('n', p.heads() * p.head_dim()),
-        ('S', segments.slots()),
-        ('B', segments.experts() + 1),
-    ];
-    let names = ["segment attention", "segment attention backward"];
-    signature(names[usize::from(backward)], p.element(), &sizes).with(&["order", "offsets"], !dense)
 }

@@ -1,12 +1,27 @@
 //! Products on Flex, expert by expert.
 
 use crate::ops::host::{Operands, cast_like, to_f32};
-use crate::ops::rows::host::Segments;
+use crate::ops::permute::host::Segments;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
+use moebius_ops::GroupedGemm;
 use moebius_ops::grouped_gemm::Problem;
 
-pub(in crate::ops) fn run(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
+pub(in crate::ops) fn run(operation: &GroupedGemm, b: Operands) -> Vec<Value<Flex>> {
+    match operation {
+        GroupedGemm::Linear(problem) => linear(problem, b),
+        GroupedGemm::LinearBackward {
+            problem,
+            rows,
+            w,
+            bias,
+        } => gradients(problem, [*rows, *w, *bias], b),
+        GroupedGemm::Fp8Linear(problem) => super::fp8::flex::run(problem, b),
+        GroupedGemm::Fp8Codes(_) => unreachable!("a product of codes needs matrix instructions"),
+    }
+}
+
+fn linear(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
     let segments = Segments::of(&mut b, problem.row_bound);
     let (rows, w) = (b.float("rows"), b.float("W"));
     let dtype = rows.dtype();
@@ -17,7 +32,7 @@ pub(in crate::ops) fn run(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>
 }
 
 /// The gradients that are needed: of the rows, the weights and the biases.
-pub(in crate::ops) fn gradients(
+fn gradients(
     problem: &Problem,
     [of_rows, of_w, of_bias]: [bool; 3],
     mut b: Operands,

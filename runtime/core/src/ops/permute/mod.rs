@@ -4,6 +4,9 @@
 pub(super) mod flex;
 #[cfg(feature = "flex")]
 pub(super) mod host;
+mod sorting;
+
+pub(crate) use sorting::Sorted;
 
 use super::call::{Kernels, Request};
 use super::{Assignment, DeviceValue};
@@ -11,7 +14,7 @@ use crate::Error;
 use crate::check::element;
 use burn::tensor::Tensor;
 use moebius_ops::permute::{self, RowsProblem, neighbours};
-use moebius_ops::{Rows, ShapeError};
+use moebius_ops::{Permute, ShapeError};
 use moebius_shaders::Lookup;
 use moebius_shaders::permute::neighbours::{launch, launch_backward, plan as plan_neighbours};
 use moebius_shaders::permute::{combine, dispatch, plan_rows, weights_gradient};
@@ -30,7 +33,7 @@ impl Assignment {
                 |plan| Kernels::of(plan, dispatch::launch).and_back(plan, combine::launch);
             plan_rows(problem, device).map(kernels)
         };
-        let call = Request::plan(Rows::Gather(problem), &x.device(), plan)?.reads([x]);
+        let call = Request::plan(Permute::Gather(problem), &x.device(), plan)?.reads([x]);
         let call = call.reads(sorted.segments());
         let positions = ("positions", sorted.positions.clone());
         Ok(call.beside([positions]).run().floats())
@@ -44,7 +47,7 @@ impl Assignment {
     ) -> Result<Tensor<2>, Error> {
         let (problem, sorted) = (self.rows(&rows)?, &self.sorted);
         let weighted = weights.is_some();
-        let combine = Rows::Combine { problem, weighted };
+        let combine = Permute::Combine { problem, weighted };
         let kernels = |plan| {
             Kernels::of(plan, combine::launch).with_backward(move |client, b| {
                 dispatch::launch(client, &plan, b.fill());
@@ -75,7 +78,7 @@ impl Assignment {
         let width = rows.dims()[1];
         let problem = neighbours::Problem::new(sort, width, r.top_k(), sequence, causal)?;
         let element = element(rows.dtype())?;
-        let neighbours = Rows::Neighbours {
+        let neighbours = Permute::Neighbours {
             problem,
             element,
             backward: false,

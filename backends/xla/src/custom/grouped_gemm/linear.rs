@@ -1,8 +1,8 @@
 //! One product per expert and its gradients: [`moebius_ops::grouped_gemm`]. Rows past the last expert's may hold anything,
 //! and are 0 in results.
 
-use super::experts::product;
-use super::grouped::{self, Segments};
+use crate::custom::experts::product;
+use crate::custom::grouped_gemm::{self, Segments};
 use crate::ElementType::{F32, S32};
 use crate::stablehlo::{Builder, DotDims, TensorType, Value};
 use moebius_ops::grouped_gemm::Problem;
@@ -54,7 +54,7 @@ pub(super) fn backward(
         let (dy, rows) = (block.masked(dy), block.masked(rows));
         let mut results = Vec::new();
         if of_rows {
-            let drows = grouped::product(b, dy, matrices[0], &DotDims::matmul(0));
+            let drows = grouped_gemm::product(b, dy, matrices[0], &DotDims::matmul(0));
             results.push(b.convert(drows, dtype));
         }
         if of_w {

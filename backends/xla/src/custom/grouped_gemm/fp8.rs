@@ -8,11 +8,11 @@
 //! without experts, a row's last bits depend on how many rows there are and on where it lies among them, not
 //! on what the others hold; experts' rows go in blocks of one shape.
 
-use super::experts::activation::{gated, value};
-use super::fp8;
-use super::grouped::{Segments, product};
-use super::quantize::{decode, given};
-use super::words;
+use crate::custom::experts::activation::{gated, value};
+use crate::custom::fp8;
+use crate::custom::grouped_gemm::{Segments, product};
+use crate::custom::quantize::{decode, given};
+use crate::custom::words;
 use crate::ElementType::{self, F32};
 use crate::stablehlo::{Along, Builder, DotDims, TensorType, Value};
 use moebius_ops::fp8::LANES_PER_WORD;

@@ -1,28 +1,72 @@
-//! Moved rows on the host.
+//! The sort of slots, and moved rows, on the host.
 
 use super::host::{Segments, combined, gathered, row_dots};
-use crate::ops::host::{Operands, Rows, cast_like, float_tensor, floats, to_f32};
+use crate::ops::host::{
+    Operands, Rows, Words, cast_like, float_tensor, floats, int_tensor, to_f32, words,
+};
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
-use moebius_ops::Rows as Operation;
-use moebius_ops::permute::RowsProblem;
+use moebius_ops::Permute;
 use moebius_ops::permute::neighbours::Problem as Neighbours;
+use moebius_ops::permute::sorting::Problem as Sort;
+use moebius_ops::permute::{NOWHERE, RowsProblem, capacities_reference, capacity};
 
-pub(in crate::ops) fn run(operation: &Operation, mut b: Operands) -> Vec<Value<Flex>> {
+pub(in crate::ops) fn run(operation: &Permute, mut b: Operands) -> Vec<Value<Flex>> {
     let results = match operation {
-        Operation::Gather(p) => vec![gather(p, b)],
-        Operation::Combine { problem, .. } => vec![combine(problem, b)],
-        Operation::CombineBackward(p) => combine_backward(p, b).into(),
-        Operation::Neighbours {
+        Permute::Sort { problem, .. } => return sort(problem, b).map(Value::Word).into(),
+        Permute::Gather(p) => vec![gather(p, b)],
+        Permute::Combine { problem, .. } => vec![combine(problem, b)],
+        Permute::CombineBackward(p) => combine_backward(p, b).into(),
+        Permute::Neighbours {
             problem, backward, ..
         } => vec![match backward {
             false => neighbours(problem, &Segments::of(&mut b, 0), b.float("x")),
             true => neighbours_backward(problem, &Segments::of(&mut b, 0), b.float("dout")),
         }],
-        Operation::Attention { .. } => unreachable!("attention has a folder of its own"),
     };
     results.into_iter().map(Value::Float).collect()
+}
+
+/// The order, offsets, positions and number of dropped slots.
+fn sort(sort: &Sort, mut b: Operands) -> [Words; 4] {
+    let (slots, experts) = (sort.slots(), sort.experts());
+    let mut keys = words(b.word("indices"));
+    if let Some(rule) = sort.capacity() {
+        let mask = b.maybe_word("mask").map(words);
+        let mask: Option<Vec<bool>> = mask.map(|m| m.iter().map(|m| *m != 0).collect());
+        let factors = b.maybe_float("factors").map(floats);
+        let (mask, factors) = (mask.as_deref(), factors.as_deref());
+        let capacities = capacities_reference(&rule, slots, experts, mask, factors);
+        keys = capacity::reference(&keys, &floats(b.float("weights")), &capacities);
+    }
+    let expert = |slot: usize| keys[slot].min(experts as u32) as usize;
+    // Slots without an expert come last.
+    let mut offsets = vec![0_u32; experts + 2];
+    for slot in 0..slots {
+        offsets[expert(slot) + 1] += 1;
+    }
+    for e in 0..=experts {
+        offsets[e + 1] += offsets[e];
+    }
+    let mut next = offsets.clone();
+    offsets.truncate(experts + 1);
+    let kept = offsets[experts];
+    let (mut order, mut positions) = (vec![0; slots], vec![NOWHERE; slots]);
+    for slot in 0..slots {
+        let row = next[expert(slot)];
+        next[expert(slot)] += 1;
+        order[row as usize] = slot as u32;
+        if row < kept {
+            positions[slot] = row;
+        }
+    }
+    [
+        int_tensor(&order, &[slots]),
+        int_tensor(&offsets, &[experts + 1]),
+        int_tensor(&positions, &[slots]),
+        int_tensor(&[slots as u32 - kept], &[1]),
+    ]
 }
 
 fn gather(p: &RowsProblem, mut b: Operands) -> Rows {

@@ -4,7 +4,6 @@
 //! W_out · (act(G x) ∘ (U x)).
 
 mod oracle;
-pub mod sorting;
 
 pub use oracle::{ReferenceGradients, ReferenceInputs, reference, reference_backward};
 

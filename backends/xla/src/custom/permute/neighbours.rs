@@ -1,13 +1,13 @@
 //! Sorted rows beside their neighbours in a sequence, and back: [`moebius_ops::permute::neighbours`].
 
-use super::rows::owned;
-use super::{along, rows_where, words};
+use crate::custom::permute::rows::owned;
+use crate::custom::{along, rows_where, words};
 use crate::ElementType::{self, F32, S32};
 use crate::stablehlo::{Builder, TensorType, Value};
 use moebius_ops::permute::neighbours::{PLACES, Problem};
 
 /// Rows beside their neighbours, or the gradient, of rows, order and offsets.
-pub(super) fn neighbours(b: &Builder, p: &Problem, backward: bool, inputs: &[Value]) -> Value {
+pub(in crate::custom) fn neighbours(b: &Builder, p: &Problem, backward: bool, inputs: &[Value]) -> Value {
     let sequence_slots = p.sequence() * p.top_k();
     let sort = (inputs[1], inputs[2]);
     let keys = Keys::new(b, p.row_bound(), sequence_slots, sort);
@@ -18,18 +18,18 @@ pub(super) fn neighbours(b: &Builder, p: &Problem, backward: bool, inputs: &[Val
 }
 
 /// What tells the sequences of sorted rows apart: i32 \[R\] each.
-pub(super) struct Keys {
+pub(in crate::custom) struct Keys {
     /// The expert of a row; E for none.
     expert: Value,
     /// Its sequence.
     sequence: Value,
     /// \[R\]: whether a row has an expert.
-    pub(super) owned: Value,
+    pub(in crate::custom) owned: Value,
 }
 
 impl Keys {
     /// Of `rows` sorted rows of sequences of so many slots.
-    pub(super) fn new(
+    pub(in crate::custom) fn new(
         b: &Builder,
         rows: usize,
         sequence_slots: usize,
@@ -50,7 +50,7 @@ impl Keys {
     }
 
     /// \[R\]: whether row r − `shift` belongs to the sequence of row r.
-    pub(super) fn beside(&self, b: &Builder, shift: i64) -> Value {
+    pub(in crate::custom) fn beside(&self, b: &Builder, shift: i64) -> Value {
         let mut same = self.owned;
         for key in [self.expert, self.sequence] {
             same = b.and(same, b.eq(key, shifted(b, key, b.scalar(-1.0, S32), shift)));

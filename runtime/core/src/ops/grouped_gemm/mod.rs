@@ -3,6 +3,7 @@
 
 #[cfg(feature = "flex")]
 pub(super) mod flex;
+pub(crate) mod fp8;
 
 use super::call::{Kernels, Request};
 use super::{Assignment, Sorted};
@@ -10,10 +11,10 @@ use crate::Error;
 use crate::check::element;
 use burn::tensor::{DType, Tensor};
 use moebius_ops::grouped_gemm::{self, Problem};
-use moebius_ops::{Product, ShapeError};
+use moebius_ops::{GroupedGemm, ShapeError};
 use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::Variant;
-use moebius_shaders::moe::linear as kernels;
+use moebius_shaders::grouped_gemm::linear as kernels;
 
 /// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one; sorted rows by the tiles
 /// of the `variant` of their sort. The caller has checked the shapes.
@@ -36,7 +37,7 @@ pub(crate) fn run(
         let forward = Kernels::of(plan.clone(), kernels::launch);
         Ok(forward.and_back(plan, kernels::launch_backward))
     };
-    let call = Request::plan(Product::Linear(problem), &device, plan)?.reads([rows]);
+    let call = Request::plan(GroupedGemm::Linear(problem), &device, plan)?.reads([rows]);
     let call = call.reads([w]);
     let call = call.reads(sorted.map(|sorted| &sorted.offsets)).reads(bias);
     let order = sorted.map(|sorted| ("order", sorted.order.clone()));

@@ -1,19 +1,16 @@
-//! Products per expert, dense ones too, and feed-forward experts.
+//! Products per expert, dense ones too.
 
-use super::quantization::scale_scalar;
-use super::routing::sizes;
+use super::quantize::scale_scalar;
 use super::{Signature, signature};
 use crate::error::ShapeError;
 use crate::fp8::LANES_PER_WORD;
 use crate::fp8_mma;
 use crate::grouped_gemm::{Problem, Source, WeightLayout, fp8};
-use crate::moe;
-use crate::permute::check_row_bound;
 use serde::{Deserialize, Serialize};
 
-/// An operation of [`crate::grouped_gemm`] or [`crate::moe`].
+/// An operation of [`crate::grouped_gemm`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Product {
+pub enum GroupedGemm {
     /// rows · W_eᵀ + b_e of sorted rows, or of all rows in a dense product; without gate or activation.
     Linear(Problem),
     /// Gradients of such a product: of the rows dy · W_e, of W Σ_r dy_r ⊗ rows_r, of the bias Σ_r dy_r.
@@ -31,27 +28,9 @@ pub enum Product {
     Fp8Linear(Problem),
     /// y \[R, n\] f32 of codes of x and of weights ([`fp8_mma`]). Only matrix instructions compute it.
     Fp8Codes(fp8_mma::Problem),
-    /// Feed-forward experts.
-    Experts {
-        /// The experts and the batch.
-        problem: moe::Problem,
-        /// Whether the first product before its activation is a result, too.
-        keep: bool,
-    },
-    /// Gradients of feed-forward experts.
-    ExpertsBackward {
-        /// The experts and the batch.
-        problem: moe::Problem,
-        /// Whether the forward kept its first product; it is computed again otherwise.
-        pre: bool,
-        /// Whether the gradient of x is needed.
-        x: bool,
-        /// Whether those of the weights and biases are.
-        weights: bool,
-    },
 }
 
-impl Product {
+impl GroupedGemm {
     pub(super) fn signature(&self) -> Signature {
         match self {
             Self::Linear(p) => multiplied("grouped linear", p).with(&["b"], p.bias),
@@ -66,19 +45,6 @@ impl Product {
                 .with(&["db"], *bias),
             Self::Fp8Linear(p) => fp8_linear(p),
             Self::Fp8Codes(p) => fp8_codes(p),
-            Self::Experts { problem: p, keep } => experts("experts", p)
-                .with(&["pre"], *keep)
-                .with(&["b_in", "b_out"], p.bias),
-            Self::ExpertsBackward {
-                problem: p,
-                pre,
-                x,
-                weights,
-            } => experts("experts backward", p)
-                .with(&["pre"], *pre)
-                .with(&["dx"], *x)
-                .with(&["b_in", "b_out", "db_in", "db_out"], p.bias)
-                .with(&["dw_in", "dw_out", "db_in", "db_out"], *weights),
         }
     }
 
@@ -98,11 +64,6 @@ impl Product {
                 ShapeError::unless(right, "fp8 linear", expected, format_args!("{p:?}"))
             }
             Self::Fp8Codes(p) => fp8_mma::Problem::new(p.product, p.x).map(drop),
-            Self::Experts { problem: p, .. } | Self::ExpertsBackward { problem: p, .. } => {
-                p.routing.check()?;
-                check_row_bound(p.row_bound, p.routing.slots())?;
-                p.check()
-            }
         }
     }
 }
@@ -141,11 +102,4 @@ fn fp8_codes(p: &fp8_mma::Problem) -> Signature {
     let mut signature = multiplied("fp8 product of codes", &p.product).with(&["b"], p.product.bias);
     signature.operands[1].shape = p.x_scale_shape().to_vec();
     signature
-}
-
-fn experts(name: &str, p: &moe::Problem) -> Signature {
-    let [t, e, k, s, b] = sizes(&p.routing);
-    let (h, f) = (('H', p.hidden), ('F', p.inter));
-    let (c, r) = (('C', p.columns_in()), ('R', p.row_bound));
-    signature(name, p.element, &[t, e, k, s, b, h, f, c, r])
 }

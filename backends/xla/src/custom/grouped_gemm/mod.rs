@@ -10,10 +10,28 @@
 //! block of that many rows, so that an output doesn't depend on the other tokens. (Of other shapes they
 //! don't: on the CPU plugin products of 1 to 100 rows and those of more differ in the last bit.)
 
+mod fp8;
+mod linear;
+
 use super::fp8::pad_end;
 use super::{along, rows_where, words};
 use crate::ElementType::{F32, S32};
 use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
+use moebius_ops::GroupedGemm;
+
+pub(super) fn lower(b: &Builder, operation: &GroupedGemm, inputs: &[Value]) -> Vec<Value> {
+    match operation {
+        GroupedGemm::Linear(problem) => linear::forward(b, problem, inputs),
+        GroupedGemm::LinearBackward {
+            problem,
+            rows,
+            w,
+            bias,
+        } => linear::backward(b, problem, [*rows, *w, *bias], inputs),
+        GroupedGemm::Fp8Linear(problem) => vec![fp8::forward(b, problem, inputs)],
+        GroupedGemm::Fp8Codes(_) => unreachable!("refused before it is lowered"),
+    }
+}
 
 /// Rows of a block B: a multiple of every number of rows that the CPU plugin's products take at once, so that
 /// it leaves no rest, which would be summed in another order. oneDNN's kernels, of which Eigen makes

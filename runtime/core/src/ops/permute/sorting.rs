@@ -1,17 +1,14 @@
 //! The sort of slots by expert, after the capacity has dropped some; shapes as in
 //! [`moebius_ops::permute`].
 
-#[cfg(feature = "flex")]
-pub(super) mod flex;
-
-use super::call::{Kernels, Request};
-use super::{Assignment, CapacityRule, DeviceValue};
+use crate::ops::call::{Kernels, Request};
+use crate::ops::{Assignment, CapacityRule, DeviceValue};
 use crate::{Error, device};
 use burn::tensor::{Int, Tensor};
-use moebius_ops::moe::sorting::Problem;
-use moebius_ops::{Routing, routing};
+use moebius_ops::permute::sorting::Problem;
+use moebius_ops::{Permute, routing};
 use moebius_shaders::grouped_gemm::Variant;
-use moebius_shaders::moe::sorting;
+use moebius_shaders::permute::sorting;
 use moebius_shaders::permute::TILE_WORDS;
 
 impl Assignment {
@@ -39,7 +36,7 @@ impl Assignment {
             };
             sorting::plan(problem, tile_rows, device).map(kernels)
         };
-        let call = Request::plan(Routing::Sort { problem, mask }, &device, plan)?;
+        let call = Request::plan(Permute::Sort { problem, mask }, &device, plan)?;
         let call = call.reads([weights]).reads([indices]).reads(rule.mask);
         let mut results = call.reads(rule.factors).run();
         let sorted = Sorted {
@@ -75,12 +72,12 @@ pub(crate) struct Sorted {
 
 impl Sorted {
     /// The order and the offsets, as most descriptions have them.
-    pub(super) fn segments(&self) -> [&DeviceValue; 2] {
+    pub(in crate::ops) fn segments(&self) -> [&DeviceValue; 2] {
         [&self.order, &self.offsets]
     }
 
     /// What kernels read beside the segments.
-    pub(super) fn tiles(&self) -> Option<(&'static str, DeviceValue)> {
+    pub(in crate::ops) fn tiles(&self) -> Option<(&'static str, DeviceValue)> {
         self.tiles.clone().map(|tiles| ("tiles", tiles))
     }
 }

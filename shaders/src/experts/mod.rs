@@ -1,12 +1,10 @@
-//! How CubeCL computes [`moebius_ops::moe`], as a fixed number of launches.
+//! How CubeCL computes [`moebius_ops::experts`], as a fixed number of launches.
 //!
-//! After routing and the sort ([`sorting`]) they are two products ([`grouped_gemm`]), one launch for each slab of weights, and
+//! After routing and the sort ([`permute::sorting`]) they are two products ([`grouped_gemm`]), one launch for each slab of weights, and
 //! [`permute::combine`]; those of the backward pass are listed in [`training`]. Nothing is read back; buffers are
 //! sized for the worst routing. Beside its inputs and y a forward holds the hidden activations
 //! \[R,F\], the rows of the second product \[R,H\] and a few words per slot.
 
-pub mod linear;
-pub mod sorting;
 pub mod training;
 
 pub use training::{TrainingPlan, plan_training};
@@ -15,7 +13,7 @@ use crate::grouped_gemm::{self, Choice, Operands, Segments};
 use crate::permute::{self, RowsPlan, combine};
 use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_ops::moe::Problem;
+use moebius_ops::experts::Problem;
 
 /// A [`Problem`] this device can run.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +33,7 @@ impl Plan {
         if self.problem.routing.slots() == 0 {
             return 0;
         }
-        let sort = moebius_ops::moe::sorting::Problem::new(
+        let sort = moebius_ops::permute::sorting::Problem::new(
             &self.problem.routing,
             self.problem.capacity,
             false,

@@ -5,8 +5,8 @@ mod best;
 mod choose;
 pub(super) mod hash;
 
-use super::grouped::{self, Segments};
-use super::{sort, words};
+use super::grouped_gemm::{self, Segments};
+use super::words;
 use crate::ElementType::{self, F32, S32};
 use crate::stablehlo::{Builder, DotDims, TensorType, Value};
 use moebius_ops::Routing;
@@ -35,7 +35,6 @@ pub(super) fn lower(b: &Builder, operation: &Routing, inputs: &[Value]) -> Vec<V
         }
         Routing::Hash { problem, seed, .. } => hash::hash(b, problem, *seed, inputs),
         Routing::Load(problem) => vec![load(b, problem, inputs[0])],
-        Routing::Sort { problem, mask } => sort::sort(b, problem, *mask, inputs),
     }
 }
 
@@ -47,7 +46,7 @@ fn product(b: &Builder, [rows, w]: [Value; 2], dims: &DotDims, columns: usize) -
     let all = b.integers(&[0, tokens as i64], S32);
     let (segments, ty) = (Segments::new(b, tokens, all), [tokens, columns]);
     let results = segments.walk(&[w], &[TensorType::new(ty, F32)], &[], |block, matrices| {
-        vec![grouped::product(b, block.rows(rows), matrices[0], dims)]
+        vec![grouped_gemm::product(b, block.rows(rows), matrices[0], dims)]
     });
     results[0]
 }

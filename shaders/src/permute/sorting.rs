@@ -1,10 +1,10 @@
-//! How CubeCL computes [`moebius_ops::moe::sorting`]: three launches of [`permute`], and five more under a capacity, for the
+//! How CubeCL computes [`moebius_ops::permute::sorting`]: three launches of [`permute`], and five more under a capacity, for the
 //! capacities, the drop rule ([`permute::capacity`]) and the sort of what is left.
 
 use crate::permute::{self, capacity};
 use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_ops::moe::sorting::Problem;
+use moebius_ops::permute::sorting::Problem;
 
 /// What drops slots.
 #[derive(Clone, Debug, PartialEq)]

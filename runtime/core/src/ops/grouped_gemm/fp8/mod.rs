@@ -6,17 +6,17 @@ mod decode;
 #[cfg(feature = "flex")]
 mod few;
 #[cfg(feature = "flex")]
-pub(super) mod flex;
+pub(in crate::ops) mod flex;
 #[cfg(feature = "flex")]
 mod host;
 
-use super::call::{Kernels, Request};
-use super::sort::Sorted;
-use super::{Assignment, DeviceValue, quantize};
+use crate::ops::call::{Kernels, Request};
+use crate::ops::permute::Sorted;
+use crate::ops::{Assignment, DeviceValue, quantize};
 use crate::{Error, device};
 use burn::tensor::{Device, Int, Tensor};
 use moebius_ops::grouped_gemm::Problem;
-use moebius_ops::{Product, fp8_mma, quantize as codes};
+use moebius_ops::{GroupedGemm, fp8_mma, quantize as codes};
 use moebius_shaders::fp8::Conversion;
 use moebius_shaders::grouped_gemm::{self, Choice, Variant};
 use moebius_shaders::{PlanError, Unsupported, fp8_mma as mma};
@@ -56,7 +56,7 @@ pub(crate) fn run(
             grouped_gemm::launch,
         ))
     };
-    let call = Request::plan(Product::Fp8Linear(problem), &x.device(), plan)?.reads([x]);
+    let call = Request::plan(GroupedGemm::Fp8Linear(problem), &x.device(), plan)?.reads([x]);
     let call = call.reads([weights.codes]).reads([weights.scales]);
     let sort = sorted.into_iter().flat_map(Sorted::segments);
     let call = call.reads(sort).reads(weights.bias);
@@ -83,7 +83,7 @@ pub(crate) fn multiply_codes(
     let sorted = assignment.map(|assignment| &assignment.sorted);
     let kernels = |plan| Kernels::of(plan, mma::launch);
     let plan = |device: &_| mma::plan(problem, device, true).map(kernels);
-    let call = Request::plan(Product::Fp8Codes(problem), &device, plan)?;
+    let call = Request::plan(GroupedGemm::Fp8Codes(problem), &device, plan)?;
     let (words, scales) = quantize::quantize(x, codes)?;
     let call = call.reads([words]).reads([scales]).reads([weights.codes]);
     let sort = sorted.into_iter().flat_map(Sorted::segments);

@@ -4,7 +4,7 @@ use super::host::Coded;
 use crate::ops::experts::flex::HiddenActivation;
 use crate::ops::host::{Operands, Rows, Words, cast_like, float_tensor, floats, words};
 use crate::ops::host_product::{Factor, Lines, Product, products};
-use crate::ops::rows::host::Segments;
+use crate::ops::permute::host::Segments;
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;

@@ -2,14 +2,14 @@
 //!
 //! Sorted rows past offsets\[E\] belong to no expert: they are 0 in results, and hold anything in operands.
 
-use super::grouped::{combine, row_of};
-use super::{rows_where, words};
+use crate::custom::grouped_gemm::{combine, row_of};
+use crate::custom::{rows_where, words};
 use crate::ElementType::{self, F32};
 use crate::stablehlo::{Along, Builder, TensorType, Value};
 use moebius_ops::permute::RowsProblem;
 
 /// Which of the first `rows` sorted rows have an expert.
-pub(super) fn owned(b: &Builder, offsets: Value, rows: usize) -> Value {
+pub(in crate::custom) fn owned(b: &Builder, offsets: Value, rows: usize) -> Value {
     let experts = b.shape(offsets)[0] - 1;
     let last = b.slice_dim(words(b, offsets), 0, experts..experts + 1);
     let last = b.broadcast(last, &[rows], &[0]);
@@ -17,7 +17,7 @@ pub(super) fn owned(b: &Builder, offsets: Value, rows: usize) -> Value {
 }
 
 /// Rows \[R,n\] of x \[T,n\], and the slots of the rows; a row without an expert is 0.
-pub(super) fn gathered(
+pub(in crate::custom) fn gathered(
     b: &Builder,
     p: &RowsProblem,
     x: Value,
@@ -33,7 +33,7 @@ pub(super) fn gathered(
 }
 
 /// The sum of a token's rows: of rows, positions, and weights if there are any.
-pub(super) fn combined(b: &Builder, p: &RowsProblem, inputs: &[Value]) -> Value {
+pub(in crate::custom) fn combined(b: &Builder, p: &RowsProblem, inputs: &[Value]) -> Value {
     let element = b.element(inputs[0]);
     let weights = inputs.get(2).map(|w| b.convert(*w, F32));
     let y = combine(b, inputs[0], inputs[1], weights, [p.tokens(), p.top_k()]);
@@ -41,7 +41,7 @@ pub(super) fn combined(b: &Builder, p: &RowsProblem, inputs: &[Value]) -> Value 
 }
 
 /// Gradients of rows and weights, of dy, rows, weights, order, offsets and positions.
-pub(super) fn combine_backward(b: &Builder, p: &RowsProblem, inputs: &[Value]) -> Vec<Value> {
+pub(in crate::custom) fn combine_backward(b: &Builder, p: &RowsProblem, inputs: &[Value]) -> Vec<Value> {
     let [dy, rows, weights, positions] = [inputs[0], inputs[1], inputs[2], inputs[5]];
     let element = b.element(rows);
     let (dy, slots) = gathered(b, p, dy, (inputs[3], inputs[4]));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::fp8`] or [`crate::quantize`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Quantization {
+pub enum Quantize {
     /// Codes of a flat tensor.
     Encode {
         /// The cast.
@@ -39,7 +39,7 @@ pub enum Quantization {
     },
 }
 
-impl Quantization {
+impl Quantize {
     pub(super) fn signature(&self) -> Signature {
         match self {
             Self::Encode { problem, .. } => flat("fp8 encode", problem),

@@ -1,0 +1,44 @@
+//! Attention within a sequence.
+
+use super::{Signature, signature};
+use crate::error::ShapeError;
+use crate::segment_attention::Problem;
+use serde::{Deserialize, Serialize};
+
+/// An operation of [`crate::segment_attention`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentAttention {
+    /// The attention.
+    pub problem: Problem,
+    /// One expert has all rows, in the order of the tokens: there is no sort.
+    pub dense: bool,
+    /// The gradients of q, k and v instead.
+    pub backward: bool,
+}
+
+impl SegmentAttention {
+    /// Of h heads; dense rows have no sort.
+    pub(super) fn signature(&self) -> Signature {
+        let (p, segments) = (&self.problem, self.problem.segments());
+        let sizes = [
+            ('R', p.rows()),
+            ('h', p.heads()),
+            ('n', p.heads() * p.head_dim()),
+            ('S', segments.slots()),
+            ('B', segments.experts() + 1),
+        ];
+        let names = ["segment attention", "segment attention backward"];
+        let signature = signature(names[usize::from(self.backward)], p.element(), &sizes);
+        signature.with(&["order", "offsets"], !self.dense)
+    }
+
+    pub(super) fn check(&self) -> Result<(), ShapeError> {
+        self.problem.check()?;
+        if !self.dense {
+            return Ok(());
+        }
+        let segments = self.problem.segments();
+        ShapeError::check("experts of dense rows", 1, segments.experts())?;
+        ShapeError::check("dense rows", segments.slots(), segments.rows())
+    }
+}
