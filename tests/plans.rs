@@ -6,9 +6,9 @@ use moebius_device::{Capability, Limits, profiles};
 use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout};
 use moebius_ops::permute::Capacity;
 use moebius_ops::{Element, routing};
+use moebius_shaders::experts;
 use moebius_shaders::fp8;
 use moebius_shaders::grouped_gemm::{Choice, Variant, plan};
-use moebius_shaders::experts;
 use moebius_shaders::{PlanError, Unsupported};
 use std::fmt::Debug;
 
@@ -340,7 +340,12 @@ fn sizes_that_make_no_sense_are_shape_errors() {
 }
 
 /// The experts of models in use, as their configurations give them.
-fn model(experts: usize, hidden: usize, inter: usize, tokens: usize) -> moebius_ops::experts::Problem {
+fn model(
+    experts: usize,
+    hidden: usize,
+    inter: usize,
+    tokens: usize,
+) -> moebius_ops::experts::Problem {
     let routing = routing::Problem::new(tokens, experts, 8).unwrap();
     moebius_ops::experts::Problem {
         routing,

@@ -144,9 +144,10 @@ impl Given {
                 other => panic!("no case has {other:?}"),
             };
         }
-        match self.problem.sinks() {
-            true => attend.sinks(sinks.clone()),
-            false => attend,
+        if self.problem.sinks() {
+            attend.sinks(sinks.clone())
+        } else {
+            attend
         }
     }
 }

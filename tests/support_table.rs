@@ -149,9 +149,12 @@ struct Row {
 
 impl Row {
     fn text(&self) -> String {
-        let text = |(cell, on_a_gpu): (Cell, bool)| match on_a_gpu {
-            true => format!("{} ✓", cell.text()),
-            false => cell.text().to_owned(),
+        let text = |(cell, on_a_gpu): (Cell, bool)| {
+            if on_a_gpu {
+                format!("{} ✓", cell.text())
+            } else {
+                cell.text().to_owned()
+            }
         };
         let cells = self.states.map(text).join(" | ");
         let elements = self.elements.join(", ");

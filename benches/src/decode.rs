@@ -155,9 +155,10 @@ impl Kept {
         device: &burn::tensor::Device,
     ) -> Result<Self, BenchError> {
         let (batch, tokens) = (bench.batch, bench.tokens);
-        let mut pages = match bench.paged {
-            true => Pages::paged(batch, batch * tokens.div_ceil(16), tokens)?,
-            false => Pages::contiguous(batch, tokens)?,
+        let mut pages = if bench.paged {
+            Pages::paged(batch, batch * tokens.div_ceil(16), tokens)?
+        } else {
+            Pages::contiguous(batch, tokens)?
         };
         let dims = [bench.head_dim; 2];
         let mut cache = KvCache::new(&pages, bench.kv_heads, dims, format, device)?;

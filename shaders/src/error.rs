@@ -31,9 +31,10 @@ impl Unsupported {
         needs: impl ToString,
         have: impl ToString,
     ) -> Result<(), Self> {
-        match fits {
-            true => Ok(()),
-            false => Err(Self::new(kernel, needs, have)),
+        if fits {
+            Ok(())
+        } else {
+            Err(Self::new(kernel, needs, have))
         }
     }
 }

@@ -28,9 +28,10 @@ pub trait Lookup {
 impl<L: Lookup> Lookup for (&L, (&str, Handle)) {
     fn find(&self, name: &str) -> Option<Handle> {
         let (others, (own, buffer)) = self;
-        match name == *own {
-            true => Some(buffer.clone()),
-            false => others.find(name),
+        if name == *own {
+            Some(buffer.clone())
+        } else {
+            others.find(name)
         }
     }
 }

@@ -224,9 +224,10 @@ pub(crate) fn a_conversion_is_whole_or_absent() {
             sleep(Duration::from_micros(rng.below(takes * 5 / 4) as u64));
             child.kill().unwrap();
             child.wait().unwrap();
-            match out.exists() {
-                true => assert!(contents(&out) == whole, "{name} is there and not complete"),
-                false => absent += 1,
+            if out.exists() {
+                assert!(contents(&out) == whole, "{name} is there and not complete")
+            } else {
+                absent += 1
             }
             if !part.exists() {
                 remove(&out);
@@ -253,9 +254,9 @@ pub(crate) fn a_conversion_is_whole_or_absent() {
 }
 
 fn remove(path: &Path) {
-    match path.is_dir() {
-        true => fs::remove_dir_all(path).unwrap(),
-        false if path.exists() => fs::remove_file(path).unwrap(),
-        false => (),
+    if path.is_dir() {
+        fs::remove_dir_all(path).unwrap();
+    } else if path.exists() {
+        fs::remove_file(path).unwrap();
     }
 }

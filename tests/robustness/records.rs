@@ -240,9 +240,12 @@ pub(crate) fn make(_: &[String]) {
     }
     let device = moebius::open(&moebius::Device::Flex).unwrap();
     fs::create_dir_all(folder().join("layers")).unwrap();
-    let known = |name: &str| match folder().join(name).exists() {
-        true => read_numbers(name),
-        false => BTreeMap::new(),
+    let known = |name: &str| {
+        if folder().join(name).exists() {
+            read_numbers(name)
+        } else {
+            BTreeMap::new()
+        }
     };
     let mut layers = Make(device.clone(), known("layers/outputs.json"));
     each_layer(&device, &mut layers);

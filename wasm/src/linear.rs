@@ -90,16 +90,19 @@ impl Linear {
         let quantizer = quantizer(&mut options)?;
         options.finish()?;
         let weight = exactly("weight", weight, [outputs, inputs], &gpu)?;
-        let bias = bias.map(|bias| match bias.len() == outputs {
-            true => Ok(Tensor::from_data(
-                TensorData::new(bias, [outputs]),
-                &gpu.burn,
-            )),
-            false => Err(Failure::expected(
-                "bias",
-                format!("{outputs} numbers"),
-                bias.len(),
-            )),
+        let bias = bias.map(|bias| {
+            if bias.len() == outputs {
+                Ok(Tensor::from_data(
+                    TensorData::new(bias, [outputs]),
+                    &gpu.burn,
+                ))
+            } else {
+                Err(Failure::expected(
+                    "bias",
+                    format!("{outputs} numbers"),
+                    bias.len(),
+                ))
+            }
         });
         let weight = Fp8Tensor::quantize(weight, &quantizer)?;
         let linear = nn::Linear::from_fp8(weight, bias.transpose()?)?;

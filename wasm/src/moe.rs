@@ -154,9 +154,10 @@ impl Layer {
             tensors = tensors.register(z);
         }
         let data = self.gpu.read(tensors).await?;
-        let z = match has_z {
-            true => number(&data, 8).into(),
-            false => JsValue::NULL,
+        let z = if has_z {
+            number(&data, 8).into()
+        } else {
+            JsValue::NULL
         };
         let config = self.moe.config();
         let experts = data[1].iter::<i32>();

@@ -145,9 +145,10 @@ fn survey(device: Device, apis: &[Backend]) -> Vec<Listed> {
             kind,
             capability: capability(&adapter, wants_spirv && spirv),
             spirv,
-            lacks: match wants_spirv {
-                true => lacks_for_spirv(&adapter, spirv),
-                false => None,
+            lacks: if wants_spirv {
+                lacks_for_spirv(&adapter, spirv)
+            } else {
+                None
             },
         }
     });
@@ -213,9 +214,10 @@ fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
     } else if adapter.features().contains(wgpu::Features::SHADER_F16) {
         properties.register_type_usage(ElemType::Float(FloatKind::F16), TypeUsage::all());
     }
-    let runtime = match spirv {
-        true => Runtime::Vulkan,
-        false => Runtime::Wgpu,
+    let runtime = if spirv {
+        Runtime::Vulkan
+    } else {
+        Runtime::Wgpu
     };
     let mut capability = Capability::from_properties(runtime, &properties);
     capability.kind = kind(info.device_type);
@@ -262,9 +264,10 @@ fn takes_spirv(adapter: &wgpu::Adapter) -> bool {
 #[cfg(feature = "vulkan")]
 fn lacks_for_spirv(adapter: &wgpu::Adapter, taken: bool) -> Option<String> {
     let model = "it lacks the Vulkan memory model of the device's scope, or addresses of buffers";
-    match taken {
-        true => vulkan::lacks_for_spirv(adapter),
-        false => Some(model.into()),
+    if taken {
+        vulkan::lacks_for_spirv(adapter)
+    } else {
+        Some(model.into())
     }
 }
 

@@ -135,9 +135,10 @@ fn passed_over(usable: &[(Rank, Device, &Capability)], found: &[Found]) -> Strin
         Some(format!("{} ({why})", found.device))
     });
     let all: Vec<_> = slower.chain(unusable).collect();
-    match all.is_empty() {
-        true => "nothing".to_owned(),
-        false => all.join(", "),
+    if all.is_empty() {
+        "nothing".to_owned()
+    } else {
+        all.join(", ")
     }
 }
 

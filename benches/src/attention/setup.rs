@@ -36,9 +36,10 @@ impl Setup {
         let simd = instructions(&opened.device, &opened.capability)?;
         let device = moebius::open(&opened.device)?;
         let variant = variant(problem, &opened)?;
-        let on = match bench.backward {
-            true => device.clone().autodiff(),
-            false => device.clone(),
+        let on = if bench.backward {
+            device.clone().autodiff()
+        } else {
+            device.clone()
         };
         let random = |heads, tokens| {
             let shape = [bench.batch, heads, tokens, bench.head_dim];

@@ -95,9 +95,10 @@ impl Ceilings {
         let memory = self.memory.as_ref()?;
         let compute_ms = flops as f64 / self.peak_gflops / 1e6;
         let memory_ms = bytes as f64 / memory.gb_per_s / 1e6;
-        let binds = match compute_ms >= memory_ms {
-            true => Bound::Compute,
-            false => Bound::Memory,
+        let binds = if compute_ms >= memory_ms {
+            Bound::Compute
+        } else {
+            Bound::Memory
         };
         Some(Floor {
             binds,

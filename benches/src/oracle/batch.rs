@@ -1,7 +1,7 @@
 //! Gradients of single tokens and single columns of weights, in f64 on the host.
 
-use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::experts;
+use moebius_ops::grouped_gemm::Activation;
 
 /// A layer without biases, a dropless batch and the gradient of its output, copied to the host;
 /// shapes as in [`experts::ReferenceInputs`].

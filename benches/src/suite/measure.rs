@@ -148,9 +148,10 @@ fn of_layer(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
 fn of_layer_backward(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     let (bench, sizes) = layer(task);
     // The smaller first: what is left of a larger one would count as its memory.
-    let keeps: &[Keep] = match task.full {
-        true => &[Keep::Inputs, Keep::FirstProduct],
-        false => &[Keep::FirstProduct],
+    let keeps: &[Keep] = if task.full {
+        &[Keep::Inputs, Keep::FirstProduct]
+    } else {
+        &[Keep::FirstProduct]
     };
     let report = backward::run(&bench, keeps, progress)?;
     let row = |run: &TrainingRun| {
@@ -205,9 +206,10 @@ fn of_attention(task: &Task, backward: bool, progress: Progress) -> Result<Vec<R
 
 fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     // Few tokens take time for the weights' bytes, many for the arithmetic.
-    let sizes: &[(usize, usize)] = match task.full {
-        true => &[(1, 4096), (512, 4096)],
-        false => &[(32, 1024)],
+    let sizes: &[(usize, usize)] = if task.full {
+        &[(1, 4096), (512, 4096)]
+    } else {
+        &[(32, 1024)]
     };
     let mut rows = Vec::new();
     for (m, width) in sizes {
@@ -267,9 +269,10 @@ fn of_decode(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
 #[cfg(feature = "flex")]
 fn of_training(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     use crate::training_step::{Sizes, run};
-    let sizes: &[(usize, usize)] = match task.full {
-        true => &[(1, 4), (2, 8)],
-        false => &[(1, 4)],
+    let sizes: &[(usize, usize)] = if task.full {
+        &[(1, 4), (2, 8)]
+    } else {
+        &[(1, 4)]
     };
     let mut rows = Vec::new();
     for (layers, batch) in sizes {

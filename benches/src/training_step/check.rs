@@ -59,9 +59,12 @@ pub(super) fn error(
     ];
     let errors = errors.into_iter().chain(slopes).map(f64::abs);
     // max() leaves out what is no number.
-    errors.fold(0.0, |most: f64, error| match error.is_nan() {
-        true => f64::INFINITY,
-        false => most.max(error),
+    errors.fold(0.0, |most: f64, error| {
+        if error.is_nan() {
+            f64::INFINITY
+        } else {
+            most.max(error)
+        }
     })
 }
 

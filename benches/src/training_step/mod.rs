@@ -140,12 +140,11 @@ pub fn run(
     let start = Network::new(sizes, &Device::flex().autodiff());
     let batches: Vec<Batch> = (0..BATCHES).map(|i| Batch::new(sizes, i)).collect();
     let numbers = Numbers::of(&start);
-    let peer = match peer {
-        true => {
-            progress("measuring JAX");
-            Some(jax(sizes, &numbers, &batches)?)
-        }
-        false => None,
+    let peer = if peer {
+        progress("measuring JAX");
+        Some(jax(sizes, &numbers, &batches)?)
+    } else {
+        None
     };
     progress("verifying");
     let expected = Training::new(&start, &batches, &Device::flex()).losses()?;
@@ -165,9 +164,10 @@ pub fn run(
     progress("measuring");
     let [median_ms, best_ms, host_ms] = times(&mut |look| {
         let loss = training.step();
-        match look {
-            true => number(loss).map(drop),
-            false => end_step(name),
+        if look {
+            number(loss).map(drop)
+        } else {
+            end_step(name)
         }
     })?;
     Ok(TrainingReport {

@@ -74,12 +74,11 @@ fn run(options: &Options) -> Result<Verdict, Box<dyn Error>> {
         &mut |event| show(&bar, event),
     );
     bar.finish_and_clear();
-    let written = match options.json {
-        true => {
-            let document = report.to_json()?;
-            writeln!(io::stdout(), "{document}")
-        }
-        false => print(&report),
+    let written = if options.json {
+        let document = report.to_json()?;
+        writeln!(io::stdout(), "{document}")
+    } else {
+        print(&report)
     };
     match written {
         // A reader that hung up has what it wants.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::ChatArgs;
 use crate::error::CliError;
-use crate::published::{self, Answer, Ready, Source, AnswerStream};
+use crate::published::{self, Answer, AnswerStream, Ready, Source};
 use crate::screen::{DIM, Outcome, Screen};
 use commands::Line;
 use conversation::Conversation;

@@ -128,9 +128,10 @@ impl Survey {
 impl Entry {
     /// The mark of the choice, the name, and how a row of it is painted.
     fn heading(&self) -> (String, String, Style) {
-        let (mark, style) = match self.auto {
-            true => ("*", GOOD),
-            false => ("", Style::new()),
+        let (mark, style) = if self.auto {
+            ("*", GOOD)
+        } else {
+            ("", Style::new())
         };
         (mark.to_owned(), self.device.to_string(), style)
     }
@@ -159,9 +160,12 @@ fn features(capability: &Capability) -> String {
     let mut features = Vec::new();
     features.extend(capability.architecture.clone());
     features.extend(capability.cpu_cores.map(|n| format!("{n} cores")));
-    features.extend(capability.subgroup.map(|(min, max)| match min == max {
-        true => format!("subgroups {min}"),
-        false => format!("subgroups {min}-{max}"),
+    features.extend(capability.subgroup.map(|(min, max)| {
+        if min == max {
+            format!("subgroups {min}")
+        } else {
+            format!("subgroups {min}-{max}")
+        }
     }));
     let flags = [
         (capability.f16, "f16"),

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::GenerateArgs;
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::published::{self, Answer, Ready, Source, AnswerStream};
+use crate::published::{self, Answer, AnswerStream, Ready, Source};
 use crate::screen::{DIM, Outcome, Screen};
 
 /// Runs `moebius generate`.

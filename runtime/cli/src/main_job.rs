@@ -41,9 +41,10 @@ pub(crate) fn run(
 ) -> Result<Outcome, CliError> {
     let resolved = resolve(requested.unwrap_or(Device::Auto), screen);
     let survey = Survey::take();
-    match verbose {
-        true => survey.print(screen)?,
-        false => survey.print_available(screen)?,
+    if verbose {
+        survey.print(screen)?
+    } else {
+        survey.print_available(screen)?
     }
     let device = resolved?;
     let opened = moebius::open(&device)?;
@@ -51,9 +52,10 @@ pub(crate) fn run(
     screen.line("")?;
     let bar = progress::steps(screen, "cases", bundled::count());
     let verify = Report::run((device, &opened), bundled::cases(), &bar);
-    match verbose {
-        true => verify.print(screen)?,
-        false => verify.print_operations(screen)?,
+    if verbose {
+        verify.print(screen)?
+    } else {
+        verify.print_operations(screen)?
     }
     let mut job = MainJob {
         survey,
@@ -88,9 +90,10 @@ fn measure(
                 say(&format!("hidden {hidden}: {stage}"))
             })
         })?;
-        match verbose {
-            true => report.print(&bench, screen)?,
-            false => print_short(&bench, &report, screen)?,
+        if verbose {
+            report.print(&bench, screen)?
+        } else {
+            print_short(&bench, &report, screen)?
         }
         outcome = outcome.max(Outcome::of(report.verified));
         job.bench.push(report.figures()?);

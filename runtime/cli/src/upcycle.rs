@@ -12,13 +12,14 @@ use crate::screen::{Outcome, Screen};
 pub(crate) fn run(args: &UpcycleArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let files = ModelFiles::open(&args.model)?;
     let experts = args.experts;
-    let how = match args.split {
-        true => Upcycling::Split { experts },
-        false => Upcycling::Copies {
+    let how = if args.split {
+        Upcycling::Split { experts }
+    } else {
+        Upcycling::Copies {
             experts,
             top_k: args.top_k.unwrap_or(2),
             seed: args.seed,
-        },
+        }
     };
     let made = upcycle(&files, how, &args.out)?;
     let [before, after] = [files.spec(), &made.spec].map(|spec| spec.parameters());

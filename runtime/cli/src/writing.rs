@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::{ModelPrecision, PlaceArgs};
 use crate::error::CliError;
-use crate::published::{self, Ready, Source, AnswerStream};
+use crate::published::{self, AnswerStream, Ready, Source};
 use crate::screen::{DIM, Screen};
 
 /// How the paragraph begins.

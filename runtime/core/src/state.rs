@@ -10,9 +10,10 @@ pub(crate) fn value(state: &RunningState<Tensor<1>>) -> Tensor<1> {
 
 /// Replaces the value at once: a record taken now holds it.
 pub(crate) fn set<const D: usize>(state: &RunningState<Tensor<D>>, value: Tensor<D>) {
-    let value = match state.value().is_autodiff() && !value.is_autodiff() {
-        true => value.autodiff(),
-        false => value.detach(),
+    let value = if state.value().is_autodiff() && !value.is_autodiff() {
+        value.autodiff()
+    } else {
+        value.detach()
     };
     state.update(value);
     state.value_sync();

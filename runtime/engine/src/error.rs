@@ -20,13 +20,14 @@ impl Unfit {
         expected: impl ToString,
         got: impl ToString,
     ) -> Result<(), Self> {
-        match fits {
-            true => Ok(()),
-            false => Err(Self {
+        if fits {
+            Ok(())
+        } else {
+            Err(Self {
                 what,
                 expected: expected.to_string(),
                 got: got.to_string(),
-            }),
+            })
         }
     }
 }

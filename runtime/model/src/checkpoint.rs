@@ -244,9 +244,10 @@ impl Checkpoint {
 
     pub(crate) fn check_text(&self, text: &Text) -> Result<(), CheckpointError> {
         let got = Stamp::of(text.bytes());
-        match got == self.text {
-            true => Ok(()),
-            false => Err(CheckpointError::Other(Unfit::new("text", &self.text, got))),
+        if got == self.text {
+            Ok(())
+        } else {
+            Err(CheckpointError::Other(Unfit::new("text", &self.text, got)))
         }
     }
 }

@@ -41,9 +41,10 @@ impl Error {
         expected: impl ToString,
         got: impl ToString,
     ) -> Result<(), Self> {
-        match fits {
-            true => Ok(()),
-            false => Err(Self::Config(Unfit::new(what, expected, got))),
+        if fits {
+            Ok(())
+        } else {
+            Err(Self::Config(Unfit::new(what, expected, got)))
         }
     }
 

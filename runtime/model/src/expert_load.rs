@@ -47,12 +47,11 @@ impl ExpertLoad {
         Error::check(got == expected, "layers with experts", expected, got)?;
         let loads = routing.iter().map(Routing::load);
         let loads = loads.collect::<Result<Vec<_>, _>>()?;
-        self.sums = match self.sums.is_empty() {
-            true => loads,
-            false => {
-                let sums = std::mem::take(&mut self.sums).into_iter().zip(loads);
-                sums.map(|(sum, load)| sum + load).collect()
-            }
+        self.sums = if self.sums.is_empty() {
+            loads
+        } else {
+            let sums = std::mem::take(&mut self.sums).into_iter().zip(loads);
+            sums.map(|(sum, load)| sum + load).collect()
         };
         Ok(())
     }

@@ -73,10 +73,10 @@ fn groups(names: &[String]) -> BTreeMap<String, Vec<&str>> {
 fn pattern(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for c in name.chars() {
-        match c.is_ascii_digit() {
-            false => pattern.push(c),
-            true if pattern.ends_with('#') => {}
-            true => pattern.push('#'),
+        if !c.is_ascii_digit() {
+            pattern.push(c);
+        } else if !pattern.ends_with('#') {
+            pattern.push('#');
         }
     }
     pattern

@@ -293,9 +293,10 @@ impl Tuner {
 fn check(config: &TuningConfig, spec: &ModelSpec, ids: &[u32]) -> Result<(), Error> {
     config.check()?;
     spec.check_tokens(ids)?;
-    match ids.len() > config.sequence {
-        true => Ok(()),
-        false => Err(too_short(config.sequence, ids.len())),
+    if ids.len() > config.sequence {
+        Ok(())
+    } else {
+        Err(too_short(config.sequence, ids.len()))
     }
 }
 

@@ -32,9 +32,10 @@ impl ShapeError {
         expected: impl ToString,
         got: impl ToString,
     ) -> Result<(), Self> {
-        match right {
-            true => Ok(()),
-            false => Err(Self::new(what, expected, got)),
+        if right {
+            Ok(())
+        } else {
+            Err(Self::new(what, expected, got))
         }
     }
 

@@ -141,9 +141,10 @@ impl Files {
 pub(crate) fn parse(bytes: &[u8], what: impl fmt::Display) -> Result<Value, Error> {
     let value: Value =
         serde_json::from_slice(bytes).map_err(|error| Error::unfit(&what, "JSON", error))?;
-    match value.is_object() {
-        true => Ok(value),
-        false => Err(Error::unfit(what, "a JSON object", kind(&value))),
+    if value.is_object() {
+        Ok(value)
+    } else {
+        Err(Error::unfit(what, "a JSON object", kind(&value)))
     }
 }
 

@@ -39,13 +39,14 @@ impl StopStrings {
     pub fn new<S: Into<String>>(stops: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         let stops = stops.into_iter().enumerate().map(|(i, stop)| {
             let text: String = stop.into();
-            match text.is_empty() {
-                true => Err(Error::unfit(
+            if text.is_empty() {
+                Err(Error::unfit(
                     format!("stop string {i}"),
                     "a text",
                     "an empty one",
-                )),
-                false => Ok(Stop::new(text)),
+                ))
+            } else {
+                Ok(Stop::new(text))
             }
         });
         Ok(Self {

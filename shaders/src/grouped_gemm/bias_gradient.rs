@@ -152,15 +152,17 @@ pub fn entries() -> Vec<crate::emit::KernelEntry> {
         (Element::F32, false, true),
     ];
     let entry = |(element, weighted, dense): (Element, bool, bool)| {
-        let all = valid(match dense {
-            true => Product::dense(2048, 512, 1),
-            false => Product::new(2048, 8, 2, 512, 1),
+        let all = valid(if dense {
+            Product::dense(2048, 512, 1)
+        } else {
+            Product::new(2048, 8, 2, 512, 1)
         });
         let problem = Problem {
             product: Product { element, ..all },
-            rows: match weighted {
-                true => Source::Tokens,
-                false => Source::Sorted,
+            rows: if weighted {
+                Source::Tokens
+            } else {
+                Source::Sorted
             },
             weighted,
         };

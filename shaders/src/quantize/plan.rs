@@ -145,9 +145,10 @@ fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupporte
 fn parts(problem: &Problem, device: &Capability) -> Result<Variant, Unsupported> {
     let [matrices, rows, columns] = problem.shape();
     let [block_rows, block_columns] = problem.block();
-    let lanes = match problem.cuts_words() {
-        true => 1,
-        false => lanes_of(columns),
+    let lanes = if problem.cuts_words() {
+        1
+    } else {
+        lanes_of(columns)
     };
     let of = Blocks {
         matrix: [rows, columns / lanes],

@@ -74,9 +74,10 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     }
     let matrices = [("matrices_f16", "f16"), ("matrices_bf16", "bf16")];
     let matrices = matrices.iter().find(|(name, _)| case.ends_with(name));
-    let edges: &[u32] = match case.starts_with("attention") {
-        true => &[16],
-        false => &[16, 8],
+    let edges: &[u32] = if case.starts_with("attention") {
+        &[16]
+    } else {
+        &[16, 8]
     };
     if matrices.is_some_and(|(_, element)| !has_matrices(capability, element, edges)) {
         return Some("no square matrix instructions of this type with sums in f32");

@@ -124,9 +124,12 @@ fn before_gate(row: &[f64], dh: &[f64]) -> Vec<f64> {
 
 /// With the rounding of current scaling where `fp8`, else without any.
 fn want(slots: &[Slot], [x, w_in, w_out, dy]: [&[f64]; 4], fp8: bool) -> Want {
-    let round = |values: &[f64], format| match fp8 {
-        true => current(values, format),
-        false => values.to_vec(),
+    let round = |values: &[f64], format| {
+        if fp8 {
+            current(values, format)
+        } else {
+            values.to_vec()
+        }
     };
     let (e4m3, e5m2) = (Fp8Format::E4M3, Fp8Format::E5M2);
     let (x, w_in, w_out) = (round(x, e4m3), round(w_in, e4m3), round(w_out, e4m3));

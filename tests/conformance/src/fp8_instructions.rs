@@ -77,9 +77,10 @@ pub(crate) fn linear_layers(target: &Target) -> Outcome {
 fn moe(gated: bool, inter: usize, device: &Device) -> MoeLayer {
     MoeConfig::new(96, inter, 6)
         .with_gated(gated)
-        .with_activation(match gated {
-            true => Activation::Silu,
-            false => Activation::Gelu,
+        .with_activation(if gated {
+            Activation::Silu
+        } else {
+            Activation::Gelu
         })
         .with_bias(!gated)
         .with_shared(gated.then(|| SharedExpertConfig::new(64)))

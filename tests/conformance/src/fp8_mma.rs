@@ -52,9 +52,12 @@ impl Product {
         let scales = |rng: &mut Rng, len: usize| -> Vec<f32> {
             (0..len).map(|_| (1.5 + rng.unit()) / 256.0).collect()
         };
-        let key = |rng: &mut Rng| match product.dense {
-            true => 0,
-            false => rng.below(product.experts + 1) as u32,
+        let key = |rng: &mut Rng| {
+            if product.dense {
+                0
+            } else {
+                rng.below(product.experts + 1) as u32
+            }
         };
         let [down, across] = problem.x_scale_shape();
         Self {
@@ -63,9 +66,10 @@ impl Product {
             x_scales: scales(&mut rng, down * across),
             w: codes(&mut rng, product.experts * product.n * product.k, w.format),
             w_scales: scales(&mut rng, fp8::scale_words(&product)),
-            bias: match product.bias {
-                true => rng.vec(product.experts * product.n, 2.0),
-                false => Vec::new(),
+            bias: if product.bias {
+                rng.vec(product.experts * product.n, 2.0)
+            } else {
+                Vec::new()
             },
             problem,
         }

@@ -30,14 +30,15 @@ pub(crate) fn amax(values: &[f32]) -> f32 {
 
 /// decode(encode(v / s)) · s; what isn't finite stays.
 pub(crate) fn quantised(values: &[f32], format: Fp8Format, scale: f32) -> Vec<f32> {
-    let of = |value: &f32| match value.is_finite() {
-        true => {
+    let of = |value: &f32| {
+        if value.is_finite() {
             decode_host(
                 encode_host(value / scale, format, Overflow::Saturate),
                 format,
             ) * scale
+        } else {
+            *value
         }
-        false => *value,
     };
     values.iter().map(of).collect()
 }

@@ -115,17 +115,19 @@ impl Case {
                 other => unreachable!("{other:?} has a table of pairs"),
             };
         }
-        match self.sinks {
-            true => attend.sinks(Tensor::from_floats(&self.sink()[..], device)),
-            false => attend,
+        if self.sinks {
+            attend.sinks(Tensor::from_floats(&self.sink()[..], device))
+        } else {
+            attend
         }
     }
 
     fn pages(&self) -> Result<Pages, Error> {
         let sequences = self.steps[0].len();
-        match self.paged {
-            true => Pages::paged(sequences, sequences * self.longest / 16 + 3, self.longest),
-            false => Pages::contiguous(sequences, self.longest),
+        if self.paged {
+            Pages::paged(sequences, sequences * self.longest / 16 + 3, self.longest)
+        } else {
+            Pages::contiguous(sequences, self.longest)
         }
     }
 
@@ -137,9 +139,10 @@ impl Case {
         for (sequence, [start, end]) in spans.iter().enumerate() {
             for head in 0..heads {
                 for token in *start..start + tokens {
-                    match token < *end {
-                        true => values.extend(self.row(of, [sequence, head, token])),
-                        false => values.extend(vec![f32::NAN; dim]),
+                    if token < *end {
+                        values.extend(self.row(of, [sequence, head, token]))
+                    } else {
+                        values.extend(vec![f32::NAN; dim])
                     }
                 }
             }

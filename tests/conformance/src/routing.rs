@@ -36,9 +36,10 @@ impl Batch {
             .map(|mask| Tensor::<1, Bool>::from_data(TensorData::from(mask.as_slice()), &device));
         let routing = route(Tensor::from_data(data, &device), mask, &config).unwrap();
         let problem = Problem::new(self.tokens, self.experts, config.top_k).unwrap();
-        let problem = match config.softmax_after_topk {
-            true => problem.with_score(Score::Softmax, true),
-            false => problem.with_score(config.score, config.renormalize),
+        let problem = if config.softmax_after_topk {
+            problem.with_score(Score::Softmax, true)
+        } else {
+            problem.with_score(config.score, config.renormalize)
         };
         let want = reference(&problem, &self.logits, self.mask.as_deref());
         let indices: Vec<u32> = routing

@@ -205,9 +205,10 @@ fn steps(
 
 fn succeeded(run: io::Result<Output>, program: &str) -> Result<(), String> {
     let output = run.map_err(|error| format!("{program}: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

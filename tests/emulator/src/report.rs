@@ -113,9 +113,10 @@ pub(crate) fn found(launch: &Launch, all: &[Found]) -> Option<Status> {
     let text = &launch.function.source.text;
     let mut lost = None;
     for found in all {
-        let place = match found.shared {
-            true => format!("byte {} of shared memory", found.address),
-            false => place_of(found.address),
+        let place = if found.shared {
+            format!("byte {} of shared memory", found.address)
+        } else {
+            place_of(found.address)
         };
         let bytes = found.bytes;
         let (what, message) = match found.what {

@@ -8,9 +8,10 @@ use crate::programs::Program;
 use crate::unchanged::{self, BROWSER};
 
 /// One feature set for every stage: each further one would build all dependencies again.
-const FEATURES: &str = match cfg!(target_os = "linux") {
-    true => ALL_FEATURES,
-    false => "cpu,xla,fusion",
+const FEATURES: &str = if cfg!(target_os = "linux") {
+    ALL_FEATURES
+} else {
+    "cpu,xla,fusion"
 };
 /// What is looked at everywhere.
 const ALL_FEATURES: &str = "cpu,xla,fusion,vulkan,cuda,rocm";
@@ -127,9 +128,10 @@ fn cargo(name: &str, command: &str, arguments: &[&str]) -> Job {
 
 /// A test program as a job; `words` are added to its name, `arguments` to its command.
 pub(crate) fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
-    let name = match program.unit {
-        true => format!("unit tests of {} {words}", program.package),
-        false => format!("{} {words}", program.target),
+    let name = if program.unit {
+        format!("unit tests of {} {words}", program.package)
+    } else {
+        format!("{} {words}", program.target)
     };
     let executable = text(&program.executable);
     let mut job = Job::new(
@@ -358,13 +360,14 @@ pub(crate) const GROUPS: [(&str, &str); 2] = [
 /// A group of tests in Chromium, which take minutes, or one of them.
 pub(crate) fn in_chromium(places: &Places, (group, one): (&str, &str), whole: bool) -> Job {
     let name = format!("the {group} in Chromium");
-    let job = match whole {
-        true => browser_group(places, &name, &[group]),
-        false => browser_group(
+    let job = if whole {
+        browser_group(places, &name, &[group])
+    } else {
+        browser_group(
             places,
             &format!("{name}, in short"),
             &[group, "--only", one],
-        ),
+        )
     };
     // The package is compared with a native run, which gives the same bits on the same driver.
     match (&places.swiftshader, group) {

@@ -127,11 +127,10 @@ impl Known {
             hasher.update(text.as_bytes());
         }
         for path in &job.depends_on {
-            match path.is_dir() {
-                true => add(&mut hasher, path)?,
-                false => {
-                    hasher.update(self.program(path)?.as_bytes());
-                }
+            if path.is_dir() {
+                add(&mut hasher, path)?
+            } else {
+                hasher.update(self.program(path)?.as_bytes());
             }
         }
         for folder in &job.reads {

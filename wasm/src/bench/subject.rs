@@ -154,9 +154,10 @@ impl Subject {
             let matrix = exactly(what, noise(rows, dim, seed)?, [rows, dim], gpu)?;
             Ok(matrix.reshape([batch, heads, tokens, dim]))
         };
-        let attend = match causal {
-            true => Attend::new().causal(),
-            false => Attend::new(),
+        let attend = if causal {
+            Attend::new().causal()
+        } else {
+            Attend::new()
         };
         let body = Attention {
             attend,
@@ -164,9 +165,10 @@ impl Subject {
             k: stack("k", 2)?,
             v: stack("v", 3)?,
         };
-        let seen = match causal {
-            true => (tokens + 1) as f64 / 2.0,
-            false => tokens as f64,
+        let seen = if causal {
+            (tokens + 1) as f64 / 2.0
+        } else {
+            tokens as f64
         };
         Ok(Self {
             what: ATTENTION,

@@ -26,9 +26,10 @@ pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure
     }
     let (mut weights, mut beside) = (Vec::new(), Vec::new());
     for (name, value) in given {
-        match ends(&name, ".safetensors") {
-            true => weights.push((name, source(&value)?)),
-            false => beside.push((name.clone(), bytes(&name, &value).await?)),
+        if ends(&name, ".safetensors") {
+            weights.push((name, source(&value)?))
+        } else {
+            beside.push((name.clone(), bytes(&name, &value).await?))
         }
     }
     if weights.is_empty() {

@@ -135,9 +135,10 @@ impl Text {
         let first = self.first.unwrap_or(ended);
         // The first token comes of the prompt.
         let after = self.ids.len().saturating_sub(1) as f64;
-        let speed = match after > 0.0 && ended > first {
-            true => JsValue::from(1000.0 * after / (ended - first)),
-            false => JsValue::NULL,
+        let speed = if after > 0.0 && ended > first {
+            JsValue::from(1000.0 * after / (ended - first))
+        } else {
+            JsValue::NULL
         };
         Record::new()
             .with("text", self.said)
@@ -178,9 +179,10 @@ fn experts_of(
     read: &[TensorData],
     wanted: bool,
 ) -> Result<Vec<Experts>, Failure> {
-    match wanted && launched.chooses() {
-        true => Ok(launched.experts(read)?),
-        false => Ok(Vec::new()),
+    if wanted && launched.chooses() {
+        Ok(launched.experts(read)?)
+    } else {
+        Ok(Vec::new())
     }
 }
 

@@ -170,12 +170,11 @@ fn appended(b: &Builder, append: &Append, inputs: &[Value]) -> Value {
         }
         let [batch, heads, count, dim] = [0, 1, 2, 3].map(|at| b.shape(x)[at]);
         let per = format.per_word();
-        let codes = match key {
-            true => b.reshape(x, &[batch, heads, count, dim / per, per]),
-            false => {
-                let x = b.reshape(x, &[batch, heads, count, per, dim / per]);
-                b.swap_dims(x, 3, 4)
-            }
+        let codes = if key {
+            b.reshape(x, &[batch, heads, count, dim / per, per])
+        } else {
+            let x = b.reshape(x, &[batch, heads, count, per, dim / per]);
+            b.swap_dims(x, 3, 4)
         };
         flat = put(b, flat, places[0], pack(b, format, codes), there);
         if let Some(scale) = scale {
@@ -223,12 +222,11 @@ fn kept(
     };
     let shape = b.shape(values);
     let x = b.reshape(values, &[shape[0], shape[1], shape[2], shape[3] * shape[4]]);
-    match layout.format().scaled() {
-        true => {
-            let scale = b.bitcast(read(scales), F32);
-            b.mul(x, b.broadcast_to(scale, &b.shape(x)))
-        }
-        false => x,
+    if layout.format().scaled() {
+        let scale = b.bitcast(read(scales), F32);
+        b.mul(x, b.broadcast_to(scale, &b.shape(x)))
+    } else {
+        x
     }
 }
 

@@ -72,9 +72,10 @@ fn dynamic(b: &Builder, p: &Problem, x: Value) -> Value {
     let values = pad_end(b, values, zero, 2, across * c - columns);
     let values = b.reshape(values, &[matrices, down, r, across, c]);
     let amax = b.reduce(Reduction::Max, values, &[2, 4]);
-    match is_mx(p) {
-        true => e8m0_scales(b, (p.format(), p.margin()), amax),
-        false => f32_scales(b, p, amax),
+    if is_mx(p) {
+        e8m0_scales(b, (p.format(), p.margin()), amax)
+    } else {
+        f32_scales(b, p, amax)
     }
 }
 

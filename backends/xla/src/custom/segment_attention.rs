@@ -65,12 +65,11 @@ fn scale(p: &Problem) -> f64 {
 
 /// The sequences, and the scaled queries, keys and values by head.
 fn seen(b: &Builder, p: &Problem, dense: bool, inputs: &[Value]) -> (Seen, [Value; 3]) {
-    let sort = match dense {
-        true => {
-            let order = b.iota(TensorType::new([p.rows()], S32), 0);
-            (order, b.integers(&[0, p.rows() as i64], S32))
-        }
-        false => (inputs[3], inputs[4]),
+    let sort = if dense {
+        let order = b.iota(TensorType::new([p.rows()], S32), 0);
+        (order, b.integers(&[0, p.rows() as i64], S32))
+    } else {
+        (inputs[3], inputs[4])
     };
     let seen = Seen::new(b, p, sort);
     let [q, k, v] = [0, 1, 2].map(|i| seen.heads(b, inputs[i]));
@@ -207,10 +206,7 @@ impl Seen {
     fn queries(&self, b: &Builder, start: Value) -> Queries {
         let [first, end] = [self.first, self.end].map(|x| element(b, x, start));
         // Causal queries see no block behind their own.
-        let beyond = match self.causal {
-            true => b.add(start, 1.0),
-            false => end,
-        };
+        let beyond = if self.causal { b.add(start, 1.0) } else { end };
         let length = b.add(b.sub(beyond, first), (BLOCK - 1) as f64);
         Queries {
             span: Span { start, end },
@@ -229,9 +225,10 @@ impl Seen {
         let query = queries.span.places(b, &square, 0);
         let key = span.places(b, &square, 1);
         let end = b.broadcast(span.end, &square, &[]);
-        let met = match self.causal {
-            true => b.le(key, query),
-            false => b.lt(key, end),
+        let met = if self.causal {
+            b.le(key, query)
+        } else {
+            b.lt(key, end)
         };
         let seen = b.and(b.lt(query, end), met);
         let shape = [self.heads, BLOCK, BLOCK];

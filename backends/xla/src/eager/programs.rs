@@ -206,9 +206,10 @@ impl Compiled {
 /// The type that loses nothing of a scalar: no TPU has f64, and without tensors of f64 nothing needs it.
 fn scalar_type(canonical: &Canonical) -> (DType, ElementType) {
     let wide = |op: &OperationIr| op.nodes().iter().any(|tensor| tensor.dtype == DType::F64);
-    match canonical.structure.operations.iter().any(wide) {
-        true => (DType::F64, ElementType::F64),
-        false => (DType::F32, ElementType::F32),
+    if canonical.structure.operations.iter().any(wide) {
+        (DType::F64, ElementType::F64)
+    } else {
+        (DType::F32, ElementType::F32)
     }
 }
 

@@ -215,9 +215,10 @@ impl State {
     /// gives up what it holds, for its thread may have ended.
     fn release(&mut self, machine: &Machine, tensor: TensorIr) {
         let current = StreamId::current();
-        let stream = match self.has(current, tensor.id) {
-            true => Some(current),
-            false => self.maker(tensor.id),
+        let stream = if self.has(current, tensor.id) {
+            Some(current)
+        } else {
+            self.maker(tensor.id)
         };
         let recording = stream.and_then(|stream| self.recordings.get_mut(&stream));
         let (Some(stream), Some(recording)) = (stream, recording) else {

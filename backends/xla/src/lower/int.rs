@@ -48,10 +48,12 @@ impl Lowering<'_> {
 
 impl Builder {
     fn shifted(&self, x: Value, by: Value, left: bool) -> Value {
-        let op = match left {
-            true => Binary::ShiftLeft,
-            false if self.element(x).is_unsigned() => Binary::ShiftRightLogical,
-            false => Binary::ShiftRightArithmetic,
+        let op = if left {
+            Binary::ShiftLeft
+        } else if self.element(x).is_unsigned() {
+            Binary::ShiftRightLogical
+        } else {
+            Binary::ShiftRightArithmetic
         };
         self.binary(op, x, by)
     }

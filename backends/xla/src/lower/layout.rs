@@ -26,9 +26,10 @@ impl Range {
         let step = slice.step.unsigned_abs().max(1);
         let count = end.saturating_sub(start).div_ceil(step);
         let reversed = slice.step < 0;
-        let start = match reversed && count > 0 {
-            true => end - 1 - (count - 1) * step,
-            false => start,
+        let start = if reversed && count > 0 {
+            end - 1 - (count - 1) * step
+        } else {
+            start
         };
         Self {
             start,
@@ -102,9 +103,10 @@ impl Lowering<'_> {
         }
         let value = b.cast(value, b.element(x));
         let value = b.reversed(b.broadcast_to(value, &counts), &ranges);
-        Ok(match ranges.iter().all(|r| r.step == 1 || r.count == 1) {
-            true => b.write_block(x, value, &ranges),
-            false => b.write_spread(x, value, &ranges),
+        Ok(if ranges.iter().all(|r| r.step == 1 || r.count == 1) {
+            b.write_block(x, value, &ranges)
+        } else {
+            b.write_spread(x, value, &ranges)
         })
     }
 

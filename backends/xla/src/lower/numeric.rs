@@ -82,9 +82,10 @@ impl Lowering<'_> {
 impl Builder {
     /// |x|
     pub(super) fn absolute(&self, x: Value) -> Value {
-        match self.element(x).is_unsigned() {
-            true => x,
-            false => self.abs(x),
+        if self.element(x).is_unsigned() {
+            x
+        } else {
+            self.abs(x)
         }
     }
 

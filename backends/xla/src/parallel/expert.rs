@@ -32,8 +32,8 @@ use super::passes::{self, Passes};
 use crate::ElementType::{F32, S32};
 use crate::custom::{along, rows_where};
 use crate::stablehlo::{Builder, Program, Reduction, TensorType, Value};
-use moebius_ops::permute::sorting;
 use moebius_ops::permute::RowsProblem;
+use moebius_ops::permute::sorting;
 use moebius_ops::routing;
 use moebius_ops::{Element, Experts, Permute, ShapeError};
 
@@ -299,12 +299,11 @@ impl Divided {
             let mut results = body(b, i);
             let now = b.eq(plan.round, b.broadcast(i, &b.shape(plan.round), &[]));
             for (at, result) in results.iter_mut().enumerate() {
-                *result = match at < rows {
-                    true => {
-                        let taken = b.take(*result, plan.place);
-                        b.select(along(b, now, &b.shape(taken), 0), taken, state[at])
-                    }
-                    false => b.add(state[at], *result),
+                *result = if at < rows {
+                    let taken = b.take(*result, plan.place);
+                    b.select(along(b, now, &b.shape(taken), 0), taken, state[at])
+                } else {
+                    b.add(state[at], *result)
                 };
             }
             results

@@ -79,9 +79,10 @@ impl Group {
         ty.shape[0] /= self.devices.len();
         let size = ty.bytes();
         let part = |(at, device)| {
-            let end = match at + 1 == self.devices.len() {
-                true => bytes.len(),
-                false => (at + 1) * size,
+            let end = if at + 1 == self.devices.len() {
+                bytes.len()
+            } else {
+                (at + 1) * size
             };
             Buffer::from_host(device, &ty, &bytes[at * size..end])
         };

@@ -89,12 +89,11 @@ impl Ring {
             };
             let ty = TensorType::new(operand.shape.clone(), element);
             let divided = OF_QUERIES.contains(&operand.name) || OF_KEYS.contains(&operand.name);
-            let value = match divided {
-                true => {
-                    let shape = [&[1], operand.shape.as_slice()].concat();
-                    lowered(b, b.argument(ty.with_shape(shape)))
-                }
-                false => b.argument(ty),
+            let value = if divided {
+                let shape = [&[1], operand.shape.as_slice()].concat();
+                lowered(b, b.argument(ty.with_shape(shape)))
+            } else {
+                b.argument(ty)
             };
             (operand.name, value)
         };

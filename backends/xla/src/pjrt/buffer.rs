@@ -258,9 +258,10 @@ impl Buffer {
 
     /// Refuses a tensor that is gone.
     pub(super) fn check_alive(&self) -> Result<(), Error> {
-        match self.is_deleted()? {
-            true => Err(Error::Donated(self.spec().clone())),
-            false => Ok(()),
+        if self.is_deleted()? {
+            Err(Error::Donated(self.spec().clone()))
+        } else {
+            Ok(())
         }
     }
 

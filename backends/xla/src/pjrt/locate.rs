@@ -175,9 +175,10 @@ impl Environment {
     /// The flags that a plugin of the platform reads; those in a file as they stand there. Compiled programs depend on them.
     pub(super) fn flags(&self, platform: Platform) -> String {
         let xla = self.xla_flags.as_deref().map(str::trim).unwrap_or_default();
-        let file = match xla.starts_with('-') {
-            true => None,
-            false => std::fs::read_to_string(xla).ok(),
+        let file = if xla.starts_with('-') {
+            None
+        } else {
+            std::fs::read_to_string(xla).ok()
         };
         let libtpu = match platform {
             Platform::Tpu => self.libtpu_flags.as_deref().unwrap_or_default(),

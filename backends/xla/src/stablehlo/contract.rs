@@ -65,9 +65,10 @@ impl Builder {
         let more = 2 * (to.elements() * depth) as u64;
         self.flops.update(|flops| flops + more);
         let (lhs_batch, rhs_batch) = (list(&dims.lhs_batch), list(&dims.rhs_batch));
-        let batch = match dims.lhs_batch.is_empty() {
-            true => String::new(),
-            false => format!("batching_dims = {lhs_batch} x {rhs_batch}, "),
+        let batch = if dims.lhs_batch.is_empty() {
+            String::new()
+        } else {
+            format!("batching_dims = {lhs_batch} x {rhs_batch}, ")
         };
         let (contract, with) = (list(&dims.lhs_contract), list(&dims.rhs_contract));
         let precision = match left.element {

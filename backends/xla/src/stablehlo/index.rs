@@ -146,9 +146,12 @@ fn gather_shape(indices: &TensorType, g: &Gather) -> Vec<usize> {
         .map(|d| g.slice_sizes[d]);
     let vector = usize::from(g.index_vector_dim < indices.rank());
     let rank = indices.rank() - vector + g.offset_dims.len();
-    let extent = |d: usize| match g.offset_dims.contains(&d) {
-        true => offsets.next(),
-        false => batch.next(),
+    let extent = |d: usize| {
+        if g.offset_dims.contains(&d) {
+            offsets.next()
+        } else {
+            batch.next()
+        }
     };
     (0..rank).filter_map(extent).collect()
 }

@@ -136,9 +136,10 @@ impl Builder {
         let (from, index) = (self.ty(x), ElementType::S32);
         let places = self.iota(from.with_element(index), dim);
         let scalar = TensorType::scalar(from.element);
-        let start = match max {
-            true => self.lowest(scalar.clone()),
-            false => self.highest(scalar.clone()),
+        let start = if max {
+            self.lowest(scalar.clone())
+        } else {
+            self.highest(scalar.clone())
         };
         let zero = self.splat(0.0, TensorType::scalar(index));
         let region = self.winner(max, [scalar, TensorType::scalar(index)]);

@@ -138,25 +138,28 @@ impl Io {
 
     /// Takes a float tensor as the case's next result.
     pub(crate) fn out<const D: usize>(&mut self, x: Tensor<D>) {
-        match self.captures {
-            true => self.keep(x.try_into_primitive::<Capture>().unwrap()),
-            false => self.results.push(x.into_data()),
+        if self.captures {
+            self.keep(x.try_into_primitive::<Capture>().unwrap())
+        } else {
+            self.results.push(x.into_data())
         }
     }
 
     /// Takes a tensor of integers as the case's next result.
     pub(crate) fn out_int<const D: usize>(&mut self, x: Tensor<D, Int>) {
-        match self.captures {
-            true => self.keep(x.try_into_primitive::<Capture>().unwrap()),
-            false => self.results.push(x.into_data()),
+        if self.captures {
+            self.keep(x.try_into_primitive::<Capture>().unwrap())
+        } else {
+            self.results.push(x.into_data())
         }
     }
 
     /// Takes a tensor of booleans as the case's next result.
     pub(crate) fn out_bool<const D: usize>(&mut self, x: Tensor<D, Bool>) {
-        match self.captures {
-            true => self.keep(x.try_into_primitive::<Capture>().unwrap()),
-            false => self.results.push(x.into_data()),
+        if self.captures {
+            self.keep(x.try_into_primitive::<Capture>().unwrap())
+        } else {
+            self.results.push(x.into_data())
         }
     }
 
@@ -333,9 +336,10 @@ fn compare(got: &TensorData, expected: &TensorData, slack: f64) -> Result<(), St
     }
     if !got.dtype().is_float() {
         let (x, y) = (whole(got), whole(expected));
-        return match x == y {
-            true => Ok(()),
-            false => Err(format!("expected {y:?}, got {x:?}")),
+        return if x == y {
+            Ok(())
+        } else {
+            Err(format!("expected {y:?}, got {x:?}"))
         };
     }
     let (relative, absolute) = tolerance(got.dtype());

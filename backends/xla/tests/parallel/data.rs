@@ -112,14 +112,13 @@ impl Batch {
         };
         let of_device = |at: usize| {
             let rows = rows.iter().map(|rows| part(rows, at));
-            let weights = self
-                .weights
-                .iter()
-                .enumerate()
-                .map(|(i, w)| match divided && i > 0 {
-                    true => part(w, at),
-                    false => w.clone(),
-                });
+            let weights = self.weights.iter().enumerate().map(|(i, w)| {
+                if divided && i > 0 {
+                    part(w, at)
+                } else {
+                    w.clone()
+                }
+            });
             rows.chain(weights).collect()
         };
         (0..devices).map(of_device).collect()

@@ -23,10 +23,11 @@ struct Trained {
 fn gather(results: &[Vec<Vec<f32>>], weights: usize, divided: bool) -> Vec<Vec<f32>> {
     let tensor = |at: usize| {
         let same = results.iter().all(|device| device[at] == results[0][at]);
-        match divided && at > 2 {
-            true => joined(results, at),
-            false if same => results[0][at].clone(),
-            false => panic!("gradient {at} differs from device to device"),
+        if divided && at > 2 {
+            joined(results, at)
+        } else {
+            assert!(same, "gradient {at} differs from device to device");
+            results[0][at].clone()
         }
     };
     (2..2 + weights).map(tensor).collect()

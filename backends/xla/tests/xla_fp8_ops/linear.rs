@@ -58,9 +58,12 @@ impl Weights {
             .map(|i| 110 + (i % 9) as u8)
             .collect();
         let mx = granularity == Granularity::Mx;
-        let scale = |i: usize| match mx {
-            true => e8m0_value(bytes[i]),
-            false => 0.001 * (1.0 + (i % 13) as f32),
+        let scale = |i: usize| {
+            if mx {
+                e8m0_value(bytes[i])
+            } else {
+                0.001 * (1.0 + (i % 13) as f32)
+            }
         };
         let values = (0..rows * p.k).map(|i| {
             let (row, column) = (i / p.k, i % p.k);
@@ -72,12 +75,13 @@ impl Weights {
         Self {
             values: values.collect(),
             panels: Host::ints(&[p.experts * parts * panels, inner, 64], &packed),
-            scales: match mx {
-                true => Host::ints(
+            scales: if mx {
+                Host::ints(
                     &[p.experts, down, across.div_ceil(4)],
                     &pack_rows(&bytes, across),
-                ),
-                false => Host::f32s(&[p.experts, down, across], &scales),
+                )
+            } else {
+                Host::f32s(&[p.experts, down, across], &scales)
             },
             bias: Host::f32s(&[p.experts, columns], &biases),
             biases,
@@ -244,9 +248,10 @@ fn experts_have_weights_of_their_own() {
                 let expert = sorted.expert(row).expect("the row has an expert");
                 let y = weights.product(expert, &x[from * k..][..k]);
                 for column in 0..n {
-                    want[row * n + column] = match gated {
-                        true => Activation::Silu.reference(y[column]) * y[n + column],
-                        false => y[column],
+                    want[row * n + column] = if gated {
+                        Activation::Silu.reference(y[column]) * y[n + column]
+                    } else {
+                        y[column]
                     };
                 }
             }
@@ -270,7 +275,10 @@ fn no_routing_is_a_product() {
         nowhere.offsets(),
         weights.bias.clone(),
     ];
-    assert_eq!(call(GroupedGemm::Fp8Linear(p), &inputs)[0].floats(), [0.0; 30]);
+    assert_eq!(
+        call(GroupedGemm::Fp8Linear(p), &inputs)[0].floats(),
+        [0.0; 30]
+    );
 }
 
 /// All rows are the same token, which one expert gets: at every place of a block, and alone.

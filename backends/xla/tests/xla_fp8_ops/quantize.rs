@@ -46,9 +46,10 @@ struct Scales {
 
 /// A subnormal as its bits read with an implicit one, which is more: bytes follow from the exponent.
 fn as_if_normal(amax: f64) -> f64 {
-    match amax < f64::from(f32::MIN_POSITIVE) {
-        true => amax / 2.0 + (-127f64).exp2(),
-        false => amax,
+    if amax < f64::from(f32::MIN_POSITIVE) {
+        amax / 2.0 + (-127f64).exp2()
+    } else {
+        amax
     }
 }
 

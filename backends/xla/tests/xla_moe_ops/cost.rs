@@ -3,9 +3,9 @@
 use crate::experts::problem;
 use crate::experts_oracle::{sorted, words};
 use crate::run::{Host, f32s, noise, program};
-use moebius_ops::{Experts, GroupedGemm};
-use moebius_ops::grouped_gemm::{self, Activation, Source};
 use moebius_ops::experts::Problem;
+use moebius_ops::grouped_gemm::{self, Activation, Source};
+use moebius_ops::{Experts, GroupedGemm};
 
 /// The most that padding may cost where experts have rows enough.
 const MOST: f64 = 1.3;

@@ -2,8 +2,8 @@
 
 use crate::experts_oracle::{Batch, resized, results};
 use crate::run::{Host, close, floats, run};
-use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::experts::Problem;
+use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::{Element, Experts, routing};
 use moebius_xla::ElementType::{BF16, F16, F32};
 

@@ -4,8 +4,8 @@ use crate::experts::problem;
 use crate::experts_oracle::{Batch, resized};
 use crate::gradients::backward;
 use crate::run::{Host, element, f32s, floats, i32s, noise, run};
-use moebius_ops::grouped_gemm::{self, Source};
 use moebius_ops::experts::Problem;
+use moebius_ops::grouped_gemm::{self, Source};
 use moebius_ops::{Experts, GroupedGemm, Routing, routing};
 use moebius_xla::ElementType::{self, BF16, F16, F32};
 

@@ -70,9 +70,10 @@ fn variants(tokens: usize) -> Vec<Variant> {
     let mut variants = Vec::new();
     for bits in 0u32..16 {
         let on = |bit: u32| bits >> bit & 1 == 1;
-        let score = match on(0) {
-            true => Score::Sigmoid,
-            false => Score::Softmax,
+        let score = if on(0) {
+            Score::Sigmoid
+        } else {
+            Score::Softmax
         };
         let mut p = problem(tokens, 12, 3).with_score(score, on(1));
         if bits.count_ones() % 2 == 1 {

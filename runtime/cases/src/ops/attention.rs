@@ -52,14 +52,13 @@ impl<'a> Described<'a> {
         let of_values = [batch, kv_heads, keys, value_dim];
         k.expect("[B,Hkv,Skv,D]", &of_keys)?;
         v.expect("[B,Hkv,Skv,Dv]", &of_values)?;
-        let documents = match params.document {
-            false => None,
-            true => {
-                let documents = inputs.required("document_ids")?;
-                documents.expect("[B,Sq]", &[batch, queries])?;
-                documents.expect("[B,Skv]", &[batch, keys])?;
-                Some(documents)
-            }
+        let documents = if params.document {
+            let documents = inputs.required("document_ids")?;
+            documents.expect("[B,Sq]", &[batch, queries])?;
+            documents.expect("[B,Skv]", &[batch, keys])?;
+            Some(documents)
+        } else {
+            None
         };
         let of_queries = [batch, heads, queries, dim];
         Ok(Self {

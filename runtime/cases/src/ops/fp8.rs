@@ -32,9 +32,10 @@ struct Cast {
 
 pub(crate) async fn cast(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let Cast { format, saturate } = case.params()?;
-    let overflow = match saturate {
-        true => Overflow::Saturate,
-        false => Overflow::Ieee,
+    let overflow = if saturate {
+        Overflow::Saturate
+    } else {
+        Overflow::Ieee
     };
     let mut inputs = Inputs::new(case);
     let x = inputs.required("x")?;

@@ -86,9 +86,10 @@ impl<'a> Described<'a> {
         let params: Params = case.params()?;
         let x = inputs.required("x")?;
         let router = inputs.required("router")?;
-        let (first, second, biases): (&[_], _, _) = match params.gated {
-            true => (&["w_gate", "w_up"], "w_down", None),
-            false => (&["w_in"], "w_out", Some(["b_in", "b_out"])),
+        let (first, second, biases): (&[_], _, _) = if params.gated {
+            (&["w_gate", "w_up"], "w_down", None)
+        } else {
+            (&["w_in"], "w_out", Some(["b_in", "b_out"]))
         };
         let first = first.iter().map(|name| inputs.required(name));
         let first = first.collect::<Result<Vec<_>, _>>()?;
@@ -182,9 +183,10 @@ pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Pro
         download("d_x", gradient(tape, "d_x", &x)?).await?,
         download(name, gradient(tape, name, &leaves.router)?).await?,
     ];
-    let (first, second): (&[_], _) = match described.config.gated {
-        true => (&["d_w_gate", "d_w_up"], "d_w_down"),
-        false => (&["d_w_in"], "d_w_out"),
+    let (first, second): (&[_], _) = if described.config.gated {
+        (&["d_w_gate", "d_w_up"], "d_w_down")
+    } else {
+        (&["d_w_in"], "d_w_out")
     };
     let (stacked, inter) = (
         gradient(tape, first[0], &leaves.w_in)?,

@@ -72,9 +72,10 @@ impl Axis {
         let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
             (low.min(value), high.max(value))
         });
-        let (low, high) = match low < high {
-            true => (low, high),
-            false => (low / 2.0, low * 2.0),
+        let (low, high) = if low < high {
+            (low, high)
+        } else {
+            (low / 2.0, low * 2.0)
         };
         Self {
             low: low.ln(),

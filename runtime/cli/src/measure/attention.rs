@@ -52,9 +52,10 @@ impl Measured for AttentionReport {
             self.ceilings.peak_of,
             self.max_rel_l2,
         ))?;
-        let again = match bench.backward {
-            true => format!(", both passes as {FLOPS_OF_FORWARD} × the forward"),
-            false => String::new(),
+        let again = if bench.backward {
+            format!(", both passes as {FLOPS_OF_FORWARD} × the forward")
+        } else {
+            String::new()
         };
         screen.line(&format!(
             "  GFLOP/s count {:.1} million pairs of a query and a key that it sees{again}",
@@ -86,13 +87,15 @@ fn subject(bench: &AttentionBench) -> String {
         (None, true) => ", causal".to_owned(),
         (None, false) => String::new(),
     };
-    let heads = match heads == kv_heads {
-        true => format!("{heads} heads"),
-        false => format!("{heads} heads, {kv_heads} of keys"),
+    let heads = if heads == kv_heads {
+        format!("{heads} heads")
+    } else {
+        format!("{heads} heads, {kv_heads} of keys")
     };
-    let passes = match bench.backward {
-        true => " · forward and backward",
-        false => "",
+    let passes = if bench.backward {
+        " · forward and backward"
+    } else {
+        ""
     };
     let dtype = bench.dtype.name();
     format!(

@@ -43,9 +43,10 @@ impl Measured for BackwardReport {
         ];
         let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5, 6, 7, 8]);
         for run in &self.runs {
-            match run.verified {
-                true => table.row(row(run), GOOD),
-                false => table.row::<10>(refused(name(run.keep).to_owned(), run.max_rel_l2), BAD),
+            if run.verified {
+                table.row(row(run), GOOD)
+            } else {
+                table.row::<10>(refused(name(run.keep).to_owned(), run.max_rel_l2), BAD)
             }
         }
         table.print(screen)?;

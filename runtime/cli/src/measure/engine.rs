@@ -42,9 +42,10 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
     let (family, dtype) = (source.files.family(), args.place.dtype.name());
     let title = format!("{family} on {name} in {dtype} · medians of {RUNS} runs");
     screen.heading(&title)?;
-    match verified {
-        true => show(args, &streams, &known, screen)?,
-        false => screen.line("the tokens of a request depend on its company: no figures")?,
+    if verified {
+        show(args, &streams, &known, screen)?
+    } else {
+        screen.line("the tokens of a request depend on its company: no figures")?
     }
     let figures =
         |pair: &Pair| verified.then(|| json!({ "slow_s": pair.slow, "fast_s": pair.fast }));

@@ -58,9 +58,10 @@ impl Measured for FineReport {
                 layer.experts,
                 layer.inter()
             );
-            match report.verified {
-                true => table.row(row(experts, report), GOOD),
-                false => table.row::<7>(refused(experts, report.max_rel_l2), BAD),
+            if report.verified {
+                table.row(row(experts, report), GOOD)
+            } else {
+                table.row::<7>(refused(experts, report.max_rel_l2), BAD)
             }
         }
         table.print(screen)?;

@@ -171,9 +171,10 @@ impl Trained {
         if let Some(report) = self.last.as_ref().filter(|of| !of.layers.is_empty()) {
             loads(&report.layers, screen)?;
         }
-        let (style, verdict) = match fell {
-            true => (GOOD, "fell"),
-            false => (BAD, "did not fall"),
+        let (style, verdict) = if fell {
+            (GOOD, "fell")
+        } else {
+            (BAD, "did not fall")
         };
         screen.line(&format!(
             "\n  loss {} from {:.3} to {:.3} nats a token · {:.0} tokens/s",

@@ -15,9 +15,10 @@ pub(super) fn say(report: &Report, unit: &str, screen: &mut Screen) -> Result<()
         .map(|layer| format!("{}/{}", layer.used(), layer.counts.len()))
         .collect();
     // Of a model without experts there is nothing to say.
-    let used = match used.is_empty() {
-        true => String::new(),
-        false => format!("  experts used {}", used.join(" ")),
+    let used = if used.is_empty() {
+        String::new()
+    } else {
+        format!("  experts used {}", used.join(" "))
     };
     screen.line(&format!(
         "  step {:>5}  loss {:.3}  rate {:.1e}  {:>7.0} {unit}/s{used}",

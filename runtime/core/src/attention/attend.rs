@@ -353,9 +353,10 @@ impl Attend {
                 let [queries, keys] = documents.as_ref().clone();
                 let part = |ids: Tensor<2, Int>, at| {
                     let ids = ids.narrow(1, at * size, size);
-                    match ids.device().inner() == device.clone().inner() {
-                        true => ids,
-                        false => ids.to_device(&device.clone().inner()),
+                    if ids.device().inner() == device.clone().inner() {
+                        ids
+                    } else {
+                        ids.to_device(&device.clone().inner())
                     }
                 };
                 Given::Documents(Box::new([part(queries, query), part(keys, key)]))

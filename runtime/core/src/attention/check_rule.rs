@@ -25,9 +25,10 @@ pub fn check_rule<R: LaunchRule + Clone>(
     largest: f32,
 ) -> Result<(), Error> {
     let [batch, heads, queries, keys] = sizes;
-    let device = match device.is_autodiff() {
-        true => device.clone(),
-        false => device.clone().autodiff(),
+    let device = if device.is_autodiff() {
+        device.clone()
+    } else {
+        device.clone().autodiff()
     };
     let rows = batch * heads * queries;
     // Spread by the golden ratio, so that neighbours differ.

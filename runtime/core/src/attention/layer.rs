@@ -93,9 +93,10 @@ impl Attention {
         let v = heads("value", &self.value, value, self.n_kv_heads)?;
         let dropout = &self.dropout;
         let training = dropout.training.is_enabled() && q.device().is_autodiff();
-        let attend = match training && !attend.has_dropout() {
-            true => &attend.clone().dropout_drawn(dropout.prob),
-            false => attend,
+        let attend = if training && !attend.has_dropout() {
+            &attend.clone().dropout_drawn(dropout.prob)
+        } else {
+            attend
         };
         let o = attend.forward(q, k, v)?.o;
         let [_, heads, _, width] = o.dims();

@@ -247,9 +247,10 @@ impl Walk<'_> {
         let scaling = ActivationScaling::new(*activations, &weight.device());
         if let Some(before) = weight.activations().map(ActivationScaling::source) {
             add(&mut self.report.already, layer);
-            let weight = match before == *activations {
-                true => weight.clone(),
-                false => weight.clone().with_activations(scaling)?,
+            let weight = if before == *activations {
+                weight.clone()
+            } else {
+                weight.clone().with_activations(scaling)?
             };
             return weight.with_unproven_instructions(*instructions).map(Some);
         }

@@ -98,9 +98,10 @@ impl<M: Module> InferenceEngine<M> {
         let missing = scalings(&model).any(|scaling| scaling.needs_calibration());
         Ok(Self {
             model,
-            stage: match missing {
-                true => Stage::Uncalibrated,
-                false => Stage::Ready,
+            stage: if missing {
+                Stage::Uncalibrated
+            } else {
+                Stage::Ready
             },
             conversion: Some(report),
             ..self

@@ -13,10 +13,10 @@ use crate::fp8::Weight;
 use crate::fp8::training::Fp8Recipe;
 use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::experts::{self, Keep};
-use moebius_ops::permute::sorting;
+use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::permute::Capacity;
+use moebius_ops::permute::sorting;
 use moebius_ops::{ShapeError, routing};
 use serde::{Deserialize, Serialize};
 
@@ -178,7 +178,11 @@ impl MoeConfig {
     }
 
     /// What its feed-forward experts compute of `tokens` tokens.
-    pub(super) fn problem(&self, tokens: usize, dtype: DType) -> Result<experts::Problem, ShapeError> {
+    pub(super) fn problem(
+        &self,
+        tokens: usize,
+        dtype: DType,
+    ) -> Result<experts::Problem, ShapeError> {
         let routing = self.router.problem(tokens, self.experts)?;
         let capacity = self.limit(tokens);
         let sort = sorting::Problem::new(&routing, capacity, self.factors_change())?;

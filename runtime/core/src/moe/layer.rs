@@ -15,9 +15,9 @@ use crate::ops::{self, Assignment, Run, StageClock};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::ShapeError;
-use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::experts;
 use moebius_shaders::experts::Stage;
+use moebius_shaders::grouped_gemm::Variant;
 use std::time::{Duration, Instant};
 
 /// y_t = Σ_k w_tk · expert(x_t): every token goes through its `top_k` experts.
@@ -147,7 +147,11 @@ impl MoeLayer {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, more
     /// tokens than 31 bits count, or experts that aren't feed-forward ones in floating point.
-    pub fn problem(&self, tokens: usize, dtype: DType) -> Result<moebius_ops::experts::Problem, Error> {
+    pub fn problem(
+        &self,
+        tokens: usize,
+        dtype: DType,
+    ) -> Result<moebius_ops::experts::Problem, Error> {
         let (expected, got) = ("feed-forward ones in floating point", self.experts.name());
         ShapeError::unless(self.is_fused(), "experts of a problem", expected, got)?;
         Ok(self.config.problem(tokens, dtype)?)

@@ -23,12 +23,12 @@ pub use experts::{Adapted, ExpertKind, Experts};
 pub use factors::{CapacityFactors, ExpertScheduler, FactorsConfig, VarianceFactors};
 pub use layer::{MoeLayer, MoeOutput};
 pub use losses::{LossWeights, Losses};
-pub use moebius_ops::grouped_gemm::Activation;
 pub use moebius_ops::experts::Keep;
+pub use moebius_ops::grouped_gemm::Activation;
 pub use moebius_ops::permute::Capacity;
 pub use moebius_ops::routing::{Groups, Score};
-pub use moebius_shaders::grouped_gemm::Variant;
 pub use moebius_shaders::experts::Stage;
+pub use moebius_shaders::grouped_gemm::Variant;
 #[cfg(feature = "xla")]
 pub use placed::{PlacedGradients, PlacedLayer};
 pub use route::{RouteConfig, Routing, route};

@@ -143,9 +143,9 @@ impl PlacedLayer {
         let whole = |at: usize| join(&results[at]).map_err(Error::device);
         let rows = |at| Ok::<_, Error>(tensor::<2>(whole(at)?, &device).reshape(shape));
         let stack = |at| Ok::<_, Error>(tensor::<3>(whole(at)?, &device));
-        let bias = |at| match self.config.bias {
-            true => Ok::<_, Error>(Some(tensor::<2>(whole(at)?, &device))),
-            false => Ok(None),
+        let bias = |at| {
+            let bias = self.config.bias.then(|| whole(at)).transpose()?;
+            Ok::<_, Error>(bias.map(|bias| tensor::<2>(bias, &device)))
         };
         // The same on every device.
         let router = join(&results[2][..1]).map_err(Error::device)?;

@@ -168,9 +168,10 @@ impl<B: Operations> Saved<B> {
             .iter()
             .map(|operand| called(operand.name, names));
         let operands = described.chain(call.beside.iter().copied()).map(|name| {
-            match name.strip_prefix('d') == Some(through) {
-                true => Value::Float(gradient.clone()),
-                false => tensors.get(name),
+            if name.strip_prefix('d') == Some(through) {
+                Value::Float(gradient.clone())
+            } else {
+                tensors.get(name)
             }
         });
         let operands = Tensors(operands.collect());

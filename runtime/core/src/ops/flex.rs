@@ -17,9 +17,7 @@ impl Operations for Flex {
             Operation::Routing(operation) => routing::flex::run(operation, b),
             Operation::Permute(operation) => permute::flex::run(operation, b),
             Operation::GroupedGemm(operation) => grouped_gemm::flex::run(operation, b),
-            Operation::Experts(operation) => {
-                experts::flex::run(operation, call.clock.as_ref(), b)
-            }
+            Operation::Experts(operation) => experts::flex::run(operation, call.clock.as_ref(), b),
             Operation::SegmentAttention(SegmentAttention {
                 problem, backward, ..
             }) => segment_attention::flex::run(problem, *backward, b),

@@ -105,11 +105,11 @@ impl Sampling {
         index: u64,
     ) -> Result<Draw, SampleError> {
         let scores = self.scores(logits, history)?;
-        let id = match self.options.temperature == 0.0 {
-            true => highest(&scores),
-            false => self
-                .candidates(&scores)
-                .draw(philox::word(self.options.seed, index)),
+        let id = if self.options.temperature == 0.0 {
+            highest(&scores)
+        } else {
+            self.candidates(&scores)
+                .draw(philox::word(self.options.seed, index))
         };
         let logprobs = self.options.logprobs;
         let logprobs = logprobs.map(|most| Logprobs::new(logits, id, most));
@@ -164,9 +164,10 @@ impl Sampling {
     /// The score of an id of the history that was generated `count` times.
     fn penalised(&self, score: f32, count: u32) -> f32 {
         let o = &self.options;
-        let repeated = match score < 0.0 {
-            true => score * o.repetition_penalty,
-            false => score / o.repetition_penalty,
+        let repeated = if score < 0.0 {
+            score * o.repetition_penalty
+        } else {
+            score / o.repetition_penalty
         };
         let present = if count > 0 { o.presence_penalty } else { 0.0 };
         repeated - o.frequency_penalty * count as f32 - present
@@ -187,9 +188,10 @@ impl Sampling {
 
 /// What was possible stays so, and finite, however large the numbers are.
 fn within(before: f32, after: f32) -> f32 {
-    match before == f32::NEG_INFINITY {
-        true => before,
-        false => after.clamp(f32::MIN, f32::MAX),
+    if before == f32::NEG_INFINITY {
+        before
+    } else {
+        after.clamp(f32::MIN, f32::MAX)
     }
 }
 
@@ -205,9 +207,10 @@ fn check(logits: &[f32]) -> Result<(), SampleError> {
         let got = logits[id].to_string();
         return Err(SampleError::NotANumber { id, got });
     }
-    match logits.iter().any(|logit| *logit > f32::NEG_INFINITY) {
-        true => Ok(()),
-        false => Err(SampleError::NothingPossible { count }),
+    if logits.iter().any(|logit| *logit > f32::NEG_INFINITY) {
+        Ok(())
+    } else {
+        Err(SampleError::NothingPossible { count })
     }
 }
 

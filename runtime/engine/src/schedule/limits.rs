@@ -63,13 +63,14 @@ impl Limits {
             });
         }
         let needed = request.most_computed().div_ceil(PAGE);
-        match needed > self.pages {
-            true => Err(Refused::TooManyPages {
+        if needed > self.pages {
+            Err(Refused::TooManyPages {
                 id,
                 needed,
                 pages: self.pages,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 }

@@ -230,9 +230,10 @@ impl Scheduler {
             let computed = found.len() * PAGE;
             let end = total.min(computed + left);
             let missing = end.div_ceil(PAGE) - found.len();
-            let reserve = match self.running.is_empty() {
-                true => 0,
-                false => self.limits.reserve(),
+            let reserve = if self.running.is_empty() {
+                0
+            } else {
+                self.limits.reserve()
             };
             let available = self.pages.usage().available() - self.pages.idle(&found);
             if missing + reserve > available {

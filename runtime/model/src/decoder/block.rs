@@ -74,9 +74,10 @@ impl Block {
     }
 
     fn scaled(&self, y: Tensor<2>) -> Tensor<2> {
-        match self.residual == 1.0 {
-            true => y,
-            false => y * self.residual,
+        if self.residual == 1.0 {
+            y
+        } else {
+            y * self.residual
         }
     }
 }

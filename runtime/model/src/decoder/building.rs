@@ -55,9 +55,10 @@ impl Building {
             embedding,
             blocks: self.blocks,
             norm: from.norm(Slot::Norm, self.spec.epsilon)?,
-            head: match self.spec.tied {
-                true => None,
-                false => Some(in_large_pages(from.matrix(Slot::Head)?)),
+            head: if self.spec.tied {
+                None
+            } else {
+                Some(in_large_pages(from.matrix(Slot::Head)?))
             },
             spec: self.spec,
         }))

@@ -99,9 +99,10 @@ impl LayerCache<'_> {
         let [q, k, v] = [q, k, v].map(wide);
         self.cache.append(k, v, self.step)?;
         let found = self.cache.attend(q, self.step, attend)?.o;
-        Ok(match padded(width) == width {
-            true => found,
-            false => found.slice([0..b, 0..queries, 0..s, 0..width]),
+        Ok(if padded(width) == width {
+            found
+        } else {
+            found.slice([0..b, 0..queries, 0..s, 0..width])
         })
     }
 }

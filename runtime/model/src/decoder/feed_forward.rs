@@ -110,16 +110,17 @@ fn router(spec: &RouterSpec) -> RouterConfig {
         groups: spec.groups,
         scale: spec.scale as f32,
     };
-    match spec.correction {
-        true => RouterConfig::SigmoidBias(SigmoidBiasConfig {
+    if spec.correction {
+        RouterConfig::SigmoidBias(SigmoidBiasConfig {
             route,
             ..SigmoidBiasConfig::default()
-        }),
-        false => RouterConfig::TopK(TopKConfig {
+        })
+    } else {
+        RouterConfig::TopK(TopKConfig {
             route,
             bias: spec.bias,
             ..TopKConfig::default()
-        }),
+        })
     }
 }
 
@@ -161,9 +162,10 @@ fn mixture(spec: &ExpertsSpec, hidden: usize, from: &mut Of<'_>) -> Result<MoeLa
                 w_out: from.stack(Slot::SharedOut)?,
                 b_out: None,
             },
-            gate: match shared.sigmoid_gate {
-                true => Some(from.matrix(Slot::SharedGate)?),
-                false => None,
+            gate: if shared.sigmoid_gate {
+                Some(from.matrix(Slot::SharedGate)?)
+            } else {
+                None
             },
         }),
     };

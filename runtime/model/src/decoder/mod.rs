@@ -244,18 +244,20 @@ impl Model {
     fn embed(&self, tokens: Tensor<2, Int>, dtype: DType) -> Tensor<2> {
         let x = self.embedding.val().select(0, tokens.flatten(0, 1));
         let x = x.cast(dtype);
-        match self.spec.embedding_scale == 1.0 {
-            true => x,
-            false => x * self.spec.embedding_scale,
+        if self.spec.embedding_scale == 1.0 {
+            x
+        } else {
+            x * self.spec.embedding_scale
         }
     }
 
     fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let head = self.head.as_ref().unwrap_or(&self.embedding);
         let logits = nn::linear(nn::rms_norm(&self.norm, x), head.val(), None)?;
-        Ok(match self.spec.logits_scale == 1.0 {
-            true => logits,
-            false => logits * self.spec.logits_scale,
+        Ok(if self.spec.logits_scale == 1.0 {
+            logits
+        } else {
+            logits * self.spec.logits_scale
         })
     }
 }

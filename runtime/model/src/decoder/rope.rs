@@ -144,9 +144,10 @@ impl Rope {
 
 /// 0.1 · m · ln s + 1, and 1 where nothing is stretched: YaRN's factor for a context that is s times as long.
 pub fn yarn_attention(stretch: f64, m: f64) -> f64 {
-    match stretch > 1.0 {
-        true => 0.1 * m * stretch.ln() + 1.0,
-        false => 1.0,
+    if stretch > 1.0 {
+        0.1 * m * stretch.ln() + 1.0
+    } else {
+        1.0
     }
 }
 

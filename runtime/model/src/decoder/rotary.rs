@@ -30,9 +30,10 @@ impl Angles {
         let mut kinds: Vec<(Rope, [Tensor<4>; 2])> = Vec::new();
         // Sequences that begin at the same position share their angles.
         let alike = places.first.windows(2).all(|pair| pair[0] == pair[1]);
-        let first = match alike {
-            true => places.first.get(..1).unwrap_or_default(),
-            false => &places.first[..],
+        let first = if alike {
+            places.first.get(..1).unwrap_or_default()
+        } else {
+            &places.first[..]
         };
         for rope in ropes {
             if kinds.iter().any(|(known, _)| known == rope) {

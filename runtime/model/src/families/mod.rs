@@ -116,9 +116,10 @@ pub fn describe(config: &Value) -> Result<Described, Vec<Unfit>> {
 /// As [`describe`], and everything that the decoder lacks.
 pub fn describe_all(config: &Value) -> Result<Described, Misfits> {
     let described = describe(config).map_err(Misfits::of_config)?;
-    match described.unsupported.is_empty() {
-        true => Ok(described),
-        false => Err(Misfits::of_config(described.unsupported)),
+    if described.unsupported.is_empty() {
+        Ok(described)
+    } else {
+        Err(Misfits::of_config(described.unsupported))
     }
 }
 

@@ -77,9 +77,12 @@ fn yarn(keys: &mut Keys<'_>, longest: f64) -> RopeScaling {
     let over = keys.number_or("mscale", 0.0);
     let under = keys.number_or("mscale_all_dim", 0.0);
     let of_both = || yarn_attention(factor, over) / yarn_attention(factor, under);
-    let attention = given.unwrap_or_else(|| match over != 0.0 && under != 0.0 {
-        true => of_both(),
-        false => yarn_attention(factor, 1.0),
+    let attention = given.unwrap_or_else(|| {
+        if over != 0.0 && under != 0.0 {
+            of_both()
+        } else {
+            yarn_attention(factor, 1.0)
+        }
     });
     RopeScaling::Yarn {
         factor,

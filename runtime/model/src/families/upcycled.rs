@@ -68,9 +68,10 @@ pub(crate) fn upcycled(config: &Value, sizes: Sizes) -> Result<(Value, ModelSpec
         layer.feed_forward = made.feed_forward.clone();
     }
     let faults = differences(&expected, &made.spec, pair.mixture);
-    match faults.is_empty() {
-        true => Ok((config, made.spec)),
-        false => Err(faults),
+    if faults.is_empty() {
+        Ok((config, made.spec))
+    } else {
+        Err(faults)
     }
 }
 

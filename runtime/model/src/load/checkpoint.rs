@@ -3,7 +3,7 @@
 use safetensors::Dtype;
 
 use crate::weights::gguf::{GgmlType, GgufFile, expected_types};
-use crate::weights::{StoredFp8, Fp8Weight, Reader, Unscaled, WeightsError};
+use crate::weights::{Fp8Weight, Reader, StoredFp8, Unscaled, WeightsError};
 
 /// Where tensors are read.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use crate::families::{Described, Extra, Family, Form, Part, Rule};
 use crate::fault::Unfit;
 use crate::misfits::Misfits;
 use crate::weights::header::quoted;
-use crate::weights::{StoredFp8, Reader};
+use crate::weights::{Reader, StoredFp8};
 
 /// Codes of four bits that share a scale.
 pub(super) const MXFP4_BLOCK: usize = 32;
@@ -95,9 +95,10 @@ impl Plan {
         for (place, target) in &mut plan.targets {
             target.shape = place.shape(&spec);
         }
-        match misfits.is_empty() {
-            true => Ok(plan),
-            false => Err(misfits),
+        if misfits.is_empty() {
+            Ok(plan)
+        } else {
+            Err(misfits)
         }
     }
 
@@ -191,9 +192,10 @@ fn best_layout(reader: Checkpoint<'_>, family: &Family, spec: &ModelSpec) -> Vec
 pub(crate) fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for rule in rules.iter().copied().flatten() {
-        let layers = match rule.to.is_of_layer() {
-            true => spec.layers.len(),
-            false => 1,
+        let layers = if rule.to.is_of_layer() {
+            spec.layers.len()
+        } else {
+            1
         };
         for layer in 0..layers {
             let Some(shape) = rule.to.shape(spec, layer) else {

@@ -130,9 +130,10 @@ impl ModelFiles {
     /// [`Error::Weights`] where files can't be read, and [`Error::Misfits`] with everything that doesn't fit.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let ending = path.extension();
-        match ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) && !path.is_dir() {
-            true => Self::of_gguf(GgufFile::open(path)?),
-            false => Self::of(Reader::open(path)?),
+        if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) && !path.is_dir() {
+            Self::of_gguf(GgufFile::open(path)?)
+        } else {
+            Self::of(Reader::open(path)?)
         }
     }
 

@@ -38,13 +38,12 @@ pub(super) fn place<T: Copy>(
     let taken = rows_in(piece, rows);
     for row in 0..taken {
         let to = &mut out[row_of(piece, rows, row) * columns..][..columns];
-        match piece.form.is_transposed() {
-            false => to.copy_from_slice(&values[row * columns..][..columns]),
-            true => {
-                for (column, to) in to.iter_mut().enumerate() {
-                    *to = values[column * taken + row];
-                }
+        if piece.form.is_transposed() {
+            for (column, to) in to.iter_mut().enumerate() {
+                *to = values[column * taken + row];
             }
+        } else {
+            to.copy_from_slice(&values[row * columns..][..columns])
         }
     }
 }
@@ -55,13 +54,12 @@ pub(crate) fn taken(piece: &Piece, values: &[f32], [rows, columns]: [usize; 2]) 
     let mut out = vec![0.0; count * columns];
     for row in 0..count {
         let from = &values[row_of(piece, rows, row) * columns..][..columns];
-        match piece.form.is_transposed() {
-            false => out[row * columns..][..columns].copy_from_slice(from),
-            true => {
-                for (column, &value) in from.iter().enumerate() {
-                    out[column * count + row] = value;
-                }
+        if piece.form.is_transposed() {
+            for (column, &value) in from.iter().enumerate() {
+                out[column * count + row] = value;
             }
+        } else {
+            out[row * columns..][..columns].copy_from_slice(from)
         }
     }
     out

@@ -49,9 +49,10 @@ impl WeightStream<'_> {
             && matches!(at.slot, Slot::Embedding | Slot::Head)
             && self.computes_in_f32()
             && takes_half_weights(self.device);
-        let dtype = match narrow {
-            true => DType::BF16,
-            false => self.options.dtype,
+        let dtype = if narrow {
+            DType::BF16
+        } else {
+            self.options.dtype
         };
         Ok(uploaded(values, &shape, (self.device, dtype)))
     }
@@ -141,9 +142,10 @@ fn matrix_of(
     let size = rows_in(piece, rows) * columns;
     if let Some(layout) = &piece.fp8 {
         let decoded = reader.fp8_weight(layout)?.dequantize()?;
-        return Ok(match decoded.len() == size {
-            true => decoded,
-            false => decoded[number * size..][..size].to_vec(),
+        return Ok(if decoded.len() == size {
+            decoded
+        } else {
+            decoded[number * size..][..size].to_vec()
         });
     }
     if piece.form.is_mxfp4() {

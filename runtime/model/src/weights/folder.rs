@@ -87,9 +87,10 @@ pub(crate) fn check_free(path: &Path) -> Result<(), WeightsError> {
         Err(source) if path.is_dir() => return Err(write_error(path)(source)),
         Err(_) => true,
     };
-    match in_use {
-        true => Err(WeightsError::TargetExists(path.to_owned())),
-        false => Ok(()),
+    if in_use {
+        Err(WeightsError::TargetExists(path.to_owned()))
+    } else {
+        Ok(())
     }
 }
 

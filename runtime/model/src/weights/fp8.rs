@@ -152,9 +152,10 @@ pub(super) fn check_counts(
         ScaleType::F32 => "f32 scales",
         ScaleType::E8M0 => "E8M0 scales",
     };
-    let of_kind = match got.scale_type() == kind {
-        true => got.len(),
-        false => 0,
+    let of_kind = if got.scale_type() == kind {
+        got.len()
+    } else {
+        0
     };
     let counts = [("codes", codes, got_codes), (what, scales, of_kind)];
     for (what, expected, got) in counts {

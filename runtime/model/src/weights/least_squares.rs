@@ -74,9 +74,10 @@ impl Grid {
         let half = (1 << (self.below - 1)) - 1;
         let normal = f32::from_bits((bits.wrapping_add(half + odd)) & !((1 << self.below) - 1));
         let subnormal = (x + self.rounder) - self.rounder;
-        match x.abs() < self.smallest_normal {
-            true => subnormal,
-            false => normal,
+        if x.abs() < self.smallest_normal {
+            subnormal
+        } else {
+            normal
         }
     }
 

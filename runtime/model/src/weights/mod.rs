@@ -55,7 +55,7 @@ mod writer;
 pub use bytes::ReadAt;
 pub use convert::{Action, ConvertOptions, ConvertReport, ConvertedLayer, Quantize, convert};
 pub use error::WeightsError;
-pub use fp8::{StoredFp8, Fp8Scheme, Fp8Weight, Unscaled};
+pub use fp8::{Fp8Scheme, Fp8Weight, StoredFp8, Unscaled};
 pub use moebius::fp8::{HostScales, matches_pattern};
 pub use quantize::{QuantizeError, Quantized, host_quantizer, quantize_host};
 pub use reader::{Reader, TensorInfo};

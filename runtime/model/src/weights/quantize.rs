@@ -68,9 +68,10 @@ pub fn quantize_host(
         columns,
         across: scheme.grid(rows, columns)[1],
     };
-    let threads = match values.len() < SMALL {
-        true => 1,
-        false => thread::available_parallelism().map_or(1, NonZero::get),
+    let threads = if values.len() < SMALL {
+        1
+    } else {
+        thread::available_parallelism().map_or(1, NonZero::get)
     };
     let amaxes = match values.is_empty() {
         // A tensor's one scale is there even so.
@@ -236,9 +237,10 @@ impl Distance {
 
     /// ‖decoded − original‖₂ / ‖original‖₂; 0 for zeros that stay zeros.
     pub(super) fn relative_rms(&self) -> f64 {
-        match self.squares == 0.0 {
-            true => 0.0,
-            false => (self.squares / self.reference).sqrt(),
+        if self.squares == 0.0 {
+            0.0
+        } else {
+            (self.squares / self.reference).sqrt()
         }
     }
 }

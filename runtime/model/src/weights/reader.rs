@@ -74,9 +74,10 @@ impl Reader {
     /// [`WeightsError`] for whatever is missing, malformed or contradicts itself.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
         let about = path.metadata().map_err(read_error(path))?;
-        let file = match about.is_dir() {
-            true => file_of_folder(path)?,
-            false => path.to_owned(),
+        let file = if about.is_dir() {
+            file_of_folder(path)?
+        } else {
+            path.to_owned()
         };
         let is_index = file.extension().is_some_and(|ending| ending == "json");
         let place = parent(&file);
@@ -404,9 +405,10 @@ fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
     found.sort();
     // A folder of shards is known by its index.
     let index = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "json");
-    let found: Vec<_> = match found.iter().any(|path| index(&path)) {
-        true => found.iter().filter(index).collect(),
-        false => found.iter().collect(),
+    let found: Vec<_> = if found.iter().any(|path| index(&path)) {
+        found.iter().filter(index).collect()
+    } else {
+        found.iter().collect()
     };
     match found[..] {
         [] => Err(WeightsError::NoWeights(folder.to_owned())),

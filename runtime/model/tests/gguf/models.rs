@@ -52,9 +52,10 @@ fn halved(from: &Path, to: &Path) {
         let router = name.ends_with("mlp.gate.weight") || name.ends_with("moe.gate.weight");
         TensorSpec {
             name: name.to_owned(),
-            dtype: match info.shape.len() == 1 || router {
-                true => Dtype::F32,
-                false => Dtype::F16,
+            dtype: if info.shape.len() == 1 || router {
+                Dtype::F32
+            } else {
+                Dtype::F16
             },
             shape: info.shape.clone(),
         }
@@ -82,12 +83,11 @@ fn models_compute_what_their_safetensors_do() {
         let case = Reader::open(&folder.join("logits.case.safetensors")).unwrap();
         let tokens = integers(&case, "in.tokens");
         let rounded = tempfile::tempdir().unwrap();
-        let other = match half {
-            true => {
-                halved(&folder, rounded.path());
-                ModelFiles::open(rounded.path()).unwrap()
-            }
-            false => ModelFiles::open(&folder).unwrap(),
+        let other = if half {
+            halved(&folder, rounded.path());
+            ModelFiles::open(rounded.path()).unwrap()
+        } else {
+            ModelFiles::open(&folder).unwrap()
         };
         let file = cases("gguf").join(format!("{name}.gguf"));
         let files = ModelFiles::open(&file).unwrap();

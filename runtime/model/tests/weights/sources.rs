@@ -24,9 +24,10 @@ impl ReadAt for Noted {
 
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.reads.lock().unwrap().push((at, out.len()));
-        match at + out.len() as u64 > self.broken_from {
-            true => Err(io::Error::other("the drive was taken out")),
-            false => self.bytes.read_at(at, out),
+        if at + out.len() as u64 > self.broken_from {
+            Err(io::Error::other("the drive was taken out"))
+        } else {
+            self.bytes.read_at(at, out)
         }
     }
 }

@@ -557,8 +557,9 @@ pub(super) fn relative_index(reach: u32, ahead: i64) -> usize {
 /// The numbers from `first` to `end`, none where they cross.
 fn range(first: i64, end: i64) -> Range<usize> {
     let (first, end) = (first.max(0), end.max(0));
-    match first < end {
-        true => first as usize..end as usize,
-        false => 0..0,
+    if first < end {
+        first as usize..end as usize
+    } else {
+        0..0
     }
 }

@@ -109,9 +109,10 @@ pub fn reference(problem: &Problem, sorted: &Sorted, pre: &[f64]) -> Vec<f64> {
     for row in 0..sorted.offsets[problem.experts] as usize {
         for column in 0..inter {
             let gate = pre[row * columns + column];
-            let up = match problem.gated {
-                true => gated(problem, pre[row * columns + inter + column]),
-                false => 1.0,
+            let up = if problem.gated {
+                gated(problem, pre[row * columns + inter + column])
+            } else {
+                1.0
             };
             let value = problem.activation.map_or(gate, |a| a.reference(gate));
             hidden[row * inter + column] = value * up;

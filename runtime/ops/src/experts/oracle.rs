@@ -128,9 +128,12 @@ fn add_slot(
         })
         .collect();
     let act = |c: usize| problem.activation.reference(pre[c]);
-    let up = |c: usize| match problem.gated {
-        true => problem.activation.reference_gated(pre[f + c]),
-        false => 1.0,
+    let up = |c: usize| {
+        if problem.gated {
+            problem.activation.reference_gated(pre[f + c])
+        } else {
+            1.0
+        }
     };
     for c in 0..f {
         let hidden = act(c) * up(c);

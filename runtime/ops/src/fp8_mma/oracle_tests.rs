@@ -57,9 +57,10 @@ fn check(product: grouped_gemm::Problem, x: Granularity, w: Granularity) {
     let w_words = random.words(product.experts * product.n, product.k, w.format);
     let panels = fp8::to_panels(&product, &w_words);
     let w_scales = random.scales(fp8::scale_words(&product));
-    let bias: Vec<f32> = match product.bias {
-        true => random.scales(product.experts * product.n),
-        false => Vec::new(),
+    let bias: Vec<f32> = if product.bias {
+        random.scales(product.experts * product.n)
+    } else {
+        Vec::new()
     };
     let got = reference(
         &problem,

@@ -230,9 +230,10 @@ pub fn reference(
             for column in 0..n {
                 let value = act(dot(column));
                 let gated = |up| problem.activation.map_or(up, |a| a.reference_gated(up));
-                let up = match problem.gated {
-                    true => gated(dot(n + column)),
-                    false => 1.0,
+                let up = if problem.gated {
+                    gated(dot(n + column))
+                } else {
+                    1.0
                 };
                 out[sorted_row * n + column] = value * up;
             }

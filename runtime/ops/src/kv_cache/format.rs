@@ -48,9 +48,10 @@ impl CacheFormat {
 
     /// The scale of values with this largest finite magnitude.
     pub fn scale(self, amax: f32) -> f32 {
-        match self.scaled() {
-            true => e8m0_value(e8m0_host(amax, Fp8Format::E4M3, 0)),
-            false => 1.0,
+        if self.scaled() {
+            e8m0_value(e8m0_host(amax, Fp8Format::E4M3, 0))
+        } else {
+            1.0
         }
     }
 

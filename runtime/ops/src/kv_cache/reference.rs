@@ -31,12 +31,11 @@ fn place(layout: &Layout, block: usize, token: usize, at: usize, key: bool) -> [
     let (per, token) = (layout.format().per_word(), token % BLOCK);
     let [keys, values] = [layout.key_words(), layout.value_words()];
     let scales = block + BLOCK * (keys + values);
-    match key {
-        true => [block + at / per * BLOCK + token, at % per, scales + token],
-        false => {
-            let row = block + BLOCK * keys + token * values;
-            [row + at % values, at / values, scales + BLOCK + token]
-        }
+    if key {
+        [block + at / per * BLOCK + token, at % per, scales + token]
+    } else {
+        let row = block + BLOCK * keys + token * values;
+        [row + at % values, at / values, scales + BLOCK + token]
     }
 }
 

@@ -25,9 +25,7 @@ impl Operation {
     /// The results that have a gradient.
     pub fn differentiable(&self) -> &'static [&'static str] {
         match self {
-            Self::Quantize(Quantize::FakeQuantize(_) | Quantize::FakeQuantizeBy(_)) => {
-                &["y"]
-            }
+            Self::Quantize(Quantize::FakeQuantize(_) | Quantize::FakeQuantizeBy(_)) => &["y"],
             Self::Routing(Routing::Logits {
                 backward: false, ..
             }) => &["logits"],
@@ -40,8 +38,9 @@ impl Operation {
             Self::SegmentAttention(SegmentAttention {
                 backward: false, ..
             }) => &["o"],
-            Self::GroupedGemm(GroupedGemm::Linear(_))
-            | Self::Experts(Experts::Forward { .. }) => &["y"],
+            Self::GroupedGemm(GroupedGemm::Linear(_)) | Self::Experts(Experts::Forward { .. }) => {
+                &["y"]
+            }
             Self::Attention(Attention {
                 pass: AttentionPass::Forward,
                 ..

@@ -72,9 +72,12 @@ pub fn scales_reference(problem: &Problem, x: &[f32]) -> Result<Scales, ShapeErr
     Ok(match problem.granularity.scale_type() {
         ScaleType::F32 => Scales::F32(amax.map(|amax| scale_host(amax, format, margin)).collect()),
         ScaleType::E8M0 => {
-            let byte = |(at, amax)| match at % padded < across {
-                true => e8m0_host(amax, format, margin),
-                false => 0,
+            let byte = |(at, amax)| {
+                if at % padded < across {
+                    e8m0_host(amax, format, margin)
+                } else {
+                    0
+                }
             };
             let bytes: Vec<u8> = amax.enumerate().map(byte).collect();
             Scales::E8M0(crate::fp8::pack(&bytes))

@@ -30,9 +30,10 @@ pub(super) fn product(a: &[f64], b: &[f64]) -> f64 {
 /// The rows that query row `row` attends to.
 pub(super) fn attended(problem: &Problem, segments: &[u32], row: usize) -> std::ops::Range<usize> {
     let (first, end) = (segments[2 * row] as usize, segments[2 * row + 1] as usize);
-    match problem.causal {
-        true => first..end.min(row + 1),
-        false => first..end,
+    if problem.causal {
+        first..end.min(row + 1)
+    } else {
+        first..end
     }
 }
 

@@ -148,15 +148,21 @@ impl Stage {
 
     fn push(&mut self, token: String, next: &mut Vec<String>) -> Result<(), Error> {
         match self {
-            Self::Spaced { first } => match std::mem::take(first) {
-                true => next.push(token),
-                false => next.extend([" ".to_owned(), token]),
-            },
+            Self::Spaced { first } => {
+                if std::mem::take(first) {
+                    next.push(token)
+                } else {
+                    next.extend([" ".to_owned(), token])
+                }
+            }
             // A token that isn't the first is second to an empty one.
-            Self::Each { decoder, first } => match std::mem::take(first) {
-                true => next.extend(decode(decoder, vec![token])?),
-                false => next.extend(decode(decoder, vec![String::new(), token])?.pop()),
-            },
+            Self::Each { decoder, first } => {
+                if std::mem::take(first) {
+                    next.extend(decode(decoder, vec![token])?)
+                } else {
+                    next.extend(decode(decoder, vec![String::new(), token])?.pop())
+                }
+            }
             // And one that isn't the last has an empty one behind it.
             Self::Last { decoder, held } => {
                 if let Some(token) = held.replace(token) {

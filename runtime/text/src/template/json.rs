@@ -198,9 +198,10 @@ impl Style {
 
 /// A number that is no integer.
 fn fraction(number: f64) -> String {
-    match number.is_finite() {
-        true => float(number),
+    if number.is_finite() {
+        float(number)
+    } else {
         // Python writes what JSON lacks, too.
-        false => number.to_string().replace("inf", "Infinity"),
+        number.to_string().replace("inf", "Infinity")
     }
 }

@@ -14,9 +14,10 @@ pub(super) fn print(
     state: &mut State<'_, '_>,
     value: &Value,
 ) -> Result<(), Error> {
-    match has_float(value, 0)? {
-        true => Ok(out.write_str(&representation(value)?)?),
-        false => escape_formatter(out, state, value),
+    if has_float(value, 0)? {
+        Ok(out.write_str(&representation(value)?)?)
+    } else {
+        escape_formatter(out, state, value)
     }
 }
 

@@ -27,12 +27,11 @@ pub(super) fn find(files: &Files, name: Option<&str>) -> Result<Source, Error> {
     let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
     let wanted = name.unwrap_or(DEFAULT);
     let found = sources.into_iter().find(|source| source.name == wanted);
-    found.ok_or_else(|| match names.is_empty() {
-        true => {
+    found.ok_or_else(|| {
+        if names.is_empty() {
             let places = "chat_template.jinja, or chat_template in tokenizer_config.json";
             Error::unfit(files.place(), places, "neither")
-        }
-        false => {
+        } else {
             let expected = format!("one of the chat templates {}", names.join(", "));
             Error::unfit(files.place(), expected, wanted)
         }

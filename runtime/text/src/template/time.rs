@@ -52,9 +52,10 @@ fn day(days: u64) -> Day {
     let day = of_year - (153 * month + 2) / 5 + 1;
     let year = era * 400 + year_of_era + u64::from(month >= 10);
     let leap = (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
-    let of_year = match month >= 10 {
-        true => of_year - 306 + 1,
-        false => of_year + 60 + u64::from(leap),
+    let of_year = if month >= 10 {
+        of_year - 306 + 1
+    } else {
+        of_year + 60 + u64::from(leap)
     };
     let month = usize::try_from((month + 2) % 12).unwrap_or(0);
     Day {

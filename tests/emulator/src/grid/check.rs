@@ -124,9 +124,10 @@ impl Check {
             block,
             shared,
         };
-        let room = match shared {
-            true => base + block.shared_bytes as usize,
-            false => self.buffer_end(at).unwrap_or(0),
+        let room = if shared {
+            base + block.shared_bytes as usize
+        } else {
+            self.buffer_end(at).unwrap_or(0)
         };
         if end > room {
             if room == 0 && known_to_the_loader(at) {
@@ -171,9 +172,10 @@ impl Check {
 
     /// Marks what is written, or says whether something is read that wasn't.
     fn reads_unwritten(&mut self, given: &Given, shared: bool) -> bool {
-        let written = match shared {
-            true => &mut self.shared_written,
-            false => &mut *self.written,
+        let written = if shared {
+            &mut self.shared_written
+        } else {
+            &mut *self.written
         };
         let unwritten = given.reads && !written.all(given.at, given.bytes as usize);
         if given.writes {
@@ -201,9 +203,10 @@ impl Check {
         {
             return;
         }
-        let address = match by.shared {
-            true => given.at - by.block.shared.addr(),
-            false => given.at,
+        let address = if by.shared {
+            given.at - by.block.shared.addr()
+        } else {
+            given.at
         };
         self.found.push(Found {
             what,
@@ -262,9 +265,10 @@ pub(crate) unsafe extern "C" fn access(
         let Some(check) = block.check.as_mut() else {
             return;
         };
-        let site = match code.is_null() {
-            true => thread.line as Site,
-            false => code.addr() - 1,
+        let site = if code.is_null() {
+            thread.line as Site
+        } else {
+            code.addr() - 1
         };
         let (reads, writes, atomic) = KINDS[kind as usize % KINDS.len()];
         let given = Given {

@@ -66,9 +66,10 @@ fn narrow(value: u64) -> usize {
 
 fn odd_first(turn: u64, count: u64) -> u64 {
     let odd = count / 2;
-    match turn < odd {
-        true => 2 * turn + 1,
-        false => 2 * (turn - odd),
+    if turn < odd {
+        2 * turn + 1
+    } else {
+        2 * (turn - odd)
     }
 }
 

@@ -52,9 +52,10 @@ impl Written {
         let known: Vec<bool> = (from..from + bytes).map(|byte| self.all(byte, 1)).collect();
         for (offset, known) in known.into_iter().enumerate() {
             let (number, bit) = ((to + offset) / WORD, 1 << ((to + offset) % WORD));
-            match known {
-                true => *self.word(number) |= bit,
-                false => *self.word(number) &= !bit,
+            if known {
+                *self.word(number) |= bit
+            } else {
+                *self.word(number) &= !bit
             }
         }
     }

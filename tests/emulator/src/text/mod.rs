@@ -78,9 +78,10 @@ pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
     // Otherwise a kept kernel isn't found again.
     let given = &names::numbered(given);
     let metal = language == Language::Metal;
-    let body = match metal {
-        true => rewritten(&metal::as_cuda(given)),
-        false => rewritten(given),
+    let body = if metal {
+        rewritten(&metal::as_cuda(given))
+    } else {
+        rewritten(given)
     };
     let waits = WAITING
         .iter()
@@ -142,15 +143,17 @@ fn rewritten(cuda: &str) -> String {
 fn line(text: &str) -> String {
     if let Some(header) = text.trim().strip_prefix("#include") {
         let name = header.trim().trim_matches(['<', '>', '"']);
-        return match KNOWN.contains(&name) {
-            true => String::new(),
-            false => format!("#error the emulator has no <{name}>"),
+        return if KNOWN.contains(&name) {
+            String::new()
+        } else {
+            format!("#error the emulator has no <{name}>")
         };
     }
     let Some(start) = text.find("extern __shared__") else {
-        return match text.contains("__shared__") {
-            true => "#error the emulator has dynamic shared memory only".to_owned(),
-            false => text.to_owned(),
+        return if text.contains("__shared__") {
+            "#error the emulator has dynamic shared memory only".to_owned()
+        } else {
+            text.to_owned()
         };
     };
     let Some(end) = text[start..].find("[];").map(|at| start + at) else {

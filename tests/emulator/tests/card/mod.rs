@@ -76,9 +76,10 @@ pub(crate) fn compile(text: &str) -> Result<Vec<u8>, String> {
         let made =
             nvrtc::nvrtcCreateProgram(&mut program, text.as_ptr(), none, 0, null_mut(), null_mut());
         assert_eq!(made, nvrtc::SUCCESS);
-        let compiled = match is_amds() {
-            true => rtc::hiprtcCompileProgram(program, 0, null_mut()),
-            false => nvrtc::nvrtcCompileProgram(program, 1, options.as_ptr()),
+        let compiled = if is_amds() {
+            rtc::hiprtcCompileProgram(program, 0, null_mut())
+        } else {
+            nvrtc::nvrtcCompileProgram(program, 1, options.as_ptr())
         };
         let mut size = 0;
         let answer = if compiled == nvrtc::SUCCESS {

@@ -66,9 +66,10 @@ impl Walk {
         let ranges = (0..s.queries.div_ceil(queries)).map(|at| {
             let first = at * queries;
             let seen = problem.keys_of(first..(first + queries).min(s.queries));
-            match seen.is_empty() {
-                true => 0..0,
-                false => seen.start / keys..seen.end.div_ceil(keys),
+            if seen.is_empty() {
+                0..0
+            } else {
+                seen.start / keys..seen.end.div_ceil(keys)
             }
         });
         Self {
@@ -112,13 +113,11 @@ impl Walk {
     ) -> Vec<Value> {
         if let [range] = self.ranges.as_slice() {
             let start = b.scalar(0.0, S32);
-            let keys = match self.keys >= self.total[1] {
-                true => Keys::Whole(!range.is_empty()),
-                false => {
-                    let [first, count] =
-                        [range.start, range.len()].map(|n| b.scalar(n as f64, S32));
-                    Keys::Blocks(first, count)
-                }
+            let keys = if self.keys >= self.total[1] {
+                Keys::Whole(!range.is_empty())
+            } else {
+                let [first, count] = [range.start, range.len()].map(|n| b.scalar(n as f64, S32));
+                Keys::Blocks(first, count)
             };
             return body(b, &Queries { start, keys }, state);
         }

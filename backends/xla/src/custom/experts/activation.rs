@@ -1,8 +1,8 @@
 //! Activations in f32, and their slopes.
 
 use crate::stablehlo::{Builder, Value};
-use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 use moebius_ops::experts::Problem;
+use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 use std::f64::consts;
 
 /// exp(−x) + 1.

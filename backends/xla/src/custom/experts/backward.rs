@@ -55,7 +55,12 @@ fn block_gradients(
     let dpre_rows = b.convert(dpre, dtype);
     let mut results = vec![dots];
     if of_x {
-        results.push(grouped_gemm::product(b, dpre_rows, w_in, &DotDims::matmul(0)));
+        results.push(grouped_gemm::product(
+            b,
+            dpre_rows,
+            w_in,
+            &DotDims::matmul(0),
+        ));
     }
     if of_weights {
         let wdy = b.mul(dy, Along(rows.weight, [0]));

@@ -8,12 +8,12 @@
 //! without experts, a row's last bits depend on how many rows there are and on where it lies among them, not
 //! on what the others hold; experts' rows go in blocks of one shape.
 
+use crate::ElementType::{self, F32};
 use crate::custom::experts::activation::{gated, value};
 use crate::custom::fp8;
 use crate::custom::grouped_gemm::{Segments, product};
 use crate::custom::quantize::{decode, given};
 use crate::custom::words;
-use crate::ElementType::{self, F32};
 use crate::stablehlo::{Along, Builder, DotDims, TensorType, Value};
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, matrix};
@@ -129,13 +129,12 @@ fn multiply(b: &Builder, p: &Coded, x: Value, weights: &[Value]) -> Value {
     }
     let (n, act) = (p.product.n, p.product.activation);
     let act = |x| act.map_or(x, |act| value(b, act, x));
-    let y = match p.product.gated {
-        true => {
-            let up = b.slice_dim(y, 1, n..2 * n);
-            let up = p.product.activation.map_or(up, |act| gated(b, act, up));
-            b.mul(act(b.slice_dim(y, 1, 0..n)), up)
-        }
-        false => act(y),
+    let y = if p.product.gated {
+        let up = b.slice_dim(y, 1, n..2 * n);
+        let up = p.product.activation.map_or(up, |act| gated(b, act, up));
+        b.mul(act(b.slice_dim(y, 1, 0..n)), up)
+    } else {
+        act(y)
     };
     b.convert(y, element)
 }

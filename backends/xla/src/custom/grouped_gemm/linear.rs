@@ -1,9 +1,9 @@
 //! One product per expert and its gradients: [`moebius_ops::grouped_gemm`]. Rows past the last expert's may hold anything,
 //! and are 0 in results.
 
+use crate::ElementType::{F32, S32};
 use crate::custom::experts::product;
 use crate::custom::grouped_gemm::{self, Segments};
-use crate::ElementType::{F32, S32};
 use crate::stablehlo::{Builder, DotDims, TensorType, Value};
 use moebius_ops::grouped_gemm::Problem;
 
@@ -14,9 +14,10 @@ fn segments<'a>(
     inputs: &'a [Value],
     at: usize,
 ) -> (Segments<'a>, &'a [Value]) {
-    let (offsets, rest) = match p.dense {
-        true => (b.integers(&[0, p.row_bound as i64], S32), at),
-        false => (inputs[at], at + 1),
+    let (offsets, rest) = if p.dense {
+        (b.integers(&[0, p.row_bound as i64], S32), at)
+    } else {
+        (inputs[at], at + 1)
     };
     (Segments::new(b, p.row_bound, offsets), &inputs[rest..])
 }

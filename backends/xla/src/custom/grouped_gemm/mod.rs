@@ -185,9 +185,10 @@ impl<'b> Segments<'b> {
                 let block = self.block(size, b.add(first, b.mul(i, size as f64)), last);
                 let mut results = body(&block);
                 for (at, result) in results.iter_mut().enumerate() {
-                    *result = match at < rows {
-                        true => block.write(state[at], *result),
-                        false => b.add(state[at], *result),
+                    *result = if at < rows {
+                        block.write(state[at], *result)
+                    } else {
+                        b.add(state[at], *result)
                     };
                 }
                 results
@@ -258,9 +259,10 @@ pub(super) fn product(b: &Builder, rows: Value, matrix: Value, dims: &DotDims) -
     let turned = DotDims::batched(0, dims.rhs_contract[0], dims.lhs_contract[0]);
     let product = b.barrier(b.dot(matrix, rows, &turned, F32));
     let product = b.transpose(product, &[1, 0]);
-    match single {
-        true => b.slice_dim(product, 1, 0..1),
-        false => product,
+    if single {
+        b.slice_dim(product, 1, 0..1)
+    } else {
+        product
     }
 }
 

@@ -1,19 +1,25 @@
 //! Sorted rows beside their neighbours in a sequence, and back: [`moebius_ops::permute::neighbours`].
 
+use crate::ElementType::{self, F32, S32};
 use crate::custom::permute::rows::owned;
 use crate::custom::{along, rows_where, words};
-use crate::ElementType::{self, F32, S32};
 use crate::stablehlo::{Builder, TensorType, Value};
 use moebius_ops::permute::neighbours::{PLACES, Problem};
 
 /// Rows beside their neighbours, or the gradient, of rows, order and offsets.
-pub(in crate::custom) fn neighbours(b: &Builder, p: &Problem, backward: bool, inputs: &[Value]) -> Value {
+pub(in crate::custom) fn neighbours(
+    b: &Builder,
+    p: &Problem,
+    backward: bool,
+    inputs: &[Value],
+) -> Value {
     let sequence_slots = p.sequence() * p.top_k();
     let sort = (inputs[1], inputs[2]);
     let keys = Keys::new(b, p.row_bound(), sequence_slots, sort);
-    match backward {
-        true => sum(b, p, inputs[0], &keys),
-        false => spread(b, p, inputs[0], &keys),
+    if backward {
+        sum(b, p, inputs[0], &keys)
+    } else {
+        spread(b, p, inputs[0], &keys)
     }
 }
 

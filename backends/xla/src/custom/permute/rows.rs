@@ -2,9 +2,9 @@
 //!
 //! Sorted rows past offsets\[E\] belong to no expert: they are 0 in results, and hold anything in operands.
 
+use crate::ElementType::{self, F32};
 use crate::custom::grouped_gemm::{combine, row_of};
 use crate::custom::{rows_where, words};
-use crate::ElementType::{self, F32};
 use crate::stablehlo::{Along, Builder, TensorType, Value};
 use moebius_ops::permute::RowsProblem;
 
@@ -41,7 +41,11 @@ pub(in crate::custom) fn combined(b: &Builder, p: &RowsProblem, inputs: &[Value]
 }
 
 /// Gradients of rows and weights, of dy, rows, weights, order, offsets and positions.
-pub(in crate::custom) fn combine_backward(b: &Builder, p: &RowsProblem, inputs: &[Value]) -> Vec<Value> {
+pub(in crate::custom) fn combine_backward(
+    b: &Builder,
+    p: &RowsProblem,
+    inputs: &[Value],
+) -> Vec<Value> {
     let [dy, rows, weights, positions] = [inputs[0], inputs[1], inputs[2], inputs[5]];
     let element = b.element(rows);
     let (dy, slots) = gathered(b, p, dy, (inputs[3], inputs[4]));

@@ -3,11 +3,11 @@
 //! A stable sort by key. On the CPU plugin (2 cores) 8192 slots take 1.0 ms for 8 experts and 1.2 ms for
 //! 64; counting them, with sums over one-hot columns, takes 0.9 and 3.6 ms.
 
-use crate::custom::{along, words};
 use crate::ElementType::{self, S32, U32};
+use crate::custom::{along, words};
 use crate::stablehlo::{Builder, TensorType, Value};
-use moebius_ops::permute::sorting::Problem;
 use moebius_ops::permute::Capacity;
+use moebius_ops::permute::sorting::Problem;
 
 /// ui32 \[E\].
 fn capacities(
@@ -87,7 +87,12 @@ pub(crate) fn slot_keys(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) 
 }
 
 /// Order, offsets, positions and dropped, of the operands of [`slot_keys`].
-pub(in crate::custom) fn sort(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Vec<Value> {
+pub(in crate::custom) fn sort(
+    b: &Builder,
+    p: &Problem,
+    mask: bool,
+    inputs: &[Value],
+) -> Vec<Value> {
     let (slots, experts) = (p.slots(), p.experts());
     if slots == 0 {
         let zeros = |b: &Builder, len| b.splat(0.0, TensorType::new([len], S32));

@@ -101,9 +101,10 @@ pub(super) fn route(
     let (logits, shape) = (inputs[0], shape(p));
     let mask = mask.then(|| available(b, inputs[1], &shape));
     let [probs, lse] = scores(b, p, logits, mask);
-    let biased = match bias {
-        true => b.add(probs, Along(inputs[inputs.len() - 1], [1])),
-        false => probs,
+    let biased = if bias {
+        b.add(probs, Along(inputs[inputs.len() - 1], [1]))
+    } else {
+        probs
     };
     // Both scores grow with the logit, whose order is exact.
     let key = keys(b, if bias { biased } else { logits });
@@ -113,14 +114,16 @@ pub(super) fn route(
         let open = in_best_groups(b, p, groups, [of_groups, biased]);
         key = masked(b, Some(open), key, 0.0);
     }
-    let values = match p.renormalize() {
-        true => log_score(b, p.score(), logits),
-        false => probs,
+    let values = if p.renormalize() {
+        log_score(b, p.score(), logits)
+    } else {
+        probs
     };
     let chosen = best(b, key, values, p.top_k());
-    let weights = match p.renormalize() {
-        true => renormalized(b, chosen.values, chosen.found),
-        false => chosen.values,
+    let weights = if p.renormalize() {
+        renormalized(b, chosen.values, chosen.found)
+    } else {
+        chosen.values
     };
     let weights = b.mul(weights, f64::from(p.scale()));
     let weights = masked(b, Some(chosen.found), weights, 0.0);

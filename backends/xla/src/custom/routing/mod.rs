@@ -46,7 +46,12 @@ fn product(b: &Builder, [rows, w]: [Value; 2], dims: &DotDims, columns: usize) -
     let all = b.integers(&[0, tokens as i64], S32);
     let (segments, ty) = (Segments::new(b, tokens, all), [tokens, columns]);
     let results = segments.walk(&[w], &[TensorType::new(ty, F32)], &[], |block, matrices| {
-        vec![grouped_gemm::product(b, block.rows(rows), matrices[0], dims)]
+        vec![grouped_gemm::product(
+            b,
+            block.rows(rows),
+            matrices[0],
+            dims,
+        )]
     });
     results[0]
 }

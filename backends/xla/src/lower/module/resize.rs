@@ -167,9 +167,10 @@ impl Builder {
     /// The cubic kernel up to distance 1 (`near`), or from 1 to 2.
     fn cubic(&self, away: Value, near: bool) -> Value {
         let t = self.abs(away);
-        let coefficients = match near {
-            true => [CUBIC + 2.0, -(CUBIC + 3.0), 0.0, 1.0],
-            false => [CUBIC, -5.0 * CUBIC, 8.0 * CUBIC, -4.0 * CUBIC],
+        let coefficients = if near {
+            [CUBIC + 2.0, -(CUBIC + 3.0), 0.0, 1.0]
+        } else {
+            [CUBIC, -5.0 * CUBIC, 8.0 * CUBIC, -4.0 * CUBIC]
         };
         let mut sum = self.splat_like(coefficients[0], t);
         for coefficient in &coefficients[1..] {

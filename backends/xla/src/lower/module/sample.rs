@@ -41,12 +41,11 @@ impl Builder {
         let at = self.slice_dim(grid, 3, part..part + 1);
         let at = self.add(self.reshape(at, &self.shape(at)[..3]), 1.0);
         let last = (extent - 1) as f64;
-        let at = match options.align_corners {
-            true => self.mul(at, last / 2.0),
-            false => {
-                let half = extent as f64 / 2.0;
-                self.sub(self.mul(at, half), 0.5)
-            }
+        let at = if options.align_corners {
+            self.mul(at, last / 2.0)
+        } else {
+            let half = extent as f64 / 2.0;
+            self.sub(self.mul(at, half), 0.5)
         };
         match options.padding_mode {
             GridSamplePaddingModeIr::Zeros => at,
@@ -56,9 +55,10 @@ impl Builder {
                 self.select(finite, self.clamp(0.0, at, last), middle)
             }
             GridSamplePaddingModeIr::Reflection => {
-                let (low, high) = match options.align_corners {
-                    true => (0.0, last),
-                    false => (-0.5, last + 0.5),
+                let (low, high) = if options.align_corners {
+                    (0.0, last)
+                } else {
+                    (-0.5, last + 0.5)
                 };
                 self.clamp(0.0, self.reflected(at, low, high), last)
             }

@@ -40,20 +40,20 @@ enum Weights {
 impl Source {
     pub(super) fn read(args: &TrainArgs, folder: &Path) -> Result<Self, CliError> {
         let text = text(args)?;
-        let (config, weights) = match args.published.from_scratch {
-            true => drawn(folder)?,
-            false => loaded(folder)?,
+        let (config, weights) = if args.published.from_scratch {
+            drawn(folder)?
+        } else {
+            loaded(folder)?
         };
         let mut made = Vec::new();
         let learns = args.published.from_scratch && !folder.join(TOKENIZER).is_file();
-        let tokenizer = match learns {
-            true => {
-                let json = Tokenizer::learn(&text, weights.spec().vocabulary, END)?;
-                let tokenizer = Tokenizer::from_bytes(&json)?;
-                made.push((TOKENIZER, json));
-                tokenizer
-            }
-            false => Tokenizer::from_folder(folder)?,
+        let tokenizer = if learns {
+            let json = Tokenizer::learn(&text, weights.spec().vocabulary, END)?;
+            let tokenizer = Tokenizer::from_bytes(&json)?;
+            made.push((TOKENIZER, json));
+            tokenizer
+        } else {
+            Tokenizer::from_folder(folder)?
         };
         Ok(Self {
             folder: folder.to_owned(),
@@ -142,9 +142,10 @@ fn text(args: &TrainArgs) -> Result<String, CliError> {
         let message = format!("{path}: expected UTF-8, got {}", error.utf8_error());
         CliError::usage(message, Some("a tokenizer takes characters, not bytes"))
     })?;
-    Ok(match args.published.paragraphs {
-        true => joined(&text),
-        false => text,
+    Ok(if args.published.paragraphs {
+        joined(&text)
+    } else {
+        text
     })
 }
 

@@ -101,9 +101,10 @@ impl Finite {
     /// `new` after a step with finite gradients, else `old`: what makes a step of an optimizer none,
     /// without waiting for the device. Whatever is in the other one doesn't matter, NaN included.
     pub fn choose<const D: usize>(&self, new: Tensor<D>, old: Tensor<D>) -> Tensor<D> {
-        let mask = match new.is_autodiff() {
-            true => self.0.clone().autodiff(),
-            false => self.0.clone().without_autodiff(),
+        let mask = if new.is_autodiff() {
+            self.0.clone().autodiff()
+        } else {
+            self.0.clone().without_autodiff()
         };
         let mask = mask.reshape([1; D]).expand(new.shape());
         old.mask_where(mask, new)

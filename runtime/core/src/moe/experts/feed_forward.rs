@@ -88,9 +88,10 @@ impl FeedForwardExperts {
             Operand::Training(..) => true,
             Operand::Codes(codes) => codes.activations.measures(),
         };
-        let hidden = match measured && !defined {
-            true => assignment.defined(hidden),
-            false => hidden,
+        let hidden = if measured && !defined {
+            assignment.defined(hidden)
+        } else {
+            hidden
         };
         let rows = self.out(assignment, hidden, w_out, config)?;
         let y = assignment.combine(rows, Some(weights))?;

@@ -12,8 +12,8 @@ use cubecl::client::Client;
 use moebius_device::Capability;
 use moebius_ops::Experts;
 use moebius_ops::experts::{Keep, Problem};
-use moebius_shaders::grouped_gemm::{Choice, Variant};
 use moebius_shaders::experts::{self, training};
+use moebius_shaders::grouped_gemm::{Choice, Variant};
 use moebius_shaders::{Lookup, PlanError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -127,7 +127,10 @@ fn kernels(
 }
 
 /// Notes the end of every stage; the device is waited for.
-fn marker<'a>(clock: &'a Option<StageClock>, client: &'a Client) -> impl FnMut(experts::Stage) + 'a {
+fn marker<'a>(
+    clock: &'a Option<StageClock>,
+    client: &'a Client,
+) -> impl FnMut(experts::Stage) + 'a {
     move |stage| {
         if let Some(clock) = clock {
             // A device error shows at the caller's next read; the clock only needs the wait.

@@ -38,16 +38,13 @@ fn each(x: &[f32], width: usize, f: impl Fn(usize, &[f32], &mut [f32]) + Sync) -
     if width == 0 {
         return y;
     }
-    match x.len() < MANY {
-        true => {
-            let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
-            rows.enumerate().for_each(|(row, (x, y))| f(row, x, y));
-        }
-        false => {
-            let rows = x.par_chunks_exact(width).zip(y.par_chunks_exact_mut(width));
-            let rows = rows.with_min_len((MANY / 4).div_ceil(width));
-            rows.enumerate().for_each(|(row, (x, y))| f(row, x, y));
-        }
+    if x.len() < MANY {
+        let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width));
+        rows.enumerate().for_each(|(row, (x, y))| f(row, x, y));
+    } else {
+        let rows = x.par_chunks_exact(width).zip(y.par_chunks_exact_mut(width));
+        let rows = rows.with_min_len((MANY / 4).div_ceil(width));
+        rows.enumerate().for_each(|(row, (x, y))| f(row, x, y));
     }
     y
 }
@@ -109,9 +106,10 @@ fn turn(x: &[f32], y: &mut [f32], [cos, sin]: [&[f32]; 2], pairs: Pairs) {
     y[..at].copy_from_slice(&x[..at]);
     y[end..].copy_from_slice(&x[end..]);
     let (low, high) = y[at..end].split_at_mut(half);
-    let [first, next, step] = match pairs.interleaved {
-        true => [at, at + 1, 2],
-        false => [at, at + half, 1],
+    let [first, next, step] = if pairs.interleaved {
+        [at, at + 1, 2]
+    } else {
+        [at, at + half, 1]
     };
     let left = x[first..].iter().step_by(step);
     let both = left.zip(x[next..].iter().step_by(step));

@@ -25,16 +25,15 @@ pub(crate) fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Tens
     let Pairs { at, interleaved } = pairs;
     let [cos, sin] = tables;
     let half = cos.dims()[3];
-    let [left, right] = match interleaved {
-        false => [at, at + half].map(|from| x.clone().narrow(3, from, half)),
-        true => {
-            let pairs = x.clone().narrow(3, at, 2 * half);
-            let pairs = pairs.reshape([b, s, heads, half, 2]);
-            [0, 1].map(|side| {
-                let side = pairs.clone().narrow(4, side, 1);
-                side.reshape([b, s, heads, half])
-            })
-        }
+    let [left, right] = if interleaved {
+        let pairs = x.clone().narrow(3, at, 2 * half);
+        let pairs = pairs.reshape([b, s, heads, half, 2]);
+        [0, 1].map(|side| {
+            let side = pairs.clone().narrow(4, side, 1);
+            side.reshape([b, s, heads, half])
+        })
+    } else {
+        [at, at + half].map(|from| x.clone().narrow(3, from, half))
     };
     let turned = [
         left.clone() * cos.clone() - right.clone() * sin.clone(),

@@ -36,9 +36,10 @@ impl Stored for f16 {
         let bits = u32::from(self.to_bits());
         let magnitude = (bits & 0x7FFF) << 13;
         let number = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
-        let special = match magnitude >= 0x0F80_0000 {
-            true => 0x7F80_0000,
-            false => 0,
+        let special = if magnitude >= 0x0F80_0000 {
+            0x7F80_0000
+        } else {
+            0
         };
         f32::from_bits(number | special | (bits & 0x8000) << 16)
     }
@@ -81,9 +82,10 @@ fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
             *run = &values[start..][..inner.len()];
         }
         let at = first - across.start;
-        let ahead = match inner.len() == factor.width {
-            true => ahead(factor, values, first + columns, columns),
-            false => &[],
+        let ahead = if inner.len() == factor.width {
+            ahead(factor, values, first + columns, columns)
+        } else {
+            &[]
         };
         group::<S, T, E, N, V>(vectors, (&runs, ahead), left, (sums, at));
     }

@@ -20,9 +20,10 @@ pub(in crate::ops) fn run(operation: &Permute, mut b: Operands) -> Vec<Value<Fle
         Permute::CombineBackward(p) => combine_backward(p, b).into(),
         Permute::Neighbours {
             problem, backward, ..
-        } => vec![match backward {
-            false => neighbours(problem, &Segments::of(&mut b, 0), b.float("x")),
-            true => neighbours_backward(problem, &Segments::of(&mut b, 0), b.float("dout")),
+        } => vec![if backward {
+            neighbours_backward(problem, &Segments::of(&mut b, 0), b.float("dout"))
+        } else {
+            neighbours(problem, &Segments::of(&mut b, 0), b.float("x"))
         }],
     };
     results.into_iter().map(Value::Float).collect()

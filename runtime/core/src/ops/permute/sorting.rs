@@ -8,8 +8,8 @@ use burn::tensor::{Int, Tensor};
 use moebius_ops::permute::sorting::Problem;
 use moebius_ops::{Permute, routing};
 use moebius_shaders::grouped_gemm::Variant;
-use moebius_shaders::permute::sorting;
 use moebius_shaders::permute::TILE_WORDS;
+use moebius_shaders::permute::sorting;
 
 impl Assignment {
     /// Sorts the slots of `indices` \[T,K\] with router weights \[T,K\].

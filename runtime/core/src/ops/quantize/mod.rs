@@ -31,11 +31,7 @@ pub(crate) fn encode(
         })
     };
     let plan = |device: &_| casts::plan(problem, device).map(kernels);
-    let call = Request::plan(
-        Quantize::Encode { problem, overflow },
-        &x.device(),
-        plan,
-    )?;
+    let call = Request::plan(Quantize::Encode { problem, overflow }, &x.device(), plan)?;
     Ok(call.reads([x]).run().words())
 }
 
@@ -105,9 +101,10 @@ pub(super) fn fake_quantize_request(
     given: bool,
     device: &Device,
 ) -> Result<Request, Error> {
-    let operation = match given {
-        false => Quantize::FakeQuantize(problem),
-        true => Quantize::FakeQuantizeBy(problem),
+    let operation = if given {
+        Quantize::FakeQuantizeBy(problem)
+    } else {
+        Quantize::FakeQuantize(problem)
     };
     request(operation, problem, device)
 }

@@ -78,9 +78,10 @@ fn seen(problem: &Problem, segments: &Segments) -> Vec<Range<usize>> {
 
 /// o and its log-sum-exp, or the gradients of q, k and v.
 pub(in crate::ops) fn run(problem: &Problem, backward: bool, mut b: Operands) -> Vec<Value<Flex>> {
-    let results = match backward {
-        false => forward(problem, &mut b),
-        true => gradients(problem, &mut b),
+    let results = if backward {
+        gradients(problem, &mut b)
+    } else {
+        forward(problem, &mut b)
     };
     results.into_iter().map(Value::Float).collect()
 }

@@ -133,9 +133,10 @@ pub fn describe_gguf(file: &GgufFile) -> Result<Described, Vec<Unfit>> {
     let architecture = architecture(file)?;
     let mut parameters = Parameters::new(file, architecture.name);
     let sparse = parameters.number("expert_count").unwrap_or(0.0) > 0.0;
-    let (family, other) = match sparse {
-        true => (architecture.sparse, "none"),
-        false => (architecture.dense, "at least 1"),
+    let (family, other) = if sparse {
+        (architecture.sparse, "none")
+    } else {
+        (architecture.dense, "at least 1")
     };
     let Some(family) = family else {
         let got = parameters.get("expert_count");

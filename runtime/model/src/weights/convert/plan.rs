@@ -8,7 +8,7 @@ use safetensors::Dtype;
 use super::ConvertOptions;
 use crate::fault::Unfit;
 use crate::weights::error::WeightsError;
-use crate::weights::fp8::{StoredFp8, Fp8Scheme, is_float};
+use crate::weights::fp8::{Fp8Scheme, StoredFp8, is_float};
 use crate::weights::header::tensor;
 use crate::weights::reader::Reader;
 use crate::weights::selection::is_matrix;
@@ -136,9 +136,10 @@ fn step(
         return Err(source.wrong(name, "F8_E4M3 or F8_E5M2", info.dtype));
     }
     let quantized = !skipped && is_float(info.dtype) && is_matrix(name, &info.shape);
-    Ok(match quantized {
-        true => Step::Quantize(name.to_owned()),
-        false => Step::Copy(name.to_owned()),
+    Ok(if quantized {
+        Step::Quantize(name.to_owned())
+    } else {
+        Step::Copy(name.to_owned())
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Action, ConvertedLayer, Quantize};
 use crate::weights::error::WeightsError;
-use crate::weights::fp8::{StoredFp8, Fp8Scheme, Matrix, check_counts, dequantize};
+use crate::weights::fp8::{Fp8Scheme, Matrix, StoredFp8, check_counts, dequantize};
 use crate::weights::header::quoted;
 use crate::weights::quantize::{Distance, quantize_host};
 use crate::weights::reader::{CHUNK, Reader};
@@ -137,9 +137,10 @@ impl Run<'_> {
     fn write(&mut self, values: &[f32]) -> Result<(), WeightsError> {
         let Matrix { rows, columns, .. } = self.matrix;
         let name = self.specs[0].name.as_str();
-        let quantized = match values.is_empty() {
-            true => quantize_host(values, rows, columns, self.scheme),
-            false => (self.quantize)(values, rows, columns),
+        let quantized = if values.is_empty() {
+            quantize_host(values, rows, columns, self.scheme)
+        } else {
+            (self.quantize)(values, rows, columns)
         };
         let quantized = quantized.map_err(|source| WeightsError::Quantize {
             tensor: quoted(name),

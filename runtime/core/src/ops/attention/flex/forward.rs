@@ -206,9 +206,10 @@ impl Running {
         let before = self.largest;
         self.largest = before.max(simd.reduce_max_f32s(largest));
         // Nothing seen so far: exponentials of −∞ are 0 by any base but −∞.
-        let base = match self.largest == f32::NEG_INFINITY {
-            true => 0.0,
-            false => self.largest,
+        let base = if self.largest == f32::NEG_INFINITY {
+            0.0
+        } else {
+            self.largest
         };
         let by = simd.splat_f32s(base);
         let mut sum = simd.splat_f32s(0.0);
@@ -216,9 +217,10 @@ impl Running {
             *score = exp(simd, simd.sub_f32s(*score, by));
             sum = simd.add_f32s(sum, *score);
         }
-        let shrink = match before == self.largest {
-            true => 1.0,
-            false => (before - base).exp(),
+        let shrink = if before == self.largest {
+            1.0
+        } else {
+            (before - base).exp()
         };
         self.sum = self.sum * shrink + simd.reduce_sum_f32s(sum);
         shrink

@@ -115,9 +115,10 @@ fn gradients(attention: &Attention, host: &Host<'_>, b: &mut Operands) -> Vec<Ve
     let incoming = Incoming {
         d_o: through_o.then(|| d_o.values()),
         lse: lse.values(),
-        delta: match through_o {
-            true => rows.map(|(o, d_o)| dot(o, d_o)).collect(),
-            false => d_lse.values().iter().map(|d| -d).collect(),
+        delta: if through_o {
+            rows.map(|(o, d_o)| dot(o, d_o)).collect()
+        } else {
+            d_lse.values().iter().map(|d| -d).collect()
         },
     };
     let packed = Packed::all(host);

@@ -257,9 +257,10 @@ impl Host<'_> {
                 let d = i64::from(d);
                 let mut next = (position - keys.start as i64).rem_euclid(d);
                 for (lane, score) in (0..).zip(scores) {
-                    match lane == next {
-                        true => next += d,
-                        false => *score = f32::NEG_INFINITY,
+                    if lane == next {
+                        next += d
+                    } else {
+                        *score = f32::NEG_INFINITY
                     }
                 }
             }
@@ -318,9 +319,10 @@ fn only(keys: &Range<usize>, scores: &mut [f32], from: i64, end: i64) {
 #[inline(always)]
 fn keep(scores: &mut [f32], words: &[u32], seen: impl Fn(u32) -> bool) {
     for (score, word) in scores.iter_mut().zip(words) {
-        *score = match seen(*word) {
-            true => *score,
-            false => f32::NEG_INFINITY,
+        *score = if seen(*word) {
+            *score
+        } else {
+            f32::NEG_INFINITY
         };
     }
 }

@@ -58,12 +58,11 @@ impl Forward<'_> {
         spread: Spread,
     ) -> (Piece<'a, 2>, Option<Spare>) {
         let of = (piece.expert, &piece.rows);
-        let pre = match piece.to[1].is_empty() {
-            true => Some(self.first_of(of, spread)),
-            false => {
-                self.first(of, piece.to[1], spread);
-                None
-            }
+        let pre = if piece.to[1].is_empty() {
+            Some(self.first_of(of, spread))
+        } else {
+            self.first(of, piece.to[1], spread);
+            None
         };
         (piece, pre)
     }

@@ -99,11 +99,7 @@ fn forward(
 }
 
 /// Gradients of x where it is needed, the router weights, and of weights and biases where they are.
-fn gradients(
-    problem: &Problem,
-    needs: [bool; 2],
-    mut b: Operands,
-) -> Vec<Value<Flex>> {
+fn gradients(problem: &Problem, needs: [bool; 2], mut b: Operands) -> Vec<Value<Flex>> {
     let (segments, experts) = (Segments::of(&mut b, 0), Experts::of(&mut b));
     let x = b.float("x").to_contiguous();
     let dtype = x.dtype();

@@ -16,21 +16,20 @@ use std::borrow::Cow;
 pub(in crate::ops) fn run(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
     let x = b.float("x").to_contiguous();
     let experts = Experts::new(p, &mut b);
-    let y = match p.dense {
-        true => experts.multiply(&x, &[(0, Lines::From(0), p.row_bound)]),
-        false => {
-            let segments = Segments::of(&mut b, 0);
-            let places = match p.rows {
-                Source::Tokens => segments.tokens(p.top_k),
-                Source::Sorted => (0..segments.order.len() as u32).collect(),
-            };
-            let of_expert = |e| {
-                let rows = segments.rows(e);
-                (e, Lines::At(&places[rows.clone()]), rows.len())
-            };
-            let of_experts: Vec<_> = segments.occupied().map(of_expert).collect();
-            segments.padded(experts.multiply(&x, &of_experts), p.row_bound, p.n)
-        }
+    let y = if p.dense {
+        experts.multiply(&x, &[(0, Lines::From(0), p.row_bound)])
+    } else {
+        let segments = Segments::of(&mut b, 0);
+        let places = match p.rows {
+            Source::Tokens => segments.tokens(p.top_k),
+            Source::Sorted => (0..segments.order.len() as u32).collect(),
+        };
+        let of_expert = |e| {
+            let rows = segments.rows(e);
+            (e, Lines::At(&places[rows.clone()]), rows.len())
+        };
+        let of_experts: Vec<_> = segments.occupied().map(of_expert).collect();
+        segments.padded(experts.multiply(&x, &of_experts), p.row_bound, p.n)
     };
     vec![Value::Float(cast_like(y, x.dtype()))]
 }

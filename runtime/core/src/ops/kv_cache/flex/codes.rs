@@ -18,9 +18,12 @@ impl<const N: usize, F: Fn(u32) -> [f32; N] + Copy> Decode<N> for F {}
 
 impl Codes {
     pub(super) fn of(format: CacheFormat) -> Self {
-        let value = |code: usize| match format.scaled() {
-            true => format.decode(code as u32, 0),
-            false => 0.0,
+        let value = |code: usize| {
+            if format.scaled() {
+                format.decode(code as u32, 0)
+            } else {
+                0.0
+            }
         };
         Self {
             format,
