@@ -22,6 +22,8 @@ pub enum Work {
         /// Floating-point operations of one step, forward and backward.
         flops: f64,
     },
+    /// Tokens of a language model, one after the other: each is hundreds of small operations, as a small step is.
+    Tokens,
 }
 
 /// Steps of fewer floating-point operations are faster on `flex`: `cpu` has the faster products, but launches kernels for hundreds of
@@ -30,7 +32,11 @@ const SMALL_STEP: f64 = 40e9;
 
 impl Work {
     fn is_small(self) -> bool {
-        matches!(self, Self::Steps { flops } if flops < SMALL_STEP)
+        match self {
+            Self::Products => false,
+            Self::Steps { flops } => flops < SMALL_STEP,
+            Self::Tokens => true,
+        }
     }
 }
 

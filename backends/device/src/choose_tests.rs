@@ -97,6 +97,8 @@ fn small_steps_of_a_training_run_on_flex_where_no_gpu_is() {
     assert_eq!(chosen(1e9, &[cpu()]).0, "cpu");
     let gpu = found("cuda:0", profiles::h100());
     assert_eq!(chosen(1e9, &[cpu(), flex(), gpu]).0, "cuda:0");
+    let tokens = choose_for(Work::Tokens, &[cpu(), flex()]).unwrap();
+    assert_eq!(tokens.device, Device::Flex);
 }
 
 #[test]

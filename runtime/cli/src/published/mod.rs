@@ -38,9 +38,7 @@ pub(crate) fn ready(
     place: &PlaceArgs,
     screen: &mut Screen,
 ) -> Result<Ready, CliError> {
-    // `Work` names products and training steps only. A token is hundreds of small operations like a small training
-    // step, so `auto` prefers `flex` to `cpu` here, too.
-    let name = resolve_for(Work::Steps { flops: 0.0 }, place.device, screen)?;
+    let name = resolve_for(Work::Tokens, place.device, screen)?;
     let device = moebius::open(&name)?;
     let begun = Instant::now();
     let model = load(files, place.dtype, &device, screen)?;
