@@ -1,14 +1,13 @@
 //! What is compiled of the sort, the drop rule, and the moves of rows.
 
 use super::{Problem, RowsPlan, SortBuffers};
-use super::{capacity, combine, dispatch, neighbours, rows, weights_gradient};
+use super::{capacity, combine, dispatch, rows, weights_gradient};
 use crate::emit::{KernelEntry, Machine, Planned};
 use crate::error::PlanError;
 use crate::named::FromNames;
 use cubecl::client::Client;
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::permute::capacity::Capacity;
-use moebius_ops::permute::neighbours::Problem as Neighbours;
 use moebius_ops::{Element, ShapeError, routing};
 
 /// The slots of 1024 tokens, 2 of 8 experts, in tiles of 64 rows.
@@ -40,14 +39,6 @@ fn plan_rows(at: &Machine, element: Element) -> Result<RowsPlan, PlanError> {
     let routing = routing::Problem::new(1024, 8, 2)?;
     let problem = RowsProblem::new(&routing, routing.slots(), 512, element)?;
     Ok(super::plan_rows(problem, &at.capability)?)
-}
-
-/// Both directions, one after the other.
-fn neighbours(at: &Machine, element: Element, causal: bool) -> Planned {
-    let problem = Neighbours::new(problem()?, 512, 2, 128, causal)?;
-    let plan = || neighbours::plan(problem, element, &at.capability);
-    at.launch(&[], plan(), neighbours::launch)?;
-    at.launch(&[], plan(), neighbours::launch_backward)
 }
 
 /// Moves of every element type, weighted and not.
@@ -87,14 +78,6 @@ pub fn entries() -> Vec<KernelEntry> {
         let launch =
             move |at: &Machine| at.launch(&[], plan_rows(at, element), weights_gradient::launch);
         entries.push(KernelEntry::new(("permute", "weights gradient"), name, launch).of(element));
-    }
-    let both = Element::ALL
-        .into_iter()
-        .flat_map(|e| [("neighbours", e, false), ("neighbours_backward", e, false)]);
-    for (kernel, element, causal) in both.chain([("neighbours_causal", Element::F32, true)]) {
-        let launch = move |at: &Machine| neighbours(at, element, causal);
-        let name = format!("{kernel}_{element}");
-        entries.push(KernelEntry::new(("permute", "neighbours"), name, launch).of(element));
     }
     entries
 }

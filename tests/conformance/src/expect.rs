@@ -20,7 +20,6 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
         "permute::",
         "capacity::",
         "rows::",
-        "neighbours::",
         "grouped_gemm::",
         "fp8_gemm::",
         "weight_gradient::",

@@ -43,7 +43,6 @@ mod losses;
 mod model_scale;
 mod moe_layer;
 mod moe_training;
-mod neighbours;
 mod nn;
 mod permute;
 mod quantize;
@@ -86,7 +85,6 @@ pub const PERMUTE: &[Case] = cases! {
         own_factors;
     rows: sizes, many_slots, uneven_experts, row_bound, positions_past_the_rows, repeats_bit_for_bit, f16,
         bf16;
-    neighbours: sizes, empty_experts, row_bound, f16, bf16;
 };
 
 /// Products of the experts, their gradients, and what is done to their rows.

@@ -21,7 +21,7 @@ const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
 const XLA_QUICKLY: &str =
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true";
 /// Families with kernels of their own: they show what WebGPU's default limits mean.
-pub(crate) const KERNELS: &str = "fp8,routing,topk,router_backward,hash_routing,expert_load,permute,capacity,rows,neighbours,\
+pub(crate) const KERNELS: &str = "fp8,routing,topk,router_backward,hash_routing,expert_load,permute,capacity,rows,\
     grouped_gemm,fp8_gemm,weight_gradient,expert_activation,segment_attention,moe_layer,quantize";
 
 /// What of the other families launches every kernel that a GPU's plan may choose.
@@ -30,7 +30,7 @@ const OTHER_KERNELS: &str = "kv_cache,nn,moe_training,experts,fp8_training,activ
     attention::masks,attention::lengths,attention::bf16,attention::tiles_bf16,attention::matrices_f16,attention::matrices_bf16";
 
 /// Families whose cases launch kernels and need no Burn, which has no device for Metal's texts.
-pub(crate) const WITHOUT_BURN: &str = "topk,router_backward,hash_routing,expert_load,permute,capacity,rows,neighbours,grouped_gemm,fp8_gemm,\
+pub(crate) const WITHOUT_BURN: &str = "topk,router_backward,hash_routing,expert_load,permute,capacity,rows,grouped_gemm,fp8_gemm,\
     weight_gradient,expert_activation,segment_attention,attention::tiles,attention::tiles_f16,attention::tiles_bf16";
 
 /// Crates that need no build of Burn; their tests are the first verdict.

@@ -11,7 +11,6 @@
 //! | `experts/` | feed-forward experts and their gradients |
 //! | `grouped_gemm/linear.rs` | one product per expert and its gradients |
 //! | `permute/rows.rs` | rows of tokens in and out of the order of their experts |
-//! | `permute/neighbours.rs` | sorted rows beside their neighbours in a sequence |
 //! | `attention/` | attention under score rules, and its gradients |
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `segment_attention.rs` | attention within a sequence |

@@ -10,8 +10,9 @@
 
 use super::fp8::pad_end;
 use super::grouped_gemm::{element, most_blocks, starts};
-use super::permute::neighbours::Keys;
-use crate::ElementType::{F32, S32};
+use super::permute::rows::owned;
+use super::{along, words};
+use crate::ElementType::{self, F32, S32};
 use crate::stablehlo::{Along, Builder, DotDims, Reduction, TensorType, Value};
 use moebius_ops::SegmentAttention;
 use moebius_ops::segment_attention::Problem;
@@ -330,4 +331,60 @@ fn pair_gradients(
         b.dot(ds, q, &over_queries, F32),
         b.dot(p, gradient, &over_queries, F32),
     ]
+}
+
+/// What tells the sequences of sorted rows apart: i32 \[R\] each.
+struct Keys {
+    /// The expert of a row; E for none.
+    expert: Value,
+    /// Its sequence.
+    sequence: Value,
+    /// \[R\]: whether a row has an expert.
+    owned: Value,
+}
+
+impl Keys {
+    /// Of `rows` sorted rows of sequences of so many slots.
+    fn new(
+        b: &Builder,
+        rows: usize,
+        sequence_slots: usize,
+        (order, offsets): (Value, Value),
+    ) -> Self {
+        let experts = b.shape(offsets)[0] - 1;
+        let owned = owned(b, offsets, rows);
+        let slots = b.slice_dim(words(b, order), 0, 0..rows);
+        let sequence = b.div(slots, sequence_slots as f64);
+        let ends = b.slice_dim(words(b, offsets), 0, 1..experts + 1);
+        let square = TensorType::new([rows, experts], ElementType::U32);
+        let before = b.le(along(b, ends, &square.shape, 1), b.iota(square, 0));
+        Self {
+            expert: b.sum(b.convert(before, S32), &[1]),
+            sequence: b.convert(sequence, S32),
+            owned,
+        }
+    }
+
+    /// \[R\]: whether row r − `shift` belongs to the sequence of row r.
+    fn beside(&self, b: &Builder, shift: i64) -> Value {
+        let mut same = self.owned;
+        for key in [self.expert, self.sequence] {
+            same = b.and(same, b.eq(key, shifted(b, key, b.scalar(-1.0, S32), shift)));
+        }
+        same
+    }
+}
+
+/// Row r − `shift` of x in place of row r, `outside` where there is none.
+fn shifted(b: &Builder, x: Value, outside: Value, shift: i64) -> Value {
+    let (rows, rank) = (b.shape(x)[0] as i64, b.ty(x).rank());
+    if shift == 0 {
+        return x;
+    }
+    if shift.abs() >= rows {
+        return b.broadcast(outside, &b.shape(x), &[]);
+    }
+    let (mut low, mut high) = (vec![0; rank], vec![0; rank]);
+    (low[0], high[0]) = (shift, -shift);
+    b.pad(x, outside, &low, &high, &vec![0; rank])
 }

@@ -2,7 +2,7 @@
 
 use crate::plugin::{Host, call};
 use crate::routed::{Sorted, assert_close, poisoned, wave, wide};
-use moebius_ops::permute::{self, RowsProblem, combine, dispatch, neighbours, weights_gradient};
+use moebius_ops::permute::{RowsProblem, combine, dispatch, weights_gradient};
 use moebius_ops::{Element, Permute, routing};
 use moebius_xla::ElementType;
 
@@ -104,32 +104,4 @@ fn sixteen_bits_are_summed_in_32() {
     };
     let got = call(combine, &[rows, sorted.positions()]);
     assert_eq!(got[0].halves_of().collect::<Vec<_>>(), [bits(258.0)]);
-}
-
-#[test]
-fn neighbours_are_of_one_expert_and_one_sequence() {
-    for (sorted, bound) in routings() {
-        for (sequence, causal) in [(3, false), (3, true), (1, false), (1000, true)] {
-            let x = poisoned(wave(bound * WIDTH, 0.6), WIDTH, sorted.rows());
-            let dout = poisoned(wave(bound * 3 * WIDTH, 1.1), 3 * WIDTH, sorted.rows());
-            let sort = permute::Problem::new(sorted.slots(), sorted.experts, 1).unwrap();
-            let sort = sort.with_row_bound(bound).unwrap();
-            let problem =
-                neighbours::Problem::new(sort, WIDTH, sorted.top_k, sequence, causal).unwrap();
-            let out = neighbours::reference(&problem, &sorted.words, &wide(&x)).unwrap();
-            let dx = neighbours::reference_backward(&problem, &sorted.words, &wide(&dout));
-            let neighbours = |backward| Permute::Neighbours {
-                problem,
-                element: Element::F32,
-                backward,
-            };
-            let (order, offsets) = (sorted.order(), sorted.offsets());
-            let x = Host::f32s(&[bound, WIDTH], &x);
-            let got = call(neighbours(false), &[x, order.clone(), offsets.clone()]);
-            assert_eq!(wide(&got[0].floats()), out);
-            let dout = Host::f32s(&[bound, 3 * WIDTH], &dout);
-            let got = call(neighbours(true), &[dout, order, offsets]);
-            assert_close(&got[0].floats(), &dx.unwrap(), 1e-6, "dx");
-        }
-    }
 }

@@ -32,9 +32,6 @@ impl Operation {
             Self::Routing(Routing::Route { .. }) => &["weights", "probs", "lse"],
             Self::Permute(Permute::Gather(_)) => &["rows"],
             Self::Permute(Permute::Combine { .. }) => &["y"],
-            Self::Permute(Permute::Neighbours {
-                backward: false, ..
-            }) => &["out"],
             Self::SegmentAttention(SegmentAttention {
                 backward: false, ..
             }) => &["o"],
@@ -59,7 +56,6 @@ impl Operation {
         match &mut operation {
             Self::Quantize(_) => return Some(Gradient::Same),
             Self::Routing(Routing::Logits { backward, .. })
-            | Self::Permute(Permute::Neighbours { backward, .. })
             | Self::SegmentAttention(SegmentAttention { backward, .. }) => {
                 *backward = true;
             }

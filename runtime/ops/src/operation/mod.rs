@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `quantize.rs` | casts to FP8 and back, codes and scales of matrices |
 //! | `routing.rs` | logits, the choice of experts, hashes, loads |
-//! | `permute.rs` | the sort of the slots, rows in and out of the order of their experts, beside their neighbours |
+//! | `permute.rs` | the sort of the slots, rows in and out of the order of their experts |
 //! | `grouped_gemm.rs` | products per expert, dense ones too |
 //! | `experts.rs` | feed-forward experts |
 //! | `segment_attention.rs` | attention within a sequence |
@@ -151,8 +151,6 @@ gather rows: x Tn, order S w, offsets B w -> rows Rn
 combine rows: rows Rn, positions S w, weights TK f -> y Tn
 combine rows backward: dy Tn, rows Rn, weights TK f, order S w, offsets B w, positions S w \
     -> drows Rn, dweights TK f
-neighbours: x Rn, order S w, offsets B w -> out Rm
-neighbours backward: dout Rm, order S w, offsets B w -> dx Rn
 segment attention: q Rn, k Rn, v Rn, order S w, offsets B w -> o Rn, lse Rh f
 segment attention backward: q Rn, k Rn, v Rn, order S w, offsets B w, o Rn, lse Rh f, do Rn \
     -> dq Rn, dk Rn, dv Rn

@@ -4,7 +4,7 @@ use super::routing::sizes;
 use super::{Signature, signature};
 use crate::element::Element;
 use crate::error::ShapeError;
-use crate::permute::{RowsProblem, neighbours, sorting};
+use crate::permute::{RowsProblem, sorting};
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::permute`].
@@ -28,15 +28,6 @@ pub enum Permute {
     },
     /// Gradients of a weighted sum: of the rows and of the weights.
     CombineBackward(RowsProblem),
-    /// Rows beside their neighbours: [`crate::permute::neighbours`].
-    Neighbours {
-        /// The rows and their sequences.
-        problem: neighbours::Problem,
-        /// Type of the rows.
-        element: Element,
-        /// The gradient instead.
-        backward: bool,
-    },
 }
 
 impl Permute {
@@ -53,21 +44,6 @@ impl Permute {
                 moved("combine rows", problem).with(&["weights"], *weighted)
             }
             Self::CombineBackward(p) => moved("combine rows backward", p),
-            Self::Neighbours {
-                problem: p,
-                element,
-                backward,
-            } => {
-                let sizes = [
-                    ('R', p.row_bound()),
-                    ('S', p.sort().slots()),
-                    ('B', p.sort().experts() + 1),
-                    ('n', p.width()),
-                    ('m', neighbours::PLACES * p.width()),
-                ];
-                let names = ["neighbours", "neighbours backward"];
-                signature(names[usize::from(*backward)], *element, &sizes)
-            }
         }
     }
 
@@ -77,7 +53,6 @@ impl Permute {
             Self::Gather(problem)
             | Self::Combine { problem, .. }
             | Self::CombineBackward(problem) => problem.check(),
-            Self::Neighbours { problem, .. } => problem.check(),
         }
     }
 }

@@ -16,7 +16,6 @@
 pub mod capacity;
 pub mod combine;
 pub mod dispatch;
-pub mod neighbours;
 mod rows;
 mod shares;
 pub mod sorting;

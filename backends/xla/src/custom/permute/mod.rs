@@ -1,6 +1,5 @@
 //! Slots in the order of their experts, and rows in and out of it: [`moebius_ops::permute`].
 
-pub(super) mod neighbours;
 pub(super) mod rows;
 pub(super) mod sorting;
 
@@ -13,8 +12,5 @@ pub(super) fn lower(b: &Builder, operation: &Permute, inputs: &[Value]) -> Vec<V
         Permute::Gather(p) => vec![rows::gathered(b, p, inputs[0], (inputs[1], inputs[2])).0],
         Permute::Combine { problem, .. } => vec![rows::combined(b, problem, inputs)],
         Permute::CombineBackward(p) => rows::combine_backward(b, p, inputs),
-        Permute::Neighbours {
-            problem, backward, ..
-        } => vec![neighbours::neighbours(b, problem, *backward, inputs)],
     }
 }

@@ -42,9 +42,9 @@ impl ConvolutionalExperts {
     ) -> Result<Tensor<2>, Error> {
         let causal = matches!(config.kind, ExpertKind::Convolutional { causal: true });
         let see = |rows| assignment.neighbours(rows, slots.sequence, causal);
-        let rows = see(assignment.gather(slots.x)?)?;
+        let rows = see(assignment.gather(slots.x)?);
         let rows = assignment.linear(rows, self.w_in.val(), bias_of(&self.b_in))?;
-        let rows = see(activate(rows, config))?;
+        let rows = see(activate(rows, config));
         let rows = assignment.linear(rows, self.w_out.val(), bias_of(&self.b_out))?;
         assignment.combine(rows, Some(slots.weights))
     }

@@ -8,23 +8,15 @@ use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
 use moebius_ops::Permute;
-use moebius_ops::permute::neighbours::Problem as Neighbours;
 use moebius_ops::permute::sorting::Problem as Sort;
 use moebius_ops::permute::{NOWHERE, RowsProblem, capacities_reference, capacity};
 
-pub(in crate::ops) fn run(operation: &Permute, mut b: Operands) -> Vec<Value<Flex>> {
+pub(in crate::ops) fn run(operation: &Permute, b: Operands) -> Vec<Value<Flex>> {
     let results = match operation {
         Permute::Sort { problem, .. } => return sort(problem, b).map(Value::Word).into(),
         Permute::Gather(p) => vec![gather(p, b)],
         Permute::Combine { problem, .. } => vec![combine(problem, b)],
         Permute::CombineBackward(p) => combine_backward(p, b).into(),
-        Permute::Neighbours {
-            problem, backward, ..
-        } => vec![if backward {
-            neighbours_backward(problem, &Segments::of(&mut b, 0), b.float("dout"))
-        } else {
-            neighbours(problem, &Segments::of(&mut b, 0), b.float("x"))
-        }],
     };
     results.into_iter().map(Value::Float).collect()
 }
@@ -95,50 +87,4 @@ fn combine_backward(p: &RowsProblem, mut b: Operands) -> [Rows; 2] {
     let drows = Flex::float_mul(dy, segments.of_rows(&floats(b.float("weights"))));
     let drows = segments.padded(drows, p.row_bound(), p.width());
     [cast_like(drows, dtype), segments.to_slots(&dots, p.top_k())]
-}
-
-fn neighbours(p: &Neighbours, segments: &Segments, rows: Rows) -> Rows {
-    let (dtype, width) = (rows.dtype(), p.width());
-    let values = floats(rows);
-    let mut out = vec![0.0; p.row_bound() * 3 * width];
-    for (row, place, from) in pairs(segments, p) {
-        let to = &mut out[(row * 3 + place) * width..][..width];
-        to.copy_from_slice(&values[from * width..][..width]);
-    }
-    cast_like(float_tensor(out, &[p.row_bound(), 3 * width]), dtype)
-}
-
-fn neighbours_backward(p: &Neighbours, segments: &Segments, dy: Rows) -> Rows {
-    let (dtype, width) = (dy.dtype(), p.width());
-    let values = floats(dy);
-    let mut out = vec![0.0; p.row_bound() * width];
-    for (row, place, from) in pairs(segments, p) {
-        let sum = &mut out[from * width..][..width];
-        for (sum, value) in sum.iter_mut().zip(&values[(row * 3 + place) * width..]) {
-            *sum += value;
-        }
-    }
-    cast_like(float_tensor(out, &[p.row_bound(), width]), dtype)
-}
-
-/// (row, place 0..3, the row it shows there) wherever that row is of the same sequence.
-fn pairs(segments: &Segments, problem: &Neighbours) -> Vec<(usize, usize, usize)> {
-    let experts = segments.expert_of_rows();
-    let sequence = |row: usize| segments.order[row] as usize / problem.top_k() / problem.sequence();
-    let back = if problem.causal() { 2 } else { 1 };
-    let mut pairs = Vec::new();
-    for row in 0..experts.len() {
-        for place in 0..3 {
-            let Some(from) = (row + place).checked_sub(back) else {
-                continue;
-            };
-            let same = from < experts.len()
-                && experts[from] == experts[row]
-                && sequence(from) == sequence(row);
-            if same {
-                pairs.push((row, place, from));
-            }
-        }
-    }
-    pairs
 }

@@ -12,11 +12,9 @@ use super::call::{Kernels, Request};
 use super::{Assignment, DeviceValue};
 use crate::Error;
 use crate::check::element;
-use burn::tensor::Tensor;
-use moebius_ops::permute::{self, RowsProblem, neighbours};
+use burn::tensor::{BasicOps, Int, Tensor};
+use moebius_ops::permute::RowsProblem;
 use moebius_ops::{Permute, ShapeError};
-use moebius_shaders::Lookup;
-use moebius_shaders::permute::neighbours::{launch, launch_backward, plan as plan_neighbours};
 use moebius_shaders::permute::{combine, dispatch, plan_rows, weights_gradient};
 
 impl Assignment {
@@ -66,26 +64,48 @@ impl Assignment {
 
     /// \[R, 3·width\]: every row between its neighbours in its expert and its sequence of
     /// `sequence` tokens, or after its two predecessors when `causal`; zeros beyond the ends.
-    pub(crate) fn neighbours(
-        &self,
-        rows: Tensor<2>,
-        sequence: usize,
-        causal: bool,
-    ) -> Result<Tensor<2>, Error> {
-        let (r, sorted) = (&self.routing, &self.sorted);
-        let sort = permute::Problem::new(r.slots(), r.experts(), 1)?;
-        let sort = sort.with_row_bound(self.row_bound)?;
-        let width = rows.dims()[1];
-        let problem = neighbours::Problem::new(sort, width, r.top_k(), sequence, causal)?;
-        let element = element(rows.dtype())?;
-        let neighbours = Permute::Neighbours {
-            problem,
-            element,
-            backward: false,
-        };
-        let kernels = |plan| Kernels::of(plan, launch).and_back(plan, launch_backward);
-        let plan = |device: &_| plan_neighbours(problem, element, device).map(kernels);
-        let call = Request::plan(neighbours, &rows.device(), plan)?.reads([rows]);
-        Ok(call.reads(sorted.segments()).run().floats())
+    pub(crate) fn neighbours(&self, rows: Tensor<2>, sequence: usize, causal: bool) -> Tensor<2> {
+        let (rows, owners) = (self.defined(rows), self.owners(sequence));
+        let places = if causal { [-2, -1, 0] } else { [-1, 0, 1] };
+        let seen = places.map(|by| {
+            let same = beside(owners.clone(), by, -1).equal(owners.clone());
+            let hidden = same.bool_not().unsqueeze_dim::<2>(1).expand(rows.dims());
+            beside(rows.clone(), by, 0).mask_fill(hidden, 0.0)
+        });
+        Tensor::cat(seen.into(), 1)
+    }
+
+    /// \[R\]: a number for the expert and the sequence of each sorted row.
+    fn owners(&self, sequence: usize) -> Tensor<1, Int> {
+        let (rows, experts) = (self.row_bound, self.routing.experts());
+        let slots = self.sorted.order.clone().words::<1>().narrow(0, 0, rows);
+        let ends = self.sorted.offsets.clone().words::<1>().narrow(0, 1, experts);
+        let row = Tensor::<1, Int>::arange(0..rows as i64, &slots.device()).cast(slots.dtype());
+        let before = row.unsqueeze_dim::<2>(1).expand([rows, experts]);
+        let ended = before.greater_equal(ends.unsqueeze::<2>().expand([rows, experts]));
+        let expert = ended.int().cast(slots.dtype()).sum_dim(1).squeeze_dim::<1>(1);
+        let sequence_slots = sequence * self.routing.top_k();
+        let sequences = self.routing.slots().div_ceil(sequence_slots);
+        let of_sequence = slots.div_scalar(sequence_slots as i64);
+        expert.mul_scalar(sequences as i64) + of_sequence
+    }
+}
+
+/// Row r + `by` of x in place of row r, `outside` where there is none.
+fn beside<const D: usize, K: BasicOps>(x: Tensor<D, K>, by: i64, outside: i64) -> Tensor<D, K> {
+    let mut shape = x.dims();
+    let rows = shape[0];
+    let moved = rows.min(by.unsigned_abs() as usize);
+    if moved == 0 {
+        return x;
+    }
+    shape[0] = moved;
+    let none = Tensor::full(shape, outside, (&x.device(), x.dtype()));
+    if moved == rows {
+        none
+    } else if by < 0 {
+        Tensor::cat(vec![none, x.narrow(0, 0, rows - moved)], 0)
+    } else {
+        Tensor::cat(vec![x.narrow(0, moved, rows - moved), none], 0)
     }
 }
