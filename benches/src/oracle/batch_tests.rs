@@ -7,7 +7,7 @@ const SIZES: [usize; 5] = [9, 5, 6, 3, 2];
 fn batch(gated: bool, activation: Activation) -> Batch {
     let [tokens, hidden, inter, experts, top_k] = SIZES;
     let routing = routing::Problem::new(tokens, experts, top_k).expect("a sound problem");
-    let problem = moe::Problem {
+    let problem = moebius_ops::experts::Problem {
         routing,
         hidden,
         inter,

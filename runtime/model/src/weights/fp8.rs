@@ -109,7 +109,7 @@ impl Fp8Weight {
     pub fn upload(&self, device: &Device) -> Result<Fp8Tensor, crate::Error> {
         self.check()?;
         let matrix = Matrix::of(&self.shape);
-        let layout = fp8::StoredFp8 {
+        let layout = fp8::Fp8Layout {
             shape: [matrix.experts, matrix.rows, matrix.columns],
             format: self.scheme.format,
             granularity: self.scheme.granularity,

@@ -73,10 +73,11 @@ pub fn quantize_host(
     } else {
         thread::available_parallelism().map_or(1, NonZero::get)
     };
-    let amaxes = match values.is_empty() {
+    let amaxes = if values.is_empty() {
         // A tensor's one scale is there even so.
-        true => vec![0.0; scheme.grid(rows, columns).iter().product()],
-        false => amaxes(values, rows, &grid, threads),
+        vec![0.0; scheme.grid(rows, columns).iter().product()]
+    } else {
+        amaxes(values, rows, &grid, threads)
     };
     let scales = match granularity.scale_type() {
         ScaleType::F32 => {

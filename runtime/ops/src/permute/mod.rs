@@ -75,12 +75,6 @@ impl Problem {
         })
     }
 
-    /// Checks what the constructors do, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
-        let all = Self::new(self.slots, self.experts, self.tile_rows)?;
-        all.with_row_bound(self.row_bound).map(drop)
-    }
-
     /// The most tiles such a routing can need: every expert's last tile may be partial.
     pub fn max_tiles(&self) -> usize {
         let partial = self.experts * (self.tile_rows - 1);

@@ -1,6 +1,6 @@
 //! What a dropout multiplies weights by: [`moebius_ops::attention::Dropout`] has the formula.
 
-use super::super::router::hash::mix;
+use super::super::routing::hash::mix;
 use super::super::words;
 use super::scores::Scores;
 use super::walk::{Tile, part};

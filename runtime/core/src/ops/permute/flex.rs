@@ -1,9 +1,7 @@
 //! The sort of slots, and moved rows, on the host.
 
 use super::host::{Segments, combined, gathered, row_dots};
-use crate::ops::host::{
-    Operands, Rows, Words, cast_like, float_tensor, floats, int_tensor, to_f32, words,
-};
+use crate::ops::host::{Operands, Rows, Words, cast_like, floats, int_tensor, to_f32, words};
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;

@@ -12,9 +12,11 @@ use super::call::{Kernels, Request};
 use super::{Assignment, DeviceValue};
 use crate::Error;
 use crate::check::element;
-use burn::tensor::{BasicOps, Int, Tensor};
+use burn::tensor::kind::Basic;
+use burn::tensor::{Int, Tensor};
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::{Permute, ShapeError};
+use moebius_shaders::Lookup;
 use moebius_shaders::permute::{combine, dispatch, plan_rows, weights_gradient};
 
 impl Assignment {
@@ -79,11 +81,20 @@ impl Assignment {
     fn owners(&self, sequence: usize) -> Tensor<1, Int> {
         let (rows, experts) = (self.row_bound, self.routing.experts());
         let slots = self.sorted.order.clone().words::<1>().narrow(0, 0, rows);
-        let ends = self.sorted.offsets.clone().words::<1>().narrow(0, 1, experts);
+        let ends = self
+            .sorted
+            .offsets
+            .clone()
+            .words::<1>()
+            .narrow(0, 1, experts);
         let row = Tensor::<1, Int>::arange(0..rows as i64, &slots.device()).cast(slots.dtype());
         let before = row.unsqueeze_dim::<2>(1).expand([rows, experts]);
         let ended = before.greater_equal(ends.unsqueeze::<2>().expand([rows, experts]));
-        let expert = ended.int().cast(slots.dtype()).sum_dim(1).squeeze_dim::<1>(1);
+        let expert = ended
+            .int()
+            .cast(slots.dtype())
+            .sum_dim(1)
+            .squeeze_dim::<1>(1);
         let sequence_slots = sequence * self.routing.top_k();
         let sequences = self.routing.slots().div_ceil(sequence_slots);
         let of_sequence = slots.div_scalar(sequence_slots as i64);
@@ -92,7 +103,7 @@ impl Assignment {
 }
 
 /// Row r + `by` of x in place of row r, `outside` where there is none.
-fn beside<const D: usize, K: BasicOps>(x: Tensor<D, K>, by: i64, outside: i64) -> Tensor<D, K> {
+fn beside<const D: usize, K: Basic>(x: Tensor<D, K>, by: i64, outside: i64) -> Tensor<D, K> {
     let mut shape = x.dims();
     let rows = shape[0];
     let moved = rows.min(by.unsigned_abs() as usize);
