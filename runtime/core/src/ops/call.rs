@@ -161,6 +161,7 @@ impl Call {
             name: "tiles",
             shape: vec![words],
             scalar: Scalar::Word,
+            summed: false,
         });
         self.signature.results.iter().cloned().chain(tiles)
     }

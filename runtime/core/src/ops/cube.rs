@@ -11,9 +11,6 @@ use burn_cubecl::tensor::CubeTensor;
 use moebius_ops::{Scalar, TensorInfo};
 use moebius_shaders::checked;
 
-/// Gradients of weights, which kernels sum in f32 whatever the weights are.
-const SUMS: [&str; 7] = ["dW", "db", "dWg", "dw_in", "dw_out", "db_in", "db_out"];
-
 impl Operations for CubeBackend {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
         let results: Vec<TensorInfo> = call.results().collect();
@@ -102,10 +99,11 @@ fn tensor(value: Value<CubeBackend>) -> CubeTensor {
 
 /// The type of what kernels write.
 fn written(result: &TensorInfo) -> DType {
-    if SUMS.contains(&result.name) {
-        return DType::F32;
+    if result.summed {
+        DType::F32
+    } else {
+        dtype(result.scalar)
     }
-    dtype(result.scalar)
 }
 
 fn cast(tensor: CubeTensor, dtype: DType) -> CubeTensor {

@@ -60,6 +60,8 @@ pub struct TensorInfo {
     pub shape: Vec<usize>,
     /// The type of its elements.
     pub scalar: Scalar,
+    /// Whether it is a sum over rows, which kernels write in f32 whatever its type.
+    pub summed: bool,
 }
 
 /// What an operation reads and writes, in order.
@@ -127,7 +129,8 @@ families! {
 }
 
 /// What operations read and write, as `name: reads -> writes`. A tensor is its name, a letter of the operation's sizes for
-/// each dimension, and `f` for f32s or `w` for words; without either it is of the operation's type. A result that is called like
+/// each dimension, and `f` for f32s or `w` for words; without either it is of the operation's type, with `s` one that kernels
+/// sum in f32. A result that is called like
 /// an operand is the operand, changed.
 const SIGNATURES: &str = "\
 fp8 encode: x n f -> codes c w
@@ -139,7 +142,7 @@ fp8 fake quantize: x Mmn -> y Mmn
 fp8 fake quantize by scales: x Mmn, scales Mda w -> y Mmn
 fp8 amax: x n -> amax 1 f
 router logits: x TH, Wg EH -> logits TE f
-router logits backward: x TH, Wg EH, dlogits TE f -> dx TH, dWg EH
+router logits backward: x TH, Wg EH, dlogits TE f -> dx TH, dWg EH s
 route: logits TE, mask E w, bias E -> indices TK w, weights TK, probs TE, lse T
 route backward: dweights TK, dprobs TE, dlse T, logits TE, mask E w, indices TK w, weights TK, \
     probs TE, lse T -> dlogits TE
@@ -155,7 +158,7 @@ segment attention: q Rn, k Rn, v Rn, order S w, offsets B w -> o Rn, lse Rh f
 segment attention backward: q Rn, k Rn, v Rn, order S w, offsets B w, o Rn, lse Rh f, do Rn \
     -> dq Rn, dk Rn, dv Rn
 grouped linear: rows Rk, W Enk, offsets B w, b En -> y Rn
-grouped linear backward: dy Rn, rows Rk, W Enk, offsets B w -> drows Rk, dW Enk, db En
+grouped linear backward: dy Rn, rows Rk, W Enk, offsets B w -> drows Rk, dW Enk s, db En s
 fp8 linear: x mk, codes Pqp w, scales Eda f, b Ec -> y Rn
 grouped fp8 linear: x mk, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec -> y Rn
 fp8 product of codes: x mq w, x_scales xX f, codes Pqp w, scales Eda f, order S w, offsets B w, b Ec f -> y Rn f
@@ -163,7 +166,7 @@ experts: x TH, weights TK f, order S w, offsets B w, positions S w, w_in ECH, w_
     b_in EC, b_out EH -> y TH, pre RC
 experts backward: dy TH, x TH, weights TK f, order S w, offsets B w, positions S w, w_in ECH, \
     w_out EHF, b_in EC, b_out EH, pre RC \
-    -> dx TH, dweights TK f, dw_in ECH, dw_out EHF, db_in EC, db_out EH
+    -> dx TH, dweights TK f, dw_in ECH s, dw_out EHF s, db_in EC s, db_out EH s
 attention: q BHQD, k BGKD, v BGKE, dropout s w, query_documents BQ w, key_documents BK w, blocks xy w, \
     mask mnQK w, slopes H f, bias bhQK f, relative Hr f, sinks H f -> o BHQE, lse BHQ f
 attention backward: q BHQD, k BGKD, v BGKE, dropout s w, query_documents BQ w, key_documents BK w, \
@@ -195,18 +198,22 @@ struct Entry {
     sizes: &'static str,
     /// Absent where it is the operation's type.
     scalar: Option<Scalar>,
+    summed: bool,
 }
 
 impl Entry {
     fn parse(text: &'static str) -> Self {
         let mut parts = text.split(' ');
+        let (name, sizes, kind) = (parts.next(), parts.next(), parts.next());
         Self {
-            name: parts.next().unwrap_or_default(),
-            sizes: parts.next().unwrap_or_default(),
-            scalar: parts.next().map(|kind| match kind {
-                "w" => Scalar::Word,
-                _ => Scalar::Float(Element::F32),
-            }),
+            name: name.unwrap_or_default(),
+            sizes: sizes.unwrap_or_default(),
+            scalar: match kind {
+                Some("w") => Some(Scalar::Word),
+                Some("f") => Some(Scalar::Float(Element::F32)),
+                _ => None,
+            },
+            summed: kind == Some("s"),
         }
     }
 }
@@ -224,6 +231,7 @@ fn signature(name: &str, element: Element, sizes: &[(char, usize)]) -> Signature
         name: entry.name,
         shape: entry.sizes.bytes().map(size).collect(),
         scalar: entry.scalar.unwrap_or(Scalar::Float(element)),
+        summed: entry.summed,
     };
     Signature {
         name,
