@@ -93,6 +93,6 @@ pub mod segment_attention;
 pub use element::Element;
 pub use error::ShapeError;
 pub use operation::{
-    Attention, AttentionPass, Experts, Gradient, GroupedGemm, KvCache, Operation, Permute,
-    Quantize, Routing, Scalar, SegmentAttention, Signature, TableGradients, TensorInfo,
+    Attention, AttentionPass, Experts, Gradient, GroupedGemm, HostTensor, KvCache, Operation,
+    Permute, Quantize, Routing, Scalar, SegmentAttention, Signature, TableGradients, TensorInfo,
 };

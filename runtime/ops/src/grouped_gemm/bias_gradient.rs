@@ -56,9 +56,9 @@ pub fn reference(
     let mut out = vec![0.0; experts * n];
     for (e, out) in out.chunks_mut(n).enumerate() {
         for row in sorted.offsets[e] as usize..sorted.offsets[e + 1] as usize {
-            let slot = sorted.order[row] as usize;
             let from = problem.rows.row(row, sorted, top_k);
-            let weight = weights.map_or(1.0, |weights| f64::from(weights[slot]));
+            let slot = || sorted.order[row] as usize;
+            let weight = weights.map_or(1.0, |weights| f64::from(weights[slot()]));
             let values = &rows[from * n..][..n];
             out.iter_mut()
                 .zip(values)

@@ -1,7 +1,10 @@
 //! Attention under score rules.
 
+use super::host::{Computed, Operands};
 use super::{Signature, signature};
-use crate::attention::{Dropout, Pattern, Problem, Rule};
+use crate::attention::{
+    Dropout, Inputs, Pattern, Problem, Rule, Tables, reference, reference_backward,
+};
 use crate::error::ShapeError;
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +117,39 @@ impl Attention {
         Ok(())
     }
 
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+        let p = &self.problem;
+        let inputs = Inputs {
+            q: b.floats("q"),
+            k: b.floats("k"),
+            v: b.floats("v"),
+            tables: b.tables(),
+        };
+        if self.pass == AttentionPass::Forward {
+            let attended = reference(p, &inputs);
+            return Ok(vec![("o", attended.o.into()), ("lse", attended.lse.into())]);
+        }
+        // One of the two gradients is an operand, and the other 0.
+        let or_zeros = |name, len| match b.find(name) {
+            Some(_) => b.floats(name).to_vec(),
+            None => vec![0.0; len],
+        };
+        let rows = p.query_rows();
+        let (d_o, d_lse) = (
+            or_zeros("do", rows * p.sizes().value_dim),
+            or_zeros("dlse", rows),
+        );
+        let d = reference_backward(p, &inputs, &d_o, &d_lse);
+        Ok(vec![
+            ("dq", d.dq.into()),
+            ("dk", d.dk.into()),
+            ("dv", d.dv.into()),
+            ("dbias", d.dbias.into()),
+            ("drelative", d.drelative.into()),
+            ("dsinks", d.dsinks.into()),
+        ])
+    }
+
     /// Its gradients through `result`.
     pub(super) fn gradient(self, result: &str, needs: impl Fn(&str) -> bool) -> Self {
         let rules = self.problem.rules();
@@ -127,5 +163,23 @@ impl Attention {
             _ => AttentionPass::Output(tables),
         };
         Self { pass, ..self }
+    }
+}
+
+impl Operands<'_> {
+    /// What rules read.
+    pub(super) fn tables(&self) -> Tables<'_> {
+        Tables {
+            query_documents: self.words("query_documents"),
+            key_documents: self.words("key_documents"),
+            blocks: self.words("blocks"),
+            mask: self.words("mask"),
+            slopes: self.floats("slopes"),
+            bias: self.floats("bias"),
+            relative: self.floats("relative"),
+            sinks: self.floats("sinks"),
+            dropout: self.words("dropout"),
+            rule: None,
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Feed-forward experts.
 
+use super::host::{Computed, Operands};
 use super::routing::sizes;
 use super::{Signature, signature};
 use crate::error::ShapeError;
-use crate::experts::Problem;
+use crate::experts::{Problem, ReferenceInputs, reference, reference_backward};
+use crate::grouped_gemm;
 use crate::permute::check_row_bound;
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +57,54 @@ impl Experts {
         check_row_bound(p.row_bound, p.routing.slots())?;
         p.check()
     }
+
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+        let (Self::Forward { problem, .. } | Self::Backward { problem, .. }) = self;
+        // The sort has dropped what the capacity drops.
+        let p = Problem {
+            capacity: None,
+            ..*problem
+        };
+        let [x, w_in, w_out] = ["x", "w_in", "w_out"].map(|name| b.f32s(name));
+        let [b_in, b_out] = ["b_in", "b_out"].map(|name| b.maybe_f32s(name));
+        let inputs = ReferenceInputs {
+            x: &x,
+            indices: &experts_of_slots(b),
+            weights: b.floats("weights"),
+            w_in: &w_in,
+            b_in: b_in.as_deref(),
+            w_out: &w_out,
+            b_out: b_out.as_deref(),
+        };
+        if let Self::Backward { .. } = self {
+            let d = reference_backward(&p, &inputs, b.floats("dy"));
+            return Ok(vec![
+                ("dx", d.x.into()),
+                ("dweights", d.weights.into()),
+                ("dw_in", d.w_in.into()),
+                ("dw_out", d.w_out.into()),
+                ("db_in", d.b_in.into()),
+                ("db_out", d.b_out.into()),
+            ]);
+        }
+        let first = grouped_gemm::Problem {
+            n: p.columns_in(),
+            gated: false,
+            activation: None,
+            ..p.up()?
+        };
+        let sorted = b.sorted(0);
+        let pre = grouped_gemm::reference(&first, &sorted, b.floats("x"), &w_in, b_in.as_deref());
+        let (y, _) = reference(&p, &inputs)?;
+        Ok(vec![("y", y.into()), ("pre", pre.into())])
+    }
+}
+
+/// The expert of each slot, by the row that the sort gave it; of a slot without a row, E.
+fn experts_of_slots(b: &Operands<'_>) -> Vec<u32> {
+    let ends = &b.words("offsets")[1..];
+    let expert = |row: &u32| ends.partition_point(|end| end <= row) as u32;
+    b.words("positions").iter().map(expert).collect()
 }
 
 fn described(name: &str, p: &Problem) -> Signature {

@@ -126,4 +126,4 @@ fn through_experts(experts: Experts, needs: impl Fn(&str) -> bool) -> Option<Exp
 
 #[cfg(test)]
 #[path = "gradient_tests.rs"]
-mod tests;
+pub(in crate::operation) mod tests;

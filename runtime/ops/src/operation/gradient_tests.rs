@@ -3,7 +3,7 @@ use crate::attention::{Pattern, Problem, Rule, Rules, Sizes};
 use crate::element::Element;
 use crate::operation::{AttentionPass, TableGradients};
 use crate::permute::RowsProblem;
-use crate::{experts, grouped_gemm, routing};
+use crate::{experts, grouped_gemm, routing, segment_attention};
 
 /// Every name that a backward pass reads or writes is one of the forward's, or the gradient of one.
 #[test]
@@ -38,7 +38,7 @@ fn a_gradient_names_the_tensors_of_its_forward() {
 }
 
 /// Operations with gradients, and what their backward passes read besides.
-fn operations() -> Vec<(Operation, &'static [&'static str])> {
+pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static str])> {
     let routing = routing::Problem::new(6, 4, 2).unwrap();
     let rows = RowsProblem::new(&routing, routing.slots(), 8, Element::F32).unwrap();
     let product = grouped_gemm::Problem::new(12, 4, 2, 8, 8).unwrap();
@@ -85,11 +85,21 @@ fn operations() -> Vec<(Operation, &'static [&'static str])> {
         (combine(true).into(), sort),
         (combine(false).into(), sort),
         (GroupedGemm::Linear(product).into(), sort),
+        (rows_of_sequences().into(), sort),
         (keep(true).into(), &[]),
         (keep(false).into(), &[]),
         (attention(&[], false).into(), &[]),
         (attention(&every_table(), true).into(), &[]),
     ]
+}
+
+fn rows_of_sequences() -> SegmentAttention {
+    let segments = segment_attention::Segments::new(12, 4, 2, 4).unwrap();
+    SegmentAttention {
+        problem: segment_attention::Problem::new(segments, 2, 4).unwrap(),
+        dense: false,
+        backward: false,
+    }
 }
 
 fn attention(rules: &[Rule], sinks: bool) -> Attention {

@@ -1,11 +1,14 @@
 //! Products per expert, dense ones too.
 
+use super::host::{Computed, HostTensor, Operands};
 use super::quantize::scale_scalar;
 use super::{Signature, signature};
 use crate::error::ShapeError;
 use crate::fp8::LANES_PER_WORD;
 use crate::fp8_mma;
-use crate::grouped_gemm::{Problem, Source, WeightLayout, fp8};
+use crate::grouped_gemm::{
+    Problem, Source, WeightLayout, bias_gradient, fp8, reference, weight_gradient,
+};
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::grouped_gemm`].
@@ -65,6 +68,64 @@ impl GroupedGemm {
             }
             Self::Fp8Codes(p) => fp8_mma::Problem::new(p.product, p.x).map(drop),
         }
+    }
+
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+        let (Self::Linear(p) | Self::LinearBackward { problem: p, .. } | Self::Fp8Linear(p)) = self
+        else {
+            return Ok(self.compute_codes(b));
+        };
+        let (sorted, bias) = (b.sorted(p.row_bound), b.maybe_f32s("b"));
+        Ok(match self {
+            Self::LinearBackward { .. } => {
+                let (dy, rows) = (b.floats("dy"), b.floats("rows"));
+                let back = Problem {
+                    n: p.k,
+                    k: p.n,
+                    layout: WeightLayout::InOut,
+                    ..*p
+                };
+                let drows = reference(&back, &sorted, dy, &b.f32s("W"), None);
+                let of_w = weight_gradient::Problem::of(p);
+                let dw = weight_gradient::reference(&of_w, &sorted, dy, rows);
+                let of_b = bias_gradient::Problem::of(p);
+                let db = bias_gradient::reference(&of_b, &sorted, dy, None);
+                vec![
+                    ("drows", drows.into()),
+                    ("dW", dw.into()),
+                    ("db", db.into()),
+                ]
+            }
+            Self::Fp8Linear(_) => {
+                let weights = fp8::decoded(p, b.words("codes"), &scale_words(b));
+                let y = reference(p, &sorted, b.floats("x"), &weights, bias.as_deref());
+                vec![("y", y.into())]
+            }
+            _ => {
+                let (rows, weights) = (b.floats("rows"), b.f32s("W"));
+                let y = reference(p, &sorted, rows, &weights, bias.as_deref());
+                vec![("y", y.into())]
+            }
+        })
+    }
+
+    fn compute_codes(&self, b: &Operands<'_>) -> Computed {
+        let Self::Fp8Codes(p) = self else {
+            return Computed::new();
+        };
+        let [x_scales, scales, bias] = ["x_scales", "scales", "b"].map(|name| b.f32s(name));
+        let (x, weights) = (b.words("x"), b.words("codes"));
+        let sorted = b.sorted(p.product.row_bound);
+        let y = fp8_mma::reference(p, &sorted, (x, &x_scales), (weights, &scales), &bias);
+        vec![("y", y.into())]
+    }
+}
+
+/// Scales as they lie in memory: f32s by their bits, or words of four.
+fn scale_words(b: &Operands<'_>) -> Vec<u32> {
+    match b.find("scales") {
+        Some(HostTensor::Words(words)) => words.clone(),
+        _ => b.f32s("scales").into_iter().map(f32::to_bits).collect(),
     }
 }
 

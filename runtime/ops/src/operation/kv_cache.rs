@@ -1,9 +1,10 @@
 //! Keys and values in pages.
 
+use super::host::{Computed, Operands};
 use super::{Signature, signature};
 use crate::attention::Rule;
 use crate::error::ShapeError;
-use crate::kv_cache::{Append, Attend, Layout};
+use crate::kv_cache::{Append, Attend, Layout, Step, reference, reference_append};
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::kv_cache`].
@@ -45,6 +46,25 @@ impl KvCache {
             Self::Append(append) => append.check(),
             Self::Attend(attend) => attend.check(),
         }
+    }
+
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+        let step = Step {
+            table: b.words("table"),
+            spans: b.words("spans"),
+        };
+        let mut pool = b.words("pool").to_vec();
+        Ok(match self {
+            Self::Append(append) => {
+                let [k, v] = ["k", "v"].map(|name| b.f32s(name));
+                reference_append(append, &mut pool, step, [&k, &v]);
+                vec![("pool", pool.into())]
+            }
+            Self::Attend(attend) => {
+                let attended = reference(attend, &pool, step, b.floats("q"), b.tables());
+                vec![("o", attended.o.into()), ("lse", attended.lse.into())]
+            }
+        })
     }
 }
 

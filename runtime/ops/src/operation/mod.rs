@@ -15,11 +15,13 @@
 //! | `attention.rs` | attention under score rules |
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `gradient.rs` | which operation computes the gradients of another |
+//! | `host.rs` | tensors on the host, and the results that the oracles compute of them |
 
 mod attention;
 mod experts;
 mod gradient;
 mod grouped_gemm;
+mod host;
 mod kv_cache;
 mod permute;
 mod quantize;
@@ -30,6 +32,7 @@ pub use attention::{Attention, AttentionPass, TableGradients};
 pub use experts::Experts;
 pub use gradient::Gradient;
 pub use grouped_gemm::GroupedGemm;
+pub use host::HostTensor;
 pub use kv_cache::KvCache;
 pub use permute::Permute;
 pub use quantize::Quantize;
@@ -38,6 +41,7 @@ pub use segment_attention::SegmentAttention;
 
 use crate::element::Element;
 use crate::error::ShapeError;
+use host::{Computed, Operands};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -97,6 +101,12 @@ macro_rules! families {
             pub fn check(&self) -> Result<(), ShapeError> {
                 match self {
                     $(Self::$family(operation) => operation.check(),)*
+                }
+            }
+
+            fn compute(&self, operands: &Operands<'_>) -> Result<Computed, ShapeError> {
+                match self {
+                    $(Self::$family(operation) => operation.compute(operands),)*
                 }
             }
         }

@@ -1,10 +1,13 @@
 //! Slots in the order of their experts, and rows in and out of it.
 
+use super::host::{Computed, Operands};
 use super::routing::sizes;
 use super::{Signature, signature};
 use crate::element::Element;
 use crate::error::ShapeError;
-use crate::permute::{RowsProblem, sorting};
+use crate::permute::{
+    self, RowsProblem, capacities_reference, capacity, combine, dispatch, sorting, weights_gradient,
+};
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::permute`].
@@ -55,6 +58,47 @@ impl Permute {
             | Self::CombineBackward(problem) => problem.check(),
         }
     }
+
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+        let (sorted, positions) = (b.sorted(0), b.words("positions"));
+        Ok(match self {
+            Self::Sort { problem, .. } => sort(problem, b),
+            Self::Gather(p) => {
+                let rows = dispatch::reference(p, &sorted, None, b.floats("x"))?;
+                vec![("rows", rows.into())]
+            }
+            Self::Combine { problem, weighted } => {
+                let weights = weighted.then(|| b.floats("weights"));
+                let y = combine::reference(problem, positions, weights, b.floats("rows"))?;
+                vec![("y", y.into())]
+            }
+            Self::CombineBackward(p) => {
+                let (dy, rows, weights) = (b.floats("dy"), b.floats("rows"), b.floats("weights"));
+                let drows = dispatch::reference(p, &sorted, Some(weights), dy)?;
+                let dweights = weights_gradient::reference(p, positions, dy, rows)?;
+                vec![("drows", drows.into()), ("dweights", dweights.into())]
+            }
+        })
+    }
+}
+
+fn sort(sort: &sorting::Problem, b: &Operands<'_>) -> Computed {
+    let (slots, experts) = (sort.slots(), sort.experts());
+    let mut keys = b.words("indices").to_vec();
+    if let Some(rule) = sort.capacity() {
+        let (mask, factors) = (b.mask(), b.maybe_f32s("factors"));
+        let (mask, factors) = (mask.as_deref(), factors.as_deref());
+        let capacities = capacities_reference(&rule, slots, experts, mask, factors);
+        keys = capacity::reference(&keys, &b.f32s("weights"), &capacities);
+    }
+    let sorted = permute::reference(&keys, experts);
+    let dropped = slots as u32 - sorted.offsets[experts];
+    vec![
+        ("order", sorted.order.into()),
+        ("offsets", sorted.offsets.into()),
+        ("positions", sorted.positions.into()),
+        ("dropped", vec![dropped].into()),
+    ]
 }
 
 fn moved(name: &str, p: &RowsProblem) -> Signature {

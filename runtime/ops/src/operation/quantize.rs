@@ -1,10 +1,13 @@
 //! Casts to FP8 and back, codes and scales of matrices.
 
+use super::host::{Computed, HostTensor, Operands};
 use super::{Scalar, Signature, signature};
 use crate::element::Element;
 use crate::error::{INDEX, ShapeError, fits};
-use crate::fp8::{self, Overflow};
-use crate::quantize::Problem;
+use crate::fp8::{self, Overflow, decode_host, encode_host};
+use crate::quantize::{
+    Problem, Scales, amax_reference, dequantize_reference, encode_reference, scales_reference,
+};
 use crate::scaling::{Granularity, ScaleType};
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +72,66 @@ impl Quantize {
                 let got = format_args!("{shape:?}");
                 ShapeError::unless(fits(shape), "values of an amax", INDEX, got)
             }
+        }
+    }
+
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+        let by = |p: &Problem| given_scales(p, b);
+        Ok(match self {
+            Self::Encode { problem, overflow } => {
+                let x = b.f32s("x").into_iter();
+                let codes = x.map(|x| encode_host(x, problem.format(), *overflow));
+                vec![("codes", fp8::pack(&codes.collect::<Vec<_>>()).into())]
+            }
+            Self::Decode(p) => {
+                let codes = fp8::unpack(b.words("codes"), p.len());
+                let value = |code| f64::from(decode_host(code, p.format()));
+                vec![("y", codes.into_iter().map(value).collect::<Vec<_>>().into())]
+            }
+            Self::Quantize(p) => {
+                let scales = scales_reference(p, &b.f32s("x"))?;
+                let codes = encode_reference(p, &b.f32s("x"), &scales)?;
+                vec![("codes", codes.into()), ("scales", scales.into())]
+            }
+            Self::QuantizeBy(p) => {
+                let codes = encode_reference(p, &b.f32s("x"), &by(p))?;
+                vec![("codes", codes.into())]
+            }
+            Self::Dequantize(p) => {
+                let y = dequantize_reference(p, b.words("codes"), &by(p))?;
+                vec![("y", y.into())]
+            }
+            Self::FakeQuantize(p) => {
+                let scales = scales_reference(p, &b.f32s("x"))?;
+                vec![("y", rounded(p, b, &scales)?.into())]
+            }
+            Self::FakeQuantizeBy(p) => vec![("y", rounded(p, b, &by(p))?.into())],
+            Self::Amax { .. } => {
+                let amax = amax_reference(&b.f32s("x"));
+                vec![("amax", HostTensor::of_f32(&[amax]))]
+            }
+        })
+    }
+}
+
+/// x as its codes under `scales` have it.
+fn rounded(p: &Problem, b: &Operands<'_>, scales: &Scales) -> Result<Vec<f64>, ShapeError> {
+    let codes = encode_reference(p, &b.f32s("x"), scales)?;
+    dequantize_reference(p, &codes, scales)
+}
+
+fn given_scales(p: &Problem, b: &Operands<'_>) -> Scales {
+    match p.granularity().scale_type() {
+        ScaleType::F32 => Scales::F32(b.f32s("scales")),
+        ScaleType::E8M0 => Scales::E8M0(b.words("scales").to_vec()),
+    }
+}
+
+impl From<Scales> for HostTensor {
+    fn from(scales: Scales) -> Self {
+        match scales {
+            Scales::F32(scales) => Self::of_f32(&scales),
+            Scales::E8M0(words) => Self::Words(words),
         }
     }
 }

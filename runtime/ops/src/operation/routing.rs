@@ -1,9 +1,14 @@
 //! Router logits, and the choice of experts.
 
+use super::host::{Computed, HostTensor, Operands};
 use super::{Signature, signature};
 use crate::element::Element;
 use crate::error::ShapeError;
-use crate::routing::{HashKey, HashProblem, LoadProblem, Problem, TopkGradient};
+use crate::routing::{
+    HashKey, HashProblem, LoadProblem, Problem, Routed, TopkGradient, hash_reference,
+    load_reference, logits_backward_reference, logits_reference, reference_with_bias,
+    topk_backward_reference,
+};
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::routing`].
@@ -117,6 +122,62 @@ impl Routing {
             }
             Self::Load(problem) => problem.check(),
         }
+    }
+
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+        let mask = b.mask();
+        Ok(match self {
+            Self::Logits {
+                hidden,
+                backward: false,
+                ..
+            } => {
+                let logits = logits_reference(&b.f32s("x"), &b.f32s("Wg"), *hidden);
+                vec![("logits", logits.into())]
+            }
+            Self::Logits { hidden, .. } => {
+                let [d, x, w] = ["dlogits", "x", "Wg"].map(|name| b.f32s(name));
+                let (dx, dw) = logits_backward_reference(&d, &x, &w, *hidden);
+                vec![("dx", dx.into()), ("dWg", dw.into())]
+            }
+            Self::Route { problem, .. } => {
+                let (logits, bias) = (b.f32s("logits"), b.maybe_f32s("bias"));
+                let routed =
+                    reference_with_bias(problem, &logits, mask.as_deref(), bias.as_deref());
+                vec![
+                    ("indices", routed.indices.into()),
+                    ("weights", routed.weights.into()),
+                    ("probs", routed.probs.into()),
+                    ("lse", routed.lse.into()),
+                ]
+            }
+            Self::RouteBackward { problem, of, .. } => {
+                let routed = Routed {
+                    indices: b.words("indices").to_vec(),
+                    weights: b.floats("weights").to_vec(),
+                    probs: b.floats("probs").to_vec(),
+                    lse: b.floats("lse").to_vec(),
+                };
+                let gradient = b.floats(match of {
+                    TopkGradient::Weights => "dweights",
+                    TopkGradient::Probs => "dprobs",
+                    TopkGradient::Lse => "dlse",
+                });
+                let (logits, mask) = (b.f32s("logits"), mask.as_deref());
+                let d = topk_backward_reference(problem, *of, &logits, mask, &routed, gradient);
+                vec![("dlogits", d.into())]
+            }
+            Self::Hash { problem, seed, .. } => {
+                let (indices, weights) =
+                    hash_reference(problem, *seed, &b.f32s("x"), mask.as_deref());
+                let weights = HostTensor::of_f32(&weights);
+                vec![("indices", indices.into()), ("weights", weights)]
+            }
+            Self::Load(problem) => {
+                let counts = load_reference(problem, b.words("indices"));
+                vec![("counts", counts.into())]
+            }
+        })
     }
 }
 

@@ -1,8 +1,11 @@
 //! Attention within a sequence.
 
+use super::host::{Computed, Operands};
 use super::{Signature, signature};
 use crate::error::ShapeError;
-use crate::segment_attention::Problem;
+use crate::segment_attention::{
+    Inputs, Problem, reference, reference_backward, reference_segments,
+};
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::segment_attention`].
@@ -40,5 +43,25 @@ impl SegmentAttention {
         let segments = self.problem.segments();
         ShapeError::check("experts of dense rows", 1, segments.experts())?;
         ShapeError::check("dense rows", segments.slots(), segments.rows())
+    }
+
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+        let p = &self.problem;
+        let segments = reference_segments(&p.segments(), &b.sorted(p.rows()));
+        let inputs = Inputs {
+            q: b.floats("q"),
+            k: b.floats("k"),
+            v: b.floats("v"),
+        };
+        if self.backward {
+            let d = reference_backward(p, &segments, &inputs, b.floats("do"));
+            return Ok(vec![
+                ("dq", d.dq.into()),
+                ("dk", d.dk.into()),
+                ("dv", d.dv.into()),
+            ]);
+        }
+        let attended = reference(p, &segments, &inputs);
+        Ok(vec![("o", attended.o.into()), ("lse", attended.lse.into())])
     }
 }
