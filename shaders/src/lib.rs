@@ -35,6 +35,7 @@ mod kernels;
 pub mod kv_cache;
 pub mod launched;
 mod named;
+mod operation;
 pub mod peak;
 pub mod permute;
 mod prelude;
@@ -49,6 +50,7 @@ pub use grid::Grid;
 #[cfg(feature = "emit")]
 pub use kernels::kernels;
 pub use named::{FromNames, Lookup};
+pub use operation::{Buffers, Family, How, Kernels};
 
 use moebius_device::Capability;
 

@@ -5,6 +5,7 @@
 //! sized for the worst routing. Beside its inputs and y a forward holds the hidden activations
 //! \[R,F\], the rows of the second product \[R,H\] and a few words per slot.
 
+mod operation;
 pub mod training;
 
 pub use training::{TrainingPlan, plan_training};

@@ -17,6 +17,7 @@ mod attend;
 #[cfg(feature = "emit")]
 mod entries;
 mod merge;
+mod operation;
 mod rows;
 mod value;
 

@@ -10,6 +10,7 @@ pub mod combine;
 pub mod dispatch;
 #[cfg(feature = "emit")]
 mod entries;
+mod operation;
 mod rows;
 mod sort;
 pub mod sorting;

@@ -11,6 +11,7 @@ mod apply;
 mod block;
 #[cfg(feature = "emit")]
 mod entries;
+mod operation;
 mod plan;
 mod word;
 

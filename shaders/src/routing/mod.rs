@@ -13,6 +13,7 @@ pub(crate) mod hash;
 mod load;
 mod logits;
 mod logits_backward;
+mod operation;
 mod selection;
 mod topk;
 mod topk_backward;

@@ -12,6 +12,7 @@ mod backward;
 mod entries;
 mod forward;
 pub(crate) mod head;
+mod operation;
 mod segments;
 
 pub use backward::{BackwardBuffers, launch_backward};

@@ -1,7 +1,7 @@
 //! Calls on a device that records: what the backward pass reads is kept, and the gradients are the operation that
 //! [`Operation::gradient`](moebius_ops::Operation::gradient) names.
 
-use super::call::{Call, Kernels, Operations};
+use super::call::{Call, Operations, Planned};
 use super::tensors::{Named, Tensors, Value};
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
@@ -11,6 +11,7 @@ use burn::backend::autodiff::ops::{Backward, Ops, OpsKind};
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Autodiff, AutodiffBackend, Backend};
 use moebius_ops::{Gradient, Signature, TensorInfo};
+use moebius_shaders::Kernels;
 use std::sync::Arc;
 
 /// The most operands that have a gradient.
@@ -175,18 +176,15 @@ impl<B: Operations> Saved<B> {
             }
         });
         let operands = Tensors(operands.collect());
-        let kernels = call.kernels.map(|kernels| Kernels {
-            forward: kernels
-                .backward
-                .unwrap_or_else(|| unreachable!("a recording device plans its backward pass")),
-            backward: None,
-            tiles: None,
-            strided: &[],
+        let planned = call.planned.map(|planned| Planned {
+            forward: through_result(&planned, through),
+            recorded: None,
+            gradients: Vec::new(),
         });
         let backward = Call {
             operation,
             signature: signature.clone(),
-            kernels,
+            planned,
             recorded: None,
             clock: None,
             beside: call.beside,
@@ -199,6 +197,15 @@ impl<B: Operations> Saved<B> {
             .filter_map(|(info, value)| Some((of(info.name)?, value.float())))
             .collect()
     }
+}
+
+/// The kernels of the gradients through a result.
+fn through_result(planned: &Planned, result: &str) -> Kernels {
+    let found = planned.gradients.iter().find(|(of, _)| *of == result);
+    let Some((_, kernels)) = found else {
+        unreachable!("a recording device plans the gradients through {result}");
+    };
+    kernels.clone()
 }
 
 /// Runs the forward, and records it when a parent wants a gradient.
@@ -222,6 +229,11 @@ fn record<B: Operations, C: CheckpointStrategy, const N: usize>(
     if let Some(operation) = call.recorded.take() {
         call.signature = Arc::new(operation.signature());
         call.operation = operation;
+        if let Some(planned) = &mut call.planned
+            && let Some(kernels) = planned.recorded.take()
+        {
+            planned.forward = kernels;
+        }
         reads = Through::of(&call, through[0]).reads;
     }
     for more in &through[1..] {

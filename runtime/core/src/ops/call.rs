@@ -5,13 +5,10 @@ use super::tensors::{DeviceValue, Named, Tensors};
 use crate::Error;
 use burn::backend::{Backend, Dispatch, backend_extension};
 use burn::tensor::{Device, Int, Tensor};
-use cubecl::client::Client;
 use cubecl::server::Handle;
-use moebius_device::Capability;
-use moebius_ops::attention::HostRule;
 use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
-use moebius_shaders::{FromNames, Lookup};
-use std::fmt;
+use moebius_shaders::attention::AnyRule;
+use moebius_shaders::{Family, How, Kernels, Lookup, PlanError};
 use std::sync::Arc;
 
 /// The buffers of a launch by the names of the description.
@@ -22,47 +19,13 @@ pub(crate) struct Buffers {
     pub(super) strides: Named<[usize; 3]>,
 }
 
-impl Buffers {
-    pub(crate) fn get(&self, name: &str) -> Handle {
-        self.handles.get(name)
-    }
-
-    pub(crate) fn maybe(&self, name: &str) -> Option<Handle> {
-        self.handles.maybe(name)
-    }
-}
-
 impl Lookup for Buffers {
     fn find(&self, name: &str) -> Option<Handle> {
-        self.maybe(name)
+        self.handles.maybe(name)
     }
 
     fn strides(&self, name: &str) -> Option<[usize; 3]> {
         self.strides.maybe(name)
-    }
-}
-
-/// Enqueues the kernels of one operation, as they were planned.
-#[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "nothing launches"))]
-#[derive(Clone)]
-pub(crate) struct Launch(Arc<Enqueue>);
-
-type Enqueue = dyn Fn(&Client, &Buffers) + Send + Sync;
-
-impl Launch {
-    pub(crate) fn new(launch: impl Fn(&Client, &Buffers) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(launch))
-    }
-
-    #[cfg(feature = "cube")]
-    pub(super) fn run(&self, client: &Client, buffers: &Buffers) {
-        (self.0)(client, buffers);
-    }
-}
-
-impl fmt::Debug for Launch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Launch")
     }
 }
 
@@ -72,58 +35,12 @@ impl fmt::Debug for Launch {
     allow(dead_code, reason = "nothing launches or records")
 )]
 #[derive(Clone, Debug)]
-pub(crate) struct Kernels {
-    pub(crate) forward: Launch,
-    /// Of the gradients; present where the device records.
-    pub(crate) backward: Option<Launch>,
-    /// Words of the list of tiles that a sort writes beside the results of its description.
-    pub(crate) tiles: Option<usize>,
-    /// Operands \[B, H, S, D\] that the forward reads where a view has them; all others are made contiguous first.
-    pub(crate) strided: &'static [&'static str],
-}
-
-impl Kernels {
-    pub(crate) fn new(launch: impl Fn(&Client, &Buffers) + Send + Sync + 'static) -> Self {
-        Self {
-            forward: Launch::new(launch),
-            backward: None,
-            tiles: None,
-            strided: &[],
-        }
-    }
-
-    /// The same, whose forward reads these operands by their strides.
-    pub(crate) fn strided(self, strided: &'static [&'static str]) -> Self {
-        Self { strided, ..self }
-    }
-
-    /// What `launch` enqueues of `plan`, given the buffers by their names.
-    pub(crate) fn of<P: Send + Sync + 'static, B: FromNames>(
-        plan: P,
-        launch: impl Fn(&Client, &P, B) + Send + Sync + 'static,
-    ) -> Self {
-        Self::new(move |client, b| launch(client, &plan, b.fill()))
-    }
-
-    /// The same, and the gradients.
-    pub(crate) fn with_backward(
-        self,
-        launch: impl Fn(&Client, &Buffers) + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            backward: Some(Launch::new(launch)),
-            ..self
-        }
-    }
-
-    /// The same, and what `launch` enqueues of `plan` for the gradients.
-    pub(crate) fn and_back<P: Send + Sync + 'static, B: FromNames>(
-        self,
-        plan: P,
-        launch: impl Fn(&Client, &P, B) + Send + Sync + 'static,
-    ) -> Self {
-        self.with_backward(move |client, b| launch(client, &plan, b.fill()))
-    }
+pub(crate) struct Planned {
+    pub(super) forward: Kernels,
+    /// Of the operation that a recording device runs instead, where there is one.
+    pub(super) recorded: Option<Kernels>,
+    /// Of the gradients through each result, on a device that records.
+    pub(super) gradients: Vec<(&'static str, Kernels)>,
 }
 
 /// All of a call but its tensors.
@@ -140,9 +57,9 @@ pub(crate) struct Call {
     /// Operands after those of the description: what only kernels and backward passes read.
     pub(crate) beside: Vec<&'static str>,
     /// Present on a CubeCL device.
-    pub(crate) kernels: Option<Kernels>,
+    pub(super) planned: Option<Planned>,
     /// Of an attention: the program's own rule, for a device that computes it on the host.
-    pub(crate) rule: Option<Arc<dyn HostRule>>,
+    pub(crate) rule: Option<Arc<dyn AnyRule>>,
     /// Where to note the time after every stage; the device is waited for.
     pub(crate) clock: Option<StageClock>,
 }
@@ -156,7 +73,8 @@ impl Call {
     /// The results, and the list of tiles where kernels write one.
     #[cfg(any(feature = "cube", feature = "autodiff"))]
     pub(super) fn results(&self) -> impl Iterator<Item = TensorInfo> {
-        let tiles = self.kernels.as_ref().and_then(|kernels| kernels.tiles);
+        let planned = self.planned.as_ref();
+        let tiles = planned.and_then(|planned| planned.forward.tiles());
         let tiles = tiles.map(|words| TensorInfo {
             name: "tiles",
             shape: vec![words],
@@ -188,24 +106,29 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A call of `operation`, with the kernels that `plan` makes of what the device can do, if it runs kernels.
+    /// A call of `operation`, with its kernels and those of its gradients as far as the device runs and records them.
     ///
     /// # Errors
-    /// What `plan` says, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without an
+    /// What planning says, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without an
     /// implementation of ours.
-    pub(crate) fn plan<E: Into<Error>>(
-        operation: impl Into<Operation>,
-        device: &Device,
-        plan: impl FnOnce(&Capability) -> Result<Kernels, E>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new<F: Family>(operation: F, device: &Device, how: &How) -> Result<Self, Error> {
+        let records = device.is_autodiff();
+        let planned = crate::device::plan(device, |capability| -> Result<_, PlanError> {
+            let gradients = || operation.gradients(how, capability);
+            Ok(Planned {
+                forward: operation.kernels(how, capability)?,
+                recorded: None,
+                gradients: if records { gradients()? } else { Vec::new() },
+            })
+        })?;
         let operation = operation.into();
         let call = Call {
             signature: Arc::new(operation.signature()),
             operation,
             recorded: None,
             beside: Vec::new(),
-            kernels: crate::device::plan(device, plan)?,
-            rule: None,
+            planned,
+            rule: how.rule.clone(),
             clock: None,
         };
         let operands = Vec::new();
@@ -234,15 +157,23 @@ impl Request {
     }
 
     /// The same; a recording device runs `operation` instead.
-    pub(crate) fn recorded_as(mut self, operation: impl Into<Operation>) -> Self {
-        self.call.recorded = Some(operation.into());
-        self
-    }
-
-    /// The same, with a rule of the program's own.
-    pub(crate) fn ruled(mut self, rule: Option<Arc<dyn HostRule>>) -> Self {
-        self.call.rule = rule;
-        self
+    ///
+    /// # Errors
+    /// As [`Request::new`].
+    pub(crate) fn recorded_as<F: Family>(
+        mut self,
+        operation: F,
+        device: &Device,
+        how: &How,
+    ) -> Result<Self, Error> {
+        if device.is_autodiff() {
+            let kernels = crate::device::plan(device, |device| operation.kernels(how, device))?;
+            if let Some(planned) = &mut self.call.planned {
+                planned.recorded = kernels;
+            }
+            self.call.recorded = Some(operation.into());
+        }
+        Ok(self)
     }
 
     /// The same, timed.

@@ -1,6 +1,6 @@
 //! Calls as launches of kernels.
 
-use super::call::{Buffers, Call, Operations};
+use super::call::{Buffers, Call, Operations, Planned};
 use super::dtype;
 use super::tensors::{Named, Tensors, Value};
 use burn::tensor::{DType, Shape};
@@ -14,13 +14,16 @@ use moebius_shaders::checked;
 impl Operations for CubeBackend {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
         let results: Vec<TensorInfo> = call.results().collect();
-        let Some(kernels) = &call.kernels else {
+        let Some(Planned {
+            forward: kernels, ..
+        }) = &call.planned
+        else {
             unreachable!("a call on a CubeCL device carries its kernels");
         };
         let mut strides = Vec::new();
         let operand = |(name, value)| {
             let operand = tensor(value);
-            if kernels.strided.contains(&name) && rows_are_whole(&operand) {
+            if kernels.strided().contains(&name) && rows_are_whole(&operand) {
                 strides.push((name, of_rows(&operand)));
                 return operand;
             }
@@ -50,7 +53,16 @@ impl Operations for CubeBackend {
             handles: Named::new(names, read.chain(written)),
             strides: Named::new(views, strides),
         };
-        checked(&client, &outputs, || kernels.forward.run(&client, &buffers));
+        let mut ended = |stage| {
+            if let Some(clock) = &call.clock {
+                // A device error shows at the caller's next read; the clock only needs the wait.
+                let _ = cubecl::future::block_on(client.sync());
+                clock.mark(stage);
+            }
+        };
+        checked(&client, &outputs, || {
+            kernels.launch(&client, &buffers, &mut ended)
+        });
         if matches!(device, cubecl::Device::Cpu(_)) {
             // As `moebius::keep_pace`. A launch that failed has marked its results, and whoever reads them is told.
             let _ = client.flush();

@@ -7,6 +7,7 @@ use super::{
     attention, experts, grouped_gemm, kv_cache, permute, quantize, routing, segment_attention,
 };
 use burn::backend::Flex;
+use moebius_ops::attention::HostRule;
 use moebius_ops::{Operation, SegmentAttention};
 
 impl Operations for Flex {
@@ -22,7 +23,8 @@ impl Operations for Flex {
                 problem, backward, ..
             }) => segment_attention::flex::run(problem, *backward, b),
             Operation::Attention(operation) => {
-                attention::flex::run(operation, call.rule.as_deref(), b)
+                let rule = call.rule.as_deref();
+                attention::flex::run(operation, rule.map(|rule| rule as &dyn HostRule), b)
             }
             Operation::KvCache(operation) => kv_cache::flex::run(operation, b),
         })

@@ -115,6 +115,18 @@ macro_rules! families {
             fn from(operation: $family) -> Self {
                 Self::$family(operation)
             }
+        }
+
+        impl TryFrom<Operation> for $family {
+            type Error = Operation;
+
+            /// The operation, or what it is where it is another family's.
+            fn try_from(operation: Operation) -> Result<Self, Operation> {
+                match operation {
+                    Operation::$family(operation) => Ok(operation),
+                    other => Err(other),
+                }
+            }
         })*
     };
 }

@@ -4,17 +4,15 @@
 #[cfg(feature = "flex")]
 pub(in crate::ops) mod flex;
 
-use super::call::{Kernels, Request};
+use super::call::Request;
 use super::{Assignment, Sorted};
 use crate::{Error, device};
 use burn::tensor::{Device, Tensor};
-use cubecl::client::Client;
-use moebius_device::Capability;
 use moebius_ops::Experts;
 use moebius_ops::experts::{Keep, Problem};
-use moebius_shaders::experts::{self, training};
+use moebius_shaders::How;
+use moebius_shaders::experts;
 use moebius_shaders::grouped_gemm::{Choice, Variant};
-use moebius_shaders::{Lookup, PlanError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -70,18 +68,15 @@ impl Assignment {
         };
         problem.check()?;
         let device = x.device();
-        let plan = |capability: &_| {
-            let (rows, experts) = (problem.row_bound, problem.routing.experts());
-            let portable = || Variant::portable(rows, experts, capability);
-            let variant = self.variant.unwrap_or_else(portable);
-            let how = (device.is_autodiff(), run.clock.clone());
-            kernels(problem, variant, how, capability)
+        let how = How {
+            variant: self.variant,
+            ..How::default()
         };
         let forward = |keep| Experts::Forward { problem, keep };
-        let call = Request::plan(forward(false), &device, plan)?.timed(run.clock);
+        let call = Request::new(forward(false), &device, &how)?.timed(run.clock);
         let call = match run.keep {
             Keep::Inputs => call,
-            Keep::FirstProduct => call.recorded_as(forward(true)),
+            Keep::FirstProduct => call.recorded_as(forward(true), &device, &how)?,
         };
         let Sorted {
             order,
@@ -95,48 +90,6 @@ impl Assignment {
             .reads(experts.b_in);
         let call = call.reads(experts.b_out).beside(self.sorted.tiles());
         Ok(call.run().floats())
-    }
-}
-
-/// Over the tiles of `variant`; `records` asks for the gradients, too.
-fn kernels(
-    problem: Problem,
-    variant: Variant,
-    (records, clock): (bool, Option<StageClock>),
-    device: &Capability,
-) -> Result<Kernels, PlanError> {
-    let plan = experts::plan(problem, device, Choice::of(variant))?;
-    let training = || experts::plan_training(problem, variant, device).map(Arc::new);
-    let training = records.then(training).transpose()?;
-    let gradients = training.clone();
-    let kernels = Kernels::new(move |client, b| {
-        let done = &mut marker(&clock, client);
-        match training.as_ref().zip(b.maybe("pre")) {
-            Some((training, pre)) => {
-                training::launch_keeping(client, (&plan, training), b.fill(), pre, done);
-            }
-            None => experts::launch(client, &plan, b.fill(), done),
-        }
-    });
-    Ok(match gradients {
-        None => kernels,
-        Some(plan) => kernels.with_backward(move |client, b| {
-            training::launch_backward(client, &plan, b.fill(), b.maybe("pre"), b.fill());
-        }),
-    })
-}
-
-/// Notes the end of every stage; the device is waited for.
-fn marker<'a>(
-    clock: &'a Option<StageClock>,
-    client: &'a Client,
-) -> impl FnMut(experts::Stage) + 'a {
-    move |stage| {
-        if let Some(clock) = clock {
-            // A device error shows at the caller's next read; the clock only needs the wait.
-            let _ = cubecl::future::block_on(client.sync());
-            clock.mark(stage);
-        }
     }
 }
 

@@ -5,16 +5,15 @@
 pub(super) mod flex;
 pub(crate) mod fp8;
 
-use super::call::{Kernels, Request};
+use super::call::Request;
 use super::{Assignment, Sorted};
 use crate::Error;
 use crate::check::element;
 use burn::tensor::{DType, Tensor};
 use moebius_ops::grouped_gemm::{self, Problem};
 use moebius_ops::{GroupedGemm, ShapeError};
-use moebius_shaders::PlanError;
+use moebius_shaders::How;
 use moebius_shaders::grouped_gemm::Variant;
-use moebius_shaders::grouped_gemm::linear as kernels;
 
 /// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one; sorted rows by the tiles
 /// of the `variant` of their sort. The caller has checked the shapes.
@@ -25,19 +24,15 @@ pub(crate) fn run(
     sorted: Option<&Sorted>,
     (problem, variant): (Problem, Option<Variant>),
 ) -> Result<Tensor<2>, Error> {
-    let device = rows.device();
     let problem = Problem {
         bias: bias.is_some(),
         ..problem
     };
-    let plan = |capability: &_| -> Result<_, PlanError> {
-        let (rows, experts) = (problem.row_bound, problem.experts);
-        let variant = variant.unwrap_or_else(|| Variant::portable(rows, experts, capability));
-        let plan = kernels::plan(problem, variant, device.is_autodiff(), capability)?;
-        let forward = Kernels::of(plan.clone(), kernels::launch);
-        Ok(forward.and_back(plan, kernels::launch_backward))
+    let how = How {
+        variant,
+        ..How::default()
     };
-    let call = Request::plan(GroupedGemm::Linear(problem), &device, plan)?.reads([rows]);
+    let call = Request::new(GroupedGemm::Linear(problem), &rows.device(), &how)?.reads([rows]);
     let call = call.reads([w]);
     let call = call.reads(sorted.map(|sorted| &sorted.offsets)).reads(bias);
     let order = sorted.map(|sorted| ("order", sorted.order.clone()));

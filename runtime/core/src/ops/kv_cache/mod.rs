@@ -3,13 +3,13 @@
 #[cfg(feature = "flex")]
 pub(super) mod flex;
 
-use super::call::{Kernels, Request};
+use super::call::Request;
 use super::tensors::DeviceValue;
 use crate::Error;
 use burn::tensor::{Int, Tensor};
 use moebius_ops::KvCache;
 use moebius_ops::kv_cache::{Append, Attend};
-use moebius_shaders::kv_cache;
+use moebius_shaders::How;
 
 /// Appends tokens to the pool, in place where nothing else holds its memory. The caller has checked all shapes.
 ///
@@ -21,11 +21,7 @@ pub(crate) fn append(
     step: [Tensor<2, Int>; 2],
     problem: Append,
 ) -> Result<(), Error> {
-    let plan = |device: &_| {
-        let plan = kv_cache::plan_append(problem, device)?;
-        Ok::<_, Error>(Kernels::of(plan, kv_cache::launch_append))
-    };
-    let call = Request::plan(KvCache::Append(problem), &k.device(), plan)?;
+    let call = Request::new(KvCache::Append(problem), &k.device(), &How::default())?;
     let call = call.reads([k, v]).reads(pool.take());
     *pool = Some(call.reads(step).run().words());
     Ok(())
@@ -43,11 +39,7 @@ pub(crate) fn attend(
     tables: Vec<DeviceValue>,
     problem: Attend,
 ) -> Result<(Tensor<4>, Tensor<3>), Error> {
-    let plan = |device: &_| {
-        let plan = kv_cache::plan(problem, device)?;
-        Ok::<_, Error>(Kernels::of(plan, kv_cache::launch))
-    };
-    let call = Request::plan(KvCache::Attend(problem), &q.device(), plan)?;
+    let call = Request::new(KvCache::Attend(problem), &q.device(), &How::default())?;
     let call = call.reads([q]).reads([pool]).reads(step).reads(tables);
     let mut results = call.run();
     Ok((results.floats(), results.floats()))

@@ -8,7 +8,7 @@ mod sorting;
 
 pub(crate) use sorting::Sorted;
 
-use super::call::{Kernels, Request};
+use super::call::Request;
 use super::{Assignment, DeviceValue};
 use crate::Error;
 use crate::check::element;
@@ -16,8 +16,7 @@ use burn::tensor::kind::Basic;
 use burn::tensor::{Int, Tensor};
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::{Permute, ShapeError};
-use moebius_shaders::Lookup;
-use moebius_shaders::permute::{combine, dispatch, plan_rows, weights_gradient};
+use moebius_shaders::How;
 
 impl Assignment {
     fn rows(&self, rows: &Tensor<2>) -> Result<RowsProblem, ShapeError> {
@@ -28,13 +27,8 @@ impl Assignment {
     /// \[R, width\]: the token of every sorted row of x \[T, width\].
     pub(crate) fn gather(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (problem, sorted) = (self.rows(&x)?, &self.sorted);
-        let plan = |device: &_| {
-            let kernels =
-                |plan| Kernels::of(plan, dispatch::launch).and_back(plan, combine::launch);
-            plan_rows(problem, device).map(kernels)
-        };
-        let call = Request::plan(Permute::Gather(problem), &x.device(), plan)?.reads([x]);
-        let call = call.reads(sorted.segments());
+        let call = Request::new(Permute::Gather(problem), &x.device(), &How::default())?;
+        let call = call.reads([x]).reads(sorted.segments());
         let positions = ("positions", sorted.positions.clone());
         Ok(call.beside([positions]).run().floats())
     }
@@ -48,16 +42,7 @@ impl Assignment {
         let (problem, sorted) = (self.rows(&rows)?, &self.sorted);
         let weighted = weights.is_some();
         let combine = Permute::Combine { problem, weighted };
-        let kernels = |plan| {
-            Kernels::of(plan, combine::launch).with_backward(move |client, b| {
-                dispatch::launch(client, &plan, b.fill());
-                if weighted {
-                    weights_gradient::launch(client, &plan, b.fill());
-                }
-            })
-        };
-        let plan = |device: &_| plan_rows(problem, device).map(kernels);
-        let call = Request::plan(combine, &rows.device(), plan)?.reads([rows]);
+        let call = Request::new(combine, &rows.device(), &How::default())?.reads([rows]);
         let call = call.reads([&sorted.positions]).reads(weights);
         let [order, offsets] = sorted.segments().map(DeviceValue::clone);
         let beside = [("order", order), ("offsets", offsets)];

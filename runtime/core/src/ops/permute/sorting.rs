@@ -1,15 +1,14 @@
 //! The sort of slots by expert, after the capacity has dropped some; shapes as in
 //! [`moebius_ops::permute`].
 
-use crate::ops::call::{Kernels, Request};
+use crate::ops::call::Request;
 use crate::ops::{Assignment, CapacityRule, DeviceValue};
 use crate::{Error, device};
 use burn::tensor::{Int, Tensor};
 use moebius_ops::permute::sorting::Problem;
 use moebius_ops::{Permute, routing};
+use moebius_shaders::How;
 use moebius_shaders::grouped_gemm::Variant;
-use moebius_shaders::permute::TILE_WORDS;
-use moebius_shaders::permute::sorting;
 
 impl Assignment {
     /// Sorts the slots of `indices` \[T,K\] with router weights \[T,K\].
@@ -27,16 +26,12 @@ impl Assignment {
         let variant = device::plan(&device, |device| -> Result<_, Error> {
             Ok(variant.unwrap_or_else(|| Variant::portable(rows, experts, device)))
         })?;
-        let tile_rows = variant.map_or(1, Variant::tile_rows);
         let mask = rule.mask.is_some();
-        let plan = |device: &_| {
-            let kernels = |plan: sorting::Plan| Kernels {
-                tiles: Some(TILE_WORDS * plan.max_tiles()),
-                ..Kernels::of(plan, sorting::launch)
-            };
-            sorting::plan(problem, tile_rows, device).map(kernels)
+        let how = How {
+            variant,
+            ..How::default()
         };
-        let call = Request::plan(Permute::Sort { problem, mask }, &device, plan)?;
+        let call = Request::new(Permute::Sort { problem, mask }, &device, &how)?;
         let call = call.reads([weights]).reads([indices]).reads(rule.mask);
         let mut results = call.reads(rule.factors).run();
         let sorted = Sorted {

@@ -7,15 +7,14 @@
 pub(super) mod flex;
 
 use super::DeviceValue;
-use super::call::{Buffers, Kernels, Request};
+use super::call::Request;
 use crate::check::element;
 use crate::{Error, device};
 use burn::tensor::{Device, Int, Tensor};
-use cubecl::client::Client;
 use moebius_ops::fp8::{self, Fp8Format, LANES_PER_WORD, Overflow};
-use moebius_ops::quantize::{AmaxProblem, Problem};
+use moebius_ops::quantize::Problem;
 use moebius_ops::{Element, Quantize};
-use moebius_shaders::{fp8 as casts, quantize as kernels};
+use moebius_shaders::{How, quantize as kernels};
 
 /// The codes of x f32 \[n\], n at least 1, in ⌈n/4⌉ words.
 pub(crate) fn encode(
@@ -25,13 +24,7 @@ pub(crate) fn encode(
 ) -> Result<Tensor<1, Int>, Error> {
     let [len] = x.dims();
     let problem = fp8::Problem::new(len, len.div_ceil(LANES_PER_WORD), format)?;
-    let kernels = |plan| {
-        Kernels::new(move |client, b| {
-            casts::launch_encode(client, &plan, overflow, b.get("x"), b.get("codes"));
-        })
-    };
-    let plan = |device: &_| casts::plan(problem, device).map(kernels);
-    let call = Request::plan(Quantize::Encode { problem, overflow }, &x.device(), plan)?;
+    let call = request(Quantize::Encode { problem, overflow }, &x.device())?;
     Ok(call.reads([x]).run().words())
 }
 
@@ -42,13 +35,7 @@ pub(crate) fn decode(
     format: Fp8Format,
 ) -> Result<Tensor<1>, Error> {
     let problem = fp8::Problem::new(len, words.dims()[0], format)?;
-    let kernels = |plan| {
-        Kernels::new(move |client, b| {
-            casts::launch_decode(client, &plan, b.get("codes"), b.get("y"));
-        })
-    };
-    let plan = |device: &_| casts::plan(problem, device).map(kernels);
-    let call = Request::plan(Quantize::Decode(problem), &words.device(), plan)?;
+    let call = request(Quantize::Decode(problem), &words.device())?;
     if len == 0 {
         return Ok(Tensor::empty([0], &words.device()));
     }
@@ -60,7 +47,7 @@ pub(crate) fn quantize(
     x: Tensor<3>,
     problem: Problem,
 ) -> Result<(Tensor<3, Int>, DeviceValue), Error> {
-    let call = request(Quantize::Quantize(problem), problem, &x.device())?;
+    let call = request(Quantize::Quantize(problem), &x.device())?;
     let mut results = call.reads([x]).run();
     Ok((results.words(), results.value()))
 }
@@ -71,7 +58,7 @@ pub(crate) fn quantize_by(
     scales: DeviceValue,
     problem: Problem,
 ) -> Result<Tensor<3, Int>, Error> {
-    let call = request(Quantize::QuantizeBy(problem), problem, &x.device())?;
+    let call = request(Quantize::QuantizeBy(problem), &x.device())?;
     Ok(call.reads([x]).reads([scales]).run().words())
 }
 
@@ -81,7 +68,7 @@ pub(crate) fn dequantize(
     scales: DeviceValue,
     problem: Problem,
 ) -> Result<Tensor<3>, Error> {
-    let call = request(Quantize::Dequantize(problem), problem, &words.device())?;
+    let call = request(Quantize::Dequantize(problem), &words.device())?;
     Ok(call.reads([words]).reads([scales]).run().floats())
 }
 
@@ -106,7 +93,7 @@ pub(super) fn fake_quantize_request(
     } else {
         Quantize::FakeQuantize(problem)
     };
-    request(operation, problem, device)
+    request(operation, device)
 }
 
 /// The largest finite magnitude \[1\] of x, which isn't empty.
@@ -121,44 +108,11 @@ pub(super) fn amax_request(
     element: Element,
     device: &Device,
 ) -> Result<Request, Error> {
-    let problem = AmaxProblem::new(shape.iter().product(), element)?;
-    let kernels = |plan| {
-        Kernels::new(move |client, b| {
-            kernels::launch_amax(client, &plan, b.get("x"), b.get("amax"));
-        })
-    };
-    let plan = |device: &_| kernels::plan_amax(problem, device).map(kernels);
-    Request::plan(Quantize::Amax { shape, element }, device, plan)
+    request(Quantize::Amax { shape, element }, device)
 }
 
-fn request(operation: Quantize, problem: Problem, device: &Device) -> Result<Request, Error> {
-    let kernels = |plan| match operation {
-        Quantize::Quantize(_) => Kernels::of(plan, kernels::launch),
-        Quantize::QuantizeBy(_) => Kernels::of(plan, kernels::launch_by),
-        Quantize::Dequantize(_) => Kernels::of(plan, kernels::launch_dequantize),
-        _ => Kernels::new(move |client, b| faked(client, &plan, b)),
-    };
-    let plan = |device: &_| kernels::plan(problem, device).map(kernels);
-    Request::plan(operation.clone(), device, plan)
-}
-
-/// x as its codes have it. A kernel of both halves would save the words, 2 bytes of 10 for each f32, and read as much
-/// of x.
-fn faked(client: &Client, plan: &kernels::Plan, b: &Buffers) {
-    let words = |len: usize| client.empty(4 * len.max(1));
-    let given = b.maybe("scales");
-    let launch = match given {
-        Some(_) => kernels::launch_by,
-        None => kernels::launch,
-    };
-    let coded = kernels::Buffers {
-        values: b.get("x"),
-        words: words(plan.problem.words()),
-        scales: given.unwrap_or_else(|| words(plan.problem.scales())),
-    };
-    launch(client, plan, coded.clone());
-    let values = b.get("y");
-    kernels::launch_dequantize(client, plan, kernels::Buffers { values, ..coded });
+fn request(operation: Quantize, device: &Device) -> Result<Request, Error> {
+    Request::new(operation, device, &How::default())
 }
 
 /// Checks that a device can hold `matrices` matrices like that of `one`.

@@ -4,14 +4,13 @@
 #[cfg(feature = "flex")]
 pub(super) mod flex;
 
-use super::call::{Buffers, Kernels, Request};
+use super::call::Request;
 use crate::Error;
 use crate::check::element;
 use burn::tensor::{Bool, Int, Tensor};
-use moebius_device::Capability;
 use moebius_ops::Routing;
-use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, Problem, TopkGradient};
-use moebius_shaders::{Lookup, Unsupported, routing as kernels};
+use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, Problem};
+use moebius_shaders::How;
 
 /// x · Wgᵀ \[T,E\] in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; T is at least 1, and the caller has
 /// checked the shapes.
@@ -25,19 +24,7 @@ pub(crate) fn logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
         element,
         backward: false,
     };
-    let records = x.device().is_autodiff();
-    let plan = |device: &_| -> Result<_, Unsupported> {
-        let plan = kernels::plan_logits(problem, hidden, element, device)?;
-        let kernels = Kernels::new(move |client, b| {
-            kernels::launch_logits(client, &plan, b.get("x"), b.get("Wg"), b.get("logits"));
-        });
-        if !records {
-            return Ok(kernels);
-        }
-        let plan = kernels::plan_logits_backward(problem, hidden, element, device)?;
-        Ok(kernels.and_back(plan, kernels::launch_logits_backward))
-    };
-    let call = Request::plan(logits, &x.device(), plan)?;
+    let call = Request::new(logits, &x.device(), &How::default())?;
     Ok(call.reads([x, w]).run().floats())
 }
 
@@ -66,9 +53,7 @@ pub(crate) fn route(
         mask: mask.is_some(),
         bias: bias.is_some(),
     };
-    let records = logits.device().is_autodiff();
-    let plan = |device: &_| choice(problem, records, device);
-    let call = Request::plan(route, &logits.device(), plan)?.reads([logits]);
+    let call = Request::new(route, &logits.device(), &How::default())?.reads([logits]);
     let mut results = call.reads(mask).reads(bias).run();
     Ok(Chosen {
         indices: results.words(),
@@ -76,26 +61,6 @@ pub(crate) fn route(
         probs: results.floats(),
         logsumexp: results.floats(),
     })
-}
-
-/// The kernels of a choice, and of its gradients through each of its results where the device `records`.
-fn choice(problem: Problem, records: bool, device: &Capability) -> Result<Kernels, Unsupported> {
-    let kernels = Kernels::of(kernels::plan(problem, device)?, kernels::launch);
-    if !records {
-        return Ok(kernels);
-    }
-    let gradient = |of| kernels::plan_topk_backward(problem, of, device);
-    let gradients = [
-        ("dweights", gradient(TopkGradient::Weights)?),
-        ("dprobs", gradient(TopkGradient::Probs)?),
-        ("dlse", gradient(TopkGradient::Lse)?),
-    ];
-    Ok(kernels.with_backward(move |client, b: &Buffers| {
-        let given = gradients.iter().find(|(of, _)| b.maybe(of).is_some());
-        if let Some((_, plan)) = given {
-            kernels::launch_topk_backward(client, plan, b.fill());
-        }
-    }))
 }
 
 /// Experts of the tokens of x \[T,H\] by a hash of `key`: indices and weights \[T,K\].
@@ -113,10 +78,7 @@ pub(crate) fn hash(
         seed,
         mask: mask.is_some(),
     };
-    let launch = move |client: &_, plan: &_, b| kernels::launch_hash(client, plan, seed, b);
-    let plan =
-        |device: &_| kernels::plan_hash(problem, device).map(|plan| Kernels::of(plan, launch));
-    let call = Request::plan(hash, &x.device(), plan)?.reads([x]);
+    let call = Request::new(hash, &x.device(), &How::default())?.reads([x]);
     let mut results = call.reads(mask).run();
     Ok((results.words(), results.floats()))
 }
@@ -132,12 +94,6 @@ pub(crate) fn load(
     if tokens == 0 {
         return Ok(Tensor::zeros([groups, experts], &choices.device()));
     }
-    let kernels = |plan| {
-        Kernels::new(move |client, b| {
-            kernels::launch_load(client, &plan, b.get("indices"), b.get("counts"));
-        })
-    };
-    let plan = |device: &_| kernels::plan_load(problem, device).map(kernels);
-    let call = Request::plan(Routing::Load(problem), &choices.device(), plan)?;
+    let call = Request::new(Routing::Load(problem), &choices.device(), &How::default())?;
     Ok(call.reads([choices]).run().words())
 }

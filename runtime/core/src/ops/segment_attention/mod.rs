@@ -4,17 +4,14 @@
 #[cfg(feature = "flex")]
 pub(super) mod flex;
 
-use super::call::{Buffers, Kernels, Request};
+use super::call::Request;
 use super::{Assignment, Sorted};
 use crate::Error;
 use crate::check::element;
 use burn::tensor::Tensor;
-use cubecl::client::Client;
-use cubecl::server::Handle;
 use moebius_ops::segment_attention::{Problem, Segments};
 use moebius_ops::{SegmentAttention, ShapeError};
-use moebius_shaders::Lookup;
-use moebius_shaders::segment_attention::{self as kernels, Plan};
+use moebius_shaders::How;
 
 /// \[R, heads·D\]: the rows of `segments` attend to each other, to earlier ones and themselves only when
 /// `causal`. The caller has checked that q, k and v \[R, heads·D\] are alike.
@@ -36,29 +33,9 @@ pub(crate) fn run(
         dense: sorted.is_none(),
         backward: false,
     };
-    let kernels = |plan: Plan| {
-        let forward = move |client: &_, b: &Buffers| {
-            kernels::launch(client, &plan, (b, segments_of(client, &plan, b)).fill());
-        };
-        Kernels::new(forward).with_backward(move |client, b| {
-            kernels::launch_backward(client, &plan, (b, segments_of(client, &plan, b)).fill());
-        })
-    };
-    let plan = |device: &_| kernels::plan(problem, device).map(kernels);
-    let call = Request::plan(attention, &q.device(), plan)?.reads([q, k, v]);
+    let call = Request::new(attention, &q.device(), &How::default())?.reads([q, k, v]);
     let sort = sorted.into_iter().flat_map(Sorted::segments);
     Ok(call.reads(sort).run().floats())
-}
-
-/// \[R,2\]: where the segment of every row begins and ends.
-fn segments_of(client: &Client, plan: &Plan, b: &Buffers) -> (&'static str, Handle) {
-    let segments = client.empty((plan.problem.rows() * 8).max(8));
-    let into = segments.clone();
-    match b.maybe("offsets") {
-        Some(offsets) => kernels::launch_segments(client, plan, b.get("order"), offsets, into),
-        None => kernels::launch_sequences(client, plan, into),
-    }
-    ("segments", segments)
 }
 
 impl Assignment {

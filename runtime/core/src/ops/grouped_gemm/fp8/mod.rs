@@ -10,7 +10,7 @@ pub(in crate::ops) mod flex;
 #[cfg(feature = "flex")]
 mod host;
 
-use crate::ops::call::{Kernels, Request};
+use crate::ops::call::Request;
 use crate::ops::permute::Sorted;
 use crate::ops::{Assignment, DeviceValue, quantize};
 use crate::{Error, device};
@@ -18,8 +18,8 @@ use burn::tensor::{Device, Int, Tensor};
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::{GroupedGemm, fp8_mma, quantize as codes};
 use moebius_shaders::fp8::Conversion;
-use moebius_shaders::grouped_gemm::{self, Choice, Variant};
-use moebius_shaders::{PlanError, Unsupported, fp8_mma as mma};
+use moebius_shaders::grouped_gemm::Variant;
+use moebius_shaders::{How, Unsupported, fp8_mma as mma};
 
 /// Weights as codes.
 #[derive(Clone, Debug)]
@@ -41,22 +41,16 @@ pub(crate) fn run(
     sorted: Option<&Sorted>,
     (problem, variant): (Problem, Option<Variant>),
 ) -> Result<Tensor<2>, Error> {
-    let choice = Choice {
-        variant,
-        allow_unproven: false,
-    };
     let conversion = weights.conversion;
     if conversion == Conversion::Instructions {
         needs_kernels(&x.device(), "FP8 conversion instructions")?;
     }
-    let plan = |device: &_| -> Result<_, PlanError> {
-        let plan = grouped_gemm::plan(problem, device, choice)?;
-        Ok(Kernels::of(
-            plan.by(conversion, device)?,
-            grouped_gemm::launch,
-        ))
+    let how = How {
+        variant,
+        conversion,
+        ..How::default()
     };
-    let call = Request::plan(GroupedGemm::Fp8Linear(problem), &x.device(), plan)?.reads([x]);
+    let call = Request::new(GroupedGemm::Fp8Linear(problem), &x.device(), &how)?.reads([x]);
     let call = call.reads([weights.codes]).reads([weights.scales]);
     let sort = sorted.into_iter().flat_map(Sorted::segments);
     let call = call.reads(sort).reads(weights.bias);
@@ -81,9 +75,7 @@ pub(crate) fn multiply_codes(
         return Err(Unsupported::new("fp8_mma", needs, variant.name()).into());
     }
     let sorted = assignment.map(|assignment| &assignment.sorted);
-    let kernels = |plan| Kernels::of(plan, mma::launch);
-    let plan = |device: &_| mma::plan(problem, device, true).map(kernels);
-    let call = Request::plan(GroupedGemm::Fp8Codes(problem), &device, plan)?;
+    let call = Request::new(GroupedGemm::Fp8Codes(problem), &device, &How::default())?;
     let (words, scales) = quantize::quantize(x, codes)?;
     let call = call.reads([words]).reads([scales]).reads([weights.codes]);
     let sort = sorted.into_iter().flat_map(Sorted::segments);

@@ -1,0 +1,33 @@
+//! The kernels of [`moebius_ops::Experts`].
+
+use super::{Choice, launch, plan, plan_training, training};
+use crate::Lookup;
+use crate::operation::{Family, How, Kernels};
+use crate::prelude::*;
+use moebius_ops::Experts;
+
+impl Family for Experts {
+    fn kernels(&self, how: &How, device: &Capability) -> Result<Kernels, PlanError> {
+        let (Self::Forward { problem, .. } | Self::Backward { problem, .. }) = *self;
+        let variant = how.variant(problem.row_bound, problem.routing.experts(), device);
+        let forward = || plan(problem, device, Choice::of(variant));
+        let backward = || plan_training(problem, variant, device);
+        Ok(match self {
+            Self::Forward { keep: false, .. } => {
+                Kernels::staged(forward()?, |client, plan, b, done| {
+                    launch(client, plan, b.fill(), done);
+                })
+            }
+            Self::Forward { .. } => {
+                let plans = (forward()?, backward()?);
+                Kernels::staged(plans, |client, (plan, training), b, done| {
+                    let plans = (plan, training);
+                    training::launch_keeping(client, plans, b.fill(), b.get("pre"), done);
+                })
+            }
+            Self::Backward { .. } => Kernels::new(backward()?, |client, plan, b| {
+                training::launch_backward(client, plan, b.fill(), b.find("pre"), b.fill());
+            }),
+        })
+    }
+}

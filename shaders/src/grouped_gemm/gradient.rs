@@ -1,0 +1,87 @@
+//! The gradients of a product per expert: dx_r = W_eᵀ · dy_r, dW_e = Σ_r dy_r ⊗ x_r, db_e = Σ_r dy_r.
+//!
+//! Rows dy \[R,n\] and x \[R,k\], W \[E,n,k\], b \[E,n\]. Shapes, sums and promises are those of
+//! [`crate::grouped_gemm`]; a dense problem is an ordinary linear layer, without a sort.
+
+use crate::grouped_gemm::{self, Operands, Segments, Variant, bias_gradient, weight_gradient};
+use crate::prelude::*;
+use cubecl::prelude::*;
+use moebius_ops::grouped_gemm::{Problem, Source, WeightLayout};
+use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
+
+/// Gradients that this device can compute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    rows: grouped_gemm::Plan,
+    w: weight_gradient::Plan,
+    bias: bias_gradient::Plan,
+}
+
+/// Plans the gradients of `problem` over the tiles of `variant`.
+///
+/// # Errors
+/// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+pub fn plan(problem: Problem, variant: Variant, device: &Capability) -> Result<Plan, PlanError> {
+    let back = Problem {
+        n: problem.k,
+        k: problem.n,
+        rows: Source::Sorted,
+        layout: WeightLayout::InOut,
+        bias: false,
+        ..problem
+    };
+    let choice = weight_gradient::beside(variant);
+    Ok(Plan {
+        rows: grouped_gemm::plan_over_tiles(back, device, variant)?,
+        w: weight_gradient::plan(outer::Problem::of(&problem), device, choice)?,
+        bias: bias_gradient::plan(sum::Problem::of(&problem), device)?,
+    })
+}
+
+buffers! {
+    /// Buffers of the gradients; those that aren't wanted are left out.
+    pub struct GradientBuffers {
+        pub dy: Handle => "[R,n]" read,
+        pub rows: Handle => "[R,k]" read,
+        pub w: Handle = "W" => "[E,n,k]" read,
+        /// Read; absent in a dense layer.
+        pub segments: Option<Segments> = "offsets",
+        pub drows: Option<Handle> => "[R,k]" written,
+        pub dw: Option<Handle> = "dW" => "[E,n,k] f32" written,
+        pub dbias: Option<Handle> = "db" => "[E,n] f32" written,
+    }
+}
+
+/// Enqueues the gradients that have a buffer.
+pub fn launch(client: &Client, plan: &Plan, buffers: GradientBuffers) {
+    let segments = buffers.segments;
+    if let Some(out) = buffers.drows {
+        let operands = Operands {
+            x: buffers.dy.clone(),
+            segments: segments.clone(),
+            weights: buffers.w,
+            scales: None,
+            bias: None,
+            out,
+        };
+        grouped_gemm::launch(client, &plan.rows, operands);
+    }
+    if let Some(out) = buffers.dw {
+        let operands = weight_gradient::Operands {
+            a: buffers.dy.clone(),
+            b: buffers.rows,
+            segments: segments.clone(),
+            out,
+        };
+        weight_gradient::launch(client, &plan.w, operands);
+    }
+    if let Some(out) = buffers.dbias {
+        let operands = bias_gradient::Operands {
+            rows: buffers.dy,
+            segments,
+            weights: None,
+            out,
+        };
+        bias_gradient::launch(client, &plan.bias, operands);
+    }
+}

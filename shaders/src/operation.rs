@@ -1,0 +1,167 @@
+//! What a described operation is on a device: the kernels that were planned for it, and what enqueues them.
+//!
+//! Each family of [`moebius_ops`] implements [`Family`] in its folder's `operation.rs`. There is no list of all families here: a
+//! program would link the kernels of each.
+
+use crate::attention::AnyRule;
+use crate::experts::Stage;
+use crate::fp8::Conversion;
+use crate::grouped_gemm::Variant;
+use crate::named::{FromNames, Lookup};
+use crate::prelude::*;
+use cubecl::prelude::*;
+use moebius_ops::{Gradient, Operation};
+use std::fmt;
+use std::sync::Arc;
+
+/// What a caller decides about the kernels of an operation.
+#[derive(Clone, Debug, Default)]
+pub struct How {
+    /// How products are computed, which decides the tiles of a sort: those of the same rows have the same. `None` leaves it to
+    /// the plan.
+    pub variant: Option<Variant>,
+    /// How FP8 codes of weights are decoded.
+    pub conversion: Conversion,
+    /// A program's own rule, after those of an attention.
+    pub rule: Option<Arc<dyn AnyRule>>,
+}
+
+impl How {
+    /// The variant of products of at most `rows` sorted rows.
+    pub(crate) fn variant(&self, rows: usize, experts: usize, device: &Capability) -> Variant {
+        let portable = || Variant::portable(rows, experts, device);
+        self.variant.unwrap_or_else(portable)
+    }
+}
+
+/// Operations that have kernels.
+pub trait Family: Clone + Into<Operation> + TryFrom<Operation> {
+    /// Plans the operation's kernels for `device`.
+    ///
+    /// # Errors
+    /// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+    fn kernels(&self, how: &How, device: &Capability) -> Result<Kernels, PlanError>;
+
+    /// Plans the gradients through each result that has some by an operation of their own, by the results' names. They take
+    /// buffers of fewer gradients than all, too.
+    ///
+    /// # Errors
+    /// As [`Family::kernels`].
+    fn gradients(
+        &self,
+        how: &How,
+        device: &Capability,
+    ) -> Result<Vec<(&'static str, Kernels)>, PlanError> {
+        let forward: Operation = self.clone().into();
+        let through = |result: &&'static str| {
+            let Some(Gradient::By { operation, .. }) = forward.gradient(result, |_| true) else {
+                return None;
+            };
+            let Ok(gradient) = Self::try_from(*operation) else {
+                unreachable!("gradients are operations of the same family");
+            };
+            let kernels = gradient.kernels(how, device);
+            Some(kernels.map(|kernels| (*result, kernels)))
+        };
+        let results = forward.differentiable().iter();
+        results.filter_map(through).collect()
+    }
+}
+
+/// The buffers of a launch by the names of the description.
+#[derive(Clone, Copy)]
+pub struct Buffers<'a>(&'a dyn Lookup);
+
+impl Buffers<'_> {
+    /// The buffer of this name.
+    pub(crate) fn get(&self, name: &str) -> Handle {
+        Handle::from_names(self, &[name])
+    }
+}
+
+impl Lookup for Buffers<'_> {
+    fn find(&self, name: &str) -> Option<Handle> {
+        self.0.find(name)
+    }
+
+    fn strides(&self, name: &str) -> Option<[usize; 3]> {
+        self.0.strides(name)
+    }
+}
+
+/// The kernels of an operation, as they were planned for a device.
+#[derive(Clone)]
+pub struct Kernels {
+    enqueue: Arc<Enqueue>,
+    tiles: Option<usize>,
+    strided: &'static [&'static str],
+}
+
+type Enqueue = dyn Fn(&Client, Buffers<'_>, &mut dyn FnMut(Stage)) + Send + Sync;
+
+impl fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kernels")
+    }
+}
+
+impl Kernels {
+    /// What `launch` enqueues of `plan`, given its buffers.
+    pub(crate) fn of<P: Send + Sync + 'static, B: FromNames>(
+        plan: P,
+        launch: impl Fn(&Client, &P, B) + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(plan, move |client, plan, b| launch(client, plan, b.fill()))
+    }
+
+    /// The same of a `launch` that finds its buffers by their names.
+    pub(crate) fn new<P: Send + Sync + 'static>(
+        plan: P,
+        launch: impl Fn(&Client, &P, Buffers<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        Self::staged(plan, move |client, plan, b, _| launch(client, plan, b))
+    }
+
+    /// The same of a `launch` that tells the end of its stages.
+    pub(crate) fn staged<P: Send + Sync + 'static>(
+        plan: P,
+        launch: impl Fn(&Client, &P, Buffers<'_>, &mut dyn FnMut(Stage)) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            enqueue: Arc::new(move |client, b, done| launch(client, &plan, b, done)),
+            tiles: None,
+            strided: &[],
+        }
+    }
+
+    /// The same, which write a list of tiles of so many words.
+    pub(crate) fn with_tiles(self, words: usize) -> Self {
+        Self {
+            tiles: Some(words),
+            ..self
+        }
+    }
+
+    /// The same, which read these operands by their strides.
+    pub(crate) fn reading_views(self, strided: &'static [&'static str]) -> Self {
+        Self { strided, ..self }
+    }
+
+    /// Words of the list of tiles that a sort writes as `tiles`, beside the results of its description.
+    pub fn tiles(&self) -> Option<usize> {
+        self.tiles
+    }
+
+    /// Operands \[B, H, S, D\] that may be views ([`Lookup::strides`]); all others are contiguous.
+    pub fn strided(&self) -> &'static [&'static str] {
+        self.strided
+    }
+
+    /// Enqueues the kernels; calls `done` after the launches of every stage, where there are stages.
+    ///
+    /// # Panics
+    /// Where a buffer is missing, or holds less than is planned.
+    pub fn launch(&self, client: &Client, buffers: &dyn Lookup, done: &mut dyn FnMut(Stage)) {
+        (self.enqueue)(client, Buffers(buffers), done);
+    }
+}

@@ -1,0 +1,34 @@
+//! The kernels of [`moebius_ops::SegmentAttention`].
+
+use super::{Plan, launch, launch_backward, launch_segments, launch_sequences, plan};
+use crate::Lookup;
+use crate::operation::{Buffers, Family, How, Kernels};
+use crate::prelude::*;
+use cubecl::prelude::*;
+use moebius_ops::SegmentAttention;
+
+impl Family for SegmentAttention {
+    fn kernels(&self, _: &How, device: &Capability) -> Result<Kernels, PlanError> {
+        let plan = plan(self.problem, device)?;
+        Ok(if self.backward {
+            Kernels::new(plan, |client, plan, b| {
+                launch_backward(client, plan, (&b, segments(client, plan, b)).fill());
+            })
+        } else {
+            Kernels::new(plan, |client, plan, b| {
+                launch(client, plan, (&b, segments(client, plan, b)).fill());
+            })
+        })
+    }
+}
+
+/// \[R,2\]: where the segment of every row begins and ends.
+fn segments(client: &Client, plan: &Plan, b: Buffers<'_>) -> (&'static str, Handle) {
+    let segments = client.empty((plan.problem.rows() * 8).max(8));
+    let into = segments.clone();
+    match b.find("offsets") {
+        Some(offsets) => launch_segments(client, plan, b.get("order"), offsets, into),
+        None => launch_sequences(client, plan, into),
+    }
+    ("segments", segments)
+}
