@@ -1,6 +1,6 @@
 //! What is compiled of attention: every type, and rules in f32 alone and together.
 
-use super::*;
+use super::{Problem, Variant, launch, launch_backward, name, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 use moebius_ops::attention::{Pattern, Rule, Rules, Sizes};

@@ -4,7 +4,11 @@
 use cubecl::client::Client;
 use cubecl::ir::{DeviceProperties, TargetProperties};
 use cubecl::prelude::{CubeCount, CubeKernel};
-use cubecl::server::*;
+use cubecl::server::{
+    BufferBinding, CopyDescriptor, Handle, KernelArguments, MemoryLayout, MemoryLayoutDescriptor,
+    MemoryLayoutPolicy, ProfileError, ProfilingToken, ServerCommunication, ServerError,
+    ServerStorage, ServerUtilities,
+};
 use cubecl_core::bytes::Bytes;
 use cubecl_core::device::{DeviceId, DeviceService, ServerUtilitiesHandle, ServiceId};
 use cubecl_core::environment::{backtrace::BackTrace, stream::StreamId};

@@ -1,6 +1,8 @@
 //! What is compiled of the activation: every type gated with silu, as most models have it, and the other activations in f32.
 
-use super::*;
+use super::{
+    Activation, Problem, launch, launch_backward, launch_gradient, name, output_bias, plan,
+};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 use moebius_ops::expert_activation::output_bias::Problem as OutputBias;

@@ -8,7 +8,8 @@ use super::cpu::{
     Packed, Spec, begun_tile, biases_of, blocks_of_rows, panel_row, scratch, store_rows,
 };
 use super::fp8::{beyond, block_words, decode_lane, plain_lane, rebias, scale_at, special_codes};
-use super::*;
+use super::{Bindings, DeviceElement, Operands, Plan, Sizes, Slab, bind, segment, sizes};
+use cubecl::prelude::*;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 

@@ -3,8 +3,12 @@
 use super::activation::{activate, gated};
 use super::fp8::{block_words, scale_at};
 use super::tile::Spec;
-use super::*;
+use super::{
+    Bindings, DeviceElement, Fp8Weights, Operands, Plan, Sizes, Slab, WeightLayout, count,
+    input_row, sizes, tile_at,
+};
 use crate::fp8::decode_bits;
+use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
 /// Units of a cube, one per column.

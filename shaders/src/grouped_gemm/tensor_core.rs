@@ -6,8 +6,13 @@
 use super::activation::{activate, gated};
 use super::fp8::{code_strides, four_of_column};
 use super::fragments::{ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums};
-use super::*;
+use super::{
+    Activation, Bindings, Capability, Conversion, DeviceElement, Fp8Weights, KERNEL, Operands,
+    Plan, Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count, input_row, sizes,
+    tile_at, with_bias,
+};
 use cubecl::cmma;
+use cubecl::prelude::*;
 
 /// Rows and columns of a cube's tile.
 pub(super) const ROWS: usize = TILE;

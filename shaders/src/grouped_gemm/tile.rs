@@ -10,7 +10,11 @@
 
 use super::activation::{activate, gated};
 use super::fp8::{code_strides, four_of_column};
-use super::*;
+use super::{
+    Activation, Bindings, Conversion, DeviceElement, Fp8Weights, Operands, Plan, Sizes, Slab,
+    Source, WeightLayout, count, input_row, sizes, tile_at, with_bias,
+};
+use cubecl::prelude::*;
 
 /// Units of a cube and the register tile of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,9 @@
 //! What is compiled of caches: every format and type, and rules together.
 
-use super::*;
+use super::{
+    Attend, CacheFormat, Layout, append_name, launch, launch_append, merge_name, name, plan,
+    plan_append,
+};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};

@@ -1,10 +1,10 @@
 //! The kernels of [`moebius_ops::Quantize`].
 
 use super::{Plan, launch, launch_amax, launch_by, launch_dequantize, plan, plan_amax};
+use crate::FromNames;
 use crate::fp8;
 use crate::operation::{Buffers, Family, How, Kernels};
 use crate::prelude::*;
-use crate::FromNames;
 use cubecl::prelude::*;
 use moebius_ops::Quantize;
 use moebius_ops::quantize::AmaxProblem;

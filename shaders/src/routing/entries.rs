@@ -1,6 +1,10 @@
 //! What is compiled of the router.
 
-use super::*;
+use super::{
+    Groups, Problem, Score, hash, launch, launch_hash, launch_load, launch_logits,
+    launch_logits_backward, launch_topk_backward, plan, plan_hash, plan_load, plan_logits,
+    plan_logits_backward, plan_topk_backward, topk,
+};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, TopkGradient};

@@ -1,6 +1,8 @@
 //! What is compiled of attention within segments: every type, and causal in f32.
 
-use super::*;
+use super::{
+    Problem, Side, launch, launch_backward, launch_segments, launch_sequences, name, plan,
+};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 use moebius_ops::segment_attention::Segments;

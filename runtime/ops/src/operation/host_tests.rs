@@ -141,7 +141,10 @@ fn operands_of_another_kind_or_length_are_refused() {
     let y = operation.reference(&[x.clone(), w.clone()]).unwrap();
     assert_eq!(y, [HostTensor::Floats(vec![12.0, 34.0])]);
     let error = |operands: &[HostTensor]| operation.reference(operands).unwrap_err().to_string();
-    assert_eq!(error(std::slice::from_ref(&x)), "operands: expected 2, got 1");
+    assert_eq!(
+        error(std::slice::from_ref(&x)),
+        "operands: expected 2, got 1"
+    );
     assert_eq!(error(&[w.clone(), w]), "rows: expected 4, got 2");
     let words = HostTensor::Words(vec![0; 2]);
     assert_eq!(error(&[x, words]), "W: expected floats, got words");

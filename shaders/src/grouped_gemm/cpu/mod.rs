@@ -12,7 +12,11 @@
 mod pack;
 mod store;
 
-use super::*;
+use super::{
+    Activation, Bindings, DeviceElement, Fp8Weights, Operands, Plan, Sizes, Slab, Source,
+    WeightLayout, bind, input_row, segment, sizes,
+};
+use cubecl::prelude::*;
 use pack::pack_panel;
 
 pub(super) use pack::{load_register, panel_row};

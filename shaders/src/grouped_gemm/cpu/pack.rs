@@ -1,7 +1,8 @@
 //! Weights on their way into a panel of registers.
 
 use super::Spec;
-use crate::grouped_gemm::*;
+use crate::grouped_gemm::{Sizes, WeightLayout};
+use cubecl::prelude::*;
 
 /// The weight row behind lane `lane` of register `register` of the panel that starts at column `first`.
 #[cube]

@@ -1,8 +1,9 @@
 //! What is done with the sums of a tile: bias, activation, gate, and the store.
 
 use super::{Spec, panel_row};
+use crate::grouped_gemm::Sizes;
 use crate::grouped_gemm::activation::{activate, gated};
-use crate::grouped_gemm::*;
+use cubecl::prelude::*;
 
 /// Stores one register of a row, or the part of it inside the matrix.
 #[cube]

@@ -1,6 +1,9 @@
 //! Convolutional experts: what an expert sees of a sequence is a sequence, too.
 
-use super::*;
+use super::{
+    Device, Error, ExpertKind, Like, Module, MoeConfig, Param, ShapeError, Slots, Tensor, activate,
+    bias_of, biases, stacked,
+};
 use crate::ops::Assignment;
 
 /// Rows a convolution sees at once.

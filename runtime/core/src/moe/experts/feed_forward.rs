@@ -1,7 +1,10 @@
 //! Feed-forward experts in any precision: fused where both weights are in floating point, so that there is
 //! no copy of the tokens and no intermediate combine.
 
-use super::*;
+use super::{
+    DType, Device, Error, Like, Module, MoeConfig, Param, Precision, ShapeError, Tensor, activate,
+    bias_of, biases, stacked,
+};
 use crate::check::cast_param;
 use crate::fp8::training::Fp8Recipe;
 use crate::fp8::{Instructions, Operand, Weight};

@@ -1,6 +1,9 @@
 //! Parameter-efficient experts: one frozen network, and little that is trained per expert.
 
-use super::*;
+use super::{
+    Adapted, DType, Device, Error, FeedForwardExperts, Like, Module, MoeConfig, Param, ShapeError,
+    Slots, Tensor, activate, apply, bias_of, cast_all, dropped, stacked,
+};
 use crate::initial::zeros;
 use crate::nn;
 use crate::ops::Assignment;

@@ -1,7 +1,11 @@
 //! Top-k that evens out usage, most for tokens that ask for capacity.
 
 use super::learned::RouterLinear;
-use super::*;
+use super::{
+    Batch, DType, Device, DynamicConfig, Error, Like, Module, Param, Routed, Routes, RunningState,
+    ShapeError, Sizes, Tensor, cast_all, cast_param, check_state, choose, constant, matrix,
+    router_logits, value,
+};
 use crate::moe::running::{Follow, follow, relative_load};
 use burn::tensor::activation::{relu, sigmoid};
 

@@ -1,6 +1,9 @@
 //! Experts choose their tokens: perfectly balanced, and nothing is dropped because it is late.
 
-use super::*;
+use super::{
+    Assignment, Batch, Device, Error, ExpertChoiceConfig, Int, Module, Param, Routed, RouterConfig,
+    Routes, Routing, Sizes, Tensor, choose, matrix, router_logits,
+};
 use crate::ops::CapacityRule;
 
 /// Every expert takes its C = min(T, ⌈T · factor / E⌉) most probable tokens; a token may get any

@@ -1,6 +1,6 @@
 //! Experts by hash: nothing is learned, nothing collapses.
 
-use super::*;
+use super::{Batch, DType, Error, HashConfig, Module, Routed, Routes, Routing, Sizes, Tensor};
 use crate::moe::route::hash_route;
 
 /// K distinct available experts by an integer hash of a token's position or values, each with

@@ -1,6 +1,9 @@
 //! Top-k of an MLP's logits.
 
-use super::*;
+use super::{
+    Batch, Device, Error, LearnedConfig, Like, Module, Param, Routed, Routes, ShapeError, Sizes,
+    Tensor, choose, router_logits, uniform,
+};
 use crate::nn;
 use burn::tensor::activation::relu;
 

@@ -1,6 +1,10 @@
 //! Sigmoid scores, balanced by a bias in place of a loss (DeepSeek-V3).
 
-use super::*;
+use super::{
+    Batch, Bool, DType, Device, Error, Int, Like, Module, Param, Routed, Routes, RunningState,
+    ShapeError, SigmoidBiasConfig, Sizes, Tensor, cast_param, check_mask, check_state, choose,
+    constant, matrix, router_logits, set, value,
+};
 use crate::moe::running::total;
 use burn::tensor::FloatDType;
 

@@ -1,6 +1,9 @@
 //! The largest logit (Switch Transformer).
 
-use super::*;
+use super::{
+    Batch, Device, Distribution, Error, Module, Param, Routed, RouterConfig, Routes, Sizes,
+    SwitchConfig, Tensor, choose, matrix, router_logits,
+};
 
 /// The expert of the largest logit, weighted by its softmax probability, never renormalised: the
 /// router would get no gradient otherwise.

@@ -1,6 +1,9 @@
 //! The K largest logits.
 
-use super::*;
+use super::{
+    Batch, DType, Device, Distribution, Error, Like, Module, Param, Routed, Routes, ShapeError,
+    Sizes, Tensor, TopKConfig, choose, matrix, router_logits, uniform,
+};
 use burn::nn::{Dropout, DropoutConfig};
 
 /// logits = x · Wgᵀ (+ b); the K largest, in the order of [`TopKConfig::route`].
