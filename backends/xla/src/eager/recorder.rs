@@ -1,7 +1,7 @@
 //! What is recorded for one device, and when it runs.
 
 use super::programs::Programs;
-use super::recording::{Piece, Recording};
+use super::recording::{Piece, Recording, Slot};
 use crate::host;
 use crate::machine::{Machine, RunError, panic_text};
 use crate::pjrt::{Buffer, Event};
@@ -50,9 +50,6 @@ pub struct Activity {
 
 /// Operations after which a recording runs wherever it is: programs of more take minutes to compile.
 const LONGEST: usize = 1 << 14;
-
-/// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
-pub(super) type Slot = Result<Arc<Buffer>, RunError>;
 
 impl Recorder {
     pub(crate) fn new(machine: Machine) -> Self {

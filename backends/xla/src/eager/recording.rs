@@ -1,12 +1,14 @@
 //! What one stream has recorded, as far as it hasn't run.
 
 use super::canonical::Canonical;
-use super::recorder::Slot;
 use crate::machine::RunError;
 use crate::pjrt::Buffer;
 use burn_ir::{OperationIr, TensorId, TensorIr, TensorStatus};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
+
+/// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
+pub(super) type Slot = Result<Arc<Buffer>, RunError>;
 
 /// Operations of one stream, in order. A thread is a stream, unless it says otherwise.
 ///

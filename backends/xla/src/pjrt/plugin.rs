@@ -96,8 +96,8 @@ impl Plugin {
             return Ok(*plugin);
         }
         let flags = environment.flags(platform);
-        if platform == Platform::Tpu {
-            tpu::prepare(environment);
+        if platform == Platform::Tpu && !environment.tpu_metadata_decided {
+            tpu::prepare(&environment.pci_devices);
         }
         let plugin = Self::start(platform, &path, flags)?;
         loaded.insert(path, plugin);

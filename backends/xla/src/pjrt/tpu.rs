@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::Path;
 
-use super::locate::Environment;
-
 /// The PCI vendor of TPUs.
 const GOOGLE: &str = "0x1ae0";
 /// The PCI devices that are TPUs, as JAX 0.10.2 knows them: v3, v4, v5p, v5e, v6e, 7x.
@@ -41,8 +39,8 @@ fn any(pci_devices: &Path, wanted: impl Fn(&dyn Fn(&str) -> String) -> bool) -> 
 }
 
 /// Makes libtpu fail at once on a machine without a TPU, where it would look for one for minutes.
-pub(super) fn prepare(environment: &Environment) {
-    if environment.tpu_metadata_decided || has_hardware(&environment.pci_devices) {
+pub(super) fn prepare(pci_devices: &Path) {
+    if has_hardware(pci_devices) {
         return;
     }
     // SAFETY: Rust's own access to the environment is serialised by the standard library. This runs at most once for a

@@ -1,6 +1,6 @@
 //! What an attention is, and its forward pass.
 
-use super::tables::Tables;
+use super::tables::{Given, Tables};
 use crate::Error;
 use crate::check::{check_device, check_positive, check_same, element, moved};
 use crate::ops::{self, DeviceValue};
@@ -59,19 +59,6 @@ pub struct Attend {
     dropout: Option<(f64, Option<u64>)>,
     position: Option<i64>,
     rule: Option<Arc<dyn AnyRule>>,
-}
-
-/// A rule, and the table that it reads.
-#[derive(Clone, Debug)]
-pub(super) enum Given {
-    Plain(Rule),
-    /// Of queries, and of keys.
-    Documents(Box<[Tensor<2, Int>; 2]>),
-    Blocks(usize, Tensor<2, Bool>),
-    Mask(Tensor<4, Bool>),
-    Alibi(Option<Tensor<1>>),
-    Bias(Tensor<4>),
-    Relative(Tensor<2>),
 }
 
 /// What [`Attend::forward`] returns.

@@ -1,12 +1,24 @@
 //! The tables of rules: checked, and in the form in which the operation reads them.
 
-use super::attend::Given;
 use crate::Error;
 use crate::check::{check_device, check_same, element};
 use crate::ops::DeviceValue;
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
 use moebius_ops::ShapeError;
 use moebius_ops::attention::{Dropout, Pattern, Rule, Sizes, alibi_slopes};
+
+/// A rule, and the table that it reads.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Plain(Rule),
+    /// Of queries, and of keys.
+    Documents(Box<[Tensor<2, Int>; 2]>),
+    Blocks(usize, Tensor<2, Bool>),
+    Mask(Tensor<4, Bool>),
+    Alibi(Option<Tensor<1>>),
+    Bias(Tensor<4>),
+    Relative(Tensor<2>),
+}
 
 /// The tables in the order of the operation's description.
 const ORDER: [&str; 9] = [

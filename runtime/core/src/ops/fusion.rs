@@ -1,25 +1,8 @@
-//! What Burn's fusion is told of results that don't exist yet: shapes and types as the operation is described.
+//! Tensors on their way through Burn's fusion.
 
-use super::call::Call;
 use super::tensors::{Tensors, Value, ValueMetadata};
-use burn::backend::fusion::custom::{FusionValueAdapter, HandleContainer, TensorIr, TensorSpec};
+use burn::backend::fusion::custom::{FusionValueAdapter, HandleContainer, TensorIr};
 use burn::backend::fusion::{ExecutionError, Fusion, FusionBackend, FusionRuntime, FusionTensor};
-use burn::tensor::Shape;
-use moebius_ops::Scalar;
-
-/// The results of `call`.
-pub(super) fn results(_operands: &Vec<ValueMetadata>, call: &Call) -> Vec<ValueMetadata> {
-    let described = call.results();
-    let spec = described.map(|result| {
-        let dtype = super::dtype(result.scalar);
-        let spec = TensorSpec::new(Shape::from(result.shape), dtype);
-        match result.scalar {
-            Scalar::Float(_) => ValueMetadata::Float(spec),
-            Scalar::Word => ValueMetadata::Word(spec),
-        }
-    });
-    spec.collect()
-}
 
 type Handles<B> =
     HandleContainer<<<B as FusionBackend>::FusionRuntime as FusionRuntime>::FusionHandle>;
