@@ -50,7 +50,7 @@ pub use grid::Grid;
 #[cfg(feature = "emit")]
 pub use kernels::kernels;
 pub use named::{FromNames, Lookup};
-pub use operation::{Buffers, Family, How, Kernels};
+pub use operation::{Buffers, Family, How, Kernels, Tiles};
 
 use moebius_device::Capability;
 

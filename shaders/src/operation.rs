@@ -94,7 +94,33 @@ impl Lookup for Buffers<'_> {
 pub struct Kernels {
     enqueue: Arc<Enqueue>,
     tiles: Option<usize>,
+    walks: Option<Tiles>,
     strided: &'static [&'static str],
+}
+
+/// A list of tiles, as [`moebius_ops::permute`] has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiles {
+    /// Rows of a tile.
+    pub rows: usize,
+    /// How many tiles there are in the worst routing.
+    pub most: usize,
+}
+
+impl Tiles {
+    /// The list of the experts whose rows begin and end at `offsets` \[E+1\].
+    pub fn of(self, offsets: &[u32]) -> Vec<u32> {
+        let experts = offsets.len().saturating_sub(1) as u32;
+        let of_expert = |(expert, ends): (u32, &[u32])| {
+            let (first, end) = (ends[0], ends[1]);
+            let starts = (first..end).step_by(self.rows);
+            let tile = move |start: u32| [expert, start, end.min(start + self.rows as u32)];
+            starts.map(tile).collect::<Vec<_>>()
+        };
+        let tiles = (0..).zip(offsets.windows(2)).flat_map(of_expert);
+        let none = std::iter::repeat([experts, 0, 0]);
+        tiles.chain(none).take(self.most).flatten().collect()
+    }
 }
 
 type Enqueue = dyn Fn(&Client, Buffers<'_>, &mut dyn FnMut(Stage)) + Send + Sync;
@@ -130,6 +156,7 @@ impl Kernels {
         Self {
             enqueue: Arc::new(move |client, b, done| launch(client, &plan, b, done)),
             tiles: None,
+            walks: None,
             strided: &[],
         }
     }
@@ -142,6 +169,11 @@ impl Kernels {
         }
     }
 
+    /// The same, which walk the sorted rows by such a list of tiles.
+    pub(crate) fn walking(self, walks: Option<Tiles>) -> Self {
+        Self { walks, ..self }
+    }
+
     /// The same, which read these operands by their strides.
     pub(crate) fn reading_views(self, strided: &'static [&'static str]) -> Self {
         Self { strided, ..self }
@@ -150,6 +182,12 @@ impl Kernels {
     /// Words of the list of tiles that a sort writes as `tiles`, beside the results of its description.
     pub fn tiles(&self) -> Option<usize> {
         self.tiles
+    }
+
+    /// The list of tiles that is read as `tiles` beside the operands of the description, where there is one: what a sort of the
+    /// same rows wrote, or [`Tiles::of`] makes.
+    pub fn walks(&self) -> Option<Tiles> {
+        self.walks
     }
 
     /// Operands \[B, H, S, D\] that may be views ([`Lookup::strides`]); all others are contiguous.
@@ -163,5 +201,25 @@ impl Kernels {
     /// Where a buffer is missing, or holds less than is planned.
     pub fn launch(&self, client: &Client, buffers: &dyn Lookup, done: &mut dyn FnMut(Stage)) {
         (self.enqueue)(client, Buffers(buffers), done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tiles;
+
+    /// Five rows, none, one and two of four experts in tiles of two rows.
+    #[test]
+    fn tiles_end_with_their_expert() {
+        let tiles = Tiles { rows: 2, most: 6 };
+        let want = [
+            [0, 0, 2],
+            [0, 2, 4],
+            [0, 4, 5],
+            [2, 5, 6],
+            [3, 6, 8],
+            [4, 0, 0],
+        ];
+        assert_eq!(tiles.of(&[0, 5, 5, 6, 8]), want.concat());
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Choice, launch, plan, plan_training, training};
 use crate::Lookup;
+use crate::grouped_gemm::tiles;
 use crate::operation::{Family, How, Kernels};
 use crate::prelude::*;
 use moebius_ops::Experts;
@@ -12,7 +13,8 @@ impl Family for Experts {
         let variant = how.variant(problem.row_bound, problem.routing.experts(), device);
         let forward = || plan(problem, device, Choice::of(variant));
         let backward = || plan_training(problem, variant, device);
-        Ok(match self {
+        let tiles = tiles(&problem.down()?, variant.tile_rows());
+        let kernels = match self {
             Self::Forward { keep: false, .. } => {
                 Kernels::staged(forward()?, |client, plan, b, done| {
                     launch(client, plan, b.fill(), done);
@@ -28,6 +30,7 @@ impl Family for Experts {
             Self::Backward { .. } => Kernels::new(backward()?, |client, plan, b| {
                 training::launch_backward(client, plan, b.fill(), b.find("pre"), b.fill());
             }),
-        })
+        };
+        Ok(kernels.walking(tiles))
     }
 }

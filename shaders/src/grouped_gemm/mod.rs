@@ -21,6 +21,7 @@ pub mod weight_gradient;
 
 #[cfg(feature = "emit")]
 pub use entries::entries;
+pub(crate) use operation::tiles;
 pub(crate) use plan::plan_over_tiles;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;

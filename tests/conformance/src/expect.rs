@@ -19,19 +19,16 @@ pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     let kernels_only = [
         "permute::",
         "capacity::",
-        "rows::",
         "grouped_gemm::",
         "fp8_gemm::",
         "weight_gradient::",
         "expert_activation::",
         "segment_attention::",
-        "topk::",
-        "router_backward::",
-        "hash_routing::",
-        "expert_load::",
     ];
     let kernels_only = kernels_only.iter().any(|prefix| case.starts_with(prefix));
     let their_own = [
+        "rows::positions_past_the_rows",
+        "router_backward::one_of_both",
         "moe_layer::device_memory",
         "moe_layer::warm_forward_allocates_nothing",
         "moe_layer::launches_are_fixed",

@@ -1,22 +1,14 @@
 //! Counts of the slots of every expert against the exact oracle.
 
-use crate::Outcome;
-use moebius_ops::routing::{LoadProblem, Problem, load_reference};
-use moebius_shaders::routing::{launch_load, plan_load};
+use crate::{Outcome, operation};
+use moebius_ops::routing::{LoadProblem, Problem};
+use moebius_ops::{HostTensor, Routing};
 use moebius_tests::data::Rng;
-use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
+use moebius_tests::target::Target;
 
 fn check(target: &Target, problem: LoadProblem, indices: &[u32]) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
-    let plan = plan_load(problem, target.capability()).unwrap();
-    let counts = poisoned(&client, problem.counts());
-    let words = if indices.is_empty() { &[0] } else { indices };
-    launch_load(&client, &plan, upload_u32(&client, words), counts.clone());
-    let got = download_u32(&client, counts, problem.counts());
-    assert_eq!(got, load_reference(&problem, indices), "{problem:?}");
-    Outcome::Ran
+    let operands = [HostTensor::Words(indices.to_vec())];
+    operation::check(target, Routing::Load(problem), &operands, |_| 0.0)
 }
 
 /// Random indices up to and beyond E, counted over all choices and over the first.

@@ -1,50 +1,40 @@
 //! Hash routing against its exact oracle.
 
-use crate::Outcome;
-use moebius_ops::Element;
-use moebius_ops::routing::{HashKey, HashProblem, Problem, hash_reference};
-use moebius_shaders::routing::{HashBuffers, launch_hash, plan_hash};
+use crate::{Outcome, operation};
+use moebius_ops::routing::{HashKey, HashProblem, Problem};
+use moebius_ops::{Element, HostTensor, Routing};
 use moebius_tests::data::Rng;
-use moebius_tests::elements::{rounded, upload};
-use moebius_tests::target::{Target, download_f32, download_u32, nans, poisoned, upload_u32};
+use moebius_tests::elements::rounded;
+use moebius_tests::target::Target;
 
 /// Tokens, experts, choices.
 type Size = (usize, usize, usize);
 
 fn check(target: &Target, size: Size, key: HashKey, mask: Option<&[bool]>, x: &[f32]) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
     let (tokens, experts, top_k) = size;
     let problem = HashProblem::new(Problem::new(tokens, experts, top_k).unwrap(), key).unwrap();
-    let plan = match plan_hash(problem, target.capability()) {
-        Ok(plan) => plan,
-        Err(error) => return Outcome::Unsupported(error.to_string()),
+    let (hidden, element) = match key {
+        HashKey::Position { .. } => (1, Element::F32),
+        HashKey::Content { hidden, element } => (hidden, element),
     };
-    for seed in [0, 0xDEAD_BEEF] {
-        let words = |mask: &[bool]| mask.iter().map(|a| u32::from(*a)).collect::<Vec<_>>();
-        let (indices, weights) = (
-            poisoned(&client, tokens * top_k),
-            nans(&client, tokens * top_k),
-        );
-        let buffers = HashBuffers {
-            x: match key {
-                HashKey::Position { .. } => None,
-                HashKey::Content { element, .. } => Some(upload(&client, x, element)),
-            },
-            mask: mask.map(|mask| upload_u32(&client, &words(mask))),
-            indices: indices.clone(),
-            weights: weights.clone(),
+    // What isn't hashed says on which device.
+    let x = match key {
+        HashKey::Position { .. } => HostTensor::Floats(vec![0.0; tokens]),
+        HashKey::Content { .. } => HostTensor::of_f32(x),
+    };
+    let words = |mask: &[bool]| mask.iter().map(|a| u32::from(*a)).collect::<Vec<_>>();
+    let mask = mask.map(|mask| HostTensor::Words(words(mask)));
+    let operands: Vec<HostTensor> = [x].into_iter().chain(mask.clone()).collect();
+    Outcome::of([0, 0xDEAD_BEEF].map(|seed| {
+        let hash = Routing::Hash {
+            problem,
+            hidden,
+            element,
+            seed,
+            mask: mask.is_some(),
         };
-        launch_hash(&client, &plan, seed, buffers);
-        let got = (
-            download_u32(&client, indices, tokens * top_k),
-            download_f32(&client, weights, tokens * top_k),
-        );
-        let want = hash_reference(&problem, seed, x, mask);
-        assert_eq!(got, want, "{size:?} {key:?} seed {seed}");
-    }
-    Outcome::Ran
+        operation::check(target, hash, &operands, |_| 0.0)
+    }))
 }
 
 /// Every token a new position, one sequence after the other, and every position the same.

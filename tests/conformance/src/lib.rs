@@ -44,6 +44,7 @@ mod model_scale;
 mod moe_layer;
 mod moe_training;
 mod nn;
+mod operation;
 mod permute;
 mod quantize;
 mod router_backward;

@@ -1,23 +1,16 @@
 //! Rows moved between the order of tokens and the order of experts: combine, dispatch, and the
 //! gradient for the weights, against their f64 oracles.
 
-use crate::Outcome;
-use crate::permute::sort;
-use cubecl::client::Client;
-use cubecl::server::Handle;
+use crate::{Outcome, operation};
 use moebius_ops::permute::{NOWHERE, RowsProblem, Sorted};
-use moebius_ops::{Element, routing};
-use moebius_shaders::permute::{self, RowsPlan, combine, dispatch, weights_gradient};
+use moebius_ops::{Element, HostTensor, Operation, Permute, TensorInfo, routing};
 use moebius_tests::data::{Rng, rounded};
-use moebius_tests::target::{
-    Target, download, download_f32, nans, poisoned, upload, upload_f32, upload_u32,
-};
-use moebius_tests::tolerance::{assert_close, rel_l2};
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::rel_l2;
 
 /// Tokens and sorted rows with their routing, rounded to the element type.
 struct Rows {
     problem: RowsProblem,
-    keys: Vec<u32>,
     sorted: Sorted,
     x: Vec<f32>,
     rows: Vec<f32>,
@@ -47,7 +40,6 @@ impl Rows {
             rows,
             weights,
             sorted,
-            keys,
         }
     }
 
@@ -72,104 +64,46 @@ impl Rows {
         self
     }
 
+    fn combine(&self, weighted: bool) -> Permute {
+        Permute::Combine {
+            problem: self.problem,
+            weighted,
+        }
+    }
+
+    fn operands(&self, operation: Permute) -> Vec<HostTensor> {
+        let signature = Operation::from(operation).signature();
+        let operand = |info: &TensorInfo| match info.name {
+            "x" | "dy" => HostTensor::of_f32(&self.x),
+            "rows" => HostTensor::of_f32(&self.rows),
+            "weights" => HostTensor::of_f32(&self.weights),
+            "order" => self.sorted.order.clone().into(),
+            "offsets" => self.sorted.offsets.clone().into(),
+            "positions" => self.sorted.positions.clone().into(),
+            other => panic!("{other}"),
+        };
+        signature.operands.iter().map(operand).collect()
+    }
+
     fn check(&self, target: &Target) -> Outcome {
-        let Some(client) = target.client() else {
-            return Outcome::Unsupported("no kernels".into());
+        let element = self.problem.element();
+        let tolerance = |name: &str| match name {
+            // A copy.
+            "rows" => 0.0,
+            // Products of rounded values are exact in f32, so only the sum rounds.
+            "dweights" => rel_l2(Element::F32),
+            _ => rel_l2(element),
         };
-        let plan = match permute::plan_rows(self.problem, target.capability()) {
-            Ok(plan) => plan,
-            Err(error) => return Outcome::Unsupported(error.to_string()),
-        };
-        for weighted in [false, true] {
-            self.check_combine(&client, &plan, weighted);
-            self.check_dispatch(target, &client, &plan, weighted);
-        }
-        self.check_weights_gradient(&client, &plan);
-        Outcome::Ran
-    }
-
-    fn upload(&self, client: &Client, values: &[f32]) -> Handle {
-        upload(client, values, self.problem.element())
-    }
-
-    fn assert_close(&self, what: &str, got: &[f32], want: &[f64]) {
-        let what = format!("{what} of {:?}", self.problem);
-        assert_close(&what, got, want, rel_l2(self.problem.element()));
-    }
-
-    fn check_combine(&self, client: &Client, plan: &RowsPlan, weighted: bool) {
-        let p = &self.problem;
-        let y = self.upload(client, &vec![f32::NAN; self.x.len()]);
-        let buffers = combine::CombineBuffers {
-            positions: upload_u32(client, &self.sorted.positions),
-            weights: weighted.then(|| upload_f32(client, &self.weights)),
-            rows: self.upload(client, &self.rows),
-            y: y.clone(),
-        };
-        combine::launch(client, plan, buffers);
-        let got = download(client, y, self.x.len(), p.element());
-        let (weights, rows) = (wide(&self.weights), wide(&self.rows));
-        let weights = weighted.then_some(&weights[..]);
-        let want =
-            moebius_ops::permute::combine::reference(p, &self.sorted.positions, weights, &rows)
-                .unwrap();
-        self.assert_close("combine", &got, &want);
-    }
-
-    /// With the order that the device's own sort finds.
-    fn check_dispatch(&self, target: &Target, client: &Client, plan: &RowsPlan, weighted: bool) {
-        let p = &self.problem;
-        let problem = moebius_ops::permute::Problem::new(p.slots(), p.experts(), 4).unwrap();
-        let sorted = sort(target, client, &self.keys, problem).buffers;
-        let rows = self.upload(client, &vec![f32::NAN; self.rows.len()]);
-        let buffers = dispatch::DispatchBuffers {
-            order: sorted.order,
-            offsets: sorted.offsets,
-            weights: weighted.then(|| upload_f32(client, &self.weights)),
-            x: self.upload(client, &self.x),
-            rows: rows.clone(),
-        };
-        dispatch::launch(client, plan, buffers);
-        let got = download(client, rows, self.rows.len(), p.element());
-        let (weights, x) = (wide(&self.weights), wide(&self.x));
-        let weights = weighted.then_some(&weights[..]);
-        let want = moebius_ops::permute::dispatch::reference(p, &self.sorted, weights, &x).unwrap();
-        self.assert_close("dispatch", &got, &want);
-        if !weighted {
-            let want: Vec<f32> = want.iter().map(|v| *v as f32).collect();
-            assert_eq!(got, want, "a copy differs");
-        }
-    }
-
-    fn check_weights_gradient(&self, client: &Client, plan: &RowsPlan) {
-        let p = &self.problem;
-        let dweights = nans(client, p.slots());
-        let buffers = weights_gradient::WeightsGradientBuffers {
-            positions: upload_u32(client, &self.sorted.positions),
-            dy: self.upload(client, &self.x),
-            rows: self.upload(client, &self.rows),
-            dweights: dweights.clone(),
-        };
-        weights_gradient::launch(client, plan, buffers);
-        let got = download_f32(client, dweights, p.slots());
-        let (dy, rows) = (wide(&self.x), wide(&self.rows));
-        let want = moebius_ops::permute::weights_gradient::reference(
-            p,
-            &self.sorted.positions,
-            &dy,
-            &rows,
+        let operations = [
+            Permute::Gather(self.problem),
+            self.combine(false),
+            self.combine(true),
+            Permute::CombineBackward(self.problem),
+        ];
+        Outcome::of(
+            operations.map(|of| operation::check(target, of, &self.operands(of), tolerance)),
         )
-        .unwrap();
-        // Products of rounded values are exact in f32, so only the sum rounds.
-        assert_close("weights gradient", &got, &want, rel_l2(Element::F32));
-        for (slot, row) in self.sorted.positions.iter().enumerate() {
-            assert!(*row != NOWHERE || got[slot] == 0.0, "slot {slot}");
-        }
     }
-}
-
-fn wide(values: &[f32]) -> Vec<f64> {
-    values.iter().map(|v| f64::from(*v)).collect()
 }
 
 /// Widths around vectors and the units that share a row, tokens around cubes.
@@ -210,33 +144,20 @@ pub(crate) fn positions_past_the_rows(target: &Target) -> Outcome {
     let bound = rows.problem.row_bound() as u32;
     rows.sorted.positions[7] = bound;
     rows.sorted.positions[8] = bound + 1000;
-    let Some(client) = target.client() else {
+    if target.client().is_none() {
         return Outcome::Unsupported("no kernels".into());
-    };
-    let plan = permute::plan_rows(rows.problem, target.capability()).unwrap();
-    rows.check_combine(&client, &plan, false);
-    rows.check_weights_gradient(&client, &plan);
-    Outcome::Ran
+    }
+    let backward = Permute::CombineBackward(rows.problem);
+    Outcome::of([rows.combine(false), backward].map(|of| {
+        operation::check(target, of, &rows.operands(of), |_| rel_l2(Element::F32))
+    }))
 }
 
 /// The same bits on every run.
 pub(crate) fn repeats_bit_for_bit(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
     let rows = Rows::random(100, 4, 2, 132);
-    let plan = permute::plan_rows(rows.problem, target.capability()).unwrap();
-    let run = || {
-        let dweights = poisoned(&client, 200);
-        let buffers = weights_gradient::WeightsGradientBuffers {
-            positions: upload_u32(&client, &rows.sorted.positions),
-            dy: upload_f32(&client, &rows.x),
-            rows: upload_f32(&client, &rows.rows),
-            dweights: dweights.clone(),
-        };
-        weights_gradient::launch(&client, &plan, buffers);
-        download_f32(&client, dweights, 200)
-    };
+    let backward = Permute::CombineBackward(rows.problem);
+    let run = || operation::run(target, &backward, &rows.operands(backward)).unwrap();
     let first = run();
     (0..5).for_each(|_| assert_eq!(run(), first));
     Outcome::Ran

@@ -2,15 +2,11 @@
 //! f64 oracles.
 
 use crate::Outcome;
-use cubecl::client::Client;
-use cubecl::server::Handle;
+use crate::operation::{check, run, some_of};
 use moebius_ops::routing::{Groups, Problem, Routed, Score, TopkGradient};
-use moebius_shaders::routing::{self, RouteBuffers, TopkBackwardBuffers};
+use moebius_ops::{HostTensor, Routing};
 use moebius_tests::data::Rng;
-use moebius_tests::target::{
-    Target, download_f32, download_u32, nans, poisoned, upload_f32, upload_u32,
-};
-use moebius_tests::tolerance::assert_close;
+use moebius_tests::target::Target;
 
 /// Largest relative L2 error of weights, probabilities and their gradients: a few roundings and an
 /// exponential of f32 each.
@@ -21,14 +17,6 @@ struct Choice {
     logits: Vec<f32>,
     mask: Option<Vec<bool>>,
     bias: Option<Vec<f32>>,
-}
-
-/// What a device returned.
-struct Got {
-    indices: Vec<u32>,
-    weights: Vec<f32>,
-    probs: Vec<f32>,
-    lse: Vec<f32>,
 }
 
 impl Choice {
@@ -67,90 +55,57 @@ impl Choice {
         moebius_ops::routing::reference_with_bias(&self.problem, &self.logits, mask, bias)
     }
 
-    fn upload_mask(&self, client: &Client) -> Option<Handle> {
-        let mask = self.mask.as_ref()?;
-        let words: Vec<u32> = mask.iter().map(|available| (*available).into()).collect();
-        Some(upload_u32(client, &words))
+    fn operation(&self) -> Routing {
+        Routing::Route {
+            problem: self.problem,
+            mask: self.mask.is_some(),
+            bias: self.bias.is_some(),
+        }
     }
 
-    fn run(&self, target: &Target, client: &Client) -> Got {
-        let p = &self.problem;
-        let buffers = RouteBuffers {
-            logits: upload_f32(client, &self.logits),
-            mask: self.upload_mask(client),
-            bias: self.bias.as_ref().map(|bias| upload_f32(client, bias)),
-            indices: poisoned(client, p.slots()),
-            weights: nans(client, p.slots()),
-            probs: nans(client, self.logits.len()),
-            lse: nans(client, p.tokens()),
-        };
-        let (indices, weights) = (buffers.indices.clone(), buffers.weights.clone());
-        let (probs, lse) = (buffers.probs.clone(), buffers.lse.clone());
-        let plan = routing::plan(*p, target.capability()).unwrap();
-        routing::launch(client, &plan, buffers);
-        Got {
-            indices: download_u32(client, indices, p.slots()),
-            weights: download_f32(client, weights, p.slots()),
-            probs: download_f32(client, probs, self.logits.len()),
-            lse: download_f32(client, lse, p.tokens()),
-        }
+    fn mask_words(&self) -> Option<HostTensor> {
+        let mask = self.mask.as_ref()?.iter();
+        let words: Vec<u32> = mask.map(|available| (*available).into()).collect();
+        Some(words.into())
+    }
+
+    fn operands(&self) -> Vec<HostTensor> {
+        let bias = self.bias.as_ref().map(|bias| HostTensor::of_f32(bias));
+        let logits = [HostTensor::of_f32(&self.logits)];
+        let operands = logits.into_iter().chain(self.mask_words()).chain(bias);
+        operands.collect()
     }
 
     /// Indices exactly, the rest closely; then the gradients.
     fn check(&self, target: &Target) -> Outcome {
-        let Some(client) = target.client() else {
-            return Outcome::Unsupported("no kernels".into());
-        };
-        let (got, want) = (self.run(target, &client), self.want());
-        let what = |what| format!("{what} of {:?}", self.problem);
-        assert_eq!(got.indices, want.indices, "{}", what("indices"));
-        assert_close(&what("weights"), &got.weights, &want.weights, TOLERANCE);
-        assert_close(&what("probs"), &got.probs, &want.probs, TOLERANCE);
-        assert_close(&what("lse"), &got.lse, &want.lse, TOLERANCE);
-        for of in [
-            TopkGradient::Weights,
-            TopkGradient::Probs,
-            TopkGradient::Lse,
-        ] {
-            self.check_gradient(target, &client, of);
-        }
-        Outcome::Ran
+        let forward = check(target, self.operation(), &self.operands(), |_| TOLERANCE);
+        Outcome::of([forward, self.check_gradients(target)])
     }
 
-    fn check_gradient(&self, target: &Target, client: &Client, of: TopkGradient) {
-        let (p, routed) = (&self.problem, self.want());
-        let floats = |values: &[f64]| values.iter().map(|v| *v as f32).collect::<Vec<_>>();
-        let len = match of {
-            TopkGradient::Weights => p.slots(),
-            TopkGradient::Probs => self.logits.len(),
-            TopkGradient::Lse => p.tokens(),
-        };
-        let gradient = Rng::new(len as u64).vec(len, 1.0);
-        let buffers = TopkBackwardBuffers {
-            logits: upload_f32(client, &self.logits),
-            mask: self.upload_mask(client),
-            indices: upload_u32(client, &routed.indices),
-            weights: upload_f32(client, &floats(&routed.weights)),
-            probs: upload_f32(client, &floats(&routed.probs)),
-            lse: upload_f32(client, &floats(&routed.lse)),
-            gradient: upload_f32(client, &gradient),
-            dlogits: nans(client, self.logits.len()),
-        };
-        let dlogits = buffers.dlogits.clone();
-        let plan = routing::plan_topk_backward(*p, of, target.capability()).unwrap();
-        routing::launch_topk_backward(client, &plan, buffers);
-        let got = download_f32(client, dlogits, self.logits.len());
-        let gradient: Vec<f64> = gradient.iter().map(|d| f64::from(*d)).collect();
-        let mask = self.mask.as_deref();
-        let want = moebius_ops::routing::topk_backward_reference(
-            p,
-            of,
-            &self.logits,
-            mask,
-            &routed,
-            &gradient,
-        );
-        assert_close(&format!("dlogits of {of:?}, {p:?}"), &got, &want, TOLERANCE);
+    fn check_gradients(&self, target: &Target) -> Outcome {
+        let (problem, routed) = (self.problem, self.want());
+        let sizes = [
+            (TopkGradient::Weights, problem.slots()),
+            (TopkGradient::Probs, self.logits.len()),
+            (TopkGradient::Lse, problem.tokens()),
+        ];
+        Outcome::of(sizes.map(|(of, len)| {
+            let gradient = Rng::new(len as u64).vec(len, 1.0);
+            let first = [&gradient, &self.logits].map(|values| HostTensor::of_f32(values));
+            let rest = [
+                routed.indices.clone().into(),
+                routed.weights.clone().into(),
+                routed.probs.clone().into(),
+                routed.lse.clone().into(),
+            ];
+            let operands = first.into_iter().chain(self.mask_words()).chain(rest);
+            let backward = Routing::RouteBackward {
+                problem,
+                mask: self.mask.is_some(),
+                of,
+            };
+            check(target, backward, &operands.collect::<Vec<_>>(), |_| TOLERANCE)
+        }))
     }
 }
 
@@ -179,12 +134,12 @@ pub(crate) fn sizes(target: &Target) -> Outcome {
         (129, 64, 8),
         (33, 256, 8),
     ];
-    Outcome::of(sizes.into_iter().flat_map(|(tokens, experts, top_k)| {
+    let problems = sizes.into_iter().flat_map(|(tokens, experts, top_k)| {
         SCORES.map(|(score, renormalize)| {
-            let problem = problem(tokens, experts, top_k).with_score(score, renormalize);
-            Choice::new(problem).check(target)
+            problem(tokens, experts, top_k).with_score(score, renormalize)
         })
-    }))
+    });
+    Outcome::of(some_of(target, problems).map(|problem| Choice::new(problem).check(target)))
 }
 
 pub(crate) fn mask(target: &Target) -> Outcome {
@@ -213,25 +168,26 @@ pub(crate) fn groups(target: &Target) -> Outcome {
             })
         });
     let masked = grouped(problem(37, 15, 2), 5, 1).with_score(Score::Softmax, false);
-    let outcomes = problems.flat_map(|problem| {
+    let choices = problems.flat_map(|problem| {
         [
-            Choice::new(problem).check(target),
-            Choice::new(problem).with_bias().check(target),
-            Choice::new(problem).with_bias().with_mask().check(target),
+            Choice::new(problem),
+            Choice::new(problem).with_bias(),
+            Choice::new(problem).with_bias().with_mask(),
         ]
     });
-    Outcome::of(outcomes.chain([Choice::new(masked).with_mask().check(target)]))
+    let choices = some_of(target, choices).chain([Choice::new(masked).with_mask()]);
+    Outcome::of(choices.map(|choice| choice.check(target)))
 }
 
 /// The weights carry the factor, the probabilities don't; a factor of 0 has no gradient.
 pub(crate) fn scale(target: &Target) -> Outcome {
-    Outcome::of(SCORES.into_iter().flat_map(|(score, renormalize)| {
+    let problems = SCORES.into_iter().flat_map(|(score, renormalize)| {
         [2.5, -1.0, 0.0].map(|scale| {
             let problem = problem(20, 16, 4).with_score(score, renormalize);
-            let problem = problem.with_scale(scale).unwrap();
-            Choice::new(problem).with_bias().check(target)
+            problem.with_scale(scale).unwrap()
         })
-    }))
+    });
+    Outcome::of(some_of(target, problems).map(|p| Choice::new(p).with_bias().check(target)))
 }
 
 /// Equal keys go to the lowest index, equal groups to the lowest group.
@@ -255,34 +211,24 @@ pub(crate) fn ties(target: &Target) -> Outcome {
 
 /// A slot without an expert holds E and 0; without any the logsumexp is that of nothing.
 pub(crate) fn all_masked(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
-    for problem in [problem(5, 8, 3), grouped(problem(5, 8, 3), 2, 1)] {
-        for (score, renormalize) in SCORES {
+    let problems = [problem(5, 8, 3), grouped(problem(5, 8, 3), 2, 1)];
+    Outcome::of(problems.into_iter().flat_map(|problem| {
+        SCORES.map(|(score, renormalize)| {
             let mut choice = Choice::new(problem.with_score(score, renormalize)).with_bias();
             choice.mask = Some(vec![false; 8]);
-            let got = choice.run(target, &client);
-            assert_eq!(got.indices, [8; 15]);
-            assert_eq!(got.weights, [0.0; 15]);
-            assert_eq!(got.probs, [0.0; 40]);
-            assert_eq!(got.lse, [f32::NEG_INFINITY; 5]);
-            choice.check_gradient(target, &client, TopkGradient::Weights);
-            choice.check_gradient(target, &client, TopkGradient::Probs);
-            choice.check_gradient(target, &client, TopkGradient::Lse);
+            let want = choice.want();
+            assert_eq!((want.indices, want.weights), (vec![8; 15], vec![0.0; 15]));
+            assert_eq!((want.probs, want.lse), (vec![0.0; 40], vec![f64::NEG_INFINITY; 5]));
+            let none = choice.check(target);
             // One group keeps a single expert.
             choice.mask = Some((0..8).map(|e| e == 6).collect());
-            let _ran = choice.check(target);
-        }
-    }
-    Outcome::Ran
+            Outcome::of([none, choice.check(target)])
+        })
+    }))
 }
 
 /// NaN ranks below every number and infinity, alone or with a bias, and in the sum of a group.
 pub(crate) fn nan(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
     let (nan, low) = (f32::NAN, f32::NEG_INFINITY);
     let rows = [
         [nan, 1.0, low, 0.5, nan, nan, -1.0, 2.0],
@@ -290,34 +236,31 @@ pub(crate) fn nan(target: &Target) -> Outcome {
         [nan; 8],
         [30.0, nan, 0.0, nan, 3.0, low, 2.0, -4.0],
     ];
-    for problem in [problem(4, 8, 4), grouped(problem(4, 8, 4), 4, 2)] {
-        for (score, bias) in [
+    let problems = [problem(4, 8, 4), grouped(problem(4, 8, 4), 4, 2)];
+    Outcome::of(problems.into_iter().flat_map(|problem| {
+        [
             (Score::Softmax, None),
             (Score::Sigmoid, None),
             (Score::Sigmoid, Some(vec![0.25; 8])),
-        ] {
-            let problem = problem.with_score(score, true);
+        ]
+        .map(|(score, bias)| {
             let choice = Choice {
                 logits: rows.concat(),
                 bias,
-                ..Choice::new(problem)
+                ..Choice::new(problem.with_score(score, true))
             };
-            let (got, want) = (choice.run(target, &client), choice.want());
-            assert_eq!(got.indices, want.indices, "{problem:?}");
-            assert_close("probs", &got.probs, &want.probs, TOLERANCE);
-            assert_close("lse", &got.lse, &want.lse, TOLERANCE);
-        }
-    }
-    Outcome::Ran
+            check(target, choice.operation(), &choice.operands(), |_| TOLERANCE)
+        })
+    }))
 }
 
 /// A choice of experts doesn't depend on the other tokens, bit for bit.
 pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
     let many = Choice::new(grouped(problem(67, 64, 8), 8, 4)).with_bias();
-    let all = many.run(target, &client);
+    let all = match run(target, &many.operation(), &many.operands()) {
+        Ok(all) => all,
+        Err(error) => return Outcome::Unsupported(error),
+    };
     for token in [0, 31, 66] {
         let one = Choice {
             problem: grouped(problem(1, 64, 8), 8, 4),
@@ -325,11 +268,18 @@ pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
             mask: None,
             bias: many.bias.clone(),
         };
-        let alone = one.run(target, &client);
-        assert_eq!(alone.indices, all.indices[token * 8..][..8]);
-        assert_eq!(alone.weights, all.weights[token * 8..][..8]);
-        assert_eq!(alone.probs, all.probs[token * 64..][..64]);
-        assert_eq!(alone.lse, all.lse[token..][..1]);
+        let alone = run(target, &one.operation(), &one.operands()).unwrap();
+        let row = |tensor: &HostTensor, row: usize, rows: usize| -> HostTensor {
+            let width = tensor.len() / rows;
+            let of = row * width..(row + 1) * width;
+            match tensor {
+                HostTensor::Floats(values) => values[of].to_vec().into(),
+                HostTensor::Words(words) => words[of].to_vec().into(),
+            }
+        };
+        for (alone, all) in alone.iter().zip(&all) {
+            assert_eq!(*alone, row(all, token, 67), "token {token}");
+        }
     }
     Outcome::Ran
 }

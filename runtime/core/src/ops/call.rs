@@ -3,12 +3,18 @@
 use super::StageClock;
 use super::tensors::{DeviceValue, Named, Tensors};
 use crate::Error;
+#[cfg(feature = "fusion")]
+use super::tensors::ValueMetadata;
+#[cfg(feature = "fusion")]
+use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::{Backend, Dispatch, backend_extension};
+#[cfg(feature = "fusion")]
+use burn::tensor::Shape;
 use burn::tensor::{Device, Int, Tensor};
 use cubecl::server::Handle;
 use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
 use moebius_shaders::attention::AnyRule;
-use moebius_shaders::{Family, How, Kernels, Lookup, PlanError};
+use moebius_shaders::{Family, How, Kernels, Lookup, PlanError, Tiles};
 use std::sync::Arc;
 
 /// The buffers of a launch by the names of the description.
@@ -95,8 +101,23 @@ impl Call {
 )]
 pub(crate) trait Operations: Backend {
     /// The results of a call, whose sizes, types and plan the caller has checked.
-    #[fusion(meta = super::fusion::results)]
+    #[fusion(meta = results)]
     fn moebius_run(#[extension_type] operands: Tensors<Self>, call: Call) -> Tensors<Self>;
+}
+
+/// What Burn's fusion is told of results that don't exist yet: shapes and types as the operation is described.
+#[cfg(feature = "fusion")]
+fn results(_operands: &Vec<ValueMetadata>, call: &Call) -> Vec<ValueMetadata> {
+    let described = call.results();
+    let spec = described.map(|result| {
+        let dtype = super::dtype(result.scalar);
+        let spec = TensorSpec::new(Shape::from(result.shape), dtype);
+        match result.scalar {
+            Scalar::Float(_) => ValueMetadata::Float(spec),
+            Scalar::Word => ValueMetadata::Word(spec),
+        }
+    });
+    spec.collect()
 }
 
 /// A call with its operands.
@@ -180,6 +201,12 @@ impl Request {
     pub(crate) fn timed(mut self, clock: Option<StageClock>) -> Self {
         self.call.clock = clock;
         self
+    }
+
+    /// The list of tiles that its kernels read beside the operands of the description.
+    pub(crate) fn walks(&self) -> Option<Tiles> {
+        let planned = self.call.planned.as_ref();
+        planned.and_then(|planned| planned.forward.walks())
     }
 
     /// The call without its operands.

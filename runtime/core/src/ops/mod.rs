@@ -41,6 +41,7 @@ mod host_product;
 mod xla;
 
 pub(crate) use assignment::{Assignment, CapacityRule};
+pub(crate) use call::Request;
 pub(crate) use experts::{FeedForward, Run, StageClock};
 pub(crate) use grouped_gemm::fp8::CodedWeights;
 pub(crate) use permute::Sorted;

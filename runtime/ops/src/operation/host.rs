@@ -61,11 +61,9 @@ pub(super) type Computed = Vec<(&'static str, HostTensor)>;
 pub(super) struct Operands<'a>(Vec<(&'static str, &'a HostTensor)>);
 
 impl<'a> Operands<'a> {
-    fn new(signature: &Signature, tensors: &'a [HostTensor]) -> Result<Self, ShapeError> {
-        ShapeError::check("operands", signature.operands.len(), tensors.len())?;
-        let pairs = signature.operands.iter().zip(tensors);
-        let named = pairs.map(|(info, tensor)| tensor.check(info).map(|()| (info.name, tensor)));
-        named.collect::<Result<_, _>>().map(Self)
+    fn new(signature: &Signature, tensors: &'a [HostTensor]) -> Self {
+        let names = signature.operands.iter().map(|info| info.name);
+        Self(names.zip(tensors).collect())
     }
 
     pub(super) fn find(&self, name: &str) -> Option<&'a HostTensor> {
@@ -124,6 +122,18 @@ impl<'a> Operands<'a> {
     }
 }
 
+impl Signature {
+    /// Checks that `tensors` are the operands.
+    ///
+    /// # Errors
+    /// [`ShapeError`] for more or fewer of them, and for one with words in place of floats or another number of elements.
+    pub fn check_operands(&self, tensors: &[HostTensor]) -> Result<(), ShapeError> {
+        ShapeError::check("operands", self.operands.len(), tensors.len())?;
+        let mut pairs = self.operands.iter().zip(tensors);
+        pairs.try_for_each(|(info, tensor)| tensor.check(info))
+    }
+}
+
 impl Operation {
     /// The results for `operands`, both in the order of the signature, computed in f64 and not rounded to the operation's type;
     /// rows of experts that no slot is sorted to are 0.
@@ -133,7 +143,8 @@ impl Operation {
     pub fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, ShapeError> {
         self.check()?;
         let signature = self.signature();
-        let mut computed = self.compute(&Operands::new(&signature, operands)?)?;
+        signature.check_operands(operands)?;
+        let mut computed = self.compute(&Operands::new(&signature, operands))?;
         let mut result = |info: &TensorInfo| {
             let place = computed.iter().position(|(name, _)| *name == info.name);
             let Some(place) = place else {

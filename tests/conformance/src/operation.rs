@@ -1,0 +1,186 @@
+//! Described operations on a device, by their kernels where it has kernels and through Burn elsewhere, beside their references.
+
+use crate::Outcome;
+use cubecl::client::Client;
+use cubecl::server::Handle;
+use moebius_device::Runtime;
+use moebius_ops::{Element, HostTensor, Operation, Scalar, TensorInfo};
+use moebius_shaders::{Family, How, Lookup};
+use moebius_tests::elements::{download, unwritten, upload};
+use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
+use moebius_tests::tolerance::assert_close;
+
+/// The results of an operation, in the order of its signature; the text of the device's refusal.
+pub(crate) fn run<F: Family>(
+    target: &Target,
+    operation: &F,
+    operands: &[HostTensor],
+) -> Result<Vec<HostTensor>, String> {
+    let how = How::default();
+    match target.client() {
+        Some(client) => by_kernels(target, &client, operation, operands),
+        None => moebius::operation::run(operation, operands, &target.burn(), &how)
+            .map_err(|error| error.to_string()),
+    }
+}
+
+/// Compares an operation with its reference: words exactly, floats within a relative L2 error.
+pub(crate) fn check<F: Family>(
+    target: &Target,
+    operation: F,
+    operands: &[HostTensor],
+    tolerance: impl Fn(&str) -> f64,
+) -> Outcome {
+    let described: Operation = operation.clone().into();
+    let signature = described.signature();
+    let want = described.reference(operands).unwrap();
+    let got = match run(target, &operation, operands) {
+        Ok(got) => got,
+        Err(error) => return Outcome::Unsupported(error),
+    };
+    let (sorted, used) = (of_sorted_rows(&described), used_rows(&described, operands));
+    for ((info, got), want) in signature.results.iter().zip(&got).zip(&want) {
+        let what = format!("{} of {described:?} on {}", info.name, target.name);
+        let width: usize = info.shape.iter().skip(1).product();
+        let end = match used {
+            Some(rows) if sorted.contains(&info.name) => rows * width,
+            _ => got.len(),
+        };
+        match (got, want) {
+            (HostTensor::Words(got), HostTensor::Words(want)) => assert_eq!(got, want, "{what}"),
+            (HostTensor::Floats(got), HostTensor::Floats(want)) => {
+                assert_same_specials(&what, &got[..end], &want[..end]);
+                let finite = |values: &[f64]| -> Vec<f64> {
+                    let numbers = values.iter().copied();
+                    numbers.filter(|value| value.is_finite()).collect()
+                };
+                let got: Vec<f32> = finite(&got[..end]).iter().map(|v| *v as f32).collect();
+                assert_close(&what, &got, &finite(&want[..end]), tolerance(info.name));
+            }
+            _ => panic!("{what}: floats and words"),
+        }
+    }
+    Outcome::Ran
+}
+
+/// All of many problems; on XLA, which compiles a program for each, every fifth: five has no factor in common with the variants
+/// that follow each other in a list.
+pub(crate) fn some_of<T>(
+    target: &Target,
+    problems: impl IntoIterator<Item = T>,
+) -> impl Iterator<Item = T> {
+    let step = match target.capability().runtime {
+        Runtime::Xla => 5,
+        _ => 1,
+    };
+    problems.into_iter().step_by(step)
+}
+
+/// NaN and infinities are where the reference has them.
+fn assert_same_specials(what: &str, got: &[f64], want: &[f64]) {
+    for (at, (got, want)) in got.iter().zip(want).enumerate() {
+        let same = got.is_finite() && want.is_finite()
+            || got == want
+            || got.is_nan() && want.is_nan();
+        assert!(same, "{what}[{at}]: {got} for {want}");
+    }
+}
+
+/// The results of sorted rows of which an operation leaves those after the last expert's as they were.
+fn of_sorted_rows(operation: &Operation) -> &'static [&'static str] {
+    match operation {
+        Operation::GroupedGemm(_) => &["y", "drows"],
+        Operation::Experts(_) => &["pre"],
+        Operation::SegmentAttention(_) => &["o", "lse", "dq", "dk", "dv"],
+        _ => &[],
+    }
+}
+
+/// How many rows have an expert, where the operation has a sort.
+fn used_rows(operation: &Operation, operands: &[HostTensor]) -> Option<usize> {
+    let signature = operation.signature();
+    let mut pairs = signature.operands.iter().zip(operands);
+    match pairs.find(|(info, _)| info.name == "offsets") {
+        Some((_, HostTensor::Words(offsets))) => Some(*offsets.last()? as usize),
+        _ => None,
+    }
+}
+
+/// Buffers by their names.
+struct Named(Vec<(&'static str, Handle)>);
+
+impl Lookup for Named {
+    fn find(&self, name: &str) -> Option<Handle> {
+        let found = self.0.iter().find(|(own, _)| *own == name);
+        found.map(|(_, buffer)| buffer.clone())
+    }
+}
+
+fn by_kernels<F: Family>(
+    target: &Target,
+    client: &Client,
+    operation: &F,
+    operands: &[HostTensor],
+) -> Result<Vec<HostTensor>, String> {
+    let kernels = operation.kernels(&How::default(), target.capability());
+    let kernels = kernels.map_err(|error| error.to_string())?;
+    let described: Operation = operation.clone().into();
+    let signature = described.signature();
+    let pairs = || signature.operands.iter().zip(operands);
+    let mut buffers: Vec<(&str, Handle)> = pairs()
+        .map(|(info, tensor)| (info.name, uploaded(client, tensor, info)))
+        .collect();
+    let offsets = pairs().find(|(info, _)| info.name == "offsets");
+    if let (Some(tiles), Some((_, HostTensor::Words(offsets)))) = (kernels.walks(), offsets) {
+        buffers.push(("tiles", upload_u32(client, &tiles.of(offsets))));
+    }
+    if let Some(words) = kernels.tiles() {
+        buffers.push(("tiles", poisoned(client, words)));
+    }
+    for info in &signature.results {
+        if buffers.iter().all(|(name, _)| *name != info.name) {
+            buffers.push((info.name, empty(client, info)));
+        }
+    }
+    let buffers = Named(buffers);
+    kernels.launch(client, &buffers, &mut |_| ());
+    let read = |info: &TensorInfo| {
+        let len = info.shape.iter().product();
+        let buffer = buffers.find(info.name).unwrap();
+        match written(info) {
+            Some(element) => HostTensor::of_f32(&download(client, buffer, len, element)),
+            None => HostTensor::Words(download_u32(client, buffer, len)),
+        }
+    };
+    Ok(signature.results.iter().map(read).collect())
+}
+
+fn uploaded(client: &Client, tensor: &HostTensor, info: &TensorInfo) -> Handle {
+    match (tensor, info.scalar) {
+        (HostTensor::Floats(values), Scalar::Float(element)) => {
+            let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
+            upload(client, &values, element)
+        }
+        (HostTensor::Words(words), _) if words.is_empty() => poisoned(client, 1),
+        (HostTensor::Words(words), _) => upload_u32(client, words),
+        _ => panic!("{}: floats and words", info.name),
+    }
+}
+
+/// The type of what kernels write; `None` for words.
+fn written(info: &TensorInfo) -> Option<Element> {
+    match info.scalar {
+        Scalar::Float(_) if info.summed => Some(Element::F32),
+        Scalar::Float(element) => Some(element),
+        Scalar::Word => None,
+    }
+}
+
+/// A result that nothing has written.
+fn empty(client: &Client, info: &TensorInfo) -> Handle {
+    let len = info.shape.iter().product();
+    match written(info) {
+        Some(element) => unwritten(client, len, element),
+        None => poisoned(client, len),
+    }
+}
