@@ -79,9 +79,8 @@ pub(crate) fn some_of<T>(
 /// NaN and infinities are where the reference has them.
 fn assert_same_specials(what: &str, got: &[f64], want: &[f64]) {
     for (at, (got, want)) in got.iter().zip(want).enumerate() {
-        let same = got.is_finite() && want.is_finite()
-            || got == want
-            || got.is_nan() && want.is_nan();
+        let same =
+            got.is_finite() && want.is_finite() || got == want || got.is_nan() && want.is_nan();
         assert!(same, "{what}[{at}]: {got} for {want}");
     }
 }

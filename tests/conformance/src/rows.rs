@@ -148,9 +148,10 @@ pub(crate) fn positions_past_the_rows(target: &Target) -> Outcome {
         return Outcome::Unsupported("no kernels".into());
     }
     let backward = Permute::CombineBackward(rows.problem);
-    Outcome::of([rows.combine(false), backward].map(|of| {
-        operation::check(target, of, &rows.operands(of), |_| rel_l2(Element::F32))
-    }))
+    Outcome::of(
+        [rows.combine(false), backward]
+            .map(|of| operation::check(target, of, &rows.operands(of), |_| rel_l2(Element::F32))),
+    )
 }
 
 /// The same bits on every run.

@@ -104,7 +104,9 @@ impl Choice {
                 mask: self.mask.is_some(),
                 of,
             };
-            check(target, backward, &operands.collect::<Vec<_>>(), |_| TOLERANCE)
+            check(target, backward, &operands.collect::<Vec<_>>(), |_| {
+                TOLERANCE
+            })
         }))
     }
 }
@@ -218,7 +220,10 @@ pub(crate) fn all_masked(target: &Target) -> Outcome {
             choice.mask = Some(vec![false; 8]);
             let want = choice.want();
             assert_eq!((want.indices, want.weights), (vec![8; 15], vec![0.0; 15]));
-            assert_eq!((want.probs, want.lse), (vec![0.0; 40], vec![f64::NEG_INFINITY; 5]));
+            assert_eq!(
+                (want.probs, want.lse),
+                (vec![0.0; 40], vec![f64::NEG_INFINITY; 5])
+            );
             let none = choice.check(target);
             // One group keeps a single expert.
             choice.mask = Some((0..8).map(|e| e == 6).collect());
@@ -249,7 +254,9 @@ pub(crate) fn nan(target: &Target) -> Outcome {
                 bias,
                 ..Choice::new(problem.with_score(score, true))
             };
-            check(target, choice.operation(), &choice.operands(), |_| TOLERANCE)
+            check(target, choice.operation(), &choice.operands(), |_| {
+                TOLERANCE
+            })
         })
     }))
 }

@@ -15,4 +15,3 @@ mod linear;
 mod plugin;
 mod quantize;
 mod routed;
-mod rows;

@@ -1,7 +1,7 @@
 //! A routing on the host: slots sorted by expert, some of them nowhere.
 
 use crate::plugin::Host;
-use moebius_ops::{permute, routing};
+use moebius_ops::permute;
 
 /// A stable sort of slots by expert.
 pub(crate) struct Sorted {
@@ -35,15 +35,6 @@ impl Sorted {
         self.words.order.len()
     }
 
-    pub(crate) fn tokens(&self) -> usize {
-        self.slots() / self.top_k
-    }
-
-    /// Tokens, experts and choices.
-    pub(crate) fn routing(&self) -> routing::Problem {
-        routing::Problem::new(self.tokens(), self.experts, self.top_k).unwrap()
-    }
-
     /// Rows that have an expert.
     pub(crate) fn rows(&self) -> usize {
         self.words.offsets[self.experts] as usize
@@ -65,10 +56,6 @@ impl Sorted {
 
     pub(crate) fn offsets(&self) -> Host {
         Host::ints(&[self.experts + 1], &self.words.offsets)
-    }
-
-    pub(crate) fn positions(&self) -> Host {
-        Host::ints(&[self.slots()], &self.words.positions)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the products cost, counted.
 
+use crate::batch::{sorted, words};
 use crate::experts::problem;
-use crate::experts_oracle::{sorted, words};
 use crate::run::{Host, f32s, noise, program};
 use moebius_ops::experts::Problem;
 use moebius_ops::grouped_gemm::{self, Activation, Source};

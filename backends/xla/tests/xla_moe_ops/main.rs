@@ -7,14 +7,13 @@
     reason = "a test may panic"
 )]
 
+mod batch;
 mod calls;
 mod cost;
 #[path = "../cpu/mod.rs"]
 mod cpu;
 mod experts;
-mod experts_oracle;
 mod gradients;
-mod hash;
 mod linear;
 mod positions;
 mod router;

@@ -1,7 +1,7 @@
 //! A token gets the same bits wherever it lies: at every place of a block of rows, and alone.
 
+use crate::batch::{Batch, resized};
 use crate::experts::problem;
-use crate::experts_oracle::{Batch, resized};
 use crate::gradients::backward;
 use crate::run::{Host, element, f32s, floats, i32s, noise, run};
 use moebius_ops::experts::Problem;

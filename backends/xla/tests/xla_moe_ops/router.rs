@@ -1,11 +1,8 @@
 //! Logits, choices, their gradients, loads.
 
-use crate::run::{Host, close, element, f32s, floats, i32s, i64s, noise, run};
+use crate::run::{self, Host, element, f32s, floats, i32s, i64s, noise, run};
 use moebius_ops::Routing;
-use moebius_ops::routing::{
-    Groups, LoadProblem, Problem, Routed, Score, TopkGradient, reference_with_bias,
-    topk_backward_reference,
-};
+use moebius_ops::routing::{Groups, LoadProblem, Problem, Score, TopkGradient};
 use moebius_xla::ElementType::{self, BF16, F16, F32};
 
 const NAN: f32 = f32::NAN;
@@ -27,17 +24,7 @@ fn route(problem: Problem, mask: bool, bias: bool) -> Routing {
     }
 }
 
-/// What the reference says of a choice.
-fn wanted(p: &Problem, logits: &[f32], mask: Option<&[i32]>, bias: Option<&[f32]>) -> Routed {
-    let mask: Option<Vec<bool>> = mask.map(|mask| mask.iter().map(|m| *m != 0).collect());
-    reference_with_bias(p, logits, mask.as_deref(), bias)
-}
-
-fn ints(words: &[u32]) -> Vec<i32> {
-    words.iter().map(|word| *word as i32).collect()
-}
-
-/// Runs a choice and compares all of it with the reference; returns indices and weights.
+/// Runs a choice, held to the reference; returns indices and weights.
 fn check(
     p: Problem,
     logits: &[f32],
@@ -47,15 +34,7 @@ fn check(
     let mut inputs = vec![f32s(&[p.tokens(), p.experts()], logits)];
     inputs.extend(mask.map(|mask| i32s(&[p.experts()], mask)));
     inputs.extend(bias.map(|bias| f32s(&[p.experts()], bias)));
-    let got = run(route(p, mask.is_some(), bias.is_some()), &inputs);
-    let want = wanted(&p, logits, mask, bias);
-    assert_eq!(got[0].to_ints(), ints(&want.indices), "{p:?}");
-    for (at, want) in [&want.weights, &want.probs, &want.lse]
-        .into_iter()
-        .enumerate()
-    {
-        close(&format!("{p:?} {at}"), &got[at + 1].to_floats(), want, 2e-6);
-    }
+    let got = run::check(route(p, mask.is_some(), bias.is_some()), &inputs, |_| 2e-6);
     (got[0].to_ints(), got[1].to_floats())
 }
 
@@ -180,42 +159,28 @@ fn sigmoids_far_below_zero_keep_their_digits() {
 #[test]
 fn gradients_are_those_of_the_reference() {
     let logits: Vec<f32> = (0..24).map(|i| (i * 7 % 24) as f32 / 4.0 - 3.0).collect();
+    let logits = f32s(&[2, 12], &logits);
     for (p, mask, bias) in variants(2) {
-        let routed = wanted(&p, &logits, mask.as_deref(), bias.as_deref());
-        for of in [
-            TopkGradient::Weights,
-            TopkGradient::Probs,
-            TopkGradient::Lse,
+        let mask = mask.map(|mask| i32s(&[12], &mask));
+        let bias = bias.map(|bias| f32s(&[12], &bias));
+        let forward = route(p, mask.is_some(), bias.is_some());
+        let first = [logits.clone()].into_iter();
+        let inputs: Vec<Host> = first.chain(mask.clone()).chain(bias).collect();
+        let routed = run(forward, &inputs);
+        for (of, shape) in [
+            (TopkGradient::Weights, vec![2, 3]),
+            (TopkGradient::Probs, vec![2, 12]),
+            (TopkGradient::Lse, vec![2]),
         ] {
-            let shape = match of {
-                TopkGradient::Weights => vec![2, 3],
-                TopkGradient::Probs => vec![2, 12],
-                TopkGradient::Lse => vec![2],
-            };
-            let incoming = noise(shape.iter().product(), 9);
-            let narrow =
-                |values: &[f64]| -> Vec<f32> { values.iter().map(|v| *v as f32).collect() };
-            let mut inputs = vec![f32s(&shape, &incoming), f32s(&[2, 12], &logits)];
-            inputs.extend(mask.as_ref().map(|mask| i32s(&[12], mask)));
-            inputs.extend([
-                i32s(&[2, 3], &ints(&routed.indices)),
-                f32s(&[2, 3], &narrow(&routed.weights)),
-                f32s(&[2, 12], &narrow(&routed.probs)),
-                f32s(&[2], &narrow(&routed.lse)),
-            ]);
+            let incoming = f32s(&shape, &noise(shape.iter().product(), 9));
+            let first = [incoming, logits.clone()].into_iter();
+            let inputs: Vec<Host> = first.chain(mask.clone()).chain(routed.clone()).collect();
             let call = Routing::RouteBackward {
                 problem: p,
                 mask: mask.is_some(),
                 of,
             };
-            let got = run(call, &inputs);
-            let open: Option<Vec<bool>> = mask
-                .as_ref()
-                .map(|mask| mask.iter().map(|m| *m != 0).collect());
-            let incoming: Vec<f64> = incoming.iter().map(|d| f64::from(*d)).collect();
-            let want =
-                topk_backward_reference(&p, of, &logits, open.as_deref(), &routed, &incoming);
-            close(&format!("{call:?}"), &got[0].to_floats(), &want, 1e-5);
+            run::check(call, &inputs, |_| 1e-5);
         }
     }
 }
@@ -248,44 +213,16 @@ fn products(of: ElementType) {
     let x = floats(of, &[tokens, hidden], &noise(tokens * hidden, 1));
     let w = floats(of, &[experts, hidden], &noise(experts * hidden, 2));
     let dlogits = f32s(&[tokens, experts], &noise(tokens * experts, 3));
-    let dot = |a: &Host, b: &Host, at: &dyn Fn(usize) -> (usize, usize), depth: usize| -> f64 {
-        let (a, b) = (a.to_floats(), b.to_floats());
-        (0..depth)
-            .map(|i| f64::from(a[at(i).0]) * f64::from(b[at(i).1]))
-            .sum()
-    };
-    let matrix = |rows: usize, columns: usize, of: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
-        (0..rows * columns)
-            .map(|at| of(at / columns, at % columns))
-            .collect()
-    };
     let logits = |backward| Routing::Logits {
         problem,
         hidden,
         element,
         backward,
     };
-    let got = run(logits(false), &[x.clone(), w.clone()]);
+    let got = run::check(logits(false), &[x.clone(), w.clone()], |_| 1e-5);
     assert_eq!(got[0].ty.element, F32);
-    let want = matrix(tokens, experts, &|t, e| {
-        dot(&x, &w, &|h| (t * hidden + h, e * hidden + h), hidden)
-    });
-    close("logits", &got[0].to_floats(), &want, 1e-5);
-    let got = run(logits(true), &[x.clone(), w.clone(), dlogits.clone()]);
     let tolerance = if of == F32 { 1e-5 } else { 1e-2 };
-    let want = matrix(tokens, hidden, &|t, h| {
-        dot(
-            &dlogits,
-            &w,
-            &|e| (t * experts + e, e * hidden + h),
-            experts,
-        )
-    });
-    close("dx", &got[0].to_floats(), &want, tolerance);
-    let want = matrix(experts, hidden, &|e, h| {
-        dot(&dlogits, &x, &|t| (t * experts + e, t * hidden + h), tokens)
-    });
-    close("dw", &got[1].to_floats(), &want, tolerance);
+    let got = run::check(logits(true), &[x, w, dlogits], |_| tolerance);
     assert!(got.iter().all(|gradient| gradient.ty.element == of));
 }
 

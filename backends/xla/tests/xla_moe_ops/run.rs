@@ -1,7 +1,7 @@
 //! Running a call on the CPU plugin.
 
 use crate::cpu::Cpu;
-use moebius_ops::{Element, Operation};
+use moebius_ops::{Element, HostTensor, Operation};
 use moebius_xla::ElementType;
 use moebius_xla::custom;
 use moebius_xla::pjrt::{Buffer, Donate};
@@ -66,6 +66,22 @@ impl Host {
         self.bytes.chunks(self.ty.element.bytes()).map(of).collect()
     }
 
+    /// For the reference.
+    fn to_tensor(&self) -> HostTensor {
+        match self.ty.element {
+            ElementType::S32 => {
+                let words = self.to_ints().into_iter().map(|word| word as u32);
+                HostTensor::Words(words.collect())
+            }
+            ElementType::S64 => {
+                let longs = self.bytes.chunks(8);
+                let long = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap()) as u32;
+                HostTensor::Words(longs.map(long).collect())
+            }
+            _ => HostTensor::of_f32(&self.to_floats()),
+        }
+    }
+
     /// 32-bit integers.
     pub(crate) fn to_ints(&self) -> Vec<i32> {
         assert_eq!(self.ty.element, ElementType::S32);
@@ -125,6 +141,40 @@ pub(crate) fn run(operation: impl Into<Operation>, inputs: &[Host]) -> Vec<Host>
         ty,
     };
     results.map(host).collect()
+}
+
+/// The results of one operation, held to those of the reference: words exactly, floats within what `tolerance` makes of the
+/// expected ones, relative above 1.
+pub(crate) fn check(
+    operation: impl Into<Operation>,
+    inputs: &[Host],
+    tolerance: impl Fn(&[f64]) -> f64,
+) -> Vec<Host> {
+    let operation = operation.into();
+    let operands: Vec<HostTensor> = inputs.iter().map(Host::to_tensor).collect();
+    let want = operation.reference(&operands).unwrap();
+    let got = run(operation.clone(), inputs);
+    let results = operation.signature().results;
+    for ((info, got), want) in results.iter().zip(&got).zip(want) {
+        let what = format!("{} of {operation:?}", info.name);
+        match (got.to_tensor(), want) {
+            (HostTensor::Floats(_), HostTensor::Floats(want)) => {
+                close(&what, &got.to_floats(), &want, tolerance(&want));
+            }
+            (got, want) => assert_eq!(got, want, "{what}"),
+        }
+    }
+    got
+}
+
+/// So many times the largest of the expected values: what a sum in half precision may be off by.
+pub(crate) fn of_largest(tolerance: f64) -> impl Fn(&[f64]) -> f64 {
+    move |want| {
+        let largest = want
+            .iter()
+            .fold(1.0f64, |most, value| most.max(value.abs()));
+        tolerance * largest
+    }
 }
 
 /// Numbers in −1 … 1 that look random and repeat.

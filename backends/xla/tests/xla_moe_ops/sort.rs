@@ -1,8 +1,8 @@
 //! The sort and the capacity rule, exact.
 
-use crate::run::{f32s, i32s, i64s, noise, run};
+use crate::run::{self, f32s, i32s, i64s, noise, run};
+use moebius_ops::permute::Capacity;
 use moebius_ops::permute::sorting::Problem;
-use moebius_ops::permute::{self, Capacity, capacities_reference, capacity};
 use moebius_ops::{Permute, routing};
 
 struct Case<'a> {
@@ -22,7 +22,7 @@ fn taking(slots: usize, of: usize, experts: usize, min: usize) -> Option<Capacit
 
 /// Runs a sort and compares it with the rule; returns how many slots of each expert are left.
 fn check([tokens, top_k, experts]: [usize; 3], rule: Option<Capacity>, case: &Case) -> Vec<usize> {
-    let (slots, shape) = (tokens * top_k, [tokens, top_k]);
+    let shape = [tokens, top_k];
     let routing = routing::Problem::new(tokens, experts, top_k).unwrap();
     let sort = Permute::Sort {
         problem: Problem::new(&routing, rule, case.factors.is_some()).unwrap(),
@@ -31,23 +31,9 @@ fn check([tokens, top_k, experts]: [usize; 3], rule: Option<Capacity>, case: &Ca
     let mut inputs = vec![f32s(&shape, case.weights), i32s(&shape, case.indices)];
     inputs.extend(case.mask.map(|mask| i32s(&[experts], mask)));
     inputs.extend(case.factors.map(|factors| f32s(&[experts], factors)));
-    let got: Vec<Vec<i32>> = run(sort, &inputs).iter().map(|h| h.to_ints()).collect();
-    let mut keys: Vec<u32> = case.indices.iter().map(|e| *e as u32).collect();
-    if let Some(rule) = rule {
-        let mask: Option<Vec<bool>> = case.mask.map(|m| m.iter().map(|m| *m != 0).collect());
-        let capacities = capacities_reference(&rule, slots, experts, mask.as_deref(), case.factors);
-        keys = capacity::reference(&keys, case.weights, &capacities);
-    }
-    keys.iter_mut()
-        .for_each(|key| *key = (*key).min(experts as u32));
-    let want = permute::reference(&keys, experts);
-    let ints = |words: &[u32]| words.iter().map(|word| *word as i32).collect::<Vec<_>>();
-    assert_eq!(got[0], ints(&want.order), "order of {sort:?}");
-    assert_eq!(got[1], ints(&want.offsets), "offsets of {sort:?}");
-    assert_eq!(got[2], ints(&want.positions), "positions of {sort:?}");
-    let dropped = slots as i32 - got[1][experts];
-    assert_eq!(got[3], [dropped], "dropped of {sort:?}");
-    let counts = want.offsets.windows(2).map(|w| (w[1] - w[0]) as usize);
+    let got = run::check(sort, &inputs, |_| 0.0);
+    let offsets = got[1].to_ints();
+    let counts = offsets.windows(2).map(|w| (w[1] - w[0]) as usize);
     counts.collect()
 }
 

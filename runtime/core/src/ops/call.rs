@@ -1,10 +1,10 @@
 //! The one way into a device: an operation, its kernels where the device runs kernels, and its operands.
 
 use super::StageClock;
-use super::tensors::{DeviceValue, Named, Tensors};
-use crate::Error;
 #[cfg(feature = "fusion")]
 use super::tensors::ValueMetadata;
+use super::tensors::{DeviceValue, Named, Tensors};
+use crate::Error;
 #[cfg(feature = "fusion")]
 use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::{Backend, Dispatch, backend_extension};

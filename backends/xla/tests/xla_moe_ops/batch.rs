@@ -1,9 +1,9 @@
-//! A batch of feed-forward experts, and what the references make of it.
+//! A batch of feed-forward experts.
 
 use crate::run::{Host, element, f32s, floats, i32s, noise};
-use moebius_ops::experts::{self, Problem, ReferenceInputs, reference, reference_backward};
+use moebius_ops::experts::Problem;
 use moebius_ops::permute::{self, Sorted};
-use moebius_ops::{grouped_gemm, routing};
+use moebius_ops::routing;
 use moebius_xla::ElementType;
 
 /// The sort of `keys`, the expert of each slot; a key of `experts` or more is a slot without an expert.
@@ -67,61 +67,6 @@ impl Batch {
         ];
         inputs.extend(self.stacks.iter().cloned());
         inputs
-    }
-}
-
-/// All results in f64; of dy those of the backward pass.
-pub(crate) struct Results {
-    pub(crate) y: Vec<f64>,
-    /// \[R, columns\].
-    pub(crate) pre: Vec<f64>,
-    pub(crate) dx: Vec<f64>,
-    pub(crate) dweights: Vec<f64>,
-    /// Of w_in, w_out, b_in, b_out.
-    pub(crate) dstacks: [Vec<f64>; 4],
-}
-
-pub(crate) fn results(batch: &Batch, dy: &[f32]) -> Results {
-    let p = &batch.p;
-    let wide = |values: &[f32]| -> Vec<f64> { values.iter().map(|v| f64::from(*v)).collect() };
-    let experts = p.routing.experts();
-    let keys = batch.keys.iter().map(|key| (*key).min(experts) as u32);
-    let indices: Vec<u32> = keys.collect();
-    let (x, weights) = (batch.x.to_floats(), wide(&batch.weights.to_floats()));
-    let stacks: Vec<Vec<f32>> = batch.stacks.iter().map(Host::to_floats).collect();
-    let inputs = ReferenceInputs {
-        x: &x,
-        indices: &indices,
-        weights: &weights,
-        w_in: &stacks[0],
-        b_in: stacks.get(2).map(Vec::as_slice),
-        w_out: &stacks[1],
-        b_out: stacks.get(3).map(Vec::as_slice),
-    };
-    let (y, _) = reference(p, &inputs).unwrap();
-    let gradients = reference_backward(p, &inputs, &wide(dy));
-    // The first product alone has the columns of both parts.
-    let first = grouped_gemm::Problem {
-        rows: grouped_gemm::Source::Tokens,
-        bias: p.bias,
-        ..p.product(p.columns_in(), p.hidden).unwrap()
-    };
-    let sorted = sorted(&batch.keys, experts);
-    let pre = grouped_gemm::reference(&first, &sorted, &wide(&x), inputs.w_in, inputs.b_in);
-    let experts::ReferenceGradients {
-        x: dx,
-        weights: dweights,
-        w_in,
-        w_out,
-        b_in,
-        b_out,
-    } = gradients;
-    Results {
-        y,
-        pre,
-        dx,
-        dweights,
-        dstacks: [w_in, w_out, b_in, b_out],
     }
 }
 
