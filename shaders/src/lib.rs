@@ -42,6 +42,7 @@ mod prelude;
 pub mod quantize;
 pub mod routing;
 pub mod segment_attention;
+mod stage;
 
 pub use checked::checked;
 pub use element::DeviceElement;
@@ -50,7 +51,8 @@ pub use grid::Grid;
 #[cfg(feature = "emit")]
 pub use kernels::kernels;
 pub use named::{FromNames, Lookup};
-pub use operation::{Buffers, Family, How, Kernels, Tiles};
+pub use operation::{AnyRule, Buffers, Family, Kernels, ProductHow, Tiles};
+pub use stage::Stage;
 
 use moebius_device::Capability;
 

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::ops::{DeviceValue, Request};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::{Element, HostTensor, Operation, Scalar, ShapeError, TensorInfo};
-use moebius_shaders::{Family, How};
+use moebius_shaders::Family;
 
 /// The results of `operation` for `operands`, both in the order of its signature, computed on `device`. Floats are rounded to the
 /// types of the signature on their way there, and read back exactly. Rows of experts that no slot is sorted to are undefined in
@@ -18,7 +18,7 @@ pub fn run<F: Family>(
     operation: &F,
     operands: &[HostTensor],
     device: &Device,
-    how: &How,
+    how: &F::How,
 ) -> Result<Vec<HostTensor>, Error> {
     let described: Operation = operation.clone().into();
     described.check()?;

@@ -19,7 +19,6 @@ mod dropout;
 #[cfg(feature = "emit")]
 mod entries;
 pub(crate) mod exponential;
-mod operation;
 pub(crate) mod rules;
 mod score_rule;
 mod shape;
@@ -33,7 +32,6 @@ mod visits;
 pub use backward::{BackwardBuffers, Through, launch_backward, launch_backward_ruled};
 #[cfg(feature = "emit")]
 pub use entries::entries;
-pub use operation::AnyRule;
 pub use score_rule::{LaunchRule, Pairs, RuleArgs, ScoreRule};
 pub use strided::Strided;
 pub use tables::TableBuffers;

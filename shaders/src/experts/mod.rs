@@ -5,7 +5,6 @@
 //! sized for the worst routing. Beside its inputs and y a forward holds the hidden activations
 //! \[R,F\], the rows of the second product \[R,H\] and a few words per slot.
 
-mod operation;
 pub mod training;
 
 pub use training::{TrainingPlan, plan_training};
@@ -13,6 +12,7 @@ pub use training::{TrainingPlan, plan_training};
 use crate::grouped_gemm::{self, Choice, Operands, Segments};
 use crate::permute::{self, RowsPlan, combine};
 use crate::prelude::*;
+use crate::stage::Stage;
 use cubecl::prelude::*;
 use moebius_ops::experts::Problem;
 
@@ -56,25 +56,6 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         up,
         combine: permute::plan_rows(problem.output_rows()?, device)?,
     })
-}
-
-moebius_ops::named! {
-    /// A part of the forward that is timed by itself.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum Stage {
-        /// Router logits and the choice of experts.
-        Router = "router",
-        /// Histogram, scan, scatter, and the drop rule.
-        Sort = "sort",
-        /// First product with activation.
-        Gemm1 = "gemm 1",
-        /// Second product.
-        Gemm2 = "gemm 2",
-        /// Weighted sum of the slots.
-        Combine = "combine",
-        /// Both products and the weighted sum, where they are one program.
-        Experts = "experts",
-    }
 }
 
 buffers! {

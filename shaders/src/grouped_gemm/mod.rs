@@ -13,7 +13,6 @@ pub mod fp8;
 mod fragments;
 pub mod gradient;
 mod naive;
-mod operation;
 mod plan;
 mod tensor_core;
 mod tile;
@@ -21,7 +20,6 @@ pub mod weight_gradient;
 
 #[cfg(feature = "emit")]
 pub use entries::entries;
-pub(crate) use operation::tiles;
 pub(crate) use plan::plan_over_tiles;
 pub use plan::{Choice, Plan, Slab, Variant, plan};
 pub use tile::TileShape;

@@ -17,7 +17,6 @@ mod attend;
 #[cfg(feature = "emit")]
 mod entries;
 mod merge;
-mod operation;
 mod rows;
 mod value;
 

@@ -10,7 +10,6 @@ pub mod combine;
 pub mod dispatch;
 #[cfg(feature = "emit")]
 mod entries;
-mod operation;
 mod rows;
 mod sort;
 pub mod sorting;

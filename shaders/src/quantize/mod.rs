@@ -11,7 +11,6 @@ mod apply;
 mod block;
 #[cfg(feature = "emit")]
 mod entries;
-mod operation;
 mod plan;
 mod word;
 

@@ -13,7 +13,6 @@ pub(crate) mod hash;
 mod load;
 mod logits;
 mod logits_backward;
-mod operation;
 mod selection;
 mod topk;
 mod topk_backward;

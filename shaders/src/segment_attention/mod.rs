@@ -12,7 +12,6 @@ mod backward;
 mod entries;
 mod forward;
 pub(crate) mod head;
-mod operation;
 mod segments;
 
 pub use backward::{BackwardBuffers, launch_backward};

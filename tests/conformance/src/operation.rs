@@ -5,7 +5,7 @@ use cubecl::client::Client;
 use cubecl::server::Handle;
 use moebius_device::Runtime;
 use moebius_ops::{Element, HostTensor, Operation, Scalar, TensorInfo};
-use moebius_shaders::{Family, How, Lookup};
+use moebius_shaders::{Family, Lookup};
 use moebius_tests::elements::{download, unwritten, upload};
 use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
 use moebius_tests::tolerance::assert_close;
@@ -16,7 +16,7 @@ pub(crate) fn run<F: Family>(
     operation: &F,
     operands: &[HostTensor],
 ) -> Result<Vec<HostTensor>, String> {
-    let how = How::default();
+    let how = F::How::default();
     match target.client() {
         Some(client) => by_kernels(target, &client, operation, operands),
         None => moebius::operation::run(operation, operands, &target.burn(), &how)
@@ -121,7 +121,7 @@ fn by_kernels<F: Family>(
     operation: &F,
     operands: &[HostTensor],
 ) -> Result<Vec<HostTensor>, String> {
-    let kernels = operation.kernels(&How::default(), target.capability());
+    let kernels = operation.kernels(&F::How::default(), target.capability());
     let kernels = kernels.map_err(|error| error.to_string())?;
     let described: Operation = operation.clone().into();
     let signature = described.signature();

@@ -7,7 +7,8 @@ use crate::ops::{self, DeviceValue};
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_ops::ShapeError;
 use moebius_ops::attention::{Chunks, Problem, Rule, Rules, Sizes};
-use moebius_shaders::attention::{AnyRule, LaunchRule};
+use moebius_shaders::AnyRule;
+use moebius_shaders::attention::LaunchRule;
 use std::sync::Arc;
 
 /// Attention of queries to keys: o_i = Σ_j p_ij · v_j, where p_ij = exp(s_ij − lse_i) of the keys j that every rule lets query i

@@ -8,7 +8,7 @@ use crate::Error;
 use crate::ops::StageClock;
 use crate::ops::{Assignment, CapacityRule};
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
-use moebius_shaders::experts::Stage;
+use moebius_shaders::Stage;
 use moebius_shaders::grouped_gemm::Variant;
 
 /// What chooses experts and sends slots to them.

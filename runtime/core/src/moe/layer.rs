@@ -15,8 +15,8 @@ use crate::ops::{self, Assignment, Run, StageClock};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::ShapeError;
+use moebius_shaders::Stage;
 use moebius_shaders::experts;
-use moebius_shaders::experts::Stage;
 use moebius_shaders::grouped_gemm::Variant;
 use std::time::{Duration, Instant};
 

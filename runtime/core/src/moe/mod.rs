@@ -27,7 +27,7 @@ pub use moebius_ops::experts::Keep;
 pub use moebius_ops::grouped_gemm::Activation;
 pub use moebius_ops::permute::Capacity;
 pub use moebius_ops::routing::{Groups, Score};
-pub use moebius_shaders::experts::Stage;
+pub use moebius_shaders::Stage;
 pub use moebius_shaders::grouped_gemm::Variant;
 #[cfg(feature = "xla")]
 pub use placed::{PlacedGradients, PlacedLayer};

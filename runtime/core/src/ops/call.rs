@@ -13,8 +13,7 @@ use burn::tensor::Shape;
 use burn::tensor::{Device, Int, Tensor};
 use cubecl::server::Handle;
 use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
-use moebius_shaders::attention::AnyRule;
-use moebius_shaders::{Family, How, Kernels, Lookup, PlanError, Tiles};
+use moebius_shaders::{AnyRule, Family, Kernels, Lookup, PlanError, Tiles};
 use std::sync::Arc;
 
 /// The buffers of a launch by the names of the description.
@@ -132,7 +131,11 @@ impl Request {
     /// # Errors
     /// What planning says, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without an
     /// implementation of ours.
-    pub(crate) fn new<F: Family>(operation: F, device: &Device, how: &How) -> Result<Self, Error> {
+    pub(crate) fn new<F: Family>(
+        operation: F,
+        device: &Device,
+        how: &F::How,
+    ) -> Result<Self, Error> {
         let records = device.is_autodiff();
         let planned = crate::device::plan(device, |capability| -> Result<_, PlanError> {
             let gradients = || operation.gradients(how, capability);
@@ -149,7 +152,7 @@ impl Request {
             recorded: None,
             beside: Vec::new(),
             planned,
-            rule: how.rule.clone(),
+            rule: None,
             clock: None,
         };
         let operands = Vec::new();
@@ -185,7 +188,7 @@ impl Request {
         mut self,
         operation: F,
         device: &Device,
-        how: &How,
+        how: &F::How,
     ) -> Result<Self, Error> {
         if device.is_autodiff() {
             let kernels = crate::device::plan(device, |device| operation.kernels(how, device))?;
@@ -195,6 +198,12 @@ impl Request {
             self.call.recorded = Some(operation.into());
         }
         Ok(self)
+    }
+
+    /// The same, with a rule of the program's own for a device that computes it on the host.
+    pub(crate) fn ruled(mut self, rule: Option<Arc<dyn AnyRule>>) -> Self {
+        self.call.rule = rule;
+        self
     }
 
     /// The same, timed.

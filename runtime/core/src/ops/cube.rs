@@ -1,6 +1,6 @@
 //! Calls as launches of kernels.
 
-use super::call::{Buffers, Call, Operations, Planned};
+use super::call::{Buffers, Call, Operations};
 use super::dtype;
 use super::tensors::{Named, Tensors, Value};
 use burn::tensor::{DType, Shape};
@@ -14,12 +14,10 @@ use moebius_shaders::checked;
 impl Operations for CubeBackend {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
         let results: Vec<TensorInfo> = call.results().collect();
-        let Some(Planned {
-            forward: kernels, ..
-        }) = &call.planned
-        else {
+        let Some(planned) = &call.planned else {
             unreachable!("a call on a CubeCL device carries its kernels");
         };
+        let kernels = &planned.forward;
         let mut strides = Vec::new();
         let operand = |(name, value)| {
             let operand = tensor(value);

@@ -4,7 +4,7 @@ use super::call::{Call, Operations};
 use super::tensors::{Tensors, Value};
 use burn::backend::{Backend, TensorMetadata};
 use moebius_ops::Scalar;
-use moebius_shaders::experts::Stage;
+use moebius_shaders::Stage;
 use moebius_xla::{BackendRouter, RouterChannel};
 
 impl<C: RouterChannel> Operations for BackendRouter<C> {

@@ -9,8 +9,7 @@ use crate::Error;
 use burn::tensor::Tensor;
 use moebius_ops::attention::Problem;
 use moebius_ops::{Attention, AttentionPass};
-use moebius_shaders::attention::AnyRule;
-use moebius_shaders::{How, Unsupported};
+use moebius_shaders::{AnyRule, Unsupported};
 use std::sync::Arc;
 
 /// o \[B, Hq, Sq, Dv\] and lse f32 \[B, Hq, Sq\] of q \[B, Hq, Sq, D\], k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\].
@@ -33,11 +32,7 @@ pub(crate) fn run(
         problem,
         pass: AttentionPass::Forward,
     };
-    let how = How {
-        rule,
-        ..How::default()
-    };
-    let call = Request::new(operation, &q.device(), &how)?;
+    let call = Request::new(operation, &q.device(), &rule)?.ruled(rule);
     let mut results = call.reads([q, k, v]).reads(tables).run();
     Ok((results.floats(), results.floats()))
 }

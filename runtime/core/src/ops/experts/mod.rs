@@ -10,9 +10,8 @@ use crate::{Error, device};
 use burn::tensor::{Device, Tensor};
 use moebius_ops::Experts;
 use moebius_ops::experts::{Keep, Problem};
-use moebius_shaders::How;
-use moebius_shaders::experts;
 use moebius_shaders::grouped_gemm::{Choice, Variant};
+use moebius_shaders::{Stage, experts};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -68,15 +67,11 @@ impl Assignment {
         };
         problem.check()?;
         let device = x.device();
-        let how = How {
-            variant: self.variant,
-            ..How::default()
-        };
         let forward = |keep| Experts::Forward { problem, keep };
-        let call = Request::new(forward(false), &device, &how)?.timed(run.clock);
+        let call = Request::new(forward(false), &device, &self.variant)?.timed(run.clock);
         let call = match run.keep {
             Keep::Inputs => call,
-            Keep::FirstProduct => call.recorded_as(forward(true), &device, &how)?,
+            Keep::FirstProduct => call.recorded_as(forward(true), &device, &self.variant)?,
         };
         let Sorted {
             order,
@@ -95,18 +90,18 @@ impl Assignment {
 
 /// When the stages of one call ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StageClock(Arc<Mutex<Vec<(experts::Stage, Instant)>>>);
+pub(crate) struct StageClock(Arc<Mutex<Vec<(Stage, Instant)>>>);
 
 impl StageClock {
     /// Notes that `stage` has ended.
-    pub(crate) fn mark(&self, stage: experts::Stage) {
+    pub(crate) fn mark(&self, stage: Stage) {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push((stage, Instant::now()));
     }
 
-    pub(crate) fn marks(&self) -> Vec<(experts::Stage, Instant)> {
+    pub(crate) fn marks(&self) -> Vec<(Stage, Instant)> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

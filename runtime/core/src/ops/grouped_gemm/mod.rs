@@ -12,7 +12,7 @@ use crate::check::element;
 use burn::tensor::{DType, Tensor};
 use moebius_ops::grouped_gemm::{self, Problem};
 use moebius_ops::{GroupedGemm, ShapeError};
-use moebius_shaders::How;
+use moebius_shaders::ProductHow;
 use moebius_shaders::grouped_gemm::Variant;
 
 /// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one; sorted rows by the tiles
@@ -28,9 +28,9 @@ pub(crate) fn run(
         bias: bias.is_some(),
         ..problem
     };
-    let how = How {
+    let how = ProductHow {
         variant,
-        ..How::default()
+        ..ProductHow::default()
     };
     let call = Request::new(GroupedGemm::Linear(problem), &rows.device(), &how)?.reads([rows]);
     let call = call.reads([w]);

@@ -9,7 +9,6 @@ use crate::Error;
 use burn::tensor::{Int, Tensor};
 use moebius_ops::KvCache;
 use moebius_ops::kv_cache::{Append, Attend};
-use moebius_shaders::How;
 
 /// Appends tokens to the pool, in place where nothing else holds its memory. The caller has checked all shapes.
 ///
@@ -21,7 +20,7 @@ pub(crate) fn append(
     step: [Tensor<2, Int>; 2],
     problem: Append,
 ) -> Result<(), Error> {
-    let call = Request::new(KvCache::Append(problem), &k.device(), &How::default())?;
+    let call = Request::new(KvCache::Append(problem), &k.device(), &())?;
     let call = call.reads([k, v]).reads(pool.take());
     *pool = Some(call.reads(step).run().words());
     Ok(())
@@ -39,7 +38,7 @@ pub(crate) fn attend(
     tables: Vec<DeviceValue>,
     problem: Attend,
 ) -> Result<(Tensor<4>, Tensor<3>), Error> {
-    let call = Request::new(KvCache::Attend(problem), &q.device(), &How::default())?;
+    let call = Request::new(KvCache::Attend(problem), &q.device(), &())?;
     let call = call.reads([q]).reads([pool]).reads(step).reads(tables);
     let mut results = call.run();
     Ok((results.floats(), results.floats()))

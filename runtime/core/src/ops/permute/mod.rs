@@ -16,7 +16,6 @@ use burn::tensor::kind::Basic;
 use burn::tensor::{Int, Tensor};
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::{Permute, ShapeError};
-use moebius_shaders::How;
 
 impl Assignment {
     fn rows(&self, rows: &Tensor<2>) -> Result<RowsProblem, ShapeError> {
@@ -27,7 +26,7 @@ impl Assignment {
     /// \[R, width\]: the token of every sorted row of x \[T, width\].
     pub(crate) fn gather(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (problem, sorted) = (self.rows(&x)?, &self.sorted);
-        let call = Request::new(Permute::Gather(problem), &x.device(), &How::default())?;
+        let call = Request::new(Permute::Gather(problem), &x.device(), &None)?;
         let call = call.reads([x]).reads(sorted.segments());
         let positions = ("positions", sorted.positions.clone());
         Ok(call.beside([positions]).run().floats())
@@ -42,7 +41,7 @@ impl Assignment {
         let (problem, sorted) = (self.rows(&rows)?, &self.sorted);
         let weighted = weights.is_some();
         let combine = Permute::Combine { problem, weighted };
-        let call = Request::new(combine, &rows.device(), &How::default())?.reads([rows]);
+        let call = Request::new(combine, &rows.device(), &None)?.reads([rows]);
         let call = call.reads([&sorted.positions]).reads(weights);
         let [order, offsets] = sorted.segments().map(DeviceValue::clone);
         let beside = [("order", order), ("offsets", offsets)];

@@ -7,7 +7,6 @@ use crate::{Error, device};
 use burn::tensor::{Int, Tensor};
 use moebius_ops::permute::sorting::Problem;
 use moebius_ops::{Permute, routing};
-use moebius_shaders::How;
 use moebius_shaders::grouped_gemm::Variant;
 
 impl Assignment {
@@ -27,11 +26,8 @@ impl Assignment {
             Ok(variant.unwrap_or_else(|| Variant::portable(rows, experts, device)))
         })?;
         let mask = rule.mask.is_some();
-        let how = How {
-            variant,
-            ..How::default()
-        };
-        let call = Request::new(Permute::Sort { problem, mask }, &device, &how)?;
+        let tile_rows = variant.map(Variant::tile_rows);
+        let call = Request::new(Permute::Sort { problem, mask }, &device, &tile_rows)?;
         let call = call.reads([weights]).reads([indices]).reads(rule.mask);
         let mut results = call.reads(rule.factors).run();
         let sorted = Sorted {

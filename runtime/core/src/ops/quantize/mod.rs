@@ -14,7 +14,7 @@ use burn::tensor::{Device, Int, Tensor};
 use moebius_ops::fp8::{self, Fp8Format, LANES_PER_WORD, Overflow};
 use moebius_ops::quantize::Problem;
 use moebius_ops::{Element, Quantize};
-use moebius_shaders::{How, quantize as kernels};
+use moebius_shaders::quantize as kernels;
 
 /// The codes of x f32 \[n\], n at least 1, in ⌈n/4⌉ words.
 pub(crate) fn encode(
@@ -112,7 +112,7 @@ pub(super) fn amax_request(
 }
 
 fn request(operation: Quantize, device: &Device) -> Result<Request, Error> {
-    Request::new(operation, device, &How::default())
+    Request::new(operation, device, &())
 }
 
 /// Checks that a device can hold `matrices` matrices like that of `one`.

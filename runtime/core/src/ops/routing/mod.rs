@@ -10,7 +10,6 @@ use crate::check::element;
 use burn::tensor::{Bool, Int, Tensor};
 use moebius_ops::Routing;
 use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, Problem};
-use moebius_shaders::How;
 
 /// x · Wgᵀ \[T,E\] in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; T is at least 1, and the caller has
 /// checked the shapes.
@@ -24,7 +23,7 @@ pub(crate) fn logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
         element,
         backward: false,
     };
-    let call = Request::new(logits, &x.device(), &How::default())?;
+    let call = Request::new(logits, &x.device(), &())?;
     Ok(call.reads([x, w]).run().floats())
 }
 
@@ -53,7 +52,7 @@ pub(crate) fn route(
         mask: mask.is_some(),
         bias: bias.is_some(),
     };
-    let call = Request::new(route, &logits.device(), &How::default())?.reads([logits]);
+    let call = Request::new(route, &logits.device(), &())?.reads([logits]);
     let mut results = call.reads(mask).reads(bias).run();
     Ok(Chosen {
         indices: results.words(),
@@ -78,7 +77,7 @@ pub(crate) fn hash(
         seed,
         mask: mask.is_some(),
     };
-    let call = Request::new(hash, &x.device(), &How::default())?.reads([x]);
+    let call = Request::new(hash, &x.device(), &())?.reads([x]);
     let mut results = call.reads(mask).run();
     Ok((results.words(), results.floats()))
 }
@@ -94,6 +93,6 @@ pub(crate) fn load(
     if tokens == 0 {
         return Ok(Tensor::zeros([groups, experts], &choices.device()));
     }
-    let call = Request::new(Routing::Load(problem), &choices.device(), &How::default())?;
+    let call = Request::new(Routing::Load(problem), &choices.device(), &())?;
     Ok(call.reads([choices]).run().words())
 }

@@ -11,7 +11,6 @@ use crate::check::element;
 use burn::tensor::Tensor;
 use moebius_ops::segment_attention::{Problem, Segments};
 use moebius_ops::{SegmentAttention, ShapeError};
-use moebius_shaders::How;
 
 /// \[R, heads·D\]: the rows of `segments` attend to each other, to earlier ones and themselves only when
 /// `causal`. The caller has checked that q, k and v \[R, heads·D\] are alike.
@@ -33,7 +32,7 @@ pub(crate) fn run(
         dense: sorted.is_none(),
         backward: false,
     };
-    let call = Request::new(attention, &q.device(), &How::default())?.reads([q, k, v]);
+    let call = Request::new(attention, &q.device(), &())?.reads([q, k, v]);
     let sort = sorted.into_iter().flat_map(Sorted::segments);
     Ok(call.reads(sort).run().floats())
 }

@@ -8,7 +8,7 @@ use crate::ops::host_product::{Factor, Lines, Product, Run, Spread};
 use crate::ops::permute::host::Segments;
 use crate::ops::spare::Spare;
 use moebius_ops::experts::Problem;
-use moebius_shaders::experts::Stage;
+use moebius_shaders::Stage;
 use std::ops::Range;
 
 /// Both products of every expert.

@@ -17,7 +17,7 @@ use burn::backend::Flex;
 use forward::Forward;
 use moebius_ops::Experts as Operation;
 use moebius_ops::experts::Problem;
-use moebius_shaders::experts::Stage;
+use moebius_shaders::Stage;
 use std::ops::Range;
 
 /// The weights, contiguous, and the biases.

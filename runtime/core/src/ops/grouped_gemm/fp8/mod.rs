@@ -19,7 +19,7 @@ use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::{GroupedGemm, fp8_mma, quantize as codes};
 use moebius_shaders::fp8::Conversion;
 use moebius_shaders::grouped_gemm::Variant;
-use moebius_shaders::{How, Unsupported, fp8_mma as mma};
+use moebius_shaders::{ProductHow, Unsupported, fp8_mma as mma};
 
 /// Weights as codes.
 #[derive(Clone, Debug)]
@@ -45,10 +45,9 @@ pub(crate) fn run(
     if conversion == Conversion::Instructions {
         needs_kernels(&x.device(), "FP8 conversion instructions")?;
     }
-    let how = How {
+    let how = ProductHow {
         variant,
         conversion,
-        ..How::default()
     };
     let call = Request::new(GroupedGemm::Fp8Linear(problem), &x.device(), &how)?.reads([x]);
     let call = call.reads([weights.codes]).reads([weights.scales]);
@@ -75,7 +74,11 @@ pub(crate) fn multiply_codes(
         return Err(Unsupported::new("fp8_mma", needs, variant.name()).into());
     }
     let sorted = assignment.map(|assignment| &assignment.sorted);
-    let call = Request::new(GroupedGemm::Fp8Codes(problem), &device, &How::default())?;
+    let call = Request::new(
+        GroupedGemm::Fp8Codes(problem),
+        &device,
+        &ProductHow::default(),
+    )?;
     let (words, scales) = quantize::quantize(x, codes)?;
     let call = call.reads([words]).reads([scales]).reads([weights.codes]);
     let sort = sorted.into_iter().flat_map(Sorted::segments);

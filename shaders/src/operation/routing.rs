@@ -1,16 +1,18 @@
 //! The kernels of [`moebius_ops::Routing`].
 
-use super::{
+use super::{Family, Kernels};
+use crate::Lookup;
+use crate::prelude::*;
+use crate::routing::{
     launch, launch_hash, launch_load, launch_logits, launch_logits_backward, launch_topk_backward,
     plan, plan_hash, plan_load, plan_logits, plan_logits_backward, plan_topk_backward,
 };
-use crate::Lookup;
-use crate::operation::{Family, How, Kernels};
-use crate::prelude::*;
 use moebius_ops::Routing;
 
 impl Family for Routing {
-    fn kernels(&self, _: &How, device: &Capability) -> Result<Kernels, PlanError> {
+    type How = ();
+
+    fn kernels(&self, (): &(), device: &Capability) -> Result<Kernels, PlanError> {
         Ok(match *self {
             Self::Logits {
                 problem,

@@ -1,16 +1,18 @@
 //! The kernels of [`moebius_ops::Quantize`].
 
-use super::{Plan, launch, launch_amax, launch_by, launch_dequantize, plan, plan_amax};
+use super::{Buffers, Family, Kernels};
 use crate::FromNames;
 use crate::fp8;
-use crate::operation::{Buffers, Family, How, Kernels};
 use crate::prelude::*;
+use crate::quantize::{Plan, launch, launch_amax, launch_by, launch_dequantize, plan, plan_amax};
 use cubecl::prelude::*;
 use moebius_ops::Quantize;
 use moebius_ops::quantize::AmaxProblem;
 
 impl Family for Quantize {
-    fn kernels(&self, _: &How, device: &Capability) -> Result<Kernels, PlanError> {
+    type How = ();
+
+    fn kernels(&self, (): &(), device: &Capability) -> Result<Kernels, PlanError> {
         Ok(match self {
             Self::Encode { problem, overflow } => {
                 let (plan, overflow) = (fp8::plan(*problem, device)?, *overflow);
@@ -48,12 +50,12 @@ fn launch_fake(client: &Client, plan: &Plan, b: Buffers<'_>) {
         Some(_) => launch_by,
         None => launch,
     };
-    let coded = super::Buffers {
+    let coded = crate::quantize::Buffers {
         values: b.get("x"),
         words: words(plan.problem.words()),
         scales: given.unwrap_or_else(|| words(plan.problem.scales())),
     };
     launch(client, plan, coded.clone());
     let values = b.get("y");
-    launch_dequantize(client, plan, super::Buffers { values, ..coded });
+    launch_dequantize(client, plan, crate::quantize::Buffers { values, ..coded });
 }

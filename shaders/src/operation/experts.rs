@@ -1,16 +1,26 @@
 //! The kernels of [`moebius_ops::Experts`].
 
-use super::{Choice, launch, plan, plan_training, training};
+use super::grouped_gemm::tiles;
+use super::{Family, Kernels};
 use crate::Lookup;
-use crate::grouped_gemm::tiles;
-use crate::operation::{Family, How, Kernels};
+use crate::experts::{launch, plan, plan_training, training};
+use crate::grouped_gemm::{Choice, Variant};
 use crate::prelude::*;
 use moebius_ops::Experts;
 
 impl Family for Experts {
-    fn kernels(&self, how: &How, device: &Capability) -> Result<Kernels, PlanError> {
+    /// How both products are computed, which decides the tiles of the sort.
+    type How = Option<Variant>;
+
+    fn kernels(
+        &self,
+        variant: &Option<Variant>,
+        device: &Capability,
+    ) -> Result<Kernels, PlanError> {
         let (Self::Forward { problem, .. } | Self::Backward { problem, .. }) = *self;
-        let variant = how.variant(problem.row_bound, problem.routing.experts(), device);
+        let (rows, experts) = (problem.row_bound, problem.routing.experts());
+        let portable = || Variant::portable(rows, experts, device);
+        let variant = variant.unwrap_or_else(portable);
         let forward = || plan(problem, device, Choice::of(variant));
         let backward = || plan_training(problem, variant, device);
         let tiles = tiles(&problem.down()?, variant.tile_rows());

@@ -1,11 +1,11 @@
 //! The kernels of [`moebius_ops::Attention`].
 
-use super::{
+use super::{Family, Kernels};
+use crate::Lookup;
+use crate::attention::{
     LaunchRule, Plan, launch, launch_backward, launch_backward_ruled, launch_ruled, plan,
     plan_ruled,
 };
-use crate::Lookup;
-use crate::operation::{Family, How, Kernels};
 use crate::prelude::*;
 use moebius_ops::attention::HostRule;
 use moebius_ops::{Attention, AttentionPass};
@@ -15,9 +15,12 @@ use std::sync::Arc;
 const STRIDED: &[&str] = &["q", "k", "v"];
 
 impl Family for Attention {
-    fn kernels(&self, how: &How, device: &Capability) -> Result<Kernels, PlanError> {
+    /// A program's own rule, after those of the problem.
+    type How = Option<Arc<dyn AnyRule>>;
+
+    fn kernels(&self, rule: &Self::How, device: &Capability) -> Result<Kernels, PlanError> {
         let forward = self.pass == AttentionPass::Forward;
-        let kernels = match &how.rule {
+        let kernels = match rule {
             Some(rule) => {
                 let plan = plan_ruled(self.problem, device)?;
                 rule.clone().kernels(plan, forward)

@@ -1,17 +1,23 @@
 //! The kernels of [`moebius_ops::Permute`].
 
-use super::{TILE_WORDS, combine, dispatch, plan_rows, sorting, weights_gradient};
+use super::{Family, Kernels};
 use crate::Lookup;
-use crate::operation::{Family, How, Kernels};
+use crate::permute::{TILE_WORDS, combine, dispatch, plan_rows, sorting, weights_gradient};
 use crate::prelude::*;
 use moebius_ops::Permute;
 
 impl Family for Permute {
-    fn kernels(&self, how: &How, device: &Capability) -> Result<Kernels, PlanError> {
+    /// Rows of a tile of a sort, which products over them must have, too; 1 where nobody says.
+    type How = Option<usize>;
+
+    fn kernels(
+        &self,
+        tile_rows: &Option<usize>,
+        device: &Capability,
+    ) -> Result<Kernels, PlanError> {
         Ok(match self {
             Self::Sort { problem, .. } => {
-                let variant = how.variant(problem.row_bound(), problem.experts(), device);
-                let plan = sorting::plan(*problem, variant.tile_rows(), device)?;
+                let plan = sorting::plan(*problem, tile_rows.unwrap_or(1), device)?;
                 let words = TILE_WORDS * plan.max_tiles();
                 Kernels::of(plan, sorting::launch).with_tiles(words)
             }

@@ -1,15 +1,30 @@
 //! The kernels of [`moebius_ops::GroupedGemm`].
 
-use super::{Choice, gradient, launch, plan};
+use super::{Family, Kernels, Tiles};
+use crate::fp8::Conversion;
 use crate::fp8_mma;
-use crate::operation::{Family, How, Kernels, Tiles};
+use crate::grouped_gemm::{Choice, Variant, gradient, launch, plan};
 use crate::prelude::*;
 use moebius_ops::GroupedGemm;
 use moebius_ops::grouped_gemm::Problem;
 
+/// What a caller decides about a product.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProductHow {
+    /// How it is computed, which decides the tiles of the sort of its rows; `None` leaves it to the plan.
+    pub variant: Option<Variant>,
+    /// How FP8 codes of weights are decoded.
+    pub conversion: Conversion,
+}
+
 impl Family for GroupedGemm {
-    fn kernels(&self, how: &How, device: &Capability) -> Result<Kernels, PlanError> {
-        let variant = |p: &Problem| how.variant(p.row_bound, p.experts, device);
+    type How = ProductHow;
+
+    fn kernels(&self, how: &ProductHow, device: &Capability) -> Result<Kernels, PlanError> {
+        let variant = |p: &Problem| {
+            let portable = || Variant::portable(p.row_bound, p.experts, device);
+            how.variant.unwrap_or_else(portable)
+        };
         Ok(match self {
             Self::Linear(p) => {
                 let plan = plan(*p, device, Choice::of(variant(p)))?;
@@ -37,7 +52,7 @@ impl Family for GroupedGemm {
 }
 
 /// The list of tiles that a product of sorted rows walks.
-pub(crate) fn tiles(problem: &Problem, rows: usize) -> Option<Tiles> {
-    let most = super::max_tiles(problem, rows);
+pub(super) fn tiles(problem: &Problem, rows: usize) -> Option<Tiles> {
+    let most = crate::grouped_gemm::max_tiles(problem, rows);
     (!problem.dense).then_some(Tiles { rows, most })
 }

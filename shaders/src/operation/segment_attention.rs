@@ -1,14 +1,18 @@
 //! The kernels of [`moebius_ops::SegmentAttention`].
 
-use super::{Plan, launch, launch_backward, launch_segments, launch_sequences, plan};
+use super::{Buffers, Family, Kernels};
 use crate::Lookup;
-use crate::operation::{Buffers, Family, How, Kernels};
 use crate::prelude::*;
+use crate::segment_attention::{
+    Plan, launch, launch_backward, launch_segments, launch_sequences, plan,
+};
 use cubecl::prelude::*;
 use moebius_ops::SegmentAttention;
 
 impl Family for SegmentAttention {
-    fn kernels(&self, _: &How, device: &Capability) -> Result<Kernels, PlanError> {
+    type How = ();
+
+    fn kernels(&self, (): &(), device: &Capability) -> Result<Kernels, PlanError> {
         let plan = plan(self.problem, device)?;
         Ok(if self.backward {
             Kernels::new(plan, |client, plan, b| {

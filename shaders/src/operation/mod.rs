@@ -1,46 +1,38 @@
 //! What a described operation is on a device: the kernels that were planned for it, and what enqueues them.
 //!
-//! Each family of [`moebius_ops`] implements [`Family`] in its folder's `operation.rs`. There is no list of all families here: a
-//! program would link the kernels of each.
+//! Each family of [`moebius_ops`] implements [`Family`] in a file here. There is no list of all families: a program would link the
+//! kernels of each.
 
-use crate::attention::AnyRule;
-use crate::experts::Stage;
-use crate::fp8::Conversion;
-use crate::grouped_gemm::Variant;
+mod attention;
+mod experts;
+mod grouped_gemm;
+mod kv_cache;
+mod permute;
+mod quantize;
+mod routing;
+mod segment_attention;
+
+pub use attention::AnyRule;
+pub use grouped_gemm::ProductHow;
+
 use crate::named::{FromNames, Lookup};
 use crate::prelude::*;
+use crate::stage::Stage;
 use cubecl::prelude::*;
 use moebius_ops::{Gradient, Operation};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a caller decides about the kernels of an operation.
-#[derive(Clone, Debug, Default)]
-pub struct How {
-    /// How products are computed, which decides the tiles of a sort: those of the same rows have the same. `None` leaves it to
-    /// the plan.
-    pub variant: Option<Variant>,
-    /// How FP8 codes of weights are decoded.
-    pub conversion: Conversion,
-    /// A program's own rule, after those of an attention.
-    pub rule: Option<Arc<dyn AnyRule>>,
-}
-
-impl How {
-    /// The variant of products of at most `rows` sorted rows.
-    pub(crate) fn variant(&self, rows: usize, experts: usize, device: &Capability) -> Variant {
-        let portable = || Variant::portable(rows, experts, device);
-        self.variant.unwrap_or_else(portable)
-    }
-}
-
 /// Operations that have kernels.
 pub trait Family: Clone + Into<Operation> + TryFrom<Operation> {
+    /// What a caller may decide about the kernels; the default leaves it to the plan.
+    type How: Default;
+
     /// Plans the operation's kernels for `device`.
     ///
     /// # Errors
     /// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
-    fn kernels(&self, how: &How, device: &Capability) -> Result<Kernels, PlanError>;
+    fn kernels(&self, how: &Self::How, device: &Capability) -> Result<Kernels, PlanError>;
 
     /// Plans the gradients through each result that has some by an operation of their own, by the results' names. They take
     /// buffers of fewer gradients than all, too.
@@ -49,7 +41,7 @@ pub trait Family: Clone + Into<Operation> + TryFrom<Operation> {
     /// As [`Family::kernels`].
     fn gradients(
         &self,
-        how: &How,
+        how: &Self::How,
         device: &Capability,
     ) -> Result<Vec<(&'static str, Kernels)>, PlanError> {
         let forward: Operation = self.clone().into();
