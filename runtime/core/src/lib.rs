@@ -47,6 +47,7 @@ mod initial;
 mod large_pages;
 pub mod moe;
 pub mod nn;
+#[doc(hidden)]
 pub mod operation;
 mod ops;
 mod state;

@@ -1,4 +1,6 @@
-//! Described operations on tensors of the host: what tests and tools run on any device without a layer.
+//! Described operations on tensors of the host: what this project's tests run on any device without a layer.
+//!
+//! Hidden until it checks the sorts that it is given: kernels take for granted that order, offsets and positions are a sort's.
 
 use crate::Error;
 use crate::ops::{DeviceValue, Request};
