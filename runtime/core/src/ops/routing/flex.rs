@@ -88,10 +88,13 @@ fn hash(problem: &HashProblem, seed: u32, mut b: Operands) -> Vec<Value<Flex>> {
 fn load(problem: &LoadProblem, indices: &[u32]) -> Words {
     let (groups, experts) = (problem.groups(), problem.routing().experts());
     let mut counts = vec![0; groups * experts];
-    let per_group = (indices.len() / groups).max(1);
-    for (at, expert) in indices.iter().enumerate() {
-        if (*expert as usize) < experts {
-            counts[at / per_group * experts + *expert as usize] += 1;
+    let slots = indices.chunks(problem.routing().top_k()).enumerate();
+    for (token, chosen) in slots {
+        let group = token / problem.tokens() * experts;
+        for expert in &chosen[..problem.choices()] {
+            if (*expert as usize) < experts {
+                counts[group + *expert as usize] += 1;
+            }
         }
     }
     int_tensor(&counts, &[groups, experts])
@@ -212,13 +215,13 @@ fn choose(
     scores: &[f32],
     bias: Option<&[f32]>,
 ) -> (Vec<u32>, Vec<f32>) {
+    let biased = |e: usize| scores[e] + bias.map_or(0.0, |bias| bias[e]);
     let key = |e: usize| match bias {
-        Some(bias) => scores[e] + bias[e],
+        Some(_) => biased(e),
         // Both scores grow with the logit, whose order is exact.
-        None if problem.groups().is_none() => row[e],
-        None => scores[e],
+        None => row[e],
     };
-    let candidates = in_best_groups(problem, &key, available);
+    let candidates = in_best_groups(problem, &biased, available);
     let best = best_of(candidates.into_iter(), &key, problem.top_k());
     let mut weights: Vec<f32> = best.iter().map(|e| scores[*e]).collect();
     if problem.renormalize() {
