@@ -4,7 +4,6 @@ use crate::tolerance::{assert_close, rel_l2};
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
-use half::{bf16, f16};
 use moebius_device::{Capability, Device, Runtime};
 use moebius_ops::Element;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -146,33 +145,4 @@ pub fn download_f32(client: &Client, buffer: Handle, len: usize) -> Vec<f32> {
         .read_one(buffer)
         .unwrap_or_else(|error| panic!("{error}"));
     f32::from_bytes(&bytes)[..len].to_vec()
-}
-
-/// A buffer with these values rounded to `element`.
-pub fn upload(client: &Client, values: &[f32], element: Element) -> Handle {
-    let halves = |to_bits: fn(f32) -> u16| {
-        let mut halves: Vec<u16> = values.iter().map(|v| to_bits(*v)).collect();
-        halves.resize(halves.len().next_multiple_of(2), 0);
-        client.create_from_slice(u16::as_bytes(&halves))
-    };
-    match element {
-        Element::F32 => upload_f32(client, values),
-        Element::F16 => halves(|v| f16::from_f32(v).to_bits()),
-        Element::Bf16 => halves(|v| bf16::from_f32(v).to_bits()),
-    }
-}
-
-/// The first `len` values of a buffer of `element`, after the device has finished.
-pub fn download(client: &Client, buffer: Handle, len: usize, element: Element) -> Vec<f32> {
-    if element == Element::F32 {
-        return download_f32(client, buffer, len);
-    }
-    let bytes = client
-        .read_one(buffer)
-        .unwrap_or_else(|error| panic!("{error}"));
-    let halves = u16::from_bytes(&bytes)[..len].iter();
-    match element {
-        Element::F16 => halves.map(|bits| f16::from_bits(*bits).to_f32()).collect(),
-        _ => halves.map(|bits| bf16::from_bits(*bits).to_f32()).collect(),
-    }
 }

@@ -3,9 +3,9 @@
 //! Hidden until it checks the sorts that it is given: kernels take for granted that order, offsets and positions are a sort's.
 
 use crate::Error;
-use crate::ops::{DeviceValue, Request};
+use crate::ops::{DeviceValue, Request, dtype};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius_ops::{Element, HostTensor, Operation, Scalar, ShapeError, TensorInfo};
+use moebius_ops::{HostTensor, Operation, Scalar, ShapeError, TensorInfo};
 use moebius_shaders::Family;
 
 /// The results of `operation` for `operands`, both in the order of its signature, computed on `device`. Floats are rounded to the
@@ -71,13 +71,8 @@ fn upload(
 
 fn floats_on<const D: usize>(values: &[f64], info: &TensorInfo, device: &Device) -> DeviceValue {
     let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
-    let dtype = match info.scalar {
-        Scalar::Float(Element::F16) => DType::F16,
-        Scalar::Float(Element::Bf16) => DType::BF16,
-        _ => DType::F32,
-    };
     let data = TensorData::new(values, info.shape.clone());
-    Tensor::<D>::from_data(data, (device, dtype)).into()
+    Tensor::<D>::from_data(data, (device, dtype(info.scalar))).into()
 }
 
 fn words_on<const D: usize>(words: &[u32], shape: &[usize], device: &Device) -> DeviceValue {

@@ -43,6 +43,16 @@ impl Variant {
         Self::Unit
     }
 
+    /// The variant that is named, or the portable one.
+    pub fn or_portable(
+        named: Option<Self>,
+        rows: usize,
+        experts: usize,
+        device: &Capability,
+    ) -> Self {
+        named.unwrap_or_else(|| Self::portable(rows, experts, device))
+    }
+
     /// Rows per tile the sort must cut segments into; both products of an expert share one list of tiles.
     pub fn tile_rows(self) -> usize {
         match self {

@@ -19,8 +19,7 @@ impl Family for Experts {
     ) -> Result<Kernels, PlanError> {
         let (Self::Forward { problem, .. } | Self::Backward { problem, .. }) = *self;
         let (rows, experts) = (problem.row_bound, problem.routing.experts());
-        let portable = || Variant::portable(rows, experts, device);
-        let variant = variant.unwrap_or_else(portable);
+        let variant = Variant::or_portable(*variant, rows, experts, device);
         let forward = || plan(problem, device, Choice::of(variant));
         let backward = || plan_training(problem, variant, device);
         let tiles = tiles(&problem.down()?, variant.tile_rows());

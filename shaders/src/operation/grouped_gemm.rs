@@ -21,10 +21,8 @@ impl Family for GroupedGemm {
     type How = ProductHow;
 
     fn kernels(&self, how: &ProductHow, device: &Capability) -> Result<Kernels, PlanError> {
-        let variant = |p: &Problem| {
-            let portable = || Variant::portable(p.row_bound, p.experts, device);
-            how.variant.unwrap_or_else(portable)
-        };
+        let variant =
+            |p: &Problem| Variant::or_portable(how.variant, p.row_bound, p.experts, device);
         Ok(match self {
             Self::Linear(p) => {
                 let plan = plan(*p, device, Choice::of(variant(p)))?;

@@ -7,7 +7,7 @@ use crate::prelude::*;
 use moebius_ops::Permute;
 
 impl Family for Permute {
-    /// Rows of a tile of a sort, which products over them must have, too; 1 where nobody says.
+    /// Rows of a tile of a sort; products over the sorted rows must have tiles of as many. Without a number a tile has one row.
     type How = Option<usize>;
 
     fn kernels(

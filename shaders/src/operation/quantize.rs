@@ -1,7 +1,7 @@
 //! The kernels of [`moebius_ops::Quantize`].
 
 use super::{Buffers, Family, Kernels};
-use crate::FromNames;
+use crate::Lookup;
 use crate::fp8;
 use crate::prelude::*;
 use crate::quantize::{Plan, launch, launch_amax, launch_by, launch_dequantize, plan, plan_amax};
@@ -45,7 +45,7 @@ impl Family for Quantize {
 /// of x.
 fn launch_fake(client: &Client, plan: &Plan, b: Buffers<'_>) {
     let words = |len: usize| client.empty(4 * len.max(1));
-    let given = Option::<Handle>::from_names(&b, &["scales"]);
+    let given = b.find("scales");
     let launch = match given {
         Some(_) => launch_by,
         None => launch,

@@ -4,7 +4,7 @@ use crate::Outcome;
 use cubecl::client::Client;
 use cubecl::server::Handle;
 use moebius_device::Runtime;
-use moebius_ops::{Element, HostTensor, Operation, Scalar, TensorInfo};
+use moebius_ops::{HostTensor, Operation, Scalar, TensorInfo};
 use moebius_shaders::{Family, Lookup};
 use moebius_tests::elements::{download, unwritten, upload};
 use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
@@ -146,9 +146,9 @@ fn by_kernels<F: Family>(
     let read = |info: &TensorInfo| {
         let len = info.shape.iter().product();
         let buffer = buffers.find(info.name).unwrap();
-        match written(info) {
-            Some(element) => HostTensor::of_f32(&download(client, buffer, len, element)),
-            None => HostTensor::Words(download_u32(client, buffer, len)),
+        match info.written() {
+            Scalar::Float(element) => HostTensor::of_f32(&download(client, buffer, len, element)),
+            Scalar::Word => HostTensor::Words(download_u32(client, buffer, len)),
         }
     };
     Ok(signature.results.iter().map(read).collect())
@@ -166,20 +166,11 @@ fn uploaded(client: &Client, tensor: &HostTensor, info: &TensorInfo) -> Handle {
     }
 }
 
-/// The type of what kernels write; `None` for words.
-fn written(info: &TensorInfo) -> Option<Element> {
-    match info.scalar {
-        Scalar::Float(_) if info.summed => Some(Element::F32),
-        Scalar::Float(element) => Some(element),
-        Scalar::Word => None,
-    }
-}
-
 /// A result that nothing has written.
 fn empty(client: &Client, info: &TensorInfo) -> Handle {
     let len = info.shape.iter().product();
-    match written(info) {
-        Some(element) => unwritten(client, len, element),
-        None => poisoned(client, len),
+    match info.written() {
+        Scalar::Float(element) => unwritten(client, len, element),
+        Scalar::Word => poisoned(client, len),
     }
 }

@@ -3,7 +3,7 @@
 use super::call::{Buffers, Call, Operations};
 use super::dtype;
 use super::tensors::{Named, Tensors, Value};
-use burn::tensor::{DType, Shape};
+use burn::tensor::DType;
 use burn_cubecl::CubeBackend;
 use burn_cubecl::kernel::into_contiguous;
 use burn_cubecl::ops::numeric::empty_device_contiguous_dtype;
@@ -36,8 +36,8 @@ impl Operations for CubeBackend {
             if let Some(at) = call.operands().position(|name| name == result.name) {
                 return changed(&mut tensors[at]);
             }
-            let shape = Shape::from(result.shape.clone());
-            empty_device_contiguous_dtype(client.clone(), device.clone(), shape, written(result))
+            let (shape, dtype) = (result.shape.clone().into(), dtype(result.written()));
+            empty_device_contiguous_dtype(client.clone(), device.clone(), shape, dtype)
         };
         let out: Vec<CubeTensor> = results.iter().map(&mut allocated).collect();
         let outputs: Vec<_> = out.iter().map(|tensor| &tensor.handle).collect();
@@ -104,15 +104,6 @@ fn changed(operand: &mut CubeTensor) -> CubeTensor {
 fn tensor(value: Value<CubeBackend>) -> CubeTensor {
     match value {
         Value::Float(tensor) | Value::Word(tensor) => tensor,
-    }
-}
-
-/// The type of what kernels write.
-fn written(result: &TensorInfo) -> DType {
-    if result.summed {
-        DType::F32
-    } else {
-        dtype(result.scalar)
     }
 }
 

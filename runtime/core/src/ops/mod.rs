@@ -48,8 +48,7 @@ pub(crate) use permute::Sorted;
 pub(crate) use tensors::DeviceValue;
 
 /// The dtype of what is described.
-#[cfg(any(feature = "cube", feature = "flex"))]
-fn dtype(scalar: moebius_ops::Scalar) -> burn::tensor::DType {
+pub(crate) fn dtype(scalar: moebius_ops::Scalar) -> burn::tensor::DType {
     use burn::tensor::DType;
     use moebius_ops::{Element, Scalar};
     match scalar {

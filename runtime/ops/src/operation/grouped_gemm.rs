@@ -71,54 +71,49 @@ impl GroupedGemm {
     }
 
     pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
-        let (Self::Linear(p) | Self::LinearBackward { problem: p, .. } | Self::Fp8Linear(p)) = self
-        else {
-            return Ok(self.compute_codes(b));
-        };
-        let (sorted, bias) = (b.sorted(p.row_bound), b.maybe_f32s("b"));
-        Ok(match self {
-            Self::LinearBackward { .. } => {
-                let (dy, rows) = (b.floats("dy"), b.floats("rows"));
-                let back = Problem {
-                    n: p.k,
-                    k: p.n,
-                    layout: WeightLayout::InOut,
-                    ..*p
-                };
-                let drows = reference(&back, &sorted, dy, &b.f32s("W"), None);
-                let of_w = weight_gradient::Problem::of(p);
-                let dw = weight_gradient::reference(&of_w, &sorted, dy, rows);
-                let of_b = bias_gradient::Problem::of(p);
-                let db = bias_gradient::reference(&of_b, &sorted, dy, None);
-                vec![
-                    ("drows", drows.into()),
-                    ("dW", dw.into()),
-                    ("db", db.into()),
-                ]
-            }
-            Self::Fp8Linear(_) => {
+        let y = match self {
+            Self::Linear(p) => product(p, b, b.floats("rows"), &b.f32s("W")),
+            Self::LinearBackward { problem, .. } => return Ok(gradients(problem, b)),
+            Self::Fp8Linear(p) => {
                 let weights = fp8::decoded(p, b.words("codes"), &scale_words(b));
-                let y = reference(p, &sorted, b.floats("x"), &weights, bias.as_deref());
-                vec![("y", y.into())]
+                product(p, b, b.floats("x"), &weights)
             }
-            _ => {
-                let (rows, weights) = (b.floats("rows"), b.f32s("W"));
-                let y = reference(p, &sorted, rows, &weights, bias.as_deref());
-                vec![("y", y.into())]
-            }
-        })
-    }
-
-    fn compute_codes(&self, b: &Operands<'_>) -> Computed {
-        let Self::Fp8Codes(p) = self else {
-            return Computed::new();
+            Self::Fp8Codes(p) => product_of_codes(p, b),
         };
-        let [x_scales, scales, bias] = ["x_scales", "scales", "b"].map(|name| b.f32s(name));
-        let (x, weights) = (b.words("x"), b.words("codes"));
-        let sorted = b.sorted(p.product.row_bound);
-        let y = fp8_mma::reference(p, &sorted, (x, &x_scales), (weights, &scales), &bias);
-        vec![("y", y.into())]
+        Ok(vec![("y", y.into())])
     }
+}
+
+fn product(p: &Problem, b: &Operands<'_>, x: &[f64], weights: &[f32]) -> Vec<f64> {
+    let bias = b.maybe_f32s("b");
+    reference(p, &b.sorted(p.row_bound), x, weights, bias.as_deref())
+}
+
+fn gradients(p: &Problem, b: &Operands<'_>) -> Computed {
+    let (sorted, dy, rows) = (b.sorted(p.row_bound), b.floats("dy"), b.floats("rows"));
+    let back = Problem {
+        n: p.k,
+        k: p.n,
+        layout: WeightLayout::InOut,
+        ..*p
+    };
+    let drows = reference(&back, &sorted, dy, &b.f32s("W"), None);
+    let of_w = weight_gradient::Problem::of(p);
+    let dw = weight_gradient::reference(&of_w, &sorted, dy, rows);
+    let of_b = bias_gradient::Problem::of(p);
+    let db = bias_gradient::reference(&of_b, &sorted, dy, None);
+    vec![
+        ("drows", drows.into()),
+        ("dW", dw.into()),
+        ("db", db.into()),
+    ]
+}
+
+fn product_of_codes(p: &fp8_mma::Problem, b: &Operands<'_>) -> Vec<f64> {
+    let [x_scales, scales, bias] = ["x_scales", "scales", "b"].map(|name| b.f32s(name));
+    let (x, weights) = (b.words("x"), b.words("codes"));
+    let sorted = b.sorted(p.product.row_bound);
+    fp8_mma::reference(p, &sorted, (x, &x_scales), (weights, &scales), &bias)
 }
 
 /// Scales as they lie in memory: f32s by their bits, or words of four.

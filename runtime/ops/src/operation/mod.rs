@@ -68,6 +68,17 @@ pub struct TensorInfo {
     pub summed: bool,
 }
 
+impl TensorInfo {
+    /// The type in which kernels write it.
+    pub fn written(&self) -> Scalar {
+        if self.summed {
+            Scalar::Float(Element::F32)
+        } else {
+            self.scalar
+        }
+    }
+}
+
 /// What an operation reads and writes, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {

@@ -7,7 +7,8 @@ use cubecl::client::Client;
 use moebius_ops::Element;
 use moebius_ops::attention::Rule;
 use moebius_shaders::attention::{ForwardBuffers, Plan, TableBuffers, Variant, launch, plan};
-use moebius_tests::target::{Target, download, download_f32, nans, upload, upload_f32, upload_u32};
+use moebius_tests::elements::{download, upload};
+use moebius_tests::target::{Target, download_f32, nans, upload_f32, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
 /// With heads that suit tiles.

@@ -42,9 +42,8 @@ pub(crate) fn plan(
     problem.check()?;
     device::plan(device, |device| {
         let (rows, experts) = (problem.row_bound, problem.routing.experts());
-        let portable = || Variant::portable(rows, experts, device);
         let choice = Choice {
-            variant: Some(variant.unwrap_or_else(portable)),
+            variant: Some(Variant::or_portable(variant, rows, experts, device)),
             ..Choice::default()
         };
         experts::plan(problem, device, choice)

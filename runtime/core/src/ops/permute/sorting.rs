@@ -23,7 +23,7 @@ impl Assignment {
         let problem = Problem::new(&routing, rule.capacity, rule.factors.is_some())?;
         let rows = problem.row_bound();
         let variant = device::plan(&device, |device| -> Result<_, Error> {
-            Ok(variant.unwrap_or_else(|| Variant::portable(rows, experts, device)))
+            Ok(Variant::or_portable(variant, rows, experts, device))
         })?;
         let mask = rule.mask.is_some();
         let tile_rows = variant.map(Variant::tile_rows);
