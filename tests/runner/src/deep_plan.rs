@@ -120,8 +120,16 @@ fn at_length(program: &Program) -> Vec<Deep> {
         let job = job.with("PROPTEST_CASES", "1000000");
         jobs.push(Deep::new(job, &program.target, 30.0));
     }
-    if program.rules.xla && program.rules.xla_quickly {
-        let job = run(program, "optimised, nothing kept", &[]).with("MOEBIUS_XLA_CACHE", "");
+    // Conformance has such a job for each family.
+    if program.rules.xla_quickly && !program.rules.conformance {
+        let words = "optimised, nothing kept";
+        let mut job = if program.rules.each_device {
+            on_device(program, "xla:cpu", &format!("{words} "))
+        } else {
+            run(program, words, &[])
+        };
+        job.variables.retain(|(name, _)| name != "XLA_FLAGS");
+        let job = job.with("MOEBIUS_XLA_CACHE", "");
         jobs.push(Deep::new(job, &program.target, 40.0));
     }
     jobs
