@@ -24,6 +24,8 @@ mod documents {
     struct Guide;
     #[doc = include_str!("../../../docs/fp8.md")]
     struct Fp8;
+    #[doc = include_str!("../../../docs/operation.md")]
+    struct Operation;
     #[cfg(feature = "xla")]
     #[doc = include_str!("../../../docs/xla.md")]
     struct Xla;
@@ -47,7 +49,6 @@ mod initial;
 mod large_pages;
 pub mod moe;
 pub mod nn;
-#[doc(hidden)]
 pub mod operation;
 mod ops;
 mod state;

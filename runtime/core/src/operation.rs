@@ -1,6 +1,4 @@
-//! Described operations on tensors of the host: what this project's tests run on any device without a layer.
-//!
-//! Hidden until it checks the sorts that it is given: kernels take for granted that order, offsets and positions are a sort's.
+//! Described operations on tensors of the host: any kernel of this library on any device, without a layer.
 
 use crate::Error;
 use crate::ops::{DeviceValue, Request, dtype};
@@ -13,7 +11,7 @@ use moebius_shaders::Family;
 /// products.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for operands that aren't those of the signature,
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for operands that [`Operation::check_operands`] refuses,
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for what the device can't run, and
 /// [`ErrorKind::Device`](crate::ErrorKind::Device) when it fails.
 pub fn run<F: Family>(
@@ -23,9 +21,8 @@ pub fn run<F: Family>(
     how: &F::How,
 ) -> Result<Vec<HostTensor>, Error> {
     let described: Operation = operation.clone().into();
-    described.check()?;
+    described.check_operands(operands)?;
     let signature = described.signature();
-    signature.check_operands(operands)?;
     let request = Request::new(operation.clone(), device, how)?;
     let pairs = || signature.operands.iter().zip(operands);
     let offsets = pairs().find(|(info, _)| info.name == "offsets");

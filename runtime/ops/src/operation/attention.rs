@@ -139,7 +139,13 @@ impl Attention {
             or_zeros("do", rows * p.sizes().value_dim),
             or_zeros("dlse", rows),
         );
-        let d = reference_backward(p, &inputs, &d_o, &d_lse);
+        // No value takes part in a log-sum-exp: 0 · NaN would be NaN.
+        let no_values = vec![0.0; inputs.v.len()];
+        let v = match self.pass {
+            AttentionPass::LogSumExp(_) => &no_values,
+            _ => inputs.v,
+        };
+        let d = reference_backward(p, &Inputs { v, ..inputs }, &d_o, &d_lse);
         Ok(vec![
             ("dq", d.dq.into()),
             ("dk", d.dk.into()),

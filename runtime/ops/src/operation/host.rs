@@ -1,6 +1,6 @@
 //! Tensors on the host, and what an operation computes of them in plain Rust: the one oracle of every harness.
 
-use super::{Operation, Scalar, Signature, TensorInfo};
+use super::{Operation, Scalar, Signature, TensorInfo, contents};
 use crate::error::ShapeError;
 use crate::permute::Sorted;
 
@@ -122,28 +122,29 @@ impl<'a> Operands<'a> {
     }
 }
 
-impl Signature {
-    /// Checks that `tensors` are the operands.
+impl Operation {
+    /// Checks the description, and that `tensors` are its operands: as many elements of the right kind, and sorts, places and spans
+    /// that exist.
     ///
     /// # Errors
-    /// [`ShapeError`] for more or fewer of them, and for one with words in place of floats or another number of elements.
+    /// [`ShapeError`] for what doesn't fit.
     pub fn check_operands(&self, tensors: &[HostTensor]) -> Result<(), ShapeError> {
-        ShapeError::check("operands", self.operands.len(), tensors.len())?;
-        let mut pairs = self.operands.iter().zip(tensors);
-        pairs.try_for_each(|(info, tensor)| tensor.check(info))
+        self.check()?;
+        let signature = self.signature();
+        ShapeError::check("operands", signature.operands.len(), tensors.len())?;
+        let mut pairs = signature.operands.iter().zip(tensors);
+        pairs.try_for_each(|(info, tensor)| tensor.check(info))?;
+        contents::check(self, &Operands::new(&signature, tensors))
     }
-}
 
-impl Operation {
     /// The results for `operands`, both in the order of the signature, computed in f64 and not rounded to the operation's type;
     /// rows of experts that no slot is sorted to are 0.
     ///
     /// # Errors
-    /// [`ShapeError`] for a description that [`Operation::check`] refuses, and for operands that aren't those of the signature.
+    /// As [`Operation::check_operands`].
     pub fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, ShapeError> {
-        self.check()?;
+        self.check_operands(operands)?;
         let signature = self.signature();
-        signature.check_operands(operands)?;
         let mut computed = self.compute(&Operands::new(&signature, operands))?;
         let mut result = |info: &TensorInfo| {
             let place = computed.iter().position(|(name, _)| *name == info.name);

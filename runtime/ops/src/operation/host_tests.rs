@@ -1,8 +1,8 @@
 use super::*;
 use crate::element::Element;
 use crate::operation::gradient::tests::operations;
-use crate::operation::{Gradient, GroupedGemm, Permute, Quantize};
-use crate::{fp8, grouped_gemm, permute, quantize, routing, scaling};
+use crate::operation::{Gradient, GroupedGemm, KvCache, Permute, Quantize};
+use crate::{fp8, grouped_gemm, kv_cache, permute, quantize, routing, scaling};
 use std::collections::BTreeMap;
 
 type Named = BTreeMap<&'static str, HostTensor>;
@@ -148,6 +148,66 @@ fn operands_of_another_kind_or_length_are_refused() {
     assert_eq!(error(&[w.clone(), w]), "rows: expected 4, got 2");
     let words = HostTensor::Words(vec![0; 2]);
     assert_eq!(error(&[x, words]), "W: expected floats, got words");
+}
+
+/// Kernels read and write where these words say.
+#[test]
+fn words_that_lead_out_of_a_tensor_are_refused() {
+    let choice = routing::Problem::new(2, 2, 1).unwrap();
+    let rows = permute::RowsProblem::new(&choice, 2, 1, Element::F32).unwrap();
+    let gather = |order: [u32; 2], offsets: [u32; 3]| {
+        let x = HostTensor::of_f32(&[7.0, 8.0]);
+        let operands = [x, order.to_vec().into(), offsets.to_vec().into()];
+        let rows = Operation::from(Permute::Gather(rows)).reference(&operands);
+        rows.map(drop).map_err(|error| error.to_string())
+    };
+    let refused = |expected: &str| Err(expected.to_owned());
+    assert_eq!(gather([1, 0], [0, 1, 2]), Ok(()));
+    assert_eq!(
+        gather([1, 2], [0, 1, 2]),
+        refused("order: expected slots, got 2")
+    );
+    for offsets in [[1, 1, 2], [0, 2, 1], [0, 1, 3]] {
+        let expected = "offsets: expected from 0 ascending to at most 2";
+        assert_eq!(
+            gather([1, 0], offsets),
+            refused(&format!("{expected}, got {offsets:?}"))
+        );
+    }
+    let combine = |positions: [u32; 2]| {
+        let (problem, weighted) = (rows, false);
+        let operands = [HostTensor::of_f32(&[7.0, 8.0]), positions.to_vec().into()];
+        let y = Operation::from(Permute::Combine { problem, weighted }).reference(&operands);
+        y.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(combine([permute::NOWHERE, 1]), Ok(()));
+    let expected = "positions: expected sorted rows, or none, got 2";
+    assert_eq!(combine([0, 2]), refused(expected));
+}
+
+#[test]
+fn tokens_past_a_cache_are_refused() {
+    let (pages, format) = ([2, kv_cache::BLOCK], kv_cache::CacheFormat::F32);
+    let append = kv_cache::Append {
+        layout: kv_cache::Layout::new(pages, 1, [8, 8], format).unwrap(),
+        batch: 1,
+        tokens: 3,
+        table: 2,
+        element: Element::F32,
+    };
+    let appended = |span: [u32; 2]| {
+        let values = HostTensor::of_f32(&[1.0; 24]);
+        let pool = vec![0; 2 * append.layout.page_words()];
+        let words = [pool, vec![0, 1], span.to_vec()].map(HostTensor::from);
+        let operands = [[values.clone(), values].as_slice(), &words].concat();
+        let pool = Operation::from(KvCache::Append(append)).reference(&operands);
+        pool.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(appended([29, 32]), Ok(()));
+    let expected = "spans: expected within 32 tokens, the end at most 3 after the start";
+    for (span, got) in [([30, 33], "30..33"), ([1, 5], "1..5")] {
+        assert_eq!(appended(span), Err(format!("{expected}, got {got}")));
+    }
 }
 
 /// What a sort gives is what products of its rows read; codes decode to what was encoded.

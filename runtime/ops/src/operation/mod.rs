@@ -15,9 +15,11 @@
 //! | `attention.rs` | attention under score rules |
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `gradient.rs` | which operation computes the gradients of another |
+//! | `contents.rs` | what words have to be that say where something is |
 //! | `host.rs` | tensors on the host, and the results that the oracles compute of them |
 
 mod attention;
+mod contents;
 mod experts;
 mod gradient;
 mod grouped_gemm;
