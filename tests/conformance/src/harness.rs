@@ -93,7 +93,7 @@ fn wanted(name: &str, target: &Target) -> bool {
     }
     let family = name.split("::").next();
     let Ok(families) = std::env::var("MOEBIUS_TEST_FAMILIES") else {
-        // XLA compiles a program for each problem. Of these families `xla_fp8_ops` and `xla_attention` compare as many through
+        // XLA compiles a program for each problem. Of these families `xla_operations` compares as many through
         // the same lowering; what is left of attention's shows that calls, gradients and halves get there.
         let through_the_seam = [
             "heads",

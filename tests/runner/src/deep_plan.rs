@@ -15,9 +15,9 @@ const EMULATED: [(&str, &str, &str, f64); 8] = [
     ("conformance_moe", "cpu", "moe_layer::bf16", 60.0),
     ("conformance_moe", "flex", "moe_layer::", 20.0),
     ("conformance_fp8_layers", "flex", "fp8_linear::", 8.0),
-    ("xla_moe_ops", "", "positions::", 100.0),
-    ("xla_moe_ops", "", "batch", 60.0),
-    ("xla_fp8_ops", "", "where_it_lies", 120.0),
+    ("xla_operations", "", "positions::", 100.0),
+    ("xla_operations", "", "batch", 60.0),
+    ("xla_operations", "", "where_it_lies", 120.0),
     ("xla_parallel", "", "expert::", 120.0),
 ];
 

@@ -1,6 +1,6 @@
 //! A batch of feed-forward experts.
 
-use crate::run::{Host, element, f32s, floats, i32s, noise};
+use crate::run::{Host, element, f32s, floats, noise, words};
 use moebius_ops::experts::Problem;
 use moebius_ops::permute::{self, Sorted};
 use moebius_ops::routing;
@@ -10,12 +10,6 @@ use moebius_xla::ElementType;
 pub(crate) fn sorted(keys: &[usize], experts: usize) -> Sorted {
     let keys: Vec<u32> = keys.iter().map(|key| (*key).min(experts) as u32).collect();
     permute::reference(&keys, experts)
-}
-
-/// Words as a device holds them.
-pub(crate) fn words(words: &[u32]) -> Host {
-    let words: Vec<i32> = words.iter().map(|word| *word as i32).collect();
-    i32s(&[words.len()], &words)
 }
 
 /// One batch and its experts, rounded to their type.
@@ -61,9 +55,9 @@ impl Batch {
         let mut inputs = vec![
             self.x.clone(),
             self.weights.clone(),
-            words(&sorted.order),
-            words(&sorted.offsets),
-            words(&sorted.positions),
+            words(&[sorted.order.len()], &sorted.order),
+            words(&[sorted.offsets.len()], &sorted.offsets),
+            words(&[sorted.positions.len()], &sorted.positions),
         ];
         inputs.extend(self.stacks.iter().cloned());
         inputs

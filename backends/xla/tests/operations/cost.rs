@@ -1,8 +1,8 @@
 //! What the products cost, counted.
 
-use crate::batch::{sorted, words};
+use crate::batch::sorted;
 use crate::experts::problem;
-use crate::run::{Host, f32s, noise, program};
+use crate::run::{Host, f32s, noise, program, words};
 use moebius_ops::experts::Problem;
 use moebius_ops::grouped_gemm::{self, Activation, Source};
 use moebius_ops::{Experts, GroupedGemm};
@@ -31,9 +31,9 @@ fn inputs(p: &Problem) -> Vec<Host> {
     vec![
         f32s(&[t, h], &noise(t * h, 2)),
         f32s(&[t, k], &vec![0.5; slots]),
-        words(&sorted.order),
-        words(&sorted.offsets),
-        words(&sorted.positions),
+        words(&[sorted.order.len()], &sorted.order),
+        words(&[sorted.offsets.len()], &sorted.offsets),
+        words(&[sorted.positions.len()], &sorted.positions),
         f32s(&[e, columns, h], &noise(e * columns * h, 3)),
         f32s(&[e, h, f], &noise(e * h * f, 4)),
     ]
@@ -104,7 +104,7 @@ fn a_product_per_expert_costs_little_more() {
     };
     let one = 2 * 8192 * 512 * 256;
     let (rows, w) = (zeros(&[8192, 256]), zeros(&[8, 512, 256]));
-    let offsets = words(&[0; 9]);
+    let offsets = words(&[9], &[0; 9]);
     let forward = program(
         GroupedGemm::Linear(problem),
         &[rows.clone(), w.clone(), offsets.clone()],

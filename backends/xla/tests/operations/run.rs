@@ -1,7 +1,7 @@
-//! Running a call on the CPU plugin.
+//! Running an operation on the CPU plugin.
 
 use crate::cpu::Cpu;
-use moebius_ops::{Element, HostTensor, Operation};
+use moebius_ops::{Element, HostTensor, Operation, Scalar, TensorInfo};
 use moebius_xla::ElementType;
 use moebius_xla::custom;
 use moebius_xla::pjrt::{Buffer, Donate};
@@ -54,6 +54,12 @@ pub(crate) fn i64s(shape: &[usize], values: &[i32]) -> Host {
     }
 }
 
+/// Words as a device holds them.
+pub(crate) fn words(shape: &[usize], words: &[u32]) -> Host {
+    let words: Vec<i32> = words.iter().map(|word| *word as i32).collect();
+    i32s(shape, &words)
+}
+
 impl Host {
     /// Floats of any type.
     pub(crate) fn to_floats(&self) -> Vec<f32> {
@@ -66,13 +72,22 @@ impl Host {
         self.bytes.chunks(self.ty.element.bytes()).map(of).collect()
     }
 
-    /// For the reference.
-    fn to_tensor(&self) -> HostTensor {
-        match self.ty.element {
-            ElementType::S32 => {
-                let words = self.to_ints().into_iter().map(|word| word as u32);
-                HostTensor::Words(words.collect())
+    /// A tensor that a description names.
+    pub(crate) fn of(info: &TensorInfo, tensor: &HostTensor) -> Self {
+        match (info.scalar, tensor) {
+            (Scalar::Float(element), HostTensor::Floats(values)) => {
+                let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
+                floats(float(element), &info.shape, &values)
             }
+            (Scalar::Word, HostTensor::Words(values)) => words(&info.shape, values),
+            _ => panic!("{}: {tensor:?}", info.name),
+        }
+    }
+
+    /// What the reference reads.
+    pub(crate) fn to_tensor(&self) -> HostTensor {
+        match self.ty.element {
+            ElementType::S32 => HostTensor::Words(self.to_words()),
             ElementType::S64 => {
                 let longs = self.bytes.chunks(8);
                 let long = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap()) as u32;
@@ -80,6 +95,11 @@ impl Host {
             }
             _ => HostTensor::of_f32(&self.to_floats()),
         }
+    }
+
+    /// 32-bit integers without their signs.
+    pub(crate) fn to_words(&self) -> Vec<u32> {
+        self.to_ints().into_iter().map(|word| word as u32).collect()
     }
 
     /// 32-bit integers.
@@ -99,52 +119,74 @@ fn cpu() -> &'static Cpu {
 
 /// The name that descriptions have for a float type.
 pub(crate) fn element(element: ElementType) -> Element {
+    let known = [Element::F32, Element::F16, Element::Bf16];
+    let found = known.into_iter().find(|known| float(*known) == element);
+    found.unwrap_or_else(|| panic!("{element}"))
+}
+
+/// The float type that descriptions call by this name.
+pub(crate) fn float(element: Element) -> ElementType {
     match element {
-        ElementType::F16 => Element::F16,
-        ElementType::BF16 => Element::Bf16,
-        ElementType::F32 => Element::F32,
-        other => panic!("{other}"),
+        Element::F32 => ElementType::F32,
+        Element::F16 => ElementType::F16,
+        Element::Bf16 => ElementType::BF16,
     }
+}
+
+/// The type of a tensor that a description names.
+pub(crate) fn type_of(info: &TensorInfo) -> TensorType {
+    let element = match info.scalar {
+        Scalar::Float(element) => float(element),
+        Scalar::Word => ElementType::S32,
+    };
+    TensorType::new(info.shape.clone(), element)
+}
+
+/// The operation after its description has travelled as words.
+pub(crate) fn travelled(operation: impl Into<Operation>) -> Operation {
+    let operation = operation.into();
+    let unpacked = custom::unpack(&custom::pack(&operation)).unwrap();
+    assert_eq!(unpacked, operation);
+    unpacked
 }
 
 /// The program of one operation on tensors of these types.
 pub(crate) fn program(operation: impl Into<Operation>, inputs: &[Host]) -> Program {
-    let operation = operation.into();
-    let unpacked = custom::unpack(&custom::pack(&operation)).unwrap();
-    assert_eq!(unpacked, operation);
+    let operation = travelled(operation);
     let b = Builder::new();
-    let arguments: Vec<Value> = inputs
-        .iter()
-        .map(|host| b.argument(host.ty.clone()))
-        .collect();
-    let results = custom::lower(&operation, &b, &arguments).unwrap();
     let types: Vec<TensorType> = inputs.iter().map(|host| host.ty.clone()).collect();
+    let arguments: Vec<Value> = types.iter().map(|ty| b.argument(ty.clone())).collect();
+    let results = custom::lower(&operation, &b, &arguments).unwrap();
     let program = b.finish(&results);
     let described = custom::outputs(&operation, &types).unwrap();
     assert_eq!(described, program.outputs);
     program
 }
 
-/// The results of one operation.
-pub(crate) fn run(operation: impl Into<Operation>, inputs: &[Host]) -> Vec<Host> {
-    let program = program(operation, inputs);
-    let executable = cpu().compile(&program, 1);
+/// The results of a program.
+pub(crate) fn execute(program: &Program, inputs: &[Host]) -> Vec<Host> {
+    let executable = cpu().compile(program, 1);
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
     let device = cpu().client.device(0).unwrap();
     let upload = |host: &Host| Buffer::from_host(&device, &host.ty, &host.bytes).unwrap();
     let arguments: Vec<Buffer> = inputs.iter().map(upload).collect();
     let arguments: Vec<&Buffer> = arguments.iter().collect();
-    let results = executable.execute(&arguments, Donate::Marked).unwrap();
-    let results = results.iter().zip(program.outputs);
-    let host = |(buffer, ty): (&Buffer, TensorType)| Host {
+    let results = executable.execute(&arguments, Donate::Nothing).unwrap();
+    let results = results.iter().zip(&program.outputs);
+    let host = |(buffer, ty): (&Buffer, &TensorType)| Host {
         bytes: buffer.read().unwrap(),
-        ty,
+        ty: ty.clone(),
     };
     results.map(host).collect()
 }
 
-/// The results of one operation, held to those of the reference: words exactly, floats within what `tolerance` makes of the
-/// expected ones, relative above 1.
+/// The results of one operation.
+pub(crate) fn run(operation: impl Into<Operation>, inputs: &[Host]) -> Vec<Host> {
+    execute(&program(operation, inputs), inputs)
+}
+
+/// The results of one operation, held to those of the reference: words exactly, floats, once the reference's are rounded to
+/// their type, within what `tolerance` makes of the expected ones, relative above 1.
 pub(crate) fn check(
     operation: impl Into<Operation>,
     inputs: &[Host],
@@ -157,7 +199,7 @@ pub(crate) fn check(
     let results = operation.signature().results;
     for ((info, got), want) in results.iter().zip(&got).zip(want) {
         let what = format!("{} of {operation:?}", info.name);
-        match (got.to_tensor(), want) {
+        match (got.to_tensor(), Host::of(info, &want).to_tensor()) {
             (HostTensor::Floats(_), HostTensor::Floats(want)) => {
                 close(&what, &got.to_floats(), &want, tolerance(&want));
             }

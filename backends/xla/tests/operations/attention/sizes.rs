@@ -1,7 +1,6 @@
 //! Sizes at the edges, and how much is computed.
 
-use crate::data::{Data, F32, assert_all_close, problem, sizes};
-use crate::run::{WHOLE, blocks, program, run};
+use super::{F32, WHOLE, blocks, check, check_by, data, problem, program, sizes};
 use moebius_ops::attention::{Rule, Sizes};
 use moebius_xla::custom::Tiling;
 
@@ -15,12 +14,7 @@ fn nothing_to_see_or_to_ask() {
         for sinks in [false, true] {
             let rules = [Rule::Causal, Rule::Softcap(2.0), Rule::Relative(3)];
             let p = problem(sizes_of(batch, queries, keys), &rules).with_sinks(sinks);
-            let data = Data::new(&p);
-            let want = data.expected(&p);
-            for tiling in [Tiling::default(), blocks(8)] {
-                let what = format!("{p:?} {tiling:?}");
-                assert_all_close(&run(&p, &data, tiling), &want, F32, &what);
-            }
+            check_by(&p, &data(&p), &[Tiling::default(), blocks(8)], F32);
         }
     }
 }
@@ -31,10 +25,7 @@ fn edges_of_blocks() {
     for (queries, keys) in [(1, 40), (40, 1), (7, 9), (8, 8), (9, 7), (16, 17)] {
         let rules = [Rule::Causal, Rule::Relative(3)];
         let p = problem(sizes(queries, keys), &rules).with_sinks(true);
-        let data = Data::new(&p);
-        let want = data.expected(&p);
-        let what = format!("{p:?}");
-        assert_all_close(&run(&p, &data, blocks(8)), &want, F32, &what);
+        check_by(&p, &data(&p), &[blocks(8)], F32);
     }
 }
 
@@ -47,12 +38,7 @@ fn groups_of_heads() {
             ..sizes(9, 12)
         };
         let p = problem(sizes, &[Rule::Alibi, Rule::Window(7)]);
-        let data = Data::new(&p);
-        let want = data.expected(&p);
-        for tiling in [WHOLE, blocks(8)] {
-            let what = format!("{p:?} {tiling:?}");
-            assert_all_close(&run(&p, &data, tiling), &want, F32, &what);
-        }
+        check(&p);
     }
 }
 
@@ -69,11 +55,7 @@ fn blocks_begin_beyond_the_limit() {
     let text = |tiling| program(&p, tiling).0.text;
     assert_eq!(text(within), text(WHOLE));
     assert_ne!(text(within), text(beyond));
-    let data = Data::new(&p);
-    let want = data.expected(&p);
-    for tiling in [within, beyond] {
-        assert_all_close(&run(&p, &data, tiling), &want, F32, &format!("{tiling:?}"));
-    }
+    check_by(&p, &data(&p), &[within, beyond], F32);
 }
 
 /// Blocks of queries visit the keys in their range only, and no tensor is as large as all scores.

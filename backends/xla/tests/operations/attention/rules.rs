@@ -1,10 +1,8 @@
 //! Every rule alone and with others, at once and in blocks.
 
-use crate::data::{Data, F32, assert_all_close, problem, sizes};
-use crate::run::{WHOLE, blocks, run};
+use super::{F32, WHOLE, blocks, check, check_by, data, problem, sizes};
 use moebius_ops::Element;
 use moebius_ops::attention::{Pattern, Problem, Rule};
-use moebius_xla::custom::Tiling;
 
 const ALL: Pattern = Pattern {
     batch: true,
@@ -23,17 +21,8 @@ const BATCH: Pattern = Pattern {
     heads: false,
 };
 
-fn check(p: &Problem) {
-    check_tiled(p, &[WHOLE, blocks(8)]);
-}
-
-fn check_tiled(p: &Problem, tilings: &[Tiling]) {
-    let data = Data::new(p);
-    let want = data.expected(p);
-    for tiling in tilings.iter().copied() {
-        let what = format!("{p:?} {tiling:?}");
-        assert_all_close(&run(p, &data, tiling), &want, F32, &what);
-    }
+fn in_blocks(p: &Problem) {
+    check_by(p, &data(p), &[blocks(8)], F32);
 }
 
 #[test]
@@ -59,11 +48,11 @@ fn rules_by_place() {
     for rule in rules {
         check(&problem(sizes(21, 29), &[rule]));
         // The first queries see nothing under some of them.
-        check_tiled(&problem(sizes(29, 13), &[rule]), &[blocks(8)]);
+        in_blocks(&problem(sizes(29, 13), &[rule]));
         for first in [-7, 19] {
             let problem = problem(sizes(21, 29), &[rule, Rule::Relative(40)]);
             let rules = problem.rules().with_position(Some(first));
-            check_tiled(&problem.with_rules(rules).unwrap(), &[blocks(8)]);
+            in_blocks(&problem.with_rules(rules).unwrap());
         }
     }
 }
@@ -148,11 +137,6 @@ fn halves_are_summed_in_f32() {
         (Element::Bf16, [4e-3, 1.5e-2]),
     ] {
         let p = problem(sizes(21, 29), &rules).with_element(element);
-        let data = Data::new(&p);
-        let want = data.expected(&p);
-        for tiling in [WHOLE, blocks(8)] {
-            let what = format!("{p:?} {tiling:?}");
-            assert_all_close(&run(&p, &data, tiling), &want, tolerance, &what);
-        }
+        check_by(&p, &data(&p), &[WHOLE, blocks(8)], tolerance);
     }
 }

@@ -1,0 +1,25 @@
+//! The lowering of every operation, run by the CPU plugin and held to [`moebius_ops::Operation::reference`].
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test may panic"
+)]
+
+mod attention;
+mod batch;
+mod calls;
+mod casts;
+mod cost;
+#[path = "../cpu/mod.rs"]
+mod cpu;
+mod experts;
+mod fp8_gemm;
+mod gradients;
+mod grouped_gemm;
+mod permute;
+mod positions;
+mod quantize;
+mod routing;
+mod run;
+mod segment_attention;
