@@ -1,38 +1,31 @@
-//! The drop rule against a sort by weight, and the capacities of the experts.
+//! The drop rule, by the sort of what it leaves, and the capacities of the experts.
 
-use crate::Outcome;
-use crate::permute::sort;
-use moebius_ops::permute::{Capacity, Problem};
-use moebius_shaders::permute::capacity::{self, CapacitiesBuffers, CapacityBuffers};
+use crate::{Outcome, operation};
+use moebius_ops::permute::{Capacity, Problem, sorting};
+use moebius_ops::{HostTensor, Permute, routing};
+use moebius_shaders::permute::capacity::{self, CapacitiesBuffers};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_u32, poisoned, upload_f32, upload_u32};
 
-fn check_drops(target: &Target, keys: &[u32], weights: &[f32], limits: &[u32]) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
+/// Sorts what `factor` times the even load, or the factors of the experts in its place, leaves of the slots.
+fn check_drops(
+    target: &Target,
+    keys: &[u32],
+    weights: &[f32],
+    experts: usize,
+    factor: f64,
+    factors: Option<&[f32]>,
+) -> Outcome {
+    let choice = routing::Problem::new(keys.len(), experts, 1).unwrap();
+    let least = usize::from(factors.is_none());
+    let capacity = Some(Capacity::new(factor, least).unwrap());
+    let sort = Permute::Sort {
+        problem: sorting::Problem::new(&choice, capacity, factors.is_some()).unwrap(),
+        mask: false,
     };
-    let problem = Problem::new(keys.len(), limits.len(), 1).unwrap();
-    let sorted = sort(target, &client, keys, problem).buffers;
-    let buffers = CapacityBuffers {
-        order: sorted.order,
-        offsets: sorted.offsets,
-        weights: upload_f32(&client, weights),
-        capacities: upload_u32(&client, limits),
-        keys: poisoned(&client, keys.len()),
-    };
-    let kept = buffers.keys.clone();
-    let plan = capacity::plan(problem, target.capability()).unwrap();
-    capacity::launch(&client, &plan, buffers);
-    let got = download_u32(&client, kept, keys.len());
-    let want = moebius_ops::permute::capacity::reference(keys, weights, limits);
-    assert_eq!(got, want, "capacities {limits:?}");
-    Outcome::Ran
-}
-
-/// `factor` times the even load for every expert.
-fn even(factor: f64, slots: usize, experts: usize) -> Vec<u32> {
-    let capacity = Capacity::new(factor, 1).unwrap();
-    moebius_ops::permute::capacities_reference(&capacity, slots, experts, None, None)
+    let mut operands = vec![HostTensor::of_f32(weights), keys.to_vec().into()];
+    operands.extend(factors.map(HostTensor::of_f32));
+    operation::check(target, sort, &operands, |_| 0.0)
 }
 
 /// Keys of `experts` experts and now and then of none, and weights.
@@ -45,22 +38,26 @@ fn routing(slots: usize, experts: usize) -> (Vec<u32>, Vec<f32>) {
 
 pub(crate) fn by_weight(target: &Target) -> Outcome {
     let sizes = [(1, 1), (75, 8), (1000, 3), (3000, 6), (300, 70)];
-    Outcome::of(sizes.into_iter().flat_map(|(slots, experts)| {
-        let (keys, weights) = routing(slots, experts);
-        [0.01, 0.5, 0.75, 1.0, 4.0].map(|factor| {
-            let limits = even(factor, slots, experts);
-            check_drops(target, &keys, &weights, &limits)
-        })
-    }))
+    let all = sizes.into_iter().flat_map(|(slots, experts)| {
+        [0.01, 0.5, 0.75, 1.0, 4.0].map(|factor| (slots, experts, factor))
+    });
+    Outcome::of(
+        operation::some_of(target, all).map(|(slots, experts, factor)| {
+            let (keys, weights) = routing(slots, experts);
+            check_drops(target, &keys, &weights, experts, factor, None)
+        }),
+    )
 }
 
 /// Every expert has its own capacity, 0 among them.
 pub(crate) fn of_each_expert(target: &Target) -> Outcome {
     let (keys, weights) = routing(2000, 7);
-    Outcome::of([
-        check_drops(target, &keys, &weights, &[0, 1, 5, 100, 250, 251, 5000]),
-        check_drops(target, &keys, &weights, &[0; 7]),
-    ])
+    let all = [[0, 1, 5, 100, 250, 251, 5000], [0; 7]];
+    Outcome::of(all.map(|slots| {
+        // Half a slot less than the expert takes: its capacity is rounded up.
+        let factor = |slots: u32| (slots as f32 - 0.5).max(0.0) * 7.0 / 2000.0;
+        check_drops(target, &keys, &weights, 7, 1.0, Some(&slots.map(factor)))
+    }))
 }
 
 pub(crate) fn ties_go_to_the_earlier_slot(target: &Target) -> Outcome {
@@ -68,9 +65,9 @@ pub(crate) fn ties_go_to_the_earlier_slot(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..2000).map(|_| rng.below(5) as u32).collect();
     let weights: Vec<f32> = (0..2000).map(|_| rng.below(4) as f32 / 4.0).collect();
     Outcome::of([
-        check_drops(target, &[1; 900], &[1.0; 900], &even(0.7, 900, 3)),
-        check_drops(target, &[0; 900], &[0.0; 900], &even(0.3, 900, 2)),
-        check_drops(target, &keys, &weights, &even(0.6, 2000, 4)),
+        check_drops(target, &[1; 900], &[1.0; 900], 3, 0.7, None),
+        check_drops(target, &[0; 900], &[0.0; 900], 2, 0.3, None),
+        check_drops(target, &keys, &weights, 4, 0.6, None),
     ])
 }
 
@@ -81,10 +78,8 @@ pub(crate) fn keeps_nan(target: &Target) -> Outcome {
         weights[slot] = f32::from_bits(0xFFC0_0000);
         weights[slot + 1] = f32::NAN;
     }
-    Outcome::of(
-        [0.001, 0.01, 0.5]
-            .map(|factor| check_drops(target, &[0; 300], &weights, &even(factor, 300, 1))),
-    )
+    let factors = [0.001, 0.01, 0.5];
+    Outcome::of(factors.map(|factor| check_drops(target, &[0; 300], &weights, 1, factor, None)))
 }
 
 /// The capacities on `target` equal those of the host to the last slot.

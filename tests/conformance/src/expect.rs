@@ -17,16 +17,17 @@ fn has_matrices(capability: &Capability, element: &str, edges: &[u32]) -> bool {
 pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     let capability = target.capability();
     let kernels_only = [
-        "permute::",
-        "capacity::",
         "grouped_gemm::",
         "fp8_gemm::",
         "weight_gradient::",
         "expert_activation::",
-        "segment_attention::",
     ];
     let kernels_only = kernels_only.iter().any(|prefix| case.starts_with(prefix));
     let their_own = [
+        "permute::tiles_cover_every_row",
+        "permute::row_bound",
+        "capacity::shared_under_a_mask",
+        "capacity::own_factors",
         "rows::positions_past_the_rows",
         "router_backward::one_of_both",
         "moe_layer::device_memory",

@@ -1,8 +1,9 @@
 //! The counting sort against a stable sort.
 
-use crate::Outcome;
+use crate::{Outcome, operation};
 use cubecl::client::Client;
-use moebius_ops::permute::Problem;
+use moebius_ops::permute::{Problem, sorting};
+use moebius_ops::{HostTensor, Permute, routing};
 use moebius_shaders::permute::{self, SortBuffers, TILE_WORDS};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
@@ -10,9 +11,7 @@ use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
 /// What a device made of the keys.
 pub(crate) struct Sorted {
     order: Vec<u32>,
-    positions: Vec<u32>,
     offsets: Vec<u32>,
-    dropped: u32,
     tiles: Vec<u32>,
     /// Where the results lie.
     pub(crate) buffers: SortBuffers,
@@ -33,9 +32,7 @@ pub(crate) fn sort(target: &Target, client: &Client, keys: &[u32], problem: Prob
     permute::launch(client, &plan, &buffers);
     Sorted {
         order: download_u32(client, buffers.order.clone(), problem.slots()),
-        positions: download_u32(client, buffers.positions.clone(), problem.slots()),
         offsets: download_u32(client, buffers.offsets.clone(), problem.experts() + 1),
-        dropped: download_u32(client, buffers.dropped.clone(), 1)[0],
         tiles: download_u32(
             client,
             buffers.tiles.clone(),
@@ -46,22 +43,13 @@ pub(crate) fn sort(target: &Target, client: &Client, keys: &[u32], problem: Prob
 }
 
 fn check(target: &Target, keys: &[u32], experts: usize) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
+    let choice = routing::Problem::new(keys.len(), experts, 1).unwrap();
+    let sort = Permute::Sort {
+        problem: sorting::Problem::new(&choice, None, false).unwrap(),
+        mask: false,
     };
-    let problem = Problem::new(keys.len(), experts, 4).unwrap();
-    let got = sort(target, &client, keys, problem);
-    let want = moebius_ops::permute::reference(keys, experts);
-    assert_eq!(got.offsets, want.offsets);
-    assert_eq!(
-        got.order,
-        want.order,
-        "stable order of {} slots",
-        keys.len()
-    );
-    assert_eq!(got.positions, want.positions);
-    assert_eq!(got.dropped, keys.len() as u32 - want.offsets[experts]);
-    Outcome::Ran
+    let weights = HostTensor::of_f32(&vec![1.0; keys.len()]);
+    operation::check(target, sort, &[weights, keys.to_vec().into()], |_| 0.0)
 }
 
 pub(crate) fn block_edges(target: &Target) -> Outcome {
@@ -69,7 +57,7 @@ pub(crate) fn block_edges(target: &Target) -> Outcome {
     let sizes = sizes
         .into_iter()
         .flat_map(|slots| [1, 3, 8, 128].map(|experts| (slots, experts)));
-    Outcome::of(sizes.map(|(slots, experts)| {
+    Outcome::of(operation::some_of(target, sizes).map(|(slots, experts)| {
         let mut rng = Rng::new(slots as u64);
         let keys: Vec<u32> = (0..slots).map(|_| rng.below(experts) as u32).collect();
         check(target, &keys, experts)

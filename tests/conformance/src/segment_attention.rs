@@ -1,17 +1,12 @@
-//! Attention within segments of sorted rows, forward and backward, against the f64 oracle.
+//! Attention within segments of sorted rows, forward and backward, against the reference.
 
-use crate::Outcome;
-use cubecl::client::Client;
-use cubecl::server::Handle;
-use moebius_ops::segment_attention::{
-    Inputs, Problem, Segments, reference, reference_backward, reference_segments,
-};
-use moebius_ops::{Element, permute};
-use moebius_shaders::segment_attention::{self, BackwardBuffers, ForwardBuffers, Plan, plan};
+use crate::{Outcome, operation};
+use moebius_ops::segment_attention::{Problem, Segments};
+use moebius_ops::{Element, HostTensor, Operation, SegmentAttention, permute};
 use moebius_tests::data::Rng;
-use moebius_tests::elements::{download, exact, rounded, unwritten, upload};
-use moebius_tests::target::{Target, download_f32, download_u32, nans, poisoned, upload_u32};
-use moebius_tests::tolerance::{assert_close, rel_l2};
+use moebius_tests::elements::rounded;
+use moebius_tests::target::Target;
+use moebius_tests::tolerance::rel_l2;
 
 /// The routing of a batch: `top_k` different experts of every token, those past the last nowhere.
 struct Routed {
@@ -43,117 +38,65 @@ impl Routed {
 
     fn check(&self, target: &Target, heads: usize, head_dim: usize) -> Outcome {
         let problem = Problem::new(self.segments, heads, head_dim).unwrap();
-        Outcome::of(
-            [false, true].map(|causal| self.check_problem(target, problem.with_causal(causal))),
-        )
-    }
-
-    fn check_problem(&self, target: &Target, problem: Problem) -> Outcome {
-        let Some(client) = target.client() else {
-            return Outcome::Unsupported("no kernels".into());
-        };
-        let plan = match plan(problem, target.capability()) {
-            Ok(plan) => plan,
-            Err(error) => return Outcome::Unsupported(error.to_string()),
-        };
-        let segments = poisoned(&client, 2 * problem.rows());
-        let order = upload_u32(&client, &self.sorted.order);
-        let offsets = upload_u32(&client, &self.sorted.offsets);
-        segment_attention::launch_segments(&client, &plan, order, offsets, segments.clone());
-        let found = download_u32(&client, segments.clone(), 2 * problem.rows());
-        assert_eq!(found, reference_segments(&self.segments, &self.sorted));
-        let live = self.sorted.offsets.last().copied().unwrap_or(0) as usize;
-        Rows::new(&problem, live).check(&client, &plan, &segments, &found);
-        Outcome::Ran
+        let both = [false, true].map(|causal| problem.with_causal(causal));
+        Outcome::of(both.map(|problem| Rows::new(problem, &self.sorted).check(target)))
     }
 }
 
-/// q, k, v and do; rows without an expert are NaN.
-struct Rows {
+/// An attention with q, k, v and do; rows without an expert are NaN.
+struct Rows<'a> {
+    problem: Problem,
+    sorted: &'a permute::Sorted,
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
     d_o: Vec<f32>,
 }
 
-impl Rows {
-    fn new(problem: &Problem, live: usize) -> Self {
+impl<'a> Rows<'a> {
+    fn new(problem: Problem, sorted: &'a permute::Sorted) -> Self {
+        let live = sorted.offsets.last().copied().unwrap_or(0) as usize;
         let mut rng = Rng::new(problem.elements() as u64);
+        let width = problem.heads() * problem.head_dim();
         let [q, k, v, d_o] = [2.0, 2.0, 1.0, 1.0].map(|bound| {
-            let len = problem.elements();
-            let mut values = rounded(rng.vec(len, bound), problem.element());
-            values[live * (len / problem.rows())..].fill(f32::NAN);
+            let mut values = rounded(rng.vec(problem.elements(), bound), problem.element());
+            values[live * width..].fill(f32::NAN);
             values
         });
-        Self { q, k, v, d_o }
-    }
-
-    fn check(&self, client: &Client, plan: &Plan, segments: &Handle, found: &[u32]) {
-        let (p, element) = (&plan.problem, plan.problem.element());
-        let [q, k, v] = [&self.q, &self.k, &self.v].map(|x| exact(x));
-        let inputs = Inputs {
-            q: &q,
-            k: &k,
-            v: &v,
-        };
-        let close = |what: &str, got: Vec<f32>, want: &[f64], tolerance: f64| {
-            assert_close(&format!("{what} of {p:?}"), &got, want, tolerance);
-        };
-        let read = |buffer: Handle| download(client, buffer, p.elements(), element);
-        let buffers = self.buffers(client, p, segments);
-        segment_attention::launch(client, plan, forward_of(&buffers));
-        let want = reference(p, found, &inputs);
-        close("o", read(buffers.o.clone()), &want.o, rel_l2(element));
-        let lse = download_f32(client, buffers.lse.clone(), p.heads_of_rows());
-        close("lse", lse, &want.lse, rel_l2(Element::F32));
-
-        segment_attention::launch_backward(client, plan, buffers.clone());
-        let want = reference_backward(p, found, &inputs, &exact(&self.d_o));
-        let gradients = [
-            ("dq", buffers.dq, &want.dq),
-            ("dk", buffers.dk, &want.dk),
-            ("dv", buffers.dv, &want.dv),
-        ];
-        for (what, got, want) in gradients {
-            close(what, read(got), want, rel_l2(element));
+        Self {
+            problem,
+            sorted,
+            q,
+            k,
+            v,
+            d_o,
         }
     }
 
-    fn buffers(&self, client: &Client, p: &Problem, segments: &Handle) -> BackwardBuffers {
-        let output = || unwritten(client, p.elements(), p.element());
-        let input = |values: &[f32]| upload(client, values, p.element());
-        BackwardBuffers {
-            q: input(&self.q),
-            k: input(&self.k),
-            v: input(&self.v),
-            o: output(),
-            lse: nans(client, p.heads_of_rows()),
-            segments: segments.clone(),
-            d_o: input(&self.d_o),
-            dq: output(),
-            dk: output(),
-            dv: output(),
-        }
+    /// Both passes with their operands; the backward pass reads o and its log-sum-exp as the reference has them.
+    fn passes(&self) -> [(SegmentAttention, Vec<HostTensor>); 2] {
+        let pass = |backward| SegmentAttention {
+            problem: self.problem,
+            dense: false,
+            backward,
+        };
+        let floats = [&self.q, &self.k, &self.v].map(|values| HostTensor::of_f32(values));
+        let words = [&self.sorted.order, &self.sorted.offsets];
+        let operands = [&floats[..], &words.map(|words| words.clone().into())].concat();
+        let kept = Operation::from(pass(false)).reference(&operands).unwrap();
+        let d_o = HostTensor::of_f32(&self.d_o);
+        let read = [&operands[..], &kept, &[d_o]].concat();
+        [(pass(false), operands), (pass(true), read)]
     }
-}
 
-fn forward_of(buffers: &BackwardBuffers) -> ForwardBuffers {
-    let BackwardBuffers {
-        q,
-        k,
-        v,
-        segments,
-        o,
-        lse,
-        ..
-    } = buffers.clone();
-    ForwardBuffers {
-        q,
-        k,
-        v,
-        segments,
-        o,
-        lse,
+    fn check(&self, target: &Target) -> Outcome {
+        let element = self.problem.element();
+        let tolerance = |name: &str| match name {
+            "lse" => rel_l2(Element::F32),
+            _ => rel_l2(element),
+        };
+        let passes = self.passes().into_iter();
+        Outcome::of(passes.map(|(of, operands)| operation::check(target, of, &operands, tolerance)))
     }
 }
 
@@ -168,6 +111,7 @@ pub(crate) fn head_sizes(target: &Target) -> Outcome {
         (2, 127),
         (1, 128),
     ];
+    let sizes = operation::some_of(target, sizes);
     Outcome::of(sizes.map(|(heads, dim)| Routed::random(40, 3, 16).check(target, heads, dim)))
 }
 
@@ -182,6 +126,7 @@ pub(crate) fn sequences(target: &Target) -> Outcome {
         (50, 50),
         (33, 1000),
     ];
+    let shapes = operation::some_of(target, shapes);
     Outcome::of(
         shapes.map(|(tokens, length)| Routed::random(tokens, 4, length).check(target, 2, 8)),
     )
@@ -211,71 +156,47 @@ pub(crate) fn row_bound(target: &Target) -> Outcome {
 
 /// Scores whose exponentials overflow and vanish in f32 unless the largest is taken out first.
 pub(crate) fn large_scores(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
     let routed = Routed::new(&[0; 24], 1, 1, 24);
     let problem = Problem::new(routed.segments, 1, 4).unwrap();
-    let plan = plan(problem, target.capability()).unwrap();
-    let segments = upload_u32(&client, &[0, 24].repeat(24));
-    let mut rows = Rows::new(&problem, 24);
-    rows.q.iter_mut().for_each(|q| *q *= 16.0);
-    rows.k.iter_mut().for_each(|k| *k *= 16.0);
+    let mut rows = Rows::new(problem, &routed.sorted);
     // Whole numbers, so that the scores themselves are exact and what is measured is the softmax.
-    rows.q.iter_mut().for_each(|q| *q = q.round());
-    rows.k.iter_mut().for_each(|k| *k = k.round());
-    rows.check(&client, &plan, &segments, &[0, 24].repeat(24));
-    Outcome::Ran
+    for values in [&mut rows.q, &mut rows.k] {
+        values.iter_mut().for_each(|x| *x = (*x * 16.0).round());
+    }
+    rows.check(target)
 }
 
 /// A NaN in one segment reaches no row of another.
 pub(crate) fn segments_are_apart(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
     // Expert 0 has rows 0..6 of three sequences of two tokens.
     let routed = Routed::new(&[0; 6], 1, 1, 2);
     let problem = Problem::new(routed.segments, 1, 4).unwrap();
-    let plan = plan(problem, target.capability()).unwrap();
-    let segments = upload_u32(
-        &client,
-        &reference_segments(&routed.segments, &routed.sorted),
-    );
-    let mut rows = Rows::new(&problem, 6);
+    let mut rows = Rows::new(problem, &routed.sorted);
     for values in [&mut rows.q, &mut rows.k, &mut rows.v, &mut rows.d_o] {
         values[2 * 4..4 * 4].fill(f32::NAN);
     }
-    let buffers = rows.buffers(&client, &problem, &segments);
-    segment_attention::launch(&client, &plan, forward_of(&buffers));
-    segment_attention::launch_backward(&client, &plan, buffers.clone());
-    for output in [buffers.o, buffers.dq, buffers.dk, buffers.dv] {
-        let got = download_f32(&client, output, 24);
-        let clean = got[..8].iter().chain(&got[16..]);
-        assert!(clean.clone().all(|value| value.is_finite()), "{got:?}");
+    for (of, operands) in rows.passes() {
+        for result in operation::run(target, &of, &operands).unwrap() {
+            let HostTensor::Floats(got) = result else {
+                panic!("words: {result:?}");
+            };
+            let width = got.len() / 6;
+            let clean = got[..2 * width].iter().chain(&got[4 * width..]);
+            assert!(clean.clone().all(|value| value.is_finite()), "{got:?}");
+        }
     }
     Outcome::Ran
 }
 
 pub(crate) fn empty_batch(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
-    let routed = Routed::new(&[], 2, 1, 4);
-    let problem = Problem::new(routed.segments, 1, 4).unwrap();
-    let plan = plan(problem, target.capability()).unwrap();
-    let buffer = nans(&client, 1);
-    let handles = [(); 3].map(|()| buffer.clone());
-    let [order, offsets, segments] = handles;
-    segment_attention::launch_segments(&client, &plan, order, offsets, segments);
-    assert!(download_f32(&client, buffer, 1)[0].is_nan());
-    Outcome::Ran
+    Routed::new(&[], 2, 1, 4).check(target, 1, 4)
 }
 
 fn of_element(target: &Target, element: Element) -> Outcome {
-    Outcome::of([8, 20, 64, 7].map(|dim| {
-        let routed = Routed::random(60, 3, 30);
+    let routed = Routed::random(60, 3, 30);
+    Outcome::of(operation::some_of(target, [8, 20, 64, 7]).map(|dim| {
         let problem = Problem::new(routed.segments, 2, dim).unwrap();
-        routed.check_problem(target, problem.with_element(element))
+        Rows::new(problem.with_element(element), &routed.sorted).check(target)
     }))
 }
 
