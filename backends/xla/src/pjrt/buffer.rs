@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::client::Client;
-use super::device::Device;
+use super::client::{Client, Device};
 use super::error::Error;
 use super::event::Event;
 use super::ffi::{self, BufferObject};

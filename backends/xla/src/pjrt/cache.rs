@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use blake3::Hash;
 
 use super::client::Client;
+use super::compile_options::CompileOptions;
 use super::error::Error;
-use super::loaded::LoadedExecutable;
+use super::loaded_executable::LoadedExecutable;
 use super::locate::{Environment, Platform};
-use super::options::CompileOptions;
 use super::serialized;
 use crate::stablehlo::TensorType;
 

@@ -1,20 +1,13 @@
-//! A client of a plugin: its devices, and programs for them.
+//! A client of a plugin, and its devices.
 
 use std::sync::Arc;
 
-use super::counts;
-use super::device::{Description, Device};
+use super::description::Description;
 use super::error::Error;
-use super::executable::Executable;
 use super::ffi::{self, ClientObject, DeviceObject};
-use super::loaded::LoadedExecutable;
 use super::object::Owned;
-use super::options::CompileOptions;
 use super::plugin::Plugin;
-use super::program::with_program;
-use super::serialized;
 use super::value::{self, Value};
-use crate::stablehlo::TensorType;
 
 /// A client of a plugin: its devices, and programs for them. Cloning gives the same client; it ends with its last buffer,
 /// executable and event.
@@ -133,81 +126,6 @@ impl Client {
         let mut devices = self.inner.devices.iter();
         devices.position(|(device, _)| *device == object)
     }
-
-    /// Compiles a program in StableHLO text. `signature` says what its `main` takes on each device, which executions are checked
-    /// against: the plugin itself compares sizes in bytes only. Texts are trusted not to nest hundreds of regions or types deep,
-    /// which would overflow the plugin's stack and end the process.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's, with the line of a mistake in the text; [`Error::Program`] where no thread can be had;
-    /// [`Error::UnknownElementType`] where a result has none of ours.
-    pub fn compile(
-        &self,
-        text: &str,
-        options: &CompileOptions,
-        signature: Vec<TensorType>,
-    ) -> Result<LoadedExecutable, Error> {
-        let options = options.to_bytes_for(self.plugin().platform());
-        with_program(text, |program| {
-            let mut compile = ffi::ClientCompile::of(self.object());
-            compile.program = program;
-            compile.compile_options = options.as_ptr().cast();
-            compile.compile_options_size = options.len();
-            // SAFETY: the client is alive, and the program and the options live until the call returns. The executable is a
-            // new one of this client, which is ours.
-            unsafe {
-                let compiled = self.plugin().ask(compile)?;
-                counts::compiled();
-                LoadedExecutable::new(self.clone(), compiled.executable, signature)
-            }
-        })
-    }
-
-    /// Loads an executable from the bytes of [`Executable::serialize`].
-    ///
-    /// Only bytes of ours get to the plugin, which trusts what it is given: they carry a checksum, and the plugin, platform
-    /// and, for the CPU, the processor features that they were made with. `signature` is that of the program.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Serialized`] for other bytes, and the plugin's.
-    pub fn deserialize(
-        &self,
-        bytes: &[u8],
-        signature: Vec<TensorType>,
-    ) -> Result<LoadedExecutable, Error> {
-        let identity = serialized::identity(self.plugin(), &self.inner.platform_name);
-        let payload = serialized::unwrap(bytes, &identity)?;
-        let mut load = ffi::ExecutableDeserializeAndLoad::of(self.object());
-        load.serialized_executable = payload.as_ptr().cast();
-        load.serialized_executable_size = payload.len();
-        // SAFETY: the client is alive and the bytes live until the call returns; null options mean those in the bytes. The
-        // executable is a new one of this client, which is ours.
-        unsafe {
-            let loaded = self.plugin().ask(load)?;
-            counts::loaded();
-            LoadedExecutable::new(self.clone(), loaded.loaded_executable, signature)
-        }
-    }
-
-    /// The executable behind a loaded one.
-    ///
-    /// # Safety
-    ///
-    /// `loaded` is a live executable of this client.
-    pub(super) unsafe fn executable(
-        &self,
-        loaded: *mut ffi::LoadedObject,
-    ) -> Result<Executable, Error> {
-        let get = ffi::LoadedExecutableGetExecutable::of(loaded);
-        let name = self.inner.platform_name.clone();
-        // SAFETY: the caller's promise; the header leaves the new object to us.
-        unsafe {
-            let object = Owned::new(self.plugin(), self.plugin().ask(get)?.executable);
-            Ok(Executable::new(object, name, self.clone()))
-        }
-    }
 }
 
 impl Inner {
@@ -235,5 +153,47 @@ impl Inner {
                 object,
             })
         }
+    }
+}
+
+/// A device that this process can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    client: Client,
+    index: usize,
+}
+
+impl Device {
+    pub(super) fn new(client: Client, index: usize) -> Self {
+        Self { client, index }
+    }
+
+    /// The client it belongs to.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Its place in [`Client::devices`].
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Its number among all devices of the platform.
+    pub fn id(&self) -> i32 {
+        self.description().id
+    }
+
+    /// The vendor's name for devices like it.
+    pub fn kind(&self) -> &str {
+        &self.description().kind
+    }
+
+    /// Everything that the plugin says of it.
+    pub fn description(&self) -> &Description {
+        self.client.description(self.index)
+    }
+
+    pub(super) fn object(&self) -> *mut DeviceObject {
+        self.client.device_object(self.index)
     }
 }

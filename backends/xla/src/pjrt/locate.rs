@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::hardware;
+
 /// What a plugin drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Platform {
@@ -129,8 +131,8 @@ impl Environment {
     pub fn has_hardware(&self, platform: Platform) -> bool {
         match platform {
             Platform::Cpu => true,
-            Platform::Tpu => super::tpu::has_hardware(&self.pci_devices),
-            Platform::Cuda => super::tpu::has_nvidia(&self.pci_devices),
+            Platform::Tpu => hardware::has_tpu(&self.pci_devices),
+            Platform::Cuda => hardware::has_nvidia(&self.pci_devices),
         }
     }
 

@@ -10,8 +10,8 @@ use libloading::Library;
 
 use super::error::{Code, Error};
 use super::ffi::{self, ApiHeader, Arguments, Entry};
+use super::hardware;
 use super::locate::{Environment, Platform, locate};
-use super::tpu;
 use super::value::{self, Value};
 
 /// The oldest version whose table has the order of ours: 100 functions, up to `PJRT_ExecuteContext_Destroy`.
@@ -97,7 +97,7 @@ impl Plugin {
         }
         let flags = environment.flags(platform);
         if platform == Platform::Tpu && !environment.tpu_metadata_decided {
-            tpu::prepare(&environment.pci_devices);
+            hardware::prepare_libtpu(&environment.pci_devices);
         }
         let plugin = Self::start(platform, &path, flags)?;
         loaded.insert(path, plugin);

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use super::counts;
-use super::device::Description;
+use super::compile::{count_compiled, with_program};
+use super::compile_options::CompileOptions;
+use super::description::Description;
 use super::error::Error;
 use super::executable::Executable;
 use super::ffi;
 use super::locate::Platform;
 use super::object::Owned;
-use super::options::CompileOptions;
 use super::plugin::Plugin;
-use super::program::with_program;
 use super::value::{self, Value};
 
 /// Devices and how they are connected, to compile for; none need be there.
@@ -90,7 +89,7 @@ impl Topology {
             // needed. The executable is ours.
             unsafe {
                 let object = Owned::new(plugin, plugin.ask(compile)?.executable);
-                counts::compiled();
+                count_compiled();
                 let name = self.inner.platform_name.clone();
                 Ok(Executable::new(object, name, self.clone()))
             }

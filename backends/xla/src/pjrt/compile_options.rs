@@ -185,5 +185,5 @@ impl Message {
 }
 
 #[cfg(test)]
-#[path = "options_tests.rs"]
+#[path = "compile_options_tests.rs"]
 mod tests;

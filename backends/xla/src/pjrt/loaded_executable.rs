@@ -4,8 +4,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::buffer::Buffer;
-use super::client::Client;
-use super::device::Device;
+use super::client::{Client, Device};
 use super::error::Error;
 use super::executable::Executable;
 use super::ffi::{self, BufferObject, LoadedObject};
@@ -60,7 +59,7 @@ impl LoadedExecutable {
         // SAFETY: the caller's promise.
         let (object, executable) = unsafe {
             let owned = Owned::new(client.plugin(), object);
-            (owned, client.executable(object)?)
+            (owned, executable(&client, object)?)
         };
         let inner = Inner {
             outputs: executable.outputs()?.into_iter().map(Arc::new).collect(),
@@ -252,6 +251,21 @@ impl LoadedExecutable {
                     .into()
             }
         })
+    }
+}
+
+/// The executable behind a loaded one.
+///
+/// # Safety
+///
+/// `loaded` is a live executable of the client.
+unsafe fn executable(client: &Client, loaded: *mut LoadedObject) -> Result<Executable, Error> {
+    let get = ffi::LoadedExecutableGetExecutable::of(loaded);
+    let name = client.platform_name().to_owned();
+    // SAFETY: the caller's promise; the header leaves the new object to us.
+    unsafe {
+        let object = Owned::new(client.plugin(), client.plugin().ask(get)?.executable);
+        Ok(Executable::new(object, name, client.clone()))
     }
 }
 

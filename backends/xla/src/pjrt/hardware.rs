@@ -1,4 +1,4 @@
-//! What libtpu needs before it is loaded.
+//! Hardware that the PCI bus shows, and what libtpu needs where there is none.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ const TPUS: &[&str] = &["0x0027", "0x005e", "0x0062", "0x0063", "0x006f", "0x007
 const SKIP_METADATA: &str = "TPU_SKIP_MDS_QUERY";
 
 /// Whether a TPU is on the PCI bus, by `/sys/bus/pci/devices`.
-pub(super) fn has_hardware(pci_devices: &Path) -> bool {
+pub(super) fn has_tpu(pci_devices: &Path) -> bool {
     any(pci_devices, |says| {
         says("vendor") == GOOGLE && TPUS.contains(&says("device").as_str())
     })
@@ -39,8 +39,8 @@ fn any(pci_devices: &Path, wanted: impl Fn(&dyn Fn(&str) -> String) -> bool) -> 
 }
 
 /// Makes libtpu fail at once on a machine without a TPU, where it would look for one for minutes.
-pub(super) fn prepare(pci_devices: &Path) {
-    if has_hardware(pci_devices) {
+pub(super) fn prepare_libtpu(pci_devices: &Path) {
+    if has_tpu(pci_devices) {
         return;
     }
     // SAFETY: Rust's own access to the environment is serialised by the standard library. This runs at most once for a
@@ -51,5 +51,5 @@ pub(super) fn prepare(pci_devices: &Path) {
 }
 
 #[cfg(test)]
-#[path = "tpu_tests.rs"]
+#[path = "hardware_tests.rs"]
 mod tests;

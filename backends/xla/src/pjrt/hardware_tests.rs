@@ -12,14 +12,14 @@ fn device(folder: &Path, name: &str, vendor: &str, device: &str) {
 #[test]
 fn a_tpu_is_known_by_vendor_and_device() {
     let bus = tempfile::tempdir().unwrap();
-    assert!(!has_hardware(bus.path()));
+    assert!(!has_tpu(bus.path()));
     device(bus.path(), "0000:00:01.0", "0x8086", "0x0063");
     // Google's network and disk devices.
     device(bus.path(), "0000:00:02.0", GOOGLE, "0x0042");
-    assert!(!has_hardware(bus.path()));
+    assert!(!has_tpu(bus.path()));
     device(bus.path(), "0000:00:03.0", GOOGLE, "0x0063");
-    assert!(has_hardware(bus.path()));
-    assert!(!has_hardware(&bus.path().join("none")));
+    assert!(has_tpu(bus.path()));
+    assert!(!has_tpu(&bus.path().join("none")));
 }
 
 #[test]

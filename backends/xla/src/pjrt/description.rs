@@ -1,6 +1,5 @@
-//! Devices, and what is known of them.
+//! What is known of a device.
 
-use super::client::Client;
 use super::error::Error;
 use super::ffi::{self, DescriptionObject, DeviceObject};
 use super::plugin::Plugin;
@@ -57,47 +56,5 @@ impl Description {
                 attributes: value::read(attributes.attributes, attributes.num_attributes),
             })
         }
-    }
-}
-
-/// A device that this process can use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
-    client: Client,
-    index: usize,
-}
-
-impl Device {
-    pub(super) fn new(client: Client, index: usize) -> Self {
-        Self { client, index }
-    }
-
-    /// The client it belongs to.
-    pub fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// Its place in [`Client::devices`].
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// Its number among all devices of the platform.
-    pub fn id(&self) -> i32 {
-        self.description().id
-    }
-
-    /// The vendor's name for devices like it.
-    pub fn kind(&self) -> &str {
-        &self.description().kind
-    }
-
-    /// Everything that the plugin says of it.
-    pub fn description(&self) -> &Description {
-        self.client.description(self.index)
-    }
-
-    pub(super) fn object(&self) -> *mut DeviceObject {
-        self.client.device_object(self.index)
     }
 }
