@@ -6,9 +6,9 @@
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Trial};
-use moebius_xla::ElementType;
-use moebius_xla::pjrt::{Client, Code, CompileOptions, Error, Plugin, Topology, Value};
-use moebius_xla::stablehlo::TensorType;
+use moebius_pjrt::{
+    Client, Code, CompileOptions, ElementType, Error, Plugin, TensorType, Topology, Value,
+};
 
 /// The topologies, with the number of their devices and the kind of each.
 const TOPOLOGIES: &[(&str, usize, &str)] = &[

@@ -4,7 +4,7 @@ use crate::BenchError;
 use crate::timing::Timing;
 use burn::tensor::{DType, Tensor, TensorData};
 use moebius_device::{Device, Platform};
-use moebius_xla::{Executable, Machine, Spec, client, download, pjrt, upload};
+use moebius_xla::{Executable, Machine, Spec, client, download, upload};
 use std::time::Instant;
 
 /// Calls in a row, each with the result of the one before.
@@ -24,11 +24,11 @@ pub struct CallReport {
 }
 
 /// The plugin that has a device's programs.
-pub(crate) fn plugin(platform: Platform) -> pjrt::Platform {
+pub(crate) fn plugin(platform: Platform) -> moebius_pjrt::Platform {
     match platform {
-        Platform::Cpu => pjrt::Platform::Cpu,
-        Platform::Tpu => pjrt::Platform::Tpu,
-        Platform::Cuda => pjrt::Platform::Cuda,
+        Platform::Cpu => moebius_pjrt::Platform::Cpu,
+        Platform::Tpu => moebius_pjrt::Platform::Tpu,
+        Platform::Cuda => moebius_pjrt::Platform::Cuda,
     }
 }
 

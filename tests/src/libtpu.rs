@@ -1,6 +1,6 @@
 //! libtpu, which isn't free software and not everywhere.
 
-use moebius_xla::pjrt::{Environment, Error, Platform, Plugin};
+use moebius_pjrt::{Environment, Error, Platform, Plugin};
 
 /// Its plugin; without libtpu says so and is `None`.
 ///

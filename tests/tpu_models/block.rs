@@ -3,9 +3,10 @@
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::transformer::{TransformerEncoderConfig, TransformerEncoderInput};
 use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
+use moebius_pjrt::ElementType;
+use moebius_xla::Arguments;
 use moebius_xla::lower::graph;
 use moebius_xla::stablehlo::Program;
-use moebius_xla::{Arguments, ElementType};
 
 /// Parameters of another type.
 struct Cast(DType);

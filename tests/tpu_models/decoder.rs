@@ -2,7 +2,7 @@
 
 use moebius_device::Device;
 use moebius_model::{Text, TrainConfig, Trainer};
-use moebius_xla::pjrt::Platform;
+use moebius_pjrt::Platform;
 use moebius_xla::stablehlo::Program;
 
 /// The program of a step with the default sizes, in f32: the first two differ from the others, which have the

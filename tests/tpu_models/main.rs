@@ -11,9 +11,7 @@ mod programs;
 mod table;
 
 use libtest_mimic::{Arguments, Trial};
-use moebius_xla::ElementType;
-use moebius_xla::pjrt::{CompileOptions, CompiledMemory, Plugin, Topology};
-use moebius_xla::stablehlo::TensorType;
+use moebius_pjrt::{CompileOptions, CompiledMemory, ElementType, Plugin, TensorType, Topology};
 use programs::Named;
 use std::sync::{Arc, Mutex, PoisonError};
 use table::{Row, Table};

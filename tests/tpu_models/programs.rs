@@ -4,10 +4,10 @@ use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::{self, Activation, Fp8Weights};
 use moebius_ops::scaling::Granularity;
 use moebius_ops::{Element, GroupedGemm, experts, routing};
-use moebius_xla::ElementType;
+use moebius_pjrt::{ElementType, TensorType};
 use moebius_xla::custom;
 use moebius_xla::parallel::{Divided, Layer, Whole};
-use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
+use moebius_xla::stablehlo::{Builder, Program, Value};
 
 /// A layer of 4096 tokens, H 512, F 2048, K 2.
 pub(crate) fn layer(element: ElementType, experts: usize) -> Layer {

@@ -1,6 +1,6 @@
 //! The table in `TPU.md`.
 
-use moebius_xla::pjrt::CompiledMemory;
+use moebius_pjrt::CompiledMemory;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;

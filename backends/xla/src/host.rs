@@ -2,8 +2,8 @@
 
 use crate::lower::value_type;
 use crate::machine::{Machine, RunError};
-use crate::pjrt::Buffer;
 use burn_backend::{BoolStore, DType, Shape, TensorData};
+use moebius_pjrt::Buffer;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 

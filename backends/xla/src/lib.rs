@@ -6,28 +6,24 @@
 //! | [`custom`] | Moebius's own operations in it |
 //! | [`parallel`] | a layer over several devices |
 //! | [`lower`] | Burn's operations in it |
-//! | [`pjrt`] | plugins: devices, buffers, compiled programs |
 //! | [`eager`] | ordinary tensors: operations are recorded and run as one program |
 //!
 //! [`open`] gives a device for ordinary tensors, [`mark_step`] ends a step of a loop over them, and [`Executable`]
-//! compiles a captured function.
+//! compiles a captured function. Plugins, their devices and buffers are those of [`moebius_pjrt`].
 
 pub mod custom;
 pub mod eager;
-mod element;
 mod executable;
 mod host;
 pub mod lower;
 mod machine;
 mod open;
 pub mod parallel;
-pub mod pjrt;
 mod record;
 mod settings;
 pub mod stablehlo;
 
 pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
-pub use element::ElementType;
 pub use executable::{Arguments, CompileError, Executable, Spec, download};
 pub use host::upload;
 pub use machine::{Machine, Program, RunError};

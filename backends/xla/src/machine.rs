@@ -1,11 +1,9 @@
 //! One device: compiling programs for it and running them.
 
 use crate::lower::LowerError;
-use crate::pjrt::{
-    self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable,
-};
 use crate::stablehlo;
 use burn_ir::TensorId;
+use moebius_pjrt::{Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable};
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,7 +17,7 @@ pub enum RunError {
     Lower(#[from] LowerError),
     /// The plugin refuses a program or its arguments.
     #[error(transparent)]
-    Plugin(#[from] pjrt::Error),
+    Plugin(#[from] moebius_pjrt::Error),
     /// A tensor that was never made, or was used up.
     #[error("tensor {0} holds nothing: it was never made, or its last use is over")]
     Unknown(TensorId),
@@ -60,8 +58,8 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`pjrt::Error::CompileOptions`] for a device whose id is negative.
-    pub fn new(device: Device) -> Result<Self, pjrt::Error> {
+    /// [`moebius_pjrt::Error::CompileOptions`] for a device whose id is negative.
+    pub fn new(device: Device) -> Result<Self, moebius_pjrt::Error> {
         let options = CompileOptions::on_device(device.id())?;
         Ok(Self {
             device,

@@ -2,11 +2,11 @@
 
 use crate::eager::{Activity, Recorder, serve};
 use crate::machine::Machine;
-use crate::pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
 use crate::settings::{configure, operations_travel_alone};
 use crate::stablehlo;
 use burn::remote::RemoteHost;
 use burn::tensor::{DType, Device};
+use moebius_pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -80,7 +80,7 @@ pub fn activity(platform: Platform, index: usize) -> Result<Activity, OpenError>
 }
 
 /// The programs that a device keeps for ordinary tensors, the last used first: there one sees what a
-/// step of a training became, and may compile it for other hardware ([`crate::pjrt::Topology`]).
+/// step of a training became, and may compile it for other hardware ([`moebius_pjrt::Topology`]).
 ///
 /// # Errors
 ///

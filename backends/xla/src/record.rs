@@ -1,12 +1,11 @@
 //! Burn's side of our operations: recording them, and dtypes.
 
-use crate::ElementType;
 use crate::custom::{self, CallError, ID};
-use crate::stablehlo::TensorType;
 use burn_backend::{BoolStore, DType, Shape, TensorMetadata};
 use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
 use burn_router::{RouterClient, RouterTensor};
 use moebius_ops::Operation;
+use moebius_pjrt::{ElementType, TensorType};
 
 /// The element type that holds a Burn dtype; none for quantised tensors.
 pub fn element(dtype: DType) -> Option<ElementType> {

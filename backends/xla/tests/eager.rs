@@ -12,7 +12,8 @@ use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::module::deform_conv2d;
 use burn::tensor::ops::DeformConvOptions;
 use burn::tensor::{Device, Distribution, Tensor, TensorData, activation};
-use moebius_xla::{activity, eager::Activity, mark_step, open, pjrt::Platform};
+use moebius_pjrt::Platform;
+use moebius_xla::{activity, eager::Activity, mark_step, open};
 use processor::{alone, assert_close, xla};
 use std::thread;
 

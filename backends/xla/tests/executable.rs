@@ -9,7 +9,7 @@
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::{DType, Device, Distribution, Int, Tensor, TensorData};
-use moebius_xla::pjrt::{DiskCache, Platform};
+use moebius_pjrt::{DiskCache, Platform};
 use moebius_xla::{CompileError, Executable, Machine, RunError, Spec, client};
 use std::fs::File;
 use std::time::{Duration, SystemTime};

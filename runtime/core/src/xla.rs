@@ -4,7 +4,6 @@ use crate::Error;
 use moebius_device::{Device, Found, OpenError, Platform};
 use moebius_shaders::Unsupported;
 use moebius_xla::parallel::Group;
-use moebius_xla::pjrt;
 
 /// Neighbouring devices of XLA that compute one layer together: see
 /// [`MoeLayer::place`](crate::moe::MoeLayer::place). Cloning gives the same devices.
@@ -42,10 +41,10 @@ pub(crate) fn open(platform: Platform, index: Option<u32>) -> Result<burn::tenso
 /// One entry for each platform: its first device where a plugin is installed and the PCI bus shows
 /// hardware for it, or what is missing. Loads nothing.
 pub(crate) fn discover() -> Vec<Found> {
-    let environment = pjrt::Environment::from_process();
+    let environment = moebius_pjrt::Environment::from_process();
     let found = Platform::ALL.into_iter().map(|platform| {
         let device = Device::Xla(platform, None);
-        let status = match pjrt::locate(plugin(platform), &environment) {
+        let status = match moebius_pjrt::locate(plugin(platform), &environment) {
             Ok(_) if environment.has_hardware(plugin(platform)) => moebius_device::probe(&device),
             Ok(_) => Err(OpenError::NoSuchDevice {
                 device,
@@ -53,7 +52,7 @@ pub(crate) fn discover() -> Vec<Found> {
             }),
             Err(error) => Err(reason(
                 device,
-                moebius_xla::OpenError::Plugin(pjrt::Error::NotFound(Box::new(error))),
+                moebius_xla::OpenError::Plugin(moebius_pjrt::Error::NotFound(Box::new(error))),
             )),
         };
         Found { device, status }
@@ -61,22 +60,22 @@ pub(crate) fn discover() -> Vec<Found> {
     found.collect()
 }
 
-fn plugin(platform: Platform) -> pjrt::Platform {
+fn plugin(platform: Platform) -> moebius_pjrt::Platform {
     match platform {
-        Platform::Cpu => pjrt::Platform::Cpu,
-        Platform::Tpu => pjrt::Platform::Tpu,
-        Platform::Cuda => pjrt::Platform::Cuda,
+        Platform::Cpu => moebius_pjrt::Platform::Cpu,
+        Platform::Tpu => moebius_pjrt::Platform::Tpu,
+        Platform::Cuda => moebius_pjrt::Platform::Cuda,
     }
 }
 
 fn reason(device: Device, error: moebius_xla::OpenError) -> OpenError {
     use moebius_xla::OpenError as Xla;
     match error {
-        Xla::Plugin(pjrt::Error::NoSuchDevice { count, .. }) => OpenError::NoSuchDevice {
+        Xla::Plugin(moebius_pjrt::Error::NoSuchDevice { count, .. }) => OpenError::NoSuchDevice {
             device,
             available: devices(device, count),
         },
-        Xla::Plugin(error @ pjrt::Error::NotFound(_)) => OpenError::NoDriver {
+        Xla::Plugin(error @ moebius_pjrt::Error::NotFound(_)) => OpenError::NoDriver {
             device,
             library: "its PJRT plugin",
             reason: error.to_string(),

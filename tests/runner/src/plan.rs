@@ -69,10 +69,11 @@ pub(crate) fn build() -> Job {
 }
 
 /// The crates that users depend on.
-pub(crate) const PUBLISHED: [&str; 9] = [
+pub(crate) const PUBLISHED: [&str; 10] = [
     "moebius-ops",
     "moebius-device",
     "moebius-shaders",
+    "moebius-pjrt",
     "moebius-xla",
     "moebius",
     "moebius-model",

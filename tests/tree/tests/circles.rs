@@ -15,6 +15,7 @@ const CRATES: &[&str] = &[
     "backends/device",
     "runtime/ops",
     "shaders",
+    "backends/pjrt",
     "backends/xla",
     "runtime/core",
     "runtime/model",

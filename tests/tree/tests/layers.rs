@@ -12,13 +12,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("moebius-device", &[]),
     ("moebius-ops", &[]),
     ("moebius-shaders", &["moebius-ops", "moebius-device"]),
-    ("moebius-xla", &["moebius-ops"]),
+    ("moebius-pjrt", &[]),
+    ("moebius-xla", &["moebius-ops", "moebius-pjrt"]),
     (
         "moebius",
         &[
             "moebius-ops",
             "moebius-shaders",
             "moebius-device",
+            "moebius-pjrt",
             "moebius-xla",
         ],
     ),
@@ -29,6 +31,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius",
             "moebius-shaders",
             "moebius-device",
+            "moebius-pjrt",
             "moebius-xla",
             // Whose forward a bench of launches times.
             "moebius-model",
@@ -97,6 +100,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-emulator",
             "moebius-engine",
             "moebius-model",
+            "moebius-pjrt",
             "moebius-shaders",
             "moebius-text",
             "moebius-xla",

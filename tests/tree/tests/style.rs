@@ -19,7 +19,7 @@ const EMPTY_NAMES: &[&str] = &["base", "utils", "common", "helpers", "misc"];
 /// checked, the calls of a C compiler, a variable that drivers read, an instruction without a safe name, an instance of Vulkan, and a CUDA
 /// driver's own interface.
 const UNSAFE_ALLOWED: &[&str] = &[
-    "backends/xla/src/pjrt/",
+    "backends/pjrt/src/",
     "backends/device/src/conversions.rs",
     "backends/device/src/vulkan/instance.rs",
     "tests/runner/src/child.rs",

@@ -6,9 +6,9 @@
 //! Codes lie four to a word, lane 0 in the low byte.
 
 use super::words;
-use crate::ElementType;
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD as LANES, Overflow};
+use moebius_pjrt::ElementType;
 
 /// The element type of a format's codes.
 pub(super) const fn element(format: Fp8Format) -> ElementType {

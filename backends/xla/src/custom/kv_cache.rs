@@ -7,12 +7,13 @@ use super::attention::{Places, Tables, Terms, Tiling, all, by_place, forward};
 use super::fp8::{element as code_element, encode};
 use super::quantize::{e8m0_scales, magnitude};
 use super::{float, words};
-use crate::ElementType::{self, F32, S32, U8, U32};
-use crate::stablehlo::{Along, Builder, Reduction, Scatter, TensorType, Value};
+use crate::stablehlo::{Along, Builder, Reduction, Scatter, Value};
 use moebius_ops::attention::{Pattern, Problem, Rule, Rules};
 use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
 use moebius_ops::{KvCache, Operation};
+use moebius_pjrt::ElementType::{self, F32, S32, U8, U32};
+use moebius_pjrt::TensorType;
 
 /// The results of the operation, of operands that were checked.
 pub(super) fn lower(

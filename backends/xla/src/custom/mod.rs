@@ -31,9 +31,10 @@ mod segment_attention;
 pub use attention::Tiling;
 pub(crate) use permute::sorting::slot_keys;
 
-use crate::ElementType::{self, S32, U32};
-use crate::stablehlo::{Builder, TensorType, Value};
+use crate::stablehlo::{Builder, Value};
 use moebius_ops::{Element, GroupedGemm, Operation, Scalar, ShapeError, TensorInfo};
+use moebius_pjrt::ElementType::{self, S32, U32};
+use moebius_pjrt::TensorType;
 
 /// The name of our custom operations in Burn's graphs.
 pub const ID: &str = "moebius";

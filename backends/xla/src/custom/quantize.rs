@@ -5,12 +5,12 @@
 
 use super::float;
 use super::fp8::{element, encode, pack, pad_end, unpack};
-use crate::ElementType::{self, F32, S32, U32};
 use crate::stablehlo::{Builder, Reduction, Unary, Value};
 use moebius_ops::Quantize;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::{E8M0_ONE, ScaleType};
+use moebius_pjrt::ElementType::{self, F32, S32, U32};
 
 /// Appends the operation and returns its results.
 pub(super) fn lower(b: &Builder, operation: &Quantize, inputs: &[Value]) -> Vec<Value> {

@@ -12,10 +12,11 @@ use super::fp8::pad_end;
 use super::grouped_gemm::{element, most_blocks, starts};
 use super::permute::rows::owned;
 use super::{along, words};
-use crate::ElementType::{self, F32, S32};
-use crate::stablehlo::{Along, Builder, DotDims, Reduction, TensorType, Value};
+use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use moebius_ops::SegmentAttention;
 use moebius_ops::segment_attention::Problem;
+use moebius_pjrt::ElementType::{self, F32, S32};
+use moebius_pjrt::TensorType;
 
 /// Rows of a block B.
 const BLOCK: usize = 64;

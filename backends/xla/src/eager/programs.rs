@@ -1,13 +1,12 @@
 //! Compiled programs by structure.
 
 use super::canonical::{Canonical, Structure};
-use crate::ElementType;
 use crate::lower::{Source, tensor_type};
 use crate::machine::{Machine, Program, RunError};
-use crate::pjrt::Buffer;
 use crate::stablehlo;
 use burn_backend::{DType, TensorData};
 use burn_ir::OperationIr;
+use moebius_pjrt::{Buffer, ElementType};
 use std::collections::HashMap;
 use std::sync::Arc;
 

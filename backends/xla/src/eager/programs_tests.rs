@@ -3,9 +3,9 @@
 use super::super::canonical::tests::tensor;
 use super::*;
 use crate::host;
-use crate::pjrt::Platform;
 use burn_backend::Shape;
 use burn_ir::{NumericOperationIr, ScalarIr, ScalarOpIr, TensorStatus};
+use moebius_pjrt::Platform;
 
 /// x [size] · 3 for x = 0, 1, …
 fn tripled(programs: &mut Programs, machine: &Machine, size: usize) {

@@ -2,8 +2,8 @@
 
 use super::canonical::Canonical;
 use crate::machine::RunError;
-use crate::pjrt::Buffer;
 use burn_ir::{OperationIr, TensorId, TensorIr, TensorStatus};
+use moebius_pjrt::Buffer;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 

@@ -7,9 +7,9 @@ pub use arguments::{Arguments, Spec};
 use crate::host;
 use crate::lower::{LowerError, graph_donating};
 use crate::machine::{Machine, Program, RunError, panic_text};
-use crate::pjrt::Buffer;
 use burn::tensor::{CaptureError, CapturedGraph, DType, Device, TensorData};
 use burn_ir::{OperationIr, TensorId};
+use moebius_pjrt::Buffer;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,7 +55,7 @@ pub enum CompileError {
 /// use burn::module::Module;
 /// use burn::nn::LinearConfig;
 /// use burn::tensor::{DType, Device, Tensor, TensorData};
-/// use moebius_xla::pjrt::Platform;
+/// use moebius_pjrt::Platform;
 /// use moebius_xla::{Executable, Machine, Spec, client};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,11 +1,11 @@
 //! Elements in their places: comparison, masks, creation, booleans.
 
 use super::{Lowering, Result, tensor_type};
-use crate::ElementType;
 use crate::stablehlo::{Binary, Builder, Compare, Reduction, Value};
 use burn_ir::{
     BaseOperationIr, BinaryOpIr, BoolOperationIr, MaskFillOpIr, MaskWhereOpIr, ScalarOpIr, TensorIr,
 };
+use moebius_pjrt::ElementType;
 
 impl Lowering<'_> {
     /// What is the same for floats, integers and booleans.

@@ -1,9 +1,9 @@
 //! Functions of floats, matrix products.
 
 use super::{Lowering, Result};
-use crate::ElementType;
 use crate::stablehlo::{Binary, Builder, DotDims, Unary, Value};
 use burn_ir::{CrossOpIr, FloatOperationIr, MatmulOpIr, UnaryOpIr};
+use moebius_pjrt::ElementType;
 
 impl Lowering<'_> {
     pub(super) fn float(&self, op: &FloatOperationIr) -> Result<Value> {

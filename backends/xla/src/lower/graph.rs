@@ -1,10 +1,10 @@
 //! Whole programs: of captured graphs, and of recordings.
 
 use super::{LowerError, Lowering, draws, tensor_type, value_type};
-use crate::ElementType;
-use crate::stablehlo::{Builder, Program, TensorType, Value};
+use crate::stablehlo::{Builder, Program, Value};
 use burn::tensor::{CapturedGraph, TensorData};
 use burn_ir::{GraphIr, OperationIr, TensorId, TensorIr};
+use moebius_pjrt::{ElementType, TensorType};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A graph as a program.

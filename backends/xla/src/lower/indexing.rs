@@ -2,10 +2,10 @@
 //! Burn's own backends call both an error.
 
 use super::{LowerError, Lowering, Result};
-use crate::ElementType;
 use crate::stablehlo::{Builder, Gather, Reduction, Scatter, Value};
 use burn_backend::tensor::IndexingUpdateOp;
 use burn_ir::{GatherNdOpIr, GatherOpIr, ScatterNdOpIr, ScatterOpIr, SelectAssignOpIr, TensorIr};
+use moebius_pjrt::ElementType;
 
 impl Lowering<'_> {
     pub(super) fn select_assign(&self, d: &SelectAssignOpIr) -> Result<Value> {

@@ -1,10 +1,11 @@
 //! Shapes, slices and copies.
 
 use super::{Lowering, Result};
-use crate::ElementType::{self, S32};
-use crate::stablehlo::{Builder, TensorType, Value};
+use crate::stablehlo::{Builder, Value};
 use burn_backend::Slice;
 use burn_ir::{BaseOperationIr, CatOpIr, ScalarIr, SliceAssignOpIr, SliceOpIr, UnfoldOpIr};
+use moebius_pjrt::ElementType::{self, S32};
+use moebius_pjrt::TensorType;
 
 /// Where a slice of one dimension lies: elements `start`, `start` + `step`, …, `count` of them, in
 /// descending order if `reversed`.

@@ -34,15 +34,15 @@ pub(crate) use graph::Source;
 pub use graph::{Lowered, graph, graph_donating};
 pub use operations::{Leaf, leaf, leaves};
 
-use crate::ElementType;
 use crate::custom::{self, CallError, ID};
 use crate::record::element;
-use crate::stablehlo::{Builder, TensorType, Value};
+use crate::stablehlo::{Builder, Value};
 use burn_backend::DType;
 use burn_ir::{
     BaseOperationIr, CustomOpIr, FloatOperationIr, NumericOperationIr, OperationIr, ScalarIr,
     TensorId, TensorIr,
 };
+use moebius_pjrt::{ElementType, TensorType};
 use std::cell::Cell;
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
 //! Arithmetic of floats and integers.
 
 use super::{Lowering, Result, tensor_type};
-use crate::ElementType;
-use crate::stablehlo::{Binary, Builder, Compare, TensorType, Unary, Value};
+use crate::stablehlo::{Binary, Builder, Compare, Unary, Value};
 use burn_ir::{ClampOpIr, NumericOperationIr, PadModeIr, PadOpIr, ScalarOpIr};
+use moebius_pjrt::{ElementType, TensorType};
 
 impl Lowering<'_> {
     pub(super) fn arithmetic(&self, op: &NumericOperationIr) -> Result<Value> {

@@ -1,9 +1,9 @@
 //! Sorting, and the largest elements. Floats are in their total order: −NaN, −∞, …, −0, 0, …, ∞, NaN.
 
 use super::{Lowering, Result};
-use crate::ElementType;
 use crate::stablehlo::{Builder, Compare, Value};
 use burn_ir::NumericOperationIr;
+use moebius_pjrt::ElementType;
 
 impl Lowering<'_> {
     /// What floats and integers have in common.

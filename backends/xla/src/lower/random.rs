@@ -1,10 +1,11 @@
 //! Random numbers from the graph's generator, whose state goes from operation to operation.
 
 use super::{LowerError, Lowering, Result, tensor_type};
-use crate::ElementType::{self, F32, U32};
-use crate::stablehlo::{TensorType, Value};
+use crate::stablehlo::Value;
 use burn_backend::Distribution;
 use burn_ir::{RandomOpIr, ScalarIr};
+use moebius_pjrt::ElementType::{self, F32, U32};
+use moebius_pjrt::TensorType;
 
 impl Lowering<'_> {
     pub(super) fn random_numbers(&self, d: &RandomOpIr) -> Result<Value> {

@@ -1,9 +1,9 @@
 //! Reductions and cumulative sums.
 
 use super::{Lowering, Result, tensor_type};
-use crate::ElementType;
 use crate::stablehlo::{Builder, Reduction, Value};
 use burn_ir::{DimOpIr, NumericOperationIr, TensorIr};
+use moebius_pjrt::ElementType;
 
 impl Lowering<'_> {
     pub(super) fn reductions(&self, op: &NumericOperationIr) -> Result<Value> {

@@ -29,13 +29,14 @@
 use super::Layer;
 use super::layer::{Gradients, Routed, Weights, checked, divides, lower};
 use super::passes::{self, Passes};
-use crate::ElementType::{F32, S32};
 use crate::custom::{along, rows_where};
-use crate::stablehlo::{Builder, Program, Reduction, TensorType, Value};
+use crate::stablehlo::{Builder, Program, Reduction, Value};
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::permute::sorting;
 use moebius_ops::routing;
 use moebius_ops::{Element, Experts, Permute, ShapeError};
+use moebius_pjrt::ElementType::{F32, S32};
+use moebius_pjrt::TensorType;
 
 /// A layer whose experts are divided among devices.
 #[derive(Clone, Copy, Debug, PartialEq)]

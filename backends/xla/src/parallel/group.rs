@@ -3,12 +3,12 @@
 use crate::lower::{LowerError, value_type};
 use crate::machine::RunError;
 use crate::open::{self, OpenError};
-use crate::pjrt::{
-    self, Buffer, Client, CompileOptions, Device, DiskCache, Donate, Environment, LoadedExecutable,
-    Platform, Plugin, Value,
-};
 use crate::stablehlo::Program;
 use burn_backend::{Shape, TensorData};
+use moebius_pjrt::{
+    Buffer, Client, CompileOptions, Device, DiskCache, Donate, Environment, LoadedExecutable,
+    Platform, Plugin, Value,
+};
 
 /// Devices of one client, each of which runs a replica of a program.
 #[derive(Clone, Debug)]
@@ -36,10 +36,12 @@ impl Group {
             _ => open::client(platform)?,
         };
         let all = client.devices();
-        let devices = all.get(first..end).ok_or(pjrt::Error::NoSuchDevice {
-            index: end.saturating_sub(1),
-            count: all.len(),
-        })?;
+        let devices = all
+            .get(first..end)
+            .ok_or(moebius_pjrt::Error::NoSuchDevice {
+                index: end.saturating_sub(1),
+                count: all.len(),
+            })?;
         let ids: Vec<i32> = devices.iter().map(Device::id).collect();
         Ok(Self {
             options: CompileOptions::new(count, 1)?.with_devices(&ids)?,
@@ -58,7 +60,7 @@ impl Group {
     /// # Errors
     ///
     /// The plugin's.
-    pub fn compile(&self, program: &Program) -> Result<LoadedExecutable, pjrt::Error> {
+    pub fn compile(&self, program: &Program) -> Result<LoadedExecutable, moebius_pjrt::Error> {
         let (client, inputs) = (self.devices[0].client(), program.inputs.clone());
         match &self.cache {
             Some(cache) => {
@@ -111,7 +113,7 @@ impl Group {
         &self,
         program: &LoadedExecutable,
         arguments: &[&[Buffer]],
-    ) -> Result<Vec<Vec<Buffer>>, pjrt::Error> {
+    ) -> Result<Vec<Vec<Buffer>>, moebius_pjrt::Error> {
         let of_device = |at| arguments.iter().map(|argument| &argument[at]).collect();
         let lists: Vec<Vec<&Buffer>> = (0..self.devices.len()).map(of_device).collect();
         let devices = program.execute_sharded(&lists, Donate::Nothing)?;

@@ -1,12 +1,13 @@
 //! The layer itself: y_t = Σ_k w_tk · expert_(t,k)(x_t), and its gradients.
 
-use crate::ElementType::{self, F32, S32};
 use crate::custom::{self, float};
-use crate::stablehlo::{Builder, ReplicaGroups, TensorType, Value};
+use crate::stablehlo::{Builder, ReplicaGroups, Value};
 use moebius_ops::experts;
 use moebius_ops::permute::sorting;
 use moebius_ops::routing::{self, TopkGradient};
 use moebius_ops::{Element, Operation, Permute, Routing, ShapeError};
+use moebius_pjrt::ElementType::{self, F32, S32};
+use moebius_pjrt::TensorType;
 
 /// A mixture-of-experts layer and its batch.
 ///

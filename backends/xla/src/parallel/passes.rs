@@ -2,8 +2,9 @@
 
 use super::Layer;
 use super::layer::{Gradients, Routed, Weights};
-use crate::stablehlo::{Builder, Program, ReplicaGroups, TensorType, Value};
+use crate::stablehlo::{Builder, Program, ReplicaGroups, Value};
 use moebius_ops::{ShapeError, experts};
+use moebius_pjrt::TensorType;
 
 /// A layer over devices.
 pub(super) trait Passes {

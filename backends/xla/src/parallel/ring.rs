@@ -13,11 +13,12 @@
 //! values travel with them, in f32, and then home.
 
 use super::layer::lower;
-use crate::ElementType::{self, F32, S32};
 use crate::custom::float;
-use crate::stablehlo::{Along, Builder, Program, Reduction, ReplicaGroups, TensorType, Value};
+use crate::stablehlo::{Along, Builder, Program, Reduction, ReplicaGroups, Value};
 use moebius_ops::attention::{Chunks, Problem};
 use moebius_ops::{Attention, AttentionPass, Operation, Scalar, TableGradients, TensorInfo};
+use moebius_pjrt::ElementType::{self, F32, S32};
+use moebius_pjrt::TensorType;
 use std::ops::Range;
 
 /// An attention whose chunks are on as many devices.

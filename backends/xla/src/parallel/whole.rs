@@ -9,9 +9,9 @@
 use super::Layer;
 use super::layer::{Gradients, Routed, Weights, lower};
 use super::passes::{self, Passes};
-use crate::ElementType;
 use crate::stablehlo::{Builder, Program, Reduction, Value};
 use moebius_ops::{Experts, ShapeError};
+use moebius_pjrt::ElementType;
 
 /// A layer whose experts are on every device. With one device it is the layer itself.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Values, arguments, regions, and the finished program.
 
-use super::TensorType;
-use super::types::joined;
+use super::lists::joined;
+use moebius_pjrt::{ElementType, TensorType};
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
 
@@ -89,7 +89,7 @@ impl Builder {
     }
 
     /// The element type of a value.
-    pub fn element(&self, value: Value) -> crate::ElementType {
+    pub fn element(&self, value: Value) -> ElementType {
         self.types.borrow()[value.0 as usize].element
     }
 
@@ -200,14 +200,6 @@ impl Builder {
             "{{\n{0:indent$}^bb0({arguments}):\n{inner}{0:indent$}}}",
             ""
         )
-    }
-
-    /// The region that makes one scalar of two.
-    pub(super) fn reducer(&self, kind: super::Reduction, element: crate::ElementType) -> String {
-        let scalar = TensorType::scalar(element);
-        self.region(&[scalar.clone(), scalar], |b, args| {
-            vec![b.binary(kind.binary(), args[0], args[1])]
-        })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Exchange between the devices that run one program.
 
-use super::types::list;
-use super::{Builder, Reduction, TensorType, Value};
-use crate::ElementType;
+use super::lists::list;
+use super::{Builder, Reduction, Value};
+use moebius_pjrt::{ElementType, TensorType};
 use std::fmt;
 
 /// Which devices exchange with one another: groups of equal size.

@@ -1,7 +1,7 @@
 //! Constants and iota.
 
-use super::{Builder, TensorType, Value};
-use crate::ElementType;
+use super::{Builder, Value};
+use moebius_pjrt::{ElementType, TensorType};
 
 impl Builder {
     /// A tensor of `ty` that holds `value` everywhere, rounded to the element type; booleans are
@@ -34,7 +34,7 @@ impl Builder {
         let ty = TensorType::new([values.len()], element);
         let text = match values {
             [] => String::new(),
-            _ => super::types::list(values),
+            _ => super::lists::list(values),
         };
         self.of_type(format_args!("stablehlo.constant dense<{text}>"), ty)
     }

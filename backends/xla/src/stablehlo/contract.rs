@@ -1,8 +1,8 @@
 //! Matrix products and convolutions.
 
-use super::types::list;
-use super::{Builder, TensorType, Value};
-use crate::ElementType;
+use super::lists::list;
+use super::{Builder, Value};
+use moebius_pjrt::{ElementType, TensorType};
 
 /// Which dimensions a [`Builder::dot`] pairs. Its result has the batch dimensions, then the other
 /// dimensions of the left side, then those of the right side.

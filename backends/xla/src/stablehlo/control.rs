@@ -1,8 +1,8 @@
 //! Loops.
 
-use super::types::joined;
+use super::lists::joined;
 use super::{Builder, Value};
-use crate::ElementType;
+use moebius_pjrt::ElementType;
 
 impl Builder {
     /// Runs `body` on the state while `condition` holds.

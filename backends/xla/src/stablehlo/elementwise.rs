@@ -1,7 +1,7 @@
 //! Operations on elements at the same place.
 
-use super::{Builder, TensorType, Value};
-use crate::ElementType;
+use super::{Builder, Value};
+use moebius_pjrt::{ElementType, TensorType};
 
 macro_rules! operations {
     ($(#[$doc:meta])* $name:ident { $($variant:ident $text:literal)* }) => {

@@ -1,7 +1,8 @@
 //! Elements by index, and sorting.
 
-use super::types::{array, joined, list};
-use super::{Builder, Reduction, TensorType, Value};
+use super::lists::{array, joined, list};
+use super::{Builder, Reduction, Value};
+use moebius_pjrt::TensorType;
 
 /// Dimension numbers of a [`Builder::gather`], named as in StableHLO's specification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

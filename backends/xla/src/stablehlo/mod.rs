@@ -24,9 +24,9 @@ mod contract;
 mod control;
 mod elementwise;
 mod index;
+mod lists;
 mod reduce;
 mod shape;
-mod types;
 
 pub use builder::{Builder, Program, Value};
 pub use collective::ReplicaGroups;
@@ -34,4 +34,3 @@ pub use contract::{Convolution, DotDims};
 pub use elementwise::{Along, Binary, Compare, Operand, Repeated, Unary};
 pub use index::{Gather, Scatter};
 pub use reduce::{Reduction, Window};
-pub use types::TensorType;

@@ -1,8 +1,8 @@
 //! Reductions and what is made of them.
 
-use super::types::{array, joined, list};
-use super::{Binary, Builder, Compare, TensorType, Value};
-use crate::ElementType;
+use super::lists::{array, joined, list};
+use super::{Binary, Builder, Compare, Value};
+use moebius_pjrt::{ElementType, TensorType};
 
 /// What a reduction does with two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    pub(super) const fn binary(self) -> Binary {
+    const fn binary(self) -> Binary {
         match self {
             Self::Sum => Binary::Add,
             Self::Product => Binary::Multiply,
@@ -111,6 +111,14 @@ impl Builder {
             "stablehlo.reduce({x} init: {start}) applies {name} across dimensions = {dims}"
         );
         self.typed(operation, &[x, start], to)
+    }
+
+    /// The region that makes one scalar of two.
+    pub(super) fn reducer(&self, kind: Reduction, element: ElementType) -> String {
+        let scalar = TensorType::scalar(element);
+        self.region(&[scalar.clone(), scalar], |b, args| {
+            vec![b.binary(kind.binary(), args[0], args[1])]
+        })
     }
 
     /// The sum along `dims`; these dimensions are gone.

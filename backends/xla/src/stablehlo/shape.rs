@@ -1,7 +1,8 @@
 //! Operations that move elements, or repeat them.
 
-use super::types::{joined, list};
-use super::{Builder, TensorType, Value};
+use super::lists::{joined, list};
+use super::{Builder, Value};
+use moebius_pjrt::TensorType;
 
 impl Builder {
     /// The elements in row-major order, in another shape.

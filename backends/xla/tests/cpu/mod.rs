@@ -1,7 +1,7 @@
 //! The CPU plugin, for tests that compile programs themselves. A program is compiled once: in memory for the
 //! tests of a binary, and on disk between runs where `MOEBIUS_XLA_CACHE` names a folder.
 
-use moebius_xla::pjrt::{
+use moebius_pjrt::{
     Client, CompileOptions, DiskCache, Environment, Error, LoadedExecutable, Platform, Plugin,
     Value,
 };

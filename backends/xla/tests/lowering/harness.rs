@@ -6,8 +6,8 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{AutodiffBackend, Backend, Capture, Flex, TensorMetadata};
 use burn::tensor::{Bool, CapturedGraph, DType, Device, Int, Tensor, TensorData, TensorId};
+use moebius_pjrt::{Buffer, Donate};
 use moebius_xla::lower::{LowerError, Lowered, graph};
-use moebius_xla::pjrt::{Buffer, Donate};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 

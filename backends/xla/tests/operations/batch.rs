@@ -4,7 +4,7 @@ use crate::run::{Host, element, f32s, floats, noise, words};
 use moebius_ops::experts::Problem;
 use moebius_ops::permute::{self, Sorted};
 use moebius_ops::routing;
-use moebius_xla::ElementType;
+use moebius_pjrt::ElementType;
 
 /// The sort of `keys`, the expert of each slot; a key of `experts` or more is a slot without an expert.
 pub(crate) fn sorted(keys: &[usize], experts: usize) -> Sorted {

@@ -2,9 +2,9 @@
 
 use moebius_ops::grouped_gemm::{self, Source};
 use moebius_ops::{Element, GroupedGemm, Operation, Routing, routing};
-use moebius_xla::ElementType::F32;
+use moebius_pjrt::ElementType::F32;
+use moebius_pjrt::TensorType;
 use moebius_xla::custom::{CallError, outputs, pack, unpack};
-use moebius_xla::stablehlo::TensorType;
 
 fn logits(tokens: usize, hidden: usize, experts: usize) -> Operation {
     let logits = Routing::Logits {

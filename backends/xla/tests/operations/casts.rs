@@ -4,7 +4,7 @@ use crate::run::{Host, check, f32s, floats, i64s, run, words};
 use half::{bf16, f16};
 use moebius_ops::Quantize;
 use moebius_ops::fp8::{Fp8Format, Overflow, Problem, encode_host, pack};
-use moebius_xla::ElementType::{BF16, F16};
+use moebius_pjrt::ElementType::{BF16, F16};
 
 pub(crate) const FORMATS: [Fp8Format; 2] = [Fp8Format::E4M3, Fp8Format::E5M2];
 const OVERFLOWS: [Overflow; 2] = [Overflow::Saturate, Overflow::Ieee];

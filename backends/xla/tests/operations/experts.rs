@@ -5,7 +5,7 @@ use crate::run::{self, Host, floats, run};
 use moebius_ops::experts::Problem;
 use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::{Element, Experts, routing};
-use moebius_xla::ElementType::{BF16, F16, F32};
+use moebius_pjrt::ElementType::{BF16, F16, F32};
 
 /// Activation, gated, biases.
 pub(crate) const VARIANTS: [(Activation, bool, bool); 7] = [

@@ -10,7 +10,7 @@ use moebius_ops::grouped_gemm::fp8::to_panels;
 use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source};
 use moebius_ops::permute::Sorted;
 use moebius_ops::scaling::Granularity;
-use moebius_xla::ElementType::{BF16, F16, F32};
+use moebius_pjrt::ElementType::{BF16, F16, F32};
 
 const GRANULARITIES: [Granularity; 4] = [
     Granularity::Tensor,

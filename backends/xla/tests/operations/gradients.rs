@@ -5,7 +5,7 @@ use crate::experts::{VARIANTS, dealt, forward, problem};
 use crate::run::{self, Host, floats, noise, run};
 use moebius_ops::Experts;
 use moebius_ops::experts::Problem;
-use moebius_xla::ElementType::{BF16, F16, F32};
+use moebius_pjrt::ElementType::{BF16, F16, F32};
 
 /// The gradients of a batch for dy, with what the forward kept, or without: an operation and its operands.
 fn call(

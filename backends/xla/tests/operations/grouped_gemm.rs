@@ -3,7 +3,7 @@
 use crate::run::{self, Host, element, floats, i32s, noise, run};
 use moebius_ops::GroupedGemm;
 use moebius_ops::grouped_gemm::{Problem, Source};
-use moebius_xla::ElementType::{self, BF16, F16, F32};
+use moebius_pjrt::ElementType::{self, BF16, F16, F32};
 
 fn problem(rows: usize, bias: bool) -> Problem {
     Problem {

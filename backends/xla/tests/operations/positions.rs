@@ -7,7 +7,7 @@ use crate::run::{Host, element, f32s, floats, i32s, noise, run};
 use moebius_ops::experts::Problem;
 use moebius_ops::grouped_gemm::{self, Source};
 use moebius_ops::{Experts, GroupedGemm, Routing, routing};
-use moebius_xla::ElementType::{self, BF16, F16, F32};
+use moebius_pjrt::ElementType::{self, BF16, F16, F32};
 
 /// Batches: a token alone, and more than two blocks of it, of which the last is cut.
 const TOKENS: [usize; 2] = [1, 300];

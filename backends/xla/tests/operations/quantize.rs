@@ -6,7 +6,7 @@ use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::{Granularity, e8m0_value};
 use moebius_ops::{Element, Operation, Quantize};
-use moebius_xla::ElementType::BF16;
+use moebius_pjrt::ElementType::BF16;
 
 const BLOCK: Granularity = Granularity::Block {
     rows: 3,

@@ -3,7 +3,7 @@
 use crate::run::{self, Host, element, f32s, floats, i32s, i64s, noise, run};
 use moebius_ops::Routing;
 use moebius_ops::routing::{Groups, LoadProblem, Problem, Score, TopkGradient};
-use moebius_xla::ElementType::{self, BF16, F16, F32};
+use moebius_pjrt::ElementType::{self, BF16, F16, F32};
 
 const NAN: f32 = f32::NAN;
 const INFINITY: f32 = f32::INFINITY;

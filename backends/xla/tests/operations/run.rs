@@ -2,10 +2,9 @@
 
 use crate::cpu::Cpu;
 use moebius_ops::{Element, HostTensor, Operation, Scalar, TensorInfo};
-use moebius_xla::ElementType;
+use moebius_pjrt::{Buffer, Donate, ElementType, TensorType};
 use moebius_xla::custom;
-use moebius_xla::pjrt::{Buffer, Donate};
-use moebius_xla::stablehlo::{Builder, Program, TensorType, Value};
+use moebius_xla::stablehlo::{Builder, Program, Value};
 use std::sync::OnceLock;
 
 /// A tensor's elements in memory.

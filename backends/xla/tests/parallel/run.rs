@@ -1,9 +1,8 @@
 //! Programs on eight devices of the CPU plugin.
 
 use crate::cpu::Cpu;
-use moebius_xla::ElementType;
-use moebius_xla::pjrt::{Buffer, Donate, LoadedExecutable, Value};
-use moebius_xla::stablehlo::{Program, TensorType};
+use moebius_pjrt::{Buffer, Donate, ElementType, LoadedExecutable, TensorType, Value};
+use moebius_xla::stablehlo::Program;
 use std::sync::{Arc, OnceLock};
 
 const DEVICES: i64 = 8;

@@ -1,7 +1,8 @@
 //! The CPU plugin's device, for tests of ordinary tensors and of steps.
 
 use burn::tensor::Device;
-use moebius_xla::{open, pjrt::Platform};
+use moebius_pjrt::Platform;
+use moebius_xla::open;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One test at a time: a device counts its programs for all of them, and shows a step to be recorded all

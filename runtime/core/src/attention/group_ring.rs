@@ -9,8 +9,8 @@ use crate::xla::DeviceGroup;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::attention::{Chunks, Sizes};
 use moebius_ops::{Attention, AttentionPass, Operation, ShapeError};
+use moebius_pjrt::{Buffer, LoadedExecutable};
 use moebius_xla::parallel::{Ring, join};
-use moebius_xla::pjrt::{Buffer, LoadedExecutable};
 use std::sync::{Mutex, PoisonError};
 
 /// The devices of a [`DeviceGroup`], each with a chunk of a sequence: ring attention (Liu et al. 2023) as one program, in which

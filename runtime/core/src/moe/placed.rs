@@ -10,8 +10,8 @@ use crate::state::value;
 use crate::xla::DeviceGroup;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::ShapeError;
+use moebius_pjrt::{Buffer, LoadedExecutable};
 use moebius_xla::parallel::{Divided, Layer, join};
-use moebius_xla::pjrt::{Buffer, LoadedExecutable};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 

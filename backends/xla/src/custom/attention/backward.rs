@@ -4,10 +4,10 @@ use super::product::{Rows, by_key_head, stacked, zeros};
 use super::scores::{Scored, Scores};
 use super::walk::{Queries, Tile, Walk, write};
 use super::{Terms, Tiling, relative};
-use crate::ElementType;
 use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use moebius_ops::TableGradients;
 use moebius_ops::attention::Rule;
+use moebius_pjrt::ElementType;
 
 /// Gradients of results.
 #[derive(Clone, Copy)]

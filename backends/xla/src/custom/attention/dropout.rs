@@ -4,8 +4,9 @@ use super::super::routing::hash::mix;
 use super::super::words;
 use super::scores::Scores;
 use super::walk::{Tile, part};
-use crate::ElementType::{S32, U32};
-use crate::stablehlo::{Along, Builder, TensorType, Value};
+use crate::stablehlo::{Along, Builder, Value};
+use moebius_pjrt::ElementType::{F32, S32, U32};
+use moebius_pjrt::TensorType;
 
 impl Scores<'_> {
     /// `x` of the pairs of a tile \[B, Hq, queries, keys\], times 0 or 1 / (1 − p); `x` itself without a dropout.
@@ -42,7 +43,7 @@ impl Scores<'_> {
         let hash = b.broadcast(places(keys, Some(at.key)), &self.shape(), &[3]);
         let hash = mix(b, b.xor(hash, Along(first, [0, 1, 2])));
         let hash = mix(b, b.add(hash, Along(second, [0, 1, 2])));
-        let factor = b.convert(b.bitcast(word(3.0), crate::ElementType::F32), self.element);
+        let factor = b.convert(b.bitcast(word(3.0), F32), self.element);
         let kept = b.mul(x, Along(factor, []));
         b.select(b.lt(hash, Along(word(2.0), [])), b.splat_like(0.0, x), kept)
     }

@@ -4,7 +4,8 @@ use super::product::{Rows, by_key_head, stacked, zeros};
 use super::scores::Scores;
 use super::walk::{Tile, Walk, write};
 use super::{Terms, Tiling};
-use crate::stablehlo::{Along, Builder, DotDims, Reduction, TensorType, Value};
+use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
+use moebius_pjrt::TensorType;
 
 /// o \[B, Hq, Sq, Dv\] of v's type and lse \[B, Hq, Sq\], in f32 for halves.
 pub(crate) fn forward(

@@ -1,7 +1,8 @@
 //! Products in which a row with NaN or infinity reaches only those that see it.
 
-use crate::ElementType::{self, S32};
-use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
+use crate::stablehlo::{Builder, DotDims, Reduction, Value};
+use moebius_pjrt::ElementType::{self, S32};
+use moebius_pjrt::TensorType;
 
 /// Rows that products take with weights that are 0 where a pair isn't seen.
 #[derive(Clone, Copy)]

@@ -4,9 +4,9 @@
 //! queries in whole blocks. A tile of n queries and m keys has n + m − 1 of them, which lie side by side.
 
 use super::walk::{Tile, Walk, part, write};
-use crate::ElementType;
-use crate::stablehlo::{Builder, Reduction, TensorType, Value};
+use crate::stablehlo::{Builder, Reduction, Value};
 use moebius_ops::attention::Problem;
+use moebius_pjrt::{ElementType, TensorType};
 
 /// Diagonals of all whole blocks, and one that no pair is on.
 fn count(walk: &Walk) -> usize {

@@ -4,9 +4,9 @@ use super::super::words;
 use super::relative;
 use super::walk::{Tile, Walk, part};
 use super::{Tables, Terms};
-use crate::ElementType;
-use crate::stablehlo::{Along, Builder, Repeated, TensorType, Unary, Value};
+use crate::stablehlo::{Along, Builder, Repeated, Unary, Value};
 use moebius_ops::attention::{Rule, Tile as Seen};
+use moebius_pjrt::{ElementType, TensorType};
 
 /// How the scores of every tile are computed. Tensors of pairs are \[B, Hq, queries, keys\].
 pub(super) struct Scores<'a> {

@@ -3,9 +3,9 @@
 use super::super::fp8::pad_end;
 use super::super::grouped_gemm::element;
 use super::Tiling;
-use crate::ElementType::S32;
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::attention::Problem;
+use moebius_pjrt::ElementType::S32;
 use std::ops::Range;
 
 /// All queries and keys as one block, or blocks of keys for each block of queries.

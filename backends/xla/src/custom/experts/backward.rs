@@ -13,11 +13,12 @@
 
 use super::activation::{hidden, through};
 use super::{product, slots_and_tokens};
-use crate::ElementType::F32;
 use crate::custom::grouped_gemm::{self, Segments, combine, row_of};
 use crate::custom::rows_where;
-use crate::stablehlo::{Along, Builder, DotDims, TensorType, Value};
+use crate::stablehlo::{Along, Builder, DotDims, Value};
 use moebius_ops::experts::Problem;
+use moebius_pjrt::ElementType::F32;
+use moebius_pjrt::TensorType;
 
 /// A block's rows in f32 or the type of x, 0 where they aren't the expert's.
 struct Rows {

@@ -7,10 +7,11 @@ pub(super) mod activation;
 mod backward;
 
 use super::grouped_gemm::{self, Segments, combine};
-use crate::ElementType::{F32, S32};
-use crate::stablehlo::{Along, Builder, DotDims, TensorType, Value};
+use crate::stablehlo::{Along, Builder, DotDims, Value};
 use moebius_ops::Experts;
 use moebius_ops::experts::Problem;
+use moebius_pjrt::ElementType::{F32, S32};
+use moebius_pjrt::TensorType;
 
 pub(super) fn lower(b: &Builder, operation: &Experts, inputs: &[Value]) -> Vec<Value> {
     match operation {

@@ -8,18 +8,19 @@
 //! without experts, a row's last bits depend on how many rows there are and on where it lies among them, not
 //! on what the others hold; experts' rows go in blocks of one shape.
 
-use crate::ElementType::{self, F32};
 use crate::custom::experts::activation::{gated, value};
 use crate::custom::fp8;
 use crate::custom::grouped_gemm::{Segments, product};
 use crate::custom::quantize::{decode, given};
 use crate::custom::words;
-use crate::stablehlo::{Along, Builder, DotDims, TensorType, Value};
+use crate::stablehlo::{Along, Builder, DotDims, Value};
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, matrix};
 use moebius_ops::grouped_gemm::{Problem, Source};
 use moebius_ops::quantize;
 use moebius_ops::scaling::Granularity;
+use moebius_pjrt::ElementType::{self, F32};
+use moebius_pjrt::TensorType;
 
 /// A product with weights as codes.
 struct Coded<'a> {

@@ -1,11 +1,12 @@
 //! One product per expert and its gradients: [`moebius_ops::grouped_gemm`]. Rows past the last expert's may hold anything,
 //! and are 0 in results.
 
-use crate::ElementType::{F32, S32};
 use crate::custom::experts::product;
 use crate::custom::grouped_gemm::{self, Segments};
-use crate::stablehlo::{Builder, DotDims, TensorType, Value};
+use crate::stablehlo::{Builder, DotDims, Value};
 use moebius_ops::grouped_gemm::Problem;
+use moebius_pjrt::ElementType::{F32, S32};
+use moebius_pjrt::TensorType;
 
 /// The rows of every expert, and the operands after the offsets, which would be at `at`.
 fn segments<'a>(

@@ -15,9 +15,10 @@ mod linear;
 
 use super::fp8::pad_end;
 use super::{along, rows_where, words};
-use crate::ElementType::{F32, S32};
-use crate::stablehlo::{Builder, DotDims, Reduction, TensorType, Value};
+use crate::stablehlo::{Builder, DotDims, Reduction, Value};
 use moebius_ops::GroupedGemm;
+use moebius_pjrt::ElementType::{F32, S32};
+use moebius_pjrt::TensorType;
 
 pub(super) fn lower(b: &Builder, operation: &GroupedGemm, inputs: &[Value]) -> Vec<Value> {
     match operation {

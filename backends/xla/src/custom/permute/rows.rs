@@ -2,11 +2,12 @@
 //!
 //! Sorted rows past offsets\[E\] belong to no expert: they are 0 in results, and hold anything in operands.
 
-use crate::ElementType::{self, F32};
 use crate::custom::grouped_gemm::{combine, row_of};
 use crate::custom::{rows_where, words};
-use crate::stablehlo::{Along, Builder, TensorType, Value};
+use crate::stablehlo::{Along, Builder, Value};
 use moebius_ops::permute::RowsProblem;
+use moebius_pjrt::ElementType::{self, F32};
+use moebius_pjrt::TensorType;
 
 /// Which of the first `rows` sorted rows have an expert.
 pub(in crate::custom) fn owned(b: &Builder, offsets: Value, rows: usize) -> Value {

@@ -2,10 +2,10 @@
 //! [`moebius_ops::routing::TopkGradient`].
 
 use super::choose::{available, shape, sigmoid};
-use crate::ElementType;
 use crate::custom::{along, words};
-use crate::stablehlo::{Along, Builder, TensorType, Value};
+use crate::stablehlo::{Along, Builder, Value};
 use moebius_ops::routing::{Problem, Score, TopkGradient};
+use moebius_pjrt::{ElementType, TensorType};
 
 /// What the choice read and wrote, and the incoming gradient.
 struct Operands {

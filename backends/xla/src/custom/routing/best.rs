@@ -1,7 +1,7 @@
 //! The best of every row.
 
-use crate::ElementType;
-use crate::stablehlo::{Builder, TensorType, Value};
+use crate::stablehlo::{Builder, Value};
+use moebius_pjrt::{ElementType, TensorType};
 
 const SIGN: u32 = 0x8000_0000;
 

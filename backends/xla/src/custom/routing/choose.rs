@@ -4,10 +4,10 @@
 //! 8 experts and 2.7 ms for 8 of 64; a round of reductions per choice takes 0.1 ms and 3.2 ms.
 
 use super::best::{best, keys};
-use crate::ElementType;
 use crate::custom::{along, words};
-use crate::stablehlo::{Along, Builder, Reduction, TensorType, Unary, Value};
+use crate::stablehlo::{Along, Builder, Reduction, Unary, Value};
 use moebius_ops::routing::{Groups, Problem, Score};
+use moebius_pjrt::{ElementType, TensorType};
 
 pub(super) fn shape(p: &Problem) -> [usize; 2] {
     [p.tokens(), p.experts()]

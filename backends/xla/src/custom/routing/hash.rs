@@ -1,10 +1,11 @@
 //! The choice by hash: [`moebius_ops::routing::HashProblem`].
 
 use super::choose::available;
-use crate::ElementType::{F32, S32, U32};
 use crate::custom::along;
-use crate::stablehlo::{Builder, Reduction, TensorType, Value};
+use crate::stablehlo::{Builder, Reduction, Value};
 use moebius_ops::routing::{HashKey, HashProblem, INFINITY, PHI, Problem, SMALLEST_NORMAL};
+use moebius_pjrt::ElementType::{F32, S32, U32};
+use moebius_pjrt::TensorType;
 
 const NAN: u32 = 0x7FC0_0000;
 const MAGNITUDE: u32 = 0x7FFF_FFFF;

@@ -7,10 +7,11 @@ pub(super) mod hash;
 
 use super::grouped_gemm::{self, Segments};
 use super::words;
-use crate::ElementType::{self, F32, S32};
-use crate::stablehlo::{Builder, DotDims, TensorType, Value};
+use crate::stablehlo::{Builder, DotDims, Value};
 use moebius_ops::Routing;
 use moebius_ops::routing::LoadProblem;
+use moebius_pjrt::ElementType::{self, F32, S32};
+use moebius_pjrt::TensorType;
 
 /// Appends the operation and returns its results.
 pub(super) fn lower(b: &Builder, operation: &Routing, inputs: &[Value]) -> Vec<Value> {

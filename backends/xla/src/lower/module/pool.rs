@@ -1,9 +1,10 @@
 //! Pooling. Windows and what they reach beyond the input follow from the extents of the result.
 
 use super::super::{Lowering, Result};
-use crate::ElementType::S32;
-use crate::stablehlo::{Builder, Reduction, Repeated, Scatter, TensorType, Value, Window};
+use crate::stablehlo::{Builder, Reduction, Repeated, Scatter, Value, Window};
 use burn_ir::{ModuleOperationIr, TensorIr};
+use moebius_pjrt::ElementType::S32;
+use moebius_pjrt::TensorType;
 
 /// Windows over the spatial dimensions, an entry for each.
 struct Pool<'a> {

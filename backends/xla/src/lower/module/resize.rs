@@ -2,11 +2,11 @@
 //! matrix \[out, in\] whose entries are computed from their row and column.
 
 use super::super::{Lowering, Result};
-use crate::ElementType;
-use crate::stablehlo::{Builder, DotDims, Reduction, Repeated, TensorType, Unary, Value};
+use crate::stablehlo::{Builder, DotDims, Reduction, Repeated, Unary, Value};
 use burn_ir::{
     InterpolateBackwardOpIr, InterpolateModeIr, InterpolateOpIr, InterpolateOptionsIr, Unfold4dOpIr,
 };
+use moebius_pjrt::{ElementType, TensorType};
 use std::f64::consts::PI;
 
 /// The free constant of the cubic kernel of R. Keys, as PyTorch chooses it.

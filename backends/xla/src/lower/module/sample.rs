@@ -1,9 +1,9 @@
 //! Images sampled at given places.
 
 use super::super::{LowerError, Lowering, Result};
-use crate::ElementType;
 use crate::stablehlo::{Builder, Gather, Unary, Value};
 use burn_ir::{GridSample2dOpIr, GridSampleOptionsIr, GridSamplePaddingModeIr, InterpolateModeIr};
+use moebius_pjrt::ElementType;
 
 impl Lowering<'_> {
     /// \[n, c, h, w\] at a grid \[n, rows, columns, 2\] of (x, y) between −1 and 1.

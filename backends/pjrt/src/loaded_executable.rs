@@ -3,14 +3,14 @@
 use std::ptr;
 use std::sync::Arc;
 
-use super::buffer::Buffer;
-use super::client::{Client, Device};
-use super::error::Error;
-use super::executable::Executable;
-use super::ffi::{self, BufferObject, LoadedObject};
-use super::object::Owned;
-use super::value;
-use crate::stablehlo::TensorType;
+use crate::buffer::Buffer;
+use crate::client::{Client, Device};
+use crate::error::Error;
+use crate::executable::Executable;
+use crate::ffi::{self, BufferObject, LoadedObject};
+use crate::object::Owned;
+use crate::types::TensorType;
+use crate::value;
 
 /// Which arguments an execution may write its results into. Only those that the program's text marks with
 /// `tf.aliasing_output` or `jax.buffer_donor` are ever taken.
@@ -51,7 +51,7 @@ impl LoadedExecutable {
     /// # Safety
     ///
     /// `object` is a live loaded executable of `client` that nothing else frees.
-    pub(super) unsafe fn new(
+    pub(crate) unsafe fn new(
         client: Client,
         object: *mut LoadedObject,
         inputs: Vec<TensorType>,

@@ -1,9 +1,9 @@
 //! Work that a plugin has begun.
 
-use super::client::Client;
-use super::error::Error;
-use super::ffi::{self, EventObject};
-use super::object::Owned;
+use crate::client::Client;
+use crate::error::Error;
+use crate::ffi::{self, EventObject};
+use crate::object::Owned;
 
 /// Work that a plugin has begun and that may still run.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Event {
     /// # Safety
     ///
     /// `object` is null or a live event of the client's plugin that nothing else frees.
-    pub(super) unsafe fn new(client: Client, object: *mut EventObject) -> Self {
+    pub(crate) unsafe fn new(client: Client, object: *mut EventObject) -> Self {
         // SAFETY: the caller's promise, and the client lives as long as the event.
         let object = unsafe { Owned::new(client.plugin(), object) };
         Self {

@@ -7,12 +7,10 @@ mod programs;
 
 use std::sync::OnceLock;
 
-use moebius_xla::ElementType;
-use moebius_xla::pjrt::{
-    Buffer, Client, Code, CompileOptions, Device, Environment, Error, LoadedExecutable, Platform,
-    Plugin, Value, locate,
+use moebius_pjrt::{
+    Buffer, Client, Code, CompileOptions, Device, ElementType, Environment, Error,
+    LoadedExecutable, Platform, Plugin, TensorType, Value, locate,
 };
-use moebius_xla::stablehlo::TensorType;
 
 const DEVICES: i64 = 8;
 

@@ -6,19 +6,19 @@ use std::marker::PhantomData;
 
 /// A function of the plugin's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Its place among the functions of `PJRT_Api`. The order is the ABI: it is that of the header of API 0.81, and later
     /// versions only append.
-    pub(super) place: usize,
+    pub(crate) place: usize,
     /// Its C name, as errors give it.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
 }
 
 macro_rules! opaque {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
         #[repr(C)]
-        pub(super) struct $name {
+        pub(crate) struct $name {
             _bytes: [u8; 0],
             // Neither moved nor shared by Rust's rules: the plugin owns what is behind the pointer.
             _marker: PhantomData<(*mut u8, std::marker::PhantomPinned)>,
@@ -51,25 +51,25 @@ opaque! {
 
 /// Any function of the table: all take one record and return null or an error, except the two of `PJRT_Error` that return
 /// nothing.
-pub(super) type Function = unsafe extern "C" fn(*mut c_void) -> *mut ErrorObject;
+pub(crate) type Function = unsafe extern "C" fn(*mut c_void) -> *mut ErrorObject;
 
 /// The start of `PJRT_Api`, before the function pointers.
 #[repr(C)]
-pub(super) struct ApiHeader {
-    pub(super) struct_size: usize,
-    pub(super) extensions: *const ExtensionHeader,
-    pub(super) version_size: usize,
-    pub(super) version_extensions: *const ExtensionHeader,
-    pub(super) major: c_int,
-    pub(super) minor: c_int,
+pub(crate) struct ApiHeader {
+    pub(crate) struct_size: usize,
+    pub(crate) extensions: *const ExtensionHeader,
+    pub(crate) version_size: usize,
+    pub(crate) version_extensions: *const ExtensionHeader,
+    pub(crate) major: c_int,
+    pub(crate) minor: c_int,
 }
 
 /// `PJRT_Extension_Base`.
 #[repr(C)]
-pub(super) struct ExtensionHeader {
-    pub(super) struct_size: usize,
-    pub(super) kind: c_int,
-    pub(super) next: *const ExtensionHeader,
+pub(crate) struct ExtensionHeader {
+    pub(crate) struct_size: usize,
+    pub(crate) kind: c_int,
+    pub(crate) next: *const ExtensionHeader,
 }
 
 /// The record that one function of the table takes.
@@ -77,7 +77,7 @@ pub(super) struct ExtensionHeader {
 /// # Safety
 ///
 /// The type is `#[repr(C)]` and has the layout of the record that `ENTRY` takes, up to its own `struct_size`.
-pub(super) unsafe trait Arguments {
+pub(crate) unsafe trait Arguments {
     /// The function that takes it.
     const ENTRY: Entry;
 }
@@ -86,15 +86,15 @@ macro_rules! records {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {$(
         $(#[$doc])*
         #[repr(C)]
-        pub(super) struct $name {
+        pub(crate) struct $name {
             struct_size: usize,
             extensions: *const ExtensionHeader,
-            $(pub(super) $field: $type,)*
+            $(pub(crate) $field: $type,)*
         }
 
         impl $name {
             /// What the header calls `STRUCT_SIZE`: the end of the last field, without padding after it.
-            pub(super) const SIZE: usize = {
+            pub(crate) const SIZE: usize = {
                 let ends = [
                     2 * size_of::<usize>(),
                     $(std::mem::offset_of!($name, $field) + size_of::<$type>()),*
@@ -103,7 +103,7 @@ macro_rules! records {
             };
 
             /// A record whose fields are all zero, null or false.
-            pub(super) fn new() -> Self {
+            pub(crate) fn new() -> Self {
                 // SAFETY: every field is an integer, a float, a bool, a raw pointer, an optional function pointer or a
                 // record or union of these, and all-zero bytes are a value of each.
                 let mut record: Self = unsafe { std::mem::zeroed() };
@@ -147,7 +147,7 @@ macro_rules! arguments {
             $(impl $name {
                 /// A record with this first field, and all others zero, null or false.
                 #[allow(dead_code, reason = "not every record begins with an object")]
-                pub(super) fn of($first: $first_type) -> Self {
+                pub(crate) fn of($first: $first_type) -> Self {
                     Self { $first, ..Self::new() }
                 }
             })?
@@ -164,12 +164,12 @@ macro_rules! arguments {
 /// The value of a `PJRT_NamedValue`; its `kind` says which field holds.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) union NamedPayload {
-    pub(super) text: *const c_char,
-    pub(super) int: i64,
-    pub(super) ints: *const i64,
-    pub(super) float: f32,
-    pub(super) truth: bool,
+pub(crate) union NamedPayload {
+    pub(crate) text: *const c_char,
+    pub(crate) int: i64,
+    pub(crate) ints: *const i64,
+    pub(crate) float: f32,
+    pub(crate) truth: bool,
 }
 
 records! {
@@ -223,7 +223,7 @@ records! {
 }
 
 /// A list of objects that the plugin owns.
-pub(super) type List<T> = *const *mut T;
+pub(crate) type List<T> = *const *mut T;
 
 arguments! {
     0 "PJRT_Error_Destroy" ErrorDestroy { error: *mut ErrorObject }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::hardware;
+use crate::hardware;
 
 /// What a plugin drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -175,7 +175,7 @@ impl Environment {
     }
 
     /// The flags that a plugin of the platform reads; those in a file as they stand there. Compiled programs depend on them.
-    pub(super) fn flags(&self, platform: Platform) -> String {
+    pub(crate) fn flags(&self, platform: Platform) -> String {
         let xla = self.xla_flags.as_deref().map(str::trim).unwrap_or_default();
         let file = if xla.starts_with('-') {
             None

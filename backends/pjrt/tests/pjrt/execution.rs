@@ -1,8 +1,6 @@
 //! Executions: arguments, donation, devices, threads.
 
-use moebius_xla::ElementType;
-use moebius_xla::pjrt::{Buffer, Code, CompileOptions, Device, Donate, Error};
-use moebius_xla::stablehlo::TensorType;
+use moebius_pjrt::{Buffer, Code, CompileOptions, Device, Donate, ElementType, Error, TensorType};
 
 use super::{
     DEVICES, ONE_TO_FOUR, bytes, client, code, compile, device, donating_sum, f32s, new_client,

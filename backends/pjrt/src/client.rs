@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::description::Description;
-use super::error::Error;
-use super::ffi::{self, ClientObject, DeviceObject};
-use super::object::Owned;
-use super::plugin::Plugin;
-use super::value::{self, Value};
+use crate::description::Description;
+use crate::error::Error;
+use crate::ffi::{self, ClientObject, DeviceObject};
+use crate::object::Owned;
+use crate::plugin::Plugin;
+use crate::value::{self, Value};
 
 /// A client of a plugin: its devices, and programs for them. Cloning gives the same client; it ends with its last buffer,
 /// executable and event.
@@ -74,7 +74,7 @@ impl Client {
         self.inner.object.plugin()
     }
 
-    pub(super) fn object(&self) -> *mut ClientObject {
+    pub(crate) fn object(&self) -> *mut ClientObject {
         self.inner.object.get()
     }
 
@@ -113,16 +113,16 @@ impl Client {
         }
     }
 
-    pub(super) fn device_object(&self, index: usize) -> *mut DeviceObject {
+    pub(crate) fn device_object(&self, index: usize) -> *mut DeviceObject {
         self.inner.devices[index].0
     }
 
-    pub(super) fn description(&self, index: usize) -> &Description {
+    pub(crate) fn description(&self, index: usize) -> &Description {
         &self.inner.devices[index].1
     }
 
     /// The place of a device in the client's list.
-    pub(super) fn device_index(&self, object: *mut DeviceObject) -> Option<usize> {
+    pub(crate) fn device_index(&self, object: *mut DeviceObject) -> Option<usize> {
         let mut devices = self.inner.devices.iter();
         devices.position(|(device, _)| *device == object)
     }
@@ -164,7 +164,7 @@ pub struct Device {
 }
 
 impl Device {
-    pub(super) fn new(client: Client, index: usize) -> Self {
+    pub(crate) fn new(client: Client, index: usize) -> Self {
         Self { client, index }
     }
 
@@ -193,7 +193,7 @@ impl Device {
         self.client.description(self.index)
     }
 
-    pub(super) fn object(&self) -> *mut DeviceObject {
+    pub(crate) fn object(&self) -> *mut DeviceObject {
         self.client.device_object(self.index)
     }
 }

@@ -12,14 +12,14 @@ const TPUS: &[&str] = &["0x0027", "0x005e", "0x0062", "0x0063", "0x006f", "0x007
 const SKIP_METADATA: &str = "TPU_SKIP_MDS_QUERY";
 
 /// Whether a TPU is on the PCI bus, by `/sys/bus/pci/devices`.
-pub(super) fn has_tpu(pci_devices: &Path) -> bool {
+pub(crate) fn has_tpu(pci_devices: &Path) -> bool {
     any(pci_devices, |says| {
         says("vendor") == GOOGLE && TPUS.contains(&says("device").as_str())
     })
 }
 
 /// Whether a GPU of NVIDIA is there: of the PCI class of displays, as the company makes network cards, too.
-pub(super) fn has_nvidia(pci_devices: &Path) -> bool {
+pub(crate) fn has_nvidia(pci_devices: &Path) -> bool {
     any(pci_devices, |says| {
         says("vendor") == "0x10de" && says("class").starts_with("0x03")
     })
@@ -39,7 +39,7 @@ fn any(pci_devices: &Path, wanted: impl Fn(&dyn Fn(&str) -> String) -> bool) -> 
 }
 
 /// Makes libtpu fail at once on a machine without a TPU, where it would look for one for minutes.
-pub(super) fn prepare_libtpu(pci_devices: &Path) {
+pub(crate) fn prepare_libtpu(pci_devices: &Path) {
     if has_tpu(pci_devices) {
         return;
     }

@@ -1,8 +1,6 @@
 //! Host memory to devices and back.
 
-use moebius_xla::ElementType;
-use moebius_xla::pjrt::{Buffer, Error};
-use moebius_xla::stablehlo::TensorType;
+use moebius_pjrt::{Buffer, ElementType, Error, TensorType};
 
 use super::{device, f32s};
 

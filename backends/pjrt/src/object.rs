@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use super::error::Error;
-use super::ffi::{self, Arguments};
-use super::plugin::Plugin;
+use crate::error::Error;
+use crate::ffi::{self, Arguments};
+use crate::plugin::Plugin;
 
 /// The record of a function that destroys an object.
-pub(super) trait Destroy: Arguments {
+pub(crate) trait Destroy: Arguments {
     /// What it destroys.
     type Object;
 
@@ -37,7 +37,7 @@ destroys! {
 }
 
 /// An object of a plugin, or null, that is destroyed when this is dropped.
-pub(super) struct Owned<D: Destroy> {
+pub(crate) struct Owned<D: Destroy> {
     plugin: Plugin,
     object: *mut D::Object,
 }
@@ -59,17 +59,17 @@ impl<D: Destroy> Owned<D> {
     /// # Safety
     ///
     /// `object` is null or a live object of the plugin that nothing else destroys. What it needs lives as long as it.
-    pub(super) unsafe fn new(plugin: Plugin, object: *mut D::Object) -> Self {
+    pub(crate) unsafe fn new(plugin: Plugin, object: *mut D::Object) -> Self {
         Self { plugin, object }
     }
 
     /// The object, alive as long as this.
-    pub(super) fn get(&self) -> *mut D::Object {
+    pub(crate) fn get(&self) -> *mut D::Object {
         self.object
     }
 
     /// The plugin that it is of.
-    pub(super) fn plugin(&self) -> Plugin {
+    pub(crate) fn plugin(&self) -> Plugin {
         self.plugin
     }
 
@@ -78,7 +78,7 @@ impl<D: Destroy> Owned<D> {
     /// # Safety
     ///
     /// As for [`Plugin::ask`]; the object itself is alive.
-    pub(super) unsafe fn ask<A: Arguments>(
+    pub(crate) unsafe fn ask<A: Arguments>(
         &self,
         of: impl FnOnce(*mut D::Object) -> A,
     ) -> Result<A, Error> {

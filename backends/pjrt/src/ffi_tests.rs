@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::super::locate::{Environment, Platform, locate};
 use super::*;
+use crate::locate::{Environment, Platform, locate};
 
 /// A record of ours: its fields and where they end.
-pub(super) struct Description {
-    pub(super) entry: Option<Entry>,
-    pub(super) name: &'static str,
-    pub(super) bytes: usize,
-    pub(super) fields: Vec<(&'static str, usize)>,
+pub(crate) struct Description {
+    pub(crate) entry: Option<Entry>,
+    pub(crate) name: &'static str,
+    pub(crate) bytes: usize,
+    pub(crate) fields: Vec<(&'static str, usize)>,
 }
 
 /// The text of `include/pjrt_c_api.h` beside the plugin, without comments.

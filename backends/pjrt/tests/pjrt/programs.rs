@@ -2,11 +2,10 @@
 
 use std::fs;
 
-use moebius_xla::ElementType;
-use moebius_xla::pjrt::{
-    Cached, Code, CompileOptions, DiskCache, Donate, Error, Topology, Value, program_counts,
+use moebius_pjrt::{
+    Cached, Code, CompileOptions, DiskCache, Donate, ElementType, Error, TensorType, Topology,
+    Value, program_counts,
 };
-use moebius_xla::stablehlo::TensorType;
 
 use super::{ONE_TO_FOUR, client, code, compile, f32s, plugin, read, sum, sum_text, vector};
 

@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 
 use libloading::Library;
 
-use super::error::{Code, Error};
-use super::ffi::{self, ApiHeader, Arguments, Entry};
-use super::hardware;
-use super::locate::{Environment, Platform, locate};
-use super::value::{self, Value};
+use crate::error::{Code, Error};
+use crate::ffi::{self, ApiHeader, Arguments, Entry};
+use crate::hardware;
+use crate::locate::{Environment, Platform, locate};
+use crate::value::{self, Value};
 
 /// The oldest version whose table has the order of ours: 100 functions, up to `PJRT_ExecuteContext_Destroy`.
 const OLDEST: (c_int, c_int) = (0, 54);
@@ -154,7 +154,7 @@ impl Plugin {
     }
 
     /// The flags that were set when it was loaded and that its compiler reads; those in a file as they stood there.
-    pub(super) fn flags(&self) -> &'static str {
+    pub(crate) fn flags(&self) -> &'static str {
         &self.api.flags
     }
 
@@ -164,7 +164,7 @@ impl Plugin {
     ///
     /// Every pointer in `arguments` is what the header asks of it: null where it may be, a live object of this plugin, or memory
     /// of the stated length that lives as long as the header says.
-    pub(super) unsafe fn ask<A: Arguments>(self, mut arguments: A) -> Result<A, Error> {
+    pub(crate) unsafe fn ask<A: Arguments>(self, mut arguments: A) -> Result<A, Error> {
         // SAFETY: the caller's promise.
         unsafe { self.api.call(&mut arguments) }?;
         Ok(arguments)

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use blake3::Hash;
 
-use super::error::Error;
-use super::plugin::Plugin;
+use crate::error::Error;
+use crate::plugin::Plugin;
 
 /// What such bytes begin with; the last letter is the version of the header.
 const MAGIC: &[u8; 8] = b"MBXLAEX1";
@@ -14,7 +14,7 @@ const HEADER: usize = MAGIC.len() + 2 * HASH;
 
 /// What an executable was made by and can be loaded by: the plugin, the platform, and on the CPU the processor's features,
 /// which its code uses.
-pub(super) fn identity(plugin: Plugin, platform_name: &str) -> Hash {
+pub(crate) fn identity(plugin: Plugin, platform_name: &str) -> Hash {
     let mut text = format!("{platform_name}\n{:?}\n", plugin.version());
     for (name, value) in plugin.attributes() {
         // Writing to a string does not fail.
@@ -49,7 +49,7 @@ fn processor() -> String {
 }
 
 /// `payload` behind a header.
-pub(super) fn wrap(payload: &[u8], identity: &Hash) -> Vec<u8> {
+pub(crate) fn wrap(payload: &[u8], identity: &Hash) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(checksum(payload, identity.as_bytes()).as_bytes());
@@ -59,7 +59,7 @@ pub(super) fn wrap(payload: &[u8], identity: &Hash) -> Vec<u8> {
 }
 
 /// The payload behind the header of `bytes`.
-pub(super) fn unwrap<'a>(bytes: &'a [u8], identity: &Hash) -> Result<&'a [u8], Error> {
+pub(crate) fn unwrap<'a>(bytes: &'a [u8], identity: &Hash) -> Result<&'a [u8], Error> {
     let refuse = |reason| Error::Serialized(reason);
     if bytes.len() < HEADER || !bytes.starts_with(MAGIC) {
         return Err(refuse("they do not begin with the header of this version"));

@@ -1,7 +1,7 @@
 //! How a program is compiled: for how many devices, and which.
 
-use super::error::Error;
-use super::locate::Platform;
+use crate::error::Error;
+use crate::locate::Platform;
 
 /// How a program is compiled: for how many devices, and which. Never empty: a plugin ends the process when it is asked for
 /// zero replicas.
@@ -98,7 +98,7 @@ impl CompileOptions {
     }
 
     /// The serialised `xla.CompileOptionsProto` of `xla/pjrt/proto/compile_options.proto`.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         // ExecutableBuildOptionsProto.
         let mut build = Message::default()
             .number(4, self.replicas as u64)
@@ -115,7 +115,7 @@ impl CompileOptions {
 
     /// [`Self::to_bytes`], with what the plugin needs so that programs mean what StableHLO's specification says: XLA's
     /// CPU compiler takes a maximum with NaN for the other operand unless it is told not to.
-    pub(super) fn to_bytes_for(&self, platform: Platform) -> Vec<u8> {
+    pub(crate) fn to_bytes_for(&self, platform: Platform) -> Vec<u8> {
         let mut bytes = self.to_bytes();
         if platform == Platform::Cpu {
             // CompileOptionsProto.env_option_overrides, a map to OptionOverrideProto { bool bool_field = 2 }.

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use super::client::{Client, Device};
-use super::error::Error;
-use super::event::Event;
-use super::ffi::{self, BufferObject};
-use super::object::Owned;
-use super::tensor::host_bytes;
-use crate::ElementType;
-use crate::stablehlo::TensorType;
+use crate::client::{Client, Device};
+use crate::error::Error;
+use crate::event::Event;
+use crate::ffi::{self, BufferObject};
+use crate::object::Owned;
+use crate::types::{ElementType, TensorType};
 
 /// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`.
 const COPY_DURING_CALL: i32 = 0;
@@ -35,7 +33,7 @@ impl Buffer {
     /// # Safety
     ///
     /// `object` is a live buffer of `client` on its device of that index, holds a tensor of `spec`, and is freed by nothing else.
-    pub(super) unsafe fn new(
+    pub(crate) unsafe fn new(
         client: Client,
         object: *mut BufferObject,
         device: usize,
@@ -66,7 +64,7 @@ impl Buffer {
         let dims: Vec<i64> = spec.shape.iter().map(|&extent| extent as i64).collect();
         let mut upload = ffi::ClientBufferFromHostBuffer::of(client.object());
         upload.data = bytes.as_ptr().cast();
-        upload.r#type = spec.element.pjrt();
+        upload.r#type = spec.element.code();
         upload.dims = dims.as_ptr();
         upload.num_dims = dims.len();
         upload.host_buffer_semantics = COPY_DURING_CALL;
@@ -112,11 +110,11 @@ impl Buffer {
         Device::new(self.inner.client.clone(), self.inner.device)
     }
 
-    pub(super) fn device_index(&self) -> usize {
+    pub(crate) fn device_index(&self) -> usize {
         self.inner.device
     }
 
-    pub(super) fn object(&self) -> *mut BufferObject {
+    pub(crate) fn object(&self) -> *mut BufferObject {
         self.inner.object.get()
     }
 
@@ -256,7 +254,7 @@ impl Buffer {
     }
 
     /// Refuses a tensor that is gone.
-    pub(super) fn check_alive(&self) -> Result<(), Error> {
+    pub(crate) fn check_alive(&self) -> Result<(), Error> {
         if self.is_deleted()? {
             Err(Error::Donated(self.spec().clone()))
         } else {
@@ -306,6 +304,12 @@ impl Drop for PendingRead {
         // The plugin writes to the bytes until then.
         let _ = self.event.wait();
     }
+}
+
+/// The bytes that a tensor takes in host memory.
+fn host_bytes(spec: &TensorType) -> Result<usize, Error> {
+    let bytes = spec.checked_bytes();
+    bytes.ok_or_else(|| Error::TooLarge(spec.clone()))
 }
 
 /// Refuses host memory of another size than the tensor's.

@@ -1,14 +1,14 @@
 //! What is known of a device.
 
-use super::error::Error;
-use super::ffi::{self, DescriptionObject, DeviceObject};
-use super::plugin::Plugin;
-use super::value::{self, Value};
+use crate::error::Error;
+use crate::ffi::{self, DescriptionObject, DeviceObject};
+use crate::plugin::Plugin;
+use crate::value::{self, Value};
 
 /// What is known of a device, present or only planned for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// Its number among all devices of the platform, by which [`super::CompileOptions::with_devices`] names it.
+    /// Its number among all devices of the platform, by which [`crate::CompileOptions::with_devices`] names it.
     pub id: i32,
     /// The process that it belongs to.
     pub process_index: i32,
@@ -24,7 +24,7 @@ impl Description {
     /// # Safety
     ///
     /// `device` is a live device of the plugin.
-    pub(super) unsafe fn of_device(
+    pub(crate) unsafe fn of_device(
         plugin: Plugin,
         device: *mut DeviceObject,
     ) -> Result<Self, Error> {
@@ -38,7 +38,7 @@ impl Description {
     /// # Safety
     ///
     /// `object` is a live description of the plugin.
-    pub(super) unsafe fn read(
+    pub(crate) unsafe fn read(
         plugin: Plugin,
         object: *mut DescriptionObject,
     ) -> Result<Self, Error> {

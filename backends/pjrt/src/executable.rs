@@ -3,15 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::error::Error;
-use super::ffi;
-use super::object::Owned;
-use super::serialized;
-use super::tensor;
-use super::value::{self, Value};
-use crate::stablehlo::TensorType;
+use crate::error::Error;
+use crate::ffi;
+use crate::object::Owned;
+use crate::serialized;
+use crate::types::{ElementType, TensorType};
+use crate::value::{self, Value};
 
-/// A compiled program. It need not be loaded on a device: [`super::Topology::compile`] makes it for devices elsewhere.
+/// A compiled program. It need not be loaded on a device: [`crate::Topology::compile`] makes it for devices elsewhere.
 #[derive(Clone, Debug)]
 pub struct Executable {
     inner: Arc<Inner>,
@@ -53,7 +52,7 @@ pub struct OptimizedProgram {
 
 impl Executable {
     /// An executable of `maker`, a client or a topology, which lives as long as it.
-    pub(super) fn new(
+    pub(crate) fn new(
         object: Owned<ffi::ExecutableDestroy>,
         platform_name: String,
         maker: impl fmt::Debug + Send + Sync + 'static,
@@ -110,7 +109,8 @@ impl Executable {
         }
         let mut rest = dims;
         let spec = |(&code, &rank): (&i32, &usize)| {
-            let element = tensor::from_code(code)?;
+            let element = ElementType::from_code(code);
+            let element = element.ok_or(Error::UnknownElementType(code))?;
             let (own, others) = rest.split_at(rank);
             rest = others;
             let dims: Result<Vec<usize>, _> = own.iter().map(|&dim| usize::try_from(dim)).collect();
@@ -189,7 +189,7 @@ impl Executable {
         Ok(OptimizedProgram { format, code })
     }
 
-    /// The executable as bytes that [`super::Client::deserialize`] loads: the plugin's own, behind a header with a checksum and with
+    /// The executable as bytes that [`crate::Client::deserialize`] loads: the plugin's own, behind a header with a checksum and with
     /// what they were made by.
     ///
     /// # Errors

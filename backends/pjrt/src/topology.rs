@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::compile::{count_compiled, with_program};
-use super::compile_options::CompileOptions;
-use super::description::Description;
-use super::error::Error;
-use super::executable::Executable;
-use super::ffi;
-use super::locate::Platform;
-use super::object::Owned;
-use super::plugin::Plugin;
-use super::value::{self, Value};
+use crate::compile::{count_compiled, with_program};
+use crate::compile_options::CompileOptions;
+use crate::description::Description;
+use crate::error::Error;
+use crate::executable::Executable;
+use crate::ffi;
+use crate::locate::Platform;
+use crate::object::Owned;
+use crate::plugin::Plugin;
+use crate::value::{self, Value};
 
 /// Devices and how they are connected, to compile for; none need be there.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Topology {
     /// # Errors
     ///
     /// [`Error::CompileOptions`] where the topology has too few devices, and the plugin's: with the line of a mistake in the
-    /// text, or [`super::Code::ResourceExhausted`] for a program that the devices' memory does not hold.
+    /// text, or [`crate::Code::ResourceExhausted`] for a program that the devices' memory does not hold.
     pub fn compile(&self, text: &str, options: &CompileOptions) -> Result<Executable, Error> {
         let options = self.assign(options)?;
         let plugin = self.inner.object.plugin();

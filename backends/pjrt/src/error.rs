@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::locate::NotFound;
-use crate::stablehlo::TensorType;
+use crate::locate::NotFound;
+use crate::types::TensorType;
 
 macro_rules! codes {
     ($($variant:ident $code:literal $name:literal)*) => {
@@ -15,7 +15,7 @@ macro_rules! codes {
 
         impl Code {
             /// The code of that number; one that Abseil has no name for is [`Code::Unknown`].
-            pub(super) fn from_number(number: i32) -> Self {
+            pub(crate) fn from_number(number: i32) -> Self {
                 match number { $($code => Self::$variant,)* _ => Self::Unknown }
             }
         }

@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 
 use blake3::Hash;
 
-use super::client::Client;
-use super::compile_options::CompileOptions;
-use super::error::Error;
-use super::loaded_executable::LoadedExecutable;
-use super::locate::{Environment, Platform};
-use super::serialized;
-use crate::stablehlo::TensorType;
+use crate::client::Client;
+use crate::compile_options::CompileOptions;
+use crate::error::Error;
+use crate::loaded_executable::LoadedExecutable;
+use crate::locate::{Environment, Platform};
+use crate::serialized;
+use crate::types::TensorType;
 
 const EXTENSION: &str = "xla";
 const UNFINISHED: &str = "part";

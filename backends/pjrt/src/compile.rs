@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use super::client::Client;
-use super::compile_options::CompileOptions;
-use super::error::Error;
-use super::ffi;
-use super::loaded_executable::LoadedExecutable;
-use super::serialized;
-use crate::stablehlo::TensorType;
+use crate::client::Client;
+use crate::compile_options::CompileOptions;
+use crate::error::Error;
+use crate::ffi;
+use crate::loaded_executable::LoadedExecutable;
+use crate::serialized;
+use crate::types::TensorType;
 
 /// The stack of a compilation, in bytes: MLIR's parser and XLA call themselves for each level of nesting, and regions nested
 /// 128 deep overflow the 2 MiB of Rust's threads. Pages that are not used take no memory.
@@ -23,7 +23,7 @@ static LOADED: AtomicU64 = AtomicU64::new(0);
 pub struct ProgramCounts {
     /// Compiled, for devices of this machine or for a topology.
     pub compiled: u64,
-    /// Loaded from bytes, such as those of a [`super::DiskCache`].
+    /// Loaded from bytes, such as those of a [`crate::DiskCache`].
     pub loaded: u64,
 }
 
@@ -36,7 +36,7 @@ pub fn program_counts() -> ProgramCounts {
 }
 
 /// Counts a program that a plugin has compiled.
-pub(super) fn count_compiled() {
+pub(crate) fn count_compiled() {
     COMPILED.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -71,7 +71,7 @@ impl Client {
         })
     }
 
-    /// Loads an executable from the bytes of [`super::Executable::serialize`].
+    /// Loads an executable from the bytes of [`crate::Executable::serialize`].
     ///
     /// Only bytes of ours get to the plugin, which trusts what it is given: they carry a checksum, and the plugin, platform
     /// and, for the CPU, the processor features that they were made with. `signature` is that of the program.
@@ -105,7 +105,7 @@ impl Client {
 /// # Errors
 ///
 /// [`Error::Program`] where no thread can be had; those of `compile`.
-pub(super) fn with_program<T: Send>(
+pub(crate) fn with_program<T: Send>(
     text: &str,
     compile: impl FnOnce(&ffi::Program) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {

@@ -3,8 +3,8 @@
 use std::ffi::c_char;
 use std::fmt;
 
-use super::error::Error;
-use super::ffi;
+use crate::error::Error;
+use crate::ffi;
 
 /// A value that a plugin says or takes under a name.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,7 @@ const BOOL: i32 = 4;
 /// # Safety
 ///
 /// `text` is null or points to `size` bytes that live as long as this call.
-pub(super) unsafe fn text(text: *const c_char, size: usize) -> String {
+pub(crate) unsafe fn text(text: *const c_char, size: usize) -> String {
     // SAFETY: the caller's promise.
     let bytes = unsafe { slice(text.cast::<u8>(), size) };
     String::from_utf8_lossy(bytes).into_owned()
@@ -67,7 +67,7 @@ pub(super) unsafe fn text(text: *const c_char, size: usize) -> String {
 /// # Safety
 ///
 /// `items` is null or points to `count` values that live and do not change as long as the slice is used.
-pub(super) unsafe fn slice<'a, T>(items: *const T, count: usize) -> &'a [T] {
+pub(crate) unsafe fn slice<'a, T>(items: *const T, count: usize) -> &'a [T] {
     if items.is_null() || count == 0 {
         return &[];
     }
@@ -80,7 +80,7 @@ pub(super) unsafe fn slice<'a, T>(items: *const T, count: usize) -> &'a [T] {
 /// # Safety
 ///
 /// `items` is null or points to `count` named values that live as long as this call.
-pub(super) unsafe fn read(items: *const ffi::NamedValue, count: usize) -> Vec<(String, Value)> {
+pub(crate) unsafe fn read(items: *const ffi::NamedValue, count: usize) -> Vec<(String, Value)> {
     // SAFETY: the caller's promise.
     let items = unsafe { slice(items, count) };
     let read = items.iter().filter_map(|item| {
@@ -102,7 +102,7 @@ pub(super) unsafe fn read(items: *const ffi::NamedValue, count: usize) -> Vec<(S
 }
 
 /// The records that pass `options` on; they point into `options`.
-pub(super) fn write(options: &[(&str, Value)]) -> Result<Vec<ffi::NamedValue>, Error> {
+pub(crate) fn write(options: &[(&str, Value)]) -> Result<Vec<ffi::NamedValue>, Error> {
     let mut seen = std::collections::BTreeSet::new();
     let record = |(name, value): &(&str, Value)| {
         let refuse = |reason| Err(Error::ClientOption(format!("{name:?}: {reason}")));
