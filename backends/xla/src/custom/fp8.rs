@@ -5,7 +5,7 @@
 //! [`Overflow::Saturate`]. Those of the CPU plugin are right for every one of the 2³² f32 values.
 //! Codes lie four to a word, lane 0 in the low byte.
 
-use super::words;
+use super::values::{pad_end, words};
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD as LANES, Overflow};
 use moebius_pjrt::ElementType;
@@ -59,15 +59,4 @@ pub(super) fn unpack(b: &Builder, packed: Value, n: usize, element: ElementType)
     let lanes = b.bitcast(packed, element);
     shape[last] *= LANES;
     b.slice_dim(b.reshape(lanes, &shape), last, 0..n)
-}
-
-/// x with `count` times the scalar `value` after the end of dimension `dim`.
-pub(super) fn pad_end(b: &Builder, x: Value, value: Value, dim: usize, count: usize) -> Value {
-    if count == 0 {
-        return x;
-    }
-    let rank = b.ty(x).rank();
-    let mut high = vec![0; rank];
-    high[dim] = count as i64;
-    b.pad(x, value, &vec![0; rank], &high, &vec![0; rank])
 }

@@ -6,7 +6,7 @@
 use super::attention::{Places, Tables, Terms, Tiling, all, by_place, forward};
 use super::fp8::{element as code_element, encode};
 use super::quantize::{e8m0_scales, magnitude};
-use super::{float, words};
+use super::values::{float, words};
 use crate::stablehlo::{Along, Builder, Reduction, Scatter, Value};
 use moebius_ops::attention::{Pattern, Problem, Rule, Rules};
 use moebius_ops::fp8::{Fp8Format, Overflow};

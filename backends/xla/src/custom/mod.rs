@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `routing/` | logits, the choice of experts, hashes, loads, and their gradients |
 //! | `permute/sorting.rs` | slots by expert, and the capacity rule |
-//! | `grouped_gemm/mod.rs` | the walk over sorted rows that every product per expert is made of |
+//! | `grouped_gemm/segments.rs` | the walk over sorted rows that every product per expert is made of |
 //! | `experts/` | feed-forward experts and their gradients |
 //! | `grouped_gemm/linear.rs` | one product per expert and its gradients |
 //! | `permute/rows.rs` | rows of tokens in and out of the order of their experts |
@@ -17,6 +17,7 @@
 //! | `fp8.rs` | what every operation on FP8 codes shares |
 //! | `quantize.rs` | casts, codes and scales of matrices, and back |
 //! | `grouped_gemm/fp8.rs` | products with FP8 weights |
+//! | `values.rs` | forms of values that lowerings share |
 
 pub(crate) mod attention;
 mod experts;
@@ -27,14 +28,16 @@ mod permute;
 mod quantize;
 mod routing;
 mod segment_attention;
+pub(crate) mod values;
 
 pub use attention::Tiling;
 pub(crate) use permute::sorting::slot_keys;
 
 use crate::stablehlo::{Builder, Value};
-use moebius_ops::{Element, GroupedGemm, Operation, Scalar, ShapeError, TensorInfo};
-use moebius_pjrt::ElementType::{self, S32, U32};
+use moebius_ops::{GroupedGemm, Operation, Scalar, ShapeError, TensorInfo};
+use moebius_pjrt::ElementType::{self, S32};
 use moebius_pjrt::TensorType;
+use values::float;
 
 /// The name of our custom operations in Burn's graphs.
 pub const ID: &str = "moebius";
@@ -208,15 +211,6 @@ pub fn lower_tiled(
     Ok(results)
 }
 
-/// The element type of floats.
-pub(crate) fn float(element: Element) -> ElementType {
-    match element {
-        Element::F32 => ElementType::F32,
-        Element::F16 => ElementType::F16,
-        Element::Bf16 => ElementType::BF16,
-    }
-}
-
 /// The type that a tensor leaves with.
 fn type_of(tensor: &TensorInfo) -> TensorType {
     let element = match tensor.scalar {
@@ -224,22 +218,4 @@ fn type_of(tensor: &TensorInfo) -> TensorType {
         Scalar::Word => S32,
     };
     TensorType::new(tensor.shape.clone(), element)
-}
-
-/// An integer tensor's values as ui32.
-pub(crate) fn words(b: &Builder, x: Value) -> Value {
-    match b.element(x) {
-        S32 => b.bitcast(x, U32),
-        _ => b.convert(x, U32),
-    }
-}
-
-/// A vector's values along dimension `dim` of `shape`.
-pub(crate) fn along(b: &Builder, x: Value, shape: &[usize], dim: usize) -> Value {
-    b.broadcast(x, shape, &[dim])
-}
-
-/// `yes` where `condition` holds, and 0 elsewhere; the condition is a vector along dimension 0.
-pub(crate) fn rows_where(b: &Builder, condition: Value, yes: Value) -> Value {
-    b.select(along(b, condition, &b.shape(yes), 0), yes, 0.0)
 }

@@ -3,8 +3,8 @@
 //! A scale follows from the largest finite magnitude of its block by integer arithmetic, so it has the same bits
 //! everywhere; quotients are divisions, as exact as the device's.
 
-use super::float;
-use super::fp8::{element, encode, pack, pad_end, unpack};
+use super::fp8::{element, encode, pack, unpack};
+use super::values::{float, pad_end};
 use crate::stablehlo::{Builder, Reduction, Unary, Value};
 use moebius_ops::Quantize;
 use moebius_ops::fp8::Fp8Format;

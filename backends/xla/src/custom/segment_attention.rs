@@ -8,10 +8,9 @@
 //! bit, and where a NaN of it goes, depends on nothing else. Work and memory follow from the lengths of
 //! the sequences, not from R²; a sequence wastes B − 1 rows at most.
 
-use super::fp8::pad_end;
-use super::grouped_gemm::{element, most_blocks, starts};
+use super::grouped_gemm::segments::most_blocks;
 use super::permute::rows::owned;
-use super::{along, words};
+use super::values::{along, element_at, pad_end, starts, words};
 use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use moebius_ops::SegmentAttention;
 use moebius_ops::segment_attention::Problem;
@@ -167,7 +166,7 @@ impl Seen {
     }
 
     /// f32 \[heads, padded, D\] of x \[R, heads·D\], with a block of zeros after the last row. A single column
-    /// gets another one of zeros, as in [`super::grouped_gemm::product`].
+    /// gets another one of zeros, as in [`super::grouped_gemm::product::product`].
     fn heads(&self, b: &Builder, x: Value) -> Value {
         let x = b.convert(x, F32);
         let width = b.shape(x)[1] / self.heads;
@@ -206,7 +205,7 @@ impl Seen {
 
     /// The block of queries that begins at row `start`.
     fn queries(&self, b: &Builder, start: Value) -> Queries {
-        let [first, end] = [self.first, self.end].map(|x| element(b, x, start));
+        let [first, end] = [self.first, self.end].map(|x| element_at(b, x, start));
         // Causal queries see no block behind their own.
         let beyond = if self.causal { b.add(start, 1.0) } else { end };
         let length = b.add(b.sub(beyond, first), (BLOCK - 1) as f64);

@@ -29,7 +29,7 @@
 use super::Layer;
 use super::layer::{Gradients, Routed, Weights, checked, divides, lower};
 use super::passes::{self, Passes};
-use crate::custom::{along, rows_where};
+use crate::custom::values::{along, rows_where};
 use crate::stablehlo::{Builder, Program, Reduction, Value};
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::permute::sorting;

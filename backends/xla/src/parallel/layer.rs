@@ -1,6 +1,7 @@
 //! The layer itself: y_t = Σ_k w_tk · expert_(t,k)(x_t), and its gradients.
 
-use crate::custom::{self, float};
+use crate::custom;
+use crate::custom::values::float;
 use crate::stablehlo::{Builder, ReplicaGroups, Value};
 use moebius_ops::experts;
 use moebius_ops::permute::sorting;

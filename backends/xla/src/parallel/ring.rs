@@ -13,7 +13,7 @@
 //! values travel with them, in f32, and then home.
 
 use super::layer::lower;
-use crate::custom::float;
+use crate::custom::values::float;
 use crate::stablehlo::{Along, Builder, Program, Reduction, ReplicaGroups, Value};
 use moebius_ops::attention::{Chunks, Problem};
 use moebius_ops::{Attention, AttentionPass, Operation, Scalar, TableGradients, TensorInfo};

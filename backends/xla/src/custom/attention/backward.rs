@@ -1,9 +1,10 @@
 //! Gradients.
 
 use super::product::{Rows, by_key_head, stacked, zeros};
+use super::relative;
 use super::scores::{Scored, Scores};
+use super::terms::{Terms, Tiling};
 use super::walk::{Queries, Tile, Walk, write};
-use super::{Terms, Tiling, relative};
 use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use moebius_ops::TableGradients;
 use moebius_ops::attention::Rule;

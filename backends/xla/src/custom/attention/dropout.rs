@@ -1,7 +1,7 @@
 //! What a dropout multiplies weights by: [`moebius_ops::attention::Dropout`] has the formula.
 
 use super::super::routing::hash::mix;
-use super::super::words;
+use super::super::values::words;
 use super::scores::Scores;
 use super::walk::{Tile, part};
 use crate::stablehlo::{Along, Builder, Value};

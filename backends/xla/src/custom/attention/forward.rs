@@ -2,8 +2,8 @@
 
 use super::product::{Rows, by_key_head, stacked, zeros};
 use super::scores::Scores;
+use super::terms::{Terms, Tiling};
 use super::walk::{Tile, Walk, write};
-use super::{Terms, Tiling};
 use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use moebius_pjrt::TensorType;
 

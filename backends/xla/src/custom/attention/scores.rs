@@ -1,9 +1,9 @@
 //! Scores of a tile under the rules, and which of its pairs are seen.
 
-use super::super::words;
+use super::super::values::words;
 use super::relative;
+use super::terms::{Tables, Terms};
 use super::walk::{Tile, Walk, part};
-use super::{Tables, Terms};
 use crate::stablehlo::{Along, Builder, Repeated, Unary, Value};
 use moebius_ops::attention::{Rule, Tile as Seen};
 use moebius_pjrt::{ElementType, TensorType};

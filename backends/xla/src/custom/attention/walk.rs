@@ -1,8 +1,7 @@
 //! Which blocks of queries and keys are computed together, and the loops over them.
 
-use super::super::fp8::pad_end;
-use super::super::grouped_gemm::element;
-use super::Tiling;
+use super::super::values::{element_at, pad_end};
+use super::terms::Tiling;
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::attention::Problem;
 use moebius_pjrt::ElementType::S32;
@@ -131,7 +130,7 @@ impl Walk {
         b.counted(blocks as u64, |b| {
             b.for_loop(count, state, |b, at, state| {
                 let start = b.mul(at, self.queries as f64);
-                let [first, count] = [firsts, counts].map(|all| element(b, all, at));
+                let [first, count] = [firsts, counts].map(|all| element_at(b, all, at));
                 let keys = Keys::Blocks(first, count);
                 body(b, &Queries { start, keys }, state)
             })

@@ -12,9 +12,11 @@
 //! | dx | Σ_k W_inᵀ · dpre_(t,k) |
 
 use super::activation::{hidden, through};
-use super::{product, slots_and_tokens};
-use crate::custom::grouped_gemm::{self, Segments, combine, row_of};
-use crate::custom::rows_where;
+use super::forward::slots_and_tokens;
+use crate::custom::grouped_gemm::product::{affine, product};
+use crate::custom::grouped_gemm::segments::Segments;
+use crate::custom::permute::rows::{combine, row_of};
+use crate::custom::values::rows_where;
 use crate::stablehlo::{Along, Builder, DotDims, Value};
 use moebius_ops::experts::Problem;
 use moebius_pjrt::ElementType::F32;
@@ -42,10 +44,10 @@ fn block_gradients(
     let (w_in, w_out) = (matrices[0], matrices[1]);
     let pre = match rows.pre {
         Some(pre) => b.convert(pre, F32),
-        None => product(b, rows.x, w_in, matrices.get(2).copied()),
+        None => affine(b, rows.x, w_in, matrices.get(2).copied()),
     };
     let h = hidden(b, p, pre);
-    let g = grouped_gemm::product(b, rows.dy, w_out, &DotDims::matmul(0));
+    let g = product(b, rows.dy, w_out, &DotDims::matmul(0));
     let mut dots = b.sum(b.mul(g, h), &[1]);
     let dy = b.convert(rows.dy, F32);
     if let Some(b_out) = matrices.get(3) {
@@ -56,12 +58,7 @@ fn block_gradients(
     let dpre_rows = b.convert(dpre, dtype);
     let mut results = vec![dots];
     if of_x {
-        results.push(grouped_gemm::product(
-            b,
-            dpre_rows,
-            w_in,
-            &DotDims::matmul(0),
-        ));
+        results.push(product(b, dpre_rows, w_in, &DotDims::matmul(0)));
     }
     if of_weights {
         let wdy = b.mul(dy, Along(rows.weight, [0]));

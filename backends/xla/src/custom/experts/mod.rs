@@ -1,21 +1,17 @@
 //! Feed-forward experts and their gradients: [`moebius_ops::experts`].
 //!
-//! Products sum in f32, and their operands have the type of x. A block of rows goes through both products before the
-//! next one, so that its hidden rows never leave the cache, but for what a backward pass wants kept.
+//! Products sum in f32, and their operands have the type of x.
 
-pub(super) mod activation;
+mod activation;
 mod backward;
+mod forward;
 
-use super::grouped_gemm::{self, Segments, combine};
-use crate::stablehlo::{Along, Builder, DotDims, Value};
+use crate::stablehlo::{Builder, Value};
 use moebius_ops::Experts;
-use moebius_ops::experts::Problem;
-use moebius_pjrt::ElementType::{F32, S32};
-use moebius_pjrt::TensorType;
 
 pub(super) fn lower(b: &Builder, operation: &Experts, inputs: &[Value]) -> Vec<Value> {
     match operation {
-        Experts::Forward { problem, keep } => forward(b, problem, *keep, inputs),
+        Experts::Forward { problem, keep } => forward::forward(b, problem, *keep, inputs),
         Experts::Backward {
             problem,
             x,
@@ -23,49 +19,4 @@ pub(super) fn lower(b: &Builder, operation: &Experts, inputs: &[Value]) -> Vec<V
             ..
         } => backward::backward(b, problem, (*x, *weights), inputs),
     }
-}
-
-/// The slots of sorted rows and their tokens, i32 \[R\].
-fn slots_and_tokens(b: &Builder, p: &Problem, order: Value) -> [Value; 2] {
-    let slots = b.convert(b.slice_dim(order, 0, 0..p.row_bound), S32);
-    [slots, b.div(slots, p.routing.top_k() as f64)]
-}
-
-/// rows · Wᵀ + bias in f32.
-pub(super) fn product(b: &Builder, rows: Value, w: Value, bias: Option<Value>) -> Value {
-    let product = grouped_gemm::product(b, rows, w, &DotDims::matmul_transposed(0));
-    match bias {
-        Some(bias) => b.add(product, Along(b.convert(bias, F32), [1])),
-        None => product,
-    }
-}
-
-/// y, and with `keep` what the backward pass reads: the first product before its activation, 0 past the last
-/// expert's rows.
-fn forward(b: &Builder, p: &Problem, keep: bool, inputs: &[Value]) -> Vec<Value> {
-    let [x, weights, order, offsets, positions, stacks @ ..] = inputs else {
-        unreachable!("the operands are counted")
-    };
-    let dtype = b.element(*x);
-    let segments = Segments::new(b, p.row_bound, *offsets);
-    let [_, tokens] = slots_and_tokens(b, p, *order);
-    let mut rows = vec![TensorType::new([p.row_bound, p.hidden], F32)];
-    if keep {
-        rows.push(TensorType::new([p.row_bound, p.columns_in()], dtype));
-    }
-    let mut results = segments.walk(stacks, &rows, &[], |block, matrices| {
-        let (w_in, w_out) = (matrices[0], matrices[1]);
-        let x = b.take(*x, block.rows(tokens));
-        let pre = product(b, x, w_in, matrices.get(2).copied());
-        let hidden = b.convert(activation::hidden(b, p, pre), dtype);
-        let mut results = vec![product(b, hidden, w_out, matrices.get(3).copied())];
-        if keep {
-            results.push(b.convert(pre, dtype));
-        }
-        results
-    });
-    let shape = [p.routing.tokens(), p.routing.top_k()];
-    let y = combine(b, results[0], *positions, Some(*weights), shape);
-    results[0] = b.convert(y, dtype);
-    results
 }

@@ -8,11 +8,12 @@
 //! without experts, a row's last bits depend on how many rows there are and on where it lies among them, not
 //! on what the others hold; experts' rows go in blocks of one shape.
 
-use crate::custom::experts::activation::{gated, value};
+use super::activation::{gated, value};
+use super::product::product;
+use super::segments::Segments;
 use crate::custom::fp8;
-use crate::custom::grouped_gemm::{Segments, product};
 use crate::custom::quantize::{decode, given};
-use crate::custom::words;
+use crate::custom::values::words;
 use crate::stablehlo::{Along, Builder, DotDims, Value};
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, matrix};

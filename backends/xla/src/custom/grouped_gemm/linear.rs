@@ -1,8 +1,8 @@
 //! One product per expert and its gradients: [`moebius_ops::grouped_gemm`]. Rows past the last expert's may hold anything,
 //! and are 0 in results.
 
-use crate::custom::experts::product;
-use crate::custom::grouped_gemm::{self, Segments};
+use super::product::{affine, product};
+use super::segments::Segments;
 use crate::stablehlo::{Builder, DotDims, Value};
 use moebius_ops::grouped_gemm::Problem;
 use moebius_pjrt::ElementType::{F32, S32};
@@ -31,7 +31,7 @@ pub(super) fn forward(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> 
     let stacks = [&inputs[1..2], bias].concat();
     let row_type = TensorType::new([p.row_bound, p.n], dtype);
     segments.walk(&stacks, &[row_type], &[], |block, matrices| {
-        let y = product(b, block.rows(rows), matrices[0], matrices.get(1).copied());
+        let y = affine(b, block.rows(rows), matrices[0], matrices.get(1).copied());
         vec![b.convert(y, dtype)]
     })
 }
@@ -56,7 +56,7 @@ pub(super) fn backward(
         let (dy, rows) = (block.masked(dy), block.masked(rows));
         let mut results = Vec::new();
         if of_rows {
-            let drows = grouped_gemm::product(b, dy, matrices[0], &DotDims::matmul(0));
+            let drows = product(b, dy, matrices[0], &DotDims::matmul(0));
             results.push(b.convert(drows, dtype));
         }
         if of_w {

@@ -2,8 +2,7 @@
 //!
 //! Sorted rows past offsets\[E\] belong to no expert: they are 0 in results, and hold anything in operands.
 
-use crate::custom::grouped_gemm::{combine, row_of};
-use crate::custom::{rows_where, words};
+use crate::custom::values::{along, rows_where, words};
 use crate::stablehlo::{Along, Builder, Value};
 use moebius_ops::permute::RowsProblem;
 use moebius_pjrt::ElementType::{self, F32};
@@ -39,6 +38,45 @@ pub(in crate::custom) fn combined(b: &Builder, p: &RowsProblem, inputs: &[Value]
     let weights = inputs.get(2).map(|w| b.convert(*w, F32));
     let y = combine(b, inputs[0], inputs[1], weights, [p.tokens(), p.top_k()]);
     b.convert(y, element)
+}
+
+/// y \[T, …\] f32: Σ_k w_tk · rows\[positions(t,k)\], in slot order; weights \[T,K\] are 1 if `None`. Slots
+/// without a row add nothing, whatever their weight.
+pub(in crate::custom) fn combine(
+    b: &Builder,
+    rows: Value,
+    positions: Value,
+    weights: Option<Value>,
+    [tokens, top_k]: [usize; 2],
+) -> Value {
+    let mut shape = b.shape(rows);
+    let bound = shape[0];
+    shape[0] = tokens;
+    if bound == 0 || tokens == 0 {
+        return b.splat(0.0, TensorType::new(shape, F32));
+    }
+    let positions = b.reshape(positions, &[tokens, top_k]);
+    let weights = weights.map(|weights| b.convert(weights, F32));
+    let column = |x, k| b.reshape(b.slice_dim(x, 1, k..k + 1), &[tokens]);
+    let mut sum = None;
+    for k in 0..top_k {
+        let (found, taken) = row_of(b, rows, column(positions, k));
+        let mut taken = b.convert(taken, F32);
+        if let Some(weights) = weights {
+            taken = b.mul(along(b, column(weights, k), &shape, 0), taken);
+        }
+        let taken = rows_where(b, found, taken);
+        sum = Some(sum.map_or(taken, |sum| b.add(sum, taken)));
+    }
+    sum.unwrap_or_else(|| unreachable!("a token has a slot"))
+}
+
+/// Whether slots have a row, and the row, at `positions` \[n\]; any row where there is none.
+pub(in crate::custom) fn row_of(b: &Builder, rows: Value, positions: Value) -> (Value, Value) {
+    let bound = b.shape(rows)[0];
+    let words = words(b, positions);
+    let found = b.lt(words, bound as f64);
+    (found, b.take(rows, b.select(found, words, 0.0)))
 }
 
 /// Gradients of rows and weights, of dy, rows, weights, order, offsets and positions.

@@ -3,7 +3,7 @@
 //! A stable sort by key. On the CPU plugin (2 cores) 8192 slots take 1.0 ms for 8 experts and 1.2 ms for
 //! 64; counting them, with sums over one-hot columns, takes 0.9 and 3.6 ms.
 
-use crate::custom::{along, words};
+use crate::custom::values::{along, words};
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::permute::Capacity;
 use moebius_ops::permute::sorting::Problem;

@@ -2,7 +2,7 @@
 //! [`moebius_ops::routing::TopkGradient`].
 
 use super::choose::{available, shape, sigmoid};
-use crate::custom::{along, words};
+use crate::custom::values::{along, words};
 use crate::stablehlo::{Along, Builder, Value};
 use moebius_ops::routing::{Problem, Score, TopkGradient};
 use moebius_pjrt::{ElementType, TensorType};

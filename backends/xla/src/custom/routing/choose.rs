@@ -4,7 +4,7 @@
 //! 8 experts and 2.7 ms for 8 of 64; a round of reductions per choice takes 0.1 ms and 3.2 ms.
 
 use super::best::{best, keys};
-use crate::custom::{along, words};
+use crate::custom::values::{along, words};
 use crate::stablehlo::{Along, Builder, Reduction, Unary, Value};
 use moebius_ops::routing::{Groups, Problem, Score};
 use moebius_pjrt::{ElementType, TensorType};

@@ -1,7 +1,7 @@
 //! The choice by hash: [`moebius_ops::routing::HashProblem`].
 
 use super::choose::available;
-use crate::custom::along;
+use crate::custom::values::along;
 use crate::stablehlo::{Builder, Reduction, Value};
 use moebius_ops::routing::{HashKey, HashProblem, INFINITY, PHI, Problem, SMALLEST_NORMAL};
 use moebius_pjrt::ElementType::{F32, S32, U32};

@@ -5,8 +5,9 @@ mod best;
 mod choose;
 pub(super) mod hash;
 
-use super::grouped_gemm::{self, Segments};
-use super::words;
+use super::grouped_gemm::product::product as block_product;
+use super::grouped_gemm::segments::Segments;
+use super::values::words;
 use crate::stablehlo::{Builder, DotDims, Value};
 use moebius_ops::Routing;
 use moebius_ops::routing::LoadProblem;
@@ -47,12 +48,7 @@ fn product(b: &Builder, [rows, w]: [Value; 2], dims: &DotDims, columns: usize) -
     let all = b.integers(&[0, tokens as i64], S32);
     let (segments, ty) = (Segments::new(b, tokens, all), [tokens, columns]);
     let results = segments.walk(&[w], &[TensorType::new(ty, F32)], &[], |block, matrices| {
-        vec![grouped_gemm::product(
-            b,
-            block.rows(rows),
-            matrices[0],
-            dims,
-        )]
+        vec![block_product(b, block.rows(rows), matrices[0], dims)]
     });
     results[0]
 }

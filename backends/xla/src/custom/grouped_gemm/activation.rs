@@ -1,0 +1,118 @@
+//! Activations in f32, and their slopes.
+
+use crate::stablehlo::{Builder, Value};
+use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
+use std::f64::consts;
+
+/// exp(−x) + 1.
+fn exp_below(b: &Builder, x: Value) -> Value {
+    b.add(b.exp(b.neg(x)), 1.0)
+}
+
+/// 1 + erf(x/√2).
+fn erf_above(b: &Builder, x: Value) -> Value {
+    b.add(b.chlo("erf", b.mul(x, consts::FRAC_1_SQRT_2)), 1.0)
+}
+
+/// Where mish is x in f32; exp(20)⁴ is finite.
+const MISH_MOST: f64 = 20.0;
+
+/// e = exp(x) and e² + 2e, with which tanh(ln(1 + e)) = (e² + 2e) / (e² + 2e + 2); no subtraction
+/// loses digits.
+fn mish_terms(b: &Builder, x: Value) -> [Value; 2] {
+    let e = b.exp(at_most(b, x, MISH_MOST));
+    [e, b.mul(e, b.add(e, 2.0))]
+}
+
+/// x where it is below `most`, and NaN where x is; `most` elsewhere.
+fn at_most(b: &Builder, x: Value, most: f64) -> Value {
+    b.select_number(b.gt(x, most), most, x)
+}
+
+/// act(x).
+pub(in crate::custom) fn value(b: &Builder, activation: Activation, x: Value) -> Value {
+    match activation {
+        Activation::Relu => b.select_number(b.lt(x, 0.0), 0.0, x),
+        Activation::Gelu => {
+            let erf = erf_above(b, x);
+            b.mul(b.mul(x, 0.5), erf)
+        }
+        Activation::Silu => b.div(x, exp_below(b, x)),
+        Activation::Mish => {
+            let [_, squares] = mish_terms(b, x);
+            b.div(b.mul(x, squares), b.add(squares, 2.0))
+        }
+        Activation::Clamped => {
+            let m = at_most(b, x, f64::from(CLAMPED_LIMIT));
+            b.div(m, exp_below(b, b.mul(m, f64::from(CLAMPED_SLOPE))))
+        }
+    }
+}
+
+/// What the activation of a gate multiplies: up, but for the clamped one.
+pub(in crate::custom) fn gated(b: &Builder, activation: Activation, up: Value) -> Value {
+    let limit = f64::from(CLAMPED_LIMIT);
+    match activation {
+        Activation::Clamped => {
+            let cut = at_most(b, up, limit);
+            b.add(b.select_number(b.lt(cut, -limit), -limit, cut), 1.0)
+        }
+        _ => up,
+    }
+}
+
+/// `d` times the derivative of [`gated`].
+pub(in crate::custom) fn through_gated(
+    b: &Builder,
+    activation: Activation,
+    up: Value,
+    d: Value,
+) -> Value {
+    let limit = f64::from(CLAMPED_LIMIT);
+    match activation {
+        Activation::Clamped => {
+            let d = b.select_number(b.gt(up, limit), 0.0, d);
+            b.select_number(b.lt(up, -limit), 0.0, d)
+        }
+        _ => d,
+    }
+}
+
+/// d act(x) / dx; relu's is 0 at 0.
+pub(in crate::custom) fn slope(b: &Builder, activation: Activation, x: Value) -> Value {
+    match activation {
+        Activation::Relu => b.convert(b.gt(x, 0.0), b.element(x)),
+        Activation::Gelu => {
+            let share = b.mul(erf_above(b, x), 0.5);
+            let exp = b.exp(b.mul(b.mul(x, x), -0.5));
+            let height = consts::FRAC_1_SQRT_2 / consts::PI.sqrt();
+            b.add(share, b.mul(x, b.mul(exp, height)))
+        }
+        Activation::Silu => {
+            // s · (1 + x · (1 − s)), where 1 − s = s · exp(−x) may be 0 · ∞.
+            let below = exp_below(b, x);
+            let one = b.splat_like(1.0, x);
+            let s = b.div(one, below);
+            b.mul(s, b.add(one, b.mul(x, b.sub(one, s))))
+        }
+        Activation::Mish => mish_slope(b, x),
+        Activation::Clamped => {
+            let steep = f64::from(CLAMPED_SLOPE);
+            let one = b.splat_like(1.0, x);
+            let s = b.div(one, exp_below(b, b.mul(x, steep)));
+            let term = b.mul(b.mul(x, steep), b.sub(one, s));
+            let rise = b.mul(s, b.add(one, term));
+            b.select_number(b.gt(x, f64::from(CLAMPED_LIMIT)), 0.0, rise)
+        }
+    }
+}
+
+/// tanh + x · e/(1+e) · (1 − tanh²), over one denominator; e = exp(x), tanh = tanh(ln(1 + e)).
+fn mish_slope(b: &Builder, x: Value) -> Value {
+    let [e, squares] = mish_terms(b, x);
+    // Above it the second term is 0, which a large x must not undo.
+    let x = at_most(b, x, MISH_MOST);
+    let below = b.add(squares, 2.0);
+    let term = b.mul(x, b.div(b.mul(b.mul(e, b.add(e, 1.0)), 4.0), below));
+    b.div(b.add(squares, term), below)
+}

@@ -1,0 +1,237 @@
+//! Rows in the order of their experts, walked block by block.
+//!
+//! Row r of a sorted buffer \[R, …\] belongs to expert e if offsets\[e\] ≤ r < offsets\[e+1\]; the rows
+//! past the last expert's belong to none. [`Segments::walk`] is a loop over the experts that have
+//! rows, and in it one over blocks of B rows: an expert's matrices are taken from their stack once,
+//! and what is computed grows with the rows that are there, not with experts × rows. The number of
+//! rounds is the device's to know; only B is a constant.
+//!
+//! B is [`BLOCK`] or [`BLOCK_OF_SUMS`] whatever the batch: products of one shape give a row the same bits wherever it lies in a
+//! block of that many rows, so that an output doesn't depend on the other tokens. (Of other shapes they
+//! don't: on the CPU plugin products of 1 to 100 rows and those of more differ in the last bit.)
+
+use crate::custom::values::{along, element_at, rows_where, starts};
+use crate::stablehlo::{Builder, Reduction, Value};
+use moebius_pjrt::ElementType::S32;
+use moebius_pjrt::TensorType;
+
+/// Rows of a block B: a multiple of every number of rows that the CPU plugin's products take at once, so that
+/// it leaves no rest, which would be summed in another order. oneDNN's kernels, of which Eigen makes
+/// products, take 6, 8, 16 or 48 by the processor, and Eigen cuts products for threads at multiples of 24
+/// or 48; of a product with one column XLA itself takes 8 or 16 rows. With 128, the last two rows differ
+/// on processors without AVX-512. An expert's last block computes half of its rows in vain, on average.
+const BLOCK: usize = 96;
+
+/// The same where blocks add to sums, which are read and written once for each.
+const BLOCK_OF_SUMS: usize = 144;
+
+/// The most blocks of `block` rows that `rows` rows in so many `segments` can need.
+pub(in crate::custom) fn most_blocks(rows: usize, segments: usize, block: usize) -> usize {
+    ((rows + segments * (block - 1)) / block).min(rows)
+}
+
+/// The experts' segments of sorted rows.
+pub(in crate::custom) struct Segments<'b> {
+    b: &'b Builder,
+    rows: usize,
+    experts: usize,
+    /// i32 \[E+1\].
+    offsets: Value,
+}
+
+/// A block of rows of one expert.
+pub(in crate::custom) struct Block<'b> {
+    b: &'b Builder,
+    /// Its rows B.
+    size: usize,
+    /// Where it is read and written: moved inside if it would end outside.
+    start: Value,
+    /// \[B\]: whether a row is the expert's.
+    valid: Value,
+}
+
+impl<'b> Segments<'b> {
+    /// Segments of `rows` sorted rows at most, by `offsets` \[E+1\].
+    pub(in crate::custom) fn new(b: &'b Builder, rows: usize, offsets: Value) -> Self {
+        let experts = b.shape(offsets)[0] - 1;
+        Self {
+            b,
+            rows,
+            experts,
+            offsets: b.convert(offsets, S32),
+        }
+    }
+
+    /// The experts that have rows, in order, and how many they are.
+    fn occupied(&self) -> (Value, Value) {
+        let (b, e) = (self.b, self.experts);
+        let first = b.slice_dim(self.offsets, 0, 0..e);
+        let some = b.convert(b.gt(b.slice_dim(self.offsets, 0, 1..e + 1), first), S32);
+        let upto = b.cumulative(Reduction::Sum, some, 0);
+        let count = b.sum(some, &[0]);
+        // The j-th has as many experts before it as have at most j occupied ones up to themselves.
+        let square = TensorType::new([e, e], S32);
+        let before = b.le(along(b, upto, &square.shape, 1), b.iota(square, 0));
+        (b.sum(b.convert(before, S32), &[1]), count)
+    }
+
+    /// Runs `body` on every block. It gets the expert's matrices, of `stacks` \[E, …\], and returns
+    /// the block's rows \[B, …\], then its sums, f32. The results are all rows \[R, …\], 0 where
+    /// they have no expert, then sums \[E, …\]. `rows` are the types of the rows, `sums` those of
+    /// the sums without the dimension of the experts.
+    pub(in crate::custom) fn walk(
+        &self,
+        stacks: &[Value],
+        rows: &[TensorType],
+        sums: &[TensorType],
+        body: impl FnOnce(&Block, &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
+        self.walk_prepared(stacks, (rows, sums), |matrices| matrices, body)
+    }
+
+    /// The same with what `prepare` makes of an expert's matrices, once, before its blocks.
+    pub(in crate::custom) fn walk_prepared(
+        &self,
+        stacks: &[Value],
+        (rows, sums): (&[TensorType], &[TensorType]),
+        prepare: impl FnOnce(Vec<Value>) -> Vec<Value>,
+        body: impl FnOnce(&Block, &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let b = self.b;
+        let size = if sums.is_empty() {
+            BLOCK
+        } else {
+            BLOCK_OF_SUMS
+        };
+        if self.rows == 0 {
+            let sums = sums.iter().map(|ty| self.stack(ty));
+            let empty = rows.iter().cloned().chain(sums);
+            return empty.map(|ty| b.splat(0.0, ty)).collect();
+        }
+        // Room for a block, however few rows there are.
+        let roomy = rows.iter().map(|ty| {
+            let mut shape = ty.shape.clone();
+            shape[0] = shape[0].max(size);
+            ty.with_shape(shape)
+        });
+        let stacked = sums.iter().map(|ty| self.stack(ty));
+        let state = roomy.chain(stacked).map(|ty| b.splat(0.0, ty));
+        let state: Vec<Value> = state.collect();
+        let (experts, count) = self.occupied();
+        let rows = rows.len();
+        let mut results = b.for_loop(count, &state, |b, j, state| {
+            let expert = element_at(b, experts, j);
+            let sums = sums.iter().map(|ty| b.splat(0.0, ty.clone()));
+            let sums: Vec<Value> = sums.collect();
+            let inner = [&state[..rows], &sums].concat();
+            let matrices = stacks.iter().map(|s| matrix(b, *s, expert));
+            let matrices = prepare(matrices.collect());
+            let of = (size, rows, expert);
+            let mut results = self.blocks(of, &inner, |block| body(block, &matrices));
+            for (result, stack) in results[rows..].iter_mut().zip(&state[rows..]) {
+                let shape = [&[1], b.shape(*result).as_slice()].concat();
+                let one = b.reshape(*result, &shape);
+                *result = b.dynamic_update_slice(*stack, one, &starts(b, expert, 0, shape.len()));
+            }
+            results
+        });
+        for result in &mut results[..rows] {
+            *result = b.slice_dim(*result, 0, 0..self.rows);
+        }
+        results
+    }
+
+    /// The type of sums of every expert.
+    fn stack(&self, ty: &TensorType) -> TensorType {
+        ty.with_shape([&[self.experts], ty.shape.as_slice()].concat())
+    }
+
+    /// The blocks of one expert, of `size` rows each; the first `rows` values of the state are of rows.
+    fn blocks(
+        &self,
+        (size, rows, expert): (usize, usize, Value),
+        state: &[Value],
+        body: impl FnOnce(&Block) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let b = self.b;
+        let next = b.add(expert, b.scalar(1.0, S32));
+        let (first, last) = (
+            element_at(b, self.offsets, expert),
+            element_at(b, self.offsets, next),
+        );
+        let length = b.add(b.sub(last, first), (size - 1) as f64);
+        let count = b.div(length, size as f64);
+        let most = most_blocks(self.rows, self.experts, size) as u64;
+        b.counted(most, |b| {
+            b.for_loop(count, state, |b, i, state| {
+                let block = self.block(size, b.add(first, b.mul(i, size as f64)), last);
+                let mut results = body(&block);
+                for (at, result) in results.iter_mut().enumerate() {
+                    *result = if at < rows {
+                        block.write(state[at], *result)
+                    } else {
+                        b.add(state[at], *result)
+                    };
+                }
+                results
+            })
+        })
+    }
+
+    /// The block from row `start`, of an expert whose rows end at `last`.
+    fn block(&self, size: usize, start: Value, last: Value) -> Block<'b> {
+        let b = self.b;
+        let most = b.scalar(self.rows.saturating_sub(size) as f64, S32);
+        let inside = b.min(start, most);
+        let ty = TensorType::new([size], S32);
+        let row = b.add(b.iota(ty.clone(), 0), b.broadcast(inside, &ty.shape, &[]));
+        let (start, last) = (
+            b.broadcast(start, &ty.shape, &[]),
+            b.broadcast(last, &ty.shape, &[]),
+        );
+        Block {
+            b,
+            size,
+            start: inside,
+            valid: b.and(b.ge(row, start), b.lt(row, last)),
+        }
+    }
+}
+
+impl Block<'_> {
+    /// The block's rows of x \[R, …\]; those that aren't the expert's hold anything.
+    pub(in crate::custom) fn rows(&self, x: Value) -> Value {
+        let b = self.b;
+        let mut sizes = b.shape(x);
+        let missing = self.size.saturating_sub(sizes[0]);
+        sizes[0] = self.size;
+        let mut x = x;
+        if missing > 0 {
+            let mut more = sizes.clone();
+            more[0] = missing;
+            x = b.concatenate(&[x, b.splat(0.0, b.ty(x).with_shape(more))], 0);
+        }
+        b.dynamic_slice(x, &starts(b, self.start, 0, sizes.len()), &sizes)
+    }
+
+    /// The rows, 0 where they aren't the expert's: a product that sums over rows needs it.
+    pub(in crate::custom) fn masked(&self, rows: Value) -> Value {
+        rows_where(self.b, self.valid, rows)
+    }
+
+    /// x \[R, …\] with the expert's rows of the block written.
+    fn write(&self, x: Value, rows: Value) -> Value {
+        let (b, old) = (self.b, self.rows(x));
+        let shape = b.shape(rows);
+        let rows = b.select(along(b, self.valid, &shape, 0), rows, old);
+        b.dynamic_update_slice(x, rows, &starts(b, self.start, 0, shape.len()))
+    }
+}
+
+/// Matrix `expert` of a stack.
+fn matrix(b: &Builder, stack: Value, expert: Value) -> Value {
+    let mut sizes = b.shape(stack);
+    sizes[0] = 1;
+    let one = b.dynamic_slice(stack, &starts(b, expert, 0, sizes.len()), &sizes);
+    b.reshape(one, &sizes[1..])
+}
