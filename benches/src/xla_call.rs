@@ -4,7 +4,7 @@ use crate::BenchError;
 use crate::timing::Timing;
 use burn::tensor::{DType, Tensor, TensorData};
 use moebius_device::{Device, Platform};
-use moebius_xla::{Executable, Machine, Spec, client, download, upload};
+use moebius_xla::{CompiledFunction, Machine, Spec, client, download, upload};
 use std::time::Instant;
 
 /// Calls in a row, each with the result of the one before.
@@ -47,7 +47,7 @@ pub fn run(device: &Device) -> Result<CallReport, BenchError> {
     let device = client.device(index.unwrap_or(0) as usize);
     let machine = Machine::new(device.map_err(BenchError::device)?).map_err(BenchError::device)?;
     let spec = Spec::<1>::new([4], DType::F32);
-    let add = Executable::compile(&machine, &spec, &[], |_, x: Tensor<1>| x + 1.0);
+    let add = CompiledFunction::compile(&machine, &spec, &[], |_, x: Tensor<1>| x + 1.0);
     let add = add.map_err(BenchError::device)?;
     let zeros = TensorData::new(vec![0.0_f32; 4], [4]);
     let zeros = upload(&machine, &zeros).map_err(BenchError::device)?;

@@ -7,8 +7,8 @@ use moebius_pjrt::Buffer;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-/// A buffer with these values on the machine's device, to call an [`Executable`](crate::Executable)
-/// with.
+/// A buffer with these values on the machine's device, to call a
+/// [`CompiledFunction`](crate::CompiledFunction) with.
 ///
 /// # Errors
 ///

@@ -8,12 +8,12 @@
 //! | [`lower`] | Burn's operations in it |
 //! | [`eager`] | ordinary tensors: operations are recorded and run as one program |
 //!
-//! [`open`] gives a device for ordinary tensors, [`mark_step`] ends a step of a loop over them, and [`Executable`]
-//! compiles a captured function. Plugins, their devices and buffers are those of [`moebius_pjrt`].
+//! [`open`] gives a device for ordinary tensors, [`mark_step`] ends a step of a loop over them, and a
+//! [`CompiledFunction`] is a captured function as one program. Plugins, their devices and buffers are those of [`moebius_pjrt`].
 
 pub mod custom;
 pub mod eager;
-mod executable;
+mod function;
 mod host;
 pub mod lower;
 mod machine;
@@ -24,9 +24,9 @@ mod settings;
 pub mod stablehlo;
 
 pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
-pub use executable::{Arguments, CompileError, Executable, Spec, download};
+pub use function::{Arguments, CompileError, CompiledFunction, Spec, download};
 pub use host::upload;
-pub use machine::{Machine, Program, RunError};
+pub use machine::{Machine, RunError, run};
 pub use open::{OpenError, StepError, activity, client, mark_step, open, programs};
 pub use record::{RecordError, dtype, element, record};
 pub use settings::configure;

@@ -1,7 +1,7 @@
 //! One device: compiling programs for it and running them.
 
 use crate::lower::LowerError;
-use crate::stablehlo;
+use crate::stablehlo::Program;
 use burn_ir::TensorId;
 use moebius_pjrt::{Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable};
 use std::any::Any;
@@ -47,12 +47,6 @@ pub struct Machine {
     programs: Arc<Mutex<HashMap<blake3::Hash, Weak<LoadedExecutable>>>>,
 }
 
-/// A compiled program of one device.
-#[derive(Clone, Debug)]
-pub struct Program {
-    executable: Arc<LoadedExecutable>,
-}
-
 impl Machine {
     /// The machine that runs on `device`.
     ///
@@ -91,11 +85,11 @@ impl Machine {
     /// # Errors
     ///
     /// The plugin's.
-    pub fn compile(&self, program: &stablehlo::Program) -> Result<Program, RunError> {
+    pub fn compile(&self, program: &Program) -> Result<Arc<LoadedExecutable>, RunError> {
         let key = blake3::hash(program.text.as_bytes());
         let held = self.programs().get(&key).and_then(Weak::upgrade);
         if let Some(executable) = held {
-            return Ok(Program { executable });
+            return Ok(executable);
         }
         let inputs = program.inputs.clone();
         // Not under the lock: others may compile at the same time.
@@ -107,7 +101,7 @@ impl Machine {
         let mut programs = self.programs();
         programs.retain(|_, program| program.strong_count() > 0);
         programs.insert(key, Arc::downgrade(&executable));
-        Ok(Program { executable })
+        Ok(executable)
     }
 
     fn programs(&self) -> MutexGuard<'_, HashMap<blake3::Hash, Weak<LoadedExecutable>>> {
@@ -115,31 +109,22 @@ impl Machine {
     }
 }
 
-impl Program {
-    /// Compares identity, not text.
-    pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.executable, &other.executable)
-    }
-
-    /// The loaded program, for its memory figures and the like.
-    pub fn loaded(&self) -> &LoadedExecutable {
-        &self.executable
-    }
-
-    /// Starts the program. An argument that it may overwrite is overwritten if this is its last holder.
-    ///
-    /// # Errors
-    ///
-    /// The plugin's, and where the arguments aren't those of the program.
-    pub fn run(&self, arguments: Vec<Arc<Buffer>>) -> Result<Vec<Arc<Buffer>>, RunError> {
-        let shared = |argument: &Arc<Buffer>| Arc::strong_count(argument) > 1;
-        let kept: Vec<usize> = (0..arguments.len())
-            .filter(|i| shared(&arguments[*i]))
-            .collect();
-        let borrowed: Vec<&Buffer> = arguments.iter().map(Arc::as_ref).collect();
-        let results = self.executable.execute(&borrowed, Donate::AllBut(&kept))?;
-        Ok(results.into_iter().map(Arc::new).collect())
-    }
+/// Starts a program on its one device. An argument that it may overwrite is overwritten if this is its last holder.
+///
+/// # Errors
+///
+/// The plugin's, and where the arguments aren't those of the program.
+pub fn run(
+    executable: &LoadedExecutable,
+    arguments: Vec<Arc<Buffer>>,
+) -> Result<Vec<Arc<Buffer>>, RunError> {
+    let shared = |argument: &Arc<Buffer>| Arc::strong_count(argument) > 1;
+    let kept: Vec<usize> = (0..arguments.len())
+        .filter(|i| shared(&arguments[*i]))
+        .collect();
+    let borrowed: Vec<&Buffer> = arguments.iter().map(Arc::as_ref).collect();
+    let results = executable.execute(&borrowed, Donate::AllBut(&kept))?;
+    Ok(results.into_iter().map(Arc::new).collect())
 }
 
 /// What a panic says.

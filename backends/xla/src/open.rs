@@ -3,7 +3,7 @@
 use crate::eager::{Activity, Recorder, serve};
 use crate::machine::Machine;
 use crate::settings::{configure, operations_travel_alone};
-use crate::stablehlo;
+use crate::stablehlo::Program;
 use burn::remote::RemoteHost;
 use burn::tensor::{DType, Device};
 use moebius_pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
@@ -85,10 +85,7 @@ pub fn activity(platform: Platform, index: usize) -> Result<Activity, OpenError>
 /// # Errors
 ///
 /// As [`open`].
-pub fn programs(
-    platform: Platform,
-    index: usize,
-) -> Result<Vec<Arc<stablehlo::Program>>, OpenError> {
+pub fn programs(platform: Platform, index: usize) -> Result<Vec<Arc<Program>>, OpenError> {
     Ok(recorder(platform, index)?.sources())
 }
 

@@ -2,11 +2,11 @@
 
 use super::canonical::{Canonical, Structure};
 use crate::lower::{Source, tensor_type};
-use crate::machine::{Machine, Program, RunError};
-use crate::stablehlo;
+use crate::machine::{self, Machine, RunError};
+use crate::stablehlo::Program;
 use burn_backend::{DType, TensorData};
 use burn_ir::OperationIr;
-use moebius_pjrt::{Buffer, ElementType};
+use moebius_pjrt::{Buffer, ElementType, LoadedExecutable};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,16 +28,16 @@ pub(super) struct Programs {
 struct Known {
     used: u64,
     structure: Structure,
-    program: Arc<Compiled>,
+    program: Arc<CompiledStructure>,
     /// The donated inputs of the last runs, where they differ from those that the program was compiled with, and how
     /// many runs had them.
     otherwise: (Vec<bool>, u32),
 }
 
 /// A program of a structure.
-pub(super) struct Compiled {
-    program: Program,
-    source: Arc<stablehlo::Program>,
+pub(super) struct CompiledStructure {
+    executable: Arc<LoadedExecutable>,
+    source: Arc<Program>,
     /// Which inputs it may overwrite. One that is still needed is copied first.
     consumed: Vec<bool>,
     /// Dtype of the scalars.
@@ -78,7 +78,7 @@ impl Programs {
         &mut self,
         machine: &Machine,
         canonical: &Canonical,
-    ) -> Result<Arc<Compiled>, RunError> {
+    ) -> Result<Arc<CompiledStructure>, RunError> {
         self.uses += 1;
         let known = self.known.entry(canonical.structure.hash()).or_default();
         let place = known
@@ -90,7 +90,7 @@ impl Programs {
                 return Ok(known.program.clone());
             }
         }
-        let program = Arc::new(Compiled::new(machine, canonical)?);
+        let program = Arc::new(CompiledStructure::new(machine, canonical)?);
         self.compiled += 1;
         let entry = Known {
             used: self.uses,
@@ -127,7 +127,7 @@ impl Programs {
     }
 
     /// What is kept, the last used first.
-    pub(super) fn sources(&self) -> Vec<Arc<stablehlo::Program>> {
+    pub(super) fn sources(&self) -> Vec<Arc<Program>> {
         let source = |known: &Known| known.program.source.clone();
         self.by_use().into_iter().map(source).collect()
     }
@@ -157,7 +157,7 @@ impl Known {
     }
 }
 
-impl Compiled {
+impl CompiledStructure {
     fn new(machine: &Machine, canonical: &Canonical) -> Result<Self, RunError> {
         let (structure, consumed) = (&canonical.structure, canonical.consumed.clone());
         let (dtype, element) = scalar_type(canonical);
@@ -173,7 +173,7 @@ impl Compiled {
         };
         let (lowered, _) = source.lower()?;
         Ok(Self {
-            program: machine.compile(&lowered.program)?,
+            executable: machine.compile(&lowered.program)?,
             source: Arc::new(lowered.program),
             consumed,
             scalars: dtype,
@@ -196,7 +196,7 @@ impl Compiled {
             let data = TensorData::new(scalars.to_vec(), shape).convert_dtype(self.scalars);
             inputs.push(crate::host::upload(machine, &data)?);
         }
-        let mut results = self.program.run(inputs)?;
+        let mut results = machine::run(&self.executable, inputs)?;
         let random = if self.random { results.pop() } else { None };
         Ok((results, random))
     }

@@ -4,7 +4,7 @@ use super::programs::Programs;
 use super::recording::{Piece, Recording, Slot};
 use crate::host;
 use crate::machine::{Machine, RunError, panic_text};
-use crate::stablehlo;
+use crate::stablehlo::Program;
 use burn_backend::TensorData;
 use burn_ir::{GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::Graph;
@@ -124,7 +124,7 @@ impl Recorder {
     }
 
     /// The programs that are kept, the last used first.
-    pub(crate) fn sources(&self) -> Vec<Arc<stablehlo::Program>> {
+    pub(crate) fn sources(&self) -> Vec<Arc<Program>> {
         self.state().programs.sources()
     }
 

@@ -6,10 +6,10 @@ pub use arguments::{Arguments, Spec};
 
 use crate::host;
 use crate::lower::{LowerError, graph_donating};
-use crate::machine::{Machine, Program, RunError, panic_text};
+use crate::machine::{self, Machine, RunError, panic_text};
 use burn::tensor::{CaptureError, CapturedGraph, DType, Device, TensorData};
 use burn_ir::{OperationIr, TensorId};
-use moebius_pjrt::Buffer;
+use moebius_pjrt::{Buffer, LoadedExecutable};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,13 +56,13 @@ pub enum CompileError {
 /// use burn::nn::LinearConfig;
 /// use burn::tensor::{DType, Device, Tensor, TensorData};
 /// use moebius_pjrt::Platform;
-/// use moebius_xla::{Executable, Machine, Spec, client};
+/// use moebius_xla::{CompiledFunction, Machine, Spec, client};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let machine = Machine::new(client(Platform::Cpu)?.device(0)?)?;
 /// let linear = LinearConfig::new(16, 4).init(&Device::flex());
 /// let specs = Spec::<2>::new([8, 16], DType::F32);
-/// let compiled = Executable::compile(&machine, &specs, &[], |device, x: Tensor<2>| {
+/// let compiled = CompiledFunction::compile(&machine, &specs, &[], |device, x: Tensor<2>| {
 ///     linear.clone().fork(device).forward(x)
 /// })?;
 /// let y = compiled.call(&[TensorData::new(vec![1.0_f32; 128], [8, 16])])?;
@@ -70,16 +70,16 @@ pub enum CompileError {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Executable {
+pub struct CompiledFunction {
     machine: Machine,
-    program: Program,
+    executable: Arc<LoadedExecutable>,
     inputs: usize,
     outputs: Vec<DType>,
     parameters: Vec<Arc<Buffer>>,
     random: Option<Mutex<Arc<Buffer>>>,
 }
 
-impl Executable {
+impl CompiledFunction {
     /// Captures `function`, which gets the capturing device and its arguments, and compiles it. An input
     /// named in `donated` is used up by a call: its memory becomes that of the first output of its type.
     ///
@@ -111,7 +111,7 @@ impl Executable {
         Ok(Self {
             parameters: parameters.collect::<Result<_, RunError>>()?,
             random: random.transpose()?.map(Mutex::new),
-            program: machine.compile(&lowered.program)?,
+            executable: machine.compile(&lowered.program)?,
             machine: machine.clone(),
             inputs: captured.graph.inputs.len(),
             outputs: captured.graph.outputs.iter().map(|id| dtypes[id]).collect(),
@@ -119,8 +119,8 @@ impl Executable {
     }
 
     /// The compiled program, for its memory figures.
-    pub fn program(&self) -> &Program {
-        &self.program
+    pub fn executable(&self) -> &Arc<LoadedExecutable> {
+        &self.executable
     }
 
     /// Starts the generator of random numbers again.
@@ -149,12 +149,12 @@ impl Executable {
         }
         inputs.extend(self.parameters.iter().cloned());
         let Some(random) = &self.random else {
-            return self.program.run(inputs);
+            return machine::run(&self.executable, inputs);
         };
         // Held for the call: two calls at once must not draw the same numbers.
         let mut state = random.lock().unwrap_or_else(PoisonError::into_inner);
         inputs.push(state.clone());
-        let mut results = self.program.run(inputs)?;
+        let mut results = machine::run(&self.executable, inputs)?;
         if let Some(new) = results.pop() {
             *state = new;
         }
