@@ -1,7 +1,7 @@
 //! Which vector instructions a benchmark ran with, and where it can't be held to fewer.
 
 use crate::BenchError;
-use moebius_device::{Capability, Device, Platform, Simd, simd};
+use moebius_device::{Capability, Device, Simd, XlaPlatform, simd};
 
 /// Why a device can't be held to fewer vector instructions than the processor has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,10 +61,10 @@ impl Found {
             Device::Flex if self.narrow_flex && self.held >= Simd::Avx2 => Some((self.held, FLEX)),
             Device::Flex if self.held < Simd::Avx2 => Some((self.widest, FLEX_BELOW)),
             Device::Flex => Some((self.widest, FLEX)),
-            Device::Xla(Platform::Cpu, _) if self.narrow_xla => {
+            Device::Xla(XlaPlatform::Cpu, _) if self.narrow_xla => {
                 Some((self.widest.min(Simd::Avx2), XLA))
             }
-            Device::Xla(Platform::Cpu, _) => Some((self.widest, XLA)),
+            Device::Xla(XlaPlatform::Cpu, _) => Some((self.widest, XLA)),
             _ if on_processor && self.held < self.widest => Some((self.widest, SOFTWARE)),
             _ => None,
         };

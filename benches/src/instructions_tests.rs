@@ -1,6 +1,6 @@
 use super::*;
 
-const XLA_CPU: Device = Device::Xla(Platform::Cpu, None);
+const XLA_CPU: Device = Device::Xla(XlaPlatform::Cpu, None);
 
 fn found(held: Simd, widest: Simd, narrow: bool) -> Found {
     Found {

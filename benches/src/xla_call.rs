@@ -3,7 +3,8 @@
 use crate::BenchError;
 use crate::timing::Timing;
 use burn::tensor::{DType, Tensor, TensorData};
-use moebius_device::{Device, Platform};
+use moebius_device::{Device, XlaPlatform};
+use moebius_pjrt::Platform;
 use moebius_xla::{CompiledFunction, Machine, Spec, client, download, upload};
 use std::time::Instant;
 
@@ -24,11 +25,11 @@ pub struct CallReport {
 }
 
 /// The plugin that has a device's programs.
-pub(crate) fn plugin(platform: Platform) -> moebius_pjrt::Platform {
+pub(crate) fn plugin(platform: XlaPlatform) -> Platform {
     match platform {
-        Platform::Cpu => moebius_pjrt::Platform::Cpu,
-        Platform::Tpu => moebius_pjrt::Platform::Tpu,
-        Platform::Cuda => moebius_pjrt::Platform::Cuda,
+        XlaPlatform::Cpu => Platform::Cpu,
+        XlaPlatform::Tpu => Platform::Tpu,
+        XlaPlatform::Cuda => Platform::Cuda,
     }
 }
 

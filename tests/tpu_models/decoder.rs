@@ -8,7 +8,7 @@ use moebius_xla::stablehlo::Program;
 /// The program of a step with the default sizes, in f32: the first two differ from the others, which have the
 /// optimizer's state from before.
 pub(crate) fn step() -> Program {
-    let device = moebius::open(&Device::Xla(moebius_device::Platform::Cpu, None));
+    let device = moebius::open(&Device::Xla(moebius_device::XlaPlatform::Cpu, None));
     let device = device.unwrap_or_else(|error| panic!("{error}"));
     let mut trainer = Trainer::new(TrainConfig::default(), Text::bundled(), &device).unwrap();
     for _ in 0..4 {

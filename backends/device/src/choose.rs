@@ -1,6 +1,6 @@
 //! What `auto` means.
 
-use crate::{Capability, Device, DeviceKind, Found, OpenError, Platform};
+use crate::{Capability, Device, DeviceKind, Found, OpenError, XlaPlatform};
 
 /// The device `auto` stands for, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ fn rank(work: Work, device: Device, capability: &Capability) -> Rank {
     };
     let runtime = runtime.unwrap_or(SERVED.len());
     match device {
-        Device::Cpu | Device::Flex | Device::Xla(Platform::Cpu, _) => {
+        Device::Cpu | Device::Flex | Device::Xla(XlaPlatform::Cpu, _) => {
             (DeviceKind::Cpu, false, runtime)
         }
         _ => (capability.kind, capability.is_cpu(), runtime),

@@ -31,12 +31,12 @@ pub enum Device {
     /// The processor in plain Rust (Burn Flex).
     Flex,
     /// A device that XLA compiles for, through the platform's PJRT plugin.
-    Xla(Platform, Option<u32>),
+    Xla(XlaPlatform, Option<u32>),
 }
 
 /// What XLA compiles for: a PJRT plugin each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Platform {
+pub enum XlaPlatform {
     /// The processor.
     Cpu,
     /// Google's TPUs.
@@ -45,7 +45,7 @@ pub enum Platform {
     Cuda,
 }
 
-impl Platform {
+impl XlaPlatform {
     /// Every platform.
     pub const ALL: [Self; 3] = [Self::Cpu, Self::Tpu, Self::Cuda];
 
@@ -110,9 +110,9 @@ impl Device {
         Self::Rocm(None),
         Self::Cpu,
         Self::Flex,
-        Self::Xla(Platform::Cpu, None),
-        Self::Xla(Platform::Tpu, None),
-        Self::Xla(Platform::Cuda, None),
+        Self::Xla(XlaPlatform::Cpu, None),
+        Self::Xla(XlaPlatform::Tpu, None),
+        Self::Xla(XlaPlatform::Cuda, None),
     ];
 
     /// Names other programs use, with ours; they are suggested, not accepted.
@@ -144,9 +144,9 @@ impl Device {
             Self::Rocm(_) => "rocm",
             Self::Cpu => "cpu",
             Self::Flex => "flex",
-            Self::Xla(Platform::Cpu, _) => "xla:cpu",
-            Self::Xla(Platform::Tpu, _) => "xla:tpu",
-            Self::Xla(Platform::Cuda, _) => "xla:cuda",
+            Self::Xla(XlaPlatform::Cpu, _) => "xla:cpu",
+            Self::Xla(XlaPlatform::Tpu, _) => "xla:tpu",
+            Self::Xla(XlaPlatform::Cuda, _) => "xla:cuda",
         }
     }
 

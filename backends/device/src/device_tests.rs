@@ -10,7 +10,7 @@ fn any_device() -> impl Strategy<Value = Device> {
         4 => Device::Rocm(index),
         5 => Device::Cpu,
         6 => Device::Flex,
-        more => Device::Xla(Platform::ALL[more - 7], index),
+        more => Device::Xla(XlaPlatform::ALL[more - 7], index),
     })
 }
 

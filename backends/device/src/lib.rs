@@ -60,7 +60,7 @@ pub use vulkan::bf16_in_f32;
 pub use adapter::wgpu_handle;
 pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
 pub use choose::{Choice, Work, choose, choose_for};
-pub use device::{Device, ParseDeviceError, Platform};
+pub use device::{Device, ParseDeviceError, XlaPlatform};
 pub use discover::{discover, probe};
 pub use error::OpenError;
 pub use located::Found;

@@ -2,15 +2,15 @@
 
 use crate::located::Located;
 use crate::profiles::webgpu_default;
-use crate::{Capability, Device, DeviceKind, Limits, Platform, Runtime, Vendor};
+use crate::{Capability, Device, DeviceKind, Limits, Runtime, Vendor, XlaPlatform};
 
 /// The device, without looking for its plugin: that is loaded when the device is opened for tensors.
 /// XLA plans its own kernels, so the limits are those of no launch at all.
-pub(crate) fn locate(platform: Platform, index: Option<u32>) -> Located {
+pub(crate) fn locate(platform: XlaPlatform, index: Option<u32>) -> Located {
     let (kind, vendor, name) = match platform {
-        Platform::Cpu => (DeviceKind::Cpu, Vendor::Unknown, "processor"),
-        Platform::Tpu => (DeviceKind::Unknown, Vendor::Unknown, "TPU"),
-        Platform::Cuda => (DeviceKind::DiscreteGpu, Vendor::Nvidia, "NVIDIA GPU"),
+        XlaPlatform::Cpu => (DeviceKind::Cpu, Vendor::Unknown, "processor"),
+        XlaPlatform::Tpu => (DeviceKind::Unknown, Vendor::Unknown, "TPU"),
+        XlaPlatform::Cuda => (DeviceKind::DiscreteGpu, Vendor::Nvidia, "NVIDIA GPU"),
     };
     let capability = Capability {
         name: format!("{name} through XLA"),

@@ -1,7 +1,8 @@
 //! XLA's devices: what `moebius-xla` opens, in this crate's terms.
 
 use crate::Error;
-use moebius_device::{Device, Found, OpenError, Platform};
+use moebius_device::{Device, Found, OpenError, XlaPlatform};
+use moebius_pjrt::{Environment, Platform, locate};
 use moebius_shaders::Unsupported;
 use moebius_xla::parallel::Group;
 
@@ -33,7 +34,10 @@ impl DeviceGroup {
 }
 
 /// Opens a device for ordinary tensors.
-pub(crate) fn open(platform: Platform, index: Option<u32>) -> Result<burn::tensor::Device, Error> {
+pub(crate) fn open(
+    platform: XlaPlatform,
+    index: Option<u32>,
+) -> Result<burn::tensor::Device, Error> {
     let opened = moebius_xla::open(plugin(platform), index.unwrap_or(0) as usize);
     Ok(opened.map_err(|error| reason(Device::Xla(platform, index), error))?)
 }
@@ -41,10 +45,10 @@ pub(crate) fn open(platform: Platform, index: Option<u32>) -> Result<burn::tenso
 /// One entry for each platform: its first device where a plugin is installed and the PCI bus shows
 /// hardware for it, or what is missing. Loads nothing.
 pub(crate) fn discover() -> Vec<Found> {
-    let environment = moebius_pjrt::Environment::from_process();
-    let found = Platform::ALL.into_iter().map(|platform| {
+    let environment = Environment::from_process();
+    let found = XlaPlatform::ALL.into_iter().map(|platform| {
         let device = Device::Xla(platform, None);
-        let status = match moebius_pjrt::locate(plugin(platform), &environment) {
+        let status = match locate(plugin(platform), &environment) {
             Ok(_) if environment.has_hardware(plugin(platform)) => moebius_device::probe(&device),
             Ok(_) => Err(OpenError::NoSuchDevice {
                 device,
@@ -60,11 +64,11 @@ pub(crate) fn discover() -> Vec<Found> {
     found.collect()
 }
 
-fn plugin(platform: Platform) -> moebius_pjrt::Platform {
+fn plugin(platform: XlaPlatform) -> Platform {
     match platform {
-        Platform::Cpu => moebius_pjrt::Platform::Cpu,
-        Platform::Tpu => moebius_pjrt::Platform::Tpu,
-        Platform::Cuda => moebius_pjrt::Platform::Cuda,
+        XlaPlatform::Cpu => Platform::Cpu,
+        XlaPlatform::Tpu => Platform::Tpu,
+        XlaPlatform::Cuda => Platform::Cuda,
     }
 }
 
