@@ -1,7 +1,7 @@
-//! Modules of a crate form no circles, and the seam to Burn is named in one place.
+//! The modules of a folder form no circles, and the seam to Burn is named in one place.
 //!
-//! A module is a file or a folder beside `lib.rs` or `main.rs`: inside a folder, files may name each other. What a crate
-//! re-exports at its root counts as the root's.
+//! A module is a file or a folder; those of a folder are looked at together, in each folder of each crate. What a folder's `mod.rs`
+//! or a crate's root re-exports counts as its own.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,22 +94,37 @@ fn items(list: &str) -> Vec<&str> {
     found
 }
 
-/// Which modules of a crate each of its modules names.
-fn edges(src: &Path) -> BTreeMap<String, BTreeSet<String>> {
+/// A crate's `src` and the folders of modules below it.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let below = paths
+        .filter(|path| path.is_dir())
+        .flat_map(|path| folders(&path));
+    [folder.to_owned()].into_iter().chain(below).collect()
+}
+
+/// Which modules of a folder each of its modules names.
+fn edges(src: &Path, folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
+    let of_folder = folder.strip_prefix(src).unwrap().components();
+    let from_root: String = of_folder
+        .map(|part| format!("{}::", part.as_os_str().to_str().unwrap()))
+        .collect();
+    let from_root = format!("crate::{from_root}");
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for path in sources(src) {
-        let below = path.strip_prefix(src).unwrap();
+    for path in sources(folder) {
+        let below = path.strip_prefix(folder).unwrap();
         let first = below.components().next().unwrap().as_os_str();
         let module = first.to_str().unwrap().trim_end_matches(".rs").to_owned();
-        if ["lib", "main"].contains(&module.as_str()) {
+        if ["lib", "main", "mod"].contains(&module.as_str()) {
             continue;
         }
-        // From a module's own file the crate is one `super` away, from the files of its folder one more each.
+        // From a module's own file the folder is one `super` away, from the files of its folder one more each.
         let own = path.file_name().unwrap() == "mod.rs";
         let supers = below.components().count() - usize::from(own);
         let code = code(&path);
         let upward = "super::".repeat(supers);
-        let names = named(&code, "crate::")
+        let names = named(&code, &from_root)
             .into_iter()
             .chain(named(&code, &upward));
         edges
@@ -157,11 +172,14 @@ fn circle(edges: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 
 #[test]
 fn modules_form_no_circles() {
-    let circles = CRATES.iter().filter_map(|name| {
-        let circle = circle(&edges(&root().join(name).join("src")))?;
-        Some(format!("{name}: {}", circle.join(" → ")))
-    });
-    let circles: Vec<String> = circles.collect();
+    let mut circles = Vec::new();
+    for src in CRATES.iter().map(|name| root().join(name).join("src")) {
+        for folder in folders(&src) {
+            let name = folder.strip_prefix(root()).unwrap().display();
+            let circle = circle(&edges(&src, &folder));
+            circles.extend(circle.map(|circle| format!("{name}: {}", circle.join(" → "))));
+        }
+    }
     assert!(
         circles.is_empty(),
         "modules that name each other in a circle:\n{}",

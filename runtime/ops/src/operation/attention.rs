@@ -1,6 +1,6 @@
 //! Attention under score rules.
 
-use super::host::{Computed, Operands};
+use super::operands::{Computed, Operands};
 use super::{Signature, signature};
 use crate::attention::{
     Dropout, Inputs, Pattern, Problem, Rule, Tables, reference, reference_backward,

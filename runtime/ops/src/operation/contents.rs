@@ -1,6 +1,6 @@
 //! What kernels take for granted of the words they are given: that a sort is one, and that places exist.
 
-use super::host::Operands;
+use super::operands::Operands;
 use super::{Experts, GroupedGemm, KvCache, Operation, Permute, Routing};
 use crate::error::ShapeError;
 use crate::permute::NOWHERE;

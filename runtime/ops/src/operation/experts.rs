@@ -1,6 +1,6 @@
 //! Feed-forward experts.
 
-use super::host::{Computed, Operands};
+use super::operands::{Computed, Operands};
 use super::routing::sizes;
 use super::{Signature, signature};
 use crate::error::ShapeError;

@@ -1,8 +1,8 @@
 //! Products per expert, dense ones too.
 
-use super::host::{Computed, HostTensor, Operands};
+use super::operands::{Computed, Operands};
 use super::quantize::scale_scalar;
-use super::{Signature, signature};
+use super::{HostTensor, Signature, signature};
 use crate::error::ShapeError;
 use crate::fp8::LANES_PER_WORD;
 use crate::fp8_mma;

@@ -1,6 +1,6 @@
 //! Keys and values in pages.
 
-use super::host::{Computed, Operands};
+use super::operands::{Computed, Operands};
 use super::{Signature, signature};
 use crate::attention::Rule;
 use crate::error::ShapeError;

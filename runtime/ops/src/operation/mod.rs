@@ -16,7 +16,8 @@
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `gradient.rs` | which operation computes the gradients of another |
 //! | `contents.rs` | what words have to be that say where something is |
-//! | `host.rs` | tensors on the host, and the results that the oracles compute of them |
+//! | `host.rs`, `operands.rs` | tensors on the host, and those of a call by their names |
+//! | `reference.rs` | the results that the oracles compute of them |
 
 mod attention;
 mod contents;
@@ -25,8 +26,10 @@ mod gradient;
 mod grouped_gemm;
 mod host;
 mod kv_cache;
+mod operands;
 mod permute;
 mod quantize;
+mod reference;
 mod routing;
 mod segment_attention;
 
@@ -43,7 +46,7 @@ pub use segment_attention::SegmentAttention;
 
 use crate::element::Element;
 use crate::error::ShapeError;
-use host::{Computed, Operands};
+use operands::{Computed, Operands};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
 //! Slots in the order of their experts, and rows in and out of it.
 
-use super::host::{Computed, Operands};
+use super::operands::{Computed, Operands};
 use super::routing::sizes;
 use super::{Signature, signature};
 use crate::element::Element;

@@ -1,7 +1,7 @@
 //! Casts to FP8 and back, codes and scales of matrices.
 
-use super::host::{Computed, HostTensor, Operands};
-use super::{Scalar, Signature, signature};
+use super::operands::{Computed, Operands};
+use super::{HostTensor, Scalar, Signature, signature};
 use crate::element::Element;
 use crate::error::{INDEX, ShapeError, fits};
 use crate::fp8::{self, Overflow, decode_host, encode_host};

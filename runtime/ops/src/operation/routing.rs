@@ -1,7 +1,7 @@
 //! Router logits, and the choice of experts.
 
-use super::host::{Computed, HostTensor, Operands};
-use super::{Signature, signature};
+use super::operands::{Computed, Operands};
+use super::{HostTensor, Signature, signature};
 use crate::element::Element;
 use crate::error::ShapeError;
 use crate::routing::{

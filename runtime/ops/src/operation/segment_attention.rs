@@ -1,6 +1,6 @@
 //! Attention within a sequence.
 
-use super::host::{Computed, Operands};
+use super::operands::{Computed, Operands};
 use super::{Signature, signature};
 use crate::error::ShapeError;
 use crate::segment_attention::{

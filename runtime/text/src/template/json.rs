@@ -3,10 +3,7 @@
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, ErrorKind, Value};
 
-use super::python::float;
-
-/// Deeper values are refused, so that no template overflows the stack.
-pub(super) const DEEPEST: usize = 128;
+use super::python::{DEEPEST, float, invalid};
 
 /// How it is written.
 struct Style {
@@ -61,10 +58,6 @@ pub(super) fn tojson(value: Value, arguments: Rest<ValueOrKwargs>) -> Result<Str
     let mut text = String::new();
     style.write(&value, 0, &mut text)?;
     Ok(text)
-}
-
-pub(super) fn invalid(message: &'static str) -> Error {
-    Error::new(ErrorKind::InvalidOperation, message)
 }
 
 /// A number of spaces, or the text itself.

@@ -4,9 +4,15 @@
 //! error there; text that the filter `safe` marked doesn't escape what is added to it.
 
 use minijinja::value::ValueKind;
-use minijinja::{Error, Output, State, Value, escape_formatter};
+use minijinja::{Error, ErrorKind, Output, State, Value, escape_formatter};
 
-use super::json::{DEEPEST, invalid};
+/// Deeper values are refused, so that no template overflows the stack.
+pub(super) const DEEPEST: usize = 128;
+
+/// An error of what a template asks for.
+pub(super) fn invalid(message: &'static str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}
 
 /// Prints a value: floats as Python does, all else as the engine does, which is the same.
 pub(super) fn print(

@@ -1,7 +1,7 @@
 use super::*;
 use crate::element::Element;
 use crate::operation::gradient::tests::operations;
-use crate::operation::{Gradient, GroupedGemm, KvCache, Permute, Quantize};
+use crate::operation::{Gradient, GroupedGemm, KvCache, Permute, Quantize, Scalar};
 use crate::{fp8, grouped_gemm, kv_cache, permute, quantize, routing, scaling};
 use std::collections::BTreeMap;
 
