@@ -9,7 +9,7 @@ use burn::tensor::{DType, Distribution, Tensor};
 use clap::Args;
 use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Step};
 use moebius::{Device, Error};
-use moebius_device::Simd;
+use moebius_host::Simd;
 use moebius_ops::attention::{Inputs, Problem, Sizes, Tables, reference};
 use serde::Serialize;
 

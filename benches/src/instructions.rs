@@ -1,7 +1,8 @@
 //! Which vector instructions a benchmark ran with, and where it can't be held to fewer.
 
 use crate::BenchError;
-use moebius_device::{Capability, Device, Simd, XlaPlatform, simd};
+use moebius_device::{Capability, Device, XlaPlatform};
+use moebius_host::{Simd, simd};
 
 /// Why a device can't be held to fewer vector instructions than the processor has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,7 +4,7 @@ use crate::Progress;
 use crate::timing::{Spread, Timing};
 use burn::tensor::DType;
 use clap::ValueEnum;
-use moebius_device::{Simd, simd};
+use moebius_host::{Simd, simd};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -45,7 +45,6 @@ mod properties;
 #[cfg(feature = "rocm")]
 mod rocm;
 mod runtimes;
-mod simd;
 #[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
 mod vulkan;
 #[cfg(feature = "xla")]
@@ -66,4 +65,3 @@ pub use error::OpenError;
 pub use located::Found;
 pub use memory::{MemoryUse, ProcessMemory, memory_in_use, process_memory};
 pub use open::{Opened, open};
-pub use simd::{Simd, SimdError, limit_simd, simd};

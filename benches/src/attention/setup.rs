@@ -6,7 +6,8 @@ use crate::ceiling::{finish, finish_with};
 use crate::{BenchError, instructions};
 use burn::tensor::{Device, Distribution, Tensor};
 use moebius::Error;
-use moebius_device::{Opened, Simd};
+use moebius_device::Opened;
+use moebius_host::Simd;
 use moebius_ops::attention::Problem;
 use moebius_shaders::attention;
 

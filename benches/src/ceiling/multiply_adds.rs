@@ -44,15 +44,15 @@ impl Chains {
     fn run(self) -> (f32, usize) {
         #[cfg(target_arch = "x86_64")]
         {
-            let used = moebius_device::simd();
-            let wide = used == moebius_device::Simd::Avx512;
+            let used = moebius_host::simd();
+            let wide = used == moebius_host::Simd::Avx512;
             if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| wide) {
                 return avx512.vectorize(
                     #[inline(always)]
                     || self.with_simd(avx512),
                 );
             }
-            let some = used != moebius_device::Simd::Portable;
+            let some = used != moebius_host::Simd::Portable;
             if let Some(avx2) = pulp::x86::V3::try_new().filter(|_| some) {
                 return avx2.vectorize(
                     #[inline(always)]

@@ -20,7 +20,7 @@ use data::{HostData, rounded};
 use floats::FloatPath;
 use moebius::Device;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
-use moebius_device::Simd;
+use moebius_host::Simd;
 use serde::Serialize;
 use setup::{Setup, float_problem, weights};
 

@@ -10,7 +10,7 @@ use crate::{BenchError, FLOPS_OF_FORWARD, Progress};
 use burn::tensor::Tensor;
 use moebius::Error;
 use moebius::moe::{Keep, MoeLayer, MoeOutput};
-use moebius_device::Simd;
+use moebius_host::Simd;
 use moebius_ops::ShapeError;
 use serde::Serialize;
 use std::time::Instant;

@@ -14,7 +14,7 @@ use burn::tensor::{DType, Tensor};
 use clap::Args;
 use moebius::moe::{MoeLayer, Stage};
 use moebius::{Device, Error};
-use moebius_device::Simd;
+use moebius_host::Simd;
 use serde::Serialize;
 use setup::{Setup, tokens};
 use std::time::Instant;

@@ -6,7 +6,8 @@ use crate::{BenchError, instructions};
 use burn::tensor::{DType, Distribution, Tensor};
 use moebius::Error;
 use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer};
-use moebius_device::{Device, Opened, Simd, memory_in_use, process_memory};
+use moebius_device::{Device, Opened, memory_in_use, process_memory};
+use moebius_host::Simd;
 use moebius_ops::ShapeError;
 use moebius_shaders::experts;
 

@@ -13,7 +13,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use moebius_benches::BenchError;
 use moebius_benches::suite::{Event, How, Options, Places, Report, Row, Verdict, collect, measure};
-use moebius_device::limit_simd;
+use moebius_host::limit_simd;
 use std::error::Error;
 use std::io::{self, Write};
 use std::panic;

@@ -49,7 +49,7 @@ pub(crate) enum CliError {
     Result(#[from] crate::results::ResultError),
     /// The process can't be held to some vector instructions.
     #[error(transparent)]
-    Simd(#[from] moebius_device::SimdError),
+    Simd(#[from] moebius_host::SimdError),
     /// A benchmark gave no numbers.
     #[error(transparent)]
     Bench(#[from] moebius_benches::BenchError),

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use moebius_device::{Simd, limit_simd};
+use moebius_host::{Simd, limit_simd};
 
 use crate::error::CliError;
 

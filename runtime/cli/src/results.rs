@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use moebius_device::Simd;
+use moebius_host::Simd;
 use serde::{Deserialize, Serialize};
 use serde_json::{Deserializer, Map, Value};
 

@@ -161,8 +161,8 @@ pub fn keep_pace(device: &burn::tensor::Device) -> Result<(), Error> {
 /// From inside, only the others are woken. Worth it around many operations in a row, such as a forward pass.
 pub fn on_workers<R: Send>(device: &burn::tensor::Device, f: impl FnOnce() -> R + Send) -> R {
     #[cfg(feature = "flex")]
-    if is_flex(&device.clone().inner()) && rayon::current_num_threads() > 1 {
-        return rayon::scope(|_| f());
+    if is_flex(&device.clone().inner()) {
+        return moebius_host::on_workers(f);
     }
     let _ = device;
     f()

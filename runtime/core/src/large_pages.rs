@@ -19,15 +19,7 @@ mod linux {
     use crate::device::is_flex;
     use burn::module::{Module, ModuleMapper, Param};
     use burn::tensor::{AllocationProperty, Bytes, Int, Tensor, TensorData};
-    use memmap2::{Advice, MmapMut};
-    use rayon::prelude::*;
     use std::collections::VecDeque;
-    use std::io;
-
-    /// Less gains nothing.
-    const PAGE: usize = 2 << 20;
-    /// Each parameter begins with a line of the processor's caches.
-    const LINE: usize = 64;
 
     pub(super) fn moved<M: Module>(module: M) -> M {
         if !module.devices().iter().all(is_flex) {
@@ -88,40 +80,21 @@ mod linux {
 
     /// The values in one memory; where the system has none for them, they stay where they are.
     fn side_by_side(values: Vec<TensorData>) -> Vec<TensorData> {
-        let room = |value: &TensorData| value.bytes().len().next_multiple_of(LINE);
-        let size: usize = values.iter().map(room).sum();
-        if size < PAGE {
-            return values;
-        }
-        let Ok(mut pages) = pages(size) else {
-            return values;
+        let parts = values.into_iter().map(TensorData::into_parts);
+        let (bytes, kinds): (Vec<_>, Vec<_>) = parts
+            .map(|(bytes, shape, dtype)| (bytes, (shape, dtype)))
+            .unzip();
+        let bytes = match moebius_host::in_large_pages(bytes) {
+            Ok(placed) => {
+                let shared = |bytes| Bytes::from_shared(bytes, AllocationProperty::Native);
+                placed.into_iter().map(shared).collect()
+            }
+            Err(bytes) => bytes,
         };
-        let mut at = 0;
-        let mut places = Vec::with_capacity(values.len());
-        for value in values {
-            let (bytes, shape, dtype) = value.into_parts();
-            let to = pages[at..][..bytes.len()].par_chunks_mut(PAGE);
-            // On all threads: the system clears a page for whom it gives it first.
-            to.zip(bytes.par_chunks(PAGE))
-                .for_each(|(to, from)| to.copy_from_slice(from));
-            let end = at + bytes.len();
-            places.push((at..end, shape, dtype));
-            at = end.next_multiple_of(LINE);
-        }
-        let all = bytes::Bytes::from_owner(pages);
-        let value = |(place, shape, dtype)| {
-            let bytes = Bytes::from_shared(all.slice(place), AllocationProperty::Native);
-            TensorData::from_bytes(bytes, shape, dtype)
-        };
-        places.into_iter().map(value).collect()
-    }
-
-    /// Memory that begins with a large page, where the system has any.
-    fn pages(size: usize) -> io::Result<MmapMut> {
-        let pages = MmapMut::map_anon(size.next_multiple_of(PAGE))?;
-        // A system without large pages refuses, and has ordinary ones.
-        let _ = pages.advise(Advice::HugePage);
-        Ok(pages)
+        let values = bytes.into_iter().zip(kinds);
+        values
+            .map(|(bytes, (shape, dtype))| TensorData::from_bytes(bytes, shape, dtype))
+            .collect()
     }
 }
 

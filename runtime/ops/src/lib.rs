@@ -2,7 +2,7 @@
 //! its problem, its formula and source, and its reference in plain Rust and f64.
 //!
 //! How an operation is computed is told elsewhere: by `moebius-shaders` in CubeCL, by `moebius-xla` in StableHLO, and by
-//! `moebius` in Burn's own operations.
+//! `moebius-host` in plain Rust for processors.
 //!
 //! | module | operations |
 //! |---|---|

@@ -71,6 +71,7 @@ pub(crate) fn build() -> Job {
 /// The crates that users depend on.
 pub(crate) const PUBLISHED: [&str; 10] = [
     "moebius-ops",
+    "moebius-host",
     "moebius-device",
     "moebius-shaders",
     "moebius-pjrt",

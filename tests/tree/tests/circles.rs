@@ -13,6 +13,7 @@ use moebius_tree::root;
 /// The crates that are looked at, each with its `src`: all libraries, the command, and what `scripts/test` runs.
 const CRATES: &[&str] = &[
     "backends/device",
+    "backends/host",
     "runtime/ops",
     "shaders",
     "backends/pjrt",

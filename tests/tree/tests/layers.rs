@@ -11,6 +11,7 @@ use serde_json::Value;
 const EDGES: &[(&str, &[&str])] = &[
     ("moebius-device", &[]),
     ("moebius-ops", &[]),
+    ("moebius-host", &["moebius-ops"]),
     ("moebius-shaders", &["moebius-ops", "moebius-device"]),
     ("moebius-pjrt", &[]),
     ("moebius-xla", &["moebius-ops", "moebius-pjrt"]),
@@ -18,6 +19,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "moebius",
         &[
             "moebius-ops",
+            "moebius-host",
             "moebius-shaders",
             "moebius-device",
             "moebius-pjrt",
@@ -29,6 +31,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "moebius-ops",
             "moebius",
+            "moebius-host",
             "moebius-shaders",
             "moebius-device",
             "moebius-pjrt",
@@ -62,6 +65,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-cases",
             "moebius-device",
             "moebius-engine",
+            "moebius-host",
             "moebius-model",
             "moebius-shaders",
             "moebius-text",

@@ -9,7 +9,7 @@ use moebius_benches::decode::DecodeBench;
 use moebius_benches::linear::LinearBench;
 use moebius_benches::moe::MoeBench;
 use moebius_benches::options::{Named, named, positive};
-use moebius_device::Simd;
+use moebius_host::Simd;
 
 use super::{ModelArgs, PlaceArgs};
 

@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use clap::{Args, ColorChoice, Parser, Subcommand};
 use moebius::fp8::{Fp8Format, Granularity, ScaleRule};
 use moebius_benches::options::{FORMATS, Named, named};
-use moebius_device::{Device, Simd};
+use moebius_device::Device;
+use moebius_host::Simd;
 
 pub(crate) use bench::{
     BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,

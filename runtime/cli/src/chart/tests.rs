@@ -14,7 +14,7 @@ fn stored(device: &str, tokens: Value, times: &[(&str, Part, f64)]) -> Stored {
         run: RunOf {
             workload: workload.as_object().cloned().expect("an object"),
             device: device.to_owned(),
-            simd: Some(moebius_device::Simd::Avx2),
+            simd: Some(moebius_host::Simd::Avx2),
             threads: 2,
             adapter: "a".to_owned(),
             version: "0".to_owned(),

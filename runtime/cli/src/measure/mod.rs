@@ -12,7 +12,7 @@ mod run_of;
 use anstyle::Style;
 use moebius_benches::moe::{MoeBench, MoeReport};
 use moebius_benches::{BenchError, CacheSize, Floor, MemoryRead, Peer};
-use moebius_device::Simd;
+use moebius_host::Simd;
 use serde::Serialize;
 use serde_json::{Value, json};
 

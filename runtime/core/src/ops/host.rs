@@ -1,12 +1,13 @@
 //! Flex's tensors as slices, and the products its operations are made of.
 
-use super::host_product::{Factor, Lines, Product, Run, Values, products};
+use super::host_product::{Factor, Lines, Product, Run, products};
 use super::tensors::{Named, Value};
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::ops::IntTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{DType, FloatDType, Slice, TensorData};
+use moebius_host::Values;
 
 pub(super) type Rows = FloatTensor<Flex>;
 pub(super) type Words = IntTensor<Flex>;

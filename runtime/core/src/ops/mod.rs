@@ -21,8 +21,6 @@ mod permute;
 pub(crate) mod quantize;
 pub(crate) mod routing;
 pub(crate) mod segment_attention;
-#[cfg(feature = "flex")]
-mod spare;
 mod tensors;
 
 #[cfg(feature = "autodiff")]

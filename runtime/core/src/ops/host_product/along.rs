@@ -2,48 +2,11 @@
 
 use super::factor::{Factor, Lines, Part, WIDEST};
 use super::prefetch::prefetch;
-use super::simd::Transpose;
-use half::{bf16, f16};
+use moebius_host::{Stored, Transpose};
 use pulp::Simd;
 
 /// The most columns that are turned together.
 const COLUMNS: usize = 16;
-
-/// How numbers are stored.
-pub(in crate::ops) trait Stored: Copy {
-    fn f32(self) -> f32;
-}
-
-impl Stored for f32 {
-    #[inline(always)]
-    fn f32(self) -> f32 {
-        self
-    }
-}
-
-impl Stored for bf16 {
-    #[inline(always)]
-    fn f32(self) -> f32 {
-        f32::from_bits(u32::from(self.to_bits()) << 16)
-    }
-}
-
-impl Stored for f16 {
-    /// Moved to where an f32 has its exponent and mantissa, the bits are a number 2^112 too small; those of NaN and infinities lack
-    /// ones in the exponent.
-    #[inline(always)]
-    fn f32(self) -> f32 {
-        let bits = u32::from(self.to_bits());
-        let magnitude = (bits & 0x7FFF) << 13;
-        let number = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
-        let special = if magnitude >= 0x0F80_0000 {
-            0x7F80_0000
-        } else {
-            0
-        };
-        f32::from_bits(number | special | (bits & 0x8000) << 16)
-    }
-}
 
 /// Adds the products of tiles of N rows, \[inner\]\[N\], and the columns of a part of lines along to sums.
 #[inline(always)]

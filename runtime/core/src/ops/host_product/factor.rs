@@ -1,34 +1,7 @@
 //! The factors of a product, and how they are packed into panels.
 
-use super::simd::Transpose;
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
+use moebius_host::{Transpose, Values};
 use std::ops::Range;
-
-/// Numbers as they are stored.
-#[derive(Clone, Copy)]
-pub(in crate::ops) enum Values<'a> {
-    F32(&'a [f32]),
-    F16(&'a [f16]),
-    Bf16(&'a [bf16]),
-}
-
-impl Values<'_> {
-    /// `to.len()` of them as f32s.
-    #[inline(always)]
-    fn convert(self, at: usize, to: &mut [f32]) {
-        let len = to.len();
-        match self {
-            Self::F32(values) => to.copy_from_slice(&values[at..][..len]),
-            Self::F16(values) => values[at..][..len].convert_to_f32_slice(to),
-            Self::Bf16(values) => {
-                for (to, value) in to.iter_mut().zip(&values[at..][..len]) {
-                    *to = f32::from_bits(u32::from(value.to_bits()) << 16);
-                }
-            }
-        }
-    }
-}
 
 /// Which way the lines of a factor run.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use super::factor::{DEEPEST, Part, SLACK, WIDEST};
 use super::kernel::{Memory, Task, room};
-use super::simd::Transpose;
 use super::{Product, Right};
+use moebius_host::Transpose;
 use pulp::Simd;
 
 /// The most rows; with more, packing weights takes no longer than turning them for every tile.

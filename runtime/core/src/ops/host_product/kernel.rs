@@ -2,8 +2,8 @@
 
 use super::factor::{DEEPEST, Part, SLACK, Scratch, WIDEST};
 use super::few::{self, FEW};
-use super::simd::{Kernel, Transpose};
 use super::{Product, ROWS, Right};
+use moebius_host::{Kernel, Transpose};
 use pulp::Simd;
 use std::cell::Cell;
 use std::ops::Range;

@@ -10,15 +10,13 @@ mod factor;
 mod few;
 mod kernel;
 mod prefetch;
-mod simd;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::ops) use along::Stored;
-pub(in crate::ops) use factor::{Factor, Lines, Part, Run, Scratch, Values, WIDEST};
-pub(in crate::ops) use simd::{Kernel, Transpose, dispatch};
+pub(in crate::ops) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
 
 use kernel::Task;
+use moebius_host::{Transpose, Values, dispatch};
 use pulp::Simd;
 use rayon::prelude::*;
 use std::ops::Range;

@@ -6,7 +6,7 @@
 use super::forward::{Hidden, Pairs, panels_of};
 use super::panels::{Left, Line, PANEL, Panels, add_product};
 use super::scores::{Block, Host, KEYS, QUERIES};
-use super::vector::{exp, vectorized};
+use moebius_host::{exp, vectorized};
 use moebius_ops::attention::Rule;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;

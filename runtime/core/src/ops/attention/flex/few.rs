@@ -6,7 +6,7 @@ use super::forward::Running;
 use super::panels::{Left, PANEL, Panels, add_product};
 use super::scores::{Block, Host, KEYS};
 use super::source::Source;
-use crate::ops::host_product::{Kernel, Transpose, dispatch};
+use moebius_host::{Kernel, Transpose, dispatch};
 use pulp::Simd;
 use rayon::prelude::*;
 

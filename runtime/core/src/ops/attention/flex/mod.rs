@@ -9,7 +9,6 @@
 //! | `backward.rs` | the gradients of queries, keys, values and biases by distance |
 //! | `tables.rs` | those of dense biases and of sinks |
 //! | `panels.rs` | products, in registers |
-//! | `vector.rs` | exponentials |
 //!
 //! A score of −∞ counts as unseen, as in Burn, and so does a probability below 2⁻¹²⁶.
 
@@ -20,7 +19,6 @@ mod panels;
 mod scores;
 mod source;
 mod tables;
-mod vector;
 
 use crate::ops::host::{Operands, cast_like, float_tensor, to_f32, words};
 use crate::ops::tensors::Value;
@@ -32,7 +30,6 @@ use moebius_ops::{Attention, AttentionPass, Operation, Scalar};
 pub(in crate::ops) use panels::Line;
 pub(in crate::ops) use scores::Host;
 pub(in crate::ops) use source::Source;
-pub(in crate::ops) use vector::{exp, vectorized};
 
 /// Contiguous f32 values, or none.
 struct Floats(Option<FloatTensor<Flex>>);

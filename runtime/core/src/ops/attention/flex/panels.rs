@@ -2,7 +2,7 @@
 //!
 //! Sums run over the inner dimension in order, and a row's result depends on no other row.
 
-use crate::ops::host_product::Transpose;
+use moebius_host::Transpose;
 use pulp::Simd;
 use std::ops::Range;
 

@@ -1,11 +1,11 @@
 //! What the rules make of a block of scores, and which blocks have any to make.
 
+use moebius_host::tanh;
 use moebius_ops::attention::{Dropout, HostRule, Pair, Pattern, Problem, Rule, Tables, Tile};
 use pulp::Simd;
 use std::ops::Range;
 
 use super::source::Source;
-use super::vector::tanh;
 
 /// Queries of a block.
 pub(super) const QUERIES: usize = 48;

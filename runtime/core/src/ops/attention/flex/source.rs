@@ -2,7 +2,7 @@
 
 use super::panels::{Line, turn};
 use super::scores::Host;
-use crate::ops::host_product::Transpose;
+use moebius_host::Transpose;
 use std::ops::Range;
 
 /// Gives keys and values of key heads, \[B, Hkv\] in one row.

@@ -3,7 +3,7 @@
 use super::backward::{Incoming, Packed, PairGradients, Work};
 use super::panels::PANEL;
 use super::scores::{Block, Host, QUERIES};
-use super::vector::vectorized;
+use moebius_host::vectorized;
 use moebius_ops::attention::{Pattern, Rule};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;

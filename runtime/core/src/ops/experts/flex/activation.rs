@@ -1,9 +1,9 @@
 //! Activations of the first product, and their slopes.
 
-use crate::ops::attention::flex::{exp, vectorized};
 use crate::ops::host::{Rows, float_tensor, floats};
 use burn::backend::ops::{ActivationOps, FloatTensorOps};
 use burn::backend::{Flex, TensorMetadata};
+use moebius_host::{exp, vectorized};
 use moebius_ops::experts::Problem;
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 use pulp::{Simd, WithSimd};

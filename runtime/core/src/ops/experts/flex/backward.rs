@@ -8,10 +8,10 @@ use crate::ops::host_product::{
     Factor, Lines, MOST_ROWS, Product, Run, Spread, one_after_the_other, products_into,
 };
 use crate::ops::permute::host::{Segments, combined};
-use crate::ops::spare::Spare;
 use burn::backend::Flex;
 use burn::backend::ops::FloatTensorOps;
 use burn::tensor::DType;
+use moebius_host::Spare;
 use std::ops::Range;
 
 /// Rows for each thread, at least, of the experts that go through the pass together.

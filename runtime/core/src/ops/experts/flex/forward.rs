@@ -6,7 +6,7 @@ use crate::ops::StageClock;
 use crate::ops::host::Rows;
 use crate::ops::host_product::{Factor, Lines, Product, Run, Spread};
 use crate::ops::permute::host::Segments;
-use crate::ops::spare::Spare;
+use moebius_host::Spare;
 use moebius_ops::experts::Problem;
 use moebius_shaders::Stage;
 use std::ops::Range;

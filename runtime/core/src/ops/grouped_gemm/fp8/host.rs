@@ -2,7 +2,8 @@
 
 use super::decode::{CODES, Format, MOST, decode};
 use super::few::{OfPanel, multiply};
-use crate::ops::host_product::{Part, Right, Scratch, Transpose, WIDEST};
+use crate::ops::host_product::{Part, Right, Scratch, WIDEST};
+use moebius_host::Transpose;
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};

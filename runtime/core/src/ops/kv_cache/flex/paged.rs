@@ -3,7 +3,7 @@
 use super::Places;
 use super::codes::Codes;
 use crate::ops::attention::flex::{Line, Source};
-use crate::ops::host_product::Transpose;
+use moebius_host::Transpose;
 use moebius_ops::kv_cache::{BLOCK, Layout};
 use std::ops::Range;
 

@@ -1,24 +1,7 @@
-use super::*;
+//! A program of one test: what a process is held to is decided once.
 
-#[test]
-fn names_are_read_and_others_are_not() {
-    for set in Simd::ALL {
-        assert_eq!(set.name().parse(), Ok(set));
-    }
-    let error = "avx".parse::<Simd>().map_err(|error| error.to_string());
-    let said = "instruction set: expected avx512, avx2, neon, simd128 or portable, got `avx`";
-    assert_eq!(error, Err(said.to_owned()));
-}
+use moebius_host::{Simd, SimdError, limit_simd, simd};
 
-#[test]
-fn the_widest_comes_first_and_plain_code_runs_everywhere() {
-    let available = Simd::available();
-    assert_eq!(available.first(), Some(&Simd::widest()));
-    assert_eq!(available.last(), Some(&Simd::Portable));
-    assert!(available.windows(2).all(|pair| pair[0] > pair[1]));
-}
-
-/// One test: what a process is held to is decided once.
 #[test]
 fn a_process_is_held_to_what_is_asked_for_first() {
     let available = Simd::available();

@@ -1,35 +1,9 @@
-//! Exponentials and hyperbolic tangents of vectors, and how a piece of work is compiled for the vectors of a machine.
+//! Exponentials and hyperbolic tangents of vectors.
 //!
 //! Both polynomials are those of Cephes' single precision functions (S. Moshier, netlib.org/cephes), within two units in
 //! the last place of f32. NaN stays NaN.
 
-use pulp::{Simd, WithSimd};
-
-/// Runs what is compiled for the widest vectors there are, or that the process is held to.
-pub(in crate::ops) fn vectorized<W: WithSimd>(work: W) -> W::Output {
-    // The same choice as of products on the host, so that sums have the same bits.
-    let simd = moebius_device::simd();
-    #[cfg(target_arch = "x86_64")]
-    {
-        use moebius_device::Simd::{Avx2, Avx512};
-        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd == Avx512) {
-            return avx512.vectorize(
-                #[inline(always)]
-                || work.with_simd(avx512),
-            );
-        }
-        if let Some(avx2) = pulp::x86::V3::try_new().filter(|_| simd >= Avx2) {
-            return avx2.vectorize(
-                #[inline(always)]
-                || work.with_simd(avx2),
-            );
-        }
-    }
-    match simd {
-        moebius_device::Simd::Portable => work.with_simd(pulp::Scalar::new()),
-        _ => pulp::Arch::new().dispatch(work),
-    }
-}
+use pulp::Simd;
 
 /// A polynomial by Horner's rule, from the highest coefficient down.
 #[inline(always)]
@@ -43,7 +17,7 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: S::f32s, coefficients: [f32; 
 
 /// eˣ of x up to 88; results below 2⁻¹²⁶ are 0.
 #[inline(always)]
-pub(in crate::ops) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     // Adding 1.5 · 2²³ leaves the nearest whole number in the lowest bits.
     let round = simd.splat_f32s(12_582_912.0);
     let shifted = simd.mul_add_e_f32s(x, simd.splat_f32s(std::f32::consts::LOG2_E), round);
@@ -75,7 +49,7 @@ pub(in crate::ops) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 
 /// tanh x.
 #[inline(always)]
-pub(super) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+pub fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let one = simd.splat_f32s(1.0);
     let magnitude = simd.abs_f32s(x);
     let e = exp(simd, simd.mul_f32s(magnitude, simd.splat_f32s(-2.0)));
@@ -103,6 +77,8 @@ pub(super) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vector::vectorized;
+    use pulp::WithSimd;
 
     /// The functions of `values`, whose number is a multiple of all vectors' lanes.
     struct Both<'a>(&'a [f32]);

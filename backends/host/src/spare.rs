@@ -1,4 +1,4 @@
-//! Memory that calls on Flex hand on to later ones: new memory costs a fault for each of its pages, which takes longer than writing it.
+//! Memory that calls hand on to later ones: new memory costs a fault for each of its pages, which takes longer than writing it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,14 @@ const MOST: usize = 32 << 20;
 static SPARES: Mutex<Vec<Vec<f32>>> = Mutex::new(Vec::new());
 
 /// Memory for so many values, which mean nothing at first.
-pub(super) struct Spare {
+pub struct Spare {
     values: Vec<f32>,
     len: usize,
 }
 
 impl Spare {
-    pub(super) fn new(len: usize) -> Self {
+    /// As many values, of an earlier call where there are enough.
+    pub fn new(len: usize) -> Self {
         let mut spares = spares();
         let fitting = spares.partition_point(|spare| spare.len() < len);
         let values = if fitting < spares.len() {

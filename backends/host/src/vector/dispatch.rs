@@ -1,9 +1,10 @@
-//! Which instructions a product is compiled for.
+//! How a piece of work is compiled for the vectors of a machine, and what is done with its instructions alone.
 
-use pulp::Simd;
+use crate::simd::{Simd as Set, simd};
+use pulp::{Simd, WithSimd};
 
 /// What squares of eight by eight are transposed with, and other steps that vectors have an instruction of their own for.
-pub(in crate::ops) trait Transpose: Copy {
+pub trait Transpose: Copy {
     /// Row i of the transposed square goes to `to[i * step..]`, one after the other: it may overwrite what is behind the one before.
     fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize);
 
@@ -16,16 +17,17 @@ pub(in crate::ops) trait Transpose: Copy {
 }
 
 /// What runs on vectors of one kind.
-pub(in crate::ops) trait Kernel {
+pub trait Kernel {
+    /// The work, for vectors of these instructions.
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T);
 }
 
 /// Runs what is compiled for the vectors that this process uses.
-pub(in crate::ops) fn dispatch<K: Kernel>(kernel: K) {
-    let simd = moebius_device::simd();
+pub fn dispatch<K: Kernel>(kernel: K) {
+    let simd = simd();
     #[cfg(target_arch = "x86_64")]
     {
-        use moebius_device::Simd::{Avx2, Avx512};
+        use Set::{Avx2, Avx512};
         if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd == Avx512) {
             return avx512.vectorize(
                 #[inline(always)]
@@ -40,14 +42,40 @@ pub(in crate::ops) fn dispatch<K: Kernel>(kernel: K) {
         }
     }
     match simd {
-        moebius_device::Simd::Portable => kernel.run(pulp::Scalar::new(), ByElement),
+        Set::Portable => kernel.run(pulp::Scalar::new(), ByElement),
         _ => pulp::Arch::new().dispatch(Portable(kernel)),
+    }
+}
+
+/// Runs what is compiled for the widest vectors there are, or that the process is held to.
+pub fn vectorized<W: WithSimd>(work: W) -> W::Output {
+    // The same choice as of `dispatch`, so that sums have the same bits.
+    let simd = simd();
+    #[cfg(target_arch = "x86_64")]
+    {
+        use Set::{Avx2, Avx512};
+        if let Some(avx512) = pulp::x86::V4::try_new().filter(|_| simd == Avx512) {
+            return avx512.vectorize(
+                #[inline(always)]
+                || work.with_simd(avx512),
+            );
+        }
+        if let Some(avx2) = pulp::x86::V3::try_new().filter(|_| simd >= Avx2) {
+            return avx2.vectorize(
+                #[inline(always)]
+                || work.with_simd(avx2),
+            );
+        }
+    }
+    match simd {
+        Set::Portable => work.with_simd(pulp::Scalar::new()),
+        _ => pulp::Arch::new().dispatch(work),
     }
 }
 
 struct Portable<K>(K);
 
-impl<K: Kernel> pulp::WithSimd for Portable<K> {
+impl<K: Kernel> WithSimd for Portable<K> {
     type Output = ();
 
     #[inline(always)]

@@ -1,0 +1,69 @@
+//! Numbers as they are stored.
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+/// Numbers of one of the types that tensors have.
+#[derive(Clone, Copy, Debug)]
+pub enum Values<'a> {
+    /// In f32.
+    F32(&'a [f32]),
+    /// In f16.
+    F16(&'a [f16]),
+    /// In bf16.
+    Bf16(&'a [bf16]),
+}
+
+impl Values<'_> {
+    /// `to.len()` of them as f32s.
+    #[inline(always)]
+    pub fn convert(self, at: usize, to: &mut [f32]) {
+        let len = to.len();
+        match self {
+            Self::F32(values) => to.copy_from_slice(&values[at..][..len]),
+            Self::F16(values) => values[at..][..len].convert_to_f32_slice(to),
+            Self::Bf16(values) => {
+                for (to, value) in to.iter_mut().zip(&values[at..][..len]) {
+                    *to = f32::from_bits(u32::from(value.to_bits()) << 16);
+                }
+            }
+        }
+    }
+}
+
+/// How numbers are stored.
+pub trait Stored: Copy {
+    /// The number in f32, which holds each of them.
+    fn f32(self) -> f32;
+}
+
+impl Stored for f32 {
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        self
+    }
+}
+
+impl Stored for bf16 {
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+}
+
+impl Stored for f16 {
+    /// Moved to where an f32 has its exponent and mantissa, the bits are a number 2^112 too small; those of NaN and infinities lack
+    /// ones in the exponent.
+    #[inline(always)]
+    fn f32(self) -> f32 {
+        let bits = u32::from(self.to_bits());
+        let magnitude = (bits & 0x7FFF) << 13;
+        let number = (f32::from_bits(magnitude) * f32::from_bits(0x7780_0000)).to_bits();
+        let special = if magnitude >= 0x0F80_0000 {
+            0x7F80_0000
+        } else {
+            0
+        };
+        f32::from_bits(number | special | (bits & 0x8000) << 16)
+    }
+}

@@ -1,0 +1,7 @@
+//! Work that is compiled for each kind of vectors, of which the process runs the widest that it may ([`crate::simd()`]).
+
+mod dispatch;
+mod functions;
+
+pub use dispatch::{Kernel, Transpose, dispatch, vectorized};
+pub use functions::{exp, tanh};
