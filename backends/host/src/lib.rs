@@ -1,6 +1,7 @@
 //! How Moebius computes on processors: each operation of `moebius-ops` in plain Rust, with vector instructions, threads and memory that is used
 //! again. Slices in, slices out: it knows no tensors and no devices.
 
+pub mod fused;
 #[cfg(target_os = "linux")]
 mod large_pages;
 mod simd;
