@@ -4,6 +4,7 @@
 pub mod fused;
 #[cfg(target_os = "linux")]
 mod large_pages;
+pub mod quantize;
 mod simd;
 mod spare;
 mod values;
@@ -16,4 +17,4 @@ pub use simd::{Simd, SimdError, limit_simd, simd};
 pub use spare::Spare;
 pub use values::{Stored, Values};
 pub use vector::{Kernel, Transpose, dispatch, exp, tanh, vectorized};
-pub use workers::on_workers;
+pub use workers::{each_row, on_workers};

@@ -5,8 +5,8 @@ use crate::ops::host_product::{Factor, Lines, Product, Run, products};
 use burn::backend::Flex;
 use burn::backend::TensorMetadata;
 use burn::backend::ops::FloatTensorOps;
+use moebius_host::each_row;
 use moebius_ops::permute::NOWHERE;
-use rayon::prelude::*;
 use std::ops::Range;
 
 /// The experts' segments of sorted rows.
@@ -217,22 +217,4 @@ pub(in crate::ops) fn combined(
     };
     each_row(&mut sums, width, &add);
     float_tensor(sums, &[slots / top_k, width])
-}
-
-/// `f` of every row of `values` and its number, on as many threads as pay off.
-pub(in crate::ops) fn each_row<T: Send>(
-    values: &mut [T],
-    width: usize,
-    f: &(impl Fn(usize, &mut [T]) + Sync),
-) {
-    /// Elements that take a thread longer than waking another.
-    const FEWEST: usize = 1 << 15;
-    let width = width.max(1);
-    if values.len() < 2 * FEWEST {
-        let lines = values.chunks_mut(width).enumerate();
-        return lines.for_each(|(at, line)| f(at, line));
-    }
-    let lines = values.par_chunks_mut(width).enumerate();
-    let lines = lines.with_min_len(FEWEST.div_ceil(width));
-    lines.for_each(|(at, line)| f(at, line));
 }
