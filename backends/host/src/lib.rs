@@ -5,6 +5,7 @@ pub mod fused;
 #[cfg(target_os = "linux")]
 mod large_pages;
 pub mod quantize;
+pub mod routing;
 mod simd;
 mod spare;
 mod values;
