@@ -1,7 +1,9 @@
 //! How Moebius computes on processors: each operation of `moebius-ops` in plain Rust, with vector instructions, threads and memory that is used
 //! again. Slices in, slices out: it knows no tensors and no devices.
 
+pub mod attention;
 pub mod fused;
+pub mod kv_cache;
 #[cfg(target_os = "linux")]
 mod large_pages;
 pub mod quantize;

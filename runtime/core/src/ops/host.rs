@@ -33,6 +33,22 @@ impl Operands {
     }
 }
 
+/// Contiguous f32 values, or none.
+pub(super) struct Floats(Option<Rows>);
+
+impl Floats {
+    pub(super) fn of(b: &mut Operands, name: &str) -> Self {
+        let tensor = b.maybe_float(name);
+        Self(tensor.map(|tensor| to_f32(tensor).to_contiguous()))
+    }
+
+    pub(super) fn values(&self) -> &[f32] {
+        self.0
+            .as_ref()
+            .map_or(&[], |tensor| tensor.storage::<f32>())
+    }
+}
+
 pub(super) fn floats(tensor: Rows) -> Vec<f32> {
     let tensor = Flex::float_cast(tensor, FloatDType::F32).to_contiguous();
     tensor.storage::<f32>().to_vec()

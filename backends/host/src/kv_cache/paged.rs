@@ -1,9 +1,9 @@
 //! Keys and values of a sequence where its pages are.
 
-use super::Places;
 use super::codes::Codes;
-use crate::ops::attention::flex::{Line, Source};
-use moebius_host::Transpose;
+use super::places::Places;
+use crate::attention::{Line, Source};
+use crate::vector::Transpose;
 use moebius_ops::kv_cache::{BLOCK, Layout};
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(super) struct Paged<'a> {
     pub(super) layout: &'a Layout,
     pub(super) pool: &'a [i32],
-    pub(super) places: &'a Places,
+    pub(super) places: &'a Places<'a>,
     pub(super) sequence: usize,
     pub(super) codes: &'a Codes,
 }

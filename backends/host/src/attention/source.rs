@@ -1,12 +1,12 @@
 //! Where the keys and values of an attention are.
 
 use super::panels::{Line, turn};
-use super::scores::Host;
-use moebius_host::Transpose;
+use super::scores::Operands;
+use crate::vector::Transpose;
 use std::ops::Range;
 
 /// Gives keys and values of key heads, \[B, Hkv\] in one row.
-pub(in crate::ops) trait Source: Sync {
+pub(crate) trait Source: Sync {
     /// Puts keys, at most a panel's columns and the first a multiple of those, into columns: element d of key i to `lines[d][i]`. Past the last key is
     /// what means nothing.
     fn keys<T: Transpose>(&self, transpose: T, head: usize, keys: Range<usize>, lines: &mut [Line]);
@@ -16,7 +16,7 @@ pub(in crate::ops) trait Source: Sync {
 }
 
 /// k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\] of a call.
-impl Source for Host<'_> {
+impl Source for Operands<'_> {
     #[inline(always)]
     fn keys<T: Transpose>(
         &self,

@@ -1,11 +1,9 @@
 //! What the rules make of a block of scores, and which blocks have any to make.
 
-use moebius_host::tanh;
+use crate::vector::tanh;
 use moebius_ops::attention::{Dropout, HostRule, Pair, Pattern, Problem, Rule, Tables, Tile};
 use pulp::Simd;
 use std::ops::Range;
-
-use super::source::Source;
 
 /// Queries of a block.
 pub(super) const QUERIES: usize = 48;
@@ -15,21 +13,36 @@ pub(super) const KEYS: usize = 128;
 
 /// What a call reads, in f32, and its tables by their names in [`moebius_ops::attention::Tables`]; those that aren't there
 /// are empty.
-pub(in crate::ops) struct Host<'a> {
-    pub(in crate::ops) problem: &'a Problem,
-    pub(in crate::ops) q: &'a [f32],
-    pub(in crate::ops) k: &'a [f32],
-    pub(in crate::ops) v: &'a [f32],
-    pub(in crate::ops) slopes: &'a [f32],
-    pub(in crate::ops) bias: &'a [f32],
-    pub(in crate::ops) relative: &'a [f32],
-    pub(in crate::ops) sinks: &'a [f32],
-    pub(in crate::ops) dropout: Option<Dropout>,
-    pub(in crate::ops) rule: Option<&'a dyn HostRule>,
-    pub(in crate::ops) query_documents: Vec<u32>,
-    pub(in crate::ops) key_documents: Vec<u32>,
-    pub(in crate::ops) blocks: Vec<u32>,
-    pub(in crate::ops) mask: Vec<u32>,
+#[derive(Clone, Debug)]
+pub struct Operands<'a> {
+    /// Sizes and rules.
+    pub problem: &'a Problem,
+    /// \[B, Hq, Sq, D\].
+    pub q: &'a [f32],
+    /// \[B, Hkv, Skv, D\].
+    pub k: &'a [f32],
+    /// \[B, Hkv, Skv, Dv\].
+    pub v: &'a [f32],
+    /// Of ALiBi \[Hq\].
+    pub slopes: &'a [f32],
+    /// Dense biases.
+    pub bias: &'a [f32],
+    /// Biases by distance.
+    pub relative: &'a [f32],
+    /// \[Hq\].
+    pub sinks: &'a [f32],
+    /// Which weights are dropped.
+    pub dropout: Option<Dropout>,
+    /// The program's own rule.
+    pub rule: Option<&'a dyn HostRule>,
+    /// \[B, Sq\].
+    pub query_documents: Vec<u32>,
+    /// \[B, Skv\].
+    pub key_documents: Vec<u32>,
+    /// Which blocks are seen.
+    pub blocks: Vec<u32>,
+    /// Which pairs are seen.
+    pub mask: Vec<u32>,
 }
 
 /// Queries of heads of one sequence with one key head: some of one head's, or all of several heads'.
@@ -56,12 +69,7 @@ impl Block {
     }
 }
 
-impl Host<'_> {
-    /// o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\] of the keys and values of `source`, which may be its own.
-    pub(in crate::ops) fn over(&self, source: &impl Source) -> [Vec<f32>; 2] {
-        super::forward::run(self, source)
-    }
-
+impl Operands<'_> {
     /// The blocks of queries, in the order of their rows in q.
     pub(super) fn query_blocks(&self) -> Vec<Block> {
         let s = self.problem.sizes();
@@ -110,6 +118,26 @@ impl Host<'_> {
             let visited = tile != Tile::Empty && show();
             visited.then_some((keys, tile == Tile::Full && self.rule.is_none()))
         })
+    }
+
+    /// scale · q of a block.
+    pub(super) fn scaled_queries(&self, block: &Block) -> Vec<f32> {
+        let width = self.problem.sizes().head_dim;
+        let first = self.first_row(block) * width;
+        let q = self.q[first..][..block.rows() * width].iter();
+        q.map(|q| q * self.problem.scale()).collect()
+    }
+
+    /// Where a block's rows lie in \[B, Hq, Sq\].
+    pub(super) fn first_row(&self, block: &Block) -> usize {
+        let s = self.problem.sizes();
+        (block.batch * s.heads + block.heads.start) * s.queries + block.queries.start
+    }
+
+    /// Whether a cap comes at `place` or later.
+    pub(super) fn capped_from(&self, place: usize) -> bool {
+        let mut later = self.problem.rules().iter().skip(place);
+        later.any(|rule| matches!(rule, Rule::Softcap(_)))
     }
 
     /// Where the pairs of a row and keys from `key` on lie in a dense table.

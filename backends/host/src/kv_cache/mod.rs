@@ -1,68 +1,20 @@
-//! Caches on the host: tokens into their pages in place; an attention reads the blocks that its queries see where they lie.
+//! Caches: tokens into their pages in place; an attention reads the blocks that its queries see where they lie.
 
 mod codes;
 mod paged;
+mod places;
 
-use crate::ops::attention::flex::Host;
-use crate::ops::host::{Operands, cast_like, float_tensor, to_f32, words};
-use crate::ops::tensors::Value;
-use burn::backend::Flex;
-use burn::backend::tensor::{FloatTensor, IntTensor};
+use crate::attention::{Operands, over};
 use codes::Codes;
 use moebius_ops::attention::{Problem, Sizes};
 use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
-use moebius_ops::{KvCache, Scalar};
 use paged::Paged;
+pub use places::Places;
 use rayon::prelude::*;
 
-/// The pool, or o and its log-sum-exp.
-pub(in crate::ops) fn run(operation: &KvCache, b: Operands) -> Vec<Value<Flex>> {
-    match operation {
-        KvCache::Append(append) => vec![Value::Word(appended(append, b))],
-        KvCache::Attend(attend) => attended(attend, b),
-    }
-}
-
-/// Which page of the pool holds a sequence's tokens.
-struct Places {
-    table: Vec<u32>,
-    spans: Vec<u32>,
-    pages: usize,
-}
-
-impl Places {
-    fn of(b: &mut Operands, pages: usize) -> Self {
-        let [table, spans] = ["table", "spans"].map(|name| words(b.word(name)));
-        Self {
-            table,
-            spans,
-            pages,
-        }
-    }
-
-    /// The first position and the end of a sequence.
-    fn span(&self, sequence: usize) -> [usize; 2] {
-        [0, 1].map(|at| self.spans[2 * sequence + at] as usize)
-    }
-
-    /// Where the block of a token begins, if the pool has its page.
-    fn block(&self, l: &Layout, [sequence, head]: [usize; 2], token: usize) -> Option<usize> {
-        let row = &self.table[sequence * self.pages..][..self.pages];
-        let page = *row.get(token / l.page())? as usize;
-        (page < l.pages()).then(|| l.block(page, head, token % l.page()))
-    }
-}
-
-fn contiguous(b: &mut Operands, name: &str) -> FloatTensor<Flex> {
-    to_f32(b.float(name)).to_contiguous()
-}
-
-fn appended(append: &Append, mut b: Operands) -> IntTensor<Flex> {
+/// Appends keys \[B, Hkv, tokens, D\] and values \[B, Hkv, tokens, Dv\] to a pool of words.
+pub fn append(append: &Append, places: &Places<'_>, [k, v]: [&[f32]; 2], pool: &mut [i32]) {
     let l = &append.layout;
-    let places = Places::of(&mut b, append.table);
-    let [k, v] = ["k", "v"].map(|name| contiguous(&mut b, name));
-    let mut pool = b.word("pool").to_contiguous();
-    let all = pool.storage_mut::<i32>();
     for row in 0..append.batch * l.kv_heads() * append.tokens {
         let sequence = row / append.tokens / l.kv_heads();
         let head = row / append.tokens % l.kv_heads();
@@ -74,12 +26,11 @@ fn appended(append: &Append, mut b: Operands) -> IntTensor<Flex> {
         let Some(block) = places.block(l, [sequence, head], token) else {
             continue;
         };
-        let block = &mut all[block..][..l.block_words()];
-        let key = &k.storage::<f32>()[row * l.head_dim()..][..l.head_dim()];
-        let value = &v.storage::<f32>()[row * l.value_dim()..][..l.value_dim()];
+        let block = &mut pool[block..][..l.block_words()];
+        let key = &k[row * l.head_dim()..][..l.head_dim()];
+        let value = &v[row * l.value_dim()..][..l.value_dim()];
         write(l, block, token % BLOCK, [key, value]);
     }
-    pool
 }
 
 /// Writes a token's key and value into its block.
@@ -108,27 +59,34 @@ fn word(format: CacheFormat, scale: f32, of: impl Fn(usize) -> f32) -> i32 {
     (0..per).fold(0, |word, at| word | code(at)) as i32
 }
 
-fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
+/// What an attention over a pool reads besides it, in f32; tables that aren't there are empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a> {
+    /// \[B, Hq, Sq, D\].
+    pub q: &'a [f32],
+    /// Of ALiBi \[Hq\].
+    pub slopes: &'a [f32],
+    /// Biases by distance.
+    pub relative: &'a [f32],
+    /// \[Hq\].
+    pub sinks: &'a [f32],
+}
+
+/// o \[B, Hq, Sq, Dv\] and its log-sum-exp \[B, Hq, Sq\] over a pool of words.
+pub fn attend(
+    attend: &Attend,
+    places: &Places<'_>,
+    queries: Queries<'_>,
+    pool: &[i32],
+) -> [Vec<f32>; 2] {
     let (p, l) = (attend.attention(), attend.layout());
     let s = *p.sizes();
-    let places = Places::of(&mut b, attend.table());
-    let q = contiguous(&mut b, "q");
-    let q = q.storage::<f32>();
-    let pool = b.word("pool").to_contiguous();
-    let pool = pool.storage::<i32>();
-    let tables = ["slopes", "relative", "sinks"].map(|name| {
-        let table = b
-            .maybe_float(name)
-            .map(|table| to_f32(table).to_contiguous());
-        table.map_or_else(Vec::new, |table| table.storage::<f32>().to_vec())
-    });
-    let queries = Queries {
+    let sequences = Sequences {
         attention: p,
-        q,
-        tables: &tables,
+        queries,
         layout: l,
         pool,
-        places: &places,
+        places,
         codes: &Codes::of(l.format()),
     };
     let mut o = vec![0.0; p.query_rows() * s.value_dim];
@@ -136,46 +94,40 @@ fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
     let rows = s.heads * s.queries;
     let out = o.par_chunks_mut(rows * s.value_dim);
     let out = out.zip(lse.par_chunks_mut(rows)).enumerate();
-    out.for_each(|(sequence, (o, lse))| queries.attend(sequence, o, lse));
-    let o = float_tensor(o, &[s.batch, s.heads, s.queries, s.value_dim]);
-    let lse = float_tensor(lse, &[s.batch, s.heads, s.queries]);
-    let dtype = crate::ops::dtype(Scalar::Float(p.element()));
-    vec![Value::Float(cast_like(o, dtype)), Value::Float(lse)]
+    out.for_each(|(sequence, (o, lse))| sequences.attend(sequence, o, lse));
+    [o, lse]
 }
 
 /// The queries of all sequences, and what they read.
-struct Queries<'a> {
+struct Sequences<'a> {
     attention: &'a Problem,
-    q: &'a [f32],
-    /// Slopes, biases by distance and sinks; those that aren't there are empty.
-    tables: &'a [Vec<f32>; 3],
+    queries: Queries<'a>,
     layout: &'a Layout,
     pool: &'a [i32],
-    places: &'a Places,
+    places: &'a Places<'a>,
     codes: &'a Codes,
 }
 
-impl Queries<'_> {
+impl Sequences<'_> {
     /// Fills o and lse of a sequence as far as it has new tokens.
     fn attend(&self, sequence: usize, o: &mut [f32], lse: &mut [f32]) {
         let s = *self.attention.sizes();
         let [start, end] = self.places.span(sequence);
         let queries = end.saturating_sub(start).min(s.queries);
-        let heads = self.q.chunks_exact(s.queries * s.head_dim);
+        let heads = self.queries.q.chunks_exact(s.queries * s.head_dim);
         let heads = heads.skip(sequence * s.heads).take(s.heads);
         let own = heads.flat_map(|head| &head[..queries * s.head_dim]);
         let own: Vec<f32> = own.copied().collect();
         let problem = of_sizes(self.attention, queries, start + queries);
-        let [slopes, relative, sinks] = self.tables.each_ref();
-        let host = Host {
+        let operands = Operands {
             problem: &problem,
             q: &own,
             k: &[],
             v: &[],
-            slopes,
+            slopes: self.queries.slopes,
             bias: &[],
-            relative,
-            sinks,
+            relative: self.queries.relative,
+            sinks: self.queries.sinks,
             dropout: None,
             rule: None,
             query_documents: Vec::new(),
@@ -183,13 +135,14 @@ impl Queries<'_> {
             blocks: Vec::new(),
             mask: Vec::new(),
         };
-        let [found, logs] = host.over(&Paged {
+        let paged = Paged {
             layout: self.layout,
             pool: self.pool,
             places: self.places,
             sequence,
             codes: self.codes,
-        });
+        };
+        let [found, logs] = over(&operands, &paged);
         for head in 0..s.heads {
             let (from, to, width) = (head * queries, head * s.queries, s.value_dim);
             lse[to..][..queries].copy_from_slice(&logs[from..][..queries]);

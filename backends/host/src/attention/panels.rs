@@ -2,7 +2,7 @@
 //!
 //! Sums run over the inner dimension in order, and a row's result depends on no other row.
 
-use moebius_host::Transpose;
+use crate::vector::Transpose;
 use pulp::Simd;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ const ROWS: usize = 6;
 const REGISTERS: usize = 2;
 
 /// Columns of a panel in one row.
-pub(in crate::ops) type Line = [f32; PANEL];
+pub(crate) type Line = [f32; PANEL];
 
 /// \[rows, columns\] as \[⌈columns / 32⌉, rows, 32\], zeros past the last column.
 pub(super) struct Panels {
@@ -97,6 +97,11 @@ impl Panels {
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &Line> {
         self.lines.iter().skip(row).step_by(self.rows.max(1))
     }
+}
+
+/// The panels of transposed keys.
+pub(super) fn panels_of(keys: &Range<usize>) -> Range<usize> {
+    keys.start / PANEL..keys.end.div_ceil(PANEL)
 }
 
 /// The transpose of rows as long as there are lines, at most [`PANEL`] of them; squares are turned in registers. Past the last row is what means

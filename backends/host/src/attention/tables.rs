@@ -2,18 +2,22 @@
 
 use super::backward::{Incoming, Packed, PairGradients, Work};
 use super::panels::PANEL;
-use super::scores::{Block, Host, QUERIES};
-use moebius_host::vectorized;
+use super::scores::{Block, Operands, QUERIES};
+use crate::vector::vectorized;
 use moebius_ops::attention::{Pattern, Rule};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 /// dbias \[B or 1, Hq or 1, Sq, Skv\]: a task for some queries' rows of it, which adds up all sequences and heads that have
 /// the same bias.
-pub(super) fn bias(host: &Host<'_>, incoming: &Incoming<'_>, packed: &[Packed]) -> Vec<f32> {
-    let s = host.problem.sizes();
-    let mut dbias = vec![0.0; host.bias.len()];
-    let rules = host.problem.rules();
+pub(super) fn bias(
+    operands: &Operands<'_>,
+    incoming: &Incoming<'_>,
+    packed: &[Packed],
+) -> Vec<f32> {
+    let s = operands.problem.sizes();
+    let mut dbias = vec![0.0; operands.bias.len()];
+    let rules = operands.problem.rules();
     let place = rules.iter().position(|rule| matches!(rule, Rule::Bias(_)));
     let (Some(pattern), Some(place)) = (rules.bias(), place) else {
         return dbias;
@@ -21,23 +25,23 @@ pub(super) fn bias(host: &Host<'_>, incoming: &Incoming<'_>, packed: &[Packed]) 
     if dbias.is_empty() {
         return dbias;
     }
-    let capped = host.capped_from(place);
+    let capped = operands.capped_from(place);
     let heads = if pattern.heads { s.heads } else { 1 };
     let matrices = dbias.par_chunks_mut(s.queries * s.keys).enumerate();
     matrices.for_each(|(matrix, rows)| {
         let blocks = rows.par_chunks_mut(QUERIES * s.keys).enumerate();
         blocks.for_each(|(block, rows)| {
             let first = block * QUERIES;
-            for (batch, head) in sharing(host, pattern, (matrix / heads, matrix % heads)) {
+            for (batch, head) in sharing(operands, pattern, (matrix / heads, matrix % heads)) {
                 let head_block = Block {
                     batch,
                     heads: head..head + 1,
                     queries: first..(first + QUERIES).min(s.queries),
                 };
-                let packed = &packed[batch * s.kv_heads + head / host.problem.group()];
+                let packed = &packed[batch * s.kv_heads + head / operands.problem.group()];
                 vectorized(Rows {
                     pairs: PairGradients {
-                        host,
+                        operands,
                         incoming,
                         packed,
                     },
@@ -53,11 +57,11 @@ pub(super) fn bias(host: &Host<'_>, incoming: &Incoming<'_>, packed: &[Packed]) 
 
 /// The sequences and heads that have the bias of `batch` and `head`.
 fn sharing(
-    host: &Host<'_>,
+    operands: &Operands<'_>,
     pattern: Pattern,
     (batch, head): (usize, usize),
 ) -> impl Iterator<Item = (usize, usize)> {
-    let s = host.problem.sizes();
+    let s = operands.problem.sizes();
     let of = |own: bool, at: usize, all: usize| if own { at..at + 1 } else { 0..all };
     let heads = of(pattern.heads, head, s.heads);
     let batches = of(pattern.batch, batch, s.batch);
@@ -78,15 +82,15 @@ impl WithSimd for Rows<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let host = self.pairs.host;
+        let operands = self.pairs.operands;
         let queries = self.pairs.of(&self.block);
         let mut work = Work::default();
-        for (keys, full) in host.key_blocks(&self.block) {
+        for (keys, full) in operands.key_blocks(&self.block) {
             self.pairs.scores(simd, &queries, (&keys, full), &mut work);
             let stride = work.ds.len() / self.block.rows() * PANEL;
             let ds = work.ds.as_flattened().chunks_exact(stride);
             let slopes = work.slopes.as_flattened().chunks_exact(stride);
-            let rows = self.rows.chunks_exact_mut(host.problem.sizes().keys);
+            let rows = self.rows.chunks_exact_mut(operands.problem.sizes().keys);
             for ((to, ds), slopes) in rows.zip(ds).zip(slopes) {
                 for ((to, ds), slope) in to[keys.clone()].iter_mut().zip(ds).zip(slopes) {
                     *to += if self.capped { ds * slope } else { *ds };
@@ -97,13 +101,13 @@ impl WithSimd for Rows<'_> {
 }
 
 /// dsinks \[Hq\].
-pub(super) fn sinks(host: &Host<'_>, incoming: &Incoming<'_>) -> Vec<f32> {
-    let s = host.problem.sizes();
+pub(super) fn sinks(operands: &Operands<'_>, incoming: &Incoming<'_>) -> Vec<f32> {
+    let s = operands.problem.sizes();
     let mut sums = vec![0.0_f64; s.heads];
     let rows = incoming.lse.iter().zip(&incoming.delta);
     for (row, (lse, delta)) in rows.enumerate() {
         let head = row / s.queries % s.heads;
-        let p = (f64::from(host.sinks[head]) - f64::from(*lse)).exp();
+        let p = (f64::from(operands.sinks[head]) - f64::from(*lse)).exp();
         sums[head] -= p * f64::from(*delta);
     }
     sums.into_iter().map(|sum| sum as f32).collect()

@@ -3,10 +3,10 @@
 //! A task has some queries of one head and goes over all keys that they see: five products. What it adds to keys and
 //! values is its own, and is summed in the order of the tasks, which depends on the sizes of one sequence alone.
 
-use super::forward::{Hidden, Pairs, panels_of};
-use super::panels::{Left, Line, PANEL, Panels, add_product};
-use super::scores::{Block, Host, KEYS, QUERIES};
-use moebius_host::{exp, vectorized};
+use super::pairs::{Hidden, Pairs};
+use super::panels::{Left, Line, PANEL, Panels, add_product, panels_of};
+use super::scores::{Block, KEYS, Operands, QUERIES};
+use crate::vector::{exp, vectorized};
 use moebius_ops::attention::Rule;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
@@ -48,12 +48,12 @@ fn finite(values: &[f32], width: usize) -> Vec<bool> {
 
 impl Packed {
     /// Those of all key heads.
-    pub(super) fn all(host: &Host<'_>) -> Vec<Self> {
-        let s = *host.problem.sizes();
+    pub(super) fn all(operands: &Operands<'_>) -> Vec<Self> {
+        let s = *operands.problem.sizes();
         let heads = (0..s.batch * s.kv_heads).into_par_iter();
         let packed = heads.map(|head| {
-            let k = &host.k[head * s.keys * s.head_dim..][..s.keys * s.head_dim];
-            let v = &host.v[head * s.keys * s.value_dim..][..s.keys * s.value_dim];
+            let k = &operands.k[head * s.keys * s.head_dim..][..s.keys * s.head_dim];
+            let v = &operands.v[head * s.keys * s.value_dim..][..s.keys * s.value_dim];
             let both = finite(k, s.head_dim)
                 .into_iter()
                 .zip(finite(v, s.value_dim));
@@ -76,8 +76,12 @@ pub(super) struct Gradients {
     pub(super) drelative: Vec<f32>,
 }
 
-pub(super) fn run(host: &Host<'_>, incoming: &Incoming<'_>, packed: &[Packed]) -> Gradients {
-    let problem = host.problem;
+pub(super) fn run(
+    operands: &Operands<'_>,
+    incoming: &Incoming<'_>,
+    packed: &[Packed],
+) -> Gradients {
+    let problem = operands.problem;
     let s = *problem.sizes();
     let mut dq = vec![0.0; problem.query_rows() * s.head_dim];
     let queries = s.queries.div_ceil(TASKS).next_multiple_of(QUERIES);
@@ -91,7 +95,7 @@ pub(super) fn run(host: &Host<'_>, incoming: &Incoming<'_>, packed: &[Packed]) -
             rest = after;
             tasks.push(Task {
                 pairs: PairGradients {
-                    host,
+                    operands,
                     incoming,
                     packed: &packed[batch * s.kv_heads + head / problem.group()],
                 },
@@ -107,19 +111,19 @@ pub(super) fn run(host: &Host<'_>, incoming: &Incoming<'_>, packed: &[Packed]) -
     let parts: Vec<Part> = tasks.into_par_iter().map(vectorized).collect();
     let mut gradients = Gradients {
         dq,
-        dk: vec![0.0; host.k.len()],
-        dv: vec![0.0; host.v.len()],
-        drelative: vec![0.0; host.relative.len()],
+        dk: vec![0.0; operands.k.len()],
+        dv: vec![0.0; operands.v.len()],
+        drelative: vec![0.0; operands.relative.len()],
     };
-    gradients.add(host, &parts, s.queries.div_ceil(queries));
+    gradients.add(operands, &parts, s.queries.div_ceil(queries));
     gradients
 }
 
 impl Gradients {
     /// Adds what the tasks have for keys, values and biases, of each query head `of_head` tasks.
-    fn add(&mut self, host: &Host<'_>, parts: &[Part], of_head: usize) {
-        let s = host.problem.sizes();
-        let of_kv_head = of_head * host.problem.group();
+    fn add(&mut self, operands: &Operands<'_>, parts: &[Part], of_head: usize) {
+        let s = operands.problem.sizes();
+        let of_kv_head = of_head * operands.problem.group();
         if parts.is_empty() || s.keys == 0 {
             return;
         }
@@ -177,9 +181,9 @@ impl WithSimd for Task<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> Part {
-        let host = self.pairs.host;
-        let s = *host.problem.sizes();
-        let keys = host.problem.keys_of(self.block.queries.clone());
+        let operands = self.pairs.operands;
+        let s = *operands.problem.sizes();
+        let keys = operands.problem.keys_of(self.block.queries.clone());
         let first_key = keys.start / KEYS * KEYS;
         let count = keys.end.next_multiple_of(KEYS).min(s.keys);
         let count = count.saturating_sub(first_key);
@@ -188,7 +192,7 @@ impl WithSimd for Task<'_> {
             first_key,
             dk: lines(s.head_dim),
             dv: lines(s.value_dim),
-            drelative: vec![0.0; host.relative.len() / s.heads],
+            drelative: vec![0.0; operands.relative.len() / s.heads],
         };
         let blocks = self.block.queries.clone().step_by(QUERIES);
         let dq = self.dq.chunks_mut(QUERIES * s.head_dim);
@@ -206,7 +210,7 @@ impl WithSimd for Task<'_> {
 
 /// The gradients of scores.
 pub(super) struct PairGradients<'a> {
-    pub(super) host: &'a Host<'a>,
+    pub(super) operands: &'a Operands<'a>,
     pub(super) incoming: &'a Incoming<'a>,
     pub(super) packed: &'a Packed,
 }
@@ -237,9 +241,9 @@ pub(super) struct Work {
 
 impl<'a> PairGradients<'a> {
     pub(super) fn of(&'a self, block: &'a Block) -> Queries<'a> {
-        let s = self.host.problem.sizes();
-        let (first, rows) = (self.host.first_row(block), block.rows());
-        let q = self.host.scaled_queries(block);
+        let s = self.operands.problem.sizes();
+        let (first, rows) = (self.operands.first_row(block), block.rows());
+        let q = self.operands.scaled_queries(block);
         let d_o = self.incoming.d_o;
         let d_o = d_o.map(|d_o| &d_o[first * s.value_dim..][..rows * s.value_dim]);
         let all = q.iter().chain(d_o.into_iter().flatten());
@@ -262,7 +266,7 @@ impl<'a> PairGradients<'a> {
         (keys, full): (&Range<usize>, bool),
         work: &mut Work,
     ) -> Hidden {
-        let (s, packed) = (self.host.problem.sizes(), self.packed);
+        let (s, packed) = (self.operands.problem.sizes(), self.packed);
         let (rows, panels) = (queries.block.rows(), panels_of(keys));
         let tiles = panels.len();
         for lines in [&mut work.p, &mut work.ds, &mut work.slopes, &mut work.own] {
@@ -286,19 +290,19 @@ impl<'a> PairGradients<'a> {
             let at = (queries.block, row);
             let own = work.own[of_row.clone()].as_flattened_mut();
             let both = [&mut *slopes, &mut *own];
-            self.host.apply(simd, at, (keys, full), p, both);
+            self.operands.apply(simd, at, (keys, full), p, both);
             hidden.note(p);
             let ds = work.ds[of_row].as_flattened_mut();
-            self.host.drop(at, keys.start, ds);
+            self.operands.drop(at, keys.start, ds);
             let statistics = (queries.lse[row], queries.delta[row]);
             gradients_of_row(simd, statistics, p, [&mut *ds, slopes]);
-            if self.host.rule.is_some() {
+            if self.operands.rule.is_some() {
                 // Not where a key isn't seen: there the slope may be NaN.
                 for (ds, slope) in ds.iter_mut().zip(own).filter(|(ds, _)| **ds != 0.0) {
                     *ds *= *slope;
                 }
             }
-            self.host.drop(at, keys.start, p);
+            self.operands.drop(at, keys.start, p);
         }
         hidden
     }
@@ -306,14 +310,14 @@ impl<'a> PairGradients<'a> {
     /// All of a block of queries.
     #[inline(always)]
     fn queries<S: Simd>(&self, simd: S, block: &Block, dq: &mut [f32], part: &mut Part) {
-        let s = *self.host.problem.sizes();
+        let s = *self.operands.problem.sizes();
         let queries = self.of(block);
         let q = Panels::of(&queries.q, s.head_dim);
         let d_o = queries.d_o.map(|d_o| Panels::of(d_o, s.value_dim));
         let (rows, across) = (block.rows(), q.count());
         let mut sums = vec![[0.0; PANEL]; rows * across];
         let mut work = Work::default();
-        for (keys, full) in self.host.key_blocks(block) {
+        for (keys, full) in self.operands.key_blocks(block) {
             let hidden = self.scores(simd, &queries, (&keys, full), &mut work);
             self.distances(block, &keys, &work, &mut part.drelative);
             self.before_cap(&mut work);
@@ -343,7 +347,7 @@ impl<'a> PairGradients<'a> {
                 add_product(simd, left, (d_o, 0..rows, 0..across), dv);
             }
         }
-        let scale = self.host.problem.scale();
+        let scale = self.operands.problem.scale();
         let sums = sums.chunks_exact(across);
         for (dq, sums) in dq.chunks_exact_mut(s.head_dim).zip(sums) {
             for (dq, sum) in dq.iter_mut().zip(sums.as_flattened()) {
@@ -355,7 +359,7 @@ impl<'a> PairGradients<'a> {
     /// Gradients of scores after all rules become those before a cap.
     #[inline(always)]
     fn before_cap(&self, work: &mut Work) {
-        if !self.host.capped_from(0) {
+        if !self.operands.capped_from(0) {
             return;
         }
         let slopes = work.slopes.as_flattened();
@@ -367,33 +371,25 @@ impl<'a> PairGradients<'a> {
     /// Adds the gradients of scores to those of biases by distance.
     #[inline(always)]
     fn distances(&self, block: &Block, keys: &Range<usize>, work: &Work, sums: &mut [f32]) {
-        let rules = self.host.problem.rules();
+        let rules = self.operands.problem.rules();
         let place = rules
             .iter()
             .position(|rule| matches!(rule, Rule::Relative(_)));
         let (Some(place), Some(reach)) = (place, rules.relative()) else {
             return;
         };
-        let (reach, capped) = (reach as i64, self.host.capped_from(place));
+        let (reach, capped) = (reach as i64, self.operands.capped_from(place));
         let stride = panels_of(keys).len() * PANEL;
         let ds = work.ds.as_flattened().chunks_exact(stride);
         let slopes = work.slopes.as_flattened().chunks_exact(stride);
         for ((query, ds), slopes) in block.queries.clone().zip(ds).zip(slopes) {
-            let ahead = keys.start as i64 - self.host.problem.position(query);
+            let ahead = keys.start as i64 - self.operands.problem.position(query);
             for lane in 0..keys.len() {
                 let at = (ahead + lane as i64).clamp(-reach, reach) + reach;
                 let slope = if capped { slopes[lane] } else { 1.0 };
                 sums[at as usize] += ds[lane] * slope;
             }
         }
-    }
-}
-
-impl Host<'_> {
-    /// Whether a cap comes at `place` or later.
-    pub(super) fn capped_from(&self, place: usize) -> bool {
-        let mut later = self.problem.rules().iter().skip(place);
-        later.any(|rule| matches!(rule, Rule::Softcap(_)))
     }
 }
 

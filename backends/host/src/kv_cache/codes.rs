@@ -1,8 +1,8 @@
 //! Words of a pool as values.
 
-use crate::ops::attention::flex::Line;
+use crate::attention::Line;
+use crate::values::Stored;
 use half::{bf16, f16};
-use moebius_host::Stored;
 use moebius_ops::kv_cache::{BLOCK, CacheFormat};
 
 /// What the words of a format hold; FP8 codes are looked up.

@@ -2,11 +2,11 @@
 //! once, a block at a time, because packing them would take longer than the products. Sums run in the order of those of many queries: a query's
 //! result doesn't depend on how many come with it.
 
-use super::forward::Running;
 use super::panels::{Left, PANEL, Panels, add_product};
-use super::scores::{Block, Host, KEYS};
+use super::running::Running;
+use super::scores::{Block, KEYS, Operands};
 use super::source::Source;
-use moebius_host::{Kernel, Transpose, dispatch};
+use crate::vector::{Kernel, Transpose, dispatch};
 use pulp::Simd;
 use rayon::prelude::*;
 
@@ -14,9 +14,9 @@ use rayon::prelude::*;
 pub(super) const ROWS: usize = 8;
 
 /// Fills o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\], which holds `f32::MIN`.
-pub(super) fn run(host: &Host<'_>, source: &impl Source, o: &mut [f32], lse: &mut [f32]) {
-    let width = host.problem.sizes().value_dim;
-    let blocks = host.query_blocks();
+pub(super) fn run(operands: &Operands<'_>, source: &impl Source, o: &mut [f32], lse: &mut [f32]) {
+    let width = operands.problem.sizes().value_dim;
+    let blocks = operands.query_blocks();
     let Some(rows) = blocks.first().map(Block::rows) else {
         return;
     };
@@ -25,7 +25,7 @@ pub(super) fn run(host: &Host<'_>, source: &impl Source, o: &mut [f32], lse: &mu
     let tasks = blocks.into_par_iter().zip(out);
     tasks.for_each(|(block, out)| {
         dispatch(Task {
-            host,
+            operands,
             source,
             block,
             out,
@@ -35,7 +35,7 @@ pub(super) fn run(host: &Host<'_>, source: &impl Source, o: &mut [f32], lse: &mu
 
 /// The queries of a key head.
 struct Task<'a, K> {
-    host: &'a Host<'a>,
+    operands: &'a Operands<'a>,
     source: &'a K,
     block: Block,
     /// Its rows of o and lse.
@@ -45,17 +45,17 @@ struct Task<'a, K> {
 impl<K: Source> Kernel for Task<'_, K> {
     #[inline(always)]
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
-        let (host, block) = (self.host, &self.block);
-        let (s, rows) = (*host.problem.sizes(), block.rows());
+        let (operands, block) = (self.operands, &self.block);
+        let (s, rows) = (*operands.problem.sizes(), block.rows());
         let (dim, width) = (s.head_dim, s.value_dim);
-        let head = block.batch * s.kv_heads + block.heads.start / host.problem.group();
-        let q = host.scaled_queries(block);
+        let head = block.batch * s.kv_heads + block.heads.start / operands.problem.group();
+        let q = operands.scaled_queries(block);
         let (o, lse) = self.out;
         let mut running = vec![Running::new(); rows];
         let mut turned = Panels::new(dim, PANEL);
         let mut room = Vec::new();
         let mut scores = [[[0.0; PANEL]; KEYS / PANEL]; ROWS];
-        for (keys, full) in host.key_blocks(block) {
+        for (keys, full) in operands.key_blocks(block) {
             for (at, first) in keys.clone().step_by(PANEL).enumerate() {
                 let some = first..(first + PANEL).min(keys.end);
                 let lines = turned.only(some.len());
@@ -71,9 +71,9 @@ impl<K: Source> Kernel for Task<'_, K> {
             for (row, o) in o.chunks_exact_mut(width).enumerate() {
                 let scores = scores[row].as_flattened_mut();
                 let none: [&mut [f32]; 2] = [&mut [], &mut []];
-                host.apply(simd, (block, row), (&keys, full), scores, none);
+                operands.apply(simd, (block, row), (&keys, full), scores, none);
                 let shrink = running[row].add(simd, scores);
-                host.drop((block, row), keys.start, scores);
+                operands.drop((block, row), keys.start, scores);
                 if shrink != 1.0 {
                     o.iter_mut().for_each(|o| *o *= shrink);
                 }
@@ -87,7 +87,7 @@ impl<K: Source> Kernel for Task<'_, K> {
         }
         for (row, o) in o.chunks_exact_mut(width).enumerate() {
             let head = block.heads.start + row / block.queries.len();
-            let sink = host.sinks.get(head).copied();
+            let sink = operands.sinks.get(head).copied();
             if let Some((found, factor)) = running[row].finish(sink) {
                 lse[row] = found;
                 o.iter_mut().for_each(|o| *o *= factor);

@@ -1,0 +1,95 @@
+//! Attention in f32: blocks of queries by blocks of keys, as many at once as there are processors.
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `scores.rs` | the rules, on a block of scores, and which blocks are computed |
+//! | `source.rs` | where keys and values are |
+//! | `running.rs` | softmax, a block of scores at a time |
+//! | `forward.rs` | o and its log-sum-exp |
+//! | `few.rs` | the same of few queries |
+//! | `backward.rs` | the gradients of queries, keys, values and biases by distance |
+//! | `tables.rs` | those of dense biases and of sinks |
+//! | `panels.rs` | products, in registers |
+//! | `pairs.rs` | products of single pairs, where values aren't finite |
+//!
+//! A score of −∞ counts as unseen, as in Burn, and so does a probability below 2⁻¹²⁶.
+
+mod backward;
+mod few;
+mod forward;
+mod pairs;
+mod panels;
+mod running;
+mod scores;
+mod source;
+mod tables;
+
+use backward::{Incoming, Packed};
+pub(crate) use forward::run as over;
+use moebius_ops::AttentionPass;
+pub(crate) use panels::Line;
+pub use scores::Operands;
+pub(crate) use source::Source;
+
+/// o \[B, Hq, Sq, Dv\] and its log-sum-exp \[B, Hq, Sq\].
+pub fn forward(operands: &Operands<'_>) -> [Vec<f32>; 2] {
+    over(operands, operands)
+}
+
+/// What a forward pass gave, and the gradient of one of its results; what a backward pass doesn't read may be empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<'a> {
+    /// o \[B, Hq, Sq, Dv\].
+    pub o: &'a [f32],
+    /// The gradient of o.
+    pub d_o: &'a [f32],
+    /// The log-sum-exp \[B, Hq, Sq\].
+    pub lse: &'a [f32],
+    /// The gradient of the log-sum-exp.
+    pub d_lse: &'a [f32],
+}
+
+/// The gradients through the result that `pass` says, in the order of the description.
+pub fn backward(
+    operands: &Operands<'_>,
+    pass: AttentionPass,
+    results: &Results<'_>,
+) -> Vec<Vec<f32>> {
+    let (through_o, tables) = match pass {
+        AttentionPass::LogSumExp(tables) => (false, tables),
+        AttentionPass::Output(tables) => (true, tables),
+        AttentionPass::Forward => unreachable!("a forward pass has no gradients"),
+    };
+    let Results { o, d_o, lse, d_lse } = *results;
+    let width = operands.problem.sizes().value_dim;
+    let rows = o.chunks(width).zip(d_o.chunks(width));
+    let incoming = Incoming {
+        d_o: through_o.then_some(d_o),
+        lse,
+        delta: if through_o {
+            rows.map(|(o, d_o)| dot(o, d_o)).collect()
+        } else {
+            d_lse.iter().map(|d| -d).collect()
+        },
+    };
+    let packed = Packed::all(operands);
+    let found = backward::run(operands, &incoming, &packed);
+    let mut all = vec![found.dq, found.dk];
+    if through_o {
+        all.push(found.dv);
+    }
+    if tables.bias {
+        all.push(tables::bias(operands, &incoming, &packed));
+    }
+    if tables.relative {
+        all.push(found.drelative);
+    }
+    if tables.sinks {
+        all.push(tables::sinks(operands, &incoming));
+    }
+    all
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
