@@ -1,11 +1,33 @@
 //! The choice of experts, an oracle that shares no code with the kernels.
 
+use crate::product::{Factor, Product, Run, products};
 use moebius_ops::routing::{LoadProblem, Problem, Score, TopkGradient};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 
 /// Tokens that take a thread longer than waking another.
 const TOKENS: usize = 256;
+
+/// x · Wgᵀ \[T,E\] of x \[T,H\] and Wg \[E,H\]; sizes are T, H and E.
+pub fn logits(x: &[f32], w: &[f32], [tokens, hidden, experts]: [usize; 3]) -> Vec<f32> {
+    let left = Factor::of_slice(x, hidden, Run::Along);
+    let right = Factor::of_slice(w, hidden, Run::Along);
+    products(&[Product::new(left, right, [tokens, hidden, experts])])
+}
+
+/// The gradients of x \[T,H\] and Wg \[E,H\] from that of the logits \[T,E\]; sizes are T, H and E.
+pub fn logits_backward(
+    [x, w, dlogits]: [&[f32]; 3],
+    [tokens, hidden, experts]: [usize; 3],
+) -> [Vec<f32>; 2] {
+    let left = Factor::of_slice(dlogits, experts, Run::Along);
+    let right = Factor::of_slice(w, hidden, Run::Across);
+    let dx = products(&[Product::new(left, right, [tokens, experts, hidden])]);
+    let left = Factor::of_slice(dlogits, experts, Run::Across);
+    let right = Factor::of_slice(x, hidden, Run::Across);
+    let dw = products(&[Product::new(left, right, [experts, tokens, hidden])]);
+    [dx, dw]
+}
 
 /// What a choice of experts gives.
 #[derive(Clone, Debug, Default)]

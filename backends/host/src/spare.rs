@@ -10,14 +10,14 @@ const MOST: usize = 32 << 20;
 static SPARES: Mutex<Vec<Vec<f32>>> = Mutex::new(Vec::new());
 
 /// Memory for so many values, which mean nothing at first.
-pub struct Spare {
+pub(crate) struct Spare {
     values: Vec<f32>,
     len: usize,
 }
 
 impl Spare {
     /// As many values, of an earlier call where there are enough.
-    pub fn new(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         let mut spares = spares();
         let fitting = spares.partition_point(|spare| spare.len() < len);
         let values = if fitting < spares.len() {

@@ -14,10 +14,32 @@ pub enum Values<'a> {
     Bf16(&'a [bf16]),
 }
 
+/// Matrices of one size, one behind the other, each row by row.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrices<'a> {
+    /// Those of all of them.
+    pub values: Values<'a>,
+    /// Rows of a matrix.
+    pub rows: usize,
+    /// Values of a row.
+    pub columns: usize,
+}
+
+impl<'a> Matrices<'a> {
+    /// One matrix with rows of so many values in f32.
+    pub(crate) fn of_slice(values: &'a [f32], columns: usize) -> Self {
+        Self {
+            values: Values::F32(values),
+            rows: values.len() / columns.max(1),
+            columns,
+        }
+    }
+}
+
 impl Values<'_> {
     /// `to.len()` of them as f32s.
     #[inline(always)]
-    pub fn convert(self, at: usize, to: &mut [f32]) {
+    pub(crate) fn convert(self, at: usize, to: &mut [f32]) {
         let len = to.len();
         match self {
             Self::F32(values) => to.copy_from_slice(&values[at..][..len]),
@@ -32,7 +54,7 @@ impl Values<'_> {
 }
 
 /// How numbers are stored.
-pub trait Stored: Copy {
+pub(crate) trait Stored: Copy {
     /// The number in f32, which holds each of them.
     fn f32(self) -> f32;
 }

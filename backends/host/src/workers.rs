@@ -14,7 +14,11 @@ pub fn on_workers<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 }
 
 /// `f` of every row of `values` and its number, on as many threads as pay off.
-pub fn each_row<T: Send>(values: &mut [T], width: usize, f: &(impl Fn(usize, &mut [T]) + Sync)) {
+pub(crate) fn each_row<T: Send>(
+    values: &mut [T],
+    width: usize,
+    f: &(impl Fn(usize, &mut [T]) + Sync),
+) {
     /// Elements that take a thread longer than waking another.
     const FEWEST: usize = 1 << 15;
     let width = width.max(1);

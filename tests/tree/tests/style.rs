@@ -24,7 +24,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "backends/device/src/vulkan/instance.rs",
     "tests/runner/src/child.rs",
     "runtime/cli/src/drivers.rs",
-    "runtime/core/src/ops/host_product/prefetch.rs",
+    "backends/host/src/product/prefetch.rs",
     "tests/emulator/",
     "tests/failed_launches.rs",
     "tests/src/metal.rs",

@@ -4,7 +4,7 @@ use crate::simd::{Simd as Set, simd};
 use pulp::{Simd, WithSimd};
 
 /// What squares of eight by eight are transposed with, and other steps that vectors have an instruction of their own for.
-pub trait Transpose: Copy {
+pub(crate) trait Transpose: Copy {
     /// Row i of the transposed square goes to `to[i * step..]`, one after the other: it may overwrite what is behind the one before.
     fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize);
 
@@ -17,13 +17,13 @@ pub trait Transpose: Copy {
 }
 
 /// What runs on vectors of one kind.
-pub trait Kernel {
+pub(crate) trait Kernel {
     /// The work, for vectors of these instructions.
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T);
 }
 
 /// Runs what is compiled for the vectors that this process uses.
-pub fn dispatch<K: Kernel>(kernel: K) {
+pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     let simd = simd();
     #[cfg(target_arch = "x86_64")]
     {
@@ -48,7 +48,7 @@ pub fn dispatch<K: Kernel>(kernel: K) {
 }
 
 /// Runs what is compiled for the widest vectors there are, or that the process is held to.
-pub fn vectorized<W: WithSimd>(work: W) -> W::Output {
+pub(crate) fn vectorized<W: WithSimd>(work: W) -> W::Output {
     // The same choice as of `dispatch`, so that sums have the same bits.
     let simd = simd();
     #[cfg(target_arch = "x86_64")]

@@ -17,7 +17,7 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: S::f32s, coefficients: [f32; 
 
 /// eˣ of x up to 88; results below 2⁻¹²⁶ are 0.
 #[inline(always)]
-pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     // Adding 1.5 · 2²³ leaves the nearest whole number in the lowest bits.
     let round = simd.splat_f32s(12_582_912.0);
     let shifted = simd.mul_add_e_f32s(x, simd.splat_f32s(std::f32::consts::LOG2_E), round);
@@ -49,7 +49,7 @@ pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 
 /// tanh x.
 #[inline(always)]
-pub fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
+pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let one = simd.splat_f32s(1.0);
     let magnitude = simd.abs_f32s(x);
     let e = exp(simd, simd.mul_f32s(magnitude, simd.splat_f32s(-2.0)));

@@ -3,5 +3,5 @@
 mod dispatch;
 mod functions;
 
-pub use dispatch::{Kernel, Transpose, dispatch, vectorized};
-pub use functions::{exp, tanh};
+pub(crate) use dispatch::{Kernel, Transpose, dispatch, vectorized};
+pub(crate) use functions::{exp, tanh};

@@ -1,4 +1,4 @@
-//! Calls on Flex: the portable body of each family.
+//! Calls on Flex: what processors compute of each family.
 
 use super::call::{Call, Operations};
 use super::host::Operands;

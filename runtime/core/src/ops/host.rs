@@ -1,13 +1,13 @@
-//! Flex's tensors as slices, and the products its operations are made of.
+//! Flex's tensors as slices, and slices as its tensors.
 
-use super::host_product::{Factor, Lines, Product, Run, products};
 use super::tensors::{Named, Value};
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::ops::IntTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{Flex, TensorMetadata};
-use burn::tensor::{DType, FloatDType, Slice, TensorData};
-use moebius_host::Values;
+use burn::tensor::{DType, FloatDType, TensorData};
+use moebius_host::permute::Segments;
+use moebius_host::{Matrices, Values};
 
 pub(super) type Rows = FloatTensor<Flex>;
 pub(super) type Words = IntTensor<Flex>;
@@ -43,9 +43,11 @@ impl Floats {
     }
 
     pub(super) fn values(&self) -> &[f32] {
-        self.0
-            .as_ref()
-            .map_or(&[], |tensor| tensor.storage::<f32>())
+        self.maybe().unwrap_or_default()
+    }
+
+    pub(super) fn maybe(&self) -> Option<&[f32]> {
+        self.0.as_ref().map(|tensor| tensor.storage::<f32>())
     }
 }
 
@@ -90,74 +92,23 @@ pub(super) fn to_f32(tensor: Rows) -> Rows {
     cast_like(tensor, DType::F32)
 }
 
-impl<'a> Factor<'a> {
-    /// The rows of a contiguous matrix.
-    pub(super) fn rows(matrix: &'a Rows) -> Self {
-        Self::of(matrix, Run::Along)
-    }
-
-    /// The columns of a contiguous matrix.
-    pub(super) fn columns(matrix: &'a Rows) -> Self {
-        Self::of(matrix, Run::Across)
-    }
-
-    /// Matrix `e` of a contiguous stack.
-    pub(super) fn stacked(stack: &'a Rows, e: usize, run: Run) -> Self {
-        let lines = Lines::From(e * stack.shape()[1]);
-        Self {
-            lines,
-            ..Self::of(stack, run)
-        }
-    }
-
-    fn of(tensor: &'a Rows, run: Run) -> Self {
-        let shape = tensor.shape();
-        Self {
-            values: match tensor.dtype() {
-                DType::F16 => Values::F16(tensor.storage()),
-                DType::BF16 => Values::Bf16(tensor.storage()),
-                _ => Values::F32(tensor.storage()),
-            },
-            width: shape[shape.num_dims() - 1],
-            run,
-            lines: Lines::From(0),
-        }
+/// A contiguous matrix, or a stack of them.
+pub(super) fn matrices(tensor: &Rows) -> Matrices<'_> {
+    let shape = tensor.shape();
+    let last = shape.num_dims() - 1;
+    Matrices {
+        values: match tensor.dtype() {
+            DType::F16 => Values::F16(tensor.storage()),
+            DType::BF16 => Values::Bf16(tensor.storage()),
+            _ => Values::F32(tensor.storage()),
+        },
+        rows: shape[last - 1],
+        columns: shape[last],
     }
 }
 
-/// a · b.
-pub(super) fn matmul(a: Rows, b: Rows) -> Rows {
-    let (a, b) = (a.to_contiguous(), b.to_contiguous());
-    let sizes = [a.shape()[0], a.shape()[1], b.shape()[1]];
-    multiply(Factor::rows(&a), Factor::columns(&b), sizes)
-}
-
-/// a · bᵀ.
-pub(super) fn matmul_transposed(a: Rows, b: Rows) -> Rows {
-    let (a, b) = (a.to_contiguous(), b.to_contiguous());
-    let sizes = [a.shape()[0], a.shape()[1], b.shape()[0]];
-    multiply(Factor::rows(&a), Factor::rows(&b), sizes)
-}
-
-/// aᵀ · b.
-pub(super) fn transposed_matmul(a: Rows, b: Rows) -> Rows {
-    let (a, b) = (a.to_contiguous(), b.to_contiguous());
-    let sizes = [a.shape()[1], a.shape()[0], b.shape()[1]];
-    multiply(Factor::columns(&a), Factor::columns(&b), sizes)
-}
-
-fn multiply(left: Factor, right: Factor, sizes: [usize; 3]) -> Rows {
-    let [rows, _, columns] = sizes;
-    float_tensor(
-        products(&[Product::new(left, right, sizes)]),
-        &[rows, columns],
-    )
-}
-
-pub(super) fn rows_of(matrix: Rows, from: usize, to: usize) -> Rows {
-    Flex::float_slice(matrix, &[Slice::from(from..to), Slice::full()])
-}
-
-pub(super) fn select_rows(matrix: Rows, rows: &[u32]) -> Rows {
-    Flex::float_select(matrix, 0, int_tensor(rows, &[rows.len()]))
+/// The sort of a call, or the one segment of `rows` rows where it has none.
+pub(super) fn segments(b: &mut Operands, rows: usize) -> Segments {
+    let sort = ["order", "offsets", "positions"].map(|name| b.maybe_word(name).map(words));
+    Segments::new(sort, rows)
 }

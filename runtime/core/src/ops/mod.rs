@@ -3,8 +3,8 @@
 //! A call is the description of an operation, its operands, and on CubeCL devices its kernels as they were planned. It goes
 //! through [`call::Operations`], which each backend implements once, in the file of its name; ARCHITECTURE.md lists them.
 //!
-//! A family is a folder: `mod.rs` has functions of ordinary tensors, which check, plan the kernels and call; `flex.rs` is the
-//! portable body, of Burn's primitive operations and plain Rust. Capacities and hash routing are the kernels' references.
+//! A family is a folder: `mod.rs` has functions of ordinary tensors, which check, plan the kernels and call; `flex.rs` makes
+//! slices of Flex's tensors for the family's module of `moebius-host`. Capacities and hash routing are the kernels' references.
 //!
 //! What a function refuses: sizes and dtypes that its operation doesn't take ([`ErrorKind::Shape`](crate::ErrorKind::Shape)),
 //! and what the device can't run ([`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)).
@@ -33,8 +33,6 @@ mod flex;
 mod fusion;
 #[cfg(feature = "flex")]
 mod host;
-#[cfg(feature = "flex")]
-mod host_product;
 #[cfg(feature = "xla")]
 mod xla;
 

@@ -1,9 +1,9 @@
-//! Products on Flex, expert by expert.
+//! Products on Flex.
 
-use crate::ops::host::{Operands, cast_like, to_f32};
-use crate::ops::permute::host::Segments;
+use crate::ops::host::{Floats, Operands, cast_like, float_tensor, matrices, segments};
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
+use moebius_host::grouped_gemm as host;
 use moebius_ops::GroupedGemm;
 use moebius_ops::grouped_gemm::Problem;
 
@@ -22,34 +22,44 @@ pub(in crate::ops) fn run(operation: &GroupedGemm, b: Operands) -> Vec<Value<Fle
 }
 
 fn linear(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
-    let segments = Segments::of(&mut b, problem.row_bound);
-    let (rows, w) = (b.float("rows"), b.float("W"));
-    let dtype = rows.dtype();
-    let rows = segments.unpadded(to_f32(rows));
-    let y = segments.products(&rows, &w, &b.maybe_float("b"));
-    let y = segments.padded(y, problem.row_bound, problem.n);
+    let segments = segments(&mut b, problem.row_bound);
+    let dtype = b.get("rows").float().dtype();
+    let [rows, bias] = ["rows", "b"].map(|name| Floats::of(&mut b, name));
+    let w = b.float("W").to_contiguous();
+    let y = host::linear(
+        problem,
+        &segments,
+        rows.values(),
+        matrices(&w),
+        bias.maybe(),
+    );
+    let y = float_tensor(y, &[problem.row_bound, problem.n]);
     vec![Value::Float(cast_like(y, dtype))]
 }
 
 /// The gradients that are needed: of the rows, the weights and the biases.
-fn gradients(
-    problem: &Problem,
-    [of_rows, of_w, of_bias]: [bool; 3],
-    mut b: Operands,
-) -> Vec<Value<Flex>> {
-    let segments = Segments::of(&mut b, problem.row_bound);
-    let (rows, w) = (b.float("rows"), b.float("W"));
-    let dtype = rows.dtype();
-    let dy = segments.unpadded(to_f32(b.float("dy")));
-    let rows = segments.unpadded(to_f32(rows));
-    let drows = of_rows.then(|| {
-        let drows = segments.products_back(&dy, &w);
-        segments.padded(drows, problem.row_bound, problem.k)
-    });
-    let dw = of_w.then(|| segments.outer(&dy, &rows));
-    let dbias = of_bias.then(|| segments.sums(&dy));
-    let gradients = [drows, dw, dbias].into_iter().flatten();
-    gradients
-        .map(|gradient| Value::Float(cast_like(gradient, dtype)))
-        .collect()
+fn gradients(problem: &Problem, needs: [bool; 3], mut b: Operands) -> Vec<Value<Flex>> {
+    let segments = segments(&mut b, problem.row_bound);
+    let dtype = b.get("rows").float().dtype();
+    let floats = ["dy", "rows"].map(|name| Floats::of(&mut b, name));
+    let w = b.float("W").to_contiguous();
+    let floats = floats.each_ref().map(Floats::values);
+    let [rows, w, bias] = host::linear_backward(problem, &segments, needs, floats, matrices(&w));
+    let Problem {
+        experts,
+        row_bound,
+        n,
+        k,
+        ..
+    } = *problem;
+    let tensor = |values: Option<Vec<f32>>, shape: &[usize]| {
+        let tensor = float_tensor(values?, shape);
+        Some(Value::Float(cast_like(tensor, dtype)))
+    };
+    let gradients = [
+        tensor(rows, &[row_bound, k]),
+        tensor(w, &[experts, n, k]),
+        tensor(bias, &[experts, n]),
+    ];
+    gradients.into_iter().flatten().collect()
 }

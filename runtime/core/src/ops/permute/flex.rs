@@ -1,13 +1,14 @@
-//! The sort of slots, and moved rows, on the host.
+//! The sort of slots, and moved rows, on Flex. Capacities are the kernels' references.
 
-use super::host::{Segments, combined, gathered, row_dots};
-use crate::ops::host::{Operands, Rows, Words, cast_like, floats, int_tensor, to_f32, words};
+use crate::ops::host::{
+    Floats, Operands, Rows, Words, cast_like, float_tensor, floats, int_tensor, segments, words,
+};
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
-use burn::backend::ops::FloatTensorOps;
+use moebius_host::permute as host;
 use moebius_ops::Permute;
 use moebius_ops::permute::sorting::Problem as Sort;
-use moebius_ops::permute::{NOWHERE, RowsProblem, capacities_reference, capacity};
+use moebius_ops::permute::{RowsProblem, capacities_reference, capacity};
 
 pub(in crate::ops) fn run(operation: &Permute, b: Operands) -> Vec<Value<Flex>> {
     let results = match operation {
@@ -31,58 +32,35 @@ fn sort(sort: &Sort, mut b: Operands) -> [Words; 4] {
         let capacities = capacities_reference(&rule, slots, experts, mask, factors);
         keys = capacity::reference(&keys, &floats(b.float("weights")), &capacities);
     }
-    let expert = |slot: usize| keys[slot].min(experts as u32) as usize;
-    // Slots without an expert come last.
-    let mut offsets = vec![0_u32; experts + 2];
-    for slot in 0..slots {
-        offsets[expert(slot) + 1] += 1;
-    }
-    for e in 0..=experts {
-        offsets[e + 1] += offsets[e];
-    }
-    let mut next = offsets.clone();
-    offsets.truncate(experts + 1);
-    let kept = offsets[experts];
-    let (mut order, mut positions) = (vec![0; slots], vec![NOWHERE; slots]);
-    for slot in 0..slots {
-        let row = next[expert(slot)];
-        next[expert(slot)] += 1;
-        order[row as usize] = slot as u32;
-        if row < kept {
-            positions[slot] = row;
-        }
-    }
+    let sorted = host::sort(&keys, experts);
+    let kept = sorted.offsets[experts];
     [
-        int_tensor(&order, &[slots]),
-        int_tensor(&offsets, &[experts + 1]),
-        int_tensor(&positions, &[slots]),
+        int_tensor(&sorted.order, &[slots]),
+        int_tensor(&sorted.offsets, &[experts + 1]),
+        int_tensor(&sorted.positions, &[slots]),
         int_tensor(&[slots as u32 - kept], &[1]),
     ]
 }
 
 fn gather(p: &RowsProblem, mut b: Operands) -> Rows {
-    let (segments, x) = (Segments::of(&mut b, 0), b.float("x"));
-    let dtype = x.dtype();
-    let rows = gathered(&to_f32(x), &segments, p.top_k());
-    cast_like(segments.padded(rows, p.row_bound(), p.width()), dtype)
+    let (segments, dtype) = (segments(&mut b, 0), b.get("x").float().dtype());
+    let rows = host::gather(p, &segments, Floats::of(&mut b, "x").values());
+    cast_like(float_tensor(rows, &[p.row_bound(), p.width()]), dtype)
 }
 
 fn combine(p: &RowsProblem, mut b: Operands) -> Rows {
-    let (segments, rows) = (Segments::of(&mut b, 0), b.float("rows"));
-    let dtype = rows.dtype();
-    let weights = b.maybe_float("weights").map(floats);
-    let shape = [p.top_k(), p.width()];
-    let rows = to_f32(rows).to_contiguous();
-    let y = combined(rows.storage(), weights.as_deref(), &segments, shape);
-    cast_like(y, dtype)
+    let (segments, dtype) = (segments(&mut b, 0), b.get("rows").float().dtype());
+    let [rows, weights] = ["rows", "weights"].map(|name| Floats::of(&mut b, name));
+    let y = host::combine(p, &segments, rows.values(), weights.maybe());
+    cast_like(float_tensor(y, &[p.tokens(), p.width()]), dtype)
 }
 
 fn combine_backward(p: &RowsProblem, mut b: Operands) -> [Rows; 2] {
-    let (segments, rows) = (Segments::of(&mut b, 0), b.float("rows"));
-    let dtype = rows.dtype();
-    let dy = gathered(&to_f32(b.float("dy")), &segments, p.top_k());
-    let dots = row_dots(&segments.unpadded(to_f32(rows)), &dy);
-    let drows = Flex::float_mul(dy, segments.of_rows(&floats(b.float("weights"))));
-    let drows = segments.padded(drows, p.row_bound(), p.width());
-    [cast_like(drows, dtype), segments.to_slots(&dots, p.top_k())]
+    let (segments, dtype) = (segments(&mut b, 0), b.get("rows").float().dtype());
+    let floats = ["rows", "weights", "dy"].map(|name| Floats::of(&mut b, name));
+    let [rows, weights, dy] = floats.each_ref().map(Floats::values);
+    let [drows, dweights] = host::combine_backward(p, &segments, [rows, weights], dy);
+    let drows = float_tensor(drows, &[p.row_bound(), p.width()]);
+    let dweights = float_tensor(dweights, &[p.tokens(), p.top_k()]);
+    [cast_like(drows, dtype), dweights]
 }

@@ -2,8 +2,6 @@
 
 #[cfg(feature = "flex")]
 pub(super) mod flex;
-#[cfg(feature = "flex")]
-pub(super) mod host;
 mod sorting;
 
 pub(crate) use sorting::Sorted;

@@ -1,24 +1,20 @@
 //! The router on Flex. The hash is an integer function with one definition.
 
-use crate::ops::host::{
-    Operands, cast_like, float_tensor, floats, int_tensor, matmul, matmul_transposed, to_f32,
-    transposed_matmul, words,
-};
+use crate::ops::host::{Floats, Operands, cast_like, float_tensor, floats, int_tensor, words};
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use moebius_host::routing::{self as host, Chosen};
 use moebius_ops::Routing;
 use moebius_ops::routing::{self, HashProblem, LoadProblem, Problem, TopkGradient};
 
-pub(in crate::ops) fn run(operation: &Routing, mut b: Operands) -> Vec<Value<Flex>> {
+pub(in crate::ops) fn run(operation: &Routing, b: Operands) -> Vec<Value<Flex>> {
     match operation {
         Routing::Logits {
-            backward: false, ..
-        } => {
-            let logits = matmul_transposed(to_f32(b.float("x")), to_f32(b.float("Wg")));
-            vec![Value::Float(logits)]
-        }
-        Routing::Logits { .. } => logits_backward(b),
+            problem,
+            hidden,
+            backward,
+            ..
+        } => logits(problem, *hidden, *backward, b),
         Routing::Route { problem, .. } => route(problem, b),
         Routing::RouteBackward { problem, of, .. } => route_backward(problem, *of, b),
         Routing::Hash { problem, seed, .. } => hash(problem, *seed, b),
@@ -34,12 +30,24 @@ fn available(b: &mut Operands, experts: usize) -> Vec<bool> {
     }
 }
 
-fn logits_backward(mut b: Operands) -> Vec<Value<Flex>> {
-    let (x, w, dlogits) = (b.float("x"), b.float("Wg"), b.float("dlogits"));
-    let (dtype_x, dtype_w) = (x.dtype(), w.dtype());
-    let dx = cast_like(matmul(dlogits.clone(), to_f32(w)), dtype_x);
-    let dw = cast_like(transposed_matmul(dlogits, to_f32(x)), dtype_w);
-    vec![Value::Float(dx), Value::Float(dw)]
+/// The logits, or the gradients of what they are made of.
+fn logits(problem: &Problem, hidden: usize, backward: bool, mut b: Operands) -> Vec<Value<Flex>> {
+    let (tokens, experts) = (problem.tokens(), problem.experts());
+    let sizes = [tokens, hidden, experts];
+    let dtypes = ["x", "Wg"].map(|name| b.get(name).float().dtype());
+    let floats = ["x", "Wg", "dlogits"].map(|name| Floats::of(&mut b, name));
+    let [x, w, dlogits] = floats.each_ref().map(Floats::values);
+    if !backward {
+        let logits = host::logits(x, w, sizes);
+        return vec![Value::Float(float_tensor(logits, &[tokens, experts]))];
+    }
+    let [dx, dw] = host::logits_backward([x, w, dlogits], sizes);
+    let dx = float_tensor(dx, &[tokens, hidden]);
+    let dw = float_tensor(dw, &[experts, hidden]);
+    let gradients = [dx, dw].into_iter().zip(dtypes);
+    gradients
+        .map(|(gradient, dtype)| Value::Float(cast_like(gradient, dtype)))
+        .collect()
 }
 
 fn route(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {

@@ -2,13 +2,7 @@
 //! instructions; shapes as in [`moebius_ops::grouped_gemm`] and [`moebius_ops::fp8_mma`]. They have no derivative.
 
 #[cfg(feature = "flex")]
-mod decode;
-#[cfg(feature = "flex")]
-mod few;
-#[cfg(feature = "flex")]
 pub(in crate::ops) mod flex;
-#[cfg(feature = "flex")]
-mod host;
 
 use crate::ops::call::Request;
 use crate::ops::permute::Sorted;

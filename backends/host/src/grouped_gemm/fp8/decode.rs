@@ -3,7 +3,7 @@
 //! Moved to where an f32 has its exponent, a code's bits are a number 2^(127 − bias) too small. That factor is part of the scale, so
 //! code · scale is rounded once. NaN and infinities have no place in it: words with one are decoded again, value by value.
 
-use moebius_host::Transpose;
+use crate::vector::Transpose;
 use moebius_ops::fp8::Fp8Format;
 use pulp::Simd;
 

@@ -1,6 +1,6 @@
 //! Products of matrices in plain Rust.
 //!
-//! Both factors are packed into panels of up to 1024 inner values: of [`ROWS`] rows of the left one, and of two registers of
+//! Both factors are packed into panels of up to 1024 inner values: of 6 rows of the left one, and of two registers of
 //! columns of the right one, in 64 KiB. A register tile takes the product of two panels, so memory is read once for many
 //! multiply-adds. Up to 8 rows multiply weights where they lie, without panels. Either way sums run over the inner
 //! dimension in order with fused multiply-adds where there are any, as in the kernels, so a row's result doesn't depend on the others.
@@ -10,123 +10,26 @@ mod factor;
 mod few;
 mod kernel;
 mod prefetch;
+mod right;
+mod task;
 #[cfg(test)]
 mod tests;
 
-pub(in crate::ops) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
+pub(crate) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
+pub(crate) use right::Right;
+pub(crate) use task::Product;
 
-use kernel::Task;
-use moebius_host::{Transpose, Values, dispatch};
-use pulp::Simd;
+use crate::vector::dispatch;
+use kernel::ROWS;
 use rayon::prelude::*;
 use std::ops::Range;
+use task::Task;
 
-/// Rows of a register tile: with two registers of columns, 12 sums and 3 operands fit AVX2's 16 registers.
-const ROWS: usize = 6;
 /// The most rows of a task, which packs the right factor for itself.
-pub(in crate::ops) const MOST_ROWS: usize = 64 * ROWS;
-
-/// A right factor.
-pub(in crate::ops) trait Right: Sync {
-    /// How many columns are packed together, where a panel has `width`: those that whole lines of the cache hold.
-    fn together(&self, width: usize) -> usize;
-
-    /// Panels of so many columns, one behind the other, each by its inner values; what they have beyond the part means nothing.
-    fn pack<S: Simd, T: Transpose>(
-        &self,
-        vectors: (S, T),
-        part: &Part,
-        panels: (&mut [f32], usize),
-        scratch: &mut Scratch,
-    );
-
-    /// How many rows at most are multiplied with it together where it lies, when there are few: 8, 4, or none.
-    fn tile(&self) -> usize;
-
-    /// Adds the products of N rows, given as \[inner\]\[N\], and the columns of a part, at most [`WIDEST`], to sums.
-    fn multiply<S: Simd, T: Transpose, const N: usize>(
-        &self,
-        vectors: (S, T),
-        part: &Part,
-        left: &[[f32; N]],
-        sums: &mut [[f32; WIDEST]; N],
-    );
-}
-
-impl Right for Factor<'_> {
-    fn together(&self, width: usize) -> usize {
-        match self.run {
-            Run::Along => width,
-            Run::Across => WIDEST,
-        }
-    }
-
-    #[inline(always)]
-    fn pack<S: Simd, T: Transpose>(
-        &self,
-        (_, transpose): (S, T),
-        part: &Part,
-        panels: (&mut [f32], usize),
-        scratch: &mut Scratch,
-    ) {
-        Factor::pack(self, transpose, part, panels, scratch);
-    }
-
-    fn tile(&self) -> usize {
-        match self.run {
-            Run::Along => 8,
-            Run::Across => 0,
-        }
-    }
-
-    #[inline(always)]
-    fn multiply<S: Simd, T: Transpose, const N: usize>(
-        &self,
-        vectors: (S, T),
-        part: &Part,
-        left: &[[f32; N]],
-        sums: &mut [[f32; WIDEST]; N],
-    ) {
-        match self.values {
-            Values::F32(values) => along::multiply(vectors, (self, values), part, left, sums),
-            Values::F16(values) => along::multiply(vectors, (self, values), part, left, sums),
-            Values::Bf16(values) => along::multiply(vectors, (self, values), part, left, sums),
-        }
-    }
-}
-
-/// A product, and a bias \[columns\] that is added to each row.
-pub(in crate::ops) struct Product<'a, R = Factor<'a>> {
-    pub(in crate::ops) left: Factor<'a>,
-    pub(in crate::ops) right: R,
-    pub(in crate::ops) rows: usize,
-    pub(in crate::ops) inner: usize,
-    pub(in crate::ops) columns: usize,
-    pub(in crate::ops) bias: Option<&'a [f32]>,
-}
-
-impl<'a, R> Product<'a, R> {
-    /// Without a bias, of so many rows, inner values and columns.
-    pub(in crate::ops) fn new(left: Factor<'a>, right: R, sizes: [usize; 3]) -> Self {
-        let [rows, inner, columns] = sizes;
-        Self {
-            left,
-            right,
-            rows,
-            inner,
-            columns,
-            bias: None,
-        }
-    }
-
-    /// Values of the result.
-    fn len(&self) -> usize {
-        self.rows * self.columns
-    }
-}
+pub(crate) const MOST_ROWS: usize = 64 * ROWS;
 
 /// Products of the same columns, one below the other.
-pub(in crate::ops) fn products<R: Right>(products: &[Product<R>]) -> Vec<f32> {
+pub(crate) fn products<R: Right>(products: &[Product<R>]) -> Vec<f32> {
     let sizes = products.iter().map(Product::len);
     let mut result = vec![0.0; sizes.sum()];
     products_into(products, one_after_the_other(products, &mut result));
@@ -134,7 +37,7 @@ pub(in crate::ops) fn products<R: Right>(products: &[Product<R>]) -> Vec<f32> {
 }
 
 /// Where each of these products goes in memory that holds them all.
-pub(in crate::ops) fn one_after_the_other<'a, R>(
+pub(crate) fn one_after_the_other<'a, R>(
     products: &[Product<R>],
     mut to: &'a mut [f32],
 ) -> Vec<&'a mut [f32]> {
@@ -147,7 +50,7 @@ pub(in crate::ops) fn one_after_the_other<'a, R>(
 }
 
 /// Products, each to its own place.
-pub(in crate::ops) fn products_into<R: Right>(products: &[Product<R>], to: Vec<&mut [f32]>) {
+pub(crate) fn products_into<R: Right>(products: &[Product<R>], to: Vec<&mut [f32]>) {
     let mut tasks = Vec::new();
     for (product, mut to) in products.iter().zip(to) {
         for rows in pieces(product.rows) {
@@ -165,7 +68,7 @@ pub(in crate::ops) fn products_into<R: Right>(products: &[Product<R>], to: Vec<&
 
 /// How tasks are spread over the threads.
 #[derive(Clone, Copy)]
-pub(in crate::ops) enum Spread {
+pub(crate) enum Spread {
     /// One thread has them all.
     Alone,
     /// Each thread has some.
@@ -180,7 +83,7 @@ impl Spread {
     const FEWEST: usize = 1 << 18;
 
     /// Of so many tasks with so many multiply-adds together.
-    pub(in crate::ops) fn of(tasks: usize, work: usize) -> Self {
+    pub(crate) fn of(tasks: usize, work: usize) -> Self {
         let threads = rayon::current_num_threads();
         match tasks {
             _ if threads == 1 || work < Self::FEWEST => Self::Alone,
@@ -190,7 +93,7 @@ impl Spread {
     }
 
     /// `f` of every task.
-    pub(in crate::ops) fn each<T: Send, U: Send>(
+    pub(crate) fn each<T: Send, U: Send>(
         self,
         tasks: Vec<T>,
         f: impl Fn(T) -> U + Send + Sync,
@@ -203,7 +106,7 @@ impl Spread {
 }
 
 /// Rows cut into pieces of which each is a task's.
-pub(in crate::ops) fn pieces(rows: usize) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn pieces(rows: usize) -> impl Iterator<Item = Range<usize>> {
     let count = rows.div_ceil(MOST_ROWS).max(1);
     let size = rows.div_ceil(count).next_multiple_of(ROWS).max(1);
     (0..rows)
@@ -213,7 +116,7 @@ pub(in crate::ops) fn pieces(rows: usize) -> impl Iterator<Item = Range<usize>> 
 
 impl<R: Right> Product<'_, R> {
     /// The product of some rows, a task of those that are spread so.
-    pub(in crate::ops) fn of_rows(&self, rows: Range<usize>, to: &mut [f32], spread: Spread) {
+    pub(crate) fn of_rows(&self, rows: Range<usize>, to: &mut [f32], spread: Spread) {
         let (columns, count) = (self.columns, rows.len());
         if count == 0 || columns == 0 {
             return;

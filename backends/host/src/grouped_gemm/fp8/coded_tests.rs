@@ -1,6 +1,6 @@
 use super::*;
-use crate::ops::host_product::{Factor, Lines, Product, Run, products};
-use moebius_host::Values;
+use crate::product::{Factor, Lines, Product, Run, products};
+use crate::values::Values;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::Granularity;
 

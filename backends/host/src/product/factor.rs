@@ -1,11 +1,12 @@
 //! The factors of a product, and how they are packed into panels.
 
-use moebius_host::{Transpose, Values};
+use crate::values::{Matrices, Values};
+use crate::vector::Transpose;
 use std::ops::Range;
 
 /// Which way the lines of a factor run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) enum Run {
+pub(crate) enum Run {
     /// A line has all inner values of one row of a left factor, or of one column of a right one.
     Along,
     /// A line has one inner value of every row or column.
@@ -14,25 +15,25 @@ pub(in crate::ops) enum Run {
 
 /// Where lines are in memory, counted in lines.
 #[derive(Clone, Copy)]
-pub(in crate::ops) enum Lines<'a> {
+pub(crate) enum Lines<'a> {
     From(usize),
     At(&'a [u32]),
 }
 
 /// A matrix by its lines, of `width` neighbouring values each.
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct Factor<'a> {
-    pub(in crate::ops) values: Values<'a>,
-    pub(in crate::ops) width: usize,
-    pub(in crate::ops) run: Run,
-    pub(in crate::ops) lines: Lines<'a>,
+pub(crate) struct Factor<'a> {
+    pub(crate) values: Values<'a>,
+    pub(crate) width: usize,
+    pub(crate) run: Run,
+    pub(crate) lines: Lines<'a>,
 }
 
 /// Some inner values of some rows or columns.
 #[derive(Clone)]
-pub(in crate::ops) struct Part {
-    pub(in crate::ops) inner: Range<usize>,
-    pub(in crate::ops) across: Range<usize>,
+pub(crate) struct Part {
+    pub(crate) inner: Range<usize>,
+    pub(crate) across: Range<usize>,
 }
 
 /// The most inner values that are packed at once.
@@ -42,10 +43,10 @@ pub(super) const SLACK: usize = 8;
 /// Panels that are packed together from lines across: whole lines of the cache are read.
 const TOGETHER: usize = 8;
 /// The most rows or columns of a panel, and the columns of a task that shares its rows with others are a multiple of it.
-pub(in crate::ops) const WIDEST: usize = 64;
+pub(crate) const WIDEST: usize = 64;
 
 /// Lines that are converted.
-pub(in crate::ops) struct Scratch {
+pub(crate) struct Scratch {
     along: Vec<[f32; DEEPEST]>,
     across: Vec<f32>,
 }
@@ -60,11 +61,39 @@ impl Default for Scratch {
 }
 
 impl<'a> Factor<'a> {
+    /// The rows of a matrix, or of all of a stack.
+    pub(crate) fn rows(matrices: Matrices<'a>) -> Self {
+        Self::of(matrices, Run::Along)
+    }
+
+    /// The columns of a matrix.
+    pub(crate) fn columns(matrix: Matrices<'a>) -> Self {
+        Self::of(matrix, Run::Across)
+    }
+
+    /// Matrix `e` of a stack.
+    pub(crate) fn stacked(stack: Matrices<'a>, e: usize, run: Run) -> Self {
+        let lines = Lines::From(e * stack.rows);
+        Self {
+            lines,
+            ..Self::of(stack, run)
+        }
+    }
+
     /// Of a matrix with rows of so many values.
-    pub(in crate::ops) fn of_slice(values: &'a [f32], width: usize, run: Run) -> Self {
+    pub(crate) fn of_slice(values: &'a [f32], width: usize, run: Run) -> Self {
         Self {
             values: Values::F32(values),
             width,
+            run,
+            lines: Lines::From(0),
+        }
+    }
+
+    fn of(matrices: Matrices<'a>, run: Run) -> Self {
+        Self {
+            values: matrices.values,
+            width: matrices.columns,
             run,
             lines: Lines::From(0),
         }

@@ -1,17 +1,14 @@
 //! The experts backward.
 
-use super::activation::{Through, dot};
 use super::forward::Forward;
-use super::{Piece, pieces_of};
-use crate::ops::host::{Rows, cast_like, float_tensor, select_rows};
-use crate::ops::host_product::{
+use super::pieces::{Piece, pieces_of};
+use crate::expert_activation::{Through, dot};
+use crate::permute::{Segments, combined, scale_rows, selected};
+use crate::product::{
     Factor, Lines, MOST_ROWS, Product, Run, Spread, one_after_the_other, products_into,
 };
-use crate::ops::permute::host::{Segments, combined};
-use burn::backend::Flex;
-use burn::backend::ops::FloatTensorOps;
-use burn::tensor::DType;
-use moebius_host::Spare;
+use crate::spare::Spare;
+use crate::values::Matrices;
 use std::ops::Range;
 
 /// Rows for each thread, at least, of the experts that go through the pass together.
@@ -22,25 +19,41 @@ pub(super) struct Backward<'a> {
     pub(super) forward: Forward<'a>,
     pub(super) segments: &'a Segments,
     /// \[T,H\].
-    pub(super) dy: &'a Rows,
+    pub(super) dy: &'a [f32],
     /// The first product of the sorted rows, where it was kept.
-    pub(super) pre: Option<Rows>,
+    pub(super) pre: Option<&'a [f32]>,
     /// Router weights of the sorted rows.
     pub(super) weights: Vec<f32>,
 }
 
-/// Gradients of what the experts have, \[E, …\].
-struct OfExperts {
-    w_in: Vec<f32>,
-    w_out: Vec<f32>,
-    /// Empty without biases.
-    b_in: Vec<f32>,
+/// Gradients of a forward pass.
+#[derive(Clone, Debug)]
+pub struct Gradients {
+    /// Of x \[T,H\], where it is needed.
+    pub x: Option<Vec<f32>>,
+    /// Of the router weights \[T,K\].
+    pub weights: Vec<f32>,
+    /// Of what the experts have, where it is needed.
+    pub experts: Option<WeightGradients>,
+}
+
+/// Gradients of the weights and biases of all experts.
+#[derive(Clone, Debug)]
+pub struct WeightGradients {
+    /// \[E, f or 2f, H\].
+    pub w_in: Vec<f32>,
+    /// \[E,H,f\].
+    pub w_out: Vec<f32>,
+    /// \[E, f or 2f\], empty without biases.
+    pub b_in: Vec<f32>,
+    /// \[E,H\], empty without biases.
+    pub b_out: Vec<f32>,
 }
 
 impl Backward<'_> {
-    /// Gradients of x where it is needed, the router weights, and of weights and biases where they are. Some experts at a time go
-    /// through all products, so that what is between those takes little memory, and the same memory.
-    pub(super) fn run(&self, [of_x, of_experts]: [bool; 2], dtype: DType) -> Vec<Rows> {
+    /// Gradients of x and of weights and biases where they are needed, and of the router weights. Some experts at a time go through
+    /// all products, so that what is between those takes little memory, and the same memory.
+    pub(super) fn run(&self, [of_x, of_experts]: [bool; 2]) -> Gradients {
         let (problem, segments) = (self.forward.problem, self.segments);
         let (rows, top_k) = (segments.order.len(), problem.routing.top_k());
         let (hidden, inter, columns) = (problem.hidden, problem.inter, problem.columns_in());
@@ -65,11 +78,14 @@ impl Backward<'_> {
                 self.of_weights(experts, (&weighted, &dpre), sums);
             }
         }
-        let x = of_x.then(|| cast_like(combined(&dx, None, segments, [top_k, hidden]), dtype));
-        let weights = segments.to_slots(&dots, top_k);
-        let sums = sums.map(|sums| self.tensors(sums)).unwrap_or_default();
-        let sums = sums.into_iter().map(|sum| cast_like(sum, dtype));
-        x.into_iter().chain([weights]).chain(sums).collect()
+        if let Some(sums) = sums.as_mut().filter(|_| problem.bias) {
+            sums.b_out = self.of_last_bias();
+        }
+        Gradients {
+            x: of_x.then(|| combined(&dx, None, segments, [top_k, hidden])),
+            weights: segments.to_slots(&dots),
+            experts: sums,
+        }
     }
 
     /// Experts that go through the pass together: few, but with rows for all threads.
@@ -86,15 +102,16 @@ impl Backward<'_> {
         all
     }
 
-    fn zeros(&self) -> OfExperts {
+    fn zeros(&self) -> WeightGradients {
         let problem = self.forward.problem;
         let (experts, columns) = (self.segments.experts(), problem.columns_in());
         let of_bias = if problem.bias { columns } else { 0 };
         let zeros = |size: usize| vec![0.0; experts * size];
-        OfExperts {
+        WeightGradients {
             w_in: zeros(columns * problem.hidden),
             w_out: zeros(problem.hidden * problem.inter),
             b_in: zeros(of_bias),
+            b_out: Vec::new(),
         }
     }
 
@@ -107,8 +124,8 @@ impl Backward<'_> {
         } = piece;
         let columns = problem.columns_in();
         let again;
-        let pre = match &self.pre {
-            Some(pre) => &pre.storage::<f32>()[rows.start * columns..rows.end * columns],
+        let pre = match self.pre {
+            Some(pre) => &pre[rows.start * columns..rows.end * columns],
             None => {
                 again = self.forward.first_of((expert, &rows), spread);
                 &*again
@@ -125,15 +142,14 @@ impl Backward<'_> {
         through.activation(problem, pre, &dhidden, weights);
         // ⟨dy, W h + b⟩ = ⟨Wᵀ dy, h⟩ + ⟨dy, b⟩: the answers themselves aren't needed.
         if let Some(bias) = experts.bias(1, expert, problem.hidden) {
-            let dy = self.dy_of(&rows);
-            let lines = dy.storage::<f32>().chunks(problem.hidden);
-            for (sum, dy) in dots.iter_mut().zip(lines) {
+            for (sum, token) in dots.iter_mut().zip(&self.forward.tokens[rows.clone()]) {
+                let dy = &self.dy[*token as usize * problem.hidden..][..problem.hidden];
                 *sum += dot(dy, bias);
             }
         }
         if !dx.is_empty() {
             let left = Factor::of_slice(dpre, columns, Run::Along);
-            let right = Factor::stacked(&experts.w_in, expert, Run::Across);
+            let right = Factor::stacked(experts.w_in, expert, Run::Across);
             let sizes = [rows.len(), columns, problem.hidden];
             Product::new(left, right, sizes).of_rows(0..rows.len(), dx, spread);
         }
@@ -144,18 +160,18 @@ impl Backward<'_> {
         let problem = self.forward.problem;
         let left = Factor {
             lines: Lines::At(&self.forward.tokens[rows.clone()]),
-            ..Factor::rows(self.dy)
+            ..Factor::rows(self.of_tokens())
         };
-        let right = Factor::stacked(&self.forward.experts.w_out, expert, Run::Across);
+        let right = Factor::stacked(self.forward.experts.w_out, expert, Run::Across);
         let mut to = Spare::new(rows.len() * problem.inter);
         let sizes = [rows.len(), problem.hidden, problem.inter];
         Product::new(left, right, sizes).of_rows(0..rows.len(), &mut to, spread);
         to
     }
 
-    /// dy of some rows.
-    fn dy_of(&self, rows: &Range<usize>) -> Rows {
-        select_rows(self.dy.clone(), &self.forward.tokens[rows.clone()])
+    /// dy as a matrix.
+    fn of_tokens(&self) -> Matrices<'_> {
+        Matrices::of_slice(self.dy, self.forward.problem.hidden)
     }
 
     /// Those of some experts' W_in and W_out, and of b_in.
@@ -163,7 +179,7 @@ impl Backward<'_> {
         &self,
         experts: Range<usize>,
         (weighted, dpre): (&[f32], &[f32]),
-        sums: &mut OfExperts,
+        sums: &mut WeightGradients,
     ) {
         let (problem, segments, forward) = (self.forward.problem, self.segments, &self.forward);
         let (hidden, inter, columns) = (problem.hidden, problem.inter, problem.columns_in());
@@ -183,7 +199,7 @@ impl Backward<'_> {
         };
         let of_in: Vec<_> = experts.clone().map(product).collect();
         let product = |e| {
-            let (rows, dy) = (segments.rows(e), tokens(self.dy, segments.rows(e)));
+            let (rows, dy) = (segments.rows(e), tokens(self.of_tokens(), segments.rows(e)));
             let sizes = [hidden, rows.len(), inter];
             Product::new(dy, between(weighted, inter, rows), sizes)
         };
@@ -200,20 +216,11 @@ impl Backward<'_> {
         }
     }
 
-    fn tensors(&self, sums: OfExperts) -> Vec<Rows> {
-        let (problem, experts) = (self.forward.problem, self.segments.experts());
-        let (hidden, columns) = (problem.hidden, problem.columns_in());
-        let mut all = vec![
-            float_tensor(sums.w_in, &[experts, columns, hidden]),
-            float_tensor(sums.w_out, &[experts, hidden, problem.inter]),
-        ];
-        if problem.bias {
-            let rows = self.segments.order.len();
-            let weights = float_tensor(self.weights.clone(), &[rows, 1]);
-            let weighted = Flex::float_mul(self.dy_of(&(0..rows)), weights);
-            all.push(float_tensor(sums.b_in, &[experts, columns]));
-            all.push(self.segments.sums(&weighted));
-        }
-        all
+    /// That of b_out: the sum of the rows of dy, each by its router weight.
+    fn of_last_bias(&self) -> Vec<f32> {
+        let hidden = self.forward.problem.hidden;
+        let mut weighted = selected(self.dy, hidden, self.forward.tokens);
+        scale_rows(&mut weighted, hidden, &self.weights);
+        self.segments.sums(&weighted, hidden)
     }
 }

@@ -1,25 +1,23 @@
 //! Activations of the first product, and their slopes.
 
-use crate::ops::host::{Rows, float_tensor, floats};
-use burn::backend::ops::{ActivationOps, FloatTensorOps};
-use burn::backend::{Flex, TensorMetadata};
-use moebius_host::{exp, vectorized};
+use crate::vector::{exp, vectorized};
 use moebius_ops::experts::Problem;
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
+use std::f32::consts::{PI, SQRT_2};
 
 /// What makes hidden activations \[rows, f\] of a product \[rows, f or 2f\].
 #[derive(Clone, Copy)]
-pub(in crate::ops) struct HiddenActivation {
-    pub(in crate::ops) f: usize,
+pub(crate) struct HiddenActivation {
+    pub(crate) f: usize,
     /// The second f columns multiply what the activation makes of the first.
-    pub(in crate::ops) gated: bool,
-    pub(in crate::ops) activation: Option<Activation>,
+    pub(crate) gated: bool,
+    pub(crate) activation: Option<Activation>,
 }
 
 impl HiddenActivation {
-    pub(super) fn of(problem: &Problem) -> Self {
+    pub(crate) fn of(problem: &Problem) -> Self {
         Self {
             f: problem.inter,
             gated: problem.gated,
@@ -28,7 +26,7 @@ impl HiddenActivation {
     }
 
     /// Gate and up columns; the gate alone without gating.
-    fn gate_and_up(self, pre: &[f32]) -> (Rows, Option<Rows>) {
+    fn gate_and_up(self, pre: &[f32]) -> (Vec<f32>, Option<Vec<f32>>) {
         let columns = if self.gated { 2 * self.f } else { self.f };
         let rows = pre.len() / columns;
         let part = |first: usize| {
@@ -36,13 +34,13 @@ impl HiddenActivation {
             for line in pre.chunks_exact(columns) {
                 values.extend_from_slice(&line[first..first + self.f]);
             }
-            float_tensor(values, &[rows, self.f])
+            values
         };
         (part(0), self.gated.then(|| part(self.f)))
     }
 
     /// Fills `hidden`.
-    pub(in crate::ops) fn activate(self, pre: &[f32], hidden: &mut [f32]) {
+    pub(crate) fn activate(self, pre: &[f32], hidden: &mut [f32]) {
         match (self.activation, self.gated) {
             (Some(Activation::Relu), false) => {
                 for (hidden, pre) in hidden.iter_mut().zip(pre) {
@@ -53,31 +51,26 @@ impl HiddenActivation {
             (Some(Activation::Silu), true) => return silu_gate(self.f, pre, hidden),
             _ => {}
         }
-        let (gate, up) = self.gate_and_up(pre);
-        let act = match self.activation {
-            Some(activation) => apply(activation, gate),
-            None => gate,
+        let (mut act, up) = self.gate_and_up(pre);
+        if let Some(activation) = self.activation {
+            apply(activation, &mut act);
+        }
+        let Some(mut up) = up else {
+            return hidden.copy_from_slice(&act);
         };
-        let act: &[f32] = act.storage();
-        let Some(up) = up else {
-            return hidden.copy_from_slice(act);
-        };
-        let up = match self.activation {
-            Some(activation) => gated(activation, up),
-            None => up,
-        };
-        let pairs = act.iter().zip(up.storage::<f32>());
-        for (hidden, (act, up)) in hidden.iter_mut().zip(pairs) {
+        if let Some(activation) = self.activation {
+            gated(activation, &mut up);
+        }
+        for (hidden, (act, up)) in hidden.iter_mut().zip(act.iter().zip(&up)) {
             *hidden = act * up;
         }
     }
 }
 
-/// What the activation of a gate multiplies: up, but for the clamped one.
-fn gated(activation: Activation, up: Rows) -> Rows {
-    match activation {
-        Activation::Clamped => map(&up, |up| up.clamp(-CLAMPED_LIMIT, CLAMPED_LIMIT) + 1.0),
-        _ => up,
+/// Makes of up what the activation of a gate multiplies; only the clamped one changes it.
+fn gated(activation: Activation, up: &mut [f32]) {
+    if activation == Activation::Clamped {
+        map(up, |up| up.clamp(-CLAMPED_LIMIT, CLAMPED_LIMIT) + 1.0);
     }
 }
 
@@ -140,78 +133,88 @@ fn relu(x: f32) -> f32 {
     if x < 0.0 { 0.0 } else { x }
 }
 
-/// act(x) of every element.
-fn apply(activation: Activation, x: Rows) -> Rows {
+/// Every element x becomes act(x).
+fn apply(activation: Activation, x: &mut [f32]) {
     match activation {
-        Activation::Relu => Flex::relu(x),
-        Activation::Gelu => Flex::gelu(x),
-        Activation::Silu => Flex::float_mul(x.clone(), Flex::sigmoid(x)),
-        Activation::Mish => map(&x, |x| x * softplus(x).tanh()),
-        Activation::Clamped => map(&x, |x| {
+        Activation::Relu => map(x, |x| if x.is_nan() || x > 0.0 { x } else { 0.0 }),
+        Activation::Gelu => map(x, gelu),
+        Activation::Silu => map(x, |x| x * sigmoid(x)),
+        Activation::Mish => map(x, |x| x * softplus(x).tanh()),
+        Activation::Clamped => map(x, |x| {
             let m = at_most(x);
             m / (1.0 + (-CLAMPED_SLOPE * m).exp())
         }),
     }
 }
 
+/// x / 2 · (1 + erf(x / √2)).
+fn gelu(x: f32) -> f32 {
+    0.5 * x * (1.0 + libm::erff(x / SQRT_2))
+}
+
+/// 1 / (1 + e⁻ˣ), with no exponential that overflows.
+fn sigmoid(x: f32) -> f32 {
+    if x >= 0.0 {
+        return 1.0 / (1.0 + (-x).exp());
+    }
+    let e = x.exp();
+    e / (1.0 + e)
+}
+
 fn softplus(x: f32) -> f32 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-fn map(x: &Rows, f: impl Fn(f32) -> f32) -> Rows {
-    let shape = x.shape();
-    let x = x.to_contiguous();
-    let values = x.storage::<f32>().iter().map(|x| f(*x)).collect();
-    float_tensor(values, &[shape[0], shape[1]])
-}
-
-/// d act(x) / dx of every element.
-fn slopes(activation: Activation, x: &Rows) -> Rows {
-    let sigmoid = |x: f32| 1.0 / (1.0 + (-x).exp());
-    match activation {
-        Activation::Relu => map(x, |x| f32::from(x > 0.0)),
-        Activation::Silu => map(x, |x| sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x)))),
-        Activation::Mish => map(x, |x| {
-            let tanh = softplus(x).tanh();
-            tanh + x * sigmoid(x) * (1.0 - tanh * tanh)
-        }),
-        Activation::Clamped => map(x, |x| {
-            let share = sigmoid(CLAMPED_SLOPE * x);
-            let rise = share + CLAMPED_SLOPE * x * share * (1.0 - share);
-            if x > CLAMPED_LIMIT { 0.0 } else { rise }
-        }),
-        Activation::Gelu => {
-            // gelu(x) = x·Φ(x) and gelu'(x) = Φ(x) + x·φ(x), with Φ(x) ≈ 1/2 + φ(0)·x near 0.
-            let density = |x: f32| (-0.5 * x * x).exp() / (2.0 * std::f32::consts::PI).sqrt();
-            let slope = |(x, gelu): (f32, f32)| {
-                let phi = if x.abs() < 1e-3 {
-                    0.5 + x * density(0.0)
-                } else {
-                    gelu / x
-                };
-                phi + x * density(x)
-            };
-            let gelu = floats(Flex::gelu(x.clone()));
-            let values = floats(x.clone()).into_iter().zip(gelu).map(slope);
-            let shape = x.shape();
-            float_tensor(values.collect(), &[shape[0], shape[1]])
-        }
+fn map(x: &mut [f32], f: impl Fn(f32) -> f32) {
+    for x in x {
+        *x = f(*x);
     }
 }
 
+/// d act(x) / dx of every element.
+fn slopes(activation: Activation, x: &[f32]) -> Vec<f32> {
+    let mut slopes = x.to_vec();
+    let x = &mut slopes[..];
+    let logistic = |x: f32| 1.0 / (1.0 + (-x).exp());
+    match activation {
+        Activation::Relu => map(x, |x| f32::from(x > 0.0)),
+        Activation::Silu => map(x, |x| logistic(x) * (1.0 + x * (1.0 - logistic(x)))),
+        Activation::Mish => map(x, |x| {
+            let tanh = softplus(x).tanh();
+            tanh + x * logistic(x) * (1.0 - tanh * tanh)
+        }),
+        Activation::Clamped => map(x, |x| {
+            let share = logistic(CLAMPED_SLOPE * x);
+            let rise = share + CLAMPED_SLOPE * x * share * (1.0 - share);
+            if x > CLAMPED_LIMIT { 0.0 } else { rise }
+        }),
+        Activation::Gelu => map(x, |x| {
+            // gelu(x) = x·Φ(x) and gelu'(x) = Φ(x) + x·φ(x), with Φ(x) ≈ 1/2 + φ(0)·x near 0.
+            let density = |x: f32| (-0.5 * x * x).exp() / (2.0 * PI).sqrt();
+            let phi = if x.abs() < 1e-3 {
+                0.5 + x * density(0.0)
+            } else {
+                gelu(x) / x
+            };
+            phi + x * density(x)
+        }),
+    }
+    slopes
+}
+
 /// What the backward pass computes of some rows between its products.
-pub(super) struct Through<'a> {
+pub(crate) struct Through<'a> {
     /// \[rows, f\], the hidden activations times the router weights.
-    pub(super) weighted: &'a mut [f32],
+    pub(crate) weighted: &'a mut [f32],
     /// \[rows, f or 2f\], the first product's gradient.
-    pub(super) dpre: &'a mut [f32],
+    pub(crate) dpre: &'a mut [f32],
     /// \[rows\], ⟨gradient, hidden activations⟩.
-    pub(super) dots: &'a mut [f32],
+    pub(crate) dots: &'a mut [f32],
 }
 
 impl Through<'_> {
     /// From the first product, the hidden activations' gradient before the router weights, and these.
-    pub(super) fn activation(
+    pub(crate) fn activation(
         self,
         problem: &Problem,
         pre: &[f32],
@@ -229,14 +232,16 @@ impl Through<'_> {
             }
             return;
         }
-        let (gate, up) = HiddenActivation::of(problem).gate_and_up(pre);
-        let slopes = slopes(problem.activation, &gate);
-        let act = apply(problem.activation, gate);
-        let (slopes, act): (&[f32], &[f32]) = (slopes.storage(), act.storage());
-        let clamped = problem.activation == Activation::Clamped;
-        let cut = up.clone().filter(|_| clamped);
-        let up = up.map(|up| gated(problem.activation, up));
-        let up: Option<&[f32]> = up.as_ref().map(|up| up.storage());
+        let (mut act, mut up) = HiddenActivation::of(problem).gate_and_up(pre);
+        let slopes = slopes(problem.activation, &act);
+        apply(problem.activation, &mut act);
+        let cut = match problem.activation {
+            Activation::Clamped => up.clone(),
+            _ => None,
+        };
+        if let Some(up) = &mut up {
+            gated(problem.activation, up);
+        }
         for (row, (((weighted, dpre), dhidden), weight)) in lines.enumerate() {
             let of_row = row * f..(row + 1) * f;
             let line = Line {
@@ -245,13 +250,12 @@ impl Through<'_> {
                 dhidden,
                 weight: *weight,
             };
-            self.dots[row] = match up {
+            self.dots[row] = match &up {
                 None => line.plain(weighted, dpre),
                 Some(up) => line.gated(&up[of_row.clone()], weighted, dpre.split_at_mut(f)),
             };
             if let Some(up) = &cut {
-                let up: &[f32] = &up.storage()[of_row];
-                for (dup, up) in dpre[f..].iter_mut().zip(up) {
+                for (dup, up) in dpre[f..].iter_mut().zip(&up[of_row]) {
                     if up.abs() > CLAMPED_LIMIT {
                         *dup = 0.0;
                     }
@@ -319,7 +323,7 @@ impl Line<'_> {
 }
 
 /// ⟨a, b⟩ in sums that don't wait for each other.
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0; 16];
     let (a, rest_a) = a.as_chunks::<16>();
     let (b, rest_b) = b.as_chunks::<16>();

@@ -1,42 +1,19 @@
 //! A part of a product on one thread.
 
-use super::factor::{DEEPEST, Part, SLACK, Scratch, WIDEST};
+use super::factor::{DEEPEST, Part, SLACK, WIDEST};
 use super::few::{self, FEW};
-use super::{Product, ROWS, Right};
-use moebius_host::{Kernel, Transpose};
+use super::right::Right;
+use super::task::{Memory, Product, Task, room};
+use crate::vector::{Kernel, Transpose};
 use pulp::Simd;
 use std::cell::Cell;
-use std::ops::Range;
+
+/// Rows of a register tile: with two registers of columns, 12 sums and 3 operands fit AVX2's 16 registers.
+pub(super) const ROWS: usize = 6;
 
 thread_local! {
     /// Kept from task to task: memory that is new costs a fault for each page, and zeros.
     static MEMORY: Cell<Option<Box<Memory>>> = const { Cell::new(None) };
-}
-
-/// Panels of both factors, as long as the longest so far, and lines on their way there.
-#[derive(Default)]
-pub(super) struct Memory {
-    pub(super) left: Vec<f32>,
-    right: Vec<f32>,
-    pub(super) scratch: Scratch,
-}
-
-/// The first values of a vector, which grows where it has less.
-pub(super) fn room(values: &mut Vec<f32>, len: usize) -> &mut [f32] {
-    if values.len() < len {
-        values.resize(len, 0.0);
-    }
-    &mut values[..len]
-}
-
-/// Some rows and columns of a product.
-pub(super) struct Task<'a, 'b, R> {
-    pub(super) product: &'b Product<'a, R>,
-    pub(super) rows: Range<usize>,
-    pub(super) columns: Range<usize>,
-    pub(super) to: &'b mut [f32],
-    /// From a row of `to` to the next.
-    pub(super) step: usize,
 }
 
 /// What is added to sums besides a product.

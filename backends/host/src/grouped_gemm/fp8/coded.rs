@@ -2,8 +2,8 @@
 
 use super::decode::{CODES, Format, MOST, decode};
 use super::few::{OfPanel, multiply};
-use crate::ops::host_product::{Part, Right, Scratch, WIDEST};
-use moebius_host::Transpose;
+use crate::product::{Part, Right, Scratch, WIDEST};
+use crate::vector::Transpose;
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
 use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
@@ -18,7 +18,7 @@ const DEPTH: usize = 256;
 const BLOCKS: usize = 8;
 
 /// The weights of all experts.
-pub(in crate::ops) struct Coded<'a> {
+pub(super) struct Coded<'a> {
     problem: &'a Problem,
     weights: Fp8Weights,
     panels: &'a [i32],
@@ -27,11 +27,7 @@ pub(in crate::ops) struct Coded<'a> {
 
 impl<'a> Coded<'a> {
     /// Panels of words and the values of the scales; `None` for a problem without codes.
-    pub(in crate::ops) fn new(
-        problem: &'a Problem,
-        panels: &'a [i32],
-        scales: &'a [f32],
-    ) -> Option<Self> {
+    pub(super) fn new(problem: &'a Problem, panels: &'a [i32], scales: &'a [f32]) -> Option<Self> {
         let weights = problem.fp8?;
         Some(Self {
             problem,
@@ -42,7 +38,7 @@ impl<'a> Coded<'a> {
     }
 
     /// The factor of expert `e`: \[k, n or 2n\], gate columns first.
-    pub(in crate::ops) fn expert(&'a self, e: usize) -> CodedExpert<'a> {
+    pub(super) fn expert(&'a self, e: usize) -> CodedExpert<'a> {
         let size = expert_words(self.problem);
         CodedExpert {
             coded: self,
@@ -53,7 +49,7 @@ impl<'a> Coded<'a> {
 }
 
 /// The weights of one expert.
-pub(in crate::ops) struct CodedExpert<'a> {
+pub(super) struct CodedExpert<'a> {
     coded: &'a Coded<'a>,
     words: &'a [i32],
     expert: usize,
@@ -340,5 +336,5 @@ impl ColumnScales<'_> {
 }
 
 #[cfg(test)]
-#[path = "host_tests.rs"]
+#[path = "coded_tests.rs"]
 mod tests;

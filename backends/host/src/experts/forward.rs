@@ -1,23 +1,32 @@
 //! The experts forward.
 
-use super::activation::HiddenActivation;
-use super::{Experts, Piece, pieces_of};
-use crate::ops::StageClock;
-use crate::ops::host::Rows;
-use crate::ops::host_product::{Factor, Lines, Product, Run, Spread};
-use crate::ops::permute::host::Segments;
-use moebius_host::Spare;
+use super::pieces::{Piece, Weights, pieces_of};
+use crate::expert_activation::HiddenActivation;
+use crate::permute::Segments;
+use crate::product::{Factor, Lines, Product, Run, Spread};
+use crate::spare::Spare;
+use crate::values::Matrices;
 use moebius_ops::experts::Problem;
-use moebius_shaders::Stage;
 use std::ops::Range;
+
+/// What of a forward pass has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The first product of all rows.
+    FirstProduct,
+    /// The activation and the second product of all rows.
+    SecondProduct,
+    /// The weighted sums of the tokens' rows.
+    Combine,
+}
 
 /// Both products of every expert.
 pub(super) struct Forward<'a> {
     pub(super) problem: &'a Problem,
     /// Of the sorted rows.
     pub(super) tokens: &'a [u32],
-    pub(super) x: &'a Rows,
-    pub(super) experts: &'a Experts,
+    pub(super) x: Matrices<'a>,
+    pub(super) experts: Weights<'a>,
 }
 
 impl Forward<'_> {
@@ -27,7 +36,7 @@ impl Forward<'_> {
         &self,
         segments: &Segments,
         (y, pre): (&mut [f32], &mut [f32]),
-        clock: Option<&StageClock>,
+        ended: Option<&dyn Fn(Stage)>,
     ) {
         let kept = match pre.len() {
             0 => 0,
@@ -39,16 +48,16 @@ impl Forward<'_> {
             * self.problem.hidden
             * (self.problem.columns_in() + self.problem.inter);
         let spread = Spread::of(pieces.len(), work);
-        let Some(clock) = clock else {
+        let Some(ended) = ended else {
             spread.each(pieces, |piece| {
                 self.second(self.kept_or_new(piece, spread), spread);
             });
             return;
         };
         let pieces = spread.each(pieces, |piece| self.kept_or_new(piece, spread));
-        clock.mark(Stage::Gemm1);
+        ended(Stage::FirstProduct);
         spread.each(pieces, |piece| self.second(piece, spread));
-        clock.mark(Stage::Gemm2);
+        ended(Stage::SecondProduct);
     }
 
     /// A piece and its first product, in memory of its own where it isn't kept.
@@ -74,7 +83,7 @@ impl Forward<'_> {
             lines: Lines::At(&self.tokens[rows.clone()]),
             ..Factor::rows(self.x)
         };
-        let right = Factor::stacked(&self.experts.w_in, e, Run::Along);
+        let right = Factor::stacked(self.experts.w_in, e, Run::Along);
         let product = Product {
             bias: self.experts.bias(0, e, columns),
             ..Product::new(left, right, [rows.len(), inner, columns])
@@ -99,7 +108,7 @@ impl Forward<'_> {
         } = piece;
         let mut hidden = Spare::new(rows.len() * inner);
         HiddenActivation::of(self.problem).activate(pre.as_deref().unwrap_or(kept), &mut hidden);
-        let right = Factor::stacked(&self.experts.w_out, expert, Run::Along);
+        let right = Factor::stacked(self.experts.w_out, expert, Run::Along);
         let left = Factor::of_slice(&hidden, inner, Run::Along);
         let product = Product {
             bias: self.experts.bias(1, expert, columns),

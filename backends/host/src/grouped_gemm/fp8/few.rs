@@ -1,7 +1,7 @@
 //! Few rows and FP8 weights: codes are decoded into registers and multiplied there.
 
 use super::decode::{CODES, Format, decoded, special};
-use moebius_host::Transpose;
+use crate::vector::Transpose;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 use pulp::Simd;
 use std::ops::Range;

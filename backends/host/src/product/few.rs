@@ -1,9 +1,9 @@
 //! Few rows: the right factor is multiplied where it lies, and read once.
 
 use super::factor::{DEEPEST, Part, SLACK, WIDEST};
-use super::kernel::{Memory, Task, room};
-use super::{Product, Right};
-use moebius_host::Transpose;
+use super::right::Right;
+use super::task::{Memory, Product, Task, room};
+use crate::vector::Transpose;
 use pulp::Simd;
 
 /// The most rows; with more, packing weights takes no longer than turning them for every tile.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::values::Values;
 use half::{bf16, f16};
 
 /// Numbers that are exact in bf16, whose products have no more bits than an f32.

@@ -2,7 +2,8 @@
 
 use super::factor::{Factor, Lines, Part, WIDEST};
 use super::prefetch::prefetch;
-use moebius_host::{Stored, Transpose};
+use crate::values::Stored;
+use crate::vector::Transpose;
 use pulp::Simd;
 
 /// The most columns that are turned together.
