@@ -18,7 +18,7 @@ use crate::table::Table;
 pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let options = options(args);
     let quantizer = Quantizer::from(options.scheme).with_scales(args.scales);
-    quantizer.validate()?;
+    quantizer.validate().map_err(moebius::Error::from)?;
     let source = Reader::open(&args.model)?;
     let title = format!(
         "Converting {} to {} · {}",

@@ -65,6 +65,20 @@ pub(crate) fn reshaped<const D: usize, const E: usize>(
     x.reshape(shape)
 }
 
+/// A matrix, or a stack of them, as a stack.
+pub(crate) fn stacked<const D: usize>(x: Tensor<D>) -> Result<Tensor<3>, ShapeError> {
+    let shape = match x.dims().as_slice() {
+        [rows, columns] => [1, *rows, *columns],
+        [matrices, rows, columns] => [*matrices, *rows, *columns],
+        _ => {
+            let expected = "a matrix or a stack of them";
+            let got = format!("{:?}", x.dims());
+            return Err(ShapeError::new("shape to quantise", expected, got));
+        }
+    };
+    Ok(reshaped(x, shape))
+}
+
 /// A parameter in another dtype; it stays a leaf, trained or frozen as before.
 pub(crate) fn cast_param<const D: usize>(
     param: Param<Tensor<D>>,

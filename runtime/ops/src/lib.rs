@@ -84,6 +84,7 @@ pub mod fp8_mma;
 pub mod grouped_gemm;
 pub mod kv_cache;
 mod operation;
+mod pattern;
 pub mod permute;
 pub mod quantize;
 pub mod routing;
@@ -96,3 +97,4 @@ pub use operation::{
     Attention, AttentionPass, Experts, Gradient, GroupedGemm, HostTensor, KvCache, Operation,
     Permute, Quantize, Routing, Scalar, SegmentAttention, Signature, TableGradients, TensorInfo,
 };
+pub use pattern::matches_pattern;

@@ -9,6 +9,8 @@
 //! MX scales are E8M0 bytes: 2^(byte − 127), the power of two at or above amax · 2^margin / MAX.
 //! Source: OCP Microscaling Formats 1.0, rounded up as in Transformer Engine, so nothing saturates.
 
+use std::fmt;
+
 use crate::fp8::Fp8Format;
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +127,103 @@ pub fn e8m0_value(byte: u8) -> f32 {
         0 => f32::MIN_POSITIVE / 2.0,
         255 => f32::NAN,
         _ => f32::from_bits(u32::from(byte) << 23),
+    }
+}
+
+/// How matrices are kept: the codes' format, and which values share a scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fp8Scheme {
+    /// Format of the codes.
+    pub format: Fp8Format,
+    /// Which values share a scale.
+    pub granularity: Granularity,
+}
+
+impl fmt::Display for Fp8Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.format.name())?;
+        match self.granularity {
+            Granularity::Tensor => f.write_str(" tensor"),
+            Granularity::Row => f.write_str(" row"),
+            Granularity::Mx => f.write_str(" mx"),
+            Granularity::Block { rows, columns } => write!(f, " {rows}x{columns}"),
+        }
+    }
+}
+
+impl Fp8Scheme {
+    /// Scales that a file has of a matrix of `rows` × `columns`, down and across. A tensor and a row have one even when empty.
+    pub fn grid(self, rows: usize, columns: usize) -> [usize; 2] {
+        match self.granularity {
+            Granularity::Tensor => [1, 1],
+            Granularity::Row => [rows, 1],
+            granularity => granularity.blocks(rows, columns),
+        }
+    }
+}
+
+/// Scales on the host, matrix by matrix, row by row, without padding.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostScales {
+    /// One for each block.
+    F32(Vec<f32>),
+    /// A byte for each block: 2^(byte − 127).
+    E8M0(Vec<u8>),
+}
+
+impl HostScales {
+    /// Those of blocks whose largest finite magnitudes are `amaxes`.
+    pub fn of_amaxes(kind: ScaleType, amaxes: &[f32], format: Fp8Format, margin: i32) -> Self {
+        let amaxes = amaxes.iter();
+        match kind {
+            ScaleType::F32 => Self::F32(
+                amaxes
+                    .map(|&amax| scale_host(amax, format, margin))
+                    .collect(),
+            ),
+            ScaleType::E8M0 => Self::E8M0(
+                amaxes
+                    .map(|&amax| e8m0_host(amax, format, margin))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::F32(scales) => scales.len(),
+            Self::E8M0(scales) => scales.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How they are kept.
+    pub fn scale_type(&self) -> ScaleType {
+        match self {
+            Self::F32(_) => ScaleType::F32,
+            Self::E8M0(_) => ScaleType::E8M0,
+        }
+    }
+
+    /// The factors.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self {
+            Self::F32(scales) => scales.clone(),
+            Self::E8M0(scales) => scales.iter().map(|&byte| e8m0_value(byte)).collect(),
+        }
+    }
+
+    /// As they are in a file: little-endian f32s, or bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Self::F32(scales) => scales.iter().flat_map(|s| s.to_le_bytes()).collect(),
+            Self::E8M0(scales) => scales.clone(),
+        }
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) async fn quantize(case: &CaseFile, device: &Device) -> Result<Vec<Pro
         }
     };
     let quantizer = Quantizer::new(params.format, granularity).with_margin(params.margin);
-    quantizer.validate()?;
+    quantizer.validate().map_err(moebius::Error::from)?;
     let mut inputs = Inputs::new(case);
     let x = inputs.required("x")?;
     inputs.finish()?;

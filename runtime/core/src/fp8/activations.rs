@@ -1,6 +1,7 @@
 //! Activations rounded to FP8 before a product with FP8 weights (W8A8).
 
-use super::quantizer::{Quantizer, amax, fake_quantize};
+use super::codec::amax;
+use super::fake_quantize::fake_quantize;
 use super::tensor::Fp8Scales;
 use crate::Error;
 use crate::check::check_size;
@@ -9,7 +10,7 @@ use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::ShapeError;
 use moebius_ops::fp8::Fp8Format;
-use moebius_ops::quantize::check_granularity;
+use moebius_ops::quantize::{Quantizer, check_granularity};
 use moebius_ops::scaling::Granularity;
 use serde::{Deserialize, Serialize};
 

@@ -127,7 +127,7 @@ impl Codes {
         };
         let problem = fp8_mma::Problem::new(problem, codes)?;
         let [rows, columns] = x.dims();
-        let codes = quantizer.problem([1, rows, columns], x.dtype())?;
+        let codes = quantizer.problem([1, rows, columns], element(x.dtype())?)?;
         let bias = bias.map(|bias| bias.cast(DType::F32));
         let weights = self.matrices.coded(bias, Conversion::Bits);
         fp8::multiply_codes(x.unsqueeze(), codes, weights, assignment, problem)

@@ -2,12 +2,12 @@
 
 use super::activations::{ActivationScaling, Activations};
 use super::codes::Instructions;
-use super::pattern::matches_pattern;
-use super::quantizer::Quantizer;
 use super::weight::{ATTACHED, Weight, check_activations};
 use crate::{Error, memory_in_use};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
+use moebius_ops::matches_pattern;
+use moebius_ops::quantize::Quantizer;
 use serde::{Deserialize, Serialize};
 
 /// How a model is converted.

@@ -1,7 +1,6 @@
-use super::*;
 use crate::ErrorKind;
-use crate::fp8::{Fp8Format, Granularity, fake_quantize};
-use burn::tensor::{Device, TensorData};
+use crate::fp8::{Fp8Format, Fp8Tensor, Granularity, Quantizer, ScaleRule, fake_quantize};
+use burn::tensor::{Device, FloatDType, Tensor, TensorData};
 
 const SHAPE: [usize; 2] = [5, 70];
 

@@ -15,27 +15,26 @@ mod codec;
 mod codes;
 mod convert;
 mod engine;
+mod fake_quantize;
 mod least_squares;
 mod matrices;
-mod pattern;
-mod quantizer;
 mod tensor;
 pub mod training;
 mod weight;
 
 pub use activations::{ActivationScaling, Activations};
-pub use codec::{decode, encode};
+pub use codec::{amax, decode, encode};
 pub use codes::Instructions;
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub use engine::{InferenceEngine, MemoryReport};
-pub use least_squares::{LEAST_SQUARES_TRIED, least_squares_factors};
+pub use fake_quantize::fake_quantize;
 pub use matrices::Fp8Matrices;
 pub use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
+pub use moebius_ops::matches_pattern;
+pub use moebius_ops::quantize::{LEAST_SQUARES_TRIED, Quantizer, ScaleRule, least_squares_factors};
 pub use moebius_ops::scaling::{
-    Granularity, MX_BLOCK, ScaleType, e8m0_host, e8m0_value, scale_host,
+    Granularity, HostScales, MX_BLOCK, ScaleType, e8m0_host, e8m0_value, scale_host,
 };
-pub use pattern::matches_pattern;
-pub use quantizer::{Quantizer, ScaleRule, amax, fake_quantize};
-pub use tensor::{Fp8Layout, Fp8Scales, Fp8Tensor, HostScales};
+pub use tensor::{Fp8Layout, Fp8Scales, Fp8Tensor};
 pub(crate) use weight::Operand;
 pub use weight::{Precision, Weight};

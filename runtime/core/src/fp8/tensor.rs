@@ -1,14 +1,14 @@
 //! Stacks of matrices as FP8 codes and scales.
 
+use super::codec::amax;
 use super::least_squares;
-use super::quantizer::{Quantizer, ScaleRule, amax, stacked};
 use crate::Error;
-use crate::check::check_same;
+use crate::check::{check_same, element, stacked};
 use crate::ops::{DeviceValue, quantize};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, pack};
-use moebius_ops::quantize::Problem;
-use moebius_ops::scaling::{Granularity, ScaleType, e8m0_value};
+use moebius_ops::quantize::{Problem, Quantizer, ScaleRule};
+use moebius_ops::scaling::{Granularity, HostScales, ScaleType};
 use moebius_ops::{Element, ShapeError};
 use serde::{Deserialize, Serialize};
 
@@ -45,8 +45,13 @@ impl Fp8Layout {
         [matrices * down, across]
     }
 
-    fn quantizer(&self) -> Quantizer {
-        Quantizer::new(self.format, self.granularity)
+    /// Of values that `quantizer` rounds.
+    fn of(shape: [usize; 3], quantizer: &Quantizer) -> Self {
+        Self {
+            shape,
+            format: quantizer.format,
+            granularity: quantizer.granularity,
+        }
     }
 
     /// Checks that there can be such a tensor on `device`; decoding it at once may take more.
@@ -142,54 +147,6 @@ impl Fp8Scales {
     }
 }
 
-/// Scales on the host, matrix by matrix, row by row, without padding.
-#[derive(Clone, Debug, PartialEq)]
-pub enum HostScales {
-    /// One for each block.
-    F32(Vec<f32>),
-    /// A byte for each block: 2^(byte − 127).
-    E8M0(Vec<u8>),
-}
-
-impl HostScales {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::F32(scales) => scales.len(),
-            Self::E8M0(scales) => scales.len(),
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// How they are kept.
-    pub fn scale_type(&self) -> ScaleType {
-        match self {
-            Self::F32(_) => ScaleType::F32,
-            Self::E8M0(_) => ScaleType::E8M0,
-        }
-    }
-
-    /// The factors.
-    pub fn to_f32(&self) -> Vec<f32> {
-        match self {
-            Self::F32(scales) => scales.clone(),
-            Self::E8M0(scales) => scales.iter().map(|&byte| e8m0_value(byte)).collect(),
-        }
-    }
-
-    /// As they are in a file: little-endian f32s, or bytes.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        match self {
-            Self::F32(scales) => scales.iter().flat_map(|s| s.to_le_bytes()).collect(),
-            Self::E8M0(scales) => scales.clone(),
-        }
-    }
-}
-
 /// x ≈ code · scale: a stack of matrices \[M, rows, columns\] as FP8 codes, four to a word, and
 /// scales. It takes a quarter of the memory of f32, and the scales.
 ///
@@ -230,13 +187,16 @@ impl Fp8Tensor {
     pub fn quantize<const D: usize>(x: Tensor<D>, quantizer: &Quantizer) -> Result<Self, Error> {
         let x = stacked(x)?;
         let device = x.device();
-        let problem = quantizer.problem(x.dims(), x.dtype())?;
-        let layout = quantizer.layout(x.dims());
+        let problem = quantizer.problem(x.dims(), element(x.dtype())?)?;
+        let layout = Fp8Layout::of(x.dims(), quantizer);
         if problem.is_empty() {
             return Ok(Self::empty(layout, &device));
         }
         if quantizer.scales == ScaleRule::LeastSquares {
-            return least_squares::quantize(x, quantizer);
+            let x = x.without_autodiff();
+            let scales = least_squares::scales(x.clone(), problem)?;
+            let words = quantize::quantize_by(x, scales.clone().into(), problem)?;
+            return Ok(Self::of(layout, words, Fp8Scales::F32(scales)));
         }
         let (words, scales) = quantize::quantize(x, problem)?;
         let scales = Fp8Scales::from_value(scales);
@@ -254,8 +214,8 @@ impl Fp8Tensor {
         quantizer: &Quantizer,
     ) -> Result<Self, Error> {
         let x = stacked(x)?;
-        let problem = quantizer.problem(x.dims(), x.dtype())?;
-        let layout = quantizer.layout(x.dims());
+        let problem = quantizer.problem(x.dims(), element(x.dtype())?)?;
+        let layout = Fp8Layout::of(x.dims(), quantizer);
         scales.check(layout.scales_shape(), layout.granularity, &x.device())?;
         if problem.is_empty() {
             return Ok(Self::empty(layout, &x.device()));
@@ -434,8 +394,12 @@ impl Fp8Tensor {
     pub fn dequantize(&self, dtype: FloatDType) -> Result<Tensor<3>, Error> {
         let device = self.device();
         let dtype = DType::from(dtype);
-        let shape = self.layout.shape;
-        let problem = self.layout.quantizer().problem(shape, dtype)?;
+        let Fp8Layout {
+            shape,
+            format,
+            granularity,
+        } = self.layout;
+        let problem = Problem::new(shape, element(dtype)?, granularity, format)?;
         if problem.is_empty() {
             return Ok(Tensor::zeros(shape, (&device, dtype)));
         }
@@ -491,16 +455,6 @@ impl Fp8Tensor {
     /// Where it is.
     pub fn device(&self) -> Device {
         self.words.device()
-    }
-}
-
-impl Quantizer {
-    fn layout(&self, shape: [usize; 3]) -> Fp8Layout {
-        Fp8Layout {
-            shape,
-            format: self.format,
-            granularity: self.granularity,
-        }
     }
 }
 

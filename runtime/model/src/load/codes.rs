@@ -78,7 +78,7 @@ pub(super) fn rounded(
     quantizer: Quantizer,
     device: &Device,
 ) -> Result<Fp8Tensor, Error> {
-    quantizer.validate()?;
+    quantizer.validate().map_err(moebius::Error::from)?;
     let [_, rows, columns] = shape;
     let scheme = Fp8Scheme::from(quantizer);
     let mut stacked = StackedCodes::new(scheme, shape);

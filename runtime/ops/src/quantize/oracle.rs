@@ -1,6 +1,6 @@
 //! The oracle, in plain Rust: quotients and products in f64, codes and scales by the host codec.
 
-use super::{Problem, amax_reference};
+use super::problem::Problem;
 use crate::error::ShapeError;
 use crate::fp8::{LANES_PER_WORD, decode_host, encode_host};
 use crate::scaling::{ScaleType, e8m0_host, e8m0_value, scale_host};
@@ -18,7 +18,7 @@ impl Problem {
     /// Where the value at `column` of `row` (of all matrices) has its scale: the index of an f32,
     /// or of a byte, rows of which are padded.
     fn scale_index(&self, row: usize, column: usize) -> usize {
-        let [_, rows, _] = self.shape;
+        let [_, rows, _] = self.shape();
         let ([block_rows, block_columns], [down, _]) = (self.block(), self.blocks());
         let line = row / rows * down + row % rows / block_rows;
         line * self.padded_across() + column / block_columns
@@ -26,7 +26,7 @@ impl Problem {
 
     /// Every row, column and index of a value.
     fn places(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let [matrices, rows, columns] = self.shape;
+        let [matrices, rows, columns] = self.shape();
         (0..matrices * rows).flat_map(move |row| (0..columns).map(move |column| (row, column)))
     }
 }
@@ -48,11 +48,17 @@ impl Scales {
             Self::F32(scales) => (scales.len(), ScaleType::F32),
             Self::E8M0(words) => (words.len(), ScaleType::E8M0),
         };
-        let expected = problem.granularity.scale_type();
+        let expected = problem.granularity().scale_type();
         let (right, got) = (scale_type == expected, format_args!("{scale_type:?}"));
         ShapeError::unless(right, "type of scales", format_args!("{expected:?}"), got)?;
         ShapeError::check("scales", problem.scales(), len)
     }
+}
+
+/// The oracle: the largest finite magnitude, 0 without any.
+pub fn amax_reference(x: &[f32]) -> f32 {
+    let finite = x.iter().filter(|x| x.is_finite());
+    finite.fold(0.0, |amax: f32, x| amax.max(x.abs()))
 }
 
 /// The scales of x \[M, rows, columns\].
@@ -63,13 +69,13 @@ pub fn scales_reference(problem: &Problem, x: &[f32]) -> Result<Scales, ShapeErr
     ShapeError::check("x", problem.len(), x.len())?;
     let [down, across] = problem.blocks();
     let padded = problem.padded_across();
-    let mut blocks = vec![Vec::new(); problem.shape[0] * down * padded];
+    let mut blocks = vec![Vec::new(); problem.shape()[0] * down * padded];
     for ((row, column), x) in problem.places().zip(x) {
         blocks[problem.scale_index(row, column)].push(*x);
     }
     let amax = blocks.iter().map(|block| amax_reference(block));
-    let (format, margin) = (problem.format, problem.margin);
-    Ok(match problem.granularity.scale_type() {
+    let (format, margin) = (problem.format(), problem.margin());
+    Ok(match problem.granularity().scale_type() {
         ScaleType::F32 => Scales::F32(amax.map(|amax| scale_host(amax, format, margin)).collect()),
         ScaleType::E8M0 => {
             let byte = |(at, amax)| {
@@ -105,7 +111,7 @@ pub fn encode_reference(
         } else {
             *x
         };
-        let code = encode_host(quotient, problem.format, problem.overflow);
+        let code = encode_host(quotient, problem.format(), problem.overflow());
         let (word, lane) = (column / LANES_PER_WORD, column % LANES_PER_WORD);
         words[row * row_words + word] |= u32::from(code) << (8 * lane);
     }
@@ -126,7 +132,7 @@ pub fn dequantize_reference(
     let [.., row_words] = problem.words_shape();
     let value = |(row, column): (usize, usize)| {
         let lanes = words[row * row_words + column / LANES_PER_WORD].to_le_bytes();
-        let value = decode_host(lanes[column % LANES_PER_WORD], problem.format);
+        let value = decode_host(lanes[column % LANES_PER_WORD], problem.format());
         f64::from(value) * scales.at(problem.scale_index(row, column))
     };
     Ok(problem.places().map(value).collect())

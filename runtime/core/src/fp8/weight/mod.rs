@@ -3,11 +3,10 @@
 use super::activations::{ActivationScaling, Activations};
 use super::codes::{Codes, Instructions};
 use super::matrices::Fp8Matrices;
-use super::quantizer::{Quantizer, stacked};
 use super::tensor::Fp8Tensor;
 use super::training::{Fp8Product, Fp8Recipe};
 use crate::Error;
-use crate::check::{cast_param, reshaped};
+use crate::check::{cast_param, reshaped, stacked};
 use crate::initial::zeros;
 use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
@@ -15,6 +14,7 @@ use burn::module::{
 };
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use moebius_ops::ShapeError;
+use moebius_ops::quantize::Quantizer;
 use moebius_ops::scaling::Granularity;
 
 /// How a weight keeps its values.
