@@ -21,16 +21,18 @@ mod delayed;
 mod loss_scale;
 #[cfg(feature = "autodiff")]
 mod optimizer;
-mod product;
-mod recipe;
+pub(super) mod product;
+pub(super) mod recipe;
 pub mod reference;
 mod state;
+mod update;
 
 pub use loss_scale::{Finite, LossScale, LossScaler, LossScaling};
 #[cfg(feature = "autodiff")]
 pub use optimizer::{GuardedAdamW, GuardedAdamWConfig, Moments, StepGuard};
-#[cfg(feature = "autodiff")]
-pub use product::update;
-pub use product::{Fp8Product, products};
+pub use product::Fp8Product;
 pub use recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 pub use state::Fp8State;
+pub use update::products;
+#[cfg(feature = "autodiff")]
+pub use update::update;

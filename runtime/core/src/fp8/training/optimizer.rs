@@ -1,6 +1,6 @@
 //! AdamW whose steps the device may leave out, and whose moments find their device by themselves.
 
-use super::Finite;
+use super::loss_scale::Finite;
 use crate::Error;
 use burn::optim::{
     AdamW, AdamWConfig, AdamWState, AdaptiveMomentumState, LearningRate, Optimizer, RecordState,

@@ -1,14 +1,9 @@
 //! One product that trains in FP8: its two operands rounded forward, the gradient of its result
 //! rounded backward.
 
-#[cfg(feature = "autodiff")]
-use super::delayed::step;
-#[cfg(feature = "autodiff")]
-use super::loss_scale::Finite;
 use super::recipe::{Fp8Recipe, Fp8Scaling};
 use super::state::Fp8State;
 use crate::Error;
-use crate::fp8::weight::forms;
 use crate::ops::fp8_training;
 use burn::module::Module;
 #[cfg(feature = "autodiff")]
@@ -132,7 +127,7 @@ impl Fp8Product {
 
     /// \[3\]: the largest amaxes of the uses whose gradients are here.
     #[cfg(feature = "autodiff")]
-    fn measured(&self, gradients: &Gradients) -> Option<Tensor<1>> {
+    pub(super) fn measured(&self, gradients: &Gradients) -> Option<Tensor<1>> {
         let mut found: Option<Tensor<1>> = None;
         let mut uses = self.uses.0.lock().unwrap_or_else(PoisonError::into_inner);
         uses.retain(|used| {
@@ -148,38 +143,5 @@ impl Fp8Product {
             false
         });
         found
-    }
-}
-
-/// The products of all weights of a module that train in FP8; they share their state with the module.
-pub fn products<M: Module>(module: &M) -> Vec<Fp8Product> {
-    let products = forms(module).into_iter();
-    products.filter_map(|form| form.product).collect()
-}
-
-/// After a backward pass: moves the amaxes of all uses of a module's weights whose gradients are here
-/// into their histories, so that the next forward has new scales. `finite` is what loss scaling found,
-/// and a step that it skips changes nothing.
-///
-/// Nothing is read back, and all products take about as many launches as one. Without effect on
-/// weights that don't train in FP8, or whose every tensor is scaled by itself.
-#[cfg(feature = "autodiff")]
-pub fn update<M: Module>(module: &M, gradients: &Gradients, finite: Option<&Finite>) {
-    let products = products(module);
-    let mut rest: Vec<(&Fp8Product, &Fp8State, Tensor<1>)> = Vec::new();
-    for product in &products {
-        if let (Some(state), Some(amaxes)) = (&product.state, product.measured(gradients)) {
-            rest.push((product, state, amaxes));
-        }
-    }
-    while let Some((first, _, amaxes)) = rest.first() {
-        let (recipe, device) = (first.recipe, amaxes.device());
-        let alike = |(product, _, amaxes): &(&Fp8Product, &Fp8State, Tensor<1>)| {
-            product.recipe == recipe && amaxes.device() == device
-        };
-        let (same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(alike);
-        let same = same.into_iter().map(|(_, state, amaxes)| (state, amaxes));
-        step(&same.collect::<Vec<_>>(), &recipe, finite);
-        rest = others;
     }
 }
