@@ -2,14 +2,13 @@
 
 use crate::process::{command, output, start, wait};
 use moebius::fp8::{Fp8Format, Granularity};
-use moebius_model::weights::{
-    ConvertOptions, Dtype, Fp8Scheme, Reader, TensorSpec, Writer, convert, host_quantizer,
-};
 use moebius_model::{
     Checkpoint, CheckpointError, DecoderConfig, Precision, Text, TrainConfig, Trainer,
 };
+use moebius_ops::scaling::Fp8Scheme;
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::parameters;
+use moebius_weights::{ConvertOptions, Dtype, Reader, TensorSpec, Writer, convert, host_quantizer};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -6,7 +6,7 @@ use moebius::ErrorKind;
 use moebius_device::OpenError;
 use moebius_device::browser::DeviceFailure;
 use moebius_engine::EngineError;
-use moebius_model::weights::WeightsError;
+use moebius_weights::WeightsError;
 use wasm_bindgen::{JsCast, JsValue};
 
 use crate::console;

@@ -2,8 +2,8 @@
 
 use moebius_cases::{CaseError, CaseFile};
 use moebius_model::load::ModelFiles;
-use moebius_model::weights::Reader;
 use moebius_text::Files;
+use moebius_weights::Reader;
 
 use crate::error::CliError;
 

@@ -1,9 +1,9 @@
 //! `moebius convert`.
 
 use moebius::fp8::Quantizer;
-use moebius_model::weights::{
-    ConvertOptions, ConvertReport, ConvertedLayer, Fp8Scheme, Reader, Unscaled, convert,
-    host_quantizer,
+use moebius_ops::scaling::Fp8Scheme;
+use moebius_weights::{
+    ConvertOptions, ConvertReport, ConvertedLayer, Reader, Unscaled, convert, host_quantizer,
 };
 use serde_json::{Value, json};
 

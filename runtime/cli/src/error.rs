@@ -58,7 +58,7 @@ pub(crate) enum CliError {
     Train(#[from] moebius_model::Error),
     /// Weights were not converted.
     #[error(transparent)]
-    Weights(#[from] moebius_model::weights::WeightsError),
+    Weights(#[from] moebius_weights::WeightsError),
     /// A tokenizer or a chat template can't be used.
     #[error(transparent)]
     Text(#[from] moebius_text::Error),
@@ -133,8 +133,8 @@ fn train_hint(error: &moebius_model::Error) -> Option<&'static str> {
     })
 }
 
-fn weights_hint(error: &moebius_model::weights::WeightsError) -> Option<&'static str> {
-    use moebius_model::weights::WeightsError;
+fn weights_hint(error: &moebius_weights::WeightsError) -> Option<&'static str> {
+    use moebius_weights::WeightsError;
     Some(match error {
         WeightsError::MissingScale { .. } => {
             "--assume-scale-one takes the codes for the values, if that is what they are"

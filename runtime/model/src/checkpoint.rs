@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::Bytes;
 use moebius::fp8::training::LossScale;
+use moebius_weights::folder::sync_folder;
+use moebius_weights::{InFile, Unfit};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::TrainConfig;
 use crate::error::CheckpointError;
-use crate::fault::{InFile, Unfit};
 use crate::text::Text;
-use crate::weights::sync_folder;
 
 const FILE: &str = "checkpoint.json";
 /// Of a file that isn't complete.

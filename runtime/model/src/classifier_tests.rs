@@ -1,7 +1,7 @@
 use super::{ClassifierConfig, ClassifierTrainer, Samples};
 use crate::error::Error;
-use crate::fault::Unfit;
 use burn::tensor::Device;
+use moebius_weights::Unfit;
 
 /// A checkerboard of 4 × 4 fields.
 fn checkerboard(side: usize) -> Samples {

@@ -4,7 +4,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use crate::fault::{InFile, Unfit};
+use moebius_weights::{InFile, Unfit};
 
 /// Why a training didn't start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +30,7 @@ pub enum Error {
     Misfits(#[from] crate::misfits::Misfits),
     /// Weights can't be read, written or converted.
     #[error(transparent)]
-    Weights(#[from] crate::weights::WeightsError),
+    Weights(#[from] moebius_weights::WeightsError),
 }
 
 impl Error {

@@ -3,8 +3,7 @@
 //! Read in this order: [`Text`] gives batches, [`Decoder`] maps bytes to the logits of the next
 //! byte, [`Trainer`] makes the loss fall, [`Checkpoint`] stops and goes on. Everything random is
 //! drawn on the host from the seed and the step, so all devices start from the same bits and see
-//! the same batches, and a resumed training repeats the uninterrupted one bit for bit. [`weights`]
-//! reads and writes the files of published models, and converts them to FP8.
+//! the same batches, and a resumed training repeats the uninterrupted one bit for bit.
 //!
 //! Published models run in one decoder: [`families`] tell from a `config.json` or a GGUF file what a model is made of, [`load`] reads its weights, and
 //! [`decoder`] computes. [`Tuner`] trains such a model, and [`save`] writes it again.
@@ -33,7 +32,6 @@ pub mod decoder;
 mod error;
 mod expert_load;
 pub mod families;
-mod fault;
 mod likelihood;
 pub mod load;
 mod misfits;
@@ -47,7 +45,7 @@ mod text;
 mod train;
 mod tuning;
 mod upcycle;
-pub mod weights;
+mod upload;
 
 pub use bytes::{Attention, Block, Decoder, DecoderOutput};
 pub use checkpoint::Checkpoint;
@@ -57,7 +55,6 @@ pub use classifier::{
 pub use config::{DecoderConfig, Precision, TrainConfig, VOCABULARY};
 pub use error::{CheckpointError, Error};
 pub use expert_load::{ExpertLoad, LayerTokens};
-pub use fault::{InFile, Unfit};
 pub use misfits::Misfits;
 pub use perplexity::{Perplexity, Windows};
 pub use random::moe_weights;
@@ -68,3 +65,4 @@ pub use text::{Batch, Text};
 pub use train::Trainer;
 pub use tuning::{Tuner, TuningConfig};
 pub use upcycle::{Upcycled, Upcycling, upcycle};
+pub use upload::upload;

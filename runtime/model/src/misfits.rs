@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::fault::Unfit;
-use crate::weights::header::quoted;
+use moebius_weights::{Unfit, quoted};
 
 /// Why a checkpoint can't be loaded: all of it at once.
 #[derive(Debug, Default)]

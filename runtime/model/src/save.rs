@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use moebius_weights::folder::{
+    PartFolder, check_free, copy_into, is_weights, small_files, write_whole,
+};
+use moebius_weights::{CONFIG_FILE, SHARD_BYTES, TensorSpec, WeightsError, Writer};
 use safetensors::Dtype;
 use serde_json::Value;
 
@@ -10,8 +14,6 @@ use crate::decoder::{Place, Values};
 use crate::error::Error;
 use crate::families::{Described, describe_all};
 use crate::load::{Wanted, expand, taken};
-use crate::weights::folder::{PartFolder, check_free, copy_into, is_weights, small_files};
-use crate::weights::{CONFIG_FILE, SHARD_BYTES, TensorSpec, WeightsError, Writer, write_whole};
 
 /// Entries of a configuration that describe weights as they were before.
 const OF_WEIGHTS: [&str; 3] = ["quantization_config", "compression_config", "torch_dtype"];

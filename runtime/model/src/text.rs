@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use moebius_weights::{InFile, Unfit};
+
 use crate::error::Error;
-use crate::fault::{InFile, Unfit};
 use crate::random::Random;
 
 /// Bytes to learn from.

@@ -4,13 +4,13 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::moe::LossWeights;
+use moebius_weights::Unfit;
 
 use crate::adam;
 use crate::clip::clip;
 use crate::config::rate;
 use crate::decoder::{Drawn, Logits, Model, ModelSpec, Uploaded};
 use crate::error::Error;
-use crate::fault::Unfit;
 use crate::likelihood::cross_entropy;
 use crate::load::{LoadOptions, ModelFiles, Progress};
 use crate::parameters::parameters;

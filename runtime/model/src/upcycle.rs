@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use moebius_weights::Unfit;
+
 use crate::decoder::{Drawn, ModelSpec, Place, Slot, Values};
 use crate::error::Error;
 use crate::families::{Sizes, upcycled};
-use crate::fault::Unfit;
 use crate::load::{FileValues, ModelFiles};
 use crate::misfits::Misfits;
 use crate::save::{Beside, save};

@@ -7,8 +7,8 @@ use std::path::Path;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
-use moebius_model::weights::Reader;
 use moebius_model::{Error, Perplexity, Windows};
+use moebius_weights::Reader;
 
 struct Case {
     model: Model,

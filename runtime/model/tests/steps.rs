@@ -12,7 +12,7 @@ use moebius::attention::{CacheFormat, Pages};
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer, ScaleRule};
 use moebius_model::decoder::{Cache, Model, Projections};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
-use moebius_model::weights::Reader;
+use moebius_weights::Reader;
 
 fn load(folder: &Path, device: &Device) -> Model {
     load_with(folder, LoadOptions::default(), device)

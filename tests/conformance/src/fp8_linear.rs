@@ -10,12 +10,13 @@ use moebius::fp8::{
     ActivationScaling, Activations, Fp8Format, Fp8Tensor, Granularity, Quantizer, fake_quantize,
 };
 use moebius::nn::Linear;
-use moebius_model::weights::{Reader, Unscaled};
+use moebius_model::upload;
 use moebius_ops::Element;
 use moebius_shaders::DeviceElement;
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
+use moebius_weights::{Reader, Unscaled};
 use std::path::Path;
 
 pub(crate) const BLOCK: Granularity = Granularity::Block {
@@ -343,7 +344,7 @@ pub(crate) fn checkpoints(target: &Target) -> Outcome {
         let layouts = reader.fp8_layouts(Unscaled::Refuse).unwrap();
         assert!(!layouts.is_empty());
         for layout in layouts {
-            let weight = reader.fp8_weight(&layout).unwrap().upload(&device).unwrap();
+            let weight = upload(&reader.fp8_weight(&layout).unwrap(), &device).unwrap();
             let want = values.read_f32(&layout.name).unwrap();
             let got = floats(weight.dequantize(FloatDType::F32).unwrap());
             let same = got

@@ -77,6 +77,7 @@ pub(crate) const PUBLISHED: [&str; 10] = [
     "moebius-pjrt",
     "moebius-xla",
     "moebius",
+    "moebius-weights",
     "moebius-model",
     "moebius-text",
     "moebius-engine",

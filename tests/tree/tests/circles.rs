@@ -19,6 +19,7 @@ const CRATES: &[&str] = &[
     "backends/pjrt",
     "backends/xla",
     "runtime/core",
+    "runtime/weights",
     "runtime/model",
     "runtime/text",
     "runtime/engine",

@@ -40,10 +40,17 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-model",
         ],
     ),
-    ("moebius-model", &["moebius"]),
+    ("moebius-weights", &["moebius-ops"]),
+    (
+        "moebius-model",
+        &["moebius", "moebius-ops", "moebius-weights"],
+    ),
     ("moebius-text", &[]),
     ("moebius-engine", &["moebius", "moebius-model"]),
-    ("moebius-cases", &["moebius", "moebius-model"]),
+    (
+        "moebius-cases",
+        &["moebius", "moebius-model", "moebius-weights"],
+    ),
     (
         "moebius-wasm",
         &[
@@ -54,6 +61,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-engine",
             "moebius-model",
             "moebius-shaders",
+            "moebius-weights",
         ],
     ),
     ("moebius-words", &["moebius-text"]),
@@ -67,8 +75,10 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-engine",
             "moebius-host",
             "moebius-model",
+            "moebius-ops",
             "moebius-shaders",
             "moebius-text",
+            "moebius-weights",
         ],
     ),
     (
@@ -80,6 +90,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-ops",
             "moebius-shaders",
             "moebius-tests",
+            "moebius-weights",
         ],
     ),
     (
@@ -107,6 +118,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-pjrt",
             "moebius-shaders",
             "moebius-text",
+            "moebius-weights",
             "moebius-xla",
         ],
     ),

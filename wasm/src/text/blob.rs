@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 
 use js_sys::{ArrayBuffer, Function, Reflect, Uint8Array};
-use moebius_model::weights::ReadAt;
+use moebius_weights::ReadAt;
 use wasm_bindgen::{JsCast, JsValue};
 
 use crate::failure::{Code, Failure};

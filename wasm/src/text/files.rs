@@ -2,8 +2,8 @@
 
 use js_sys::{Array, Object, Uint8Array};
 use moebius_model::load::ModelFiles;
-use moebius_model::weights::gguf::GgufFile;
-use moebius_model::weights::{ReadAt, Reader};
+use moebius_weights::gguf::GgufFile;
+use moebius_weights::{ReadAt, Reader};
 use wasm_bindgen::{JsCast, JsValue};
 
 use super::blob::{BlobSource, is_blob, whole};
@@ -55,9 +55,10 @@ pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure
 async fn gguf(name: &str, value: &JsValue) -> Result<(ModelFiles, Words), Failure> {
     let file = GgufFile::from_source(name, source(value)?);
     let file = file.map_err(moebius_model::Error::from)?;
-    let parts = file.vocabulary().map_err(moebius_model::Error::from)?;
+    let vocabulary = file.vocabulary().map_err(moebius_model::Error::from)?;
     let none = || Failure::new(Code::BAD_FILE, missing(name, "a tokenizer"));
-    let words = Words::of_gguf(name, parts.ok_or_else(none)?, file.chat_template()).await?;
+    let vocabulary = vocabulary.ok_or_else(none)?;
+    let words = Words::of_gguf(name, vocabulary, file.chat_template()).await?;
     Ok((ModelFiles::of_gguf(file)?, words))
 }
 

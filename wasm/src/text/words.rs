@@ -1,7 +1,7 @@
 //! The module of tokenizers and chat templates (`wasm/words`), as this one sees it.
 
 use js_sys::{Array, Promise, Uint8Array};
-use moebius_model::weights::gguf::VocabularyParts;
+use moebius_weights::gguf::Vocabulary;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
@@ -93,22 +93,22 @@ impl Words {
         Ok(class.of_files(list(names), list(contents))?)
     }
 
-    /// Of the metadata of the GGUF file `name`.
+    /// Of the vocabulary and the chat template of the GGUF file `name`.
     pub(super) async fn of_gguf(
         name: &str,
-        parts: VocabularyParts,
+        vocabulary: Vocabulary,
         template: Option<&str>,
     ) -> Result<Self, Failure> {
         let class = class().await?;
         Ok(class.of_gguf(
-            &parts.model,
-            &parts.pre,
-            list(parts.tokens),
-            list(parts.merges),
-            &parts.types,
-            parts.bos,
-            &parts.eos,
-            parts.add_bos,
+            &vocabulary.model,
+            &vocabulary.pre,
+            list(vocabulary.tokens),
+            list(vocabulary.merges),
+            &vocabulary.types,
+            vocabulary.bos,
+            &vocabulary.eos,
+            vocabulary.add_bos,
             template,
             &missing(name, "a chat template"),
         )?)

@@ -1,6 +1,6 @@
 //! Everything that can be wrong with a case file.
 
-use moebius_model::weights::header::HeaderError;
+use moebius_weights::header::HeaderError;
 
 /// Why a case file was refused. Names that come from the file are quoted, escaped and cut short.
 #[derive(Debug, thiserror::Error)]

@@ -14,14 +14,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use moebius_model::weights::header::{
-    Header, HeaderError, LENGTH_FIELD, TensorInfo, header_length,
-};
+use moebius_weights::header::{Header, HeaderError, LENGTH_FIELD, TensorInfo, header_length};
 use serde::de::DeserializeOwned;
 
 pub(crate) use elements::TensorView;
 pub use error::CaseError;
-pub(crate) use moebius_model::weights::header::quoted;
+pub(crate) use moebius_weights::quoted;
 pub use tolerance::Tolerance;
 
 /// Largest header: a case has tens of tensors, each some hundred bytes of header.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use moebius_model::weights::header::UniqueMap;
+use moebius_weights::header::UniqueMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 

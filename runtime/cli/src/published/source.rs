@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use moebius_model::load::ModelFiles;
-use moebius_model::weights::gguf::{GgufFile, VocabularyParts};
 use moebius_text::{ChatTemplate, Files, GgufVocabulary, Tokenizer};
+use moebius_weights::gguf::{GgufFile, Vocabulary};
 
 use crate::bundled;
 use crate::error::CliError;
@@ -62,7 +62,7 @@ impl Source {
 
 fn vocabulary(file: &GgufFile, name: &str) -> Result<GgufVocabulary, CliError> {
     let parts = file.vocabulary()?;
-    let parts: VocabularyParts = parts.ok_or_else(|| missing(name, "tokenizer"))?;
+    let parts: Vocabulary = parts.ok_or_else(|| missing(name, "tokenizer"))?;
     Ok(GgufVocabulary {
         model: parts.model,
         pre: parts.pre,

@@ -5,11 +5,11 @@ use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::fp8::Weight;
 use moebius::nn::Linear;
+use moebius_weights::Unfit;
 
 use super::slot::Slot;
 use super::spec::ModelSpec;
 use crate::error::Error;
-use crate::fault::Unfit;
 
 /// A slot of a model: of a layer, where the slot is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,9 +1,7 @@
 //! A `config.json`, read key by key: everything that is wrong with it is collected, so that one error tells all.
 
+use moebius_weights::{Unfit, quoted};
 use serde_json::{Map, Value};
-
-use crate::fault::Unfit;
-use crate::weights::header::quoted;
 
 /// Larger than any extent of a model, and small enough that products of a few fit 64 bits.
 const MAX_SIZE: u64 = 1 << 24;

@@ -17,6 +17,7 @@ mod rotary;
 mod rule;
 mod upcycled;
 
+use moebius_weights::{Unfit, quoted};
 use serde_json::Value;
 
 #[cfg(test)]
@@ -27,9 +28,7 @@ pub use rule::{Form, Part, Rule};
 pub(crate) use upcycled::{Sizes, upcycled};
 
 use crate::decoder::ModelSpec;
-use crate::fault::Unfit;
 use crate::misfits::Misfits;
-use crate::weights::header::quoted;
 use keys::Keys;
 
 /// How models of one name are described and stored.

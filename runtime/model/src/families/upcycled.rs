@@ -1,10 +1,10 @@
 //! The configuration of a mixture of experts that a dense model is made into.
 
+use moebius_weights::Unfit;
 use serde_json::{Map, Value, json};
 
 use super::describe;
 use crate::decoder::{FeedForwardSpec, ModelSpec, Projection};
-use crate::fault::Unfit;
 
 /// A dense family and the one that differs from it in having experts.
 struct Pair {

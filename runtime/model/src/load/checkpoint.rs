@@ -1,9 +1,8 @@
 //! What a plan and a stream ask of a checkpoint, of either kind.
 
+use moebius_weights::gguf::{GgmlType, GgufFile, expected_types};
+use moebius_weights::{Fp8Weight, Reader, StoredFp8, Unscaled, WeightsError};
 use safetensors::Dtype;
-
-use crate::weights::gguf::{GgmlType, GgufFile, expected_types};
-use crate::weights::{Fp8Weight, Reader, StoredFp8, Unscaled, WeightsError};
 
 /// Where tensors are read.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,14 @@
 //! FP8 codes of a place, put together from those of its tensors without a float between.
 
-use burn::tensor::Device;
-use moebius::fp8::{Fp8Layout, Fp8Tensor, HostScales, Quantizer, ScaleType};
+use moebius::fp8::Quantizer;
+use moebius_ops::quantize::quantize_host;
+use moebius_ops::scaling::{Fp8Scheme, HostScales, ScaleType};
+use moebius_weights::Fp8Weight;
 
 use super::mapping::Piece;
 use super::placing::{place, rows_in};
 use crate::error::Error;
 use crate::families::{Form, Part};
-use crate::weights::{Fp8Scheme, Fp8Weight, quantize_host};
 
 /// The scheme of all pieces of matrices \[rows, columns\], where they have one and no scale of a piece reaches into another's rows.
 pub(super) fn common_scheme(pieces: &[Piece], [rows, columns]: [usize; 2]) -> Option<Fp8Scheme> {
@@ -22,53 +23,35 @@ pub(super) fn common_scheme(pieces: &[Piece], [rows, columns]: [usize; 2]) -> Op
     pieces.iter().all(fits).then_some(scheme)
 }
 
-/// Codes and scales of stacked matrices.
-pub(super) struct StackedCodes {
-    scheme: Fp8Scheme,
-    shape: [usize; 3],
-    codes: Vec<u8>,
-    scales: HostScales,
+/// Stacked matrices of zeros, in codes and scales.
+pub(super) fn stacked(scheme: Fp8Scheme, [stack, rows, columns]: [usize; 3]) -> Fp8Weight {
+    let [down, across] = scheme.grid(rows, columns);
+    let scales = stack * down * across;
+    Fp8Weight {
+        name: String::new(),
+        scheme,
+        shape: vec![stack, rows, columns],
+        codes: vec![0; stack * rows * columns],
+        scales: match scheme.granularity.scale_type() {
+            ScaleType::F32 => HostScales::F32(vec![0.0; scales]),
+            ScaleType::E8M0 => HostScales::E8M0(vec![0; scales]),
+        },
+        input_scale: None,
+    }
 }
 
-impl StackedCodes {
-    pub(super) fn new(scheme: Fp8Scheme, shape: [usize; 3]) -> Self {
-        let [stack, rows, columns] = shape;
-        let [down, across] = scheme.grid(rows, columns);
-        let scales = stack * down * across;
-        Self {
-            scheme,
-            shape,
-            codes: vec![0; stack * rows * columns],
-            scales: match scheme.granularity.scale_type() {
-                ScaleType::F32 => HostScales::F32(vec![0.0; scales]),
-                ScaleType::E8M0 => HostScales::E8M0(vec![0; scales]),
-            },
-        }
+/// Puts the codes and scales of one tensor where they belong in stacked matrices of the same scheme.
+pub(super) fn add(stacked: &mut Fp8Weight, piece: &Piece, weight: &Fp8Weight) -> Result<(), Error> {
+    weight.check()?;
+    let [_, rows, columns] = stacked.extents();
+    let grid = stacked.scheme.grid(rows, columns);
+    spread(piece, &weight.codes, &mut stacked.codes, [rows, columns]);
+    match (&weight.scales, &mut stacked.scales) {
+        (HostScales::F32(from), HostScales::F32(to)) => spread(piece, from, to, grid),
+        (HostScales::E8M0(from), HostScales::E8M0(to)) => spread(piece, from, to, grid),
+        _ => unreachable!("the scheme says which, and the check has seen it"),
     }
-
-    /// Puts those of one tensor where they belong.
-    pub(super) fn add(&mut self, piece: &Piece, weight: &Fp8Weight) -> Result<(), Error> {
-        weight.check()?;
-        let [_, rows, columns] = self.shape;
-        let grid = self.scheme.grid(rows, columns);
-        spread(piece, &weight.codes, &mut self.codes, [rows, columns]);
-        match (&weight.scales, &mut self.scales) {
-            (HostScales::F32(from), HostScales::F32(to)) => spread(piece, from, to, grid),
-            (HostScales::E8M0(from), HostScales::E8M0(to)) => spread(piece, from, to, grid),
-            _ => unreachable!("the scheme says which, and the check has seen it"),
-        }
-        Ok(())
-    }
-
-    pub(super) fn upload(self, device: &Device) -> Result<Fp8Tensor, Error> {
-        let layout = Fp8Layout {
-            shape: self.shape,
-            format: self.scheme.format,
-            granularity: self.scheme.granularity,
-        };
-        let codes = Fp8Tensor::from_codes(&self.codes, &self.scales, layout, device)?;
-        Ok(codes)
-    }
+    Ok(())
 }
 
 /// Values of stacked matrices \[stack, rows, columns\] as codes, rounded on the host.
@@ -76,18 +59,14 @@ pub(super) fn rounded(
     values: &[f32],
     shape: [usize; 3],
     quantizer: Quantizer,
-    device: &Device,
-) -> Result<Fp8Tensor, Error> {
-    quantizer.validate().map_err(moebius::Error::from)?;
+) -> Result<Fp8Weight, Error> {
     let [_, rows, columns] = shape;
-    let scheme = Fp8Scheme::from(quantizer);
-    let mut stacked = StackedCodes::new(scheme, shape);
+    let mut stacked = stacked(quantizer.into(), shape);
     let size = rows * columns;
-    let [down, across] = scheme.grid(rows, columns);
+    let [down, across] = stacked.scheme.grid(rows, columns);
     for (number, values) in values.chunks_exact(size.max(1)).enumerate() {
-        let matrix = quantize_host(values, rows, columns, quantizer);
-        let matrix = matrix
-            .unwrap_or_else(|_| unreachable!("it is rows x columns values, and the settings fit"));
+        let matrix =
+            quantize_host(values, rows, columns, quantizer).map_err(moebius::Error::from)?;
         stacked.codes[number * size..][..size].copy_from_slice(&matrix.codes);
         let at = number * down * across;
         match (&matrix.scales, &mut stacked.scales) {
@@ -100,7 +79,7 @@ pub(super) fn rounded(
             _ => unreachable!("both are of the scheme"),
         }
     }
-    stacked.upload(device)
+    Ok(stacked)
 }
 
 /// The matrices of a piece, from its expert's on.

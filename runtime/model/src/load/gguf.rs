@@ -1,12 +1,12 @@
 //! What a GGUF file's tensors say about a model beside its metadata.
 
+use moebius_weights::gguf::GgufFile;
+use moebius_weights::{Unfit, quoted};
+
 use crate::decoder::RopeScaling;
 use crate::error::Error;
 use crate::families::{Described, ROPE_FACTORS, describe_gguf};
-use crate::fault::Unfit;
 use crate::misfits::Misfits;
-use crate::weights::gguf::GgufFile;
-use crate::weights::header::quoted;
 
 /// The model of a file, with the numbers that frequencies of rotary positions are divided by, where it has some.
 pub(super) fn describe(file: &GgufFile) -> Result<Described, Error> {

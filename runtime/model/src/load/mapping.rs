@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use moebius_weights::{Reader, StoredFp8, Unfit, quoted};
+
 use super::checkpoint::Checkpoint;
 use crate::decoder::{ModelSpec, Place, Slot};
 use crate::families::{Described, Extra, Family, Form, Part, Rule};
-use crate::fault::Unfit;
 use crate::misfits::Misfits;
-use crate::weights::header::quoted;
-use crate::weights::{Reader, StoredFp8};
 
 /// Codes of four bits that share a scale.
 pub(super) const MXFP4_BLOCK: usize = 32;

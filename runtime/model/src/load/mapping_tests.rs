@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::families::describe;
+use crate::load::ModelFiles;
 
 /// A checkpoint of zeros with tensors of these names, dtypes and extents.
 fn reader(tensors: &BTreeMap<String, (&'static str, Vec<usize>)>) -> Reader {
@@ -153,4 +154,11 @@ fn codes_take_their_scales_along() {
     assert!(misfits.to_string().contains("scale"), "{misfits}");
     tensors.insert(format!("{name}_scale_inv"), ("F32", vec![1, 1]));
     Plan::new(&reader(&tensors), described("deepseek_v3")).unwrap();
+}
+
+#[test]
+fn weights_without_a_configuration_are_no_model() {
+    let weightless = Reader::from_sources([], None).unwrap();
+    let error = ModelFiles::of(weightless).unwrap_err().to_string();
+    assert!(error.contains("config.json"), "{error}");
 }

@@ -28,6 +28,8 @@ use std::path::Path;
 
 use burn::tensor::{DType, Device};
 use moebius::fp8::{Fp8Format, Granularity, Quantizer, ScaleRule};
+use moebius_weights::gguf::GgufFile;
+use moebius_weights::{Reader, Unfit};
 
 pub use mapping::Plan;
 pub(crate) use mapping::{Wanted, expand};
@@ -36,10 +38,7 @@ pub(crate) use placing::taken;
 use crate::decoder::{Building, Model, ModelSpec, Place, Values};
 use crate::error::Error;
 use crate::families;
-use crate::fault::Unfit;
 use crate::misfits::Misfits;
-use crate::weights::Reader;
-use crate::weights::gguf::GgufFile;
 use checkpoint::Checkpoint;
 use stream::WeightStream;
 

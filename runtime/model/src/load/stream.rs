@@ -5,13 +5,14 @@ use moebius::fp8::{Fp8Tensor, Weight};
 use moebius::nn::takes_half_weights;
 
 use super::checkpoint::Checkpoint;
-use super::codes::{StackedCodes, common_scheme, rounded};
+use super::codes::{add, common_scheme, rounded, stacked};
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target};
 use super::placing::{decode_mxfp4, place, rows_in};
 use super::{LoadOptions, Progress};
 use crate::decoder::{Place, Slot, Weights, floating, uploaded};
 use crate::error::Error;
 use crate::families::{Form, Part};
+use crate::upload::upload;
 
 /// The weights of a checkpoint for a device.
 pub(super) struct WeightStream<'a> {
@@ -67,15 +68,15 @@ impl WeightStream<'_> {
         let Some(scheme) = common_scheme(pieces, [rows, columns]) else {
             return Ok(None);
         };
-        let mut stacked = StackedCodes::new(scheme, [stack, rows, columns]);
+        let mut codes = stacked(scheme, [stack, rows, columns]);
         for piece in pieces {
             let Some(layout) = &piece.fp8 else {
                 unreachable!("all pieces have a scheme");
             };
-            stacked.add(piece, &self.reader.fp8_weight(layout)?)?;
+            add(&mut codes, piece, &self.reader.fp8_weight(layout)?)?;
             self.report(&piece.name);
         }
-        Ok(Some(stacked.upload(self.device)?))
+        Ok(Some(upload(&codes, self.device)?))
     }
 
     /// A weight as codes where the file has them, and else as values.
@@ -87,8 +88,8 @@ impl WeightStream<'_> {
         if let Some(quantizer) = self.options.round.filter(|_| self.computes_in_f32()) {
             let (values, shape) = self.values(at)?;
             let extents = at.slot.extents(&shape);
-            let codes = rounded(&values, extents, quantizer, self.device)?;
-            return Ok(Weight::from_fp8(codes, parts)?);
+            let codes = rounded(&values, extents, quantizer)?;
+            return Ok(Weight::from_fp8(upload(&codes, self.device)?, parts)?);
         }
         Ok(floating(self.tensor(at)?, at.slot))
     }

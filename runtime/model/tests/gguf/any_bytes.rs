@@ -1,26 +1,11 @@
-//! Whatever bytes a GGUF file has, it is read or refused. `fuzz/fuzz_targets/gguf.rs` runs this, too.
+//! Whatever a GGUF file says, a model is made of it or refused. `fuzz/fuzz_targets/models.rs` runs this, too.
 
 use moebius_model::load::ModelFiles;
-use moebius_model::weights::gguf::GgufFile;
+use moebius_weights::gguf::GgufFile;
 
-/// Opens `data` as a GGUF file and reads all that can be read.
+/// Looks for a model in `data`, where that is a GGUF file.
 pub(crate) fn any_bytes(data: &[u8]) {
-    let Ok(file) = GgufFile::from_bytes("fuzz", data.to_vec()) else {
-        return;
-    };
-    let held: u64 = file.tensors().map(|(_, info)| info.bytes()).sum();
-    assert!(held <= data.len() as u64, "tensors outside of the file");
-    for (name, info) in file.tensors() {
-        let values = file.read_f32(name);
-        assert_eq!(values.is_ok(), info.kind.is_decoded(), "{name}");
-        if let Ok(values) = values {
-            assert_eq!(values.len() as u64, info.values());
-            assert_eq!(values.len(), info.shape.iter().product::<usize>());
-        }
+    if let Ok(file) = GgufFile::from_bytes("fuzz", data.to_vec()) {
+        let _ = ModelFiles::of_gguf(file).map_err(|error| error.to_string());
     }
-    for (_, value) in file.metadata() {
-        let _ = (value.shown(), value.as_number(), value.as_size());
-    }
-    let _ = (file.vocabulary(), file.chat_template());
-    let _ = ModelFiles::of_gguf(file).map_err(|error| error.to_string());
 }

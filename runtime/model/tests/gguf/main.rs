@@ -1,4 +1,4 @@
-//! GGUF files from outside: attacks, files of another program, models.
+//! Models of GGUF files from outside: attacks, files of another program.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot set itself up has failed"
@@ -6,16 +6,17 @@
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
 mod any_bytes;
+#[path = "../../../weights/tests/gguf/builder.rs"]
 mod builder;
-mod hostile;
 mod misfits;
 #[cfg(feature = "flex")]
 mod models;
-mod vocabulary;
 
+#[cfg(feature = "flex")]
 use std::path::PathBuf;
 
 /// A folder of `tests/cases`.
+#[cfg(feature = "flex")]
 fn cases(folder: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/cases")

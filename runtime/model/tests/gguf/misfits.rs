@@ -2,9 +2,11 @@
 
 use moebius_model::Error;
 use moebius_model::load::ModelFiles;
-use moebius_model::weights::gguf::GgufFile;
+use moebius_weights::gguf::GgufFile;
+use proptest::prelude::*;
 
-use crate::builder::{Builder, F32, LIST, U32, list};
+use crate::any_bytes::any_bytes;
+use crate::builder::{Builder, F32, FLAG, LIST, U32, list};
 
 /// A dense Llama of one layer without its tensors.
 fn metadata() -> Builder {
@@ -217,6 +219,8 @@ fn values_of_other_types_are_refused() {
     refused(kind, &["`llama.rope.scaling.type`"]);
     let nan = file().value("llama.rope.freq_base", F32, &f32::NAN.to_le_bytes());
     refused(nan, &["`llama.rope.freq_base`", "got NaN"]);
+    let flag = file().value("llama.rope.freq_base", FLAG, &[1]);
+    refused(flag, &["`llama.rope.freq_base`", "got true"]);
 }
 
 #[test]
@@ -240,4 +244,31 @@ fn experts_are_few_enough_to_be_listed() {
             "`llama.expert_count`: expected no more in all layers than the 12 tensors of the file, got 1048576",
         ],
     );
+}
+
+#[test]
+fn every_byte_before_the_data_may_be_another() {
+    let file = tensors(metadata(), &[]);
+    let whole = file.bytes();
+    for at in 0..whole.len() - file.data.len() {
+        for other in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut bytes = whole.clone();
+            bytes[at] = other;
+            any_bytes(&bytes);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_changes_are_a_model_or_refused(
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut bytes = tensors(metadata(), &[]).bytes();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        any_bytes(&bytes);
+    }
 }

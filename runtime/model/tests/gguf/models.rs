@@ -7,7 +7,7 @@ use std::path::Path;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use half::f16;
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
-use moebius_model::weights::{Dtype, Reader, TensorSpec, Writer};
+use moebius_weights::{Dtype, Reader, TensorSpec, Writer};
 
 use crate::cases;
 

@@ -12,12 +12,16 @@
 //! make codes or values that no contract covers. A value below 2⁻¹²⁶ counts as 0 in a quotient on
 //! a device that flushes subnormals, though not in the largest magnitude. Bytes: x once
 //! or twice, a quarter of f32 for the words.
+//!
+//! [`quantize_host`] quantises matrices on the host; functions that end in `_reference` are the oracle.
 
+mod host;
 mod least_squares;
 mod oracle;
 mod problem;
 mod quantizer;
 
+pub use host::{Blocks, Quantized, amax_host, decoded_codes, quantize_host};
 pub use least_squares::{LEAST_SQUARES_TRIED, least_squares_factors};
 pub use oracle::{
     Scales, amax_reference, dequantize_reference, encode_reference, scales_reference,

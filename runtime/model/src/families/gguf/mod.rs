@@ -3,13 +3,12 @@
 mod names;
 mod parameters;
 
+use moebius_weights::gguf::{GgufFile, GgufValue};
+use moebius_weights::{Unfit, quoted};
 use serde_json::{Value, json};
 
 use super::{Described, Family, describe};
 use super::{llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe};
-use crate::fault::Unfit;
-use crate::weights::gguf::{GgufFile, GgufValue};
-use crate::weights::header::quoted;
 use names::{APART, DENSE, FRAME, HALVES, NEIGHBOURS, SHARED, STACKED};
 use parameters::Parameters;
 

@@ -1,10 +1,8 @@
 //! The metadata of an architecture as the keys of a `config.json`.
 
+use moebius_weights::gguf::{GgufFile, GgufNumbers, GgufValue};
+use moebius_weights::{Unfit, quoted};
 use serde_json::{Map, Value, json};
-
-use crate::fault::Unfit;
-use crate::weights::gguf::{GgufFile, GgufNumbers, GgufValue};
-use crate::weights::header::quoted;
 
 /// Keys of metadata, all below the name of the architecture, and what a configuration calls them.
 const SAME: &[(&str, &str)] = &[

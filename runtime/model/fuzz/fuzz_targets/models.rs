@@ -1,0 +1,7 @@
+//! Any bytes as the GGUF file of a model; the body is one of the library's tests, too, with bytes from proptest.
+#![no_main]
+
+#[path = "../../tests/gguf/any_bytes.rs"]
+mod any_bytes;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| any_bytes::any_bytes(data));

@@ -1,0 +1,249 @@
+//! Quantisation on the host, as kernels compute it: a block's scale follows from its largest finite magnitude or is found by least
+//! squares, a value is divided by it in f32 and encoded; NaN stays NaN.
+
+use std::num::NonZero;
+use std::ops::Range;
+use std::thread;
+
+use super::least_squares::LeastSquares;
+use super::quantizer::{Quantizer, ScaleRule};
+use crate::error::ShapeError;
+use crate::fp8::{Fp8Format, Overflow, decode_host, encode_host};
+use crate::scaling::{Fp8Scheme, Granularity, HostScales};
+
+/// Values below which a second thread costs more than it saves.
+const SMALL: usize = 1 << 16;
+
+/// The codes and scales of one matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantized {
+    /// One code a value, row-major.
+    pub codes: Vec<u8>,
+    /// Scales, row-major; one where the whole matrix shares it.
+    pub scales: HostScales,
+}
+
+/// Codes and scales of `values`, row-major \[rows, columns\], on all cores of the host; least squares by rows of blocks.
+///
+/// # Errors
+/// [`ShapeError`] when `values` is not of `rows` × `columns`, or the quantiser's settings don't fit each other.
+pub fn quantize_host(
+    values: &[f32],
+    rows: usize,
+    columns: usize,
+    quantizer: impl Into<Quantizer>,
+) -> Result<Quantized, ShapeError> {
+    let quantizer = quantizer.into();
+    quantizer.validate()?;
+    let right = rows.checked_mul(columns) == Some(values.len());
+    let expected = format_args!("{rows} x {columns}");
+    ShapeError::unless(right, "values to quantise", expected, values.len())?;
+    let blocks = Blocks::of(quantizer.granularity, [rows, columns]);
+    let threads = if values.len() < SMALL {
+        1
+    } else {
+        thread::available_parallelism().map_or(1, NonZero::get)
+    };
+    let amaxes = if values.is_empty() {
+        // A tensor's one scale is there even so.
+        let grid = Fp8Scheme::from(quantizer).grid(rows, columns);
+        vec![0.0; grid.iter().product()]
+    } else {
+        amaxes(values, &blocks, threads)
+    };
+    let kind = quantizer.granularity.scale_type();
+    let mut scales = HostScales::of_amaxes(kind, &amaxes, quantizer.format, quantizer.margin);
+    if let HostScales::F32(scales) = &mut scales
+        && quantizer.scales == ScaleRule::LeastSquares
+        && !values.is_empty()
+    {
+        improve(scales, values, &blocks, (quantizer.format, threads));
+    }
+    let codes = encode(values, (&blocks, &scales.to_f32()), &quantizer, threads);
+    Ok(Quantized { codes, scales })
+}
+
+/// The largest finite magnitude, 0 without any: as integers, magnitudes are ordered alike.
+pub fn amax_host(values: &[f32]) -> f32 {
+    let magnitude = |value: &f32| {
+        let bits = value.to_bits() & 0x7FFF_FFFF;
+        if bits < 0x7F80_0000 { bits } else { 0 }
+    };
+    f32::from_bits(values.iter().map(magnitude).fold(0, u32::max))
+}
+
+/// The blocks of a stack of matrices, whose scales lie matrix by matrix, row by row, without padding.
+#[derive(Clone, Copy, Debug)]
+pub struct Blocks {
+    rows: usize,
+    columns: usize,
+    /// Rows and columns of a block.
+    block: [usize; 2],
+    /// Blocks of a matrix, down and across.
+    count: [usize; 2],
+}
+
+impl Blocks {
+    /// Of matrices of so many rows and columns.
+    pub fn of(granularity: Granularity, [rows, columns]: [usize; 2]) -> Self {
+        let [high, wide] = granularity.block(rows, columns);
+        Self {
+            rows,
+            columns,
+            // Indices past the matrix would only overflow.
+            block: [high.min(rows.max(1)), wide.min(columns.max(1))],
+            count: granularity.blocks(rows, columns),
+        }
+    }
+
+    /// Values of a row.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Blocks of a matrix, down and across.
+    pub fn count(&self) -> [usize; 2] {
+        self.count
+    }
+
+    /// The scales of the blocks in a row, of all rows of all matrices.
+    pub fn of_row(&self, row: usize) -> Range<usize> {
+        let [down, across] = self.count;
+        let first = (row / self.rows * down + row % self.rows / self.block[0]) * across;
+        first..first + across
+    }
+
+    /// Raises the largest finite magnitudes of the blocks in a row to those of its values.
+    pub fn raise(&self, amaxes: &mut [f32], values: &[f32]) {
+        for (amax, values) in amaxes.iter_mut().zip(values.chunks(self.block[1])) {
+            *amax = amax.max(amax_host(values));
+        }
+    }
+
+    /// Writes the codes of a row of values under the scales of its blocks; what there is more of codes stays.
+    pub fn encode(
+        &self,
+        values: &[f32],
+        scales: &[f32],
+        codes: &mut [u8],
+        (format, overflow): (Fp8Format, Overflow),
+    ) {
+        let wide = self.block[1];
+        let blocks = values.chunks(wide).zip(codes.chunks_mut(wide));
+        for ((values, codes), scale) in blocks.zip(scales) {
+            for (value, code) in values.iter().zip(codes) {
+                *code = encode_host(*value / *scale, format, overflow);
+            }
+        }
+    }
+
+    /// Writes code · scale of a row; `table` has the values of all codes.
+    pub fn decode(&self, codes: &[u8], scales: &[f32], table: &[f32; 256], values: &mut [f32]) {
+        let wide = self.block[1];
+        let blocks = values.chunks_mut(wide).zip(codes.chunks(wide));
+        for ((values, codes), scale) in blocks.zip(scales) {
+            for (value, code) in values.iter_mut().zip(codes) {
+                *value = table[usize::from(*code)] * scale;
+            }
+        }
+    }
+}
+
+/// The values of all codes of a format.
+pub fn decoded_codes(format: Fp8Format) -> [f32; 256] {
+    std::array::from_fn(|code| decode_host(code as u8, format))
+}
+
+/// The largest finite magnitude of every block of a matrix that isn't empty.
+fn amaxes(values: &[f32], blocks: &Blocks, threads: usize) -> Vec<f32> {
+    let (columns, [down, across]) = (blocks.columns, blocks.count);
+    let mut amaxes = vec![0.0f32; down * across];
+    let raise = |amaxes: &mut [f32], rows: &[f32]| {
+        rows.chunks(columns)
+            .for_each(|row| blocks.raise(amaxes, row));
+    };
+    if down == 1 {
+        // One row of blocks: shared out by rows of values, so that a matrix with one scale uses all cores.
+        let band = blocks.rows.div_ceil(threads);
+        let mut parts = vec![0.0f32; blocks.rows.div_ceil(band) * across];
+        in_bands(&mut parts, across, |index, part| {
+            let rows = values[index * band * columns..].chunks(band * columns);
+            rows.take(1).for_each(|rows| raise(part, rows));
+        });
+        for part in parts.chunks(across) {
+            for (amax, &other) in amaxes.iter_mut().zip(part) {
+                *amax = amax.max(other);
+            }
+        }
+        return amaxes;
+    }
+    let strip = blocks.block[0] * columns;
+    let band = down.div_ceil(threads);
+    in_bands(&mut amaxes, band * across, |index, amaxes| {
+        let strips = values[index * band * strip..].chunks(strip);
+        for (amaxes, strip) in amaxes.chunks_mut(across).zip(strips) {
+            raise(amaxes, strip);
+        }
+    });
+    amaxes
+}
+
+/// Scales that leave less error, from those of the largest magnitudes.
+fn improve(
+    scales: &mut [f32],
+    values: &[f32],
+    blocks: &Blocks,
+    (format, threads): (Fp8Format, usize),
+) {
+    let (width, [down, across]) = (blocks.columns, blocks.count);
+    let strip = blocks.block[0] * width;
+    let band = down.div_ceil(threads);
+    let search = LeastSquares::new(format);
+    in_bands(scales, band * across, |index, scales| {
+        let strips = values[index * band * strip..].chunks(strip);
+        for (scales, strip) in scales.chunks_mut(across).zip(strips) {
+            search.choose(scales, strip, [width, blocks.block[1]]);
+        }
+    });
+}
+
+/// The codes of a matrix by the scales of its blocks.
+fn encode(
+    values: &[f32],
+    (blocks, scales): (&Blocks, &[f32]),
+    quantizer: &Quantizer,
+    threads: usize,
+) -> Vec<u8> {
+    let mut codes = vec![0; values.len()];
+    let width = blocks.columns.max(1);
+    let band = blocks.rows.div_ceil(threads).max(1);
+    let cast = (quantizer.format, quantizer.overflow);
+    in_bands(&mut codes, band * width, |index, codes| {
+        let first = index * band;
+        let lines = codes
+            .chunks_mut(width)
+            .zip(values.chunks(width).skip(first));
+        for (row, (codes, values)) in lines.enumerate() {
+            let scales = &scales[blocks.of_row(first + row)];
+            blocks.encode(values, scales, codes, cast);
+        }
+    });
+    codes
+}
+
+/// Calls `work` with the number and the elements of every band of `out`, each on a thread of its own.
+fn in_bands<T: Send>(out: &mut [T], band: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    if out.len() <= band {
+        return work(0, out);
+    }
+    thread::scope(|scope| {
+        for (index, part) in out.chunks_mut(band).enumerate() {
+            let work = &work;
+            scope.spawn(move || work(index, part));
+        }
+    });
+}
+
+#[cfg(test)]
+#[path = "host_tests.rs"]
+mod tests;

@@ -1,0 +1,160 @@
+//! What becomes of every tensor, decided from headers before anything is read or written.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use moebius_ops::matches_pattern;
+use moebius_ops::scaling::{Fp8Scheme, Granularity};
+use safetensors::Dtype;
+
+use super::options::ConvertOptions;
+use crate::error::WeightsError;
+use crate::fault::{Unfit, tensor};
+use crate::fp8::{StoredFp8, is_float};
+use crate::reader::Reader;
+use crate::selection::is_matrix;
+use crate::writer::TensorSpec;
+
+/// What is done with one tensor, or with an FP8 weight and its scales.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// The same bytes.
+    Copy(String),
+    /// To FP8.
+    Quantize(String),
+    /// The same codes and scales.
+    Carry(StoredFp8),
+    /// Decoded, and to FP8 again.
+    Requantize(StoredFp8),
+}
+
+impl Step {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Copy(name) | Self::Quantize(name) => name,
+            Self::Carry(layout) | Self::Requantize(layout) => &layout.name,
+        }
+    }
+
+    fn is_copy(&self) -> bool {
+        matches!(self, Self::Copy(_))
+    }
+}
+
+/// All steps, and what they will have written.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    pub(super) specs: Vec<TensorSpec>,
+}
+
+impl Plan {
+    pub(super) fn new(source: &Reader, options: &ConvertOptions) -> Result<Self, WeightsError> {
+        let scheme = options.scheme;
+        if let Granularity::Block { rows, columns } = scheme.granularity
+            && (rows == 0 || columns == 0)
+        {
+            return Err(WeightsError::Scheme(scheme.to_string()));
+        }
+        let layouts = source.fp8_layouts(options.unscaled)?;
+        let scales: BTreeSet<String> = layouts.iter().filter_map(|l| l.scale.clone()).collect();
+        let mut layouts: BTreeMap<String, StoredFp8> = layouts
+            .into_iter()
+            .map(|layout| (layout.name.clone(), layout))
+            .collect();
+        let mut plan = Self::default();
+        for name in source.names_in_order() {
+            if scales.contains(name) {
+                continue; // Goes with its weight.
+            }
+            let step = step(source, options, name, layouts.remove(name))?;
+            let info = source.info(name)?;
+            match step {
+                Step::Copy(_) => plan.specs.push(TensorSpec {
+                    name: name.to_owned(),
+                    dtype: info.dtype,
+                    shape: info.shape.clone(),
+                }),
+                _ => plan
+                    .specs
+                    .extend(TensorSpec::of_fp8(name, &info.shape, scheme)),
+            }
+            plan.steps.push(step);
+        }
+        Ok(plan)
+    }
+
+    /// Whether anything is in FP8 afterwards.
+    pub(super) fn has_fp8(&self) -> bool {
+        !self.steps.iter().all(Step::is_copy)
+    }
+
+    /// Whether every FP8 weight has the scale of its input.
+    pub(super) fn is_calibrated(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Copy(_) => true,
+            Step::Quantize(_) => false,
+            Step::Carry(layout) | Step::Requantize(layout) => layout.input_scale.is_some(),
+        })
+    }
+
+    /// Modules whose matrices stay as they are.
+    pub(super) fn ignored(&self, source: &Reader) -> Vec<String> {
+        let copied = self.steps.iter().filter(|step| step.is_copy());
+        let matrices = copied.map(Step::name).filter(|name| {
+            let info = source.get(name);
+            info.is_some_and(|info| is_float(info.dtype) && is_matrix(name, &info.shape))
+        });
+        matrices
+            .map(|name| name.strip_suffix(".weight").unwrap_or(name).to_owned())
+            .collect()
+    }
+}
+
+fn step(
+    source: &Reader,
+    options: &ConvertOptions,
+    name: &str,
+    layout: Option<StoredFp8>,
+) -> Result<Step, WeightsError> {
+    let info = source.info(name)?;
+    let skipped = options
+        .skip
+        .iter()
+        .any(|pattern| matches_pattern(pattern, name));
+    if let Some(layout) = layout {
+        return match (is_same(&layout, options.scheme), skipped) {
+            (true, _) => Ok(Step::Carry(layout)),
+            (false, false) => Ok(Step::Requantize(layout)),
+            (false, true) => {
+                let fault = Unfit::new(tensor(name), options.scheme, layout.scheme);
+                Err(WeightsError::SkippedFp8(fault))
+            }
+        };
+    }
+    if matches!(info.dtype, Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ) {
+        return Err(source.wrong(name, "F8_E4M3 or F8_E5M2", info.dtype));
+    }
+    let quantized = !skipped && is_float(info.dtype) && is_matrix(name, &info.shape);
+    Ok(if quantized {
+        Step::Quantize(name.to_owned())
+    } else {
+        Step::Copy(name.to_owned())
+    })
+}
+
+/// Whether the codes and scales of `layout` are those of `scheme`: another name for the same blocks is.
+fn is_same(layout: &StoredFp8, scheme: Fp8Scheme) -> bool {
+    let (here, there) = (layout.scheme.granularity, scheme.granularity);
+    let matrix = layout.matrix();
+    let [rows, columns] = [matrix.rows, matrix.columns];
+    let block = |granularity: Granularity| {
+        let [r, c] = granularity.block(rows, columns);
+        [r.min(rows), c.min(columns)]
+    };
+    let same = here == there
+        || (block(here) == block(there)
+            && here.scale_type() == there.scale_type()
+            && rows != 0
+            && columns != 0);
+    same && layout.scheme.format == scheme.format
+}

@@ -1,0 +1,138 @@
+//! The folder of a checkpoint: one that appears when it is complete, and what lies beside the weights.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::{WeightsError, read_error, write_error};
+use crate::parts::{begun, parent, part_of};
+
+pub use crate::parts::{sync_folder, write_whole};
+
+/// Endings of files with weights, ours and others': they are not copied.
+const WEIGHTS: &[&str] = &[
+    ".safetensors",
+    ".index.json",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".gguf",
+    ".onnx",
+    ".msgpack",
+    ".h5",
+    ".part",
+];
+
+/// A folder under another name, removed unless it is renamed.
+#[derive(Debug)]
+pub struct PartFolder {
+    part: PathBuf,
+    target: PathBuf,
+    finished: bool,
+}
+
+impl Drop for PartFolder {
+    fn drop(&mut self) {
+        if !self.finished {
+            // One that stays does no harm, and is named by the next run.
+            let _ = fs::remove_dir_all(&self.part);
+        }
+    }
+}
+
+impl PartFolder {
+    /// Begins the folder `path`, which is new or empty.
+    ///
+    /// # Errors
+    /// [`WeightsError::TargetExists`], [`WeightsError::Busy`], [`WeightsError::Write`].
+    pub fn begin(path: &Path) -> Result<Self, WeightsError> {
+        let above = parent(path);
+        fs::create_dir_all(&above).map_err(write_error(&above))?;
+        check_free(path)?;
+        // Whatever the path ends in, its name is that of the folder.
+        let target = above.join(path.file_name().unwrap_or_default());
+        let part = part_of(&target);
+        begun(&part, fs::create_dir(&part))?;
+        Ok(Self {
+            part,
+            target,
+            finished: false,
+        })
+    }
+
+    /// Where it is until it is finished.
+    pub fn path(&self) -> &Path {
+        &self.part
+    }
+
+    /// Puts it in its place, and says where that is.
+    ///
+    /// # Errors
+    /// [`WeightsError::Write`].
+    pub fn finish(mut self) -> Result<PathBuf, WeightsError> {
+        sync_folder(&self.part).map_err(write_error(&self.part))?;
+        if self.target.is_dir() {
+            // It was empty; if it no longer is, this fails and nothing is lost.
+            fs::remove_dir(&self.target).map_err(write_error(&self.target))?;
+        }
+        let renamed = fs::rename(&self.part, &self.target);
+        renamed.map_err(write_error(&self.target))?;
+        self.finished = true;
+        let above = parent(&self.target);
+        sync_folder(&above).map_err(write_error(&above))?;
+        Ok(self.target.clone())
+    }
+}
+
+/// That nothing is in the way of a folder `path`: it isn't there, or it is empty.
+///
+/// # Errors
+/// [`WeightsError::TargetExists`] where something is, [`WeightsError::Write`] where that can't be told.
+pub fn check_free(path: &Path) -> Result<(), WeightsError> {
+    let in_use = match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(source) if path.is_dir() => return Err(write_error(path)(source)),
+        Err(_) => true,
+    };
+    if in_use {
+        Err(WeightsError::TargetExists(path.to_owned()))
+    } else {
+        Ok(())
+    }
+}
+
+/// The names of the files of a folder, sorted. Folders in it, and hidden files, stay out.
+///
+/// # Errors
+/// [`WeightsError::Read`].
+pub fn small_files(folder: &Path) -> Result<Vec<OsString>, WeightsError> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(read_error(folder))? {
+        let path = entry.map_err(read_error(folder))?.path();
+        if let (true, Some(name)) = (path.is_file(), path.file_name()) {
+            names.push(name.to_owned());
+        }
+    }
+    names.retain(|name| !name.to_string_lossy().starts_with('.'));
+    names.sort();
+    Ok(names)
+}
+
+/// Whether a file of this name holds weights, or says where they are.
+pub fn is_weights(name: &str) -> bool {
+    WEIGHTS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Copies a file into a folder and waits for the disk.
+///
+/// # Errors
+/// [`WeightsError::Write`].
+pub fn copy_into(file: &Path, folder: &Path) -> Result<(), WeightsError> {
+    let to = folder.join(file.file_name().unwrap_or_default());
+    fs::copy(file, &to).map_err(write_error(&to))?;
+    let synced = File::open(&to).and_then(|file| file.sync_all());
+    synced.map_err(write_error(&to))
+}

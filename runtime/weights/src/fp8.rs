@@ -1,0 +1,387 @@
+//! FP8 weights: codes, and the scales that belong to them.
+
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::quantize::{Blocks, decoded_codes};
+use moebius_ops::scaling::{Fp8Scheme, Granularity, HostScales, ScaleType, e8m0_value};
+use safetensors::Dtype;
+
+use crate::error::WeightsError;
+use crate::fault::{Unfit, quoted, quoted_shape, tensor};
+use crate::header::byte_size;
+use crate::reader::{Reader, widen};
+use crate::scales::{Hints, granularity};
+
+/// One weight of a checkpoint with its scales; x = code · scale.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fp8Weight {
+    /// Name of the codes.
+    pub name: String,
+    /// Format and granularity.
+    pub scheme: Fp8Scheme,
+    /// \[n, k\], or \[experts, n, k\].
+    pub shape: Vec<usize>,
+    /// One code a byte, row-major, without padding.
+    pub codes: Vec<u8>,
+    /// Scales \[experts, ⌈n/r⌉, ⌈k/c⌉\] for blocks of r × c; one an expert where the whole matrix shares it.
+    pub scales: HostScales,
+    /// The scale of the layer's input, where it was calibrated.
+    pub input_scale: Option<f32>,
+}
+
+impl Fp8Weight {
+    /// The values, code · scale in f32, in the shape of the weight.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`].
+    pub fn dequantize(&self) -> Result<Vec<f32>, WeightsError> {
+        self.check()?;
+        let mut values = Vec::with_capacity(self.codes.len());
+        let matrix = Matrix::of(&self.shape);
+        let scales = self.scales.to_f32();
+        let [down, across] = self.scheme.grid(matrix.rows, matrix.columns);
+        for expert in 0..matrix.experts {
+            let codes = &self.codes[expert * matrix.elements()..][..matrix.elements()];
+            let scales = &scales[expert * down * across..][..down * across];
+            let take = |row: &[f32]| values.extend_from_slice(row);
+            dequantize(self.scheme, &matrix, codes, scales, take);
+        }
+        Ok(values)
+    }
+
+    /// Matrices of the stack, one for a matrix alone, rows and columns; zeros for a shape of another rank.
+    pub fn extents(&self) -> [usize; 3] {
+        let Matrix {
+            experts,
+            rows,
+            columns,
+        } = Matrix::of(&self.shape);
+        [experts, rows, columns]
+    }
+
+    /// Checks that there are as many codes and scales as shape and granularity ask for, and of that kind.
+    ///
+    /// # Errors
+    /// [`WeightsError::Rank`] or [`WeightsError::Quantized`].
+    pub fn check(&self) -> Result<(), WeightsError> {
+        let elements = byte_size(Dtype::U8, &self.shape);
+        let (2 | 3, Some(elements)) = (self.shape.len(), elements) else {
+            return Err(rank(&self.name, &self.shape));
+        };
+        let matrix = Matrix::of(&self.shape);
+        let [down, across] = self.scheme.grid(matrix.rows, matrix.columns);
+        // Not more than there are codes, except for one of an empty tensor.
+        let scales = matrix.experts * down * across;
+        let kind = self.scheme.granularity.scale_type();
+        let codes = (elements, self.codes.len());
+        check_counts(&self.name, codes, (scales, kind), &self.scales)
+    }
+}
+
+/// Checks codes, expected and there, and how many scales of which kind there are.
+pub(crate) fn check_counts(
+    name: &str,
+    (codes, got_codes): (usize, usize),
+    (scales, kind): (usize, ScaleType),
+    got: &HostScales,
+) -> Result<(), WeightsError> {
+    let what = match kind {
+        ScaleType::F32 => "f32 scales",
+        ScaleType::E8M0 => "E8M0 scales",
+    };
+    let of_kind = if got.scale_type() == kind {
+        got.len()
+    } else {
+        0
+    };
+    let counts = [("codes", codes, got_codes), (what, scales, of_kind)];
+    for (what, expected, got) in counts {
+        if expected != got {
+            let expected = format!("{expected} {what} of the quantiser");
+            let fault = Unfit::new(tensor(name), expected, got);
+            return Err(WeightsError::Quantized(fault));
+        }
+    }
+    Ok(())
+}
+
+/// A shape \[experts, rows, columns\].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Matrix {
+    pub(crate) experts: usize,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+}
+
+impl Matrix {
+    /// Of a shape of rank 2 or 3, whose product the header has checked.
+    pub(crate) fn of(shape: &[usize]) -> Self {
+        let [experts, rows, columns] = match *shape {
+            [experts, rows, columns] => [experts, rows, columns],
+            [rows, columns] => [1, rows, columns],
+            _ => [0; 3],
+        };
+        Self {
+            experts,
+            rows,
+            columns,
+        }
+    }
+
+    /// Values of one expert.
+    pub(crate) fn elements(&self) -> usize {
+        self.rows * self.columns
+    }
+}
+
+/// Calls `take` with every row of values of one matrix.
+pub(crate) fn dequantize(
+    scheme: Fp8Scheme,
+    matrix: &Matrix,
+    codes: &[u8],
+    scales: &[f32],
+    mut take: impl FnMut(&[f32]),
+) {
+    let table = decoded_codes(scheme.format);
+    let blocks = Blocks::of(scheme.granularity, [matrix.rows, matrix.columns]);
+    let mut values = vec![0.0; matrix.columns];
+    for (row, codes) in codes.chunks_exact(matrix.columns.max(1)).enumerate() {
+        blocks.decode(codes, &scales[blocks.of_row(row)], &table, &mut values);
+        take(&values);
+    }
+}
+
+/// What to do with FP8 codes that have no scale.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unscaled {
+    /// An error: their values are unknown.
+    #[default]
+    Refuse,
+    /// Take the codes for the values, scale 1.
+    AssumeOne,
+}
+
+/// An FP8 weight of a checkpoint, known from headers alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredFp8 {
+    /// Name of the codes.
+    pub name: String,
+    /// Format and granularity.
+    pub scheme: Fp8Scheme,
+    /// \[n, k\], or \[experts, n, k\].
+    pub shape: Vec<usize>,
+    /// Name of the scales; `None` where 1 is assumed.
+    pub scale: Option<String>,
+    /// Name of the scale of the layer's input.
+    pub input_scale: Option<String>,
+}
+
+impl StoredFp8 {
+    pub(crate) fn matrix(&self) -> Matrix {
+        Matrix::of(&self.shape)
+    }
+}
+
+/// The format of a dtype of FP8 codes.
+pub(crate) fn format_of(dtype: Dtype) -> Option<Fp8Format> {
+    match dtype {
+        Dtype::F8_E4M3 => Some(Fp8Format::E4M3),
+        Dtype::F8_E5M2 => Some(Fp8Format::E5M2),
+        _ => None,
+    }
+}
+
+/// Names that the scales of `weight` may have.
+fn scale_names(weight: &str) -> Vec<String> {
+    let mut names: Vec<String> = ["_scale_inv", "_scale", "_scales"]
+        .map(|ending| format!("{weight}{ending}"))
+        .into();
+    if let Some(stem) = weight.strip_suffix(".weight") {
+        names.extend([".scale", ".scales"].map(|ending| format!("{stem}{ending}")));
+    }
+    names
+}
+
+/// Names that the scale of the input of `weight` may have.
+fn input_scale_names(weight: &str) -> [String; 2] {
+    let names = ["input_scale", "activation_scale"];
+    match weight.strip_suffix(".weight") {
+        Some(stem) => names.map(|name| format!("{stem}.{name}")),
+        None => names.map(|name| format!("{weight}_{name}")),
+    }
+}
+
+impl Reader {
+    /// All FP8 weights: tensors of F8_E4M3 or F8_E5M2 with two or three extents, by name.
+    ///
+    /// # Errors
+    /// Those of [`Self::fp8_layout`].
+    pub fn fp8_layouts(&self, unscaled: Unscaled) -> Result<Vec<StoredFp8>, WeightsError> {
+        self.tensors()
+            .filter(|(_, info)| format_of(info.dtype).is_some())
+            .filter(|(_, info)| matches!(info.shape.len(), 2 | 3))
+            .map(|(name, _)| self.fp8_layout(name, unscaled))
+            .collect()
+    }
+
+    /// Finds the scales of an FP8 weight W and their granularity.
+    ///
+    /// The scales are `W_scale_inv`, `W_scale` or `W_scales`, and for a W of `X.weight` also `X.scale` or
+    /// `X.scales`: F32, F16, BF16 or F8_E8M0, or U8 for MX. Their shape tells the granularity: \[\], \[1\] or
+    /// \[1, 1\] the tensor's, \[n\] or \[n, 1\] a row's, \[n, ⌈k/32⌉\] bytes MX, anything else a grid of blocks:
+    /// of the size in `quantization_config.weight_block_size` of `config.json` or in the file's metadata, else
+    /// 128 × 128, else the one size that fits. For a W of \[experts, n, k\] the experts stand in front, or one
+    /// scale serves all. The scale of the input is `X.input_scale` or `X.activation_scale`, one value.
+    ///
+    /// # Errors
+    /// [`WeightsError::WrongTensor`], [`WeightsError::Rank`], [`WeightsError::MissingScale`], [`WeightsError::ManyScales`], [`WeightsError::BlockSize`], [`WeightsError::UnknownTensor`].
+    pub fn fp8_layout(&self, name: &str, unscaled: Unscaled) -> Result<StoredFp8, WeightsError> {
+        let info = self.info(name)?;
+        let format = format_of(info.dtype)
+            .ok_or_else(|| self.wrong(name, "F8_E4M3 or F8_E5M2", info.dtype))?;
+        if !matches!(info.shape.len(), 2 | 3) {
+            return Err(rank(name, &info.shape));
+        }
+        let names = scale_names(name);
+        let mut found = names.iter().filter(|scale| self.get(scale).is_some());
+        let (scale, second) = (found.next(), found.next());
+        let granularity = match (scale, second, unscaled) {
+            (Some(first), Some(second), _) => {
+                let got = format!("{} and {}", quoted(first), quoted(second));
+                let fault = Unfit::new(self.place_of(name), "one tensor of scales", got);
+                return Err(WeightsError::ManyScales(fault));
+            }
+            (Some(scale), None, _) => self.granularity(name, &info.shape, scale)?,
+            (None, _, Unscaled::AssumeOne) => Granularity::Tensor,
+            (None, _, Unscaled::Refuse) => {
+                let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+                let expected = format!("a scale of this FP8, {}", names.join(", "));
+                let fault = Unfit::new(self.place_of(name), expected, "none");
+                return Err(WeightsError::MissingScale(fault));
+            }
+        };
+        Ok(StoredFp8 {
+            name: name.to_owned(),
+            scheme: Fp8Scheme {
+                format,
+                granularity,
+            },
+            shape: info.shape.clone(),
+            scale: scale.cloned(),
+            input_scale: self.input_scale(name)?,
+        })
+    }
+
+    fn granularity(
+        &self,
+        name: &str,
+        shape: &[usize],
+        scale: &str,
+    ) -> Result<Granularity, WeightsError> {
+        let info = self.info(scale)?;
+        let bytes = matches!(info.dtype, Dtype::U8 | Dtype::F8_E8M0);
+        if !bytes && !is_float(info.dtype) {
+            return Err(self.wrong(scale, "F32, F16, BF16, F8_E8M0 or U8", info.dtype));
+        }
+        let hints = Hints {
+            declared: self.declared_block(name)?,
+            inverse: scale.ends_with("_inv"),
+            e8m0: bytes,
+        };
+        let found = granularity(shape, &info.shape, hints);
+        // A byte that isn't said to be E8M0 is one in MX only.
+        let found = found.filter(|&g| info.dtype != Dtype::U8 || g == Granularity::Mx);
+        found.ok_or_else(|| {
+            let declared = match hints.declared {
+                Some([r, c]) => format!(" in blocks of {r} x {c}"),
+                None => ", whose block size must be told by the shape".to_owned(),
+            };
+            let expected = format!("scales of a weight of {}{declared}", quoted_shape(shape));
+            self.wrong(scale, expected, got_shape(&info.shape))
+        })
+    }
+
+    fn input_scale(&self, weight: &str) -> Result<Option<String>, WeightsError> {
+        let names = input_scale_names(weight);
+        let Some((name, info)) = names.into_iter().find_map(|name| {
+            let info = self.get(&name)?;
+            Some((name, info))
+        }) else {
+            return Ok(None);
+        };
+        if !is_float(info.dtype) {
+            return Err(self.wrong(&name, "F32, F16 or BF16", info.dtype));
+        }
+        if info.shape.iter().any(|&extent| extent != 1) {
+            return Err(self.wrong(&name, "one value", got_shape(&info.shape)));
+        }
+        Ok(Some(name))
+    }
+
+    /// Reads an FP8 weight: codes, scales, the scale of the input.
+    ///
+    /// # Errors
+    /// [`WeightsError::WrongTensor`] for a scale that is infinite or NaN (an E8M0 NaN in MX is kept), and those
+    /// of [`Self::read`].
+    pub fn fp8_weight(&self, layout: &StoredFp8) -> Result<Fp8Weight, WeightsError> {
+        Ok(Fp8Weight {
+            name: layout.name.clone(),
+            scheme: layout.scheme,
+            shape: layout.shape.clone(),
+            codes: self.read(&layout.name)?,
+            scales: self.fp8_scales(layout)?,
+            input_scale: match &layout.input_scale {
+                Some(name) => self.finite_f32(name)?.first().copied(),
+                None => None,
+            },
+        })
+    }
+
+    pub(crate) fn fp8_scales(&self, layout: &StoredFp8) -> Result<HostScales, WeightsError> {
+        let experts = layout.matrix().experts;
+        let Some(name) = &layout.scale else {
+            return Ok(HostScales::F32(vec![1.0; experts]));
+        };
+        if layout.scheme.granularity == Granularity::Mx {
+            return Ok(HostScales::E8M0(self.read(name)?));
+        }
+        let mut scales = self.finite_f32(name)?;
+        // One for all experts.
+        if layout.scheme.granularity == Granularity::Tensor && scales.len() == 1 {
+            scales = vec![scales[0]; experts];
+        }
+        Ok(HostScales::F32(scales))
+    }
+
+    fn finite_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        let values = match self.info(name)?.dtype {
+            Dtype::F8_E8M0 => self.read(name)?.into_iter().map(e8m0_value).collect(),
+            dtype => {
+                let bytes = self.read(name)?;
+                let mut values = self.room(name, bytes.len() as u64)?;
+                widen(dtype, &bytes, &mut values);
+                values
+            }
+        };
+        match values.iter().position(|value: &f32| !value.is_finite()) {
+            Some(index) => {
+                let got = format!("{} at {index}", values[index]);
+                Err(self.wrong(name, "finite scales", got))
+            }
+            None => Ok(values),
+        }
+    }
+}
+
+/// Whether a dtype is widened to f32 without loss.
+pub(crate) fn is_float(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16)
+}
+
+fn got_shape(shape: &[usize]) -> String {
+    format!("shape {}", quoted_shape(shape))
+}
+
+fn rank(name: &str, shape: &[usize]) -> WeightsError {
+    let (expected, got) = ("two or three extents", got_shape(shape));
+    WeightsError::Rank(Unfit::new(tensor(name), expected, got))
+}

@@ -1,0 +1,19 @@
+//! GGUF files: metadata, and tensors whose values are decoded while they are read.
+//!
+//! [`GgufFile::open`] reads what comes before the data, and checks every length and place in it against the file. Layout and formats
+//! are those of ggml (its `docs/gguf.md`), versions 2 and 3.
+
+mod blocks;
+mod cursor;
+mod element;
+mod file;
+mod head;
+mod value;
+mod vocabulary;
+
+pub use crate::error::GgufError;
+pub use element::{DECODED, GgmlType};
+pub use file::{GgufFile, expected_types};
+pub use head::GgufTensor;
+pub use value::{GgufNumbers, GgufTexts, GgufValue};
+pub use vocabulary::Vocabulary;

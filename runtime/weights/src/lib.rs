@@ -1,0 +1,69 @@
+//! Weights in safetensors files: read one tensor at a time, written the same way, converted to FP8. [`gguf`] reads those of GGUF files.
+//!
+//! [`Reader`] opens a file, a checkpoint of several files with an index, or a folder that holds
+//! either, and reads nothing but headers. [`Reader::fp8_layouts`] pairs FP8 codes with their scales,
+//! whatever the two are called and however large a block is. [`Writer`] puts tensors in files that
+//! Hugging Face's loaders read. [`convert`] is both together: a checkpoint in, FP8 out, in the
+//! memory of one matrix.
+//!
+//! ```no_run
+//! use moebius_ops::fp8::Fp8Format;
+//! use moebius_ops::scaling::{Fp8Scheme, Granularity};
+//! use moebius_weights::{ConvertOptions, Reader, convert, host_quantizer};
+//!
+//! # fn main() -> Result<(), moebius_weights::WeightsError> {
+//! let scheme = Fp8Scheme { format: Fp8Format::E4M3, granularity: Granularity::Row };
+//! let source = Reader::open("model".as_ref())?;
+//! let options = ConvertOptions::new(scheme);
+//! let (mut quantize, mut progress) = (host_quantizer(scheme), |_: &str, _, _| ());
+//! let report = convert(&source, "model-fp8".as_ref(), &options, &mut quantize, &mut progress)?;
+//! println!("{} of {} bytes", report.bytes_after, report.bytes_before);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Names and shapes
+//!
+//! A weight W of \[n, k\], or \[experts, n, k\], has its scales in
+//!
+//! | granularity | scales | dtype |
+//! |---|---|---|
+//! | block r × c | `W_scale_inv` \[⌈n/r⌉, ⌈k/c⌉\] | F32 |
+//! | row | `W_scale` \[n, 1\] | F32 |
+//! | tensor | `W_scale` \[1\] | F32 |
+//! | MX | `W_scale` \[n, ⌈k/32⌉\] | U8 (E8M0) |
+//!
+//! with the experts in front (a scale per expert is \[experts, 1, 1\]). W ends in `.weight` as a
+//! rule, so this reads `X.weight_scale_inv`. All of them multiply when a code is decoded, also those
+//! called `inv`. That is what is written; what is read is more: see [`Reader::fp8_layout`].
+
+mod bytes;
+mod convert;
+mod error;
+mod fault;
+pub mod folder;
+mod fp8;
+pub mod gguf;
+pub mod header;
+mod names;
+mod parts;
+mod quantization_config;
+mod reader;
+mod scales;
+mod selection;
+mod source;
+mod writer;
+
+pub use bytes::ReadAt;
+pub use convert::{
+    Action, ConvertOptions, ConvertReport, ConvertedLayer, Quantize, QuantizeError, convert,
+    host_quantizer,
+};
+pub use error::WeightsError;
+pub use fault::{InFile, Unfit, quoted};
+pub use fp8::{Fp8Weight, StoredFp8, Unscaled};
+pub use names::CONFIG_FILE;
+pub use reader::{Reader, TensorInfo};
+pub use safetensors::Dtype;
+pub use selection::DEFAULT_SKIPS;
+pub use writer::{SHARD_BYTES, TensorSpec, Writer};

@@ -1,0 +1,440 @@
+//! A checkpoint: the tensors of one file or of several, read one at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use half::{bf16, f16};
+use safetensors::Dtype;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::bytes::{CHUNK, ReadAt, open_regular};
+use crate::error::{WeightsError, data_length, read_error};
+use crate::fault::{InFile, Unfit, quoted, tensor};
+use crate::header::{Header, UniqueMap};
+use crate::names::{BLOCK_SIZE, CONFIG_FILE, INDEX_FILE, MODEL_FILE};
+use crate::parts::parent;
+use crate::source::Source;
+
+/// Largest index or configuration: an index has some 100 bytes a tensor.
+const MAX_JSON: u64 = 64 * 1024 * 1024;
+
+/// What a checkpoint says about one tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Element type.
+    pub dtype: Dtype,
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+    file: usize,
+    at: Range<u64>,
+}
+
+impl TensorInfo {
+    /// Bytes of the tensor.
+    pub fn bytes(&self) -> u64 {
+        self.at.end - self.at.start
+    }
+}
+
+/// An open checkpoint, of which nothing but the headers has been read.
+///
+/// A tensor is read with plain reads when it is asked for, so a reader holds no data. The files stay
+/// open: one that is replaced meanwhile is still read as it was.
+#[derive(Debug, Default)]
+pub struct Reader {
+    files: Vec<(Source, BTreeMap<String, String>)>,
+    tensors: BTreeMap<String, TensorInfo>,
+    /// The folder, where it holds this checkpoint and nothing but it.
+    folder: Option<PathBuf>,
+    config: Option<(PathBuf, Value)>,
+    read: AtomicU64,
+}
+
+/// `model.safetensors.index.json`, of which the sizes are not believed.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: UniqueMap<String>,
+}
+
+impl Reader {
+    /// Opens a `.safetensors` file, an index (`.json`), or a folder with either.
+    ///
+    /// In a folder `model.safetensors` comes first, then `model.safetensors.index.json`, then the only
+    /// other `.safetensors` file. A `config.json` beside the weights is read for its block size.
+    /// Tensors that an index leaves out are there all the same, as for those who load whole files.
+    ///
+    /// # Errors
+    /// [`WeightsError`] for whatever is missing, malformed or contradicts itself.
+    pub fn open(path: &Path) -> Result<Self, WeightsError> {
+        let about = path.metadata().map_err(read_error(path))?;
+        let file = if about.is_dir() {
+            file_of_folder(path)?
+        } else {
+            path.to_owned()
+        };
+        let is_index = file.extension().is_some_and(|ending| ending == "json");
+        let place = parent(&file);
+        let mut reader = if is_index {
+            Self::open_index(&file, &place)?
+        } else {
+            let mut reader = Self::default();
+            reader.add(Source::open(&file)?)?;
+            reader
+        };
+        if is_index || about.is_dir() {
+            reader.folder = Some(place.clone());
+        }
+        let config = place.join(CONFIG_FILE);
+        if config.is_file() {
+            let value = read_json(&config)?;
+            reader.config = Some((config, value));
+        }
+        Ok(reader)
+    }
+
+    /// A `.safetensors` file that is already in memory; `name` stands for it in errors.
+    ///
+    /// # Errors
+    /// [`WeightsError::Header`].
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, WeightsError> {
+        Self::from_sources([(name.to_owned(), Box::new(bytes) as _)], None)
+    }
+
+    /// The `.safetensors` files of a checkpoint, wherever their bytes are, and its configuration, if there is one; names stand for the
+    /// files in errors. An index isn't needed: all tensors of all files are there.
+    ///
+    /// # Errors
+    /// [`WeightsError::Header`], [`WeightsError::Read`], and [`WeightsError::DuplicateTensor`] for a tensor that is in two files.
+    pub fn from_sources(
+        files: impl IntoIterator<Item = (String, Box<dyn ReadAt>)>,
+        config: Option<(&str, Value)>,
+    ) -> Result<Self, WeightsError> {
+        let mut reader = Self::default();
+        for (name, bytes) in files {
+            reader.add(Source::of(PathBuf::from(name), bytes)?)?;
+        }
+        reader.config = config.map(|(name, value)| (PathBuf::from(name), value));
+        Ok(reader)
+    }
+
+    fn add(&mut self, (source, header): (Source, Header)) -> Result<(), WeightsError> {
+        let file = self.files.len();
+        for (name, info) in header.tensors {
+            if self.tensors.contains_key(&name) {
+                let second = format!("another in {}", source.path().display());
+                let fault = Unfit::new(self.place_of(&name), "one tensor", second);
+                return Err(WeightsError::DuplicateTensor(fault));
+            }
+            let (from, to) = info.data_offsets;
+            let info = TensorInfo {
+                dtype: info.dtype,
+                shape: info.shape,
+                file,
+                at: from as u64..to as u64,
+            };
+            self.tensors.insert(name, info);
+        }
+        self.files.push((source, header.metadata));
+        Ok(())
+    }
+
+    fn open_index(path: &Path, folder: &Path) -> Result<Self, WeightsError> {
+        let index: Index = read_json(path)?;
+        let map = index.weight_map.into_inner();
+        let wrong = |fault| WeightsError::Index {
+            path: path.to_owned(),
+            fault,
+        };
+        let mut reader = Self::default();
+        let mut number = BTreeMap::new();
+        // In order of name, which is the order in which they were written.
+        for shard in map.values().collect::<BTreeSet<_>>() {
+            let name = quoted(shard);
+            if !is_plain_name(shard) {
+                let expected = "expected the name of a file beside it";
+                return Err(wrong(format!("{expected}, got {name}")));
+            }
+            let file = folder.join(shard);
+            if !file.exists() {
+                return Err(wrong(format!("the file {name} is missing")));
+            }
+            number.insert(shard, reader.files.len());
+            reader.add(Source::open(&file)?)?;
+        }
+        for (tensor, shard) in &map {
+            let info = reader.tensors.get(tensor);
+            if info.is_none_or(|info| number.get(shard) != Some(&info.file)) {
+                let (tensor, shard) = (quoted(tensor), quoted(shard));
+                let expected = format!("expected tensor {tensor} in {shard}");
+                return Err(wrong(format!("{expected}, which lacks it")));
+            }
+        }
+        Ok(reader)
+    }
+
+    /// The tensors by name.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, &TensorInfo)> {
+        self.tensors
+            .iter()
+            .map(|(name, info)| (name.as_str(), info))
+    }
+
+    /// Names in the order in which the files hold them.
+    pub fn names_in_order(&self) -> Vec<&str> {
+        let mut all: Vec<_> = self.tensors().collect();
+        all.sort_by_key(|(_, info)| (info.file, info.at.start, info.at.end));
+        all.into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// What the checkpoint says about a tensor.
+    pub fn get(&self, name: &str) -> Option<&TensorInfo> {
+        self.tensors.get(name)
+    }
+
+    /// The free text of the files; of equal keys the first file's.
+    pub fn metadata(&self) -> BTreeMap<&str, &str> {
+        let all = self.files.iter().rev().flat_map(|(_, entries)| entries);
+        all.map(|(key, text)| (key.as_str(), text.as_str()))
+            .collect()
+    }
+
+    /// The `config.json` beside the weights.
+    pub fn config(&self) -> Option<&Value> {
+        self.config.as_ref().map(|(_, value)| value)
+    }
+
+    /// The folder of a checkpoint that is a folder.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// The files of weights.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(source, _)| source.path())
+    }
+
+    /// Bytes of all files of weights.
+    pub fn file_bytes(&self) -> u64 {
+        self.files.iter().map(|(source, _)| source.len()).sum()
+    }
+
+    /// Bytes of tensors read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of a tensor: little-endian elements, row-major.
+    ///
+    /// # Errors
+    /// [`WeightsError::UnknownTensor`], [`WeightsError::Read`], [`WeightsError::OutOfMemory`].
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, WeightsError> {
+        let len = self.info(name)?.bytes();
+        let mut bytes = self.room(name, len)?;
+        bytes.resize(len as usize, 0);
+        self.read_part(name, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The bytes of a tensor from byte `at` on, as many as `out` has.
+    ///
+    /// # Errors
+    /// [`WeightsError::UnknownTensor`], [`WeightsError::Read`], and [`WeightsError::DataLength`] where the
+    /// tensor ends before `out` does.
+    pub fn read_part(&self, name: &str, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
+        let info = self.info(name)?;
+        let end = at.saturating_add(out.len() as u64);
+        if end > info.bytes() {
+            return Err(data_length(name, info.bytes(), end));
+        }
+        self.files[info.file].0.read(info.at.start + at, out)?;
+        self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The values of an F32, F16 or BF16 tensor, widened without loss while they are read.
+    ///
+    /// # Errors
+    /// [`WeightsError::WrongTensor`], and those of [`Self::read`].
+    pub fn read_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
+        let info = self.info(name)?;
+        let elements = info.bytes() * 8 / info.dtype.bitsize() as u64;
+        self.read_f32_part(name, 0..elements)
+    }
+
+    /// Elements `range` of [`Self::read_f32`]'s.
+    ///
+    /// # Errors
+    /// As [`Self::read_f32`], and [`WeightsError::DataLength`] where the tensor ends before.
+    pub fn read_f32_part(&self, name: &str, range: Range<u64>) -> Result<Vec<f32>, WeightsError> {
+        let info = self.info(name)?;
+        let size = match info.dtype {
+            Dtype::F32 => 4,
+            Dtype::F16 | Dtype::BF16 => 2,
+            got => return Err(self.wrong(name, "F32, F16 or BF16", got)),
+        };
+        let (mut at, end) = (
+            range.start.saturating_mul(size),
+            range.end.saturating_mul(size),
+        );
+        if end > info.bytes() {
+            return Err(data_length(name, info.bytes(), end));
+        }
+        let mut values = self.room(name, end.saturating_sub(at) / size)?;
+        let mut bytes = vec![0; CHUNK.min(end.saturating_sub(at) as usize)];
+        while at < end {
+            let part = (end - at).min(CHUNK as u64) as usize;
+            self.read_part(name, at, &mut bytes[..part])?;
+            widen(info.dtype, &bytes[..part], &mut values);
+            at += part as u64;
+        }
+        Ok(values)
+    }
+
+    /// Room for `count` elements of a tensor; memory that is not there is an error, not an abort.
+    pub(crate) fn room<T>(&self, name: &str, count: u64) -> Result<Vec<T>, WeightsError> {
+        let mut room = Vec::new();
+        let len = usize::try_from(count).unwrap_or(usize::MAX);
+        let reserved = room.try_reserve_exact(len);
+        reserved.map_err(|refused| {
+            let bytes = count.saturating_mul(size_of::<T>() as u64);
+            let expected = format!("memory for {bytes} bytes");
+            WeightsError::OutOfMemory(Unfit::new(self.place_of(name), expected, refused))
+        })?;
+        Ok(room)
+    }
+
+    pub(crate) fn info(&self, name: &str) -> Result<&TensorInfo, WeightsError> {
+        let info = self.tensors.get(name);
+        info.ok_or_else(|| WeightsError::UnknownTensor(quoted(name)))
+    }
+
+    /// The file of a tensor, and its name, for an error.
+    pub(crate) fn place_of(&self, name: &str) -> String {
+        let tensor = tensor(name);
+        match self.tensors.get(name) {
+            Some(info) => format!("{}: {tensor}", self.files[info.file].0.path().display()),
+            None => tensor,
+        }
+    }
+
+    /// That a tensor does not fit its use.
+    pub(crate) fn wrong(
+        &self,
+        name: &str,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> WeightsError {
+        WeightsError::WrongTensor(Unfit::new(self.place_of(name), expected, got))
+    }
+
+    /// Rows and columns of a block, where `config.json` or else the tensor's file says so.
+    pub(crate) fn declared_block(&self, name: &str) -> Result<Option<[usize; 2]>, WeightsError> {
+        if let Some((path, config)) = &self.config {
+            let written = &config["quantization_config"][BLOCK_SIZE];
+            if !written.is_null() {
+                return block_size(path, written).map(Some);
+            }
+        }
+        let info = self.info(name)?;
+        let (source, metadata) = &self.files[info.file];
+        let Some(text) = metadata.get(BLOCK_SIZE) else {
+            return Ok(None);
+        };
+        // What is no JSON is no block size either.
+        let written = serde_json::from_str(text).unwrap_or(Value::String(text.clone()));
+        block_size(source.path(), &written).map(Some)
+    }
+}
+
+fn block_size(path: &Path, written: &Value) -> Result<[usize; 2], WeightsError> {
+    let size = <[usize; 2]>::deserialize(written).ok();
+    let size = size.filter(|size| !size.contains(&0));
+    size.ok_or_else(|| {
+        let what = format!("{}: {BLOCK_SIZE}", path.display());
+        let got = quoted(&written.to_string());
+        WeightsError::BlockSize(Unfit::new(what, "two positive numbers", got))
+    })
+}
+
+/// Appends the values of `bytes`, which are whole elements.
+pub(crate) fn widen(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
+    match dtype {
+        Dtype::F16 => {
+            let pairs = bytes.as_chunks::<2>().0.iter();
+            values.extend(pairs.map(|&pair| f16::from_le_bytes(pair).to_f32()));
+        }
+        Dtype::BF16 => {
+            let pairs = bytes.as_chunks::<2>().0.iter();
+            values.extend(pairs.map(|&pair| bf16::from_le_bytes(pair).to_f32()));
+        }
+        _ => {
+            let fours = bytes.as_chunks::<4>().0.iter();
+            values.extend(fours.map(|&four| f32::from_le_bytes(four)));
+        }
+    }
+}
+
+/// Whether `name` is a file of a folder and no way out of it, on any system.
+fn is_plain_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    let one = matches!(parts.next(), Some(Component::Normal(_))) && parts.next().is_none();
+    one && !name.contains(['/', '\\', ':', '\0'])
+}
+
+fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
+    for name in [MODEL_FILE, INDEX_FILE] {
+        let file = folder.join(name);
+        if file.is_file() {
+            return Ok(file);
+        }
+    }
+    let read = read_error(folder);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(read)? {
+        let path = entry.map_err(read)?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        let name = name.unwrap_or_default();
+        let ours = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+        if ours && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    // A folder of shards is known by its index.
+    let index = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "json");
+    let found: Vec<_> = if found.iter().any(|path| index(&path)) {
+        found.iter().filter(index).collect()
+    } else {
+        found.iter().collect()
+    };
+    match found[..] {
+        [] => Err(WeightsError::NoWeights(folder.to_owned())),
+        [file] => Ok(file.clone()),
+        [first, second, ..] => {
+            let [first, second] = [first, second].map(|file| quoted(&file.to_string_lossy()));
+            let expected = "one .safetensors file or index";
+            let fault = Unfit::new(folder.display(), expected, format!("{first} and {second}"));
+            Err(WeightsError::ManyFiles(fault))
+        }
+    }
+}
+
+/// A JSON file of at most [`MAX_JSON`] bytes.
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsError> {
+    let read = read_error(path);
+    let (file, len) = open_regular(path)?;
+    if len > MAX_JSON {
+        let fault = Unfit::new(path.display(), format!("at most {MAX_JSON} bytes"), len);
+        return Err(WeightsError::TooLarge(fault));
+    }
+    let mut bytes = Vec::new();
+    // A file that grows meanwhile is not followed.
+    file.take(MAX_JSON).read_to_end(&mut bytes).map_err(read)?;
+    let json = serde_json::from_slice(&bytes).map_err(InFile::at(path));
+    json.map_err(WeightsError::Json)
+}

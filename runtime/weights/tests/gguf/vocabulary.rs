@@ -1,0 +1,90 @@
+//! The vocabulary of a tokenizer that a file carries.
+
+use moebius_weights::gguf::{GgufFile, Vocabulary};
+
+use crate::builder::{Builder, FLAG, LIST, TEXT, list, text};
+
+fn parts(builder: Builder) -> Result<Option<Vocabulary>, String> {
+    let file = GgufFile::from_bytes("test", builder.bytes()).unwrap();
+    file.vocabulary().map_err(|error| error.to_string())
+}
+
+fn texts(all: &[&str]) -> Vec<u8> {
+    let bytes: Vec<u8> = all.iter().flat_map(text).collect();
+    list(TEXT, all.len() as u64, &bytes)
+}
+
+#[test]
+fn a_file_hands_out_its_tokenizer_and_template() {
+    let case = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/cases/gguf/llama_f32.gguf"
+    );
+    let file = GgufFile::open(case.as_ref()).unwrap();
+    let parts = file.vocabulary().unwrap().unwrap();
+    assert_eq!(
+        (parts.model.as_str(), parts.pre.as_str()),
+        ("gpt2", "smollm")
+    );
+    assert_eq!((parts.tokens.len(), parts.types.len()), (99, 99));
+    assert_eq!(
+        (parts.tokens[98].as_str(), &parts.types[1..4]),
+        ("t98", &[3, 3, 1][..])
+    );
+    assert_eq!(parts.merges, ["t 1", "t 2"]);
+    assert_eq!(
+        (parts.bos, parts.eos, parts.add_bos),
+        (Some(1), vec![2], false)
+    );
+    let template = file.chat_template().unwrap();
+    assert!(template.starts_with("{% for m in messages %}"));
+}
+
+#[test]
+fn what_a_file_does_not_say_is_empty() {
+    assert_eq!(parts(Builder::new()), Ok(None));
+    let least = || {
+        Builder::new().text("tokenizer.ggml.model", "gpt2").value(
+            "tokenizer.ggml.tokens",
+            LIST,
+            &texts(&["a", "b"]),
+        )
+    };
+    let got = parts(least()).unwrap().unwrap();
+    let expected = Vocabulary {
+        model: "gpt2".to_owned(),
+        tokens: vec!["a".to_owned(), "b".to_owned()],
+        ..Vocabulary::default()
+    };
+    assert_eq!(got, expected);
+    // Files from before `add_bos_token` leave it to the kind of vocabulary.
+    let llama3 = least().text("tokenizer.ggml.pre", "llama-bpe");
+    assert!(parts(llama3.clone()).unwrap().unwrap().add_bos);
+    let said = llama3.value("tokenizer.ggml.add_bos_token", FLAG, &[0]);
+    assert!(!parts(said).unwrap().unwrap().add_bos);
+    let ends = least()
+        .size("tokenizer.ggml.eos_token_id", 1)
+        .size("tokenizer.ggml.eot_token_id", 1)
+        .size("tokenizer.ggml.eom_token_id", 0);
+    assert_eq!(parts(ends).unwrap().unwrap().eos, [1, 0]);
+}
+
+#[test]
+fn parts_of_other_types_are_refused() {
+    let model = || Builder::new().text("tokenizer.ggml.model", "gpt2");
+    let error = parts(model()).unwrap_err();
+    assert!(
+        error.contains("`tokenizer.ggml.tokens`: expected a list of texts, got none"),
+        "{error}"
+    );
+    let tokens = model().text("tokenizer.ggml.tokens", "a");
+    assert!(parts(tokens).unwrap_err().contains("got `a`"));
+    let negative = model()
+        .value("tokenizer.ggml.tokens", LIST, &texts(&["a"]))
+        .value("tokenizer.ggml.bos_token_id", 5, &(-1_i32).to_le_bytes());
+    assert!(
+        parts(negative)
+            .unwrap_err()
+            .contains("the id of a token, got -1")
+    );
+}

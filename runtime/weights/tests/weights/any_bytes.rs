@@ -1,0 +1,32 @@
+//! Whatever bytes a file has, it is read or refused. `fuzz/fuzz_targets/weights.rs` runs this, too.
+
+use moebius_weights::{Reader, Unscaled};
+
+/// Opens `data` as a file of weights and reads all that can be read.
+pub(crate) fn any_bytes(data: &[u8]) {
+    let Ok(reader) = Reader::from_bytes("fuzz", data.to_vec()) else {
+        return;
+    };
+    let held: u64 = reader.tensors().map(|(_, info)| info.bytes()).sum();
+    assert!(held <= data.len() as u64, "tensors outside of the file");
+    for name in reader.names_in_order() {
+        let info = reader.get(name);
+        assert_eq!(
+            reader.read(name).ok().map(|bytes| bytes.len() as u64),
+            info.map(|info| info.bytes())
+        );
+        let _ = reader.read_f32(name);
+        for unscaled in [Unscaled::Refuse, Unscaled::AssumeOne] {
+            let Ok(layout) = reader.fp8_layout(name, unscaled) else {
+                continue;
+            };
+            // Damaged scales are refused; what is read holds together.
+            if let Ok(weight) = reader.fp8_weight(&layout) {
+                assert!(weight.check().is_ok(), "a weight that contradicts itself");
+                let values = weight.dequantize();
+                assert_eq!(values.ok().map(|v| v.len()), Some(weight.codes.len()));
+            }
+        }
+    }
+    let _ = reader.fp8_layouts(Unscaled::Refuse);
+}

@@ -1,0 +1,76 @@
+//! Files that PyTorch and the `safetensors` package wrote (`tests/cases/make_weights.py`).
+
+use std::path::{Path, PathBuf};
+
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::scaling::Granularity;
+use moebius_weights::{Reader, Unscaled};
+
+fn case(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/cases/weights")
+        .join(name)
+}
+
+/// Compares every FP8 weight with its expected values, bit by bit: both sides multiply once in f32.
+fn compare(checkpoint: &str, expected: &str, count: usize) -> Reader {
+    let reader = Reader::open(&case(checkpoint)).unwrap();
+    let expected = Reader::open(&case(expected)).unwrap();
+    let layouts = reader.fp8_layouts(Unscaled::Refuse).unwrap();
+    assert_eq!((layouts.len(), expected.tensors().count()), (count, count));
+    for layout in layouts {
+        let values = reader.fp8_weight(&layout).unwrap().dequantize().unwrap();
+        let want = expected.read_f32(&layout.name).unwrap();
+        let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert!(
+            bits(&values) == bits(&want),
+            "{} {}",
+            layout.name,
+            layout.scheme
+        );
+    }
+    reader
+}
+
+#[test]
+fn deepseek_blocks_in_two_files() {
+    let reader = compare("blocks", "expected_blocks.safetensors", 3);
+    for layout in reader.fp8_layouts(Unscaled::Refuse).unwrap() {
+        let block = Granularity::Block {
+            rows: 16,
+            columns: 16,
+        };
+        assert_eq!(layout.scheme.granularity, block, "{}", layout.name);
+    }
+    assert_eq!(reader.read_f32("model.norm.weight").unwrap(), [1.0; 40]);
+    assert_eq!(reader.metadata().get("format"), Some(&"pt"));
+    // The index alone opens the same.
+    let index = Reader::open(&case("blocks/model.safetensors.index.json")).unwrap();
+    assert_eq!(index.names_in_order(), reader.names_in_order());
+}
+
+#[test]
+fn every_other_scheme_in_one_file() {
+    let reader = compare("schemes.safetensors", "expected_schemes.safetensors", 13);
+    let scheme = |name: &str| {
+        let layout = reader.fp8_layout(name, Unscaled::Refuse).unwrap();
+        (layout.scheme.format, layout.scheme.granularity)
+    };
+    let (e4m3, e5m2) = (Fp8Format::E4M3, Fp8Format::E5M2);
+    let block = |rows, columns| Granularity::Block { rows, columns };
+    assert_eq!(scheme("row_column_e4m3.weight"), (e4m3, Granularity::Row));
+    assert_eq!(scheme("row_flat_e5m2.weight"), (e5m2, Granularity::Row));
+    assert_eq!(
+        scheme("tensor_scalar_e5m2.weight"),
+        (e5m2, Granularity::Tensor)
+    );
+    assert_eq!(scheme("inferred.weight"), (e4m3, block(128, 128)));
+    assert_eq!(scheme("mx_bytes.weight"), (e4m3, Granularity::Mx));
+    assert_eq!(scheme("mx_typed.weight"), (e4m3, Granularity::Mx));
+    assert_eq!(scheme("mlp.experts.gate_up_proj"), (e4m3, block(4, 16)));
+    assert_eq!(scheme("mlp.experts.down_proj"), (e5m2, Granularity::Tensor));
+    let layout = reader
+        .fp8_layout("tensor_scalar_e4m3.weight", Unscaled::Refuse)
+        .unwrap();
+    assert_eq!(reader.fp8_weight(&layout).unwrap().input_scale, Some(0.125));
+}

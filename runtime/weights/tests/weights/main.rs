@@ -1,0 +1,16 @@
+//! Weights in files, from outside: attacks, round trips, other programs' files, conversions.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot set itself up has failed"
+)]
+#![allow(clippy::panic, reason = "a test fails by panicking")]
+
+mod any_bytes;
+mod conversion;
+mod files;
+mod interop;
+mod malformed;
+mod pairs;
+mod round_trip;
+mod safety;
+mod sources;

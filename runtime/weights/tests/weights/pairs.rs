@@ -1,0 +1,258 @@
+//! Codes and their scales find each other, or it is said why not.
+
+use moebius_ops::fp8::Fp8Format;
+use moebius_ops::scaling::{Granularity, HostScales};
+use moebius_weights::{Dtype, Fp8Weight, Reader, Unscaled, WeightsError};
+
+use crate::files::{Tensor, bytes, f32s, file, write};
+
+/// The one FP8 weight `w.weight` of a file of these tensors.
+fn weight(tensors: &[Tensor]) -> Result<Fp8Weight, WeightsError> {
+    let reader = Reader::from_bytes("w.safetensors", file(tensors)).unwrap();
+    let layout = reader.fp8_layout("w.weight", Unscaled::Refuse)?;
+    reader.fp8_weight(&layout)
+}
+
+/// Codes of 1 in E4M3.
+fn codes(shape: &[usize]) -> Tensor {
+    bytes("w.weight", Dtype::F8_E4M3, shape, 0x38)
+}
+
+#[test]
+fn scales_multiply_whatever_they_are_called() {
+    for name in [
+        "w.weight_scale_inv",
+        "w.weight_scale",
+        "w.weight_scales",
+        "w.scale",
+        "w.scales",
+    ] {
+        let read = weight(&[codes(&[2, 3]), f32s(name, &[2, 1], &[0.5, 4.0])]).unwrap();
+        assert_eq!(read.scheme.granularity, Granularity::Row);
+        assert_eq!(read.dequantize().unwrap(), [0.5, 0.5, 0.5, 4.0, 4.0, 4.0]);
+    }
+}
+
+#[test]
+fn values_have_the_scale_of_their_block() {
+    let scales: Vec<f32> = (1..=6).map(|n| n as f32).collect();
+    let read = weight(&[
+        codes(&[129, 257]),
+        f32s("w.weight_scale_inv", &[2, 3], &scales),
+    ])
+    .unwrap();
+    let values = read.dequantize().unwrap();
+    for (at, want) in [
+        ((0, 0), 1.0),
+        ((127, 127), 1.0),
+        ((127, 128), 2.0),
+        ((0, 256), 3.0),
+        ((128, 0), 4.0),
+        ((128, 256), 6.0),
+    ] {
+        assert_eq!(values[at.0 * 257 + at.1], want, "{at:?}");
+    }
+}
+
+#[test]
+fn bytes_are_exponents() {
+    let mx = weight(&[
+        codes(&[1, 33]),
+        bytes("w.weight_scale", Dtype::U8, &[1, 2], 130),
+    ])
+    .unwrap();
+    assert_eq!(mx.scheme.granularity, Granularity::Mx);
+    assert_eq!(mx.scales, HostScales::E8M0(vec![130, 130]));
+    assert_eq!(mx.dequantize().unwrap(), [8.0; 33]);
+    let blocks = weight(&[
+        codes(&[200, 200]),
+        bytes("w.weight_scale_inv", Dtype::F8_E8M0, &[2, 2], 126),
+    ])
+    .unwrap();
+    assert_eq!(blocks.scales, HostScales::F32(vec![0.5; 4]));
+    // A plain byte in a grid of blocks could be anything.
+    let error = weight(&[
+        codes(&[200, 200]),
+        bytes("w.weight_scale", Dtype::U8, &[2, 2], 126),
+    ])
+    .unwrap_err();
+    assert!(error.to_string().contains("got shape [2, 2]"), "{error}");
+}
+
+#[test]
+fn experts_have_scales_of_their_own_or_share_one() {
+    let experts = codes(&[2, 1, 2]);
+    let own = weight(&[experts.clone(), f32s("w.weight_scale", &[2], &[1.0, 2.0])]).unwrap();
+    assert_eq!(own.dequantize().unwrap(), [1.0, 1.0, 2.0, 2.0]);
+    let shared = weight(&[experts, f32s("w.weight_scale", &[1], &[3.0])]).unwrap();
+    assert_eq!(shared.scales, HostScales::F32(vec![3.0; 2]));
+    assert_eq!(shared.dequantize().unwrap(), [3.0; 4]);
+}
+
+#[test]
+fn the_scale_of_the_input_is_one_value() {
+    let pair = [codes(&[1, 1]), f32s("w.weight_scale", &[1], &[1.0])];
+    let with = |scale: Tensor| weight(&[pair[0].clone(), pair[1].clone(), scale]);
+    assert_eq!(weight(&pair).unwrap().input_scale, None);
+    for (name, shape) in [
+        ("w.input_scale", &[][..]),
+        ("w.input_scale", &[1]),
+        ("w.activation_scale", &[1, 1]),
+    ] {
+        assert_eq!(
+            with(f32s(name, shape, &[0.25])).unwrap().input_scale,
+            Some(0.25)
+        );
+    }
+    let error = with(f32s("w.input_scale", &[2], &[1.0, 1.0]))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("`w.input_scale`: expected one value, got shape [2]"),
+        "{error}"
+    );
+    let error = with(bytes("w.input_scale", Dtype::U8, &[], 1)).unwrap_err();
+    assert!(matches!(error, WeightsError::WrongTensor { .. }), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_both_shapes() {
+    let error = weight(&[
+        codes(&[384, 384]),
+        f32s("w.weight_scale_inv", &[2, 2], &[1.0; 4]),
+    ])
+    .unwrap_err();
+    let text = error.to_string();
+    for said in [
+        "w.safetensors",
+        "`w.weight_scale_inv`",
+        "[384, 384]",
+        "[2, 2]",
+    ] {
+        assert!(text.contains(said), "{said} in {text}");
+    }
+    let error = weight(&[codes(&[4, 4])]).unwrap_err();
+    assert!(
+        matches!(error, WeightsError::MissingScale { .. }),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("`w.weight_scale_inv`"),
+        "{error}"
+    );
+    let two = [
+        codes(&[4, 4]),
+        f32s("w.weight_scale", &[1], &[1.0]),
+        f32s("w.scale", &[1], &[1.0]),
+    ];
+    let error = weight(&two).unwrap_err();
+    assert!(matches!(error, WeightsError::ManyScales { .. }), "{error}");
+    for scale in [f32::NAN, f32::INFINITY] {
+        let error =
+            weight(&[codes(&[2, 4]), f32s("w.weight_scale", &[2], &[1.0, scale])]).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with(&format!("expected finite scales, got {scale} at 1")),
+            "{error}"
+        );
+    }
+    let error = weight(&[f32s("w.weight", &[1], &[1.0])]).unwrap_err();
+    assert!(matches!(error, WeightsError::WrongTensor { .. }), "{error}");
+    let error = weight(&[bytes("w.weight", Dtype::F8_E4M3, &[4], 0)]).unwrap_err();
+    assert!(matches!(error, WeightsError::Rank { .. }), "{error}");
+    let error = weight(&[codes(&[4, 4]), bytes("w.weight_scale", Dtype::I8, &[1], 0)]).unwrap_err();
+    assert!(matches!(error, WeightsError::WrongTensor { .. }), "{error}");
+}
+
+#[test]
+fn codes_without_a_scale_are_taken_as_they_are_when_asked() {
+    let reader = Reader::from_bytes(
+        "w",
+        file(&[bytes("w.weight", Dtype::F8_E5M2, &[2, 2], 0x40)]),
+    )
+    .unwrap();
+    let layouts = reader.fp8_layouts(Unscaled::AssumeOne).unwrap();
+    assert_eq!(
+        (layouts[0].scheme.format, &layouts[0].scale),
+        (Fp8Format::E5M2, &None)
+    );
+    let read = reader.fp8_weight(&layouts[0]).unwrap();
+    assert_eq!(read.dequantize().unwrap(), [2.0; 4]);
+}
+
+#[test]
+fn the_configuration_says_how_large_a_block_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let tensors = [
+        codes(&[384, 384]),
+        f32s("w.weight_scale_inv", &[2, 2], &[1.0; 4]),
+    ];
+    write(path, "model.safetensors", file(&tensors));
+    let layout = || {
+        Reader::open(path)
+            .unwrap()
+            .fp8_layout("w.weight", Unscaled::Refuse)
+    };
+    for size in ["[192, 256]", "[200,300]"] {
+        write(
+            path,
+            "config.json",
+            format!(r#"{{"quantization_config":{{"weight_block_size":{size}}}}}"#),
+        );
+        let [rows, columns] = serde_json::from_str(size).unwrap();
+        assert_eq!(
+            layout().unwrap().scheme.granularity,
+            Granularity::Block { rows, columns }
+        );
+    }
+    for size in ["[0, 128]", "[128]", "128", "[128, -1]", "\"x\"", "[1.5, 1]"] {
+        write(
+            path,
+            "config.json",
+            format!(r#"{{"quantization_config":{{"weight_block_size":{size}}}}}"#),
+        );
+        let error = layout().unwrap_err();
+        assert!(
+            matches!(error, WeightsError::BlockSize { .. }),
+            "{size}: {error}"
+        );
+        assert!(error.to_string().contains("config.json"), "{error}");
+    }
+    // Other configurations say nothing.
+    for text in [
+        "{}",
+        "[]",
+        "7",
+        r#"{"quantization_config":{"weight_block_size":null}}"#,
+    ] {
+        write(path, "config.json", text);
+        let error = layout().unwrap_err();
+        assert!(
+            error.to_string().contains(", got shape ["),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_weight_made_by_hand_is_checked() {
+    let sound = weight(&[codes(&[2, 3]), f32s("w.weight_scale", &[2, 1], &[0.5, 4.0])]).unwrap();
+    let broken: [fn(&mut Fp8Weight); 6] = [
+        |w| w.codes.push(0),
+        |w| w.scales = HostScales::F32(vec![1.0]),
+        |w| w.scales = HostScales::E8M0(vec![1, 1]),
+        |w| w.shape = vec![6],
+        |w| w.shape = vec![usize::MAX, usize::MAX],
+        |w| w.scheme.granularity = Granularity::Mx,
+    ];
+    for (index, damage) in broken.into_iter().enumerate() {
+        let mut weight = sound.clone();
+        damage(&mut weight);
+        assert!(
+            weight.check().is_err() && weight.dequantize().is_err(),
+            "{index}"
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Checkpoints whose bytes are wherever a program has them.
+
+use std::io;
+use std::sync::Mutex;
+
+use moebius_weights::gguf::GgufFile;
+use moebius_weights::{Dtype, ReadAt, Reader, WeightsError};
+
+use crate::files::{bytes, f32s, file};
+
+/// Bytes that note which of them were read, and of which none can be read from a place on.
+#[derive(Debug)]
+struct Noted {
+    bytes: Vec<u8>,
+    broken_from: u64,
+    reads: &'static Mutex<Vec<(u64, usize)>>,
+}
+
+impl ReadAt for Noted {
+    fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        self.reads.lock().unwrap().push((at, out.len()));
+        if at + out.len() as u64 > self.broken_from {
+            Err(io::Error::other("the drive was taken out"))
+        } else {
+            self.bytes.read_at(at, out)
+        }
+    }
+}
+
+fn boxed(name: &str, bytes: Vec<u8>) -> (String, Box<dyn ReadAt>) {
+    (name.to_owned(), Box::new(bytes))
+}
+
+#[test]
+fn files_in_parts_are_one_checkpoint() {
+    let first = file(&[f32s("a", &[2], &[1.0, 2.0])]);
+    let second = file(&[bytes("b", Dtype::U8, &[3], 7)]);
+    let parts = [boxed("one", first.clone()), boxed("two", second)];
+    let config = serde_json::json!({ "model_type": "none" });
+    let reader = Reader::from_sources(parts, Some(("config.json", config.clone()))).unwrap();
+    assert_eq!(reader.read_f32("a").unwrap(), [1.0, 2.0]);
+    assert_eq!(reader.read("b").unwrap(), [7; 3]);
+    assert_eq!(reader.config(), Some(&config));
+    assert_eq!(reader.folder(), None);
+    let twice = [boxed("one", first.clone()), boxed("again", first)];
+    let error = Reader::from_sources(twice, None).unwrap_err();
+    assert!(matches!(error, WeightsError::DuplicateTensor(_)), "{error}");
+    assert!(error.to_string().contains("again"), "{error}");
+}
+
+#[test]
+fn nothing_is_read_before_it_is_asked_for() {
+    static READS: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
+    let all = file(&[f32s("a", &[2], &[1.0, 2.0]), f32s("b", &[1], &[3.0])]);
+    let data = all.len() as u64 - 12;
+    let noted = Noted {
+        bytes: all,
+        broken_from: data + 8,
+        reads: &READS,
+    };
+    let noted: Box<dyn ReadAt> = Box::new(noted);
+    let reader = Reader::from_sources([("held".to_owned(), noted)], None).unwrap();
+    let of_data = |reads: &[(u64, usize)]| reads.iter().filter(|(at, _)| *at >= data).count();
+    assert_eq!(of_data(&READS.lock().unwrap()), 0);
+    assert_eq!(reader.read_f32("a").unwrap(), [1.0, 2.0]);
+    assert_eq!(READS.lock().unwrap().last(), Some(&(data, 8)));
+    let error = reader.read_f32("b").unwrap_err();
+    assert!(matches!(error, WeightsError::Read(_)), "{error}");
+    let message = error.to_string();
+    assert!(
+        message.contains("held") && message.contains("taken out"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_gguf_file_that_can_not_be_read_is_an_error() {
+    static READS: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
+    let noted = Noted {
+        bytes: vec![0; 64],
+        broken_from: 0,
+        reads: &READS,
+    };
+    let error = GgufFile::from_source("held.gguf", Box::new(noted)).unwrap_err();
+    assert!(matches!(error, WeightsError::Read(_)), "{error}");
+    let short = GgufFile::from_source("short.gguf", Box::new(b"GGU".to_vec()));
+    assert!(matches!(short, Err(WeightsError::Gguf(_))));
+}
