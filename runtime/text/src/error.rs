@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use moebius_weights::Unfit;
+
 /// Why a text, a file or an id was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -40,24 +42,8 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn unfit(what: impl ToString, expected: impl ToString, got: impl ToString) -> Self {
-        Self::Unfit(Unfit {
-            what: what.to_string(),
-            expected: expected.to_string(),
-            got: got.to_string(),
-        })
+        Self::Unfit(Unfit::new(what, expected, got))
     }
-}
-
-/// Something that is other than it has to be.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: expected {expected}, got {got}")]
-pub struct Unfit {
-    /// The file, or the value in it.
-    pub what: String,
-    /// What would fit.
-    pub expected: String,
-    /// What came.
-    pub got: String,
 }
 
 /// What is wrong with a chat template, or with a conversation for it.

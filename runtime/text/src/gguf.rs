@@ -1,31 +1,11 @@
-//! A tokenizer from the parts that a GGUF file carries.
+//! A tokenizer from the vocabulary that a GGUF file carries.
 
 use std::collections::HashMap;
 
+use moebius_weights::gguf::Vocabulary;
 use serde_json::{Value, json};
 
 use crate::{Error, Tokenizer};
-
-/// What the metadata of a GGUF file says about its vocabulary, under `tokenizer.ggml.`.
-#[derive(Clone, Debug, Default)]
-pub struct GgufVocabulary {
-    /// `model`: the kind of vocabulary. `gpt2`, byte-level BPE, is the one that is known here.
-    pub model: String,
-    /// `pre`: how a text is cut before merges. `smollm`, `gpt-2`, `llama-bpe`, `qwen2` and others; an error lists them.
-    pub pre: String,
-    /// `tokens`: the tokens in the order of their ids.
-    pub tokens: Vec<String>,
-    /// `merges`: pairs of tokens with a space between them, the first to be merged first.
-    pub merges: Vec<String>,
-    /// `token_type`: of each token, 1 if it is ordinary, 2 unknown, 3 control, 4 the user's, 5 unused, 6 a byte. Empty if all are ordinary.
-    pub types: Vec<i32>,
-    /// `bos_token_id`
-    pub bos: Option<u32>,
-    /// `eos_token_id`, `eot_token_id` and `eom_token_id`, those that there are.
-    pub eos: Vec<u32>,
-    /// `add_bos_token`: whether an encoding with special tokens starts with `bos`.
-    pub add_bos: bool,
-}
 
 /// Words as GPT-2 finds them: contractions, letters, digits and others, each with a space before.
 const GPT2: &[&str] =
@@ -103,11 +83,12 @@ const CUTS: &[Cut] = &[
 ];
 
 impl Tokenizer {
-    /// Makes a tokenizer of the vocabulary of a GGUF file.
+    /// Makes a tokenizer of the vocabulary of a GGUF file. `gpt2`, byte-level BPE, is the one `model` that is known here; of the values of
+    /// `pre` there are `smollm`, `gpt-2`, `llama-bpe`, `qwen2` and others, which an error lists.
     ///
     /// # Errors
     /// [`Error::Unfit`] for parts that don't fit together, and for a `model` or a `pre` that isn't known.
-    pub fn from_gguf(vocabulary: GgufVocabulary) -> Result<Self, Error> {
+    pub fn from_gguf(vocabulary: Vocabulary) -> Result<Self, Error> {
         let key = |name: &str| format!("tokenizer.ggml.{name}");
         if vocabulary.model != "gpt2" {
             return Err(Error::unfit(key("model"), "gpt2", &vocabulary.model));
@@ -167,7 +148,7 @@ fn pre_tokenizer(cut: &Cut) -> Value {
 }
 
 /// The tokens that are found in a text before it is cut.
-fn added(vocabulary: &GgufVocabulary) -> Vec<Value> {
+fn added(vocabulary: &Vocabulary) -> Vec<Value> {
     let typed = vocabulary.tokens.iter().zip(&vocabulary.types).enumerate();
     let added = typed.filter(|(_, (_, kind))| matches!(kind, 2..=4));
     let added = added.map(|(id, (token, kind))| {
@@ -210,7 +191,7 @@ fn merges(merges: &[String]) -> Result<Vec<[&str; 2]>, Error> {
 }
 
 /// What puts `bos` before a text, if anything does.
-fn post_processor(vocabulary: &GgufVocabulary) -> Result<Value, Error> {
+fn post_processor(vocabulary: &Vocabulary) -> Result<Value, Error> {
     if !vocabulary.add_bos {
         return Ok(Value::Null);
     }

@@ -52,9 +52,8 @@ mod template;
 mod tokenizer;
 
 pub use detokenizer::Detokenizer;
-pub use error::{Error, TemplateError, TemplateFault, Unfit};
+pub use error::{Error, TemplateError, TemplateFault};
 pub use files::Files;
-pub use gguf::GgufVocabulary;
 pub use stop::{Piece, StopStrings};
 pub use stream::TextStream;
 pub use template::{Chat, ChatTemplate, Message};

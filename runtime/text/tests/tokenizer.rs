@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use moebius_text::{Error, Files, GgufVocabulary, Tokenizer};
+use moebius_text::{Error, Files, Tokenizer};
+use moebius_weights::gguf::Vocabulary;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -235,7 +236,7 @@ fn nothing_is_cut_or_padded() {
 }
 
 /// The parts of a GGUF file, from the `tokenizer.json` that its maker would have read.
-fn parts() -> GgufVocabulary {
+fn parts() -> Vocabulary {
     let json = json(&vectors().join("byte_level.json"));
     let mut tokens: Vec<(String, u64)> = json["model"]["vocab"]
         .as_object()
@@ -267,7 +268,7 @@ fn parts() -> GgufVocabulary {
             pair[1].as_str().unwrap()
         )
     });
-    GgufVocabulary {
+    Vocabulary {
         model: "gpt2".to_owned(),
         pre: "smollm".to_owned(),
         tokens: tokens.into_iter().map(|(token, _)| token).collect(),
@@ -313,7 +314,7 @@ fn the_parts_of_a_gguf_file_make_the_same_tokenizer() {
 
 #[test]
 fn every_way_to_cut_a_text_gives_it_back() {
-    let none = GgufVocabulary {
+    let none = Vocabulary {
         pre: String::new(),
         ..parts()
     };
@@ -323,7 +324,7 @@ fn every_way_to_cut_a_text_gives_it_back() {
         .and_then(|(_, rest)| rest.split_once(", got"));
     for pre in names.unwrap().0.split(", ") {
         let pre = pre.to_owned();
-        let tokenizer = Tokenizer::from_gguf(GgufVocabulary { pre, ..parts() }).unwrap();
+        let tokenizer = Tokenizer::from_gguf(Vocabulary { pre, ..parts() }).unwrap();
         for text in [
             "I'LL say it's 12345\r\n\n  or 3.14 ",
             "naïve 你好 🙂 camelCaseWords",
@@ -337,7 +338,7 @@ fn every_way_to_cut_a_text_gives_it_back() {
 
 #[test]
 fn parts_that_do_not_fit_are_named() {
-    let refused = |change: &dyn Fn(&mut GgufVocabulary)| {
+    let refused = |change: &dyn Fn(&mut Vocabulary)| {
         let mut changed = parts();
         change(&mut changed);
         Tokenizer::from_gguf(changed).unwrap_err().to_string()

@@ -45,7 +45,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "moebius-model",
         &["moebius", "moebius-ops", "moebius-weights"],
     ),
-    ("moebius-text", &[]),
+    ("moebius-text", &["moebius-weights"]),
     ("moebius-engine", &["moebius", "moebius-model"]),
     (
         "moebius-cases",
@@ -64,7 +64,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-weights",
         ],
     ),
-    ("moebius-words", &["moebius-text"]),
+    ("moebius-words", &["moebius-text", "moebius-weights"]),
     (
         "moebius-cli",
         &[

@@ -12,9 +12,10 @@ use std::time::Duration;
 use js_sys::{Array, Uint8Array};
 use moebius_text::Error::{Read, Template, Unfit};
 use moebius_text::{
-    Chat, ChatTemplate, Error, Files, GgufVocabulary, Message, Piece, StopStrings, TemplateFault,
-    TextStream, Tokenizer,
+    Chat, ChatTemplate, Error, Files, Message, Piece, StopStrings, TemplateFault, TextStream,
+    Tokenizer,
 };
+use moebius_weights::gguf::Vocabulary;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -67,7 +68,7 @@ impl Words {
         template: Option<String>,
         missing: &str,
     ) -> Result<Self, JsValue> {
-        let tokenizer = Tokenizer::from_gguf(GgufVocabulary {
+        let tokenizer = Tokenizer::from_gguf(Vocabulary {
             model,
             pre,
             tokens,

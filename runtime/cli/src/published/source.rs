@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use moebius_model::load::ModelFiles;
-use moebius_text::{ChatTemplate, Files, GgufVocabulary, Tokenizer};
-use moebius_weights::gguf::{GgufFile, Vocabulary};
+use moebius_text::{ChatTemplate, Files, Tokenizer};
 
 use crate::bundled;
 use crate::error::CliError;
@@ -33,7 +32,11 @@ impl Source {
             }
         };
         let tokenizer = match files.gguf() {
-            Some(file) => Tokenizer::from_gguf(vocabulary(file, &name)?)?,
+            Some(file) => {
+                let vocabulary = file.vocabulary()?;
+                let vocabulary = vocabulary.ok_or_else(|| missing(&name, "tokenizer"))?;
+                Tokenizer::from_gguf(vocabulary)?
+            }
             None => Tokenizer::from_files(&beside)?,
         };
         Ok(Self {
@@ -58,21 +61,6 @@ impl Source {
         let text = text.ok_or_else(|| missing(&self.name, "chat template"))?;
         Ok(ChatTemplate::from_gguf(text, &self.tokenizer)?)
     }
-}
-
-fn vocabulary(file: &GgufFile, name: &str) -> Result<GgufVocabulary, CliError> {
-    let parts = file.vocabulary()?;
-    let parts: Vocabulary = parts.ok_or_else(|| missing(name, "tokenizer"))?;
-    Ok(GgufVocabulary {
-        model: parts.model,
-        pre: parts.pre,
-        tokens: parts.tokens,
-        merges: parts.merges,
-        types: parts.types,
-        bos: parts.bos,
-        eos: parts.eos,
-        add_bos: parts.add_bos,
-    })
 }
 
 fn missing(name: &str, what: &str) -> CliError {
