@@ -6,6 +6,7 @@ use moebius::ErrorKind;
 use moebius_device::OpenError;
 use moebius_device::browser::DeviceFailure;
 use moebius_engine::EngineError;
+use moebius_ops::ShapeError;
 use moebius_weights::WeightsError;
 use wasm_bindgen::{JsCast, JsValue};
 
@@ -114,8 +115,8 @@ impl From<JsValue> for Failure {
     }
 }
 
-impl From<moebius_engine::Unfit> for Failure {
-    fn from(error: moebius_engine::Unfit) -> Self {
+impl From<ShapeError> for Failure {
+    fn from(error: ShapeError) -> Self {
         Self::new(Code::SHAPE, error)
     }
 }

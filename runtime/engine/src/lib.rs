@@ -44,13 +44,11 @@
 //! ```
 
 mod engine;
-mod error;
 mod pages;
 mod sampler;
 mod schedule;
 
 pub use engine::{Ended, Engine, EngineError, EngineOptions, Event, Experts, Generation, Launched};
-pub use error::Unfit;
 pub use pages::{PAGE, Usage};
 pub use sampler::{Draw, History, Logprobs, SampleError, Sampling, SamplingOptions, philox};
 pub use schedule::{

@@ -46,7 +46,10 @@ const EDGES: &[(&str, &[&str])] = &[
         &["moebius", "moebius-ops", "moebius-weights"],
     ),
     ("moebius-text", &["moebius-weights"]),
-    ("moebius-engine", &["moebius", "moebius-model"]),
+    (
+        "moebius-engine",
+        &["moebius", "moebius-model", "moebius-ops"],
+    ),
     (
         "moebius-cases",
         &["moebius", "moebius-model", "moebius-weights"],

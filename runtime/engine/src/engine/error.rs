@@ -1,6 +1,8 @@
 //! Why an engine couldn't go on.
 
-use crate::{Refused, StepError, Unfit};
+use moebius_ops::ShapeError;
+
+use crate::{Refused, StepError};
 
 /// Why an engine wasn't made, refused a request, or didn't run a step.
 #[derive(Debug, thiserror::Error)]
@@ -8,7 +10,7 @@ use crate::{Refused, StepError, Unfit};
 pub enum EngineError {
     /// A setting or a token doesn't fit.
     #[error(transparent)]
-    Unfit(#[from] Unfit),
+    Unfit(#[from] ShapeError),
     /// A request could never run.
     #[error(transparent)]
     Refused(#[from] Refused),

@@ -12,8 +12,7 @@ pub use options::SamplingOptions;
 pub use philox::philox;
 
 use candidates::{Candidates, MOST_IDS};
-
-use crate::Unfit;
+use moebius_ops::ShapeError;
 
 /// Chooses tokens, by options that were checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,8 +69,8 @@ impl Sampling {
     /// By these options.
     ///
     /// # Errors
-    /// [`Unfit`] for an option that is NaN or out of its range.
-    pub fn new(options: SamplingOptions) -> Result<Self, Unfit> {
+    /// [`ShapeError`] for an option that is NaN or out of its range.
+    pub fn new(options: SamplingOptions) -> Result<Self, ShapeError> {
         options.check()?;
         Ok(Self { options })
     }

@@ -10,10 +10,10 @@ pub use step::{Sampled, Step, StepError, Work};
 
 use std::collections::VecDeque;
 
+use moebius_ops::ShapeError;
 use request::Sequence;
 use step::UnderWay;
 
-use crate::Unfit;
 use crate::pages::{PAGE, PagePool, Usage};
 
 /// Shares the pages of a cache and the tokens of steps among requests: a state that only its methods change, and that is the same after
@@ -50,8 +50,8 @@ impl Scheduler {
     /// Without requests, over a cache whose pages hold nothing.
     ///
     /// # Errors
-    /// [`Unfit`] for limits that let no request run, or not all that are admitted.
-    pub fn new(limits: Limits) -> Result<Self, Unfit> {
+    /// [`ShapeError`] for limits that let no request run, or not all that are admitted.
+    pub fn new(limits: Limits) -> Result<Self, ShapeError> {
         limits.check()?;
         Ok(Self {
             limits,
