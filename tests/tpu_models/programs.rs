@@ -1,8 +1,8 @@
 //! The programs that are compiled, at sizes of a real layer.
 
 use moebius_ops::fp8::Fp8Format;
-use moebius_ops::grouped_gemm::{self, Activation, Fp8Weights};
-use moebius_ops::scaling::Granularity;
+use moebius_ops::grouped_gemm::{self, Activation};
+use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_ops::{Element, GroupedGemm, experts, routing};
 use moebius_pjrt::{ElementType, TensorType};
 use moebius_xla::custom;
@@ -72,7 +72,7 @@ fn fp8(element: ElementType) -> Program {
     let linear = GroupedGemm::Fp8Linear(grouped_gemm::Problem {
         element: float(element),
         bias: true,
-        fp8: Some(Fp8Weights {
+        fp8: Some(Fp8Scheme {
             format: Fp8Format::E4M3,
             granularity: Granularity::Row,
         }),

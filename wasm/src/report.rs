@@ -5,8 +5,8 @@ use moebius_device::browser::PowerPreference;
 use moebius_device::{Capability, DeviceKind, Opened};
 use moebius_ops::Element;
 use moebius_ops::fp8::Fp8Format;
-use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
-use moebius_ops::scaling::Granularity;
+use moebius_ops::grouped_gemm::Problem;
+use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_shaders::PlanError;
 use moebius_shaders::grouped_gemm::{Choice, plan};
 use wasm_bindgen::{JsCast, JsValue};
@@ -80,7 +80,7 @@ fn limits(capability: &Capability) -> Record {
 
 /// Which kernel multiplies in an expert layer: top-2 of 8 experts, 256 → 512.
 fn runs(capability: &Capability) -> Array {
-    let weights = Fp8Weights {
+    let weights = Fp8Scheme {
         format: Fp8Format::E4M3,
         granularity: Granularity::Row,
     };
@@ -102,7 +102,7 @@ fn runs(capability: &Capability) -> Array {
 fn kernel(
     capability: &Capability,
     tokens: usize,
-    (element, fp8): (Element, Option<Fp8Weights>),
+    (element, fp8): (Element, Option<Fp8Scheme>),
 ) -> Result<&'static str, String> {
     let problem = Problem::new(2 * tokens, 8, 2, 512, 256).map_err(|error| error.to_string())?;
     let problem = Problem {

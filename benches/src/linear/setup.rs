@@ -14,7 +14,8 @@ use moebius::nn::Linear;
 use moebius_device::{Opened, memory_in_use};
 use moebius_host::Simd;
 use moebius_ops::ShapeError;
-use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
+use moebius_ops::grouped_gemm::Problem;
+use moebius_ops::scaling::Fp8Scheme;
 use moebius_shaders::grouped_gemm::{self, Choice};
 use serde::Serialize;
 
@@ -157,7 +158,7 @@ pub(super) fn float_problem(bench: &LinearBench) -> Result<Problem, Error> {
 fn variant(bench: &LinearBench, opened: &Opened) -> Result<String, Error> {
     let floats = float_problem(bench)?;
     let problem = Problem {
-        fp8: Some(Fp8Weights {
+        fp8: Some(Fp8Scheme {
             format: bench.format,
             granularity: bench.granularity,
         }),

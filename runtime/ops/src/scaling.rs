@@ -131,7 +131,7 @@ pub fn e8m0_value(byte: u8) -> f32 {
 }
 
 /// How matrices are kept: the codes' format, and which values share a scale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fp8Scheme {
     /// Format of the codes.
     pub format: Fp8Format,

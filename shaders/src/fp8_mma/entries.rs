@@ -4,24 +4,24 @@ use super::{Problem, launch, plan};
 use crate::emit::{KernelEntry, Machine, valid};
 use moebius_ops::ShapeError;
 use moebius_ops::fp8::Fp8Format;
-use moebius_ops::grouped_gemm::{self, Fp8Weights, Source};
-use moebius_ops::scaling::Granularity;
+use moebius_ops::grouped_gemm::{self, Source};
+use moebius_ops::scaling::{Fp8Scheme, Granularity};
 
 /// The oldest architecture with the instructions.
 const SM: u32 = 89;
 
 /// Codes of x and of W, and the rows of a product of several experts.
-type Case = (Fp8Weights, Fp8Weights, Option<Source>);
+type Case = (Fp8Scheme, Fp8Scheme, Option<Source>);
 
-const fn row(format: Fp8Format) -> Fp8Weights {
-    Fp8Weights {
+const fn row(format: Fp8Format) -> Fp8Scheme {
+    Fp8Scheme {
         format,
         granularity: Granularity::Row,
     }
 }
 
-const fn block(rows: usize) -> Fp8Weights {
-    Fp8Weights {
+const fn block(rows: usize) -> Fp8Scheme {
+    Fp8Scheme {
         format: Fp8Format::E4M3,
         granularity: Granularity::Block { rows, columns: 128 },
     }

@@ -12,7 +12,8 @@ use crate::prelude::*;
 use cubecl::cmma::{self, MatrixIdent};
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
-use moebius_ops::grouped_gemm::{Fp8Weights, Source, fp8};
+use moebius_ops::grouped_gemm::{Source, fp8};
+use moebius_ops::scaling::Fp8Scheme;
 
 /// Rows, columns and inner columns of one instruction, and words of the latter.
 const M: usize = 16;
@@ -318,7 +319,7 @@ fn fp8_gemm_mma(
 }
 
 /// Of codes of matrices of `shape`.
-fn blocks(codes: Fp8Weights, [rows, columns]: [usize; 2]) -> BlocksLaunch {
+fn blocks(codes: Fp8Scheme, [rows, columns]: [usize; 2]) -> BlocksLaunch {
     let [r, c] = codes.granularity.block(rows, columns);
     let [down, across] = codes.granularity.scale_shape(rows, columns);
     BlocksLaunch::new(r, c, down, across)

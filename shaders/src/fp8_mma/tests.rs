@@ -1,14 +1,13 @@
 use super::*;
 use moebius_ops::ShapeError;
-use moebius_ops::grouped_gemm::Fp8Weights;
 
 use cubecl::cmma::MatrixIdent;
 use cubecl::prelude::polyfills::mma::{col_index, row_index};
 use moebius_device::profiles;
-use moebius_ops::scaling::Granularity;
+use moebius_ops::scaling::{Fp8Scheme, Granularity};
 
-fn codes(granularity: Granularity) -> Fp8Weights {
-    Fp8Weights {
+fn codes(granularity: Granularity) -> Fp8Scheme {
+    Fp8Scheme {
         format: Fp8Format::E4M3,
         granularity,
     }

@@ -67,7 +67,7 @@ fn scale_register<N: Size>(
 }
 
 /// What the codes are; the kernel is launched for those only.
-fn codes_of(spec: Spec) -> (super::Fp8Weights, bool) {
+fn codes_of(spec: Spec) -> (super::Fp8Scheme, bool) {
     match spec.fp8 {
         Some(codes) => codes,
         None => unreachable!("the kernel on codes has codes"),

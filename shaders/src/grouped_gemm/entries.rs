@@ -1,6 +1,6 @@
 //! Which variants of the grouped GEMM are compiled for every target.
 
-use super::{Activation, Choice, Fp8Weights, Problem, Source, Variant};
+use super::{Activation, Choice, Fp8Scheme, Problem, Source, Variant};
 use super::{WeightLayout, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned};
 use crate::fp8::Conversion;
@@ -50,7 +50,7 @@ const fn turned(problem: Problem) -> Problem {
 
 const fn coded(problem: Problem, format: Fp8Format, granularity: Granularity) -> Problem {
     Problem {
-        fp8: Some(Fp8Weights {
+        fp8: Some(Fp8Scheme {
             format,
             granularity,
         }),

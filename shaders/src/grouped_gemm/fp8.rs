@@ -5,9 +5,8 @@ use crate::fp8::{Conversion, decode_four};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
-use moebius_ops::grouped_gemm::Fp8Weights;
 use moebius_ops::grouped_gemm::fp8::{PANEL, scale_words};
-use moebius_ops::scaling::{Granularity, MX_BLOCK};
+use moebius_ops::scaling::{Fp8Scheme, Granularity, MX_BLOCK};
 
 /// Whether the kernels can read these weights on `device`.
 pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Unsupported> {
@@ -81,7 +80,7 @@ pub(super) fn four_of_column(
     sizes: &Sizes,
     strides: (usize, usize, usize, usize),
     at: (usize, usize, usize, usize),
-    #[comptime] codes_are: (Fp8Weights, Conversion),
+    #[comptime] codes_are: (Fp8Scheme, Conversion),
 ) -> Vector<f32, Const<4>> {
     let (words, block, in_slab, panels) = strides;
     let (expert, part, column, word) = at;

@@ -29,8 +29,9 @@ use crate::permute::TILE_WORDS;
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::{scale_shape, scale_words};
-use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source, WeightLayout};
+use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout};
 use moebius_ops::permute;
+use moebius_ops::scaling::Fp8Scheme;
 
 const KERNEL: &str = "grouped_gemm";
 

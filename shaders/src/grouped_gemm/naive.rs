@@ -4,7 +4,7 @@ use super::activation::{activate, gated};
 use super::fp8::{block_words, scale_at};
 use super::tile::Spec;
 use super::{
-    Bindings, DeviceElement, Fp8Weights, Operands, Plan, Sizes, Slab, WeightLayout, count,
+    Bindings, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab, WeightLayout, count,
     input_row, sizes, tile_at,
 };
 use crate::fp8::decode_bits;
@@ -94,7 +94,7 @@ fn dot_codes<F: Float>(
     weights: (&[u32], &[u32]),
     sizes: &Sizes,
     at: (usize, usize, usize, usize),
-    #[comptime] spec: (usize, Fp8Weights),
+    #[comptime] spec: (usize, Fp8Scheme),
 ) -> f32 {
     let (codes, scales) = weights;
     let (from, expert, part, column) = at;

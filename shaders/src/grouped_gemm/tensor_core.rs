@@ -7,9 +7,9 @@ use super::activation::{activate, gated};
 use super::fp8::{code_strides, four_of_column};
 use super::fragments::{ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums};
 use super::{
-    Activation, Bindings, Capability, Conversion, DeviceElement, Fp8Weights, KERNEL, Operands,
-    Plan, Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count, input_row, sizes,
-    tile_at, with_bias,
+    Activation, Bindings, Capability, Conversion, DeviceElement, Fp8Scheme, KERNEL, Operands, Plan,
+    Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count, input_row, sizes, tile_at,
+    with_bias,
 };
 use cubecl::cmma;
 use cubecl::prelude::*;
@@ -26,7 +26,7 @@ pub(super) struct Spec {
     weights: Lines,
     parts: usize,
     activation: Option<Activation>,
-    fp8: Option<Fp8Weights>,
+    fp8: Option<Fp8Scheme>,
     conversion: Conversion,
     fragments: Fragments,
 }
@@ -168,7 +168,7 @@ fn load_codes<F: Float>(
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     sizes: &Sizes,
     at: (usize, usize, usize),
-    #[comptime] spec: (Spec, Fp8Weights),
+    #[comptime] spec: (Spec, Fp8Scheme),
 ) {
     let (expert, first, k0) = at;
     let (spec, fp8) = comptime!(spec);

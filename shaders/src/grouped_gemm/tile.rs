@@ -11,7 +11,7 @@
 use super::activation::{activate, gated};
 use super::fp8::{code_strides, four_of_column};
 use super::{
-    Activation, Bindings, Conversion, DeviceElement, Fp8Weights, Operands, Plan, Sizes, Slab,
+    Activation, Bindings, Conversion, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab,
     Source, WeightLayout, count, input_row, sizes, tile_at, with_bias,
 };
 use cubecl::prelude::*;
@@ -80,7 +80,7 @@ pub(super) struct Spec {
     pub(super) layout: WeightLayout,
     pub(super) parts: usize,
     pub(super) activation: Option<Activation>,
-    pub(super) fp8: Option<Fp8Weights>,
+    pub(super) fp8: Option<Fp8Scheme>,
     conversion: Conversion,
 }
 
@@ -232,7 +232,7 @@ fn load_codes(
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
     sizes: &Sizes,
     at: (usize, usize, usize),
-    #[comptime] spec: (Spec, Fp8Weights),
+    #[comptime] spec: (Spec, Fp8Scheme),
 ) {
     let (expert, first, k0) = at;
     let (spec, fp8) = comptime!(spec);

@@ -5,8 +5,8 @@ use crate::Outcome;
 use crate::grouped_gemm::{Product, variants};
 use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, pack};
-use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source, fp8};
-use moebius_ops::scaling::{E8M0_ONE, Granularity};
+use moebius_ops::grouped_gemm::{Activation, Problem, Source, fp8};
+use moebius_ops::scaling::{E8M0_ONE, Fp8Scheme, Granularity};
 use moebius_shaders::grouped_gemm::Variant;
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
@@ -27,7 +27,7 @@ const GRANULARITIES: [Granularity; 6] = [
 ];
 
 pub(crate) fn with_codes(problem: Problem, format: Fp8Format, granularity: Granularity) -> Problem {
-    let weights = Fp8Weights {
+    let weights = Fp8Scheme {
         format,
         granularity,
     };
@@ -40,7 +40,7 @@ pub(crate) fn with_codes(problem: Problem, format: Fp8Format, granularity: Granu
 /// Random finite codes, with scales that keep a product of k of them near 1.
 pub(crate) fn coded(mut product: Product) -> Product {
     let problem = product.problem;
-    let Some(Fp8Weights {
+    let Some(Fp8Scheme {
         format,
         granularity,
     }) = problem.fp8

@@ -4,8 +4,8 @@
 use crate::Outcome;
 use cubecl::client::Client;
 use moebius_ops::fp8::{Fp8Format, pack};
-use moebius_ops::grouped_gemm::{Fp8Weights, Problem, Source, fp8};
-use moebius_ops::scaling::Granularity;
+use moebius_ops::grouped_gemm::{Problem, Source, fp8};
+use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_shaders::fp8_mma::{self, Operands, Plan, TILE_ROWS};
 use moebius_shaders::grouped_gemm::Segments;
 use moebius_shaders::permute::{self, TILE_WORDS};
@@ -37,7 +37,7 @@ struct Product {
 
 impl Product {
     /// Random finite codes and scales, and random experts, some slots with none.
-    fn random(product: Problem, x: Fp8Weights, w: Fp8Weights) -> Self {
+    fn random(product: Problem, x: Fp8Scheme, w: Fp8Scheme) -> Self {
         let product = Problem {
             fp8: Some(w),
             ..product
@@ -156,8 +156,8 @@ impl Product {
     }
 }
 
-fn of(format: Fp8Format, granularity: Granularity) -> Fp8Weights {
-    Fp8Weights {
+fn of(format: Fp8Format, granularity: Granularity) -> Fp8Scheme {
+    Fp8Scheme {
         format,
         granularity,
     }

@@ -7,9 +7,9 @@ use crate::run::{Host, check, element, f32s, floats, noise, of_largest, run, wor
 use moebius_ops::GroupedGemm;
 use moebius_ops::fp8::{Fp8Format, pack};
 use moebius_ops::grouped_gemm::fp8::to_panels;
-use moebius_ops::grouped_gemm::{Activation, Fp8Weights, Problem, Source};
+use moebius_ops::grouped_gemm::{Activation, Problem, Source};
 use moebius_ops::permute::Sorted;
-use moebius_ops::scaling::Granularity;
+use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_pjrt::ElementType::{BF16, F16, F32};
 
 const GRANULARITIES: [Granularity; 4] = [
@@ -25,7 +25,7 @@ const GRANULARITIES: [Granularity; 4] = [
 fn dense(rows: usize, [n, k]: [usize; 2], granularity: Granularity, format: Fp8Format) -> Problem {
     Problem {
         bias: true,
-        fp8: Some(Fp8Weights {
+        fp8: Some(Fp8Scheme {
             format,
             granularity,
         }),

@@ -8,8 +8,9 @@ use crate::ops::Assignment;
 use crate::ops::grouped_gemm::fp8;
 use burn::module::Module;
 use burn::tensor::{DType, Device, Tensor};
+use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::grouped_gemm::fp8::PANEL;
-use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
+use moebius_ops::scaling::Fp8Scheme;
 use moebius_ops::{Element, ShapeError, fp8_mma};
 use moebius_shaders::fp8::Conversion;
 use serde::{Deserialize, Serialize};
@@ -121,7 +122,7 @@ impl Codes {
             element: Element::F32,
             ..problem
         };
-        let codes = Fp8Weights {
+        let codes = Fp8Scheme {
             format: quantizer.format,
             granularity: quantizer.granularity,
         };

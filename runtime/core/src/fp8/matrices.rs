@@ -8,8 +8,8 @@ use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_ops::ShapeError;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
-use moebius_ops::grouped_gemm::Fp8Weights;
 use moebius_ops::grouped_gemm::fp8::PANEL;
+use moebius_ops::scaling::Fp8Scheme;
 use moebius_shaders::fp8::Conversion;
 
 /// A stack of E matrices W ≈ code · scale \[E, n, k\] in panels of 64 output columns.
@@ -73,7 +73,7 @@ impl Fp8Matrices {
         let expected = format_args!("at least 1 matrix of {parts} parts with equal rows");
         let got = format_args!("{:?}", layout.shape);
         ShapeError::unless(right, "fp8 weights", expected, got)?;
-        kept(&layout).check(k)?;
+        layout.scheme().check(k)?;
         let (rows, words) = (n / parts, k.div_ceil(LANES_PER_WORD));
         let mut packed = weights.words().clone().without_autodiff();
         packed = packed.reshape([experts * parts, rows, words]);
@@ -156,8 +156,8 @@ impl Fp8Matrices {
     }
 
     /// What the kernels must know of the weights.
-    pub(crate) fn weights(&self) -> Fp8Weights {
-        kept(&self.layout)
+    pub(crate) fn weights(&self) -> Fp8Scheme {
+        self.layout.scheme()
     }
 
     /// The weights for the seam, decoded by `conversion`, with a bias \[E, n\].
@@ -176,14 +176,6 @@ fn marker(format: Fp8Format) -> usize {
     match format {
         Fp8Format::E4M3 => 1,
         Fp8Format::E5M2 => 2,
-    }
-}
-
-/// The layout as the kernels name it.
-fn kept(layout: &Fp8Layout) -> Fp8Weights {
-    Fp8Weights {
-        format: layout.format,
-        granularity: layout.granularity,
     }
 }
 

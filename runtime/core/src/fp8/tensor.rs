@@ -8,7 +8,7 @@ use crate::ops::{DeviceValue, quantize};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, pack};
 use moebius_ops::quantize::{Problem, Quantizer, ScaleRule};
-use moebius_ops::scaling::{Granularity, HostScales, ScaleType};
+use moebius_ops::scaling::{Fp8Scheme, Granularity, HostScales, ScaleType};
 use moebius_ops::{Element, ShapeError};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,14 @@ impl Fp8Layout {
         let [matrices, rows, columns] = self.shape;
         let [down, across] = self.granularity.blocks(rows, columns);
         [matrices * down, across]
+    }
+
+    /// Format and granularity.
+    pub(crate) fn scheme(&self) -> Fp8Scheme {
+        Fp8Scheme {
+            format: self.format,
+            granularity: self.granularity,
+        }
     }
 
     /// Of values that `quantizer` rounds.

@@ -22,8 +22,8 @@ pub use oracle::reference;
 use crate::element::Element;
 use crate::error::ShapeError;
 use crate::fp8::LANES_PER_WORD;
-use crate::grouped_gemm::{self, Fp8Weights, WeightLayout};
-use crate::scaling::Granularity;
+use crate::grouped_gemm::{self, WeightLayout};
+use crate::scaling::{Fp8Scheme, Granularity};
 use serde::{Deserialize, Serialize};
 
 /// Inner columns of one instruction.
@@ -38,9 +38,9 @@ pub struct Problem {
     /// Rows, experts and sizes, and what the codes of W are.
     pub product: grouped_gemm::Problem,
     /// What the codes of x are; the formats may differ.
-    pub x: Fp8Weights,
+    pub x: Fp8Scheme,
     /// What the codes of W are.
-    pub w: Fp8Weights,
+    pub w: Fp8Scheme,
 }
 
 impl Problem {
@@ -50,7 +50,7 @@ impl Problem {
     /// [`ShapeError`] for weights that aren't codes in \[E, n, k\], a product that is more than one
     /// (gate, activation) or not f32, MX scales, or scale blocks that cut the inner columns of
     /// an instruction.
-    pub fn new(product: grouped_gemm::Problem, x: Fp8Weights) -> Result<Self, ShapeError> {
+    pub fn new(product: grouped_gemm::Problem, x: Fp8Scheme) -> Result<Self, ShapeError> {
         let refuse = |expected: &str, got: String| Err(ShapeError::new("fp8_mma", expected, got));
         let Some(w) = product
             .fp8
@@ -98,7 +98,7 @@ impl Problem {
     }
 
     /// Inner columns under one scale, where they are fewer than all.
-    fn along_k(&self, codes: Fp8Weights) -> Option<usize> {
+    fn along_k(&self, codes: Fp8Scheme) -> Option<usize> {
         match codes.granularity {
             Granularity::Block { columns, .. } => Some(columns).filter(|c| *c < self.product.k),
             _ => None,

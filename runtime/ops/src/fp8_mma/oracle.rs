@@ -2,9 +2,9 @@
 
 use super::Problem;
 use crate::fp8::{LANES_PER_WORD, decode_host};
-use crate::grouped_gemm::Fp8Weights;
 use crate::grouped_gemm::fp8::{PANEL, expert_words};
 use crate::permute::Sorted;
+use crate::scaling::Fp8Scheme;
 
 /// The oracle: codes multiplied in f64, sums under one pair of scales times both; rows that no slot
 /// is sorted to are 0.
@@ -20,10 +20,10 @@ pub fn reference(
 ) -> Vec<f64> {
     let p = &problem.product;
     let words = problem.row_words();
-    let code = |word: u32, lane: usize, of: Fp8Weights| {
+    let code = |word: u32, lane: usize, of: Fp8Scheme| {
         f64::from(decode_host(word.to_le_bytes()[lane], of.format))
     };
-    let scale = |scales: &[f32], of: Fp8Weights, shape: [usize; 2], at: [usize; 3]| {
+    let scale = |scales: &[f32], of: Fp8Scheme, shape: [usize; 2], at: [usize; 3]| {
         let [rows, columns] = of.granularity.block(shape[0], shape[1]);
         let [down, across] = of.granularity.scale_shape(shape[0], shape[1]);
         f64::from(scales[(at[0] * down + at[1] / rows) * across + at[2] / columns])

@@ -35,7 +35,7 @@ impl Random {
 
 /// Against the product of what the codes decode to.
 fn check(product: grouped_gemm::Problem, x: Granularity, w: Granularity) {
-    let of = |format, granularity| Fp8Weights {
+    let of = |format, granularity| Fp8Scheme {
         format,
         granularity,
     };

@@ -1,8 +1,8 @@
 use super::*;
 use crate::fp8::Fp8Format;
 
-fn codes(granularity: Granularity) -> Fp8Weights {
-    Fp8Weights {
+fn codes(granularity: Granularity) -> Fp8Scheme {
+    Fp8Scheme {
         format: Fp8Format::E4M3,
         granularity,
     }

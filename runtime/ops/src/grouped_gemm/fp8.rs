@@ -9,24 +9,14 @@
 
 use super::Problem;
 use crate::error::ShapeError;
-use crate::fp8::{Fp8Format, LANES_PER_WORD, decode_host};
+use crate::fp8::{LANES_PER_WORD, decode_host};
 use crate::quantize;
-use crate::scaling::{Granularity, e8m0_value};
-use serde::{Deserialize, Serialize};
+use crate::scaling::{Fp8Scheme, Granularity, e8m0_value};
 
 /// Output columns of a panel.
 pub const PANEL: usize = 64;
 
-/// What the codes and scales of weights are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Fp8Weights {
-    /// The codes.
-    pub format: Fp8Format,
-    /// Which weights of an expert share a scale.
-    pub granularity: Granularity,
-}
-
-impl Fp8Weights {
+impl Fp8Scheme {
     /// Checks that all codes of a word share a scale, in matrices of `k` inner columns.
     ///
     /// # Errors
@@ -63,7 +53,7 @@ pub fn expert_words(problem: &Problem) -> usize {
 
 /// Scales down and across the matrix of an expert, as they lie in memory; 0 without codes.
 pub fn scale_shape(problem: &Problem) -> [usize; 2] {
-    let shape = |weights: Fp8Weights| {
+    let shape = |weights: Fp8Scheme| {
         let rows = problem.n * problem.parts();
         weights.granularity.scale_shape(rows, problem.k)
     };
@@ -87,7 +77,7 @@ pub fn to_panels(problem: &Problem, words: &[u32]) -> Vec<u32> {
 
 /// The decoded weights \[E, n or 2n, k\] of `panels`, and of `scales` as [`Granularity`] has them.
 pub fn decoded(problem: &Problem, panels: &[u32], scales: &[u32]) -> Vec<f32> {
-    let Some(Fp8Weights {
+    let Some(Fp8Scheme {
         format,
         granularity,
     }) = problem.fp8

@@ -24,11 +24,11 @@ pub mod fp8;
 pub mod weight_gradient;
 
 pub use activation::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
-pub use fp8::Fp8Weights;
 
 use crate::element::Element;
 use crate::error::{ShapeError, fits};
 use crate::permute::{Sorted, check_row_bound};
+use crate::scaling::Fp8Scheme;
 use serde::{Deserialize, Serialize};
 
 /// Which rows of a buffer belong to the slots of an expert.
@@ -90,7 +90,7 @@ pub struct Problem {
     /// One expert has all rows, in their order; there is no sort.
     pub dense: bool,
     /// The weights are FP8 codes; those of [`WeightLayout::OutIn`].
-    pub fp8: Option<Fp8Weights>,
+    pub fp8: Option<Fp8Scheme>,
 }
 
 impl Problem {

@@ -13,7 +13,7 @@ mod pack;
 mod store;
 
 use super::{
-    Activation, Bindings, DeviceElement, Fp8Weights, Operands, Plan, Sizes, Slab, Source,
+    Activation, Bindings, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab, Source,
     WeightLayout, bind, input_row, segment, sizes,
 };
 use cubecl::prelude::*;
@@ -57,7 +57,7 @@ pub(super) struct Spec {
     /// k is a multiple of the register width, so whole registers of a weight row are loaded.
     whole: bool,
     /// What the codes are, and whether k is a number of whole words.
-    pub(super) fp8: Option<(Fp8Weights, bool)>,
+    pub(super) fp8: Option<(Fp8Scheme, bool)>,
 }
 
 impl Spec {

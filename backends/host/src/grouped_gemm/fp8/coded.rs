@@ -5,9 +5,9 @@ use super::few::{OfPanel, multiply};
 use crate::product::{Part, Right, Scratch, WIDEST};
 use crate::vector::Transpose;
 use moebius_ops::fp8::LANES_PER_WORD;
+use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
-use moebius_ops::grouped_gemm::{Fp8Weights, Problem};
-use moebius_ops::scaling::ScaleType;
+use moebius_ops::scaling::{Fp8Scheme, ScaleType};
 use pulp::Simd;
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const BLOCKS: usize = 8;
 /// The weights of all experts.
 pub(super) struct Coded<'a> {
     problem: &'a Problem,
-    weights: Fp8Weights,
+    weights: Fp8Scheme,
     panels: &'a [i32],
     scales: &'a [f32],
 }

@@ -26,7 +26,7 @@ fn a_row_is_the_same_alone_and_among_others() {
     {
         let granularity = Granularity::of_blocks(16, 32);
         let problem = Problem {
-            fp8: Some(Fp8Weights {
+            fp8: Some(Fp8Scheme {
                 format,
                 granularity,
             }),
