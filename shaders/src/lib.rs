@@ -1,7 +1,8 @@
 //! Mixture-of-experts and FP8 kernels, each written once in CubeCL.
 //!
 //! A family is one module: the pure `plan` that matches a problem of the same module in [`moebius_ops`] to a device's
-//! [`Capability`], the cube functions, and `launch`, which panics where a buffer holds less than is planned. Nothing here opens a device.
+//! [`Capability`], the cube functions, and `launch`, whose buffers are exactly as long as their shapes say. [`Kernels::launch`] sees to
+//! that by the operation's description; whoever calls a `launch` itself makes them so. Nothing here opens a device.
 //!
 //! # Unproven
 //!

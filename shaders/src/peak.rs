@@ -88,15 +88,15 @@ fn multiply_adds<N: Size>(out: &mut [Vector<f32, N>], seed: f32, steps: usize) {
 
 /// Enqueues one run; `out` has [`Plan::bytes`] bytes.
 pub fn launch(client: &Client, plan: &Plan, out: Handle) {
+    launched::note(|| "multiply_adds");
     // SAFETY: `out` holds a vector per unit; units past its end return.
     unsafe {
-        launched::note(|| "multiply_adds");
         multiply_adds::launch_unchecked(
             client,
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            bind(out, plan.units(), 4 * plan.lanes),
+            bind(out),
             0.5,
             plan.steps,
         );

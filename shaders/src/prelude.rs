@@ -1,6 +1,6 @@
 //! What nearly every file of kernels names: their buffers, the device that plans read, and how launches are made.
 
-pub(crate) use crate::bound::{bind, bind_words, part};
+pub(crate) use crate::bound::{bind, empty_words, part};
 pub(crate) use crate::element::DeviceElement;
 pub(crate) use crate::error::{PlanError, Unsupported};
 pub(crate) use crate::grid::{Grid, count, lanes};

@@ -10,7 +10,7 @@ use super::score_rule::{LaunchRule, NoRule, ScoreRule, before_rule, score_by, se
 use super::tables::{self, TableBuffers};
 use super::unit::site_of;
 use super::{Form, Plan, Variant, backward_tables, cpu};
-use crate::bound::{bind, bind_words};
+use crate::bound::bind;
 use crate::element::DeviceElement;
 use crate::launched;
 use crate::named::{FromNames, Lookup, buffers};
@@ -296,16 +296,12 @@ pub(super) struct Backward<'a, R> {
 }
 
 impl<R> Backward<'_, R> {
-    /// A matrix of so many rows of `dim` elements; one without rows isn't read, and something else is bound.
-    pub(super) fn bind(&self, buffer: &Handle, rows: usize, dim: usize) -> BufferArg {
-        if rows == 0 {
-            return bind(self.statistics.clone(), 1, self.plan.bytes());
-        }
-        bind(
-            buffer.clone(),
-            self.plan.vectors(rows, dim),
-            self.plan.bytes(),
-        )
+    /// A matrix of so many rows; one without rows isn't read, and something else is bound.
+    pub(super) fn bind(&self, buffer: &Handle, rows: usize) -> BufferArg {
+        bind(match rows {
+            0 => self.statistics.clone(),
+            _ => buffer.clone(),
+        })
     }
 
     pub(super) fn through_lse(&self) -> bool {
@@ -314,30 +310,28 @@ impl<R> Backward<'_, R> {
 
     /// do, or q where the gradient comes through the log-sum-exp and nothing reads it.
     pub(super) fn d_o(&self) -> BufferArg {
-        let (p, s) = (&self.plan.problem, self.plan.problem.sizes());
-        match &self.buffers.through {
-            Through::Output { d_o, .. } => self.bind(d_o, p.query_rows(), s.value_dim),
-            Through::LogSumExp { .. } => self.bind(&self.buffers.q, p.query_rows(), s.head_dim),
-        }
+        let d_o = match &self.buffers.through {
+            Through::Output { d_o, .. } => d_o,
+            Through::LogSumExp { .. } => &self.buffers.q,
+        };
+        self.bind(d_o, self.plan.problem.query_rows())
     }
 
     pub(super) fn statistics(&self) -> BufferArg {
-        let words = 2 * self.plan.problem.query_rows();
-        bind_words(self.statistics.clone(), words.max(1))
+        bind(self.statistics.clone())
     }
 
     pub(super) fn tables(&self) -> BufferArg {
-        tables::bind(self.tables.clone(), &self.plan.problem)
+        bind(self.tables.clone())
     }
 
     /// q, k, v, do, statistics and tables: what every gradient of pairs reads, in this order.
     pub(super) fn inputs(&self) -> [BufferArg; 6] {
         let (p, b) = (&self.plan.problem, self.buffers);
-        let s = p.sizes();
         [
-            self.bind(&b.q, p.query_rows(), s.head_dim),
-            self.bind(&b.k, p.key_rows(), s.head_dim),
-            self.bind(&b.v, p.key_rows(), s.value_dim),
+            self.bind(&b.q, p.query_rows()),
+            self.bind(&b.k, p.key_rows()),
+            self.bind(&b.v, p.key_rows()),
             self.d_o(),
             self.statistics(),
             self.tables(),
@@ -349,7 +343,7 @@ impl<R> Backward<'_, R> {
 /// are several.
 ///
 /// # Panics
-/// Where a buffer holds less than is planned, or a table of a rule is missing.
+/// Where a table of a rule is missing.
 pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     launch_by(client, plan, &buffers, &NoRule);
 }
@@ -375,7 +369,7 @@ fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: &BackwardBuff
         plan,
         buffers,
         tables: tables::gather(client, &plan.problem, plan.table_grid, &buffers.tables),
-        statistics: client.empty((p.query_rows() * 8).max(plan.bytes())),
+        statistics: client.empty(p.query_rows().max(1) * 8),
         rule,
     };
     if p.query_rows() > 0 {
@@ -408,17 +402,13 @@ fn launch_units<R: LaunchRule>(backward: &Backward<'_, R>) {
 
 fn launch_statistics<R>(backward: &Backward<'_, R>) {
     let (plan, buffers) = (backward.plan, backward.buffers);
-    let (p, s) = (&plan.problem, plan.problem.sizes());
-    let rows = p.query_rows();
+    let p = &plan.problem;
     let (o, d_o, d_lse) = match &buffers.through {
-        Through::Output { o, d_o, .. } => (
-            Some(backward.bind(o, rows, s.value_dim)),
-            Some(backward.bind(d_o, rows, s.value_dim)),
-            None,
-        ),
-        Through::LogSumExp { d_lse } => (None, None, Some(bind_words(d_lse.clone(), rows))),
+        Through::Output { o, d_o, .. } => (Some(o), Some(d_o), None),
+        Through::LogSumExp { d_lse } => (None, None, Some(d_lse)),
     };
-    // SAFETY: the buffers hold what is planned; units past the last query return.
+    let bound = |buffer: Option<&Handle>| buffer.cloned().map(bind);
+    // SAFETY: the buffers are as long as they are described; units past the last query return.
     unsafe {
         launched::note(|| {
             let of = launched::suffix(backward.through_lse(), "_of_lse");
@@ -429,10 +419,10 @@ fn launch_statistics<R>(backward: &Backward<'_, R>) {
             plan.per_query.count(),
             plan.per_query.dim(),
             plan.lanes,
-            o.into(),
-            d_o.into(),
-            bind_words(buffers.lse.clone(), rows),
-            d_lse.into(),
+            bound(o).into(),
+            bound(d_o).into(),
+            bind(buffers.lse.clone()),
+            bound(d_lse).into(),
             backward.statistics(),
             plan.form().value_vectors,
             p.element().elem_type(),
@@ -442,9 +432,10 @@ fn launch_statistics<R>(backward: &Backward<'_, R>) {
 
 fn launch_query_gradient<R: LaunchRule>(backward: &Backward<'_, R>) {
     let (plan, b) = (backward.plan, backward.buffers);
-    let (p, s) = (&plan.problem, plan.problem.sizes());
+    let p = &plan.problem;
     let [q, k, v, d_o, statistics, tables] = backward.inputs();
-    // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; units past the last query return.
+    // SAFETY: the buffers are as long as they are described; keys and table entries lie inside of them; units past the last
+    // query return.
     unsafe {
         launched::note(|| {
             let of = launched::suffix(backward.through_lse(), "_of_lse");
@@ -461,7 +452,7 @@ fn launch_query_gradient<R: LaunchRule>(backward: &Backward<'_, R>) {
             d_o,
             statistics,
             tables,
-            backward.bind(&b.dq, p.query_rows(), s.head_dim),
+            bind(b.dq.clone()),
             scalars(p),
             backward.rule.args(),
             p.query_rows(),
@@ -474,14 +465,10 @@ fn launch_query_gradient<R: LaunchRule>(backward: &Backward<'_, R>) {
 
 fn launch_key_gradient<R: LaunchRule>(backward: &Backward<'_, R>, of: Of, out: &Handle) {
     let plan = backward.plan;
-    let (p, s) = (&plan.problem, plan.problem.sizes());
+    let p = &plan.problem;
     let [q, k, v, d_o, statistics, tables] = backward.inputs();
-    let dim = if of == Of::Values {
-        s.value_dim
-    } else {
-        s.head_dim
-    };
-    // SAFETY: the buffers hold what is planned; queries and table entries lie inside of them; units past the last key return.
+    // SAFETY: the buffers are as long as they are described; queries and table entries lie inside of them; units past the last
+    // key return.
     unsafe {
         launched::note(|| plan.name(of.kernel()));
         attention_key_gradient_unit::launch_unchecked::<R>(
@@ -495,7 +482,7 @@ fn launch_key_gradient<R: LaunchRule>(backward: &Backward<'_, R>, of: Of, out: &
             d_o,
             statistics,
             tables,
-            backward.bind(out, p.key_rows(), dim),
+            bind(out.clone()),
             scalars(p),
             backward.rule.args(),
             p.key_rows(),

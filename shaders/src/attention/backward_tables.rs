@@ -5,7 +5,7 @@ use super::backward::{Backward, pair, value_product};
 use super::rules::{Kind, Scalars, Site, scalars};
 use super::score_rule::{LaunchRule, ScoreRule, seen_by};
 use super::unit::site_of;
-use crate::bound::bind_words;
+use crate::bound::bind;
 use crate::element::DeviceElement;
 use crate::launched;
 use crate::segment_attention::head::{dot, load_head};
@@ -210,14 +210,13 @@ fn launch_bias<R: LaunchRule>(backward: &Backward<'_, R>, d_bias: &Handle) {
         return;
     };
     let shape = pattern.shape(s);
-    let elements = shape.iter().product();
-    if elements == 0 {
+    if shape.contains(&0) {
         return;
     }
     let each = |has: bool, size: usize| if has { 1 } else { size };
-    // SAFETY: the buffers hold what is planned; pairs lie inside of them; units past the last element return.
+    launched::note(|| plan.name("attention_bias_gradient"));
+    // SAFETY: the buffers are as long as they are described; pairs lie inside of them; units past the last element return.
     unsafe {
-        launched::note(|| plan.name("attention_bias_gradient"));
         attention_bias_gradient::launch_unchecked::<R>(
             backward.client,
             plan.table_grid.count(),
@@ -229,7 +228,7 @@ fn launch_bias<R: LaunchRule>(backward: &Backward<'_, R>, d_bias: &Handle) {
             d_o,
             statistics,
             tables,
-            bind_words(d_bias.clone(), elements),
+            bind(d_bias.clone()),
             scalars(p),
             backward.rule.args(),
             shape[1],
@@ -245,12 +244,12 @@ fn launch_relative<R: LaunchRule>(backward: &Backward<'_, R>, d_relative: &Handl
     let plan = backward.plan;
     let (p, s) = (&plan.problem, plan.problem.sizes());
     let [q, k, v, d_o, statistics, tables] = backward.inputs();
-    let Some(reach) = p.rules().relative() else {
+    if p.rules().relative().is_none() {
         return;
-    };
-    // SAFETY: the buffers hold what is planned; pairs lie inside of them; units past the last element return.
+    }
+    launched::note(|| plan.name("attention_relative_gradient"));
+    // SAFETY: the buffers are as long as they are described; pairs lie inside of them; units past the last element return.
     unsafe {
-        launched::note(|| plan.name("attention_relative_gradient"));
         attention_relative_gradient::launch_unchecked::<R>(
             backward.client,
             plan.table_grid.count(),
@@ -262,7 +261,7 @@ fn launch_relative<R: LaunchRule>(backward: &Backward<'_, R>, d_relative: &Handl
             d_o,
             statistics,
             tables,
-            bind_words(d_relative.clone(), s.heads * (2 * reach + 1)),
+            bind(d_relative.clone()),
             scalars(p),
             backward.rule.args(),
             s.batch,
@@ -274,19 +273,18 @@ fn launch_relative<R: LaunchRule>(backward: &Backward<'_, R>, d_relative: &Handl
 
 fn launch_sinks<R>(backward: &Backward<'_, R>, d_sinks: &Handle) {
     let (plan, p) = (backward.plan, &backward.plan.problem);
-    let s = p.sizes();
-    // SAFETY: the buffers hold what is planned; rows lie inside of them; units past the last head return.
+    launched::note(|| "attention_sink_gradient");
+    // SAFETY: the buffers are as long as they are described; rows lie inside of them; units past the last head return.
     unsafe {
-        launched::note(|| "attention_sink_gradient");
         attention_sink_gradient::launch_unchecked(
             backward.client,
             plan.table_grid.count(),
             plan.table_grid.dim(),
             backward.statistics(),
             backward.tables(),
-            bind_words(d_sinks.clone(), s.heads),
+            bind(d_sinks.clone()),
             scalars(p),
-            s.batch,
+            p.sizes().batch,
         );
     }
 }

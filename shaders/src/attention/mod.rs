@@ -46,6 +46,7 @@ use moebius_device::{Capability, Vendor};
 use moebius_ops::attention::Problem;
 use rules::Kinds;
 use score_rule::NoRule;
+use shape::{Shape, Tiling};
 
 const KERNEL: &str = "attention";
 
@@ -101,7 +102,7 @@ pub struct Plan {
     pub variant: Variant,
     lanes: usize,
     /// Of the `Tile`, `Rows` and `TensorCore` variants.
-    tile: Option<(shape::Shape, Grid)>,
+    tiling: Option<Tiling>,
     /// Units of a plane, of the `TensorCore` variant.
     plane: u32,
     /// f32s of a register, and tasks, of the `Cpu` variant.
@@ -145,13 +146,13 @@ pub fn plan(
     }
     let longest = tables.into_iter().max().unwrap_or(0);
     let lanes = lanes(s.head_dim, bytes, device).min(lanes(s.value_dim, bytes, device));
-    let (variant, tile) = choose(&problem, variant, lanes, device)?;
+    let (variant, tiling) = choose(&problem, variant, lanes, device)?;
     let plane = device.subgroup.map_or(1, |(plane, _)| plane);
     Ok(Plan {
         problem,
         variant,
         lanes,
-        tile,
+        tiling,
         plane,
         register: (device.load_width_bits as usize / 32).max(1),
         cores: device.cpu_cores.unwrap_or(1) as usize,
@@ -179,16 +180,17 @@ pub fn plan_ruled(problem: Problem, device: &Capability) -> Result<Plan, Unsuppo
     })
 }
 
-/// `variant`, or what suits the device, and the shape and grid of the variants that have one.
+/// `variant`, or what suits the device, and the tiling of the variants that have one.
 fn choose(
     problem: &Problem,
     variant: Option<Variant>,
     lanes: usize,
     device: &Capability,
-) -> Result<(Variant, Option<(shape::Shape, Grid)>), Unsupported> {
+) -> Result<(Variant, Option<Tiling>), Unsupported> {
     let tile = |variant| -> Result<_, Unsupported> {
-        let shape = shape::Shape::of(problem, variant, lanes, device)?;
-        Ok((shape, shape.grid(problem, device)?))
+        let shape = Shape::of(problem, variant, lanes, device)?;
+        let grid = shape.grid(problem, device)?;
+        Ok(Tiling { shape, grid })
     };
     match variant {
         Some(Variant::Cpu) if device.cpu_cores.is_none() => {
@@ -197,8 +199,8 @@ fn choose(
         }
         Some(variant @ (Variant::Tile | Variant::Rows)) => Ok((variant, Some(tile(variant)?))),
         Some(Variant::TensorCore) => {
-            let tile = tensor_core::shape(problem, lanes, device)?;
-            Ok((Variant::TensorCore, Some(tile)))
+            let tiling = tensor_core::tiling(problem, lanes, device)?;
+            Ok((Variant::TensorCore, Some(tiling)))
         }
         Some(variant) => Ok((variant, None)),
         None if device.cpu_cores.is_some() => Ok((Variant::Cpu, None)),
@@ -207,7 +209,7 @@ fn choose(
                 Vendor::Software => Variant::Rows,
                 _ => Variant::Tile,
             };
-            Ok(tile(best).map_or((Variant::Unit, None), |tile| (best, Some(tile))))
+            Ok(tile(best).map_or((Variant::Unit, None), |tiling| (best, Some(tiling))))
         }
     }
 }
@@ -234,11 +236,6 @@ impl Plan {
         }
     }
 
-    /// Vectors of so many rows of `dim` elements.
-    fn vectors(&self, rows: usize, dim: usize) -> usize {
-        rows * dim / self.lanes
-    }
-
     /// The shapes of q, k and v.
     fn shapes(&self) -> [[usize; 4]; 3] {
         let s = self.problem.sizes();
@@ -247,11 +244,6 @@ impl Plan {
             [s.batch, s.kv_heads, s.keys, s.head_dim],
             [s.batch, s.kv_heads, s.keys, s.value_dim],
         ]
-    }
-
-    /// Bytes of a vector.
-    fn bytes(&self) -> usize {
-        self.problem.element().bytes() * self.lanes
     }
 }
 
@@ -287,7 +279,7 @@ buffers! {
 /// Enqueues the attention: one launch, and one per table where there are several.
 ///
 /// # Panics
-/// Where a buffer holds less than is planned, or a table of a rule is missing.
+/// Where a table of a rule is missing.
 pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     launch_by(client, plan, buffers, &NoRule);
 }
@@ -311,11 +303,11 @@ fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: ForwardBuffer
         return;
     }
     let tables = tables::gather(client, &plan.problem, plan.table_grid, &buffers.tables);
-    match (plan.variant, plan.tile) {
-        (Variant::TensorCore, Some(tile)) => {
-            tensor_core::launch(client, plan, tile, buffers, tables);
+    match (plan.variant, plan.tiling) {
+        (Variant::TensorCore, Some(tiling)) => {
+            tensor_core::launch(client, plan, tiling, buffers, tables);
         }
-        (_, Some(tile)) => tile::launch(client, plan, tile, buffers, tables),
+        (_, Some(tiling)) => tile::launch(client, plan, tiling, buffers, tables),
         (Variant::Cpu, None) => cpu::launch(client, plan, buffers, tables, rule),
         (_, None) => unit::launch(client, plan, buffers, tables, rule),
     }

@@ -23,6 +23,13 @@ pub(super) struct Shape {
     pub(super) staged: bool,
 }
 
+/// A shape, and a cube for each block of queries of each head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiling {
+    pub(super) shape: Shape,
+    pub(super) grid: Grid,
+}
+
 impl Shape {
     /// The shape for `variant`; it depends on the size of heads, not on lengths or the batch.
     pub(super) fn of(

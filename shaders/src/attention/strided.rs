@@ -1,7 +1,7 @@
 //! Operands whose rows lie where a view has them: heads side by side in a row of tokens, or the parts of one projection.
 
 use super::{ForwardBuffers, Plan};
-use crate::bound::bind;
+use crate::bound::{bind, first};
 use crate::named::{FromNames, Lookup};
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -38,22 +38,24 @@ impl Strided {
             .unwrap_or([heads * rows * dim, rows * dim, dim])
     }
 
-    /// The buffer as vectors of so many elements and bytes, and their strides; without rows `other`, which has a vector.
+    /// The buffer to its last row, of elements of so many bytes, and its strides in vectors of so many elements; without rows
+    /// `other`, because no binding is empty.
     pub(super) fn bind(
         &self,
         shape: [usize; 4],
-        (elements, bytes): (usize, usize),
+        lanes: usize,
+        bytes: usize,
         other: &Handle,
     ) -> (BufferArg, StridesLaunch) {
         let strides = self.strides(shape);
-        let [batch, head, row] = strides.map(|stride| stride / elements);
+        let [batch, head, row] = strides.map(|stride| stride / lanes);
         let launch = StridesLaunch::new(batch, head, row);
         if shape.contains(&0) {
-            return (bind(other.clone(), 1, bytes), launch);
+            return (bind(other.clone()), launch);
         }
         let last: usize = shape.iter().zip(strides).map(|(n, s)| (n - 1) * s).sum();
-        let vectors = (last + shape[3]) / elements;
-        (bind(self.buffer.clone(), vectors, bytes), launch)
+        let rows = first(self.buffer.clone(), (last + shape[3]) * bytes);
+        (bind(rows), launch)
     }
 }
 
@@ -77,7 +79,8 @@ impl ForwardBuffers {
     /// q, k and v as the plan's vectors, and where their rows lie; where there are none, something else is bound.
     pub(super) fn operands(&self, plan: &Plan) -> [(BufferArg, StridesLaunch); 3] {
         let [queries, keys, values] = plan.shapes();
-        let of = |x: &Strided, shape| x.bind(shape, (plan.lanes, plan.bytes()), &self.o);
+        let bytes = plan.problem.element().bytes();
+        let of = |x: &Strided, shape| x.bind(shape, plan.lanes, bytes, &self.o);
         [of(&self.q, queries), of(&self.k, keys), of(&self.v, values)]
     }
 }

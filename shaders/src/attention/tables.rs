@@ -3,7 +3,7 @@
 //! WebGPU grants seven buffers, and q, k, v, o and lse take five. One table is bound as it is; several are copied behind
 //! each other, floats as their bits.
 
-use crate::bound::bind_words;
+use crate::bound::{bind, empty_words};
 use crate::grid::Grid;
 use crate::launched;
 use crate::named::buffers;
@@ -58,11 +58,6 @@ pub(crate) fn offsets(problem: &Problem) -> [usize; 9] {
     })
 }
 
-/// The binding of the tables of `problem`, which is never empty.
-pub(crate) fn bind(tables: Handle, problem: &Problem) -> BufferArg {
-    bind_words(tables, lengths(problem).iter().sum::<usize>().max(1))
-}
-
 #[cube(launch_unchecked)]
 fn attention_table(table: &[u32], tables: &mut [u32], first: usize, words: usize) {
     if ABSOLUTE_POS < words {
@@ -102,19 +97,19 @@ pub(crate) fn gather(
     if let [(table, _)] = &tables[..] {
         return table.clone();
     }
-    let total: usize = lengths.iter().sum();
-    let gathered = client.empty(4 * total.max(1));
+    let gathered = empty_words(client, lengths.iter().sum());
     let mut first = 0;
     for (table, words) in tables {
-        // SAFETY: a table holds its words, all of them together the gathered ones; units past the last return.
+        launched::note(|| "attention_table");
+        // SAFETY: the tables are as long as they are described, all of them together as the gathered one; units past the last
+        // return.
         unsafe {
-            launched::note(|| "attention_table");
             attention_table::launch_unchecked(
                 client,
                 grid.count(),
                 grid.dim(),
-                bind_words(table, words),
-                bind_words(gathered.clone(), total),
+                bind(table),
+                bind(gathered.clone()),
                 first,
                 words,
             );

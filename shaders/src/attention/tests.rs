@@ -99,7 +99,7 @@ fn heads_and_queries_choose_the_variant() {
 fn cubes_take_blocks_of_queries() {
     let cubes = |problem, device| {
         let plan = plan(problem, None, device).unwrap();
-        plan.tile.unwrap().1.cubes
+        plan.tiling.unwrap().grid.cubes
     };
     // 64 units of one query, and 16 of eight.
     let (gpu, software) = (profiles::webgpu_default(), profiles::lavapipe());

@@ -5,8 +5,8 @@ use super::exponential::ended;
 use super::rules::{Scalars, Site, keys_of, scalars, site};
 use super::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by};
 use super::strided::{Layout, LayoutLaunch, head_at};
-use super::{Form, ForwardBuffers, Plan, tables};
-use crate::bound::{bind, bind_words};
+use super::{Form, ForwardBuffers, Plan};
+use crate::bound::bind;
 use crate::element::DeviceElement;
 use crate::launched;
 use crate::segment_attention::head::{
@@ -112,12 +112,11 @@ pub(super) fn launch<R: LaunchRule>(
     rule: &R,
 ) {
     let p = &plan.problem;
-    let s = p.sizes();
-    let of = |buffer, rows, dim| bind(buffer, plan.vectors(rows, dim), plan.bytes());
     let [(q, of_q), (k, of_k), (v, of_v)] = buffers.operands(plan);
-    // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; units past the last query return.
+    launched::note(|| plan.name("attention_unit"));
+    // SAFETY: the buffers are as long as they are described; keys and table entries lie inside of them; units past the last query
+    // return.
     unsafe {
-        launched::note(|| plan.name("attention_unit"));
         attention_unit::launch_unchecked::<R>(
             client,
             plan.per_query.count(),
@@ -126,9 +125,9 @@ pub(super) fn launch<R: LaunchRule>(
             q,
             k,
             v,
-            tables::bind(tables, p),
-            of(buffers.o, p.query_rows(), s.value_dim),
-            bind_words(buffers.lse, p.query_rows()),
+            bind(tables),
+            bind(buffers.o),
+            bind(buffers.lse),
             scalars(p),
             LayoutLaunch::new(of_q, of_k, of_v),
             rule.args(),

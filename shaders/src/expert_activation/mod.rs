@@ -172,12 +172,6 @@ buffers! {
 }
 
 impl Plan {
-    /// `pre`, `hidden` or a gradient of theirs as an argument, of rows of so many elements in all.
-    fn rows(&self, buffer: Handle, elements: usize) -> BufferArg {
-        let bytes = self.problem.element().bytes() * self.lanes;
-        bind(buffer, elements / self.lanes, bytes)
-    }
-
     /// Experts, vectors of a row, what kernels are specialised on, and the type of the rows.
     fn sizes(&self) -> (usize, usize, Form, ElemType) {
         let p = &self.problem;
@@ -198,11 +192,9 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     }
     let (count, dim, lanes) = (plan.vectors.count(), plan.vectors.dim(), plan.lanes);
     let (experts, row, form, element) = plan.sizes();
-    let pre = plan.rows(buffers.pre, p.pre_len());
-    let hidden = plan.rows(buffers.hidden, p.hidden_len());
-    let offsets = bind_words(buffers.offsets, experts + 1);
+    let [pre, offsets, hidden] = [buffers.pre, buffers.offsets, buffers.hidden].map(bind);
     launched::note(|| name(p, "expert_activation"));
-    // SAFETY: the buffers hold what is planned; units past the last vector return.
+    // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
         expert_activation::launch_unchecked(
             client, count, dim, lanes, pre, offsets, hidden, experts, row, form, element,
@@ -340,13 +332,11 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     let (count, dim, lanes) = (grid.count(), grid.dim(), plan.lanes);
     let (experts, row, form, element) = plan.sizes();
     let (slots, bound) = (p.slots(), p.row_bound());
-    let [pre, dpre] = [buffers.pre, buffers.dpre].map(|buffer| plan.rows(buffer, p.pre_len()));
-    let dhidden = plan.rows(buffers.dhidden, p.hidden_len());
-    let offsets = bind_words(buffers.offsets, experts + 1);
-    let of_slots = [buffers.order, buffers.weights, buffers.dweights];
-    let [order, weights, dweights] = of_slots.map(|buffer| bind_words(buffer, slots));
+    let [pre, dhidden, dpre] = [buffers.pre, buffers.dhidden, buffers.dpre].map(bind);
+    let [order, offsets] = [buffers.order, buffers.offsets].map(bind);
+    let [weights, dweights] = [buffers.weights, buffers.dweights].map(bind);
     launched::note(|| name(p, "expert_activation_backward"));
-    // SAFETY: the buffers hold what is planned, and the row bound bounds offsets[E];
+    // SAFETY: the buffers are as long as they are described, and the row bound bounds offsets[E];
     // units past the last slot write nothing.
     unsafe {
         expert_activation_backward::launch_unchecked(
@@ -374,11 +364,10 @@ pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
     }
     let (count, dim, lanes) = (plan.vectors.count(), plan.vectors.dim(), plan.lanes);
     let (experts, row, form, element) = plan.sizes();
-    let [pre, dpre] = [buffers.pre, buffers.dpre].map(|buffer| plan.rows(buffer, p.pre_len()));
-    let dhidden = plan.rows(buffers.dhidden, p.hidden_len());
-    let offsets = bind_words(buffers.offsets, experts + 1);
+    let [pre, dhidden] = [buffers.pre, buffers.dhidden].map(bind);
+    let [offsets, dpre] = [buffers.offsets, buffers.dpre].map(bind);
     launched::note(|| name(p, "expert_activation_gradient"));
-    // SAFETY: the buffers hold what is planned; units past the last vector return.
+    // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
         expert_activation_gradient::launch_unchecked(
             client, count, dim, lanes, pre, dhidden, offsets, dpre, experts, row, form, element,

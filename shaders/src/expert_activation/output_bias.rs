@@ -82,25 +82,22 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     if p.slots() == 0 {
         return;
     }
-    let row = p.hidden() / plan.lanes;
-    let bytes = p.element().bytes() * plan.lanes;
-    // SAFETY: the buffers hold what is planned; offsets[E] is at most S, and units
-    // past it touch nothing.
+    launched::note(|| format!("output_bias_weights_{}", p.element()));
+    // SAFETY: the buffers are as long as they are described; offsets[E] is at most S, and units past it touch nothing.
     unsafe {
-        launched::note(|| format!("output_bias_weights_{}", p.element()));
         output_bias_weights::launch_unchecked(
             client,
             plan.per_slot.grid.count(),
             plan.per_slot.grid.dim(),
             plan.lanes,
-            bind(buffers.dy, p.slots() / p.top_k() * row, bytes),
-            bind(buffers.bias, p.experts() * row, bytes),
-            bind_words(buffers.order, p.slots()),
-            bind_words(buffers.offsets, p.experts() + 1),
-            bind_words(buffers.dweights, p.slots()),
+            bind(buffers.dy),
+            bind(buffers.bias),
+            bind(buffers.order),
+            bind(buffers.offsets),
+            bind(buffers.dweights),
             p.experts(),
             p.top_k(),
-            row,
+            p.hidden() / plan.lanes,
             plan.per_slot.units,
             p.element().elem_type(),
         );

@@ -130,7 +130,8 @@ fn launch_pre(client: &Client, plan: &TrainingPlan, buffers: &Buffers, out: &Han
 /// [`super::launch`] that also writes `pre` \[R, F or 2F\], what the backward pass reads.
 pub fn launch_keeping(
     client: &Client,
-    (plan, training): (&Plan, &TrainingPlan),
+    plan: &Plan,
+    training: &TrainingPlan,
     buffers: Buffers,
     pre: Handle,
     done: &mut dyn FnMut(Stage),
@@ -220,7 +221,7 @@ pub fn launch_backward(
         output_bias::launch(client, &plans.dots, dots);
     }
     if let Some(experts) = gradients.experts {
-        launch_weights(client, plan, &buffers, (hidden, dpre), experts);
+        launch_weights(client, plan, &buffers, &hidden, &dpre, experts);
     }
 }
 
@@ -245,7 +246,8 @@ fn launch_weights(
     client: &Client,
     plan: &TrainingPlan,
     buffers: &Buffers,
-    (hidden, dpre): (Handle, Handle),
+    hidden: &Handle,
+    dpre: &Handle,
     gradients: WeightGradients,
 ) {
     let segments = Some(buffers.segments.clone());
@@ -258,8 +260,8 @@ fn launch_weights(
         };
         weight_gradient::launch(client, plan, operands);
     };
-    outer(&plan.dw_out, &buffers.y, &hidden, gradients.w_out);
-    outer(&plan.dw_in, &dpre, &buffers.x, gradients.w_in);
+    outer(&plan.dw_out, &buffers.y, hidden, gradients.w_out);
+    outer(&plan.dw_in, dpre, &buffers.x, gradients.w_in);
     let sum = |plan, rows: &Handle, weights, out| {
         let operands = bias_gradient::Operands {
             rows: rows.clone(),
@@ -271,7 +273,7 @@ fn launch_weights(
     };
     if let (Some(plans), Some(b_in), Some(b_out)) = (&plan.biases, gradients.b_in, gradients.b_out)
     {
-        sum(&plans.b_in, &dpre, None, b_in);
+        sum(&plans.b_in, dpre, None, b_in);
         sum(
             &plans.b_out,
             &buffers.y,

@@ -171,15 +171,16 @@ pub fn launch_encode(client: &Client, plan: &Plan, overflow: Overflow, x: Handle
     if problem.is_empty() {
         return;
     }
-    // SAFETY: `Problem::new` ties the lengths of both buffers; units past the last word return.
+    launched::note(|| encode_name(problem.format(), overflow, conversion));
+    // SAFETY: `Problem::new` ties the lengths of both buffers, which are as long as they are described; units past the last word
+    // return.
     unsafe {
-        launched::note(|| encode_name(problem.format(), overflow, conversion));
         fp8_encode::launch_unchecked(
             client,
             grid.count(),
             grid.dim(),
-            bind_words(x, problem.len()),
-            bind_words(words, problem.words()),
+            bind(x),
+            bind(words),
             problem.len(),
             problem.format(),
             overflow,
@@ -198,15 +199,16 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
     if problem.is_empty() {
         return;
     }
-    // SAFETY: `Problem::new` ties the lengths of both buffers; units past the last word return.
+    launched::note(|| decode_name(problem.format(), conversion));
+    // SAFETY: `Problem::new` ties the lengths of both buffers, which are as long as they are described; units past the last word
+    // return.
     unsafe {
-        launched::note(|| decode_name(problem.format(), conversion));
         fp8_decode::launch_unchecked(
             client,
             grid.count(),
             grid.dim(),
-            bind_words(words, problem.words()),
-            bind_words(y, problem.len()),
+            bind(words),
+            bind(y),
             problem.len(),
             problem.format(),
             conversion,

@@ -7,12 +7,11 @@
 
 use super::{Operands, PANEL, PLANE, PLANES, Plan, STEP, TILE_ROWS, input};
 use crate::grouped_gemm::{input_row, tile_at, with_bias};
-use crate::permute::TILE_WORDS;
 use crate::prelude::*;
 use cubecl::cmma::{self, MatrixIdent};
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
-use moebius_ops::grouped_gemm::{Source, fp8};
+use moebius_ops::grouped_gemm::Source;
 use moebius_ops::scaling::Fp8Scheme;
 
 /// Rows, columns and inner columns of one instruction, and words of the latter.
@@ -332,32 +331,38 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     if p.row_bound == 0 {
         return;
     }
-    let row = problem.row_words();
-    let [down, across] = problem.x_scale_shape();
     let segment = problem.segment() / LANES_PER_WORD;
-    let sizes = SizesLaunch::new(p.n, row, segment, p.top_k, p.experts, p.row_bound);
+    let sizes = SizesLaunch::new(
+        p.n,
+        problem.row_words(),
+        segment,
+        p.top_k,
+        p.experts,
+        p.row_bound,
+    );
     let x_blocks = blocks(problem.x, [p.input_rows(), p.k]);
     let w_blocks = blocks(problem.w, [p.n, p.k]);
     let [tiles_x, panels] = plan.cubes();
-    let (order, tiles) = operands.segments.map(|s| (s.order, s.tiles)).unzip();
-    // SAFETY: the buffers hold what is planned; `plan` checked
-    // instructions, bindings and cube counts. Tiles hold rows of their expert only, words and rows
-    // past the end are not loaded, and rows and columns past the end are not stored.
+    let (order, tiles) = operands
+        .segments
+        .map(|s| (bind(s.order), bind(s.tiles)))
+        .unzip();
+    launched::note(|| super::name(problem));
+    // SAFETY: the buffers are as long as they are described; `plan` checked instructions, bindings and cube counts. Tiles hold rows
+    // of their expert only, words and rows past the end are not loaded, and rows and columns past the end are not stored.
     unsafe {
-        let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
-        launched::note(|| super::name(problem));
         fp8_gemm_mma::launch_unchecked(
             client,
             CubeCount::Static(tiles_x as u32, panels as u32, 1),
             CubeDim::new_2d(PLANE, PLANES as u32),
-            bind_words(operands.x, p.input_rows() * row),
-            bind_words(operands.x_scales, down * across),
-            words(order, p.slots).into(),
-            words(tiles, TILE_WORDS * plan.max_tiles()).into(),
-            bind_words(operands.weights, p.experts * fp8::expert_words(p)),
-            bind_words(operands.w_scales, fp8::scale_words(p)),
-            words(operands.bias, p.experts * p.n).into(),
-            bind_words(operands.out, p.row_bound * p.n),
+            bind(operands.x),
+            bind(operands.x_scales),
+            order.into(),
+            tiles.into(),
+            bind(operands.weights),
+            bind(operands.w_scales),
+            operands.bias.map(bind).into(),
+            bind(operands.out),
             sizes,
             x_blocks,
             w_blocks,

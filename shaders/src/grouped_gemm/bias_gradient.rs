@@ -114,24 +114,21 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     if p.row_bound == 0 {
         return;
     }
-    let row_vectors = p.n / plan.lanes;
-    let bytes = p.element.bytes() * plan.lanes;
-    // SAFETY: the buffers hold what is planned; units past the last vector return.
+    let [order, offsets, _] = super::bind_segments(operands.segments);
+    launched::note(|| name(problem));
+    // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
-        let (order, offsets) = super::bind_segments(operands.segments, p);
-        let weights = operands.weights.map(|weights| bind_words(weights, p.slots));
-        launched::note(|| name(problem));
         bias_gradient::launch_unchecked(
             client,
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            bind(operands.rows, problem.input_rows() * row_vectors, bytes),
+            bind(operands.rows),
             order.into(),
             offsets.into(),
-            weights.into(),
-            bind(operands.out, p.experts * row_vectors, 4 * plan.lanes),
-            row_vectors,
+            operands.weights.map(bind).into(),
+            bind(operands.out),
+            p.n / plan.lanes,
             p.top_k,
             p.row_bound,
             problem.rows,

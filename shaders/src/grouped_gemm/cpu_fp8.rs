@@ -386,11 +386,10 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let width = plan.lanes;
     let spec = Spec::of(plan);
     let packed = plan.cores * scratch(p.k.next_multiple_of(4), spec.registers);
-    let scratch = client.empty(packed * width * 4);
     let out_lanes = spec.out_lanes(plan);
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [1, width, out_lanes]);
+        let bound = Bindings::new(p, slab, operands);
         let Some(scales) = bound.scales else {
             unreachable!("a problem on codes comes with scales");
         };
@@ -406,7 +405,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.weights,
             scales,
             bound.bias.into(),
-            bind(scratch, packed, 4 * width),
+            bind(client.empty(packed * width * 4)),
             bound.out,
             sizes(plan, slab),
             plan.cores,

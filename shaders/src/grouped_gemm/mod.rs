@@ -28,7 +28,7 @@ use crate::fp8::Conversion;
 use crate::permute::TILE_WORDS;
 use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_ops::grouped_gemm::fp8::{scale_shape, scale_words};
+use moebius_ops::grouped_gemm::fp8::scale_shape;
 use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout};
 use moebius_ops::permute;
 use moebius_ops::scaling::Fp8Scheme;
@@ -205,16 +205,12 @@ pub(crate) fn tile_at(
     }
 }
 
-/// The order and the offsets of a sort, where a product has one.
-fn bind_segments(
-    segments: Option<Segments>,
-    p: &Problem,
-) -> (Option<BufferArg>, Option<BufferArg>) {
-    let bound = |s: Segments| {
-        let offsets = bind_words(s.offsets, p.experts + 1);
-        (bind_words(s.order, p.slots), offsets)
-    };
-    segments.map(bound).unzip()
+/// The order, the offsets and the tiles of a sort, where a product has one.
+fn bind_segments(segments: Option<Segments>) -> [Option<BufferArg>; 3] {
+    match segments {
+        Some(s) => [s.order, s.offsets, s.tiles].map(|buffer| Some(bind(buffer))),
+        None => [None, None, None],
+    }
 }
 
 /// The buffer arguments every variant binds, in binding order.
@@ -230,33 +226,21 @@ struct Bindings {
 }
 
 impl Bindings {
-    /// Binds `operands` with so many elements of x, of W and of out to a vector, and the weights of `slab`.
-    fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 3]) -> Self {
-        let p = &plan.problem;
-        let [x_lanes, w_lanes, out_lanes] = lanes;
+    /// Binds `operands`, of the weights those of `slab`.
+    fn new(problem: &Problem, slab: &Slab, operands: &Operands) -> Self {
         let operands = operands.clone();
-        let (columns, expert) = (p.n * p.parts(), p.expert_elements());
-        let slab_elements = (slab.last - slab.first) as usize * expert.0;
-        let before = slab.first as usize * p.expert_bytes();
-        let after = (p.experts - slab.last as usize) * p.expert_bytes();
-        let weights = part(operands.weights, [before, after]);
-        let tiles = operands.segments.clone().map(|segments| segments.tiles);
-        let (order, offsets) = bind_segments(operands.segments, p);
-        let words = |buffer: Option<Handle>, len| buffer.map(|b| bind_words(b, len));
-        let bytes = p.element.bytes();
+        let others = [slab.first as usize, problem.experts - slab.last as usize];
+        let ends = others.map(|experts| experts * problem.expert_bytes());
+        let [order, offsets, tiles] = bind_segments(operands.segments);
         Self {
-            x: bind(operands.x, p.input_rows() * p.k / x_lanes, bytes * x_lanes),
+            x: bind(operands.x),
             order,
             offsets,
-            tiles: words(tiles, TILE_WORDS * plan.max_tiles()),
-            weights: bind(weights, slab_elements / w_lanes, expert.1 * w_lanes),
-            scales: words(operands.scales, scale_words(p)),
-            bias: operands.bias.map(|b| bind(b, p.experts * columns, bytes)),
-            out: bind(
-                operands.out,
-                p.row_bound * p.n / out_lanes,
-                bytes * out_lanes,
-            ),
+            tiles,
+            weights: bind(part(operands.weights, ends)),
+            scales: operands.scales.map(bind),
+            bias: operands.bias.map(bind),
+            out: bind(operands.out),
         }
     }
 

@@ -120,11 +120,8 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let spec = Spec::of(plan);
     // SAFETY: `plan` checked the shapes; rows come from tiles of one row, columns are guarded.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [1; 3]);
-        let (w, codes) = match p.fp8 {
-            Some(_) => (None, Some(bound.weights)),
-            None => (Some(bound.weights), None),
-        };
+        let bound = Bindings::new(p, slab, operands);
+        let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
         grouped_gemm_naive::launch_unchecked(
             client,
             count(plan.cubes()),

@@ -303,11 +303,10 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     };
     let p = &plan.problem;
     let spec = Spec::of(plan, fragments);
-    let lanes = if p.fp8.is_some() { 1 } else { 4 };
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; tiles hold rows
     // of their expert only, and rows and columns past the end are not stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [4, lanes, 1]);
+        let bound = Bindings::new(p, slab, operands);
         let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
         grouped_gemm_tensor_core::launch_unchecked(
             client,

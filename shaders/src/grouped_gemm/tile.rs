@@ -390,7 +390,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; tiles hold rows of their
     // expert only, and rows and columns past the end are neither read nor stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [plan.lanes, weight_lanes, 1]);
+        let bound = Bindings::new(p, slab, operands);
         let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
         grouped_gemm_tile::launch_unchecked(
             client,

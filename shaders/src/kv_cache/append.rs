@@ -3,7 +3,7 @@
 use super::value::code_of;
 use super::{KERNEL, Pool, Spec, block_at, place_of, pool};
 use crate::attention::rules::Kinds;
-use crate::bound::{bind, bind_words};
+use crate::bound::bind;
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::Grid;
@@ -138,9 +138,6 @@ fn cache_append<F: Float>(
 }
 
 /// Enqueues the append: one launch.
-///
-/// # Panics
-/// Where a buffer holds less than is planned.
 pub fn launch_append(client: &Client, plan: &AppendPlan, buffers: AppendBuffers) {
     let p = &plan.problem;
     let layout = &p.layout;
@@ -156,20 +153,19 @@ pub fn launch_append(client: &Client, plan: &AppendPlan, buffers: AppendBuffers)
         rows: 1,
         cpu: false,
     };
-    let bytes = p.element.bytes();
-    // SAFETY: the buffers hold what is planned; a unit writes words of its own token, in a page that the pool has; units past
-    // the last return.
+    launched::note(|| super::append_name(p));
+    // SAFETY: the buffers are as long as they are described; a unit writes words of its own token, in a page that the pool has;
+    // units past the last return.
     unsafe {
-        launched::note(|| super::append_name(p));
         cache_append::launch_unchecked(
             client,
             plan.grid.count(),
             plan.grid.dim(),
-            bind(buffers.k, rows * layout.head_dim(), bytes),
-            bind(buffers.v, rows * layout.value_dim(), bytes),
-            bind_words(buffers.pool, layout.words()),
-            bind_words(buffers.table, p.batch * p.table),
-            bind_words(buffers.spans, p.batch * 2),
+            bind(buffers.k),
+            bind(buffers.v),
+            bind(buffers.pool),
+            bind(buffers.table),
+            bind(buffers.spans),
             pool(layout, p.table),
             p.tokens,
             rows,

@@ -5,11 +5,10 @@ use super::rows::{Rows, Softmax, add_block, nothing, rows_of, tensor_row};
 use super::{Buffers, PART, Plan, Pool, Spec, block_at, place_of, pool, units};
 use crate::attention::rules::{Scalars, keys_of, scalars, tile_of};
 use crate::attention::tables;
-use crate::bound::{bind, bind_words};
+use crate::bound::{bind, empty_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_ops::kv_cache::BLOCK;
 
 /// Who takes which part of what.
@@ -146,26 +145,10 @@ fn cache_attention<F: Float, N: Size>(
     }
 }
 
-/// The pool and the table; without pages nothing is read, and something else is bound.
-fn kept(plan: &Plan, buffers: &Buffers, other: &Handle) -> (BufferArg, BufferArg) {
-    let (batch, register) = (plan.problem.attention().sizes().batch, 4 * plan.lanes);
-    match plan.pages() {
-        0 => (
-            bind(other.clone(), 1, register),
-            bind_words(other.clone(), 1),
-        ),
-        pages => {
-            let words = plan.problem.layout().words() / plan.lanes;
-            let pool = bind(buffers.pool.clone(), words, register);
-            (pool, bind_words(buffers.table.clone(), batch * pages))
-        }
-    }
-}
-
 /// Enqueues the attention: two launches, and one per table where there are several.
 ///
 /// # Panics
-/// Where a buffer holds less than is planned, or a table of a rule is missing.
+/// Where a table of a rule is missing.
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let (p, layout) = (plan.problem.attention(), plan.problem.layout());
     let s = *p.sizes();
@@ -176,8 +159,8 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let gathered = tables::gather(client, p, plan.tables, &buffers.tables);
     let spec = plan.spec();
     let partial = rows * plan.splits;
-    let sums = client.empty(partial * s.value_dim * 4);
-    let stats = client.empty(partial * 8);
+    let sums = empty_words(client, partial * s.value_dim);
+    let stats = empty_words(client, 2 * partial);
     let of_head = s.queries * p.group();
     let walk = WalkLaunch::new(
         s.batch * s.kv_heads * of_head.div_ceil(plan.rows) * plan.splits,
@@ -185,28 +168,28 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         s.keys.div_ceil(PART).div_ceil(plan.splits),
         units(&plan.grid),
     );
-    let (words, table) = kept(plan, &buffers, &sums);
     let pages = plan.pages();
-    // SAFETY: the buffers hold what is planned; blocks lie in pages that the pool has, and tokens before the end of the table;
-    // a unit's parts of the sums are its own.
+    // Without pages nothing is read, and something else is bound.
+    let [words, table] = match pages {
+        0 => [&sums, &sums],
+        _ => [&buffers.pool, &buffers.table],
+    };
+    launched::note(|| super::name(&plan.problem));
+    // SAFETY: the buffers are as long as they are described; blocks lie in pages that the pool has, and tokens before the end of
+    // the table; a unit's parts of the sums are its own.
     unsafe {
-        launched::note(|| super::name(&plan.problem));
         cache_attention::launch_unchecked(
             client,
             plan.grid.count(),
             plan.grid.dim(),
             plan.lanes,
-            bind(buffers.q.clone(), rows * s.head_dim, p.element().bytes()),
-            words,
-            table,
-            bind_words(buffers.spans.clone(), s.batch * 2),
-            tables::bind(gathered.clone(), p),
-            bind(
-                sums.clone(),
-                partial * s.value_dim / plan.lanes,
-                4 * plan.lanes,
-            ),
-            bind_words(stats.clone(), 2 * partial),
+            bind(buffers.q.clone()),
+            bind(words.clone()),
+            bind(table.clone()),
+            bind(buffers.spans.clone()),
+            bind(gathered.clone()),
+            bind(sums.clone()),
+            bind(stats.clone()),
             scalars(p),
             pool(layout, pages),
             walk,

@@ -2,8 +2,7 @@
 
 use super::{Buffers, Plan};
 use crate::attention::rules::{Scalars, scalars};
-use crate::attention::tables;
-use crate::bound::{bind, bind_words};
+use crate::bound::bind;
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -88,25 +87,22 @@ pub(super) fn launch(
     buffers: Buffers,
 ) {
     let p = plan.problem.attention();
-    let (s, rows) = (*p.sizes(), p.query_rows());
-    let registers = s.value_dim / plan.lanes;
-    let (partial, bytes) = (rows * plan.splits, p.element().bytes());
-    // SAFETY: the buffers hold what is planned; units past the last return.
+    launched::note(|| super::merge_name(p));
+    // SAFETY: the buffers are as long as they are described; units past the last return.
     unsafe {
-        launched::note(|| super::merge_name(p));
         cache_merge::launch_unchecked(
             client,
             plan.merge.count(),
             plan.merge.dim(),
             plan.lanes,
-            bind(sums, partial * registers, 4 * plan.lanes),
-            bind_words(stats, 2 * partial),
-            bind_words(buffers.spans, s.batch * 2),
-            tables::bind(gathered, p),
-            bind(buffers.o, rows * registers, bytes * plan.lanes),
-            bind_words(buffers.lse, rows),
+            bind(sums),
+            bind(stats),
+            bind(buffers.spans),
+            bind(gathered),
+            bind(buffers.o),
+            bind(buffers.lse),
             scalars(p),
-            registers,
+            p.sizes().value_dim / plan.lanes,
             plan.splits,
             p.sinks(),
             p.element().elem_type(),

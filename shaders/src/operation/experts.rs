@@ -32,8 +32,8 @@ impl Family for Experts {
             Self::Forward { .. } => {
                 let plans = (forward()?, backward()?);
                 Kernels::staged(plans, |client, (plan, training), b, done| {
-                    let plans = (plan, training);
-                    training::launch_keeping(client, plans, b.fill(), b.get("pre"), done);
+                    let pre = b.get("pre");
+                    training::launch_keeping(client, plan, training, b.fill(), pre, done);
                 })
             }
             Self::Backward { .. } => Kernels::new(backward()?, |client, plan, b| {

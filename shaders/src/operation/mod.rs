@@ -15,11 +15,13 @@ mod segment_attention;
 pub use attention::AnyRule;
 pub use grouped_gemm::ProductHow;
 
+use crate::bound::first;
 use crate::named::{FromNames, Lookup};
+use crate::permute::TILE_WORDS;
 use crate::prelude::*;
 use crate::stage::Stage;
 use cubecl::prelude::*;
-use moebius_ops::{Gradient, Operation};
+use moebius_ops::{Gradient, Operation, Signature, TensorInfo};
 use std::fmt;
 use std::sync::Arc;
 
@@ -60,24 +62,48 @@ pub trait Family: Clone + Into<Operation> + TryFrom<Operation> {
     }
 }
 
-/// The buffers of a launch by the names of the description.
+/// The buffers of a launch by the names of the description, each as long as it is described.
 #[derive(Clone, Copy)]
-pub struct Buffers<'a>(&'a dyn Lookup);
+pub struct Buffers<'a> {
+    given: &'a dyn Lookup,
+    signature: &'a Signature,
+    /// Words of the list of tiles.
+    tiles: usize,
+}
 
 impl Buffers<'_> {
     /// The buffer of this name.
     pub(crate) fn get(&self, name: &str) -> Handle {
         Handle::from_names(self, &[name])
     }
+
+    /// Bytes of a tensor; `None` for a view, which says itself where it ends, and for what the description doesn't name.
+    fn bytes(&self, name: &str) -> Option<usize> {
+        if self.strides(name).is_some() {
+            return None;
+        }
+        let Signature {
+            operands, results, ..
+        } = self.signature;
+        let mut tensors = operands.iter().chain(results);
+        let info = tensors.find(|info| info.name == name);
+        let tiles = (name == "tiles").then_some(4 * self.tiles);
+        info.map(TensorInfo::bytes).or(tiles)
+    }
 }
 
 impl Lookup for Buffers<'_> {
+    /// The buffer without what it holds beyond the tensor.
     fn find(&self, name: &str) -> Option<Handle> {
-        self.0.find(name)
+        let buffer = self.given.find(name)?;
+        Some(match self.bytes(name) {
+            Some(bytes) => first(buffer, bytes),
+            None => buffer,
+        })
     }
 
     fn strides(&self, name: &str) -> Option<[usize; 3]> {
-        self.0.strides(name)
+        self.given.strides(name)
     }
 }
 
@@ -187,12 +213,25 @@ impl Kernels {
         self.strided
     }
 
-    /// Enqueues the kernels; calls `done` after the launches of every stage, where there are stages.
+    /// Enqueues the kernels; calls `done` after the launches of every stage, where there are stages. `signature` is that of the
+    /// operation they are planned for, or has fewer of its results.
     ///
     /// # Panics
-    /// Where a buffer is missing, or holds less than is planned.
-    pub fn launch(&self, client: &Client, buffers: &dyn Lookup, done: &mut dyn FnMut(Stage)) {
-        (self.enqueue)(client, Buffers(buffers), done);
+    /// Where a buffer is missing, or holds less than its tensor.
+    pub fn launch(
+        &self,
+        client: &Client,
+        signature: &Signature,
+        given: &dyn Lookup,
+        done: &mut dyn FnMut(Stage),
+    ) {
+        let walked = self.walks.map(|tiles| TILE_WORDS * tiles.most);
+        let buffers = Buffers {
+            given,
+            signature,
+            tiles: self.tiles.or(walked).unwrap_or(0),
+        };
+        (self.enqueue)(client, buffers, done);
     }
 }
 

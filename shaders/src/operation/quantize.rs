@@ -44,7 +44,6 @@ impl Family for Quantize {
 /// Enqueues codes and their values. A kernel of both halves would save the words, 2 bytes of 10 for each f32, and read as much
 /// of x.
 fn launch_fake(client: &Client, plan: &Plan, b: Buffers<'_>) {
-    let words = |len: usize| client.empty(4 * len.max(1));
     let given = b.find("scales");
     let launch = match given {
         Some(_) => launch_by,
@@ -52,8 +51,8 @@ fn launch_fake(client: &Client, plan: &Plan, b: Buffers<'_>) {
     };
     let coded = crate::quantize::Buffers {
         values: b.get("x"),
-        words: words(plan.problem.words()),
-        scales: given.unwrap_or_else(|| words(plan.problem.scales())),
+        words: empty_words(client, plan.problem.words()),
+        scales: given.unwrap_or_else(|| empty_words(client, plan.problem.scales())),
     };
     launch(client, plan, coded.clone());
     let values = b.get("y");

@@ -28,7 +28,7 @@ impl Family for SegmentAttention {
 
 /// \[R,2\]: where the segment of every row begins and ends.
 fn segments(client: &Client, plan: &Plan, b: Buffers<'_>) -> (&'static str, Handle) {
-    let segments = client.empty((plan.problem.rows() * 8).max(8));
+    let segments = empty_words(client, 2 * plan.problem.rows());
     let into = segments.clone();
     match b.find("offsets") {
         Some(offsets) => launch_segments(client, plan, b.get("order"), offsets, into),

@@ -45,27 +45,22 @@ buffers! {
 /// Enqueues a combination: one launch, or none for no tokens.
 pub fn launch(client: &Client, plan: &RowsPlan, buffers: CombineBuffers) {
     let p = &plan.problem;
-    let (slots, vectors) = (p.slots(), plan.vectors());
-    if slots == 0 {
+    if p.slots() == 0 {
         return;
     }
-    let weighted = buffers.weights.is_some();
-    let bytes = p.element().bytes() * plan.lanes;
-    // SAFETY: the buffers hold what is planned; units past the last vector return, and
-    // no row past the bound is read.
+    launched::note(|| super::rows::name("combine", p.element(), buffers.weights.is_some()));
+    // SAFETY: the buffers are as long as they are described; units past the last vector return, and no row past the bound is read.
     unsafe {
-        let weights = buffers.weights.map(|weights| bind_words(weights, slots));
-        launched::note(|| super::rows::name("combine", p.element(), weighted));
         combine::launch_unchecked(
             client,
             plan.tokens.count(),
             plan.tokens.dim(),
             plan.lanes,
-            bind_words(buffers.positions, slots),
-            weights.into(),
-            bind(buffers.rows, p.row_bound() * vectors, bytes),
-            bind(buffers.y, p.tokens() * vectors, bytes),
-            vectors,
+            bind(buffers.positions),
+            buffers.weights.map(bind).into(),
+            bind(buffers.rows),
+            bind(buffers.y),
+            plan.vectors(),
             p.row_bound() as u32,
             p.top_k(),
             p.element().elem_type(),

@@ -44,27 +44,23 @@ buffers! {
 /// Enqueues a dispatch: one launch, or none for no rows.
 pub fn launch(client: &Client, plan: &RowsPlan, buffers: DispatchBuffers) {
     let p = &plan.problem;
-    let (slots, vectors) = (p.slots(), plan.vectors());
     if p.row_bound() == 0 {
         return;
     }
-    let weighted = buffers.weights.is_some();
-    let bytes = p.element().bytes() * plan.lanes;
-    // SAFETY: the buffers hold what is planned; units past the last vector return.
+    launched::note(|| super::rows::name("dispatch", p.element(), buffers.weights.is_some()));
+    // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
-        let weights = buffers.weights.map(|weights| bind_words(weights, slots));
-        launched::note(|| super::rows::name("dispatch", p.element(), weighted));
         dispatch::launch_unchecked(
             client,
             plan.rows.count(),
             plan.rows.dim(),
             plan.lanes,
-            bind_words(buffers.order, slots),
-            bind_words(buffers.offsets, p.experts() + 1),
-            weights.into(),
-            bind(buffers.x, p.tokens() * vectors, bytes),
-            bind(buffers.rows, p.row_bound() * vectors, bytes),
-            vectors,
+            bind(buffers.order),
+            bind(buffers.offsets),
+            buffers.weights.map(bind).into(),
+            bind(buffers.x),
+            bind(buffers.rows),
+            plan.vectors(),
             p.experts(),
             p.top_k(),
             p.element().elem_type(),

@@ -133,7 +133,7 @@ buffers! {
 impl SortBuffers {
     /// Buffers for the results of a sort of `keys`; contents undefined.
     pub fn new(client: &Client, problem: &Problem, keys: Handle) -> Self {
-        let words = |len: usize| client.empty(len.max(1) * 4);
+        let words = |len| empty_words(client, len);
         Self {
             keys,
             counts: words(counts(problem)),
@@ -157,61 +157,55 @@ pub fn launch(client: &Client, plan: &Plan, buffers: &SortBuffers) {
 
 /// The histogram, and its scan.
 fn launch_counts(client: &Client, plan: &Plan, buffers: SortBuffers) {
-    let (problem, slots) = (&plan.problem, plan.problem.slots());
-    let counted = || bind_words(buffers.counts.clone(), counts(problem));
     let (count, dim, sizes) = (plan.grid.count(), plan.grid.dim(), plan.sizes());
+    let (keys, counts) = (bind(buffers.keys), bind(buffers.counts.clone()));
     launched::note(|| "sort_histogram");
-    // SAFETY: the buffers hold what is planned; blocks end at the last slot, and
-    // `counts` is enough for the blocks of any plan.
+    // SAFETY: the buffers are as long as they are described; blocks end at the last slot, and `counts` is enough for the blocks of
+    // any plan.
     unsafe {
-        let counts = counted();
         match plan.walk {
             Walk::PerExpert { lanes } => {
-                let keys = bind(buffers.keys, slots / lanes, 4 * lanes);
                 sort_histogram::launch_unchecked(client, count, dim, lanes, keys, counts, sizes);
             }
             Walk::Serial => {
-                let keys = bind_words(buffers.keys, slots);
                 sort_histogram_serial::launch_unchecked(client, count, dim, keys, counts, sizes);
             }
         }
     }
-    let (count, units) = (CubeCount::Static(1, 1, 1), plan.scan_units);
-    let (dim, counts) = (CubeDim::new_1d(units as u32), counted());
-    let offsets = bind_words(buffers.offsets, problem.experts() + 1);
-    let dropped = bind_words(buffers.dropped, 1);
-    let (sizes, strides) = (plan.sizes(), plan.strides());
     launched::note(|| "sort_scan");
-    // SAFETY: the buffers hold what is planned; chunks end at the last count.
+    // SAFETY: the buffers are as long as they are described; chunks end at the last count.
     unsafe {
         sort_scan::launch_unchecked(
-            client, count, dim, counts, offsets, dropped, sizes, strides, units,
+            client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(plan.scan_units as u32),
+            bind(buffers.counts),
+            bind(buffers.offsets),
+            bind(buffers.dropped),
+            plan.sizes(),
+            plan.strides(),
+            plan.scan_units,
         );
     }
 }
 
 fn launch_scatter(client: &Client, plan: &Plan, buffers: SortBuffers) {
-    let (problem, slots) = (&plan.problem, plan.problem.slots());
     let (count, dim, sizes) = (plan.grid.count(), plan.grid.dim(), plan.sizes());
-    let tile_rows = problem.tile_rows() as u32;
-    let starts = bind_words(buffers.counts, counts(problem));
-    let offsets = bind_words(buffers.offsets, problem.experts() + 1);
-    let [order, positions] = [buffers.order, buffers.positions].map(|b| bind_words(b, slots));
-    let tiles = bind_words(buffers.tiles, TILE_WORDS * problem.max_tiles());
+    let tile_rows = plan.problem.tile_rows() as u32;
+    let [keys, starts, offsets] = [buffers.keys, buffers.counts, buffers.offsets].map(bind);
+    let [order, positions, tiles] = [buffers.order, buffers.positions, buffers.tiles].map(bind);
     launched::note(|| "sort_scatter");
     // SAFETY: starts come from the scan of the same keys, so positions are a permutation of the
     // slots, and no tile is written past the end of the list.
     unsafe {
         match plan.walk {
             Walk::PerExpert { lanes } => {
-                let keys = bind(buffers.keys, slots / lanes, 4 * lanes);
                 sort_scatter::launch_unchecked(
                     client, count, dim, lanes, keys, starts, offsets, order, positions, tiles,
                     sizes, tile_rows,
                 );
             }
             Walk::Serial => {
-                let keys = bind_words(buffers.keys, slots);
                 sort_scatter_serial::launch_unchecked(
                     client, count, dim, keys, starts, offsets, order, positions, tiles, sizes,
                     tile_rows,

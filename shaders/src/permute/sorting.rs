@@ -86,7 +86,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         let sorted = buffers.sorted.clone();
         let sorted = permute::SortBuffers {
             keys,
-            counts: client.empty(permute::counts(&sort.problem) * 4),
+            counts: empty_words(client, permute::counts(&sort.problem)),
             offsets: sorted.offsets,
             dropped: sorted.dropped,
             order: sorted.order,
@@ -101,14 +101,14 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     // Tiles of all slots may be more than the result's.
     let first = permute::SortBuffers::new(client, problem, buffers.indices.clone());
     permute::launch(client, &plan.all, &first);
-    let capacities = client.empty(problem.experts() * 4);
+    let capacities = empty_words(client, problem.experts());
     let shares = capacity::CapacitiesBuffers {
         mask: buffers.mask.clone(),
         factors: buffers.factors.clone(),
         capacities: capacities.clone(),
     };
     capacity::launch_capacities(client, &rule.capacities, shares);
-    let keys = client.empty(problem.slots() * 4);
+    let keys = empty_words(client, problem.slots());
     let drop = capacity::CapacityBuffers {
         order: first.order,
         offsets: first.offsets,

@@ -78,25 +78,22 @@ buffers! {
 /// Enqueues the gradient: one launch, or none for no tokens.
 pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers) {
     let p = &plan.problem;
-    let (slots, vectors) = (p.slots(), plan.vectors());
-    if slots == 0 {
+    if p.slots() == 0 {
         return;
     }
-    let bytes = p.element().bytes() * plan.lanes;
-    // SAFETY: the buffers hold what is planned; no slot past the last is written, and
-    // no row past the bound is read.
+    launched::note(|| format!("combine_weights_gradient_{}", p.element()));
+    // SAFETY: the buffers are as long as they are described; no slot past the last is written, and no row past the bound is read.
     unsafe {
-        launched::note(|| format!("combine_weights_gradient_{}", p.element()));
         combine_weights_gradient::launch_unchecked(
             client,
             plan.slots.count(),
             plan.slots.dim(),
             plan.lanes,
-            bind_words(buffers.positions, slots),
-            bind(buffers.dy, p.tokens() * vectors, bytes),
-            bind(buffers.rows, p.row_bound() * vectors, bytes),
-            bind_words(buffers.dweights, slots),
-            vectors,
+            bind(buffers.positions),
+            bind(buffers.dy),
+            bind(buffers.rows),
+            bind(buffers.dweights),
+            plan.vectors(),
             p.row_bound() as u32,
             p.top_k(),
             plan.slots.units,

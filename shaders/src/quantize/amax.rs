@@ -249,27 +249,28 @@ pub(super) fn fp8_amax_blocks(
 pub(super) fn launch_reduction(
     client: &Client,
     plan: &Reduction,
-    (finish, margin): (Finish, i32),
+    finish: Finish,
+    margin: i32,
     x: Handle,
     out: Handle,
 ) {
     let blocks = plan.of.total();
     let several = plan.parts > 1;
     let partial = if several {
-        client.empty(blocks * plan.parts * 4)
+        empty_words(client, blocks * plan.parts)
     } else {
         out.clone()
     };
-    // SAFETY: x has the planned length; a part ends with its block and a block with its matrix.
+    launched::note(|| format!("fp8_amax_parts_{}", plan.element));
+    // SAFETY: x is as long as it is described; a part ends with its block and a block with its matrix.
     unsafe {
-        launched::note(|| format!("fp8_amax_parts_{}", plan.element));
         fp8_amax_parts::launch_unchecked(
             client,
             plan.of_parts.count(),
             plan.of_parts.dim(),
             plan.lanes,
-            bind(x, plan.of.vectors(), plan.element.bytes() * plan.lanes),
-            bind_words(partial.clone(), blocks * plan.parts),
+            bind(x),
+            bind(partial.clone()),
             plan.sizes(),
             margin,
             if several { Finish::Magnitude } else { finish },
@@ -280,15 +281,15 @@ pub(super) fn launch_reduction(
     if !several {
         return;
     }
+    launched::note(|| finish.name());
     // SAFETY: `partial` has the parts of every block, `out` an entry for each.
     unsafe {
-        launched::note(|| finish.name());
         fp8_amax_blocks::launch_unchecked(
             client,
             plan.of_blocks.count(),
             plan.of_blocks.dim(),
-            bind_words(partial, blocks * plan.parts),
-            bind_words(out, blocks),
+            bind(partial),
+            bind(out),
             plan.parts,
             margin,
             finish,
@@ -318,5 +319,5 @@ pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<Reduction,
 
 /// Enqueues amax \[1\] = max |x|: two launches at most.
 pub fn launch_amax(client: &Client, plan: &Reduction, x: Handle, amax: Handle) {
-    launch_reduction(client, plan, (Finish::Magnitude, 0), x, amax);
+    launch_reduction(client, plan, Finish::Magnitude, 0, x, amax);
 }

@@ -1,6 +1,6 @@
 //! Codes by scales that are there, and values of codes: a word at a time.
 
-use super::block::{Buffers, bound};
+use super::block::Buffers;
 use super::word::{
     Coding, Four, decode_scaled, decode_word, encode_scaled, encode_word, load, store,
 };
@@ -198,9 +198,9 @@ fn enqueue(client: &Client, plan: &Plan, buffers: Buffers, encode: bool) {
     }
     let (count, dim, lanes) = (plan.words.count(), plan.words.dim(), plan.lanes);
     let (sizes, spec, element) = (super::sizes(p), plan.apply_spec(), p.element().elem_type());
-    let [values, words, scales] = bound(plan, buffers);
-    // SAFETY: the buffers hold what is planned; units past the last word, and lanes
-    // past the end of a row, touch nothing, and every row and column has a scale.
+    let [values, words, scales] = [buffers.values, buffers.words, buffers.scales].map(bind);
+    // SAFETY: the buffers are as long as they are described; units past the last word, and lanes past the end of a row, touch
+    // nothing, and every row and column has a scale.
     unsafe {
         if encode {
             launched::note(|| super::quantize_by_name(p) + plan.conversion.suffix());

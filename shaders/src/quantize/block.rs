@@ -199,16 +199,6 @@ buffers! {
     }
 }
 
-/// Values, words and scales as a launch binds them.
-pub(super) fn bound(plan: &Plan, buffers: Buffers) -> [BufferArg; 3] {
-    let (p, lanes) = (&plan.problem, plan.lanes);
-    [
-        bind(buffers.values, p.len() / lanes, p.element().bytes() * lanes),
-        bind_words(buffers.words, p.words()),
-        bind_words(buffers.scales, p.scales()),
-    ]
-}
-
 /// Enqueues scales and codes of x: one launch, or at most three; none for no values.
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let p = &plan.problem;
@@ -217,9 +207,9 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     }
     let (grid, units) = match plan.variant {
         Variant::Parts(reduction) => {
-            let finish = (Finish::Scale(p.format()), p.margin());
+            let finish = Finish::Scale(p.format());
             let (x, scales) = (buffers.values.clone(), buffers.scales.clone());
-            launch_reduction(client, &reduction, finish, x, scales);
+            launch_reduction(client, &reduction, finish, p.margin(), x, scales);
             return launch_by(client, plan, buffers);
         }
         Variant::Cube(grid) => (grid, Some(grid.units)),
@@ -228,10 +218,9 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let (count, dim, element) = (grid.count(), grid.dim(), p.element().elem_type());
     let (lanes, sizes, margin) = (plan.lanes, super::sizes(p), p.margin());
     launched::note(|| super::quantize_name(p) + plan.conversion.suffix());
-    // SAFETY: the buffers hold what is planned; blocks end with their matrix, and
-    // those that only pad have no words.
+    let [x, words, scales] = [buffers.values, buffers.words, buffers.scales].map(bind);
+    // SAFETY: the buffers are as long as they are described; blocks end with their matrix, and those that only pad have no words.
     unsafe {
-        let [x, words, scales] = bound(plan, buffers);
         match units {
             Some(units) => {
                 let spec = plan.block_spec(units);

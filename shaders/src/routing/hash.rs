@@ -200,21 +200,18 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
         (HashKey::Content { hidden, .. }, Some(x)) => (hidden / lanes, Some(x)),
         _ => unreachable!("a hash of the content is launched with x"),
     };
-    let bytes = problem.element().bytes() * lanes;
     launched::note(|| name(problem.key(), buffers.mask.is_some()));
-    // SAFETY: the buffers hold what is planned; units past the last token return.
+    // SAFETY: the buffers are as long as they are described; units past the last token return.
     unsafe {
-        let x = x.map(|x| bind(x, routing.tokens() * of_key, bytes));
-        let mask = buffers.mask.map(|mask| bind_words(mask, routing.experts()));
         hash_route::launch_unchecked(
             client,
             grid.count(),
             grid.dim(),
             lanes,
-            x.into(),
-            mask.into(),
-            bind_words(buffers.indices, routing.slots()),
-            bind_words(buffers.weights, routing.slots()),
+            x.map(bind).into(),
+            buffers.mask.map(bind).into(),
+            bind(buffers.indices),
+            bind(buffers.weights),
             routing.tokens(),
             routing.experts(),
             of_key,

@@ -121,19 +121,19 @@ pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Ha
         return;
     }
     let words = problem.counts() * blocks(problem);
-    let partial = client.empty(words.max(1) * 4);
+    let partial = empty_words(client, words);
     if words > 0 {
         launch_blocks(client, plan, indices, partial.clone());
     }
-    // SAFETY: `partial` has the experts of every block, `counts` the planned length.
+    launched::note(|| "load_sum");
+    // SAFETY: `partial` has the experts of every block, and `counts` is as long as it is described.
     unsafe {
-        launched::note(|| "load_sum");
         load_sum::launch_unchecked(
             client,
             plan.sum.count(),
             plan.sum.dim(),
-            bind_words(partial, words.max(1)),
-            bind_words(counts, problem.counts()),
+            bind(partial),
+            bind(counts),
             problem.routing().experts(),
             blocks(problem),
         );
@@ -143,16 +143,16 @@ pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Ha
 fn launch_blocks(client: &Client, plan: &LoadPlan, indices: Handle, counts: Handle) {
     let problem = &plan.problem;
     let (experts, top_k) = (problem.routing().experts(), problem.routing().top_k());
-    // SAFETY: the buffers hold what is planned, `counts` the experts of every block;
-    // blocks end at the last token of their group.
+    launched::note(|| "load_blocks");
+    // SAFETY: `indices` is as long as it is described, and `counts` has the experts of every block; blocks end at the last token of
+    // their group.
     unsafe {
-        launched::note(|| "load_blocks");
         load_blocks::launch_unchecked(
             client,
             plan.blocks.count(),
             plan.blocks.dim(),
-            bind_words(indices, problem.routing().slots()),
-            bind_words(counts, problem.counts() * blocks(problem)),
+            bind(indices),
+            bind(counts),
             SizesLaunch::new(
                 experts,
                 top_k,

@@ -250,13 +250,9 @@ pub fn launch_logits(client: &Client, plan: &LogitsPlan, x: Handle, w: Handle, l
     }
     let (row, count, dim) = (plan.hidden / plan.lanes, plan.grid.count(), plan.grid.dim());
     launched::note(|| format!("router_logits_{}", plan.element));
-    // SAFETY: the buffers hold what is planned; rows past the last are neither read
-    // nor stored.
+    let ([x, w, logits], element) = ([x, w, logits].map(bind), plan.element.elem_type());
+    // SAFETY: the buffers are as long as they are described; rows past the last are neither read nor stored.
     unsafe {
-        let x = bind(x, tokens * row, plan.element.bytes() * plan.lanes);
-        let w = bind(w, experts * row, plan.element.bytes() * plan.lanes);
-        let logits = bind_words(logits, tokens * experts);
-        let element = plan.element.elem_type();
         match plan.variant {
             Variant::Cpu => router_logits_cpu::launch_unchecked(
                 client, count, dim, plan.lanes, x, w, logits, tokens, experts, row, plan.tile,

@@ -287,16 +287,14 @@ pub fn launch_logits_backward(
     if plan.hidden == 0 {
         return;
     }
-    let matrix = |buffer, rows: usize| bind(buffer, rows * row, plan.element.bytes() * lanes);
-    let dlogits = || bind_words(buffers.dlogits.clone(), tokens * experts);
+    let dlogits = || bind(buffers.dlogits.clone());
     if let Some(dx) = buffers.dx
         && tokens > 0
     {
         let (count, dim, dl) = (plan.dx.count(), plan.dx.dim(), dlogits());
-        let (w, dx) = (matrix(buffers.w, experts), matrix(dx, tokens));
+        let [w, dx] = [buffers.w, dx].map(bind);
         launched::note(|| format!("router_dx_{}", plan.element));
-        // SAFETY: the buffers hold what is planned; rows and vectors past the last are
-        // neither read nor stored.
+        // SAFETY: the buffers are as long as they are described; rows and vectors past the last are neither read nor stored.
         unsafe {
             router_dx::launch_unchecked(
                 client, count, dim, lanes, dl, w, dx, tokens, experts, row, tile, element,
@@ -308,12 +306,11 @@ pub fn launch_logits_backward(
     // A single block's sums are all.
     let sums = match blocks {
         1 => dw.clone(),
-        _ => client.empty((blocks * len).max(1) * 4 * lanes),
+        _ => empty_words(client, (blocks * len).max(1) * lanes),
     };
     if blocks > 0 {
         let (count, dim, dl) = (plan.partial.count(), plan.partial.dim(), dlogits());
-        let x = matrix(buffers.x, tokens);
-        let sums = bind(sums.clone(), blocks * len, 4 * lanes);
+        let (x, sums) = (bind(buffers.x), bind(sums.clone()));
         let (block, first) = (plan.block, plan.experts_first);
         launched::note(|| format!("router_dw_{}", plan.element));
         // SAFETY: as above, and `sums` holds a matrix for every block.
@@ -326,10 +323,9 @@ pub fn launch_logits_backward(
     }
     if blocks != 1 {
         let (count, dim) = (plan.sum.count(), plan.sum.dim());
-        let sums = bind(sums, (blocks * len).max(1), 4 * lanes);
-        let dw = bind(dw, len, 4 * lanes);
+        let [sums, dw] = [sums, dw].map(bind);
         launched::note(|| "router_dw_sum");
-        // SAFETY: `sums` holds a matrix for every block, `dw` the planned shape.
+        // SAFETY: `sums` holds a matrix for every block, and `dw` is as long as it is described.
         unsafe { router_dw_sum::launch_unchecked(client, count, dim, lanes, sums, dw, blocks) }
     }
 }

@@ -230,31 +230,28 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
     if problem.tokens() == 0 {
         return;
     }
-    let row = problem.experts() / lanes;
     let spec = Spec {
         score: problem.score(),
         renormalize: problem.renormalize(),
         groups: problem.groups(),
     };
     launched::note(|| name(problem, buffers.mask.is_some(), buffers.bias.is_some()));
-    // SAFETY: the buffers hold what is planned; units past the last token return.
+    // SAFETY: the buffers are as long as they are described; units past the last token return.
     unsafe {
-        let mask = buffers.mask.map(|mask| bind(mask, row, 4 * lanes));
-        let bias = buffers.bias.map(|bias| bind(bias, row, 4 * lanes));
         route_topk::launch_unchecked(
             client,
             grid.count(),
             grid.dim(),
             lanes,
-            bind(buffers.logits, problem.tokens() * row, 4 * lanes),
-            mask.into(),
-            bias.into(),
-            bind_words(buffers.indices, problem.slots()),
-            bind_words(buffers.weights, problem.slots()),
-            bind(buffers.probs, problem.tokens() * row, 4 * lanes),
-            bind_words(buffers.lse, problem.tokens()),
+            bind(buffers.logits),
+            buffers.mask.map(bind).into(),
+            buffers.bias.map(bind).into(),
+            bind(buffers.indices),
+            bind(buffers.weights),
+            bind(buffers.probs),
+            bind(buffers.lse),
             problem.tokens(),
-            row,
+            problem.experts() / lanes,
             problem.top_k(),
             problem.scale(),
             spec,

@@ -188,16 +188,14 @@ pub fn launch_topk_backward(
         return;
     }
     let (count, dim) = (plan.grid.count(), plan.grid.dim());
-    let matrix = |buffer| bind(buffer, tokens * row, 4 * lanes);
-    let [logits, dlogits] = [buffers.logits, buffers.dlogits].map(matrix);
-    let d = buffers.gradient;
-    // SAFETY: the buffers hold what is planned; units past the last token or vector return.
+    let [logits, d, dlogits] = [buffers.logits, buffers.gradient, buffers.dlogits].map(bind);
+    // SAFETY: the buffers are as long as they are described; units past the last token or vector return.
     unsafe {
         match plan.of {
             TopkGradient::Weights => {
-                let (probs, top_k, scale) = (matrix(buffers.probs), p.top_k(), p.scale());
-                let slots = [buffers.indices, buffers.weights, d];
-                let [indices, weights, d] = slots.map(|buffer| bind_words(buffer, p.slots()));
+                let choice = [buffers.probs, buffers.indices, buffers.weights];
+                let [probs, indices, weights] = choice.map(bind);
+                let (top_k, scale) = (p.top_k(), p.scale());
                 // Weights that are all 0 have no gradient, rather than 0 / 0.
                 let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
                 let renormed = p.renormalize();
@@ -208,7 +206,7 @@ pub fn launch_topk_backward(
                 );
             }
             TopkGradient::Probs => {
-                let (probs, d) = (matrix(buffers.probs), matrix(d));
+                let probs = bind(buffers.probs);
                 launched::note(|| format!("route_backward_probs_{score:?}").to_lowercase());
                 route_backward_probs::launch_unchecked(
                     client, count, dim, lanes, logits, probs, d, dlogits, tokens, row, score,
@@ -217,8 +215,7 @@ pub fn launch_topk_backward(
             TopkGradient::Lse => {
                 let masked = launched::suffix(buffers.mask.is_some(), "_masked");
                 launched::note(|| format!("route_backward_lse{masked}"));
-                let mask = buffers.mask.map(|mask| bind(mask, row, 4 * lanes)).into();
-                let [lse, d] = [buffers.lse, d].map(|buffer| bind_words(buffer, tokens));
+                let (mask, lse) = (buffers.mask.map(bind).into(), bind(buffers.lse));
                 route_backward_lse::launch_unchecked(
                     client, count, dim, lanes, logits, mask, lse, d, dlogits, row,
                 );

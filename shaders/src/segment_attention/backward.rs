@@ -123,64 +123,54 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     if p.rows() == 0 {
         return;
     }
-    let statistics = client.empty(p.heads_of_rows() * 8);
+    let statistics = empty_words(client, 2 * p.heads_of_rows());
     launch_statistics(client, plan, &buffers, &statistics);
-    let (rows, heads) = (p.rows(), p.heads());
     let (queries, keys) = ([&buffers.q, &buffers.d_o], [&buffers.k, &buffers.v]);
     let sides = [
         (Side::Query, queries, keys, &buffers.dq),
         (Side::Key, keys, queries, &buffers.dk),
     ];
-    for (side, own, other, out) in sides {
-        let [own, own_value] = own.map(|buffer| plan.rows(buffer));
-        let [other, other_value] = other.map(|buffer| plan.rows(buffer));
-        let (segments, out) = (plan.segments(&buffers.segments), plan.rows(out));
+    for (side, [own, own_value], [other, other_value], out) in sides {
         launched::note(|| super::name(p, side.kernel()));
-        // SAFETY: the buffers hold what is planned; units past the last head return; segments lie inside the rows.
+        // SAFETY: the buffers are as long as they are described; units past the last head return; segments lie inside the rows.
         unsafe {
             attention_score_gradient::launch_unchecked(
                 client,
                 plan.per_head.count(),
                 plan.per_head.dim(),
                 plan.lanes,
-                own,
-                own_value,
-                other,
-                other_value,
-                sums(plan, &statistics),
-                segments,
-                out,
-                rows,
-                heads,
+                bind(own.clone()),
+                bind(own_value.clone()),
+                bind(other.clone()),
+                bind(other_value.clone()),
+                bind(statistics.clone()),
+                bind(buffers.segments.clone()),
+                bind(out.clone()),
+                p.rows(),
+                p.heads(),
                 plan.form(),
                 side,
                 p.element().elem_type(),
             );
         }
     }
-    launch_value_gradient(client, plan, &buffers, &statistics);
-}
-
-/// Two numbers for each head of a row.
-fn sums(plan: &Plan, statistics: &Handle) -> BufferArg {
-    bind_words(statistics.clone(), 2 * plan.problem.heads_of_rows())
+    launch_value_gradient(client, plan, buffers, statistics);
 }
 
 fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, statistics: &Handle) {
     let p = &plan.problem;
-    let [o, d_o] = [&buffers.o, &buffers.d_o].map(|buffer| plan.rows(buffer));
     launched::note(|| format!("attention_statistics_{}", p.element()));
-    // SAFETY: the buffers hold what is planned; units past the last head return.
+    // SAFETY: the buffers are as long as they are described; units past the last head return.
     unsafe {
         attention_statistics::launch_unchecked(
             client,
             plan.per_head.count(),
             plan.per_head.dim(),
             plan.lanes,
-            o,
-            d_o,
-            bind_words(buffers.lse.clone(), p.heads_of_rows()),
-            sums(plan, statistics),
+            bind(buffers.o.clone()),
+            bind(buffers.d_o.clone()),
+            bind(buffers.lse.clone()),
+            bind(statistics.clone()),
             plan.form(),
             p.element().elem_type(),
         );
@@ -190,26 +180,24 @@ fn launch_statistics(client: &Client, plan: &Plan, buffers: &BackwardBuffers, st
 fn launch_value_gradient(
     client: &Client,
     plan: &Plan,
-    buffers: &BackwardBuffers,
-    statistics: &Handle,
+    buffers: BackwardBuffers,
+    statistics: Handle,
 ) {
     let p = &plan.problem;
-    let tensors = [&buffers.q, &buffers.k, &buffers.d_o, &buffers.dv];
-    let [q, k, d_o, dv] = tensors.map(|buffer| plan.rows(buffer));
     launched::note(|| super::name(p, "attention_value_gradient"));
-    // SAFETY: the buffers hold what is planned; units past the last head return; segments lie inside the rows.
+    // SAFETY: the buffers are as long as they are described; units past the last head return; segments lie inside the rows.
     unsafe {
         attention_value_gradient::launch_unchecked(
             client,
             plan.per_head.count(),
             plan.per_head.dim(),
             plan.lanes,
-            q,
-            k,
-            d_o,
-            sums(plan, statistics),
-            plan.segments(&buffers.segments),
-            dv,
+            bind(buffers.q),
+            bind(buffers.k),
+            bind(buffers.d_o),
+            bind(statistics),
+            bind(buffers.segments),
+            bind(buffers.dv),
             p.rows(),
             p.heads(),
             plan.form(),

@@ -75,14 +75,12 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
         return;
     }
     let (count, dim, lanes) = (plan.per_head.count(), plan.per_head.dim(), plan.lanes);
-    let [q, k, v, o] = [buffers.q, buffers.k, buffers.v, buffers.o].map(|b| plan.rows(&b));
-    let segments = plan.segments(&buffers.segments);
-    let lse = bind_words(buffers.lse, p.heads_of_rows());
+    let [q, k, v, o] = [buffers.q, buffers.k, buffers.v, buffers.o].map(bind);
+    let [segments, lse] = [buffers.segments, buffers.lse].map(bind);
     let (rows, heads, form) = (p.rows(), p.heads(), plan.form());
     let element = p.element().elem_type();
     launched::note(|| super::name(p, "segment_attention"));
-    // SAFETY: the buffers hold what is planned, and segments lie inside the rows;
-    // units past the last head return.
+    // SAFETY: the buffers are as long as they are described, and segments lie inside the rows; units past the last head return.
     unsafe {
         segment_attention::launch_unchecked(
             client, count, dim, lanes, q, k, v, segments, o, lse, rows, heads, form, element,

@@ -72,17 +72,6 @@ impl Plan {
             causal: self.problem.causal(),
         }
     }
-
-    /// q, k, v, o or a gradient of theirs \[R, heads·D\] as an argument.
-    fn rows(&self, buffer: &Handle) -> BufferArg {
-        let (len, bytes) = (self.problem.elements(), self.problem.element().bytes());
-        bind(buffer.clone(), len / self.lanes, bytes * self.lanes)
-    }
-
-    /// Segments \[R,2\] as an argument.
-    fn segments(&self, buffer: &Handle) -> BufferArg {
-        bind_words(buffer.clone(), 2 * self.problem.rows())
-    }
 }
 
 /// What the kernels are specialised on.

@@ -63,16 +63,16 @@ pub fn launch_segments(
     if p.rows() == 0 {
         return;
     }
-    // SAFETY: the buffers hold what is planned; searches stay inside an expert's rows.
+    // SAFETY: the buffers are as long as they are described; searches stay inside an expert's rows.
     unsafe {
         launched::note(|| "attention_segments");
         attention_segments::launch_unchecked(
             client,
             plan.per_row.count(),
             plan.per_row.dim(),
-            bind_words(order, p.slots()),
-            bind_words(offsets, p.experts() + 1),
-            bind_words(segments, 2 * p.rows()),
+            bind(order),
+            bind(offsets),
+            bind(segments),
             p.experts(),
             p.rows(),
             p.sequence_slots(),
@@ -96,14 +96,14 @@ pub fn launch_sequences(client: &Client, plan: &Plan, segments: Handle) {
     if p.rows() == 0 {
         return;
     }
-    // SAFETY: the caller's buffer has the planned length; units past the last row return.
+    // SAFETY: the buffer is as long as it is described; units past the last row return.
     unsafe {
         launched::note(|| "attention_sequences");
         attention_sequences::launch_unchecked(
             client,
             plan.per_row.count(),
             plan.per_row.dim(),
-            bind_words(segments, 2 * p.rows()),
+            bind(segments),
             p.rows(),
             p.sequence_slots(),
         );

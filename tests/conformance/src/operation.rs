@@ -142,7 +142,7 @@ fn by_kernels<F: Family>(
         }
     }
     let buffers = Named(buffers);
-    kernels.launch(client, &buffers, &mut |_| ());
+    kernels.launch(client, &signature, &buffers, &mut |_| ());
     let read = |info: &TensorInfo| {
         let len = info.shape.iter().product();
         let buffer = buffers.find(info.name).unwrap();

@@ -59,7 +59,7 @@ impl Operations for CubeBackend {
             }
         };
         checked(&client, &outputs, || {
-            kernels.launch(&client, &buffers, &mut ended)
+            kernels.launch(&client, &call.signature, &buffers, &mut ended)
         });
         if matches!(device, cubecl::Device::Cpu(_)) {
             // As `moebius::keep_pace`. A launch that failed has marked its results, and whoever reads them is told.

@@ -82,6 +82,15 @@ impl TensorInfo {
             self.scalar
         }
     }
+
+    /// Bytes of its elements as kernels write them.
+    pub fn bytes(&self) -> usize {
+        let of_element = match self.written() {
+            Scalar::Float(element) => element.bytes(),
+            Scalar::Word => 4,
+        };
+        of_element * self.shape.iter().product::<usize>()
+    }
 }
 
 /// What an operation reads and writes, in order.

@@ -5,7 +5,7 @@
 //! to dk and dv of the tile. So dq takes keys, and dk and dv take queries, in ascending order.
 
 use super::forward::{Block, site_of, tensor_row};
-use super::packed::{panel_words, panels, rows};
+use super::packed::{panels, rows};
 use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
 use crate::attention::Plan;
@@ -17,7 +17,7 @@ use crate::attention::score_rule::{
     LaunchRule, ScoreRule, before_rule, score_by, seen_by, tile_by,
 };
 use crate::attention::visits::{span, tables_show};
-use crate::bound::{bind, bind_words};
+use crate::bound::{bind, empty_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -524,21 +524,16 @@ fn attention_gradients_cpu<F: Float, N: Size, R: ScoreRule>(
 pub(in crate::attention) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
     let (client, plan, b) = (backward.client, backward.plan, backward.buffers);
     let (p, spec, width) = (&plan.problem, Spec::of(plan), plan.register);
-    let (s, bytes) = (p.sizes(), p.element().bytes());
+    let s = p.sizes();
     let words = spec.words(plan);
-    let scratch = client.empty(plan.cores * words * 4);
-    let blocks = client.empty(plan.cores * spec.block() * 4);
-    let registers = |buffer: Handle, words: usize| match words {
-        // Without keys none is read, and something else is bound.
-        0 => bind(scratch.clone(), 1, 4 * width),
-        words => bind(buffer, words / width, 4 * width),
-    };
+    let scratch = empty_words(client, plan.cores * words);
     let k = b.k.clone().into();
     let key_panels = panels(client, plan, &k, s.head_dim);
-    let key_rows = rows(client, plan, &k, (s.head_dim, spec.padded_head));
-    let matrix = |buffer: &Handle, rows: usize, dim: usize| match rows {
-        0 => bind(scratch.clone(), 1, bytes),
-        rows => bind(buffer.clone(), rows * dim, bytes),
+    let key_rows = rows(client, plan, &k, s.head_dim, spec.padded_head);
+    let of_keys = |buffer: &Handle| match p.key_rows() {
+        // Without keys none is read, and something else is bound.
+        0 => bind(scratch.clone()),
+        _ => bind(buffer.clone()),
     };
     let (d_o, v, dv, value_dim) = match &b.through {
         Through::Output { d_o, dv, .. } => (d_o, &b.v, dv, s.value_dim),
@@ -550,27 +545,27 @@ pub(in crate::attention) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
         spec,
         through_lse: backward.through_lse(),
     };
-    // SAFETY: the buffers hold what is planned and packed; blocks, tiles and table entries lie inside of them, and a task's heads
-    // and scratch are its own.
+    launched::note(|| plan.name("attention_gradients_cpu"));
+    // SAFETY: the buffers are as long as they are described or packed; blocks, tiles and table entries lie inside of them, and a
+    // task's heads and scratch are its own.
     unsafe {
-        launched::note(|| plan.name("attention_gradients_cpu"));
         attention_gradients_cpu::launch_unchecked::<R>(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.cores as u32),
             width,
-            matrix(&b.q, p.query_rows(), s.head_dim),
-            matrix(d_o, p.query_rows(), value_dim),
-            registers(key_panels, panel_words(plan, s.head_dim)),
-            registers(value_panels, panel_words(plan, value_dim)),
-            registers(key_rows, p.key_rows() * spec.padded_head),
+            bind(b.q.clone()),
+            bind(d_o.clone()),
+            of_keys(&key_panels),
+            of_keys(&value_panels),
+            of_keys(&key_rows),
             backward.statistics(),
             backward.tables(),
-            bind_words(scratch.clone(), plan.cores * words),
-            bind_words(blocks, plan.cores * spec.block()),
-            matrix(&b.dq, p.query_rows(), s.head_dim),
-            matrix(&b.dk, p.key_rows(), s.head_dim),
-            matrix(dv, p.key_rows(), value_dim),
+            bind(scratch.clone()),
+            bind(empty_words(client, plan.cores * spec.block())),
+            bind(b.dq.clone()),
+            of_keys(&b.dk),
+            of_keys(dv),
             scalars(p),
             backward.rule.args(),
             s.batch * s.kv_heads,

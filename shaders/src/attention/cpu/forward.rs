@@ -4,7 +4,7 @@
 //! tiles of keys at absolute boundaries. In a tile it goes down its rows in strips of [`STRIP`]: scores into scratch, rules and
 //! the softmax row by row, then probabilities times values. A strip and a tile that the rules part are skipped.
 
-use super::packed::{panel_words, panels, rows};
+use super::packed::{panels, rows};
 use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
 use crate::attention::dropout::{factors, row_or_none};
@@ -13,8 +13,8 @@ use crate::attention::rules::{Scalars, Site, keys_of, scalars, site};
 use crate::attention::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by, tile_by};
 use crate::attention::strided::{Strides, head_at};
 use crate::attention::visits::{span, tables_show};
-use crate::attention::{ForwardBuffers, Plan, tables};
-use crate::bound::{bind, bind_words};
+use crate::attention::{ForwardBuffers, Plan};
+use crate::bound::{bind, empty_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -432,34 +432,33 @@ pub(in crate::attention) fn launch<R: LaunchRule>(
 ) {
     let (p, spec) = (&plan.problem, Spec::of(plan));
     let (s, width) = (p.sizes(), plan.register);
-    let bytes = p.element().bytes();
     let blocks = s.batch * s.kv_heads * (s.queries * p.group()).div_ceil(ROWS);
     let keys = panels(client, plan, &buffers.k, s.head_dim);
-    let values = rows(client, plan, &buffers.v, (s.value_dim, spec.padded_value));
+    let values = rows(client, plan, &buffers.v, s.value_dim, spec.padded_value);
     let [queries, ..] = plan.shapes();
-    let (q, of_q) = buffers.q.bind(queries, (1, bytes), &buffers.o);
-    let scratch = client.empty(plan.cores * spec.scratch(width) * 4);
+    let (q, of_q) = buffers.q.bind(queries, 1, p.element().bytes(), &buffers.o);
+    let scratch = empty_words(client, plan.cores * spec.scratch(width));
     // Without keys none is read, and something else is bound.
-    let registers = |buffer: Handle, words: usize| match words {
-        0 => bind(scratch.clone(), 1, 4 * width),
-        words => bind(buffer, words / width, 4 * width),
+    let [keys, values] = match p.key_rows() {
+        0 => [scratch.clone(), scratch.clone()],
+        _ => [keys, values],
     };
-    // SAFETY: the buffers hold what is planned and packed; blocks, tiles and table entries lie inside of them, and a task's
-    // blocks and scratch are its own.
+    launched::note(|| plan.name("attention_cpu"));
+    // SAFETY: the buffers are as long as they are described or packed; blocks, tiles and table entries lie inside of them, and a
+    // task's blocks and scratch are its own.
     unsafe {
-        launched::note(|| plan.name("attention_cpu"));
         attention_cpu::launch_unchecked::<R>(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.cores as u32),
             width,
             q,
-            registers(keys, panel_words(plan, s.head_dim)),
-            registers(values, p.key_rows() * spec.padded_value),
-            tables::bind(tables, p),
-            bind_words(scratch.clone(), plan.cores * spec.scratch(width)),
-            bind(buffers.o, p.query_rows() * s.value_dim, bytes),
-            bind_words(buffers.lse, p.query_rows()),
+            bind(keys),
+            bind(values),
+            bind(tables),
+            bind(scratch),
+            bind(buffers.o),
+            bind(buffers.lse),
             scalars(p),
             of_q,
             rule.args(),

@@ -3,7 +3,7 @@
 
 use crate::attention::strided::{Strided, Strides, StridesLaunch, head_at};
 use crate::attention::{Plan, name};
-use crate::bound::{bind, bind_words};
+use crate::bound::{bind, empty_words};
 use crate::element::DeviceElement;
 use crate::launched;
 use cubecl::prelude::*;
@@ -70,32 +70,26 @@ fn attention_pack_rows<F: Float>(
     }
 }
 
-/// f32s of the panels of k or v, whose rows have `dim` values.
-pub(super) fn panel_words(plan: &Plan, dim: usize) -> usize {
-    let s = plan.problem.sizes();
-    let keys = s.keys.next_multiple_of(2 * plan.register);
-    s.batch * s.kv_heads * keys * dim
-}
-
-/// Panels of k or v.
+/// Panels of k or v, whose rows have `dim` values.
 pub(super) fn panels(client: &Client, plan: &Plan, x: &Strided, dim: usize) -> Handle {
     let (p, s, width) = (&plan.problem, plan.problem.sizes(), plan.register);
-    let words = panel_words(plan, dim);
-    let packed = client.empty((words * 4).max(4));
+    let keys = s.keys.next_multiple_of(2 * width);
+    let words = s.batch * s.kv_heads * keys * dim;
+    let packed = empty_words(client, words);
     if words == 0 {
         return packed;
     }
     let (x, of_x) = elements(plan, x, dim, &packed);
+    launched::note(|| name(p, "attention_cpu"));
     // SAFETY: the buffers hold the rows and their panels; rows past the last repeat it.
     unsafe {
-        launched::note(|| name(p, "attention_cpu"));
         attention_pack_panels::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.cores as u32),
             width,
             x,
-            bind(packed.clone(), words / width, 4 * width),
+            bind(packed.clone()),
             s.keys,
             s.batch * s.kv_heads,
             s.kv_heads,
@@ -112,35 +106,30 @@ pub(super) fn panels(client: &Client, plan: &Plan, x: &Strided, dim: usize) -> H
 fn elements(plan: &Plan, x: &Strided, dim: usize, other: &Handle) -> (BufferArg, StridesLaunch) {
     let s = plan.problem.sizes();
     let shape = [s.batch, s.kv_heads, s.keys, dim];
-    x.bind(shape, (1, plan.problem.element().bytes()), other)
+    x.bind(shape, 1, plan.problem.element().bytes(), other)
 }
 
 /// Rows of k or v, of `dim` values, as f32s to whole pairs of registers: the tensor itself where it is that.
-pub(super) fn rows(
-    client: &Client,
-    plan: &Plan,
-    x: &Strided,
-    (dim, padded): (usize, usize),
-) -> Handle {
+pub(super) fn rows(client: &Client, plan: &Plan, x: &Strided, dim: usize, padded: usize) -> Handle {
     let p = &plan.problem;
     if p.element() == Element::F32 && padded == dim && x.strides.is_none() {
         return x.buffer.clone();
     }
     let words = p.key_rows() * padded;
-    let packed = client.empty((words * 4).max(4));
+    let packed = empty_words(client, words);
     if words == 0 {
         return packed;
     }
     let (x, of_x) = elements(plan, x, dim, &packed);
+    launched::note(|| name(p, "attention_cpu"));
     // SAFETY: the buffers hold the rows, as they are and filled up.
     unsafe {
-        launched::note(|| name(p, "attention_cpu"));
         attention_pack_rows::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.cores as u32),
             x,
-            bind_words(packed.clone(), words),
+            bind(packed.clone()),
             p.key_rows(),
             p.sizes().keys,
             p.sizes().kv_heads,

@@ -10,12 +10,12 @@ mod memory;
 use super::dropout::{factors, row_of};
 use super::exponential::{ended, highest};
 use super::rules::{Scalars, keys_of, scalars, seen, site, trace};
-use super::shape::Shape;
+use super::shape::{Shape, Tiling};
 use super::strided::{Layout, LayoutLaunch, head_at};
 use super::tile::{Block, block_of};
 use super::visits::{met_of, span};
-use super::{Form, ForwardBuffers, KERNEL, Plan, tables};
-use crate::bound::{bind, bind_words};
+use super::{Form, ForwardBuffers, KERNEL, Plan};
+use crate::bound::bind;
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
 use crate::grid::Grid;
@@ -73,11 +73,11 @@ impl Spec {
 }
 
 /// The shape and grid for `problem`.
-pub(super) fn shape(
+pub(super) fn tiling(
     problem: &Problem,
     lanes: usize,
     device: &Capability,
-) -> Result<(Shape, Grid), Unsupported> {
+) -> Result<Tiling, Unsupported> {
     let s = problem.sizes();
     let input = match problem.element() {
         Element::F16 => "f16",
@@ -110,7 +110,7 @@ pub(super) fn shape(
     crate::fits_cube(KERNEL, (units, 2 * halves + 4 * words), device)?;
     let cubes = s.batch * s.heads * s.queries.div_ceil(QUERIES);
     let grid = Grid::of_cubes(KERNEL, cubes, [plane, PLANES as u32], device)?;
-    Ok((shape, grid))
+    Ok(Tiling { shape, grid })
 }
 
 /// 16 × 16 of left · right, of so many steps of 16; strides in elements.
@@ -471,23 +471,23 @@ fn store<F: Float>(
 pub(super) fn launch(
     client: &Client,
     plan: &Plan,
-    (shape, grid): (Shape, Grid),
+    tiling: Tiling,
     buffers: ForwardBuffers,
     tables: Handle,
 ) {
     let p = &plan.problem;
     let element = p.element();
     let [(q, of_q), (k, of_k), (v, of_v)] = buffers.operands(plan);
+    let Tiling { shape, grid } = tiling;
+    launched::note(|| plan.name("attention_tensor_core"));
     let spec = Spec {
         form: plan.form(),
         shape,
         plane: plan.plane as usize,
     };
-    let outputs = p.query_rows() * p.sizes().value_dim;
-    // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; cubes past the last return, and rows past
-    // the last query are not stored.
+    // SAFETY: the buffers are as long as they are described; keys and table entries lie inside of them; cubes past the last return,
+    // and rows past the last query are not stored.
     unsafe {
-        launched::note(|| plan.name("attention_tensor_core"));
         attention_tensor_core::launch_unchecked(
             client,
             grid.count(),
@@ -495,9 +495,9 @@ pub(super) fn launch(
             q,
             k,
             v,
-            tables::bind(tables, p),
-            bind(buffers.o, outputs, element.bytes()),
-            bind_words(buffers.lse, p.query_rows()),
+            bind(tables),
+            bind(buffers.o),
+            bind(buffers.lse),
             scalars(p),
             LayoutLaunch::new(of_q, of_k, of_v),
             spec,

@@ -12,13 +12,12 @@ mod sums;
 use super::dropout::{factors, row_of};
 use super::exponential::{ended, highest};
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, trace};
-use super::shape::{LANES, Shape};
+use super::shape::{LANES, Shape, Tiling};
 use super::strided::{Layout, LayoutLaunch, Strides, head_at};
 use super::visits::{met_of, span};
-use super::{Form, ForwardBuffers, Plan, tables};
-use crate::bound::{bind, bind_words};
+use super::{Form, ForwardBuffers, Plan};
+use crate::bound::bind;
 use crate::element::DeviceElement;
-use crate::grid::Grid;
 use crate::launched;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -447,27 +446,27 @@ fn finish<F: Float, N: Size>(
 pub(super) fn launch(
     client: &Client,
     plan: &Plan,
-    (shape, grid): (Shape, Grid),
+    tiling: Tiling,
     buffers: ForwardBuffers,
     tables: Handle,
 ) {
     let p = &plan.problem;
-    let s = p.sizes();
-    let of = |buffer, rows, dim| bind(buffer, plan.vectors(rows, dim), plan.bytes());
     let [(q, of_q), (k, of_k), (v, of_v)] = buffers.operands(plan);
-    let kernel = if shape.staged {
-        "attention_tile"
-    } else {
-        "attention_rows"
-    };
+    let Tiling { shape, grid } = tiling;
+    launched::note(|| {
+        plan.name(if shape.staged {
+            "attention_tile"
+        } else {
+            "attention_rows"
+        })
+    });
     let spec = Spec {
         form: plan.form(),
         shape,
     };
-    // SAFETY: the buffers hold what is planned; keys and table entries lie inside of them; cubes past the last return, and units
-    // past the last query store nothing.
+    // SAFETY: the buffers are as long as they are described; keys and table entries lie inside of them; cubes past the last return,
+    // and units past the last query store nothing.
     unsafe {
-        launched::note(|| plan.name(kernel));
         attention_tile::launch_unchecked(
             client,
             grid.count(),
@@ -476,9 +475,9 @@ pub(super) fn launch(
             q,
             k,
             v,
-            tables::bind(tables, p),
-            of(buffers.o, p.query_rows(), s.value_dim),
-            bind_words(buffers.lse, p.query_rows()),
+            bind(tables),
+            bind(buffers.o),
+            bind(buffers.lse),
             scalars(p),
             LayoutLaunch::new(of_q, of_k, of_v),
             spec,

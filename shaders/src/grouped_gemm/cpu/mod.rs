@@ -364,7 +364,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let (weight_lanes, out_lanes) = (spec.weight_lanes(plan), spec.out_lanes(plan));
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [1, weight_lanes, out_lanes]);
+        let bound = Bindings::new(p, slab, operands);
         grouped_gemm_cpu::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
@@ -377,7 +377,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.offsets.into(),
             bound.weights,
             bound.bias.into(),
-            bind(packed, plan.cores * registers, 4 * width),
+            bind(packed),
             bound.out,
             sizes(plan, slab),
             plan.cores,

@@ -283,7 +283,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     );
     // SAFETY: `plan` checked the shapes; a task's tiles, panels and scratch are its own.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [1, lanes, lanes]);
+        let bound = Bindings::new(&plan.problem, slab, operands);
         weight_gradient_cpu::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
@@ -294,8 +294,8 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
             bound.b,
             bound.order.into(),
             bound.offsets.into(),
-            bind_words(client.empty(lines * 4), lines),
-            bind(client.empty(panels * width * 4), panels, width * 4),
+            bind(client.empty(lines * 4)),
+            bind(client.empty(panels * width * 4)),
             bound.out,
             sizes,
             spec,

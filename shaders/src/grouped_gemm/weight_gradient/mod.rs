@@ -213,23 +213,22 @@ struct Bindings {
 }
 
 impl Bindings {
-    /// Binds `operands` with so many elements of a, b and dW to a vector, and the gradients of `slab`.
-    fn new(plan: &Plan, slab: &Slab, operands: &Operands, lanes: [usize; 3]) -> Self {
-        let (p, product, [m, n]) = (&plan.problem, &plan.problem.product, plan.problem.columns());
-        let [a_lanes, b_lanes, out_lanes] = lanes;
+    /// Binds `operands`, of the gradients those of `slab`.
+    fn new(problem: &Problem, slab: &Slab, operands: &Operands) -> Self {
         let operands = operands.clone();
-        let elements = |experts: u32| experts as usize * m * n;
-        let ends = [slab.first, product.experts as u32 - slab.last];
-        let out = part(operands.out, ends.map(|experts| 4 * elements(experts)));
-        let len = elements(slab.last - slab.first);
-        let (order, offsets) = super::bind_segments(operands.segments, product);
-        let element = product.element.bytes();
+        let others = [
+            slab.first as usize,
+            problem.product.experts - slab.last as usize,
+        ];
+        let [m, n] = problem.columns();
+        let ends = others.map(|experts| 4 * experts * m * n);
+        let [order, offsets, _] = super::bind_segments(operands.segments);
         Self {
-            a: bind(operands.a, p.rows(p.a) * m / a_lanes, element * a_lanes),
-            b: bind(operands.b, p.rows(p.b) * n / b_lanes, element * b_lanes),
+            a: bind(operands.a),
+            b: bind(operands.b),
             order,
             offsets,
-            out: bind(out, len / out_lanes, 4 * out_lanes),
+            out: bind(part(operands.out, ends)),
         }
     }
 }

@@ -41,7 +41,7 @@ fn weight_gradient_naive<F: Float>(
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     // SAFETY: `plan` checked the shapes; a cube's line and expert exist, columns are guarded.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [1; 3]);
+        let bound = Bindings::new(&plan.problem, slab, operands);
         weight_gradient_naive::launch_unchecked(
             client,
             count(cubes(plan, slab)),

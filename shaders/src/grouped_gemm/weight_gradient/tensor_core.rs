@@ -126,7 +126,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; rows past an expert's last and elements past
     // the last column are neither read nor stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [4, 4, 1]);
+        let bound = Bindings::new(&plan.problem, slab, operands);
         weight_gradient_tensor_core::launch_unchecked(
             client,
             count(cubes(plan, slab)),

@@ -139,7 +139,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; rows past an expert's last
     // and elements past the last column are neither read nor stored.
     unsafe {
-        let bound = Bindings::new(plan, slab, operands, [a_lanes, b_lanes, b_lanes]);
+        let bound = Bindings::new(&plan.problem, slab, operands);
         weight_gradient_tile::launch_unchecked(
             client,
             count(cubes(plan, slab)),

@@ -181,19 +181,18 @@ pub fn launch(client: &Client, plan: &CapacityPlan, buffers: CapacityBuffers) {
     if slots == 0 {
         return;
     }
-    // SAFETY: the buffers hold what is planned; segments lie within the slots, and are
-    // empty past the last expert.
+    launched::note(|| "drop_over_capacity");
+    // SAFETY: the buffers are as long as they are described; segments lie within the slots, and are empty past the last expert.
     unsafe {
-        launched::note(|| "drop_over_capacity");
         drop_over_capacity::launch_unchecked(
             client,
             plan.grid.count(),
             plan.grid.dim(),
-            bind_words(buffers.order, slots),
-            bind_words(buffers.offsets, experts + 1),
-            bind_words(buffers.weights, slots),
-            bind_words(buffers.capacities, experts),
-            bind_words(buffers.keys, slots),
+            bind(buffers.order),
+            bind(buffers.offsets),
+            bind(buffers.weights),
+            bind(buffers.capacities),
+            bind(buffers.keys),
             experts,
             slots,
             plan.grid.units[0] as usize,

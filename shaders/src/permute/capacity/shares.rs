@@ -125,16 +125,15 @@ pub fn launch_capacities(client: &Client, plan: &CapacitiesPlan, buffers: Capaci
         plan.capacity.min.min(slots) as u32,
     );
     launched::note(|| capacities_name(buffers.mask.is_some(), buffers.factors.is_some()));
-    // SAFETY: the caller's buffers have one entry per expert.
+    // SAFETY: the buffers have one entry per expert.
     unsafe {
-        let argument = |buffer| bind_words(buffer, experts);
         expert_capacities::launch_unchecked(
             client,
             CubeCount::Static(1, 1, 1),
             CubeDim::new_1d(plan.units as u32),
-            buffers.mask.map(argument).into(),
-            buffers.factors.map(argument).into(),
-            argument(buffers.capacities),
+            buffers.mask.map(bind).into(),
+            buffers.factors.map(bind).into(),
+            bind(buffers.capacities),
             rule,
             plan.units,
         );
