@@ -13,7 +13,6 @@
 //! [`Plan::visited`] predicts how many are.
 
 mod backward;
-mod backward_tables;
 mod cpu;
 mod dropout;
 #[cfg(feature = "emit")]

@@ -143,15 +143,10 @@ where
     Ok(names::numbered(&text).into_bytes())
 }
 
-/// The architecture of an AMDGPU target.
-#[cfg(feature = "emit-llvm")]
-pub(super) fn gfx(target: Target) -> &'static str {
-    target.name().trim_start_matches("amdgpu-")
-}
-
 #[cfg(feature = "emit-llvm")]
 mod llvm {
-    use super::{Compiled, Target, gfx, reason};
+    use super::super::machine::gfx;
+    use super::{Compiled, Target, reason};
     use cubecl::Compiler;
     use cubecl::ir::{amd::GfxArch, nvidia::SmArch};
     use cubecl::prelude::KernelDefinition;

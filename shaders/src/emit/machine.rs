@@ -151,6 +151,12 @@ pub(super) const fn plane(target: Target) -> u32 {
     }
 }
 
+/// The architecture of an AMDGPU target.
+#[cfg(feature = "emit-llvm")]
+pub(super) fn gfx(target: Target) -> &'static str {
+    target.name().trim_start_matches("amdgpu-")
+}
+
 fn hardware(target: Target) -> HardwareProperties {
     let limits = Limits::WEBGPU_DEFAULT;
     let [x, y, z] = limits.max_cube_dim;
@@ -258,7 +264,7 @@ fn restrict(properties: &mut DeviceProperties, target: Target) {
     match target {
         Target::Ptx => restrict_features(properties, GpuTarget::Nvptx),
         Target::AmdgpuGfx942 | Target::AmdgpuGfx1201 => {
-            let wmma = cubecl::ir::amd::GfxArch::parse(super::compile::gfx(target)).wmma();
+            let wmma = cubecl::ir::amd::GfxArch::parse(gfx(target)).wmma();
             restrict_features(properties, GpuTarget::AmdGpu { wmma });
         }
         _ => {}

@@ -6,7 +6,7 @@
 use super::word::{bits_of, magnitude, scale_of};
 use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_ops::fp8::Fp8Format;
+use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_ops::quantize::AmaxProblem;
 use moebius_ops::scaling::{Granularity, ScaleType};
 
@@ -23,6 +23,32 @@ const PARTS: usize = 1024;
 
 /// Parts for each core of a CPU, so that none waits long for the others.
 const PARTS_PER_CORE: usize = 4;
+
+/// Buffers of the largest launch: x, words, scales.
+const BINDINGS: u32 = 3;
+
+/// Workgroup memory: a magnitude for each unit of a cube, a byte's word for each block.
+const SHARED_BYTES: usize = 4 * (UNITS + UNITS) as usize;
+
+/// Vectors along a dimension of `len` elements: words or single values.
+pub(super) fn lanes_of(len: usize) -> usize {
+    if len.is_multiple_of(LANES_PER_WORD) {
+        LANES_PER_WORD
+    } else {
+        1
+    }
+}
+
+/// Checks the workgroup memory of the reductions and the buffers of a launch.
+pub(super) fn fits_cube(device: &Capability) -> Result<(), Unsupported> {
+    let limits = &device.limits;
+    let (bindings, memory) = (limits.max_bindings, limits.max_shared_memory);
+    // A CPU's units share nothing.
+    let fits = bindings >= BINDINGS && (memory >= SHARED_BYTES || device.cpu_cores.is_some());
+    let needs = format_args!("{BINDINGS} bindings and {SHARED_BYTES} bytes of workgroup memory");
+    let have = format_args!("{bindings} and {memory} bytes");
+    Unsupported::unless(fits, super::KERNEL, needs, have)
+}
 
 /// What becomes of a largest magnitude, known when a kernel is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -305,8 +331,8 @@ pub(super) fn launch_reduction(
 pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<Reduction, Unsupported> {
     let (len, element) = (problem.len(), problem.element());
     element.supported(KERNEL, device)?;
-    super::plan::fits_cube(device)?;
-    let lanes = super::plan::lanes_of(len);
+    fits_cube(device)?;
+    let lanes = lanes_of(len);
     let vectors = [1, len / lanes];
     let of = Blocks {
         matrix: vectors,

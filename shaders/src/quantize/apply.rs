@@ -1,10 +1,9 @@
 //! Codes by scales that are there, and values of codes: a word at a time.
 
-use super::block::Buffers;
 use super::word::{
     Coding, Four, decode_scaled, decode_word, encode_scaled, encode_word, load, store,
 };
-use super::{Plan, Sizes};
+use super::{Buffers, Plan, Sizes};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::scaling::ScaleType;
@@ -17,6 +16,16 @@ pub(super) struct Spec {
     pub(super) cuts_words: bool,
     /// Neighbouring words of a unit, at most: those of a block's row, unless it is 1.
     pub(super) run: usize,
+}
+
+impl Spec {
+    fn of(plan: &Plan) -> Self {
+        Self {
+            coding: plan.coding(),
+            cuts_words: plan.problem.cuts_words(),
+            run: plan.run,
+        }
+    }
 }
 
 /// Where the scales of a row begin: in f32s or in words of bytes.
@@ -197,7 +206,7 @@ fn enqueue(client: &Client, plan: &Plan, buffers: Buffers, encode: bool) {
         return;
     }
     let (count, dim, lanes) = (plan.words.count(), plan.words.dim(), plan.lanes);
-    let (sizes, spec, element) = (super::sizes(p), plan.apply_spec(), p.element().elem_type());
+    let (sizes, spec, element) = (super::sizes(p), Spec::of(plan), p.element().elem_type());
     let [values, words, scales] = [buffers.values, buffers.words, buffers.scales].map(bind);
     // SAFETY: the buffers are as long as they are described; units past the last word, and lanes past the end of a row, touch
     // nothing, and every row and column has a scale.

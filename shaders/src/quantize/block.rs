@@ -4,9 +4,10 @@ use super::amax::{Finish, launch_reduction, row_max};
 use super::apply::launch_by;
 use super::plan::Variant;
 use super::word::{Coding, Four, encode_word, load, scale_of, word_amax};
-use super::{Plan, Sizes};
+use super::{Buffers, Plan, Sizes};
 use crate::prelude::*;
 use cubecl::prelude::*;
+use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::scaling::ScaleType;
 
 /// How blocks are shared out, known when a kernel is compiled.
@@ -17,6 +18,18 @@ pub(super) struct Spec {
     pub(super) units: [u32; 2],
     /// No unit has more than one word of a block, so that x is read once.
     pub(super) held: bool,
+}
+
+impl Spec {
+    fn of(plan: &Plan, units: [u32; 2]) -> Self {
+        let [rows, columns] = plan.problem.block();
+        let words = rows * columns.div_ceil(LANES_PER_WORD);
+        Self {
+            coding: plan.coding(),
+            units,
+            held: words <= units[0] as usize,
+        }
+    }
 }
 
 /// The words of a block: `len` of them, `width` in a row.
@@ -187,18 +200,6 @@ pub(super) fn fp8_quantize_cpu<F: Float, N: Size>(
     }
 }
 
-buffers! {
-    /// Buffers of a quantisation, or of the way back.
-    pub struct Buffers {
-        /// \[M, rows, columns\]: x, read, or y, written by the way back.
-        pub values: Handle = "x" | "y",
-        /// \[M, rows, ⌈columns/4⌉\], written, or read by the way back.
-        pub words: Handle = "codes",
-        /// As many as [`super::Problem::scales_shape`] says, written unless they are given.
-        pub scales: Handle,
-    }
-}
-
 /// Enqueues scales and codes of x: one launch, or at most three; none for no values.
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let p = &plan.problem;
@@ -223,7 +224,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     unsafe {
         match units {
             Some(units) => {
-                let spec = plan.block_spec(units);
+                let spec = Spec::of(plan, units);
                 fp8_quantize::launch_unchecked(
                     client, count, dim, lanes, x, words, scales, sizes, margin, spec, element,
                 );

@@ -18,12 +18,12 @@ pub(crate) use word::{e8m0_scale, magnitude};
 
 pub use amax::{Reduction, launch_amax, plan_amax};
 pub use apply::{launch_by, launch_dequantize};
-pub use block::{Buffers, launch};
+pub use block::launch;
 #[cfg(feature = "emit")]
 pub use entries::entries;
 pub use plan::{Plan, check_kept, plan};
 
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::fp8::{LANES_PER_WORD, Overflow};
 use moebius_ops::quantize::Problem;
@@ -48,6 +48,18 @@ struct Sizes {
     padded: usize,
     /// Rows of blocks in all matrices.
     lines: usize,
+}
+
+buffers! {
+    /// Buffers of a quantisation, or of the way back.
+    pub struct Buffers {
+        /// \[M, rows, columns\]: x, read, or y, written by the way back.
+        pub values: Handle = "x" | "y",
+        /// \[M, rows, ⌈columns/4⌉\], written, or read by the way back.
+        pub words: Handle = "codes",
+        /// As many as [`Problem::scales_shape`] says, written unless they are given.
+        pub scales: Handle,
+    }
 }
 
 fn name(problem: &Problem, kernel: &str, kind: &str) -> String {

@@ -1,8 +1,8 @@
 //! Which units take which blocks.
 
-use super::amax::{Blocks, Reduction, UNITS, units_for};
+use super::amax::{Blocks, Reduction, fits_cube, lanes_of, units_for};
 use super::word::Coding;
-use super::{KERNEL, Problem, apply, block};
+use super::{KERNEL, Problem};
 use crate::fp8::Conversion;
 use crate::prelude::*;
 use moebius_ops::fp8::LANES_PER_WORD;
@@ -21,12 +21,6 @@ const UNIT_WORDS: usize = 4096;
 
 /// Neighbouring words of a CPU unit, at most: they share a scale and a loop without divisions.
 const RUN: usize = 1024;
-
-/// Buffers of the largest launch: x, words, scales.
-const BINDINGS: u32 = 3;
-
-/// Workgroup memory: a magnitude for each unit of a cube, a byte's word for each block.
-const SHARED_BYTES: usize = 4 * (UNITS + UNITS) as usize;
 
 /// Who computes scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,17 +43,8 @@ pub struct Plan {
     pub(super) variant: Variant,
     /// A unit for each word, or run of words.
     pub(super) words: Grid,
-    run: usize,
+    pub(super) run: usize,
     pub(super) conversion: Conversion,
-}
-
-/// Vectors along a dimension of `len` elements: words or single values.
-pub(super) fn lanes_of(len: usize) -> usize {
-    if len.is_multiple_of(LANES_PER_WORD) {
-        LANES_PER_WORD
-    } else {
-        1
-    }
 }
 
 /// Plans quantisation and dequantisation of `problem`.
@@ -96,17 +81,6 @@ pub fn check_kept(problem: &Problem, stack: usize, device: &Capability) -> Resul
     let needs = format_args!("a buffer of {bytes} bytes");
     let have = format_args!("buffers of at most {limit} bytes");
     Unsupported::unless(bytes <= limit, KERNEL, needs, have)
-}
-
-/// Checks the workgroup memory of the reductions and the buffers of a launch.
-pub(super) fn fits_cube(device: &Capability) -> Result<(), Unsupported> {
-    let limits = &device.limits;
-    let (bindings, memory) = (limits.max_bindings, limits.max_shared_memory);
-    // A CPU's units share nothing.
-    let fits = bindings >= BINDINGS && (memory >= SHARED_BYTES || device.cpu_cores.is_some());
-    let needs = format_args!("{BINDINGS} bindings and {SHARED_BYTES} bytes of workgroup memory");
-    let have = format_args!("{bindings} and {memory} bytes");
-    Unsupported::unless(fits, KERNEL, needs, have)
 }
 
 /// Words of a run, and how many there are.
@@ -200,24 +174,6 @@ impl Plan {
             overflow: self.problem.overflow(),
             scale_type: self.problem.granularity().scale_type(),
             conversion: self.conversion,
-        }
-    }
-
-    pub(super) fn block_spec(&self, units: [u32; 2]) -> block::Spec {
-        let [rows, columns] = self.problem.block();
-        let words = rows * columns.div_ceil(LANES_PER_WORD);
-        block::Spec {
-            coding: self.coding(),
-            units,
-            held: words <= units[0] as usize,
-        }
-    }
-
-    pub(super) fn apply_spec(&self) -> apply::Spec {
-        apply::Spec {
-            coding: self.coding(),
-            cuts_words: self.problem.cuts_words(),
-            run: self.run,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Gradients of tables: a unit per element sums over the pairs that read it, in ascending order.
 
-use super::Form;
-use super::backward::{Backward, pair, value_product};
-use super::rules::{Kind, Scalars, Site, scalars};
-use super::score_rule::{LaunchRule, ScoreRule, seen_by};
-use super::unit::site_of;
+use super::Backward;
+use super::pairs::{pair, value_product};
+use crate::attention::Form;
+use crate::attention::rules::{Kind, Scalars, Site, scalars};
+use crate::attention::score_rule::{LaunchRule, ScoreRule, seen_by};
+use crate::attention::unit::site_of;
 use crate::bound::bind;
 use crate::element::DeviceElement;
 use crate::launched;

@@ -1,0 +1,234 @@
+//! Gradients of queries, keys and values: sums in ascending order, without atomics.
+//!
+//! | file | what |
+//! |---|---|
+//! | `pairs.rs` | what a pair of a query and a key adds to gradients |
+//! | `unit.rs` | dq, dk and dv by the `unit` variant; `cpu/backward.rs` has the `cpu` variant |
+//! | `tables.rs` | gradients of tables |
+
+mod pairs;
+mod tables;
+mod unit;
+
+use super::score_rule::{LaunchRule, NoRule};
+use super::tables::{TableBuffers, gather};
+use super::{Plan, Variant, cpu};
+use crate::bound::bind;
+use crate::element::DeviceElement;
+use crate::launched;
+use crate::named::{FromNames, Lookup, buffers};
+use crate::segment_attention::head::{dot, load_head};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// statistics\[row\] = (lse, Δ): Δ = ⟨do, o⟩, or −dlse where the gradient comes through the log-sum-exp.
+#[cube(launch_unchecked)]
+fn attention_statistics<F: Float, N: Size>(
+    o: ComptimeOption<&[Vector<F, N>]>,
+    d_o: ComptimeOption<&[Vector<F, N>]>,
+    lse: &[f32],
+    d_lse: ComptimeOption<&[f32]>,
+    statistics: &mut [f32],
+    #[comptime] vectors: usize,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < lse.len() {
+        let at = ABSOLUTE_POS * vectors;
+        let mut delta = 0.0f32;
+        #[comptime]
+        if let ComptimeOption::Some(d_lse) = d_lse {
+            delta -= d_lse[ABSOLUTE_POS];
+        }
+        #[comptime]
+        if let ComptimeOption::Some(o) = o {
+            #[comptime]
+            if let ComptimeOption::Some(d_o) = d_o {
+                let head = load_head::<F, N>(o, at, 1.0f32, vectors);
+                delta += dot::<F, N>(&head, d_o, at, vectors);
+            }
+        }
+        statistics[2 * ABSOLUTE_POS] = lse[ABSOLUTE_POS];
+        statistics[2 * ABSOLUTE_POS + 1] = delta;
+    }
+}
+
+buffers! {
+    /// Buffers of the backward pass; shapes as in [`moebius_ops::attention`].
+    pub struct BackwardBuffers {
+        pub q: Handle => "[B, Hq, Sq, D]" read,
+        pub k: Handle => "[B, Hkv, Skv, D]" read,
+        pub v: Handle => "[B, Hkv, Skv, Dv]" read,
+        /// Read.
+        pub tables: TableBuffers,
+        pub lse: Handle => "[B, Hq, Sq] f32" read: "what the forward pass wrote",
+        /// Where the gradient comes from.
+        pub through: Through,
+        pub dq: Handle => "[B, Hq, Sq, D]" written,
+        pub dk: Handle => "[B, Hkv, Skv, D]" written,
+        pub d_bias: Option<Handle> = "dbias" => "f32" written: "of the dense bias, where it is there",
+        pub d_relative: Option<Handle> = "drelative" => "f32" written: "of the biases by distance, where it is there",
+        pub d_sinks: Option<Handle> = "dsinks" => "f32" written: "of the sinks, where it is there",
+    }
+}
+
+/// The result whose gradient comes in.
+#[derive(Clone)]
+pub enum Through {
+    /// o.
+    Output {
+        /// Read: what the forward pass wrote.
+        o: Handle,
+        /// Gradient of o, read.
+        d_o: Handle,
+        /// Written.
+        dv: Handle,
+    },
+    /// The log-sum-exp; the gradient of v is 0.
+    LogSumExp {
+        /// Gradient of lse f32, read.
+        d_lse: Handle,
+    },
+}
+
+impl FromNames for Through {
+    /// Through the log-sum-exp where that has a gradient.
+    fn from_names(buffers: &impl Lookup, _: &[&str]) -> Self {
+        let of = |name: &str| Handle::from_names(buffers, &[name]);
+        match buffers.find("dlse") {
+            Some(d_lse) => Self::LogSumExp { d_lse },
+            None => Self::Output {
+                o: of("o"),
+                d_o: of("do"),
+                dv: of("dv"),
+            },
+        }
+    }
+}
+
+/// What the launches of a backward pass share.
+pub(super) struct Backward<'a, R> {
+    pub(super) client: &'a Client,
+    pub(super) plan: &'a Plan,
+    pub(super) buffers: &'a BackwardBuffers,
+    pub(super) tables: Handle,
+    /// f32 \[B, Hq, Sq, 2\].
+    pub(super) statistics: Handle,
+    pub(super) rule: &'a R,
+}
+
+impl<R> Backward<'_, R> {
+    /// A matrix of so many rows; one without rows isn't read, and something else is bound.
+    fn bind(&self, buffer: &Handle, rows: usize) -> BufferArg {
+        bind(match rows {
+            0 => self.statistics.clone(),
+            _ => buffer.clone(),
+        })
+    }
+
+    pub(super) fn through_lse(&self) -> bool {
+        matches!(self.buffers.through, Through::LogSumExp { .. })
+    }
+
+    /// do, or q where the gradient comes through the log-sum-exp and nothing reads it.
+    fn d_o(&self) -> BufferArg {
+        let d_o = match &self.buffers.through {
+            Through::Output { d_o, .. } => d_o,
+            Through::LogSumExp { .. } => &self.buffers.q,
+        };
+        self.bind(d_o, self.plan.problem.query_rows())
+    }
+
+    pub(super) fn statistics(&self) -> BufferArg {
+        bind(self.statistics.clone())
+    }
+
+    pub(super) fn tables(&self) -> BufferArg {
+        bind(self.tables.clone())
+    }
+
+    /// q, k, v, do, statistics and tables: what every gradient of pairs reads, in this order.
+    fn inputs(&self) -> [BufferArg; 6] {
+        let (p, b) = (&self.plan.problem, self.buffers);
+        [
+            self.bind(&b.q, p.query_rows()),
+            self.bind(&b.k, p.key_rows()),
+            self.bind(&b.v, p.key_rows()),
+            self.d_o(),
+            self.statistics(),
+            self.tables(),
+        ]
+    }
+}
+
+/// Enqueues the backward pass: four launches or fewer, one more for each table's gradient, and one per table where there
+/// are several.
+///
+/// # Panics
+/// Where a table of a rule is missing.
+pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
+    launch_by(client, plan, &buffers, &NoRule);
+}
+
+/// [`launch_backward`] with `rule` after the problem's rules.
+///
+/// # Panics
+/// As [`launch_backward`], and unless the plan is one of [`super::plan_ruled`].
+pub fn launch_backward_ruled<R: LaunchRule>(
+    client: &Client,
+    plan: &Plan,
+    buffers: BackwardBuffers,
+    rule: &R,
+) {
+    assert!(plan.ruled, "expected a plan with a rule");
+    launch_by(client, plan, &buffers, rule);
+}
+
+fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: &BackwardBuffers, rule: &R) {
+    let p = &plan.problem;
+    let backward = Backward {
+        client,
+        plan,
+        buffers,
+        tables: gather(client, &plan.problem, plan.table_grid, &buffers.tables),
+        statistics: client.empty(p.query_rows().max(1) * 8),
+        rule,
+    };
+    if p.query_rows() > 0 {
+        launch_statistics(&backward);
+    }
+    match plan.variant {
+        Variant::Cpu if p.query_rows() > 0 => cpu::launch_backward(&backward),
+        _ => unit::launch(&backward),
+    }
+    tables::launch(&backward);
+}
+
+fn launch_statistics<R>(backward: &Backward<'_, R>) {
+    let (plan, buffers) = (backward.plan, backward.buffers);
+    let p = &plan.problem;
+    let (o, d_o, d_lse) = match &buffers.through {
+        Through::Output { o, d_o, .. } => (Some(o), Some(d_o), None),
+        Through::LogSumExp { d_lse } => (None, None, Some(d_lse)),
+    };
+    let bound = |buffer: Option<&Handle>| buffer.cloned().map(bind);
+    launched::note(|| {
+        let of = launched::suffix(backward.through_lse(), "_of_lse");
+        format!("attention_statistics{of}_unit_{}", p.element())
+    });
+    // SAFETY: the buffers are as long as they are described; units past the last query return.
+    unsafe {
+        attention_statistics::launch_unchecked(
+            backward.client,
+            plan.per_query.count(),
+            plan.per_query.dim(),
+            plan.lanes,
+            bound(o).into(),
+            bound(d_o).into(),
+            bind(buffers.lse.clone()),
+            bound(d_lse).into(),
+            backward.statistics(),
+            plan.form().value_vectors,
+            p.element().elem_type(),
+        );
+    }
+}

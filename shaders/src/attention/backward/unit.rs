@@ -1,0 +1,241 @@
+//! Two passes compute the scores anew: a unit per query sums dq over the keys it sees, and a unit per key sums dk and dv
+//! over the queries that see it, the heads of its group one after the other. lse and Δ of a query come in one binding, and
+//! dk and dv leave by their own launches: WebGPU grants seven buffers.
+
+use super::pairs::{pair, value_product};
+use super::{Backward, Through};
+use crate::attention::Form;
+use crate::attention::rules::{Scalars, keys_of, queries_of, scalars};
+use crate::attention::score_rule::{LaunchRule, ScoreRule, seen_by};
+use crate::attention::unit::site_of;
+use crate::bound::bind;
+use crate::element::DeviceElement;
+use crate::launched;
+use crate::segment_attention::head::{
+    accumulate, dot, load_head, scale_head, store_head, zero_head,
+};
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+
+/// dq\[i\] = scale · Σ_j ds_ij · k\[j\].
+#[cube(launch_unchecked)]
+fn attention_query_gradient_unit<F: Float, N: Size, R: ScoreRule>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    d_o: &[Vector<F, N>],
+    statistics: &[f32],
+    tables: &[u32],
+    dq: &mut [Vector<F, N>],
+    scalars: Scalars,
+    rule: R::Args,
+    rows: usize,
+    #[comptime] form: Form,
+    #[comptime] through_lse: bool,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < rows {
+        let row = ABSOLUTE_POS;
+        let vectors = comptime!(form.vectors);
+        let value_vectors = comptime!(if through_lse { 1 } else { form.value_vectors });
+        let mut site = site_of(row, &scalars);
+        let query = load_head::<F, N>(q, row * vectors, 1.0f32, vectors);
+        let d_row = load_head::<F, N>(d_o, row * value_vectors, 1.0f32, value_vectors);
+        let statistic = (statistics[2 * row], statistics[2 * row + 1]);
+        let mut sums = zero_head::<N>(vectors);
+        let keys = (site.batch * scalars.kv_heads + site.head / scalars.group) * scalars.keys;
+        let (first, end) = keys_of(site.query, site.query, &scalars, form.kinds);
+        for key in first..end {
+            site.key = key;
+            if seen_by::<Const<1>, R>(&site, &scalars, tables, &rule, form).extract(0usize) {
+                let at = keys + key;
+                let products = (
+                    dot::<F, N>(&query, k, at * vectors, vectors),
+                    value_product::<F, N>(
+                        &d_row,
+                        v,
+                        at * comptime!(form.value_vectors),
+                        form,
+                        through_lse,
+                    ),
+                );
+                let (_, ds, slope) = pair::<R>(
+                    products, statistic, &site, &scalars, tables, &rule, form, 0usize,
+                );
+                accumulate::<F, N>(&mut sums, ds * slope, k, at * vectors, vectors);
+            }
+        }
+        scale_head::<N>(&mut sums, scalars.scale, vectors);
+        store_head::<F, N>(&sums, 1.0f32, dq, row * vectors, vectors);
+    }
+}
+
+/// dk\[j\] = scale · Σ_i ds_ij · q\[i\], or dv\[j\] = Σ_i p_ij · do\[i\], over the queries of all heads of the group.
+#[cube(launch_unchecked)]
+fn attention_key_gradient_unit<F: Float, N: Size, R: ScoreRule>(
+    q: &[Vector<F, N>],
+    k: &[Vector<F, N>],
+    v: &[Vector<F, N>],
+    d_o: &[Vector<F, N>],
+    statistics: &[f32],
+    tables: &[u32],
+    out: &mut [Vector<F, N>],
+    scalars: Scalars,
+    rule: R::Args,
+    rows: usize,
+    #[comptime] form: Form,
+    #[comptime] of: Of,
+    #[define(F)] _element: ElemType,
+) {
+    if ABSOLUTE_POS < rows {
+        let row = ABSOLUTE_POS;
+        let (vectors, value_vectors) = comptime!((form.vectors, form.value_vectors));
+        let (written, read) = comptime!(of.widths(form));
+        let (key, head_row) = (row % scalars.keys, row / scalars.keys);
+        let (kv_head, batch) = (head_row % scalars.kv_heads, head_row / scalars.kv_heads);
+        let own = load_head::<F, N>(k, row * vectors, 1.0f32, vectors);
+        let value = load_head::<F, N>(v, row * value_vectors, 1.0f32, read);
+        let mut sums = zero_head::<N>(written);
+        let (first, end) = queries_of(key, key, &scalars, form.kinds);
+        for member in 0..scalars.group {
+            let head = kv_head * scalars.group + member;
+            let queries = (batch * scalars.heads + head) * scalars.queries;
+            let mut site = site_of(queries, &scalars);
+            site.key = key;
+            for query in first..end {
+                site.query = query;
+                if seen_by::<Const<1>, R>(&site, &scalars, tables, &rule, form).extract(0usize) {
+                    let at = queries + query;
+                    let statistic = (statistics[2 * at], statistics[2 * at + 1]);
+                    let none = comptime!(of != Of::Keys);
+                    let products = (
+                        dot::<F, N>(&own, q, at * vectors, vectors),
+                        value_product::<F, N>(&value, d_o, at * value_vectors, form, none),
+                    );
+                    let (p, ds, slope) = pair::<R>(
+                        products, statistic, &site, &scalars, tables, &rule, form, 0usize,
+                    );
+                    if comptime!(of == Of::Values) {
+                        accumulate::<F, N>(&mut sums, p, d_o, at * value_vectors, value_vectors);
+                    } else {
+                        accumulate::<F, N>(&mut sums, ds * slope, q, at * vectors, vectors);
+                    }
+                }
+            }
+        }
+        if comptime!(of != Of::Values) {
+            scale_head::<N>(&mut sums, scalars.scale, vectors);
+        }
+        store_head::<F, N>(&sums, 1.0f32, out, row * written, written);
+    }
+}
+
+/// Which gradient a unit of a key sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Of {
+    Keys,
+    /// That of the keys through the log-sum-exp, where no values take part.
+    KeysOfLse,
+    Values,
+}
+
+impl Of {
+    /// Vectors of a row that is written, and of one of values that is held.
+    fn widths(self, form: Form) -> (usize, usize) {
+        match self {
+            Self::Keys => (form.vectors, form.value_vectors),
+            Self::KeysOfLse => (form.vectors, 1),
+            Self::Values => (form.value_vectors, 1),
+        }
+    }
+
+    fn kernel(self) -> &'static str {
+        match self {
+            Self::Keys => "attention_key_gradient_unit",
+            Self::KeysOfLse => "attention_key_gradient_of_lse_unit",
+            Self::Values => "attention_value_gradient_unit",
+        }
+    }
+}
+
+/// Enqueues the gradients of queries, keys and values.
+pub(super) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
+    let (p, buffers) = (&backward.plan.problem, backward.buffers);
+    if p.query_rows() > 0 {
+        launch_query_gradient(backward);
+    }
+    if p.key_rows() > 0 {
+        match &buffers.through {
+            Through::Output { dv, .. } => {
+                launch_key_gradient(backward, Of::Keys, &buffers.dk);
+                launch_key_gradient(backward, Of::Values, dv);
+            }
+            Through::LogSumExp { .. } => {
+                launch_key_gradient(backward, Of::KeysOfLse, &buffers.dk);
+            }
+        }
+    }
+}
+
+fn launch_query_gradient<R: LaunchRule>(backward: &Backward<'_, R>) {
+    let (plan, b) = (backward.plan, backward.buffers);
+    let p = &plan.problem;
+    let [q, k, v, d_o, statistics, tables] = backward.inputs();
+    launched::note(|| {
+        let of = launched::suffix(backward.through_lse(), "_of_lse");
+        plan.name(&format!("attention_query_gradient{of}_unit"))
+    });
+    // SAFETY: the buffers are as long as they are described; keys and table entries lie inside of them; units past the last
+    // query return.
+    unsafe {
+        attention_query_gradient_unit::launch_unchecked::<R>(
+            backward.client,
+            plan.per_query.count(),
+            plan.per_query.dim(),
+            plan.lanes,
+            q,
+            k,
+            v,
+            d_o,
+            statistics,
+            tables,
+            bind(b.dq.clone()),
+            scalars(p),
+            backward.rule.args(),
+            p.query_rows(),
+            plan.form(),
+            backward.through_lse(),
+            p.element().elem_type(),
+        );
+    }
+}
+
+fn launch_key_gradient<R: LaunchRule>(backward: &Backward<'_, R>, of: Of, out: &Handle) {
+    let plan = backward.plan;
+    let p = &plan.problem;
+    let [q, k, v, d_o, statistics, tables] = backward.inputs();
+    launched::note(|| plan.name(of.kernel()));
+    // SAFETY: the buffers are as long as they are described; queries and table entries lie inside of them; units past the last
+    // key return.
+    unsafe {
+        attention_key_gradient_unit::launch_unchecked::<R>(
+            backward.client,
+            plan.per_key.count(),
+            plan.per_key.dim(),
+            plan.lanes,
+            q,
+            k,
+            v,
+            d_o,
+            statistics,
+            tables,
+            bind(out.clone()),
+            scalars(p),
+            backward.rule.args(),
+            p.key_rows(),
+            plan.form(),
+            of,
+            p.element().elem_type(),
+        );
+    }
+}
