@@ -75,7 +75,8 @@ fn fits_binding(
 /// Checks that a cube can have `units` units and `memory` bytes of workgroup memory.
 fn fits_cube(
     kernel: &'static str,
-    (units, memory): (u32, usize),
+    units: u32,
+    memory: usize,
     device: &Capability,
 ) -> Result<(), Unsupported> {
     let limits = &device.limits;

@@ -106,7 +106,7 @@ pub fn launch(client: &Client, plan: &Plan, out: Handle) {
 /// The multiply-adds.
 #[cfg(feature = "emit")]
 pub fn entry() -> crate::emit::KernelEntry {
-    crate::emit::KernelEntry::new(("peak", "multiply-adds"), "multiply_adds", |at| {
+    crate::emit::KernelEntry::new("peak", "multiply-adds", "multiply_adds", |at| {
         launch(at.client(), &plan(&at.capability), at.buffer());
         Ok(())
     })

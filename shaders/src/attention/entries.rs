@@ -94,7 +94,7 @@ fn through_lse(at: &Machine, problem: Problem) -> Planned {
 pub fn entries() -> Vec<KernelEntry> {
     let entry = |variant, name: String, p: Problem, launch: fn(&Machine, Problem) -> Planned| {
         let launch = move |at: &Machine| launch(at, p);
-        KernelEntry::new(("attention", variant), name, launch).of(p.element())
+        KernelEntry::new("attention", variant, name, launch).of(p.element())
     };
     let of = |kernel: &str, p| name(&p, kernel);
     let all = problems(SIZES);

@@ -58,7 +58,7 @@ impl Shape {
             _ => Self::tile(elements),
         };
         let memory = shape.shared_bytes(elements);
-        crate::fits_cube(KERNEL, (shape.units as u32, memory), device)?;
+        crate::fits_cube(KERNEL, shape.units as u32, memory, device)?;
         Ok(shape)
     }
 

@@ -50,9 +50,10 @@ pub struct KernelEntry {
 }
 
 impl KernelEntry {
-    /// The entry `name` of `variant`, which is among the kernels that `launch` launches.
+    /// The entry `name` of a `family`'s `variant`, which is among the kernels that `launch` launches.
     pub(crate) fn new(
-        (family, variant): (&'static str, &'static str),
+        family: &'static str,
+        variant: &'static str,
         name: impl Into<String>,
         launch: impl Fn(&Machine) -> Planned + Send + Sync + 'static,
     ) -> Self {

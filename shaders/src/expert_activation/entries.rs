@@ -39,7 +39,7 @@ pub fn entries() -> Vec<KernelEntry> {
         entries.extend(problems().map(|problem| {
             let name = name(&problem, kernel);
             let launch = move |at: &Machine| launch(at, problem);
-            KernelEntry::new(("expert_activation", variant), name, launch).of(problem.element())
+            KernelEntry::new("expert_activation", variant, name, launch).of(problem.element())
         }));
     }
     entries.extend(Element::ALL.map(|element| {
@@ -49,7 +49,7 @@ pub fn entries() -> Vec<KernelEntry> {
             let plan = output_bias::plan(problem, &at.capability);
             at.launch(&[], plan, output_bias::launch)
         };
-        KernelEntry::new(("expert_activation", "output-bias"), name, launch).of(element)
+        KernelEntry::new("expert_activation", "output-bias", name, launch).of(element)
     }));
     entries
 }

@@ -235,7 +235,7 @@ pub fn entries() -> Vec<crate::emit::KernelEntry> {
         ];
         for (overflow, conversion) in ways {
             let name = encode_name(format, overflow, conversion);
-            let entry = KernelEntry::new(("fp8", variant("encode", conversion)), name, move |at| {
+            let entry = KernelEntry::new("fp8", variant("encode", conversion), name, move |at| {
                 let plan = planned(at, format, conversion)?;
                 launch_encode(at.client(), &plan, overflow, at.buffer(), at.buffer());
                 Ok(())
@@ -244,7 +244,7 @@ pub fn entries() -> Vec<crate::emit::KernelEntry> {
         }
         for conversion in [Bits, Instructions] {
             let name = decode_name(format, conversion);
-            let entry = KernelEntry::new(("fp8", variant("decode", conversion)), name, move |at| {
+            let entry = KernelEntry::new("fp8", variant("decode", conversion), name, move |at| {
                 let plan = planned(at, format, conversion)?;
                 launch_decode(at.client(), &plan, at.buffer(), at.buffer());
                 Ok(())

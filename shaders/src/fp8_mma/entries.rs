@@ -41,8 +41,8 @@ const CASES: [Case; 4] = [
 
 /// Products of every element type, plain and of sorted rows.
 pub fn entries() -> Vec<KernelEntry> {
-    let entry = |case: Case| {
-        let problem = valid(problem(case));
+    let entry = |(x, w, rows): Case| {
+        let problem = valid(problem(x, w, rows));
         let name = super::name(&problem);
         let build = move |at: &Machine| {
             let plan = plan(problem, &at.capability, true);
@@ -52,14 +52,14 @@ pub fn entries() -> Vec<KernelEntry> {
             ];
             at.launch(&given, plan, launch)
         };
-        KernelEntry::new(("fp8_gemm", "mma"), name, build)
+        KernelEntry::new("fp8_gemm", "mma", name, build)
             .since_sm(SM)
             .proven(false)
     };
     CASES.map(entry).into()
 }
 
-fn problem((x, w, rows): Case) -> Result<Problem, ShapeError> {
+fn problem(x: Fp8Weights, w: Fp8Weights, rows: Option<Source>) -> Result<Problem, ShapeError> {
     let product = match rows {
         None => grouped_gemm::Problem::dense(1024, 512, 512)?,
         Some(rows) => grouped_gemm::Problem {

@@ -168,7 +168,7 @@ pub fn entries() -> Vec<crate::emit::KernelEntry> {
             at.launch(&given, plan(problem, &at.capability), launch)
         };
         let name = name(&problem);
-        KernelEntry::new(("grouped_gemm", "bias_gradient"), name, gradient).of(element)
+        KernelEntry::new("grouped_gemm", "bias_gradient", name, gradient).of(element)
     };
     cases.map(entry).into()
 }

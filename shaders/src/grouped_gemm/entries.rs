@@ -140,7 +140,7 @@ fn entry(variant: Variant, problem: Problem) -> KernelEntry {
     };
     let name = super::name(&problem, variant);
     let launch = move |at: &Machine| product(at, variant, problem, Conversion::Bits);
-    let entry = KernelEntry::new((family, variant.name()), name, launch).of(problem.element);
+    let entry = KernelEntry::new(family, variant.name(), name, launch).of(problem.element);
     entry.proven(variant.proven())
 }
 
@@ -157,7 +157,7 @@ fn converted(variant: Variant, element: Element) -> KernelEntry {
     let conversion = Conversion::Instructions;
     let name = super::name(&problem, variant) + conversion.suffix();
     let launch = move |at: &Machine| product(at, variant, problem, conversion);
-    let entry = KernelEntry::new(("fp8_gemm", of), name, launch);
+    let entry = KernelEntry::new("fp8_gemm", of, name, launch);
     conversion.entry(entry.of(element))
 }
 

@@ -196,8 +196,9 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         _ if lanes(problem.k, 4, device).is_multiple_of(4) => 4,
         _ => 1,
     };
+    let (elements, of_element) = problem.expert_elements();
     let plan = Plan {
-        slabs: slabs(KERNEL, problem.experts, problem.expert_elements(), device)?,
+        slabs: slabs(KERNEL, problem.experts, elements, of_element, device)?,
         cores: device.cpu_cores.unwrap_or(1) as usize,
         fragments,
         conversion: Conversion::Bits,
@@ -255,11 +256,11 @@ fn check_variant(
         }
         Variant::Unit | Variant::Gemv => {
             let memory = tile.shared_bytes(problem.parts());
-            crate::fits_cube(KERNEL, (tile.units(), memory), device)
+            crate::fits_cube(KERNEL, tile.units(), memory, device)
         }
         // A CPU starts more tasks than it has cores.
         Variant::Naive if device.cpu_cores.is_none() => {
-            crate::fits_cube(KERNEL, (naive::UNITS, 0), device)
+            crate::fits_cube(KERNEL, naive::UNITS, 0, device)
         }
         Variant::Naive => Ok(()),
     }
@@ -275,7 +276,8 @@ pub(super) fn launches(rows: usize, slabs: &[Slab]) -> usize {
 pub(super) fn slabs(
     kernel: &'static str,
     experts: usize,
-    (elements, bytes): (usize, usize),
+    elements: usize,
+    bytes: usize,
     device: &Capability,
 ) -> Result<Vec<Slab>, Unsupported> {
     crate::fits_buffer(kernel, experts * elements * bytes, device)?;

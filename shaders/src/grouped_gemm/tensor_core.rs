@@ -78,8 +78,8 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Fragme
     if problem.layout == WeightLayout::InOut {
         fours(problem.n, "columns of weights of [E, k, n]")?;
     }
-    let cube = (fragments.units() as u32, shared_bytes(problem, fragments));
-    crate::fits_cube(KERNEL, cube, device)?;
+    let memory = shared_bytes(problem, fragments);
+    crate::fits_cube(KERNEL, fragments.units() as u32, memory, device)?;
     Ok(fragments)
 }
 

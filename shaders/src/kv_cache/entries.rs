@@ -57,16 +57,14 @@ pub fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for (format, element, rules) in samples {
         let problem = attend(format, element, rules);
-        let entry = KernelEntry::new(
-            ("kv_cache", "attend"),
-            name(&problem),
-            move |at: &Machine| attended(at, problem),
-        );
+        let entry = KernelEntry::new("kv_cache", "attend", name(&problem), move |at: &Machine| {
+            attended(at, problem)
+        });
         entries.push(entry.of(element));
         let p = problem.attention();
         if format == CacheFormat::F32 || element == Element::F16 {
             let entry =
-                KernelEntry::new(("kv_cache", "merge"), merge_name(p), move |at: &Machine| {
+                KernelEntry::new("kv_cache", "merge", merge_name(p), move |at: &Machine| {
                     attended(at, problem)
                 });
             entries.push(entry.of(element));
@@ -80,7 +78,8 @@ pub fn entries() -> Vec<KernelEntry> {
         };
         if rules.len() < 2 {
             let entry = KernelEntry::new(
-                ("kv_cache", "append"),
+                "kv_cache",
+                "append",
                 append_name(&append),
                 move |at: &Machine| appended(at, append),
             );

@@ -50,7 +50,7 @@ fn moves<B: FromNames + 'static>(
     let all = Element::ALL.into_iter().flat_map(both);
     all.map(move |(element, weighted)| {
         let name = rows::name(kernel, element, weighted);
-        let entry = KernelEntry::new(("permute", kernel), name, move |at| {
+        let entry = KernelEntry::new("permute", kernel, name, move |at| {
             at.launch(&[("weights", weighted)], plan_rows(at, element), launch)
         });
         entry.of(element)
@@ -60,14 +60,13 @@ fn moves<B: FromNames + 'static>(
 /// Sorting, capacities, and rows of every element type to their experts and back.
 pub fn entries() -> Vec<KernelEntry> {
     let sorts = ["sort_histogram", "sort_scan", "sort_scatter"];
-    let mut entries =
-        Vec::from(sorts.map(|name| KernelEntry::new(("permute", "sort"), name, sort)));
-    let capacity = ("permute", "capacity");
-    let drop = KernelEntry::new(capacity, "drop_over_capacity", drop_over_capacity);
+    let mut entries = Vec::from(sorts.map(|name| KernelEntry::new("permute", "sort", name, sort)));
+    let name = "drop_over_capacity";
+    let drop = KernelEntry::new("permute", "capacity", name, drop_over_capacity);
     entries.push(drop);
     for given in [false, true] {
         let name = capacity::capacities_name(given, given);
-        entries.push(KernelEntry::new(capacity, name, move |at| {
+        entries.push(KernelEntry::new("permute", "capacity", name, move |at| {
             capacities(at, given)
         }));
     }
@@ -77,7 +76,7 @@ pub fn entries() -> Vec<KernelEntry> {
         let name = format!("combine_weights_gradient_{element}");
         let launch =
             move |at: &Machine| at.launch(&[], plan_rows(at, element), weights_gradient::launch);
-        entries.push(KernelEntry::new(("permute", "weights gradient"), name, launch).of(element));
+        entries.push(KernelEntry::new("permute", "weights gradient", name, launch).of(element));
     }
     entries
 }

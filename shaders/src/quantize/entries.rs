@@ -53,7 +53,7 @@ fn converted(sample: Problem, kernel: &'static str, conversion: Conversion) -> K
         at.launch(&[], plan, launch)
     };
     let name = name + conversion.suffix();
-    let entry = KernelEntry::new(("fp8", kernel), name, launch).of(sample.element());
+    let entry = KernelEntry::new("fp8", kernel, name, launch).of(sample.element());
     conversion.entry(entry)
 }
 
@@ -99,13 +99,13 @@ pub fn entries() -> Vec<KernelEntry> {
     for element in Element::ALL {
         let name = format!("fp8_amax_parts_{element}");
         let launch = move |at: &Machine| amax(at, element);
-        entries.push(KernelEntry::new(("fp8", "amax"), name, launch).of(element));
+        entries.push(KernelEntry::new("fp8", "amax", name, launch).of(element));
     }
     let (name, blocks) = (Finish::Magnitude.name(), |at: &Machine| {
         amax(at, Element::F32)
     });
-    entries.push(KernelEntry::new(("fp8", "amax"), name, blocks));
+    entries.push(KernelEntry::new("fp8", "amax", name, blocks));
     let name = Finish::Scale(Fp8Format::E4M3).name();
-    entries.push(KernelEntry::new(("fp8", "amax"), name, scale));
+    entries.push(KernelEntry::new("fp8", "amax", name, scale));
     entries
 }

@@ -64,7 +64,7 @@ fn topk_entries() -> impl Iterator<Item = KernelEntry> {
             let problem = valid(problem.with_groups(groups));
             let name = topk::name(&problem, given[0], given[1]);
             let given = [("mask", given[0]), ("bias", given[1])];
-            KernelEntry::new(("routing", "top-k"), name, move |at| {
+            KernelEntry::new("routing", "top-k", name, move |at| {
                 at.launch(&given, plan(problem, &at.capability), launch)
             })
         })
@@ -89,7 +89,7 @@ fn topk_backward_entries() -> impl Iterator<Item = KernelEntry> {
         .map(|(suffix, of, score, renormalize, masked)| {
             let problem = problem().with_score(score, renormalize);
             let name = format!("route_backward_{suffix}");
-            KernelEntry::new(("routing", "top-k backward"), name, move |at| {
+            KernelEntry::new("routing", "top-k backward", name, move |at| {
                 let plan = plan_topk_backward(problem, of, &at.capability);
                 at.launch(&[("mask", masked)], plan, launch_topk_backward)
             })
@@ -103,7 +103,7 @@ fn hash_entries() -> impl Iterator<Item = KernelEntry> {
     let position = [false, true].map(|masked| (HashKey::Position { sequence: 128 }, masked));
     content.into_iter().chain(position).map(|(key, masked)| {
         let name = hash::name(key, masked);
-        let entry = KernelEntry::new(("routing", "hash"), name, move |at| hash(at, key, masked));
+        let entry = KernelEntry::new("routing", "hash", name, move |at| hash(at, key, masked));
         match key {
             HashKey::Position { .. } => entry,
             HashKey::Content { element, .. } => entry.of(element),
@@ -117,22 +117,22 @@ pub fn entries() -> Vec<KernelEntry> {
     for element in Element::ALL {
         let launch = move |at: &Machine| logits(at, element);
         let name = format!("router_logits_{element}");
-        entries.push(KernelEntry::new(("routing", "logits"), name, launch).of(element));
+        entries.push(KernelEntry::new("routing", "logits", name, launch).of(element));
     }
     entries.extend(topk_entries());
-    let backward = ("routing", "logits backward");
+    let backward = "logits backward";
     for element in Element::ALL {
         for kernel in ["router_dx", "router_dw"] {
             let launch = move |at: &Machine| logits_backward(at, element);
             let name = format!("{kernel}_{element}");
-            entries.push(KernelEntry::new(backward, name, launch).of(element));
+            entries.push(KernelEntry::new("routing", backward, name, launch).of(element));
         }
     }
     let sum = |at: &Machine| logits_backward(at, Element::F32);
-    entries.push(KernelEntry::new(backward, "router_dw_sum", sum));
+    entries.push(KernelEntry::new("routing", backward, "router_dw_sum", sum));
     entries.extend(topk_backward_entries());
     entries.extend(hash_entries());
     let loads = ["load_blocks", "load_sum"];
-    entries.extend(loads.map(|name| KernelEntry::new(("routing", "load"), name, load)));
+    entries.extend(loads.map(|name| KernelEntry::new("routing", "load", name, load)));
     entries
 }

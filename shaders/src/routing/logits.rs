@@ -113,8 +113,8 @@ pub fn plan_logits(
 /// Tiles of a cube of the split variant, if the device can run it.
 fn split(experts: usize, tile: Tile, device: &Capability) -> Result<usize, Unsupported> {
     let tiles = experts.min(TILES);
-    let cube = ((tiles * SPLIT) as u32, shared_len(tile, tiles) * 4);
-    crate::fits_cube(KERNEL, cube, device)?;
+    let memory = shared_len(tile, tiles) * 4;
+    crate::fits_cube(KERNEL, (tiles * SPLIT) as u32, memory, device)?;
     Ok(tiles)
 }
 

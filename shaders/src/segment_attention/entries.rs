@@ -37,11 +37,11 @@ fn backward(at: &Machine, problem: Problem) -> Planned {
 pub fn entries() -> Vec<KernelEntry> {
     let names = ["attention_segments", "attention_sequences"];
     let mut entries = Vec::from(
-        names.map(|name| KernelEntry::new(("segment_attention", "segments"), name, segments)),
+        names.map(|name| KernelEntry::new("segment_attention", "segments", name, segments)),
     );
     let entry = |variant, name, problem: Problem, launch: fn(&Machine, Problem) -> Planned| {
         let launch = move |at: &Machine| launch(at, problem);
-        KernelEntry::new(("segment_attention", variant), name, launch).of(problem.element())
+        KernelEntry::new("segment_attention", variant, name, launch).of(problem.element())
     };
     let of = |kernel: &str, problem| name(&problem, kernel);
     entries.extend(problems().map(|p| entry("forward", of("segment_attention", p), p, forward)));

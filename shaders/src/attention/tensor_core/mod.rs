@@ -107,7 +107,7 @@ pub(super) fn tiling(
         (QUERIES + KEYS) * padded(s.head_dim) + KEYS * padded(s.value_dim) + QUERIES * padded(KEYS);
     let words = QUERIES * KEYS + QUERIES + 1;
     let units = plane * PLANES as u32;
-    crate::fits_cube(KERNEL, (units, 2 * halves + 4 * words), device)?;
+    crate::fits_cube(KERNEL, units, 2 * halves + 4 * words, device)?;
     let cubes = s.batch * s.heads * s.queries.div_ceil(QUERIES);
     let grid = Grid::of_cubes(KERNEL, cubes, [plane, PLANES as u32], device)?;
     Ok(Tiling { shape, grid })

@@ -49,7 +49,7 @@ pub fn entries() -> Vec<KernelEntry> {
         let problem = Problem { product, a, b };
         let launch = move |at: &Machine| gradient(at, variant, problem);
         let name = super::name(&problem, variant);
-        let entry = KernelEntry::new(("weight_gradient", variant.name()), name, launch);
+        let entry = KernelEntry::new("weight_gradient", variant.name(), name, launch);
         entry.of(element).proven(variant.proven())
     };
     CASES.map(entry).into()

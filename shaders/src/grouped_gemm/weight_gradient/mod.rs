@@ -82,7 +82,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         _ => 1,
     };
     let plan = Plan {
-        slabs: slabs(KERNEL, product.experts, (m * n, 4), device)?,
+        slabs: slabs(KERNEL, product.experts, m * n, 4, device)?,
         lanes: match variant {
             Variant::Cpu => [(device.load_width_bits as usize / 32).max(1); 2],
             Variant::Unit => [four(m), four(n)],
@@ -112,7 +112,7 @@ pub(crate) fn beside(variant: Variant) -> Choice {
 }
 
 fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupported> {
-    let cube = match variant {
+    let (units, memory) = match variant {
         Variant::Cpu if device.cpu_cores.is_none() => {
             let needs = "a CPU runtime for the cpu variant";
             return Err(Unsupported::new(KERNEL, needs, &device.name));
@@ -128,7 +128,7 @@ fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupporte
         Variant::Naive if device.cpu_cores.is_none() => (naive::UNITS, 0),
         Variant::Naive | Variant::Cpu => (0, 0),
     };
-    crate::fits_cube(KERNEL, cube, device)
+    crate::fits_cube(KERNEL, units, memory, device)
 }
 
 /// Cubes along m, n and the experts of a slab.

@@ -23,8 +23,8 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Fragme
     let whole = columns.iter().all(|columns| columns.is_multiple_of(4));
     Unsupported::unless(whole, super::KERNEL, needs, format_args!("{columns:?}"))?;
     let tiles = 2 * Lines::Inner.vectors(fragments, EDGE) * 4 * element.bytes();
-    let cube = (fragments.units() as u32, tiles + fragments.staged(1) * 4);
-    crate::fits_cube(super::KERNEL, cube, device)?;
+    let memory = tiles + fragments.staged(1) * 4;
+    crate::fits_cube(super::KERNEL, fragments.units() as u32, memory, device)?;
     Ok(fragments)
 }
 
