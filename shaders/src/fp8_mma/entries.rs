@@ -59,7 +59,7 @@ pub fn entries() -> Vec<KernelEntry> {
     CASES.map(entry).into()
 }
 
-fn problem(x: Fp8Weights, w: Fp8Weights, rows: Option<Source>) -> Result<Problem, ShapeError> {
+fn problem(x: Fp8Scheme, w: Fp8Scheme, rows: Option<Source>) -> Result<Problem, ShapeError> {
     let product = match rows {
         None => grouped_gemm::Problem::dense(1024, 512, 512)?,
         Some(rows) => grouped_gemm::Problem {

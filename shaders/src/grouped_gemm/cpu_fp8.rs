@@ -21,20 +21,40 @@ const FEW_ROWS: usize = 8;
 const CHUNK: usize = 64;
 
 /// What the codes are, and how many rows they are multiplied with.
-type Tile = (Spec, usize);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Tile {
+    what: Spec,
+    count: usize,
+}
 
-/// A group of columns, those of two registers or more: expert, first column, and where the words of its first register
-/// are at inner column 0, and those of the first register of its up columns, if it is gated.
-type Group = (usize, usize, usize, usize);
+impl Tile {
+    const fn of(what: Spec, count: usize) -> Self {
+        Self { what, count }
+    }
+}
+
+/// The rows of an expert, the first and one past the last, and its first weight row.
+#[derive(CubeType, Clone, Copy)]
+struct Rows {
+    begin: usize,
+    end: usize,
+    expert_row: usize,
+}
+
+/// A group of columns, those of two registers or more.
+#[derive(CubeType, Clone, Copy)]
+struct Group {
+    expert: usize,
+    /// The first column.
+    first: usize,
+    /// Where the words of its first register are at inner column 0, and those of the first register of its up columns, if it is gated.
+    left: usize,
+    right: usize,
+}
 
 /// The group of `expert` from column `first`.
 #[cube]
-fn group_at<N: Size>(
-    sizes: &Sizes,
-    expert: usize,
-    first: usize,
-    #[comptime] gated: bool,
-) -> (usize, usize, usize, usize) {
+fn group_at<N: Size>(sizes: &Sizes, expert: usize, first: usize, #[comptime] gated: bool) -> Group {
     let width = N::value();
     let words = sizes.k.div_ceil(4) * comptime!(PANEL / width);
     let panels = sizes.n.div_ceil(PANEL);
@@ -42,7 +62,12 @@ fn group_at<N: Size>(
     let panel = (expert - sizes.slab_first) * parts * panels + first / PANEL;
     let left = panel * words + first % PANEL / width;
     let right = left + (parts - 1) * panels * words;
-    (expert, first, left, right)
+    Group {
+        expert,
+        first,
+        left,
+        right,
+    }
 }
 
 /// The scales of a register of columns in block `block` across.
@@ -50,17 +75,17 @@ fn group_at<N: Size>(
 fn scale_register<N: Size>(
     scales: &[u32],
     sizes: &Sizes,
-    at: (usize, usize, usize),
+    group: &Group,
+    block: usize,
     #[comptime] half: usize,
     #[comptime] spec: Spec,
 ) -> Vector<f32, N> {
-    let (expert, first, block) = at;
     let (fp8, _) = comptime!(codes_of(spec));
     let mut register = Vector::<f32, N>::empty();
     #[unroll]
     for lane in 0..N::value() {
-        let row = panel_row(sizes, first, half, lane, N::value(), spec);
-        let scale = scale_at(scales, sizes, (expert, row, block), fp8.granularity);
+        let row = panel_row(sizes, group.first, half, lane, N::value(), spec);
+        let scale = scale_at(scales, sizes, group.expert, row, block, fp8.granularity);
         register.insert(lane, scale);
     }
     register
@@ -79,15 +104,15 @@ fn codes_of(spec: Spec) -> (super::Fp8Scheme, bool) {
 fn scale_registers<N: Size>(
     scales: &[u32],
     sizes: &Sizes,
-    at: (Group, usize),
+    group: &Group,
+    block: usize,
     #[comptime] spec: Spec,
 ) -> Array<Vector<f32, N>> {
-    let ((expert, first, _, _), block) = at;
     let registers = comptime!(spec.registers);
     let mut of_block = Array::<Vector<f32, N>>::new(registers);
     #[unroll]
     for r in 0..registers {
-        of_block[r] = scale_register::<N>(scales, sizes, (expert, first, block), r, spec);
+        of_block[r] = scale_register::<N>(scales, sizes, group, block, r, spec);
     }
     of_block
 }
@@ -99,16 +124,16 @@ fn pack_codes<N: Size>(
     scales: &[u32],
     packed: &mut [Vector<f32, N>],
     sizes: &Sizes,
-    at: (Group, usize),
+    group: &Group,
+    base: usize,
     #[comptime] spec: Spec,
 ) {
-    let (group, base) = at;
     let (fp8, _) = comptime!(codes_of(spec));
     let registers = comptime!(spec.registers);
     let words = sizes.k.div_ceil(4);
     let block = block_words(words, fp8.granularity);
     for b in 0..words.div_ceil(block) {
-        let of_block = scale_registers::<N>(scales, sizes, (group, b), spec);
+        let of_block = scale_registers::<N>(scales, sizes, group, b, spec);
         for word in b * block..min((b + 1) * block, words) {
             #[unroll]
             for r in 0..registers {
@@ -126,19 +151,18 @@ fn pack_codes<N: Size>(
 /// Where word `word` of register `register` of a group is.
 #[cube]
 fn word_at<N: Size>(
-    group: Group,
+    group: &Group,
     word: usize,
     #[comptime] register: usize,
     #[comptime] spec: Spec,
 ) -> usize {
-    let (_, _, left, right) = group;
     let (part, within) = comptime!(spec.part_of(register));
     let width = N::value();
     let at = word * comptime!(PANEL / width) + within;
     if comptime!(part > 0) {
-        right + at
+        group.right + at
     } else {
-        left + at
+        group.left + at
     }
 }
 
@@ -157,34 +181,34 @@ fn lane_of<N: Size>(
     }
 }
 
-/// The sums of `spec.1` rows from `at.0` (rows past `at.1` repeat the last) by a group of columns, whose codes are decoded on the way.
+/// The sums of a tile of rows from `row` (rows past `end` repeat the last) by a group of columns, whose codes are decoded on the way.
 #[cube]
 fn direct_tile<F: Float, N: Size>(
     x: &[F],
     order: &ComptimeOption<&[u32]>,
-    weights: (&[Vector<u32, N>], &[u32]),
+    codes: &[Vector<u32, N>],
+    scales: &[u32],
     sizes: &Sizes,
-    at: (usize, usize, Group),
-    #[comptime] spec: Tile,
+    row: usize,
+    end: usize,
+    group: &Group,
+    #[comptime] tile: Tile,
 ) -> Array<Vector<f32, N>> {
-    let (codes, scales) = weights;
-    let (row, end, group) = at;
-    let (what, count) = comptime!(spec);
+    let (what, count) = comptime!((tile.what, tile.count));
     let (fp8, _) = comptime!(codes_of(what));
     let registers = comptime!(what.registers);
-    let tile = comptime!((what.rows, count, registers));
-    let (from, mut sums) = begun_tile::<N>(order, sizes, (row, end), tile);
+    let (from, mut sums) = begun_tile::<N>(order, sizes, row, end, what.rows, count, registers);
     let words = sizes.k.div_ceil(4);
     let block = block_words(words, fp8.granularity);
     for b in 0..words.div_ceil(block) {
-        let of_block = scale_registers::<N>(scales, sizes, (group, b), what);
+        let of_block = scale_registers::<N>(scales, sizes, group, b, what);
         let past = min((b + 1) * block, words);
-        let inputs = (x, codes, &from);
-        let slowly = comptime!((spec, false));
         if comptime!(count > 1) {
             // Beside their multiply-adds, looking at words twice takes longer than looking at each value.
-            let span = (b * block, past);
-            add_words::<F, N>(inputs, &of_block, &mut sums, sizes, (group, span), slowly);
+            let begin = b * block;
+            add_words::<F, N>(
+                x, codes, &from, &of_block, &mut sums, sizes, group, begin, past, tile, false,
+            );
         } else {
             let mut infinite = Vector::<u32, N>::new(0u32);
             #[unroll]
@@ -192,21 +216,24 @@ fn direct_tile<F: Float, N: Size>(
                 infinite |= beyond::<N>(of_block[r], fp8.format);
             }
             for begin in range_stepped(b * block, past, comptime!(CHUNK)) {
-                let span = (begin, min(begin + comptime!(CHUNK), past));
+                let end = min(begin + comptime!(CHUNK), past);
                 let mut other = infinite;
-                for word in span.0..span.1 {
+                for word in begin..end {
                     #[unroll]
                     for r in 0..registers {
                         let at = word_at::<N>(group, word, r, what);
                         other |= special_codes::<N>(codes[at], fp8.format);
                     }
                 }
-                let at = (group, span);
                 if any_lane::<N>(other) {
-                    add_words::<F, N>(inputs, &of_block, &mut sums, sizes, at, slowly);
+                    add_words::<F, N>(
+                        x, codes, &from, &of_block, &mut sums, sizes, group, begin, end, tile,
+                        false,
+                    );
                 } else {
-                    let quickly = comptime!((spec, true));
-                    add_words::<F, N>(inputs, &of_block, &mut sums, sizes, at, quickly);
+                    add_words::<F, N>(
+                        x, codes, &from, &of_block, &mut sums, sizes, group, begin, end, tile, true,
+                    );
                 }
             }
         }
@@ -214,20 +241,23 @@ fn direct_tile<F: Float, N: Size>(
     sums
 }
 
-/// Adds the products of rows and the words of a group from `at.1.0` up to `at.1.1`, which share scales. Where all codes are `plain`,
+/// Adds the products of rows and the words of a group from `begin` up to `past`, which share scales. Where all codes are `plain`,
 /// what a code's bits lack in the exponent is part of its scale.
 #[cube]
 fn add_words<F: Float, N: Size>(
-    inputs: (&[F], &[Vector<u32, N>], &Array<usize>),
+    x: &[F],
+    codes: &[Vector<u32, N>],
+    from: &Array<usize>,
     scales: &Array<Vector<f32, N>>,
     sums: &mut Array<Vector<f32, N>>,
     sizes: &Sizes,
-    at: (Group, (usize, usize)),
-    #[comptime] how: (Tile, bool),
+    group: &Group,
+    begin: usize,
+    past: usize,
+    #[comptime] tile: Tile,
+    #[comptime] plain: bool,
 ) {
-    let (x, codes, from) = inputs;
-    let (group, (begin, past)) = at;
-    let ((what, count), plain) = comptime!(how);
+    let (what, count) = comptime!((tile.what, tile.count));
     let (fp8, whole) = comptime!(codes_of(what));
     let registers = comptime!(what.registers);
     let mut factors = Array::<Vector<f32, N>>::new(registers);
@@ -312,73 +342,84 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
         };
         for first in range_stepped(from, past, step) {
             let group = group_at::<N>(&sizes, expert, first, spec.gated);
-            let inputs = (x, codes, scales);
-            let at = (begin, end, group, expert_row);
+            let of = Rows {
+                begin,
+                end,
+                expert_row,
+            };
             if rows == 1 {
-                let spec = comptime!((alone, 1usize));
-                few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
+                let tile = comptime!(Tile::of(alone, 1));
+                few_rows::<F, N, O>(
+                    x, codes, scales, &order, &bias, out, &sizes, &of, &group, tile,
+                );
             } else if rows <= comptime!(FEW_ROWS / 2) {
-                let spec = comptime!((few, FEW_ROWS / 2));
-                few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
+                let tile = comptime!(Tile::of(few, FEW_ROWS / 2));
+                few_rows::<F, N, O>(
+                    x, codes, scales, &order, &bias, out, &sizes, &of, &group, tile,
+                );
             } else if rows <= comptime!(FEW_ROWS) {
-                let spec = comptime!((few, FEW_ROWS));
-                few_rows::<F, N, O>(inputs, &order, &bias, out, &sizes, at, spec);
+                let tile = comptime!(Tile::of(few, FEW_ROWS));
+                few_rows::<F, N, O>(
+                    x, codes, scales, &order, &bias, out, &sizes, &of, &group, tile,
+                );
             } else {
-                let at = (at, base);
-                many_rows::<F, N, O>(inputs, &order, &bias, packed, out, &sizes, at, spec);
+                many_rows::<F, N, O>(
+                    x, codes, scales, &order, &bias, packed, out, &sizes, &of, &group, base, spec,
+                );
             }
         }
     }
 }
 
-/// As [`few_rows`], times a group that is decoded into the scratch at `at.1` first.
+/// As [`few_rows`], times a group that is decoded into the scratch at `base` first.
 #[cube]
 fn many_rows<F: Float, N: Size, O: Size>(
-    inputs: (&[F], &[Vector<u32, N>], &[u32]),
+    x: &[F],
+    codes: &[Vector<u32, N>],
+    scales: &[u32],
     order: &ComptimeOption<&[u32]>,
     bias: &ComptimeOption<&[F]>,
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
     sizes: &Sizes,
-    at: ((usize, usize, Group, usize), usize),
+    of: &Rows,
+    group: &Group,
+    base: usize,
     #[comptime] spec: Spec,
 ) {
-    let (x, codes, scales) = inputs;
-    let ((begin, end, group, expert_row), base) = at;
-    pack_codes::<N>(codes, scales, packed, sizes, (group, base), spec);
-    let (_, first, _, _) = group;
-    let biases = biases_of::<F, N>(bias, sizes, expert_row, first, spec);
+    pack_codes::<N>(codes, scales, packed, sizes, group, base, spec);
+    let biases = biases_of::<F, N>(bias, sizes, of.expert_row, group.first, spec);
     let span = Packed {
-        begin,
-        end,
+        begin: of.begin,
+        end: of.end,
         base,
         from: 0usize.runtime(),
         past: sizes.k,
-        first,
+        first: group.first,
         sums: base + comptime!(4 * spec.registers) * sizes.k.div_ceil(4),
     };
     blocks_of_rows::<F, N, O>(x, order, packed, out, sizes, &span, &biases, spec);
 }
 
-/// All rows of an expert, from `at.0` to `at.1`, times a group; its weights begin at row `at.3`.
+/// All rows of an expert times a group.
 #[cube]
 fn few_rows<F: Float, N: Size, O: Size>(
-    inputs: (&[F], &[Vector<u32, N>], &[u32]),
+    x: &[F],
+    codes: &[Vector<u32, N>],
+    scales: &[u32],
     order: &ComptimeOption<&[u32]>,
     bias: &ComptimeOption<&[F]>,
     out: &mut [Vector<F, O>],
     sizes: &Sizes,
-    at: (usize, usize, Group, usize),
-    #[comptime] spec: Tile,
+    of: &Rows,
+    group: &Group,
+    #[comptime] tile: Tile,
 ) {
-    let (x, codes, scales) = inputs;
-    let (begin, end, group, expert_row) = at;
-    let (what, _) = comptime!(spec);
-    let weights = (codes, scales);
-    let sums = direct_tile::<F, N>(x, order, weights, sizes, (begin, end, group), spec);
-    let (_, first, _, _) = group;
-    let biases = biases_of::<F, N>(bias, sizes, expert_row, first, what);
-    store_rows::<F, N, O>(out, &sums, &biases, sizes, (begin, end, first), spec);
+    let (begin, end, first) = (of.begin, of.end, group.first);
+    let (what, count) = comptime!((tile.what, tile.count));
+    let sums = direct_tile::<F, N>(x, order, codes, scales, sizes, begin, end, group, tile);
+    let biases = biases_of::<F, N>(bias, sizes, of.expert_row, first, what);
+    store_rows::<F, N, O>(out, &sums, &biases, sizes, begin, end, first, what, count);
 }
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {

@@ -31,15 +31,16 @@ pub(super) fn block_words(words: usize, #[comptime] granularity: Granularity) ->
     }
 }
 
-/// The scale of row `at.1` of the matrix of expert `at.0` in block `at.2` across.
+/// The scale of a row of the matrix of an expert in a block across.
 #[cube]
 pub(super) fn scale_at(
     scales: &[u32],
     sizes: &Sizes,
-    at: (usize, usize, usize),
+    expert: usize,
+    row: usize,
+    block: usize,
     #[comptime] granularity: Granularity,
 ) -> f32 {
-    let (expert, row, block) = at;
     let first = expert * sizes.scales_down;
     match comptime!(granularity) {
         Granularity::Tensor => f32::reinterpret(scales[expert]),
@@ -57,40 +58,56 @@ pub(super) fn scale_at(
     }
 }
 
-/// What the codes of an expert are found by: words of a column, those that share a scale, the first matrix of the expert in the slab,
-/// and panels of a matrix.
+/// What the codes of an expert are found by.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Panels {
+    expert: usize,
+    /// Words of a column, and those that share a scale.
+    words: usize,
+    block: usize,
+    /// The expert's first matrix in the slab.
+    in_slab: usize,
+    /// Panels of a matrix.
+    of_part: usize,
+}
+
 #[cube]
-pub(super) fn code_strides(
+pub(super) fn panels_of(
     sizes: &Sizes,
     expert: usize,
     #[comptime] parts: usize,
     #[comptime] granularity: Granularity,
-) -> (usize, usize, usize, usize) {
+) -> Panels {
     let words = sizes.k.div_ceil(4);
     let block = block_words(words, granularity);
-    let in_slab = (expert - sizes.slab_first) * parts;
-    (words, block, in_slab, sizes.n.div_ceil(PANEL))
+    Panels {
+        expert,
+        words,
+        block,
+        in_slab: (expert - sizes.slab_first) * parts,
+        of_part: sizes.n.div_ceil(PANEL),
+    }
 }
 
-/// Word `at.3` of column `at.2` of matrix `at.1` of expert `at.0`, times its scale; 0 past the ends.
+/// A word of a column of a part of an expert, times its scale; 0 past the ends.
 #[cube]
 pub(super) fn four_of_column(
     codes: &[u32],
     scales: &[u32],
     sizes: &Sizes,
-    strides: (usize, usize, usize, usize),
-    at: (usize, usize, usize, usize),
-    #[comptime] codes_are: (Fp8Scheme, Conversion),
+    panels: &Panels,
+    part: usize,
+    column: usize,
+    word: usize,
+    #[comptime] fp8: Fp8Scheme,
+    #[comptime] conversion: Conversion,
 ) -> Vector<f32, Const<4>> {
-    let (words, block, in_slab, panels) = strides;
-    let (expert, part, column, word) = at;
-    let (fp8, conversion) = comptime!(codes_are);
     let mut four = Vector::<f32, Const<4>>::new(0.0f32);
-    if word < words && column < sizes.n {
-        let panel = (in_slab + part) * panels + column / PANEL;
-        let code = codes[(panel * words + word) * PANEL + column % PANEL];
-        let from = (expert, part * sizes.n + column, word / block);
-        let scale = scale_at(scales, sizes, from, fp8.granularity);
+    if word < panels.words && column < sizes.n {
+        let panel = (panels.in_slab + part) * panels.of_part + column / PANEL;
+        let code = codes[(panel * panels.words + word) * PANEL + column % PANEL];
+        let (row, block) = (part * sizes.n + column, word / panels.block);
+        let scale = scale_at(scales, sizes, panels.expert, row, block, fp8.granularity);
         four = decode_four(code, fp8.format, conversion) * Vector::new(scale);
     }
     four

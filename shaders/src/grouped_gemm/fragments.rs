@@ -129,9 +129,10 @@ fn fragment<F: Float>(
     tile: &Shared<[Vector<F, Const<4>>]>,
     index: usize,
     #[comptime] ident: cmma::MatrixIdent,
-    #[comptime] of: (Lines, usize, Fragments),
+    #[comptime] lines: Lines,
+    #[comptime] columns: usize,
+    #[comptime] fragments: Fragments,
 ) -> cmma::Matrix<Vector<F, Const<4>>> {
-    let (lines, columns, fragments) = comptime!(of);
     let edge = comptime!(fragments.edge);
     let stride = comptime!(lines.stride(fragments, columns));
     let len = comptime!(lines.vectors(fragments, columns));
@@ -167,12 +168,12 @@ pub(super) fn multiply<F: Float>(
     #[comptime] columns: usize,
     #[comptime] fragments: Fragments,
 ) {
-    let rows = comptime!((lines[0], TILE, fragments));
-    let a = fragment::<F>(left, UNIT_POS_Y as usize, cmma::MatrixIdent::A, rows);
+    let (down, across) = comptime!((lines[0], lines[1]));
+    let plane = UNIT_POS_Y as usize;
+    let a = fragment::<F>(left, plane, cmma::MatrixIdent::A, down, TILE, fragments);
     #[unroll]
     for j in 0..comptime!(columns / fragments.edge) {
-        let across = comptime!((lines[1], columns, fragments));
-        let b = fragment::<F>(right, j, cmma::MatrixIdent::B, across);
+        let b = fragment::<F>(right, j, cmma::MatrixIdent::B, across, columns, fragments);
         cmma::execute(&a, &b, &sums[j], &sums[j]);
     }
 }

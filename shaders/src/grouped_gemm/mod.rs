@@ -205,6 +205,15 @@ pub(crate) fn tile_at(
     }
 }
 
+/// The tile of out that a cube computes: rows of an expert, the first and one past the last, and the first column.
+#[derive(CubeType, Clone, Copy)]
+struct Place {
+    expert: usize,
+    row: usize,
+    end: usize,
+    column: usize,
+}
+
 /// The order, the offsets and the tiles of a sort, where a product has one.
 fn bind_segments(segments: Option<Segments>) -> [Option<BufferArg>; 3] {
     match segments {

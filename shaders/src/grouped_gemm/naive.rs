@@ -38,13 +38,14 @@ fn grouped_gemm_naive<F: Float>(
         for part in 0..parts {
             // The gate's activation belongs to the last factor computed, part 0.
             let part = comptime!(parts - 1 - part);
-            let at = (from, expert, part, column);
             let mut sum = match comptime!(spec.fp8) {
                 Some(fp8) => {
-                    let weights = (codes.unwrap(), scales.unwrap());
-                    dot_codes::<F>(x, weights, &sizes, at, comptime!((parts, fp8)))
+                    let (codes, scales) = (codes.unwrap(), scales.unwrap());
+                    dot_codes::<F>(
+                        x, codes, scales, &sizes, from, expert, part, column, parts, fp8,
+                    )
                 }
-                None => dot::<F>(x, w.unwrap(), &sizes, at, spec),
+                None => dot::<F>(x, w.unwrap(), &sizes, from, expert, part, column, spec),
             };
             #[comptime]
             if let ComptimeOption::Some(bias) = &bias {
@@ -61,16 +62,18 @@ fn grouped_gemm_naive<F: Float>(
     }
 }
 
-/// The product of the row of x at `at.0` and a column of part `at.2` of expert `at.1`.
+/// The product of the row of x at `from` and a column of a part of an expert.
 #[cube]
 fn dot<F: Float>(
     x: &[F],
     w: &[F],
     sizes: &Sizes,
-    at: (usize, usize, usize, usize),
+    from: usize,
+    expert: usize,
+    part: usize,
+    column: usize,
     #[comptime] spec: Spec,
 ) -> f32 {
-    let (from, expert, part, column) = at;
     let in_slab = expert - sizes.slab_first;
     let (first, step) = match comptime!(spec.layout) {
         WeightLayout::OutIn => {
@@ -91,22 +94,24 @@ fn dot<F: Float>(
 #[cube]
 fn dot_codes<F: Float>(
     x: &[F],
-    weights: (&[u32], &[u32]),
+    codes: &[u32],
+    scales: &[u32],
     sizes: &Sizes,
-    at: (usize, usize, usize, usize),
-    #[comptime] spec: (usize, Fp8Scheme),
+    from: usize,
+    expert: usize,
+    part: usize,
+    column: usize,
+    #[comptime] parts: usize,
+    #[comptime] fp8: Fp8Scheme,
 ) -> f32 {
-    let (codes, scales) = weights;
-    let (from, expert, part, column) = at;
-    let (parts, fp8) = comptime!(spec);
     let words = sizes.k.div_ceil(4);
     let block = block_words(words, fp8.granularity);
     let matrix = (expert - sizes.slab_first) * parts + part;
     let panel = matrix * sizes.n.div_ceil(PANEL) + column / PANEL;
     let mut sum = 0.0f32;
     for kk in 0..sizes.k {
-        let row = (expert, part * sizes.n + column, kk / 4 / block);
-        let scale = scale_at(scales, sizes, row, fp8.granularity);
+        let (row, across) = (part * sizes.n + column, kk / 4 / block);
+        let scale = scale_at(scales, sizes, expert, row, across, fp8.granularity);
         let word = codes[(panel * words + kk / 4) * PANEL + column % PANEL];
         let code = (word >> (8 * (kk % 4) as u32)) & 0xFF;
         let w = f32::reinterpret(decode_bits(code, fp8.format)) * scale;

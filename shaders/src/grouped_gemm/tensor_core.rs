@@ -4,12 +4,12 @@
 //! of summation, so results differ from the other variants in the last bits.
 
 use super::activation::{activate, gated};
-use super::fp8::{code_strides, four_of_column};
+use super::fp8::{four_of_column, panels_of};
 use super::fragments::{ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums};
 use super::{
-    Activation, Bindings, Capability, Conversion, DeviceElement, Fp8Scheme, KERNEL, Operands, Plan,
-    Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count, input_row, sizes, tile_at,
-    with_bias,
+    Activation, Bindings, Capability, Conversion, DeviceElement, Fp8Scheme, KERNEL, Operands,
+    Place, Plan, Problem, Sizes, Slab, Source, Unsupported, WeightLayout, count, input_row, sizes,
+    tile_at, with_bias,
 };
 use cubecl::cmma;
 use cubecl::prelude::*;
@@ -83,17 +83,17 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Fragme
     Ok(fragments)
 }
 
-/// Copies a step of inner columns at `at.2` of the rows of x from `at.0` into workgroup memory, the last one past `at.1`.
+/// Copies a step of inner columns from `k0` of the rows of x into workgroup memory; those past the last repeat it.
 #[cube]
 fn load_rows<F: Float>(
     x: &[Vector<F, Const<4>>],
     order: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     sizes: &Sizes,
-    at: (usize, usize, usize),
+    place: &Place,
+    k0: usize,
     #[comptime] spec: Spec,
 ) {
-    let (first, end, k0) = at;
     let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
     let steps = comptime!(fragments.edge / 4);
     #[unroll]
@@ -102,7 +102,7 @@ fn load_rows<F: Float>(
         if i < comptime!(ROWS * steps) {
             let line = i / steps;
             let column = k0 + 4 * (i % steps);
-            let sorted = min(first + line, end - 1);
+            let sorted = min(place.row + line, place.end - 1);
             let row = input_row(order, sorted, sizes.top_k, comptime!(spec.rows));
             let mut four = Vector::<F, Const<4>>::new(F::new(0.0));
             if column < sizes.k {
@@ -113,17 +113,17 @@ fn load_rows<F: Float>(
     }
 }
 
-/// Copies a step of inner columns at `at.2` of the weights from column `at.1` into workgroup memory, gate and up; `at.0` is the
-/// expert's first weight row among those of the slab.
+/// Copies a step of inner columns from `k0` of the weights of the tile's columns into workgroup memory, gate and up.
 #[cube]
 fn load_weights<F: Float>(
     w: &[Vector<F, Const<4>>],
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     sizes: &Sizes,
-    at: (usize, usize, usize),
+    place: &Place,
+    k0: usize,
     #[comptime] spec: Spec,
 ) {
-    let (expert_row, first, k0) = at;
+    let expert_row = (place.expert - sizes.slab_first) * sizes.n * comptime!(spec.parts);
     let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
     let vectors = comptime!(spec.columns() * fragments.edge / 4);
     let stride = comptime!(spec.weights.stride(fragments, spec.columns()));
@@ -140,7 +140,7 @@ fn load_weights<F: Float>(
             match comptime!(spec.weights) {
                 Lines::Outer => {
                     let part = line / comptime!(COLUMNS);
-                    let in_part = min(first + line % comptime!(COLUMNS), sizes.n - 1);
+                    let in_part = min(place.column + line % comptime!(COLUMNS), sizes.n - 1);
                     let row = expert_row + part * sizes.n + in_part;
                     let column = k0 + 4 * (i % across);
                     if column < sizes.k {
@@ -148,7 +148,7 @@ fn load_weights<F: Float>(
                     }
                 }
                 Lines::Inner => {
-                    let column = first + 4 * (i % across);
+                    let column = place.column + 4 * (i % across);
                     if k0 + line < sizes.k && column < sizes.n {
                         let from = expert_row * sizes.k + (k0 + line) * sizes.n + column;
                         four = w[from / 4];
@@ -160,23 +160,23 @@ fn load_weights<F: Float>(
     }
 }
 
-/// Decodes a step of inner columns at `at.2` of the codes of expert `at.0` from column `at.1` into workgroup memory.
+/// Decodes a step of inner columns from `k0` of the codes of the tile's columns into workgroup memory.
 #[cube]
 fn load_codes<F: Float>(
     codes: &[u32],
     scales: &[u32],
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     sizes: &Sizes,
-    at: (usize, usize, usize),
-    #[comptime] spec: (Spec, Fp8Scheme),
+    place: &Place,
+    k0: usize,
+    #[comptime] spec: Spec,
+    #[comptime] fp8: Fp8Scheme,
 ) {
-    let (expert, first, k0) = at;
-    let (spec, fp8) = comptime!(spec);
-    let codes_are = comptime!((fp8, spec.conversion));
+    let conversion = comptime!(spec.conversion);
     let (fragments, units) = comptime!((spec.fragments, spec.fragments.units()));
     let lines = comptime!(spec.columns());
     let steps = comptime!(fragments.edge / 4);
-    let strides = code_strides(sizes, expert, comptime!(spec.parts), fp8.granularity);
+    let panels = panels_of(sizes, place.expert, comptime!(spec.parts), fp8.granularity);
     #[unroll]
     for round in 0..comptime!((lines * steps).div_ceil(units)) {
         let i = UNIT_POS as usize + round * units;
@@ -184,10 +184,11 @@ fn load_codes<F: Float>(
             // Neighbouring units take neighbouring columns, whose words are neighbours.
             let line = i % lines;
             let part = line / comptime!(COLUMNS);
-            let column = first + line % comptime!(COLUMNS);
+            let column = place.column + line % comptime!(COLUMNS);
             let word = k0 / 4 + i / lines;
-            let at = (expert, part, column, word);
-            let four = four_of_column(codes, scales, sizes, strides, at, codes_are);
+            let four = four_of_column(
+                codes, scales, sizes, &panels, part, column, word, fp8, conversion,
+            );
             tile[line * comptime!(Lines::Outer.stride(fragments, lines)) + i / lines] =
                 Vector::cast_from(four);
         }
@@ -221,35 +222,32 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
     let mut staged =
         Shared::<[f32]>::new_aligned_slice(comptime!(fragments.staged(parts)), ALIGNMENT);
 
-    let (expert, first_row, end) = tile_at(&tiles, CUBE_POS_X as usize, sizes.rows, ROWS);
-    let first = CUBE_POS_Y as usize * comptime!(COLUMNS);
+    let (expert, row, end) = tile_at(&tiles, CUBE_POS_X as usize, sizes.rows, ROWS);
+    let column = CUBE_POS_Y as usize * comptime!(COLUMNS);
+    let place = Place {
+        expert,
+        row,
+        end,
+        column,
+    };
     // The same for the whole cube, so the barriers inside are reached by all its units or none.
     if expert >= sizes.slab_first && expert < sizes.slab_last {
         let sums = zero_sums(columns, fragments);
         for k0 in range_stepped(0, sizes.k, comptime!(fragments.edge)) {
-            load_rows::<F>(x, &order, &mut x_tile, &sizes, (first_row, end, k0), spec);
+            load_rows::<F>(x, &order, &mut x_tile, &sizes, &place, k0, spec);
             match comptime!(spec.fp8) {
-                None => {
-                    let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
-                    let at = (expert_row, first, k0);
-                    load_weights::<F>(w.unwrap(), &mut w_tile, &sizes, at, spec);
+                None => load_weights::<F>(w.unwrap(), &mut w_tile, &sizes, &place, k0, spec),
+                Some(fp8) => {
+                    let (codes, scales) = (codes.unwrap(), scales.unwrap());
+                    load_codes::<F>(codes, scales, &mut w_tile, &sizes, &place, k0, spec, fp8);
                 }
-                Some(fp8) => load_codes::<F>(
-                    codes.unwrap(),
-                    scales.unwrap(),
-                    &mut w_tile,
-                    &sizes,
-                    (expert, first, k0),
-                    comptime!((spec, fp8)),
-                ),
             }
             sync_cube();
             let lines = comptime!([Lines::Outer, spec.weights]);
             multiply::<F>(&x_tile, &w_tile, &sums, lines, columns, fragments);
             sync_cube();
         }
-        let at = (first_row, end, first, expert, sizes.n);
-        store::<F>(&bias, out, &mut staged, &sums, at, spec);
+        store::<F>(&bias, out, &mut staged, &sums, &place, sizes.n, spec);
     }
 }
 
@@ -260,10 +258,10 @@ fn store<F: Float>(
     out: &mut [F],
     staged: &mut Shared<[f32]>,
     sums: &Sequence<cmma::Matrix<f32>>,
-    at: (usize, usize, usize, usize, usize),
+    place: &Place,
+    n: usize,
     #[comptime] spec: Spec,
 ) {
-    let (first_row, end, first, expert, n) = at;
     let (parts, fragments) = comptime!((spec.parts, spec.fragments));
     let (edge, across) = comptime!((fragments.edge, COLUMNS / fragments.edge));
     let area = comptime!(edge * edge);
@@ -277,11 +275,11 @@ fn store<F: Float>(
         }
         sync_cube();
         for i in range_stepped(UNIT_POS_X as usize, area, comptime!(fragments.plane)) {
-            let row = first_row + plane * edge + i / edge;
-            let column = first + comptime!(j * edge) + i % edge;
-            if row < end && column < n {
+            let row = place.row + plane * edge + i / edge;
+            let column = place.column + comptime!(j * edge) + i % edge;
+            if row < place.end && column < n {
                 let from = plane * comptime!(area * parts) + i;
-                let bias_row = expert * n * parts + column;
+                let bias_row = place.expert * n * parts + column;
                 let sum = with_bias::<F>(bias, staged[from], bias_row);
                 let sum = Vector::<f32, Const<1>>::new(sum);
                 let mut value = activate::<Const<1>>(sum, spec.activation).extract(0usize);

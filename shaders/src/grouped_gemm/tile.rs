@@ -9,10 +9,10 @@
 //! tile, so 64 rows pay for a decode what 64 multiply-adds cost.
 
 use super::activation::{activate, gated};
-use super::fp8::{code_strides, four_of_column};
+use super::fp8::{four_of_column, panels_of};
 use super::{
-    Activation, Bindings, Conversion, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab,
-    Source, WeightLayout, count, input_row, sizes, tile_at, with_bias,
+    Activation, Bindings, Conversion, DeviceElement, Fp8Scheme, Operands, Place, Plan, Sizes,
+    Slab, Source, WeightLayout, count, input_row, sizes, tile_at, with_bias,
 };
 use cubecl::prelude::*;
 
@@ -142,10 +142,10 @@ fn load_rows<F: Float, N: Size>(
     order: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
     sizes: &Sizes,
-    at: (usize, usize, usize),
+    place: &Place,
+    k0: usize,
     #[comptime] spec: Spec,
 ) {
-    let (first, end, k0) = at;
     let shape = comptime!(spec.shape);
     let vectors = comptime!(shape.rows() * shape.steps);
     let units = comptime!(shape.units() as usize);
@@ -155,7 +155,7 @@ fn load_rows<F: Float, N: Size>(
         if i < vectors {
             let row = i / comptime!(shape.steps);
             let step = i % comptime!(shape.steps);
-            let sorted = min(first + row, end - 1);
+            let sorted = min(place.row + row, place.end - 1);
             let from = input_row(order, sorted, sizes.top_k, comptime!(spec.rows));
             tile[row * comptime!(shape.stride()) + step] =
                 load_four::<F, N>(x, from, k0 + 4 * step, sizes.k);
@@ -169,10 +169,11 @@ fn load_weights<F: Float, N: Size>(
     w: &[Vector<F, N>],
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
     sizes: &Sizes,
-    at: (usize, usize, usize),
+    place: &Place,
+    k0: usize,
     #[comptime] spec: Spec,
 ) {
-    let (expert_row, first, k0) = at;
+    let expert_row = (place.expert - sizes.slab_first) * sizes.n * comptime!(spec.parts);
     let shape = comptime!(spec.shape);
     let vectors = comptime!(shape.columns() * spec.parts * shape.steps);
     let units = comptime!(shape.units() as usize);
@@ -185,7 +186,8 @@ fn load_weights<F: Float, N: Size>(
                     let line = i / comptime!(shape.steps);
                     let step = i % comptime!(shape.steps);
                     let part = line / comptime!(shape.columns());
-                    let column = min(first + line % comptime!(shape.columns()), sizes.n - 1);
+                    let in_part = place.column + line % comptime!(shape.columns());
+                    let column = min(in_part, sizes.n - 1);
                     let row = expert_row + part * sizes.n + column;
                     tile[line * comptime!(shape.stride()) + step] =
                         load_four::<F, N>(w, row, k0 + 4 * step, sizes.k);
@@ -193,24 +195,25 @@ fn load_weights<F: Float, N: Size>(
                 WeightLayout::InOut => {
                     let line = i % comptime!(shape.columns());
                     let step = i / comptime!(shape.columns());
-                    let at = (expert_row, k0 + 4 * step, min(first + line, sizes.n - 1));
+                    let (row, column) = (k0 + 4 * step, min(place.column + line, sizes.n - 1));
                     tile[line * comptime!(shape.stride()) + step] =
-                        load_column::<F, N>(w, sizes, at);
+                        load_column::<F, N>(w, sizes, expert_row, row, column);
                 }
             }
         }
     }
 }
 
-/// Four elements of column `at.2` of an expert's \[k, n\] weights from row `at.1`, 0 past the last;
-/// `at.0` is the expert's first output column among those of all experts.
+/// Four elements of a column of an expert's \[k, n\] weights from `row`, 0 past the last; `expert_row` is the expert's first output
+/// column among those of all experts.
 #[cube]
 fn load_column<F: Float, N: Size>(
     w: &[Vector<F, N>],
     sizes: &Sizes,
-    at: (usize, usize, usize),
+    expert_row: usize,
+    row: usize,
+    column: usize,
 ) -> Vector<f32, Const<4>> {
-    let (expert_row, row, column) = at;
     let mut four = Vector::<f32, Const<4>>::new(0.0f32);
     #[unroll]
     for lane in 0..4usize {
@@ -231,16 +234,16 @@ fn load_codes(
     scales: &[u32],
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
     sizes: &Sizes,
-    at: (usize, usize, usize),
-    #[comptime] spec: (Spec, Fp8Scheme),
+    place: &Place,
+    k0: usize,
+    #[comptime] spec: Spec,
+    #[comptime] fp8: Fp8Scheme,
 ) {
-    let (expert, first, k0) = at;
-    let (spec, fp8) = comptime!(spec);
     let (shape, parts) = comptime!((spec.shape, spec.parts));
-    let codes_are = comptime!((fp8, spec.conversion));
+    let conversion = comptime!(spec.conversion);
     let lines = comptime!(shape.columns() * parts);
     let units = comptime!(shape.units() as usize);
-    let strides = code_strides(sizes, expert, parts, fp8.granularity);
+    let panels = panels_of(sizes, place.expert, parts, fp8.granularity);
     #[unroll]
     for round in 0..comptime!((lines * shape.steps).div_ceil(units)) {
         let i = UNIT_POS as usize + round * units;
@@ -248,10 +251,11 @@ fn load_codes(
             let line = i % lines;
             let step = i / lines;
             let part = line / comptime!(shape.columns());
-            let column = first + line % comptime!(shape.columns());
+            let column = place.column + line % comptime!(shape.columns());
             let word = k0 / 4 + step;
-            let at = (expert, part, column, word);
-            let four = four_of_column(codes, scales, sizes, strides, at, codes_are);
+            let four = four_of_column(
+                codes, scales, sizes, &panels, part, column, word, fp8, conversion,
+            );
             tile[line * comptime!(shape.stride()) + step] = four;
         }
     }
@@ -319,30 +323,30 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
     }
 
     let cube = CUBE_POS_X as usize;
-    let (expert, first_row, end) = tile_at(&tiles, cube, sizes.rows, shape.rows());
-    let first = CUBE_POS_Y as usize * comptime!(shape.columns());
+    let (expert, row, end) = tile_at(&tiles, cube, sizes.rows, shape.rows());
+    let column = CUBE_POS_Y as usize * comptime!(shape.columns());
+    let place = Place {
+        expert,
+        row,
+        end,
+        column,
+    };
     // The same for the whole cube, so the barriers inside are reached by all its units or none.
     if expert >= sizes.slab_first && expert < sizes.slab_last {
         for k0 in range_stepped(0, sizes.k, comptime!(4 * shape.steps)) {
-            load_rows::<F, N>(x, &order, &mut x_tile, &sizes, (first_row, end, k0), spec);
+            load_rows::<F, N>(x, &order, &mut x_tile, &sizes, &place, k0, spec);
             match comptime!(spec.fp8) {
                 Some(fp8) => {
                     let (codes, scales) = (codes.unwrap(), scales.unwrap());
-                    let (at, spec) = ((expert, first, k0), comptime!((spec, fp8)));
-                    load_codes(codes, scales, &mut w_tile, &sizes, at, spec);
+                    load_codes(codes, scales, &mut w_tile, &sizes, &place, k0, spec, fp8);
                 }
-                None => {
-                    let expert_row = (expert - sizes.slab_first) * sizes.n * parts;
-                    let at = (expert_row, first, k0);
-                    load_weights::<F, L>(w.unwrap(), &mut w_tile, &sizes, at, spec);
-                }
+                None => load_weights::<F, L>(w.unwrap(), &mut w_tile, &sizes, &place, k0, spec),
             }
             sync_cube();
             multiply(&x_tile, &w_tile, &mut sums, spec);
             sync_cube();
         }
-        let at = (first_row, end, first, expert, sizes.n);
-        store_tile::<F>(&bias, out, &sums, at, spec);
+        store_tile::<F>(&bias, out, &sums, &place, sizes.n, spec);
     }
 }
 
@@ -352,20 +356,20 @@ fn store_tile<F: Float>(
     bias: &ComptimeOption<&[F]>,
     out: &mut [F],
     sums: &Array<f32>,
-    at: (usize, usize, usize, usize, usize),
+    place: &Place,
+    n: usize,
     #[comptime] spec: Spec,
 ) {
-    let (first_row, end, first, expert, n) = at;
     let shape = comptime!(spec.shape);
     let parts = comptime!(spec.parts);
-    let expert_row = expert * n * parts;
+    let expert_row = place.expert * n * parts;
     #[unroll]
     for i in 0..comptime!(shape.tm) {
-        let row = first_row + UNIT_POS_Y as usize + i * comptime!(shape.units_m);
+        let row = place.row + UNIT_POS_Y as usize + i * comptime!(shape.units_m);
         #[unroll]
         for j in 0..comptime!(shape.tn) {
-            let column = first + UNIT_POS_X as usize + j * comptime!(shape.units_n);
-            if row < end && column < n {
+            let column = place.column + UNIT_POS_X as usize + j * comptime!(shape.units_n);
+            if row < place.end && column < n {
                 let at = comptime!(i * shape.tn * parts + j);
                 let sum = with_bias::<F>(bias, sums[at], expert_row + column);
                 let sum = Vector::<f32, Const<1>>::new(sum);

@@ -159,25 +159,56 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
         let expert = sizes.slab_first + in_slab;
         let first = (panel % panels) * columns;
         let (begin, end) = segment(&offsets, expert, sizes.rows);
-        let rows = (begin, end);
-        let experts = (expert * sizes.n * parts, in_slab * sizes.n * parts);
+        let whole = Panel {
+            begin,
+            end,
+            expert_row: expert * sizes.n * parts,
+            row_in_slab: in_slab * sizes.n * parts,
+            first,
+            base,
+        };
         if end - begin > comptime!(FEW_ROWS) {
-            let at = (rows, experts, first, base);
-            whole_panel::<F, N, L, O>(x, &order, w, &bias, packed, out, &sizes, at, sizes.k, spec);
+            let block = sizes.k;
+            whole_panel::<F, N, L, O>(
+                x, &order, w, &bias, packed, out, &sizes, &whole, block, spec,
+            );
         } else if begin < end {
             let few = comptime!(spec.with_registers(2));
             let past = min(first + columns, sizes.n);
             for first in range_stepped(first, past, comptime!(few.columns(width))) {
-                let at = (rows, experts, first, base);
+                let narrow = Panel {
+                    begin,
+                    end,
+                    expert_row: whole.expert_row,
+                    row_in_slab: whole.row_in_slab,
+                    first,
+                    base,
+                };
                 let block = comptime!(BLOCK).runtime();
-                whole_panel::<F, N, L, O>(x, &order, w, &bias, packed, out, &sizes, at, block, few);
+                whole_panel::<F, N, L, O>(
+                    x, &order, w, &bias, packed, out, &sizes, &narrow, block, few,
+                );
             }
         }
     }
 }
 
-/// The rows of an expert, from `at.0.0` up to `at.0.1`, times the panel at column `at.2`, `block` inner columns of which are packed at
-/// a time into the scratch at `at.3`. The expert's first weight row is `at.1.0` of all and `at.1.1` of the slab.
+/// A panel of an expert's weights, and the rows that it is multiplied with.
+#[derive(CubeType, Clone, Copy)]
+struct Panel {
+    /// Sorted rows: the first, and one past the last.
+    begin: usize,
+    end: usize,
+    /// The expert's first weight row among all, and among those of the slab.
+    expert_row: usize,
+    row_in_slab: usize,
+    /// The panel's first column.
+    first: usize,
+    /// Where the task's scratch begins.
+    base: usize,
+}
+
+/// The rows of an expert times a panel, `block` inner columns of which are packed at a time into the scratch.
 #[cube]
 fn whole_panel<F: Float, N: Size, L: Size, O: Size>(
     x: &[F],
@@ -187,24 +218,22 @@ fn whole_panel<F: Float, N: Size, L: Size, O: Size>(
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
     sizes: &Sizes,
-    at: ((usize, usize), (usize, usize), usize, usize),
+    panel: &Panel,
     block: usize,
     #[comptime] spec: Spec,
 ) {
-    let ((begin, end), (expert_row, row_in_slab), first, base) = at;
-    let biases = biases_of::<F, N>(bias, sizes, expert_row, first, spec);
+    let biases = biases_of::<F, N>(bias, sizes, panel.expert_row, panel.first, spec);
     for from in range_stepped(0, sizes.k, block) {
         let past = min(from + block, sizes.k);
-        let to = (row_in_slab, first, base);
-        pack_panel::<F, N, L>(w, packed, sizes, to, (from, past), spec);
+        pack_panel::<F, N, L>(w, packed, sizes, panel, from, past, spec);
         let span = Packed {
-            begin,
-            end,
-            base,
+            begin: panel.begin,
+            end: panel.end,
+            base: panel.base,
             from,
             past,
-            first,
-            sums: base + comptime!(spec.registers) * max(sizes.k, comptime!(BLOCK)),
+            first: panel.first,
+            sums: panel.base + comptime!(spec.registers) * max(sizes.k, comptime!(BLOCK)),
         };
         blocks_of_rows::<F, N, O>(x, order, packed, out, sizes, &span, &biases, spec);
     }
@@ -268,33 +297,34 @@ fn panel_rows<F: Float, N: Size, O: Size>(
     #[comptime] spec: Spec,
 ) {
     if span.end - span.begin == 1 {
-        let (at, spec) = ((biases, span.begin), comptime!((spec, 1usize)));
-        tile_rows::<F, N, O>(x, order, packed, out, (sizes, span), at, spec);
+        let row = span.begin;
+        tile_rows::<F, N, O>(
+            x, order, packed, out, sizes, span, biases, row, spec, 1usize,
+        );
     } else {
         for row in range_stepped(span.begin, span.end, comptime!(ROWS)) {
-            let (at, spec) = ((biases, row), comptime!((spec, ROWS)));
-            tile_rows::<F, N, O>(x, order, packed, out, (sizes, span), at, spec);
+            tile_rows::<F, N, O>(x, order, packed, out, sizes, span, biases, row, spec, ROWS);
         }
     }
 }
 
-/// As [`panel_rows`], of a tile of so many rows from `at.1`.
+/// As [`panel_rows`], of a tile of `count` rows from `row`.
 #[cube]
 fn tile_rows<F: Float, N: Size, O: Size>(
     x: &[F],
     order: &ComptimeOption<&[u32]>,
     packed: &mut [Vector<f32, N>],
     out: &mut [Vector<F, O>],
-    of: (&Sizes, &Packed),
-    at: (&Array<Vector<f32, N>>, usize),
-    #[comptime] spec: (Spec, usize),
+    sizes: &Sizes,
+    span: &Packed,
+    biases: &Array<Vector<f32, N>>,
+    row: usize,
+    #[comptime] spec: Spec,
+    #[comptime] count: usize,
 ) {
-    let (sizes, span) = of;
-    let (biases, row) = at;
-    let (what, count) = comptime!(spec);
-    let registers = comptime!(what.registers);
-    let rows = comptime!((what.rows, count, registers));
-    let (tokens, mut sums) = begun_tile::<N>(order, sizes, (row, span.end), rows);
+    let registers = comptime!(spec.registers);
+    let (tokens, mut sums) =
+        begun_tile::<N>(order, sizes, row, span.end, spec.rows, count, registers);
     let kept = span.sums + registers * (row - span.begin);
     if span.from > 0 {
         #[unroll]
@@ -320,8 +350,8 @@ fn tile_rows<F: Float, N: Size, O: Size>(
         }
     }
     if span.past == sizes.k {
-        let at = (row, span.end, span.first);
-        store_rows::<F, N, O>(out, &sums, biases, sizes, at, spec);
+        let (end, first) = (span.end, span.first);
+        store_rows::<F, N, O>(out, &sums, biases, sizes, row, end, first, spec, count);
     } else {
         #[unroll]
         for i in 0..comptime!(registers * count) {
@@ -330,17 +360,18 @@ fn tile_rows<F: Float, N: Size, O: Size>(
     }
 }
 
-/// Where the tokens of a tile's rows from `at.0` begin (rows past `at.1` repeat the last), and sums of 0: `spec.1` rows of `spec.2`
+/// Where the tokens of a tile's rows from `row` begin (rows past `end` repeat the last), and sums of 0: `count` rows of so many
 /// registers.
 #[cube]
 pub(super) fn begun_tile<N: Size>(
     order: &ComptimeOption<&[u32]>,
     sizes: &Sizes,
-    at: (usize, usize),
-    #[comptime] spec: (Source, usize, usize),
+    row: usize,
+    end: usize,
+    #[comptime] rows: Source,
+    #[comptime] count: usize,
+    #[comptime] registers: usize,
 ) -> (Array<usize>, Array<Vector<f32, N>>) {
-    let (row, end) = at;
-    let (rows, count, registers) = comptime!(spec);
     let mut from = Array::<usize>::new(count);
     let mut sums = Array::<Vector<f32, N>>::new(comptime!(count * registers));
     #[unroll]

@@ -1,6 +1,6 @@
 //! Weights on their way into a panel of registers.
 
-use super::Spec;
+use super::{Panel, Spec};
 use crate::grouped_gemm::{Sizes, WeightLayout};
 use cubecl::prelude::*;
 
@@ -18,19 +18,17 @@ pub(in crate::grouped_gemm) fn panel_row(
     min(first + within * width + lane, sizes.n - 1) + part * sizes.n
 }
 
-/// packed\[kk\]\[half\] = the weights of the panel at inner column `span.0` + kk, up to `span.1`; `at` is the
-/// expert's first weight row, the panel's first column and the start of the scratch.
+/// packed\[kk\]\[half\] = the weights of the panel at inner column `begin` + kk, up to `past`.
 #[cube]
 pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
     w: &[Vector<F, L>],
     packed: &mut [Vector<f32, N>],
     sizes: &Sizes,
-    at: (usize, usize, usize),
-    span: (usize, usize),
+    panel: &Panel,
+    begin: usize,
+    past: usize,
     #[comptime] spec: Spec,
 ) {
-    let (expert_row, first, base) = at;
-    let (begin, past) = span;
     let width = N::value();
     let depth = comptime!(spec.depth(width));
     // One register after the other: the rows behind all would be more streams than are fetched ahead.
@@ -38,25 +36,26 @@ pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
     #[unroll]
     for half in 0..registers {
         for kk in range_stepped(begin, past, depth) {
-            let block = load_block::<F, N, L>(w, sizes, (expert_row, first, kk), half, spec);
+            let block = load_block::<F, N, L>(w, sizes, panel, kk, half, spec);
             #[unroll]
             for inner in 0..depth {
-                packed[base + registers * (kk - begin + inner) + half] = block[inner];
+                packed[panel.base + registers * (kk - begin + inner) + half] = block[inner];
             }
         }
     }
 }
 
-/// The inner columns from `at.2`, [`Spec::depth`] of them, of the weight rows of register `half`.
+/// The inner columns from `kk`, [`Spec::depth`] of them, of the weight rows of register `half`.
 #[cube]
 fn load_block<F: Float, N: Size, L: Size>(
     w: &[Vector<F, L>],
     sizes: &Sizes,
-    at: (usize, usize, usize),
+    panel: &Panel,
+    kk: usize,
     #[comptime] half: usize,
     #[comptime] spec: Spec,
 ) -> Array<Vector<f32, N>> {
-    let (expert_row, first, kk) = at;
+    let (expert_row, first) = (panel.row_in_slab, panel.first);
     let width = N::value();
     let depth = comptime!(spec.depth(width));
     let mut block = Array::<Vector<f32, N>>::new(depth);

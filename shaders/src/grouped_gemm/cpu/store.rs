@@ -56,18 +56,19 @@ fn bias_of<F: Float, N: Size>(
 #[cube]
 fn store_row<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
-    sums: (Vector<f32, N>, Vector<f32, N>),
-    at: (usize, usize),
+    left: Vector<f32, N>,
+    right: Vector<f32, N>,
+    row: usize,
+    first: usize,
     n: usize,
     #[comptime] spec: Spec,
 ) {
-    let (row, first) = at;
-    let left = activate::<N>(sums.0, spec.activation);
+    let left = activate::<N>(left, spec.activation);
     if comptime!(spec.gated) {
-        let up = gated::<N>(sums.1, spec.activation);
+        let up = gated::<N>(right, spec.activation);
         store_register::<F, N, O>(out, left * up, row, first, n, spec.aligned);
     } else {
-        let right = activate::<N>(sums.1, spec.activation);
+        let right = activate::<N>(right, spec.activation);
         store_register::<F, N, O>(out, left, row, first, n, spec.aligned);
         store_register::<F, N, O>(out, right, row, first + N::value(), n, spec.aligned);
     }
@@ -91,31 +92,30 @@ pub(in crate::grouped_gemm) fn biases_of<F: Float, N: Size>(
     biases
 }
 
-/// Bias, activation, gate and the store of the rows from `at.0` that are before `at.1`.
+/// Bias, activation, gate and the store of `count` rows from `row`, as far as they are before `end`.
 #[cube]
 pub(in crate::grouped_gemm) fn store_rows<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
     sums: &Array<Vector<f32, N>>,
     biases: &Array<Vector<f32, N>>,
     sizes: &Sizes,
-    at: (usize, usize, usize),
-    #[comptime] spec: (Spec, usize),
+    row: usize,
+    end: usize,
+    first: usize,
+    #[comptime] spec: Spec,
+    #[comptime] count: usize,
 ) {
-    let (row, end, first) = at;
-    let (spec, count) = comptime!(spec);
     let registers = comptime!(spec.registers);
     #[unroll]
     for i in 0..count {
         if row + i < end {
             #[unroll]
             for pair in 0..comptime!(registers / 2) {
-                let (left, right, within) = comptime!(spec.pair(pair));
-                let pair = (
-                    sums[registers * i + left] + biases[left],
-                    sums[registers * i + right] + biases[right],
-                );
-                let at = (row + i, first + within * N::value());
-                store_row::<F, N, O>(out, pair, at, sizes.n, spec);
+                let (lower, upper, within) = comptime!(spec.pair(pair));
+                let left = sums[registers * i + lower] + biases[lower];
+                let right = sums[registers * i + upper] + biases[upper];
+                let (to, column) = (row + i, first + within * N::value());
+                store_row::<F, N, O>(out, left, right, to, column, sizes.n, spec);
             }
         }
     }

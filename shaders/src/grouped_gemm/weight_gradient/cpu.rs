@@ -126,17 +126,17 @@ fn pack_panel<F: Float, N: Size, L: Size>(
     }
 }
 
-/// The sums of a tile by the panel that starts at `at.1`, this block's rows after those before.
+/// The sums of a tile by the panel that starts at `column`, this block's rows after those before.
 #[cube]
 fn tile_sums<N: Size, L: Size>(
     lines: &mut [f32],
     panel: &mut [Vector<f32, N>],
     out: &mut [Vector<f32, L>],
     work: &Work,
-    at: (usize, usize),
+    tile: usize,
+    column: usize,
     #[comptime] spec: Spec,
 ) -> Array<Vector<f32, N>> {
-    let (tile, column) = at;
     let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * TILE));
     #[unroll]
     for i in 0..comptime!(2 * TILE) {
@@ -212,9 +212,8 @@ fn weight_gradient_cpu<F: Float, N: Size, L: Size>(
                 let column = index * 2 * width;
                 pack_panel::<F, N, L>(b, &order, panel, &work, column, spec);
                 for tile in work.first_tile..work.last_tile {
-                    let at = (tile, column);
-                    let sums = tile_sums::<N, L>(lines, panel, out, &work, at, spec);
-                    store_tile::<N, L>(out, &sums, &work, at, spec);
+                    let sums = tile_sums::<N, L>(lines, panel, out, &work, tile, column, spec);
+                    store_tile::<N, L>(out, &sums, &work, tile, column, spec);
                 }
             }
         }
@@ -227,10 +226,10 @@ fn store_tile<N: Size, L: Size>(
     out: &mut [Vector<f32, L>],
     sums: &Array<Vector<f32, N>>,
     work: &Work,
-    at: (usize, usize),
+    tile: usize,
+    column: usize,
     #[comptime] spec: Spec,
 ) {
-    let (tile, column) = at;
     #[unroll]
     for i in 0..comptime!(TILE) {
         let line = tile * TILE + i;

@@ -187,6 +187,15 @@ impl Spec {
     }
 }
 
+/// What a step reads of an operand: rows, the first and one past the expert's last, and columns from `first`, of so many.
+#[derive(CubeType, Clone, Copy)]
+struct Step {
+    row: usize,
+    end: usize,
+    first: usize,
+    columns: usize,
+}
+
 /// Sizes known at launch, of the variants with a cube for each part of a gradient.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {

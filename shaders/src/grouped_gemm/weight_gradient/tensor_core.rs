@@ -3,7 +3,7 @@
 //! A step brings the rows of one fragment of both operands into workgroup memory, zeros past the expert's last row. The rows
 //! are the inner columns of the product, so a is read across its lines.
 
-use super::{Bindings, Operands, Plan, Problem, Sizes, Slab, Source, Spec, cubes, sizes};
+use super::{Bindings, Operands, Plan, Problem, Sizes, Slab, Source, Spec, Step, cubes, sizes};
 use crate::grouped_gemm::fragments::{
     ALIGNMENT, Fragments, Lines, TILE, multiply, stage, zero_sums,
 };
@@ -28,31 +28,29 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Fragme
     Ok(fragments)
 }
 
-/// Loads the rows of a step: `at` is its first row and one past the expert's last, the tile's first column and the columns of
-/// an operand.
+/// Loads the rows of a step.
 #[cube]
 fn load_step<F: Float>(
     from: &[Vector<F, Const<4>>],
     order: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<F, Const<4>>]>,
-    at: (usize, usize, usize, usize),
+    step: &Step,
     top_k: usize,
     #[comptime] source: Source,
     #[comptime] fragments: Fragments,
 ) {
-    let (first_row, end, first, columns) = at;
     let across = comptime!(EDGE / 4);
     let (vectors, units) = comptime!((fragments.edge * EDGE / 4, fragments.units()));
     #[unroll]
     for round in 0..comptime!(vectors.div_ceil(units)) {
         let i = UNIT_POS as usize + round * units;
         if i < vectors {
-            let row = first_row + i / across;
-            let column = first + 4 * (i % across);
+            let row = step.row + i / across;
+            let column = step.first + 4 * (i % across);
             let mut four = Vector::<F, Const<4>>::new(F::new(0.0));
-            if row < end && column < columns {
+            if row < step.end && column < step.columns {
                 let row = input_row(order, row, top_k, source);
-                four = from[(row * columns + column) / 4];
+                four = from[(row * step.columns + column) / 4];
             }
             tile[(i / across) * comptime!(Lines::Inner.stride(fragments, EDGE)) + i % across] =
                 four;
@@ -83,14 +81,32 @@ fn weight_gradient_tensor_core<F: Float>(
     let first = CUBE_POS_Y as usize * comptime!(EDGE);
     // The same for the whole cube, so the barriers inside are reached by all its units or none.
     for row in range_stepped(begin, end, comptime!(fragments.edge)) {
-        let left = (row, end, first_line, sizes.m);
-        let right = (row, end, first, sizes.n);
-        load_step::<F>(a, &order, &mut a_tile, left, sizes.top_k, spec.a, fragments);
+        let left = Step {
+            row,
+            end,
+            first: first_line,
+            columns: sizes.m,
+        };
+        let right = Step {
+            row,
+            end,
+            first,
+            columns: sizes.n,
+        };
+        load_step::<F>(
+            a,
+            &order,
+            &mut a_tile,
+            &left,
+            sizes.top_k,
+            spec.a,
+            fragments,
+        );
         load_step::<F>(
             b,
             &order,
             &mut b_tile,
-            right,
+            &right,
             sizes.top_k,
             spec.b,
             fragments,

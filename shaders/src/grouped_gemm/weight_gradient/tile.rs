@@ -5,7 +5,7 @@
 //! a cube are neighbours or broadcasts, so no bank conflicts. Inside WebGPU's default limits: 256
 //! units, 8 KiB, 5 bindings, no subgroups.
 
-use super::{Bindings, Operands, Plan, Sizes, Slab, Source, Spec, cubes, sizes};
+use super::{Bindings, Operands, Plan, Sizes, Slab, Source, Spec, Step, cubes, sizes};
 use crate::grouped_gemm::{input_row, segment, tile::load_four};
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -25,25 +25,23 @@ const STEP: usize = UNITS as usize / VECTORS;
 /// Bytes of workgroup memory.
 pub(super) const SHARED_BYTES: usize = 2 * STEP * VECTORS * 16;
 
-/// Loads this unit's vector of a step: `at` is the step's first row and one past the expert's last,
-/// the tile's first column and the columns of an operand.
+/// Loads this unit's vector of a step.
 #[cube]
 fn load_step<F: Float, N: Size>(
     from: &[Vector<F, N>],
     order: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<f32, Const<4>>]>,
-    at: (usize, usize, usize, usize),
+    step: &Step,
     top_k: usize,
     #[comptime] source: Source,
 ) {
-    let (first_row, end, first, columns) = at;
     let unit = UNIT_POS as usize;
-    let row = first_row + unit / comptime!(VECTORS);
-    let column = first + 4 * (unit % comptime!(VECTORS));
+    let row = step.row + unit / comptime!(VECTORS);
+    let column = step.first + 4 * (unit % comptime!(VECTORS));
     let mut four = Vector::<f32, Const<4>>::new(0.0f32);
-    if row < end {
+    if row < step.end {
         let row = input_row(order, row, top_k, source);
-        four = load_four::<F, N>(from, row, column, columns);
+        four = load_four::<F, N>(from, row, column, step.columns);
     }
     tile[unit] = four;
 }
@@ -91,10 +89,20 @@ fn weight_gradient_tile<F: Float, M: Size, L: Size>(
     let first = CUBE_POS_Y as usize * comptime!(EDGE);
     // The same for the whole cube, so the barriers inside are reached by all its units or none.
     for row in range_stepped(begin, end, comptime!(STEP)) {
-        let left = (row, end, first_line, sizes.m);
-        let right = (row, end, first, sizes.n);
-        load_step::<F, M>(a, &order, &mut a_tile, left, sizes.top_k, spec.a);
-        load_step::<F, L>(b, &order, &mut b_tile, right, sizes.top_k, spec.b);
+        let left = Step {
+            row,
+            end,
+            first: first_line,
+            columns: sizes.m,
+        };
+        let right = Step {
+            row,
+            end,
+            first,
+            columns: sizes.n,
+        };
+        load_step::<F, M>(a, &order, &mut a_tile, &left, sizes.top_k, spec.a);
+        load_step::<F, L>(b, &order, &mut b_tile, &right, sizes.top_k, spec.b);
         sync_cube();
         multiply(&a_tile, &b_tile, &mut sums);
         sync_cube();
