@@ -13,11 +13,13 @@
 //! [`Plan::visited`] predicts how many are.
 
 mod backward;
+mod counted;
 mod cpu;
 mod dropout;
 #[cfg(feature = "emit")]
 mod entries;
 pub(crate) mod exponential;
+mod gradients;
 pub(crate) mod rules;
 mod score_rule;
 mod shape;
@@ -28,9 +30,10 @@ mod tile;
 mod unit;
 mod visits;
 
-pub use backward::{BackwardBuffers, Through, launch_backward, launch_backward_ruled};
+pub use backward::{launch_backward, launch_backward_ruled};
 #[cfg(feature = "emit")]
 pub use entries::entries;
+pub use gradients::{BackwardBuffers, Through};
 pub use score_rule::{LaunchRule, Pairs, RuleArgs, ScoreRule};
 pub use strided::Strided;
 pub use tables::TableBuffers;

@@ -3,8 +3,8 @@
 //! dk and dv leave by their own launches: WebGPU grants seven buffers.
 
 use super::pairs::{pair, value_product};
-use super::{Backward, Through};
 use crate::attention::Form;
+use crate::attention::gradients::{Backward, Through};
 use crate::attention::rules::{Scalars, keys_of, queries_of, scalars};
 use crate::attention::score_rule::{LaunchRule, ScoreRule, seen_by};
 use crate::attention::unit::site_of;

@@ -9,9 +9,9 @@ use super::packed::{panels, rows};
 use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
 use crate::attention::Plan;
-use crate::attention::backward::{Backward, Through};
 use crate::attention::dropout::{factors_or_one, row_or_none};
 use crate::attention::exponential::exp;
+use crate::attention::gradients::{Backward, Through};
 use crate::attention::rules::{Scalars, queries_of, scalars, trace};
 use crate::attention::score_rule::{
     LaunchRule, ScoreRule, before_rule, score_by, seen_by, tile_by,

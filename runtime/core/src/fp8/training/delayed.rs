@@ -1,8 +1,8 @@
 //! What a step does to the states of delayed scaling.
 
 use super::loss_scale::Finite;
-use super::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
-use super::state::{Fp8State, value};
+use crate::fp8::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
+use crate::fp8::state::{Fp8State, value};
 use crate::state::set;
 use burn::module::RunningState;
 use burn::tensor::Tensor;

@@ -21,18 +21,15 @@ mod delayed;
 mod loss_scale;
 #[cfg(feature = "autodiff")]
 mod optimizer;
-pub(super) mod product;
-pub(super) mod recipe;
 pub mod reference;
-mod state;
 mod update;
 
+pub use super::product::Fp8Product;
+pub use super::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
+pub use super::state::Fp8State;
 pub use loss_scale::{Finite, LossScale, LossScaler, LossScaling};
 #[cfg(feature = "autodiff")]
 pub use optimizer::{GuardedAdamW, GuardedAdamWConfig, Moments, StepGuard};
-pub use product::Fp8Product;
-pub use recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
-pub use state::Fp8State;
 pub use update::products;
 #[cfg(feature = "autodiff")]
 pub use update::update;

@@ -11,7 +11,7 @@
 //! `transformer_engine/pytorch/fp8.py` and `common/recipe/delayed_scaling.cu`, whose scale is the
 //! reciprocal of ours.
 
-use super::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
+use crate::fp8::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::scale_host;
 

@@ -4,9 +4,9 @@
 use super::delayed::step;
 #[cfg(feature = "autodiff")]
 use super::loss_scale::Finite;
-use super::product::Fp8Product;
+use crate::fp8::product::Fp8Product;
 #[cfg(feature = "autodiff")]
-use super::state::Fp8State;
+use crate::fp8::state::Fp8State;
 use crate::fp8::weight::forms;
 use burn::module::Module;
 #[cfg(feature = "autodiff")]

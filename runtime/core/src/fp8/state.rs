@@ -5,7 +5,7 @@ use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::ShapeError;
 
 /// The histories and scales of a product's inputs, weights and gradients, in this order; the rules are
-/// those of [`DelayedScale`](super::reference::DelayedScale).
+/// those of [`DelayedScale`](super::training::reference::DelayedScale).
 ///
 /// Nothing is read back: an update is a few operations on the device. Clones of a layer share this
 /// state, as they share all running state of Burn's modules; for a copy that trains by itself, make a
