@@ -23,6 +23,7 @@ pub(crate) fn layer(element: ElementType, experts: usize) -> Layer {
             bias: false,
             capacity: None,
             row_bound: routing.slots(),
+            dense: false,
         },
         selection_bias: false,
     }

@@ -217,12 +217,12 @@ fn experts(spec: &ModelSpec) -> Array {
     let layers = spec.layers.iter().enumerate();
     list(layers.filter_map(|(layer, of)| {
         match &of.feed_forward {
-            FeedForwardSpec::Dense { .. } => None,
+            FeedForwardSpec::Dense(_) => None,
             FeedForwardSpec::Experts(experts) => Some(
                 Record::new()
                     .with("layer", layer as f64)
                     .with("experts", experts.experts as f64)
-                    .with("topK", experts.router.top_k as f64),
+                    .with("topK", experts.top_k() as f64),
             ),
         }
     }))

@@ -82,25 +82,19 @@ impl Attention {
         from: &mut Of<'_>,
     ) -> Result<Self, Error> {
         let projection = match spec.projection {
-            Projection::Direct { bias, norm, .. } => {
-                let normed = norm != HeadNorm::None;
-                let bias = |slot| bias.then_some(slot);
-                let norm =
-                    |from: &mut Of<'_>, slot| normed.then(|| from.norm(slot, epsilon)).transpose();
-                Projections::Direct(Direct {
-                    query: from.linear(Slot::Query, bias(Slot::QueryBias))?,
-                    key: from.linear(Slot::Key, bias(Slot::KeyBias))?,
-                    value: from.linear(Slot::Value, bias(Slot::ValueBias))?,
-                    query_norm: norm(from, Slot::QueryNorm)?,
-                    key_norm: norm(from, Slot::KeyNorm)?,
-                })
-            }
-            Projection::Latent { .. } => Projections::Latent(Latent::load(spec, from)?),
+            Projection::Direct { .. } => Projections::Direct(Direct {
+                query: from.biased(Slot::Query, Slot::QueryBias)?,
+                key: from.biased(Slot::Key, Slot::KeyBias)?,
+                value: from.biased(Slot::Value, Slot::ValueBias)?,
+                query_norm: from.norm_if(Slot::QueryNorm, epsilon)?,
+                key_norm: from.norm_if(Slot::KeyNorm, epsilon)?,
+            }),
+            Projection::Latent { epsilon, .. } => Projections::Latent(Latent::load(epsilon, from)?),
         };
         Ok(Self {
             projection,
-            out: from.linear(Slot::Out, spec.out_bias.then_some(Slot::OutBias))?,
-            sinks: from.vector_if(spec.sinks, Slot::Sinks)?,
+            out: from.biased(Slot::Out, Slot::OutBias)?,
+            sinks: from.vector_if(Slot::Sinks)?,
             spec: spec.clone(),
         })
     }
@@ -229,29 +223,17 @@ impl Latent {
         self.query_down.as_ref().map_or(Ok(None), held)
     }
 
-    fn load(spec: &AttentionSpec, from: &mut Of<'_>) -> Result<Self, Error> {
-        let Projection::Latent {
-            query_rank,
-            bias,
-            epsilon,
-            ..
-        } = spec.projection
-        else {
-            unreachable!("the caller has looked");
-        };
-        let biased = |slot| bias.then_some(slot);
-        let narrow = query_rank.is_some();
-        let down = |from: &mut Of<'_>| from.linear(Slot::QueryDown, biased(Slot::QueryDownBias));
-        let query = if narrow { Slot::QueryUp } else { Slot::Query };
+    fn load(epsilon: f64, from: &mut Of<'_>) -> Result<Self, Error> {
         Ok(Self {
-            query_down: narrow.then(|| down(from)).transpose()?,
-            query_norm: narrow
-                .then(|| from.norm(Slot::QueryLatentNorm, epsilon))
-                .transpose()?,
-            query: from.linear(query, None)?,
-            down: from.linear(Slot::LatentDown, biased(Slot::LatentDownBias))?,
+            query_down: from.biased_if(Slot::QueryDown, Slot::QueryDownBias)?,
+            query_norm: from.norm_if(Slot::QueryLatentNorm, epsilon)?,
+            query: match from.linear_if(Slot::QueryUp)? {
+                Some(query) => query,
+                None => from.linear(Slot::Query)?,
+            },
+            down: from.biased(Slot::LatentDown, Slot::LatentDownBias)?,
             norm: from.norm(Slot::LatentNorm, epsilon)?,
-            up: from.linear(Slot::LatentUp, None)?,
+            up: from.linear(Slot::LatentUp)?,
         })
     }
 

@@ -12,7 +12,7 @@ use super::feed_forward::FeedForward;
 use super::rotary::{Angles, Places};
 use super::slot::Slot;
 use super::source::Of;
-use super::spec::{LayerSpec, ModelSpec};
+use super::spec::LayerSpec;
 use super::values::{Held, row};
 use crate::error::Error;
 
@@ -32,16 +32,13 @@ pub struct Block {
 }
 
 impl Block {
-    pub(super) fn load(
-        (spec, layer): (&ModelSpec, &LayerSpec),
-        from: &mut Of<'_>,
-    ) -> Result<Self, Error> {
-        let epsilon = spec.epsilon;
+    pub(super) fn load(layer: &LayerSpec, from: &mut Of<'_>) -> Result<Self, Error> {
+        let epsilon = from.spec.epsilon;
         Ok(Self {
             attention_norm: from.norm(Slot::AttentionNorm, epsilon)?,
             attention: Attention::load(&layer.attention, epsilon, from)?,
             feed_forward_norm: from.norm(Slot::FeedForwardNorm, epsilon)?,
-            feed_forward: FeedForward::load(&layer.feed_forward, spec.hidden, from)?,
+            feed_forward: FeedForward::load(&layer.feed_forward, from)?,
             residual: layer.residual,
         })
     }

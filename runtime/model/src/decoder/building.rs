@@ -38,7 +38,11 @@ impl Building {
     /// As [`Model::load`].
     pub fn go_on(mut self, weights: &mut dyn Weights) -> Result<ControlFlow<Model, Self>, Error> {
         let number = self.blocks.len();
-        let mut from = Of { weights, layer: 0 };
+        let mut from = Of {
+            weights,
+            spec: &self.spec,
+            layer: 0,
+        };
         let Some(embedding) = self.embedding else {
             let embedding = from.matrix(Slot::Embedding)?;
             self.embedding = Some(in_large_pages(embedding));
@@ -46,7 +50,7 @@ impl Building {
         };
         if let Some(layer) = self.spec.layers.get(number) {
             from.layer = number;
-            let block = Block::load((&self.spec, layer), &mut from)?;
+            let block = Block::load(layer, &mut from)?;
             self.blocks.push(in_large_pages(block));
             self.embedding = Some(embedding);
             return Ok(ControlFlow::Continue(self));
@@ -55,11 +59,7 @@ impl Building {
             embedding,
             blocks: self.blocks,
             norm: from.norm(Slot::Norm, self.spec.epsilon)?,
-            head: if self.spec.tied {
-                None
-            } else {
-                Some(in_large_pages(from.matrix(Slot::Head)?))
-            },
+            head: from.matrix_if(Slot::Head)?.map(in_large_pages),
             spec: self.spec,
         }))
     }

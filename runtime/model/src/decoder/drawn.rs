@@ -2,8 +2,8 @@
 
 use std::f32::consts::TAU;
 
-use super::Slot;
-use super::source::Place;
+use super::place::Place;
+use super::slot::Kind;
 use super::spec::ModelSpec;
 use super::values::Values;
 use crate::error::Error;
@@ -30,18 +30,12 @@ impl<'a> Drawn<'a> {
 
 impl Values for Drawn<'_> {
     fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
-        use Slot::{
-            AttentionNorm, FeedForwardNorm, KeyNorm, LatentNorm, Norm, QueryLatentNorm, QueryNorm,
-        };
         let count = place.shape(self.spec).iter().product();
-        let deviation = match place.slot {
-            AttentionNorm | FeedForwardNorm | Norm | QueryNorm | KeyNorm | QueryLatentNorm
-            | LatentNorm => return Ok(vec![1.0; count]),
-            slot if slot.is_bias() => return Ok(vec![0.0; count]),
-            Slot::Out | Slot::DenseOut | Slot::ExpertsOut | Slot::SharedOut => {
-                DEVIATION / (2.0 * self.spec.layers.len() as f32).sqrt()
-            }
-            _ => DEVIATION,
+        let deviation = match place.slot.kind() {
+            Kind::Norm => return Ok(vec![1.0; count]),
+            Kind::Bias => return Ok(vec![0.0; count]),
+            Kind::Out => DEVIATION / (2.0 * self.spec.layers.len() as f32).sqrt(),
+            Kind::Weight => DEVIATION,
         };
         let seeds = [self.seed, place.layer as u64, place.slot as u64];
         let mut random = Random::new(&seeds);

@@ -3,16 +3,14 @@
 use burn::module::{Module, RunningState};
 use burn::tensor::Tensor;
 use moebius::moe::experts::FeedForwardExperts;
-use moebius::moe::{
-    Activation, DenseBlock, Experts, MoeConfig, MoeLayer, RouteConfig, Router, RouterConfig,
-    Routing, SharedExpert, SharedExpertConfig, SigmoidBiasConfig, TopKConfig,
-};
+use moebius::moe::{DenseBlock, Experts, MoeConfig, MoeLayer, Router, Routing, SharedExpert};
 
 use super::slot::Slot;
 use super::source::Of;
-use super::spec::{ExpertsSpec, FeedForwardSpec, Gate, RouterSpec};
+use super::spec::FeedForwardSpec;
 use super::values::{Held, decoded, row, row_if};
 use crate::error::Error;
+use crate::fault::Unfit;
 
 /// What each token goes through alone.
 #[derive(Module, Debug)]
@@ -28,24 +26,18 @@ pub enum FeedForward {
 }
 
 impl FeedForward {
-    pub(super) fn load(
-        spec: &FeedForwardSpec,
-        hidden: usize,
-        from: &mut Of<'_>,
-    ) -> Result<Self, Error> {
+    pub(super) fn load(spec: &FeedForwardSpec, from: &mut Of<'_>) -> Result<Self, Error> {
         match spec {
-            FeedForwardSpec::Dense { inter, bias } => {
-                let config = gated(MoeConfig::new(hidden, *inter, 1), Gate::Silu).with_bias(*bias);
-                let biased = |from: &mut Of<'_>, slot| bias.then(|| from.matrix(slot)).transpose();
+            FeedForwardSpec::Dense(config) => {
                 let experts = FeedForwardExperts {
                     w_in: from.stack(Slot::DenseIn)?,
-                    b_in: biased(from, Slot::DenseInBias)?,
+                    b_in: from.matrix_if(Slot::DenseInBias)?,
                     w_out: from.stack(Slot::DenseOut)?,
-                    b_out: biased(from, Slot::DenseOutBias)?,
+                    b_out: from.matrix_if(Slot::DenseOutBias)?,
                 };
-                Ok(Self::Dense(DenseBlock::new(config, experts)?))
+                Ok(Self::Dense(DenseBlock::new(*config, experts)?))
             }
-            FeedForwardSpec::Experts(spec) => Ok(Self::Experts(mixture(spec, hidden, from)?)),
+            FeedForwardSpec::Experts(config) => Ok(Self::Experts(mixture(config, from)?)),
         }
     }
 
@@ -93,81 +85,41 @@ fn of_mixture(layer: &MoeLayer, slot: Slot) -> Held {
     }
 }
 
-fn gated(config: MoeConfig, gate: Gate) -> MoeConfig {
-    let activation = match gate {
-        Gate::Silu => Activation::Silu,
-        Gate::Clamped => Activation::Clamped,
-    };
-    config.with_activation(activation).with_gated(true)
-}
-
-fn router(spec: &RouterSpec) -> RouterConfig {
-    let route = RouteConfig {
-        top_k: spec.top_k,
-        score: spec.score,
-        renormalize: spec.renormalize,
-        softmax_after_topk: spec.softmax_after_topk,
-        groups: spec.groups,
-        scale: spec.scale as f32,
-    };
-    if spec.correction {
-        RouterConfig::SigmoidBias(SigmoidBiasConfig {
-            route,
-            ..SigmoidBiasConfig::default()
-        })
-    } else {
-        RouterConfig::TopK(TopKConfig {
-            route,
-            bias: spec.bias,
-            ..TopKConfig::default()
-        })
-    }
-}
-
-fn mixture(spec: &ExpertsSpec, hidden: usize, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
-    let shared = spec
-        .shared
-        .map(|shared| SharedExpertConfig::new(shared.inter).with_sigmoid_gate(shared.sigmoid_gate));
-    let config = gated(MoeConfig::new(hidden, spec.inter, spec.experts), spec.gate)
-        .with_router(router(&spec.router))
-        .with_bias(spec.bias)
-        .with_shared(shared);
+fn mixture(config: &MoeConfig, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
     let weight = from.matrix(Slot::Router)?;
     // Its parameters are drawn when they are first used, which they never are.
     let mut layer = config.init(&weight.device())?;
     match &mut layer.router {
         Router::TopK(router) => {
             router.weight = weight;
-            router.bias = from.vector_if(spec.router.bias, Slot::RouterBias)?;
+            router.bias = from.vector_if(Slot::RouterBias)?;
         }
         Router::SigmoidBias(router) => {
             router.weight = weight;
             router.bias = RunningState::new(from.vector(Slot::Correction)?.val().detach());
         }
-        _ => unreachable!("the configuration names one of the two"),
+        other => {
+            let (what, expected) = ("router of a decoder", "top-k or sigmoid-bias");
+            let fault = Unfit::new(what, expected, other.config().name());
+            return Err(Error::Config(fault));
+        }
     }
-    let bias = |from: &mut Of<'_>, slot| spec.bias.then(|| from.matrix(slot)).transpose();
     layer.experts = Experts::FeedForward(FeedForwardExperts {
         w_in: from.stack(Slot::ExpertsIn)?,
-        b_in: bias(from, Slot::ExpertsInBias)?,
+        b_in: from.matrix_if(Slot::ExpertsInBias)?,
         w_out: from.stack(Slot::ExpertsOut)?,
-        b_out: bias(from, Slot::ExpertsOutBias)?,
+        b_out: from.matrix_if(Slot::ExpertsOutBias)?,
     });
-    layer.shared = match spec.shared {
-        None => None,
-        Some(shared) => Some(SharedExpert {
+    if let Some(shared) = &mut layer.shared {
+        *shared = SharedExpert {
             experts: FeedForwardExperts {
                 w_in: from.stack(Slot::SharedIn)?,
                 b_in: None,
                 w_out: from.stack(Slot::SharedOut)?,
                 b_out: None,
             },
-            gate: if shared.sigmoid_gate {
-                Some(from.matrix(Slot::SharedGate)?)
-            } else {
-                None
-            },
-        }),
-    };
+            gate: from.matrix_if(Slot::SharedGate)?,
+        };
+    }
     Ok(layer)
 }

@@ -9,6 +9,7 @@ mod building;
 mod cache;
 mod drawn;
 mod feed_forward;
+mod place;
 mod rope;
 mod rotary;
 mod slot;
@@ -22,14 +23,12 @@ pub use building::Building;
 pub use cache::Cache;
 pub use drawn::Drawn;
 pub use feed_forward::FeedForward;
+pub use place::Place;
 pub use rope::{Rope, RopeScaling, yarn_attention};
 pub use slot::Slot;
-pub use source::{Place, Weights};
+pub use source::Weights;
 pub(crate) use source::{floating, uploaded};
-pub use spec::{
-    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, LayerSpec, ModelSpec, Projection,
-    RouterSpec, SharedSpec,
-};
+pub use spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
 pub use values::{Uploaded, Values};
 
 use std::ops::ControlFlow;

@@ -1,146 +1,155 @@
-//! The places of a decoder that weights go to, and their shapes.
+//! The places of a decoder that weights go to, and their shapes: one table.
 
-use super::source::Place;
-use super::spec::{AttentionSpec, ExpertsSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
+use moebius::moe::{MoeConfig, RouterConfig, SharedExpertConfig};
 
-/// A place of a decoder that holds one tensor; those of layers exist in each layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Slot {
-    /// \[V, H\].
-    Embedding,
-    /// \[V, H\], unless it is the embedding.
-    Head,
-    /// \[H\], before the head.
+use super::spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
+
+/// What the values of a slot are to a model.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Factors of a norm.
     Norm,
-    /// \[H\], before the attention.
-    AttentionNorm,
-    /// \[H\], before the feed-forward part.
-    FeedForwardNorm,
-    /// \[heads · D, H\].
-    Query,
-    /// \[heads · D\].
-    QueryBias,
-    /// \[kv_heads · D, H\].
-    Key,
-    /// \[kv_heads · D\].
-    KeyBias,
-    /// \[kv_heads · Dv, H\].
-    Value,
-    /// \[kv_heads · Dv\].
-    ValueBias,
-    /// \[H, heads · Dv\].
+    /// Added to something, or logits that no input has a part in.
+    Bias,
+    /// Of a product whose result is added to the layer's input.
     Out,
+    /// Of any other product, or an embedding.
+    Weight,
+}
+
+/// Makes slots of rows `Slot: Kind gated, shape;`: `gated` where rows of a gate stand before as many of what it gates, and the shape as a
+/// function of [`Sizes`].
+macro_rules! slots {
+    ($($(#[$doc:meta])* $slot:ident: $kind:ident $($gated:ident)?, $shape:expr;)*) => {
+        /// A place of a decoder that holds one tensor; those of layers exist in each layer.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Slot {
+            $($(#[$doc])* $slot,)*
+        }
+
+        impl Slot {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$slot,)*];
+
+            pub(super) fn kind(self) -> Kind {
+                match self {
+                    $(Self::$slot => Kind::$kind,)*
+                }
+            }
+
+            /// Whether its rows are those of a gate, and then as many of what it gates.
+            pub fn is_gated(self) -> bool {
+                match self {
+                    $(Self::$slot => slots!(@ $($gated)?),)*
+                }
+            }
+
+            fn of_sizes(self, sizes: &Sizes<'_>) -> Option<Vec<usize>> {
+                match self {
+                    $(Self::$slot => applied($shape, sizes),)*
+                }
+            }
+        }
+    };
+    (@ gated) => { true };
+    (@) => { false };
+}
+
+slots! {
+    /// \[V, H\].
+    Embedding: Weight, |of| Some(vec![of.model.vocabulary, of.h]);
+    /// \[V, H\], unless it is the embedding.
+    Head: Weight, |of| there(!of.model.tied, &[of.model.vocabulary, of.h]);
+    /// \[H\], before the head.
+    Norm: Norm, |of| Some(vec![of.h]);
+    /// \[H\], before the attention.
+    AttentionNorm: Norm, |of| there(of.layer.is_some(), &[of.h]);
+    /// \[H\], before the feed-forward part.
+    FeedForwardNorm: Norm, |of| there(of.layer.is_some(), &[of.h]);
+    /// \[heads · D, H\].
+    Query: Weight, |of| match of.latent() {
+        Some(latent) => there(latent.query_rank.is_none(), &[latent.q, of.h]),
+        None => Some(vec![of.direct()?.q, of.h]),
+    };
+    /// \[heads · D\].
+    QueryBias: Bias, |of| there(of.direct()?.bias, &[of.direct()?.q]);
+    /// \[kv_heads · D, H\].
+    Key: Weight, |of| Some(vec![of.direct()?.k, of.h]);
+    /// \[kv_heads · D\].
+    KeyBias: Bias, |of| there(of.direct()?.bias, &[of.direct()?.k]);
+    /// \[kv_heads · Dv, H\].
+    Value: Weight, |of| Some(vec![of.direct()?.v, of.h]);
+    /// \[kv_heads · Dv\].
+    ValueBias: Bias, |of| there(of.direct()?.bias, &[of.direct()?.v]);
+    /// \[H, heads · Dv\].
+    Out: Out, |of| Some(vec![of.h, of.attention()?.heads * of.attention()?.value_dim]);
     /// \[H\].
-    OutBias,
+    OutBias: Bias, |of| there(of.attention()?.out_bias, &[of.h]);
     /// \[D\], or \[heads · D\] where all heads are normalised together.
-    QueryNorm,
+    QueryNorm: Norm, |of| Some(vec![of.direct()?.norms?[0]]);
     /// \[D\], or \[kv_heads · D\].
-    KeyNorm,
+    KeyNorm: Norm, |of| Some(vec![of.direct()?.norms?[1]]);
     /// \[heads\].
-    Sinks,
+    Sinks: Bias, |of| there(of.attention()?.sinks, &[of.attention()?.heads]);
     /// \[query rank, H\].
-    QueryDown,
+    QueryDown: Weight, |of| Some(vec![of.latent()?.query_rank?, of.h]);
     /// \[query rank\].
-    QueryDownBias,
+    QueryDownBias: Bias, |of| there(of.latent()?.bias, &[of.latent()?.query_rank?]);
     /// \[query rank\].
-    QueryLatentNorm,
+    QueryLatentNorm: Norm, |of| Some(vec![of.latent()?.query_rank?]);
     /// \[heads · D, query rank\].
-    QueryUp,
+    QueryUp: Weight, |of| Some(vec![of.latent()?.q, of.latent()?.query_rank?]);
     /// \[rank + rotated, H\].
-    LatentDown,
+    LatentDown: Weight, |of| Some(vec![of.latent()?.down, of.h]);
     /// \[rank + rotated\].
-    LatentDownBias,
+    LatentDownBias: Bias, |of| there(of.latent()?.bias, &[of.latent()?.down]);
     /// \[rank\].
-    LatentNorm,
+    LatentNorm: Norm, |of| Some(vec![of.latent()?.rank]);
     /// \[heads · (D − rotated + Dv), rank\].
-    LatentUp,
+    LatentUp: Weight, |of| Some(vec![of.latent()?.up, of.latent()?.rank]);
     /// \[2F, H\] of a dense network: the gate's rows before those of up.
-    DenseIn,
+    DenseIn: Weight gated, |of| Some(vec![2 * of.dense()?.inter, of.h]);
     /// \[2F\].
-    DenseInBias,
+    DenseInBias: Bias gated, |of| there(of.dense()?.bias, &[2 * of.dense()?.inter]);
     /// \[H, F\].
-    DenseOut,
+    DenseOut: Out, |of| Some(vec![of.h, of.dense()?.inter]);
     /// \[H\].
-    DenseOutBias,
+    DenseOutBias: Bias, |of| there(of.dense()?.bias, &[of.h]);
     /// \[E, H\].
-    Router,
+    Router: Weight, |of| Some(vec![of.experts()?.experts, of.h]);
     /// \[E\].
-    RouterBias,
+    RouterBias: Bias, |of| match of.experts()?.router {
+        RouterConfig::TopK(router) => there(router.bias, &[of.experts()?.experts]),
+        _ => None,
+    };
     /// \[E\]: for the selection alone.
-    Correction,
+    Correction: Bias, |of| match of.experts()?.router {
+        RouterConfig::SigmoidBias(_) => Some(vec![of.experts()?.experts]),
+        _ => None,
+    };
     /// \[E, 2F, H\]: the gate's rows before those of up.
-    ExpertsIn,
+    ExpertsIn: Weight gated, |of| {
+        Some(vec![of.experts()?.experts, 2 * of.experts()?.inter, of.h])
+    };
     /// \[E, 2F\].
-    ExpertsInBias,
+    ExpertsInBias: Bias gated, |of| {
+        there(of.experts()?.bias, &[of.experts()?.experts, 2 * of.experts()?.inter])
+    };
     /// \[E, H, F\].
-    ExpertsOut,
+    ExpertsOut: Out, |of| Some(vec![of.experts()?.experts, of.h, of.experts()?.inter]);
     /// \[E, H\].
-    ExpertsOutBias,
+    ExpertsOutBias: Bias, |of| there(of.experts()?.bias, &[of.experts()?.experts, of.h]);
     /// \[2F, H\] of the expert for every token.
-    SharedIn,
+    SharedIn: Weight gated, |of| Some(vec![2 * of.shared()?.inter, of.h]);
     /// \[H, F\].
-    SharedOut,
+    SharedOut: Out, |of| Some(vec![of.h, of.shared()?.inter]);
     /// \[1, H\].
-    SharedGate,
+    SharedGate: Weight, |of| there(of.shared()?.sigmoid_gate, &[1, of.h]);
 }
 
 impl Slot {
-    /// All of them.
-    pub const ALL: [Self; 38] = [
-        Self::Embedding,
-        Self::Head,
-        Self::Norm,
-        Self::AttentionNorm,
-        Self::FeedForwardNorm,
-        Self::Query,
-        Self::QueryBias,
-        Self::Key,
-        Self::KeyBias,
-        Self::Value,
-        Self::ValueBias,
-        Self::Out,
-        Self::OutBias,
-        Self::QueryNorm,
-        Self::KeyNorm,
-        Self::Sinks,
-        Self::QueryDown,
-        Self::QueryDownBias,
-        Self::QueryLatentNorm,
-        Self::QueryUp,
-        Self::LatentDown,
-        Self::LatentDownBias,
-        Self::LatentNorm,
-        Self::LatentUp,
-        Self::DenseIn,
-        Self::DenseInBias,
-        Self::DenseOut,
-        Self::DenseOutBias,
-        Self::Router,
-        Self::RouterBias,
-        Self::Correction,
-        Self::ExpertsIn,
-        Self::ExpertsInBias,
-        Self::ExpertsOut,
-        Self::ExpertsOutBias,
-        Self::SharedIn,
-        Self::SharedOut,
-        Self::SharedGate,
-    ];
-
     /// The slots outside of layers.
     pub const OUTER: [Self; 3] = [Self::Embedding, Self::Norm, Self::Head];
-
-    /// All places of a model.
-    pub fn places(spec: &ModelSpec) -> Vec<Place> {
-        let of_layers = (0..spec.layers.len()).flat_map(|layer| {
-            let slots = Self::ALL.into_iter().filter(|slot| slot.is_of_layer());
-            slots.map(move |slot| Place { layer, slot })
-        });
-        let outer = Self::OUTER.map(|slot| Place { layer: 0, slot });
-        let all = outer.into_iter().chain(of_layers);
-        all.filter(|at| at.slot.shape(spec, at.layer).is_some())
-            .collect()
-    }
 
     /// Whether it exists in each layer.
     pub fn is_of_layer(self) -> bool {
@@ -149,22 +158,12 @@ impl Slot {
 
     /// Matrices or vectors of experts that a shape of the slot stacks, rows of each, and columns; a vector has one.
     pub fn extents(self, shape: &[usize]) -> [usize; 3] {
-        use Slot::{ExpertsInBias, ExpertsOutBias};
-        match (self, shape) {
-            (_, [stack, rows, columns]) => [*stack, *rows, *columns],
-            (ExpertsInBias | ExpertsOutBias, [stack, rows]) => [*stack, *rows, 1],
-            (_, [rows, columns]) => [1, *rows, *columns],
-            (_, rows) => [1, rows.iter().product(), 1],
+        match shape {
+            [stack, rows, columns] => [*stack, *rows, *columns],
+            [stack, rows] if self.is_bias() => [*stack, *rows, 1],
+            [rows, columns] => [1, *rows, *columns],
+            rows => [1, rows.iter().product(), 1],
         }
-    }
-
-    /// Whether its rows are those of a gate, and then as many of what it gates.
-    pub fn is_gated(self) -> bool {
-        use Slot::{DenseIn, DenseInBias, ExpertsIn, ExpertsInBias, SharedIn};
-        matches!(
-            self,
-            DenseIn | DenseInBias | ExpertsIn | ExpertsInBias | SharedIn
-        )
     }
 
     /// Projections whose rows lie one after the other in it.
@@ -174,137 +173,120 @@ impl Slot {
 
     /// Whether its values are added to something, or are logits that no input has a part in: an untrained model has 0 there.
     pub fn is_bias(self) -> bool {
-        use Slot::{
-            Correction, DenseInBias, DenseOutBias, ExpertsInBias, ExpertsOutBias, KeyBias,
-            LatentDownBias, OutBias, QueryBias, QueryDownBias, RouterBias, Sinks, ValueBias,
-        };
-        matches!(
-            self,
-            QueryBias
-                | KeyBias
-                | ValueBias
-                | OutBias
-                | Sinks
-                | QueryDownBias
-                | LatentDownBias
-                | DenseInBias
-                | DenseOutBias
-                | RouterBias
-                | Correction
-                | ExpertsInBias
-                | ExpertsOutBias
-        )
+        self.kind() == Kind::Bias
     }
 
     /// Its extents in the model, or in layer `layer` of it; `None` where the model has no such place.
-    pub fn shape(self, spec: &ModelSpec, layer: usize) -> Option<Vec<usize>> {
-        let h = spec.hidden;
-        match self {
-            Self::Embedding => return Some(vec![spec.vocabulary, h]),
-            Self::Head => return (!spec.tied).then(|| vec![spec.vocabulary, h]),
-            Self::Norm => return Some(vec![h]),
-            _ => {}
-        }
-        let layer = spec.layers.get(layer)?;
-        match self {
-            Self::AttentionNorm | Self::FeedForwardNorm => Some(vec![h]),
-            _ => of_attention(self, &layer.attention, h).or_else(|| match &layer.feed_forward {
-                FeedForwardSpec::Dense { inter, bias } => of_dense(self, *inter, *bias, h),
-                FeedForwardSpec::Experts(experts) => of_experts(self, experts, h),
-            }),
-        }
+    pub fn shape(self, model: &ModelSpec, layer: usize) -> Option<Vec<usize>> {
+        self.of_sizes(&Sizes {
+            model,
+            layer: model.layers.get(layer),
+            h: model.hidden,
+        })
     }
+}
+
+fn applied(
+    shape: impl FnOnce(&Sizes<'_>) -> Option<Vec<usize>>,
+    sizes: &Sizes<'_>,
+) -> Option<Vec<usize>> {
+    shape(sizes)
 }
 
 /// The extents where they are there.
-fn shape(present: bool, extents: &[usize]) -> Option<Vec<usize>> {
+fn there(present: bool, extents: &[usize]) -> Option<Vec<usize>> {
     present.then(|| extents.to_vec())
 }
 
-fn of_attention(slot: Slot, of: &AttentionSpec, h: usize) -> Option<Vec<usize>> {
-    let (q, k) = (of.heads * of.head_dim, of.kv_heads * of.head_dim);
-    let v = of.kv_heads * of.value_dim;
-    match slot {
-        Slot::Out => shape(true, &[h, of.heads * of.value_dim]),
-        Slot::OutBias => shape(of.out_bias, &[h]),
-        Slot::Sinks => shape(of.sinks, &[of.heads]),
-        _ => match of.projection {
-            Projection::Direct { bias, norm, .. } => {
-                let (has_norm, d) = (norm != HeadNorm::None, of.head_dim);
-                let norm_width = |all| if norm == HeadNorm::All { all } else { d };
-                match slot {
-                    Slot::Query => shape(true, &[q, h]),
-                    Slot::Key => shape(true, &[k, h]),
-                    Slot::Value => shape(true, &[v, h]),
-                    Slot::QueryBias => shape(bias, &[q]),
-                    Slot::KeyBias => shape(bias, &[k]),
-                    Slot::ValueBias => shape(bias, &[v]),
-                    Slot::QueryNorm => shape(has_norm, &[norm_width(q)]),
-                    Slot::KeyNorm => shape(has_norm, &[norm_width(k)]),
-                    _ => None,
-                }
-            }
-            Projection::Latent { .. } => of_latent(slot, of, h),
-        },
-    }
+/// What shapes depend on. What a layer doesn't have is `None`.
+struct Sizes<'a> {
+    model: &'a ModelSpec,
+    layer: Option<&'a LayerSpec>,
+    /// Width of a token.
+    h: usize,
 }
 
-fn of_latent(slot: Slot, of: &AttentionSpec, h: usize) -> Option<Vec<usize>> {
-    let Projection::Latent {
-        query_rank,
-        rank,
-        rotated,
-        bias,
-        ..
-    } = of.projection
-    else {
-        return None;
-    };
-    let (narrow, narrow_rank) = (query_rank.is_some(), query_rank.unwrap_or(0));
-    let (q, down) = (of.heads * of.head_dim, rank + rotated);
-    let up = of.heads * (of.head_dim - rotated + of.value_dim);
-    match slot {
-        Slot::Query => shape(!narrow, &[q, h]),
-        Slot::QueryDown => shape(narrow, &[narrow_rank, h]),
-        Slot::QueryDownBias => shape(narrow && bias, &[narrow_rank]),
-        Slot::QueryLatentNorm => shape(narrow, &[narrow_rank]),
-        Slot::QueryUp => shape(narrow, &[q, narrow_rank]),
-        Slot::LatentDown => shape(true, &[down, h]),
-        Slot::LatentDownBias => shape(bias, &[down]),
-        Slot::LatentNorm => shape(true, &[rank]),
-        Slot::LatentUp => shape(true, &[up, rank]),
-        _ => None,
-    }
+/// Of attention with a matrix each.
+struct Direct {
+    q: usize,
+    k: usize,
+    v: usize,
+    bias: bool,
+    /// Factors of the norms of q and k.
+    norms: Option<[usize; 2]>,
 }
 
-fn of_dense(slot: Slot, f: usize, bias: bool, h: usize) -> Option<Vec<usize>> {
-    match slot {
-        Slot::DenseIn => shape(true, &[2 * f, h]),
-        Slot::DenseInBias => shape(bias, &[2 * f]),
-        Slot::DenseOut => shape(true, &[h, f]),
-        Slot::DenseOutBias => shape(bias, &[h]),
-        _ => None,
-    }
+/// Of attention through narrow vectors.
+struct Latent {
+    q: usize,
+    query_rank: Option<usize>,
+    rank: usize,
+    down: usize,
+    up: usize,
+    bias: bool,
 }
 
-fn of_experts(slot: Slot, of: &ExpertsSpec, h: usize) -> Option<Vec<usize>> {
-    let (e, f) = (of.experts, of.inter);
-    let wide = of.shared.map_or(0, |shared| shared.inter);
-    let shared = of.shared.is_some();
-    match slot {
-        Slot::Router => shape(true, &[e, h]),
-        Slot::RouterBias => shape(of.router.bias, &[e]),
-        Slot::Correction => shape(of.router.correction, &[e]),
-        Slot::ExpertsIn => shape(true, &[e, 2 * f, h]),
-        Slot::ExpertsInBias => shape(of.bias, &[e, 2 * f]),
-        Slot::ExpertsOut => shape(true, &[e, h, f]),
-        Slot::ExpertsOutBias => shape(of.bias, &[e, h]),
-        Slot::SharedIn => shape(shared, &[2 * wide, h]),
-        Slot::SharedOut => shape(shared, &[h, wide]),
-        Slot::SharedGate => {
-            let gated = of.shared.is_some_and(|shared| shared.sigmoid_gate);
-            shape(gated, &[1, h])
+impl<'a> Sizes<'a> {
+    fn attention(&self) -> Option<&'a AttentionSpec> {
+        self.layer.map(|layer| &layer.attention)
+    }
+
+    fn direct(&self) -> Option<Direct> {
+        let of = self.attention()?;
+        let Projection::Direct { bias, norm, .. } = of.projection else {
+            return None;
+        };
+        let (q, k) = (of.heads * of.head_dim, of.kv_heads * of.head_dim);
+        Some(Direct {
+            q,
+            k,
+            v: of.kv_heads * of.value_dim,
+            bias,
+            norms: match norm {
+                HeadNorm::None => None,
+                HeadNorm::Head => Some([of.head_dim; 2]),
+                HeadNorm::All => Some([q, k]),
+            },
+        })
+    }
+
+    fn latent(&self) -> Option<Latent> {
+        let of = self.attention()?;
+        let Projection::Latent {
+            query_rank,
+            rank,
+            rotated,
+            bias,
+            ..
+        } = of.projection
+        else {
+            return None;
+        };
+        Some(Latent {
+            q: of.heads * of.head_dim,
+            query_rank,
+            rank,
+            down: rank + rotated,
+            up: of.heads * (of.head_dim - rotated + of.value_dim),
+            bias,
+        })
+    }
+
+    fn dense(&self) -> Option<&'a MoeConfig> {
+        match &self.layer?.feed_forward {
+            FeedForwardSpec::Dense(network) => Some(network),
+            FeedForwardSpec::Experts(_) => None,
         }
-        _ => None,
+    }
+
+    fn experts(&self) -> Option<&'a MoeConfig> {
+        match &self.layer?.feed_forward {
+            FeedForwardSpec::Dense(_) => None,
+            FeedForwardSpec::Experts(experts) => Some(experts),
+        }
+    }
+
+    fn shared(&self) -> Option<SharedExpertConfig> {
+        self.experts()?.shared
     }
 }

@@ -7,34 +7,10 @@ use moebius::fp8::Weight;
 use moebius::nn::Linear;
 use moebius_weights::Unfit;
 
+use super::place::Place;
 use super::slot::Slot;
 use super::spec::ModelSpec;
 use crate::error::Error;
-
-/// A slot of a model: of a layer, where the slot is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
-    /// The layer's number; 0 for slots outside of layers.
-    pub layer: usize,
-    /// The slot.
-    pub slot: Slot,
-}
-
-impl Place {
-    /// Its extents in the model; none of a place that the model doesn't have.
-    pub fn shape(self, spec: &ModelSpec) -> Vec<usize> {
-        self.slot.shape(spec, self.layer).unwrap_or_default()
-    }
-
-    /// That the model doesn't have it.
-    pub(crate) fn absent(self) -> Error {
-        Error::Config(Unfit::new(
-            "a place",
-            "one of the model",
-            format!("{self:?}"),
-        ))
-    }
-}
 
 /// `values` of the extents `shape` on a device; a matrix may be asked for as a stack of one.
 pub(crate) fn uploaded<const D: usize>(
@@ -86,6 +62,7 @@ pub trait Weights {
 /// The weights of one layer, or of what is outside of them.
 pub(super) struct Of<'a> {
     pub(super) weights: &'a mut dyn Weights,
+    pub(super) spec: &'a ModelSpec,
     pub(super) layer: usize,
 }
 
@@ -95,6 +72,16 @@ impl Of<'_> {
             layer: self.layer,
             slot,
         }
+    }
+
+    /// What `get` gives of a slot that the model has.
+    fn if_there<T>(
+        &mut self,
+        slot: Slot,
+        get: impl FnOnce(&mut Self, Slot) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let there = slot.shape(self.spec, self.layer).is_some();
+        there.then(|| get(self, slot)).transpose()
     }
 
     pub(super) fn vector(&mut self, slot: Slot) -> Result<Param<Tensor<1>>, Error> {
@@ -113,25 +100,46 @@ impl Of<'_> {
     }
 
     /// A vector where there is one.
-    pub(super) fn vector_if(
-        &mut self,
-        present: bool,
-        slot: Slot,
-    ) -> Result<Option<Param<Tensor<1>>>, Error> {
-        present.then(|| self.vector(slot)).transpose()
+    pub(super) fn vector_if(&mut self, slot: Slot) -> Result<Option<Param<Tensor<1>>>, Error> {
+        self.if_there(slot, Self::vector)
     }
 
-    /// A linear layer with a bias where `bias` says which.
-    pub(super) fn linear(&mut self, slot: Slot, bias: Option<Slot>) -> Result<Linear, Error> {
+    /// A matrix where there is one.
+    pub(super) fn matrix_if(&mut self, slot: Slot) -> Result<Option<Param<Tensor<2>>>, Error> {
+        self.if_there(slot, Self::matrix)
+    }
+
+    /// A linear layer without a bias.
+    pub(super) fn linear(&mut self, slot: Slot) -> Result<Linear, Error> {
+        let place = self.place(slot);
+        Ok(Linear::new(self.weights.weight(place)?, None)?)
+    }
+
+    /// The same where there is one.
+    pub(super) fn linear_if(&mut self, slot: Slot) -> Result<Option<Linear>, Error> {
+        self.if_there(slot, Self::linear)
+    }
+
+    /// The same with a bias where there is one.
+    pub(super) fn biased(&mut self, slot: Slot, bias: Slot) -> Result<Linear, Error> {
         let place = self.place(slot);
         let weight = self.weights.weight(place)?;
-        let bias = bias.map(|bias| self.vector(bias)).transpose()?;
-        Ok(Linear::new(weight, bias)?)
+        Ok(Linear::new(weight, self.vector_if(bias)?)?)
+    }
+
+    /// The same where there is one.
+    pub(super) fn biased_if(&mut self, slot: Slot, bias: Slot) -> Result<Option<Linear>, Error> {
+        self.if_there(slot, |from, slot| from.biased(slot, bias))
     }
 
     /// A norm by the root of the mean of squares.
     pub(super) fn norm(&mut self, slot: Slot, epsilon: f64) -> Result<RmsNorm, Error> {
         let gamma = self.vector(slot)?;
         Ok(RmsNorm { gamma, epsilon })
+    }
+
+    /// The same where there is one.
+    pub(super) fn norm_if(&mut self, slot: Slot, epsilon: f64) -> Result<Option<RmsNorm>, Error> {
+        self.if_there(slot, |from, slot| from.norm(slot, epsilon))
     }
 }

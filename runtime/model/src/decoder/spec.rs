@@ -1,10 +1,8 @@
 //! What a decoder is made of, as plain data: everything that tells one published model from another.
 
-use moebius::moe::{Groups, Score};
+use moebius::moe::MoeConfig;
 
 use super::rope::Rope;
-use super::slot::Slot;
-use super::source::Place;
 use crate::error::Error;
 
 /// A causal decoder: tokens in, logits of the next token out.
@@ -36,48 +34,23 @@ impl ModelSpec {
         let expected = format!("below the vocabulary's {words}");
         Error::check((largest as usize) < words, "a token", expected, largest)
     }
-
-    /// Numbers of all weights.
-    pub fn parameters(&self) -> f64 {
-        self.count(|_| 1.0)
-    }
-
-    /// Numbers of the weights that one token is multiplied with: of experts, those that it goes to; of the embedding, none unless it is the
-    /// head, too.
-    pub fn active_parameters(&self) -> f64 {
-        self.count(|Place { layer, slot }| match slot {
-            Slot::Embedding if !self.tied => 0.0,
-            Slot::ExpertsIn | Slot::ExpertsOut => self.layers[layer].share_of_experts(),
-            _ => 1.0,
-        })
-    }
-
-    /// The sum over all places of their numbers times a share. As a float, because sizes from a file may exceed any whole number.
-    fn count(&self, share: impl Fn(Place) -> f64) -> f64 {
-        let of = |place: Place| {
-            let shape = place.shape(self);
-            let numbers: f64 = shape.iter().map(|&extent| extent as f64).product();
-            numbers * share(place)
-        };
-        Slot::places(self).into_iter().map(of).sum()
-    }
 }
 
 impl FeedForwardSpec {
     /// The width of one network for all tokens; `None` of experts.
     pub fn width(&self) -> Option<usize> {
         match self {
-            Self::Dense { inter, .. } => Some(*inter),
+            Self::Dense(network) => Some(network.inter),
             Self::Experts(_) => None,
         }
     }
 }
 
 impl LayerSpec {
-    fn share_of_experts(&self) -> f64 {
+    pub(super) fn share_of_experts(&self) -> f64 {
         match &self.feed_forward {
-            FeedForwardSpec::Dense { .. } => 1.0,
-            FeedForwardSpec::Experts(of) => of.router.top_k as f64 / of.experts as f64,
+            FeedForwardSpec::Dense(_) => 1.0,
+            FeedForwardSpec::Experts(of) => of.top_k() as f64 / of.experts as f64,
         }
     }
 }
@@ -160,69 +133,8 @@ pub enum HeadNorm {
 /// What a token goes through alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeedForwardSpec {
-    /// One network for all tokens.
-    Dense {
-        /// Its width.
-        inter: usize,
-        /// Its projections have biases.
-        bias: bool,
-    },
-    /// Some of many experts.
-    Experts(ExpertsSpec),
-}
-
-/// A mixture of gated experts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExpertsSpec {
-    /// Number of experts E.
-    pub experts: usize,
-    /// Width of an expert F.
-    pub inter: usize,
-    /// How a token chooses.
-    pub router: RouterSpec,
-    /// What is between an expert's products.
-    pub gate: Gate,
-    /// Experts have biases.
-    pub bias: bool,
-    /// An expert for every token.
-    pub shared: Option<SharedSpec>,
-}
-
-/// How a token chooses its experts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RouterSpec {
-    /// Experts of a token.
-    pub top_k: usize,
-    /// How a logit becomes a score.
-    pub score: Score,
-    /// The chosen scores are divided by their sum.
-    pub renormalize: bool,
-    /// Choose by logit, then take the softmax of the chosen; `score` and `renormalize` don't apply.
-    pub softmax_after_topk: bool,
-    /// Logits have a bias.
-    pub bias: bool,
-    /// Scores have a bias for the selection alone.
-    pub correction: bool,
-    /// Choose within the best groups only.
-    pub groups: Option<Groups>,
-    /// What weights are multiplied by.
-    pub scale: f64,
-}
-
-/// What a gated expert does between its products, of gate g and up u.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Gate {
-    /// silu(g) · u.
-    Silu,
-    /// min(g, 7) · σ(1.702 · min(g, 7)) · (clamp(u, −7, 7) + 1) (gpt-oss, 2025).
-    Clamped,
-}
-
-/// An expert for every token, beside those it chooses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedSpec {
-    /// Its width.
-    pub inter: usize,
-    /// Its output is multiplied by σ(x · g).
-    pub sigmoid_gate: bool,
+    /// One network for all tokens, gated; the router and the number of experts mean nothing.
+    Dense(MoeConfig),
+    /// Some of many experts, gated, by a top-k router or one with sigmoid scores and a bias.
+    Experts(MoeConfig),
 }

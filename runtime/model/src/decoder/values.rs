@@ -4,7 +4,8 @@ use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor};
 use moebius::fp8::Weight;
 
-use super::source::{Place, Weights, floating, uploaded};
+use super::place::Place;
+use super::source::{Weights, floating, uploaded};
 use super::spec::ModelSpec;
 use super::{Model, Slot};
 use crate::error::Error;

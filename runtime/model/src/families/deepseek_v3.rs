@@ -1,16 +1,17 @@
 //! DeepSeek-V3 and R1 (DeepSeek-AI, 2024).
 
-use moebius::moe::{Groups, Score};
+use moebius::moe::{
+    Groups, MoeConfig, RouteConfig, RouterConfig, Score, SharedExpertConfig, SigmoidBiasConfig,
+};
 
 use super::keys::Keys;
 use super::names::{DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, LATENT, STACKED};
-use super::parts::{FULL, dense, expert_count, layer, layers, model, softmax_router};
+use super::parts::{self, FULL, dense, layer, layers, model, softmax};
 use super::rotary::rope;
 use super::rule::Rule;
 use super::{Extra, Family};
 use crate::decoder::{
-    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, ModelSpec, Projection, Rope, RouterSpec,
-    SharedSpec, Slot, yarn_attention,
+    AttentionSpec, FeedForwardSpec, ModelSpec, Projection, Rope, Slot, yarn_attention,
 };
 
 pub(super) const FAMILY: Family = Family {
@@ -92,34 +93,27 @@ fn stretched(keys: &Keys<'_>) -> f64 {
     }
 }
 
-fn experts(keys: &mut Keys<'_>) -> ExpertsSpec {
+fn experts(keys: &mut Keys<'_>) -> MoeConfig {
     let (count, chosen) = (keys.size_or("n_group", 1), keys.size_or("topk_group", 1));
     let groups = Groups { count, chosen };
-    let inter = keys.size(&["moe_intermediate_size"]);
     let shared = keys.size_or("n_shared_experts", 0);
     let renormalize = keys.flag_or("norm_topk_prob", true);
     keys.only("scoring_func", "sigmoid");
     keys.only("topk_method", "noaux_tc");
-    ExpertsSpec {
-        experts: expert_count(
-            keys,
-            &["n_routed_experts", "num_local_experts", "num_experts"],
-        ),
-        inter,
-        router: RouterSpec {
-            score: Score::Sigmoid,
-            correction: true,
-            groups: (count > 1).then_some(groups),
-            scale: keys.number_or("routed_scaling_factor", 1.0),
-            ..softmax_router(keys, renormalize)
-        },
-        gate: Gate::Silu,
-        bias: false,
-        shared: (shared > 0).then_some(SharedSpec {
-            inter: inter * shared,
-            sigmoid_gate: false,
-        }),
-    }
+    let route = RouteConfig {
+        score: Score::Sigmoid,
+        groups: (count > 1).then_some(groups),
+        scale: keys.number_or("routed_scaling_factor", 1.0) as f32,
+        ..softmax(keys, renormalize)
+    };
+    let router = RouterConfig::SigmoidBias(SigmoidBiasConfig {
+        route,
+        ..SigmoidBiasConfig::default()
+    });
+    let counts = ["n_routed_experts", "num_local_experts", "num_experts"];
+    let experts = parts::experts(keys, &counts, "moe_intermediate_size", router);
+    let shared = (shared > 0).then(|| SharedExpertConfig::new(experts.inter * shared));
+    experts.with_shared(shared)
 }
 
 fn read(keys: &mut Keys<'_>) -> ModelSpec {

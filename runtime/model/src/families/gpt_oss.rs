@@ -1,14 +1,13 @@
 //! gpt-oss (OpenAI, 2025).
 
+use moebius::moe::{Activation, RouterConfig, TopKConfig};
+
 use super::keys::Keys;
 use super::names::{ATTENTION, FRAME};
-use super::parts::{attention, expert_count, layer, layers, model, softmax_router, windows};
+use super::parts::{attention, experts, layer, layers, model, softmax_of_chosen, windows};
 use super::rule::{Form, Rule};
 use super::{Extra, Family};
-use crate::decoder::{
-    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, ModelSpec, Projection, RouterSpec,
-    Slot,
-};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection, Slot};
 
 pub(super) const FAMILY: Family = Family {
     name: "gpt_oss",
@@ -64,7 +63,7 @@ const FLOATS: &[Rule] = &[
     ),
 ];
 
-/// The numbers of [`Gate::Clamped`]; `hidden_act` says `silu` and means nothing.
+/// The numbers of [`Activation::Clamped`]; `hidden_act` says `silu` and means nothing.
 fn check_gate(keys: &mut Keys<'_>) {
     for (name, expected) in [("swiglu_alpha", 1.702), ("swiglu_limit", 7.0)] {
         let got = keys.number_or(name, expected);
@@ -88,19 +87,21 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         sinks: true,
         ..attention(keys, 150_000.0)
     };
-    let router = RouterSpec {
-        softmax_after_topk: true,
+    let router = TopKConfig {
+        route: softmax_of_chosen(keys),
         bias: true,
-        ..softmax_router(keys, true)
+        ..TopKConfig::default()
     };
-    let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: expert_count(keys, &["num_local_experts", "num_experts"]),
-        inter: keys.size(&["intermediate_size"]),
-        router,
-        gate: Gate::Clamped,
-        bias: true,
-        shared: None,
-    });
+    let counts = ["num_local_experts", "num_experts"];
+    let experts = experts(
+        keys,
+        &counts,
+        "intermediate_size",
+        RouterConfig::TopK(router),
+    )
+    .with_activation(Activation::Clamped)
+    .with_bias(true);
+    let experts = FeedForwardSpec::Experts(experts);
     let windows = windows(keys, (count, 128), |layer| layer % 2 == 0);
     let of = |window| {
         let attention = attention.clone();

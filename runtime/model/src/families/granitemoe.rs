@@ -2,12 +2,10 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, FRAME};
-use super::parts::{attention, expert_count, layers, model, softmax_router};
+use super::parts::{attention, experts, layers, model, softmax_of_chosen};
 use super::rule::Rule;
 use super::{Extra, Family};
-use crate::decoder::{
-    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, LayerSpec, ModelSpec, RouterSpec, Slot,
-};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec, Slot};
 
 pub(super) const FAMILY: Family = Family {
     name: "granitemoe",
@@ -39,21 +37,12 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..attention(keys, 10_000.0)
     };
     keys.only("hidden_act", "silu");
-    let router = RouterSpec {
-        softmax_after_topk: true,
-        ..softmax_router(keys, true)
-    };
-    let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        experts: expert_count(keys, &["num_local_experts", "num_experts"]),
-        inter: keys.size(&["intermediate_size"]),
-        router,
-        gate: Gate::Silu,
-        bias: false,
-        shared: None,
-    });
+    let route = softmax_of_chosen(keys);
+    let counts = ["num_local_experts", "num_experts"];
+    let experts = experts(keys, &counts, "intermediate_size", route);
     let layer = LayerSpec {
         attention,
-        feed_forward: experts,
+        feed_forward: FeedForwardSpec::Experts(experts),
         residual: keys.number_or("residual_multiplier", 1.0),
     };
     ModelSpec {

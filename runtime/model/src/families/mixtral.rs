@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, FRAME, INVERSE_FREQUENCIES, STACKED};
-use super::parts::{attention, experts, layer, layers, model};
+use super::parts::{attention, experts, layer, layers, model, softmax};
 use super::rule::Rule;
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, ModelSpec, Slot};
@@ -42,12 +42,9 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..attention(keys, 1_000_000.0)
     };
     keys.only("hidden_act", "silu");
-    let experts = experts(
-        keys,
-        &["num_local_experts", "num_experts"],
-        "intermediate_size",
-        true,
-    );
+    let route = softmax(keys, true);
+    let counts = ["num_local_experts", "num_experts"];
+    let experts = experts(keys, &counts, "intermediate_size", route);
     model(
         keys,
         vec![layer(attention, FeedForwardSpec::Experts(experts)); count],

@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, EXPERTS, FRAME, STACKED};
-use super::parts::{attention, experts, layer, layers, model};
+use super::parts::{attention, experts, layer, layers, model, softmax};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
 
@@ -27,12 +27,9 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
     };
     keys.only("hidden_act", "silu");
     let renormalize = keys.flag_or("norm_topk_prob", false);
-    let experts = experts(
-        keys,
-        &["num_experts", "num_local_experts"],
-        "intermediate_size",
-        renormalize,
-    );
+    let route = softmax(keys, renormalize);
+    let counts = ["num_experts", "num_local_experts"];
+    let experts = experts(keys, &counts, "intermediate_size", route);
     model(
         keys,
         vec![layer(attention, FeedForwardSpec::Experts(experts)); count],

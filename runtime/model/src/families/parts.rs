@@ -1,13 +1,10 @@
 //! What the configurations of most families have alike.
 
-use moebius::moe::Score;
+use moebius::moe::{Activation, MoeConfig, RouteConfig, RouterConfig};
 
 use super::keys::Keys;
 use super::rotary::rope;
-use crate::decoder::{
-    AttentionSpec, ExpertsSpec, FeedForwardSpec, Gate, HeadNorm, LayerSpec, ModelSpec, Projection,
-    RouterSpec,
-};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
 
 /// As many layers as a decoder has at most: every tensor of theirs gets a name before a file is looked at.
 const MAX_LAYERS: usize = 512;
@@ -29,7 +26,7 @@ pub(super) fn layers(keys: &mut Keys<'_>) -> usize {
 }
 
 /// The number of experts, under whichever of the names comes first.
-pub(super) fn expert_count(keys: &mut Keys<'_>, names: &[&str]) -> usize {
+fn expert_count(keys: &mut Keys<'_>, names: &[&str]) -> usize {
     let experts = keys.size(names);
     if experts > MAX_EXPERTS {
         keys.lack(names[0], "at most 2048", experts);
@@ -126,16 +123,19 @@ pub(super) fn windows(
 }
 
 /// Softmax of all logits, the largest few, divided by their sum where `renormalize`.
-pub(super) fn softmax_router(keys: &mut Keys<'_>, renormalize: bool) -> RouterSpec {
-    RouterSpec {
+pub(super) fn softmax(keys: &mut Keys<'_>, renormalize: bool) -> RouteConfig {
+    RouteConfig {
         top_k: keys.size(&["num_experts_per_tok"]),
-        score: Score::Softmax,
         renormalize,
-        softmax_after_topk: false,
-        bias: false,
-        correction: false,
-        groups: None,
-        scale: 1.0,
+        ..RouteConfig::default()
+    }
+}
+
+/// The softmax of the largest few logits alone.
+pub(super) fn softmax_of_chosen(keys: &mut Keys<'_>) -> RouteConfig {
+    RouteConfig {
+        softmax_after_topk: true,
+        ..softmax(keys, true)
     }
 }
 
@@ -144,16 +144,18 @@ pub(super) fn experts(
     keys: &mut Keys<'_>,
     counts: &[&str],
     inter: &str,
-    renormalize: bool,
-) -> ExpertsSpec {
-    ExpertsSpec {
-        experts: expert_count(keys, counts),
-        inter: keys.size(&[inter]),
-        router: softmax_router(keys, renormalize),
-        gate: Gate::Silu,
-        bias: false,
-        shared: None,
-    }
+    router: impl Into<RouterConfig>,
+) -> MoeConfig {
+    let experts = expert_count(keys, counts);
+    swiglu(keys, inter, experts).with_router(router.into())
+}
+
+/// Networks with SwiGLU and without biases; `inter` is the key of their width.
+fn swiglu(keys: &mut Keys<'_>, inter: &str, experts: usize) -> MoeConfig {
+    let inter = keys.size(&[inter]);
+    MoeConfig::new(keys.size(&["hidden_size"]), inter, experts)
+        .with_activation(Activation::Silu)
+        .with_gated(true)
 }
 
 /// Whether each layer has experts, by `mlp_only_layers` and `decoder_sparse_step`.
@@ -176,8 +178,5 @@ pub(super) fn layer(attention: AttentionSpec, feed_forward: FeedForwardSpec) -> 
 /// A dense network of `intermediate_size`.
 pub(super) fn dense(keys: &mut Keys<'_>, bias: bool) -> FeedForwardSpec {
     keys.only("hidden_act", "silu");
-    FeedForwardSpec::Dense {
-        inter: keys.size(&["intermediate_size"]),
-        bias,
-    }
+    FeedForwardSpec::Dense(swiglu(keys, "intermediate_size", 1).with_bias(bias))
 }

@@ -1,13 +1,13 @@
 //! Qwen1.5-MoE and Qwen2 with experts (2024).
 
+use moebius::moe::SharedExpertConfig;
+
 use super::keys::Keys;
 use super::names::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
-use super::parts::{attention, dense, experts, layer, layers, model, sparse, windows};
+use super::parts::{attention, dense, experts, layer, layers, model, softmax, sparse, windows};
 use super::rule::Rule;
 use super::{Extra, Family};
-use crate::decoder::{
-    AttentionSpec, ExpertsSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection, SharedSpec, Slot,
-};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection, Slot};
 
 pub(super) const FAMILY: Family = Family {
     name: "qwen2_moe",
@@ -51,19 +51,12 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..attention(keys, 10_000.0)
     };
     let renormalize = keys.flag_or("norm_topk_prob", false);
-    let routed = experts(
-        keys,
-        &["num_experts", "num_local_experts"],
-        "moe_intermediate_size",
-        renormalize,
-    );
-    let experts = FeedForwardSpec::Experts(ExpertsSpec {
-        shared: Some(SharedSpec {
-            inter: keys.size(&["shared_expert_intermediate_size"]),
-            sigmoid_gate: true,
-        }),
-        ..routed
-    });
+    let route = softmax(keys, renormalize);
+    let counts = ["num_experts", "num_local_experts"];
+    let routed = experts(keys, &counts, "moe_intermediate_size", route);
+    let shared = SharedExpertConfig::new(keys.size(&["shared_expert_intermediate_size"]));
+    let experts = routed.with_shared(Some(shared.with_sigmoid_gate(true)));
+    let experts = FeedForwardSpec::Experts(experts);
     let dense = dense(keys, false);
     let sliding = keys.flag_or("use_sliding_window", false);
     let last = keys.size_or("max_window_layers", 28);

@@ -2,7 +2,7 @@
 
 use super::keys::Keys;
 use super::names::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
-use super::parts::{attention, dense, experts, layer, layers, model, normed, sparse};
+use super::parts::{attention, dense, experts, layer, layers, model, normed, softmax, sparse};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec};
 
@@ -28,12 +28,9 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..attention
     };
     let renormalize = keys.flag_or("norm_topk_prob", false);
-    let experts = experts(
-        keys,
-        &["num_experts", "num_local_experts"],
-        "moe_intermediate_size",
-        renormalize,
-    );
+    let route = softmax(keys, renormalize);
+    let counts = ["num_experts", "num_local_experts"];
+    let experts = experts(keys, &counts, "moe_intermediate_size", route);
     let experts = FeedForwardSpec::Experts(experts);
     let dense = dense(keys, false);
     let of = |sparse| {

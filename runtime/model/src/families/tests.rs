@@ -104,7 +104,7 @@ fn the_number_of_experts_has_two_names() {
 fn layers_are_dense_where_the_configuration_says_so() {
     let dense = |spec: &ModelSpec| -> Vec<bool> {
         let of = |layer: &crate::decoder::LayerSpec| {
-            matches!(layer.feed_forward, FeedForwardSpec::Dense { .. })
+            matches!(layer.feed_forward, FeedForwardSpec::Dense(_))
         };
         spec.layers.iter().map(of).collect()
     };

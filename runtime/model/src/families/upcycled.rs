@@ -106,10 +106,7 @@ fn biases(spec: &ModelSpec) -> Vec<Unfit> {
     let of = |layer: &crate::decoder::LayerSpec| {
         let attention = &layer.attention;
         let projected = matches!(attention.projection, Projection::Direct { bias: true, .. });
-        let dense = matches!(
-            layer.feed_forward,
-            FeedForwardSpec::Dense { bias: true, .. }
-        );
+        let dense = matches!(&layer.feed_forward, FeedForwardSpec::Dense(network) if network.bias);
         let found = [
             ("attention_bias", projected || attention.out_bias),
             ("mlp_bias", dense),
