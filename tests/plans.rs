@@ -269,6 +269,7 @@ fn layer(tokens: usize, capacity: Option<Capacity>) -> moebius_ops::experts::Pro
     moebius_ops::experts::Problem {
         routing,
         row_bound: sort.row_bound(),
+        dense: false,
         hidden: 64,
         inter: 128,
         element: Element::F32,
@@ -279,23 +280,25 @@ fn layer(tokens: usize, capacity: Option<Capacity>) -> moebius_ops::experts::Pro
     }
 }
 
-/// Six launches after routing, eleven with a capacity, on every device and for every batch.
+/// Six launches after routing, eleven with a capacity, on every device and for every batch; two of a dense network.
 #[test]
 fn a_layer_takes_the_same_launches_everywhere() {
     let capacity = Some(Capacity::new(1.25, 4).unwrap());
     for device in gpus().iter().chain(&cpus()) {
         for tokens in [1, 100, 4096] {
-            let launches = |capacity| {
-                experts::plan(layer(tokens, capacity), device, Choice::default())
+            let launches = |problem| {
+                experts::plan(problem, device, Choice::default())
                     .unwrap()
                     .launches()
             };
-            assert_eq!(
-                (launches(None), launches(capacity)),
-                (6, 11),
-                "{}",
-                device.name
-            );
+            let network = moebius_ops::experts::Problem {
+                routing: routing::Problem::new(tokens, 1, 1).unwrap(),
+                row_bound: tokens,
+                dense: true,
+                ..layer(tokens, None)
+            };
+            let problems = [layer(tokens, None), layer(tokens, capacity), network];
+            assert_eq!(problems.map(launches), [6, 11, 2], "{}", device.name);
         }
     }
 }
@@ -357,6 +360,7 @@ fn model(
         bias: false,
         capacity: None,
         row_bound: routing.slots(),
+        dense: false,
     }
 }
 

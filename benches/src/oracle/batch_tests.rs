@@ -17,6 +17,7 @@ fn batch(gated: bool, activation: Activation) -> Batch {
         bias: false,
         capacity: None,
         row_bound: tokens * top_k,
+        dense: false,
     };
     let wave = |len: usize, step: f32| (0..len).map(|i| (1.0 + i as f32 * step).sin()).collect();
     let logits: Vec<f32> = wave(tokens * experts, 1.7);

@@ -20,7 +20,7 @@ fn problems() -> impl Iterator<Item = Problem> {
     gated.into_iter().chain(plain)
 }
 
-/// Activations, gated and plain, and their gradients, of every element type.
+/// Activations, gated and plain, and their gradients, of every element type; those of a dense network in f32.
 pub fn entries() -> Vec<KernelEntry> {
     type Launch = fn(&Machine, Problem) -> Planned;
     let kernels: [(&str, &str, Launch); 3] = [
@@ -37,11 +37,27 @@ pub fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for (variant, kernel, launch) in kernels {
         entries.extend(problems().map(|problem| {
-            let name = name(&problem, kernel);
+            let name = name(&problem, kernel, false);
             let launch = move |at: &Machine| launch(at, problem);
             KernelEntry::new("expert_activation", variant, name, launch).of(problem.element())
         }));
     }
+    let dense: [(&str, &str, Launch); 2] = [
+        ("forward", "expert_activation", |at, p| {
+            at.launch(&[("offsets", false)], plan(p, &at.capability), launch)
+        }),
+        ("gradient", "expert_activation_gradient", |at, p| {
+            let plan = plan(p, &at.capability);
+            at.launch(&[("offsets", false)], plan, launch_gradient)
+        }),
+    ];
+    entries.extend(dense.map(|(variant, kernel, launch)| {
+        let problem = valid(Problem::new(1024, 1, 512));
+        let problem = problem.with_activation(Some(Activation::Silu), true);
+        let name = name(&problem, kernel, true);
+        let launch = move |at: &Machine| launch(at, problem);
+        KernelEntry::new(("expert_activation", variant), name, launch).of(problem.element())
+    }));
     entries.extend(Element::ALL.map(|element| {
         let name = format!("output_bias_weights_{element}");
         let launch = move |at: &Machine| {

@@ -13,12 +13,13 @@ use cubecl::prelude::*;
 use moebius_ops::expert_activation::Problem;
 use moebius_ops::grouped_gemm::Activation;
 
-/// What one of the kernels is called for `problem`.
-fn name(problem: &Problem, kernel: &str) -> String {
+/// What one of the kernels is called for `problem`, of rows that were sorted or of all of a dense network's.
+fn name(problem: &Problem, kernel: &str, dense: bool) -> String {
+    let dense = launched::suffix(dense, "_dense");
     let gated = launched::suffix(problem.gated(), "_gated");
     let activation = problem.activation();
     let activation = activation.map_or_else(String::new, |activation| format!("_{activation}"));
-    format!("{kernel}_{}{gated}{activation}", problem.element())
+    format!("{kernel}_{}{gated}{activation}{dense}", problem.element())
 }
 
 /// What the kernels are specialised on.
@@ -122,14 +123,16 @@ pub(crate) fn expert_of(offsets: &[u32], row: usize, experts: usize) -> usize {
     expert
 }
 
-/// The hidden values of the vector of `pre` at `gate`, whose up part lies `row` vectors further.
+/// The hidden values of vector `column` of row `sorted`, of `row` vectors.
 #[cube]
 fn hidden_of<F: Float, N: Size>(
     pre: &[Vector<F, N>],
-    gate: usize,
+    sorted: usize,
+    column: usize,
     row: usize,
     #[comptime] form: Form,
 ) -> Vector<f32, N> {
+    let gate = sorted * row * comptime!(form.parts()) + column;
     let value = activate::<N>(Vector::<f32, N>::cast_from(pre[gate]), form.activation);
     if comptime!(form.gated) {
         let up = Vector::<f32, N>::cast_from(pre[gate + row]);
@@ -143,7 +146,7 @@ fn hidden_of<F: Float, N: Size>(
 #[cube(launch_unchecked)]
 fn expert_activation<F: Float, N: Size>(
     pre: &[Vector<F, N>],
-    offsets: &[u32],
+    offsets: ComptimeOption<&[u32]>,
     hidden: &mut [Vector<F, N>],
     experts: usize,
     row: usize,
@@ -154,9 +157,16 @@ fn expert_activation<F: Float, N: Size>(
         let sorted = ABSOLUTE_POS / row;
         let column = ABSOLUTE_POS % row;
         let mut value = Vector::<f32, N>::new(0.0f32);
-        if sorted < offsets[experts] as usize {
-            let gate = sorted * row * comptime!(form.parts()) + column;
-            value = hidden_of::<F, N>(pre, gate, row, form);
+        #[comptime]
+        match &offsets {
+            ComptimeOption::Some(offsets) => {
+                if sorted < offsets[experts] as usize {
+                    value = hidden_of::<F, N>(pre, sorted, column, row, form);
+                }
+            }
+            ComptimeOption::None => {
+                value = hidden_of::<F, N>(pre, sorted, column, row, form);
+            }
         }
         hidden[ABSOLUTE_POS] = Vector::cast_from(value);
     }
@@ -166,7 +176,7 @@ buffers! {
     /// Buffers of the forward pass.
     pub struct ForwardBuffers {
         pub pre: Handle => "[R, F or 2F]" read,
-        pub offsets: Handle => "[E+1] u32" read,
+        pub offsets: Option<Handle> => "[E+1] u32" read: "absent in a dense network, whose rows are all read",
         pub hidden: Handle => "[R,F]" written,
     }
 }
@@ -192,12 +202,23 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     }
     let (count, dim, lanes) = (plan.vectors.count(), plan.vectors.dim(), plan.lanes);
     let (experts, row, form, element) = plan.sizes();
-    let [pre, offsets, hidden] = [buffers.pre, buffers.offsets, buffers.hidden].map(bind);
-    launched::note(|| name(p, "expert_activation"));
+    let [pre, hidden] = [buffers.pre, buffers.hidden].map(bind);
+    launched::note(|| name(p, "expert_activation", buffers.offsets.is_none()));
+    let offsets = buffers.offsets.map(bind);
     // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
         expert_activation::launch_unchecked(
-            client, count, dim, lanes, pre, offsets, hidden, experts, row, form, element,
+            client,
+            count,
+            dim,
+            lanes,
+            pre,
+            offsets.into(),
+            hidden,
+            experts,
+            row,
+            form,
+            element,
         );
     }
 }
@@ -290,7 +311,7 @@ fn expert_activation_backward<F: Float, N: Size>(
 fn expert_activation_gradient<F: Float, N: Size>(
     pre: &[Vector<F, N>],
     dhidden: &[Vector<F, N>],
-    offsets: &[u32],
+    offsets: ComptimeOption<&[u32]>,
     dpre: &mut [Vector<F, N>],
     experts: usize,
     row: usize,
@@ -300,11 +321,20 @@ fn expert_activation_gradient<F: Float, N: Size>(
     if ABSOLUTE_POS < dhidden.len() {
         let sorted = ABSOLUTE_POS / row;
         let gate = sorted * row * comptime!(form.parts()) + ABSOLUTE_POS % row;
-        if sorted < offsets[experts] as usize {
-            let d = Vector::<f32, N>::cast_from(dhidden[ABSOLUTE_POS]);
-            differentiate::<F, N>(pre, dpre, gate, row, d, form);
-        } else {
-            clear::<F, N>(dpre, gate, row, form);
+        #[comptime]
+        match &offsets {
+            ComptimeOption::Some(offsets) => {
+                if sorted < offsets[experts] as usize {
+                    let d = Vector::<f32, N>::cast_from(dhidden[ABSOLUTE_POS]);
+                    differentiate::<F, N>(pre, dpre, gate, row, d, form);
+                } else {
+                    clear::<F, N>(dpre, gate, row, form);
+                }
+            }
+            ComptimeOption::None => {
+                let d = Vector::<f32, N>::cast_from(dhidden[ABSOLUTE_POS]);
+                differentiate::<F, N>(pre, dpre, gate, row, d, form);
+            }
         }
     }
 }
@@ -335,7 +365,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     let [pre, dhidden, dpre] = [buffers.pre, buffers.dhidden, buffers.dpre].map(bind);
     let [order, offsets] = [buffers.order, buffers.offsets].map(bind);
     let [weights, dweights] = [buffers.weights, buffers.dweights].map(bind);
-    launched::note(|| name(p, "expert_activation_backward"));
+    launched::note(|| name(p, "expert_activation_backward", false));
     // SAFETY: the buffers are as long as they are described, and the row bound bounds offsets[E];
     // units past the last slot write nothing.
     unsafe {
@@ -351,7 +381,7 @@ buffers! {
     pub struct GradientBuffers {
         pub pre: Handle => "[R, F or 2F]" read,
         pub dhidden: Handle => "[R,F]" read,
-        pub offsets: Handle => "[E+1] u32" read,
+        pub offsets: Option<Handle> => "[E+1] u32" read: "absent in a dense network, whose rows are all read",
         pub dpre: Handle => "[R, F or 2F]" written,
     }
 }
@@ -364,13 +394,24 @@ pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
     }
     let (count, dim, lanes) = (plan.vectors.count(), plan.vectors.dim(), plan.lanes);
     let (experts, row, form, element) = plan.sizes();
-    let [pre, dhidden] = [buffers.pre, buffers.dhidden].map(bind);
-    let [offsets, dpre] = [buffers.offsets, buffers.dpre].map(bind);
-    launched::note(|| name(p, "expert_activation_gradient"));
+    let [pre, dhidden, dpre] = [buffers.pre, buffers.dhidden, buffers.dpre].map(bind);
+    launched::note(|| name(p, "expert_activation_gradient", buffers.offsets.is_none()));
+    let offsets = buffers.offsets.map(bind);
     // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
         expert_activation_gradient::launch_unchecked(
-            client, count, dim, lanes, pre, dhidden, offsets, dpre, experts, row, form, element,
+            client,
+            count,
+            dim,
+            lanes,
+            pre,
+            dhidden,
+            offsets.into(),
+            dpre,
+            experts,
+            row,
+            form,
+            element,
         );
     }
 }

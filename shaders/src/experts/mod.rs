@@ -3,7 +3,8 @@
 //! After routing and the sort ([`permute::sorting`]) they are two products ([`grouped_gemm`]), one launch for each slab of weights, and
 //! [`permute::combine`]; those of the backward pass are listed in [`training`]. Nothing is read back; buffers are
 //! sized for the worst routing. Beside its inputs and y a forward holds the hidden activations
-//! \[R,F\], the rows of the second product \[R,H\] and a few words per slot.
+//! \[R,F\], the rows of the second product \[R,H\] and a few words per slot. A dense network is the two products alone, and the
+//! second one's rows are y.
 
 pub mod training;
 
@@ -34,12 +35,16 @@ impl Plan {
         if self.problem.routing.slots() == 0 {
             return 0;
         }
+        let products = self.up.launches() + self.down.launches();
+        if self.problem.dense {
+            return products;
+        }
         let sort = moebius_ops::permute::sorting::Problem::new(
             &self.problem.routing,
             self.problem.capacity,
             false,
         );
-        sort.map_or(0, |sort| sort.launches()) + self.up.launches() + self.down.launches() + 1
+        sort.map_or(0, |sort| sort.launches()) + products + 1
     }
 }
 
@@ -69,16 +74,31 @@ buffers! {
 }
 
 buffers! {
-    /// Buffers of one call.
-    pub struct Buffers {
-        pub x: Handle => "[T,H]" read,
+    /// What a sort says of the experts' rows.
+    pub struct Slots {
         pub weights: Handle => "[T,K] f32" read,
         /// Read.
         pub segments: Segments,
         pub positions: Handle => "[S] u32" read: "the sorted row of a slot",
+    }
+}
+
+buffers! {
+    /// Buffers of one call.
+    pub struct Buffers {
+        pub x: Handle => "[T,H]" read,
+        /// Read; absent in a dense network.
+        pub slots: Option<Slots> = "positions",
         /// Read.
         pub experts: Weights,
         pub y: Handle = "y" | "dy" => "[T,H]" written,
+    }
+}
+
+impl Buffers {
+    /// Which rows belong to which expert; absent in a dense network.
+    fn segments(&self) -> Option<Segments> {
+        self.slots.as_ref().map(|slots| slots.segments.clone())
     }
 }
 
@@ -105,7 +125,7 @@ fn launch_product(
 ) {
     let operands = Operands {
         x: x.clone(),
-        segments: Some(buffers.segments.clone()),
+        segments: buffers.segments(),
         weights: weights.clone(),
         scales: None,
         bias: bias.clone(),
@@ -123,13 +143,19 @@ fn launch_down(
     done: &mut dyn FnMut(Stage),
 ) {
     let problem = &plan.problem;
-    let rows = client.empty(problem.row_bound * problem.hidden * problem.element.bytes());
+    let rows = match buffers.slots {
+        Some(_) => client.empty(problem.row_bound * problem.hidden * problem.element.bytes()),
+        None => buffers.y.clone(),
+    };
     let (experts, tensors) = (&buffers.experts, [&hidden, &buffers.experts.w_out, &rows]);
     launch_product(client, &plan.down, &buffers, tensors, &experts.b_out);
     done(Stage::Gemm2);
+    let Some(slots) = buffers.slots else {
+        return;
+    };
     let combined = combine::CombineBuffers {
-        positions: buffers.positions,
-        weights: Some(buffers.weights),
+        positions: slots.positions,
+        weights: Some(slots.weights),
         rows,
         y: buffers.y,
     };

@@ -12,12 +12,14 @@
 //! | db_out, db_in | Σ_r w_s · dy_t, Σ_r dpre_r | [`bias_gradient`] |
 //! | dx | Σ_k W_inᵀ · dpre_(t,k) | [`grouped_gemm`], [`permute::combine`] |
 //!
+//! In a dense network w_s is 1 and has no gradient, and dpre W_in is dx.
+//!
 //! The experts' outputs aren't needed: ⟨dy, W h⟩ = ⟨Wᵀ dy, h⟩. Sums run in a fixed order, so that
 //! gradients repeat bit for bit. FLOPs: twice the forward's, and half of it once more (a third when
 //! ungated) to compute pre again. Beside the gradients a pass holds rows of 2F + H elements (3F + H
 //! gated), and pre where it was kept.
 
-use super::{Buffers, Plan, Problem, Stage, launch_down, launch_product};
+use super::{Buffers, Plan, Problem, Slots, Stage, launch_down, launch_product};
 use crate::expert_activation::{self, output_bias};
 use crate::grouped_gemm::{self, Variant, bias_gradient, weight_gradient};
 use crate::permute::{self, RowsPlan, combine};
@@ -25,7 +27,7 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::ShapeError;
 use moebius_ops::expert_activation::{self as activation, output_bias as output};
-use moebius_ops::grouped_gemm::{self as product, Source, WeightLayout};
+use moebius_ops::grouped_gemm::{self as product, WeightLayout};
 use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
 
 /// Plans of the biases' parts.
@@ -73,22 +75,22 @@ pub fn plan_training(
         problem,
         // Gate and up columns side by side.
         pre: gemm(product::Problem {
-            rows: Source::Tokens,
+            rows: p.token_rows(),
             bias: p.bias,
             ..up
         })?,
         activation: expert_activation::plan(activation, device)?,
         dhidden: gemm(product::Problem {
-            rows: Source::Tokens,
+            rows: p.token_rows(),
             layout: WeightLayout::InOut,
             ..p.product(p.inter, p.hidden)?
         })?,
         dw_in: gradient(outer::Problem {
-            b: Source::Tokens,
+            b: p.token_rows(),
             ..outer::Problem::of(&up)
         })?,
         dw_out: gradient(outer::Problem {
-            a: Source::Tokens,
+            a: p.token_rows(),
             ..outer::Problem::of(&down)
         })?,
         drows: gemm(product::Problem {
@@ -109,8 +111,8 @@ fn products(p: &Problem) -> Result<(product::Problem, product::Problem), ShapeEr
 fn bias_plans(p: &Problem, device: &Capability) -> Result<BiasPlans, PlanError> {
     let (up, down) = products(p)?;
     let b_out = sum::Problem {
-        rows: Source::Tokens,
-        weighted: true,
+        rows: p.token_rows(),
+        weighted: !p.dense,
         ..sum::Problem::of(&down)
     };
     let dots = output::Problem::new(up.slots, up.experts, up.top_k, p.hidden)?;
@@ -144,7 +146,7 @@ pub fn launch_keeping(
     let hidden = client.empty(problem.row_bound * problem.inter * problem.element.bytes());
     let activated = expert_activation::ForwardBuffers {
         pre,
-        offsets: buffers.segments.offsets.clone(),
+        offsets: buffers.segments().map(|segments| segments.offsets),
         hidden: hidden.clone(),
     };
     expert_activation::launch(client, &training.activation, activated);
@@ -166,7 +168,7 @@ buffers! {
     /// Gradients a pass writes.
     pub struct Gradients {
         pub x: Option<Handle> = "dx" => "[T,H] of the element type" written: "where it is wanted",
-        pub weights: Handle = "dweights" => "[T,K] f32" written: "of the router weights",
+        pub weights: Option<Handle> = "dweights" => "[T,K] f32" written: "of the router weights; absent in a dense network",
         /// Left out when the experts are frozen.
         pub experts: Option<WeightGradients> = "dw_in",
     }
@@ -192,48 +194,95 @@ pub fn launch_backward(
     });
     // The unweighted gradient of the hidden rows; the activation's step leaves w · h in it.
     let hidden = rows(problem.inter);
-    let sorted = &buffers.segments;
     let tensors = [&buffers.y, &buffers.experts.w_out, &hidden];
     launch_product(client, &plan.dhidden, &buffers, tensors, &None);
     let dpre = rows(problem.columns_in());
-    let activation = expert_activation::BackwardBuffers {
-        pre,
-        dhidden: hidden.clone(),
-        order: sorted.order.clone(),
-        offsets: sorted.offsets.clone(),
-        weights: buffers.weights.clone(),
-        dpre: dpre.clone(),
-        dweights: gradients.weights.clone(),
-    };
-    expert_activation::launch_backward(client, &plan.activation, activation);
+    let through = [&pre, &hidden, &dpre];
+    match (&buffers.slots, gradients.weights) {
+        (Some(slots), Some(dweights)) => {
+            launch_weighted(client, plan, (&buffers, slots), through, dweights);
+        }
+        _ => launch_unweighted(client, plan, through, gradients.experts.is_some()),
+    }
     if let Some(dx) = gradients.x {
         launch_dx(client, plan, &buffers, dpre.clone(), dx);
-    }
-    if let (Some(plans), Some(bias)) = (&plan.biases, buffers.experts.b_out.clone()) {
-        // What the bias adds to the gradient of the router weights.
-        let dots = output_bias::Buffers {
-            dy: buffers.y.clone(),
-            bias,
-            order: sorted.order.clone(),
-            offsets: sorted.offsets.clone(),
-            dweights: gradients.weights,
-        };
-        output_bias::launch(client, &plans.dots, dots);
     }
     if let Some(experts) = gradients.experts {
         launch_weights(client, plan, &buffers, &hidden, &dpre, experts);
     }
 }
 
-/// The input's gradient: the rows through `w_in`, then each token's sum of its rows.
+/// The activation's step, and what the bias adds to the gradient of the router weights.
+fn launch_weighted(
+    client: &Client,
+    plan: &TrainingPlan,
+    (buffers, slots): (&Buffers, &Slots),
+    [pre, hidden, dpre]: [&Handle; 3],
+    dweights: Handle,
+) {
+    let sorted = &slots.segments;
+    let activation = expert_activation::BackwardBuffers {
+        pre: pre.clone(),
+        dhidden: hidden.clone(),
+        order: sorted.order.clone(),
+        offsets: sorted.offsets.clone(),
+        weights: slots.weights.clone(),
+        dpre: dpre.clone(),
+        dweights: dweights.clone(),
+    };
+    expert_activation::launch_backward(client, &plan.activation, activation);
+    if let (Some(plans), Some(bias)) = (&plan.biases, buffers.experts.b_out.clone()) {
+        let dots = output_bias::Buffers {
+            dy: buffers.y.clone(),
+            bias,
+            order: sorted.order.clone(),
+            offsets: sorted.offsets.clone(),
+            dweights,
+        };
+        output_bias::launch(client, &plans.dots, dots);
+    }
+}
+
+/// The activation's step of a dense network: dpre, then h in the place of its gradient where that of W_out is wanted.
+fn launch_unweighted(
+    client: &Client,
+    plan: &TrainingPlan,
+    [pre, hidden, dpre]: [&Handle; 3],
+    of_weights: bool,
+) {
+    let gradient = expert_activation::GradientBuffers {
+        pre: pre.clone(),
+        dhidden: hidden.clone(),
+        offsets: None,
+        dpre: dpre.clone(),
+    };
+    expert_activation::launch_gradient(client, &plan.activation, gradient);
+    if !of_weights {
+        return;
+    }
+    let forward = expert_activation::ForwardBuffers {
+        pre: pre.clone(),
+        offsets: None,
+        hidden: hidden.clone(),
+    };
+    expert_activation::launch(client, &plan.activation, forward);
+}
+
+/// The input's gradient: the rows through `w_in`, then each token's sum of its rows, where it may have several.
 fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Handle, dx: Handle) {
     let problem = &plan.problem;
     let bytes = problem.row_bound * problem.hidden * problem.element.bytes();
-    let rows = client.empty(bytes);
+    let rows = match buffers.slots {
+        Some(_) => client.empty(bytes),
+        None => dx.clone(),
+    };
     let tensors = [&dpre, &buffers.experts.w_in, &rows];
     launch_product(client, &plan.drows, buffers, tensors, &None);
+    let Some(slots) = &buffers.slots else {
+        return;
+    };
     let combined = combine::CombineBuffers {
-        positions: buffers.positions.clone(),
+        positions: slots.positions.clone(),
         weights: None,
         rows,
         y: dx,
@@ -250,7 +299,7 @@ fn launch_weights(
     dpre: &Handle,
     gradients: WeightGradients,
 ) {
-    let segments = Some(buffers.segments.clone());
+    let segments = buffers.segments();
     let outer = |plan, a: &Handle, b: &Handle, out| {
         let operands = weight_gradient::Operands {
             a: a.clone(),
@@ -274,11 +323,7 @@ fn launch_weights(
     if let (Some(plans), Some(b_in), Some(b_out)) = (&plan.biases, gradients.b_in, gradients.b_out)
     {
         sum(&plans.b_in, dpre, None, b_in);
-        sum(
-            &plans.b_out,
-            &buffers.y,
-            Some(buffers.weights.clone()),
-            b_out,
-        );
+        let weights = buffers.slots.as_ref().map(|slots| slots.weights.clone());
+        sum(&plans.b_out, &buffers.y, weights, b_out);
     }
 }

@@ -72,18 +72,18 @@ impl Batch {
         };
         let order = upload_u32(&client, &self.sorted.order);
         let offsets = upload_u32(&client, &self.sorted.offsets);
-        self.check_forward(&client, &plan, &offsets);
+        self.check_forward(&client, &plan, Some(offsets.clone()));
         self.check_backward(&client, &plan, order, &offsets);
-        self.check_gradient(&client, &plan, offsets);
+        self.check_gradient(&client, &plan, Some(offsets));
         Outcome::Ran
     }
 
-    fn check_forward(&self, client: &Client, plan: &Plan, offsets: &Handle) {
+    fn check_forward(&self, client: &Client, plan: &Plan, offsets: Option<Handle>) {
         let (p, element) = (&self.problem, self.problem.element());
         let hidden = unwritten(client, p.hidden_len(), element);
         let buffers = ForwardBuffers {
             pre: upload(client, &self.pre, element),
-            offsets: offsets.clone(),
+            offsets,
             hidden: hidden.clone(),
         };
         expert_activation::launch(client, plan, buffers);
@@ -122,7 +122,7 @@ impl Batch {
         close("dweights", dweights, &want.dweights, Element::F32);
     }
 
-    fn check_gradient(&self, client: &Client, plan: &Plan, offsets: Handle) {
+    fn check_gradient(&self, client: &Client, plan: &Plan, offsets: Option<Handle>) {
         let (p, element) = (&self.problem, self.problem.element());
         let buffers = GradientBuffers {
             pre: upload(client, &self.pre, element),
@@ -184,7 +184,7 @@ pub(crate) fn far_out(target: &Target) -> Outcome {
             return Outcome::Unsupported("no kernels".into());
         };
         let offsets = upload_u32(&client, &batch.sorted.offsets);
-        batch.check_gradient(&client, &plan, offsets);
+        batch.check_gradient(&client, &plan, Some(offsets));
         Outcome::Ran
     }))
 }
@@ -200,6 +200,23 @@ pub(crate) fn uneven_experts(target: &Target) -> Outcome {
         Batch::new(&keys, 6, bounded(45)).check(target),
         Batch::new(&keys, 6, bounded(61)).check(target),
     ])
+}
+
+/// All rows of a network without a sort, whose kernels read no offsets.
+pub(crate) fn dense(target: &Target) -> Outcome {
+    Outcome::of(
+        [(1, 1), (3, 20), (65, 64), (130, 257)].map(|(rows, inter)| {
+            let batch = Batch::new(&vec![0; rows], 1, silu(rows, 1, inter));
+            let (Some(client), Ok(plan)) =
+                (target.client(), plan(batch.problem, target.capability()))
+            else {
+                return Outcome::Unsupported("no kernels".into());
+            };
+            batch.check_forward(&client, &plan, None);
+            batch.check_gradient(&client, &plan, None);
+            Outcome::Ran
+        }),
+    )
 }
 
 /// More rows than a device has cubes along x.

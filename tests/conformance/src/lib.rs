@@ -96,8 +96,8 @@ pub const GROUPED_GEMM: &[Case] = cases! {
     weight_gradient: tile_edges, dense, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
         gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts, f16, bf16,
         matrices_f16, matrices_bf16;
-    expert_activation: sizes, activations, far_out, uneven_experts, many_rows, output_bias, empty_batch, f16,
-        bf16;
+    expert_activation: sizes, activations, far_out, uneven_experts, dense, many_rows, output_bias, empty_batch,
+        f16, bf16;
 };
 
 /// Products of weights in FP8.
@@ -137,7 +137,7 @@ pub const NN: &[Case] = cases! {
 pub const MOE: &[Case] = cases! {
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
         repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
-        launches_are_fixed, training_launches_are_fixed, refuses_wrong_input;
+        launches_are_fixed, training_launches_are_fixed, dense_networks, refuses_wrong_input;
     moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
         frozen_experts, f16, bf16, matrices_f16, matrices_bf16;
     model_scale: few_tokens_f16, many_tokens_f16;

@@ -1,16 +1,19 @@
 //! The whole layer through Burn against the f64 oracle, and its promises about memory and order.
 
-use crate::Outcome;
+use crate::{Outcome, operation};
 use burn::module::Param;
 use burn::tensor::{DType, Tensor, TensorData};
-use moebius::moe::{Activation, Capacity, Experts, MoeConfig, MoeLayer, MoeWeights, Variant};
+use moebius::moe::{
+    Activation, Capacity, Experts, FeedForwardBlock, GlamConfig, MoeConfig, MoeLayer, MoeWeights,
+    Variant,
+};
 use moebius::{Device, Error, ErrorKind, memory_in_use_async};
 use moebius_device::memory_in_use;
-use moebius_ops::{experts, routing};
+use moebius_ops::{Element, HostTensor, Operation, experts, routing};
 use moebius_tests::data::Rng;
 use moebius_tests::record::{Launch, launched_by};
 use moebius_tests::target::Target;
-use moebius_tests::tolerance::{assert_close, rel_l2};
+use moebius_tests::tolerance::{assert_close, gradient_rel_l2, rel_l2};
 use pollster::block_on;
 
 /// A layer with known weights and the values they have after rounding to the dtype.
@@ -302,9 +305,34 @@ fn forward_launches(target: &Target, config: MoeConfig, tokens: usize) -> Option
     Some((launched.len(), planned.launches() + 2))
 }
 
+/// Launches of a dense block as wide as an expert, Burn's included.
+fn dense_launches(target: &Target, config: MoeConfig, tokens: usize) -> usize {
+    let glam = GlamConfig {
+        moe: config,
+        dense_inter: config.inter,
+    };
+    let blocks = glam.init(1, &target.burn()).unwrap();
+    let FeedForwardBlock::Dense(block) = &blocks[0] else {
+        panic!("the first block is dense");
+    };
+    let data = TensorData::new(
+        Rng::new(5).vec(tokens * config.hidden, 1.0),
+        [tokens, config.hidden],
+    );
+    let x = Tensor::<2>::from_data(data, &target.burn());
+    // Burn draws the weights when they are first read.
+    drop(block.forward(x.clone()).unwrap());
+    target.burn().sync().unwrap();
+    let launched = launched_by(|| {
+        drop(block.forward(x).unwrap());
+        target.burn().sync().unwrap();
+    });
+    launched.len()
+}
+
 /// Router, top-k, histogram, scan, scatter, two products, combine, and nothing else: no copy, no
 /// cast, for any batch and any number of experts. A capacity adds the capacities and the drop rule, and runs the sort
-/// twice.
+/// twice. A dense block is two products.
 pub(crate) fn launches_are_fixed(target: &Target) -> Outcome {
     let capacity = Some(Capacity::new(1.0, 1).unwrap());
     for (experts, tokens) in [(8, 1), (8, 64), (8, 1000), (3, 64), (20, 64)] {
@@ -316,6 +344,7 @@ pub(crate) fn launches_are_fixed(target: &Target) -> Outcome {
         assert_eq!(dropless, (8, 8), "{tokens} tokens, {experts} experts");
         let limited = forward_launches(target, config.with_capacity(capacity), tokens);
         assert_eq!(limited, Some((13, 13)), "{tokens} tokens, a capacity");
+        assert_eq!(dense_launches(target, config, tokens), 2, "{tokens} tokens");
     }
     Outcome::Ran
 }
@@ -357,6 +386,61 @@ pub(crate) fn training_launches_are_fixed(target: &Target) -> Outcome {
         assert!(sums <= 1, "{tokens} tokens, {experts} experts");
     }
     Outcome::Ran
+}
+
+/// A network of all tokens, which has no sort, forward and backward, with the first product kept and without.
+fn check_network(target: &Target, [tokens, hidden, inter]: [usize; 3]) -> Outcome {
+    let problem = experts::Problem {
+        routing: routing::Problem::new(tokens, 1, 1).unwrap(),
+        hidden,
+        inter,
+        element: Element::F32,
+        gated: true,
+        activation: Activation::Silu,
+        bias: true,
+        capacity: None,
+        row_bound: tokens,
+        dense: true,
+    };
+    let forward = |keep| moebius_ops::Experts::Forward { problem, keep };
+    let kept = Operation::from(forward(true));
+    let mut rng = Rng::new(tokens as u64);
+    let mut tensor = |len: usize| HostTensor::of_f32(&rng.vec(len, 0.3));
+    let operands = kept.signature().operands;
+    let operands = operands
+        .iter()
+        .map(|info| tensor(info.shape.iter().product()));
+    let operands: Vec<HostTensor> = operands.collect();
+    let pre = kept.reference(&operands).unwrap().remove(1);
+    let read = [vec![tensor(tokens * hidden)], operands.clone()].concat();
+    let read_kept = [read.clone(), vec![pre]].concat();
+    let backward = |pre| moebius_ops::Experts::Backward {
+        problem,
+        pre,
+        x: true,
+        weights: true,
+    };
+    let close = |_: &str| rel_l2(Element::F32);
+    let close_back = |_: &str| gradient_rel_l2(Element::F32);
+    Outcome::of([
+        operation::check(target, forward(false), &operands, close),
+        operation::check(target, forward(true), &operands, close),
+        operation::check(target, backward(false), &read, close_back),
+        operation::check(target, backward(true), &read_kept, close_back),
+    ])
+}
+
+/// Few rows, rows around tiles, and columns that are no whole vectors.
+pub(crate) fn dense_networks(target: &Target) -> Outcome {
+    let sizes = [
+        [65, 33, 47],
+        [1, 64, 96],
+        [3, 64, 96],
+        [64, 64, 96],
+        [130, 40, 50],
+    ];
+    let sizes = operation::some_of(target, sizes);
+    Outcome::of(sizes.map(|sizes| check_network(target, sizes)))
 }
 
 /// A device that isn't the target.

@@ -38,6 +38,7 @@ pub(super) fn experts(
         bias: false,
         capacity: None,
         row_bound: routing.slots(),
+        dense: false,
     };
     let inputs = experts::ReferenceInputs {
         x,

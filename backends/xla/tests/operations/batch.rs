@@ -51,6 +51,9 @@ impl Batch {
     }
 
     pub(crate) fn inputs(&self) -> Vec<Host> {
+        if self.p.dense {
+            return [&[self.x.clone()], self.stacks.as_slice()].concat();
+        }
         let sorted = sorted(&self.keys, self.p.routing.experts());
         let mut inputs = vec![
             self.x.clone(),

@@ -29,6 +29,17 @@ pub(crate) fn problem(tokens: usize, top_k: usize, experts: usize) -> Problem {
         bias: false,
         capacity: None,
         row_bound: tokens * top_k,
+        dense: false,
+    }
+}
+
+/// One expert of all tokens, with a gate and biases.
+pub(crate) fn network(tokens: usize) -> Problem {
+    Problem {
+        gated: true,
+        bias: true,
+        dense: true,
+        ..problem(tokens, 1, 1)
     }
 }
 
@@ -118,6 +129,14 @@ fn one_token_one_expert_and_many_experts() {
         &Batch::new(problem(4, 3, 3), F32, &[2, 1, 0, 0, 1, 2, 1, 2, 0, 2, 0, 1]),
         2e-5,
     );
+}
+
+/// Around the edges of blocks, too.
+#[test]
+fn a_dense_network_has_no_sort() {
+    for tokens in [1, 95, 96, 97, 300] {
+        check(&Batch::new(network(tokens), F32, &[]), 2e-5);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Gradients of feed-forward experts.
 
 use crate::batch::Batch;
-use crate::experts::{VARIANTS, dealt, forward, problem};
+use crate::experts::{VARIANTS, dealt, forward, network, problem};
 use crate::run::{self, Host, floats, noise, run};
 use moebius_ops::Experts;
 use moebius_ops::experts::Problem;
@@ -47,9 +47,11 @@ fn check(batch: &Batch, tolerance: f64) {
             F32 => run::check(call, &inputs, |_| tolerance),
             _ => run::check(call, &inputs, run::of_largest(tolerance)),
         };
-        assert_eq!(got.len(), if p.bias { 6 } else { 4 });
+        let of_weights = usize::from(!p.dense);
+        assert_eq!(got.len(), of_weights + if p.bias { 5 } else { 3 });
         for (at, got) in got.iter().enumerate() {
-            assert_eq!(got.ty.element, if at == 1 { F32 } else { element });
+            let of_weights = at == 1 && !p.dense;
+            assert_eq!(got.ty.element, if of_weights { F32 } else { element });
         }
     }
 }
@@ -89,6 +91,14 @@ fn every_load_around_the_edges_of_blocks() {
         ..problem(150, 2, 5)
     };
     check(&Batch::new(p, F32, &dealt(300, &[40, 0, 1, 20, 40])), 5e-5);
+}
+
+/// Around the edges of blocks, too.
+#[test]
+fn a_dense_network_has_no_sort() {
+    for tokens in [1, 143, 144, 145, 300] {
+        check(&Batch::new(network(tokens), F32, &[]), 1e-4);
+    }
 }
 
 #[test]

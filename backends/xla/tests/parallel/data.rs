@@ -19,6 +19,7 @@ pub(crate) fn layer(tokens: usize, experts: usize, top_k: usize) -> Layer {
             bias: false,
             capacity: None,
             row_bound: routing.slots(),
+            dense: false,
         },
         selection_bias: false,
     }

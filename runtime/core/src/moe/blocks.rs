@@ -138,7 +138,7 @@ impl FeedForwardBlock {
     }
 }
 
-/// A dense feed-forward network: the fused path with one expert that every token chooses.
+/// A dense feed-forward network: the experts' products with one expert for all tokens, and no sort.
 #[derive(Module, Debug)]
 pub struct DenseBlock {
     /// Weights of one expert.

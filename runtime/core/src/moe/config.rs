@@ -1,22 +1,16 @@
-//! The configuration of a layer, and its weights.
+//! The configuration of a layer.
 
-use super::experts::{ExpertKind, Experts, FeedForwardExperts};
-use super::factors::{CapacityFactors, FactorsConfig};
-use super::layer::MoeLayer;
+use super::factors::FactorsConfig;
 use super::route::RouteConfig;
-use super::routers::{Router, RouterConfig, SwitchConfig, TopKConfig};
-use super::running::constant;
-use super::shared::SharedExpertConfig;
-use crate::Error;
+use super::routers::{RouterConfig, SwitchConfig, TopKConfig};
 use crate::check::{check_positive, check_probability, check_within, element};
-use crate::fp8::Weight;
 use crate::fp8::training::Fp8Recipe;
-use burn::module::Param;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::DType;
 use moebius_ops::experts::{self, Keep};
 use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::permute::Capacity;
 use moebius_ops::permute::sorting;
+use moebius_ops::segment_attention::MAX_HEAD_DIM;
 use moebius_ops::{ShapeError, routing};
 use serde::{Deserialize, Serialize};
 
@@ -75,19 +69,123 @@ pub struct MoeConfig {
     pub fp8: Option<Fp8Recipe>,
 }
 
-/// The weights of a layer with feed-forward experts, stacked by expert.
-#[derive(Clone, Debug)]
-pub struct MoeWeights {
-    /// \[E,H\].
-    pub router: Tensor<2>,
-    /// \[E,F,H\]; gated \[E,2F,H\], the gate's rows before the up projection's.
-    pub w_in: Tensor<3>,
-    /// \[E,F\] or \[E,2F\].
-    pub b_in: Option<Tensor<2>>,
-    /// \[E,H,F\].
-    pub w_out: Tensor<3>,
-    /// \[E,H\].
-    pub b_out: Option<Tensor<2>>,
+/// Which experts a layer has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ExpertKind {
+    /// Two products with the activation between, or three when gated.
+    #[default]
+    FeedForward,
+    /// Two convolutions of width 3 along the expert's tokens of a sequence.
+    Convolutional {
+        /// A token sees itself and the two before, in place of one before and one after.
+        causal: bool,
+    },
+    /// Self-attention among the expert's tokens of a sequence.
+    Attention {
+        /// Heads; they divide the width of an expert.
+        heads: usize,
+        /// A token sees itself and those before.
+        causal: bool,
+    },
+    /// A frozen network that all experts share, and a few trained weights for each.
+    ParameterEfficient {
+        /// What is trained.
+        form: Adapted,
+        /// Rank of the trained change, or width of the adapter.
+        rank: usize,
+    },
+}
+
+/// What an expert adds to the frozen network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adapted {
+    /// Low-rank changes of both products.
+    Lora,
+    /// A small network behind it.
+    Adapter,
+}
+
+impl ExpertKind {
+    /// LoRA of rank 32.
+    pub fn lora() -> Self {
+        Self::ParameterEfficient {
+            form: Adapted::Lora,
+            rank: 32,
+        }
+    }
+
+    /// Adapters of width 32.
+    pub fn adapter() -> Self {
+        Self::ParameterEfficient {
+            form: Adapted::Adapter,
+            rank: 32,
+        }
+    }
+
+    fn check(&self, config: &MoeConfig) -> Result<(), ShapeError> {
+        match *self {
+            Self::FeedForward | Self::Convolutional { .. } => Ok(()),
+            Self::Attention { heads, .. } => {
+                let right = heads > 0 && config.inter.is_multiple_of(heads);
+                let expected = format_args!("a divisor of {} (inter)", config.inter);
+                ShapeError::unless(right, "attention heads", expected, heads)?;
+                let (head, expected) =
+                    (config.inter / heads, format_args!("at most {MAX_HEAD_DIM}"));
+                ShapeError::unless(head <= MAX_HEAD_DIM, "inter / heads", expected, head)?;
+                ShapeError::unless(!config.gated, "gated", "false for attention", true)
+            }
+            Self::ParameterEfficient { form, rank } => {
+                check_positive("rank", rank)?;
+                let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
+                let trained = match form {
+                    Adapted::Lora => rank.saturating_mul(2 * h + columns + f),
+                    Adapted::Adapter => rank.saturating_mul(2 * h),
+                };
+                let whole = h * (columns + f);
+                let expected = format_args!("less than {whole} trained weights an expert");
+                let got = format_args!("{trained} with rank {rank}");
+                let what = "parameter-efficient experts";
+                ShapeError::unless(trained < whole, what, expected, got)
+            }
+        }
+    }
+}
+
+/// A [`SharedExpert`](super::SharedExpert); activation, gated products and biases are those of the layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedExpertConfig {
+    /// Its width.
+    pub inter: usize,
+    /// Its output is multiplied by σ(x · g).
+    pub sigmoid_gate: bool,
+}
+
+impl SharedExpertConfig {
+    /// Of width `inter`, without a gate.
+    pub fn new(inter: usize) -> Self {
+        Self {
+            inter,
+            sigmoid_gate: false,
+        }
+    }
+
+    /// A copy with or without the sigmoid gate.
+    pub fn with_sigmoid_gate(mut self, sigmoid_gate: bool) -> Self {
+        self.sigmoid_gate = sigmoid_gate;
+        self
+    }
+
+    /// What a layer of such an expert alone would be.
+    pub(super) fn alone(&self, config: &MoeConfig) -> MoeConfig {
+        let inter = self.inter;
+        MoeConfig { inter, ..*config }
+    }
+
+    fn check(&self) -> Result<(), ShapeError> {
+        check_positive("inter of the shared expert", self.inter)
+    }
 }
 
 setters! { MoeConfig:
@@ -209,6 +307,7 @@ impl MoeConfig {
             bias: self.bias,
             capacity: None,
             row_bound: routing.slots(),
+            dense: false,
         })
     }
 
@@ -291,18 +390,6 @@ impl MoeConfig {
         ShapeError::unless(right, "keep", expected, format_args!("{:?}", self.keep))
     }
 
-    /// The router, and the factors of the layer's capacities.
-    fn dispatcher(&self, device: &Device) -> Result<(Router, Option<CapacityFactors>), Error> {
-        let mut router = self.router.init(self.hidden, self.experts, device)?;
-        let first = self.capacity.map(|capacity| capacity.factor);
-        if let (Router::Dynamic(router), Some(first)) = (&mut router, first) {
-            router.factors = constant(first, self.experts, device);
-        }
-        let factors = self.factors;
-        let factors = factors.map(|factors| factors.init(first, self.experts, device));
-        Ok((router, factors))
-    }
-
     /// Checks that `experts` experts of width `inter` can be counted.
     pub(super) fn check_size(&self, inter: usize, experts: usize) -> Result<(), ShapeError> {
         let columns = inter.checked_mul(self.parts());
@@ -313,49 +400,6 @@ impl MoeConfig {
         let got = format_args!("{experts} experts of {inter} x {}", self.hidden);
         let expected = "at most 2^31 - 1 elements an expert";
         ShapeError::unless(right, "expert weights", expected, got)
-    }
-
-    /// A layer with weights uniform in ±1/√fan_in, as PyTorch's `Linear`; biases likewise.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a size of 0, a `top_k` outside
-    /// 1..=experts, a capacity factor that isn't finite and positive, another value out of its
-    /// range, or an option that would have no effect.
-    pub fn init(&self, device: &Device) -> Result<MoeLayer, Error> {
-        self.check()?;
-        let dispatcher = self.dispatcher(device)?;
-        let experts = self.kind.init(self, device)?;
-        let shared = self.shared.map(|shared| shared.init(self, device));
-        Ok(MoeLayer::new(*self, dispatcher, experts, shared))
-    }
-
-    /// A layer with these weights; a shared expert is initialised like [`MoeConfig::init`]'s.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) as [`MoeConfig::init`], for weights of other
-    /// shapes than the configuration's or of several dtypes or devices, for biases that are
-    /// missing or unexpected, and for a router that learns more than one matrix or experts that
-    /// aren't feed-forward: [`MoeLayer`]'s fields take those.
-    pub fn with_weights(&self, weights: MoeWeights) -> Result<MoeLayer, Error> {
-        self.check()?;
-        let right = self.kind == ExpertKind::FeedForward;
-        let got = format_args!("{:?}", self.kind);
-        ShapeError::unless(right, "experts with weights", "feed-forward", got)?;
-        let (device, dtype) = (weights.router.device(), weights.router.dtype());
-        let (router, factors) = self.dispatcher(&device)?;
-        let shared = self.shared.map(|shared| shared.init(self, &device));
-        let experts = FeedForwardExperts {
-            w_in: Weight::from(Param::from_tensor(weights.w_in)).with_parts(self.parts()),
-            b_in: weights.b_in.map(Param::from_tensor),
-            w_out: Param::from_tensor(weights.w_out).into(),
-            b_out: weights.b_out.map(Param::from_tensor),
-        };
-        let experts = Experts::feed_forward(experts, self)?;
-        let router = router.with_matrix(weights.router)?;
-        let shared = shared.map(|shared| shared.cast(dtype));
-        let layer = MoeLayer::new(*self, (router, factors), experts, shared);
-        layer.check()?;
-        Ok(layer)
     }
 }
 

@@ -1,19 +1,21 @@
 //! The mixture-of-experts layer as a Burn module.
 
 use super::check::Like;
-use super::config::{MoeConfig, MoeWeights};
+use super::config::{ExpertKind, MoeConfig};
 use super::dispatch::RouteStage;
-use super::experts::{Experts, Slots};
+use super::experts::{Experts, FeedForwardExperts, Slots};
 use super::factors::CapacityFactors;
 use super::losses::Losses;
 use super::route::{Routing, check_mask, router_logits};
 use super::routers::{Router, Sizes};
+use super::running::constant;
 use super::shared::SharedExpert;
 use crate::Error;
 use crate::check::check_same;
+use crate::fp8::Weight;
 use crate::ops::{self, Assignment, Run, StageClock};
 use burn::module::{Module, Param};
-use burn::tensor::{Bool, DType, Int, Tensor};
+use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_ops::ShapeError;
 use moebius_shaders::Stage;
 use moebius_shaders::experts;
@@ -41,6 +43,21 @@ pub struct MoeLayer {
     variant: Option<Variant>,
 }
 
+/// The weights of a layer with feed-forward experts, stacked by expert.
+#[derive(Clone, Debug)]
+pub struct MoeWeights {
+    /// \[E,H\].
+    pub router: Tensor<2>,
+    /// \[E,F,H\]; gated \[E,2F,H\], the gate's rows before the up projection's.
+    pub w_in: Tensor<3>,
+    /// \[E,F\] or \[E,2F\].
+    pub b_in: Option<Tensor<2>>,
+    /// \[E,H,F\].
+    pub w_out: Tensor<3>,
+    /// \[E,H\].
+    pub b_out: Option<Tensor<2>>,
+}
+
 /// What a forward returns; everything stays on the device.
 #[derive(Clone, Debug)]
 pub struct MoeOutput<const D: usize> {
@@ -60,6 +77,62 @@ impl<const D: usize> MoeOutput<D> {
     /// As [`Routing::losses`].
     pub fn losses(&self) -> Result<Losses, Error> {
         self.routing.losses(1)
+    }
+}
+
+impl MoeConfig {
+    /// A layer with weights uniform in ±1/√fan_in, as PyTorch's `Linear`; biases likewise.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a size of 0, a `top_k` outside
+    /// 1..=experts, a capacity factor that isn't finite and positive, another value out of its
+    /// range, or an option that would have no effect.
+    pub fn init(&self, device: &Device) -> Result<MoeLayer, Error> {
+        self.check()?;
+        let dispatcher = self.dispatcher(device)?;
+        let experts = Experts::new(self, device)?;
+        let shared = SharedExpert::new(self, device);
+        Ok(MoeLayer::new(*self, dispatcher, experts, shared))
+    }
+
+    /// A layer with these weights; a shared expert is initialised like [`MoeConfig::init`]'s.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) as [`MoeConfig::init`], for weights of other
+    /// shapes than the configuration's or of several dtypes or devices, for biases that are
+    /// missing or unexpected, and for a router that learns more than one matrix or experts that
+    /// aren't feed-forward: [`MoeLayer`]'s fields take those.
+    pub fn with_weights(&self, weights: MoeWeights) -> Result<MoeLayer, Error> {
+        self.check()?;
+        let right = self.kind == ExpertKind::FeedForward;
+        let got = format_args!("{:?}", self.kind);
+        ShapeError::unless(right, "experts with weights", "feed-forward", got)?;
+        let (device, dtype) = (weights.router.device(), weights.router.dtype());
+        let (router, factors) = self.dispatcher(&device)?;
+        let experts = FeedForwardExperts {
+            w_in: Weight::from(Param::from_tensor(weights.w_in)).with_parts(self.parts()),
+            b_in: weights.b_in.map(Param::from_tensor),
+            w_out: Param::from_tensor(weights.w_out).into(),
+            b_out: weights.b_out.map(Param::from_tensor),
+        };
+        let experts = Experts::feed_forward(experts, self)?;
+        let router = router.with_matrix(weights.router)?;
+        let shared = SharedExpert::new(self, &device).map(|shared| shared.cast(dtype));
+        let layer = MoeLayer::new(*self, (router, factors), experts, shared);
+        layer.check()?;
+        Ok(layer)
+    }
+
+    /// The router, and the factors of the layer's capacities.
+    fn dispatcher(&self, device: &Device) -> Result<(Router, Option<CapacityFactors>), Error> {
+        let mut router = self.router.init(self.hidden, self.experts, device)?;
+        let first = self.capacity.map(|capacity| capacity.factor);
+        if let (Router::Dynamic(router), Some(first)) = (&mut router, first) {
+            router.factors = constant(first, self.experts, device);
+        }
+        let factors = self.factors;
+        let factors = factors.map(|factors| factors.init(first, self.experts, device));
+        Ok((router, factors))
     }
 }
 
@@ -135,7 +208,7 @@ impl MoeLayer {
         &self,
         tokens: usize,
         dtype: DType,
-        device: &burn::tensor::Device,
+        device: &Device,
     ) -> Result<Option<experts::Plan>, Error> {
         let problem = self.problem(tokens, dtype)?;
         ops::experts::plan(problem, self.variant, device)

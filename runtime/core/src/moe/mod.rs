@@ -18,10 +18,10 @@ mod statistics;
 pub mod switching;
 
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
-pub use config::{MoeConfig, MoeWeights};
-pub use experts::{Adapted, ExpertKind, Experts};
+pub use config::{Adapted, ExpertKind, MoeConfig, SharedExpertConfig};
+pub use experts::Experts;
 pub use factors::{CapacityFactors, ExpertScheduler, FactorsConfig, VarianceFactors};
-pub use layer::{MoeLayer, MoeOutput};
+pub use layer::{MoeLayer, MoeOutput, MoeWeights};
 pub use losses::{LossWeights, Losses};
 pub use moebius_ops::experts::Keep;
 pub use moebius_ops::grouped_gemm::Activation;
@@ -37,5 +37,5 @@ pub use routers::{
     SigmoidBiasConfig, SwitchConfig, TopKConfig,
 };
 pub use running::Follow;
-pub use shared::{SharedExpert, SharedExpertConfig};
+pub use shared::SharedExpert;
 pub use statistics::{LoadBalance, LoadStatistics};

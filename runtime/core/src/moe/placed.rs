@@ -1,7 +1,7 @@
 //! A layer whose experts are divided among devices: expert parallelism, through XLA.
 
-use super::config::{MoeConfig, MoeWeights};
-use super::layer::{MoeLayer, MoeOutput};
+use super::config::MoeConfig;
+use super::layer::{MoeLayer, MoeOutput, MoeWeights};
 use super::route::Routing;
 use super::routers::{Router, RouterConfig};
 use crate::Error;

@@ -1,8 +1,7 @@
 //! Router logits, and the choice of experts as a function of them.
 
-use super::routers::{HashConfig, HashKey};
 use crate::Error;
-use crate::check::{check_same, element};
+use crate::check::check_same;
 use crate::ops;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_ops::ShapeError;
@@ -179,24 +178,4 @@ pub(super) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Err
         return Ok(Tensor::empty([0, experts], &x.device()));
     }
     ops::routing::logits(x, w)
-}
-
-/// Experts of every token of x \[T,H\] by hash, of `experts`: indices and weights \[T,K\]; the mask
-/// is checked by the caller.
-pub(super) fn hash_route(
-    x: Tensor<2>,
-    mask: Option<Tensor<1, Bool>>,
-    experts: usize,
-    config: &HashConfig,
-) -> Result<(Tensor<2, Int>, Tensor<2>), Error> {
-    let [tokens, hidden] = x.dims();
-    let routing = routing::Problem::new(tokens, experts, config.top_k)?;
-    let key = match config.key {
-        HashKey::Position { sequence } => routing::HashKey::Position { sequence },
-        HashKey::Content => routing::HashKey::Content {
-            hidden,
-            element: element(x.dtype())?,
-        },
-    };
-    ops::routing::hash(x, mask, routing, (key, config.seed))
 }

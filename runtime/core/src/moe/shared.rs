@@ -1,61 +1,17 @@
 //! The expert that every token goes to (DeepSeekMoE, Qwen2-MoE).
 
 use super::check::Like;
-use super::config::MoeConfig;
+use super::config::{MoeConfig, SharedExpertConfig};
 use super::experts::FeedForwardExperts;
 use super::route::router_logits;
 use crate::Error;
-use crate::check::{cast_param, check_positive};
+use crate::check::cast_param;
 use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::ShapeError;
 use moebius_shaders::grouped_gemm::Variant;
-use serde::{Deserialize, Serialize};
-
-/// A [`SharedExpert`]; activation, gated products and biases are those of the layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SharedExpertConfig {
-    /// Its width.
-    pub inter: usize,
-    /// Its output is multiplied by σ(x · g).
-    pub sigmoid_gate: bool,
-}
-
-impl SharedExpertConfig {
-    /// Of width `inter`, without a gate.
-    pub fn new(inter: usize) -> Self {
-        Self {
-            inter,
-            sigmoid_gate: false,
-        }
-    }
-
-    /// A copy with or without the sigmoid gate.
-    pub fn with_sigmoid_gate(mut self, sigmoid_gate: bool) -> Self {
-        self.sigmoid_gate = sigmoid_gate;
-        self
-    }
-
-    /// What a layer of such an expert alone would be.
-    pub(super) fn alone(&self, config: &MoeConfig) -> MoeConfig {
-        let inter = self.inter;
-        MoeConfig { inter, ..*config }
-    }
-
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
-        check_positive("inter of the shared expert", self.inter)
-    }
-
-    pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> SharedExpert {
-        let gate = || uniform([1, config.hidden], config.hidden, device);
-        SharedExpert {
-            experts: FeedForwardExperts::new(&self.alone(config), 1, device),
-            gate: self.sigmoid_gate.then(gate),
-        }
-    }
-}
 
 /// A feed-forward network for every token, added to what its chosen experts give; optionally
 /// times σ(x · g).
@@ -68,6 +24,16 @@ pub struct SharedExpert {
 }
 
 impl SharedExpert {
+    /// That of `config`, where it has one, with weights uniform in ±1/√fan_in.
+    pub(super) fn new(config: &MoeConfig, device: &Device) -> Option<Self> {
+        let shared = config.shared?;
+        let gate = || uniform([1, config.hidden], config.hidden, device);
+        Some(Self {
+            experts: FeedForwardExperts::new(&shared.alone(config), 1, device),
+            gate: shared.sigmoid_gate.then(gate),
+        })
+    }
+
     /// y \[T,H\] with what a layer's shared expert, where it has one, gives for x.
     pub(super) fn beside(
         shared: Option<&Self>,
@@ -81,7 +47,7 @@ impl SharedExpert {
         }
     }
 
-    /// Its part of y \[T,H\]: the fused path with one expert and the gate as router weight.
+    /// Its part of y \[T,H\]: a dense network, times the gate.
     fn forward(
         &self,
         x: Tensor<2>,

@@ -13,7 +13,7 @@
 //! Shapes: pre and dpre \[R, F or 2F (gate columns, then up columns)\], hidden and dhidden \[R,F\] of
 //! the element type; order u32 \[S\], offsets u32 \[E+1\], weights and dweights f32 \[S\]. Sums are
 //! f32, in a fixed order. Rows from offsets\[E\] on are not read and written as 0; every slot gets a
-//! dweight, 0 without an expert. The derivative of relu at 0 is 0.
+//! dweight, 0 without an expert. Without offsets, in a dense network, forward and gradient read all R rows. The derivative of relu at 0 is 0.
 //!
 //! FLOPs: some 10 per element. Bytes: (parts + 1)·R·F elements forward, 2·(parts + 1)·R·F backward.
 

@@ -2,6 +2,8 @@
 //!
 //! y_t = Σ_k w_tk · expert_{e(t,k)}(x_t), expert(x) = W_out · act(W_in · x + b_in) + b_out, gated:
 //! W_out · (act(G x) ∘ (U x)).
+//!
+//! A dense network ([`Problem::dense`]) is one expert of all tokens: y_t = expert(x_t), and nothing is sorted.
 
 mod oracle;
 
@@ -36,6 +38,8 @@ pub struct Problem {
     pub capacity: Option<Capacity>,
     /// The most slots that reach an expert R; S unless a capacity is known here.
     pub row_bound: usize,
+    /// One expert has all tokens, in their order, with router weights of 1; there is no sort.
+    pub dense: bool,
 }
 
 /// What a forward keeps for its backward pass, beside its inputs.
@@ -70,8 +74,18 @@ impl Problem {
             element: self.element,
             row_bound: self.row_bound,
             rows: Source::Sorted,
+            dense: self.dense,
             ..problem
         })
+    }
+
+    /// How a product of the experts' rows finds them in a buffer with one row for each token.
+    pub fn token_rows(&self) -> Source {
+        if self.dense {
+            Source::Sorted
+        } else {
+            Source::Tokens
+        }
     }
 
     /// The first product, with the activation.
@@ -80,7 +94,7 @@ impl Problem {
     /// As [`Problem::check`].
     pub fn up(&self) -> Result<grouped_gemm::Problem, ShapeError> {
         Ok(grouped_gemm::Problem {
-            rows: Source::Tokens,
+            rows: self.token_rows(),
             gated: self.gated,
             activation: Some(self.activation),
             bias: self.bias,
@@ -110,8 +124,15 @@ impl Problem {
     /// Checks the sizes of both products.
     ///
     /// # Errors
-    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
+    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits, and for a dense network of several experts, choices, or
+    /// rows of a token.
     pub fn check(&self) -> Result<(), ShapeError> {
+        if self.dense {
+            let r = &self.routing;
+            ShapeError::check("experts of a dense network", 1, r.experts())?;
+            ShapeError::check("choices in a dense network", 1, r.top_k())?;
+            ShapeError::check("rows of a dense network", r.slots(), self.row_bound)?;
+        }
         self.up()?;
         self.down().map(drop)
     }

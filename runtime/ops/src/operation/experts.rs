@@ -6,7 +6,7 @@ use super::{Signature, signature};
 use crate::error::ShapeError;
 use crate::experts::{Problem, ReferenceInputs, reference, reference_backward};
 use crate::grouped_gemm;
-use crate::permute::check_row_bound;
+use crate::permute::{Sorted, check_row_bound};
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::experts`].
@@ -67,10 +67,11 @@ impl Experts {
         };
         let [x, w_in, w_out] = ["x", "w_in", "w_out"].map(|name| b.f32s(name));
         let [b_in, b_out] = ["b_in", "b_out"].map(|name| b.maybe_f32s(name));
+        let (sorted, ones) = (b.sorted(p.row_bound), vec![1.0; p.routing.slots()]);
         let inputs = ReferenceInputs {
             x: &x,
-            indices: &experts_of_slots(b),
-            weights: b.floats("weights"),
+            indices: &experts_of_slots(&sorted),
+            weights: if p.dense { &ones } else { b.floats("weights") },
             w_in: &w_in,
             b_in: b_in.as_deref(),
             w_out: &w_out,
@@ -93,7 +94,6 @@ impl Experts {
             activation: None,
             ..p.up()?
         };
-        let sorted = b.sorted(0);
         let pre = grouped_gemm::reference(&first, &sorted, b.floats("x"), &w_in, b_in.as_deref());
         let (y, _) = reference(&p, &inputs)?;
         Ok(vec![("y", y.into()), ("pre", pre.into())])
@@ -101,15 +101,18 @@ impl Experts {
 }
 
 /// The expert of each slot, by the row that the sort gave it; of a slot without a row, E.
-fn experts_of_slots(b: &Operands<'_>) -> Vec<u32> {
-    let ends = &b.words("offsets")[1..];
+fn experts_of_slots(sorted: &Sorted) -> Vec<u32> {
+    let ends = &sorted.offsets[1..];
     let expert = |row: &u32| ends.partition_point(|end| end <= row) as u32;
-    b.words("positions").iter().map(expert).collect()
+    sorted.positions.iter().map(expert).collect()
 }
+
+/// What the operands and gradients of router weights and of a sort are called, which a dense network has none of.
+const OF_SLOTS: [&str; 5] = ["weights", "order", "offsets", "positions", "dweights"];
 
 fn described(name: &str, p: &Problem) -> Signature {
     let [t, e, k, s, b] = sizes(&p.routing);
     let (h, f) = (('H', p.hidden), ('F', p.inter));
     let (c, r) = (('C', p.columns_in()), ('R', p.row_bound));
-    signature(name, p.element, &[t, e, k, s, b, h, f, c, r])
+    signature(name, p.element, &[t, e, k, s, b, h, f, c, r]).with(&OF_SLOTS, !p.dense)
 }

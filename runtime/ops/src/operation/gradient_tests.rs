@@ -57,6 +57,13 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         bias: true,
         capacity: None,
         row_bound: routing.slots(),
+        dense: false,
+    };
+    let network = experts::Problem {
+        routing: routing::Problem::new(6, 1, 1).unwrap(),
+        row_bound: 6,
+        dense: true,
+        ..experts
     };
     let sort: &[_] = &["order", "offsets", "positions"];
     let logits = Routing::Logits {
@@ -74,10 +81,7 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         problem: rows,
         weighted,
     };
-    let keep = |keep| Experts::Forward {
-        problem: experts,
-        keep,
-    };
+    let keep = |problem, keep| Experts::Forward { problem, keep };
     vec![
         (logits.into(), &[]),
         (route.into(), &[]),
@@ -86,8 +90,10 @@ pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static s
         (combine(false).into(), sort),
         (GroupedGemm::Linear(product).into(), sort),
         (rows_of_sequences().into(), sort),
-        (keep(true).into(), &[]),
-        (keep(false).into(), &[]),
+        (keep(experts, true).into(), &[]),
+        (keep(experts, false).into(), &[]),
+        (keep(network, true).into(), &[]),
+        (keep(network, false).into(), &[]),
         (attention(&[], false).into(), &[]),
         (attention(&every_table(), true).into(), &[]),
     ]

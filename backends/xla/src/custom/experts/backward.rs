@@ -10,12 +10,13 @@
 //! | dW_out, db_out | Σ_r w_s · dy_t ⊗ h_r, Σ_r w_s · dy_t |
 //! | dW_in, db_in | Σ_r dpre_r ⊗ x_t, Σ_r dpre_r |
 //! | dx | Σ_k W_inᵀ · dpre_(t,k) |
+//!
+//! In a dense network w_s is 1 and has no gradient.
 
 use super::activation::{hidden, through};
-use super::forward::slots_and_tokens;
+use super::slots::{Slots, of_tokens, to_tokens};
 use crate::custom::grouped_gemm::product::{affine, product};
-use crate::custom::grouped_gemm::segments::Segments;
-use crate::custom::permute::rows::{combine, row_of};
+use crate::custom::permute::rows::row_of;
 use crate::custom::values::rows_where;
 use crate::stablehlo::{Along, Builder, DotDims, Value};
 use moebius_ops::experts::Problem;
@@ -26,13 +27,13 @@ use moebius_pjrt::TensorType;
 struct Rows {
     x: Value,
     dy: Value,
-    /// f32 \[B\].
-    weight: Value,
+    /// f32 \[B\]; absent in a dense network.
+    weight: Option<Value>,
     /// Present if the forward kept it.
     pre: Option<Value>,
 }
 
-/// Dots of the router weights' gradient, dx rows, and the sums, of one block.
+/// Dots of the router weights' gradient where there are such weights, dx rows, and the sums, of one block.
 fn block_gradients(
     b: &Builder,
     p: &Problem,
@@ -48,20 +49,24 @@ fn block_gradients(
     };
     let h = hidden(b, p, pre);
     let g = product(b, rows.dy, w_out, &DotDims::matmul(0));
-    let mut dots = b.sum(b.mul(g, h), &[1]);
+    let mut dots = rows.weight.map(|_| b.sum(b.mul(g, h), &[1]));
     let dy = b.convert(rows.dy, F32);
-    if let Some(b_out) = matrices.get(3) {
+    if let (Some(dots), Some(b_out)) = (&mut dots, matrices.get(3)) {
         let more = b.mul(dy, Along(b.convert(*b_out, F32), [1]));
-        dots = b.add(dots, b.sum(more, &[1]));
+        *dots = b.add(*dots, b.sum(more, &[1]));
     }
-    let dpre = through(b, p, pre, b.mul(g, Along(rows.weight, [0])));
+    let weighted = |x: Value| match rows.weight {
+        Some(weight) => b.mul(x, Along(weight, [0])),
+        None => x,
+    };
+    let dpre = through(b, p, pre, weighted(g));
     let dpre_rows = b.convert(dpre, dtype);
-    let mut results = vec![dots];
+    let mut results = Vec::from_iter(dots);
     if of_x {
         results.push(product(b, dpre_rows, w_in, &DotDims::matmul(0)));
     }
     if of_weights {
-        let wdy = b.mul(dy, Along(rows.weight, [0]));
+        let wdy = weighted(dy);
         let (wdy_rows, h) = (b.convert(wdy, dtype), b.convert(h, dtype));
         let outer = DotDims::batched(0, 0, 0);
         results.push(b.dot(dpre_rows, rows.x, &outer, F32));
@@ -73,23 +78,21 @@ fn block_gradients(
     results
 }
 
-/// Gradients of what `x` and `weights` say and of the router weights, from dy, the operands of the forward pass, and
-/// its first product if it was kept.
+/// Gradients of what `x` and `weights` say and of the router weights, if there are any, from dy, the operands of the
+/// forward pass, and its first product if it was kept.
 pub(super) fn backward(
     b: &Builder,
     p: &Problem,
     needed: (bool, bool),
     inputs: &[Value],
 ) -> Vec<Value> {
-    let [dy, x, weights, order, offsets, positions, stacks @ ..] = inputs else {
-        unreachable!("the operands are counted")
-    };
+    let (dy, x) = (inputs[0], inputs[1]);
+    let dtype = b.element(x);
+    let (slots, segments, stacks) = Slots::of(b, p, &inputs[2..]);
     let (stacks, pre) = stacks.split_at(if p.bias { 4 } else { 2 });
-    let dtype = b.element(*x);
-    let segments = Segments::new(b, p.row_bound, *offsets);
-    let [slots, tokens] = slots_and_tokens(b, p, *order);
-    let weights = b.reshape(b.convert(*weights, F32), &[p.routing.slots()]);
-    let mut row_types = vec![TensorType::new([p.row_bound], F32)];
+    let slots = slots.as_ref();
+    let weights = slots.map(|slots| b.reshape(b.convert(slots.weights, F32), &[p.routing.slots()]));
+    let mut row_types = Vec::from_iter(slots.map(|_| TensorType::new([p.row_bound], F32)));
     if needed.0 {
         row_types.push(TensorType::new([p.row_bound, p.hidden], F32));
     }
@@ -102,22 +105,28 @@ pub(super) fn backward(
     }
     let sum_types: Vec<_> = sums.into_iter().map(|s| TensorType::new(s, F32)).collect();
     let results = segments.walk(stacks, &row_types, &sum_types, |block, matrices| {
-        let masked = |x, index| block.masked(b.take(x, block.rows(index)));
+        let masked = |x| block.masked(of_tokens(b, slots, block, x));
+        let weight = |(slots, weights): (&Slots, Value)| {
+            block.masked(b.take(weights, block.rows(slots.of_rows)))
+        };
         let rows = Rows {
-            x: masked(*x, tokens),
-            dy: masked(*dy, tokens),
-            weight: masked(weights, slots),
+            x: masked(x),
+            dy: masked(dy),
+            weight: slots.zip(weights).map(weight),
             pre: pre.first().map(|pre| block.masked(block.rows(*pre))),
         };
         block_gradients(b, p, needed, &rows, matrices)
     });
     let (rows, sums) = results.split_at(row_types.len());
-    let shape = [p.routing.tokens(), p.routing.top_k()];
+    let (dots, dx) = rows.split_at(usize::from(slots.is_some()));
     let mut gradients = Vec::new();
-    if let Some(dx) = rows.get(1) {
-        gradients.push(b.convert(combine(b, *dx, *positions, None, shape), dtype));
+    if let Some(dx) = dx.first() {
+        gradients.push(b.convert(to_tokens(b, p, slots, *dx, None), dtype));
     }
-    gradients.push(to_slots(b, rows[0], *positions, shape));
+    if let (Some(slots), Some(dots)) = (slots, dots.first()) {
+        let shape = [p.routing.tokens(), p.routing.top_k()];
+        gradients.push(to_slots(b, *dots, slots.positions, shape));
+    }
     gradients.extend(sums.iter().map(|sum| b.convert(*sum, dtype)));
     gradients
 }

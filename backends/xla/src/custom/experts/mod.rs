@@ -5,6 +5,7 @@
 mod activation;
 mod backward;
 mod forward;
+mod slots;
 
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::Experts;

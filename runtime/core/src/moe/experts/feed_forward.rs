@@ -5,11 +5,12 @@ use super::{
     DType, Device, Error, Like, Module, MoeConfig, Param, Precision, ShapeError, Tensor, activate,
     bias_of, biases, stacked,
 };
-use crate::check::cast_param;
+use crate::check::{cast_param, element};
 use crate::fp8::training::Fp8Recipe;
 use crate::fp8::{Instructions, Operand, Weight};
-use crate::ops::{Assignment, CapacityRule, FeedForward, Run};
+use crate::ops::{self, Assignment, FeedForward, Run};
 use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_ops::{experts, routing};
 use moebius_shaders::grouped_gemm::Variant;
 
 /// expert(x) = W_out · act(W_in · x + b_in) + b_out; gated W_out · (act(G x) ∘ (U x)), where W_in
@@ -63,47 +64,17 @@ impl FeedForwardExperts {
         config: &MoeConfig,
         run: Run,
     ) -> Result<Tensor<2>, Error> {
-        let (dtype, device) = (x.dtype(), x.device());
-        let dropping = device.is_autodiff() && config.activation_dropout > 0.0;
-        let (w_in, w_out) = match (self.w_in.operand(), self.w_out.operand()) {
-            (Operand::Float(w_in), Operand::Float(w_out)) if !dropping => {
-                let experts = FeedForward {
-                    w_in,
-                    b_in: bias_of(&self.b_in),
-                    w_out,
-                    b_out: bias_of(&self.b_out),
-                };
-                let problem = config.fused(assignment.routing(), dtype)?;
-                return assignment.feed_forward([x, weights], experts, problem, run);
-            }
-            operands => operands,
-        };
-        for operand in [&w_in, &w_out] {
-            if let Operand::Codes(codes) = operand {
-                codes.check(&device)?;
-            }
+        let dtype = x.dtype();
+        if let Some(experts) = self.fused(&x.device(), config) {
+            let problem = config.fused(assignment.routing(), dtype)?;
+            return assignment.feed_forward([x, weights], experts, problem, run);
         }
-        let defined = matches!(w_in, Operand::Training(..));
-        let hidden = self.hidden(assignment, x, w_in, config)?;
-        // Rows after the last expert's are undefined, so they are set to 0 before a largest magnitude of all rows is taken.
-        let measured = match &w_out {
-            Operand::Float(_) => false,
-            Operand::Training(..) => true,
-            Operand::Codes(codes) => codes.activations.measures(),
-        };
-        let hidden = if measured && !defined {
-            assignment.defined(hidden)
-        } else {
-            hidden
-        };
-        let rows = self.out(assignment, hidden, w_out, config)?;
-        let y = assignment.combine(rows, Some(weights))?;
-        // Rounded activations are f32.
-        Ok(if y.dtype() == dtype { y } else { y.cast(dtype) })
+        let rows = self.products(Rows::Sorted(assignment), x, config)?;
+        Ok(of_dtype(assignment.combine(rows, Some(weights))?, dtype))
     }
 
-    /// [`Self::forward`] of the one expert that every token of x \[T,H\] goes to, with router weights
-    /// \[T,1\] or ones.
+    /// y \[T,H\] of x \[T,H\], all of whose tokens go through the one expert, without a sort; times weights \[T,1\] in f32 where
+    /// there are any.
     pub(in crate::moe) fn forward_all(
         &self,
         x: Tensor<2>,
@@ -111,45 +82,95 @@ impl FeedForwardExperts {
         config: &MoeConfig,
         variant: Option<Variant>,
     ) -> Result<Tensor<2>, Error> {
-        let (rows, device) = (x.dims()[0], x.device());
-        let ones = || Tensor::ones([rows, 1], (&device, DType::F32));
-        let weights = weights.unwrap_or_else(ones);
-        let (first, rule) = (Tensor::zeros([rows, 1], &device), CapacityRule::default());
-        let every = Assignment::new(first, weights.clone(), 1, rule, self.variant(variant))?;
-        let (keep, clock) = (config.keep, None);
-        self.forward(&every, [x, weights], config, Run { keep, clock })
+        let dtype = x.dtype();
+        let y = match self.fused(&x.device(), config) {
+            Some(experts) => {
+                let routing = routing::Problem::new(x.dims()[0], 1, 1)?;
+                let problem = experts::Problem {
+                    dense: true,
+                    ..config.fused(routing, dtype)?
+                };
+                let (keep, clock) = (config.keep, None);
+                ops::experts::dense(x, experts, problem, variant, Run { keep, clock })?
+            }
+            None => self.products(Rows::All(variant), x, config)?,
+        };
+        Ok(match weights {
+            Some(weights) => of_dtype(of_dtype(y, DType::F32) * weights, dtype),
+            None => of_dtype(y, dtype),
+        })
+    }
+
+    /// The weights of both products as one operation; `None` where they are several.
+    fn fused(&self, device: &Device, config: &MoeConfig) -> Option<FeedForward> {
+        let dropping = device.is_autodiff() && config.activation_dropout > 0.0;
+        match (self.w_in.operand(), self.w_out.operand()) {
+            (Operand::Float(w_in), Operand::Float(w_out)) if !dropping => Some(FeedForward {
+                w_in,
+                b_in: bias_of(&self.b_in),
+                w_out,
+                b_out: bias_of(&self.b_out),
+            }),
+            _ => None,
+        }
+    }
+
+    /// W_out · act(W_in · x + b_in) + b_out of `rows` of x \[T,H\], by operations of their own; perhaps f32 where x is not.
+    fn products(
+        &self,
+        rows: Rows<'_>,
+        x: Tensor<2>,
+        config: &MoeConfig,
+    ) -> Result<Tensor<2>, Error> {
+        let (w_in, w_out) = (self.w_in.operand(), self.w_out.operand());
+        for operand in [&w_in, &w_out] {
+            if let Operand::Codes(codes) = operand {
+                codes.check(&x.device())?;
+            }
+        }
+        let defined = matches!(w_in, Operand::Training(..));
+        let hidden = self.hidden(rows, x, w_in, config)?;
+        // Rows after the last expert's are undefined, so they are set to 0 before a largest magnitude of all rows is taken.
+        let measured = match &w_out {
+            Operand::Float(_) => false,
+            Operand::Training(..) => true,
+            Operand::Codes(codes) => codes.activations.measures(),
+        };
+        let hidden = if measured && !defined {
+            rows.defined(hidden)
+        } else {
+            hidden
+        };
+        self.out(rows, hidden, w_out, config)
     }
 
     /// act(W_in · x + b_in) in the order of experts; past the last expert's, rows are 0 of training in
     /// FP8 and undefined otherwise.
     fn hidden(
         &self,
-        assignment: &Assignment,
+        of: Rows<'_>,
         x: Tensor<2>,
         w_in: Operand<'_, 3>,
         config: &MoeConfig,
     ) -> Result<Tensor<2>, Error> {
-        let product = |x, w| {
-            let rows = assignment.gather(x)?;
-            assignment.linear(rows, w, bias_of(&self.b_in))
-        };
+        let product = |x, w| of.linear(of.gather(x)?, w, bias_of(&self.b_in));
         match w_in {
             Operand::Float(w) => Ok(activate(product(x, w)?, config)),
             Operand::Training(scales, w) => {
                 let rows = scales.apply(x, w, product)?;
-                Ok(activate(assignment.defined(rows), config))
+                Ok(activate(of.defined(rows), config))
             }
             Operand::Codes(codes) => {
-                let (width, bias) = (config.hidden, bias_of(&self.b_in));
+                let bias = bias_of(&self.b_in);
                 let tokens = |columns| -> Result<Problem, ShapeError> {
                     Ok(Problem {
-                        rows: Source::Tokens,
-                        ..assignment.product([columns, width], x.dtype())?
+                        rows: of.tokens(),
+                        ..of.product(&x, columns)?
                     })
                 };
                 if codes.instructions == Instructions::Matrix {
                     let problem = tokens(config.columns_in())?;
-                    let rows = codes.product(x, bias, problem, Some(assignment))?;
+                    let rows = codes.product(x, bias, problem, of.assignment())?;
                     return Ok(activate(rows, config));
                 }
                 let problem = Problem {
@@ -157,7 +178,7 @@ impl FeedForwardExperts {
                     activation: Some(config.activation),
                     ..tokens(config.inter)?
                 };
-                codes.product(x, bias, problem, Some(assignment))
+                codes.product(x, bias, problem, of.assignment())
             }
         }
     }
@@ -165,20 +186,18 @@ impl FeedForwardExperts {
     /// W_out · hidden + b_out.
     fn out(
         &self,
-        assignment: &Assignment,
+        of: Rows<'_>,
         hidden: Tensor<2>,
         w_out: Operand<'_, 3>,
         config: &MoeConfig,
     ) -> Result<Tensor<2>, Error> {
-        let product = |rows, w| assignment.linear(rows, w, bias_of(&self.b_out));
+        let product = |rows, w| of.linear(rows, w, bias_of(&self.b_out));
         match w_out {
             Operand::Float(w) => product(hidden, w),
-            Operand::Training(scales, w) => {
-                Ok(assignment.defined(scales.apply(hidden, w, product)?))
-            }
+            Operand::Training(scales, w) => Ok(of.defined(scales.apply(hidden, w, product)?)),
             Operand::Codes(codes) => {
-                let problem = assignment.product([config.hidden, config.inter], hidden.dtype())?;
-                codes.product(hidden, bias_of(&self.b_out), problem, Some(assignment))
+                let problem = of.product(&hidden, config.hidden)?;
+                codes.product(hidden, bias_of(&self.b_out), problem, of.assignment())
             }
         }
     }
@@ -238,4 +257,79 @@ impl FeedForwardExperts {
         });
         self.w_in.bytes() + self.w_out.bytes() + biases[0] + biases[1]
     }
+}
+
+/// The rows that the products of experts multiply.
+#[derive(Clone, Copy)]
+enum Rows<'a> {
+    /// Those of slots, in the order of their experts.
+    Sorted(&'a Assignment),
+    /// All of one expert's, as they come; by kernels of this variant where it is given.
+    All(Option<Variant>),
+}
+
+impl<'a> Rows<'a> {
+    fn assignment(self) -> Option<&'a Assignment> {
+        match self {
+            Self::Sorted(assignment) => Some(assignment),
+            Self::All(_) => None,
+        }
+    }
+
+    /// How a product finds them in a buffer with one row for each token.
+    fn tokens(self) -> Source {
+        match self {
+            Self::Sorted(_) => Source::Tokens,
+            Self::All(_) => Source::Sorted,
+        }
+    }
+
+    /// Them of x \[T,H\].
+    fn gather(self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        match self {
+            Self::Sorted(assignment) => assignment.gather(x),
+            Self::All(_) => Ok(x),
+        }
+    }
+
+    /// [`Assignment::defined`] rows.
+    fn defined(self, rows: Tensor<2>) -> Tensor<2> {
+        match self {
+            Self::Sorted(assignment) => assignment.defined(rows),
+            Self::All(_) => rows,
+        }
+    }
+
+    /// A product of `rows` and \[columns, k\]ᵀ per expert.
+    fn product(self, rows: &Tensor<2>, columns: usize) -> Result<Problem, ShapeError> {
+        let ([count, k], dtype) = (rows.dims(), rows.dtype());
+        match self {
+            Self::Sorted(assignment) => assignment.product([columns, k], dtype),
+            Self::All(_) => Ok(Problem {
+                element: element(dtype)?,
+                ..Problem::dense(count, columns, k)?
+            }),
+        }
+    }
+
+    /// rows · W_eᵀ + b_e.
+    fn linear(
+        self,
+        rows: Tensor<2>,
+        w: Tensor<3>,
+        bias: Option<Tensor<2>>,
+    ) -> Result<Tensor<2>, Error> {
+        match self {
+            Self::Sorted(assignment) => assignment.linear(rows, w, bias),
+            Self::All(variant) => {
+                let problem = self.product(&rows, w.dims()[1])?;
+                ops::grouped_gemm::run(rows, w, bias, None, (problem, variant))
+            }
+        }
+    }
+}
+
+/// The same values; rounded activations are f32.
+fn of_dtype(x: Tensor<2>, dtype: DType) -> Tensor<2> {
+    if x.dtype() == dtype { x } else { x.cast(dtype) }
 }

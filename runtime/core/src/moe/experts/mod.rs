@@ -14,6 +14,7 @@ mod convolutional;
 mod feed_forward;
 mod parameter_efficient;
 
+pub use super::config::{Adapted, ExpertKind};
 pub use attention::AttentionExperts;
 pub use convolutional::ConvolutionalExperts;
 pub use feed_forward::FeedForwardExperts;
@@ -22,115 +23,13 @@ pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, Parameter
 use super::check::Like;
 use super::config::MoeConfig;
 use crate::Error;
-use crate::check::{cast_all, check_positive};
+use crate::check::cast_all;
 use crate::fp8::Precision;
 use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
 use moebius_ops::ShapeError;
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
-use moebius_ops::segment_attention::MAX_HEAD_DIM;
-use serde::{Deserialize, Serialize};
-
-/// Which experts a layer has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ExpertKind {
-    /// Two products with the activation between, or three when gated.
-    #[default]
-    FeedForward,
-    /// Two convolutions of width 3 along the expert's tokens of a sequence.
-    Convolutional {
-        /// A token sees itself and the two before, in place of one before and one after.
-        causal: bool,
-    },
-    /// Self-attention among the expert's tokens of a sequence.
-    Attention {
-        /// Heads; they divide the width of an expert.
-        heads: usize,
-        /// A token sees itself and those before.
-        causal: bool,
-    },
-    /// A frozen network that all experts share, and a few trained weights for each.
-    ParameterEfficient {
-        /// What is trained.
-        form: Adapted,
-        /// Rank of the trained change, or width of the adapter.
-        rank: usize,
-    },
-}
-
-/// What an expert adds to the frozen network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Adapted {
-    /// Low-rank changes of both products.
-    Lora,
-    /// A small network behind it.
-    Adapter,
-}
-
-impl ExpertKind {
-    /// LoRA of rank 32.
-    pub fn lora() -> Self {
-        Self::ParameterEfficient {
-            form: Adapted::Lora,
-            rank: 32,
-        }
-    }
-
-    /// Adapters of width 32.
-    pub fn adapter() -> Self {
-        Self::ParameterEfficient {
-            form: Adapted::Adapter,
-            rank: 32,
-        }
-    }
-
-    pub(super) fn check(&self, config: &MoeConfig) -> Result<(), ShapeError> {
-        match *self {
-            Self::FeedForward | Self::Convolutional { .. } => Ok(()),
-            Self::Attention { heads, .. } => {
-                let right = heads > 0 && config.inter.is_multiple_of(heads);
-                let expected = format_args!("a divisor of {} (inter)", config.inter);
-                ShapeError::unless(right, "attention heads", expected, heads)?;
-                let (head, expected) =
-                    (config.inter / heads, format_args!("at most {MAX_HEAD_DIM}"));
-                ShapeError::unless(head <= MAX_HEAD_DIM, "inter / heads", expected, head)?;
-                ShapeError::unless(!config.gated, "gated", "false for attention", true)
-            }
-            Self::ParameterEfficient { form, rank } => {
-                check_positive("rank", rank)?;
-                let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
-                let trained = match form {
-                    Adapted::Lora => rank.saturating_mul(2 * h + columns + f),
-                    Adapted::Adapter => rank.saturating_mul(2 * h),
-                };
-                let whole = h * (columns + f);
-                let expected = format_args!("less than {whole} trained weights an expert");
-                let got = format_args!("{trained} with rank {rank}");
-                let what = "parameter-efficient experts";
-                ShapeError::unless(trained < whole, what, expected, got)
-            }
-        }
-    }
-
-    pub(super) fn init(&self, config: &MoeConfig, device: &Device) -> Result<Experts, Error> {
-        Ok(match *self {
-            Self::FeedForward => {
-                let experts = FeedForwardExperts::new(config, config.experts, device);
-                Experts::feed_forward(experts, config)?
-            }
-            Self::Convolutional { .. } => {
-                Experts::Convolutional(ConvolutionalExperts::new(config, device))
-            }
-            Self::Attention { .. } => Experts::Attention(AttentionExperts::new(config, device)),
-            Self::ParameterEfficient { form, rank } => Experts::ParameterEfficient(
-                ParameterEfficientExperts::new(config, (form, rank), device),
-            ),
-        })
-    }
-}
 
 /// The experts of a layer.
 #[derive(Module, Debug)]
@@ -161,6 +60,23 @@ pub(super) struct Slots {
 }
 
 impl Experts {
+    /// Those of `config`, with weights uniform in ±1/√fan_in.
+    pub(super) fn new(config: &MoeConfig, device: &Device) -> Result<Self, Error> {
+        Ok(match config.kind {
+            ExpertKind::FeedForward => {
+                let experts = FeedForwardExperts::new(config, config.experts, device);
+                Self::feed_forward(experts, config)?
+            }
+            ExpertKind::Convolutional { .. } => {
+                Self::Convolutional(ConvolutionalExperts::new(config, device))
+            }
+            ExpertKind::Attention { .. } => Self::Attention(AttentionExperts::new(config, device)),
+            ExpertKind::ParameterEfficient { form, rank } => Self::ParameterEfficient(
+                ParameterEfficientExperts::new(config, (form, rank), device),
+            ),
+        })
+    }
+
     /// Feed-forward ones that train in FP8 where `config` says so.
     pub(super) fn feed_forward(
         experts: FeedForwardExperts,

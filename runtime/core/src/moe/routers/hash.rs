@@ -1,7 +1,12 @@
 //! Experts by hash: nothing is learned, nothing collapses.
 
-use super::{Batch, DType, Error, HashConfig, Module, Routed, Routes, Routing, Sizes, Tensor};
-use crate::moe::route::hash_route;
+use super::{
+    Batch, Bool, DType, Error, HashConfig, HashKey, Int, Module, Routed, Routes, Routing, Sizes,
+    Tensor,
+};
+use crate::check::element;
+use crate::ops;
+use moebius_ops::routing;
 
 /// K distinct available experts by an integer hash of a token's position or values, each with
 /// weight 1/K.
@@ -44,4 +49,24 @@ impl Routes for HashRouter {
         }
         .into())
     }
+}
+
+/// Experts of every token of x \[T,H\] by hash, of `experts`: indices and weights \[T,K\]; the mask
+/// is checked by the caller.
+fn hash_route(
+    x: Tensor<2>,
+    mask: Option<Tensor<1, Bool>>,
+    experts: usize,
+    config: &HashConfig,
+) -> Result<(Tensor<2, Int>, Tensor<2>), Error> {
+    let [tokens, hidden] = x.dims();
+    let routing = routing::Problem::new(tokens, experts, config.top_k)?;
+    let key = match config.key {
+        HashKey::Position { sequence } => routing::HashKey::Position { sequence },
+        HashKey::Content => routing::HashKey::Content {
+            hidden,
+            element: element(x.dtype())?,
+        },
+    };
+    ops::routing::hash(x, mask, routing, (key, config.seed))
 }

@@ -22,11 +22,13 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn of(b: &mut Operands) -> Self {
+    /// Without a sort all rows are the one expert's of a dense network, with a weight of 1.
+    fn of(b: &mut Operands, problem: &Problem) -> Self {
+        let weights = b.maybe_float("weights");
         Self {
-            segments: segments(b, 0),
+            segments: segments(b, problem.row_bound),
             x: b.float("x").to_contiguous(),
-            weights: floats(b.float("weights")),
+            weights: weights.map_or_else(|| vec![1.0; problem.row_bound], floats),
             w_in: b.float("w_in").to_contiguous(),
             w_out: b.float("w_out").to_contiguous(),
             biases: ["b_in", "b_out"].map(|name| Floats::of(b, name)),
@@ -71,7 +73,7 @@ fn forward(
     clock: Option<&StageClock>,
     mut b: Operands,
 ) -> Vec<Rows> {
-    let inputs = Inputs::of(&mut b);
+    let inputs = Inputs::of(&mut b, problem);
     let ended = clock.map(|clock| move |stage| clock.mark(named(stage)));
     let ended = ended.as_ref().map(|ended| ended as &dyn Fn(Stage));
     let (y, pre) = host::forward(problem, &inputs.operands(), keep, ended);
@@ -91,10 +93,10 @@ fn named(stage: Stage) -> moebius_shaders::Stage {
     }
 }
 
-/// Gradients of x where it is needed, the router weights, and of weights and biases where they are.
+/// Gradients of x where it is needed, of the router weights where there are any, and of weights and biases where they are needed.
 fn gradients(problem: &Problem, needs: [bool; 2], mut b: Operands) -> Vec<Rows> {
     let [dy, pre] = ["dy", "pre"].map(|name| Floats::of(&mut b, name));
-    let inputs = Inputs::of(&mut b);
+    let inputs = Inputs::of(&mut b, problem);
     let dtype = inputs.x.dtype();
     let found = host::backward(
         problem,
@@ -107,10 +109,10 @@ fn gradients(problem: &Problem, needs: [bool; 2], mut b: Operands) -> Vec<Rows> 
     let tensor = |values, shape: &[usize]| cast_like(float_tensor(values, shape), dtype);
     let x = found.x.map(|x| tensor(x, &[routing.tokens(), hidden]));
     let mut all: Vec<Rows> = x.into_iter().collect();
-    all.push(float_tensor(
-        found.weights,
-        &[routing.tokens(), routing.top_k()],
-    ));
+    if !problem.dense {
+        let slots = [routing.tokens(), routing.top_k()];
+        all.push(float_tensor(found.weights, &slots));
+    }
     if let Some(of) = found.experts {
         all.push(tensor(of.w_in, &[experts, columns, hidden]));
         all.push(tensor(of.w_out, &[experts, hidden, problem.inter]));

@@ -33,6 +33,42 @@ pub(crate) struct Run {
     pub(crate) clock: Option<StageClock>,
 }
 
+impl FeedForward {
+    /// The call with these after its other operands.
+    fn read_by(self, call: Request) -> Request {
+        let call = call.reads([self.w_in, self.w_out]);
+        call.reads(self.b_in).reads(self.b_out)
+    }
+}
+
+/// A call of `problem` by kernels of `variant`, without its operands.
+fn request(
+    problem: Problem,
+    device: &Device,
+    variant: Option<Variant>,
+    run: Run,
+) -> Result<Request, Error> {
+    problem.check()?;
+    let forward = |keep| Experts::Forward { problem, keep };
+    let call = Request::new(forward(false), device, &variant)?.timed(run.clock);
+    match run.keep {
+        Keep::Inputs => Ok(call),
+        Keep::FirstProduct => call.recorded_as(forward(true), device, &variant),
+    }
+}
+
+/// y \[T,H\] of x \[T,H\], whose rows all go through the one expert of `problem`, a dense network.
+pub(crate) fn dense(
+    x: Tensor<2>,
+    experts: FeedForward,
+    problem: Problem,
+    variant: Option<Variant>,
+    run: Run,
+) -> Result<Tensor<2>, Error> {
+    let call = request(problem, &x.device(), variant, run)?.reads([x]);
+    Ok(experts.read_by(call).run().floats())
+}
+
 /// How `problem` runs as kernels of `variant`, as a forward chooses it before it sorts; `None` without kernels.
 pub(crate) fn plan(
     problem: Problem,
@@ -64,14 +100,7 @@ impl Assignment {
             row_bound: self.row_bound,
             ..shape
         };
-        problem.check()?;
-        let device = x.device();
-        let forward = |keep| Experts::Forward { problem, keep };
-        let call = Request::new(forward(false), &device, &self.variant)?.timed(run.clock);
-        let call = match run.keep {
-            Keep::Inputs => call,
-            Keep::FirstProduct => call.recorded_as(forward(true), &device, &self.variant)?,
-        };
+        let call = request(problem, &x.device(), self.variant, run)?;
         let Sorted {
             order,
             offsets,
@@ -79,10 +108,7 @@ impl Assignment {
             ..
         } = &self.sorted;
         let call = call.reads([x, weights]).reads([order, offsets, positions]);
-        let call = call
-            .reads([experts.w_in, experts.w_out])
-            .reads(experts.b_in);
-        let call = call.reads(experts.b_out).beside(self.sorted.tiles());
+        let call = experts.read_by(call).beside(self.sorted.tiles());
         Ok(call.run().floats())
     }
 }
