@@ -1,5 +1,5 @@
 use super::{DEFAULT_SKIPS, is_matrix};
-use moebius::fp8::matches_pattern;
+use moebius_ops::matches_pattern;
 
 #[test]
 fn published_names_are_told_apart() {

@@ -1,5 +1,6 @@
 //! How many tiles of keys a plan visits.
 
+use super::shape::Tiling;
 use super::{Plan, Variant, cpu};
 use moebius_ops::attention::{Tables, Tile};
 use std::ops::Range;
@@ -31,8 +32,8 @@ impl Plan {
     fn visited_by(&self, [batch, head, query]: [usize; 3], tables: &Tables<'_>) -> usize {
         let (s, group) = (self.problem.sizes(), self.problem.group());
         let shared = |first: usize, size: usize| first..(first + size).min(s.queries);
-        match (self.variant, self.tile) {
-            (_, Some((shape, _))) => {
+        match (self.variant, self.tiling) {
+            (_, Some(Tiling { shape, .. })) => {
                 let block = shared(query / shape.queries() * shape.queries(), shape.queries());
                 self.tiles(batch, [block.clone(), block], shape.keys, tables)
             }

@@ -56,7 +56,7 @@ pub fn entries() -> Vec<KernelEntry> {
         let problem = problem.with_activation(Some(Activation::Silu), true);
         let name = name(&problem, kernel, true);
         let launch = move |at: &Machine| launch(at, problem);
-        KernelEntry::new(("expert_activation", variant), name, launch).of(problem.element())
+        KernelEntry::new("expert_activation", variant, name, launch).of(problem.element())
     }));
     entries.extend(Element::ALL.map(|element| {
         let name = format!("output_bias_weights_{element}");

@@ -300,6 +300,24 @@ fn any_lane<N: Size>(bits: Vector<u32, N>) -> bool {
     all != 0
 }
 
+/// Columns that go through the register tile of so many rows at once.
+#[cube]
+fn columns_for<N: Size>(
+    rows: usize,
+    #[comptime] alone: Spec,
+    #[comptime] few: Spec,
+    #[comptime] many: Spec,
+) -> usize {
+    let width = N::value();
+    if rows == 1 {
+        comptime!(alone.columns(width)).runtime()
+    } else if rows <= comptime!(FEW_ROWS) {
+        comptime!(few.columns(width)).runtime()
+    } else {
+        comptime!(many.columns(width)).runtime()
+    }
+}
+
 #[cube(launch_unchecked)]
 fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
     x: &[F],
@@ -320,11 +338,8 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
     let panels = sizes.n.div_ceil(PANEL);
     let base = ABSOLUTE_POS * (packed.len() / cores);
 
-    for panel in range_stepped(
-        ABSOLUTE_POS,
-        panels * (sizes.slab_last - sizes.slab_first),
-        cores,
-    ) {
+    let all = panels * (sizes.slab_last - sizes.slab_first);
+    for panel in range_stepped(ABSOLUTE_POS, all, cores) {
         let expert = sizes.slab_first + panel / panels;
         let expert_row = expert * sizes.n * parts;
         let (begin, end) = segment(&offsets, expert, sizes.rows);
@@ -333,13 +348,7 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
         let past = select(rows == 0, from, min(from + PANEL, sizes.n));
         let alone = comptime!(spec.with_registers(if spec.gated { 2 } else { PANEL / width }));
         let few = comptime!(spec.with_registers(2));
-        let step = if rows == 1 {
-            comptime!(alone.columns(width)).runtime()
-        } else if rows <= comptime!(FEW_ROWS) {
-            comptime!(few.columns(width)).runtime()
-        } else {
-            comptime!(spec.columns(width)).runtime()
-        };
+        let step = columns_for::<N>(rows, alone, few, spec);
         for first in range_stepped(from, past, step) {
             let group = group_at::<N>(&sizes, expert, first, spec.gated);
             let of = Rows {

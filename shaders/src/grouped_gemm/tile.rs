@@ -11,8 +11,8 @@
 use super::activation::{activate, gated};
 use super::fp8::{four_of_column, panels_of};
 use super::{
-    Activation, Bindings, Conversion, DeviceElement, Fp8Scheme, Operands, Place, Plan, Sizes,
-    Slab, Source, WeightLayout, count, input_row, sizes, tile_at, with_bias,
+    Activation, Bindings, Conversion, DeviceElement, Fp8Scheme, Operands, Place, Plan, Sizes, Slab,
+    Source, WeightLayout, count, input_row, sizes, tile_at, with_bias,
 };
 use cubecl::prelude::*;
 

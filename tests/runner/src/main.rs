@@ -298,7 +298,9 @@ impl Run<'_> {
             let limited = |program| plan::default_limits(program, driver, plan::KERNELS, "");
             jobs.extend(self.conformance().filter_map(limited));
         }
-        jobs.extend(self.software_gpus(changed.as_deref().filter(|_| cold))?);
+        if !cold {
+            jobs.extend(self.software_gpus()?);
+        }
         jobs.push(plan::command(&self.places));
         jobs.extend(self.deep(ledger, changed)?);
         if cold {
@@ -308,15 +310,13 @@ impl Run<'_> {
     }
 
     /// Whether a run in CI finds nothing that an earlier one built or compiled. It then leaves to the next what would take it
-    /// beyond an hour on two processors: groups in Chromium, drivers in software for families that no recent commit names,
-    /// and the documentation.
+    /// beyond an hour on two processors: groups in Chromium, drivers in software, and the documentation.
     fn is_cold(&self, ledger: &Ledger) -> bool {
         self.options.tier == Tier::Default && in_ci() && !ledger.warm()
     }
 
-    /// Every kernel on drivers in software, and the support table held against the record of all devices. Where `changed` is
-    /// given, the drivers run no other programs than those of families that these paths name, and the record is not complete.
-    fn software_gpus(&self, changed: Option<&[String]>) -> io::Result<Vec<Job>> {
+    /// Every kernel on drivers in software, and the support table held against the record of all devices.
+    fn software_gpus(&self) -> io::Result<Vec<Job>> {
         let table = self
             .programs
             .iter()
@@ -327,13 +327,7 @@ impl Run<'_> {
             return Ok(Vec::new());
         };
         let mut jobs = Vec::new();
-        let asked = |program: &&Program| {
-            changed.is_none_or(|changed| {
-                let mut names = program.families.iter();
-                names.any(|family| deep::names(changed, family))
-            })
-        };
-        for program in self.conformance().filter(asked) {
+        for program in self.conformance() {
             jobs.extend(plan::kernels_on_vulkan(program, &self.places));
             jobs.extend(plan::in_metal(program, plan::WITHOUT_BURN, ""));
             let on_card = |card| plan::kernels_on_a_card(program, card, &drivers);
@@ -341,9 +335,7 @@ impl Run<'_> {
         }
         let (records, programs) = (places::text(&self.records()), self.conformance());
         let programs: Vec<&Program> = programs.collect();
-        if changed.is_none() {
-            jobs.push(plan::support_table(table, &records, &programs));
-        }
+        jobs.push(plan::support_table(table, &records, &programs));
         Ok(jobs)
     }
 
@@ -488,8 +480,8 @@ impl Run<'_> {
         }
         if cold {
             println!(
-                "not run, because no earlier run is kept here (the next run takes them): all of Chromium's tests, kernels on vulkan, msl and emulated \
-                 cards of families that the last ten commits don't name, the support table against all devices, and rustdoc's lints"
+                "not run, because no earlier run is kept here (the next run takes them): all of Chromium's tests, kernels on vulkan, msl and \
+                 emulated cards, the support table, and rustdoc's lints"
             );
         }
         if self.places.swiftshader.is_none() {

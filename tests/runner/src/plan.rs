@@ -69,7 +69,7 @@ pub(crate) fn build() -> Job {
 }
 
 /// The crates that users depend on.
-pub(crate) const PUBLISHED: [&str; 10] = [
+pub(crate) const PUBLISHED: [&str; 12] = [
     "moebius-ops",
     "moebius-host",
     "moebius-device",

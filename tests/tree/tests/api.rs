@@ -18,7 +18,7 @@ const REEXPORTS: &[&str] = &[
     "fp8/training/mod.rs",
     "nn.rs",
 ];
-const FUNCTIONS: &[&str] = &["attention/mod.rs", "nn.rs"];
+const FUNCTIONS: &[&str] = &["attention/mod.rs", "nn.rs", "operation.rs"];
 
 /// Types that are written where they are public, in no `pub use`.
 const WRITTEN: &[&str] = &["SwitchedExperts", "RouterLinear"];

@@ -10,7 +10,6 @@ use crate::vector::{Kernel, Transpose, dispatch, vectorized};
 use moebius_ops::attention::Sizes;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
-use std::ops::Range;
 
 /// What queries read of one key head.
 struct Packed {

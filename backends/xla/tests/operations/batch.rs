@@ -52,7 +52,7 @@ impl Batch {
 
     pub(crate) fn inputs(&self) -> Vec<Host> {
         if self.p.dense {
-            return [&[self.x.clone()], self.stacks.as_slice()].concat();
+            return [std::slice::from_ref(&self.x), &self.stacks].concat();
         }
         let sorted = sorted(&self.keys, self.p.routing.experts());
         let mut inputs = vec![

@@ -10,7 +10,7 @@ use super::source::Of;
 use super::spec::FeedForwardSpec;
 use super::values::{Held, decoded, row, row_if};
 use crate::error::Error;
-use crate::fault::Unfit;
+use moebius_weights::Unfit;
 
 /// What each token goes through alone.
 #[derive(Module, Debug)]

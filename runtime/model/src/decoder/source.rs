@@ -5,7 +5,6 @@ use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::fp8::Weight;
 use moebius::nn::Linear;
-use moebius_weights::Unfit;
 
 use super::place::Place;
 use super::slot::Slot;

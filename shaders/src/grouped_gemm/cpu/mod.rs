@@ -150,11 +150,8 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     let panels = sizes.n.div_ceil(columns);
     let base = ABSOLUTE_POS * scratch;
 
-    for panel in range_stepped(
-        ABSOLUTE_POS,
-        panels * (sizes.slab_last - sizes.slab_first),
-        cores,
-    ) {
+    let all = panels * (sizes.slab_last - sizes.slab_first);
+    for panel in range_stepped(ABSOLUTE_POS, all, cores) {
         let in_slab = panel / panels;
         let expert = sizes.slab_first + in_slab;
         let first = (panel % panels) * columns;

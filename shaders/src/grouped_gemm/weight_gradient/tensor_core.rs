@@ -28,13 +28,23 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Fragme
     Ok(fragments)
 }
 
+#[cube]
+fn step(row: usize, end: usize, first: usize, columns: usize) -> Step {
+    Step {
+        row,
+        end,
+        first,
+        columns,
+    }
+}
+
 /// Loads the rows of a step.
 #[cube]
 fn load_step<F: Float>(
     from: &[Vector<F, Const<4>>],
     order: &ComptimeOption<&[u32]>,
     tile: &mut Shared<[Vector<F, Const<4>>]>,
-    step: &Step,
+    step: Step,
     top_k: usize,
     #[comptime] source: Source,
     #[comptime] fragments: Fragments,
@@ -81,36 +91,10 @@ fn weight_gradient_tensor_core<F: Float>(
     let first = CUBE_POS_Y as usize * comptime!(EDGE);
     // The same for the whole cube, so the barriers inside are reached by all its units or none.
     for row in range_stepped(begin, end, comptime!(fragments.edge)) {
-        let left = Step {
-            row,
-            end,
-            first: first_line,
-            columns: sizes.m,
-        };
-        let right = Step {
-            row,
-            end,
-            first,
-            columns: sizes.n,
-        };
-        load_step::<F>(
-            a,
-            &order,
-            &mut a_tile,
-            &left,
-            sizes.top_k,
-            spec.a,
-            fragments,
-        );
-        load_step::<F>(
-            b,
-            &order,
-            &mut b_tile,
-            &right,
-            sizes.top_k,
-            spec.b,
-            fragments,
-        );
+        let of_a = step(row, end, first_line, sizes.m);
+        let of_b = step(row, end, first, sizes.n);
+        load_step::<F>(a, &order, &mut a_tile, of_a, sizes.top_k, spec.a, fragments);
+        load_step::<F>(b, &order, &mut b_tile, of_b, sizes.top_k, spec.b, fragments);
         sync_cube();
         let lines = comptime!([Lines::Inner, Lines::Inner]);
         multiply::<F>(&a_tile, &b_tile, &sums, lines, EDGE, fragments);

@@ -3,9 +3,9 @@
 use super::activations::{ActivationScaling, Activations};
 use super::codes::{Codes, Instructions};
 use super::matrices::Fp8Matrices;
-use super::tensor::Fp8Tensor;
 use super::product::Fp8Product;
 use super::recipe::Fp8Recipe;
+use super::tensor::Fp8Tensor;
 use crate::Error;
 use crate::check::{cast_param, reshaped, stacked};
 use crate::initial::zeros;
