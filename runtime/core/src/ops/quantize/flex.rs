@@ -5,7 +5,7 @@ use crate::ops::host::{Operands, cast_like, float_tensor, floats, int_tensor, wo
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use moebius_host::quantize::{self as host, Scales};
-use moebius_ops::quantize::Problem;
+use moebius_ops::quantize::{Problem, amax_host};
 use moebius_ops::{Quantize, Scalar};
 
 pub(in crate::ops) fn run(operation: &Quantize, mut b: Operands) -> Vec<Value<Flex>> {
@@ -31,7 +31,7 @@ pub(in crate::ops) fn run(operation: &Quantize, mut b: Operands) -> Vec<Value<Fl
             Value::Float(cast_like(float_tensor(values, &p.shape()), dtype))
         }
         Quantize::Amax { .. } => {
-            let amax = host::amax(&floats(b.float("x")));
+            let amax = amax_host(&floats(b.float("x")));
             Value::Float(float_tensor(vec![amax], &[1]))
         }
         Quantize::Encode { problem, overflow } => {
