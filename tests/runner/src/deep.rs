@@ -150,7 +150,7 @@ impl Ledger {
     }
 }
 
-/// Whether a changed path names `family`: `shaders/src/quantize/plan.rs` does for `quantize`.
+/// Whether a changed path names `family`: `shaders/kernels/src/quantize/plan.rs` does for `quantize`.
 pub(crate) fn names(changed: &[String], family: &str) -> bool {
     let part = |part: &str| part.split('.').next() == Some(family);
     !family.is_empty() && changed.iter().any(|path| path.split('/').any(part))
@@ -231,7 +231,7 @@ mod tests {
             ledger.passed(&deep.job.name, Some(30.0));
         }
         ledger.run = 2;
-        let changed = ["shaders/src/permute/rows.rs".to_owned()];
+        let changed = ["shaders/kernels/src/permute/rows.rs".to_owned()];
         let due = ledger.due(&jobs(), &changed);
         assert!(due.contains(&"job 7".to_owned()), "{due:?}");
         assert!(

@@ -597,7 +597,7 @@ mod tests {
             "runtime/core/Cargo.toml",
             "scripts/test",
             "docs/page.png",
-            "shaders/src/lib.rs",
+            "shaders/kernels/src/lib.rs",
             "benches/RESULTS.md",
         ] {
             assert!(!is_data(name), "{name}");

@@ -14,8 +14,8 @@ use moebius_tree::root;
 const CRATES: &[&str] = &[
     "backends/device",
     "backends/host",
-    "runtime/ops",
-    "shaders",
+    "shaders/ops",
+    "shaders/kernels",
     "backends/pjrt",
     "backends/xla",
     "runtime/core",

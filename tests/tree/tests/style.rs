@@ -28,7 +28,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "tests/emulator/",
     "tests/failed_launches.rs",
     "tests/src/metal.rs",
-    "shaders/src/",
+    "shaders/kernels/src/",
     "tests/validate/src/nvrtc.rs",
     "wasm/src/constructors.rs",
 ];

@@ -1,7 +1,7 @@
 //! CUDA C++, HIP C++ and Metal's language as the host's compiler can take them: the kernels' own text with few changes, line for line.
 
 pub(crate) mod metal;
-#[path = "../../../../shaders/src/emit/names.rs"]
+#[path = "../../../../shaders/kernels/src/emit/names.rs"]
 mod names;
 mod ptx;
 

@@ -8,7 +8,7 @@ use std::{fs, io};
 fn main() -> io::Result<()> {
     let mut files = Vec::new();
     collect(Path::new("src"), &mut files)?;
-    let operations = Path::new("../runtime/ops/src");
+    let operations = Path::new("../ops/src");
     if operations.is_dir() {
         collect(operations, &mut files)?;
         println!("cargo::rerun-if-changed={}", operations.display());
@@ -22,7 +22,7 @@ fn main() -> io::Result<()> {
         hash.add(&fs::read(&file)?);
     }
     println!("cargo::rerun-if-changed=src");
-    let lock = Path::new("../Cargo.lock");
+    let lock = Path::new("../../Cargo.lock");
     if let Ok(text) = fs::read_to_string(lock) {
         println!("cargo::rerun-if-changed={}", lock.display());
         let packages = text.split("[[package]]");
