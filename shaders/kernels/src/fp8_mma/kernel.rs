@@ -101,11 +101,11 @@ fn multiply(
 #[cube]
 fn row_words(
     order: &ComptimeOption<&[u32]>,
-    at: (usize, usize),
+    first: usize,
+    end: usize,
     sizes: &Sizes,
     #[comptime] source: Source,
 ) -> Array<usize> {
-    let (first, end) = at;
     let mut from = Array::<usize>::new(4usize);
     #[unroll]
     for r in 0..4usize {
@@ -133,10 +133,15 @@ fn x_fragment(x: &[u32], from: &Array<usize>, word: usize, words: usize) -> Vect
     a
 }
 
-/// Fragment `at.0` of the panel that starts at `at.1`, at word `at.2` of its columns.
+/// A fragment of the panel that starts at `panel`, at word `word` of its columns.
 #[cube]
-fn w_fragment(w: &[u32], at: (usize, usize, usize), words: usize) -> Vector<u32, Const<2>> {
-    let (fragment, panel, word) = at;
+fn w_fragment(
+    w: &[u32],
+    fragment: usize,
+    panel: usize,
+    word: usize,
+    words: usize,
+) -> Vector<u32, Const<2>> {
     let mut b = Vector::<u32, Const<2>>::new(0u32);
     #[unroll]
     for r in 0..2usize {
@@ -160,10 +165,9 @@ fn zeros() -> Array<Vector<f32, Const<4>>> {
     sums
 }
 
-/// The scale of row `at.1` of matrix `at.0` for inner column `at.2`.
+/// The scale of a row of a matrix for an inner column.
 #[cube]
-fn scale_at(scales: &[f32], blocks: &Blocks, at: (usize, usize, usize)) -> f32 {
-    let (matrix, row, column) = at;
+fn scale_at(scales: &[f32], blocks: &Blocks, matrix: usize, row: usize, column: usize) -> f32 {
     let down = matrix * blocks.down + row / blocks.rows;
     scales[down * blocks.across + column / blocks.columns]
 }
@@ -198,7 +202,7 @@ fn x_scales_at(
         let row = input_row(order, sorted, sizes.top_k, source);
         four.insert(
             i,
-            scale_at(scales, blocks, (0usize.runtime(), row, place.inner)),
+            scale_at(scales, blocks, 0usize.runtime(), row, place.inner),
         );
     }
     four
@@ -225,7 +229,7 @@ fn scale(
             let column = min(place.panel * PANEL + j * N + column as usize, n - 1);
             four.insert(
                 i,
-                scale_at(w_scales, blocks, (place.expert, column, place.inner)),
+                scale_at(w_scales, blocks, place.expert, column, place.inner),
             );
         }
         sums[j] = sums[j] * x_scales * four;
@@ -284,7 +288,7 @@ fn fp8_gemm_mma(
             panel,
             inner: 0usize.runtime(),
         };
-        let from = row_words(&order, (first, end), &sizes, spec.rows);
+        let from = row_words(&order, first, end, &sizes, spec.rows);
         let w_first = (expert * sizes.n.div_ceil(PANEL) + panel) * sizes.words * PANEL;
         let mut totals = zeros();
         for s in 0..sizes.words.div_ceil(sizes.segment) {
@@ -295,7 +299,7 @@ fn fp8_gemm_mma(
                 let a = x_fragment(x, &from, word, sizes.words);
                 #[unroll]
                 for j in 0..FRAGMENTS {
-                    let b = w_fragment(w, (j, w_first, word), sizes.words);
+                    let b = w_fragment(w, j, w_first, word, sizes.words);
                     sums[j] = multiply(a, b, sums[j], spec);
                 }
             }

@@ -169,7 +169,7 @@ pub(super) fn sort_scatter<N: Size>(
             let end = select(bin < experts, min(tile + count, all), all);
             for at in range_stepped(tile + block, end, sizes.blocks) {
                 let row = offsets[bin] + (at - tile) as u32 * tile_rows;
-                write_tile(tiles, offsets, (at, row), bin, tile_rows);
+                write_tile(tiles, offsets, at, row, bin, tile_rows);
             }
         }
     }
@@ -205,12 +205,12 @@ pub(super) fn sort_scatter_serial(
             let end = min(tile + tiles_of(offsets, e, tile_rows), all);
             for at in tile..end {
                 let row = offsets[e] + (at - tile) as u32 * tile_rows;
-                write_tile(tiles, offsets, (at, row), e, tile_rows);
+                write_tile(tiles, offsets, at, row, e, tile_rows);
             }
             tile = end;
         }
         for at in tile..all {
-            write_tile(tiles, offsets, (at, 0u32), experts, tile_rows);
+            write_tile(tiles, offsets, at, 0u32, experts, tile_rows);
         }
     }
 }
@@ -236,22 +236,23 @@ fn tiles_of(offsets: &[u32], expert: usize, #[comptime] tile_rows: u32) -> usize
     (offsets[expert + 1] - offsets[expert]).div_ceil(tile_rows) as usize
 }
 
-/// Writes entry `at.0` of the list of tiles: the tile of `expert` that starts at row `at.1`. With E for the expert the
+/// Writes an entry of the list of tiles: the tile of `expert` that starts at `row`. With E for the expert the
 /// entry says that there is no tile.
 #[cube]
 fn write_tile(
     tiles: &mut [u32],
     offsets: &[u32],
-    at: (usize, u32),
+    tile: usize,
+    row: u32,
     expert: usize,
     #[comptime] tile_rows: u32,
 ) {
     let experts = offsets.len() - 1;
-    let first = at.0 * TILE_WORDS;
+    let first = tile * TILE_WORDS;
     tiles[first] = expert as u32;
     if expert < experts {
-        tiles[first + 1] = at.1;
-        tiles[first + 2] = min(at.1 + tile_rows, offsets[expert + 1]);
+        tiles[first + 1] = row;
+        tiles[first + 2] = min(row + tile_rows, offsets[expert + 1]);
     } else {
         tiles[first + 1] = 0u32;
         tiles[first + 2] = 0u32;

@@ -82,11 +82,11 @@ fn encode_at<F: Float, N: Size>(
 fn decode_at(
     codes: u32,
     scales: &[u32],
-    place: (usize, usize),
+    row: usize,
+    word: usize,
     sizes: &Sizes,
     #[comptime] spec: Spec,
 ) -> Four<f32> {
-    let (row, word) = place;
     let coding = comptime!(spec.coding);
     let first = first_scale(row, sizes, coding);
     if comptime!(spec.cuts_words) {
@@ -173,7 +173,7 @@ pub(super) fn fp8_dequantize<F: Float, N: Size>(
         if ABSOLUTE_POS < words.len() {
             let row = ABSOLUTE_POS / sizes.row_words;
             let word = ABSOLUTE_POS % sizes.row_words;
-            let values = decode_at(words[ABSOLUTE_POS], scales, (row, word), &sizes, spec);
+            let values = decode_at(words[ABSOLUTE_POS], scales, row, word, &sizes, spec);
             store::<F, N>(y, row, word, values, &sizes);
         }
     } else {

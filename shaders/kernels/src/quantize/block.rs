@@ -125,7 +125,7 @@ pub(super) fn fp8_quantize<F: Float, N: Size>(
             words[at + area.word + i % area.width] = encode_word(bits, scale, coding);
         }
     }
-    write_scale(scales, scale, &area, &sizes, (unit, slot), spec);
+    write_scale(scales, scale, &area, &sizes, unit, slot, spec);
 }
 
 /// Writes the scale of a block, E8M0 bytes with those of its three neighbours.
@@ -135,10 +135,10 @@ fn write_scale(
     scale: u32,
     area: &Area,
     sizes: &Sizes,
-    place: (usize, usize),
+    unit: usize,
+    slot: usize,
     #[comptime] spec: Spec,
 ) {
-    let (unit, slot) = place;
     if comptime!(spec.coding.scale_type == ScaleType::F32) {
         if unit == 0 && area.line < sizes.lines {
             scales[area.line * sizes.across + area.across] = scale;

@@ -123,18 +123,20 @@ const fn shared_len(tile: Tile, tiles: usize) -> usize {
     tiles * tile.tokens * tile.experts * (SPLIT + 1)
 }
 
-/// Sums of a tile over the vectors `at.2`, `at.2 + step`, … of a row; rows past the last repeat it.
+/// Sums of a tile over the vectors `start`, `start + step`, … of a row; rows past the last repeat it.
 #[cube]
 fn tile_sums<F: Float, N: Size>(
     x: &[Vector<F, N>],
     w: &[Vector<F, N>],
-    size: (usize, usize, usize),
-    at: (usize, usize, usize),
+    tokens: usize,
+    experts: usize,
+    row: usize,
+    token: usize,
+    expert: usize,
+    start: usize,
     step: usize,
     #[comptime] tile: Tile,
 ) -> Array<Vector<f32, N>> {
-    let (tokens, experts, row) = size;
-    let (token, expert, start) = at;
     let mut from_x = Array::<usize>::new(comptime!(tile.tokens));
     let mut from_w = Array::<usize>::new(comptime!(tile.experts));
     let mut sums = Array::<Vector<f32, N>>::new(comptime!(tile.sums()));
@@ -185,9 +187,8 @@ fn router_logits_cpu<F: Float, N: Size>(
     let token = ABSOLUTE_POS / across * comptime!(tile.tokens);
     let expert = ABSOLUTE_POS % across * comptime!(tile.experts);
     if token < tokens {
-        let size = (tokens, experts, row);
-        let at = (token, expert, 0usize.runtime());
-        let sums = tile_sums::<F, N>(x, w, size, at, 1usize.runtime(), tile);
+        let (start, step) = (0usize.runtime(), 1usize.runtime());
+        let sums = tile_sums::<F, N>(x, w, tokens, experts, row, token, expert, start, step, tile);
         #[unroll]
         for i in 0..comptime!(tile.sums()) {
             let t = token + comptime!(i / tile.experts);
@@ -219,9 +220,8 @@ fn router_logits<F: Float, N: Size>(
     let token = CUBE_POS / across * comptime!(tile.tokens);
     let expert = (CUBE_POS % across * tiles + of_cube) * comptime!(tile.experts);
     let mut partial = Shared::<[f32]>::new_slice(comptime!(shared_len(tile, tiles)));
-    let size = (tokens, experts, row);
-    let at = (token, expert, unit);
-    let sums = tile_sums::<F, N>(x, w, size, at, comptime!(SPLIT).runtime(), tile);
+    let step = comptime!(SPLIT).runtime();
+    let sums = tile_sums::<F, N>(x, w, tokens, experts, row, token, expert, unit, step, tile);
     let base = of_cube * comptime!(tile.sums());
     #[unroll]
     for i in 0..comptime!(tile.sums()) {

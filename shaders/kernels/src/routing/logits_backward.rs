@@ -123,17 +123,18 @@ fn zeros<N: Size>(#[comptime] tile: Tile) -> Array<Vector<f32, N>> {
     sums
 }
 
-/// sums\[m\]\[n\] += factors\[m\] · vectors\[start + column + n\], for `at` = (start, column, row length);
+/// sums\[m\]\[n\] += factors\[m\] · vectors\[start + column + n\], of a row of so many vectors;
 /// columns past the end repeat the last.
 #[cube]
 fn add_products<F: Float, N: Size>(
     sums: &mut Array<Vector<f32, N>>,
     factors: &Array<Vector<f32, N>>,
     vectors: &[Vector<F, N>],
-    at: (usize, usize, usize),
+    start: usize,
+    column: usize,
+    row: usize,
     #[comptime] tile: Tile,
 ) {
-    let (start, column, row) = at;
     #[unroll]
     for n in 0..comptime!(tile.columns) {
         let b = Vector::<f32, N>::cast_from(vectors[start + min(column + n, row - 1)]);
@@ -145,18 +146,19 @@ fn add_products<F: Float, N: Size>(
     }
 }
 
-/// Stores the part of a register tile inside a matrix of `size` = (rows, vectors of a row), whose
-/// row 0 is row `at.0` of `out`; the tile starts at row `at.1`, vector `at.2` of the matrix.
+/// Stores the part of a register tile inside a matrix of `rows` rows of `row` vectors, whose row 0 is row `base` of `out`; the tile
+/// starts at row `first`, vector `column` of the matrix.
 #[cube]
 fn store_tile<F: Float, N: Size>(
     out: &mut [Vector<F, N>],
     sums: &Array<Vector<f32, N>>,
-    size: (usize, usize),
-    at: (usize, usize, usize),
+    rows: usize,
+    row: usize,
+    base: usize,
+    first: usize,
+    column: usize,
     #[comptime] tile: Tile,
 ) {
-    let (rows, row) = size;
-    let (base, first, column) = at;
     #[unroll]
     for i in 0..comptime!(tile.sums()) {
         let r = first + comptime!(i / tile.columns);
@@ -195,15 +197,10 @@ fn router_dx<F: Float, N: Size>(
             for m in 0..comptime!(tile.rows) {
                 factors[m] = Vector::new(dlogits[from[m] + e]);
             }
-            add_products::<F, N>(&mut sums, &factors, w, (e * row, column, row), tile);
+            add_products::<F, N>(&mut sums, &factors, w, e * row, column, row, tile);
         }
-        store_tile::<F, N>(
-            dx,
-            &sums,
-            (tokens, row),
-            (0usize.runtime(), token, column),
-            tile,
-        );
+        let base = 0usize.runtime();
+        store_tile::<F, N>(dx, &sums, tokens, row, base, token, column, tile);
     }
 }
 
@@ -241,15 +238,10 @@ fn router_dw<F: Float, N: Size>(
             for m in 0..comptime!(tile.rows) {
                 factors[m] = Vector::new(dlogits[t * experts + min(expert + m, experts - 1)]);
             }
-            add_products::<F, N>(&mut sums, &factors, x, (t * row, column, row), tile);
+            add_products::<F, N>(&mut sums, &factors, x, t * row, column, row, tile);
         }
-        store_tile::<f32, N>(
-            partial,
-            &sums,
-            (experts, row),
-            (of * experts, expert, column),
-            tile,
-        );
+        let base = of * experts;
+        store_tile::<f32, N>(partial, &sums, experts, row, base, expert, column, tile);
     }
 }
 

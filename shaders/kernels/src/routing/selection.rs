@@ -104,7 +104,17 @@ struct Best<N: Size> {
     expert: Vector<u32, N>,
 }
 
-/// Takes what is better than the best so far from vectors `range` of a row, of what comes after `last`
+/// Where a row is, and what was chosen of it last.
+#[derive(CubeType, Clone, Copy)]
+pub(super) struct Search {
+    /// The row's first vector, and how many it has.
+    pub(super) first: usize,
+    pub(super) row: usize,
+    pub(super) last_key: u32,
+    pub(super) last_expert: u32,
+}
+
+/// Takes what is better than the best so far from vectors `from` to before `to` of a row, of what comes after `last`
 /// in the order (key descending, index ascending).
 #[cube]
 fn scan<N: Size>(
@@ -112,16 +122,16 @@ fn scan<N: Size>(
     mask: &ComptimeOption<&[Vector<u32, N>]>,
     bias: &ComptimeOption<&[Vector<f32, N>]>,
     best: &mut Best<N>,
-    range: (usize, usize, usize),
-    last: (u32, u32),
+    at: &Search,
+    from: usize,
+    to: usize,
 ) {
-    let (first, from, to) = range;
     let lanes = lane_indices::<N>();
-    let last_key = Vector::<u32, N>::new(last.0);
-    let last_expert = Vector::<u32, N>::new(last.1);
+    let last_key = Vector::<u32, N>::new(at.last_key);
+    let last_expert = Vector::<u32, N>::new(at.last_expert);
     for i in from..to {
         let expert = lanes + Vector::new((i * N::value()) as u32);
-        let key = keys::<N>(values, mask, bias, first, i);
+        let key = keys::<N>(values, mask, bias, at.first, i);
         let later = expert.greater_than(&last_expert);
         let tie = key.equal(&last_key).vec_and(later);
         let after = key.less_than(&last_key).or(tie);
@@ -132,31 +142,28 @@ fn scan<N: Size>(
 }
 
 /// Key and index of the best expert of the open groups of a row after the `last` one, ties to the
-/// lowest index; key 0 when there is none. `at` = (first vector, vectors) of the row.
+/// lowest index; key 0 when there is none.
 #[cube]
 pub(super) fn next_best<N: Size>(
     values: &[Vector<f32, N>],
     mask: &ComptimeOption<&[Vector<u32, N>]>,
     bias: &ComptimeOption<&[Vector<f32, N>]>,
     open: &Array<u32>,
-    at: (usize, usize, u32, u32),
+    at: &Search,
     #[comptime] groups: usize,
 ) -> (u32, u32) {
-    let (first, row, last_key, last_expert) = at;
-    let last = (last_key, last_expert);
     let mut best = Best::<N> {
         key: Vector::new(0u32),
         expert: Vector::new(0u32),
     };
     if comptime!(groups == 1) {
-        let range = (first, 0usize.runtime(), row);
-        scan::<N>(values, mask, bias, &mut best, range, last);
+        scan::<N>(values, mask, bias, &mut best, at, 0usize.runtime(), at.row);
     } else {
-        let vectors = row / groups;
+        let vectors = at.row / groups;
         for group in 0..groups {
             if open[group] == comptime!(OPEN) {
-                let range = (first, group * vectors, (group + 1) * vectors);
-                scan::<N>(values, mask, bias, &mut best, range, last);
+                let (from, to) = (group * vectors, (group + 1) * vectors);
+                scan::<N>(values, mask, bias, &mut best, at, from, to);
             }
         }
     }

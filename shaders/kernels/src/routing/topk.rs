@@ -4,7 +4,7 @@
 //!
 //! FLOPs: about T·E·(K+4) compares and exponentials. Bytes: 4·T·(2E + 2K + 1).
 
-use super::selection::{exp_or_nan, logsumexp, masked, next_best, open_groups};
+use super::selection::{Search, exp_or_nan, logsumexp, masked, next_best, open_groups};
 use super::{Groups, Problem, Score};
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -134,11 +134,16 @@ fn route_topk<N: Size>(
         let mut last_key = u32::MAX.runtime();
         let mut last_expert = 0u32;
         for k in 0..top_k {
-            let at = (first, row, last_key, last_expert);
+            let at = Search {
+                first,
+                row,
+                last_key,
+                last_expert,
+            };
             let (key, expert) = if comptime!(bias.is_some()) {
-                next_best::<N>(&*probs, &mask, &bias, &open, at, groups)
+                next_best::<N>(&*probs, &mask, &bias, &open, &at, groups)
             } else {
-                next_best::<N>(logits, &mask, &bias, &open, at, groups)
+                next_best::<N>(logits, &mask, &bias, &open, &at, groups)
             };
             if key > 0 {
                 last_key = key;
@@ -158,7 +163,7 @@ fn route_topk<N: Size>(
         }
         if comptime!(spec.renormalize) {
             let experts = (row * N::value()) as u32;
-            renormalize(&*indices, weights, (slot, slot + top_k), experts, scale);
+            renormalize(&*indices, weights, slot, slot + top_k, experts, scale);
         }
     }
 }
@@ -168,26 +173,27 @@ fn route_topk<N: Size>(
 fn renormalize(
     indices: &[u32],
     weights: &mut [f32],
-    slots: (usize, usize),
+    begin: usize,
+    end: usize,
     experts: u32,
     scale: f32,
 ) {
     // The best has the largest logarithm unless a bias chose it.
-    let mut largest = weights[slots.0];
-    for slot in slots.0 + 1..slots.1 {
+    let mut largest = weights[begin];
+    for slot in begin + 1..end {
         if indices[slot] < experts {
             largest = max(largest, weights[slot]);
         }
     }
     let mut sum = 0.0f32;
-    for slot in slots.0..slots.1 {
+    for slot in begin..end {
         if indices[slot] < experts {
             let share = (weights[slot] - largest).exp();
             weights[slot] = share;
             sum += share;
         }
     }
-    for slot in slots.0..slots.1 {
+    for slot in begin..end {
         if indices[slot] < experts {
             weights[slot] = scale * (weights[slot] / sum);
         }

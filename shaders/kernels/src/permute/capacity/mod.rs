@@ -86,18 +86,19 @@ fn sum_of_units(partial: &mut Shared<[u32]>, value: u32, #[comptime] units: usiz
     }
 }
 
-/// Slots of \[first, last) whose weight bits are at least `bits`, counted by the units along x.
+/// Slots of \[begin, end) whose weight bits are at least `bits`, counted by the units along x.
 #[cube]
 fn count_at_least(
     order: &[u32],
     weights: &[u32],
     partial: &mut Shared<[u32]>,
-    segment: (usize, usize),
+    begin: usize,
+    end: usize,
     bits: u32,
     #[comptime] units: usize,
 ) -> u32 {
     let mut count = 0u32;
-    for i in range_stepped(segment.0 + UNIT_POS_X as usize, segment.1, units) {
+    for i in range_stepped(begin + UNIT_POS_X as usize, end, units) {
         count += select(magnitude(weights[order[i] as usize]) >= bits, 1u32, 0u32);
     }
     sum_of_units(partial, count, units)
@@ -132,10 +133,26 @@ fn drop_over_capacity(
     let mut threshold = 0u32;
     for step in 0..31u32 {
         let candidate = threshold | (1u32 << (30 - step));
-        let count = count_at_least(order, weights, &mut partial, segment, candidate, units);
+        let count = count_at_least(
+            order,
+            weights,
+            &mut partial,
+            segment.0,
+            segment.1,
+            candidate,
+            units,
+        );
         threshold = select(count >= capacity, candidate, threshold);
     }
-    let heavier = count_at_least(order, weights, &mut partial, segment, threshold + 1, units);
+    let heavier = count_at_least(
+        order,
+        weights,
+        &mut partial,
+        segment.0,
+        segment.1,
+        threshold + 1,
+        units,
+    );
 
     let unit = UNIT_POS_X as usize;
     let chunk = (segment.1 - segment.0).div_ceil(units);
