@@ -109,7 +109,7 @@ fn cache_append<F: Float>(
         let head = ABSOLUTE_POS / tokens % pool.kv_heads;
         let token = spans[2 * sequence] as usize + ABSOLUTE_POS % tokens;
         let place = place_of(&pool, token);
-        let (page, block) = block_at(table, &pool, (sequence, head), &place, spec);
+        let (page, block) = block_at(table, &pool, sequence, head, &place, spec);
         if token < spans[2 * sequence + 1] as usize && page < pool.pages {
             let column = token % comptime!(BLOCK);
             let keys = ABSOLUTE_POS * comptime!(spec.head_dim);

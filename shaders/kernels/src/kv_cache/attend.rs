@@ -22,7 +22,7 @@ struct Walk {
     units: usize,
 }
 
-/// The softmax of some rows over the tokens of one part that they may see: from `keys.0` to before `keys.1`.
+/// The softmax of some rows over the tokens of one part that they may see: from `begin` to before `end`.
 #[cube]
 fn part<F: Float, N: Size>(
     q: &[F],
@@ -32,7 +32,8 @@ fn part<F: Float, N: Size>(
     rows: &Rows,
     scalars: &Scalars,
     pool: &Pool,
-    keys: (usize, usize),
+    begin: usize,
+    end: usize,
     #[comptime] spec: Spec,
 ) -> Softmax<N> {
     let mut softmax = nothing::<N>(spec);
@@ -40,15 +41,14 @@ fn part<F: Float, N: Size>(
     let queries = (rows.first / scalars.group, last_row / scalars.group);
     let all_there = queries.1 as i32 + scalars.shift < scalars.keys as i32;
     // Counted on from block to block, because a division takes as long as the products of several tokens.
-    let mut place = place_of(pool, keys.0);
-    for at in keys.0 / comptime!(BLOCK)..keys.1.div_ceil(comptime!(BLOCK)) {
+    let mut place = place_of(pool, begin);
+    for at in begin / comptime!(BLOCK)..end.div_ceil(comptime!(BLOCK)) {
         let token = at * comptime!(BLOCK);
         let last = token + comptime!(BLOCK - 1);
         let met = tile_of(queries, (token, last), scalars, spec.kinds);
-        let (page, block) = block_at(table, pool, (rows.batch, rows.kv_head), &place, spec);
+        let (page, block) = block_at(table, pool, rows.batch, rows.kv_head, &place, spec);
         if met > 0 && page < pool.pages {
             let full = met == 2 && last < scalars.keys && all_there;
-            let at = (token, full);
             add_block::<F, N>(
                 q,
                 words,
@@ -57,7 +57,8 @@ fn part<F: Float, N: Size>(
                 rows,
                 scalars,
                 block,
-                at,
+                token,
+                full,
                 spec,
             );
         }
@@ -113,9 +114,9 @@ fn cache_attention<F: Float, N: Size>(
     for item in range_stepped(ABSOLUTE_POS, walk.items, walk.units) {
         let split = item / across % walk.splits;
         let head = item / across / walk.splits;
-        let of = (head / own.kv_heads, head % own.kv_heads);
+        let (batch, kv_head) = (head / own.kv_heads, head % own.kv_heads);
         let first = item % across * comptime!(spec.rows);
-        let rows = rows_of::<F>(q, of, first, of_head, &own, spec);
+        let rows = rows_of::<F>(q, batch, kv_head, first, of_head, &own, spec);
         // Positions and the number of tokens are those of the sequence.
         own.shift = spans[2 * rows.batch] as i32;
         own.keys = min(spans[2 * rows.batch + 1] as usize, pool.table * pool.page);
@@ -126,8 +127,8 @@ fn cache_attention<F: Float, N: Size>(
         let end = min((split + 1) * walk.parts, far.div_ceil(comptime!(PART)));
         for at in first..end {
             let begin = at * comptime!(PART);
-            let keys = (max(near, begin), min(far, begin + comptime!(PART)));
-            let found = part::<F, N>(q, words, table, tables, &rows, &own, &pool, keys, spec);
+            let (from, to) = (max(near, begin), min(far, begin + comptime!(PART)));
+            let found = part::<F, N>(q, words, table, tables, &rows, &own, &pool, from, to, spec);
             join::<N>(&mut all, &found, spec);
         }
         #[unroll(!spec.cpu)]

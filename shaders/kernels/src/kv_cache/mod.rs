@@ -275,11 +275,11 @@ fn place_of(pool: &Pool, token: usize) -> Place {
 fn block_at(
     table: &[u32],
     pool: &Pool,
-    of: (usize, usize),
+    batch: usize,
+    head: usize,
     place: &Place,
     #[comptime] spec: Spec,
 ) -> (usize, usize) {
-    let (batch, head) = of;
     let mut page = pool.pages;
     if place.column < pool.table {
         page = min(

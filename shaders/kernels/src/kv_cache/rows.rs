@@ -37,13 +37,13 @@ pub(super) struct Rows {
 #[cube]
 pub(super) fn rows_of<F: Float>(
     q: &[F],
-    of: (usize, usize),
+    batch: usize,
+    kv_head: usize,
     first: usize,
     end: usize,
     scalars: &Scalars,
     #[comptime] spec: Spec,
 ) -> Rows {
-    let (batch, kv_head) = of;
     let kept = comptime!(if spec.cpu {
         spec.rows * spec.head_dim
     } else {
@@ -191,13 +191,13 @@ fn soften<N: Size>(
     tables: &[u32],
     rows: &Rows,
     scalars: &Scalars,
-    at: (usize, bool),
+    token: usize,
+    full: bool,
     r: usize,
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
     let across = comptime!(BLOCK / width);
-    let (token, full) = at;
     let mut site = site::<N>(rows.batch, rows.heads[r], rows.queries[r]);
     let floor = Vector::<f32, N>::min_value();
     let mut largest = floor;
@@ -304,7 +304,7 @@ fn weigh<N: Size>(
     }
 }
 
-/// Adds the tokens of the block at word `block` that starts with token `at.0`, all of which all rows see where `at.1`.
+/// Adds the tokens of the block at word `block` that starts with `token`, all of which all rows see where `full`.
 #[cube]
 pub(super) fn add_block<F: Float, N: Size>(
     q: &[F],
@@ -314,7 +314,8 @@ pub(super) fn add_block<F: Float, N: Size>(
     rows: &Rows,
     scalars: &Scalars,
     block: usize,
-    at: (usize, bool),
+    token: usize,
+    full: bool,
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
@@ -330,7 +331,17 @@ pub(super) fn add_block<F: Float, N: Size>(
             }
             scores[place] *= Vector::new(scalars.scale);
         }
-        soften::<N>(&mut scores, softmax, tables, rows, scalars, at, r, spec);
+        soften::<N>(
+            &mut scores,
+            softmax,
+            tables,
+            rows,
+            scalars,
+            token,
+            full,
+            r,
+            spec,
+        );
         if comptime!(spec.scaled()) {
             #[unroll]
             for i in 0..across {
@@ -342,7 +353,7 @@ pub(super) fn add_block<F: Float, N: Size>(
     // One text of it is enough on a GPU, where memory is what decides; a processor would feel the selection.
     if comptime!(!spec.cpu) {
         weigh::<N>(pool, block, &scores, softmax, true, spec);
-    } else if at.1 {
+    } else if full {
         weigh::<N>(pool, block, &scores, softmax, false, spec);
     } else {
         weigh::<N>(pool, block, &scores, softmax, true, spec);
