@@ -71,7 +71,8 @@ pub(super) fn factors_or_one<N: Size>(
 /// Two numbers of a pair times what its weight is multiplied by.
 #[cube]
 pub(super) fn dropped(
-    values: (f32, f32),
+    weight: f32,
+    product: f32,
     site: &Site<Const<1>>,
     tables: &[u32],
     #[comptime] form: Form,
@@ -79,8 +80,8 @@ pub(super) fn dropped(
     if comptime!(form.dropout) {
         let row = row_of::<Const<1>>(site, tables);
         let factor = factors::<Const<1>>(&row, site).extract(0usize);
-        (values.0 * factor, values.1 * factor)
+        (weight * factor, product * factor)
     } else {
-        (values.0, values.1)
+        (weight, product)
     }
 }

@@ -49,13 +49,14 @@ pub(crate) fn highest<N: Size>(register: Vector<f32, N>, number: f32) -> f32 {
 /// multiplied by, and its log-sum-exp, both after the head's sink.
 #[cube]
 pub(super) fn ended(
-    softmax: (f32, f32),
+    top: f32,
+    total: f32,
     head: usize,
     scalars: &Scalars,
     tables: &[u32],
     #[comptime] form: Form,
 ) -> (f32, f32) {
-    let (mut top, mut total) = softmax;
+    let (mut top, mut total) = (top, total);
     let mut share = 1.0f32;
     if comptime!(form.sinks) {
         let sink = f32::reinterpret(tables[scalars.sinks + head]);

@@ -530,14 +530,16 @@ pub(crate) fn queries_of(
 /// How many pairs of queries and keys the rules let see, each range given by its first and its last: 0 none, 1 some perhaps, 2 all.
 #[cube]
 pub(crate) fn tile_of(
-    queries: (usize, usize),
-    keys: (usize, usize),
+    first_query: usize,
+    last_query: usize,
+    first_key: usize,
+    last_key: usize,
     scalars: &Scalars,
     #[comptime] kinds: Kinds,
 ) -> u32 {
-    let (first, last) = (keys.0 as i32, keys.1 as i32);
-    let low = queries.0 as i32 + scalars.shift;
-    let high = queries.1 as i32 + scalars.shift;
+    let (first, last) = (first_key as i32, last_key as i32);
+    let low = first_query as i32 + scalars.shift;
+    let high = last_query as i32 + scalars.shift;
     // How far behind its query a key is, at least and at most.
     let (near, far) = (low - last, high - first);
     let mut some = true.runtime();
@@ -550,8 +552,8 @@ pub(crate) fn tile_of(
                 all = all && near >= 0;
             }
             Kind::CausalTopLeft => {
-                some = some && queries.1 as i32 >= first;
-                all = all && queries.0 as i32 >= last;
+                some = some && last_query as i32 >= first;
+                all = all && first_query as i32 >= last;
             }
             Kind::Window => {
                 some = some && far >= 0 && near < scalars.window;

@@ -162,12 +162,21 @@ pub(super) fn before_rule<N: Size, R: ScoreRule>(
 /// [`tile_of`]; the program's rule may hide any pair.
 #[cube]
 pub(super) fn tile_by(
-    queries: (usize, usize),
-    keys: (usize, usize),
+    first_query: usize,
+    last_query: usize,
+    first_key: usize,
+    last_key: usize,
     scalars: &Scalars,
     #[comptime] form: Form,
 ) -> u32 {
-    let met = tile_of(queries, keys, scalars, form.kinds);
+    let met = tile_of(
+        first_query,
+        last_query,
+        first_key,
+        last_key,
+        scalars,
+        form.kinds,
+    );
     if comptime!(form.ruled) {
         min(met, 1u32)
     } else {

@@ -60,13 +60,13 @@ fn attention_unit<F: Float, N: Size, R: ScoreRule>(
                 let score = scores_by::<Const<1>, R>(raw, &site, &scalars, tables, &rule, form);
                 let score = score.extract(0usize);
                 let p = raised::<N>(&mut softmax, &mut sums, score, value_vectors);
-                let (weight, _) = dropped((p, p), &site, tables, form);
+                let (weight, _) = dropped(p, p, &site, tables, form);
                 let at = values + key * layout.v.row;
                 accumulate::<F, N>(&mut sums, weight, v, at, value_vectors);
             }
         }
-        let ends = (softmax.largest, softmax.total);
-        let (share, mut log) = ended(ends, site.head, &scalars, tables, form);
+        let (top, total) = (softmax.largest, softmax.total);
+        let (share, mut log) = ended(top, total, site.head, &scalars, tables, form);
         store_head::<F, N>(&sums, share, o, ABSOLUTE_POS * value_vectors, value_vectors);
         if comptime!(form.counted) {
             log = f32::cast_from(end - first);

@@ -26,16 +26,16 @@ pub(super) struct Span {
     most: u32,
 }
 
-/// The span of the queries from `queries.0` to `queries.1`.
+/// The span of the queries from `first` to `last`.
 #[cube]
 pub(super) fn span(
     batch: usize,
-    queries: (usize, usize),
+    first: usize,
+    last: usize,
     scalars: &Scalars,
     tables: &[u32],
     #[comptime] kinds: Kinds,
 ) -> Span {
-    let (first, last) = queries;
     let (least, most) = if comptime!(kinds.any(&[Kind::Documents])) {
         let from = scalars.query_documents + batch * scalars.queries + first;
         bounds(tables, from, last + 1 - first)
@@ -55,15 +55,16 @@ pub(super) fn span(
 #[cube]
 pub(super) fn tables_show(
     span: &Span,
-    keys: (usize, usize),
+    first: usize,
+    last: usize,
     scalars: &Scalars,
     tables: &[u32],
     #[comptime] kinds: Kinds,
 ) -> u32 {
     let mut show = 1u32;
     if comptime!(kinds.any(&[Kind::Documents])) {
-        let first = scalars.key_documents + span.batch * scalars.keys + keys.0;
-        let (least, most) = bounds(tables, first, keys.1 + 1 - keys.0);
+        let from = scalars.key_documents + span.batch * scalars.keys + first;
+        let (least, most) = bounds(tables, from, last + 1 - first);
         let apart = span.most < least || most < span.least;
         show = select(apart, 0u32, show);
     }
@@ -72,7 +73,7 @@ pub(super) fn tables_show(
         let across = scalars.keys.div_ceil(size);
         let mut seen = 0u32;
         for row in span.first / size..span.last / size + 1 {
-            for column in keys.0 / size..keys.1 / size + 1 {
+            for column in first / size..last / size + 1 {
                 seen = max(seen, tables[scalars.blocks + row * across + column]);
             }
         }
@@ -85,14 +86,15 @@ pub(super) fn tables_show(
 #[cube]
 pub(super) fn met_of(
     span: &Span,
-    keys: (usize, usize),
+    first: usize,
+    last: usize,
     scalars: &Scalars,
     tables: &[u32],
     #[comptime] kinds: Kinds,
 ) -> u32 {
-    let met = tile_of((span.first, span.last), keys, scalars, kinds);
+    let met = tile_of(span.first, span.last, first, last, scalars, kinds);
     if comptime!(kinds.skip_by_tables()) {
-        min(met, tables_show(span, keys, scalars, tables, kinds))
+        min(met, tables_show(span, first, last, scalars, tables, kinds))
     } else {
         met
     }

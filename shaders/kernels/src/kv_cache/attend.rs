@@ -38,14 +38,14 @@ fn part<F: Float, N: Size>(
 ) -> Softmax<N> {
     let mut softmax = nothing::<N>(spec);
     let last_row = min(rows.first + comptime!(spec.rows), rows.end) - 1;
-    let queries = (rows.first / scalars.group, last_row / scalars.group);
-    let all_there = queries.1 as i32 + scalars.shift < scalars.keys as i32;
+    let (first_query, last_query) = (rows.first / scalars.group, last_row / scalars.group);
+    let all_there = last_query as i32 + scalars.shift < scalars.keys as i32;
     // Counted on from block to block, because a division takes as long as the products of several tokens.
     let mut place = place_of(pool, begin);
     for at in begin / comptime!(BLOCK)..end.div_ceil(comptime!(BLOCK)) {
         let token = at * comptime!(BLOCK);
         let last = token + comptime!(BLOCK - 1);
-        let met = tile_of(queries, (token, last), scalars, spec.kinds);
+        let met = tile_of(first_query, last_query, token, last, scalars, spec.kinds);
         let (page, block) = block_at(table, pool, rows.batch, rows.kv_head, &place, spec);
         if met > 0 && page < pool.pages {
             let full = met == 2 && last < scalars.keys && all_there;

@@ -23,11 +23,13 @@ pub(super) fn value_product<F: Float, N: Size>(
     }
 }
 
-/// p as dropout leaves it and ds of a seen pair, ds before the slope of the rules, and that slope from place `from` on.
+/// p as dropout leaves it and ds of a seen pair from ⟨q, k⟩ and ⟨do, v⟩ and its query's lse and Δ, ds before the slope of the rules, and that slope from place `from` on.
 #[cube]
 pub(super) fn pair<R: ScoreRule>(
-    products: (f32, f32),
-    statistics: (f32, f32),
+    score: f32,
+    product: f32,
+    lse: f32,
+    delta: f32,
     site: &Site<Const<1>>,
     scalars: &Scalars,
     tables: &[u32],
@@ -35,12 +37,12 @@ pub(super) fn pair<R: ScoreRule>(
     #[comptime] form: Form,
     #[comptime] from: usize,
 ) -> (f32, f32, f32) {
-    let raw = Vector::<f32, Const<1>>::new(products.0 * scalars.scale);
+    let raw = Vector::<f32, Const<1>>::new(score * scalars.scale);
     let (before, slope) = trace::<Const<1>>(raw, site, scalars, tables, form.kinds, from);
     let score = score_by::<Const<1>, R>(before, site, scalars, rule, form);
-    let p = (score.extract(0usize) - statistics.0).exp();
-    let (weight, product) = dropped((p, products.1), site, tables, form);
-    let ds = p * (product - statistics.1);
+    let p = (score.extract(0usize) - lse).exp();
+    let (weight, product) = dropped(p, product, site, tables, form);
+    let ds = p * (product - delta);
     let ds = Vector::<f32, Const<1>>::new(ds);
     let ds = before_rule::<Const<1>, R>(ds, before, site, scalars, rule, form);
     (weight, ds.extract(0usize), slope.extract(0usize))

@@ -50,7 +50,7 @@ fn of_pair<F: Float, N: Size, R: ScoreRule>(
         let at = kv_head * scalars.keys + site.key;
         let query = load_head::<F, N>(q, row * vectors, 1.0f32, vectors);
         let d_row = load_head::<F, N>(d_o, row * value_vectors, 1.0f32, value_vectors);
-        let products = (
+        let (score, product) = (
             dot::<F, N>(&query, k, at * vectors, vectors),
             value_product::<F, N>(
                 &d_row,
@@ -60,9 +60,9 @@ fn of_pair<F: Float, N: Size, R: ScoreRule>(
                 spec.through_lse,
             ),
         );
-        let statistic = (statistics[2 * row], statistics[2 * row + 1]);
+        let (lse, delta) = (statistics[2 * row], statistics[2 * row + 1]);
         let (_, ds, slope) = pair::<R>(
-            products, statistic, site, scalars, tables, rule, form, spec.after,
+            score, product, lse, delta, site, scalars, tables, rule, form, spec.after,
         );
         gradient = ds * slope;
     }

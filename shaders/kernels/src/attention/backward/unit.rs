@@ -41,7 +41,7 @@ fn attention_query_gradient_unit<F: Float, N: Size, R: ScoreRule>(
         let mut site = site_of(row, &scalars);
         let query = load_head::<F, N>(q, row * vectors, 1.0f32, vectors);
         let d_row = load_head::<F, N>(d_o, row * value_vectors, 1.0f32, value_vectors);
-        let statistic = (statistics[2 * row], statistics[2 * row + 1]);
+        let (lse, delta) = (statistics[2 * row], statistics[2 * row + 1]);
         let mut sums = zero_head::<N>(vectors);
         let keys = (site.batch * scalars.kv_heads + site.head / scalars.group) * scalars.keys;
         let (first, end) = keys_of(site.query, site.query, &scalars, form.kinds);
@@ -49,7 +49,7 @@ fn attention_query_gradient_unit<F: Float, N: Size, R: ScoreRule>(
             site.key = key;
             if seen_by::<Const<1>, R>(&site, &scalars, tables, &rule, form).extract(0usize) {
                 let at = keys + key;
-                let products = (
+                let (score, product) = (
                     dot::<F, N>(&query, k, at * vectors, vectors),
                     value_product::<F, N>(
                         &d_row,
@@ -60,7 +60,7 @@ fn attention_query_gradient_unit<F: Float, N: Size, R: ScoreRule>(
                     ),
                 );
                 let (_, ds, slope) = pair::<R>(
-                    products, statistic, &site, &scalars, tables, &rule, form, 0usize,
+                    score, product, lse, delta, &site, &scalars, tables, &rule, form, 0usize,
                 );
                 accumulate::<F, N>(&mut sums, ds * slope, k, at * vectors, vectors);
             }
@@ -106,14 +106,14 @@ fn attention_key_gradient_unit<F: Float, N: Size, R: ScoreRule>(
                 site.query = query;
                 if seen_by::<Const<1>, R>(&site, &scalars, tables, &rule, form).extract(0usize) {
                     let at = queries + query;
-                    let statistic = (statistics[2 * at], statistics[2 * at + 1]);
+                    let (lse, delta) = (statistics[2 * at], statistics[2 * at + 1]);
                     let none = comptime!(of != Of::Keys);
-                    let products = (
+                    let (score, product) = (
                         dot::<F, N>(&own, q, at * vectors, vectors),
                         value_product::<F, N>(&value, d_o, at * value_vectors, form, none),
                     );
                     let (p, ds, slope) = pair::<R>(
-                        products, statistic, &site, &scalars, tables, &rule, form, 0usize,
+                        score, product, lse, delta, &site, &scalars, tables, &rule, form, 0usize,
                     );
                     if comptime!(of == Of::Values) {
                         accumulate::<F, N>(&mut sums, p, d_o, at * value_vectors, value_vectors);

@@ -253,8 +253,8 @@ fn strip<N: Size, R: ScoreRule>(
     let mut met = 0u32;
     if block.first + row < block.end {
         let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
-        let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
-        met = tile_by(queries, (key, key + count - 1), scalars, spec.form);
+        let (top, bottom) = ((block.first + row) / scalars.group, bottom / scalars.group);
+        met = tile_by(top, bottom, key, key + count - 1, scalars, spec.form);
     }
     if met > 0 {
         let whole = block.first + row + comptime!(STRIP) <= block.end;
@@ -433,10 +433,11 @@ fn tile<F: Float, N: Size, R: ScoreRule>(
             end: min((block + 1) * comptime!(ROWS), rows),
             base: ABSOLUTE_POS * comptime!(spec.block()),
         };
-        let queries = (block.first / scalars.group, (block.end - 1) / scalars.group);
-        let keys = (key, key + count - 1);
-        let span = span(block.batch, queries, scalars, tables, spec.form.kinds);
-        if tables_show(&span, keys, scalars, tables, spec.form.kinds) > 0 {
+        let kinds = comptime!(spec.form.kinds);
+        let (top, bottom) = (block.first / scalars.group, (block.end - 1) / scalars.group);
+        let last = key + count - 1;
+        let span = span(block.batch, top, bottom, scalars, tables, kinds);
+        if tables_show(&span, key, last, scalars, tables, kinds) > 0 {
             load::<F>(q, d_o, block_rows, &block, scalars, pass);
             for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
                 strip::<N, R>(

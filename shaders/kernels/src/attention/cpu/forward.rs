@@ -290,7 +290,7 @@ fn finish<F: Float, N: Size>(
         for lane in 0..width {
             total += scratch[sums + lane].extract(0usize);
         }
-        let (share, mut log) = ended((top, total), site.head, scalars, tables, spec.form);
+        let (share, mut log) = ended(top, total, site.head, scalars, tables, spec.form);
         if comptime!(spec.form.counted) {
             log = scratch[block.base + comptime!(spec.visits(width)) + row].extract(0usize);
         }
@@ -323,8 +323,8 @@ fn strip<N: Size, R: ScoreRule>(
     let width = N::value();
     let count = min(comptime!(spec.tile), scalars.keys - key);
     let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
-    let queries = ((block.first + row) / scalars.group, bottom / scalars.group);
-    let mut met = tile_by(queries, (key, key + count - 1), scalars, spec.form);
+    let (top, bottom) = ((block.first + row) / scalars.group, bottom / scalars.group);
+    let mut met = tile_by(top, bottom, key, key + count - 1, scalars, spec.form);
     if comptime!(spec.form.kinds.skip_by_tables()) {
         met = min(met, show);
     }
@@ -365,17 +365,16 @@ fn meet<N: Size, R: ScoreRule>(
 ) {
     let width = N::value();
     let (tile, kinds) = comptime!((spec.tile, spec.form.kinds));
-    let queries = (block.first / scalars.group, (block.end - 1) / scalars.group);
-    let span = span(block.batch, queries, scalars, tables, kinds);
-    let (near, far) = keys_of(queries.0, queries.1, scalars, kinds);
+    let (top, bottom) = (block.first / scalars.group, (block.end - 1) / scalars.group);
+    let span = span(block.batch, top, bottom, scalars, tables, kinds);
+    let (near, far) = keys_of(top, bottom, scalars, kinds);
     for at in near / tile..far.div_ceil(tile) {
         let key = at * tile;
         let count = min(tile, scalars.keys - key);
         let registers = comptime!(spec.padded_value / width);
         let from = (head * scalars.keys + key) * registers;
         let odd = any_infinite::<N>(v, from, count * registers);
-        let keys = (key, key + count - 1);
-        let show = tables_show(&span, keys, scalars, tables, kinds);
+        let show = tables_show(&span, key, key + count - 1, scalars, tables, kinds);
         for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
             strip::<N, R>(
                 packed, v, tables, scratch, block, scalars, rule, row, head, key, show, odd, spec,

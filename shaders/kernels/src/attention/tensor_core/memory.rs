@@ -47,16 +47,51 @@ pub(super) fn load_tile<F: Float>(
     tiles: &mut Tiles<F>,
     block: &Block,
     layout: &Layout,
-    of_tile: (usize, usize),
+    key: usize,
+    held: usize,
     #[comptime] spec: Spec,
 ) {
-    let (key, held) = of_tile;
-    let from = (block.keys + key * layout.k.row, layout.k.row, held);
-    let sizes = comptime!((KEYS, spec.form.vectors, spec.units()));
-    load::<F>(k, &mut tiles.keys, &tiles.odd, from, sizes, false);
-    let from = (block.values + key * layout.v.row, layout.v.row, held);
-    let sizes = comptime!((KEYS, spec.form.value_vectors, spec.units()));
-    load::<F>(v, &mut tiles.values, &tiles.odd, from, sizes, true);
+    let (rows, units) = comptime!((KEYS, spec.units()));
+    let (from, step) = (block.keys + key * layout.k.row, layout.k.row);
+    let size = comptime!(Size {
+        rows,
+        width: spec.form.vectors,
+        units
+    });
+    load::<F>(
+        k,
+        &mut tiles.keys,
+        &tiles.odd,
+        from,
+        step,
+        held,
+        size,
+        false,
+    );
+    let (from, step) = (block.values + key * layout.v.row, layout.v.row);
+    let size = comptime!(Size {
+        rows,
+        width: spec.form.value_vectors,
+        units
+    });
+    load::<F>(
+        v,
+        &mut tiles.values,
+        &tiles.odd,
+        from,
+        step,
+        held,
+        size,
+        true,
+    );
+}
+
+/// Rows of a tile, vectors of a row, and the units that load them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Size {
+    pub(super) rows: usize,
+    pub(super) width: usize,
+    pub(super) units: usize,
 }
 
 /// Copies `held` rows of vectors to a tile and zeros up to its last row; where `watched`, `odd` tells a number that isn't finite.
@@ -65,13 +100,13 @@ pub(super) fn load<F: Float>(
     from: &[Vector<F, Const<4>>],
     tile: &mut Shared<[Vector<F, Const<4>>]>,
     odd: &Shared<[Atomic<u32>]>,
-    rows: (usize, usize, usize),
-    // Rows of the tile, vectors of a row, and units.
-    #[comptime] sizes: (usize, usize, usize),
+    first: usize,
+    step: usize,
+    held: usize,
+    #[comptime] size: Size,
     #[comptime] watched: bool,
 ) {
-    let (first, step, held) = rows;
-    let (count, width, units) = comptime!(sizes);
+    let (count, width, units) = comptime!((size.rows, size.width, size.units));
     let unit = (UNIT_POS_Y * CUBE_DIM_X + UNIT_POS_X) as usize;
     for i in range_stepped(unit, comptime!(count * width), units) {
         let (row, d) = (i / width, i % width);

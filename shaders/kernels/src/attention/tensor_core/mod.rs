@@ -23,7 +23,7 @@ use crate::launched;
 use cubecl::cmma;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
-use memory::{Tiles, load, load_tile, tiles};
+use memory::{Size, Tiles, load, load_tile, tiles};
 use moebius_device::Capability;
 use moebius_ops::Element;
 use moebius_ops::attention::Problem;
@@ -118,13 +118,15 @@ pub(super) fn tiling(
 fn product<F: Float>(
     left: &Shared<[Vector<F, Const<4>>]>,
     right: &Shared<[Vector<F, Const<4>>]>,
-    at: (usize, usize),
+    left_at: usize,
+    right_at: usize,
     #[comptime] steps: usize,
     // Vectors from a row to the next, and from a step to the next on the right.
-    #[comptime] strides: (usize, usize, usize),
+    #[comptime] left_row: usize,
+    #[comptime] right_row: usize,
+    #[comptime] right_step: usize,
     #[comptime] layout: cmma::MatrixLayout,
 ) -> cmma::Matrix<f32> {
-    let (left_row, right_row, right_step) = comptime!(strides);
     let sum = cmma::Matrix::<f32>::from_value(
         cmma::MatrixIdent::Accumulator,
         comptime!(EDGE),
@@ -135,7 +137,7 @@ fn product<F: Float>(
     );
     #[unroll]
     for step in 0..steps {
-        let from = at.0 + step * comptime!(EDGE / 4);
+        let from = left_at + step * comptime!(EDGE / 4);
         let a = cmma::Matrix::<Vector<F, Const<4>>>::from_slice(
             cmma::MatrixIdent::A,
             comptime!(EDGE),
@@ -145,7 +147,7 @@ fn product<F: Float>(
             &left[from..from + comptime!((EDGE - 1) * left_row + EDGE / 4)],
             comptime!(4 * left_row as u32),
         );
-        let from = at.1 + step * right_step;
+        let from = right_at + step * right_step;
         let b = cmma::Matrix::<Vector<F, Const<4>>>::from_slice(
             cmma::MatrixIdent::B,
             comptime!(EDGE),
@@ -181,13 +183,13 @@ fn soften<F: Float>(
     tables: &[u32],
     scalars: &Scalars,
     block: &Block,
-    state: (f32, f32),
-    at: (usize, usize),
+    before: f32,
+    sum: f32,
+    row: usize,
+    key: usize,
     full: bool,
     #[comptime] form: Form,
 ) -> (f32, f32, f32) {
-    let (row, key) = at;
-    let (before, sum) = state;
     let lowest = Vector::<f32, Const<4>>::new(f32::min_value());
     let query = min(block.first + row, block.last);
     let mut site = site::<Const<4>>(block.batch, block.head, query);
@@ -240,14 +242,19 @@ fn weigh<F: Float>(sums: &mut Array<f32>, tiles: &mut Tiles<F>, #[comptime] spec
     for pair in 0..comptime!(fragments.div_ceil(2)) {
         #[unroll]
         for column in 0..comptime!(if 2 * pair + 1 < fragments { 2 } else { 1 }) {
-            let at = (
-                plane * comptime!(EDGE * weight_row),
-                comptime!((2 * pair + column) * (EDGE / 4)).runtime(),
+            let left_at = plane * comptime!(EDGE * weight_row);
+            let right_at = comptime!((2 * pair + column) * (EDGE / 4)).runtime();
+            let sum = product::<F>(
+                &tiles.weights,
+                &tiles.values,
+                left_at,
+                right_at,
+                comptime!(KEYS / EDGE),
+                weight_row,
+                value_row,
+                comptime!(EDGE * value_row),
+                cmma::MatrixLayout::RowMajor,
             );
-            let strides = comptime!((weight_row, value_row, EDGE * value_row));
-            let steps = comptime!(KEYS / EDGE);
-            let layout = comptime!(cmma::MatrixLayout::RowMajor);
-            let sum = product::<F>(&tiles.weights, &tiles.values, at, steps, strides, layout);
             stage(&mut tiles.staged, &sum, column);
         }
         sync_cube();
@@ -309,14 +316,19 @@ fn score<F: Float>(tiles: &mut Tiles<F>, #[comptime] spec: Spec) {
     let row = comptime!(spec.key_row());
     #[unroll]
     for column in 0..comptime!(KEYS / EDGE) {
-        let at = (
-            UNIT_POS_Y as usize * comptime!(EDGE * row),
-            comptime!(column * EDGE * row).runtime(),
+        let left_at = UNIT_POS_Y as usize * comptime!(EDGE * row);
+        let right_at = comptime!(column * EDGE * row).runtime();
+        let sum = product::<F>(
+            &tiles.queries,
+            &tiles.keys,
+            left_at,
+            right_at,
+            comptime!(spec.form.vectors * 4 / EDGE),
+            row,
+            row,
+            comptime!(EDGE / 4),
+            cmma::MatrixLayout::ColMajor,
         );
-        let strides = comptime!((row, row, EDGE / 4));
-        let steps = comptime!(spec.form.vectors * 4 / EDGE);
-        let layout = comptime!(cmma::MatrixLayout::ColMajor);
-        let sum = product::<F>(&tiles.queries, &tiles.keys, at, steps, strides, layout);
         stage(&mut tiles.staged, &sum, column);
     }
 }
@@ -340,28 +352,26 @@ fn meet<F: Float>(
     let mut top = f32::min_value();
     let mut total = 0.0f32;
     let mut visits = 0u32;
-    let queries = (block.first, block.last);
-    let span = span(block.batch, queries, scalars, tables, kinds);
+    let span = span(block.batch, block.first, block.last, scalars, tables, kinds);
     let (near, far) = keys_of(block.first, block.last, scalars, kinds);
     for at in near / comptime!(KEYS)..far.div_ceil(comptime!(KEYS)) {
         let key = at * comptime!(KEYS);
         let held = min(comptime!(KEYS), scalars.keys - key);
-        let of_tile = (key, key + held - 1);
-        let met = met_of(&span, of_tile, scalars, tables, kinds);
+        let met = met_of(&span, key, key + held - 1, scalars, tables, kinds);
         // The same for the whole cube, so the barriers inside are reached by all its units or none.
         if met > 0 {
             visits += 1;
             tiles.odd[0].store(0u32);
             sync_cube();
-            load_tile::<F>(k, v, tiles, block, layout, (key, held), spec);
+            load_tile::<F>(k, v, tiles, block, layout, key, held, spec);
             sync_cube();
             score::<F>(tiles, spec);
             sync_cube();
             if UNIT_POS_X < comptime!(EDGE as u32) {
                 let full = met == 2 && held == comptime!(KEYS);
-                let state = (top, total);
-                let (raised, sum, shrink) =
-                    soften::<F>(tiles, tables, scalars, block, state, (own, key), full, form);
+                let (raised, sum, shrink) = soften::<F>(
+                    tiles, tables, scalars, block, top, total, own, key, full, form,
+                );
                 top = raised;
                 total = sum;
                 tiles.factors[own] = shrink;
@@ -392,20 +402,36 @@ fn attention_tensor_core<F: Float>(
         let block = block_of(CUBE_POS, heads, &scalars, &layout, spec.shape);
         let own = UNIT_POS_Y as usize * comptime!(EDGE) + UNIT_POS_X as usize;
         let first = head_at(&layout.q, block.batch, block.head) + block.first * layout.q.row;
-        let from = (first, layout.q.row, block.last + 1 - block.first);
-        let sizes = comptime!((QUERIES, spec.form.vectors, spec.units()));
-        load::<F>(q, &mut tiles.queries, &tiles.odd, from, sizes, false);
+        let held = block.last + 1 - block.first;
+        let size = comptime!(Size {
+            rows: QUERIES,
+            width: spec.form.vectors,
+            units: spec.units()
+        });
+        let step = layout.q.row;
+        load::<F>(
+            q,
+            &mut tiles.queries,
+            &tiles.odd,
+            first,
+            step,
+            held,
+            size,
+            false,
+        );
         let mut sums = Array::<f32>::new(comptime!(spec.sums()));
         #[unroll]
         for i in 0..comptime!(spec.sums()) {
             sums[i] = 0.0f32;
         }
-        let state = meet::<F>(
+        let (top, total, visits) = meet::<F>(
             k, v, tables, &mut tiles, &mut sums, &block, &scalars, &layout, spec,
         );
         sync_cube();
         if UNIT_POS_X < comptime!(EDGE as u32) {
-            tiles.factors[own] = finish(tables, lse, &block, &scalars, own, state, spec.form);
+            tiles.factors[own] = finish(
+                tables, lse, &block, &scalars, own, top, total, visits, spec.form,
+            );
         }
         sync_cube();
         store::<F>(&sums, &tiles.factors, o, &block, &scalars, spec);
@@ -420,11 +446,12 @@ fn finish(
     block: &Block,
     scalars: &Scalars,
     row: usize,
-    state: (f32, f32, u32),
+    top: f32,
+    total: f32,
+    visits: u32,
     #[comptime] form: Form,
 ) -> f32 {
-    let (top, total, visits) = state;
-    let (share, mut log) = ended((top, total), block.head, scalars, tables, form);
+    let (share, mut log) = ended(top, total, block.head, scalars, tables, form);
     if comptime!(form.counted) {
         log = f32::cast_from(visits);
     }

@@ -130,13 +130,14 @@ fn begin<F: Float, N: Size>(
 fn load<F: Float, N: Size>(
     from: &[Vector<F, N>],
     tile: &mut Shared<[Vector<f32, N>]>,
-    rows: (usize, usize),
+    first: usize,
+    step: usize,
     held: usize,
-    #[comptime] place: (usize, usize, usize),
+    #[comptime] to: usize,
+    #[comptime] count: usize,
+    #[comptime] units: usize,
     #[comptime] width: usize,
 ) {
-    let (first, step) = rows;
-    let (to, count, units) = comptime!(place);
     for round in 0..comptime!(count.div_ceil(units)) {
         let i = UNIT_POS as usize + round * units;
         if i < count {
@@ -157,18 +158,29 @@ fn load_tile<F: Float, N: Size>(
     tile: &mut Shared<[Vector<f32, N>]>,
     block: &Block,
     layout: &Layout,
-    keys: (usize, usize),
+    key: usize,
+    held: usize,
     #[comptime] spec: Spec,
 ) {
-    let (key, held) = keys;
     let (size, units) = comptime!((spec.shape.keys, spec.shape.units));
     let (vectors, value_vectors) = comptime!((spec.form.vectors, spec.form.value_vectors));
-    let from = (block.keys + key * layout.k.row, layout.k.row);
-    let place = comptime!((0, size * vectors, units));
-    load::<F, N>(k, tile, from, held * vectors, place, vectors);
-    let from = (block.values + key * layout.v.row, layout.v.row);
-    let place = comptime!((size * vectors, size * value_vectors, units));
-    load::<F, N>(v, tile, from, held * value_vectors, place, value_vectors);
+    let (of_keys, of_values) = comptime!((size * vectors, size * value_vectors));
+    let (first, step) = (block.keys + key * layout.k.row, layout.k.row);
+    let count = held * vectors;
+    load::<F, N>(k, tile, first, step, count, 0usize, of_keys, units, vectors);
+    let (first, step) = (block.values + key * layout.v.row, layout.v.row);
+    let count = held * value_vectors;
+    load::<F, N>(
+        v,
+        tile,
+        first,
+        step,
+        count,
+        of_keys,
+        of_values,
+        units,
+        value_vectors,
+    );
 }
 
 /// Scores of the unit's queries with N keys.
@@ -324,10 +336,12 @@ fn meet<F: Float, N: Size>(
         let shrinks = soften::<N>(rows, &mut scores, tables, scalars, block, first, full, spec);
         if comptime!(spec.shape.staged) {
             let plain = select(full, comptime!(LANES).runtime(), 0usize.runtime());
-            let some = (0usize.runtime(), plain);
-            weigh::<N>(rows, tile, &source, lanes, some, &scores, false, spec);
-            let others = (plain, comptime!(LANES).runtime());
-            weigh::<N>(rows, tile, &source, lanes, others, &scores, true, spec);
+            let none = 0usize.runtime();
+            weigh::<N>(
+                rows, tile, &source, lanes, none, plain, &scores, false, spec,
+            );
+            let all = comptime!(LANES).runtime();
+            weigh::<N>(rows, tile, &source, lanes, plain, all, &scores, true, spec);
         } else {
             // A software adapter computes both branches of a condition, and an empty loop once: so there is one form for all.
             weigh_all::<F, N>(rows, v, &source, &scores, &shrinks, spec);
@@ -380,20 +394,25 @@ fn attention_tile<F: Float, N: Size>(
     if CUBE_POS < heads * scalars.queries.div_ceil(comptime!(shape.queries())) {
         let block = block_of(CUBE_POS, heads, &scalars, &layout, shape);
         let mut rows = begin::<F, N>(q, &block, &scalars, &layout.q, spec);
-        let queries = (block.first, block.last);
-        let span = span(block.batch, queries, &scalars, tables, kinds);
+        let span = span(
+            block.batch,
+            block.first,
+            block.last,
+            &scalars,
+            tables,
+            kinds,
+        );
         let (near, far) = keys_of(block.first, block.last, &scalars, kinds);
         let mut visits = 0u32;
         for at in near / size..far.div_ceil(size) {
             let key = at * size;
             let held = min(size, scalars.keys - key);
-            let keys = (key, key + held - 1);
-            let met = met_of(&span, keys, &scalars, tables, kinds);
+            let met = met_of(&span, key, key + held - 1, &scalars, tables, kinds);
             // The same for the whole cube, so the barriers inside are reached by all its units or none.
             if met > 0 {
                 if comptime!(shape.staged) {
                     sync_cube();
-                    load_tile::<F, N>(k, v, &mut tile, &block, &layout, (key, held), spec);
+                    load_tile::<F, N>(k, v, &mut tile, &block, &layout, key, held, spec);
                     sync_cube();
                 }
                 if comptime!(spec.form.counted) {
@@ -427,8 +446,8 @@ fn finish<F: Float, N: Size>(
     for row in 0..comptime!(spec.shape.rows) {
         let query = block.first + UNIT_POS as usize + comptime!(row * spec.shape.units);
         if query <= block.last {
-            let softmax = (rows.largest[row], rows.totals[row]);
-            let (share, mut log) = ended(softmax, block.head, scalars, tables, spec.form);
+            let (top, total) = (rows.largest[row], rows.totals[row]);
+            let (share, mut log) = ended(top, total, block.head, scalars, tables, spec.form);
             if comptime!(spec.form.counted) {
                 log = f32::cast_from(visits);
             }

@@ -4,7 +4,7 @@ use super::{Rows, Source, Spec};
 use crate::attention::shape::LANES;
 use cubecl::prelude::*;
 
-/// Adds probabilities times values of some of N keys in the tile. Where `careful`, a probability of 0 gives 0 whatever the value
+/// Adds probabilities times values of some of N keys in the tile, from lane `begin` to before `end`. Where `careful`, a probability of 0 gives 0 whatever the value
 /// is: a key that a query doesn't see gives it nothing of a NaN.
 #[cube]
 pub(super) fn weigh<N: Size>(
@@ -12,7 +12,8 @@ pub(super) fn weigh<N: Size>(
     tile: &Shared<[Vector<f32, N>]>,
     source: &Source,
     lanes: Vector<i32, N>,
-    some: (usize, usize),
+    begin: usize,
+    end: usize,
     scores: &Array<Vector<f32, N>>,
     #[comptime] careful: bool,
     #[comptime] spec: Spec,
@@ -21,7 +22,7 @@ pub(super) fn weigh<N: Size>(
     let value_vectors = comptime!(spec.form.value_vectors);
     let values = comptime!(spec.shape.keys * spec.form.vectors);
     let zero = Vector::<f32, N>::new(0.0f32);
-    for lane in some.0..some.1 {
+    for lane in begin..end {
         let own = lanes.equal(&Vector::new(lane as i32));
         let mut p = Array::<Vector<f32, N>>::new(count);
         #[unroll]
