@@ -235,6 +235,9 @@ impl Kernels {
     }
 }
 
+#[cfg(all(test, feature = "emit"))]
+mod buffers_tests;
+
 #[cfg(test)]
 mod tests {
     use super::Tiles;
