@@ -119,12 +119,13 @@ fn drop_over_capacity(
     #[comptime] experts_per_cube: usize,
 ) {
     let expert = CUBE_POS * experts_per_cube + UNIT_POS_Y as usize;
-    let mut segment = (slots, slots);
+    let mut first = slots;
+    let mut past = slots;
     if expert <= experts {
-        segment.0 = offsets[expert] as usize;
+        first = offsets[expert] as usize;
     }
     if expert < experts {
-        segment.1 = offsets[expert + 1] as usize;
+        past = offsets[expert + 1] as usize;
     }
     let capacity = capacities[min(expert, experts - 1)];
     let mut partial = Shared::<[u32]>::new_slice(comptime!(partial_len(units)));
@@ -133,31 +134,16 @@ fn drop_over_capacity(
     let mut threshold = 0u32;
     for step in 0..31u32 {
         let candidate = threshold | (1u32 << (30 - step));
-        let count = count_at_least(
-            order,
-            weights,
-            &mut partial,
-            segment.0,
-            segment.1,
-            candidate,
-            units,
-        );
+        let count = count_at_least(order, weights, &mut partial, first, past, candidate, units);
         threshold = select(count >= capacity, candidate, threshold);
     }
-    let heavier = count_at_least(
-        order,
-        weights,
-        &mut partial,
-        segment.0,
-        segment.1,
-        threshold + 1,
-        units,
-    );
+    let next = threshold + 1;
+    let heavier = count_at_least(order, weights, &mut partial, first, past, next, units);
 
     let unit = UNIT_POS_X as usize;
-    let chunk = (segment.1 - segment.0).div_ceil(units);
-    let begin = min(segment.0 + unit * chunk, segment.1);
-    let end = min(begin + chunk, segment.1);
+    let chunk = (past - first).div_ceil(units);
+    let begin = min(first + unit * chunk, past);
+    let end = min(begin + chunk, past);
     let mut rank = heavier;
     if comptime!(units > 1) {
         let mut equal = 0u32;
