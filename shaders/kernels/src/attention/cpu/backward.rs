@@ -6,7 +6,7 @@
 
 use super::forward::{Block, site_of, tensor_row};
 use super::packed::{panels, rows};
-use super::product::{Steps, Sums, add_product, any_infinite, multiply};
+use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
 use crate::attention::Plan;
 use crate::attention::dropout::{factors_or_one, row_or_none};
@@ -111,27 +111,17 @@ fn load<F: Float>(
     }
 }
 
-/// What [`score`] multiplies and writes: values of a row, f32s from row to row, and keys of a tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Scored {
-    dim: usize,
-    padded: usize,
-    tile: usize,
-}
-
-/// A strip's rows at `from` times the panels from `panel` on, to `into` in scratch.
+/// A strip's rows at `at.0` times the panels at `at.1`, to `at.2` in scratch.
 #[cube]
 fn score<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
     packed: &[Vector<f32, N>],
-    from: usize,
-    panel: usize,
-    into: usize,
-    #[comptime] of: Scored,
+    at: (usize, usize, usize),
+    #[comptime] sizes: (usize, usize, usize),
 ) {
     let width = N::value();
-    let (dim, tile) = comptime!((of.dim, of.tile));
+    let (dim, stride, tile) = comptime!(sizes);
     #[unroll]
     for pair in 0..comptime!(tile / (2 * width)) {
         let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
@@ -143,17 +133,12 @@ fn score<N: Size>(
             &mut sums,
             block_rows.with_vector_size::<Const<1>>(),
             packed,
-            from,
-            (panel + pair) * comptime!(2 * dim),
+            (at.0, (at.1 + pair) * comptime!(2 * dim)),
             dim.runtime(),
             false.runtime(),
-            comptime!(Steps {
-                row: of.padded,
-                left: 1,
-                right: 2
-            }),
+            (stride, 1, 2),
         );
-        let to = into / width + pair * 2;
+        let to = at.2 / width + pair * 2;
         let view = scratch.with_vector_size_mut::<N>();
         #[unroll]
         for i in 0..comptime!(STRIP) {
@@ -173,15 +158,14 @@ fn soften<N: Size, R: ScoreRule>(
     scalars: &Scalars,
     rule: &R::Args,
     // The row of the block, where its scratch begins, and the first key.
-    row: usize,
-    base: usize,
-    first: usize,
+    at: (usize, usize, usize),
     full: bool,
     #[comptime] pass: Pass,
 ) {
     let width = N::value();
     let spec = comptime!(pass.spec);
     let kinds = comptime!(spec.form.kinds);
+    let (row, base, first) = at;
     let query_row = min(block.first + row, block.end - 1);
     let mut site = site_of::<N>(query_row, block, scalars);
     let dropout = row_or_none::<N>(&site, tables, spec.form);
@@ -225,28 +209,72 @@ fn soften<N: Size, R: ScoreRule>(
     }
 }
 
-/// A strip of a block's rows and a tile of keys: probabilities and gradients of scores, and what they add to dq. The strip starts at
-/// `row`, the task's scratch at `base`, and the tile at `key`; `odd` tells infinite keys in the tile.
+/// sums\[rows\] += left · right, by strips of rows; `at` is where sums, left and right begin.
+#[cube]
+fn add_product<N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    right: &[Vector<f32, N>],
+    at: (usize, usize, usize),
+    steps: usize,
+    careful: bool,
+    // Rows, f32s of a row of sums, and the strides on the left.
+    #[comptime] sizes: (usize, usize, usize, usize),
+) {
+    let width = N::value();
+    let (rows, padded, row_stride, step_stride) = comptime!(sizes);
+    let across = comptime!(padded / width);
+    for strip in 0..comptime!(rows.div_ceil(STRIP)) {
+        for pair in 0..comptime!(across / 2) {
+            let to = at.0 / width + strip * comptime!(STRIP * across) + 2 * pair;
+            let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
+            let view = scratch.with_vector_size_mut::<N>();
+            #[unroll]
+            for i in 0..comptime!(STRIP) {
+                sums[2 * i] = view[to + i * across];
+                sums[2 * i + 1] = view[to + i * across + 1];
+            }
+            multiply::<N>(
+                &mut sums,
+                scratch.with_vector_size::<Const<1>>(),
+                right,
+                (
+                    at.1 + strip * comptime!(STRIP * row_stride),
+                    at.2 + 2 * pair,
+                ),
+                steps,
+                careful,
+                comptime!((row_stride, step_stride, padded / width)),
+            );
+            let view = scratch.with_vector_size_mut::<N>();
+            #[unroll]
+            for i in 0..comptime!(STRIP) {
+                view[to + i * across] = sums[2 * i];
+                view[to + i * across + 1] = sums[2 * i + 1];
+            }
+        }
+    }
+}
+
+/// A strip of a block's rows and a tile of keys: probabilities and gradients of scores, and what they add to dq. `at` is the
+/// strip's first row, where the task's scratch begins, and the first key; `odd` tells infinite keys in the tile.
 #[cube]
 fn strip<N: Size, R: ScoreRule>(
     key_panels: &[Vector<f32, N>],
     value_panels: &[Vector<f32, N>],
     key_rows: &[Vector<f32, N>],
-    statistics: &[f32],
-    tables: &[u32],
+    read: (&[f32], &[u32]),
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
     block: &Block,
     scalars: &Scalars,
     rule: &R::Args,
-    row: usize,
-    base: usize,
-    key: usize,
+    at: (usize, usize, usize),
     odd: bool,
     #[comptime] pass: Pass,
 ) {
     let width = N::value();
     let spec = comptime!(pass.spec);
+    let (row, base, key) = at;
     let count = min(comptime!(spec.tile), scalars.keys - key);
     let weights = base + comptime!(spec.weights()) + row * comptime!(spec.tile);
     let gradients = base + comptime!(spec.gradients()) + row * comptime!(spec.tile);
@@ -263,47 +291,28 @@ fn strip<N: Size, R: ScoreRule>(
         let of_head = scalars.keys.div_ceil(comptime!(2 * width));
         let panel = head * of_head + key / comptime!(2 * width);
         let from = block.base + row * comptime!(spec.padded_head);
-        let of = comptime!(Scored {
-            dim: spec.head_dim,
-            padded: spec.padded_head,
-            tile: spec.tile
-        });
-        score::<N>(scratch, block_rows, key_panels, from, panel, weights, of);
+        let sizes = comptime!((spec.head_dim, spec.padded_head, spec.tile));
+        let at = (from, panel, weights);
+        score::<N>(scratch, block_rows, key_panels, at, sizes);
         if comptime!(!pass.through_lse) {
             let rows = block.base + comptime!(ROWS * spec.padded_head);
             let from = rows + row * comptime!(spec.padded_value);
-            let of = comptime!(Scored {
-                dim: spec.value_dim,
-                padded: spec.padded_value,
-                tile: spec.tile
-            });
-            score::<N>(
-                scratch,
-                block_rows,
-                value_panels,
-                from,
-                panel,
-                gradients,
-                of,
-            );
+            let sizes = comptime!((spec.value_dim, spec.padded_value, spec.tile));
+            let at = (from, panel, gradients);
+            score::<N>(scratch, block_rows, value_panels, at, sizes);
         }
         for i in 0..comptime!(STRIP) {
-            let own = row + i;
+            let at = (row + i, base, key);
             soften::<N, R>(
-                scratch, statistics, tables, block, scalars, rule, own, base, key, full, pass,
+                scratch, read.0, read.1, block, scalars, rule, at, full, pass,
             );
         }
         let to = (block.first + row) * comptime!(spec.padded_head);
         let to = base + comptime!(spec.query_sums()) + to;
         let keys = (head * scalars.keys + key) * comptime!(spec.padded_head / width);
-        let of = comptime!(Sums {
-            rows: STRIP,
-            padded: spec.padded_head,
-            row: spec.tile,
-            step: 1
-        });
-        let careful = odd && !full;
-        add_product::<N>(scratch, key_rows, to, gradients, keys, count, careful, of);
+        let sizes = comptime!((STRIP, spec.padded_head, spec.tile, 1));
+        let at = (to, gradients, keys);
+        add_product::<N>(scratch, key_rows, at, count, odd && !full, sizes);
     } else {
         clear::<N>(scratch, weights, comptime!(STRIP * spec.tile));
         clear::<N>(scratch, gradients, comptime!(STRIP * spec.tile));
@@ -325,27 +334,17 @@ fn add_to_keys<N: Size>(
     let view = block_rows.with_vector_size::<N>();
     let odd = any_infinite::<N>(view, block.base / width, comptime!(spec.block() / width));
     if comptime!(!pass.through_lse) {
-        let to = base + comptime!(spec.value_sums());
-        let left = base + comptime!(spec.weights());
-        let right = (block.base + comptime!(ROWS * spec.padded_head)) / width;
-        let of = comptime!(Sums {
-            rows,
-            padded: spec.padded_value,
-            row: 1,
-            step: spec.tile
-        });
-        let count = comptime!(ROWS).runtime();
-        add_product::<N>(scratch, view, to, left, right, count, odd, of);
+        let at = (
+            base + comptime!(spec.value_sums()),
+            base + comptime!(spec.weights()),
+            (block.base + comptime!(ROWS * spec.padded_head)) / width,
+        );
+        let sizes = comptime!((rows, spec.padded_value, 1, spec.tile));
+        add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), odd, sizes);
     }
-    let (left, right) = (base + comptime!(spec.gradients()), block.base / width);
-    let of = comptime!(Sums {
-        rows,
-        padded: spec.padded_head,
-        row: 1,
-        step: spec.tile
-    });
-    let count = comptime!(ROWS).runtime();
-    add_product::<N>(scratch, view, base, left, right, count, odd, of);
+    let at = (base, base + comptime!(spec.gradients()), block.base / width);
+    let sizes = comptime!((rows, spec.padded_head, 1, spec.tile));
+    add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), odd, sizes);
 }
 
 /// `count` rows of sums from `from` on, times `factor`, to row `to` of `out`.
@@ -353,17 +352,16 @@ fn add_to_keys<N: Size>(
 fn write<F: Float>(
     scratch: &mut [Vector<f32, Const<1>>],
     out: &mut [F],
-    from: usize,
-    to: usize,
+    at: (usize, usize),
     count: usize,
     factor: f32,
-    #[comptime] dim: usize,
-    #[comptime] padded: usize,
+    #[comptime] dims: (usize, usize),
 ) {
+    let (dim, padded) = comptime!(dims);
     for row in 0..count {
         for d in 0..dim {
-            let sum = scratch[from + row * padded + d].extract(0usize);
-            out[(to + row) * dim + d] = F::cast_from(sum * factor);
+            let sum = scratch[at.0 + row * padded + d].extract(0usize);
+            out[(at.1 + row) * dim + d] = F::cast_from(sum * factor);
         }
     }
 }
@@ -390,32 +388,36 @@ fn write_queries<F: Float>(
         let site = site_of::<Const<1>>(row, &block, scalars);
         let to = tensor_row::<Const<1>>(&site, scalars);
         let from = base + comptime!(spec.query_sums()) + row * comptime!(spec.padded_head);
-        let (dim, padded) = comptime!((spec.head_dim, spec.padded_head));
-        let (count, scale) = (1usize.runtime(), scalars.scale);
-        write::<F>(scratch, dq, from, to, count, scale, dim, padded);
+        let dims = comptime!((spec.head_dim, spec.padded_head));
+        write::<F>(
+            scratch,
+            dq,
+            (from, to),
+            1usize.runtime(),
+            scalars.scale,
+            dims,
+        );
     }
 }
 
-/// All blocks that see a tile of a head's keys from `key`: dk and dv of the tile, in scratch from `base` on.
+/// All blocks that see a tile of keys: dk and dv of the tile, in scratch. `at` is the key head, where the task's scratch begins, and
+/// the first key.
 #[cube]
 fn tile<F: Float, N: Size, R: ScoreRule>(
-    q: &[F],
-    d_o: &[F],
+    inputs: (&[F], &[F]),
     key_panels: &[Vector<f32, N>],
     value_panels: &[Vector<f32, N>],
     key_rows: &[Vector<f32, N>],
-    statistics: &[f32],
-    tables: &[u32],
+    read: (&[f32], &[u32]),
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
     scalars: &Scalars,
     rule: &R::Args,
-    head: usize,
-    base: usize,
-    key: usize,
+    at: (usize, usize, usize),
     #[comptime] pass: Pass,
 ) {
     let spec = comptime!(pass.spec);
+    let (head, base, key) = at;
     let count = min(comptime!(spec.tile), scalars.keys - key);
     clear::<N>(scratch, base, comptime!(spec.weights()));
     let width = N::value();
@@ -436,24 +438,21 @@ fn tile<F: Float, N: Size, R: ScoreRule>(
         let kinds = comptime!(spec.form.kinds);
         let (top, bottom) = (block.first / scalars.group, (block.end - 1) / scalars.group);
         let last = key + count - 1;
-        let span = span(block.batch, top, bottom, scalars, tables, kinds);
-        if tables_show(&span, key, last, scalars, tables, kinds) > 0 {
-            load::<F>(q, d_o, block_rows, &block, scalars, pass);
+        let span = span(block.batch, top, bottom, scalars, read.1, kinds);
+        if tables_show(&span, key, last, scalars, read.1, kinds) > 0 {
+            load::<F>(inputs.0, inputs.1, block_rows, &block, scalars, pass);
             for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
                 strip::<N, R>(
                     key_panels,
                     value_panels,
                     key_rows,
-                    statistics,
-                    tables,
+                    (read.0, read.1),
                     scratch,
                     block_rows,
                     &block,
                     scalars,
                     rule,
-                    row,
-                    base,
-                    key,
+                    (row, base, key),
                     odd,
                     pass,
                 );
@@ -492,33 +491,30 @@ fn attention_gradients_cpu<F: Float, N: Size, R: ScoreRule>(
         let first = base + comptime!(spec.query_sums());
         clear::<N>(scratch, first, words - comptime!(spec.query_sums()));
         for key in range_stepped(0usize, scalars.keys, comptime!(spec.tile)) {
+            let inputs = (q, d_o);
+            let read = (statistics, tables);
+            let at = (head, base, key);
             tile::<F, N, R>(
-                q,
-                d_o,
+                inputs,
                 key_panels,
                 value_panels,
                 key_rows,
-                statistics,
-                tables,
+                read,
                 scratch,
                 block_rows,
                 &scalars,
                 &rule,
-                head,
-                base,
-                key,
+                at,
                 pass,
             );
             let to = head * scalars.keys + key;
             let count = min(comptime!(spec.tile), scalars.keys - key);
-            let (dim, padded) = comptime!((spec.head_dim, spec.padded_head));
-            let scale = scalars.scale;
-            write::<F>(scratch, dk, base, to, count, scale, dim, padded);
+            let dims = comptime!((spec.head_dim, spec.padded_head));
+            write::<F>(scratch, dk, (base, to), count, scalars.scale, dims);
             if comptime!(!pass.through_lse) {
                 let from = base + comptime!(spec.value_sums());
-                let (dim, padded) = comptime!((spec.value_dim, spec.padded_value));
-                let one = 1.0f32.runtime();
-                write::<F>(scratch, dv, from, to, count, one, dim, padded);
+                let dims = comptime!((spec.value_dim, spec.padded_value));
+                write::<F>(scratch, dv, (from, to), count, 1.0f32.runtime(), dims);
             }
         }
         write_queries::<F>(scratch, dq, head, base, &scalars, spec);

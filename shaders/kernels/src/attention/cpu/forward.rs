@@ -5,7 +5,7 @@
 //! the softmax row by row, then probabilities times values. A strip and a tile that the rules part are skipped.
 
 use super::packed::{panels, rows};
-use super::product::{Steps, any_infinite, multiply};
+use super::product::{any_infinite, multiply};
 use super::{ROWS, STRIP, Spec};
 use crate::attention::dropout::{factors, row_or_none};
 use crate::attention::exponential::{ended, exp, highest};
@@ -114,12 +114,12 @@ fn begin<F: Float, N: Size>(
 fn score<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
     packed: &[Vector<f32, N>],
-    base: usize,
-    row: usize,
+    at: (usize, usize),
     panel: usize,
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
+    let (base, row) = at;
     let dim = comptime!(spec.head_dim);
     #[unroll]
     for pair in 0..comptime!(spec.tile / (2 * width)) {
@@ -128,21 +128,18 @@ fn score<N: Size>(
         for i in 0..comptime!(2 * STRIP) {
             sums[i] = Vector::new(0.0f32);
         }
-        let left_at = base + row * dim;
-        let right_at = (panel + pair) * comptime!(2 * spec.head_dim);
+        let from = (
+            base + row * dim,
+            (panel + pair) * comptime!(2 * spec.head_dim),
+        );
         multiply::<N>(
             &mut sums,
             scratch.with_vector_size::<Const<1>>(),
             packed,
-            left_at,
-            right_at,
+            from,
             dim.runtime(),
             false.runtime(),
-            comptime!(Steps {
-                row: dim,
-                left: 1,
-                right: 2
-            }),
+            (dim, 1, 2),
         );
         let to = (base + comptime!(spec.scores(width))) / width + pair * 2;
         let registers = scratch.with_vector_size_mut::<N>();
@@ -162,14 +159,13 @@ fn soften<N: Size, R: ScoreRule>(
     block: &Block,
     scalars: &Scalars,
     rule: &R::Args,
-    row: usize,
-    strip_row: usize,
-    first: usize,
+    at: (usize, usize, usize),
     full: bool,
     #[comptime] spec: Spec,
 ) -> f32 {
     let width = N::value();
     let registers = comptime!(spec.tile / width);
+    let (row, strip_row, first) = at;
     let base = block.base;
     let query_row = min(block.first + row, block.end - 1);
     let mut site = site_of::<N>(query_row, block, scalars);
@@ -223,15 +219,14 @@ fn soften<N: Size, R: ScoreRule>(
 fn weigh<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
     v: &[Vector<f32, N>],
-    base: usize,
-    row: usize,
+    at: (usize, usize),
     shrink: &Array<f32>,
-    first: usize,
-    count: usize,
+    keys: (usize, usize),
     careful: bool,
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
+    let (base, row) = at;
     let across = comptime!(spec.padded_value / width);
     for pair in 0..comptime!(spec.padded_value / (2 * width)) {
         let to = (base + comptime!(spec.sums(width))) / width + row * across + 2 * pair;
@@ -243,21 +238,18 @@ fn weigh<N: Size>(
             sums[2 * i] = view[to + i * across] * factor;
             sums[2 * i + 1] = view[to + i * across + 1] * factor;
         }
-        let left_at = base + comptime!(spec.scores(width));
-        let right_at = first * across + 2 * pair;
+        let from = (
+            base + comptime!(spec.scores(width)),
+            keys.0 * across + 2 * pair,
+        );
         multiply::<N>(
             &mut sums,
             scratch.with_vector_size::<Const<1>>(),
             v,
-            left_at,
-            right_at,
-            count,
+            from,
+            keys.1,
             careful,
-            comptime!(Steps {
-                row: spec.tile,
-                left: 1,
-                right: spec.padded_value / width
-            }),
+            comptime!((spec.tile, 1, spec.padded_value / width)),
         );
         let view = scratch.with_vector_size_mut::<N>();
         #[unroll]
@@ -302,8 +294,8 @@ fn finish<F: Float, N: Size>(
     }
 }
 
-/// A strip of a block's rows from `row` and a tile of a head's keys from `key`: `show` tells whether tables show the block any of them,
-/// and `odd` of infinite values.
+/// A strip of a block's rows and a tile of keys: `at` is the strip's first row, the key head and the first key; `of_tile` tells
+/// whether tables show the block any of its keys, and of infinite values.
 #[cube]
 fn strip<N: Size, R: ScoreRule>(
     packed: &[Vector<f32, N>],
@@ -313,14 +305,13 @@ fn strip<N: Size, R: ScoreRule>(
     block: &Block,
     scalars: &Scalars,
     rule: &R::Args,
-    row: usize,
-    head: usize,
-    key: usize,
-    show: u32,
-    odd: bool,
+    at: (usize, usize, usize),
+    of_tile: (u32, bool),
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
+    let (row, head, key) = at;
+    let (show, odd) = of_tile;
     let count = min(comptime!(spec.tile), scalars.keys - key);
     let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
     let (top, bottom) = ((block.first + row) / scalars.group, bottom / scalars.group);
@@ -331,22 +322,28 @@ fn strip<N: Size, R: ScoreRule>(
     if met > 0 {
         let panels = scalars.keys.div_ceil(comptime!(2 * width));
         let panel = head * panels + key / comptime!(2 * width);
-        score::<N>(scratch, packed, block.base, row, panel, spec);
+        score::<N>(scratch, packed, (block.base, row), panel, spec);
         let full = met == 2 && count == comptime!(spec.tile);
         let mut shrink = Array::<f32>::new(comptime!(STRIP));
         for i in 0..comptime!(STRIP) {
-            let own = row + i;
-            shrink[i] = soften::<N, R>(
-                scratch, tables, block, scalars, rule, own, i, key, full, spec,
-            );
+            let at = (row + i, i, key);
+            shrink[i] = soften::<N, R>(scratch, tables, block, scalars, rule, at, full, spec);
             if comptime!(spec.form.counted) {
                 let at = block.base + comptime!(spec.visits(width)) + row + i;
                 scratch[at] += Vector::new(1.0f32);
             }
         }
-        let (base, first) = (block.base, head * scalars.keys + key);
+        let values = (head * scalars.keys + key, count);
         let careful = odd && !full;
-        weigh::<N>(scratch, v, base, row, &shrink, first, count, careful, spec);
+        weigh::<N>(
+            scratch,
+            v,
+            (block.base, row),
+            &shrink,
+            values,
+            careful,
+            spec,
+        );
     }
 }
 
@@ -375,9 +372,11 @@ fn meet<N: Size, R: ScoreRule>(
         let from = (head * scalars.keys + key) * registers;
         let odd = any_infinite::<N>(v, from, count * registers);
         let show = tables_show(&span, key, key + count - 1, scalars, tables, kinds);
+        let of_tile = (show, odd);
         for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
+            let at = (row, head, key);
             strip::<N, R>(
-                packed, v, tables, scratch, block, scalars, rule, row, head, key, show, odd, spec,
+                packed, v, tables, scratch, block, scalars, rule, at, of_tile, spec,
             );
         }
     }
