@@ -220,7 +220,7 @@ fn values_of_other_types_are_refused() {
     let nan = file().value("llama.rope.freq_base", F32, &f32::NAN.to_le_bytes());
     refused(nan, &["`llama.rope.freq_base`", "got NaN"]);
     let flag = file().value("llama.rope.freq_base", FLAG, &[1]);
-    refused(flag, &["`llama.rope.freq_base`", "got true"]);
+    refused(flag, &["`llama.rope.freq_base`", "got `true`"]);
 }
 
 #[test]
