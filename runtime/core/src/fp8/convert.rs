@@ -2,9 +2,11 @@
 
 use super::activations::{ActivationScaling, Activations};
 use super::codes::Instructions;
+use super::container::{FROZEN_EXPERTS, SHARED_EXPERT, container};
 use super::weight::{ATTACHED, Weight, check_activations};
 use crate::{Error, memory_in_use};
 use burn::module::{Module, ModuleMapper, Param};
+use burn::nn::Linear;
 use burn::tensor::{Device, Tensor};
 use moebius_ops::matches_pattern;
 use moebius_ops::quantize::Quantizer;
@@ -188,7 +190,7 @@ impl Walk<'_> {
     fn path(&self, depth: usize) -> String {
         let counts = |(name, container): &&(String, String)| {
             !container.starts_with("Enum:")
-                && (name.as_str(), container.as_str()) != ("experts", "Struct:SharedExpert")
+                && (name.as_str(), container.as_str()) != ("experts", SHARED_EXPERT)
         };
         let names = self.at[..depth].iter().filter(counts);
         names
@@ -215,14 +217,13 @@ impl Walk<'_> {
     /// Why a matrix here that is no weight of ours stays, or a weight that must not change.
     fn reason(&self) -> String {
         let container = self.at.last().map_or("", |(_, container)| container);
-        match container.split_once(':') {
-            Some((_, "Linear")) => {
-                "Burn's own layer; `moebius::nn::Linear` has weights that convert"
-            }
-            Some((_, name)) => return format!("`{name}` has no `moebius::fp8::Weight` here"),
-            None => "a parameter by itself",
+        if container == container!(Linear) {
+            return "Burn's own layer; `moebius::nn::Linear` has weights that convert".to_string();
         }
-        .to_string()
+        match container.split_once(':') {
+            Some((_, name)) => format!("`{name}` has no `moebius::fp8::Weight` here"),
+            None => "a parameter by itself".to_string(),
+        }
     }
 
     /// What takes the place of a weight; `None` where it stays.
@@ -232,7 +233,11 @@ impl Walk<'_> {
             add(&mut self.report.skipped, skipped);
             return Ok(None);
         }
-        if self.at.iter().any(|(_, container)| container == FROZEN) {
+        if self
+            .at
+            .iter()
+            .any(|(_, container)| container == FROZEN_EXPERTS)
+        {
             let reason = "frozen below what is trained in floating point".to_string();
             self.report.left_out.push(LeftOut { path, reason });
             return Ok(None);
@@ -273,9 +278,6 @@ fn add(paths: &mut Vec<String>, path: String) {
         paths.push(path);
     }
 }
-
-/// The container of experts that share one frozen network.
-const FROZEN: &str = "Struct:ParameterEfficientExperts";
 
 impl ModuleMapper for Walk<'_> {
     fn enter_module(&mut self, name: &str, container_type: &str) {

@@ -13,6 +13,7 @@
 mod activations;
 mod codec;
 mod codes;
+mod container;
 mod convert;
 mod engine;
 mod fake_quantize;
@@ -28,6 +29,9 @@ mod weight;
 pub use activations::{ActivationScaling, Activations};
 pub use codec::{amax, decode, encode};
 pub use codes::Instructions;
+pub(crate) use container::{
+    FROZEN_EXPERTS, SHARED_EXPERT, container, known_container, same_name,
+};
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub use engine::{InferenceEngine, MemoryReport};
 pub use fake_quantize::fake_quantize;

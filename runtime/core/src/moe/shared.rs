@@ -6,6 +6,7 @@ use super::experts::FeedForwardExperts;
 use super::route::router_logits;
 use crate::Error;
 use crate::check::cast_param;
+use crate::fp8::known_container;
 use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
@@ -22,6 +23,8 @@ pub struct SharedExpert {
     /// g \[1,H\].
     pub gate: Option<Param<Tensor<2>>>,
 }
+
+known_container!(SharedExpert, SHARED_EXPERT);
 
 impl SharedExpert {
     /// That of `config`, where it has one, with weights uniform in ±1/√fan_in.

@@ -4,6 +4,7 @@ use super::{
     Adapted, DType, Device, Error, FeedForwardExperts, Like, Module, MoeConfig, Param, ShapeError,
     Slots, Tensor, activate, apply, bias_of, cast_all, dropped, stacked,
 };
+use crate::fp8::known_container;
 use crate::initial::zeros;
 use crate::nn;
 use crate::ops::Assignment;
@@ -19,6 +20,8 @@ pub struct ParameterEfficientExperts {
     /// What each expert adds.
     pub adaptation: Adaptation,
 }
+
+known_container!(ParameterEfficientExperts, FROZEN_EXPERTS);
 
 /// What each expert adds to the frozen network.
 #[derive(Module, Debug)]
