@@ -26,7 +26,7 @@ fn few() -> Problem {
 fn refusal<T: Debug>(planned: Result<T, PlanError>) -> Unsupported {
     match planned.unwrap_err() {
         PlanError::Unsupported(unsupported) => unsupported,
-        PlanError::Shape(error) => Unsupported::new("plan", "other sizes", error),
+        PlanError::Mismatch(error) => Unsupported::new("plan", "other sizes", error),
     }
 }
 

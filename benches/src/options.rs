@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use moebius::fp8::Fp8Format;
-use moebius_ops::{Element, ShapeError};
+use moebius_ops::{Element, Mismatch};
 
 /// A word, its help, and what it stands for.
 pub type Named<T> = (&'static str, &'static str, T);
@@ -22,14 +22,14 @@ pub(crate) const DTYPES: [Named<DType>; 3] = [
 ];
 
 /// The kernels' name of a type.
-pub(crate) fn element(dtype: DType) -> Result<Element, ShapeError> {
+pub(crate) fn element(dtype: DType) -> Result<Element, Mismatch> {
     match dtype {
         DType::F32 => Ok(Element::F32),
         DType::F16 => Ok(Element::F16),
         DType::BF16 => Ok(Element::Bf16),
         other => {
             let got = format!("{other:?}");
-            Err(ShapeError::new("dtype", "f32, f16 or bf16", got))
+            Err(Mismatch::new("dtype", "f32, f16 or bf16", got))
         }
     }
 }

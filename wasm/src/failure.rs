@@ -6,7 +6,7 @@ use moebius::ErrorKind;
 use moebius_device::OpenError;
 use moebius_device::browser::DeviceFailure;
 use moebius_engine::EngineError;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_weights::WeightsError;
 use wasm_bindgen::{JsCast, JsValue};
 
@@ -115,8 +115,8 @@ impl From<JsValue> for Failure {
     }
 }
 
-impl From<ShapeError> for Failure {
-    fn from(error: ShapeError) -> Self {
+impl From<Mismatch> for Failure {
+    fn from(error: Mismatch) -> Self {
         Self::new(Code::SHAPE, error)
     }
 }

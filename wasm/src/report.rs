@@ -113,7 +113,7 @@ fn kernel(
     let plan = plan(problem, capability, Choice::default());
     let plan = plan.map_err(|error| match error {
         PlanError::Unsupported(error) => format!("it needs {}", error.needs),
-        PlanError::Shape(error) => error.to_string(),
+        PlanError::Mismatch(error) => error.to_string(),
     });
     Ok(plan?.variant.name())
 }

@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use moebius::{Device, Error};
 use moebius_device::process_memory;
 use moebius_host::Simd;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 use serde::Serialize;
 use setup::Setup;
@@ -150,7 +150,7 @@ impl AttentionBench {
             ("keys", self.keys()),
         ] {
             if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size).into());
+                return Err(Mismatch::new(what, "at least 1", size).into());
             }
         }
         self.check_peers()?;
@@ -171,21 +171,21 @@ impl AttentionBench {
     }
 
     /// Checks that Burn's attention is asked for where it has the problem.
-    fn check_peers(&self) -> Result<(), ShapeError> {
+    fn check_peers(&self) -> Result<(), Mismatch> {
         let burn = [AttentionPeer::Burn, AttentionPeer::Composition];
         if !self.peers.iter().any(|peer| burn.contains(peer)) {
             return Ok(());
         }
         if let Some(window) = self.window {
             let expected = "none beside Burn's attention, which has no windows";
-            return Err(ShapeError::new("window", expected, window));
+            return Err(Mismatch::new("window", expected, window));
         }
         if self.kv_heads() != self.heads {
             let expected = format!(
                 "as many as query heads, {}, for Burn's attention",
                 self.heads
             );
-            return Err(ShapeError::new("key heads", expected, self.kv_heads()));
+            return Err(Mismatch::new("key heads", expected, self.kv_heads()));
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use moebius::fp8::{ActivationScaling, Quantizer};
 use moebius::nn::Linear;
 use moebius_device::{Opened, memory_in_use};
 use moebius_host::Simd;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::scaling::Fp8Scheme;
 use moebius_shaders::grouped_gemm::{self, Choice};
@@ -145,7 +145,7 @@ pub(super) fn input(bench: &LinearBench, device: &Device, data: &HostData) -> Te
 /// than f32, f16 and bf16.
 pub(super) fn float_problem(bench: &LinearBench) -> Result<Problem, Error> {
     if bench.m == 0 {
-        return Err(ShapeError::new("rows", "at least 1", bench.m).into());
+        return Err(Mismatch::new("rows", "at least 1", bench.m).into());
     }
     Ok(Problem {
         element: element(bench.dtype)?,

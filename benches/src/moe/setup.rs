@@ -8,7 +8,7 @@ use moebius::Error;
 use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer};
 use moebius_device::{Device, Opened, memory_in_use, process_memory};
 use moebius_host::Simd;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_shaders::experts;
 
 /// The layer under measurement.
@@ -110,7 +110,7 @@ pub(super) fn tokens(bench: &MoeBench) -> Result<usize, Error> {
         .filter(|tokens| (1..=i32::MAX as usize).contains(tokens))
         .ok_or_else(|| {
             let got = format!("{} x {}", bench.batch, bench.seq);
-            ShapeError::new("batch x seq", "1 to 2^31 - 1 tokens", got).into()
+            Mismatch::new("batch x seq", "1 to 2^31 - 1 tokens", got).into()
         })
 }
 

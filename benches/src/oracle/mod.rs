@@ -8,7 +8,7 @@ pub(crate) use gradients::{GradientOracle, Gradients};
 use burn::tensor::{DType, Int, Tensor};
 use moebius::Error;
 use moebius::moe::{MoeLayer, MoeOutput, MoeWeights};
-use moebius_ops::{ShapeError, experts, routing};
+use moebius_ops::{Mismatch, experts, routing};
 
 /// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
 const SAMPLES: usize = 16;
@@ -53,7 +53,7 @@ pub(crate) const GRADIENTS_OVER_OUTPUTS: f64 = 2.0;
 fn weights(layer: &MoeLayer) -> Result<MoeWeights, Error> {
     layer.weights().ok_or_else(|| {
         let got = format!("{:?}", layer.config());
-        ShapeError::new("layer", "a router matrix and feed-forward experts", got).into()
+        Mismatch::new("layer", "a router matrix and feed-forward experts", got).into()
     })
 }
 

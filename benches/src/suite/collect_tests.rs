@@ -108,7 +108,7 @@ fn what_a_device_cannot_do_is_skipped() {
     };
     let refused = BenchError::Refused(open.into());
     assert!(matches!(outcome(Ok(Err(refused))), Outcome::Skipped(_)));
-    let shape = moebius_ops::ShapeError::new("tokens", "at least 1", 0);
+    let shape = moebius_ops::Mismatch::new("tokens", "at least 1", 0);
     let wrong = BenchError::Refused(shape.into());
     assert!(matches!(outcome(Ok(Err(wrong))), Outcome::Failed(_)));
 }

@@ -67,7 +67,7 @@ pub(crate) enum CliError {
     Engine(#[from] moebius_engine::EngineError),
     /// A way to choose tokens that can't be.
     #[error(transparent)]
-    Sampling(#[from] moebius_ops::ShapeError),
+    Sampling(#[from] moebius_ops::Mismatch),
     /// No token could be chosen.
     #[error(transparent)]
     Sample(#[from] moebius_engine::SampleError),

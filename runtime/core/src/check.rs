@@ -2,7 +2,7 @@
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::{Element, ShapeError};
+use moebius_ops::{Element, Mismatch};
 use std::fmt::Debug;
 
 /// Checks for the same device, recording gradients or not alike.
@@ -10,29 +10,29 @@ pub(crate) fn check_device(
     what: &'static str,
     got: Device,
     expected: &Device,
-) -> Result<(), ShapeError> {
+) -> Result<(), Mismatch> {
     let alike = got.is_autodiff() == expected.is_autodiff() && got == *expected;
     let (expected, got) = (format_args!("{expected:?}"), format_args!("{got:?}"));
-    ShapeError::unless(alike, what, expected, got)
+    Mismatch::unless(alike, what, expected, got)
 }
 
 pub(crate) fn check_same<T: PartialEq + Debug>(
     what: &'static str,
     got: T,
     expected: T,
-) -> Result<(), ShapeError> {
+) -> Result<(), Mismatch> {
     let same = got == expected;
     let (expected, got) = (format_args!("{expected:?}"), format_args!("{got:?}"));
-    ShapeError::unless(same, what, expected, got)
+    Mismatch::unless(same, what, expected, got)
 }
 
 /// The kernels' name of a dtype.
-pub(crate) fn element(dtype: DType) -> Result<Element, ShapeError> {
+pub(crate) fn element(dtype: DType) -> Result<Element, Mismatch> {
     match dtype {
         DType::F32 => Ok(Element::F32),
         DType::F16 => Ok(Element::F16),
         DType::BF16 => Ok(Element::Bf16),
-        other => Err(ShapeError::new(
+        other => Err(Mismatch::new(
             "dtype",
             "f32, f16 or bf16",
             format!("{other:?}"),
@@ -66,14 +66,14 @@ pub(crate) fn reshaped<const D: usize, const E: usize>(
 }
 
 /// A matrix, or a stack of them, as a stack.
-pub(crate) fn stacked<const D: usize>(x: Tensor<D>) -> Result<Tensor<3>, ShapeError> {
+pub(crate) fn stacked<const D: usize>(x: Tensor<D>) -> Result<Tensor<3>, Mismatch> {
     let shape = match x.dims().as_slice() {
         [rows, columns] => [1, *rows, *columns],
         [matrices, rows, columns] => [*matrices, *rows, *columns],
         _ => {
             let expected = "a matrix or a stack of them";
             let got = format!("{:?}", x.dims());
-            return Err(ShapeError::new("shape to quantise", expected, got));
+            return Err(Mismatch::new("shape to quantise", expected, got));
         }
     };
     Ok(reshaped(x, shape))
@@ -103,14 +103,14 @@ pub(crate) fn cast_all<M: Module>(module: M, dtype: DType) -> M {
 }
 
 /// Checks that a size is at least 1.
-pub(crate) fn check_positive(what: &'static str, size: usize) -> Result<(), ShapeError> {
-    ShapeError::unless(size > 0, what, "at least 1", size)
+pub(crate) fn check_positive(what: &'static str, size: usize) -> Result<(), Mismatch> {
+    Mismatch::unless(size > 0, what, "at least 1", size)
 }
 
 /// Checks that a size is in 1..=`most`.
-pub(crate) fn check_size(what: &'static str, size: usize, most: usize) -> Result<(), ShapeError> {
+pub(crate) fn check_size(what: &'static str, size: usize, most: usize) -> Result<(), Mismatch> {
     let right = (1..=most).contains(&size);
-    ShapeError::unless(right, what, format_args!("1 to {most}"), size)
+    Mismatch::unless(right, what, format_args!("1 to {most}"), size)
 }
 
 /// Checks that a number lies in `from..=to`, both finite.
@@ -119,13 +119,13 @@ pub(crate) fn check_within(
     number: f64,
     from: f64,
     to: f64,
-) -> Result<(), ShapeError> {
+) -> Result<(), Mismatch> {
     let right = number >= from && number <= to;
-    ShapeError::unless(right, what, format_args!("{from} to {to}"), number)
+    Mismatch::unless(right, what, format_args!("{from} to {to}"), number)
 }
 
 /// Checks a probability that must leave something.
-pub(crate) fn check_probability(what: &'static str, number: f64) -> Result<(), ShapeError> {
+pub(crate) fn check_probability(what: &'static str, number: f64) -> Result<(), Mismatch> {
     let right = (0.0..1.0).contains(&number);
-    ShapeError::unless(right, what, "0 or more, and below 1", number)
+    Mismatch::unless(right, what, "0 or more, and below 1", number)
 }

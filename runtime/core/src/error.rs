@@ -1,7 +1,7 @@
 //! The one error of the public API.
 
 use moebius_device::OpenError;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_shaders::PlanError;
 use moebius_shaders::Unsupported;
 
@@ -27,7 +27,7 @@ pub struct Error(Repr);
 #[derive(Clone, Debug, thiserror::Error)]
 enum Repr {
     #[error(transparent)]
-    Shape(#[from] ShapeError),
+    Shape(#[from] Mismatch),
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
     #[error(transparent)]
@@ -63,12 +63,12 @@ macro_rules! reasons {
     )*};
 }
 
-reasons!(ShapeError, Unsupported, OpenError);
+reasons!(Mismatch, Unsupported, OpenError);
 
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
         match error {
-            PlanError::Shape(error) => error.into(),
+            PlanError::Mismatch(error) => error.into(),
             PlanError::Unsupported(error) => error.into(),
         }
     }

@@ -14,7 +14,7 @@ use crate::check::{check_device, check_same, element};
 use crate::{Error, ops};
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::segment_attention::Segments;
 
@@ -78,7 +78,7 @@ pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tens
     let half = cos[3];
     let fits = [[1, s, 1, half], [b, s, 1, half]].contains(&cos) && sin == cos;
     let expected = format_args!("[{b} or 1, {s}, 1, half of what is turned], both");
-    ShapeError::unless(
+    Mismatch::unless(
         fits,
         "cosines and sines",
         expected,
@@ -86,7 +86,7 @@ pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tens
     )?;
     let end = pairs.at + 2 * half;
     let expected = format_args!("at most {width}");
-    ShapeError::unless(end <= width, "end of what is turned", expected, end)?;
+    Mismatch::unless(end <= width, "end of what is turned", expected, end)?;
     Ok(ops::fused::rotate(x, tables, pairs))
 }
 

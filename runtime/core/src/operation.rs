@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::ops::{DeviceValue, Request, dtype};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius_ops::{HostTensor, Operation, Scalar, ShapeError, TensorInfo};
+use moebius_ops::{HostTensor, Mismatch, Operation, Scalar, TensorInfo};
 use moebius_shaders::Family;
 
 /// The results of `operation` for `operands`, both in the order of its signature, computed on `device`. Floats are rounded to the
@@ -35,7 +35,7 @@ pub fn run<F: Family>(
         ("tiles", words_on::<1>(&words, &shape, device))
     });
     let values = pairs().map(|(info, tensor)| upload(tensor, info, device));
-    let values = values.collect::<Result<Vec<DeviceValue>, ShapeError>>()?;
+    let values = values.collect::<Result<Vec<DeviceValue>, Mismatch>>()?;
     let mut results = request.reads(values).beside(tiles).run();
     let read = |info: &TensorInfo| download(results.value(), info);
     signature.results.iter().map(read).collect()
@@ -50,7 +50,7 @@ macro_rules! by_rank {
             3 => Ok($function::<3>($($argument),*)),
             4 => Ok($function::<4>($($argument),*)),
             5 => Ok($function::<5>($($argument),*)),
-            other => Err(ShapeError::new($info.name, "1 to 5 dimensions", other)),
+            other => Err(Mismatch::new($info.name, "1 to 5 dimensions", other)),
         }
     };
 }
@@ -59,7 +59,7 @@ fn upload(
     tensor: &HostTensor,
     info: &TensorInfo,
     device: &Device,
-) -> Result<DeviceValue, ShapeError> {
+) -> Result<DeviceValue, Mismatch> {
     match tensor {
         HostTensor::Floats(values) => by_rank!(info, floats_on(values, info, device)),
         HostTensor::Words(words) => by_rank!(info, words_on(words, &info.shape, device)),

@@ -1,6 +1,6 @@
-//! The two ways a kernel refuses work: the shapes are wrong, or the device can't.
+//! The two ways a kernel refuses work: its numbers don't fit, or the device can't.
 
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// A device that lacks what a kernel needs; returned by `plan`, before anything is launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,9 +42,9 @@ impl Unsupported {
 /// Why something isn't planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// The shapes are wrong.
+    /// Its numbers don't fit.
     #[error(transparent)]
-    Shape(#[from] ShapeError),
+    Mismatch(#[from] Mismatch),
     /// The device can't.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),

@@ -1,9 +1,9 @@
-//! The two ways a kernel refuses work: the shapes are wrong, or the device can't.
+//! The error of what doesn't fit.
 
 /// A shape, length or value that doesn't fit the operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: expected {expected}, got {got}")]
-pub struct ShapeError {
+pub struct Mismatch {
     /// The thing that is wrong, e.g. `top_k`.
     pub what: &'static str,
     /// What would have been right.
@@ -12,7 +12,7 @@ pub struct ShapeError {
     pub got: String,
 }
 
-impl ShapeError {
+impl Mismatch {
     /// `what` was to satisfy `expected`, and is `got`.
     pub fn new(what: &'static str, expected: impl ToString, got: impl ToString) -> Self {
         Self {

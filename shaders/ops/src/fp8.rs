@@ -7,7 +7,7 @@
 //!
 //! Bytes moved per 4 values: encode 16 read + 4 written, decode 4 read + 16 written. No FLOPs.
 
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// Codes in one u32 word.
@@ -159,9 +159,9 @@ impl Problem {
     /// A cast of `len` values, given a buffer of `words` packed words.
     ///
     /// # Errors
-    /// [`ShapeError`] when `words` isn't ceil(len / 4).
-    pub fn new(len: usize, words: usize, format: Fp8Format) -> Result<Self, ShapeError> {
-        ShapeError::check("fp8 words", len.div_ceil(LANES_PER_WORD), words)?;
+    /// [`Mismatch`] when `words` isn't ceil(len / 4).
+    pub fn new(len: usize, words: usize, format: Fp8Format) -> Result<Self, Mismatch> {
+        Mismatch::check("fp8 words", len.div_ceil(LANES_PER_WORD), words)?;
         Ok(Self { len, format })
     }
 

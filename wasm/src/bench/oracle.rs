@@ -2,7 +2,7 @@
 
 use moebius_ops::attention::{self, Inputs, Sizes, Tables};
 use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::{Element, ShapeError, experts, routing};
+use moebius_ops::{Element, Mismatch, experts, routing};
 
 /// ‖got − expected‖ / ‖expected‖.
 pub(super) fn relative_error(got: &[f32], expected: &[f64]) -> f64 {
@@ -20,7 +20,7 @@ pub(super) fn experts(
     [hidden, inter, experts, top_k]: [usize; 4],
     x: &[f32],
     weights: &[Vec<f32>],
-) -> Result<Vec<f64>, ShapeError> {
+) -> Result<Vec<f64>, Mismatch> {
     let [router, w_in, w_out] = weights else {
         unreachable!("a layer of experts has three")
     };
@@ -60,7 +60,7 @@ pub(super) fn attention(
     rows: impl Iterator<Item = usize>,
     q: &[f32],
     [k, v]: [&[f32]; 2],
-) -> Result<Vec<f64>, ShapeError> {
+) -> Result<Vec<f64>, Mismatch> {
     let (tokens, dim) = (problem.sizes().queries, problem.sizes().head_dim);
     let mut o = Vec::new();
     for row in rows {

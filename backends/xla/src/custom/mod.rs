@@ -34,7 +34,7 @@ pub use attention::Tiling;
 pub(crate) use permute::sorting::slot_keys;
 
 use crate::stablehlo::{Builder, Value};
-use moebius_ops::{GroupedGemm, Operation, Scalar, ShapeError, TensorInfo};
+use moebius_ops::{GroupedGemm, Mismatch, Operation, Scalar, TensorInfo};
 use moebius_pjrt::ElementType::{self, S32};
 use moebius_pjrt::TensorType;
 use values::float;
@@ -61,7 +61,7 @@ pub enum CallError {
     },
     /// The description is of nothing that can be computed.
     #[error(transparent)]
-    Sizes(#[from] ShapeError),
+    Sizes(#[from] Mismatch),
     /// Nothing here computes it.
     #[error("expected an operation that XLA computes, got {0}")]
     NotLowered(&'static str),

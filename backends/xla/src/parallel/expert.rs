@@ -34,7 +34,7 @@ use crate::stablehlo::{Builder, Program, Reduction, Value};
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::permute::sorting;
 use moebius_ops::routing;
-use moebius_ops::{Element, Experts, Permute, ShapeError};
+use moebius_ops::{Element, Experts, Mismatch, Permute};
 use moebius_pjrt::ElementType::{F32, S32};
 use moebius_pjrt::TensorType;
 
@@ -92,8 +92,8 @@ impl Divided {
     ///
     /// # Errors
     ///
-    /// [`ShapeError`] where the devices can't share the layer.
-    pub fn balanced(layer: Layer, devices: usize) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] where the devices can't share the layer.
+    pub fn balanced(layer: Layer, devices: usize) -> Result<Self, Mismatch> {
         let most = Self::worst_case(layer, devices)?;
         let even = (5 * most.slots()).div_ceil(4 * devices);
         let rows = even.min(most.rows);
@@ -105,7 +105,7 @@ impl Divided {
     /// # Errors
     ///
     /// As [`Divided::balanced`].
-    pub fn worst_case(layer: Layer, devices: usize) -> Result<Self, ShapeError> {
+    pub fn worst_case(layer: Layer, devices: usize) -> Result<Self, Mismatch> {
         let mut this = Self {
             layer,
             devices,
@@ -143,8 +143,8 @@ impl Divided {
     ///
     /// # Errors
     ///
-    /// [`ShapeError`] where the devices can't share the layer.
-    pub fn forward(&self) -> Result<Program, ShapeError> {
+    /// [`Mismatch`] where the devices can't share the layer.
+    pub fn forward(&self) -> Result<Program, Mismatch> {
         passes::forward(self, false)
     }
 
@@ -154,7 +154,7 @@ impl Divided {
     /// # Errors
     ///
     /// As [`Divided::forward`].
-    pub fn forward_and_choice(&self) -> Result<Program, ShapeError> {
+    pub fn forward_and_choice(&self) -> Result<Program, Mismatch> {
         passes::forward(self, true)
     }
 
@@ -164,7 +164,7 @@ impl Divided {
     /// # Errors
     ///
     /// As [`Divided::forward`].
-    pub fn gradients(&self) -> Result<Program, ShapeError> {
+    pub fn gradients(&self) -> Result<Program, Mismatch> {
         passes::gradients(self)
     }
 
@@ -413,9 +413,9 @@ impl Passes for Divided {
         self.layer.problem.routing.experts() / self.devices
     }
 
-    fn check(&self) -> Result<(), ShapeError> {
+    fn check(&self) -> Result<(), Mismatch> {
         self.layer.check(self.devices)?;
-        ShapeError::unless(self.rows > 0, "rows of a round", "at least 1", 0)?;
+        Mismatch::unless(self.rows > 0, "rows of a round", "at least 1", 0)?;
         let experts = self.layer.problem.routing.experts();
         divides("experts", experts, self.devices)?;
         let together = self.devices.saturating_mul(self.rows);

@@ -6,7 +6,7 @@ use crate::stablehlo::{Builder, ReplicaGroups, Value};
 use moebius_ops::experts;
 use moebius_ops::permute::sorting;
 use moebius_ops::routing::{self, TopkGradient};
-use moebius_ops::{Element, Operation, Permute, Routing, ShapeError};
+use moebius_ops::{Element, Mismatch, Operation, Permute, Routing};
 use moebius_pjrt::ElementType::{self, F32, S32};
 use moebius_pjrt::TensorType;
 
@@ -67,13 +67,13 @@ impl Layer {
         }
     }
 
-    pub(super) fn check(&self, devices: usize) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, devices: usize) -> Result<(), Mismatch> {
         let (problem, routing) = (&self.problem, &self.problem.routing);
         for (what, size) in [("devices", devices), ("tokens", routing.tokens())] {
-            ShapeError::unless(size > 0, what, "at least 1", size)?;
+            Mismatch::unless(size > 0, what, "at least 1", size)?;
         }
         let (slots, most) = (routing.slots(), format_args!("at most {MOST_SLOTS}"));
-        ShapeError::unless(slots <= MOST_SLOTS, "slots", most, slots)?;
+        Mismatch::unless(slots <= MOST_SLOTS, "slots", most, slots)?;
         divides("tokens", routing.tokens(), devices)?;
         problem.check()?;
         sorting::Problem::new(routing, problem.capacity, false)?;
@@ -86,7 +86,7 @@ impl Layer {
         &self,
         experts: usize,
         rows: usize,
-    ) -> Result<experts::Problem, ShapeError> {
+    ) -> Result<experts::Problem, Mismatch> {
         Ok(experts::Problem {
             routing: routing::Problem::new(rows, experts, 1)?,
             capacity: None,
@@ -186,7 +186,7 @@ impl Layer {
 }
 
 /// A problem of a layer whose sizes were checked.
-pub(super) fn checked<T>(problem: Result<T, ShapeError>) -> T {
+pub(super) fn checked<T>(problem: Result<T, Mismatch>) -> T {
     problem.unwrap_or_else(|error| unreachable!("a checked layer: {error}"))
 }
 
@@ -197,9 +197,9 @@ pub(super) fn lower(b: &Builder, operation: impl Into<Operation>, inputs: &[Valu
 }
 
 /// Whether every device gets the same of it.
-pub(super) fn divides(of: &'static str, total: usize, devices: usize) -> Result<(), ShapeError> {
+pub(super) fn divides(of: &'static str, total: usize, devices: usize) -> Result<(), Mismatch> {
     let expected = format_args!("a multiple of {devices} devices");
-    ShapeError::unless(total.is_multiple_of(devices), of, expected, total)
+    Mismatch::unless(total.is_multiple_of(devices), of, expected, total)
 }
 
 /// The choice of experts and the slots by expert, as [`Routing`] has them.

@@ -3,7 +3,7 @@
 use super::Layer;
 use super::layer::{Gradients, Routed, Weights};
 use crate::stablehlo::{Builder, Program, ReplicaGroups, Value};
-use moebius_ops::{ShapeError, experts};
+use moebius_ops::{Mismatch, experts};
 use moebius_pjrt::TensorType;
 
 /// A layer over devices.
@@ -21,7 +21,7 @@ pub(super) trait Passes {
     fn local_experts(&self) -> usize;
 
     /// Whether the devices can share the layer.
-    fn check(&self) -> Result<(), ShapeError>;
+    fn check(&self) -> Result<(), Mismatch>;
 
     /// y \[T/P,H\].
     fn forward(&self, b: &Builder, x: Value, weights: &Weights) -> (Value, Self::Kept);
@@ -63,7 +63,7 @@ pub(super) trait Passes {
 
 /// Arguments x, the bias of the choice where there is one, and the weights; results y, the choice if it is `told`, and
 /// the report.
-pub(super) fn forward<P: Passes>(placement: &P, told: bool) -> Result<Program, ShapeError> {
+pub(super) fn forward<P: Passes>(placement: &P, told: bool) -> Result<Program, Mismatch> {
     placement.check()?;
     let b = Builder::new();
     let x = b.argument(placement.tokens());
@@ -79,7 +79,7 @@ pub(super) fn forward<P: Passes>(placement: &P, told: bool) -> Result<Program, S
 
 /// Arguments x, dy, the bias of the choice where there is one, and the weights; results y, dx, the weights' gradients and
 /// the report.
-pub(super) fn gradients<P: Passes>(placement: &P) -> Result<Program, ShapeError> {
+pub(super) fn gradients<P: Passes>(placement: &P) -> Result<Program, Mismatch> {
     placement.check()?;
     let b = Builder::new();
     let rows = placement.tokens();

@@ -10,7 +10,7 @@ use super::Layer;
 use super::layer::{Gradients, Routed, Weights, lower};
 use super::passes::{self, Passes};
 use crate::stablehlo::{Builder, Program, Reduction, Value};
-use moebius_ops::{Experts, ShapeError};
+use moebius_ops::{Experts, Mismatch};
 use moebius_pjrt::ElementType;
 
 /// A layer whose experts are on every device. With one device it is the layer itself.
@@ -28,8 +28,8 @@ impl Whole {
     ///
     /// # Errors
     ///
-    /// [`ShapeError`] where the devices can't share the layer.
-    pub fn forward(&self) -> Result<Program, ShapeError> {
+    /// [`Mismatch`] where the devices can't share the layer.
+    pub fn forward(&self) -> Result<Program, Mismatch> {
         passes::forward(self, false)
     }
 
@@ -39,7 +39,7 @@ impl Whole {
     /// # Errors
     ///
     /// As [`Whole::forward`].
-    pub fn gradients(&self) -> Result<Program, ShapeError> {
+    pub fn gradients(&self) -> Result<Program, Mismatch> {
         passes::gradients(self)
     }
 }
@@ -65,7 +65,7 @@ impl Passes for Whole {
         self.layer.problem.routing.experts()
     }
 
-    fn check(&self) -> Result<(), ShapeError> {
+    fn check(&self) -> Result<(), Mismatch> {
         self.layer.check(self.devices)
     }
 

@@ -5,7 +5,7 @@
 
 use crate::data::{Batch, Routing, assert_close, in_bf16, joined, layer, wide, with};
 use crate::run::load;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_xla::parallel::{Divided, Layer, Whole};
 use moebius_xla::stablehlo::Program;
 
@@ -35,7 +35,7 @@ fn gather(results: &[Vec<Vec<f32>>], weights: usize, divided: bool) -> Vec<Vec<f
 
 fn train(
     layer: &Layer,
-    programs: [Result<Program, ShapeError>; 2],
+    programs: [Result<Program, Mismatch>; 2],
     devices: usize,
     divided: bool,
 ) -> Trained {

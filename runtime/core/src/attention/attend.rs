@@ -5,7 +5,7 @@ use crate::Error;
 use crate::check::{check_device, check_positive, check_same, element, moved};
 use crate::ops::{self, DeviceValue};
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::attention::{Chunks, Problem, Rule, Rules, Sizes};
 use moebius_shaders::AnyRule;
 use moebius_shaders::attention::LaunchRule;
@@ -299,7 +299,7 @@ impl Attend {
         q: &Tensor<4>,
         count: usize,
     ) -> Result<Chunks, Error> {
-        ShapeError::unless(
+        Mismatch::unless(
             !self.has_rule(),
             "own rule of a sequence in chunks",
             "none",
@@ -307,7 +307,7 @@ impl Attend {
         )?;
         check_positive("tokens", chunk.queries)?;
         let (what, first) = ("position of a sequence in chunks", self.position);
-        ShapeError::unless(first.is_none(), what, "none", first.unwrap_or(0))?;
+        Mismatch::unless(first.is_none(), what, "none", first.unwrap_or(0))?;
         for given in &self.rules {
             let of_pairs = match given {
                 Given::Documents(documents) => {
@@ -326,7 +326,7 @@ impl Attend {
                 "rule of a sequence in chunks",
                 "one without a table of pairs",
             );
-            return Err(ShapeError::new(what, expected, of_pairs).into());
+            return Err(Mismatch::new(what, expected, of_pairs).into());
         }
         let own = self.piece([0, 0], chunk.queries, &q.device());
         Ok(Chunks::new(own.problem(chunk, q)?.0, count)?)

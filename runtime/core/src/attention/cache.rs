@@ -5,7 +5,7 @@ use super::{Attend, Attended, CacheFormat};
 use crate::check::{check_device, check_same, element};
 use crate::{Error, ops};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::attention::Sizes;
 use moebius_ops::kv_cache::{Append, Attend as CachedAttention, Layout};
 
@@ -129,7 +129,7 @@ impl KvCache {
             head_dim: l.head_dim(),
             value_dim: l.value_dim(),
         };
-        ShapeError::unless(!attend.has_rule(), "own rule over a cache", "none", "one")?;
+        Mismatch::unless(!attend.has_rule(), "own rule over a cache", "none", "one")?;
         let (problem, tables) = attend.problem(&sizes, &q)?;
         let problem = CachedAttention::new(problem, l, self.most)?;
         let rows = [batch, heads, step.tokens];

@@ -3,7 +3,7 @@
 use super::Attend;
 use crate::Error;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::attention::{Pair, Problem, Site, Sizes};
 use moebius_shaders::attention::LaunchRule;
 
@@ -77,17 +77,17 @@ fn compare<R: LaunchRule>(
     problem: &Problem,
     site: Site,
     [before, score, slope]: [f32; 3],
-) -> Result<(), ShapeError> {
+) -> Result<(), Mismatch> {
     let (at, s) = (Pair::new(problem, site), f64::from(before));
     let same = |what, want: f64, got: f64, tolerance: f64| {
         let close = (want - got).abs() <= tolerance * (1.0 + want.abs());
         let expected = format!("{want} for the score {s} at {at:?}");
-        ShapeError::unless(close, what, expected, got)
+        Mismatch::unless(close, what, expected, got)
     };
     let seen = score != f32::MIN;
     let expected = format!("{} at {at:?}", rule.seen(&at));
     let right = seen == rule.seen(&at);
-    ShapeError::unless(right, "seen on the device", expected, seen)?;
+    Mismatch::unless(right, "seen on the device", expected, seen)?;
     let difference = rule.score(s + STEP, &at) - rule.score(s - STEP, &at);
     same(
         "slope on the host",

@@ -8,7 +8,7 @@ use crate::ops::DeviceValue;
 use crate::xla::DeviceGroup;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::attention::{Chunks, Sizes};
-use moebius_ops::{Attention, AttentionPass, Operation, ShapeError};
+use moebius_ops::{Attention, AttentionPass, Mismatch, Operation};
 use moebius_pjrt::{Buffer, LoadedExecutable};
 use moebius_xla::parallel::{Ring, join};
 use std::sync::{Mutex, PoisonError};
@@ -128,11 +128,11 @@ impl GroupRing {
         let (group, count) = (&self.group.0, self.group.count());
         let (what, expected) = ("device of q", "one that records no gradients");
         let autodiff = qkv[0].device().is_autodiff();
-        ShapeError::unless(!autodiff, what, expected, "one that does")?;
+        Mismatch::unless(!autodiff, what, expected, "one that does")?;
         let whole = sizes(&qkv[0], &qkv[1], &qkv[2])?;
         for (what, tokens) in [("tokens", whole.queries), ("keys", whole.keys)] {
             let expected = format_args!("a multiple of {count} devices");
-            ShapeError::unless(tokens.is_multiple_of(count), what, expected, tokens)?;
+            Mismatch::unless(tokens.is_multiple_of(count), what, expected, tokens)?;
         }
         let chunk = Sizes {
             queries: whole.queries / count,

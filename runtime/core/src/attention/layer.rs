@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::nn::attention::MultiHeadAttention;
 use burn::nn::{Dropout, Linear};
 use burn::tensor::Tensor;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// Attention of heads with projections before and after, Vaswani et al. 2017.
 ///
@@ -121,11 +121,11 @@ fn heads(
     let ([b, s, width], [inputs, outputs]) = (x.dims(), projection.weight.dims());
     if width != inputs {
         let expected = format!("[.., {inputs}]");
-        return Err(ShapeError::new(what, expected, format!("[.., {width}]")).into());
+        return Err(Mismatch::new(what, expected, format!("[.., {width}]")).into());
     }
     if heads == 0 || !outputs.is_multiple_of(heads) {
         let expected = format!("a divisor of {outputs} (the outputs of {what})");
-        return Err(ShapeError::new("heads", expected, heads).into());
+        return Err(Mismatch::new("heads", expected, heads).into());
     }
     let weight = projection.weight.val();
     check_same("dtype of x", x.dtype(), weight.dtype())?;

@@ -4,7 +4,7 @@ use super::Attended;
 use crate::Error;
 use crate::check::{check_device, check_same};
 use burn::tensor::{DType, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// The attention over all keys of `parts`, each of which had some of them: lse = ln Σ_p exp(lse_p) and
 /// o = Σ_p exp(lse_p − lse) · o_p, by Burn's operations, so that gradients go through to every part (Dao 2022). Parts of
@@ -36,7 +36,7 @@ use moebius_ops::ShapeError;
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without a part, or for parts of different shapes, dtypes or devices.
 pub fn merge(parts: &[Attended]) -> Result<Attended, Error> {
     let Some(first) = parts.first() else {
-        return Err(ShapeError::new("parts of an attention", "at least 1", 0).into());
+        return Err(Mismatch::new("parts of an attention", "at least 1", 0).into());
     };
     for part in parts {
         check_same("o of a part [B, Hq, Sq, Dv]", part.o.dims(), first.o.dims())?;

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::kv_cache::BLOCK;
 
 /// The pages of some sequences, which the caches of all layers share.
@@ -82,7 +82,7 @@ impl Pages {
         if all == 0 || all >= limit || tokens == 0 {
             let expected = "1 to 2^30 - 1 tokens and pages";
             let got = format!("{pages} pages of {tokens}, {most} of them for a sequence");
-            return Err(ShapeError::new("pages", expected, got).into());
+            return Err(Mismatch::new("pages", expected, got).into());
         }
         Ok(Self {
             page: tokens,
@@ -133,13 +133,13 @@ impl Pages {
             if length > longest {
                 let expected = format!("at most {longest}");
                 let what = "tokens of a sequence";
-                return Err(ShapeError::new(what, expected, length).into());
+                return Err(Mismatch::new(what, expected, length).into());
             }
             needed += length.div_ceil(self.page) - self.owned[sequence].len();
         }
         if needed > self.free.len() {
             let expected = format!("at most the {} that are free", self.free.len());
-            return Err(ShapeError::new("new pages", expected, needed).into());
+            return Err(Mismatch::new("new pages", expected, needed).into());
         }
         let mut spans = Vec::new();
         for (sequence, more) in tokens.iter().enumerate() {
@@ -165,16 +165,16 @@ impl Pages {
         for &Span { pages, start, end } in sequences {
             let Some(new) = end.checked_sub(start) else {
                 let expected = format!("at least its start, {start}");
-                return Err(ShapeError::new("end of new tokens", expected, end).into());
+                return Err(Mismatch::new("end of new tokens", expected, end).into());
             };
             let needed = end.div_ceil(self.page);
             if pages.len() != needed || needed > self.most {
                 let expected = format!("{needed}, and at most {}", self.most);
-                return Err(ShapeError::new("pages of a sequence", expected, pages.len()).into());
+                return Err(Mismatch::new("pages of a sequence", expected, pages.len()).into());
             }
             if let Some(page) = pages.iter().find(|page| **page as usize >= self.pages) {
                 let expected = format!("less than {}", self.pages);
-                return Err(ShapeError::new("page", expected, page).into());
+                return Err(Mismatch::new("page", expected, page).into());
             }
             owned.push(pages);
             spans.extend([start as i32, end as i32]);
@@ -210,11 +210,11 @@ impl Pages {
     pub fn truncate(&mut self, sequence: usize, tokens: usize) -> Result<(), Error> {
         let Some(length) = self.lengths.get_mut(sequence) else {
             let expected = format!("less than {}", self.lengths.len());
-            return Err(ShapeError::new("sequence", expected, sequence).into());
+            return Err(Mismatch::new("sequence", expected, sequence).into());
         };
         if tokens > *length {
             let expected = format!("at most the {length} tokens of the sequence");
-            return Err(ShapeError::new("tokens to keep", expected, tokens).into());
+            return Err(Mismatch::new("tokens to keep", expected, tokens).into());
         }
         *length = tokens;
         let kept = tokens.div_ceil(self.page);

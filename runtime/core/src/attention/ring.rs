@@ -5,7 +5,7 @@ use super::{Attend, Attended, merge};
 use crate::Error;
 use crate::check::{check_positive, check_same, moved};
 use burn::tensor::{DType, Device, StreamId, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::attention::Chunks;
 
 /// Places that hold a chunk of a sequence each: ring attention (Liu et al. 2023). Queries stay where they are; keys and values go from
@@ -51,7 +51,7 @@ impl Ring {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without a device.
     pub fn new(devices: &[Device]) -> Result<Self, Error> {
         let some = !devices.is_empty();
-        ShapeError::unless(some, "devices of a ring", "at least 1", 0)?;
+        Mismatch::unless(some, "devices of a ring", "at least 1", 0)?;
         let place = |device: &Device| Place {
             device: device.clone().inner(),
             kernels: StreamId::allocate(),
@@ -77,7 +77,7 @@ impl Ring {
         let [_, _, tokens, _] = q.dims();
         check_positive("tokens", tokens)?;
         let expected = format_args!("a multiple of {count} places");
-        ShapeError::unless(tokens.is_multiple_of(count), "tokens", expected, tokens)?;
+        Mismatch::unless(tokens.is_multiple_of(count), "tokens", expected, tokens)?;
         for (what, other) in [("tokens of k", &k), ("tokens of v", &v)] {
             check_same(what, other.dims()[2], tokens)?;
         }
@@ -163,10 +163,10 @@ impl Ring {
             check_same("dtype of a chunk", q.dtype(), first.dtype())?;
             let (what, device) = ("device of a chunk", q.device().inner());
             let (expected, got) = (format!("{:?}", place.device), format!("{device:?}"));
-            ShapeError::unless(device == place.device, what, expected, got)?;
+            Mismatch::unless(device == place.device, what, expected, got)?;
             let alike = q.device().is_autodiff() == first.device().is_autodiff();
             let what = "chunks that record gradients";
-            ShapeError::unless(alike, what, "all or none", "some")?;
+            Mismatch::unless(alike, what, "all or none", "some")?;
         }
         let count = self.0.len();
         attend.chunks(&sizes(first, k, v)?, first, count)

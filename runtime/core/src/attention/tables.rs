@@ -4,7 +4,7 @@ use crate::Error;
 use crate::check::{check_device, check_same, element};
 use crate::ops::DeviceValue;
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::attention::{Dropout, Pattern, Rule, Sizes, alibi_slopes};
 
 /// A rule, and the table that it reads.
@@ -91,7 +91,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Keeps the words of a dropout.
-    pub(super) fn dropout(&mut self, p: f64, seed: Option<u64>) -> Result<(), ShapeError> {
+    pub(super) fn dropout(&mut self, p: f64, seed: Option<u64>) -> Result<(), Mismatch> {
         let words = Dropout::new(p, seed.unwrap_or(0))?
             .words()
             .map(|word| word as i32);
@@ -145,7 +145,7 @@ impl<'a> Tables<'a> {
 
     fn blocks(&mut self, size: usize, seen: &Tensor<2, Bool>) -> Result<Rule, Error> {
         let Ok(words) = u32::try_from(size) else {
-            return Err(ShapeError::new("blocks", "1 to 2^30 - 1", size).into());
+            return Err(Mismatch::new("blocks", "1 to 2^30 - 1", size).into());
         };
         // A size of 0 is refused with the rule.
         let blocks = |n: usize| n.div_ceil(size.max(1));
@@ -161,7 +161,7 @@ impl<'a> Tables<'a> {
         if heads != self.sizes.heads || width % 2 == 0 {
             let expected = format!("[{}, an odd number]", self.sizes.heads);
             let got = format!("{:?}", table.dims());
-            return Err(ShapeError::new("relative [Hq, 2n + 1]", expected, got).into());
+            return Err(Mismatch::new("relative [Hq, 2n + 1]", expected, got).into());
         }
         let reach = u32::try_from(width / 2).unwrap_or(u32::MAX);
         self.floats("relative", "device of the relative biases", table.clone())?;
@@ -169,7 +169,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Which dimensions a dense table has.
-    fn pattern(&self, what: &'static str, shape: [usize; 4]) -> Result<Pattern, ShapeError> {
+    fn pattern(&self, what: &'static str, shape: [usize; 4]) -> Result<Pattern, Mismatch> {
         let s = self.sizes;
         let pattern = Pattern {
             batch: shape[0] != 1,
@@ -193,7 +193,7 @@ impl<'a> Tables<'a> {
     }
 
     /// Checks the device of a table of words, which records nothing.
-    fn words(&self, what: &'static str, device: Device) -> Result<(), ShapeError> {
+    fn words(&self, what: &'static str, device: Device) -> Result<(), Mismatch> {
         check_same(what, device.inner(), self.device.clone().inner())
     }
 

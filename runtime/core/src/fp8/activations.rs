@@ -8,7 +8,7 @@ use crate::check::check_size;
 use crate::state::{set, value};
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::{Quantizer, check_granularity};
 use moebius_ops::scaling::Granularity;
@@ -170,7 +170,7 @@ impl ActivationScaling {
             Activations::Dynamic(granularity) => Ok(Quantizer::new(self.format, granularity)),
             other => {
                 let what = "activations of a product of codes";
-                Err(ShapeError::new(what, "dynamic ones", format!("{other:?}")).into())
+                Err(Mismatch::new(what, "dynamic ones", format!("{other:?}")).into())
             }
         }
     }
@@ -199,7 +199,7 @@ impl ActivationScaling {
                 self.round(x, scale)
             }
             (Activations::Static, Phase::Uncalibrated) => {
-                Err(ShapeError::new("static activation scale", "a calibrated one", "none").into())
+                Err(Mismatch::new("static activation scale", "a calibrated one", "none").into())
             }
         }
     }
@@ -232,5 +232,5 @@ impl ActivationScaling {
 fn check_scale(scale: f32) -> Result<(), Error> {
     let right = scale.is_finite() && scale >= f32::MIN_POSITIVE;
     let what = "static activation scale";
-    Ok(ShapeError::unless(right, what, "a positive number", scale)?)
+    Ok(Mismatch::unless(right, what, "a positive number", scale)?)
 }

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::check::element;
 use crate::ops::quantize;
 use burn::tensor::{DType, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::fp8::{Fp8Format, Overflow};
 
 /// words\[⌈n/4⌉\] = the codes of x\[n\], rounded to nearest even; the last word padded with zeros.
@@ -19,7 +19,7 @@ pub fn encode(
 ) -> Result<Tensor<1, Int>, Error> {
     let dtype = x.dtype();
     let (right, got) = (dtype == DType::F32, format_args!("{dtype:?}"));
-    ShapeError::unless(right, "fp8 input", "f32", got)?;
+    Mismatch::unless(right, "fp8 input", "f32", got)?;
     if x.dims() == [0] {
         return Ok(Tensor::empty([0], &x.device()));
     }
@@ -33,7 +33,7 @@ pub fn encode(
 pub fn decode(words: Tensor<1, Int>, len: usize, format: Fp8Format) -> Result<Tensor<1>, Error> {
     let dtype = words.dtype();
     let right = matches!(dtype, DType::I32 | DType::U32);
-    ShapeError::unless(right, "fp8 words", "i32 or u32", format_args!("{dtype:?}"))?;
+    Mismatch::unless(right, "fp8 words", "i32 or u32", format_args!("{dtype:?}"))?;
     quantize::decode(words, len, format)
 }
 

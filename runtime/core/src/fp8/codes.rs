@@ -11,7 +11,7 @@ use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 use moebius_ops::scaling::Fp8Scheme;
-use moebius_ops::{Element, ShapeError, fp8_mma};
+use moebius_ops::{Element, Mismatch, fp8_mma};
 use moebius_shaders::fp8::Conversion;
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ impl Codes {
     /// Refuses a device that records gradients, which there are none of, and what a record put here.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
         let (what, expected) = ("device of FP8 codes", "one that records no gradients");
-        ShapeError::unless(!device.is_autodiff(), what, expected, "autodiff")?;
+        Mismatch::unless(!device.is_autodiff(), what, expected, "autodiff")?;
         self.matrices.check(device)
     }
 
@@ -117,7 +117,7 @@ impl Codes {
         let (parts, rows) = (self.matrices.parts(), problem.n / self.matrices.parts());
         let what = "rows of a projection among several, for FP8 matrix instructions";
         let whole = parts == 1 || rows.is_multiple_of(PANEL);
-        ShapeError::unless(whole, what, format_args!("a multiple of {PANEL}"), rows)?;
+        Mismatch::unless(whole, what, format_args!("a multiple of {PANEL}"), rows)?;
         let problem = Problem {
             element: Element::F32,
             ..problem

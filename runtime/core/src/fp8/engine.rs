@@ -6,7 +6,7 @@ use super::weight::{Weight, forms};
 use crate::{Error, memory_in_use};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use serde::Serialize;
 
 /// Converts a model, calibrates it where activations have static scales, and then runs it.
@@ -158,7 +158,7 @@ impl<M: Module> InferenceEngine<M> {
             Stage::Float => "one that isn't converted",
             Stage::Uncalibrated => "one whose static scales aren't calibrated",
         };
-        Err(ShapeError::new("engine", "a prepared model", missing).into())
+        Err(Mismatch::new("engine", "a prepared model", missing).into())
     }
 
     /// What memory the conversion saved.
@@ -206,8 +206,8 @@ impl<M: Module> InferenceEngine<M> {
     }
 }
 
-fn not_converted() -> ShapeError {
-    ShapeError::new("engine", "a converted model", "none yet")
+fn not_converted() -> Mismatch {
+    Mismatch::new("engine", "a converted model", "none yet")
 }
 
 fn scalings<M: Module>(model: &M) -> impl Iterator<Item = ActivationScaling> {

@@ -6,7 +6,7 @@ use crate::check::check_device;
 use crate::ops::CodedWeights;
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_ops::grouped_gemm::fp8::PANEL;
 use moebius_ops::scaling::Fp8Scheme;
@@ -72,7 +72,7 @@ impl Fp8Matrices {
         let right = parts > 0 && n.is_multiple_of(parts) && experts * n * k > 0;
         let expected = format_args!("at least 1 matrix of {parts} parts with equal rows");
         let got = format_args!("{:?}", layout.shape);
-        ShapeError::unless(right, "fp8 weights", expected, got)?;
+        Mismatch::unless(right, "fp8 weights", expected, got)?;
         layout.scheme().check(k)?;
         let (rows, words) = (n / parts, k.div_ceil(LANES_PER_WORD));
         let mut packed = weights.words().clone().without_autodiff();
@@ -138,9 +138,9 @@ impl Fp8Matrices {
         let got = (self.panels.val().dims(), self.panels.val().dtype());
         let right = got.0 == expected && matches!(got.1, DType::I32 | DType::U32);
         let expected = format_args!("{expected:?} of 32 bits");
-        ShapeError::unless(right, "fp8 panels", expected, format_args!("{got:?}"))?;
+        Mismatch::unless(right, "fp8 panels", expected, format_args!("{got:?}"))?;
         let marked = self.format.val().dims()[0];
-        ShapeError::check(
+        Mismatch::check(
             "marker of the fp8 format",
             marker(self.layout.format),
             marked,

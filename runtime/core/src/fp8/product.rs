@@ -9,7 +9,7 @@ use burn::module::Module;
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -83,14 +83,14 @@ impl Fp8Product {
     }
 
     /// Checks the state, which records replace.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         match (&self.state, self.recipe.scaling) {
             (None, Fp8Scaling::Current) => Ok(()),
             (Some(state), Fp8Scaling::Delayed { history_len, .. }) => state.check(history_len),
             (state, scaling) => {
                 let got = if state.is_some() { "one" } else { "none" };
                 let expected = format!("that of {scaling:?} scaling");
-                Err(ShapeError::new("fp8 state", expected, got))
+                Err(Mismatch::new("fp8 state", expected, got))
             }
         }
     }

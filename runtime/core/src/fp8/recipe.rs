@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::check::{check_size, check_within};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::fp8::Fp8Format;
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,7 @@ impl Fp8Recipe {
         Ok(self.valid()?)
     }
 
-    pub(crate) fn valid(&self) -> Result<(), ShapeError> {
+    pub(crate) fn valid(&self) -> Result<(), Mismatch> {
         if let Fp8Scaling::Delayed { history_len, .. } = self.scaling {
             check_size("amax history", history_len, MAX_HISTORY)?;
         }

@@ -2,7 +2,7 @@
 
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// The histories and scales of a product's inputs, weights and gradients, in this order; the rules are
 /// those of [`DelayedScale`](super::training::reference::DelayedScale).
@@ -35,14 +35,14 @@ impl Fp8State {
         value(&self.scales).narrow(0, of, 1)
     }
 
-    pub(crate) fn check(&self, history_len: usize) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self, history_len: usize) -> Result<(), Mismatch> {
         let (history, scales) = (self.history.value_sync(), self.scales.value_sync());
         let counts = self.saturated.value_sync();
         let right =
             history.dims() == [3, history_len] && [scales.dims(), counts.dims()] == [[3]; 2];
         let got = format_args!("{:?} and {:?}", history.dims(), scales.dims());
         let expected = format_args!("[3, {history_len}] and [3]");
-        ShapeError::unless(right, "fp8 histories and scales", expected, got)
+        Mismatch::unless(right, "fp8 histories and scales", expected, got)
     }
 }
 

@@ -9,7 +9,7 @@ use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, pack};
 use moebius_ops::quantize::{Problem, Quantizer, ScaleRule};
 use moebius_ops::scaling::{Fp8Scheme, Granularity, HostScales, ScaleType};
-use moebius_ops::{Element, ShapeError};
+use moebius_ops::{Element, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// The shape of a stack of matrices, and how its values are kept.
@@ -82,10 +82,10 @@ pub enum Fp8Scales {
     E8M0(Tensor<3, Int>),
 }
 
-fn check_words(dtype: DType) -> Result<(), ShapeError> {
+fn check_words(dtype: DType) -> Result<(), Mismatch> {
     let (what, got) = ("dtype of fp8 words", format_args!("{dtype:?}"));
     let right = matches!(dtype, DType::I32 | DType::U32);
-    ShapeError::unless(right, what, "i32 or u32", got)
+    Mismatch::unless(right, what, "i32 or u32", got)
 }
 
 impl Fp8Scales {
@@ -278,7 +278,7 @@ impl Fp8Tensor {
     ) -> Result<Self, Error> {
         layout.check(device)?;
         let [_, _, columns] = layout.shape;
-        ShapeError::check("fp8 codes", layout.shape.iter().product(), codes.len())?;
+        Mismatch::check("fp8 codes", layout.shape.iter().product(), codes.len())?;
         let words = packed_rows(codes, columns);
         let data = TensorData::new(words, layout.words_shape());
         let words = Tensor::from_data(data, (device, DType::I32));
@@ -287,13 +287,13 @@ impl Fp8Tensor {
         let scales = match scales {
             HostScales::F32(scales) => {
                 let shape = layout.scales_shape();
-                ShapeError::check("scales", shape.iter().product(), scales.len())?;
+                Mismatch::check("scales", shape.iter().product(), scales.len())?;
                 let data = TensorData::new(scales.clone(), shape);
                 Fp8Scales::F32(Tensor::from_data(data, (device, DType::F32)))
             }
             HostScales::E8M0(bytes) => {
                 let [rows, across] = layout.scale_bytes();
-                ShapeError::check("E8M0 scales", rows * across, bytes.len())?;
+                Mismatch::check("E8M0 scales", rows * across, bytes.len())?;
                 let data = TensorData::new(packed_rows(bytes, across), layout.scales_shape());
                 Fp8Scales::E8M0(Tensor::from_data(data, (device, DType::I32)))
             }
@@ -310,7 +310,7 @@ impl Fp8Tensor {
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
     pub fn concat(parts: Vec<Self>) -> Result<Self, Error> {
         let Some(first) = parts.first() else {
-            return Err(ShapeError::new("fp8 parts", "at least 1", 0).into());
+            return Err(Mismatch::new("fp8 parts", "at least 1", 0).into());
         };
         let (mut layout, device) = (first.layout, first.device());
         let matrices = parts.iter().map(|part| part.layout.shape[0]);

@@ -5,7 +5,7 @@ use crate::fp8::Weight;
 use crate::fp8::training::Fp8Product;
 use burn::module::Param;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// The dtype and the device that all weights of a layer share.
 #[derive(Clone, Debug)]
@@ -16,12 +16,12 @@ pub(super) struct Like {
 
 impl Like {
     /// Those of `tensor`, which must have a dtype that kernels know.
-    pub(super) fn of<const D: usize>(tensor: &Tensor<D>) -> Result<Self, ShapeError> {
+    pub(super) fn of<const D: usize>(tensor: &Tensor<D>) -> Result<Self, Mismatch> {
         Self::new(tensor.dtype(), tensor.device())
     }
 
     /// These, of which kernels must know the dtype.
-    pub(super) fn new(dtype: DType, device: Device) -> Result<Self, ShapeError> {
+    pub(super) fn new(dtype: DType, device: Device) -> Result<Self, Mismatch> {
         element(dtype)?;
         Ok(Self { dtype, device })
     }
@@ -31,9 +31,9 @@ impl Like {
         &self,
         x: &Tensor<D>,
         hidden: usize,
-    ) -> Result<(), ShapeError> {
+    ) -> Result<(), Mismatch> {
         let last = x.dims().last().copied().unwrap_or(0);
-        ShapeError::check("last dimension of x", hidden, last)?;
+        Mismatch::check("last dimension of x", hidden, last)?;
         check_same("dtype of x", x.dtype(), self.dtype)?;
         check_device("device of x", x.device(), &self.device)
     }
@@ -44,7 +44,7 @@ impl Like {
         what: &'static str,
         weight: &Param<Tensor<D>>,
         shape: [usize; D],
-    ) -> Result<(), ShapeError> {
+    ) -> Result<(), Mismatch> {
         let weight = weight.val();
         check_same(what, weight.dims(), shape)?;
         check_same(what, weight.dtype(), self.dtype)?;
@@ -57,7 +57,7 @@ impl Like {
         what: &'static str,
         weight: &Weight<3>,
         shape: [usize; 3],
-    ) -> Result<(), ShapeError> {
+    ) -> Result<(), Mismatch> {
         check_same(what, weight.dims(), shape)?;
         check_same(what, weight.dtype(), self.dtype)?;
         check_device(what, weight.device(), &self.device)?;
@@ -71,13 +71,13 @@ impl Like {
         weight: &Option<Param<Tensor<D>>>,
         present: bool,
         shape: [usize; D],
-    ) -> Result<(), ShapeError> {
+    ) -> Result<(), Mismatch> {
         match weight {
             Some(weight) if present => self.check(what, weight, shape),
             None if !present => Ok(()),
             _ => {
                 let word = |present: bool| if present { "present" } else { "absent" };
-                Err(ShapeError::new(what, word(present), word(weight.is_some())))
+                Err(Mismatch::new(what, word(present), word(weight.is_some())))
             }
         }
     }

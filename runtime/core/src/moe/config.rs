@@ -11,7 +11,7 @@ use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::permute::Capacity;
 use moebius_ops::permute::sorting;
 use moebius_ops::segment_attention::MAX_HEAD_DIM;
-use moebius_ops::{ShapeError, routing};
+use moebius_ops::{Mismatch, routing};
 use serde::{Deserialize, Serialize};
 
 /// Shape and behaviour of a mixture-of-experts layer.
@@ -124,17 +124,17 @@ impl ExpertKind {
         }
     }
 
-    fn check(&self, config: &MoeConfig) -> Result<(), ShapeError> {
+    fn check(&self, config: &MoeConfig) -> Result<(), Mismatch> {
         match *self {
             Self::FeedForward | Self::Convolutional { .. } => Ok(()),
             Self::Attention { heads, .. } => {
                 let right = heads > 0 && config.inter.is_multiple_of(heads);
                 let expected = format_args!("a divisor of {} (inter)", config.inter);
-                ShapeError::unless(right, "attention heads", expected, heads)?;
+                Mismatch::unless(right, "attention heads", expected, heads)?;
                 let (head, expected) =
                     (config.inter / heads, format_args!("at most {MAX_HEAD_DIM}"));
-                ShapeError::unless(head <= MAX_HEAD_DIM, "inter / heads", expected, head)?;
-                ShapeError::unless(!config.gated, "gated", "false for attention", true)
+                Mismatch::unless(head <= MAX_HEAD_DIM, "inter / heads", expected, head)?;
+                Mismatch::unless(!config.gated, "gated", "false for attention", true)
             }
             Self::ParameterEfficient { form, rank } => {
                 check_positive("rank", rank)?;
@@ -147,7 +147,7 @@ impl ExpertKind {
                 let expected = format_args!("less than {whole} trained weights an expert");
                 let got = format_args!("{trained} with rank {rank}");
                 let what = "parameter-efficient experts";
-                ShapeError::unless(trained < whole, what, expected, got)
+                Mismatch::unless(trained < whole, what, expected, got)
             }
         }
     }
@@ -183,7 +183,7 @@ impl SharedExpertConfig {
         MoeConfig { inter, ..*config }
     }
 
-    fn check(&self) -> Result<(), ShapeError> {
+    fn check(&self) -> Result<(), Mismatch> {
         check_positive("inter of the shared expert", self.inter)
     }
 }
@@ -280,7 +280,7 @@ impl MoeConfig {
         &self,
         tokens: usize,
         dtype: DType,
-    ) -> Result<experts::Problem, ShapeError> {
+    ) -> Result<experts::Problem, Mismatch> {
         let routing = self.router.problem(tokens, self.experts)?;
         let capacity = self.limit(tokens);
         let sort = sorting::Problem::new(&routing, capacity, self.factors_change())?;
@@ -296,7 +296,7 @@ impl MoeConfig {
         &self,
         routing: routing::Problem,
         dtype: DType,
-    ) -> Result<experts::Problem, ShapeError> {
+    ) -> Result<experts::Problem, Mismatch> {
         Ok(experts::Problem {
             routing,
             hidden: self.hidden,
@@ -328,7 +328,7 @@ impl MoeConfig {
         self.capacity.or(self.factors_change().then_some(default))
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         check_positive("hidden", self.hidden)?;
         check_positive("inter", self.inter)?;
         check_positive("experts", self.experts)?;
@@ -348,7 +348,7 @@ impl MoeConfig {
             recipe.valid()?;
             let right = self.kind == ExpertKind::FeedForward;
             let got = format_args!("{:?}", self.kind);
-            ShapeError::unless(right, "experts in FP8", "feed-forward", got)?;
+            Mismatch::unless(right, "experts in FP8", "feed-forward", got)?;
         }
         check_probability("expert_dropout", self.expert_dropout)?;
         check_probability("activation_dropout", self.activation_dropout)?;
@@ -358,11 +358,11 @@ impl MoeConfig {
     }
 
     /// Checks that a capacity has an effect, and can be what factors start with.
-    fn check_capacity(&self, factor: f64) -> Result<(), ShapeError> {
+    fn check_capacity(&self, factor: f64) -> Result<(), Mismatch> {
         let follow = match (&self.router, &self.factors) {
             (RouterConfig::ExpertChoice(_), _) => {
                 let expected = "none, because experts that choose have their own";
-                return Err(ShapeError::new("capacity", expected, factor));
+                return Err(Mismatch::new("capacity", expected, factor));
             }
             (RouterConfig::Dynamic(config), _) => config.follow,
             (_, Some(factors)) => *factors.follow(),
@@ -373,25 +373,25 @@ impl MoeConfig {
     }
 
     /// Refuses options that nothing in the layer would follow.
-    fn check_effects(&self) -> Result<(), ShapeError> {
+    fn check_effects(&self) -> Result<(), Mismatch> {
         let (shared, p) = (self.shared.is_some(), self.activation_dropout);
         if matches!(self.kind, ExpertKind::Attention { .. }) && !shared {
             let default = Self::new(1, 1, 1).activation;
             let right = self.activation == default;
             let got = format_args!("{:?}", self.activation);
             let expected = "the default: attention experts have none";
-            ShapeError::unless(right, "activation", expected, got)?;
+            Mismatch::unless(right, "activation", expected, got)?;
             let expected = "0: attention experts have no activation";
-            ShapeError::unless(p == 0.0, "activation_dropout", expected, p)?;
+            Mismatch::unless(p == 0.0, "activation_dropout", expected, p)?;
         }
         let fused = shared || (self.kind == ExpertKind::FeedForward && self.fp8.is_none());
         let right = self.keep == Keep::default() || (fused && p == 0.0);
         let expected = "the default: no training forward of these experts is fused";
-        ShapeError::unless(right, "keep", expected, format_args!("{:?}", self.keep))
+        Mismatch::unless(right, "keep", expected, format_args!("{:?}", self.keep))
     }
 
     /// Checks that `experts` experts of width `inter` can be counted.
-    pub(super) fn check_size(&self, inter: usize, experts: usize) -> Result<(), ShapeError> {
+    pub(super) fn check_size(&self, inter: usize, experts: usize) -> Result<(), Mismatch> {
         let columns = inter.checked_mul(self.parts());
         let expert = columns.and_then(|columns| columns.checked_mul(self.hidden));
         let all = expert.and_then(|expert| expert.checked_mul(experts.checked_mul(4)?));
@@ -399,7 +399,7 @@ impl MoeConfig {
         let right = fits(expert, i32::MAX as usize) && fits(all, isize::MAX as usize);
         let got = format_args!("{experts} experts of {inter} x {}", self.hidden);
         let expected = "at most 2^31 - 1 elements an expert";
-        ShapeError::unless(right, "expert weights", expected, got)
+        Mismatch::unless(right, "expert weights", expected, got)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::check::{check_positive, check_within};
 use crate::state::value;
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// What a layer's capacity factors follow.
@@ -51,7 +51,7 @@ impl FactorsConfig {
         }
     }
 
-    pub(super) fn check(&self, router: &RouterConfig) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, router: &RouterConfig) -> Result<(), Mismatch> {
         let taken = match (self, router) {
             (_, RouterConfig::Dynamic(_)) => Some("none, because a dynamic router brings its own"),
             (Self::Load { .. }, RouterConfig::ExpertChoice(_)) => {
@@ -60,7 +60,7 @@ impl FactorsConfig {
             _ => None,
         };
         if let Some(expected) = taken {
-            return Err(ShapeError::new(
+            return Err(Mismatch::new(
                 "capacity factors",
                 expected,
                 format!("{self:?}"),
@@ -110,10 +110,10 @@ pub enum CapacityFactors {
 
 impl CapacityFactors {
     /// Checks the state against a layer of `experts` experts on `device`.
-    pub(super) fn check(&self, experts: usize, device: &Device) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, experts: usize, device: &Device) -> Result<(), Mismatch> {
         match self {
             Self::Variance(factors) => {
-                ShapeError::check("experts of the factors", experts, factors.experts)?;
+                Mismatch::check("experts of the factors", experts, factors.experts)?;
                 check_state("capacity factor [1]", &factors.factor, 1, device)
             }
             Self::Load(scheduler) => {
@@ -219,7 +219,7 @@ impl ExpertScheduler {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a load of another length.
     pub fn observe(&self, load: Tensor<1, Int>) -> Result<(), Error> {
-        ShapeError::check("load", self.experts, load.dims()[0])?;
+        Mismatch::check("load", self.experts, load.dims()[0])?;
         let target = relative_load(load) * self.headroom;
         follow(&self.factors, target, &self.follow);
         Ok(())

@@ -16,7 +16,7 @@ use crate::fp8::Weight;
 use crate::ops::{self, Assignment, Run, StageClock};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_shaders::Stage;
 use moebius_shaders::experts;
 use moebius_shaders::grouped_gemm::Variant;
@@ -106,7 +106,7 @@ impl MoeConfig {
         self.check()?;
         let right = self.kind == ExpertKind::FeedForward;
         let got = format_args!("{:?}", self.kind);
-        ShapeError::unless(right, "experts with weights", "feed-forward", got)?;
+        Mismatch::unless(right, "experts with weights", "feed-forward", got)?;
         let (device, dtype) = (weights.router.device(), weights.router.dtype());
         let (router, factors) = self.dispatcher(&device)?;
         let experts = FeedForwardExperts {
@@ -226,7 +226,7 @@ impl MoeLayer {
         dtype: DType,
     ) -> Result<moebius_ops::experts::Problem, Error> {
         let (expected, got) = ("feed-forward ones in floating point", self.experts.name());
-        ShapeError::unless(self.is_fused(), "experts of a problem", expected, got)?;
+        Mismatch::unless(self.is_fused(), "experts of a problem", expected, got)?;
         Ok(self.config.problem(tokens, dtype)?)
     }
 
@@ -240,7 +240,7 @@ impl MoeLayer {
         self.check_input(&x)?;
         let name = self.router.config().name();
         let matrix = self.router.matrix();
-        let matrix = matrix.ok_or_else(|| ShapeError::new("router", "one with a matrix", name))?;
+        let matrix = matrix.ok_or_else(|| Mismatch::new("router", "one with a matrix", name))?;
         router_logits(x, matrix)
     }
 
@@ -390,7 +390,7 @@ impl MoeLayer {
     }
 
     /// Checks the weights; returns the dtype and device they share.
-    pub(super) fn check(&self) -> Result<Like, ShapeError> {
+    pub(super) fn check(&self) -> Result<Like, Mismatch> {
         let like = self.experts.like()?;
         self.experts.check(&like, &self.config)?;
         let (shared, factors) = (self.shared.as_ref(), self.factors.as_ref());
@@ -405,7 +405,7 @@ pub(super) fn check_around(
     (router, shared, factors): (&Router, Option<&SharedExpert>, Option<&CapacityFactors>),
     config: &MoeConfig,
     like: &Like,
-) -> Result<(), ShapeError> {
+) -> Result<(), Mismatch> {
     check_same("router", router.config(), config.router)?;
     let (what, wanted) = ("capacity factors present", config.factors.is_some());
     check_same(what, factors.is_some(), wanted)?;

@@ -5,7 +5,7 @@ use super::running::total;
 use crate::Error;
 use crate::ops::routing;
 use burn::tensor::{FloatDType, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// Balance losses of a batch, each \[1\] f32 and differentiable through the router's probabilities
@@ -81,7 +81,7 @@ impl Routing {
         let [tokens, experts] = self.probs.dims();
         let right = groups > 0 && tokens.is_multiple_of(groups);
         let expected = format_args!("a divisor of {tokens} (tokens)");
-        ShapeError::unless(right, "groups", expected, groups)?;
+        Mismatch::unless(right, "groups", expected, groups)?;
         if tokens == 0 {
             let zero = Tensor::zeros([1], &self.probs.device());
             return Ok(Losses {

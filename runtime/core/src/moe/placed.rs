@@ -9,7 +9,7 @@ use crate::check::check_same;
 use crate::state::value;
 use crate::xla::DeviceGroup;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_pjrt::{Buffer, LoadedExecutable};
 use moebius_xla::parallel::{Divided, Layer, join};
 use std::collections::HashMap;
@@ -64,13 +64,13 @@ impl MoeLayer {
         let (dtype, config) = (self.check()?.dtype, *self.config());
         let what = "experts of a placed layer";
         let (expected, got) = ("feed-forward ones in floating point", self.experts.name());
-        ShapeError::unless(self.is_fused(), what, expected, got)?;
+        Mismatch::unless(self.is_fused(), what, expected, got)?;
         let (what, none) = ("factors of a placed layer", config.factors.is_none());
-        ShapeError::unless(none, what, "none", "capacity factors that change")?;
+        Mismatch::unless(none, what, "none", "capacity factors that change")?;
         let (what, none) = ("shared of a placed layer", config.shared.is_none());
-        ShapeError::unless(none, what, "none", "a shared expert")?;
+        Mismatch::unless(none, what, "none", "a shared expert")?;
         check_router(&config.router)?;
-        let unlike = || ShapeError::new("weights of a placed layer", "plain ones", "others");
+        let unlike = || Mismatch::new("weights of a placed layer", "plain ones", "others");
         let weights = self.weights().ok_or_else(unlike)?;
         let mut placed = PlacedLayer {
             group: group.clone(),
@@ -172,11 +172,11 @@ impl PlacedLayer {
         let tokens = batch[0].dims().iter().product::<usize>() / hidden;
         for rows in batch {
             let width = rows.dims().last().copied().unwrap_or(0);
-            ShapeError::check("last dimension of x and dy", hidden, width)?;
+            Mismatch::check("last dimension of x and dy", hidden, width)?;
             check_same("dtype of x and dy", rows.dtype(), self.dtype)?;
             let (what, autodiff) = ("device of x and dy", rows.device().is_autodiff());
             let expected = "one that records no gradients";
-            ShapeError::unless(!autodiff, what, expected, "one that does")?;
+            Mismatch::unless(!autodiff, what, expected, "one that does")?;
         }
         let program = self.program(tokens, pass)?;
         let mut parts = Vec::new();
@@ -190,7 +190,7 @@ impl PlacedLayer {
     }
 
     /// The layer over `tokens` tokens.
-    fn divided(&self, tokens: usize) -> Result<Divided, ShapeError> {
+    fn divided(&self, tokens: usize) -> Result<Divided, Mismatch> {
         let layer = Layer {
             problem: self.config.problem(tokens, self.dtype)?,
             selection_bias: matches!(self.config.router, RouterConfig::SigmoidBias(_)),
@@ -221,7 +221,7 @@ impl PlacedLayer {
 }
 
 /// Checks that the programs know the router.
-fn check_router(router: &RouterConfig) -> Result<(), ShapeError> {
+fn check_router(router: &RouterConfig) -> Result<(), Mismatch> {
     let got = match router {
         RouterConfig::TopK(config) if !config.bias => return Ok(()),
         RouterConfig::Switch(_) | RouterConfig::SigmoidBias(_) => return Ok(()),
@@ -229,7 +229,7 @@ fn check_router(router: &RouterConfig) -> Result<(), ShapeError> {
         other => other.name(),
     };
     let expected = "top_k without a bias, switch or sigmoid_bias";
-    Err(ShapeError::new("router of a placed layer", expected, got))
+    Err(Mismatch::new("router of a placed layer", expected, got))
 }
 
 /// A tensor's values; waits for them.

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::check::check_same;
 use crate::ops;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::routing::{self, Groups, Score};
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ impl RouteConfig {
         &self,
         tokens: usize,
         experts: usize,
-    ) -> Result<routing::Problem, ShapeError> {
+    ) -> Result<routing::Problem, Mismatch> {
         let problem = routing::Problem::new(tokens, experts, self.top_k)?
             .with_groups(self.groups)?
             .with_scale(self.scale)?;
@@ -129,7 +129,7 @@ pub(super) fn check_logits(
 ) -> Result<(), Error> {
     let right = logits.dtype() == DType::F32;
     let got = format_args!("{:?}", logits.dtype());
-    ShapeError::unless(right, "router logits", "f32", got)?;
+    Mismatch::unless(right, "router logits", "f32", got)?;
     check_mask(mask, logits.dims()[1], &logits.device())
 }
 
@@ -139,7 +139,7 @@ pub(super) fn check_mask(
     device: &Device,
 ) -> Result<(), Error> {
     if let Some(mask) = mask {
-        ShapeError::check("expert mask", experts, mask.dims()[0])?;
+        Mismatch::check("expert mask", experts, mask.dims()[0])?;
         check_same(
             "device of the expert mask",
             mask.device().inner(),

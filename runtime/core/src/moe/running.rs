@@ -4,7 +4,7 @@ use crate::check::{check_device, check_same, check_within};
 use crate::state::{set, value};
 use burn::module::RunningState;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// How a running value follows what is measured.
@@ -24,7 +24,7 @@ impl Follow {
         Self { rate, min, max }
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         check_within("rate of a running value", self.rate, 0.0, 1.0)?;
         // A capacity needs a factor above 0.
         check_within("least running value", self.min, f64::MIN_POSITIVE, self.max)?;
@@ -42,7 +42,7 @@ pub(super) fn check_state(
     state: &RunningState<Tensor<1>>,
     len: usize,
     device: &Device,
-) -> Result<(), ShapeError> {
+) -> Result<(), Mismatch> {
     let state = value(state);
     check_same(what, state.dims(), [len])?;
     check_device(what, state.device().inner(), &device.clone().inner())

@@ -11,7 +11,7 @@ use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::activation::sigmoid;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_shaders::grouped_gemm::Variant;
 
 /// A feed-forward network for every token, added to what its chosen experts give; optionally
@@ -69,7 +69,7 @@ impl SharedExpert {
         like: &Like,
         shared: &SharedExpertConfig,
         config: &MoeConfig,
-    ) -> Result<(), ShapeError> {
+    ) -> Result<(), Mismatch> {
         self.experts.check(like, &shared.alone(config), 1)?;
         let gate = [1, config.hidden];
         like.check_optional("shared gate [1,H]", &self.gate, shared.sigmoid_gate, gate)

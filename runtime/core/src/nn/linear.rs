@@ -9,7 +9,7 @@ use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// The shape of a [`Linear`].
@@ -126,7 +126,7 @@ impl Linear {
         let weight = weight.into();
         if let Some(bias) = &bias {
             let [out, _] = weight.dims();
-            ShapeError::check("bias [out]", out, bias.lazy_shape()[0])?;
+            Mismatch::check("bias [out]", out, bias.lazy_shape()[0])?;
         }
         Ok(Self { weight, bias })
     }
@@ -202,7 +202,7 @@ impl Linear {
         let mut shape = x.dims();
         let [n, k] = self.weight.dims();
         let (right, got) = (shape.last() == Some(&k), format_args!("{shape:?}"));
-        ShapeError::unless(right, "x [.., in]", format_args!("[.., {k}]"), got)?;
+        Mismatch::unless(right, "x [.., in]", format_args!("[.., {k}]"), got)?;
         self.check(x.dtype(), &x.device())?;
         let rows: usize = shape[..D - 1].iter().product();
         shape[D - 1] = n;

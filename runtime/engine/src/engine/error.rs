@@ -1,6 +1,6 @@
 //! Why an engine couldn't go on.
 
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 use crate::{Refused, StepError};
 
@@ -10,7 +10,7 @@ use crate::{Refused, StepError};
 pub enum EngineError {
     /// A setting or a token doesn't fit.
     #[error(transparent)]
-    Unfit(#[from] ShapeError),
+    Unfit(#[from] Mismatch),
     /// A request could never run.
     #[error(transparent)]
     Refused(#[from] Refused),

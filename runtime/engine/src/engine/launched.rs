@@ -1,7 +1,7 @@
 //! A step that is in the device's queue.
 
 use burn::tensor::{Int, Tensor, TensorData, Transaction};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 use crate::schedule::{RequestId, Step};
 
@@ -59,11 +59,11 @@ impl Launched {
     /// The experts of each request that chooses a token, in the order of the requests, of what was read with them.
     ///
     /// # Errors
-    /// [`ShapeError`] for other data than [`Launched::reads`] lists.
-    pub fn experts(&self, read: &[TensorData]) -> Result<Vec<Experts>, ShapeError> {
+    /// [`Mismatch`] for other data than [`Launched::reads`] lists.
+    pub fn experts(&self, read: &[TensorData]) -> Result<Vec<Experts>, Mismatch> {
         let logits = self.choosing().count();
         let layers: usize = self.choosing().map(|of| of.experts.len()).sum();
-        ShapeError::unless(
+        Mismatch::unless(
             read.len() == logits + layers,
             "tensors that were read",
             logits + layers,
@@ -92,11 +92,11 @@ impl Launched {
     }
 
     /// The logits of each part of the step that ends in a choice.
-    pub(super) fn logits(&self, read: &[TensorData]) -> Result<Vec<Option<Vec<f32>>>, ShapeError> {
+    pub(super) fn logits(&self, read: &[TensorData]) -> Result<Vec<Option<Vec<f32>>>, Mismatch> {
         let mut all = vec![None; self.step.work.len()];
         let count = self.choosing().count();
         let enough = read.len() >= count;
-        ShapeError::unless(enough, "tensors that were read", count, read.len())?;
+        Mismatch::unless(enough, "tensors that were read", count, read.len())?;
         for (of, data) in self.choosing().zip(read) {
             let vocabulary = of.logits.as_ref().map_or(0, |logits| logits.dims()[2]);
             let rows = rows(data, [of.parts.len(), vocabulary])?;
@@ -130,11 +130,11 @@ impl Computed {
 fn rows<T: burn::tensor::Element>(
     data: &TensorData,
     [count, width]: [usize; 2],
-) -> Result<Vec<Vec<T>>, ShapeError> {
+) -> Result<Vec<Vec<T>>, Mismatch> {
     let values: Vec<T> = data.iter::<T>().collect();
     let expected = format_args!("{count} rows of {width}");
     let fits = values.len() == count * width;
-    ShapeError::unless(fits, "values that were read", expected, values.len())?;
+    Mismatch::unless(fits, "values that were read", expected, values.len())?;
     Ok((0..count)
         .map(|row| values[row * width..][..width].to_vec())
         .collect())

@@ -13,7 +13,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::attention::{CacheFormat, Pages, Span};
 use moebius_model::decoder::{Cache, Logits, Model};
 use moebius_model::{ExpertLoad, LayerTokens};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 use crate::pages::PAGE;
 use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Work};
@@ -170,7 +170,7 @@ impl Engine {
         let known = |token: &&u32| (**token as usize) < vocabulary;
         if let Some(token) = generation.prompt.iter().find(|token| !known(token)) {
             let fits = format!("less than {vocabulary}");
-            ShapeError::unless(false, "token of a prompt", fits, token)?;
+            Mismatch::unless(false, "token of a prompt", fits, token)?;
         }
         let id = RequestId(self.next);
         let history = History::new(&generation.prompt);

@@ -12,7 +12,7 @@ pub use options::SamplingOptions;
 pub use philox::philox;
 
 use candidates::{Candidates, MOST_IDS};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// Chooses tokens, by options that were checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,8 +69,8 @@ impl Sampling {
     /// By these options.
     ///
     /// # Errors
-    /// [`ShapeError`] for an option that is NaN or out of its range.
-    pub fn new(options: SamplingOptions) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] for an option that is NaN or out of its range.
+    pub fn new(options: SamplingOptions) -> Result<Self, Mismatch> {
         options.check()?;
         Ok(Self { options })
     }

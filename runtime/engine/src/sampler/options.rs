@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// How the next token is chosen from logits; what isn't set changes nothing.
 ///
@@ -51,17 +51,17 @@ impl Default for SamplingOptions {
 }
 
 impl SamplingOptions {
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         let at_least_0 = self.temperature.is_finite() && self.temperature >= 0.0;
         let expected = "a finite number of at least 0";
-        ShapeError::unless(at_least_0, "temperature", expected, self.temperature)?;
+        Mismatch::unless(at_least_0, "temperature", expected, self.temperature)?;
         for (what, share) in [("top_p", self.top_p), ("min_p", self.min_p)] {
             let fits = (0.0..=1.0).contains(&share);
-            ShapeError::unless(fits, what, "a number from 0 to 1", share)?;
+            Mismatch::unless(fits, what, "a number from 0 to 1", share)?;
         }
         let factor = self.repetition_penalty;
         let above_0 = factor.is_finite() && factor > 0.0;
-        ShapeError::unless(
+        Mismatch::unless(
             above_0,
             "repetition_penalty",
             "a finite number above 0",
@@ -72,11 +72,11 @@ impl SamplingOptions {
             ("frequency_penalty", self.frequency_penalty),
         ] {
             let fits = (-2.0..=2.0).contains(&penalty);
-            ShapeError::unless(fits, what, "a number from -2 to 2", penalty)?;
+            Mismatch::unless(fits, what, "a number from -2 to 2", penalty)?;
         }
         for (id, bias) in &self.logit_bias {
             let got = format_args!("{bias} for the id {id}");
-            ShapeError::unless(bias.is_finite(), "logit_bias", "finite numbers", got)?;
+            Mismatch::unless(bias.is_finite(), "logit_bias", "finite numbers", got)?;
         }
         Ok(())
     }

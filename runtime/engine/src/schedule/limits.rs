@@ -1,6 +1,6 @@
 //! What there is room for.
 
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 use super::request::{Request, RequestId};
 use crate::pages::PAGE;
@@ -34,15 +34,15 @@ impl Limits {
         self.pages.div_ceil(100)
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         let pages = (1..=1 << 30).contains(&self.pages);
-        ShapeError::unless(pages, "pages", "1 to 2^30", self.pages)?;
-        ShapeError::unless(self.running > 0, "running", "at least 1", self.running)?;
+        Mismatch::unless(pages, "pages", "1 to 2^30", self.pages)?;
+        Mismatch::unless(self.running > 0, "running", "at least 1", self.running)?;
         // Otherwise those that are last in a batch would not go on until others ended.
         let all_go_on = self.batch_tokens >= self.running;
         let expected = format_args!("at least one for each of {} requests", self.running);
-        ShapeError::unless(all_go_on, "batch_tokens", expected, self.batch_tokens)?;
-        ShapeError::unless(self.longest > 0, "longest", "at least 1", self.longest)
+        Mismatch::unless(all_go_on, "batch_tokens", expected, self.batch_tokens)?;
+        Mismatch::unless(self.longest > 0, "longest", "at least 1", self.longest)
     }
 
     /// Whether a request could run if it were alone.

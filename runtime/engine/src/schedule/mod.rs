@@ -10,7 +10,7 @@ pub use step::{Sampled, Step, StepError, Work};
 
 use std::collections::VecDeque;
 
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use request::Sequence;
 use step::UnderWay;
 
@@ -50,8 +50,8 @@ impl Scheduler {
     /// Without requests, over a cache whose pages hold nothing.
     ///
     /// # Errors
-    /// [`ShapeError`] for limits that let no request run, or not all that are admitted.
-    pub fn new(limits: Limits) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] for limits that let no request run, or not all that are admitted.
+    pub fn new(limits: Limits) -> Result<Self, Mismatch> {
         limits.check()?;
         Ok(Self {
             limits,

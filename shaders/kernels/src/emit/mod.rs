@@ -23,7 +23,7 @@ use crate::error::PlanError;
 use cubecl::ir::DeviceProperties;
 use cubecl::prelude::CubeKernel;
 use moebius_ops::Element;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The oldest CUDA architecture that kernels are compiled for, but for those that need a newer one.
@@ -112,7 +112,7 @@ impl KernelEntry {
 }
 
 /// The problem of a kernel that is compiled only, whose sizes are written beside it.
-pub(crate) fn valid<T>(problem: Result<T, ShapeError>) -> T {
+pub(crate) fn valid<T>(problem: Result<T, Mismatch>) -> T {
     problem.unwrap_or_else(|error| unreachable!("sizes of a compiled kernel: {error}"))
 }
 

@@ -25,7 +25,7 @@ use crate::grouped_gemm::{self, Variant, bias_gradient, weight_gradient};
 use crate::permute::{self, RowsPlan, combine};
 use crate::prelude::*;
 use cubecl::prelude::*;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::expert_activation::{self as activation, output_bias as output};
 use moebius_ops::grouped_gemm::{self as product, WeightLayout};
 use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
@@ -103,7 +103,7 @@ pub fn plan_training(
 }
 
 /// Both products of sorted rows, without their activation.
-fn products(p: &Problem) -> Result<(product::Problem, product::Problem), ShapeError> {
+fn products(p: &Problem) -> Result<(product::Problem, product::Problem), Mismatch> {
     let up = p.product(p.columns_in(), p.hidden)?;
     Ok((up, p.product(p.hidden, p.inter)?))
 }

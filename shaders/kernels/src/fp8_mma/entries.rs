@@ -2,7 +2,7 @@
 
 use super::{Problem, launch, plan};
 use crate::emit::{KernelEntry, Machine, valid};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::{self, Source};
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
@@ -59,7 +59,7 @@ pub fn entries() -> Vec<KernelEntry> {
     CASES.map(entry).into()
 }
 
-fn problem(x: Fp8Scheme, w: Fp8Scheme, rows: Option<Source>) -> Result<Problem, ShapeError> {
+fn problem(x: Fp8Scheme, w: Fp8Scheme, rows: Option<Source>) -> Result<Problem, Mismatch> {
     let product = match rows {
         None => grouped_gemm::Problem::dense(1024, 512, 512)?,
         Some(rows) => grouped_gemm::Problem {

@@ -1,5 +1,5 @@
 use super::*;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 use cubecl::cmma::MatrixIdent;
 use cubecl::prelude::polyfills::mma::{col_index, row_index};
@@ -13,7 +13,7 @@ fn codes(granularity: Granularity) -> Fp8Scheme {
     }
 }
 
-fn problem(x: Granularity, w: Granularity) -> Result<Problem, ShapeError> {
+fn problem(x: Granularity, w: Granularity) -> Result<Problem, Mismatch> {
     let product = moebius_ops::grouped_gemm::Problem {
         fp8: Some(codes(w)),
         ..moebius_ops::grouped_gemm::Problem::dense(100, 70, 500)?

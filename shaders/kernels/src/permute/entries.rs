@@ -8,10 +8,10 @@ use crate::named::FromNames;
 use cubecl::client::Client;
 use moebius_ops::permute::RowsProblem;
 use moebius_ops::permute::capacity::Capacity;
-use moebius_ops::{Element, ShapeError, routing};
+use moebius_ops::{Element, Mismatch, routing};
 
 /// The slots of 1024 tokens, 2 of 8 experts, in tiles of 64 rows.
-fn problem() -> Result<Problem, ShapeError> {
+fn problem() -> Result<Problem, Mismatch> {
     Problem::new(2048, 8, 64)
 }
 

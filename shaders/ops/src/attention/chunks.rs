@@ -5,7 +5,7 @@
 //! apart: in turn t by t, or by t less the number of chunks.
 
 use super::{Problem, Rule, Tile};
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 
 /// An attention within a sequence of equal chunks: that of a chunk to itself, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,19 +18,19 @@ impl Chunks {
     /// `count` chunks, of which `chunk` is the attention of each to itself.
     ///
     /// # Errors
-    /// [`ShapeError`] for no chunks, sequences or tokens, other keys than queries, a dropout, rules that chunks can't tell from distances
+    /// [`Mismatch`] for no chunks, sequences or tokens, other keys than queries, a dropout, rules that chunks can't tell from distances
     /// and documents (causal from the top left, prefix, global, blocks, mask, bias), and a sequence of too many tokens for a position.
-    pub fn new(chunk: Problem, count: usize) -> Result<Self, ShapeError> {
+    pub fn new(chunk: Problem, count: usize) -> Result<Self, Mismatch> {
         let s = chunk.sizes();
         let sizes = [
             ("chunks", count),
             ("sequences", s.batch),
             ("tokens", s.queries),
         ];
-        ShapeError::positive(&sizes)?;
-        ShapeError::check("keys of a chunk", s.queries, s.keys)?;
+        Mismatch::positive(&sizes)?;
+        Mismatch::check("keys of a chunk", s.queries, s.keys)?;
         let what = "dropout of a sequence in chunks";
-        ShapeError::unless(!chunk.dropout(), what, "none", "some")?;
+        Mismatch::unless(!chunk.dropout(), what, "none", "some")?;
         for rule in chunk.rules().iter() {
             let fits = match rule {
                 Rule::Causal
@@ -50,7 +50,7 @@ impl Chunks {
             };
             let what = "rule of a sequence in chunks";
             let expected = "one that follows from distances, documents or scores";
-            ShapeError::unless(fits, what, expected, rule.name())?;
+            Mismatch::unless(fits, what, expected, rule.name())?;
         }
         let this = Self { chunk, count };
         // Those between are nearer.
@@ -95,7 +95,7 @@ impl Chunks {
         (0..self.count).filter(some)
     }
 
-    fn problem(&self, apart: i64) -> Result<Problem, ShapeError> {
+    fn problem(&self, apart: i64) -> Result<Problem, Mismatch> {
         let first = apart.saturating_mul(self.tokens() as i64);
         let rules = self.chunk.rules().with_position(Some(first));
         let sinks = self.chunk.sinks() && apart == 0;

@@ -35,7 +35,7 @@ pub use host_rule::{HostRule, Pair};
 pub use rules::{MAX_RULES, Pattern, Rule, Rules, Site, Tables, Tile, alibi_slopes};
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -76,20 +76,20 @@ impl Problem {
     /// Attention in f32 without rules, scaled by 1/√D.
     ///
     /// # Errors
-    /// [`ShapeError`] for no heads, key heads that don't divide the query heads, heads of no or more than 256 values, or
+    /// [`Mismatch`] for no heads, key heads that don't divide the query heads, heads of no or more than 256 values, or
     /// tensors of 2³¹ elements or more.
-    pub fn new(sizes: Sizes) -> Result<Self, ShapeError> {
+    pub fn new(sizes: Sizes) -> Result<Self, Mismatch> {
         let Sizes {
             heads, kv_heads, ..
         } = sizes;
         for (what, size) in [("query heads", heads), ("key heads", kv_heads)] {
             if size == 0 {
-                return Err(ShapeError::new(what, "at least 1", size));
+                return Err(Mismatch::new(what, "at least 1", size));
             }
         }
         if !heads.is_multiple_of(kv_heads) {
             let expected = format!("a divisor of the {heads} query heads");
-            return Err(ShapeError::new("key heads", expected, kv_heads));
+            return Err(Mismatch::new("key heads", expected, kv_heads));
         }
         let dims = [
             ("head size", sizes.head_dim),
@@ -98,7 +98,7 @@ impl Problem {
         for (what, size) in dims {
             if size == 0 || size > MAX_HEAD_DIM {
                 let expected = format!("1 to {MAX_HEAD_DIM}");
-                return Err(ShapeError::new(what, expected, size));
+                return Err(Mismatch::new(what, expected, size));
             }
         }
         let tensors = [
@@ -116,7 +116,7 @@ impl Problem {
             ("key positions", sizes.keys),
         ] {
             if size >= 1 << 30 {
-                return Err(ShapeError::new(what, "fewer than 2^30", size));
+                return Err(Mismatch::new(what, "fewer than 2^30", size));
             }
         }
         Ok(Self {
@@ -137,10 +137,10 @@ impl Problem {
     /// A copy whose products ⟨q, k⟩ are multiplied by `scale`.
     ///
     /// # Errors
-    /// [`ShapeError`] unless it is finite.
-    pub fn with_scale(self, scale: f32) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] unless it is finite.
+    pub fn with_scale(self, scale: f32) -> Result<Self, Mismatch> {
         if !scale.is_finite() {
-            return Err(ShapeError::new("scale", "a finite number", scale));
+            return Err(Mismatch::new("scale", "a finite number", scale));
         }
         Ok(Self { scale, ..self })
     }
@@ -148,8 +148,8 @@ impl Problem {
     /// A copy under `rules`.
     ///
     /// # Errors
-    /// [`ShapeError`] where they don't fit the sizes.
-    pub fn with_rules(self, rules: Rules) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] where they don't fit the sizes.
+    pub fn with_rules(self, rules: Rules) -> Result<Self, Mismatch> {
         rules.check(&self.sizes)?;
         Ok(Self { rules, ..self })
     }
@@ -168,13 +168,13 @@ impl Problem {
     ///
     /// # Errors
     /// As [`Problem::new`] and [`Problem::with_rules`].
-    pub fn with_sizes(self, sizes: Sizes) -> Result<Self, ShapeError> {
+    pub fn with_sizes(self, sizes: Sizes) -> Result<Self, Mismatch> {
         let sizes = *Self::new(sizes)?.sizes();
         Self { sizes, ..self }.with_rules(self.rules)
     }
 
     /// Checks what the constructors do, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         let rules = Rules::new(self.rules.iter())?.with_position(self.rules.position());
         Self::new(self.sizes)?
             .with_scale(self.scale)?
@@ -245,13 +245,13 @@ impl Problem {
 }
 
 /// Checks that a tensor of this shape has fewer than 2³¹ elements.
-pub(crate) fn few_elements(what: &'static str, shape: &[usize]) -> Result<(), ShapeError> {
+pub(crate) fn few_elements(what: &'static str, shape: &[usize]) -> Result<(), Mismatch> {
     let elements = shape.iter().try_fold(1_usize, |n, d| n.checked_mul(*d));
     match elements {
         Some(elements) if elements <= i32::MAX as usize => Ok(()),
         _ => {
             let expected = "a tensor of at most 2^31 - 1 elements";
-            Err(ShapeError::new(what, expected, format!("{shape:?}")))
+            Err(Mismatch::new(what, expected, format!("{shape:?}")))
         }
     }
 }

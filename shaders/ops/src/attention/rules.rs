@@ -1,7 +1,7 @@
 //! What changes scores, and which keys a query sees.
 
 use super::{HostRule, Sizes, few_elements};
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -161,9 +161,9 @@ impl Rules {
     /// These rules, in this order.
     ///
     /// # Errors
-    /// [`ShapeError`] for more than eight, one kind twice, a window, dilation or block of 0, or a cap that isn't positive
+    /// [`Mismatch`] for more than eight, one kind twice, a window, dilation or block of 0, or a cap that isn't positive
     /// and finite.
-    pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, ShapeError> {
+    pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, Mismatch> {
         let mut all = [None; MAX_RULES];
         for (count, rule) in rules.into_iter().enumerate() {
             rule.check()?;
@@ -171,11 +171,11 @@ impl Rules {
                 |other: &Rule| std::mem::discriminant(other) == std::mem::discriminant(&rule);
             if all.iter().flatten().any(same) {
                 let got = format!("{} twice", rule.name());
-                return Err(ShapeError::new("score rules", "each kind once", got));
+                return Err(Mismatch::new("score rules", "each kind once", got));
             }
             let Some(free) = all.get_mut(count) else {
                 let expected = format!("at most {MAX_RULES}");
-                return Err(ShapeError::new("score rules", expected, count + 1));
+                return Err(Mismatch::new("score rules", expected, count + 1));
             };
             *free = Some(rule);
         }
@@ -237,7 +237,7 @@ impl Rules {
         self.iter().any(|other| other == rule)
     }
 
-    pub(super) fn check(&self, sizes: &Sizes) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, sizes: &Sizes) -> Result<(), Mismatch> {
         self.check_position(sizes)?;
         for rule in self.iter() {
             match rule {
@@ -253,7 +253,7 @@ impl Rules {
     }
 
     /// Checks that devices can compute distances and the ends of windows in 32 bits.
-    fn check_position(&self, sizes: &Sizes) -> Result<(), ShapeError> {
+    fn check_position(&self, sizes: &Sizes) -> Result<(), Mismatch> {
         let Some(first) = self.first else {
             return Ok(());
         };
@@ -270,7 +270,7 @@ impl Rules {
         let most = i32::MAX as u64 - SPARE - widest - (sizes.queries + sizes.keys) as u64;
         if first.unsigned_abs() > most {
             let expected = format!("-{most} to {most} with these sizes and rules");
-            return Err(ShapeError::new("position", expected, first));
+            return Err(Mismatch::new("position", expected, first));
         }
         Ok(())
     }
@@ -511,7 +511,7 @@ impl Rule {
         }
     }
 
-    fn check(self) -> Result<(), ShapeError> {
+    fn check(self) -> Result<(), Mismatch> {
         match self {
             Self::Window(n)
             | Self::SymmetricWindow(n)
@@ -520,15 +520,15 @@ impl Rule {
             | Self::Blocks(n)
                 if n == 0 || n >= 1 << 30 =>
             {
-                Err(ShapeError::new(self.name(), "1 to 2^30 - 1", n))
+                Err(Mismatch::new(self.name(), "1 to 2^30 - 1", n))
             }
             Self::Prefix(n) | Self::Relative(n) | Self::Global { tokens: n, .. }
                 if n >= 1 << 30 =>
             {
-                Err(ShapeError::new(self.name(), "fewer than 2^30", n))
+                Err(Mismatch::new(self.name(), "fewer than 2^30", n))
             }
             Self::Softcap(cap) if !(cap.is_finite() && cap > 0.0) => {
-                Err(ShapeError::new("softcap", "a positive, finite number", cap))
+                Err(Mismatch::new("softcap", "a positive, finite number", cap))
             }
             _ => Ok(()),
         }

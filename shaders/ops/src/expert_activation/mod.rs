@@ -20,7 +20,7 @@
 pub mod output_bias;
 
 use crate::element::Element;
-use crate::error::{ShapeError, fits};
+use crate::error::{Mismatch, fits};
 use crate::grouped_gemm::Activation;
 use crate::permute::{Sorted, check_row_bound};
 
@@ -49,11 +49,11 @@ impl Problem {
     /// Rows of `inter` hidden values in f32, one for each of `slots` slots; ungated identity.
     ///
     /// # Errors
-    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
-    pub fn new(slots: usize, experts: usize, inter: usize) -> Result<Self, ShapeError> {
-        ShapeError::positive(&[("experts", experts), ("hidden values", inter)])?;
+    /// [`Mismatch`] when a size is 0 or an index would not fit 31 bits.
+    pub fn new(slots: usize, experts: usize, inter: usize) -> Result<Self, Mismatch> {
+        Mismatch::positive(&[("experts", experts), ("hidden values", inter)])?;
         let (right, got) = (fits(&[slots, inter, 2]), format_args!("{slots} x {inter}"));
-        ShapeError::unless(right, "slots x hidden values", "fewer than 2^30", got)?;
+        Mismatch::unless(right, "slots x hidden values", "fewer than 2^30", got)?;
         Ok(Self {
             slots,
             row_bound: slots,
@@ -68,8 +68,8 @@ impl Problem {
     /// A copy with at most `rows` sorted rows, whatever the routing.
     ///
     /// # Errors
-    /// [`ShapeError`] unless 1 ≤ `rows` ≤ S.
-    pub fn with_row_bound(self, rows: usize) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] unless 1 ≤ `rows` ≤ S.
+    pub fn with_row_bound(self, rows: usize) -> Result<Self, Mismatch> {
         check_row_bound(rows, self.slots)?;
         Ok(Self {
             row_bound: rows,

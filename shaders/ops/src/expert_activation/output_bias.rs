@@ -6,7 +6,7 @@
 //! FLOPs 2·S·H; bytes 2·S·H elements, from cache if K > 1.
 
 use crate::element::Element;
-use crate::error::{ShapeError, fits};
+use crate::error::{Mismatch, fits};
 use crate::permute::Sorted;
 
 getters! {
@@ -30,20 +30,20 @@ impl Problem {
     /// `slots` = T·`top_k` slots and rows of `hidden` values in f32.
     ///
     /// # Errors
-    /// [`ShapeError`] when a size is 0, the slots are no multiple of `top_k`, or an index would
+    /// [`Mismatch`] when a size is 0, the slots are no multiple of `top_k`, or an index would
     /// not fit 31 bits.
     pub fn new(
         slots: usize,
         experts: usize,
         top_k: usize,
         hidden: usize,
-    ) -> Result<Self, ShapeError> {
-        ShapeError::positive(&[("experts", experts), ("top_k", top_k), ("hidden", hidden)])?;
-        ShapeError::of_tokens(slots, top_k)?;
+    ) -> Result<Self, Mismatch> {
+        Mismatch::positive(&[("experts", experts), ("top_k", top_k), ("hidden", hidden)])?;
+        Mismatch::of_tokens(slots, top_k)?;
         let right = fits(&[slots.max(experts), hidden]);
         let expected = "matrices of at most 2^31 - 1 elements";
         let got = format_args!("{slots} slots, {experts} experts, {hidden} values");
-        ShapeError::unless(right, "output bias", expected, got)?;
+        Mismatch::unless(right, "output bias", expected, got)?;
         Ok(Self {
             slots,
             experts,

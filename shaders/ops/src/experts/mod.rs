@@ -10,7 +10,7 @@ mod oracle;
 pub use oracle::{ReferenceGradients, ReferenceInputs, reference, reference_backward};
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::grouped_gemm::{self, Activation, Source};
 use crate::permute::{Capacity, RowsProblem};
 use crate::routing;
@@ -66,8 +66,8 @@ impl Problem {
     /// A product of the sorted rows: \[.., `k`\] · \[`n`, `k`\]ᵀ per expert.
     ///
     /// # Errors
-    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
-    pub fn product(&self, n: usize, k: usize) -> Result<grouped_gemm::Problem, ShapeError> {
+    /// [`Mismatch`] when a size is 0 or an index would not fit 31 bits.
+    pub fn product(&self, n: usize, k: usize) -> Result<grouped_gemm::Problem, Mismatch> {
         let r = &self.routing;
         let problem = grouped_gemm::Problem::new(r.slots(), r.experts(), r.top_k(), n, k)?;
         Ok(grouped_gemm::Problem {
@@ -92,7 +92,7 @@ impl Problem {
     ///
     /// # Errors
     /// As [`Problem::check`].
-    pub fn up(&self) -> Result<grouped_gemm::Problem, ShapeError> {
+    pub fn up(&self) -> Result<grouped_gemm::Problem, Mismatch> {
         Ok(grouped_gemm::Problem {
             rows: self.token_rows(),
             gated: self.gated,
@@ -106,7 +106,7 @@ impl Problem {
     ///
     /// # Errors
     /// As [`Problem::check`].
-    pub fn down(&self) -> Result<grouped_gemm::Problem, ShapeError> {
+    pub fn down(&self) -> Result<grouped_gemm::Problem, Mismatch> {
         Ok(grouped_gemm::Problem {
             bias: self.bias,
             ..self.product(self.hidden, self.inter)?
@@ -117,21 +117,21 @@ impl Problem {
     ///
     /// # Errors
     /// As [`Problem::check`].
-    pub fn output_rows(&self) -> Result<RowsProblem, ShapeError> {
+    pub fn output_rows(&self) -> Result<RowsProblem, Mismatch> {
         RowsProblem::new(&self.routing, self.row_bound, self.hidden, self.element)
     }
 
     /// Checks the sizes of both products.
     ///
     /// # Errors
-    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits, and for a dense network of several experts, choices, or
+    /// [`Mismatch`] when a size is 0 or an index would not fit 31 bits, and for a dense network of several experts, choices, or
     /// rows of a token.
-    pub fn check(&self) -> Result<(), ShapeError> {
+    pub fn check(&self) -> Result<(), Mismatch> {
         if self.dense {
             let r = &self.routing;
-            ShapeError::check("experts of a dense network", 1, r.experts())?;
-            ShapeError::check("choices in a dense network", 1, r.top_k())?;
-            ShapeError::check("rows of a dense network", r.slots(), self.row_bound)?;
+            Mismatch::check("experts of a dense network", 1, r.experts())?;
+            Mismatch::check("choices in a dense network", 1, r.top_k())?;
+            Mismatch::check("rows of a dense network", r.slots(), self.row_bound)?;
         }
         self.up()?;
         self.down().map(drop)

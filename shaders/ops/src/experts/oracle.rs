@@ -1,7 +1,7 @@
 //! The experts of a layer and their gradients in f64.
 
 use super::Problem;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::grouped_gemm;
 use crate::permute::{self, capacity, combine};
 
@@ -26,11 +26,11 @@ pub struct ReferenceInputs<'a> {
 /// The oracle, in f64: y \[T,H\] and the number of slots that reached no expert.
 ///
 /// # Errors
-/// [`ShapeError`] when the problem's sizes are wrong.
+/// [`Mismatch`] when the problem's sizes are wrong.
 pub fn reference(
     problem: &Problem,
     inputs: &ReferenceInputs,
-) -> Result<(Vec<f64>, usize), ShapeError> {
+) -> Result<(Vec<f64>, usize), Mismatch> {
     let r = &problem.routing;
     let keys = kept(problem, inputs);
     let sorted = permute::reference(&keys, r.experts());

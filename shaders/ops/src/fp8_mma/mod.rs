@@ -20,7 +20,7 @@ mod oracle;
 pub use oracle::reference;
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::fp8::LANES_PER_WORD;
 use crate::grouped_gemm::{self, WeightLayout};
 use crate::scaling::{Fp8Scheme, Granularity};
@@ -47,11 +47,11 @@ impl Problem {
     /// `product`, whose weights are codes, with rows that are codes as `x` says.
     ///
     /// # Errors
-    /// [`ShapeError`] for weights that aren't codes in \[E, n, k\], a product that is more than one
+    /// [`Mismatch`] for weights that aren't codes in \[E, n, k\], a product that is more than one
     /// (gate, activation) or not f32, MX scales, or scale blocks that cut the inner columns of
     /// an instruction.
-    pub fn new(product: grouped_gemm::Problem, x: Fp8Scheme) -> Result<Self, ShapeError> {
-        let refuse = |expected: &str, got: String| Err(ShapeError::new("fp8_mma", expected, got));
+    pub fn new(product: grouped_gemm::Problem, x: Fp8Scheme) -> Result<Self, Mismatch> {
+        let refuse = |expected: &str, got: String| Err(Mismatch::new("fp8_mma", expected, got));
         let Some(w) = product
             .fp8
             .filter(|_| product.layout == WeightLayout::OutIn)

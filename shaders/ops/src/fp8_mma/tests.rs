@@ -12,7 +12,7 @@ const fn block(rows: usize, columns: usize) -> Granularity {
     Granularity::Block { rows, columns }
 }
 
-fn problem(x: Granularity, w: Granularity) -> Result<Problem, ShapeError> {
+fn problem(x: Granularity, w: Granularity) -> Result<Problem, Mismatch> {
     let product = grouped_gemm::Problem {
         fp8: Some(codes(w)),
         ..grouped_gemm::Problem::dense(100, 70, 500)?

@@ -6,7 +6,7 @@
 //! order, in f32. [`Problem::dense`](super::Problem::dense) sums all rows, and nothing is sorted. FLOPs R·n, twice that weighted; bytes R·n elements.
 
 use super::Source;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 
 /// One bias gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Problem {
     ///
     /// # Errors
     /// As [`super::Problem::check`].
-    pub fn check(&self) -> Result<(), ShapeError> {
+    pub fn check(&self) -> Result<(), Mismatch> {
         self.product.reading(self.rows).check()
     }
 

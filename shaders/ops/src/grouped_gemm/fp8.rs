@@ -8,7 +8,7 @@
 //! them for a matrix of \[n or 2n, k\], one after the other for each expert.
 
 use super::Problem;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::fp8::{LANES_PER_WORD, decode_host};
 use crate::quantize;
 use crate::scaling::{Fp8Scheme, Granularity, e8m0_value};
@@ -20,8 +20,8 @@ impl Fp8Scheme {
     /// Checks that all codes of a word share a scale, in matrices of `k` inner columns.
     ///
     /// # Errors
-    /// [`ShapeError`] for blocks that words straddle, or without rows or columns.
-    pub fn check(&self, k: usize) -> Result<(), ShapeError> {
+    /// [`Mismatch`] for blocks that words straddle, or without rows or columns.
+    pub fn check(&self, k: usize) -> Result<(), Mismatch> {
         let Granularity::Block { rows, columns } = self.granularity else {
             return Ok(());
         };
@@ -29,17 +29,17 @@ impl Fp8Scheme {
         let right = rows > 0 && columns > 0 && whole_words;
         let expected = "a multiple of 4 inner columns, or all";
         let got = format_args!("{rows} x {columns}");
-        ShapeError::unless(right, "scale blocks of weights", expected, got)
+        Mismatch::unless(right, "scale blocks of weights", expected, got)
     }
 }
 
 /// The codes of one expert's weights as a matrix \[n or 2n, k\] with its scales.
 ///
 /// # Errors
-/// [`ShapeError`] without codes, and for more of them than 31 bits count.
-pub fn matrix(problem: &Problem) -> Result<quantize::Problem, ShapeError> {
+/// [`Mismatch`] without codes, and for more of them than 31 bits count.
+pub fn matrix(problem: &Problem) -> Result<quantize::Problem, Mismatch> {
     let Some(weights) = problem.fp8 else {
-        return Err(ShapeError::new("weights", "FP8 codes", "floats"));
+        return Err(Mismatch::new("weights", "FP8 codes", "floats"));
     };
     let shape = [1, problem.n * problem.parts(), problem.k];
     quantize::Problem::new(shape, problem.element, weights.granularity, weights.format)

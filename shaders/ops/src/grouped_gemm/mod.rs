@@ -26,7 +26,7 @@ pub mod weight_gradient;
 pub use activation::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 
 use crate::element::Element;
-use crate::error::{ShapeError, fits};
+use crate::error::{Mismatch, fits};
 use crate::permute::{Sorted, check_row_bound};
 use crate::scaling::Fp8Scheme;
 use serde::{Deserialize, Serialize};
@@ -97,8 +97,8 @@ impl Problem {
     /// x \[`m`, `k`\] · W \[`n`, `k`\]ᵀ.
     ///
     /// # Errors
-    /// [`ShapeError`] when n or k is 0 or an index would not fit 31 bits.
-    pub fn dense(m: usize, n: usize, k: usize) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] when n or k is 0 or an index would not fit 31 bits.
+    pub fn dense(m: usize, n: usize, k: usize) -> Result<Self, Mismatch> {
         Ok(Self {
             rows: Source::Sorted,
             dense: true,
@@ -109,26 +109,26 @@ impl Problem {
     /// A plain product of `slots` = T·`top_k` rows: \[.., `k`\] · \[`n`, `k`\]ᵀ per expert.
     ///
     /// # Errors
-    /// [`ShapeError`] when a size is 0 or an index would not fit 31 bits.
+    /// [`Mismatch`] when a size is 0 or an index would not fit 31 bits.
     pub fn new(
         slots: usize,
         experts: usize,
         top_k: usize,
         n: usize,
         k: usize,
-    ) -> Result<Self, ShapeError> {
-        ShapeError::positive(&[
+    ) -> Result<Self, Mismatch> {
+        Mismatch::positive(&[
             ("experts", experts),
             ("top_k", top_k),
             ("columns", n),
             ("inner columns", k),
         ])?;
-        ShapeError::of_tokens(slots, top_k)?;
+        Mismatch::of_tokens(slots, top_k)?;
         let matrices = [&[slots, n][..], &[slots, k], &[experts, n, 2], &[n, k, 2]];
         let right = matrices.into_iter().all(fits);
         let expected = "matrices of at most 2^31 - 1 elements";
         let got = format_args!("{slots} slots, {experts} experts, {n} x {k}");
-        ShapeError::unless(right, "grouped gemm", expected, got)?;
+        Mismatch::unless(right, "grouped gemm", expected, got)?;
         Ok(Self {
             slots,
             row_bound: slots,
@@ -152,12 +152,12 @@ impl Problem {
     /// # Errors
     /// As [`Problem::new`], and for rows that aren't the slots', a dense product that isn't one expert's, and scale blocks
     /// that words straddle.
-    pub fn check(&self) -> Result<(), ShapeError> {
+    pub fn check(&self) -> Result<(), Mismatch> {
         Self::new(self.slots, self.experts, self.top_k, self.n, self.k)?;
         check_row_bound(self.row_bound, self.slots)?;
         if self.dense {
-            ShapeError::check("experts of a dense product", 1, self.experts)?;
-            ShapeError::check("rows of a dense product", self.slots, self.input_rows())?;
+            Mismatch::check("experts of a dense product", 1, self.experts)?;
+            Mismatch::check("rows of a dense product", self.slots, self.input_rows())?;
         }
         self.fp8.map_or(Ok(()), |weights| weights.check(self.k))
     }

@@ -13,7 +13,7 @@
 //! FLOPs 2·R·m·n. Bytes at least R·(m + n) elements and 4·E·m·n bytes.
 
 use super::Source;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 
 /// One weight gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Problem {
     ///
     /// # Errors
     /// As [`super::Problem::check`].
-    pub fn check(&self) -> Result<(), ShapeError> {
+    pub fn check(&self) -> Result<(), Mismatch> {
         self.product.reading(self.a).check()
     }
 

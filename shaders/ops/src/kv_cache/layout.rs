@@ -2,7 +2,7 @@
 
 use super::CacheFormat;
 use crate::attention::MAX_HEAD_DIM;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// Tokens that lie together.
@@ -43,14 +43,14 @@ impl Layout {
     /// `pages` pages of `page` tokens with `kv_heads` keys of `head_dim` and values of `value_dim` elements in `format`.
     ///
     /// # Errors
-    /// [`ShapeError`] for no heads, a page that isn't some blocks of 16 tokens, heads that aren't 8, 16 and so on to 256
+    /// [`Mismatch`] for no heads, a page that isn't some blocks of 16 tokens, heads that aren't 8, 16 and so on to 256
     /// elements, and 2³¹ words or more.
     pub fn new(
         [pages, page]: [usize; 2],
         kv_heads: usize,
         [head_dim, value_dim]: [usize; 2],
         format: CacheFormat,
-    ) -> Result<Self, ShapeError> {
+    ) -> Result<Self, Mismatch> {
         let layout = Self {
             pages,
             page,
@@ -63,13 +63,13 @@ impl Layout {
     }
 
     /// The layout, if it is one.
-    pub(super) fn check(self) -> Result<Self, ShapeError> {
+    pub(super) fn check(self) -> Result<Self, Mismatch> {
         if self.kv_heads == 0 {
-            return Err(ShapeError::new("key heads", "at least 1", 0));
+            return Err(Mismatch::new("key heads", "at least 1", 0));
         }
         if self.page == 0 || !self.page.is_multiple_of(BLOCK) {
             let expected = format!("a multiple of {BLOCK}");
-            return Err(ShapeError::new("tokens of a page", expected, self.page));
+            return Err(Mismatch::new("tokens of a page", expected, self.page));
         }
         let dims = [
             ("head size of a cache", self.head_dim),
@@ -78,7 +78,7 @@ impl Layout {
         for (what, dim) in dims {
             if dim == 0 || dim > MAX_HEAD_DIM || !dim.is_multiple_of(8) {
                 let expected = format!("a multiple of 8, at most {MAX_HEAD_DIM}");
-                return Err(ShapeError::new(what, expected, dim));
+                return Err(Mismatch::new(what, expected, dim));
             }
         }
         let blocks = self.page / BLOCK;

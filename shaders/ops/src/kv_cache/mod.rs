@@ -22,7 +22,7 @@ pub use reference::{Step, reference, reference_append, stored};
 
 use crate::attention::{self, Rule};
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// Tokens to append.
@@ -44,8 +44,8 @@ impl Append {
     /// Checks the sizes.
     ///
     /// # Errors
-    /// [`ShapeError`] for tensors of 2³¹ elements or more, and a layout that [`Layout::new`] doesn't make.
-    pub fn check(&self) -> Result<(), ShapeError> {
+    /// [`Mismatch`] for tensors of 2³¹ elements or more, and a layout that [`Layout::new`] doesn't make.
+    pub fn check(&self) -> Result<(), Mismatch> {
         let l = self.layout.check()?;
         let dim = l.head_dim().max(l.value_dim());
         let shape = [self.batch, l.kv_heads(), self.tokens, dim];
@@ -66,13 +66,13 @@ impl Attend {
     /// `attention` over the tokens of a cache whose table has `table` pages for each sequence: its keys are table · page.
     ///
     /// # Errors
-    /// [`ShapeError`] where heads or their sizes aren't the cache's, for a dropout, a position, and rules that read tables of pairs or count keys
+    /// [`Mismatch`] where heads or their sizes aren't the cache's, for a dropout, a position, and rules that read tables of pairs or count keys
     /// from the first query, which a cache doesn't have.
     pub fn new(
         attention: attention::Problem,
         layout: Layout,
         table: usize,
-    ) -> Result<Self, ShapeError> {
+    ) -> Result<Self, Mismatch> {
         let s = attention.sizes();
         let pairs = [
             ("key heads", layout.kv_heads(), s.kv_heads),
@@ -82,7 +82,7 @@ impl Attend {
         ];
         for (what, expected, got) in pairs {
             if expected != got {
-                return Err(ShapeError::new(
+                return Err(Mismatch::new(
                     what,
                     format!("{expected}, as in the cache"),
                     got,
@@ -90,9 +90,9 @@ impl Attend {
             }
         }
         let dropout = attention.dropout();
-        ShapeError::unless(!dropout, "dropout over a cache", "none", "some")?;
+        Mismatch::unless(!dropout, "dropout over a cache", "none", "some")?;
         if let Some(first) = attention.rules().position() {
-            return Err(ShapeError::new("position over a cache", "none", first));
+            return Err(Mismatch::new("position over a cache", "none", first));
         }
         for rule in attention.rules().iter() {
             let pairs = matches!(
@@ -105,7 +105,7 @@ impl Attend {
             );
             if pairs {
                 let expected = "a rule that follows from positions, or biases by distance";
-                return Err(ShapeError::new("rule over a cache", expected, rule.name()));
+                return Err(Mismatch::new("rule over a cache", expected, rule.name()));
             }
         }
         Ok(Self {
@@ -116,7 +116,7 @@ impl Attend {
     }
 
     /// Checks what [`Attend::new`] does, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.attention.check()?;
         self.layout.check()?;
         Self::new(self.attention, self.layout, self.table).map(drop)

@@ -140,7 +140,7 @@ fn an_attention_over_the_cache_is_one_over_its_tokens() {
 
 #[test]
 fn what_no_cache_has_is_refused() {
-    let refused = |result: Result<Layout, ShapeError>, says: &str| {
+    let refused = |result: Result<Layout, Mismatch>, says: &str| {
         let error = result.expect_err(says).to_string();
         assert!(error.contains(says), "{error}");
     };

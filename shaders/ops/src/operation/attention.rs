@@ -5,7 +5,7 @@ use super::{Signature, signature};
 use crate::attention::{
     Dropout, Inputs, Pattern, Problem, Rule, Tables, reference, reference_backward,
 };
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// An operation of [`crate::attention`].
@@ -97,7 +97,7 @@ impl Attention {
         ]
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         self.problem.check()?;
         let tables = match self.pass {
             AttentionPass::Forward => return Ok(()),
@@ -111,13 +111,13 @@ impl Attention {
         ];
         for (what, wanted, there) in wanted {
             if wanted && !there {
-                return Err(ShapeError::new(what, "a table of the attention", "none"));
+                return Err(Mismatch::new(what, "a table of the attention", "none"));
             }
         }
         Ok(())
     }
 
-    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let p = &self.problem;
         let inputs = Inputs {
             q: b.floats("q"),

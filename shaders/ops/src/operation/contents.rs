@@ -2,11 +2,11 @@
 
 use super::operands::Operands;
 use super::{Experts, GroupedGemm, KvCache, Operation, Permute, Routing};
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::permute::NOWHERE;
 
 /// Checks order, offsets and positions of a sort, chosen experts that a gradient is of, and spans of cached tokens.
-pub(super) fn check(operation: &Operation, b: &Operands<'_>) -> Result<(), ShapeError> {
+pub(super) fn check(operation: &Operation, b: &Operands<'_>) -> Result<(), Mismatch> {
     let rows = sorted_rows(operation);
     check_offsets(b.words("offsets"), rows)?;
     let order = b.words("order");
@@ -55,22 +55,22 @@ fn sorted_rows(operation: &Operation) -> usize {
     }
 }
 
-fn check_offsets(offsets: &[u32], rows: usize) -> Result<(), ShapeError> {
+fn check_offsets(offsets: &[u32], rows: usize) -> Result<(), Mismatch> {
     let Some((last, _)) = offsets.split_last() else {
         return Ok(());
     };
     let ascending = offsets[0] == 0 && offsets.is_sorted() && *last as usize <= rows;
     let expected = format_args!("from 0 ascending to at most {rows}");
-    ShapeError::unless(ascending, "offsets", expected, format_args!("{offsets:?}"))
+    Mismatch::unless(ascending, "offsets", expected, format_args!("{offsets:?}"))
 }
 
 /// Starts and ends of the tokens that a call knows of, `new` of which may be its own.
-fn check_spans(spans: &[u32], new: usize, room: usize) -> Result<(), ShapeError> {
+fn check_spans(spans: &[u32], new: usize, room: usize) -> Result<(), Mismatch> {
     for span in spans.chunks(2) {
         let [start, end] = [span[0] as usize, span[1] as usize];
         let fits = start <= room && end <= room && end <= start + new;
         let expected = format_args!("within {room} tokens, the end at most {new} after the start");
-        ShapeError::unless(fits, "spans", expected, format_args!("{start}..{end}"))?;
+        Mismatch::unless(fits, "spans", expected, format_args!("{start}..{end}"))?;
     }
     Ok(())
 }
@@ -81,9 +81,9 @@ fn all(
     what: &'static str,
     things: &str,
     right: impl Fn(u32) -> bool,
-) -> Result<(), ShapeError> {
+) -> Result<(), Mismatch> {
     match words.iter().find(|word| !right(**word)) {
-        Some(word) => Err(ShapeError::new(what, things, word)),
+        Some(word) => Err(Mismatch::new(what, things, word)),
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use super::operands::{Computed, Operands};
 use super::routing::sizes;
 use super::{Signature, signature};
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::experts::{Problem, ReferenceInputs, reference, reference_backward};
 use crate::grouped_gemm;
 use crate::permute::{Sorted, check_row_bound};
@@ -51,14 +51,14 @@ impl Experts {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         let (Self::Forward { problem: p, .. } | Self::Backward { problem: p, .. }) = self;
         p.routing.check()?;
         check_row_bound(p.row_bound, p.routing.slots())?;
         p.check()
     }
 
-    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let (Self::Forward { problem, .. } | Self::Backward { problem, .. }) = self;
         // The sort has dropped what the capacity drops.
         let p = Problem {

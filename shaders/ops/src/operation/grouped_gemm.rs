@@ -3,7 +3,7 @@
 use super::operands::{Computed, Operands};
 use super::quantize::scale_scalar;
 use super::{HostTensor, Signature, signature};
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::fp8::LANES_PER_WORD;
 use crate::fp8_mma;
 use crate::grouped_gemm::{
@@ -51,26 +51,26 @@ impl GroupedGemm {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         match self {
             Self::Linear(p) | Self::LinearBackward { problem: p, .. } => {
                 p.check()?;
                 let plain = !p.gated && p.activation.is_none() && p.fp8.is_none();
                 let right = plain && p.layout == WeightLayout::OutIn && p.rows == Source::Sorted;
                 let expected = "a plain product of sorted rows and [E, n, k]";
-                ShapeError::unless(right, "grouped linear", expected, format_args!("{p:?}"))
+                Mismatch::unless(right, "grouped linear", expected, format_args!("{p:?}"))
             }
             Self::Fp8Linear(p) => {
                 p.check()?;
                 fp8::matrix(p)?;
                 let (right, expected) = (p.layout == WeightLayout::OutIn, "codes of [E, n, k]");
-                ShapeError::unless(right, "fp8 linear", expected, format_args!("{p:?}"))
+                Mismatch::unless(right, "fp8 linear", expected, format_args!("{p:?}"))
             }
             Self::Fp8Codes(p) => fp8_mma::Problem::new(p.product, p.x).map(drop),
         }
     }
 
-    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let y = match self {
             Self::Linear(p) => product(p, b, b.floats("rows"), &b.f32s("W")),
             Self::LinearBackward { problem, .. } => return Ok(gradients(problem, b)),

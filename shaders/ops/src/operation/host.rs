@@ -1,7 +1,7 @@
 //! Tensors on the host.
 
 use super::{Scalar, TensorInfo};
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 
 /// The elements of a tensor on the host; its shape is in the operation's signature.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,12 +32,12 @@ impl HostTensor {
     }
 
     /// Checks that there are as many elements as `of` has, and floats where it has floats.
-    pub(super) fn check(&self, of: &TensorInfo) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, of: &TensorInfo) -> Result<(), Mismatch> {
         let kind = |floats| if floats { "floats" } else { "words" };
         let expected = matches!(of.scalar, Scalar::Float(_));
         let got = matches!(self, Self::Floats(_));
-        ShapeError::unless(expected == got, of.name, kind(expected), kind(got))?;
-        ShapeError::check(of.name, of.shape.iter().product(), self.len())
+        Mismatch::unless(expected == got, of.name, kind(expected), kind(got))?;
+        Mismatch::check(of.name, of.shape.iter().product(), self.len())
     }
 }
 

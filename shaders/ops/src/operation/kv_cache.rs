@@ -3,7 +3,7 @@
 use super::operands::{Computed, Operands};
 use super::{Signature, signature};
 use crate::attention::Rule;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::kv_cache::{Append, Attend, Layout, Step, reference, reference_append};
 use serde::{Deserialize, Serialize};
 
@@ -41,14 +41,14 @@ impl KvCache {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         match self {
             Self::Append(append) => append.check(),
             Self::Attend(attend) => attend.check(),
         }
     }
 
-    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let step = Step {
             table: b.words("table"),
             spans: b.words("spans"),

@@ -45,7 +45,7 @@ pub use routing::Routing;
 pub use segment_attention::SegmentAttention;
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use operands::{Computed, Operands};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -122,14 +122,14 @@ macro_rules! families {
             /// Checks what the constructors of the problems check, of a description that was read.
             ///
             /// # Errors
-            /// [`ShapeError`] for sizes that no constructor takes, or that don't fit each other.
-            pub fn check(&self) -> Result<(), ShapeError> {
+            /// [`Mismatch`] for sizes that no constructor takes, or that don't fit each other.
+            pub fn check(&self) -> Result<(), Mismatch> {
                 match self {
                     $(Self::$family(operation) => operation.check(),)*
                 }
             }
 
-            fn compute(&self, operands: &Operands<'_>) -> Result<Computed, ShapeError> {
+            fn compute(&self, operands: &Operands<'_>) -> Result<Computed, Mismatch> {
                 match self {
                     $(Self::$family(operation) => operation.compute(operands),)*
                 }

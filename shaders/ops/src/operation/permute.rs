@@ -4,7 +4,7 @@ use super::operands::{Computed, Operands};
 use super::routing::sizes;
 use super::{Signature, signature};
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::permute::{
     self, RowsProblem, capacities_reference, capacity, combine, dispatch, sorting, weights_gradient,
 };
@@ -50,7 +50,7 @@ impl Permute {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         match self {
             Self::Sort { problem, .. } => problem.check(),
             Self::Gather(problem)
@@ -59,7 +59,7 @@ impl Permute {
         }
     }
 
-    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let (sorted, positions) = (b.sorted(0), b.words("positions"));
         Ok(match self {
             Self::Sort { problem, .. } => sort(problem, b),

@@ -3,7 +3,7 @@
 use super::operands::{Computed, Operands};
 use super::{HostTensor, Scalar, Signature, signature};
 use crate::element::Element;
-use crate::error::{INDEX, ShapeError, fits};
+use crate::error::{INDEX, Mismatch, fits};
 use crate::fp8::{self, Overflow, decode_host, encode_host};
 use crate::quantize::{
     Problem, Scales, amax_reference, dequantize_reference, encode_reference, scales_reference,
@@ -60,7 +60,7 @@ impl Quantize {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         match self {
             Self::Encode { .. } | Self::Decode(_) => Ok(()),
             Self::Quantize(p)
@@ -70,12 +70,12 @@ impl Quantize {
             | Self::FakeQuantizeBy(p) => p.check(),
             Self::Amax { shape, .. } => {
                 let got = format_args!("{shape:?}");
-                ShapeError::unless(fits(shape), "values of an amax", INDEX, got)
+                Mismatch::unless(fits(shape), "values of an amax", INDEX, got)
             }
         }
     }
 
-    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let by = |p: &Problem| given_scales(p, b);
         Ok(match self {
             Self::Encode { problem, overflow } => {
@@ -115,7 +115,7 @@ impl Quantize {
 }
 
 /// x as its codes under `scales` have it.
-fn rounded(p: &Problem, b: &Operands<'_>, scales: &Scales) -> Result<Vec<f64>, ShapeError> {
+fn rounded(p: &Problem, b: &Operands<'_>, scales: &Scales) -> Result<Vec<f64>, Mismatch> {
     let codes = encode_reference(p, &b.f32s("x"), scales)?;
     dequantize_reference(p, &codes, scales)
 }

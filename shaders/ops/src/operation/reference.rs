@@ -2,18 +2,18 @@
 
 use super::operands::Operands;
 use super::{HostTensor, Operation, TensorInfo, contents};
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 
 impl Operation {
     /// Checks the description, and that `tensors` are its operands: as many elements of the right kind, and sorts, places and spans
     /// that exist.
     ///
     /// # Errors
-    /// [`ShapeError`] for what doesn't fit.
-    pub fn check_operands(&self, tensors: &[HostTensor]) -> Result<(), ShapeError> {
+    /// [`Mismatch`] for what doesn't fit.
+    pub fn check_operands(&self, tensors: &[HostTensor]) -> Result<(), Mismatch> {
         self.check()?;
         let signature = self.signature();
-        ShapeError::check("operands", signature.operands.len(), tensors.len())?;
+        Mismatch::check("operands", signature.operands.len(), tensors.len())?;
         let mut pairs = signature.operands.iter().zip(tensors);
         pairs.try_for_each(|(info, tensor)| tensor.check(info))?;
         contents::check(self, &Operands::new(&signature, tensors))
@@ -24,7 +24,7 @@ impl Operation {
     ///
     /// # Errors
     /// As [`Operation::check_operands`].
-    pub fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, ShapeError> {
+    pub fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, Mismatch> {
         self.check_operands(operands)?;
         let signature = self.signature();
         let mut computed = self.compute(&Operands::new(&signature, operands))?;

@@ -3,7 +3,7 @@
 use super::operands::{Computed, Operands};
 use super::{HostTensor, Signature, signature};
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::routing::{
     HashKey, HashProblem, LoadProblem, Problem, Routed, TopkGradient, hash_reference,
     load_reference, logits_backward_reference, logits_reference, reference_with_bias,
@@ -104,7 +104,7 @@ impl Routing {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         match self {
             Self::Logits { problem, .. }
             | Self::Route { problem, .. }
@@ -115,7 +115,7 @@ impl Routing {
                 problem.check()?;
                 match problem.key() {
                     HashKey::Content { hidden: hashed, .. } => {
-                        ShapeError::check("hashed columns", *hidden, hashed)
+                        Mismatch::check("hashed columns", *hidden, hashed)
                     }
                     HashKey::Position { .. } => Ok(()),
                 }
@@ -124,7 +124,7 @@ impl Routing {
         }
     }
 
-    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let mask = b.mask();
         Ok(match self {
             Self::Logits {

@@ -2,7 +2,7 @@
 
 use super::operands::{Computed, Operands};
 use super::{Signature, signature};
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::segment_attention::{
     Inputs, Problem, reference, reference_backward, reference_segments,
 };
@@ -35,17 +35,17 @@ impl SegmentAttention {
         signature.with(&["order", "offsets"], !self.dense)
     }
 
-    pub(super) fn check(&self) -> Result<(), ShapeError> {
+    pub(super) fn check(&self) -> Result<(), Mismatch> {
         self.problem.check()?;
         if !self.dense {
             return Ok(());
         }
         let segments = self.problem.segments();
-        ShapeError::check("experts of dense rows", 1, segments.experts())?;
-        ShapeError::check("dense rows", segments.slots(), segments.rows())
+        Mismatch::check("experts of dense rows", 1, segments.experts())?;
+        Mismatch::check("dense rows", segments.slots(), segments.rows())
     }
 
-    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, ShapeError> {
+    pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let p = &self.problem;
         let segments = reference_segments(&p.segments(), &b.sorted(p.rows()));
         let inputs = Inputs {

@@ -4,7 +4,7 @@
 //! depends on the router weights and the slot order alone, never on chance; a NaN weight counts as
 //! the heaviest.
 
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// How many slots an expert takes.
@@ -20,11 +20,11 @@ impl Capacity {
     /// A capacity of `factor` times the even load, at least `min`.
     ///
     /// # Errors
-    /// [`ShapeError`] unless `factor` is finite and positive.
-    pub fn new(factor: f64, min: usize) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] unless `factor` is finite and positive.
+    pub fn new(factor: f64, min: usize) -> Result<Self, Mismatch> {
         let right = factor.is_finite() && factor > 0.0;
         let expected = "a finite number above 0";
-        ShapeError::unless(right, "capacity factor", expected, factor)?;
+        Mismatch::unless(right, "capacity factor", expected, factor)?;
         Ok(Self { factor, min })
     }
 

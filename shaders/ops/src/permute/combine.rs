@@ -6,22 +6,22 @@
 //! FLOPs 2·S·H; bytes (S + T)·H elements.
 
 use super::rows::RowsProblem;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 
 /// The oracle, in f64.
 ///
 /// # Errors
-/// [`ShapeError`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when a slice isn't as long as the problem says.
 pub fn reference(
     problem: &RowsProblem,
     positions: &[u32],
     weights: Option<&[f64]>,
     rows: &[f64],
-) -> Result<Vec<f64>, ShapeError> {
+) -> Result<Vec<f64>, Mismatch> {
     let (slots, width) = (problem.slots(), problem.width());
-    ShapeError::check("positions", slots, positions.len())?;
-    ShapeError::check("weights", slots, weights.map_or(slots, <[f64]>::len))?;
-    ShapeError::check("rows", problem.row_bound() * width, rows.len())?;
+    Mismatch::check("positions", slots, positions.len())?;
+    Mismatch::check("weights", slots, weights.map_or(slots, <[f64]>::len))?;
+    Mismatch::check("rows", problem.row_bound() * width, rows.len())?;
     let mut y = vec![0.0; problem.tokens() * width];
     for (slot, row) in positions.iter().enumerate() {
         if (*row as usize) < problem.row_bound() {

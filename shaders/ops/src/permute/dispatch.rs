@@ -6,23 +6,23 @@
 //! FLOPs R·H; bytes 2·R·H elements.
 
 use super::rows::RowsProblem;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 
 /// The oracle, in f64.
 ///
 /// # Errors
-/// [`ShapeError`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when a slice isn't as long as the problem says.
 pub fn reference(
     problem: &RowsProblem,
     sorted: &super::Sorted,
     weights: Option<&[f64]>,
     x: &[f64],
-) -> Result<Vec<f64>, ShapeError> {
+) -> Result<Vec<f64>, Mismatch> {
     let (slots, width) = (problem.slots(), problem.width());
-    ShapeError::check("order", slots, sorted.order.len())?;
-    ShapeError::check("offsets", problem.experts() + 1, sorted.offsets.len())?;
-    ShapeError::check("weights", slots, weights.map_or(slots, <[f64]>::len))?;
-    ShapeError::check("x", problem.tokens() * width, x.len())?;
+    Mismatch::check("order", slots, sorted.order.len())?;
+    Mismatch::check("offsets", problem.experts() + 1, sorted.offsets.len())?;
+    Mismatch::check("weights", slots, weights.map_or(slots, <[f64]>::len))?;
+    Mismatch::check("x", problem.tokens() * width, x.len())?;
     let mut rows = vec![0.0; problem.row_bound() * width];
     let used = sorted.offsets[problem.experts()] as usize;
     for (row, slot) in rows.chunks_mut(width).zip(&sorted.order[..used]) {

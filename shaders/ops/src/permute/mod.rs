@@ -25,7 +25,7 @@ pub use capacity::Capacity;
 pub use rows::RowsProblem;
 pub use shares::capacities_reference;
 
-use crate::error::{ShapeError, fits};
+use crate::error::{Mismatch, fits};
 use serde::{Deserialize, Serialize};
 
 /// The position of a slot that no expert has.
@@ -50,11 +50,11 @@ impl Problem {
     /// Sorts `slots` slots by expert and cuts the segments into tiles of `tile_rows` rows.
     ///
     /// # Errors
-    /// [`ShapeError`] for no experts, no tile rows, or more slots than 31 bits count.
-    pub fn new(slots: usize, experts: usize, tile_rows: usize) -> Result<Self, ShapeError> {
-        ShapeError::positive(&[("experts", experts), ("tile rows", tile_rows)])?;
+    /// [`Mismatch`] for no experts, no tile rows, or more slots than 31 bits count.
+    pub fn new(slots: usize, experts: usize, tile_rows: usize) -> Result<Self, Mismatch> {
+        Mismatch::positive(&[("experts", experts), ("tile rows", tile_rows)])?;
         let right = fits(&[slots, experts.saturating_add(1)]);
-        ShapeError::unless(right, "slots", "fewer than 2^31 / (experts + 1)", slots)?;
+        Mismatch::unless(right, "slots", "fewer than 2^31 / (experts + 1)", slots)?;
         Ok(Self {
             slots,
             experts,
@@ -66,8 +66,8 @@ impl Problem {
     /// The same for a routing in which at most `rows` slots have an expert.
     ///
     /// # Errors
-    /// [`ShapeError`] for more rows than slots, or none.
-    pub fn with_row_bound(self, rows: usize) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] for more rows than slots, or none.
+    pub fn with_row_bound(self, rows: usize) -> Result<Self, Mismatch> {
         check_row_bound(rows, self.slots)?;
         Ok(Self {
             row_bound: rows,
@@ -83,10 +83,10 @@ impl Problem {
 }
 
 /// Checks that some of `slots` slots can have `rows` rows.
-pub fn check_row_bound(rows: usize, slots: usize) -> Result<(), ShapeError> {
+pub fn check_row_bound(rows: usize, slots: usize) -> Result<(), Mismatch> {
     let right = (1.min(slots)..=slots).contains(&rows);
     let expected = format_args!("1 to {slots} (the slots)");
-    ShapeError::unless(right, "row bound", expected, rows)
+    Mismatch::unless(right, "row bound", expected, rows)
 }
 
 /// What [`reference()`] returns.

@@ -1,7 +1,7 @@
 //! What the moves of rows between tokens and experts have in common: shapes, limits, weights.
 
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::routing;
 use serde::{Deserialize, Serialize};
 
@@ -28,16 +28,16 @@ impl RowsProblem {
     /// Rows of the tokens of `routing`, at most `row_bound` of whose slots have an expert.
     ///
     /// # Errors
-    /// [`ShapeError`] for no width, no rows or more than slots, or an index that would not fit 31 bits.
+    /// [`Mismatch`] for no width, no rows or more than slots, or an index that would not fit 31 bits.
     pub fn new(
         routing: &routing::Problem,
         row_bound: usize,
         width: usize,
         element: Element,
-    ) -> Result<Self, ShapeError> {
-        ShapeError::positive(&[("width", width)])?;
+    ) -> Result<Self, Mismatch> {
+        Mismatch::positive(&[("width", width)])?;
         super::check_row_bound(row_bound, routing.slots())?;
-        ShapeError::index("slots x width", &[routing.slots(), width])?;
+        Mismatch::index("slots x width", &[routing.slots(), width])?;
         Ok(Self {
             tokens: routing.tokens(),
             experts: routing.experts(),
@@ -49,7 +49,7 @@ impl RowsProblem {
     }
 
     /// Checks what the constructor does, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         let routing = routing::Problem::new(self.tokens, self.experts, self.top_k)?;
         Self::new(&routing, self.row_bound, self.width, self.element).map(drop)
     }

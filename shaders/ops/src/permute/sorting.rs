@@ -1,6 +1,6 @@
 //! The sort of a layer's slots, after its capacity has dropped some.
 
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::permute::Capacity;
 use crate::routing;
 use serde::{Deserialize, Serialize};
@@ -20,17 +20,17 @@ impl Problem {
     /// `factors` says that every expert has a capacity factor of its own, known on the device.
     ///
     /// # Errors
-    /// [`ShapeError`] for factors without a capacity, or one that isn't finite and positive.
+    /// [`Mismatch`] for factors without a capacity, or one that isn't finite and positive.
     pub fn new(
         routing: &routing::Problem,
         capacity: Option<Capacity>,
         factors: bool,
-    ) -> Result<Self, ShapeError> {
+    ) -> Result<Self, Mismatch> {
         if let Some(capacity) = capacity {
             Capacity::new(capacity.factor, capacity.min)?;
         } else if factors {
             let expected = "a capacity whose factor they replace";
-            return Err(ShapeError::new("capacity factors", expected, "no capacity"));
+            return Err(Mismatch::new("capacity factors", expected, "no capacity"));
         }
         Ok(Self {
             routing: *routing,
@@ -40,7 +40,7 @@ impl Problem {
     }
 
     /// Checks what the constructor does, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.routing.check()?;
         Self::new(&self.routing, self.capacity, self.factors).map(drop)
     }

@@ -4,22 +4,22 @@
 //! a slot whose position is [`super::NOWHERE`]. FLOPs 2·S·H; bytes 2·S·H elements.
 
 use super::rows::RowsProblem;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 
 /// The oracle, in f64.
 ///
 /// # Errors
-/// [`ShapeError`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when a slice isn't as long as the problem says.
 pub fn reference(
     problem: &RowsProblem,
     positions: &[u32],
     dy: &[f64],
     rows: &[f64],
-) -> Result<Vec<f64>, ShapeError> {
+) -> Result<Vec<f64>, Mismatch> {
     let width = problem.width();
-    ShapeError::check("positions", problem.slots(), positions.len())?;
-    ShapeError::check("dy", problem.tokens() * width, dy.len())?;
-    ShapeError::check("rows", problem.row_bound() * width, rows.len())?;
+    Mismatch::check("positions", problem.slots(), positions.len())?;
+    Mismatch::check("dy", problem.tokens() * width, dy.len())?;
+    Mismatch::check("rows", problem.row_bound() * width, rows.len())?;
     let dot = |(slot, row): (usize, &u32)| -> f64 {
         let row = *row as usize;
         if row >= problem.row_bound() {

@@ -7,7 +7,7 @@ use std::thread;
 
 use super::least_squares::LeastSquares;
 use super::quantizer::{Quantizer, ScaleRule};
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use crate::scaling::{Fp8Scheme, Granularity, HostScales};
 
@@ -26,18 +26,18 @@ pub struct Quantized {
 /// Codes and scales of `values`, row-major \[rows, columns\], on all cores of the host; least squares by rows of blocks.
 ///
 /// # Errors
-/// [`ShapeError`] when `values` is not of `rows` × `columns`, or the quantiser's settings don't fit each other.
+/// [`Mismatch`] when `values` is not of `rows` × `columns`, or the quantiser's settings don't fit each other.
 pub fn quantize_host(
     values: &[f32],
     rows: usize,
     columns: usize,
     quantizer: impl Into<Quantizer>,
-) -> Result<Quantized, ShapeError> {
+) -> Result<Quantized, Mismatch> {
     let quantizer = quantizer.into();
     quantizer.validate()?;
     let right = rows.checked_mul(columns) == Some(values.len());
     let expected = format_args!("{rows} x {columns}");
-    ShapeError::unless(right, "values to quantise", expected, values.len())?;
+    Mismatch::unless(right, "values to quantise", expected, values.len())?;
     let blocks = Blocks::of(quantizer.granularity, [rows, columns]);
     let threads = if values.len() < SMALL {
         1

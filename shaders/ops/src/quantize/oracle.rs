@@ -1,7 +1,7 @@
 //! The oracle, in plain Rust: quotients and products in f64, codes and scales by the host codec.
 
 use super::problem::Problem;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::fp8::{LANES_PER_WORD, decode_host, encode_host};
 use crate::scaling::{ScaleType, e8m0_host, e8m0_value, scale_host};
 
@@ -43,15 +43,15 @@ impl Scales {
         }
     }
 
-    fn check(&self, problem: &Problem) -> Result<(), ShapeError> {
+    fn check(&self, problem: &Problem) -> Result<(), Mismatch> {
         let (len, scale_type) = match self {
             Self::F32(scales) => (scales.len(), ScaleType::F32),
             Self::E8M0(words) => (words.len(), ScaleType::E8M0),
         };
         let expected = problem.granularity().scale_type();
         let (right, got) = (scale_type == expected, format_args!("{scale_type:?}"));
-        ShapeError::unless(right, "type of scales", format_args!("{expected:?}"), got)?;
-        ShapeError::check("scales", problem.scales(), len)
+        Mismatch::unless(right, "type of scales", format_args!("{expected:?}"), got)?;
+        Mismatch::check("scales", problem.scales(), len)
     }
 }
 
@@ -64,9 +64,9 @@ pub fn amax_reference(x: &[f32]) -> f32 {
 /// The scales of x \[M, rows, columns\].
 ///
 /// # Errors
-/// [`ShapeError`] when x isn't as long as the problem says.
-pub fn scales_reference(problem: &Problem, x: &[f32]) -> Result<Scales, ShapeError> {
-    ShapeError::check("x", problem.len(), x.len())?;
+/// [`Mismatch`] when x isn't as long as the problem says.
+pub fn scales_reference(problem: &Problem, x: &[f32]) -> Result<Scales, Mismatch> {
+    Mismatch::check("x", problem.len(), x.len())?;
     let [down, across] = problem.blocks();
     let padded = problem.padded_across();
     let mut blocks = vec![Vec::new(); problem.shape()[0] * down * padded];
@@ -94,13 +94,13 @@ pub fn scales_reference(problem: &Problem, x: &[f32]) -> Result<Scales, ShapeErr
 /// The words of x \[M, rows, columns\] under `scales`.
 ///
 /// # Errors
-/// [`ShapeError`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when a slice isn't as long as the problem says.
 pub fn encode_reference(
     problem: &Problem,
     x: &[f32],
     scales: &Scales,
-) -> Result<Vec<u32>, ShapeError> {
-    ShapeError::check("x", problem.len(), x.len())?;
+) -> Result<Vec<u32>, Mismatch> {
+    Mismatch::check("x", problem.len(), x.len())?;
     scales.check(problem)?;
     let [.., row_words] = problem.words_shape();
     let mut words = vec![0; problem.words()];
@@ -121,13 +121,13 @@ pub fn encode_reference(
 /// The values \[M, rows, columns\] of `words` under `scales`.
 ///
 /// # Errors
-/// [`ShapeError`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when a slice isn't as long as the problem says.
 pub fn dequantize_reference(
     problem: &Problem,
     words: &[u32],
     scales: &Scales,
-) -> Result<Vec<f64>, ShapeError> {
-    ShapeError::check("words", problem.words(), words.len())?;
+) -> Result<Vec<f64>, Mismatch> {
+    Mismatch::check("words", problem.words(), words.len())?;
     scales.check(problem)?;
     let [.., row_words] = problem.words_shape();
     let value = |(row, column): (usize, usize)| {

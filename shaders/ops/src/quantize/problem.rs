@@ -1,7 +1,7 @@
 //! A stack of matrices that is quantised.
 
 use crate::element::Element;
-use crate::error::{INDEX, ShapeError, fits};
+use crate::error::{INDEX, Mismatch, fits};
 use crate::fp8::{Fp8Format, LANES_PER_WORD, Overflow};
 use crate::scaling::Granularity;
 use serde::{Deserialize, Serialize};
@@ -32,13 +32,13 @@ impl Problem {
     /// Of `shape` = \[M, rows, columns\] values; saturating, without a margin.
     ///
     /// # Errors
-    /// [`ShapeError`] for a block without rows or columns, or an index that would not fit 31 bits.
+    /// [`Mismatch`] for a block without rows or columns, or an index that would not fit 31 bits.
     pub fn new(
         shape: [usize; 3],
         element: Element,
         granularity: Granularity,
         format: Fp8Format,
-    ) -> Result<Self, ShapeError> {
+    ) -> Result<Self, Mismatch> {
         check_granularity(granularity)?;
         let [matrices, rows, columns] = shape;
         // Padding a row to a word must not overflow either.
@@ -46,7 +46,7 @@ impl Problem {
         let padded = padded.unwrap_or(usize::MAX);
         let right = fits(&[padded, rows.max(1), matrices.max(1)]);
         let got = format_args!("{matrices} x {rows} x {columns}");
-        ShapeError::unless(right, "fp8 values", INDEX, got)?;
+        Mismatch::unless(right, "fp8 values", INDEX, got)?;
         Ok(Self {
             shape,
             element,
@@ -60,14 +60,14 @@ impl Problem {
     /// A copy with scales 2^`margin` times as large.
     ///
     /// # Errors
-    /// [`ShapeError`] beyond ±[`MARGIN_MAX`].
-    pub fn with_margin(self, margin: i32) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] beyond ±[`MARGIN_MAX`].
+    pub fn with_margin(self, margin: i32) -> Result<Self, Mismatch> {
         check_margin(margin)?;
         Ok(Self { margin, ..self })
     }
 
     /// Checks what the constructor does, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         Self::new(self.shape, self.element, self.granularity, self.format)?;
         check_margin(self.margin)
     }
@@ -129,12 +129,12 @@ impl Problem {
 /// Checks that a block holds something.
 ///
 /// # Errors
-/// [`ShapeError`] for a block without rows or columns.
-pub fn check_granularity(granularity: Granularity) -> Result<(), ShapeError> {
+/// [`Mismatch`] for a block without rows or columns.
+pub fn check_granularity(granularity: Granularity) -> Result<(), Mismatch> {
     match granularity {
         Granularity::Block { rows, columns } if rows == 0 || columns == 0 => {
             let got = format!("{rows} x {columns}");
-            Err(ShapeError::new("block of a scale", "at least 1 x 1", got))
+            Err(Mismatch::new("block of a scale", "at least 1 x 1", got))
         }
         _ => Ok(()),
     }
@@ -143,11 +143,11 @@ pub fn check_granularity(granularity: Granularity) -> Result<(), ShapeError> {
 /// Checks a margin.
 ///
 /// # Errors
-/// [`ShapeError`] beyond ±[`MARGIN_MAX`].
-pub fn check_margin(margin: i32) -> Result<(), ShapeError> {
+/// [`Mismatch`] beyond ±[`MARGIN_MAX`].
+pub fn check_margin(margin: i32) -> Result<(), Mismatch> {
     let right = margin.unsigned_abs() <= MARGIN_MAX.unsigned_abs();
     let expected = format_args!("-{MARGIN_MAX} to {MARGIN_MAX}");
-    ShapeError::unless(right, "margin of a scale", expected, margin)
+    Mismatch::unless(right, "margin of a scale", expected, margin)
 }
 
 impl Problem {
@@ -182,10 +182,10 @@ impl AmaxProblem {
     /// Of `len` values.
     ///
     /// # Errors
-    /// [`ShapeError`] for none, or an index that would not fit 31 bits.
-    pub fn new(len: usize, element: Element) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] for none, or an index that would not fit 31 bits.
+    pub fn new(len: usize, element: Element) -> Result<Self, Mismatch> {
         let right = (1..=i32::MAX as usize).contains(&len);
-        ShapeError::unless(right, "values of an amax", "1 to 2^31 - 1", len)?;
+        Mismatch::unless(right, "values of an amax", "1 to 2^31 - 1", len)?;
         Ok(Self { len, element })
     }
 }

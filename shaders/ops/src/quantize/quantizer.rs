@@ -2,7 +2,7 @@
 
 use super::problem::{Problem, check_granularity, check_margin};
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::fp8::{Fp8Format, Overflow};
 use crate::scaling::{Fp8Scheme, Granularity, ScaleType};
 use serde::{Deserialize, Serialize};
@@ -82,16 +82,16 @@ impl Quantizer {
     /// Checks the settings; whatever quantises does so, too.
     ///
     /// # Errors
-    /// [`ShapeError`] for a margin beyond ±64, a block without rows or columns, or least squares of MX scales or with
+    /// [`Mismatch`] for a margin beyond ±64, a block without rows or columns, or least squares of MX scales or with
     /// a negative margin.
-    pub fn validate(&self) -> Result<(), ShapeError> {
+    pub fn validate(&self) -> Result<(), Mismatch> {
         check_granularity(self.granularity)?;
         let searched = self.scales == ScaleRule::LeastSquares;
         let fits = !searched || self.granularity.scale_type() == ScaleType::F32;
-        ShapeError::unless(fits, "scales by least squares", "f32", "E8M0")?;
+        Mismatch::unless(fits, "scales by least squares", "f32", "E8M0")?;
         // Values would saturate, which the search doesn't weigh.
         let fits = !searched || self.margin >= 0;
-        ShapeError::unless(
+        Mismatch::unless(
             fits,
             "margin of scales by least squares",
             "0 to 64",
@@ -104,7 +104,7 @@ impl Quantizer {
     ///
     /// # Errors
     /// Those of [`Self::validate`] and [`Problem::new`].
-    pub fn problem(&self, shape: [usize; 3], element: Element) -> Result<Problem, ShapeError> {
+    pub fn problem(&self, shape: [usize; 3], element: Element) -> Result<Problem, Mismatch> {
         self.validate()?;
         let problem = Problem::new(shape, element, self.granularity, self.format)?;
         let problem = problem.with_overflow(self.overflow);

@@ -14,7 +14,7 @@
 
 use super::Problem;
 use crate::element::Element;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// 2³² divided by the golden ratio.
@@ -61,25 +61,25 @@ impl HashProblem {
     /// Chooses for the tokens of `routing`, of which only the sizes matter, by `key`.
     ///
     /// # Errors
-    /// [`ShapeError`] for sequences or rows of length 0, more than 2³¹ − 1 elements, or more than 1024
+    /// [`Mismatch`] for sequences or rows of length 0, more than 2³¹ − 1 elements, or more than 1024
     /// choices per token.
-    pub fn new(routing: Problem, key: HashKey) -> Result<Self, ShapeError> {
+    pub fn new(routing: Problem, key: HashKey) -> Result<Self, Mismatch> {
         let (what, len) = match key {
             HashKey::Position { sequence } => ("tokens of a sequence", sequence),
             HashKey::Content { hidden, .. } => ("columns", hidden),
         };
         let (top_k, expected) = (routing.top_k, format_args!("at most {MAX_TOP_K}"));
-        ShapeError::unless(top_k <= MAX_TOP_K, "hashed top_k", expected, top_k)?;
+        Mismatch::unless(top_k <= MAX_TOP_K, "hashed top_k", expected, top_k)?;
         let right = (1..=i32::MAX as usize).contains(&len);
-        ShapeError::unless(right, what, "1 to 2^31 - 1", len)?;
+        Mismatch::unless(right, what, "1 to 2^31 - 1", len)?;
         if let HashKey::Content { hidden, .. } = key {
-            ShapeError::index("tokens x columns", &[routing.tokens, hidden])?;
+            Mismatch::index("tokens x columns", &[routing.tokens, hidden])?;
         }
         Ok(Self { routing, key })
     }
 
     /// Checks what the constructor does, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.routing.check()?;
         Self::new(self.routing, self.key).map(drop)
     }

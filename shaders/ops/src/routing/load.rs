@@ -6,7 +6,7 @@
 //! Shapes: indices u32 \[T,K\], counts u32 \[G,E\]. Bytes: 4·T·K.
 
 use super::Problem;
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 
 getters! {
@@ -26,12 +26,12 @@ impl LoadProblem {
     /// Counts all choices of `routing`, of which only the sizes matter, in `groups` groups of tokens.
     ///
     /// # Errors
-    /// [`ShapeError`] unless `groups` divides the tokens and groups × experts fits 31 bits.
-    pub fn new(routing: Problem, groups: usize) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] unless `groups` divides the tokens and groups × experts fits 31 bits.
+    pub fn new(routing: Problem, groups: usize) -> Result<Self, Mismatch> {
         let right = groups > 0 && routing.tokens.is_multiple_of(groups);
         let expected = format_args!("a divisor of {} tokens", routing.tokens);
-        ShapeError::unless(right, "groups of tokens", expected, groups)?;
-        ShapeError::index("groups x experts", &[groups, routing.experts])?;
+        Mismatch::unless(right, "groups of tokens", expected, groups)?;
+        Mismatch::index("groups x experts", &[groups, routing.experts])?;
         Ok(Self {
             routing,
             groups,
@@ -48,7 +48,7 @@ impl LoadProblem {
     }
 
     /// Checks what the constructor does, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.routing.check()?;
         Self::new(self.routing, self.groups).map(drop)
     }

@@ -23,7 +23,7 @@ pub use hash::{HashKey, HashProblem, INFINITY, PHI, SMALLEST_NORMAL, hash_refere
 pub use load::{LoadProblem, load_reference};
 pub use logits::{logits_backward_reference, logits_reference};
 
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// How a logit becomes a score.
@@ -77,12 +77,12 @@ impl Problem {
     /// Chooses `top_k` of `experts`.
     ///
     /// # Errors
-    /// [`ShapeError`] unless 1 ≤ `top_k` ≤ `experts` and every product of sizes fits 31 bits.
-    pub fn new(tokens: usize, experts: usize, top_k: usize) -> Result<Self, ShapeError> {
-        ShapeError::positive(&[("experts", experts)])?;
+    /// [`Mismatch`] unless 1 ≤ `top_k` ≤ `experts` and every product of sizes fits 31 bits.
+    pub fn new(tokens: usize, experts: usize, top_k: usize) -> Result<Self, Mismatch> {
+        Mismatch::positive(&[("experts", experts)])?;
         let expected = format_args!("1 to {experts} (the number of experts)");
-        ShapeError::unless((1..=experts).contains(&top_k), "top_k", expected, top_k)?;
-        ShapeError::index("tokens x experts", &[tokens, experts])?;
+        Mismatch::unless((1..=experts).contains(&top_k), "top_k", expected, top_k)?;
+        Mismatch::index("tokens x experts", &[tokens, experts])?;
         Ok(Self {
             tokens,
             experts,
@@ -97,9 +97,9 @@ impl Problem {
     /// A copy for another number of tokens.
     ///
     /// # Errors
-    /// [`ShapeError`] when the product of tokens and experts doesn't fit 31 bits.
-    pub fn with_tokens(self, tokens: usize) -> Result<Self, ShapeError> {
-        ShapeError::index("tokens x experts", &[tokens, self.experts])?;
+    /// [`Mismatch`] when the product of tokens and experts doesn't fit 31 bits.
+    pub fn with_tokens(self, tokens: usize) -> Result<Self, Mismatch> {
+        Mismatch::index("tokens x experts", &[tokens, self.experts])?;
         Ok(Self { tokens, ..self })
     }
 
@@ -115,19 +115,19 @@ impl Problem {
     /// A copy with the choice limited to the best groups; `None` lifts the limit.
     ///
     /// # Errors
-    /// [`ShapeError`] unless the groups divide the experts, and the chosen ones hold `top_k`.
-    pub fn with_groups(self, groups: Option<Groups>) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] unless the groups divide the experts, and the chosen ones hold `top_k`.
+    pub fn with_groups(self, groups: Option<Groups>) -> Result<Self, Mismatch> {
         if let Some(Groups { count, chosen }) = groups {
             let right = (1..=MAX_GROUPS).contains(&count) && self.experts.is_multiple_of(count);
             let expected = format_args!("a divisor of {} up to {MAX_GROUPS}", self.experts);
-            ShapeError::unless(right, "expert groups", expected, count)?;
+            Mismatch::unless(right, "expert groups", expected, count)?;
             let expected = format_args!("1 to {count} (the number of groups)");
             let right = (1..=count).contains(&chosen);
-            ShapeError::unless(right, "chosen groups", expected, chosen)?;
+            Mismatch::unless(right, "chosen groups", expected, chosen)?;
             let (top_k, within) = (self.top_k, chosen * (self.experts / count));
             let expected = format_args!("at least top_k = {top_k}");
             let what = "experts of the chosen groups";
-            ShapeError::unless(within >= top_k, what, expected, within)?;
+            Mismatch::unless(within >= top_k, what, expected, within)?;
         }
         Ok(Self { groups, ..self })
     }
@@ -135,14 +135,14 @@ impl Problem {
     /// A copy with weights multiplied by `scale`.
     ///
     /// # Errors
-    /// [`ShapeError`] when `scale` isn't finite.
-    pub fn with_scale(self, scale: f32) -> Result<Self, ShapeError> {
-        ShapeError::unless(scale.is_finite(), "routed scale", "a finite number", scale)?;
+    /// [`Mismatch`] when `scale` isn't finite.
+    pub fn with_scale(self, scale: f32) -> Result<Self, Mismatch> {
+        Mismatch::unless(scale.is_finite(), "routed scale", "a finite number", scale)?;
         Ok(Self { scale, ..self })
     }
 
     /// Checks what the constructors do, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         Self::new(self.tokens, self.experts, self.top_k)?
             .with_groups(self.groups)?
             .with_scale(self.scale)

@@ -24,7 +24,7 @@ pub use forward::{Attended, Inputs, reference};
 pub use segments::{Segments, reference_segments};
 
 use crate::element::Element;
-use crate::error::{ShapeError, fits};
+use crate::error::{Mismatch, fits};
 use serde::{Deserialize, Serialize};
 
 /// The largest head: a unit keeps up to three rows of it.
@@ -51,16 +51,16 @@ impl Problem {
     /// `heads` heads of `head_dim` values in f32, not causal.
     ///
     /// # Errors
-    /// [`ShapeError`] when a size is 0, the head exceeds 128 or an index would not fit 31 bits.
-    pub fn new(segments: Segments, heads: usize, head_dim: usize) -> Result<Self, ShapeError> {
-        ShapeError::positive(&[("heads", heads)])?;
+    /// [`Mismatch`] when a size is 0, the head exceeds 128 or an index would not fit 31 bits.
+    pub fn new(segments: Segments, heads: usize, head_dim: usize) -> Result<Self, Mismatch> {
+        Mismatch::positive(&[("heads", heads)])?;
         let right = (1..=MAX_HEAD_DIM).contains(&head_dim);
         let expected = format_args!("1 to {MAX_HEAD_DIM}");
-        ShapeError::unless(right, "head size", expected, head_dim)?;
+        Mismatch::unless(right, "head size", expected, head_dim)?;
         let right = fits(&[heads, head_dim.max(2), segments.rows()]);
         let expected = "matrices of at most 2^31 - 1 elements";
         let got = format_args!("{} rows, {heads} heads of {head_dim}", segments.rows());
-        ShapeError::unless(right, "segment attention", expected, got)?;
+        Mismatch::unless(right, "segment attention", expected, got)?;
         Ok(Self {
             segments,
             heads,
@@ -71,7 +71,7 @@ impl Problem {
     }
 
     /// Checks what the constructors do, of a problem that was read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.segments.check()?;
         Self::new(self.segments, self.heads, self.head_dim).map(drop)
     }

@@ -1,6 +1,6 @@
 //! The segment of every row.
 
-use crate::error::ShapeError;
+use crate::error::Mismatch;
 use crate::permute::{Sorted, check_row_bound};
 use serde::{Deserialize, Serialize};
 
@@ -24,21 +24,21 @@ impl Segments {
     /// may be shorter.
     ///
     /// # Errors
-    /// [`ShapeError`] when a size is 0, the slots are no multiple of `top_k`, or more than 30 bits
+    /// [`Mismatch`] when a size is 0, the slots are no multiple of `top_k`, or more than 30 bits
     /// count.
     pub fn new(
         slots: usize,
         experts: usize,
         top_k: usize,
         sequence: usize,
-    ) -> Result<Self, ShapeError> {
-        ShapeError::positive(&[
+    ) -> Result<Self, Mismatch> {
+        Mismatch::positive(&[
             ("experts", experts),
             ("top_k", top_k),
             ("sequence", sequence),
         ])?;
-        ShapeError::of_tokens(slots, top_k)?;
-        ShapeError::unless(slots < 1 << 30, "slots", "fewer than 2^30", slots)?;
+        Mismatch::of_tokens(slots, top_k)?;
+        Mismatch::unless(slots < 1 << 30, "slots", "fewer than 2^30", slots)?;
         Ok(Self {
             slots,
             rows: slots,
@@ -51,14 +51,14 @@ impl Segments {
     /// A copy with at most `rows` sorted rows, whatever the routing.
     ///
     /// # Errors
-    /// [`ShapeError`] unless 1 ≤ `rows` ≤ S.
-    pub fn with_row_bound(self, rows: usize) -> Result<Self, ShapeError> {
+    /// [`Mismatch`] unless 1 ≤ `rows` ≤ S.
+    pub fn with_row_bound(self, rows: usize) -> Result<Self, Mismatch> {
         check_row_bound(rows, self.slots)?;
         Ok(Self { rows, ..self })
     }
 
     /// Checks what the constructors do, of segments that were read.
-    pub(crate) fn check(&self) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         let all = Self::new(self.slots, self.experts, 1, self.sequence_slots)?;
         all.with_row_bound(self.rows).map(drop)
     }

@@ -7,7 +7,7 @@ use burn::module::{Module, ModuleVisitor, Param, RunningState};
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{Bool, DType, Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use serde::{Deserialize, Serialize};
 
 /// What the loss is multiplied by before the backward pass.
@@ -54,7 +54,7 @@ impl LossScaling {
     pub fn check(&self) -> Result<(), Error> {
         let positive = |what, scale: f32| {
             let right = scale.is_normal() && scale > 0.0;
-            ShapeError::unless(right, what, "a positive number", scale)
+            Mismatch::unless(right, what, "a positive number", scale)
         };
         match *self {
             Self::Off => {}
@@ -69,10 +69,10 @@ impl LossScaling {
                 positive("largest loss scale", max)?;
                 let right = (min..=max).contains(&initial);
                 let expected = format_args!("{min} to {max}");
-                ShapeError::unless(right, "first loss scale", expected, initial)?;
+                Mismatch::unless(right, "first loss scale", expected, initial)?;
                 // A count in f32 is exact up to here.
                 let right = (1..=1 << 24).contains(&interval);
-                ShapeError::unless(right, "clean steps", "1 to 2^24", interval)?;
+                Mismatch::unless(right, "clean steps", "1 to 2^24", interval)?;
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ use burn::module::{
     Param, ParamId, Reparameterization, Reparameterizer,
 };
 use burn::tensor::{DType, Device, FloatDType, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::quantize::Quantizer;
 use moebius_ops::scaling::Granularity;
 
@@ -139,9 +139,9 @@ impl<const D: usize> Weight<D> {
     pub fn from_fp8(codes: Fp8Tensor, parts: usize) -> Result<Self, Error> {
         let [stack, ..] = codes.layout().shape;
         match D {
-            2 => ShapeError::check("matrices of a weight [out, in]", 1, stack)?,
+            2 => Mismatch::check("matrices of a weight [out, in]", 1, stack)?,
             3 => {}
-            _ => return Err(ShapeError::new("dimensions of a weight", "2 or 3", D).into()),
+            _ => return Err(Mismatch::new("dimensions of a weight", "2 or 3", D).into()),
         }
         let matrices = Fp8Matrices::new(codes, parts)?;
         let device = matrices.device();
@@ -246,7 +246,7 @@ impl<const D: usize> Weight<D> {
         change: impl FnOnce(Codes) -> Codes,
     ) -> Result<Self, Error> {
         let Some(codes) = self.codes_of() else {
-            return Err(ShapeError::new(what, "FP8 codes", "floating point").into());
+            return Err(Mismatch::new(what, "FP8 codes", "floating point").into());
         };
         let form = Form {
             codes: Some(change(codes.clone())),
@@ -319,8 +319,8 @@ impl<const D: usize> Weight<D> {
     /// The parameter's values.
     ///
     /// # Errors
-    /// [`ShapeError`] for codes.
-    pub(crate) fn float(&self) -> Result<Tensor<D>, ShapeError> {
+    /// [`Mismatch`] for codes.
+    pub(crate) fn float(&self) -> Result<Tensor<D>, Mismatch> {
         self.check_float()?;
         Ok(self.0.val())
     }
@@ -328,15 +328,15 @@ impl<const D: usize> Weight<D> {
     /// The parameter.
     ///
     /// # Errors
-    /// [`ShapeError`] for codes.
-    pub(crate) fn into_float(self) -> Result<Param<Tensor<D>>, ShapeError> {
+    /// [`Mismatch`] for codes.
+    pub(crate) fn into_float(self) -> Result<Param<Tensor<D>>, Mismatch> {
         self.check_float()?;
         Ok(self.0.materialize())
     }
 
-    fn check_float(&self) -> Result<(), ShapeError> {
+    fn check_float(&self) -> Result<(), Mismatch> {
         let float = self.codes_of().is_none();
-        ShapeError::unless(float, "weight", "floating point", "FP8 codes")
+        Mismatch::unless(float, "weight", "floating point", "FP8 codes")
     }
 
     pub(crate) fn operand(&self) -> Operand<'_, D> {
@@ -435,7 +435,7 @@ pub(super) fn check_activations<const D: usize>(source: Activations) -> Result<(
     let expected = "scales of one row, or one for all batches";
     let (right, got) = (D != 3 || !several, format_args!("{source:?}"));
     let what = "activations of experts";
-    Ok(ShapeError::unless(right, what, expected, got)?)
+    Ok(Mismatch::unless(right, what, expected, got)?)
 }
 
 /// Bytes of weights that are quantised at once: a stack may be more than a device binds.

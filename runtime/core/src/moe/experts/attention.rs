@@ -8,7 +8,7 @@ use crate::moe::experts::ExpertKind;
 use crate::ops::Assignment;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// expert(x) = W_o · attention(W_q x, W_k x, W_v x): softmax attention with scale 1/√D among the
 /// tokens of one sequence that were routed to the expert; heads of D = F / heads.
@@ -71,7 +71,7 @@ impl AttentionExperts {
         assignment.combine(rows, Some(slots.weights))
     }
 
-    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), Mismatch> {
         let (e, h, f) = (config.experts, config.hidden, config.inter);
         let projections = [
             ("w_q [E,F,H]", &self.w_q, &self.b_q),

@@ -1,7 +1,7 @@
 //! Convolutional experts: what an expert sees of a sequence is a sequence, too.
 
 use super::{
-    Device, Error, ExpertKind, Like, Module, MoeConfig, Param, ShapeError, Slots, Tensor, activate,
+    Device, Error, ExpertKind, Like, Mismatch, Module, MoeConfig, Param, Slots, Tensor, activate,
     bias_of, biases, stacked,
 };
 use crate::ops::Assignment;
@@ -52,7 +52,7 @@ impl ConvolutionalExperts {
         assignment.combine(rows, Some(slots.weights))
     }
 
-    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), Mismatch> {
         let (e, h, f, columns) = config.sizes();
         like.check("w_in [E, F or 2F, 3H]", &self.w_in, [e, columns, WIDTH * h])?;
         like.check("w_out [E,H,3F]", &self.w_out, [e, h, WIDTH * f])?;

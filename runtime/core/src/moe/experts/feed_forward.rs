@@ -2,7 +2,7 @@
 //! no copy of the tokens and no intermediate combine.
 
 use super::{
-    DType, Device, Error, Like, Module, MoeConfig, Param, Precision, ShapeError, Tensor, activate,
+    DType, Device, Error, Like, Mismatch, Module, MoeConfig, Param, Precision, Tensor, activate,
     bias_of, biases, stacked,
 };
 use crate::check::{cast_param, element};
@@ -162,7 +162,7 @@ impl FeedForwardExperts {
             }
             Operand::Codes(codes) => {
                 let bias = bias_of(&self.b_in);
-                let tokens = |columns| -> Result<Problem, ShapeError> {
+                let tokens = |columns| -> Result<Problem, Mismatch> {
                     Ok(Problem {
                         rows: of.tokens(),
                         ..of.product(&x, columns)?
@@ -210,7 +210,7 @@ impl FeedForwardExperts {
     }
 
     /// The dtype and the device of the first weight, which the others share.
-    pub(in crate::moe) fn like(&self) -> Result<Like, ShapeError> {
+    pub(in crate::moe) fn like(&self) -> Result<Like, Mismatch> {
         Like::new(self.w_in.dtype(), self.w_in.device())
     }
 
@@ -224,7 +224,7 @@ impl FeedForwardExperts {
         like: &Like,
         config: &MoeConfig,
         experts: usize,
-    ) -> Result<(), ShapeError> {
+    ) -> Result<(), Mismatch> {
         let (_, h, f, columns) = config.sizes();
         like.check_weight("w_in [E, F or 2F, H]", &self.w_in, [experts, columns, h])?;
         like.check_weight("w_out [E,H,F]", &self.w_out, [experts, h, f])?;
@@ -233,7 +233,7 @@ impl FeedForwardExperts {
             ("parts of w_out", &self.w_out, 1),
         ] {
             if let Some(codes) = weight.codes() {
-                ShapeError::check(what, parts, codes.parts())?;
+                Mismatch::check(what, parts, codes.parts())?;
             }
         }
         like.check_optional("b_in", &self.b_in, config.bias, [experts, columns])?;
@@ -301,7 +301,7 @@ impl<'a> Rows<'a> {
     }
 
     /// A product of `rows` and \[columns, k\]ᵀ per expert.
-    fn product(self, rows: &Tensor<2>, columns: usize) -> Result<Problem, ShapeError> {
+    fn product(self, rows: &Tensor<2>, columns: usize) -> Result<Problem, Mismatch> {
         let ([count, k], dtype) = (rows.dims(), rows.dtype());
         match self {
             Self::Sorted(assignment) => assignment.product([columns, k], dtype),

@@ -28,7 +28,7 @@ use crate::fp8::Precision;
 use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 
 /// The experts of a layer.
@@ -102,7 +102,7 @@ impl Experts {
     }
 
     /// The first of the weights, whose dtype and device all others share.
-    pub(super) fn like(&self) -> Result<Like, ShapeError> {
+    pub(super) fn like(&self) -> Result<Like, Mismatch> {
         match self {
             Self::FeedForward(experts) => experts.like(),
             Self::Convolutional(experts) => Like::of(&experts.w_in.val()),
@@ -111,7 +111,7 @@ impl Experts {
         }
     }
 
-    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), Mismatch> {
         let same = match (self, config.kind) {
             // Codes may be of experts that trained either way.
             (Self::FeedForward(experts), ExpertKind::FeedForward) => {
@@ -131,7 +131,7 @@ impl Experts {
             Some(_) => format!("{:?} in FP8", config.kind),
             None => format!("{:?}", config.kind),
         };
-        ShapeError::unless(same, "experts", expected, self.name())?;
+        Mismatch::unless(same, "experts", expected, self.name())?;
         match self {
             Self::FeedForward(experts) => experts.check(like, config, config.experts),
             Self::Convolutional(experts) => experts.check(like, config),

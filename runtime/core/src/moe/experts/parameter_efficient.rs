@@ -1,7 +1,7 @@
 //! Parameter-efficient experts: one frozen network, and little that is trained per expert.
 
 use super::{
-    Adapted, DType, Device, Error, FeedForwardExperts, Like, Module, MoeConfig, Param, ShapeError,
+    Adapted, DType, Device, Error, FeedForwardExperts, Like, Mismatch, Module, MoeConfig, Param,
     Slots, Tensor, activate, apply, bias_of, cast_all, dropped, stacked,
 };
 use crate::fp8::known_container;
@@ -124,7 +124,7 @@ impl ParameterEfficientExperts {
         Ok(nn::linear(common, w_out, None)? + own)
     }
 
-    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), Mismatch> {
         let (e, h, f, columns) = config.sizes();
         self.frozen.check(like, config, 1)?;
         match &self.adaptation {

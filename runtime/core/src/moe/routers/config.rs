@@ -9,7 +9,7 @@ use crate::check::{check_positive, check_probability, check_size, check_within};
 use crate::moe::route::RouteConfig;
 use crate::moe::running::Follow;
 use burn::tensor::Device;
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_ops::permute::Capacity;
 use moebius_ops::routing::{self, Score};
 use serde::{Deserialize, Serialize};
@@ -278,14 +278,14 @@ impl RouterConfig {
         &self,
         tokens: usize,
         experts: usize,
-    ) -> Result<routing::Problem, ShapeError> {
+    ) -> Result<routing::Problem, Mismatch> {
         match self {
             Self::ExpertChoice(_) => routing::Problem::new(tokens, experts, experts),
             _ => self.route().problem(tokens, experts),
         }
     }
 
-    pub(crate) fn check(&self, experts: usize) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self, experts: usize) -> Result<(), Mismatch> {
         self.problem(1, experts)?;
         match self {
             Self::TopK(config) => {
@@ -304,7 +304,7 @@ impl RouterConfig {
                 let route = &config.route;
                 let sigmoid = route.score == Score::Sigmoid && !route.softmax_after_topk;
                 let got = format_args!("{route:?}");
-                ShapeError::unless(sigmoid, "score", "sigmoid scores", got)
+                Mismatch::unless(sigmoid, "score", "sigmoid scores", got)
             }
             Self::ExpertChoice(config) => Capacity::new(config.factor, 1).map(drop),
         }
@@ -343,7 +343,7 @@ impl RouterConfig {
 }
 
 impl HashConfig {
-    fn check(&self, experts: usize) -> Result<(), ShapeError> {
+    fn check(&self, experts: usize) -> Result<(), Mismatch> {
         if let HashKey::Position { sequence } = self.key {
             check_positive("sequence of the hashed position", sequence)?;
         }

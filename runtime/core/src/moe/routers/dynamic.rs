@@ -2,8 +2,8 @@
 
 use super::learned::RouterLinear;
 use super::{
-    Batch, DType, Device, DynamicConfig, Error, Like, Module, Param, Routed, Routes, RunningState,
-    ShapeError, Sizes, Tensor, cast_all, cast_param, check_state, choose, constant, matrix,
+    Batch, DType, Device, DynamicConfig, Error, Like, Mismatch, Module, Param, Routed, Routes,
+    RunningState, Sizes, Tensor, cast_all, cast_param, check_state, choose, constant, matrix,
     router_logits, value,
 };
 use crate::moe::running::{Follow, follow, relative_load};
@@ -80,7 +80,7 @@ impl Routes for DynamicRouter {
         Ok(routing.into())
     }
 
-    fn check(&self, like: &Like) -> Result<(), ShapeError> {
+    fn check(&self, like: &Like) -> Result<(), Mismatch> {
         let Sizes { hidden, experts } = self.sizes;
         for (what, state) in [
             ("usage of the router [E]", &self.usage),

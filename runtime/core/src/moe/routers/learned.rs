@@ -1,7 +1,7 @@
 //! Top-k of an MLP's logits.
 
 use super::{
-    Batch, Device, Error, LearnedConfig, Like, Module, Param, Routed, Routes, ShapeError, Sizes,
+    Batch, Device, Error, LearnedConfig, Like, Mismatch, Module, Param, Routed, Routes, Sizes,
     Tensor, choose, router_logits, uniform,
 };
 use crate::nn;
@@ -28,7 +28,7 @@ impl RouterLinear {
         nn::linear(x, self.weight.val(), Some(self.bias.val()))
     }
 
-    pub(super) fn check(&self, like: &Like, shape: [usize; 2]) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, like: &Like, shape: [usize; 2]) -> Result<(), Mismatch> {
         like.check("weight of a router layer [out, in]", &self.weight, shape)?;
         like.check("bias of a router layer [out]", &self.bias, [shape[0]])
     }
@@ -75,9 +75,9 @@ impl Routes for LearnedRouter {
         Ok(choose(logits, batch.mask, None, &self.config.route)?.into())
     }
 
-    fn check(&self, like: &Like) -> Result<(), ShapeError> {
+    fn check(&self, like: &Like) -> Result<(), Mismatch> {
         let (config, sizes) = (&self.config, self.sizes);
-        ShapeError::check("router layers", config.layers, self.layers.len())?;
+        Mismatch::check("router layers", config.layers, self.layers.len())?;
         for (at, layer) in self.layers.iter().enumerate() {
             layer.check(like, shape(config, sizes, at))?;
         }

@@ -45,7 +45,7 @@ use crate::ops::Assignment;
 use crate::state::{set, value};
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_shaders::grouped_gemm::Variant;
 
 /// A router of a layer; made by [`RouterConfig::init`].
@@ -114,7 +114,7 @@ trait Routes: Module {
     fn route(&self, batch: Batch) -> Result<Routed, Error>;
 
     /// Checks what it has beside a matrix behind the logits.
-    fn check(&self, _like: &Like) -> Result<(), ShapeError> {
+    fn check(&self, _like: &Like) -> Result<(), Mismatch> {
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl Router {
         expert_mask: Option<Tensor<1, Bool>>,
     ) -> Result<Routing, Error> {
         let sizes = self.sizes();
-        ShapeError::check("last dimension of x", sizes.hidden, x.dims()[1])?;
+        Mismatch::check("last dimension of x", sizes.hidden, x.dims()[1])?;
         self.check(&Like::of(&x)?, sizes)?;
         check_mask(expert_mask.as_ref(), sizes.experts, &x.device())?;
         if x.dims()[0] == 0 {
@@ -201,7 +201,7 @@ impl Router {
     }
 
     /// A copy with another Wg, where that is all it learns.
-    pub(super) fn with_matrix(mut self, matrix: Tensor<2>) -> Result<Self, ShapeError> {
+    pub(super) fn with_matrix(mut self, matrix: Tensor<2>) -> Result<Self, Mismatch> {
         let name = self.config().name();
         // Its value isn't asked for: that would draw what is replaced here.
         let weight = match &mut self {
@@ -211,7 +211,7 @@ impl Router {
             Self::ExpertChoice(router) => &mut router.weight,
             Self::TopK(_) | Self::Hash(_) | Self::Learned(_) | Self::Dynamic(_) => {
                 let expected = "one that learns a single matrix";
-                return Err(ShapeError::new("router", expected, name));
+                return Err(Mismatch::new("router", expected, name));
             }
         };
         *weight = Param::from_tensor(matrix);
@@ -240,7 +240,7 @@ impl Router {
         each!(self, router => router.route(batch))
     }
 
-    pub(super) fn check(&self, like: &Like, sizes: Sizes) -> Result<(), ShapeError> {
+    pub(super) fn check(&self, like: &Like, sizes: Sizes) -> Result<(), Mismatch> {
         check_same("sizes of the router", self.sizes(), sizes)?;
         if let Some(weight) = self.weight() {
             like.check(

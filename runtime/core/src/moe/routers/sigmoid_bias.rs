@@ -1,8 +1,8 @@
 //! Sigmoid scores, balanced by a bias in place of a loss (DeepSeek-V3).
 
 use super::{
-    Batch, Bool, DType, Device, Error, Int, Like, Module, Param, Routed, Routes, RunningState,
-    ShapeError, SigmoidBiasConfig, Sizes, Tensor, cast_param, check_mask, check_state, choose,
+    Batch, Bool, DType, Device, Error, Int, Like, Mismatch, Module, Param, Routed, Routes,
+    RunningState, SigmoidBiasConfig, Sizes, Tensor, cast_param, check_mask, check_state, choose,
     constant, matrix, router_logits, set, value,
 };
 use crate::moe::running::total;
@@ -42,7 +42,7 @@ impl SigmoidBiasRouter {
         load: Tensor<1, Int>,
         expert_mask: Option<Tensor<1, Bool>>,
     ) -> Result<(), Error> {
-        ShapeError::check("load", self.sizes.experts, load.dims()[0])?;
+        Mismatch::check("load", self.sizes.experts, load.dims()[0])?;
         let bias = value(&self.bias);
         check_mask(expert_mask.as_ref(), self.sizes.experts, &bias.device())?;
         let load = load.cast(FloatDType::F32);
@@ -71,7 +71,7 @@ impl Routes for SigmoidBiasRouter {
         Ok(routing.into())
     }
 
-    fn check(&self, like: &Like) -> Result<(), ShapeError> {
+    fn check(&self, like: &Like) -> Result<(), Mismatch> {
         let experts = self.sizes.experts;
         check_state("bias of the router [E]", &self.bias, experts, &like.device)
     }

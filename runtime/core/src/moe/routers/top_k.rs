@@ -1,7 +1,7 @@
 //! The K largest logits.
 
 use super::{
-    Batch, DType, Device, Distribution, Error, Like, Module, Param, Routed, Routes, ShapeError,
+    Batch, DType, Device, Distribution, Error, Like, Mismatch, Module, Param, Routed, Routes,
     Sizes, Tensor, TopKConfig, choose, matrix, router_logits, uniform,
 };
 use burn::nn::{Dropout, DropoutConfig};
@@ -50,7 +50,7 @@ impl Routes for TopKRouter {
         Ok(choose(logits, batch.mask, None, &self.config.route)?.into())
     }
 
-    fn check(&self, like: &Like) -> Result<(), ShapeError> {
+    fn check(&self, like: &Like) -> Result<(), Mismatch> {
         let experts = [self.sizes.experts];
         like.check_optional("router bias [E]", &self.bias, self.config.bias, experts)
     }

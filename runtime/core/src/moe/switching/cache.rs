@@ -6,7 +6,7 @@ use crate::moe::check::Like;
 use crate::moe::config::MoeConfig;
 use crate::ops::FeedForward;
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// A fixed number of experts on the device.
 ///
@@ -87,7 +87,7 @@ impl ExpertCache {
         dtype: DType,
         budget_bytes: u64,
         device: &Device,
-    ) -> Result<Self, ShapeError> {
+    ) -> Result<Self, Mismatch> {
         let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
         let biases = if config.bias { columns + h } else { 0 };
         let elements = h * (columns + f) + biases;
@@ -95,7 +95,7 @@ impl ExpertCache {
         let places = (budget_bytes / expert_bytes).saturating_sub(1);
         let places = places.min(config.experts as u64) as usize;
         let expected = format_args!("at least {} bytes, two experts", 2 * expert_bytes);
-        ShapeError::unless(places > 0, "budget", expected, budget_bytes)?;
+        Mismatch::unless(places > 0, "budget", expected, budget_bytes)?;
         let matrix = |columns| {
             let zeros = Tensor::zeros([places, columns], (device, dtype));
             config.bias.then_some(zeros)

@@ -11,7 +11,7 @@ use crate::moe::routers::Router;
 use crate::moe::shared::SharedExpert;
 use burn::module::Param;
 use burn::tensor::{Bytes, DType, Device, Tensor, TensorData};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 
 /// The weights of one feed-forward expert.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,14 +87,14 @@ impl HostLayer {
     }
 
     /// Checks the experts; returns the dtype they share.
-    pub(super) fn check(&self) -> Result<DType, ShapeError> {
+    pub(super) fn check(&self) -> Result<DType, Mismatch> {
         let config = &self.config;
         if config.kind != ExpertKind::FeedForward || config.fp8.is_some() {
             return Err(not_feed_forward(config));
         }
-        ShapeError::check("host experts", config.experts, self.experts.len())?;
+        Mismatch::check("host experts", config.experts, self.experts.len())?;
         let Some(first) = self.experts.first() else {
-            return Err(ShapeError::new("host experts", "at least 1", 0));
+            return Err(Mismatch::new("host experts", "at least 1", 0));
         };
         let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
         let dtype = first.w_in.dtype();
@@ -122,12 +122,12 @@ impl HostLayer {
     }
 }
 
-fn not_feed_forward(config: &MoeConfig) -> ShapeError {
+fn not_feed_forward(config: &MoeConfig) -> Mismatch {
     let got = match config.fp8 {
         Some(_) => format!("{:?} in FP8", config.kind),
         None => format!("{:?}", config.kind),
     };
-    ShapeError::new("switched experts", "feed-forward", got)
+    Mismatch::new("switched experts", "feed-forward", got)
 }
 
 /// Entry `e` of a stack, on the host, without its first dimension.

@@ -28,7 +28,7 @@ use crate::Error;
 use crate::ops::routing;
 use crate::ops::{Assignment, CapacityRule, Run};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
-use moebius_ops::ShapeError;
+use moebius_ops::Mismatch;
 use moebius_shaders::grouped_gemm::Variant;
 
 /// A mixture-of-experts layer for inference with experts that are moved to the device when a token
@@ -51,7 +51,7 @@ impl SwitchedExperts {
         let expected = "one that doesn't record gradients";
         let got = format_args!("{device:?}");
         let what = "device of switched experts";
-        ShapeError::unless(!device.is_autodiff(), what, expected, got)?;
+        Mismatch::unless(!device.is_autodiff(), what, expected, got)?;
         let like = Like::new(layer.check()?, device.clone())?;
         let (shared, factors) = (layer.shared.as_ref(), layer.factors.as_ref());
         check_around((&layer.router, shared, factors), &layer.config, &like)?;

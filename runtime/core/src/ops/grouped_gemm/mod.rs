@@ -11,7 +11,7 @@ use crate::Error;
 use crate::check::element;
 use burn::tensor::{DType, Tensor};
 use moebius_ops::grouped_gemm::{self, Problem};
-use moebius_ops::{GroupedGemm, ShapeError};
+use moebius_ops::{GroupedGemm, Mismatch};
 use moebius_shaders::ProductHow;
 use moebius_shaders::grouped_gemm::Variant;
 
@@ -58,7 +58,7 @@ impl Assignment {
         &self,
         [n, k]: [usize; 2],
         dtype: DType,
-    ) -> Result<grouped_gemm::Problem, ShapeError> {
+    ) -> Result<grouped_gemm::Problem, Mismatch> {
         let r = &self.routing;
         let problem = grouped_gemm::Problem::new(r.slots(), r.experts(), r.top_k(), n, k)?;
         Ok(grouped_gemm::Problem {

@@ -13,10 +13,10 @@ use crate::check::element;
 use burn::tensor::kind::Basic;
 use burn::tensor::{Int, Tensor};
 use moebius_ops::permute::RowsProblem;
-use moebius_ops::{Permute, ShapeError};
+use moebius_ops::{Mismatch, Permute};
 
 impl Assignment {
-    fn rows(&self, rows: &Tensor<2>) -> Result<RowsProblem, ShapeError> {
+    fn rows(&self, rows: &Tensor<2>) -> Result<RowsProblem, Mismatch> {
         let (width, element) = (rows.dims()[1], element(rows.dtype())?);
         RowsProblem::new(&self.routing, self.row_bound, width, element)
     }

@@ -51,6 +51,6 @@ fn a_plan_refuses_sizes_that_no_constructor_takes() {
         },
     ] {
         let error = plan(Problem::of(&wrong), &device, Choice::default());
-        assert!(matches!(error, Err(PlanError::Shape(_))), "{wrong:?}");
+        assert!(matches!(error, Err(PlanError::Mismatch(_))), "{wrong:?}");
     }
 }
