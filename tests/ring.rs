@@ -304,9 +304,9 @@ fn halves_are_merged_in_f32() {
     }
 }
 
-fn refused<T>(result: Result<T, Error>) -> String {
+fn refused<T>(kind: ErrorKind, result: Result<T, Error>) -> String {
     let error = result.err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    assert_eq!(error.kind(), kind, "{error}");
     error.to_string()
 }
 
@@ -316,11 +316,11 @@ fn what_chunks_cannot_tell_is_refused() {
     let zeros = |tokens: usize| Tensor::<4>::zeros([1, 2, tokens, 8], &device);
     let queues = Ring::new(&[(); 4].map(|()| device.clone())).unwrap();
     let group = GroupRing::new(group(4));
-    let both = |attend: Attend, queries: usize, keys: usize| {
+    let both = |kind, attend: Attend, queries: usize, keys: usize| {
         let x = |tokens| zeros(tokens);
-        let one = refused(queues.forward(&attend, x(queries), x(keys), x(keys)));
-        let other = refused(group.forward(&attend, x(queries), x(keys), x(keys)));
-        (one, other)
+        let one = queues.forward(&attend, x(queries), x(keys), x(keys));
+        let other = group.forward(&attend, x(queries), x(keys), x(keys));
+        (refused(kind, one), refused(kind, other))
     };
     let rule = "rule of a sequence in chunks: expected one that follows from distances, documents or scores, got";
     let bias = Tensor::<4>::zeros([1, 1, 8, 8], &device);
@@ -346,22 +346,23 @@ fn what_chunks_cannot_tell_is_refused() {
         ),
     ];
     for (attend, expected) in cases {
-        assert_eq!(both(attend, 8, 8), (expected.clone(), expected));
+        let got = both(ErrorKind::Unsupported, attend, 8, 8);
+        assert_eq!(got, (expected.clone(), expected));
     }
-    let (one, other) = both(Attend::new(), 6, 6);
+    let (one, other) = both(ErrorKind::Shape, Attend::new(), 6, 6);
     assert_eq!(one, "tokens: expected a multiple of 4 places, got 6");
     assert_eq!(other, "tokens: expected a multiple of 4 devices, got 6");
-    let (one, other) = both(Attend::new(), 8, 12);
+    let (one, other) = both(ErrorKind::Shape, Attend::new(), 8, 12);
     assert_eq!(one, "tokens of k: expected 8, got 12");
     assert_eq!(other, "keys of a chunk: expected 2, got 3");
-    let (one, _) = both(Attend::new(), 0, 0);
+    let (one, _) = both(ErrorKind::Shape, Attend::new(), 0, 0);
     assert_eq!(one, "tokens: expected at least 1, got 0");
 }
 
 #[test]
 fn chunks_that_are_elsewhere_are_refused() {
     let [flex, cpu] = ["flex", "cpu"].map(open);
-    let none = refused(Ring::new(&[]));
+    let none = refused(ErrorKind::Config, Ring::new(&[]));
     assert_eq!(none, "devices of a ring: expected at least 1, got 0");
     let ring = Ring::new(&[flex.clone(), cpu.clone()]).unwrap();
     let chunk = |tokens: usize, device: &Device| {
@@ -369,25 +370,30 @@ fn chunks_that_are_elsewhere_are_refused() {
     };
     let forward = |chunks| ring.forward_chunks(&Attend::new(), chunks);
     assert!(forward(vec![chunk(4, &flex), chunk(4, &cpu)]).is_ok());
-    let message = refused(forward(vec![chunk(4, &flex)]));
+    let message = refused(ErrorKind::Shape, forward(vec![chunk(4, &flex)]));
     assert_eq!(message, "chunks of a ring: expected 2, got 1");
-    let message = refused(forward(vec![chunk(4, &flex), chunk(4, &flex)]));
+    let elsewhere = forward(vec![chunk(4, &flex), chunk(4, &flex)]);
+    let message = refused(ErrorKind::Device, elsewhere);
     assert!(
         message.starts_with("device of a chunk: expected Device"),
         "{message}"
     );
-    let message = refused(forward(vec![chunk(4, &flex), chunk(5, &cpu)]));
+    let message = refused(
+        ErrorKind::Shape,
+        forward(vec![chunk(4, &flex), chunk(5, &cpu)]),
+    );
     assert!(message.starts_with("q of a chunk"), "{message}");
     let halves = chunk(4, &cpu).map(|x| x.cast(DType::BF16));
-    let message = refused(forward(vec![chunk(4, &flex), halves]));
+    let message = refused(ErrorKind::Shape, forward(vec![chunk(4, &flex), halves]));
     assert_eq!(message, "dtype of a chunk: expected F32, got BF16");
     let recording = chunk(4, &flex.autodiff());
-    let message = refused(GroupRing::new(group(1)).forward(
+    let recorded = GroupRing::new(group(1)).forward(
         &Attend::new(),
         recording[0].clone(),
         recording[1].clone(),
         recording[2].clone(),
-    ));
+    );
+    let message = refused(ErrorKind::Device, recorded);
     assert_eq!(
         message,
         "device of q: expected one that records no gradients, got one that does"

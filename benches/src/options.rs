@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use moebius::fp8::Fp8Format;
-use moebius_ops::{Element, Mismatch};
+use moebius_ops::{Element, Fault, Mismatch};
 
 /// A word, its help, and what it stands for.
 pub type Named<T> = (&'static str, &'static str, T);
@@ -29,7 +29,7 @@ pub(crate) fn element(dtype: DType) -> Result<Element, Mismatch> {
         DType::BF16 => Ok(Element::Bf16),
         other => {
             let got = format!("{other:?}");
-            Err(Mismatch::new("dtype", "f32, f16 or bf16", got))
+            Err(Fault::Config.error("dtype", "f32, f16 or bf16", got))
         }
     }
 }

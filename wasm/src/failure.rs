@@ -22,6 +22,7 @@ impl Code {
     pub(crate) const OUT_OF_MEMORY: Self = Self("out-of-memory");
     pub(crate) const BAD_FILE: Self = Self("bad-file");
     pub(crate) const SHAPE: Self = Self("shape");
+    pub(crate) const STATE: Self = Self("state");
     pub(crate) const UNSUPPORTED: Self = Self("unsupported");
     pub(crate) const CANCELLED: Self = Self("cancelled");
     pub(crate) const DISPOSED: Self = Self("disposed");
@@ -60,7 +61,8 @@ impl Failure {
 impl From<moebius::Error> for Failure {
     fn from(error: moebius::Error) -> Self {
         let code = match error.kind() {
-            ErrorKind::Shape => Code::SHAPE,
+            ErrorKind::Shape | ErrorKind::Config => Code::SHAPE,
+            ErrorKind::State => Code::STATE,
             ErrorKind::Unsupported => Code::UNSUPPORTED,
             _ => Code::DEVICE,
         };

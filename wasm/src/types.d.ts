@@ -5,14 +5,15 @@
  * - `out-of-memory`: a buffer doesn't fit on the device
  * - `bad-file`: no case file, or one of an operation this version doesn't know; files of a model that don't fit
  * - `shape`: a size, an option or a typed array doesn't fit; the message says what was expected
- * - `unsupported`: the device can't run it
+ * - `state`: a call too early or too late, such as with scales that weren't calibrated
+ * - `unsupported`: the device can't run it, or what was asked of it has no such options
  * - `cancelled`: by its `AbortSignal`
  * - `disposed`: the object was disposed of
  * - `device`: anything else the device reported
  */
 export type ErrorCode =
-  | 'no-webgpu' | 'device-lost' | 'out-of-memory' | 'bad-file' | 'shape' | 'unsupported' | 'cancelled' | 'disposed'
-  | 'device';
+  | 'no-webgpu' | 'device-lost' | 'out-of-memory' | 'bad-file' | 'shape' | 'state' | 'unsupported' | 'cancelled'
+  | 'disposed' | 'device';
 
 /** Every error of this package. Calls that return a promise reject, others throw. */
 export interface MoebiusError extends Error {

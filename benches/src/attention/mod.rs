@@ -15,8 +15,8 @@ use clap::{Args, ValueEnum};
 use moebius::{Device, Error};
 use moebius_device::process_memory;
 use moebius_host::Simd;
-use moebius_ops::Mismatch;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
+use moebius_ops::{Fault, Mismatch};
 use serde::Serialize;
 use setup::Setup;
 use ways::Way;
@@ -141,8 +141,9 @@ impl AttentionBench {
     /// The problem.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for sizes, types or a window that don't fit, no sequences, queries or keys,
-    /// and for a window or shared key heads beside a peer that has none.
+    /// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for sizes that don't fit, no sequences, queries or keys,
+    /// [`ErrorKind::Config`](moebius::ErrorKind::Config) for types or a window that don't fit, and for a window or shared key
+    /// heads beside a peer that has none.
     pub fn problem(&self) -> Result<Problem, Error> {
         for (what, size) in [
             ("sequences", self.batch),
@@ -178,14 +179,14 @@ impl AttentionBench {
         }
         if let Some(window) = self.window {
             let expected = "none beside Burn's attention, which has no windows";
-            return Err(Mismatch::new("window", expected, window));
+            return Err(Fault::Config.error("window", expected, window));
         }
         if self.kv_heads() != self.heads {
             let expected = format!(
                 "as many as query heads, {}, for Burn's attention",
                 self.heads
             );
-            return Err(Mismatch::new("key heads", expected, self.kv_heads()));
+            return Err(Fault::Config.error("key heads", expected, self.kv_heads()));
         }
         Ok(())
     }

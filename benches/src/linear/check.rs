@@ -11,7 +11,7 @@ use moebius_ops::quantize::{
     Problem, Scales, dequantize_reference, encode_reference, scales_reference,
 };
 use moebius_ops::scaling::Granularity;
-use moebius_ops::{Element, Mismatch};
+use moebius_ops::{Element, Fault};
 
 /// Rows and columns of the outputs that are checked, spread evenly.
 const SAMPLES: [usize; 2] = [16, 64];
@@ -124,7 +124,9 @@ fn activations(source: Activations, x: Vec<f32>, k: usize) -> Result<Vec<f64>, E
         other => {
             let expected = "float, or a scale for each row";
             let got = format!("{other:?}");
-            return Err(Mismatch::new("activations of a benchmark", expected, got).into());
+            return Err(Fault::Config
+                .error("activations of a benchmark", expected, got)
+                .into());
         }
     };
     let shape = [1, x.len() / k, k];

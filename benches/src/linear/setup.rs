@@ -141,8 +141,8 @@ pub(super) fn input(bench: &LinearBench, device: &Device, data: &HostData) -> Te
 /// The product in floats.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for a size of 0, one too large, or another type
-/// than f32, f16 and bf16.
+/// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for a size of 0 or one too large,
+/// [`ErrorKind::Config`](moebius::ErrorKind::Config) for another type than f32, f16 and bf16.
 pub(super) fn float_problem(bench: &LinearBench) -> Result<Problem, Error> {
     if bench.m == 0 {
         return Err(Mismatch::new("rows", "at least 1", bench.m).into());

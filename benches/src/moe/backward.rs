@@ -11,7 +11,7 @@ use burn::tensor::Tensor;
 use moebius::Error;
 use moebius::moe::{Keep, MoeLayer, MoeOutput};
 use moebius_host::Simd;
-use moebius_ops::Mismatch;
+use moebius_ops::Fault;
 use serde::Serialize;
 use std::time::Instant;
 
@@ -102,7 +102,7 @@ pub fn run(
         });
     }
     report.ok_or_else(|| {
-        let error = Mismatch::new("balances of memory and time", "at least 1", 0);
+        let error = Fault::Config.error("balances of memory and time", "at least 1", 0);
         Error::from(error).into()
     })
 }

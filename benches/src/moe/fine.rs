@@ -4,7 +4,7 @@ use super::{MoeBench, MoeReport, Prepared};
 use crate::timing::timings;
 use crate::{BenchError, Progress};
 use moebius::Error;
-use moebius_ops::Mismatch;
+use moebius_ops::Fault;
 use serde::Serialize;
 
 /// Least tokens per second of the many over those of the few.
@@ -29,7 +29,7 @@ pub struct FineReport {
 /// [`BenchError::Refused`] for a width that can't be halved or doubled.
 pub fn layers(bench: &MoeBench) -> Result<[MoeBench; 2], BenchError> {
     let refused = || {
-        let error = Mismatch::new("hidden", "an even number below 2^31", bench.hidden);
+        let error = Fault::Config.error("hidden", "an even number below 2^31", bench.hidden);
         Error::from(error)
     };
     let double = bench.hidden.checked_mul(2).ok_or_else(refused)?;

@@ -8,7 +8,7 @@ pub(crate) use gradients::{GradientOracle, Gradients};
 use burn::tensor::{DType, Int, Tensor};
 use moebius::Error;
 use moebius::moe::{MoeLayer, MoeOutput, MoeWeights};
-use moebius_ops::{Mismatch, experts, routing};
+use moebius_ops::{Fault, experts, routing};
 
 /// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
 const SAMPLES: usize = 16;
@@ -53,7 +53,9 @@ pub(crate) const GRADIENTS_OVER_OUTPUTS: f64 = 2.0;
 fn weights(layer: &MoeLayer) -> Result<MoeWeights, Error> {
     layer.weights().ok_or_else(|| {
         let got = format!("{:?}", layer.config());
-        Mismatch::new("layer", "a router matrix and feed-forward experts", got).into()
+        Fault::Config
+            .error("layer", "a router matrix and feed-forward experts", got)
+            .into()
     })
 }
 

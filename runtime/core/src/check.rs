@@ -2,7 +2,7 @@
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::{Element, Mismatch};
+use moebius_ops::{Element, Fault, Mismatch};
 use std::fmt::Debug;
 
 /// Checks for the same device, recording gradients or not alike.
@@ -13,17 +13,28 @@ pub(crate) fn check_device(
 ) -> Result<(), Mismatch> {
     let alike = got.is_autodiff() == expected.is_autodiff() && got == *expected;
     let (expected, got) = (format_args!("{expected:?}"), format_args!("{got:?}"));
-    Mismatch::unless(alike, what, expected, got)
+    Fault::Device.unless(alike, what, expected, got)
 }
 
+/// Checks that a shape or dtype is the expected one.
 pub(crate) fn check_same<T: PartialEq + Debug>(
+    what: &'static str,
+    got: T,
+    expected: T,
+) -> Result<(), Mismatch> {
+    check_equal(Fault::Shape, what, got, expected)
+}
+
+/// Checks that something is the expected one, or else a mismatch of this sort.
+pub(crate) fn check_equal<T: PartialEq + Debug>(
+    fault: Fault,
     what: &'static str,
     got: T,
     expected: T,
 ) -> Result<(), Mismatch> {
     let same = got == expected;
     let (expected, got) = (format_args!("{expected:?}"), format_args!("{got:?}"));
-    Mismatch::unless(same, what, expected, got)
+    fault.unless(same, what, expected, got)
 }
 
 /// The kernels' name of a dtype.
@@ -104,13 +115,13 @@ pub(crate) fn cast_all<M: Module>(module: M, dtype: DType) -> M {
 
 /// Checks that a size is at least 1.
 pub(crate) fn check_positive(what: &'static str, size: usize) -> Result<(), Mismatch> {
-    Mismatch::unless(size > 0, what, "at least 1", size)
+    Fault::Config.unless(size > 0, what, "at least 1", size)
 }
 
 /// Checks that a size is in 1..=`most`.
 pub(crate) fn check_size(what: &'static str, size: usize, most: usize) -> Result<(), Mismatch> {
     let right = (1..=most).contains(&size);
-    Mismatch::unless(right, what, format_args!("1 to {most}"), size)
+    Fault::Config.unless(right, what, format_args!("1 to {most}"), size)
 }
 
 /// Checks that a number lies in `from..=to`, both finite.
@@ -121,11 +132,11 @@ pub(crate) fn check_within(
     to: f64,
 ) -> Result<(), Mismatch> {
     let right = number >= from && number <= to;
-    Mismatch::unless(right, what, format_args!("{from} to {to}"), number)
+    Fault::Config.unless(right, what, format_args!("{from} to {to}"), number)
 }
 
 /// Checks a probability that must leave something.
 pub(crate) fn check_probability(what: &'static str, number: f64) -> Result<(), Mismatch> {
     let right = (0.0..1.0).contains(&number);
-    Mismatch::unless(right, what, "0 or more, and below 1", number)
+    Fault::Config.unless(right, what, "0 or more, and below 1", number)
 }

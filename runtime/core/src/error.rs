@@ -1,7 +1,7 @@
 //! The one error of the public API.
 
 use moebius_device::OpenError;
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::PlanError;
 use moebius_shaders::Unsupported;
 
@@ -9,13 +9,17 @@ use moebius_shaders::Unsupported;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A shape, length or configuration value doesn't fit.
+    /// A shape, length, dtype or content of tensors doesn't fit.
     Shape,
-    /// The device or this build can't do it.
+    /// A setting or an argument is out of its range, or doesn't go with the others.
+    Config,
+    /// What a call asks of isn't there yet, or is no longer: scales that aren't calibrated, pages that aren't free.
+    State,
+    /// The device or this build can't do it, or no device can.
     Unsupported,
     /// The device can't be opened.
     Open,
-    /// The device failed while it computed.
+    /// The device failed while it computed, or isn't the one that the rest is on.
     Device,
 }
 
@@ -27,7 +31,7 @@ pub struct Error(Repr);
 #[derive(Clone, Debug, thiserror::Error)]
 enum Repr {
     #[error(transparent)]
-    Shape(#[from] Mismatch),
+    Mismatch(#[from] Mismatch),
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
     #[error(transparent)]
@@ -45,7 +49,13 @@ impl Error {
     /// What sort of thing went wrong.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
-            Repr::Shape(_) => ErrorKind::Shape,
+            Repr::Mismatch(mismatch) => match mismatch.fault {
+                Fault::Shape => ErrorKind::Shape,
+                Fault::Config => ErrorKind::Config,
+                Fault::State => ErrorKind::State,
+                Fault::Device => ErrorKind::Device,
+                Fault::Unsupported => ErrorKind::Unsupported,
+            },
             Repr::Unsupported(_) => ErrorKind::Unsupported,
             Repr::Open(_) => ErrorKind::Open,
             Repr::Device(_) => ErrorKind::Device,

@@ -28,7 +28,7 @@ pub fn takes_half_weights(device: &Device) -> bool {
 /// where [`takes_half_weights`] says so.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices,
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes or dtypes, [`ErrorKind::Device`](crate::ErrorKind::Device) for other devices,
 /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device without the kernels.
 pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
     check_same(
@@ -94,7 +94,7 @@ pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tens
 /// when `causal` to itself and those before it; scale 1/√D, D ≤ 128.
 ///
 /// # Errors
-/// As [`linear`].
+/// As [`linear`], and [`ErrorKind::Config`](crate::ErrorKind::Config) for heads that don't divide the width.
 pub fn attention(
     [q, k, v]: [Tensor<2>; 3],
     heads: usize,

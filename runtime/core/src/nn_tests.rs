@@ -70,9 +70,10 @@ fn wrong_shapes_are_refused() {
         true,
     );
     let sequence = attention([x.clone(), x.clone(), x], 2, 0, true);
-    for error in [product, bias, heads, keys, sequence].map(Result::err) {
+    for error in [product, bias, keys, sequence].map(Result::err) {
         assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Shape));
     }
+    assert_eq!(heads.unwrap_err().kind(), ErrorKind::Config);
 }
 
 #[test]

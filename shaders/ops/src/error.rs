@@ -1,21 +1,30 @@
 //! The error of what doesn't fit.
 
-/// A shape, length or value that doesn't fit the operation.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: expected {expected}, got {got}")]
-pub struct Mismatch {
-    /// The thing that is wrong, e.g. `top_k`.
-    pub what: &'static str,
-    /// What would have been right.
-    pub expected: String,
-    /// What was given.
-    pub got: String,
+/// What sort of thing doesn't fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A shape, length, dtype or content of tensors.
+    Shape,
+    /// A setting or an argument: out of its range, or not with the others.
+    Config,
+    /// The device that something is on.
+    Device,
+    /// A call too early or too late: what it asks of isn't there yet, or is no longer.
+    State,
+    /// What the operation asked for can't do.
+    Unsupported,
 }
 
-impl Mismatch {
+impl Fault {
     /// `what` was to satisfy `expected`, and is `got`.
-    pub fn new(what: &'static str, expected: impl ToString, got: impl ToString) -> Self {
-        Self {
+    pub fn error(
+        self,
+        what: &'static str,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Mismatch {
+        Mismatch {
+            fault: self,
             what,
             expected: expected.to_string(),
             got: got.to_string(),
@@ -27,16 +36,51 @@ impl Mismatch {
     /// # Errors
     /// That `what` was to satisfy `expected`, and is `got`.
     pub fn unless(
+        self,
+        right: bool,
+        what: &'static str,
+        expected: impl ToString,
+        got: impl ToString,
+    ) -> Result<(), Mismatch> {
+        if right {
+            Ok(())
+        } else {
+            Err(self.error(what, expected, got))
+        }
+    }
+}
+
+/// What doesn't fit an operation: what was expected, and what came.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: expected {expected}, got {got}")]
+pub struct Mismatch {
+    /// What sort of thing it is.
+    pub fault: Fault,
+    /// The thing that is wrong, e.g. `top_k`.
+    pub what: &'static str,
+    /// What would have been right.
+    pub expected: String,
+    /// What was given.
+    pub got: String,
+}
+
+impl Mismatch {
+    /// Of a shape `what` that was to satisfy `expected`, and is `got`.
+    pub fn new(what: &'static str, expected: impl ToString, got: impl ToString) -> Self {
+        Fault::Shape.error(what, expected, got)
+    }
+
+    /// Refuses a shape that isn't `right`; the texts are only made then.
+    ///
+    /// # Errors
+    /// That `what` was to satisfy `expected`, and is `got`.
+    pub fn unless(
         right: bool,
         what: &'static str,
         expected: impl ToString,
         got: impl ToString,
     ) -> Result<(), Self> {
-        if right {
-            Ok(())
-        } else {
-            Err(Self::new(what, expected, got))
-        }
+        Fault::Shape.unless(right, what, expected, got)
     }
 
     /// Checks that `got` is `expected`.

@@ -92,7 +92,7 @@ pub mod scaling;
 pub mod segment_attention;
 
 pub use element::Element;
-pub use error::Mismatch;
+pub use error::{Fault, Mismatch};
 pub use operation::{
     Attention, AttentionPass, Experts, Gradient, GroupedGemm, HostTensor, KvCache, Operation,
     Permute, Quantize, Routing, Scalar, SegmentAttention, Signature, TableGradients, TensorInfo,

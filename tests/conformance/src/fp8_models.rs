@@ -210,7 +210,7 @@ pub(crate) fn experts_with_rounded_activations(target: &Target) -> Outcome {
         .with_activations(source)
         .convert(float, &device)
         .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Shape);
+    assert_eq!(error.kind(), ErrorKind::Config);
     Outcome::Ran
 }
 
@@ -293,24 +293,24 @@ pub(crate) fn engine(target: &Target) -> Outcome {
     let device = target.burn();
     let x = || normal([12, 96], &device);
     let mut engine = InferenceEngine::new(network(&device), &device);
-    let shape = |error: moebius::Error| assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
-    shape(
+    let early = |error: moebius::Error| assert_eq!(error.kind(), ErrorKind::State, "{error}");
+    early(
         engine
             .infer(|model| model.forward(x()).map(drop))
             .unwrap_err(),
     );
-    shape(engine.memory().unwrap_err());
-    shape(engine.prepare().unwrap_err());
+    early(engine.memory().unwrap_err());
+    early(engine.prepare().unwrap_err());
     let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(Activations::Static);
     let mut engine = engine.convert(&conversion).unwrap();
-    shape(
+    early(
         engine
             .infer(|model| model.forward(x()).map(drop))
             .unwrap_err(),
     );
-    shape(engine.prepare().unwrap_err());
+    early(engine.prepare().unwrap_err());
     let none: [Tensor<2>; 0] = [];
-    shape(
+    early(
         engine
             .calibrate(none, |model, x| model.forward(x).map(drop))
             .unwrap_err(),
@@ -422,7 +422,7 @@ pub(crate) fn skips_and_refusals(target: &Target) -> Outcome {
     ] {
         let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(activations);
         let error = conversion.convert(network(&device), &device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     }
     Outcome::Ran
 }

@@ -169,14 +169,19 @@ pub(crate) fn gradients(target: &Target) -> Outcome {
     Outcome::Ran
 }
 
-/// A shape error with this message.
-fn refused(result: Result<Fp8Tensor, moebius::Error>, message: &str) {
+/// An error of this kind with this message.
+fn refused_as(kind: ErrorKind, result: Result<Fp8Tensor, moebius::Error>, message: &str) {
     let error = result.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Shape);
+    assert_eq!(error.kind(), kind);
     assert!(error.to_string().contains(message), "{error}");
 }
 
-/// Wrong shapes and settings are shape errors.
+/// A shape error with this message.
+fn refused(result: Result<Fp8Tensor, moebius::Error>, message: &str) {
+    refused_as(ErrorKind::Shape, result, message);
+}
+
+/// Wrong shapes and settings are refused.
 pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     let device = target.burn();
     let row = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
@@ -185,12 +190,11 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
         Fp8Tensor::quantize(Tensor::<1>::ones([4], &device), &row),
         "shape to quantise",
     );
-    refused(
-        Fp8Tensor::quantize(x.clone(), &row.with_margin(65)),
-        "margin",
-    );
+    let wide = Fp8Tensor::quantize(x.clone(), &row.with_margin(65));
+    refused_as(ErrorKind::Config, wide, "margin");
     let none = Quantizer::new(Fp8Format::E4M3, block(0, 4));
-    refused(Fp8Tensor::quantize(x.clone(), &none), "block of a scale");
+    let empty = Fp8Tensor::quantize(x.clone(), &none);
+    refused_as(ErrorKind::Config, empty, "block of a scale");
     assert!(none.validate().is_err() && row.with_margin(-65).validate().is_err());
     assert!(row.validate().is_ok());
     Outcome::Ran

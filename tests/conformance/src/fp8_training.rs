@@ -457,37 +457,32 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     let device = target.burn().autodiff();
     let with = |recipe| LinearConfig::new(8, 4).with_fp8(Some(recipe));
     let config = with(Fp8Recipe::delayed());
-    let shape = |error: moebius::Error| assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    let is = |kind: ErrorKind, error: moebius::Error| assert_eq!(error.kind(), kind, "{error}");
     for wrong in [
         LinearConfig::new(0, 4).with_fp8(config.fp8),
         LinearConfig::new(4, 0).with_fp8(config.fp8),
         with(delayed(0, AmaxAlgorithm::Max)),
         with(Fp8Recipe::current().with_margin(99)),
     ] {
-        shape(wrong.init(&device).unwrap_err());
+        is(ErrorKind::Config, wrong.init(&device).unwrap_err());
     }
     let layer = config.init(&device).unwrap();
-    shape(
-        layer
-            .forward(Tensor::<2>::zeros([3, 7], &device))
-            .unwrap_err(),
-    );
-    shape(
-        layer
-            .forward(Tensor::<2>::zeros([3, 8], &target.burn()))
-            .unwrap_err(),
-    );
+    let narrow = layer.forward(Tensor::<2>::zeros([3, 7], &device));
+    is(ErrorKind::Shape, narrow.unwrap_err());
+    let elsewhere = layer.forward(Tensor::<2>::zeros([3, 8], &target.burn()));
+    is(ErrorKind::Device, elsewhere.unwrap_err());
     let other = with(delayed(5, AmaxAlgorithm::Max)).init(&device).unwrap();
-    for state in [Some(state(&other).clone()), None] {
+    let states = [
+        (Some(state(&other).clone()), ErrorKind::Shape),
+        (None, ErrorKind::State),
+    ];
+    for (state, kind) in states {
         let mut mixed = config.init(&device).unwrap();
         let mut product = mixed.weight.product().unwrap().clone();
         product.state = state;
         mixed.weight = mixed.weight.with_product(product).unwrap();
-        shape(
-            mixed
-                .forward(Tensor::<2>::zeros([3, 8], &device))
-                .unwrap_err(),
-        );
+        let mixed = mixed.forward(Tensor::<2>::zeros([3, 8], &device));
+        is(kind, mixed.unwrap_err());
     }
     Outcome::Ran
 }

@@ -262,7 +262,7 @@ pub(crate) fn one_source_of_factors(target: &Target) -> Outcome {
         config.with_router(choosing),
     ] {
         let error = config.init(&target.burn()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape);
+        assert_eq!(error.kind(), ErrorKind::Config);
     }
     // Experts that choose can follow the variance: T · 2 · factor / E tokens each.
     let layer = made(target, config.with_router(choosing).with_capacity(None));
@@ -447,7 +447,7 @@ pub(crate) fn options_have_effects(target: &Target) -> Outcome {
         ),
     ] {
         let error = config.init(&device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape);
+        assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().starts_with(what), "{error}");
     }
     // A shared expert follows them.
@@ -599,7 +599,7 @@ pub(crate) fn weights_of_other_layers(target: &Target) -> Outcome {
         }),
     ] {
         let error = config.with_weights(weights.clone()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape);
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
     Outcome::Ran
 }
@@ -641,11 +641,14 @@ pub(crate) fn refuses_wrong_parts(target: &Target) -> Outcome {
         (Follow::new(0.5, 0.25, 4.0), f64::NAN),
     ] {
         let error = ExpertScheduler::new(4, follow, headroom, &device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape);
+        assert_eq!(error.kind(), ErrorKind::Config);
     }
-    for (at, layer) in wrong.iter().enumerate() {
+    let (config, shape) = (ErrorKind::Config, ErrorKind::Shape);
+    let kinds = [config, config, shape, shape, config];
+    assert_eq!(wrong.len(), kinds.len());
+    for (layer, kind) in wrong.iter().zip(kinds) {
         let error = layer.forward(batch(&device, [5, 8], 1.0)).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape, "{at}: {error}");
+        assert_eq!(error.kind(), kind, "{error}");
     }
     Outcome::Ran
 }

@@ -174,7 +174,7 @@ pub(crate) fn refuses_wrong_numbers(target: &Target) -> Outcome {
         },
     ] {
         let error = LossScaler::new(wrong, &device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     }
     let scaler = LossScaler::new(LossScaling::dynamic(), &device).unwrap();
     let numbers = LossScale {
@@ -183,6 +183,6 @@ pub(crate) fn refuses_wrong_numbers(target: &Target) -> Outcome {
         skipped_steps: 0,
     };
     let error = scaler.restore(numbers).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     Outcome::Ran
 }

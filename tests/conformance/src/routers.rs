@@ -613,12 +613,12 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     ];
     for config in bad {
         let error = config.init(HIDDEN, EXPERTS, &device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape, "{config:?}");
+        assert_eq!(error.kind(), ErrorKind::Config, "{config:?}");
     }
     for config in routers() {
         // More elements than 31 bits count; a hash has none, but obeys the same bound.
         let error = config.init(usize::MAX / 2, EXPERTS, &device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape, "{config:?}");
+        assert_eq!(error.kind(), ErrorKind::Config, "{config:?}");
         let router = router(target, config);
         let wide = Tensor::<2>::zeros([3, HIDDEN + 1], &device);
         let error = router.forward(wide, None).unwrap_err();

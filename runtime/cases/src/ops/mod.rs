@@ -84,7 +84,7 @@ impl OpError {
         match self {
             Self::Unsupported(_) | Self::Case(_) | Self::Misfit(_) => true,
             // The library checks what only it knows: margins, groups, capacities.
-            Self::Device(error) => error.kind() == ErrorKind::Shape,
+            Self::Device(error) => matches!(error.kind(), ErrorKind::Shape | ErrorKind::Config),
             Self::NoGradient { .. } | Self::ReadBack { .. } => false,
         }
     }

@@ -2,11 +2,11 @@
 
 use super::tables::{Given, Tables};
 use crate::Error;
-use crate::check::{check_device, check_positive, check_same, element, moved};
+use crate::check::{check_device, check_same, element, moved};
 use crate::ops::{self, DeviceValue};
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_ops::Mismatch;
 use moebius_ops::attention::{Chunks, Problem, Rule, Rules, Sizes};
+use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::AnyRule;
 use moebius_shaders::attention::LaunchRule;
 use std::sync::Arc;
@@ -249,9 +249,9 @@ impl Attend {
     /// The forward pass reads views where they are, such as the heads of a projection's rows \[B, S, H · D\]; the backward pass copies them.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices, a rule given twice, more than eight, or one
-    /// whose numbers or table don't fit, a position that doesn't, a dropout outside of 0 ≤ p < 1, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that
-    /// can't compute it.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes or dtypes, or a table that doesn't fit, [`ErrorKind::Device`](crate::ErrorKind::Device) for other devices, [`ErrorKind::Config`](crate::ErrorKind::Config) for a rule
+    /// given twice, more than eight, one whose numbers don't fit, a position that doesn't, and a dropout outside of
+    /// 0 ≤ p < 1, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that can't compute it.
     pub fn forward(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Result<Attended, Error> {
         let sizes = sizes(&q, &k, &v)?;
         let (problem, tables) = self.problem(&sizes, &q)?;
@@ -299,15 +299,15 @@ impl Attend {
         q: &Tensor<4>,
         count: usize,
     ) -> Result<Chunks, Error> {
-        Mismatch::unless(
+        Fault::Unsupported.unless(
             !self.has_rule(),
             "own rule of a sequence in chunks",
             "none",
             "one",
         )?;
-        check_positive("tokens", chunk.queries)?;
+        Mismatch::unless(chunk.queries > 0, "tokens", "at least 1", 0)?;
         let (what, first) = ("position of a sequence in chunks", self.position);
-        Mismatch::unless(first.is_none(), what, "none", first.unwrap_or(0))?;
+        Fault::Unsupported.unless(first.is_none(), what, "none", first.unwrap_or(0))?;
         for given in &self.rules {
             let of_pairs = match given {
                 Given::Documents(documents) => {
@@ -326,7 +326,7 @@ impl Attend {
                 "rule of a sequence in chunks",
                 "one without a table of pairs",
             );
-            return Err(Mismatch::new(what, expected, of_pairs).into());
+            return Err(Fault::Unsupported.error(what, expected, of_pairs).into());
         }
         let own = self.piece([0, 0], chunk.queries, &q.device());
         Ok(Chunks::new(own.problem(chunk, q)?.0, count)?)

@@ -2,10 +2,10 @@
 
 use super::pages::{Pages, Step};
 use super::{Attend, Attended, CacheFormat};
-use crate::check::{check_device, check_same, element};
+use crate::check::{check_device, check_equal, check_same, element};
 use crate::{Error, ops};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_ops::Mismatch;
+use moebius_ops::Fault;
 use moebius_ops::attention::Sizes;
 use moebius_ops::kv_cache::{Append, Attend as CachedAttention, Layout};
 
@@ -55,7 +55,7 @@ impl KvCache {
     /// An empty cache of keys of `kv_heads` heads of D elements and values of Dv (multiples of 8, at most 256) on `device`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other sizes, or a pool of 2³¹ words and more.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for other sizes, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a pool of 2³¹ words and more.
     pub fn new(
         pages: &Pages,
         kv_heads: usize,
@@ -82,7 +82,7 @@ impl KvCache {
     /// shares its memory: then that is copied first.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, dtypes or devices, or a step of other pages,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes or dtypes, or a step of other pages, [`ErrorKind::Device`](crate::ErrorKind::Device) for other devices,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that can't compute it; the cache is as it was.
     pub fn append(&mut self, k: Tensor<4>, v: Tensor<4>, step: &Step) -> Result<(), Error> {
         let l = self.layout;
@@ -129,7 +129,7 @@ impl KvCache {
             head_dim: l.head_dim(),
             value_dim: l.value_dim(),
         };
-        Mismatch::unless(!attend.has_rule(), "own rule over a cache", "none", "one")?;
+        Fault::Unsupported.unless(!attend.has_rule(), "own rule over a cache", "none", "one")?;
         let (problem, tables) = attend.problem(&sizes, &q)?;
         let problem = CachedAttention::new(problem, l, self.most)?;
         let rows = [batch, heads, step.tokens];
@@ -158,7 +158,12 @@ impl KvCache {
             ("device of new tokens", rows.device()),
         ];
         for (what, device) in devices {
-            check_same(what, device.inner(), self.device.clone().inner())?;
+            check_equal(
+                Fault::Device,
+                what,
+                device.inner(),
+                self.device.clone().inner(),
+            )?;
         }
         Ok(batch)
     }

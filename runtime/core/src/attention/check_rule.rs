@@ -3,8 +3,8 @@
 use super::Attend;
 use crate::Error;
 use burn::tensor::{Bool, Device, Tensor, TensorData};
-use moebius_ops::Mismatch;
 use moebius_ops::attention::{Pair, Problem, Site, Sizes};
+use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::attention::LaunchRule;
 
 /// The step of differences.
@@ -17,7 +17,7 @@ const STEP: f64 = 1e-4;
 /// It takes a forward and a backward pass for each key, and waits for the device.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) that names the first pair where they differ, and what [`Attend::forward`] says.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) that names the first pair where they differ, and what [`Attend::forward`] says.
 pub fn check_rule<R: LaunchRule + Clone>(
     rule: &R,
     device: &Device,
@@ -82,12 +82,12 @@ fn compare<R: LaunchRule>(
     let same = |what, want: f64, got: f64, tolerance: f64| {
         let close = (want - got).abs() <= tolerance * (1.0 + want.abs());
         let expected = format!("{want} for the score {s} at {at:?}");
-        Mismatch::unless(close, what, expected, got)
+        Fault::Config.unless(close, what, expected, got)
     };
     let seen = score != f32::MIN;
     let expected = format!("{} at {at:?}", rule.seen(&at));
     let right = seen == rule.seen(&at);
-    Mismatch::unless(right, "seen on the device", expected, seen)?;
+    Fault::Config.unless(right, "seen on the device", expected, seen)?;
     let difference = rule.score(s + STEP, &at) - rule.score(s - STEP, &at);
     same(
         "slope on the host",

@@ -8,7 +8,7 @@ use crate::ops::DeviceValue;
 use crate::xla::DeviceGroup;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::attention::{Chunks, Sizes};
-use moebius_ops::{Attention, AttentionPass, Mismatch, Operation};
+use moebius_ops::{Attention, AttentionPass, Fault, Mismatch, Operation};
 use moebius_pjrt::{Buffer, LoadedExecutable};
 use moebius_xla::parallel::{Ring, join};
 use std::sync::{Mutex, PoisonError};
@@ -64,10 +64,10 @@ impl GroupRing {
     /// but for the order of sums; in f16 and bf16 what a query sees of each chunk is rounded before it is merged.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a device that records gradients, tokens that aren't a multiple of the devices,
-    /// other keys than queries, no sequences or tokens, a position, a dropout, a rule of the program's own or one that neither
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for tokens that aren't a multiple of the devices, other keys than queries, no sequences or tokens,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a position, a dropout, a rule of the program's own or one that neither
     /// follows from distances nor from documents (causal from the top left, prefix, global, blocks, mask, bias), and what
-    /// [`Attend::forward`] says; [`ErrorKind::Device`](crate::ErrorKind::Device) when a device fails.
+    /// [`Attend::forward`] says; [`ErrorKind::Device`](crate::ErrorKind::Device) for a device that records gradients, and when a device fails.
     pub fn forward(
         &self,
         attend: &Attend,
@@ -128,7 +128,7 @@ impl GroupRing {
         let (group, count) = (&self.group.0, self.group.count());
         let (what, expected) = ("device of q", "one that records no gradients");
         let autodiff = qkv[0].device().is_autodiff();
-        Mismatch::unless(!autodiff, what, expected, "one that does")?;
+        Fault::Device.unless(!autodiff, what, expected, "one that does")?;
         let whole = sizes(&qkv[0], &qkv[1], &qkv[2])?;
         for (what, tokens) in [("tokens", whole.queries), ("keys", whole.keys)] {
             let expected = format_args!("a multiple of {count} devices");

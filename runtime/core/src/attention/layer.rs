@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::nn::attention::MultiHeadAttention;
 use burn::nn::{Dropout, Linear};
 use burn::tensor::Tensor;
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 
 /// Attention of heads with projections before and after, Vaswani et al. 2017.
 ///
@@ -76,7 +76,7 @@ impl Attention {
     /// \[B, Sq, d_model\] of queries \[B, Sq, d_model\], keys and values \[B, Skv, d_model\].
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, or heads that don't divide what the projections
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, [`ErrorKind::Config`](crate::ErrorKind::Config) for heads that don't divide what the projections
     /// return, and what [`Attend::forward`] says.
     pub fn forward_cross(
         &self,
@@ -125,7 +125,7 @@ fn heads(
     }
     if heads == 0 || !outputs.is_multiple_of(heads) {
         let expected = format!("a divisor of {outputs} (the outputs of {what})");
-        return Err(Mismatch::new("heads", expected, heads).into());
+        return Err(Fault::Config.error("heads", expected, heads).into());
     }
     let weight = projection.weight.val();
     check_same("dtype of x", x.dtype(), weight.dtype())?;

@@ -33,7 +33,8 @@ use moebius_ops::Mismatch;
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without a part, or for parts of different shapes, dtypes or devices.
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without a part, or for parts of different shapes or dtypes,
+/// [`ErrorKind::Device`](crate::ErrorKind::Device) for parts on several devices.
 pub fn merge(parts: &[Attended]) -> Result<Attended, Error> {
     let Some(first) = parts.first() else {
         return Err(Mismatch::new("parts of an attention", "at least 1", 0).into());

@@ -2,8 +2,8 @@
 
 use crate::Error;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius_ops::Mismatch;
 use moebius_ops::kv_cache::BLOCK;
+use moebius_ops::{Fault, Mismatch};
 
 /// The pages of some sequences, which the caches of all layers share.
 ///
@@ -62,7 +62,7 @@ impl Pages {
     /// One page of `capacity` tokens, rounded up to 16, for each of `sequences`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for no tokens, or 2³⁰ and more.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for no tokens, or 2³⁰ and more.
     pub fn contiguous(sequences: usize, capacity: usize) -> Result<Self, Error> {
         Self::new(sequences, [sequences, capacity.div_ceil(BLOCK)], 1)
     }
@@ -82,7 +82,7 @@ impl Pages {
         if all == 0 || all >= limit || tokens == 0 {
             let expected = "1 to 2^30 - 1 tokens and pages";
             let got = format!("{pages} pages of {tokens}, {most} of them for a sequence");
-            return Err(Mismatch::new("pages", expected, got).into());
+            return Err(Fault::Config.error("pages", expected, got).into());
         }
         Ok(Self {
             page: tokens,
@@ -122,7 +122,7 @@ impl Pages {
     /// Makes room for so many new tokens of each sequence, on `device`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of sequences, one that would have more tokens than its pages hold,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of sequences, [`ErrorKind::State`](crate::ErrorKind::State) for one that would have more tokens than its pages hold,
     /// and where too few pages are free; then no sequence has grown.
     pub fn extend(&mut self, tokens: &[usize], device: &Device) -> Result<Step, Error> {
         crate::check::check_same("new tokens of sequences", tokens.len(), self.lengths.len())?;
@@ -133,13 +133,13 @@ impl Pages {
             if length > longest {
                 let expected = format!("at most {longest}");
                 let what = "tokens of a sequence";
-                return Err(Mismatch::new(what, expected, length).into());
+                return Err(Fault::State.error(what, expected, length).into());
             }
             needed += length.div_ceil(self.page) - self.owned[sequence].len();
         }
         if needed > self.free.len() {
             let expected = format!("at most the {} that are free", self.free.len());
-            return Err(Mismatch::new("new pages", expected, needed).into());
+            return Err(Fault::State.error("new pages", expected, needed).into());
         }
         let mut spans = Vec::new();
         for (sequence, more) in tokens.iter().enumerate() {
@@ -206,15 +206,17 @@ impl Pages {
     /// Cuts a sequence to its first `tokens` tokens; pages that then hold none are free.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a sequence that isn't there, or more tokens than it has.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for a sequence that isn't there, or more tokens than it has.
     pub fn truncate(&mut self, sequence: usize, tokens: usize) -> Result<(), Error> {
         let Some(length) = self.lengths.get_mut(sequence) else {
             let expected = format!("less than {}", self.lengths.len());
-            return Err(Mismatch::new("sequence", expected, sequence).into());
+            return Err(Fault::State.error("sequence", expected, sequence).into());
         };
         if tokens > *length {
             let expected = format!("at most the {length} tokens of the sequence");
-            return Err(Mismatch::new("tokens to keep", expected, tokens).into());
+            return Err(Fault::State
+                .error("tokens to keep", expected, tokens)
+                .into());
         }
         *length = tokens;
         let kept = tokens.div_ceil(self.page);

@@ -3,10 +3,10 @@
 use super::attend::sizes;
 use super::{Attend, Attended, merge};
 use crate::Error;
-use crate::check::{check_positive, check_same, moved};
+use crate::check::{check_same, moved};
 use burn::tensor::{DType, Device, StreamId, Tensor};
-use moebius_ops::Mismatch;
 use moebius_ops::attention::Chunks;
+use moebius_ops::{Fault, Mismatch};
 
 /// Places that hold a chunk of a sequence each: ring attention (Liu et al. 2023). Queries stay where they are; keys and values go from
 /// each place to the next while it computes, and what queries see of each chunk is merged exactly, by its log-sum-exp. Chunks of
@@ -48,10 +48,10 @@ impl Ring {
     /// A place on each of `devices`, in the order of the sequence; one that is named several times has a place for each.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without a device.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) without a device.
     pub fn new(devices: &[Device]) -> Result<Self, Error> {
         let some = !devices.is_empty();
-        Mismatch::unless(some, "devices of a ring", "at least 1", 0)?;
+        Fault::Config.unless(some, "devices of a ring", "at least 1", 0)?;
         let place = |device: &Device| Place {
             device: device.clone().inner(),
             kernels: StreamId::allocate(),
@@ -75,7 +75,7 @@ impl Ring {
     ) -> Result<Attended, Error> {
         let (count, device) = (self.0.len(), q.device());
         let [_, _, tokens, _] = q.dims();
-        check_positive("tokens", tokens)?;
+        Mismatch::unless(tokens > 0, "tokens", "at least 1", 0)?;
         let expected = format_args!("a multiple of {count} places");
         Mismatch::unless(tokens.is_multiple_of(count), "tokens", expected, tokens)?;
         for (what, other) in [("tokens of k", &k), ("tokens of v", &v)] {
@@ -100,8 +100,8 @@ impl Ring {
     /// `attend` are those of the whole sequence (documents \[B, S\]), on the device of the first chunk.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of chunks than places, chunks elsewhere or unlike the first one, no
-    /// sequences or tokens, a position, a dropout, a rule of the program's own or one that neither follows from distances nor
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of chunks than places, chunks unlike the first one, no
+    /// sequences or tokens, [`ErrorKind::Device`](crate::ErrorKind::Device) for chunks elsewhere, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a position, a dropout, a rule of the program's own or one that neither follows from distances nor
     /// from documents (causal from the top left, prefix, global, blocks, mask, bias), and what [`Attend::forward`] says.
     pub fn forward_chunks(
         &self,
@@ -163,10 +163,10 @@ impl Ring {
             check_same("dtype of a chunk", q.dtype(), first.dtype())?;
             let (what, device) = ("device of a chunk", q.device().inner());
             let (expected, got) = (format!("{:?}", place.device), format!("{device:?}"));
-            Mismatch::unless(device == place.device, what, expected, got)?;
+            Fault::Device.unless(device == place.device, what, expected, got)?;
             let alike = q.device().is_autodiff() == first.device().is_autodiff();
             let what = "chunks that record gradients";
-            Mismatch::unless(alike, what, "all or none", "some")?;
+            Fault::Device.unless(alike, what, "all or none", "some")?;
         }
         let count = self.0.len();
         attend.chunks(&sizes(first, k, v)?, first, count)

@@ -1,11 +1,11 @@
 //! The tables of rules: checked, and in the form in which the operation reads them.
 
 use crate::Error;
-use crate::check::{check_device, check_same, element};
+use crate::check::{check_device, check_equal, check_same, element};
 use crate::ops::DeviceValue;
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
-use moebius_ops::Mismatch;
 use moebius_ops::attention::{Dropout, Pattern, Rule, Sizes, alibi_slopes};
+use moebius_ops::{Fault, Mismatch};
 
 /// A rule, and the table that it reads.
 #[derive(Clone, Debug)]
@@ -145,7 +145,7 @@ impl<'a> Tables<'a> {
 
     fn blocks(&mut self, size: usize, seen: &Tensor<2, Bool>) -> Result<Rule, Error> {
         let Ok(words) = u32::try_from(size) else {
-            return Err(Mismatch::new("blocks", "1 to 2^30 - 1", size).into());
+            return Err(Fault::Config.error("blocks", "1 to 2^30 - 1", size).into());
         };
         // A size of 0 is refused with the rule.
         let blocks = |n: usize| n.div_ceil(size.max(1));
@@ -194,7 +194,12 @@ impl<'a> Tables<'a> {
 
     /// Checks the device of a table of words, which records nothing.
     fn words(&self, what: &'static str, device: Device) -> Result<(), Mismatch> {
-        check_same(what, device.inner(), self.device.clone().inner())
+        check_equal(
+            Fault::Device,
+            what,
+            device.inner(),
+            self.device.clone().inner(),
+        )
     }
 
     fn standard_slopes(&self) -> Tensor<1> {

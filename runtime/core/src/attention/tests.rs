@@ -14,9 +14,9 @@ fn largest<const D: usize>(a: Tensor<D>, b: Tensor<D>) -> f32 {
     (a - b).abs().max().into_scalar::<f32>()
 }
 
-fn refused(result: Result<Attended, Error>) -> String {
+fn refused(kind: ErrorKind, result: Result<Attended, Error>) -> String {
     let error = result.expect_err("refused");
-    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+    assert_eq!(error.kind(), kind, "{error}");
     error.to_string()
 }
 
@@ -117,8 +117,11 @@ fn what_does_not_fit_is_refused() {
     let device = Device::flex();
     let zeros = |shape: [usize; 4]| Tensor::<4>::zeros(shape, &device);
     let (q, k, v) = ([2, 4, 6, 8], [2, 2, 9, 8], [2, 2, 9, 5]);
-    let of = |attend: &Attend| refused(attend.forward(zeros(q), zeros(k), zeros(v)));
-    let shapes = |q, k, v| refused(Attend::new().forward(zeros(q), zeros(k), zeros(v)));
+    let of = |kind, attend: &Attend| refused(kind, attend.forward(zeros(q), zeros(k), zeros(v)));
+    let shapes = |q, k, v| {
+        let out = Attend::new().forward(zeros(q), zeros(k), zeros(v));
+        refused(ErrorKind::Shape, out)
+    };
     let got = [
         shapes(q, [2, 3, 9, 8], [2, 3, 9, 5]),
         shapes(q, [1, 2, 9, 8], v),
@@ -141,7 +144,7 @@ fn what_does_not_fit_is_refused() {
     let ones = |shape: [usize; 1]| Tensor::<1>::ones(shape, &device);
     let blocks = |shape: [usize; 2]| Tensor::<2, Bool>::full(shape, true, &device);
     let new = Attend::new;
-    let wrong = [
+    let settings = [
         new().window(0),
         new().symmetric_window(0),
         new().global(1, 0),
@@ -154,6 +157,16 @@ fn what_does_not_fit_is_refused() {
         new().softcap(f32::INFINITY),
         new().scale(f32::NAN),
         new().causal().causal(),
+        new().dropout(f64::NAN, 1),
+        new().dropout(-0.1, 1),
+        new().dropout(1.0, 1),
+        new().dropout(f64::INFINITY, 1),
+    ];
+    for attend in &settings {
+        let message = of(ErrorKind::Config, attend);
+        assert!(message.contains("expected"), "{attend:?}");
+    }
+    let tables = [
         new().mask(bools([2, 4, 9, 6])),
         new().mask(bools([2, 2, 6, 9])),
         new().bias(zeros([2, 1, 6, 8])),
@@ -165,15 +178,12 @@ fn what_does_not_fit_is_refused() {
         new().relative(Tensor::zeros([4, 6], &device)),
         new().relative(Tensor::zeros([2, 7], &device)),
         new().relative(Tensor::zeros([4, 0], &device)),
-        new().dropout(f64::NAN, 1),
-        new().dropout(-0.1, 1),
-        new().dropout(1.0, 1),
-        new().dropout(f64::INFINITY, 1),
     ];
-    for attend in &wrong {
-        assert!(of(attend).contains("expected"), "{attend:?}");
+    for attend in &tables {
+        let message = of(ErrorKind::Shape, attend);
+        assert!(message.contains("expected"), "{attend:?}");
     }
-    let message = of(&new().softcap(f32::NAN));
+    let message = of(ErrorKind::Config, &new().softcap(f32::NAN));
     assert_eq!(
         message,
         "softcap: expected a positive, finite number, got NaN"
@@ -186,8 +196,9 @@ fn what_does_not_fit_is_refused() {
         .dilated(1)
         .alibi();
     let many = many.softcap(1.0).symmetric_window(1).global(1, 1);
-    assert_eq!(of(&many), "score rules: expected at most 8, got 9");
-    let message = of(&new().dropout(1.0, 1));
+    let message = of(ErrorKind::Config, &many);
+    assert_eq!(message, "score rules: expected at most 8, got 9");
+    let message = of(ErrorKind::Config, &new().dropout(1.0, 1));
     assert_eq!(
         message,
         "dropout: expected at least 0 and less than 1, got 1"
@@ -199,16 +210,28 @@ fn other_dtypes_and_devices_are_refused() {
     let device = Device::flex();
     let x = Tensor::<4>::zeros([1, 1, 2, 4], &device);
     let half = x.clone().cast(DType::F16);
-    let other = refused(Attend::new().forward(x.clone(), half, x.clone()));
+    let other = refused(
+        ErrorKind::Shape,
+        Attend::new().forward(x.clone(), half, x.clone()),
+    );
     assert!(other.starts_with("dtype of k"), "{other}");
     let double = x.clone().cast(DType::F64);
-    let double = refused(Attend::new().forward(double.clone(), double.clone(), double));
+    let double = refused(
+        ErrorKind::Shape,
+        Attend::new().forward(double.clone(), double.clone(), double),
+    );
     assert!(double.contains("f32, f16 or bf16"), "{double}");
     let recording = Tensor::<4>::zeros([1, 1, 2, 4], &device.clone().autodiff());
-    let recording = refused(Attend::new().forward(x.clone(), recording, x.clone()));
+    let recording = refused(
+        ErrorKind::Device,
+        Attend::new().forward(x.clone(), recording, x.clone()),
+    );
     assert!(recording.starts_with("device of k"), "{recording}");
     let bias = Tensor::<4>::zeros([1, 1, 2, 2], &device.autodiff());
-    let bias = refused(Attend::new().bias(bias).forward(x.clone(), x.clone(), x));
+    let bias = refused(
+        ErrorKind::Device,
+        Attend::new().bias(bias).forward(x.clone(), x.clone(), x),
+    );
     assert!(bias.starts_with("device of the bias"), "{bias}");
 }
 
@@ -267,12 +290,12 @@ fn no_queries_and_no_keys() {
 #[test]
 fn parts_must_be_alike() {
     let device = Device::flex();
-    assert!(refused(merge(&[])).contains("at least 1"));
+    assert!(refused(ErrorKind::Shape, merge(&[])).contains("at least 1"));
     let part = |queries| {
         let x = Tensor::<4>::ones([1, 1, queries, 4], &device);
         Attend::new().forward(x.clone(), x.clone(), x).unwrap()
     };
-    assert!(refused(merge(&[part(2), part(3)])).contains("o of a part"));
+    assert!(refused(ErrorKind::Shape, merge(&[part(2), part(3)])).contains("o of a part"));
 }
 
 /// One query, a few that are taken as they lie, and so many that keys are packed.

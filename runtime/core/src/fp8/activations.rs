@@ -8,7 +8,7 @@ use crate::check::check_size;
 use crate::state::{set, value};
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::Mismatch;
+use moebius_ops::Fault;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::{Quantizer, check_granularity};
 use moebius_ops::scaling::Granularity;
@@ -42,7 +42,7 @@ impl Activations {
     /// Checks the settings.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a block without rows or columns, or a history
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a block without rows or columns, or a history
     /// of none or more than 65 536 batches.
     pub fn validate(&self) -> Result<(), Error> {
         match *self {
@@ -108,10 +108,10 @@ impl ActivationScaling {
     /// The static scale `scale`, from a checkpoint or another calibration.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when it isn't a positive number.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when it isn't a positive number.
     pub fn fixed(scale: f32, device: &Device) -> Result<Self, Error> {
         let scaling = Self::new(Activations::Static, device);
-        check_scale(scale)?;
+        check_scale(scale, Fault::Config)?;
         let options = (&device.clone().inner(), DType::F32);
         set(&scaling.state, Tensor::full([1], scale, options));
         Ok(Self {
@@ -149,13 +149,13 @@ impl ActivationScaling {
     /// From now on the scale is what a calibration or a record left; reads it back once.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when nothing was observed, or nothing but zeros,
+    /// [`ErrorKind::State`](crate::ErrorKind::State) when nothing was observed, or nothing but zeros,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn fix(&mut self) -> Result<(), Error> {
         if self.source == Activations::Static {
             let scale = value(&self.state).try_into_vec_as::<f32>();
             let scale = scale.map_err(Error::device)?;
-            check_scale(scale.first().copied().unwrap_or(0.0))?;
+            check_scale(scale.first().copied().unwrap_or(0.0), Fault::State)?;
             self.phase = Phase::Fixed;
         }
         Ok(())
@@ -164,13 +164,15 @@ impl ActivationScaling {
     /// How x becomes codes, where scales are each batch's own.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) where they aren't.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) where they aren't.
     pub(crate) fn dynamic(&self) -> Result<Quantizer, Error> {
         match self.source {
             Activations::Dynamic(granularity) => Ok(Quantizer::new(self.format, granularity)),
             other => {
                 let what = "activations of a product of codes";
-                Err(Mismatch::new(what, "dynamic ones", format!("{other:?}")).into())
+                Err(Fault::Config
+                    .error(what, "dynamic ones", format!("{other:?}"))
+                    .into())
             }
         }
     }
@@ -198,9 +200,9 @@ impl ActivationScaling {
                 let scale = self.remember(amax(x.clone())?);
                 self.round(x, scale)
             }
-            (Activations::Static, Phase::Uncalibrated) => {
-                Err(Mismatch::new("static activation scale", "a calibrated one", "none").into())
-            }
+            (Activations::Static, Phase::Uncalibrated) => Err(Fault::State
+                .error("static activation scale", "a calibrated one", "none")
+                .into()),
         }
     }
 }
@@ -229,8 +231,9 @@ impl ActivationScaling {
     }
 }
 
-fn check_scale(scale: f32) -> Result<(), Error> {
+/// Refuses a scale that is no positive number, as what `fault` says.
+fn check_scale(scale: f32, fault: Fault) -> Result<(), Error> {
     let right = scale.is_finite() && scale >= f32::MIN_POSITIVE;
     let what = "static activation scale";
-    Ok(Mismatch::unless(right, what, "a positive number", scale)?)
+    Ok(fault.unless(right, what, "a positive number", scale)?)
 }

@@ -11,7 +11,7 @@ use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 use moebius_ops::scaling::Fp8Scheme;
-use moebius_ops::{Element, Mismatch, fp8_mma};
+use moebius_ops::{Element, Fault, Mismatch, fp8_mma};
 use moebius_shaders::fp8::Conversion;
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ impl Codes {
     /// Refuses a device that records gradients, which there are none of, and what a record put here.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
         let (what, expected) = ("device of FP8 codes", "one that records no gradients");
-        Mismatch::unless(!device.is_autodiff(), what, expected, "autodiff")?;
+        Fault::Device.unless(!device.is_autodiff(), what, expected, "autodiff")?;
         self.matrices.check(device)
     }
 
@@ -102,8 +102,8 @@ impl Codes {
     /// The product in f32 of x, rounded to codes, by FP8 matrix instructions.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for activations that aren't dynamic, for scales
-    /// the instructions can't follow and for projections that aren't whole panels,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for activations that aren't dynamic and for scales
+    /// the instructions can't follow, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for projections that aren't whole panels,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where there are no such instructions.
     fn multiply(
         &self,

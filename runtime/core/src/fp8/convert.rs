@@ -134,7 +134,7 @@ impl Fp8Conversion {
     /// of records without the names of variants; a linear layer is called like its weight.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) where the quantizer or the activations are out of
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) where the quantizer or the activations are out of
     /// their range, or don't fit a weight; as [`Weight::quantize`].
     pub fn convert<M: Module>(
         &self,

@@ -6,7 +6,7 @@ use super::weight::{Weight, forms};
 use crate::{Error, memory_in_use};
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{Device, Tensor};
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 use serde::Serialize;
 
 /// Converts a model, calibrates it where activations have static scales, and then runs it.
@@ -117,7 +117,7 @@ impl<M: Module> InferenceEngine<M> {
     /// once to see that there are any.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) before a conversion and where a layer saw no
+    /// [`ErrorKind::State`](crate::ErrorKind::State) before a conversion and where a layer saw no
     /// batch or nothing but zeros; whatever `forward` returns.
     pub fn calibrate<B>(
         &mut self,
@@ -151,20 +151,22 @@ impl<M: Module> InferenceEngine<M> {
     /// Runs the model.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) before it is converted and calibrated.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) before it is converted and calibrated.
     pub fn infer<R>(&self, run: impl FnOnce(&M) -> R) -> Result<R, Error> {
         let missing = match self.stage {
             Stage::Ready => return Ok(run(&self.model)),
             Stage::Float => "one that isn't converted",
             Stage::Uncalibrated => "one whose static scales aren't calibrated",
         };
-        Err(Mismatch::new("engine", "a prepared model", missing).into())
+        Err(Fault::State
+            .error("engine", "a prepared model", missing)
+            .into())
     }
 
     /// What memory the conversion saved.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) before a conversion,
+    /// [`ErrorKind::State`](crate::ErrorKind::State) before a conversion,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn memory(&self) -> Result<MemoryReport, Error> {
         let report = self.conversion.as_ref().ok_or_else(not_converted)?;
@@ -207,7 +209,7 @@ impl<M: Module> InferenceEngine<M> {
 }
 
 fn not_converted() -> Mismatch {
-    Mismatch::new("engine", "a converted model", "none yet")
+    Fault::State.error("engine", "a converted model", "none yet")
 }
 
 fn scalings<M: Module>(model: &M) -> impl Iterator<Item = ActivationScaling> {

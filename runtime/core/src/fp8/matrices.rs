@@ -64,8 +64,8 @@ impl Fp8Matrices {
     /// the other.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the parts don't divide n, n or k is
-    /// 0, or the columns of scale blocks aren't a multiple of 4.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the parts don't divide n, or n or k is
+    /// 0, [`ErrorKind::Config`](crate::ErrorKind::Config) when the columns of scale blocks aren't a multiple of 4.
     pub fn new(weights: Fp8Tensor, parts: usize) -> Result<Self, Error> {
         let layout = weights.layout();
         let [experts, n, k] = layout.shape;
@@ -100,7 +100,7 @@ impl Fp8Matrices {
     /// The codes and scales \[E, n, k\] row by row, as files have them.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a record has put other tensors here.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a record has put other tensors here, [`ErrorKind::Device`](crate::ErrorKind::Device) when they are elsewhere.
     pub fn to_tensor(&self) -> Result<Fp8Tensor, Error> {
         self.check(&self.panels.val().device())?;
         let [experts, n, k] = self.layout.shape;

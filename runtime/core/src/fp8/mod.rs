@@ -29,9 +29,7 @@ mod weight;
 pub use activations::{ActivationScaling, Activations};
 pub use codec::{amax, decode, encode};
 pub use codes::Instructions;
-pub(crate) use container::{
-    FROZEN_EXPERTS, SHARED_EXPERT, container, known_container, same_name,
-};
+pub(crate) use container::{FROZEN_EXPERTS, SHARED_EXPERT, container, known_container, same_name};
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub use engine::{InferenceEngine, MemoryReport};
 pub use fake_quantize::fake_quantize;

@@ -9,7 +9,7 @@ use burn::module::Module;
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -90,7 +90,7 @@ impl Fp8Product {
             (state, scaling) => {
                 let got = if state.is_some() { "one" } else { "none" };
                 let expected = format!("that of {scaling:?} scaling");
-                Err(Mismatch::new("fp8 state", expected, got))
+                Err(Fault::State.error("fp8 state", expected, got))
             }
         }
     }

@@ -86,7 +86,7 @@ impl Fp8Recipe {
     /// Checks what can be wrong with a recipe from elsewhere.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a history outside 1..=65536 or a margin
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a history outside 1..=65536 or a margin
     /// outside −32..=32.
     pub fn check(&self) -> Result<(), Error> {
         Ok(self.valid()?)

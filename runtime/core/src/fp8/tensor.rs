@@ -3,13 +3,13 @@
 use super::codec::amax;
 use super::least_squares;
 use crate::Error;
-use crate::check::{check_same, element, stacked};
+use crate::check::{check_equal, check_same, element, stacked};
 use crate::ops::{DeviceValue, quantize};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, pack};
 use moebius_ops::quantize::{Problem, Quantizer, ScaleRule};
 use moebius_ops::scaling::{Fp8Scheme, Granularity, HostScales, ScaleType};
-use moebius_ops::{Element, Mismatch};
+use moebius_ops::{Element, Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// The shape of a stack of matrices, and how its values are kept.
@@ -128,7 +128,7 @@ impl Fp8Scales {
         }
         // A recording device computes on the same buffers.
         let (own, given) = (self.device().inner(), device.clone().inner());
-        Ok(check_same("device of scales", own, given)?)
+        Ok(check_equal(Fault::Device, "device of scales", own, given)?)
     }
 
     /// The same for the seam.
@@ -188,8 +188,8 @@ impl Fp8Tensor {
     /// Quantises a matrix \[rows, columns\] or a stack \[M, rows, columns\] with scales from x.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another rank, a dtype other than f32, f16
-    /// and bf16 or settings that don't validate;
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another rank or a dtype other than f32, f16
+    /// and bf16, [`ErrorKind::Config`](crate::ErrorKind::Config) for settings out of their range;
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks the dtype or
     /// x exceeds a binding.
     pub fn quantize<const D: usize>(x: Tensor<D>, quantizer: &Quantizer) -> Result<Self, Error> {
@@ -215,7 +215,7 @@ impl Fp8Tensor {
     ///
     /// # Errors
     /// As [`Fp8Tensor::quantize`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for scales of
-    /// another kind, shape or device than x has with this granularity.
+    /// another kind or shape than x has with this granularity, [`ErrorKind::Device`](crate::ErrorKind::Device) for those on another device.
     pub fn quantize_by<const D: usize>(
         x: Tensor<D>,
         scales: Fp8Scales,
@@ -248,8 +248,8 @@ impl Fp8Tensor {
     /// Of words and scales that lie on a device already.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when kind, shape, dtype or device of one of
-    /// them isn't what the layout says, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when kind, shape or dtype of one of
+    /// them isn't what the layout says, [`ErrorKind::Device`](crate::ErrorKind::Device) for several devices, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
     /// when they exceed a buffer.
     pub fn from_parts(
         words: Tensor<3, Int>,
@@ -305,8 +305,8 @@ impl Fp8Tensor {
     /// more than the device holds.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without parts, or when rows, columns, format,
-    /// granularity or device of one differ from the first's;
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without parts, or when rows, columns, format or
+    /// granularity of one differ from the first's, [`ErrorKind::Device`](crate::ErrorKind::Device) when its device does;
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
     pub fn concat(parts: Vec<Self>) -> Result<Self, Error> {
         let Some(first) = parts.first() else {
@@ -319,7 +319,12 @@ impl Fp8Tensor {
             let mut alike = layout;
             alike.shape[0] = part.layout.shape[0];
             check_same("fp8 part", part.layout, alike)?;
-            check_same("device of an fp8 part", part.device(), device.clone())?;
+            check_equal(
+                Fault::Device,
+                "device of an fp8 part",
+                part.device(),
+                device.clone(),
+            )?;
         }
         layout.check(&device)?;
         let (mut words, mut floats, mut bytes) = (Vec::new(), Vec::new(), Vec::new());

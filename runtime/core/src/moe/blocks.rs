@@ -152,8 +152,8 @@ impl DenseBlock {
     /// matter.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes than the configuration's, or of several dtypes or
-    /// devices.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes than the configuration's, or of several dtypes,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for several devices.
     pub fn new(config: MoeConfig, experts: FeedForwardExperts) -> Result<Self, Error> {
         check_positive("inter", config.inter)?;
         let config = MoeConfig {

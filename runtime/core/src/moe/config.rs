@@ -11,7 +11,7 @@ use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::permute::Capacity;
 use moebius_ops::permute::sorting;
 use moebius_ops::segment_attention::MAX_HEAD_DIM;
-use moebius_ops::{Mismatch, routing};
+use moebius_ops::{Fault, Mismatch, routing};
 use serde::{Deserialize, Serialize};
 
 /// Shape and behaviour of a mixture-of-experts layer.
@@ -130,11 +130,11 @@ impl ExpertKind {
             Self::Attention { heads, .. } => {
                 let right = heads > 0 && config.inter.is_multiple_of(heads);
                 let expected = format_args!("a divisor of {} (inter)", config.inter);
-                Mismatch::unless(right, "attention heads", expected, heads)?;
+                Fault::Config.unless(right, "attention heads", expected, heads)?;
                 let (head, expected) =
                     (config.inter / heads, format_args!("at most {MAX_HEAD_DIM}"));
-                Mismatch::unless(head <= MAX_HEAD_DIM, "inter / heads", expected, head)?;
-                Mismatch::unless(!config.gated, "gated", "false for attention", true)
+                Fault::Config.unless(head <= MAX_HEAD_DIM, "inter / heads", expected, head)?;
+                Fault::Config.unless(!config.gated, "gated", "false for attention", true)
             }
             Self::ParameterEfficient { form, rank } => {
                 check_positive("rank", rank)?;
@@ -147,7 +147,7 @@ impl ExpertKind {
                 let expected = format_args!("less than {whole} trained weights an expert");
                 let got = format_args!("{trained} with rank {rank}");
                 let what = "parameter-efficient experts";
-                Mismatch::unless(trained < whole, what, expected, got)
+                Fault::Config.unless(trained < whole, what, expected, got)
             }
         }
     }
@@ -348,7 +348,7 @@ impl MoeConfig {
             recipe.valid()?;
             let right = self.kind == ExpertKind::FeedForward;
             let got = format_args!("{:?}", self.kind);
-            Mismatch::unless(right, "experts in FP8", "feed-forward", got)?;
+            Fault::Config.unless(right, "experts in FP8", "feed-forward", got)?;
         }
         check_probability("expert_dropout", self.expert_dropout)?;
         check_probability("activation_dropout", self.activation_dropout)?;
@@ -362,7 +362,7 @@ impl MoeConfig {
         let follow = match (&self.router, &self.factors) {
             (RouterConfig::ExpertChoice(_), _) => {
                 let expected = "none, because experts that choose have their own";
-                return Err(Mismatch::new("capacity", expected, factor));
+                return Err(Fault::Config.error("capacity", expected, factor));
             }
             (RouterConfig::Dynamic(config), _) => config.follow,
             (_, Some(factors)) => *factors.follow(),
@@ -380,14 +380,14 @@ impl MoeConfig {
             let right = self.activation == default;
             let got = format_args!("{:?}", self.activation);
             let expected = "the default: attention experts have none";
-            Mismatch::unless(right, "activation", expected, got)?;
+            Fault::Config.unless(right, "activation", expected, got)?;
             let expected = "0: attention experts have no activation";
-            Mismatch::unless(p == 0.0, "activation_dropout", expected, p)?;
+            Fault::Config.unless(p == 0.0, "activation_dropout", expected, p)?;
         }
         let fused = shared || (self.kind == ExpertKind::FeedForward && self.fp8.is_none());
         let right = self.keep == Keep::default() || (fused && p == 0.0);
         let expected = "the default: no training forward of these experts is fused";
-        Mismatch::unless(right, "keep", expected, format_args!("{:?}", self.keep))
+        Fault::Config.unless(right, "keep", expected, format_args!("{:?}", self.keep))
     }
 
     /// Checks that `experts` experts of width `inter` can be counted.
@@ -399,7 +399,7 @@ impl MoeConfig {
         let right = fits(expert, i32::MAX as usize) && fits(all, isize::MAX as usize);
         let got = format_args!("{experts} experts of {inter} x {}", self.hidden);
         let expected = "at most 2^31 - 1 elements an expert";
-        Mismatch::unless(right, "expert weights", expected, got)
+        Fault::Config.unless(right, "expert weights", expected, got)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::check::{check_positive, check_within};
 use crate::state::value;
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// What a layer's capacity factors follow.
@@ -60,11 +60,7 @@ impl FactorsConfig {
             _ => None,
         };
         if let Some(expected) = taken {
-            return Err(Mismatch::new(
-                "capacity factors",
-                expected,
-                format!("{self:?}"),
-            ));
+            return Err(Fault::Config.error("capacity factors", expected, format!("{self:?}")));
         }
         match self {
             Self::Variance { follow } => follow.check(),
@@ -186,7 +182,7 @@ impl ExpertScheduler {
     /// Of `experts` experts, all with factor `headroom`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for numbers out of their range.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for numbers out of their range.
     pub fn new(
         experts: usize,
         follow: Follow,

@@ -11,12 +11,12 @@ use super::routers::{Router, Sizes};
 use super::running::constant;
 use super::shared::SharedExpert;
 use crate::Error;
-use crate::check::check_same;
+use crate::check::check_equal;
 use crate::fp8::Weight;
 use crate::ops::{self, Assignment, Run, StageClock};
 use burn::module::{Module, Param};
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::Stage;
 use moebius_shaders::experts;
 use moebius_shaders::grouped_gemm::Variant;
@@ -84,7 +84,7 @@ impl MoeConfig {
     /// A layer with weights uniform in ±1/√fan_in, as PyTorch's `Linear`; biases likewise.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a size of 0, a `top_k` outside
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a size of 0, a `top_k` outside
     /// 1..=experts, a capacity factor that isn't finite and positive, another value out of its
     /// range, or an option that would have no effect.
     pub fn init(&self, device: &Device) -> Result<MoeLayer, Error> {
@@ -98,15 +98,15 @@ impl MoeConfig {
     /// A layer with these weights; a shared expert is initialised like [`MoeConfig::init`]'s.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) as [`MoeConfig::init`], for weights of other
-    /// shapes than the configuration's or of several dtypes or devices, for biases that are
-    /// missing or unexpected, and for a router that learns more than one matrix or experts that
+    /// As [`MoeConfig::init`]; [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes than the configuration's or of
+    /// several dtypes and for biases that are missing or unexpected, [`ErrorKind::Device`](crate::ErrorKind::Device) for weights on several
+    /// devices, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a router that learns more than one matrix or experts that
     /// aren't feed-forward: [`MoeLayer`]'s fields take those.
     pub fn with_weights(&self, weights: MoeWeights) -> Result<MoeLayer, Error> {
         self.check()?;
         let right = self.kind == ExpertKind::FeedForward;
         let got = format_args!("{:?}", self.kind);
-        Mismatch::unless(right, "experts with weights", "feed-forward", got)?;
+        Fault::Unsupported.unless(right, "experts with weights", "feed-forward", got)?;
         let (device, dtype) = (weights.router.device(), weights.router.dtype());
         let (router, factors) = self.dispatcher(&device)?;
         let experts = FeedForwardExperts {
@@ -218,15 +218,15 @@ impl MoeLayer {
     /// bytes they must hold. A shared expert isn't counted.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, more
-    /// tokens than 31 bits count, or experts that aren't feed-forward ones in floating point.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, or more
+    /// tokens than 31 bits count, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward ones in floating point.
     pub fn problem(
         &self,
         tokens: usize,
         dtype: DType,
     ) -> Result<moebius_ops::experts::Problem, Error> {
         let (expected, got) = ("feed-forward ones in floating point", self.experts.name());
-        Mismatch::unless(self.is_fused(), "experts of a problem", expected, got)?;
+        Fault::Unsupported.unless(self.is_fused(), "experts of a problem", expected, got)?;
         Ok(self.config.problem(tokens, dtype)?)
     }
 
@@ -234,13 +234,13 @@ impl MoeLayer {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
-    /// or a router without such a matrix,
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a router without such a matrix, or when the device can't run it.
     pub fn router_logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         self.check_input(&x)?;
         let name = self.router.config().name();
         let matrix = self.router.matrix();
-        let matrix = matrix.ok_or_else(|| Mismatch::new("router", "one with a matrix", name))?;
+        let matrix =
+            matrix.ok_or_else(|| Fault::Unsupported.error("router", "one with a matrix", name))?;
         router_logits(x, matrix)
     }
 
@@ -262,7 +262,7 @@ impl MoeLayer {
     ///
     /// # Errors
     /// As [`MoeLayer::forward`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a mask of
-    /// another length or on another device.
+    /// another length, [`ErrorKind::Device`](crate::ErrorKind::Device) for one on another device.
     pub fn forward_masked<const D: usize>(
         &self,
         x: Tensor<D>,
@@ -406,9 +406,9 @@ pub(super) fn check_around(
     config: &MoeConfig,
     like: &Like,
 ) -> Result<(), Mismatch> {
-    check_same("router", router.config(), config.router)?;
+    check_equal(Fault::Config, "router", router.config(), config.router)?;
     let (what, wanted) = ("capacity factors present", config.factors.is_some());
-    check_same(what, factors.is_some(), wanted)?;
+    check_equal(Fault::Config, what, factors.is_some(), wanted)?;
     factors.map_or(Ok(()), |factors| {
         factors.check(config.experts, &like.device)
     })?;

@@ -5,7 +5,7 @@ use super::running::total;
 use crate::Error;
 use crate::ops::routing;
 use burn::tensor::{FloatDType, Int, Tensor};
-use moebius_ops::Mismatch;
+use moebius_ops::Fault;
 use serde::{Deserialize, Serialize};
 
 /// Balance losses of a batch, each \[1\] f32 and differentiable through the router's probabilities
@@ -75,13 +75,13 @@ impl Routing {
     /// tokens. They are 0 for no tokens.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when `groups` doesn't divide the tokens,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `groups` doesn't divide the tokens,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count.
     pub fn losses(&self, groups: usize) -> Result<Losses, Error> {
         let [tokens, experts] = self.probs.dims();
         let right = groups > 0 && tokens.is_multiple_of(groups);
         let expected = format_args!("a divisor of {tokens} (tokens)");
-        Mismatch::unless(right, "groups", expected, groups)?;
+        Fault::Config.unless(right, "groups", expected, groups)?;
         if tokens == 0 {
             let zero = Tensor::zeros([1], &self.probs.device());
             return Ok(Losses {

@@ -9,7 +9,7 @@ use crate::check::check_same;
 use crate::state::value;
 use crate::xla::DeviceGroup;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 use moebius_pjrt::{Buffer, LoadedExecutable};
 use moebius_xla::parallel::{Divided, Layer, join};
 use std::collections::HashMap;
@@ -57,20 +57,21 @@ impl MoeLayer {
     /// after they have changed. The layer itself may be on any device, such as `flex`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for experts that aren't feed-forward ones in floating point, a router
-    /// other than top-k without a bias, switch or sigmoid-bias, capacity factors that change, a shared expert, and
-    /// experts that aren't a multiple of the devices; [`ErrorKind::Device`](crate::ErrorKind::Device) when a device fails.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward ones in floating point, a router
+    /// other than top-k without a bias, switch or sigmoid-bias, capacity factors that change, and a shared expert,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for experts that aren't a multiple of the devices; [`ErrorKind::Device`](crate::ErrorKind::Device) when a device fails.
     pub fn place(&self, group: &DeviceGroup) -> Result<PlacedLayer, Error> {
         let (dtype, config) = (self.check()?.dtype, *self.config());
         let what = "experts of a placed layer";
         let (expected, got) = ("feed-forward ones in floating point", self.experts.name());
-        Mismatch::unless(self.is_fused(), what, expected, got)?;
+        Fault::Unsupported.unless(self.is_fused(), what, expected, got)?;
         let (what, none) = ("factors of a placed layer", config.factors.is_none());
-        Mismatch::unless(none, what, "none", "capacity factors that change")?;
+        Fault::Unsupported.unless(none, what, "none", "capacity factors that change")?;
         let (what, none) = ("shared of a placed layer", config.shared.is_none());
-        Mismatch::unless(none, what, "none", "a shared expert")?;
+        Fault::Unsupported.unless(none, what, "none", "a shared expert")?;
         check_router(&config.router)?;
-        let unlike = || Mismatch::new("weights of a placed layer", "plain ones", "others");
+        let unlike =
+            || Fault::Unsupported.error("weights of a placed layer", "plain ones", "others");
         let weights = self.weights().ok_or_else(unlike)?;
         let mut placed = PlacedLayer {
             group: group.clone(),
@@ -104,9 +105,9 @@ impl PlacedLayer {
     /// A program is compiled for each number of tokens T; up to 32 are kept.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's, a device that records
-    /// gradients, no tokens, and tokens that aren't a multiple of the devices;
-    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when a device fails.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's, no tokens, and tokens
+    /// that aren't a multiple of the devices;
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for a device that records gradients, and when a device fails.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<MoeOutput<D>, Error> {
         let (shape, device) = (x.dims(), x.device());
         let results = self.run(Pass::Forward, &[x])?;
@@ -176,7 +177,7 @@ impl PlacedLayer {
             check_same("dtype of x and dy", rows.dtype(), self.dtype)?;
             let (what, autodiff) = ("device of x and dy", rows.device().is_autodiff());
             let expected = "one that records no gradients";
-            Mismatch::unless(!autodiff, what, expected, "one that does")?;
+            Fault::Device.unless(!autodiff, what, expected, "one that does")?;
         }
         let program = self.program(tokens, pass)?;
         let mut parts = Vec::new();
@@ -229,7 +230,7 @@ fn check_router(router: &RouterConfig) -> Result<(), Mismatch> {
         other => other.name(),
     };
     let expected = "top_k without a bias, switch or sigmoid_bias";
-    Err(Mismatch::new("router of a placed layer", expected, got))
+    Err(Fault::Unsupported.error("router of a placed layer", expected, got))
 }
 
 /// A tensor's values; waits for them.

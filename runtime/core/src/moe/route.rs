@@ -1,11 +1,11 @@
 //! Router logits, and the choice of experts as a function of them.
 
 use crate::Error;
-use crate::check::check_same;
+use crate::check::check_equal;
 use crate::ops;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
-use moebius_ops::Mismatch;
 use moebius_ops::routing::{self, Groups, Score};
+use moebius_ops::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// How tokens choose experts.
@@ -112,7 +112,7 @@ impl Routing {
 /// where they are computed from it. Weights, probabilities and log-sum-exp are differentiable.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a `top_k` outside 1..=E, a mask of another
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a `top_k` outside 1..=E, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a mask of another
 /// length, or logits that aren't f32.
 pub fn route(
     logits: Tensor<2>,
@@ -140,7 +140,8 @@ pub(super) fn check_mask(
 ) -> Result<(), Error> {
     if let Some(mask) = mask {
         Mismatch::check("expert mask", experts, mask.dims()[0])?;
-        check_same(
+        check_equal(
+            Fault::Device,
             "device of the expert mask",
             mask.device().inner(),
             device.clone().inner(),

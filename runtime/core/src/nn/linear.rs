@@ -48,7 +48,7 @@ impl LinearConfig {
     /// A layer with weights and bias uniform in ±1/√inputs, as PyTorch's `Linear`.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a width of 0 or a recipe that
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a width of 0 or a recipe that
     /// [doesn't work](Fp8Recipe::check).
     pub fn init(&self, device: &Device) -> Result<Linear, Error> {
         for (what, width) in [("inputs", self.inputs), ("outputs", self.outputs)] {
@@ -193,9 +193,9 @@ impl Linear {
     /// y \[.., out\] of x \[.., in\] of any rank.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a last dimension other than `in`, another dtype
-    /// or device than the parameters', state of another recipe in a record, activations that aren't
-    /// calibrated, or codes on a recording device;
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a last dimension other than `in`, or another dtype than the
+    /// parameters', [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, or codes on a recording one, [`ErrorKind::State`](crate::ErrorKind::State) for state of
+    /// another recipe in a record, or activations that aren't calibrated;
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a buffer exceeds what the device
     /// binds, or it lacks the instructions asked for.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {

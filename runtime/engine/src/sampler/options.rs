@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 
 /// How the next token is chosen from logits; what isn't set changes nothing.
 ///
@@ -54,14 +54,14 @@ impl SamplingOptions {
     pub(super) fn check(&self) -> Result<(), Mismatch> {
         let at_least_0 = self.temperature.is_finite() && self.temperature >= 0.0;
         let expected = "a finite number of at least 0";
-        Mismatch::unless(at_least_0, "temperature", expected, self.temperature)?;
+        Fault::Config.unless(at_least_0, "temperature", expected, self.temperature)?;
         for (what, share) in [("top_p", self.top_p), ("min_p", self.min_p)] {
             let fits = (0.0..=1.0).contains(&share);
-            Mismatch::unless(fits, what, "a number from 0 to 1", share)?;
+            Fault::Config.unless(fits, what, "a number from 0 to 1", share)?;
         }
         let factor = self.repetition_penalty;
         let above_0 = factor.is_finite() && factor > 0.0;
-        Mismatch::unless(
+        Fault::Config.unless(
             above_0,
             "repetition_penalty",
             "a finite number above 0",
@@ -72,11 +72,11 @@ impl SamplingOptions {
             ("frequency_penalty", self.frequency_penalty),
         ] {
             let fits = (-2.0..=2.0).contains(&penalty);
-            Mismatch::unless(fits, what, "a number from -2 to 2", penalty)?;
+            Fault::Config.unless(fits, what, "a number from -2 to 2", penalty)?;
         }
         for (id, bias) in &self.logit_bias {
             let got = format_args!("{bias} for the id {id}");
-            Mismatch::unless(bias.is_finite(), "logit_bias", "finite numbers", got)?;
+            Fault::Config.unless(bias.is_finite(), "logit_bias", "finite numbers", got)?;
         }
         Ok(())
     }

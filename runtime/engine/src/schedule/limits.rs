@@ -1,6 +1,6 @@
 //! What there is room for.
 
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 
 use super::request::{Request, RequestId};
 use crate::pages::PAGE;
@@ -36,13 +36,13 @@ impl Limits {
 
     pub(super) fn check(&self) -> Result<(), Mismatch> {
         let pages = (1..=1 << 30).contains(&self.pages);
-        Mismatch::unless(pages, "pages", "1 to 2^30", self.pages)?;
-        Mismatch::unless(self.running > 0, "running", "at least 1", self.running)?;
+        Fault::Config.unless(pages, "pages", "1 to 2^30", self.pages)?;
+        Fault::Config.unless(self.running > 0, "running", "at least 1", self.running)?;
         // Otherwise those that are last in a batch would not go on until others ended.
         let all_go_on = self.batch_tokens >= self.running;
         let expected = format_args!("at least one for each of {} requests", self.running);
-        Mismatch::unless(all_go_on, "batch_tokens", expected, self.batch_tokens)?;
-        Mismatch::unless(self.longest > 0, "longest", "at least 1", self.longest)
+        Fault::Config.unless(all_go_on, "batch_tokens", expected, self.batch_tokens)?;
+        Fault::Config.unless(self.longest > 0, "longest", "at least 1", self.longest)
     }
 
     /// Whether a request could run if it were alone.

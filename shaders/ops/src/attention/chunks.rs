@@ -5,7 +5,7 @@
 //! apart: in turn t by t, or by t less the number of chunks.
 
 use super::{Problem, Rule, Tile};
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 
 /// An attention within a sequence of equal chunks: that of a chunk to itself, and how many there are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +30,7 @@ impl Chunks {
         Mismatch::positive(&sizes)?;
         Mismatch::check("keys of a chunk", s.queries, s.keys)?;
         let what = "dropout of a sequence in chunks";
-        Mismatch::unless(!chunk.dropout(), what, "none", "some")?;
+        Fault::Unsupported.unless(!chunk.dropout(), what, "none", "some")?;
         for rule in chunk.rules().iter() {
             let fits = match rule {
                 Rule::Causal
@@ -50,7 +50,7 @@ impl Chunks {
             };
             let what = "rule of a sequence in chunks";
             let expected = "one that follows from distances, documents or scores";
-            Mismatch::unless(fits, what, expected, rule.name())?;
+            Fault::Unsupported.unless(fits, what, expected, rule.name())?;
         }
         let this = Self { chunk, count };
         // Those between are nearer.

@@ -1,7 +1,7 @@
 //! Which weights a dropout drops, and what it makes of the others.
 
 use super::Site;
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use crate::routing::mix;
 
 /// A dropout of attention's weights, as kernels read it: u32 \[4\].
@@ -27,7 +27,7 @@ impl Dropout {
     /// [`Mismatch`] unless 0 ≤ p < 1.
     pub fn new(p: f64, seed: u64) -> Result<Self, Mismatch> {
         let expected = "at least 0 and less than 1";
-        Mismatch::unless((0.0..1.0).contains(&p), "dropout", expected, p)?;
+        Fault::Config.unless((0.0..1.0).contains(&p), "dropout", expected, p)?;
         let seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let seed = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let seed = (seed ^ (seed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -35,7 +35,7 @@ pub use host_rule::{HostRule, Pair};
 pub use rules::{MAX_RULES, Pattern, Rule, Rules, Site, Tables, Tile, alibi_slopes};
 
 use crate::element::Element;
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -140,7 +140,7 @@ impl Problem {
     /// [`Mismatch`] unless it is finite.
     pub fn with_scale(self, scale: f32) -> Result<Self, Mismatch> {
         if !scale.is_finite() {
-            return Err(Mismatch::new("scale", "a finite number", scale));
+            return Err(Fault::Config.error("scale", "a finite number", scale));
         }
         Ok(Self { scale, ..self })
     }

@@ -1,7 +1,7 @@
 //! What changes scores, and which keys a query sees.
 
 use super::{HostRule, Sizes, few_elements};
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -171,11 +171,11 @@ impl Rules {
                 |other: &Rule| std::mem::discriminant(other) == std::mem::discriminant(&rule);
             if all.iter().flatten().any(same) {
                 let got = format!("{} twice", rule.name());
-                return Err(Mismatch::new("score rules", "each kind once", got));
+                return Err(Fault::Config.error("score rules", "each kind once", got));
             }
             let Some(free) = all.get_mut(count) else {
                 let expected = format!("at most {MAX_RULES}");
-                return Err(Mismatch::new("score rules", expected, count + 1));
+                return Err(Fault::Config.error("score rules", expected, count + 1));
             };
             *free = Some(rule);
         }
@@ -270,7 +270,7 @@ impl Rules {
         let most = i32::MAX as u64 - SPARE - widest - (sizes.queries + sizes.keys) as u64;
         if first.unsigned_abs() > most {
             let expected = format!("-{most} to {most} with these sizes and rules");
-            return Err(Mismatch::new("position", expected, first));
+            return Err(Fault::Config.error("position", expected, first));
         }
         Ok(())
     }
@@ -520,15 +520,15 @@ impl Rule {
             | Self::Blocks(n)
                 if n == 0 || n >= 1 << 30 =>
             {
-                Err(Mismatch::new(self.name(), "1 to 2^30 - 1", n))
+                Err(Fault::Config.error(self.name(), "1 to 2^30 - 1", n))
             }
             Self::Prefix(n) | Self::Relative(n) | Self::Global { tokens: n, .. }
                 if n >= 1 << 30 =>
             {
-                Err(Mismatch::new(self.name(), "fewer than 2^30", n))
+                Err(Fault::Config.error(self.name(), "fewer than 2^30", n))
             }
             Self::Softcap(cap) if !(cap.is_finite() && cap > 0.0) => {
-                Err(Mismatch::new("softcap", "a positive, finite number", cap))
+                Err(Fault::Config.error("softcap", "a positive, finite number", cap))
             }
             _ => Ok(()),
         }

@@ -20,7 +20,7 @@ mod oracle;
 pub use oracle::reference;
 
 use crate::element::Element;
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use crate::fp8::LANES_PER_WORD;
 use crate::grouped_gemm::{self, WeightLayout};
 use crate::scaling::{Fp8Scheme, Granularity};
@@ -51,7 +51,8 @@ impl Problem {
     /// (gate, activation) or not f32, MX scales, or scale blocks that cut the inner columns of
     /// an instruction.
     pub fn new(product: grouped_gemm::Problem, x: Fp8Scheme) -> Result<Self, Mismatch> {
-        let refuse = |expected: &str, got: String| Err(Mismatch::new("fp8_mma", expected, got));
+        let refuse =
+            |expected: &str, got: String| Err(Fault::Config.error("fp8_mma", expected, got));
         let Some(w) = product
             .fp8
             .filter(|_| product.layout == WeightLayout::OutIn)

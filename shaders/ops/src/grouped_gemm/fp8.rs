@@ -8,7 +8,7 @@
 //! them for a matrix of \[n or 2n, k\], one after the other for each expert.
 
 use super::Problem;
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use crate::fp8::{LANES_PER_WORD, decode_host};
 use crate::quantize;
 use crate::scaling::{Fp8Scheme, Granularity, e8m0_value};
@@ -29,7 +29,7 @@ impl Fp8Scheme {
         let right = rows > 0 && columns > 0 && whole_words;
         let expected = "a multiple of 4 inner columns, or all";
         let got = format_args!("{rows} x {columns}");
-        Mismatch::unless(right, "scale blocks of weights", expected, got)
+        Fault::Config.unless(right, "scale blocks of weights", expected, got)
     }
 }
 
@@ -39,7 +39,7 @@ impl Fp8Scheme {
 /// [`Mismatch`] without codes, and for more of them than 31 bits count.
 pub fn matrix(problem: &Problem) -> Result<quantize::Problem, Mismatch> {
     let Some(weights) = problem.fp8 else {
-        return Err(Mismatch::new("weights", "FP8 codes", "floats"));
+        return Err(Fault::Config.error("weights", "FP8 codes", "floats"));
     };
     let shape = [1, problem.n * problem.parts(), problem.k];
     quantize::Problem::new(shape, problem.element, weights.granularity, weights.format)

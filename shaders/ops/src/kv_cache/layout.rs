@@ -2,7 +2,7 @@
 
 use super::CacheFormat;
 use crate::attention::MAX_HEAD_DIM;
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// Tokens that lie together.
@@ -65,11 +65,11 @@ impl Layout {
     /// The layout, if it is one.
     pub(super) fn check(self) -> Result<Self, Mismatch> {
         if self.kv_heads == 0 {
-            return Err(Mismatch::new("key heads", "at least 1", 0));
+            return Err(Fault::Config.error("key heads", "at least 1", 0));
         }
         if self.page == 0 || !self.page.is_multiple_of(BLOCK) {
             let expected = format!("a multiple of {BLOCK}");
-            return Err(Mismatch::new("tokens of a page", expected, self.page));
+            return Err(Fault::Config.error("tokens of a page", expected, self.page));
         }
         let dims = [
             ("head size of a cache", self.head_dim),
@@ -78,7 +78,7 @@ impl Layout {
         for (what, dim) in dims {
             if dim == 0 || dim > MAX_HEAD_DIM || !dim.is_multiple_of(8) {
                 let expected = format!("a multiple of 8, at most {MAX_HEAD_DIM}");
-                return Err(Mismatch::new(what, expected, dim));
+                return Err(Fault::Config.error(what, expected, dim));
             }
         }
         let blocks = self.page / BLOCK;

@@ -22,7 +22,7 @@ pub use reference::{Step, reference, reference_append, stored};
 
 use crate::attention::{self, Rule};
 use crate::element::Element;
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// Tokens to append.
@@ -90,9 +90,9 @@ impl Attend {
             }
         }
         let dropout = attention.dropout();
-        Mismatch::unless(!dropout, "dropout over a cache", "none", "some")?;
+        Fault::Unsupported.unless(!dropout, "dropout over a cache", "none", "some")?;
         if let Some(first) = attention.rules().position() {
-            return Err(Mismatch::new("position over a cache", "none", first));
+            return Err(Fault::Unsupported.error("position over a cache", "none", first));
         }
         for rule in attention.rules().iter() {
             let pairs = matches!(
@@ -105,7 +105,7 @@ impl Attend {
             );
             if pairs {
                 let expected = "a rule that follows from positions, or biases by distance";
-                return Err(Mismatch::new("rule over a cache", expected, rule.name()));
+                return Err(Fault::Unsupported.error("rule over a cache", expected, rule.name()));
             }
         }
         Ok(Self {

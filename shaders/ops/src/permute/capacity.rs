@@ -4,7 +4,7 @@
 //! depends on the router weights and the slot order alone, never on chance; a NaN weight counts as
 //! the heaviest.
 
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// How many slots an expert takes.
@@ -24,7 +24,7 @@ impl Capacity {
     pub fn new(factor: f64, min: usize) -> Result<Self, Mismatch> {
         let right = factor.is_finite() && factor > 0.0;
         let expected = "a finite number above 0";
-        Mismatch::unless(right, "capacity factor", expected, factor)?;
+        Fault::Config.unless(right, "capacity factor", expected, factor)?;
         Ok(Self { factor, min })
     }
 

@@ -1,6 +1,6 @@
 //! The sort of a layer's slots, after its capacity has dropped some.
 
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use crate::permute::Capacity;
 use crate::routing;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ impl Problem {
             Capacity::new(capacity.factor, capacity.min)?;
         } else if factors {
             let expected = "a capacity whose factor they replace";
-            return Err(Mismatch::new("capacity factors", expected, "no capacity"));
+            return Err(Fault::Config.error("capacity factors", expected, "no capacity"));
         }
         Ok(Self {
             routing: *routing,

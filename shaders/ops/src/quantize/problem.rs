@@ -1,7 +1,7 @@
 //! A stack of matrices that is quantised.
 
 use crate::element::Element;
-use crate::error::{INDEX, Mismatch, fits};
+use crate::error::{Fault, INDEX, Mismatch, fits};
 use crate::fp8::{Fp8Format, LANES_PER_WORD, Overflow};
 use crate::scaling::Granularity;
 use serde::{Deserialize, Serialize};
@@ -134,7 +134,7 @@ pub fn check_granularity(granularity: Granularity) -> Result<(), Mismatch> {
     match granularity {
         Granularity::Block { rows, columns } if rows == 0 || columns == 0 => {
             let got = format!("{rows} x {columns}");
-            Err(Mismatch::new("block of a scale", "at least 1 x 1", got))
+            Err(Fault::Config.error("block of a scale", "at least 1 x 1", got))
         }
         _ => Ok(()),
     }
@@ -147,7 +147,7 @@ pub fn check_granularity(granularity: Granularity) -> Result<(), Mismatch> {
 pub fn check_margin(margin: i32) -> Result<(), Mismatch> {
     let right = margin.unsigned_abs() <= MARGIN_MAX.unsigned_abs();
     let expected = format_args!("-{MARGIN_MAX} to {MARGIN_MAX}");
-    Mismatch::unless(right, "margin of a scale", expected, margin)
+    Fault::Config.unless(right, "margin of a scale", expected, margin)
 }
 
 impl Problem {

@@ -2,7 +2,7 @@
 
 use super::problem::{Problem, check_granularity, check_margin};
 use crate::element::Element;
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use crate::fp8::{Fp8Format, Overflow};
 use crate::scaling::{Fp8Scheme, Granularity, ScaleType};
 use serde::{Deserialize, Serialize};
@@ -88,10 +88,10 @@ impl Quantizer {
         check_granularity(self.granularity)?;
         let searched = self.scales == ScaleRule::LeastSquares;
         let fits = !searched || self.granularity.scale_type() == ScaleType::F32;
-        Mismatch::unless(fits, "scales by least squares", "f32", "E8M0")?;
+        Fault::Config.unless(fits, "scales by least squares", "f32", "E8M0")?;
         // Values would saturate, which the search doesn't weigh.
         let fits = !searched || self.margin >= 0;
-        Mismatch::unless(
+        Fault::Config.unless(
             fits,
             "margin of scales by least squares",
             "0 to 64",

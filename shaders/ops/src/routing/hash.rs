@@ -14,7 +14,7 @@
 
 use super::Problem;
 use crate::element::Element;
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// 2³² divided by the golden ratio.
@@ -69,9 +69,9 @@ impl HashProblem {
             HashKey::Content { hidden, .. } => ("columns", hidden),
         };
         let (top_k, expected) = (routing.top_k, format_args!("at most {MAX_TOP_K}"));
-        Mismatch::unless(top_k <= MAX_TOP_K, "hashed top_k", expected, top_k)?;
+        Fault::Config.unless(top_k <= MAX_TOP_K, "hashed top_k", expected, top_k)?;
         let right = (1..=i32::MAX as usize).contains(&len);
-        Mismatch::unless(right, what, "1 to 2^31 - 1", len)?;
+        Fault::Config.unless(right, what, "1 to 2^31 - 1", len)?;
         if let HashKey::Content { hidden, .. } = key {
             Mismatch::index("tokens x columns", &[routing.tokens, hidden])?;
         }

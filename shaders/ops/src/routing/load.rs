@@ -6,7 +6,7 @@
 //! Shapes: indices u32 \[T,K\], counts u32 \[G,E\]. Bytes: 4·T·K.
 
 use super::Problem;
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 getters! {
@@ -30,7 +30,7 @@ impl LoadProblem {
     pub fn new(routing: Problem, groups: usize) -> Result<Self, Mismatch> {
         let right = groups > 0 && routing.tokens.is_multiple_of(groups);
         let expected = format_args!("a divisor of {} tokens", routing.tokens);
-        Mismatch::unless(right, "groups of tokens", expected, groups)?;
+        Fault::Config.unless(right, "groups of tokens", expected, groups)?;
         Mismatch::index("groups x experts", &[groups, routing.experts])?;
         Ok(Self {
             routing,

@@ -23,7 +23,7 @@ pub use hash::{HashKey, HashProblem, INFINITY, PHI, SMALLEST_NORMAL, hash_refere
 pub use load::{LoadProblem, load_reference};
 pub use logits::{logits_backward_reference, logits_reference};
 
-use crate::error::Mismatch;
+use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// How a logit becomes a score.
@@ -81,7 +81,7 @@ impl Problem {
     pub fn new(tokens: usize, experts: usize, top_k: usize) -> Result<Self, Mismatch> {
         Mismatch::positive(&[("experts", experts)])?;
         let expected = format_args!("1 to {experts} (the number of experts)");
-        Mismatch::unless((1..=experts).contains(&top_k), "top_k", expected, top_k)?;
+        Fault::Config.unless((1..=experts).contains(&top_k), "top_k", expected, top_k)?;
         Mismatch::index("tokens x experts", &[tokens, experts])?;
         Ok(Self {
             tokens,
@@ -120,14 +120,14 @@ impl Problem {
         if let Some(Groups { count, chosen }) = groups {
             let right = (1..=MAX_GROUPS).contains(&count) && self.experts.is_multiple_of(count);
             let expected = format_args!("a divisor of {} up to {MAX_GROUPS}", self.experts);
-            Mismatch::unless(right, "expert groups", expected, count)?;
+            Fault::Config.unless(right, "expert groups", expected, count)?;
             let expected = format_args!("1 to {count} (the number of groups)");
             let right = (1..=count).contains(&chosen);
-            Mismatch::unless(right, "chosen groups", expected, chosen)?;
+            Fault::Config.unless(right, "chosen groups", expected, chosen)?;
             let (top_k, within) = (self.top_k, chosen * (self.experts / count));
             let expected = format_args!("at least top_k = {top_k}");
             let what = "experts of the chosen groups";
-            Mismatch::unless(within >= top_k, what, expected, within)?;
+            Fault::Config.unless(within >= top_k, what, expected, within)?;
         }
         Ok(Self { groups, ..self })
     }
@@ -137,7 +137,7 @@ impl Problem {
     /// # Errors
     /// [`Mismatch`] when `scale` isn't finite.
     pub fn with_scale(self, scale: f32) -> Result<Self, Mismatch> {
-        Mismatch::unless(scale.is_finite(), "routed scale", "a finite number", scale)?;
+        Fault::Config.unless(scale.is_finite(), "routed scale", "a finite number", scale)?;
         Ok(Self { scale, ..self })
     }
 

@@ -114,7 +114,7 @@ pub(crate) fn own_rule_agrees(target: &Target) -> Outcome {
             ..FADING
         };
         let error = check_rule(&wrong, &target.burn(), sizes, 4.0).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape);
+        assert_eq!(error.kind(), ErrorKind::Config);
         assert!(
             error.to_string().starts_with("slope on the host"),
             "{error}"

@@ -7,7 +7,7 @@ use burn::module::{Module, ModuleVisitor, Param, RunningState};
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;
 use burn::tensor::{Bool, DType, Device, Tensor};
-use moebius_ops::Mismatch;
+use moebius_ops::Fault;
 use serde::{Deserialize, Serialize};
 
 /// What the loss is multiplied by before the backward pass.
@@ -49,12 +49,12 @@ impl LossScaling {
     /// Checks what can be wrong with a configuration from elsewhere.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a factor that isn't finite and positive or
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a factor that isn't finite and positive or
     /// lies outside its bounds, or an interval outside 1..=2²⁴.
     pub fn check(&self) -> Result<(), Error> {
         let positive = |what, scale: f32| {
             let right = scale.is_normal() && scale > 0.0;
-            Mismatch::unless(right, what, "a positive number", scale)
+            Fault::Config.unless(right, what, "a positive number", scale)
         };
         match *self {
             Self::Off => {}
@@ -69,10 +69,10 @@ impl LossScaling {
                 positive("largest loss scale", max)?;
                 let right = (min..=max).contains(&initial);
                 let expected = format_args!("{min} to {max}");
-                Mismatch::unless(right, "first loss scale", expected, initial)?;
+                Fault::Config.unless(right, "first loss scale", expected, initial)?;
                 // A count in f32 is exact up to here.
                 let right = (1..=1 << 24).contains(&interval);
-                Mismatch::unless(right, "clean steps", "1 to 2^24", interval)?;
+                Fault::Config.unless(right, "clean steps", "1 to 2^24", interval)?;
             }
         }
         Ok(())
@@ -258,7 +258,7 @@ impl LossScaler {
     /// Goes on from numbers that were [read](LossScaler::read).
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a scale that isn't finite and positive.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a scale that isn't finite and positive.
     pub fn restore(&self, numbers: LossScale) -> Result<(), Error> {
         LossScaling::Static {
             scale: numbers.scale,

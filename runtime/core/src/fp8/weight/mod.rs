@@ -14,9 +14,9 @@ use burn::module::{
     Param, ParamId, Reparameterization, Reparameterizer,
 };
 use burn::tensor::{DType, Device, FloatDType, Tensor};
-use moebius_ops::Mismatch;
 use moebius_ops::quantize::Quantizer;
 use moebius_ops::scaling::Granularity;
+use moebius_ops::{Fault, Mismatch};
 
 /// How a weight keeps its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +183,7 @@ impl<const D: usize> Weight<D> {
     /// A copy that trains in FP8.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for codes, which don't train, and as
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for codes, which don't train, and as
     /// [`Fp8Recipe::check`].
     pub fn in_fp8(self, recipe: Fp8Recipe) -> Result<Self, Error> {
         let product = Fp8Product::init(recipe, &self.0.lazy_device())?;
@@ -193,7 +193,7 @@ impl<const D: usize> Weight<D> {
     /// A copy that trains in FP8 with these scales.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for codes, which don't train.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for codes, which don't train.
     pub fn with_product(self, product: Fp8Product) -> Result<Self, Error> {
         self.check_float()?;
         let form = Form {
@@ -218,7 +218,7 @@ impl<const D: usize> Weight<D> {
     /// A copy of codes whose activations are rounded like this.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other weights than codes, and of a stack for
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for other weights than codes, [`ErrorKind::Config`](crate::ErrorKind::Config) of a stack for
     /// dynamic scales that several rows share: rows past the last expert's are undefined.
     pub fn with_activations(self, activations: ActivationScaling) -> Result<Self, Error> {
         check_activations::<D>(activations.source())?;
@@ -231,7 +231,7 @@ impl<const D: usize> Weight<D> {
     /// A copy of codes whose products take these instructions of the device.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other weights than codes.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for other weights than codes.
     pub fn with_unproven_instructions(self, instructions: Instructions) -> Result<Self, Error> {
         self.with_codes("weight with FP8 instructions", |codes| Codes {
             instructions,
@@ -246,7 +246,9 @@ impl<const D: usize> Weight<D> {
         change: impl FnOnce(Codes) -> Codes,
     ) -> Result<Self, Error> {
         let Some(codes) = self.codes_of() else {
-            return Err(Mismatch::new(what, "FP8 codes", "floating point").into());
+            return Err(Fault::State
+                .error(what, "FP8 codes", "floating point")
+                .into());
         };
         let form = Form {
             codes: Some(change(codes.clone())),
@@ -336,7 +338,7 @@ impl<const D: usize> Weight<D> {
 
     fn check_float(&self) -> Result<(), Mismatch> {
         let float = self.codes_of().is_none();
-        Mismatch::unless(float, "weight", "floating point", "FP8 codes")
+        Fault::State.unless(float, "weight", "floating point", "FP8 codes")
     }
 
     pub(crate) fn operand(&self) -> Operand<'_, D> {
@@ -435,7 +437,7 @@ pub(super) fn check_activations<const D: usize>(source: Activations) -> Result<(
     let expected = "scales of one row, or one for all batches";
     let (right, got) = (D != 3 || !several, format_args!("{source:?}"));
     let what = "activations of experts";
-    Ok(Mismatch::unless(right, what, expected, got)?)
+    Ok(Fault::Config.unless(right, what, expected, got)?)
 }
 
 /// Bytes of weights that are quantised at once: a stack may be more than a device binds.

@@ -28,8 +28,8 @@ use crate::fp8::Precision;
 use crate::initial::uniform;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
-use moebius_ops::Mismatch;
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
+use moebius_ops::{Fault, Mismatch};
 
 /// The experts of a layer.
 #[derive(Module, Debug)]
@@ -131,7 +131,7 @@ impl Experts {
             Some(_) => format!("{:?} in FP8", config.kind),
             None => format!("{:?}", config.kind),
         };
-        Mismatch::unless(same, "experts", expected, self.name())?;
+        Fault::Config.unless(same, "experts", expected, self.name())?;
         match self {
             Self::FeedForward(experts) => experts.check(like, config, config.experts),
             Self::Convolutional(experts) => experts.check(like, config),

@@ -9,9 +9,9 @@ use crate::check::{check_positive, check_probability, check_size, check_within};
 use crate::moe::route::RouteConfig;
 use crate::moe::running::Follow;
 use burn::tensor::Device;
-use moebius_ops::Mismatch;
 use moebius_ops::permute::Capacity;
 use moebius_ops::routing::{self, Score};
+use moebius_ops::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
 /// Which router a layer has, and how it behaves.
@@ -304,7 +304,7 @@ impl RouterConfig {
                 let route = &config.route;
                 let sigmoid = route.score == Score::Sigmoid && !route.softmax_after_topk;
                 let got = format_args!("{route:?}");
-                Mismatch::unless(sigmoid, "score", "sigmoid scores", got)
+                Fault::Config.unless(sigmoid, "score", "sigmoid scores", got)
             }
             Self::ExpertChoice(config) => Capacity::new(config.factor, 1).map(drop),
         }
@@ -314,7 +314,7 @@ impl RouterConfig {
     /// ±1/√fan_in.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a size of 0, a matrix of more than 2³¹ − 1
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a size of 0, a matrix of more than 2³¹ − 1
     /// elements, or a value out of its range.
     pub fn init(&self, hidden: usize, experts: usize, device: &Device) -> Result<Router, Error> {
         check_positive("hidden", hidden)?;

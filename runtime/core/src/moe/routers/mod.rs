@@ -45,7 +45,7 @@ use crate::ops::Assignment;
 use crate::state::{set, value};
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::grouped_gemm::Variant;
 
 /// A router of a layer; made by [`RouterConfig::init`].
@@ -145,8 +145,8 @@ impl Router {
     /// Chooses experts for x \[T,H\]; `expert_mask` \[E\] is true for the available ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width, dtype or device than the
-    /// router's weights have, or a mask of another length,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the
+    /// router's weights have, or a mask of another length, [`ErrorKind::Device`](crate::ErrorKind::Device) for another device,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
     pub fn forward(
         &self,
@@ -211,7 +211,7 @@ impl Router {
             Self::ExpertChoice(router) => &mut router.weight,
             Self::TopK(_) | Self::Hash(_) | Self::Learned(_) | Self::Dynamic(_) => {
                 let expected = "one that learns a single matrix";
-                return Err(Mismatch::new("router", expected, name));
+                return Err(Fault::Unsupported.error("router", expected, name));
             }
         };
         *weight = Param::from_tensor(matrix);

@@ -6,7 +6,7 @@ use crate::moe::check::Like;
 use crate::moe::config::MoeConfig;
 use crate::ops::FeedForward;
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 
 /// A fixed number of experts on the device.
 ///
@@ -95,7 +95,7 @@ impl ExpertCache {
         let places = (budget_bytes / expert_bytes).saturating_sub(1);
         let places = places.min(config.experts as u64) as usize;
         let expected = format_args!("at least {} bytes, two experts", 2 * expert_bytes);
-        Mismatch::unless(places > 0, "budget", expected, budget_bytes)?;
+        Fault::Config.unless(places > 0, "budget", expected, budget_bytes)?;
         let matrix = |columns| {
             let zeros = Tensor::zeros([places, columns], (device, dtype));
             config.bias.then_some(zeros)

@@ -11,7 +11,7 @@ use crate::moe::routers::Router;
 use crate::moe::shared::SharedExpert;
 use burn::module::Param;
 use burn::tensor::{Bytes, DType, Device, Tensor, TensorData};
-use moebius_ops::Mismatch;
+use moebius_ops::{Fault, Mismatch};
 
 /// The weights of one feed-forward expert.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ impl HostLayer {
     /// copy of the layer.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for experts that aren't feed-forward,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
     pub fn read(layer: MoeLayer) -> Result<Self, Error> {
         layer.check()?;
@@ -79,9 +79,9 @@ impl HostLayer {
     /// `budget_bytes` of experts there.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes, dtypes or devices
-    /// than the configuration's, a device that records gradients, or a budget of less than two
-    /// experts: one in place and one on its way.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes or dtypes
+    /// than the configuration's, [`ErrorKind::Device`](crate::ErrorKind::Device) for several devices or one that records gradients,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a budget of less than two experts: one in place and one on its way.
     pub fn switched(self, budget_bytes: u64, device: &Device) -> Result<SwitchedExperts, Error> {
         SwitchedExperts::new(self, budget_bytes, device)
     }
@@ -127,7 +127,7 @@ fn not_feed_forward(config: &MoeConfig) -> Mismatch {
         Some(_) => format!("{:?} in FP8", config.kind),
         None => format!("{:?}", config.kind),
     };
-    Mismatch::new("switched experts", "feed-forward", got)
+    Fault::Unsupported.error("switched experts", "feed-forward", got)
 }
 
 /// Entry `e` of a stack, on the host, without its first dimension.

@@ -28,7 +28,7 @@ use crate::Error;
 use crate::ops::routing;
 use crate::ops::{Assignment, CapacityRule, Run};
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
-use moebius_ops::Mismatch;
+use moebius_ops::Fault;
 use moebius_shaders::grouped_gemm::Variant;
 
 /// A mixture-of-experts layer for inference with experts that are moved to the device when a token
@@ -51,7 +51,7 @@ impl SwitchedExperts {
         let expected = "one that doesn't record gradients";
         let got = format_args!("{device:?}");
         let what = "device of switched experts";
-        Mismatch::unless(!device.is_autodiff(), what, expected, got)?;
+        Fault::Device.unless(!device.is_autodiff(), what, expected, got)?;
         let like = Like::new(layer.check()?, device.clone())?;
         let (shared, factors) = (layer.shared.as_ref(), layer.factors.as_ref());
         check_around((&layer.router, shared, factors), &layer.config, &like)?;
@@ -99,7 +99,7 @@ impl SwitchedExperts {
     ///
     /// # Errors
     /// As [`SwitchedExperts::forward`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a
-    /// mask of another length or on another device.
+    /// mask of another length, [`ErrorKind::Device`](crate::ErrorKind::Device) for one on another device.
     pub fn forward_masked<const D: usize>(
         &mut self,
         x: Tensor<D>,

@@ -10,7 +10,7 @@ use crate::Error;
 use crate::check::element;
 use burn::tensor::Tensor;
 use moebius_ops::segment_attention::{Problem, Segments};
-use moebius_ops::{Mismatch, SegmentAttention};
+use moebius_ops::{Fault, SegmentAttention};
 
 /// \[R, heads·D\]: the rows of `segments` attend to each other, to earlier ones and themselves only when
 /// `causal`. The caller has checked that q, k and v \[R, heads·D\] are alike.
@@ -23,7 +23,7 @@ pub(crate) fn run(
     let width = q.dims()[1];
     let right = heads > 0 && width.is_multiple_of(heads);
     let expected = format_args!("a divisor of {width} (the width)");
-    Mismatch::unless(right, "attention heads", expected, heads)?;
+    Fault::Config.unless(right, "attention heads", expected, heads)?;
     let problem = Problem::new(segments, heads, width / heads)?
         .with_element(element(q.dtype())?)
         .with_causal(causal);
