@@ -131,7 +131,7 @@ impl DecoderConfig {
         let expected = format!("a divisor of hidden {}", self.hidden);
         Error::check(divides, "heads", expected, self.heads)?;
         if let Precision::Fp8(recipe) = &self.precision {
-            recipe.check()?;
+            recipe.validate()?;
         }
         let head = self.hidden / self.heads;
         let expected = format!("at most {MAX_HEAD}");
@@ -261,7 +261,7 @@ impl TrainConfig {
 
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.decoder.check()?;
-        self.loss_scaling.check()?;
+        self.loss_scaling.validate()?;
         for (what, size) in [("batch", self.batch), ("steps", self.steps)] {
             Error::check(size > 0, what, "at least 1", size)?;
         }

@@ -58,9 +58,9 @@ impl Fp8Product {
     /// A product that wasn't used yet.
     ///
     /// # Errors
-    /// As [`Fp8Recipe::check`].
+    /// As [`Fp8Recipe::validate`].
     pub fn init(recipe: Fp8Recipe, device: &Device) -> Result<Self, Error> {
-        recipe.check()?;
+        recipe.validate()?;
         Ok(Self::new(recipe, device))
     }
 

@@ -88,11 +88,11 @@ impl Fp8Recipe {
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a history outside 1..=65536 or a margin
     /// outside −32..=32.
-    pub fn check(&self) -> Result<(), Error> {
-        Ok(self.valid()?)
+    pub fn validate(&self) -> Result<(), Error> {
+        Ok(self.check()?)
     }
 
-    pub(crate) fn valid(&self) -> Result<(), Mismatch> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         if let Fp8Scaling::Delayed { history_len, .. } = self.scaling {
             check_size("amax history", history_len, MAX_HISTORY)?;
         }

@@ -10,14 +10,14 @@ fn only_histories_and_margins_that_work_pass() {
     };
     let current = Fp8Recipe::current();
     for good in [of(1), of(1 << 16), current.with_margin(-32), current] {
-        good.check().unwrap();
+        good.validate().unwrap();
     }
-    let error = |recipe: Fp8Recipe| recipe.check().unwrap_err().to_string();
+    let error = |recipe: Fp8Recipe| recipe.validate().unwrap_err().to_string();
     assert_eq!(error(of(0)), "amax history: expected 1 to 65536, got 0");
-    assert!(of(usize::MAX).check().is_err());
+    assert!(of(usize::MAX).validate().is_err());
     assert_eq!(
         error(current.with_margin(33)),
         "fp8 margin: expected -32 to 32, got 33"
     );
-    assert!(current.with_margin(i32::MIN).check().is_err());
+    assert!(current.with_margin(i32::MIN).validate().is_err());
 }

@@ -345,7 +345,7 @@ impl MoeConfig {
             self.check_size(shared.inter, 1)?;
         }
         if let Some(recipe) = &self.fp8 {
-            recipe.valid()?;
+            recipe.check()?;
             let right = self.kind == ExpertKind::FeedForward;
             let got = format_args!("{:?}", self.kind);
             Fault::Config.unless(right, "experts in FP8", "feed-forward", got)?;

@@ -49,7 +49,7 @@ impl LinearConfig {
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a width of 0 or a recipe that
-    /// [doesn't work](Fp8Recipe::check).
+    /// [doesn't work](Fp8Recipe::validate).
     pub fn init(&self, device: &Device) -> Result<Linear, Error> {
         for (what, width) in [("inputs", self.inputs), ("outputs", self.outputs)] {
             check_positive(what, width)?;

@@ -46,7 +46,7 @@ impl Launch {
         // SAFETY: functions are never freed.
         let function: &'static Function = unsafe { function.as_ref() }.ok_or(INVALID_HANDLE)?;
         let entry = function.entry();
-        valid(function, &shape)?;
+        check_launch(function, &shape)?;
         let mut arguments = Vec::new();
         for index in 0..entry.parameters as usize {
             if parameters.is_null() {
@@ -154,7 +154,7 @@ impl Launch {
 }
 
 /// What the driver refuses before anything runs.
-fn valid(function: &Function, shape: &Shape) -> Result<(), Status> {
+fn check_launch(function: &Function, shape: &Shape) -> Result<(), Status> {
     let Shape {
         grid,
         block,

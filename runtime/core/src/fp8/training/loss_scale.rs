@@ -51,7 +51,7 @@ impl LossScaling {
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a factor that isn't finite and positive or
     /// lies outside its bounds, or an interval outside 1..=2²⁴.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn validate(&self) -> Result<(), Error> {
         let positive = |what, scale: f32| {
             let right = scale.is_normal() && scale > 0.0;
             Fault::Config.unless(right, what, "a positive number", scale)
@@ -169,9 +169,9 @@ impl LossScaler {
     /// Before the first step.
     ///
     /// # Errors
-    /// As [`LossScaling::check`].
+    /// As [`LossScaling::validate`].
     pub fn new(scaling: LossScaling, device: &Device) -> Result<Self, Error> {
-        scaling.check()?;
+        scaling.validate()?;
         let state = [scaling.initial(), 0.0, 0.0];
         // Like the parameters of a module, the state lies on the device that records nothing or
         // records gradients, whichever was named.
@@ -263,7 +263,7 @@ impl LossScaler {
         LossScaling::Static {
             scale: numbers.scale,
         }
-        .check()?;
+        .validate()?;
         let state = [
             numbers.scale,
             numbers.clean_steps as f32,

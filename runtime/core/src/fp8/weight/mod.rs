@@ -184,7 +184,7 @@ impl<const D: usize> Weight<D> {
     ///
     /// # Errors
     /// [`ErrorKind::State`](crate::ErrorKind::State) for codes, which don't train, and as
-    /// [`Fp8Recipe::check`].
+    /// [`Fp8Recipe::validate`].
     pub fn in_fp8(self, recipe: Fp8Recipe) -> Result<Self, Error> {
         let product = Fp8Product::init(recipe, &self.0.lazy_device())?;
         self.with_product(product)
