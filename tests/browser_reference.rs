@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use burn::tensor::{Device, Tensor, TensorData};
-use moebius::moe::{Activation, Capacity, MoeConfig};
+use moebius::moe::{Activation, Capacity, MoeConfig, RouteConfig};
 use moebius_model::{ClassifierConfig, ClassifierTrainer, Samples, moe_weights};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
@@ -31,7 +31,7 @@ fn value(i: usize) -> f32 {
 
 fn layer(device: &Device) -> Vec<f32> {
     let config = MoeConfig::new(HIDDEN, 64, 8)
-        .with_top_k(2)
+        .with_router(RouteConfig::new(2))
         .with_activation(Activation::Gelu)
         .with_gated(true)
         .with_bias(true)

@@ -147,7 +147,7 @@ fn routers_choose_as_on_one_device() {
     };
     let ungated = config().with_gated(false).with_bias(false);
     let ungated = ungated.with_activation(Activation::Gelu);
-    compare(&layer(ungated.with_route(after)), &x, Element::F32);
+    compare(&layer(ungated.with_router(after)), &x, Element::F32);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn what_cannot_be_placed_is_named() {
     );
     let cases = [
         (
-            config().with_experts(ExpertKind::Convolutional { causal: true }),
+            config().with_kind(ExpertKind::Convolutional { causal: true }),
             "experts of a placed layer: expected feed-forward ones in floating point, got convolutional ones",
         ),
         (

@@ -100,7 +100,7 @@ fn a_token_goes_to_its_largest_logits() {
 fn a_layer_sends_tokens_through_their_experts() {
     for device in devices() {
         let config = MoeConfig::new(2, 2, 2)
-            .with_top_k(1)
+            .with_router(RouteConfig::new(1))
             .with_activation(Activation::Relu);
         let layer = config.with_weights(two_experts(&device)).unwrap();
         let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0], [2.0, -5.0]], &device);
@@ -120,7 +120,7 @@ fn a_full_expert_drops_its_lightest_tokens() {
             ..RouteConfig::default()
         };
         let config = MoeConfig::new(2, 2, 2)
-            .with_route(route)
+            .with_router(route)
             .with_capacity(capacity);
         let layer = config.with_weights(two_experts(&device)).unwrap();
         // All four tokens want expert 0, which takes one; the second is the surest.
@@ -170,7 +170,7 @@ fn a_balance_loss_is_1_when_the_load_is_even() {
 #[test]
 fn a_recording_device_trains_a_layer() {
     for device in devices().map(|device| device.autodiff()) {
-        let config = MoeConfig::new(2, 2, 2).with_top_k(1);
+        let config = MoeConfig::new(2, 2, 2).with_router(RouteConfig::new(1));
         let layer = config.with_weights(two_experts(&device)).unwrap();
         let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0]], &device).require_grad();
         let grads = layer.forward(x.clone()).unwrap().y.sum().backward();
@@ -190,8 +190,8 @@ fn a_recording_device_trains_a_layer() {
 fn a_convolutional_expert_sees_its_neighbours() {
     for device in devices() {
         let config = MoeConfig::new(1, 1, 1)
-            .with_top_k(1)
-            .with_experts(ExpertKind::Convolutional { causal: false });
+            .with_router(RouteConfig::new(1))
+            .with_kind(ExpertKind::Convolutional { causal: false });
         let mut layer = config.init(&device).unwrap();
         if let Experts::Convolutional(experts) = &mut layer.experts {
             // Sums of three, then the middle one.
@@ -209,7 +209,7 @@ fn a_convolutional_expert_sees_its_neighbours() {
 fn a_shared_expert_sees_every_token() {
     for device in devices() {
         let config = MoeConfig::new(2, 2, 2)
-            .with_top_k(1)
+            .with_router(RouteConfig::new(1))
             .with_shared(Some(SharedExpertConfig::new(1)));
         let mut layer = config.with_weights(two_experts(&device)).unwrap();
         let shared = layer.shared.as_mut().unwrap();
@@ -225,7 +225,7 @@ fn a_shared_expert_sees_every_token() {
 #[test]
 fn experts_that_do_not_fit_take_turns() {
     for device in devices() {
-        let config = MoeConfig::new(2, 2, 2).with_top_k(1);
+        let config = MoeConfig::new(2, 2, 2).with_router(RouteConfig::new(1));
         let layer = config.with_weights(two_experts(&device)).unwrap();
         // An expert has 8 numbers: one place, and one on its way.
         let host = HostLayer::read(layer).unwrap();

@@ -3,7 +3,7 @@
 //! Buffers are zero but for a few rows, so that the host's side of them costs no memory.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
-use moebius::moe::{MoeConfig, MoeWeights};
+use moebius::moe::{MoeConfig, MoeWeights, RouteConfig};
 use moebius_tests::data::Rng;
 
 const HIDDEN: usize = 8192;
@@ -30,7 +30,7 @@ fn stack(experts: usize, [rows, columns]: [usize; 2], device: &Device) -> Tensor
 
 /// Tokens of the first and of the last of `experts` experts, against two experts that have the same weights.
 fn weights(device: &Device, experts: usize) {
-    let config = |experts| MoeConfig::new(HIDDEN, INTER, experts).with_top_k(1);
+    let config = |experts| MoeConfig::new(HIDDEN, INTER, experts).with_router(RouteConfig::new(1));
     let run = |experts: usize| {
         // The sign of a token's first number decides.
         let mut router = vec![0.0; experts * HIDDEN];
@@ -76,7 +76,7 @@ fn tokens(device: &Device, tokens: usize) {
     let mut rng = Rng::new(4);
     let some = rng.vec(ROWS * HIDDEN, 1.0);
     let layer = MoeConfig::new(HIDDEN, 8, 4)
-        .with_top_k(1)
+        .with_router(RouteConfig::new(1))
         .init(device)
         .unwrap();
     let logits = |values: Vec<f32>| {

@@ -129,12 +129,12 @@ fn each_layer(device: &Device, each: &mut impl Each) {
             "sigmoid_bias",
             moe.with_router(RouterConfig::SigmoidBias(Default::default())),
         ),
-        ("attention", plain.with_experts(attention)),
+        ("attention", plain.with_kind(attention)),
         (
             "convolution",
-            plain.with_experts(ExpertKind::Convolutional { causal: true }),
+            plain.with_kind(ExpertKind::Convolutional { causal: true }),
         ),
-        ("lora", plain.with_experts(lora)),
+        ("lora", plain.with_kind(lora)),
         ("factors", moe.with_factors(Some(FactorsConfig::variance()))),
     ];
     for (name, config) in configs {

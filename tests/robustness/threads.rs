@@ -22,7 +22,7 @@ fn configs() -> [MoeConfig; 4] {
     [
         small.with_activation(Activation::Relu),
         MoeConfig::new(64, 96, 8).with_gated(true).with_bias(true),
-        small.with_experts(attention).with_capacity(capacity),
+        small.with_kind(attention).with_capacity(capacity),
         MoeConfig::new(32, 48, 3).with_fp8(Some(Fp8Recipe::current())),
     ]
 }

@@ -78,7 +78,7 @@ pub(crate) fn print_bits(arguments: &[String]) {
     let shared = Some(SharedExpertConfig::new(100));
     let layers = [
         ("gated", config.with_gated(true).with_shared(shared)),
-        ("attention", config.with_experts(attention)),
+        ("attention", config.with_kind(attention)),
     ];
     for (what, config) in layers {
         let layer = config.init(&device.clone().autodiff()).unwrap();

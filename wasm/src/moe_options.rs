@@ -3,8 +3,8 @@
 use burn::tensor::{Device, Tensor, TensorData};
 use moebius::fp8::{Fp8Format, Granularity, Quantizer};
 use moebius::moe::{
-    Activation, Capacity, ExpertChoiceConfig, HashConfig, MoeConfig, MoeWeights, RouterConfig,
-    SwitchConfig,
+    Activation, Capacity, ExpertChoiceConfig, HashConfig, MoeConfig, MoeWeights, RouteConfig,
+    RouterConfig, SwitchConfig,
 };
 use wasm_bindgen::JsValue;
 
@@ -82,8 +82,11 @@ fn router(options: &mut Options) -> Result<RouterConfig, Failure> {
     let kind = options.choice("router", &choices)?;
     let top_k = options.count("topK", 1)?;
     Ok(match kind {
-        Kind::TopK => RouterConfig::default().with_top_k(top_k.unwrap_or(2)),
-        Kind::Hash => RouterConfig::Hash(HashConfig::default()).with_top_k(top_k.unwrap_or(2)),
+        Kind::TopK => RouteConfig::new(top_k.unwrap_or(2)).into(),
+        Kind::Hash => RouterConfig::Hash(HashConfig {
+            top_k: top_k.unwrap_or(2),
+            ..HashConfig::default()
+        }),
         Kind::Switch => match top_k {
             None | Some(1) => RouterConfig::Switch(SwitchConfig::default()),
             Some(more) => return Err(Failure::expected("topK of a switch router", 1, more)),

@@ -5,7 +5,7 @@ use crate::ceiling::{Ceilings, finish};
 use crate::{BenchError, instructions};
 use burn::tensor::{DType, Distribution, Tensor};
 use moebius::Error;
-use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer};
+use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer, RouteConfig};
 use moebius_device::{Device, Opened, memory_in_use, process_memory};
 use moebius_host::Simd;
 use moebius_ops::Mismatch;
@@ -121,7 +121,7 @@ fn config(bench: &MoeBench) -> MoeConfig {
         Activation::Relu
     };
     MoeConfig::new(bench.hidden, bench.inter(), bench.experts)
-        .with_top_k(bench.top_k)
+        .with_router(RouteConfig::new(bench.top_k))
         .with_gated(bench.gated)
         .with_activation(activation)
 }

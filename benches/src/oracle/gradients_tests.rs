@@ -1,6 +1,6 @@
 use super::*;
 use burn::tensor::{Device, Distribution};
-use moebius::moe::{Activation, MoeConfig};
+use moebius::moe::{Activation, MoeConfig, RouteConfig};
 
 /// What a layer's backward pass leaves for dy, and its routing.
 fn pass(layer: &MoeLayer, x: &Tensor<2>, dy: &Tensor<2>) -> (Gradients, Routing) {
@@ -28,7 +28,7 @@ fn right_gradients_pass_and_wrong_ones_do_not() {
         (2, true, Activation::Clamped),
     ] {
         let config = MoeConfig::new(20, 12, 6)
-            .with_top_k(top_k)
+            .with_router(RouteConfig::new(top_k))
             .with_gated(gated)
             .with_activation(activation);
         let layer = config.init(&device).expect("a sound configuration");

@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::activation::{softmax, tanh};
 use burn::tensor::{Device, Int, Tensor, TensorData, Transaction};
-use moebius::moe::{Activation, LossWeights, MoeConfig, MoeLayer, MoeOutput};
+use moebius::moe::{Activation, LossWeights, MoeConfig, MoeLayer, MoeOutput, RouteConfig};
 use moebius::nn;
 
 use crate::adam;
@@ -79,7 +79,7 @@ impl ClassifierConfig {
 
     fn moe(&self) -> MoeConfig {
         MoeConfig::new(self.hidden, self.inter, self.experts)
-            .with_top_k(self.top_k)
+            .with_router(RouteConfig::new(self.top_k))
             .with_activation(Activation::Gelu)
             .with_bias(true)
     }

@@ -3,7 +3,7 @@
 use std::f64::consts::PI;
 
 use moebius::fp8::training::{Fp8Recipe, LossScaling};
-use moebius::moe::{Activation, LossWeights, MoeConfig};
+use moebius::moe::{Activation, LossWeights, MoeConfig, RouteConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -79,7 +79,7 @@ impl DecoderConfig {
     /// The sizes of all experts of one block: SwiGLU, softmax routing, dropless.
     pub fn moe(&self) -> MoeConfig {
         MoeConfig::new(self.hidden, self.inter, self.experts)
-            .with_top_k(self.top_k)
+            .with_router(RouteConfig::new(self.top_k))
             .with_activation(Activation::Silu)
             .with_gated(true)
             .with_fp8(self.precision.recipe())

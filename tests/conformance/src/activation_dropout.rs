@@ -6,7 +6,9 @@ use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
 use moebius::fp8::training::Fp8Recipe;
-use moebius::moe::{Adapted, ExpertKind, GlamConfig, MoeConfig, MoeLayer, SharedExpertConfig};
+use moebius::moe::{
+    Adapted, ExpertKind, GlamConfig, MoeConfig, MoeLayer, RouteConfig, SharedExpertConfig,
+};
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::{parameters, trained_parameters, with_values};
 use moebius_tests::target::Target;
@@ -19,7 +21,7 @@ const P: f64 = 0.3;
 /// One relu expert that every token chooses, with weight 1.
 fn config() -> MoeConfig {
     MoeConfig::new(WIDTH, WIDTH, 1)
-        .with_top_k(1)
+        .with_router(RouteConfig::new(1))
         .with_activation_dropout(P)
 }
 
@@ -41,7 +43,7 @@ fn identities(target: &Target) -> Vec<(&'static str, MoeLayer)> {
     };
     let small = |form| ExpertKind::ParameterEfficient { form, rank: 1 };
     let convolutional = ExpertKind::Convolutional { causal: false };
-    let convolutional = made(config().with_experts(convolutional));
+    let convolutional = made(config().with_kind(convolutional));
     let middle = shifted(3 * WIDTH, WIDTH);
     let convolutional = with_values(convolutional, "w_in", &middle);
     let shared = made(config().with_shared(Some(SharedExpertConfig::new(WIDTH))));
@@ -74,11 +76,11 @@ fn identities(target: &Target) -> Vec<(&'static str, MoeLayer)> {
         ),
         (
             "LoRA",
-            square(made(config().with_experts(small(Adapted::Lora)))),
+            square(made(config().with_kind(small(Adapted::Lora)))),
         ),
         (
             "adapter",
-            square(made(config().with_experts(small(Adapted::Adapter)))),
+            square(made(config().with_kind(small(Adapted::Adapter)))),
         ),
     ]
 }

@@ -43,7 +43,7 @@ fn kinds() -> [ExpertKind; 7] {
 }
 
 fn config(kind: ExpertKind) -> MoeConfig {
-    let config = MoeConfig::new(HIDDEN, INTER, EXPERTS).with_experts(kind);
+    let config = MoeConfig::new(HIDDEN, INTER, EXPERTS).with_kind(kind);
     match kind {
         ExpertKind::Attention { .. } => config,
         _ => config.with_activation(Activation::Silu),
@@ -259,7 +259,7 @@ pub(crate) fn parameter_efficient_trains_less(target: &Target) -> Outcome {
         (ExpertKind::lora(), 32 * (2 * 64 + 2 * 96)),
         (ExpertKind::adapter(), 32 * 2 * 64),
     ] {
-        let layer = shape.with_experts(kind).init(&device).unwrap();
+        let layer = shape.with_kind(kind).init(&device).unwrap();
         let trained = trained_weights(&layer);
         assert_eq!(trained, EXPERTS * (each + 64), "{kind:?}");
         assert!(trained < whole, "{kind:?} trains {trained} of {whole}");
@@ -288,7 +288,7 @@ pub(crate) fn parameter_efficient_trains_less(target: &Target) -> Outcome {
         form: Adapted::Lora,
         rank: 40,
     };
-    let error = shape.with_experts(kind).init(&device).unwrap_err();
+    let error = shape.with_kind(kind).init(&device).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     Outcome::Ran
 }
@@ -364,7 +364,7 @@ pub(crate) fn every_kind_in_every_layer(target: &Target) -> Outcome {
             _ => config,
         };
         for kind in kinds() {
-            let config = config.with_experts(kind).with_expert_dropout(0.0);
+            let config = config.with_kind(kind).with_expert_dropout(0.0);
             let want = pass(config, &Device::flex());
             for ((name, got), (_, want)) in pass(config, &target.burn()).iter().zip(want) {
                 let want: Vec<f64> = want.into_iter().map(f64::from).collect();

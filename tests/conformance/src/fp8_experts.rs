@@ -294,7 +294,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     let config = config(Fp8Recipe::current());
     let is = |kind: ErrorKind, error: moebius::Error| assert_eq!(error.kind(), kind, "{error}");
     let attention = ExpertKind::Convolutional { causal: true };
-    let error = config.with_experts(attention).init(&device).unwrap_err();
+    let error = config.with_kind(attention).init(&device).unwrap_err();
     is(ErrorKind::Config, error);
     let margin = Fp8Recipe::current().with_margin(40);
     let error = config.with_fp8(Some(margin)).init(&device).unwrap_err();

@@ -11,7 +11,7 @@ use moebius::fp8::training::reference::DelayedScale;
 use moebius::fp8::training::{
     AmaxAlgorithm, Fp8Recipe, Fp8Scaling, Fp8State, LossScale, LossScaler, LossScaling, update,
 };
-use moebius::moe::MoeConfig;
+use moebius::moe::{MoeConfig, RouteConfig};
 use moebius::nn::{Linear, LinearConfig};
 use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
@@ -256,7 +256,9 @@ pub(crate) fn delayed_scaling(target: &Target) -> Outcome {
 
 pub(crate) fn bf16(target: &Target) -> Outcome {
     // Where the type can't even be stored, a plan says so.
-    let layer = MoeConfig::new(8, 8, 1).with_top_k(1).init(&target.burn());
+    let layer = MoeConfig::new(8, 8, 1)
+        .with_router(RouteConfig::new(1))
+        .init(&target.burn());
     if let Err(error) = layer.unwrap().plan(8, DType::BF16, &target.burn()) {
         return Outcome::Unsupported(error.to_string());
     }

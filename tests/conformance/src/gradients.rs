@@ -105,7 +105,7 @@ pub(crate) fn expert_choice(target: &Target) -> Outcome {
 }
 
 fn expert(kind: ExpertKind) -> MoeConfig {
-    let config = MoeConfig::new(12, 16, 4).with_experts(kind);
+    let config = MoeConfig::new(12, 16, 4).with_kind(kind);
     match kind {
         ExpertKind::Attention { .. } => config,
         _ => config.with_activation(Activation::Silu),
@@ -232,7 +232,7 @@ impl Recorded {
         };
         let [experts, hidden, inter] = weights.w_out.dims();
         MoeConfig::new(hidden, inter, experts)
-            .with_route(route)
+            .with_router(route)
             .with_activation(serde_json::from_value(params["activation"].clone()).unwrap())
             .with_gated(self.gated)
             .with_bias(!self.gated)

@@ -8,8 +8,8 @@ use moebius::fp8::Weight;
 use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::{
     Activation, Adapted, Capacity, CapacityFactors, ExpertKind, ExpertScheduler, FactorsConfig,
-    FeedForwardBlock, Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, Router,
-    RouterConfig, SharedExpertConfig, SwitchConfig, TopKConfig,
+    FeedForwardBlock, Follow, GlamConfig, Keep, LossWeights, MoeConfig, MoeLayer, RouteConfig,
+    Router, RouterConfig, SharedExpertConfig, SwitchConfig, TopKConfig,
 };
 use moebius::{Error, ErrorKind, memory_in_use};
 use moebius_tests::data::Rng;
@@ -65,9 +65,8 @@ pub(crate) fn sparse(_: &Target) -> Outcome {
         ],
         [1, 1, 2, 2, 1]
     );
-    let six = MoeConfig::standard(8, 8, 16).with_top_k(6);
-    assert_eq!(six.with_sparsity(0.26).top_k(), 4);
-    assert_eq!(six.with_sparsity(f64::NAN).top_k(), 1);
+    let of_16 = |sparsity| RouteConfig::sparse(16, sparsity, 6).top_k;
+    assert_eq!([0.26, f64::NAN, 0.9].map(of_16), [4, 1, 6]);
     Outcome::Ran
 }
 
@@ -96,7 +95,7 @@ pub(crate) fn glam(target: &Target) -> Outcome {
         .map(|block| matches!(block, FeedForwardBlock::Moe(_)))
         .collect();
     assert_eq!(moe, [false, true, false, true, false]);
-    let dense = MoeConfig::new(16, 32, 1).with_top_k(1);
+    let dense = MoeConfig::new(16, 32, 1).with_router(RouteConfig::new(1));
     let dense = dense.init(&target.burn()).unwrap();
     let sparse = MoeConfig::glam(16, 32, 8).init(&target.burn()).unwrap();
     let flops = |layer: &MoeLayer| layer.problem(100, DType::F32).unwrap().flops();
@@ -318,7 +317,7 @@ pub(crate) fn shared_expert(target: &Target) -> Outcome {
 pub(crate) fn expert_dropout(target: &Target) -> Outcome {
     for (top_k, probability) in [(2, 0.5), (3, 0.999)] {
         let config = MoeConfig::new(16, 8, 8)
-            .with_top_k(top_k)
+            .with_router(RouteConfig::new(top_k))
             .with_expert_dropout(probability);
         let layer = made(target, config);
         let x = batch(&target.burn().autodiff(), [200, 16], 1.5);
@@ -404,20 +403,27 @@ pub(crate) fn options_have_effects(target: &Target) -> Outcome {
         RouterConfig::ExpertChoice(Default::default()),
     ] {
         let config = MoeConfig::new(16, 24, 8).with_router(router);
+        let three = TopKConfig {
+            route: RouteConfig::new(3),
+            ..TopKConfig::default()
+        };
         assert_eq!(
-            config.with_top_k(3).router,
-            RouterConfig::default().with_top_k(3)
+            config.with_router(RouteConfig::new(3)).router,
+            RouterConfig::TopK(three)
         );
     }
-    let switch = RouterConfig::Switch(SwitchConfig { jitter: 0.5 });
-    assert_eq!(switch.with_top_k(1), switch);
-
     let plain = MoeConfig::new(16, 24, 8);
-    let attention = plain.with_experts(ExpertKind::Attention {
+    let switch = SwitchConfig { jitter: 0.5 };
+    assert_eq!(
+        plain.with_router(switch).router,
+        RouterConfig::Switch(switch)
+    );
+
+    let attention = plain.with_kind(ExpertKind::Attention {
         heads: 2,
         causal: false,
     });
-    let lora = plain.with_experts(ExpertKind::ParameterEfficient {
+    let lora = plain.with_kind(ExpertKind::ParameterEfficient {
         form: Adapted::Lora,
         rank: 2,
     });
@@ -593,7 +599,7 @@ pub(crate) fn weights_of_other_layers(target: &Target) -> Outcome {
         config.with_router(RouterConfig::Hash(Default::default())),
         config.with_router(RouterConfig::Learned(Default::default())),
         config.with_router(biased),
-        config.with_experts(moebius::moe::ExpertKind::Attention {
+        config.with_kind(moebius::moe::ExpertKind::Attention {
             heads: 2,
             causal: false,
         }),
@@ -629,7 +635,7 @@ pub(crate) fn refuses_wrong_parts(target: &Target) -> Outcome {
     };
     router.bias = short.bias;
     let mut attending = with(config);
-    attending.experts = with(config.with_experts(moebius::moe::ExpertKind::Attention {
+    attending.experts = with(config.with_kind(moebius::moe::ExpertKind::Attention {
         heads: 2,
         causal: false,
     }))
@@ -667,7 +673,7 @@ pub(crate) fn configurations_are_data(_: &Target) -> Outcome {
     for router in routers {
         let config = MoeConfig::standard(8, 6, 4)
             .with_router(router)
-            .with_experts(moebius::moe::ExpertKind::lora())
+            .with_kind(moebius::moe::ExpertKind::lora())
             .with_factors(Some(FactorsConfig::load()))
             .with_activation_dropout(0.1)
             .with_shared(Some(SharedExpertConfig::new(3)));

@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::moe_layer::floats;
 use burn::tensor::{DType, Distribution, Int, Tensor, TensorData};
 use moebius::ErrorKind;
-use moebius::moe::{Activation, MoeConfig, MoeLayer, MoeOutput, MoeWeights};
+use moebius::moe::{Activation, MoeConfig, MoeLayer, MoeOutput, MoeWeights, RouteConfig};
 use moebius_device::{DeviceKind, Runtime};
 use moebius_ops::Element;
 use moebius_tests::target::Target;
@@ -47,7 +47,7 @@ fn layer(target: &Target, dtype: DType) -> MoeLayer {
         b_out: None,
     };
     let config = MoeConfig::new(HIDDEN, INTER, EXPERTS)
-        .with_top_k(TOP_K)
+        .with_router(RouteConfig::new(TOP_K))
         .with_gated(true)
         .with_activation(Activation::Silu);
     config.with_weights(weights).unwrap()
@@ -90,7 +90,10 @@ fn run(target: &Target, tokens: usize, keep: bool) -> Outcome {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = left.take().filter(|(name, _)| *name == target.name);
     let device = target.burn();
-    let probe = MoeConfig::new(8, 8, 1).with_top_k(1).init(&device).unwrap();
+    let probe = MoeConfig::new(8, 8, 1)
+        .with_router(RouteConfig::new(1))
+        .init(&device)
+        .unwrap();
     if let Err(error) = probe.plan(1, DType::F16, &device) {
         return Outcome::Unsupported(error.to_string());
     }

@@ -5,7 +5,7 @@ use burn::module::Param;
 use burn::tensor::{DType, Tensor, TensorData};
 use moebius::moe::{
     Activation, Capacity, Experts, FeedForwardBlock, GlamConfig, MoeConfig, MoeLayer, MoeWeights,
-    Variant,
+    RouteConfig, Variant,
 };
 use moebius::{Device, Error, ErrorKind, memory_in_use_async};
 use moebius_device::memory_in_use;
@@ -118,7 +118,11 @@ pub(crate) fn config() -> MoeConfig {
 
 pub(crate) fn relu(target: &Target) -> Outcome {
     let layer = fixture(target, config(), DType::F32);
-    let odd = fixture(target, MoeConfig::new(40, 50, 3).with_top_k(3), DType::F32);
+    let odd = fixture(
+        target,
+        MoeConfig::new(40, 50, 3).with_router(RouteConfig::new(3)),
+        DType::F32,
+    );
     let runs = [1, 2, 37, 300].map(|tokens| layer.check(target, tokens));
     Outcome::of(runs.into_iter().chain([odd.check(target, 41)]))
 }
@@ -482,8 +486,8 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
         "w_out [E,H,F]: expected [8, 64, 96], got [8, 64, 95]"
     );
     let bad = [
-        config().with_top_k(9),
-        config().with_top_k(0),
+        config().with_router(RouteConfig::new(9)),
+        config().with_router(RouteConfig::new(0)),
         MoeConfig::new(0, 1, 1),
         config().with_capacity(Some(Capacity {
             factor: f64::NAN,

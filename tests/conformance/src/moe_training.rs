@@ -6,7 +6,8 @@ use crate::moe_layer::{Fixture, config, fixture, floats};
 use burn::tensor::{DType, Gradients, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{
-    Activation, Capacity, Keep, MoeConfig, MoeLayer, MoeOutput, MoeWeights, Router, Variant,
+    Activation, Capacity, Keep, MoeConfig, MoeLayer, MoeOutput, MoeWeights, RouteConfig, Router,
+    Variant,
 };
 use moebius_ops::{Element, experts, routing};
 use moebius_tests::data::Rng;
@@ -167,7 +168,7 @@ pub(crate) fn relu(target: &Target) -> Outcome {
 
 pub(crate) fn gated_silu(target: &Target) -> Outcome {
     let config = MoeConfig::new(40, 50, 3)
-        .with_top_k(3)
+        .with_router(RouteConfig::new(3))
         .with_gated(true)
         .with_activation(Activation::Silu);
     check(target, config, DType::F32, 65)
@@ -271,7 +272,7 @@ fn matrices(target: &Target, dtype: DType) -> Outcome {
         return Outcome::Unsupported("no kernels".into());
     }
     let gated = MoeConfig::new(40, 48, 3)
-        .with_top_k(2)
+        .with_router(RouteConfig::new(2))
         .with_gated(true)
         .with_bias(true)
         .with_activation(Activation::Silu);

@@ -609,7 +609,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
             rate: 0.001,
         }),
         RouterConfig::ExpertChoice(ExpertChoiceConfig { factor: 0.0 }),
-        RouterConfig::default().with_top_k(9),
+        RouteConfig::new(9).into(),
     ];
     for config in bad {
         let error = config.init(HIDDEN, EXPERTS, &device).unwrap_err();

@@ -185,7 +185,7 @@ pub(crate) fn sizes(target: &Target) -> Outcome {
 
 fn check_logits(target: &Target, dtype: DType) -> Outcome {
     for (tokens, hidden, experts) in [(1, 1, 1), (33, 64, 8), (5, 7, 3), (17, 96, 128)] {
-        let config = MoeConfig::new(hidden, 4, experts).with_top_k(1);
+        let config = MoeConfig::new(hidden, 4, experts).with_router(RouteConfig::new(1));
         let layer = config.init(&target.burn()).unwrap();
         if let Err(error) = layer.plan(tokens, dtype, &target.burn()) {
             return Outcome::Unsupported(error.to_string());

@@ -5,8 +5,8 @@ use burn::tensor::{Bool, DType, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::switching::{HostLayer, SwitchedExperts};
 use moebius::moe::{
-    Activation, Capacity, ExpertChoiceConfig, ExpertKind, MoeConfig, MoeLayer, RouterConfig,
-    SharedExpertConfig,
+    Activation, Capacity, ExpertChoiceConfig, ExpertKind, MoeConfig, MoeLayer, RouteConfig,
+    RouterConfig, SharedExpertConfig,
 };
 use moebius_device::memory_in_use;
 use moebius_tests::data::Rng;
@@ -55,7 +55,10 @@ pub(crate) fn same_bits_as_in_memory(target: &Target) -> Outcome {
     let choosing = RouterConfig::ExpertChoice(ExpertChoiceConfig::default());
     let configs = [
         config,
-        config.with_bias(true).with_gated(true).with_top_k(3),
+        config
+            .with_bias(true)
+            .with_gated(true)
+            .with_router(RouteConfig::new(3)),
         config.with_capacity(Some(Capacity::new(0.6, 1).unwrap())),
         config.with_shared(Some(shared)),
         config.with_router(choosing),
@@ -92,7 +95,10 @@ fn wanting(target: &Target, experts: &[usize]) -> Tensor<2> {
 }
 
 fn one_hot_layer(target: &Target) -> MoeLayer {
-    let layer = layer(target, MoeConfig::new(8, 16, 8).with_top_k(1));
+    let layer = layer(
+        target,
+        MoeConfig::new(8, 16, 8).with_router(RouteConfig::new(1)),
+    );
     let mut identity = vec![0.0; 64];
     identity.iter_mut().step_by(9).for_each(|v| *v = 1.0);
     with_values(layer, "router.TopK.weight", &identity)
@@ -195,7 +201,7 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
     };
     // Memory that earlier cases have left free would hide what this case takes.
     client.memory_cleanup().unwrap();
-    let config = MoeConfig::new(512, 1024, 16).with_top_k(1);
+    let config = MoeConfig::new(512, 1024, 16).with_router(RouteConfig::new(1));
     let layer = layer(target, config);
     drop(layer.forward(batch(target, [64, 512], 0)).unwrap());
     target.burn().sync().unwrap();
@@ -247,7 +253,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     let mut wrong = host.clone();
     wrong.experts[3].w_out = TensorData::new(vec![0.0f32; 24 * 20], [24, 20]);
     assert_eq!(kind(wrong.switched(4 * bytes, &device)), ErrorKind::Shape);
-    let attention = MoeConfig::new(20, 24, 8).with_experts(ExpertKind::Attention {
+    let attention = MoeConfig::new(20, 24, 8).with_kind(ExpertKind::Attention {
         heads: 2,
         causal: false,
     });

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use burn::tensor::{Tensor, Transaction};
 use moebius::attention::Attend;
 use moebius::fp8::Fp8Tensor;
-use moebius::moe::{Experts, MoeConfig};
+use moebius::moe::{Experts, MoeConfig, RouteConfig};
 use moebius::nn::Linear;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 use moebius_ops::routing::logits_reference;
@@ -118,7 +118,7 @@ impl Subject {
         ];
         options.finish()?;
         let options = MoeOptions {
-            config: MoeConfig::new(hidden, inter, experts).with_top_k(top_k),
+            config: MoeConfig::new(hidden, inter, experts).with_router(RouteConfig::new(top_k)),
             precision,
             seed: 0,
         };

@@ -58,7 +58,7 @@ impl Params {
             ..RouteConfig::default()
         };
         let config = MoeConfig::new(hidden, inter, experts)
-            .with_route(route)
+            .with_router(route)
             .with_activation(self.activation)
             .with_gated(self.gated)
             .with_capacity(self.capacity()?);

@@ -28,7 +28,7 @@ fn model(device: &Device) -> Model {
             rank: 1,
         },
     ];
-    let layer = |kind| MoeConfig::new(8, 16, 2).with_experts(kind).init(device);
+    let layer = |kind| MoeConfig::new(8, 16, 2).with_kind(kind).init(device);
     Model {
         embedding: Param::from_tensor(Tensor::ones([3, 8], device)),
         first: LinearConfig::new(8, 8).init(device).unwrap(),

@@ -2,7 +2,7 @@
 
 use super::factors::FactorsConfig;
 use super::route::RouteConfig;
-use super::routers::{RouterConfig, SwitchConfig, TopKConfig};
+use super::routers::{RouterConfig, SwitchConfig};
 use crate::check::{check_positive, check_probability, check_within, element};
 use crate::fp8::training::Fp8Recipe;
 use burn::tensor::DType;
@@ -189,10 +189,8 @@ impl SharedExpertConfig {
 }
 
 setters! { MoeConfig:
-    /// Sets the router.
-    with_router: router: RouterConfig,
     /// Sets the kind of the experts.
-    with_experts: kind: ExpertKind,
+    with_kind: kind: ExpertKind,
     /// Sets the experts' activation.
     with_activation: activation: Activation,
     /// Sets whether experts are gated.
@@ -238,20 +236,10 @@ impl MoeConfig {
         }
     }
 
-    /// Sets the number of experts per token; see [`RouterConfig::with_top_k`], which may change
-    /// the kind of router.
-    pub fn with_top_k(mut self, top_k: usize) -> Self {
-        self.router = self.router.with_top_k(top_k);
-        self
-    }
-
-    /// Sets a top-k router with this choice of experts.
-    pub fn with_route(mut self, route: RouteConfig) -> Self {
-        let old = match self.router {
-            RouterConfig::TopK(config) => config,
-            _ => TopKConfig::default(),
-        };
-        self.router = RouterConfig::TopK(TopKConfig { route, ..old });
+    /// Sets the router: a [`RouterConfig`], the numbers of any router, or a [`RouteConfig`]
+    /// for a top-k router.
+    pub fn with_router(mut self, router: impl Into<RouterConfig>) -> Self {
+        self.router = router.into();
         self
     }
 
@@ -422,23 +410,17 @@ impl MoeConfig {
     }
 
     /// [`MoeConfig::standard`] with K = ⌊E · sparsity⌋ experts per token, at least 1 and at most
-    /// 2. For another upper bound see [`MoeConfig::with_sparsity`].
+    /// 2. For another upper bound see [`RouteConfig::sparse`].
     pub fn sparse(hidden: usize, inter: usize, experts: usize, sparsity: f64) -> Self {
-        Self::standard(hidden, inter, experts).with_sparsity(sparsity)
-    }
-
-    /// A copy with K = clamp(⌊E · sparsity⌋, 1, K): a share of the experts is active.
-    pub fn with_sparsity(self, sparsity: f64) -> Self {
-        let active = (self.experts as f64 * sparsity) as usize;
-        let most = self.top_k().max(1);
-        self.with_top_k(active.clamp(1, most))
+        let route = RouteConfig::sparse(experts, sparsity, 2);
+        Self::standard(hidden, inter, experts).with_router(route)
     }
 
     /// [`MoeConfig::standard`] with the switch router, one expert per token, and capacity factor
     /// 1.0 (Fedus et al. 2022).
     pub fn switch(hidden: usize, inter: usize, experts: usize) -> Self {
         Self::standard(hidden, inter, experts)
-            .with_router(RouterConfig::Switch(SwitchConfig::default()))
+            .with_router(SwitchConfig::default())
             .with_capacity(Some(Capacity {
                 factor: 1.0,
                 ..CAPACITY
@@ -449,7 +431,7 @@ impl MoeConfig {
     /// cost as much as one dense network of width `inter` (Du et al. 2022). See
     /// [`GlamConfig`](super::GlamConfig) for the alternation with dense blocks.
     pub fn glam(hidden: usize, inter: usize, experts: usize) -> Self {
-        Self::standard(hidden, inter / 2, experts).with_top_k(2)
+        Self::standard(hidden, inter / 2, experts)
     }
 
     /// [`MoeConfig::standard`] with a capacity factor that starts at 1.25 and follows the variance of

@@ -41,6 +41,20 @@ impl Default for RouteConfig {
 }
 
 impl RouteConfig {
+    /// The `top_k` experts of the largest softmax scores, with weights that sum to 1.
+    pub fn new(top_k: usize) -> Self {
+        Self {
+            top_k,
+            ..Self::default()
+        }
+    }
+
+    /// A share of `experts` experts: K = clamp(⌊E · sparsity⌋, 1, `most`).
+    pub fn sparse(experts: usize, sparsity: f64, most: usize) -> Self {
+        let active = (experts as f64 * sparsity) as usize;
+        Self::new(active.clamp(1, most.max(1)))
+    }
+
     /// The problem of `tokens` tokens and `experts` experts.
     pub(crate) fn problem(
         &self,

@@ -147,7 +147,7 @@ pub(super) fn experts(
     router: impl Into<RouterConfig>,
 ) -> MoeConfig {
     let experts = expert_count(keys, counts);
-    swiglu(keys, inter, experts).with_router(router.into())
+    swiglu(keys, inter, experts).with_router(router)
 }
 
 /// Networks with SwiGLU and without biases; `inter` is the key of their width.

@@ -206,6 +206,26 @@ impl From<RouteConfig> for RouterConfig {
     }
 }
 
+macro_rules! from_numbers {
+    ($($config:ident => $kind:ident,)*) => {$(
+        impl From<$config> for RouterConfig {
+            fn from(config: $config) -> Self {
+                Self::$kind(config)
+            }
+        }
+    )*};
+}
+
+from_numbers! {
+    TopKConfig => TopK,
+    SwitchConfig => Switch,
+    HashConfig => Hash,
+    LearnedConfig => Learned,
+    DynamicConfig => Dynamic,
+    SigmoidBiasConfig => SigmoidBias,
+    ExpertChoiceConfig => ExpertChoice,
+}
+
 impl RouterConfig {
     /// Its name in errors and configurations.
     pub fn name(&self) -> &'static str {
@@ -236,21 +256,6 @@ impl RouterConfig {
             Self::ExpertChoice(_) => 1,
             _ => self.choices(1),
         }
-    }
-
-    /// A copy with `top_k` experts per token. A switch of another number than 1, and a router whose
-    /// experts choose, become a plain top-k router: they have no such number.
-    pub fn with_top_k(mut self, top_k: usize) -> Self {
-        match &mut self {
-            Self::TopK(config) => config.route.top_k = top_k,
-            Self::Hash(config) => config.top_k = top_k,
-            Self::Learned(config) => config.route.top_k = top_k,
-            Self::Dynamic(config) => config.route.top_k = top_k,
-            Self::SigmoidBias(config) => config.route.top_k = top_k,
-            Self::Switch(_) if top_k == 1 => {}
-            Self::Switch(_) | Self::ExpertChoice(_) => self = Self::default().with_top_k(top_k),
-        }
-        self
     }
 
     /// How scores and weights come from logits; that of the closest top-k where the router isn't
