@@ -17,9 +17,11 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct LinearConfig {
     /// Width of x.
-    pub inputs: usize,
+    #[serde(alias = "inputs")]
+    pub d_input: usize,
     /// Width of y.
-    pub outputs: usize,
+    #[serde(alias = "outputs")]
+    pub d_output: usize,
     /// Whether there is a bias.
     pub bias: bool,
     /// How it trains in FP8; `None` in floating point.
@@ -36,26 +38,27 @@ setters! { LinearConfig:
 
 impl LinearConfig {
     /// With a bias, in floating point.
-    pub fn new(inputs: usize, outputs: usize) -> Self {
+    pub fn new(d_input: usize, d_output: usize) -> Self {
         Self {
-            inputs,
-            outputs,
+            d_input,
+            d_output,
             bias: true,
             fp8: None,
         }
     }
 
-    /// A layer with weights and bias uniform in ±1/√inputs, as PyTorch's `Linear`.
+    /// A layer with weights and bias uniform in ±1/√`d_input`, as PyTorch's `Linear`. [`Linear::new`]
+    /// takes parameters of other values, such as Burn's `Initializer` draws.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a width of 0 or a recipe that
     /// [doesn't work](Fp8Recipe::validate).
     pub fn init(&self, device: &Device) -> Result<Linear, Error> {
-        for (what, width) in [("inputs", self.inputs), ("outputs", self.outputs)] {
-            check_positive(what, width)?;
-        }
-        let weight = uniform([self.outputs, self.inputs], self.inputs, device);
-        let bias = || uniform([self.outputs], self.inputs, device);
+        let (d_input, d_output) = (self.d_input, self.d_output);
+        check_positive("d_input", d_input)?;
+        check_positive("d_output", d_output)?;
+        let weight = uniform([d_output, d_input], d_input, device);
+        let bias = || uniform([d_output], d_input, device);
         let layer = Linear::new(weight, self.bias.then(bias))?;
         match self.fp8 {
             Some(recipe) => layer.in_fp8(recipe),
@@ -64,7 +67,7 @@ impl LinearConfig {
     }
 }
 
-/// y = x · Wᵀ + b with a [`Weight`] in any precision.
+/// y = x · Wᵀ + b with a [`Weight`] W \[`d_output`, `d_input`\] in any precision; Burn's layer has W transposed.
 ///
 /// | W is | y is | it trains |
 /// |---|---|---|
@@ -98,14 +101,14 @@ impl LinearConfig {
 /// ```
 #[derive(Module, Debug)]
 pub struct Linear {
-    /// \[out, in\].
+    /// W \[`d_output`, `d_input`\].
     pub weight: Weight<2>,
-    /// \[out\], in the dtype of x.
+    /// b \[`d_output`\], in the dtype of x.
     pub bias: Option<Param<Tensor<1>>>,
 }
 
 impl From<nn::Linear> for Linear {
-    /// Burn's weights are \[in, out\] and are transposed once.
+    /// Burn's weights are \[`d_input`, `d_output`\] and are transposed once.
     fn from(linear: nn::Linear) -> Self {
         Self {
             weight: linear.weight.map(transposed).into(),
