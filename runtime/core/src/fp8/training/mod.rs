@@ -8,9 +8,11 @@
 //! | [`Fp8State`] | histories of amaxes and scales, on the device and in records |
 //! | [`LossScaler`] | lifts gradients, finds overflows |
 //! | `GuardedAdamW` | an optimizer whose steps count only where gradients are finite |
+//! | `Fp8Training` | a step of any of Burn's optimizers with all of these, as one call |
 //!
-//! A step: forward, [`LossScaler::scale`], backward, [`LossScaler::unscale`], `update`, the optimizer's
-//! step where [`Finite`], [`LossScaler::update`]. None of it waits for the device.
+//! `Fp8Training::step` is [`LossScaler::scale`], backward, [`LossScaler::unscale`], `update`, [`LossScaler::update`]
+//! and the optimizer's step where [`Finite`]. Programs that do more in between, such as clipping norms of all
+//! gradients together, call these themselves. None of them waits for the device.
 //!
 //! FP8 is emulated: operands are rounded to codes and back, and multiplied in their own dtype with f32
 //! sums. A product of two codes is exact there, so this is what FP8 hardware with f32 sums gives, up to
@@ -22,6 +24,8 @@ mod loss_scale;
 #[cfg(feature = "autodiff")]
 mod optimizer;
 pub mod reference;
+#[cfg(feature = "autodiff")]
+mod step;
 mod update;
 
 pub use super::product::Fp8Product;
@@ -30,6 +34,8 @@ pub use super::state::Fp8State;
 pub use loss_scale::{Finite, LossScale, LossScaler, LossScaling};
 #[cfg(feature = "autodiff")]
 pub use optimizer::{GuardedAdamW, GuardedAdamWConfig, Moments, StepGuard};
+#[cfg(feature = "autodiff")]
+pub use step::Fp8Training;
 pub use update::products;
 #[cfg(feature = "autodiff")]
 pub use update::update;
