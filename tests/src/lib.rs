@@ -15,6 +15,7 @@ mod documents {
 
 pub mod availability;
 pub mod data;
+pub mod delayed_scale;
 pub mod elements;
 pub mod gradients;
 pub mod libtpu;

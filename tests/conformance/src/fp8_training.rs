@@ -7,7 +7,6 @@ use burn::nn;
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::ErrorKind;
-use moebius::fp8::training::reference::DelayedScale;
 use moebius::fp8::training::{
     AmaxAlgorithm, Fp8Recipe, Fp8Scaling, Fp8State, LossScale, LossScaler, LossScaling, update,
 };
@@ -17,6 +16,7 @@ use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_ops::scaling::scale_host;
 use moebius_tests::data::{Rng, rounded};
+use moebius_tests::delayed_scale::DelayedScale;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, gradient_rel_l2, rel_l2};
 

@@ -4,8 +4,18 @@ use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::Mismatch;
 
-/// The histories and scales of a product's inputs, weights and gradients, in this order; the rules are
-/// those of [`DelayedScale`](super::training::reference::DelayedScale).
+/// The histories and scales of a product's inputs, weights and gradients, in this order.
+///
+/// A history holds an amax a step. Slot 0 is staging: it holds the amax of the step that runs, and 0
+/// between steps. After a step
+///
+/// 1. amax = the largest of all slots, or slot 0's for the most recent;
+/// 2. slots move down by one, slot 0 to the end; then slot 0 is set to 0 (so the oldest goes);
+/// 3. scale = amax · 2^margin / MAX; it stays as it was when amax is 0 or not finite.
+///
+/// A step's own scale is that of the steps before it, 1 at first. Source: Transformer Engine 2,
+/// `transformer_engine/pytorch/fp8.py` and `common/recipe/delayed_scaling.cu`, whose scale is the
+/// reciprocal of ours.
 ///
 /// Nothing is read back: an update is a few operations on the device. Clones of a layer share this
 /// state, as they share all running state of Burn's modules; for a copy that trains by itself, make a

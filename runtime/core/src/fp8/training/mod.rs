@@ -23,7 +23,6 @@ mod delayed;
 mod loss_scale;
 #[cfg(feature = "autodiff")]
 mod optimizer;
-pub mod reference;
 #[cfg(feature = "autodiff")]
 mod step;
 mod update;

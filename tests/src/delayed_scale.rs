@@ -1,17 +1,6 @@
-//! Delayed scaling on the host: the oracle of [`Fp8State`](super::Fp8State).
-//!
-//! A history holds an amax a step. Slot 0 is staging: it holds the amax of the step that runs, and 0
-//! between steps. After a step
-//!
-//! 1. amax = the largest of all slots, or slot 0's for the most recent;
-//! 2. slots move down by one, slot 0 to the end; then slot 0 is set to 0 (so the oldest goes);
-//! 3. scale = amax · 2^margin / MAX; it stays as it was when amax is 0 or not finite.
-//!
-//! A step's own scale is that of the steps before it, 1 at first. Source: Transformer Engine 2,
-//! `transformer_engine/pytorch/fp8.py` and `common/recipe/delayed_scaling.cu`, whose scale is the
-//! reciprocal of ours.
+//! Delayed scaling on the host: the oracle of [`Fp8State`](moebius::fp8::training::Fp8State), which has the rules.
 
-use crate::fp8::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
+use moebius::fp8::training::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::scale_host;
 
@@ -62,5 +51,5 @@ impl DelayedScale {
 }
 
 #[cfg(test)]
-#[path = "reference_tests.rs"]
+#[path = "delayed_scale_tests.rs"]
 mod tests;
