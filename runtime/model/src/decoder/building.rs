@@ -18,6 +18,7 @@ use crate::error::Error;
 pub struct Building {
     spec: ModelSpec,
     embedding: Option<Param<Tensor<2>>>,
+    positions: Option<Param<Tensor<2>>>,
     blocks: Vec<Block>,
 }
 
@@ -27,11 +28,12 @@ impl Building {
         Self {
             spec: spec.clone(),
             embedding: None,
+            positions: None,
             blocks: Vec::with_capacity(spec.layers.len()),
         }
     }
 
-    /// Takes the weights of the next part: of the embedding, then of each layer, at last of what comes behind them, after which the model is
+    /// Takes the weights of the next part: of embedding and positions, then of each layer, at last of what comes behind them, after which the model is
     /// complete.
     ///
     /// # Errors
@@ -45,6 +47,7 @@ impl Building {
         };
         let Some(embedding) = self.embedding else {
             let embedding = from.matrix(Slot::Embedding)?;
+            self.positions = from.matrix_if(Slot::Positions)?.map(in_large_pages);
             self.embedding = Some(in_large_pages(embedding));
             return Ok(ControlFlow::Continue(self));
         };
@@ -57,6 +60,7 @@ impl Building {
         }
         Ok(ControlFlow::Break(Model {
             embedding,
+            positions: self.positions,
             blocks: self.blocks,
             norm: from.norm(Slot::Norm, self.spec.epsilon)?,
             head: from.matrix_if(Slot::Head)?.map(in_large_pages),

@@ -35,6 +35,7 @@ impl FeedForward {
                     w_out: from.stack(Slot::DenseOut)?,
                     b_out: from.matrix_if(Slot::DenseOutBias)?,
                 };
+                let experts = trained(experts, config)?;
                 Ok(Self::Dense(DenseBlock::new(*config, experts)?))
             }
             FeedForwardSpec::Experts(config) => Ok(Self::Experts(mixture(config, from)?)),
@@ -85,6 +86,14 @@ fn of_mixture(layer: &MoeLayer, slot: Slot) -> Held {
     }
 }
 
+/// The weights in the precision that they train in.
+fn trained(experts: FeedForwardExperts, config: &MoeConfig) -> Result<FeedForwardExperts, Error> {
+    Ok(match config.fp8 {
+        Some(recipe) => experts.in_fp8(recipe)?,
+        None => experts,
+    })
+}
+
 fn mixture(config: &MoeConfig, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
     let weight = from.matrix(Slot::Router)?;
     // Its parameters are drawn when they are first used, which they never are.
@@ -104,12 +113,13 @@ fn mixture(config: &MoeConfig, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
             return Err(Error::Config(fault));
         }
     }
-    layer.experts = Experts::FeedForward(FeedForwardExperts {
+    let experts = FeedForwardExperts {
         w_in: from.stack(Slot::ExpertsIn)?,
         b_in: from.matrix_if(Slot::ExpertsInBias)?,
         w_out: from.stack(Slot::ExpertsOut)?,
         b_out: from.matrix_if(Slot::ExpertsOutBias)?,
-    });
+    };
+    layer.experts = Experts::FeedForward(trained(experts, config)?);
     if let Some(shared) = &mut layer.shared {
         *shared = SharedExpert {
             experts: FeedForwardExperts {

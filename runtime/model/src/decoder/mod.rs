@@ -48,6 +48,8 @@ use rotary::{Angles, Places};
 pub struct Model {
     /// \[V, H\]; in another dtype than the rest where [`LoadOptions::narrow_embedding`](crate::load::LoadOptions) is chosen.
     pub embedding: Param<Tensor<2>>,
+    /// \[positions, H\], added to the embedding; `None` where positions aren't learned.
+    pub positions: Option<Param<Tensor<2>>>,
     /// The layers.
     pub blocks: Vec<Block>,
     /// Before the head.
@@ -101,7 +103,7 @@ impl Model {
     /// The logits of the token after each of `tokens` \[B, S\], numbers below V, which sees no later one.
     ///
     /// # Errors
-    /// [`Error::Moebius`] when the device can't run a layer.
+    /// [`Error::Config`] for more tokens than there are learned positions, [`Error::Moebius`] when the device can't run a layer.
     pub fn forward(&self, tokens: Tensor<2, Int>) -> Result<Logits, Error> {
         let [sequences, length] = tokens.dims();
         let places = Places {
@@ -226,7 +228,7 @@ impl Model {
         let layers = self.spec.layers.iter();
         let ropes = layers.filter_map(|layer| layer.attention.rope.as_ref());
         let angles = Angles::new(ropes, places, (&device, dtype));
-        let mut x = self.embed(tokens, dtype);
+        let mut x = self.placed(self.embed(tokens, dtype), places)?;
         let mut routing = Vec::new();
         for (number, block) in self.blocks.iter().enumerate() {
             let of_layer = cache.as_mut();
@@ -248,6 +250,23 @@ impl Model {
         } else {
             x * self.spec.embedding_scale
         }
+    }
+
+    /// x \[B · S, H\] with what is learned of its tokens' positions; rows that aren't tokens have positions, too.
+    fn placed(&self, x: Tensor<2>, places: &Places) -> Result<Tensor<2>, Error> {
+        let Some(learned) = &self.positions else {
+            return Ok(x);
+        };
+        let (learned, [rows, width], length) = (learned.val(), x.dims(), places.tokens);
+        let [most, _] = learned.dims();
+        let longest = places.first.iter().max().map_or(0, |first| first + length);
+        let expected = format!("at most {most}");
+        Error::check(longest <= most, "sequence", expected, longest)?;
+        let firsts = places.firsts().iter();
+        let of = |&first: &usize| learned.clone().narrow(0, first, length).unsqueeze();
+        let learned: Vec<Tensor<3>> = firsts.map(of).collect();
+        let x = x.reshape([rows / length, length, width]) + Tensor::cat(learned, 0);
+        Ok(x.reshape([rows, width]))
     }
 
     fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {

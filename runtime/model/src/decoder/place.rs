@@ -52,10 +52,11 @@ impl ModelSpec {
     }
 
     /// Numbers of the weights that one token is multiplied with: of experts, those that it goes to; of the embedding, none unless it is the
-    /// head, too.
+    /// head, too; of learned positions, none.
     pub fn active_parameters(&self) -> f64 {
         self.count(|Place { layer, slot }| match slot {
             Slot::Embedding if !self.tied => 0.0,
+            Slot::Positions => 0.0,
             Slot::ExpertsIn | Slot::ExpertsOut => self.layers[layer].share_of_experts(),
             _ => 1.0,
         })

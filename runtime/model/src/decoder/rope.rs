@@ -6,8 +6,10 @@
 
 use std::f64::consts::PI;
 
+use serde::Serialize;
+
 /// Rotary positions of a head.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rope {
     /// θ.
     pub theta: f64,
@@ -20,7 +22,7 @@ pub struct Rope {
 }
 
 /// How a context is stretched.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum RopeScaling {
     /// Not at all.
     None,

@@ -14,6 +14,15 @@ pub(super) struct Places {
     pub(super) tokens: usize,
 }
 
+impl Places {
+    /// The positions of the sequences' first tokens; one where all begin at the same.
+    pub(super) fn firsts(&self) -> &[usize] {
+        let alike = self.first.windows(2).all(|pair| pair[0] == pair[1]);
+        let count = if alike { 1 } else { self.first.len() };
+        self.first.get(..count).unwrap_or_default()
+    }
+}
+
 /// The angles of a forward pass's tokens, for every kind of turning that the layers have.
 #[derive(Clone, Debug)]
 pub(super) struct Angles {
@@ -28,13 +37,7 @@ impl Angles {
         (device, dtype): (&Device, DType),
     ) -> Self {
         let mut kinds: Vec<(Rope, [Tensor<4>; 2])> = Vec::new();
-        // Sequences that begin at the same position share their angles.
-        let alike = places.first.windows(2).all(|pair| pair[0] == pair[1]);
-        let first = if alike {
-            places.first.get(..1).unwrap_or_default()
-        } else {
-            &places.first[..]
-        };
+        let first = places.firsts();
         for rope in ropes {
             if kinds.iter().any(|(known, _)| known == rope) {
                 continue;

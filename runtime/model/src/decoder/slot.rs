@@ -145,11 +145,13 @@ slots! {
     SharedOut: Out, |of| Some(vec![of.h, of.shared()?.inter]);
     /// \[1, H\].
     SharedGate: Weight, |of| there(of.shared()?.sigmoid_gate, &[1, of.h]);
+    /// \[positions, H\], added to the embedding.
+    Positions: Weight, |of| there(of.model.learned_positions, &[of.model.positions, of.h]);
 }
 
 impl Slot {
     /// The slots outside of layers.
-    pub const OUTER: [Self; 3] = [Self::Embedding, Self::Norm, Self::Head];
+    pub const OUTER: [Self; 4] = [Self::Embedding, Self::Norm, Self::Head, Self::Positions];
 
     /// Whether it exists in each layer.
     pub fn is_of_layer(self) -> bool {

@@ -93,6 +93,17 @@ impl Of<'_> {
         Ok(Param::from_tensor(self.weights.matrix(place)?))
     }
 
+    /// A weight of attention, which trains as the layer's description says.
+    fn weight(&mut self, slot: Slot) -> Result<Weight<2>, Error> {
+        let place = self.place(slot);
+        let weight = self.weights.weight(place)?;
+        let recipe = self.spec.layers[self.layer].attention.fp8;
+        Ok(match recipe {
+            Some(recipe) => weight.in_fp8(recipe)?,
+            None => weight,
+        })
+    }
+
     pub(super) fn stack(&mut self, slot: Slot) -> Result<Weight<3>, Error> {
         let place = self.place(slot);
         self.weights.stack(place)
@@ -108,10 +119,9 @@ impl Of<'_> {
         self.if_there(slot, Self::matrix)
     }
 
-    /// A linear layer without a bias.
+    /// A linear layer of attention without a bias.
     pub(super) fn linear(&mut self, slot: Slot) -> Result<Linear, Error> {
-        let place = self.place(slot);
-        Ok(Linear::new(self.weights.weight(place)?, None)?)
+        Ok(Linear::new(self.weight(slot)?, None)?)
     }
 
     /// The same where there is one.
@@ -121,8 +131,7 @@ impl Of<'_> {
 
     /// The same with a bias where there is one.
     pub(super) fn biased(&mut self, slot: Slot, bias: Slot) -> Result<Linear, Error> {
-        let place = self.place(slot);
-        let weight = self.weights.weight(place)?;
+        let weight = self.weight(slot)?;
         Ok(Linear::new(weight, self.vector_if(bias)?)?)
     }
 

@@ -1,12 +1,14 @@
 //! What a decoder is made of, as plain data: everything that tells one published model from another.
 
+use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::MoeConfig;
+use serde::Serialize;
 
 use super::rope::Rope;
 use crate::error::Error;
 
 /// A causal decoder: tokens in, logits of the next token out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelSpec {
     /// Number of tokens V.
     pub vocabulary: usize,
@@ -14,6 +16,8 @@ pub struct ModelSpec {
     pub hidden: usize,
     /// Tokens of the longest sequence that it was made for.
     pub positions: usize,
+    /// What is added to an embedding at each of these positions is learned; there are no others then.
+    pub learned_positions: bool,
     /// What norms add to the mean of squares.
     pub epsilon: f64,
     /// What embeddings are multiplied by.
@@ -27,6 +31,19 @@ pub struct ModelSpec {
 }
 
 impl ModelSpec {
+    /// The same model whose products of attention and of feed-forward parts train in FP8, or don't; shared experts, routers, embeddings, norms
+    /// and the head stay as they are.
+    #[must_use]
+    pub fn with_fp8(mut self, recipe: Option<Fp8Recipe>) -> Self {
+        for layer in &mut self.layers {
+            layer.attention.fp8 = recipe;
+            let (FeedForwardSpec::Dense(config) | FeedForwardSpec::Experts(config)) =
+                &mut layer.feed_forward;
+            config.fp8 = recipe;
+        }
+        self
+    }
+
     /// That all of `ids` are in the vocabulary: a device would read past the embedding's end.
     pub(crate) fn check_tokens(&self, ids: &[u32]) -> Result<(), Error> {
         let largest = ids.iter().copied().max().unwrap_or(0);
@@ -56,7 +73,7 @@ impl LayerSpec {
 }
 
 /// One layer: x + r · attention(norm(x)), then x + r · feed_forward(norm(x)).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerSpec {
     /// Where tokens look at those before them.
     pub attention: AttentionSpec,
@@ -67,7 +84,7 @@ pub struct LayerSpec {
 }
 
 /// Causal attention of heads: `heads` queries share `kv_heads` keys and values.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AttentionSpec {
     /// Query heads.
     pub heads: usize,
@@ -89,10 +106,12 @@ pub struct AttentionSpec {
     pub window: Option<usize>,
     /// Each head has a sink: attention that goes to no key.
     pub sinks: bool,
+    /// How the projections train in FP8; `None` in floating point.
+    pub fp8: Option<Fp8Recipe>,
 }
 
 /// How queries, keys and values come from a token.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Projection {
     /// A matrix for each of the three.
     Direct {
@@ -120,7 +139,7 @@ pub enum Projection {
 }
 
 /// What a norm of queries and keys is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum HeadNorm {
     /// There is none.
     None,
@@ -131,7 +150,7 @@ pub enum HeadNorm {
 }
 
 /// What a token goes through alone.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum FeedForwardSpec {
     /// One network for all tokens, gated; the router and the number of experts mean nothing.
     Dense(MoeConfig),

@@ -88,9 +88,29 @@ impl Values for &Model {
 }
 
 impl Model {
+    /// A decoder in f32 on `device`, with weights from `values`.
+    ///
+    /// # Errors
+    /// What `values` says, and as [`Model::load`].
+    pub fn of_values(
+        spec: &ModelSpec,
+        values: &mut dyn Values,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        let dtype = DType::F32;
+        let mut weights = Uploaded {
+            values,
+            spec,
+            device,
+            dtype,
+        };
+        Self::load(spec, &mut weights)
+    }
+
     fn held(&self, Place { layer, slot }: Place) -> Held {
         match slot {
             Slot::Embedding => row(&self.embedding),
+            Slot::Positions => row_if(&self.positions),
             Slot::Norm => row(&self.norm.gamma),
             Slot::Head => row_if(&self.head),
             _ => {

@@ -71,6 +71,7 @@ fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
         rope: Some(rope),
         window: None,
         sinks: false,
+        fp8: None,
     }
 }
 

@@ -40,6 +40,7 @@ pub(super) fn model(keys: &mut Keys<'_>, layers: Vec<LayerSpec>) -> ModelSpec {
         vocabulary: keys.size(&["vocab_size"]),
         hidden: keys.size(&["hidden_size"]),
         positions: keys.size(&["max_position_embeddings"]),
+        learned_positions: false,
         epsilon: keys.positive_or("rms_norm_eps", 1e-6),
         embedding_scale: 1.0,
         logits_scale: 1.0,
@@ -78,6 +79,7 @@ pub(super) fn attention(keys: &mut Keys<'_>, theta: f64) -> AttentionSpec {
         rope: Some(rope(keys, FULL, head_dim, theta)),
         window: None,
         sinks: false,
+        fp8: None,
     }
 }
 

@@ -27,6 +27,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::{DType, Device};
+use moebius::fp8::training::Fp8Recipe;
 use moebius::fp8::{Fp8Format, Granularity, Quantizer, ScaleRule};
 use moebius_weights::gguf::GgufFile;
 use moebius_weights::{Reader, Unfit};
@@ -79,6 +80,8 @@ pub struct LoadOptions {
     /// The embedding and the head are bf16 in a model that computes in f32, on devices that multiply the two
     /// ([`takes_half_weights`](moebius::nn::takes_half_weights)).
     pub narrow_embedding: bool,
+    /// How products of attention and of feed-forward parts train in FP8 ([`ModelSpec::with_fp8`]), with `keep_fp8` off: codes don't train.
+    pub fp8_training: Option<Fp8Recipe>,
 }
 
 impl Default for LoadOptions {
@@ -88,6 +91,7 @@ impl Default for LoadOptions {
             keep_fp8: true,
             round: None,
             narrow_embedding: false,
+            fp8_training: None,
         }
     }
 }
@@ -230,12 +234,13 @@ impl ModelFiles {
 
     /// [`ModelFiles::load`] in pieces, for programs that do other things in between.
     pub fn begin(&self, device: &Device, options: LoadOptions) -> Loading<'_> {
+        let spec = self.spec.clone().with_fp8(options.fp8_training);
         Loading {
             files: self,
             device: device.clone(),
             options,
             before: self.files.checkpoint().bytes_read(),
-            building: Building::new(&self.spec),
+            building: Building::new(&spec),
         }
     }
 }
