@@ -9,26 +9,16 @@ use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer, SgdConfig};
 use burn::store::ModuleRecord;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::fp8::training::{Fp8Recipe, Fp8Scaling, LossScaling};
-use moebius_model::{
-    Checkpoint, Decoder, DecoderConfig, Precision, Report, Text, TrainConfig, Trainer,
-};
+use moebius_model::decoder::Model;
+use moebius_model::{Checkpoint, DecoderConfig, Precision, Report, Text, TrainConfig, Trainer};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{CURVE, relative_error};
 
 /// Small enough for a software GPU: 64 bytes a step.
 fn tiny() -> TrainConfig {
     TrainConfig {
-        decoder: DecoderConfig {
-            hidden: 16,
-            heads: 2,
-            layers: 2,
-            sequence: 16,
-            experts: 4,
-            inter: 16,
-            top_k: 2,
-            precision: Precision::F32,
-        },
         batch: 4,
+        sequence: 16,
         steps: 16,
         warm_up: 4,
         learning_rate: 0.02,
@@ -37,8 +27,26 @@ fn tiny() -> TrainConfig {
     }
 }
 
+const SIZES: DecoderConfig = DecoderConfig {
+    hidden: 16,
+    heads: 2,
+    layers: 2,
+    sequence: 16,
+    experts: 4,
+    inter: 16,
+    top_k: 2,
+};
+
+fn new(config: TrainConfig, device: &Device) -> Trainer {
+    Trainer::new(config, SIZES, Text::bundled().ids(), device).unwrap()
+}
+
 fn trainer(device: &Device) -> Trainer {
-    Trainer::new(tiny(), Text::bundled(), device).unwrap()
+    new(tiny(), device)
+}
+
+fn resume(checkpoint: Checkpoint, device: &Device) -> Trainer {
+    Trainer::resume(checkpoint, SIZES, Text::bundled().ids(), device).unwrap()
 }
 
 fn train(trainer: &mut Trainer, steps: usize) -> Report {
@@ -49,7 +57,7 @@ fn train(trainer: &mut Trainer, steps: usize) -> Report {
 }
 
 /// All weights in order, as bits.
-fn bits(decoder: &Decoder) -> Vec<u32> {
+fn bits(decoder: &Model) -> Vec<u32> {
     struct Collect(Vec<u32>);
     impl ModuleVisitor for Collect {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -74,7 +82,7 @@ fn the_loss_falls_alike_on_every_device_and_experts_stay_in_use() {
         let (first, last) = (report.losses[0], report.losses[tiny().steps - 1]);
         assert!(first > 5.0 && last < 4.0, "{name}: {:?}", report.losses);
         for layer in &report.layers {
-            let slots = tiny().tokens() * tiny().decoder.top_k * tiny().steps;
+            let slots = tiny().tokens() * SIZES.top_k * tiny().steps;
             assert_eq!(layer.counts.iter().sum::<u64>(), slots as u64, "{name}");
             assert!(
                 layer.utilization.iter().all(|&share| share > 0.05),
@@ -116,7 +124,7 @@ fn assert_same_losses(name: &str, resumed: &[f32], straight: &[f32]) {
     assert!(error <= OTHER_BITS, "{name}: losses differ by {error:.1e}");
 }
 
-fn assert_same_weights(name: &str, resumed: &Decoder, straight: &Decoder) {
+fn assert_same_weights(name: &str, resumed: &Model, straight: &Model) {
     let (got, want) = (bits(resumed), bits(straight));
     if !has_other_bits(name) {
         assert!(got == want, "{name}: other weights");
@@ -148,11 +156,11 @@ fn a_resumed_training_repeats_the_uninterrupted_one_bit_for_bit() {
         begun.checkpoint().unwrap().write(folder.path()).unwrap();
         drop(begun);
         let checkpoint = Checkpoint::read(folder.path()).unwrap();
-        let mut resumed = Trainer::resume(checkpoint, Text::bundled(), &device).unwrap();
+        let mut resumed = resume(checkpoint, &device);
         losses.extend(train(&mut resumed, 2).losses);
 
         assert_same_losses(name, &losses, &whole.losses);
-        assert_same_weights(name, resumed.decoder(), straight.decoder());
+        assert_same_weights(name, resumed.model(), straight.model());
         let [again, first] = [&resumed, &straight].map(|trainer| trainer.first_loss().unwrap());
         assert_same_losses(name, &[again], &[first]);
         assert_eq!(resumed.steps_done(), 5, "{name}");
@@ -188,8 +196,7 @@ fn the_loss_falls_in_fp8_as_in_f32() {
             } else {
                 tiny().steps
             };
-            let trainer = Trainer::new(fp8(recipe), Text::bundled(), &target.burn());
-            let report = train(&mut trainer.unwrap(), steps);
+            let report = train(&mut new(fp8(recipe), &target.burn()), steps);
             assert_eq!(report.losses.len(), steps, "{name}");
             let pairs = report.losses.iter().zip(&reference.losses);
             for (step, (fp8, f32)) in pairs.enumerate() {
@@ -226,25 +233,24 @@ fn a_resumed_training_in_fp8_repeats_the_uninterrupted_one_bit_for_bit() {
         let _alone = target.alone();
         let (name, device) = (target.name, target.burn());
         let config = fp8(Fp8Recipe::delayed());
-        let new = || Trainer::new(config, Text::bundled(), &device).unwrap();
-        let mut straight = new();
+        let mut straight = new(config, &device);
         let whole = train(&mut straight, 6);
 
         let folder = tempfile::tempdir().unwrap();
-        let mut begun = new();
+        let mut begun = new(config, &device);
         let mut losses = train(&mut begun, 4).losses;
         begun.checkpoint().unwrap().write(folder.path()).unwrap();
         let checkpoint = Checkpoint::read(folder.path()).unwrap();
         checkpoint.check_config(&config).unwrap();
         let error = checkpoint.check_config(&tiny()).unwrap_err().to_string();
         assert!(error.contains("another training"), "{error}");
-        let mut resumed = Trainer::resume(checkpoint, Text::bundled(), &device).unwrap();
+        let mut resumed = resume(checkpoint, &device);
         let rest = train(&mut resumed, 2);
         losses.extend(rest.losses);
 
         assert_same_losses(name, &losses, &whole.losses);
         // Histories and scales are among them.
-        assert_same_weights(name, resumed.decoder(), straight.decoder());
+        assert_same_weights(name, resumed.model(), straight.model());
         if !has_other_bits(name) {
             assert_eq!(rest.fp8, whole.fp8, "{name}");
         }
@@ -274,8 +280,8 @@ fn steps_that_overflow_are_skipped_without_a_trace() {
             steps: 40,
             ..fp8(Fp8Recipe::delayed())
         };
-        let mut trainer = Trainer::new(config, Text::bundled(), &device).unwrap();
-        let before = bits(trainer.decoder());
+        let mut trainer = new(config, &device);
+        let before = bits(trainer.model());
         let (mut skipped, mut losses) = (0, Vec::new());
         for step in 0.. {
             let report = train(&mut trainer, 1);
@@ -285,7 +291,7 @@ fn steps_that_overflow_are_skipped_without_a_trace() {
             let scale = 2f32.powi(127 - now.skipped_steps as i32);
             assert_eq!(now.scale, scale, "{name}");
             if now.skipped_steps == step + 1 {
-                assert!(bits(trainer.decoder()) == before, "{name}: step {step}");
+                assert!(bits(trainer.model()) == before, "{name}: step {step}");
                 skipped = now.skipped_steps;
             }
             if now.clean_steps == 2 {
@@ -293,20 +299,21 @@ fn steps_that_overflow_are_skipped_without_a_trace() {
             }
         }
         assert!((1..38).contains(&skipped), "{name}: {skipped}");
-        assert!(bits(trainer.decoder()) != before, "{name}");
+        assert!(bits(trainer.model()) != before, "{name}");
         let finite = losses.iter().all(|loss| loss.is_finite());
         assert!(finite, "{name}: {losses:?}");
     }
 }
 
 /// A first batch and its cross entropy.
-fn loss(decoder: &Decoder, device: &Device) -> Tensor<1> {
+fn loss(decoder: &Model, device: &Device) -> Tensor<1> {
     let batch = Text::bundled().batch(0, 0, 4, 16).unwrap();
     let bytes = |bytes| Tensor::<2, Int>::from_data(TensorData::new(bytes, [4, 16]), device);
     let output = decoder.forward(bytes(batch.inputs)).unwrap();
-    CrossEntropyLossConfig::new()
-        .init(device)
-        .forward(output.logits, bytes(batch.targets).flatten(0, 1))
+    CrossEntropyLossConfig::new().init(device).forward(
+        output.logits.flatten(0, 1),
+        bytes(batch.targets).flatten(0, 1),
+    )
 }
 
 #[test]
@@ -319,7 +326,7 @@ fn optimizers_and_records_of_burn_take_the_decoder() {
             ("Adam", AdamConfig::new().init(), 0.01),
         ];
         for (optimizer_name, mut optimizer, rate) in optimizers {
-            let mut decoder = tiny().decoder.init(1, &device).unwrap();
+            let mut decoder = SIZES.init(1, &device).unwrap();
             let before = bits(&decoder);
             let mut losses = Vec::new();
             for _ in 0..3 {
@@ -336,7 +343,7 @@ fn optimizers_and_records_of_burn_take_the_decoder() {
             );
 
             let record = decoder.clone().into_record().into_bytes().unwrap();
-            let fresh = tiny().decoder.init(2, &device).unwrap();
+            let fresh = SIZES.init(2, &device).unwrap();
             let record = ModuleRecord::from_bytes(record).unwrap();
             let loaded = fresh.try_load_record(record).unwrap();
             assert!(bits(&loaded) == bits(&decoder), "{name}");

@@ -10,7 +10,8 @@ use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::Error;
 use moebius_device::Device as Name;
-use moebius_model::{Decoder, TrainConfig};
+use moebius_model::DecoderConfig;
+use moebius_model::decoder::{FeedForward, Model, Projections};
 
 /// After how many additions the host waits for CubeCL's CPU runtime, whose queue is short.
 const PACE: usize = 8;
@@ -125,13 +126,13 @@ fn additions(count: usize, pace: Option<usize>, device: &Device) -> Result<Addit
 }
 
 fn byte(device: &Device) -> Result<Forward, BenchError> {
-    let config = TrainConfig::default().decoder;
+    let config = DecoderConfig::default();
     let decoder = config.init(0, device).map_err(BenchError::device)?;
     let input = TensorData::from([[i32::from(BYTE)]]);
     let input = Tensor::<2, Int>::from_data(input, device);
     let forward = || {
         let out = decoder.forward(input.clone());
-        Ok::<_, BenchError>(out.map_err(BenchError::device)?.logits)
+        Ok::<_, BenchError>(out.map_err(BenchError::device)?.logits.flatten::<2>(0, 1))
     };
     let want = reference(&decoder, usize::from(BYTE))?;
     let error = distance(&floats(forward()?), &want);
@@ -145,20 +146,28 @@ fn byte(device: &Device) -> Result<Forward, BenchError> {
 }
 
 /// The logits \[256\] after `byte`, the first of its sequence, in f64: a query that sees one key has its value.
-fn reference(decoder: &Decoder, byte: usize) -> Result<Vec<f64>, BenchError> {
+fn reference(decoder: &Model, byte: usize) -> Result<Vec<f64>, BenchError> {
     let row = |weight: Tensor<2>, at| wide(floats(weight.narrow(0, at, 1)));
     let mut x = row(decoder.embedding.val(), byte);
-    add(&mut x, &row(decoder.positions.val(), 0));
+    if let Some(positions) = &decoder.positions {
+        add(&mut x, &row(positions.val(), 0));
+    }
     for block in &decoder.blocks {
         let attention = &block.attention;
+        let (Projections::Direct(direct), FeedForward::Experts(experts)) =
+            (&attention.projection, &block.feed_forward)
+        else {
+            unreachable!("a decoder over bytes has a matrix for values, and experts");
+        };
         let seen = normal(&block.attention_norm, &x);
-        let value = product(attention.value.weight.values()?, &seen);
+        let value = product(direct.value.weight.values()?, &seen);
         add(&mut x, &product(attention.out.weight.values()?, &value));
-        let routed = normal(&block.moe_norm, &x).into_iter();
+        let routed = normal(&block.feed_forward_norm, &x).into_iter();
         let routed: Vec<f32> = routed.map(|x| x as f32).collect();
-        add(&mut x, &outputs(&block.moe, &routed)?);
+        add(&mut x, &outputs(experts, &routed)?);
     }
-    Ok(product(decoder.head.val(), &normal(&decoder.norm, &x)))
+    let head = decoder.head.as_ref().unwrap_or(&decoder.embedding);
+    Ok(product(head.val(), &normal(&decoder.norm, &x)))
 }
 
 /// W \[out, in\] times x \[in\].
@@ -192,12 +201,12 @@ mod tests {
     #[test]
     fn a_wrong_weight_of_the_byte_model_is_seen() {
         let device = Device::flex();
-        let decoder = |seed| TrainConfig::default().decoder.init(seed, &device).unwrap();
+        let decoder = |seed| DecoderConfig::default().init(seed, &device).unwrap();
         let (right, other) = (decoder(0), decoder(1));
         let byte = TensorData::from([[i32::from(BYTE)]]);
         let byte = Tensor::<2, Int>::from_data(byte, &device);
-        let logits = floats(right.forward(byte).unwrap().logits);
-        let error = |of: &Decoder| distance(&logits, &reference(of, usize::from(BYTE)).unwrap());
+        let logits = floats(right.forward(byte).unwrap().logits.flatten::<2>(0, 1));
+        let error = |of: &Model| distance(&logits, &reference(of, usize::from(BYTE)).unwrap());
         assert!(error(&right) < 1e-5, "{}", error(&right));
         let mut wrong = right.clone();
         wrong.blocks[1].attention.out = other.blocks[1].attention.out.clone();

@@ -135,15 +135,17 @@ pub(crate) fn lose(_: &[String]) {
     let device = moebius::open(&moebius::Device::Wgpu(None)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = TrainConfig {
-        decoder: DecoderConfig {
-            layers: 1,
-            sequence: 8,
-            ..DecoderConfig::default().with_hidden(16)
-        },
         batch: 1,
+        sequence: 8,
         ..TrainConfig::default()
     };
-    let mut trainer = Trainer::new(config, Text::bundled(), &device).unwrap();
+    let sizes = DecoderConfig {
+        layers: 1,
+        sequence: 8,
+        ..DecoderConfig::default().with_hidden(16)
+    };
+    let ids = Text::bundled().ids();
+    let mut trainer = Trainer::new(config, sizes, ids.clone(), &device).unwrap();
     trainer.step().unwrap();
     trainer.report().unwrap();
     trainer.checkpoint().unwrap().write(folder.path()).unwrap();
@@ -165,7 +167,7 @@ pub(crate) fn lose(_: &[String]) {
 
     let flex = moebius::open(&moebius::Device::Flex).unwrap();
     let checkpoint = Checkpoint::read(folder.path()).unwrap();
-    let mut trainer = Trainer::resume(checkpoint, Text::bundled(), &flex).unwrap();
+    let mut trainer = Trainer::resume(checkpoint, sizes, ids, &flex).unwrap();
     trainer.step().unwrap();
     assert_eq!(trainer.report().unwrap().step, 2);
 }

@@ -2,9 +2,7 @@
 
 use crate::process::{command, output, start, wait};
 use moebius::fp8::{Fp8Format, Granularity};
-use moebius_model::{
-    Checkpoint, CheckpointError, DecoderConfig, Precision, Text, TrainConfig, Trainer,
-};
+use moebius_model::{Checkpoint, CheckpointError, DecoderConfig, Text, TrainConfig, Trainer};
 use moebius_ops::scaling::Fp8Scheme;
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::parameters;
@@ -23,20 +21,25 @@ fn kills() -> usize {
 /// More steps than anyone waits for.
 fn config() -> TrainConfig {
     TrainConfig {
-        decoder: DecoderConfig {
-            hidden: 16,
-            heads: 1,
-            layers: 1,
-            sequence: 8,
-            experts: 4,
-            inter: 32,
-            top_k: 1,
-            precision: Precision::F32,
-        },
         batch: 1,
+        sequence: 8,
         steps: 1_000_000,
         ..TrainConfig::default()
     }
+}
+
+const SIZES: DecoderConfig = DecoderConfig {
+    hidden: 16,
+    heads: 1,
+    layers: 1,
+    sequence: 8,
+    experts: 4,
+    inter: 32,
+    top_k: 1,
+};
+
+fn new() -> Trainer {
+    Trainer::new(config(), SIZES, Text::bundled().ids(), &flex()).unwrap()
 }
 
 fn flex() -> burn::tensor::Device {
@@ -46,10 +49,10 @@ fn flex() -> burn::tensor::Device {
 /// The training in a folder, or a new one.
 fn resumed(folder: &Path) -> Trainer {
     match Checkpoint::read(folder) {
-        Ok(checkpoint) => Trainer::resume(checkpoint, Text::bundled(), &flex()).unwrap(),
-        Err(CheckpointError::Missing { .. }) => {
-            Trainer::new(config(), Text::bundled(), &flex()).unwrap()
+        Ok(checkpoint) => {
+            Trainer::resume(checkpoint, SIZES, Text::bundled().ids(), &flex()).unwrap()
         }
+        Err(CheckpointError::Missing { .. }) => new(),
         Err(error) => panic!("{error}"),
     }
 }
@@ -123,7 +126,7 @@ pub(crate) fn a_finished_checkpoint_survives() {
     }
     assert!(torn > 0, "no kill interrupted a file");
     let mut killed = resumed(folder);
-    let mut straight = Trainer::new(config(), Text::bundled(), &flex()).unwrap();
+    let mut straight = new();
     while straight.steps_done() < killed.steps_done() {
         straight.step().unwrap();
     }
@@ -131,7 +134,7 @@ pub(crate) fn a_finished_checkpoint_survives() {
     let last = |trainer: &mut Trainer| {
         trainer.step().unwrap();
         let losses = trainer.report().unwrap().losses;
-        let weights = parameters(trainer.decoder()).into_iter().map(|p| p.values);
+        let weights = parameters(trainer.model()).into_iter().map(|p| p.values);
         (losses, weights.collect::<Vec<_>>())
     };
     assert!(

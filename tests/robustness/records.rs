@@ -28,19 +28,20 @@ fn folder() -> PathBuf {
 }
 
 /// As small as a decoder can be.
+const SIZES: DecoderConfig = DecoderConfig {
+    hidden: 8,
+    heads: 1,
+    layers: 1,
+    sequence: 8,
+    experts: 2,
+    inter: 8,
+    top_k: 1,
+};
+
 fn trainings() -> [(&'static str, TrainConfig, f32); 2] {
     let config = TrainConfig {
-        decoder: DecoderConfig {
-            hidden: 8,
-            heads: 1,
-            layers: 1,
-            sequence: 8,
-            experts: 2,
-            inter: 8,
-            top_k: 1,
-            precision: Precision::F32,
-        },
         batch: 2,
+        sequence: 8,
         steps: STEPS[0] + STEPS[1],
         warm_up: 2,
         learning_rate: 0.02,
@@ -63,9 +64,11 @@ pub(crate) fn trainings_resume(target: &Target) {
     for (name, config, tolerance) in trainings() {
         let checkpoint = Checkpoint::read(&folder().join(name)).unwrap();
         checkpoint.check_config(&config).unwrap();
+        assert_eq!(checkpoint.sizes(), Some(SIZES));
         assert_eq!(checkpoint.step(), STEPS[0]);
         let want = &read_numbers("losses.json")[name];
-        let mut trainer = Trainer::resume(checkpoint, Text::bundled(), &target.burn()).unwrap();
+        let ids = Text::bundled().ids();
+        let mut trainer = Trainer::resume(checkpoint, SIZES, ids, &target.burn()).unwrap();
         let got = losses(&mut trainer, STEPS[1]);
         assert_eq!(got.len(), want.len());
         let distances = got.iter().zip(want).map(|(got, want)| (got - want).abs());
@@ -255,7 +258,7 @@ pub(crate) fn make(_: &[String]) {
         if curves.contains_key(name) {
             continue;
         }
-        let mut trainer = Trainer::new(config, Text::bundled(), &device).unwrap();
+        let mut trainer = Trainer::new(config, SIZES, Text::bundled().ids(), &device).unwrap();
         losses(&mut trainer, STEPS[0]);
         trainer
             .checkpoint()

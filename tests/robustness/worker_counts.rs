@@ -110,19 +110,20 @@ fn fp8_linear(device: &Device) -> Vec<u32> {
 /// Losses and weights after some steps.
 fn training(device: &Device) -> Vec<u32> {
     let config = TrainConfig {
-        decoder: DecoderConfig {
-            sequence: 32,
-            ..DecoderConfig::default()
-        },
         batch: 4,
+        sequence: 32,
         ..TrainConfig::default()
     };
-    let mut trainer = Trainer::new(config, Text::bundled(), device).unwrap();
+    let sizes = DecoderConfig {
+        sequence: 32,
+        ..DecoderConfig::default()
+    };
+    let mut trainer = Trainer::new(config, sizes, Text::bundled().ids(), device).unwrap();
     for _ in 0..3 {
         trainer.step().unwrap();
     }
     let mut found = trainer.report().unwrap().losses;
-    for parameter in parameters(trainer.decoder()) {
+    for parameter in parameters(trainer.model()) {
         found.extend(parameter.values);
     }
     found.into_iter().map(f32::to_bits).collect()

@@ -1,7 +1,7 @@
 //! The decoder's training step.
 
 use moebius_device::Device;
-use moebius_model::{Text, TrainConfig, Trainer};
+use moebius_model::{DecoderConfig, Text, TrainConfig, Trainer};
 use moebius_pjrt::Platform;
 use moebius_xla::stablehlo::Program;
 
@@ -10,7 +10,8 @@ use moebius_xla::stablehlo::Program;
 pub(crate) fn step() -> Program {
     let device = moebius::open(&Device::Xla(moebius_device::XlaPlatform::Cpu, None));
     let device = device.unwrap_or_else(|error| panic!("{error}"));
-    let mut trainer = Trainer::new(TrainConfig::default(), Text::bundled(), &device).unwrap();
+    let (config, sizes) = (TrainConfig::default(), DecoderConfig::default());
+    let mut trainer = Trainer::new(config, sizes, Text::bundled().ids(), &device).unwrap();
     for _ in 0..4 {
         trainer.step().unwrap();
     }

@@ -125,6 +125,53 @@ fn a_configuration_alone_is_trained_from_scratch() {
 }
 
 #[test]
+fn a_published_model_stops_and_goes_on_as_if_it_had_not() {
+    let model = published::model();
+    let work = tempfile::tempdir().expect("a folder");
+    let text = write_text(work.path());
+    let folder = |name: &str| text_of(&work.path().join(name)).to_owned();
+    let course = "--steps 6 --every 2 --seq 16 --batch 2 --held-out 60 --device flex --json";
+    for precision in ["f32", "fp8-delayed"] {
+        let [whole, parts, kept] =
+            ["whole", "parts", "kept"].map(|name| folder(&format!("{name}-{precision}")));
+        let train = |out: &str, more: &[&str]| {
+            let source = text_of(model.path());
+            let mut args = vec!["train", "--model", source, "--text", &text, "--out", out];
+            args.extend(course.split(' ').chain(["--precision", precision]));
+            moebius(&[&args[..], more].concat())
+        };
+        let straight = object(&train(&whole, &[]));
+        assert_eq!(straight["out"], whole, "{straight}");
+        assert_eq!(straight["fp8"].is_null(), precision == "f32", "{straight}");
+        let begun = object(&train(
+            &parts,
+            &["--checkpoint", &kept, "--stop-after", "3"],
+        ));
+        assert!(
+            begun["out"].is_null() && !Path::new(&parts).exists(),
+            "{begun}"
+        );
+        assert_eq!(begun["step"], 3, "{begun}");
+        let taken = train(&parts, &["--checkpoint", &kept]);
+        assert_eq!(taken.status.code(), Some(2), "{taken:?}");
+        let resumed = object(&train(&parts, &["--checkpoint", &kept, "--resume"]));
+        for key in [
+            "step",
+            "first_loss",
+            "last_loss",
+            "perplexity",
+            "experts_apart",
+            "fp8",
+        ] {
+            assert_eq!(resumed[key], straight[key], "{precision}, {key}");
+        }
+        let weights = |out: &str| fs::read(Path::new(out).join("model.safetensors"));
+        let [straight, resumed] = [&whole, &parts].map(|out| weights(out).expect("weights"));
+        assert!(straight == resumed, "{precision}: other weights");
+    }
+}
+
+#[test]
 fn numbers_of_the_small_transformer_are_refused_beside_a_model() {
     let refused = moebius(&["train", "--model", "x", "--out", "y", "--hidden", "8"]);
     assert_eq!(refused.status.code(), Some(2));

@@ -1,153 +1,214 @@
-//! The transformer that learns a text: bytes in, logits of the next byte out.
+//! A small mixture of experts over bytes, which learns a text from nothing.
 
-use burn::module::{Module, Param};
-use burn::nn::{RmsNorm, RmsNormConfig};
-use burn::tensor::{Device, Int, Tensor};
-use moebius::moe::{MoeLayer, MoeOutput};
-use moebius::nn::{self, Linear};
+use std::collections::BTreeMap;
 
-use crate::config::{DecoderConfig, VOCABULARY};
+use burn::tensor::Device;
+use moebius::moe::{Activation, MoeConfig};
+use serde::{Deserialize, Serialize};
+
+use crate::decoder::{
+    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Model, ModelSpec, Place, Projection, Slot,
+    Values,
+};
 use crate::error::Error;
 use crate::random::{Random, bound};
 
-/// A causal transformer over bytes, normalised before each part, with experts where others have one
-/// feed-forward layer.
-#[derive(Module, Debug)]
-pub struct Decoder {
-    /// \[256, hidden\].
-    pub embedding: Param<Tensor<2>>,
-    /// \[sequence, hidden\]: learned, added to the embedding.
-    pub positions: Param<Tensor<2>>,
-    /// The layers.
-    pub blocks: Vec<Block>,
-    /// Before the head.
-    pub norm: RmsNorm,
-    /// \[256, hidden\].
-    pub head: Param<Tensor<2>>,
-}
+/// Every byte is a token.
+pub const VOCABULARY: usize = 256;
 
-/// x + attention(norm(x)), then x + experts(norm(x)).
-#[derive(Module, Debug)]
-pub struct Block {
-    /// Before the attention.
-    pub attention_norm: RmsNorm,
-    /// Where tokens look at those before them.
-    pub attention: Attention,
-    /// Before the experts.
-    pub moe_norm: RmsNorm,
-    /// Where every token goes through its experts.
-    pub moe: MoeLayer,
-}
+/// The widest head that a decoder over bytes has.
+const MAX_HEAD: usize = 128;
 
-/// softmax(causal(q·kᵀ/√d))·v in every head of width d. All weights are \[hidden, hidden\].
-#[derive(Module, Debug)]
-pub struct Attention {
-    /// x → q, all heads.
-    pub query: Linear,
-    /// x → k.
-    pub key: Linear,
-    /// x → v.
-    pub value: Linear,
-    /// The heads' results, side by side → y.
-    pub out: Linear,
-    /// Number of heads.
+/// So that the sizes, and not their number, decide what a decoder takes.
+const MAX_LAYERS: usize = 1024;
+
+/// What is initialised on the host, and held four times over (weights, gradients, two moments).
+const MAX_PARAMETERS: f64 = (1_u32 << 28) as f64;
+
+/// The sizes of a decoder over bytes: learned positions, a matrix each for queries, keys and values, and experts in each layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecoderConfig {
+    /// Width of a token.
+    pub hidden: usize,
+    /// Attention heads, which share `hidden` evenly.
     pub heads: usize,
+    /// Blocks of attention and experts.
+    pub layers: usize,
+    /// The longest sequence.
+    pub sequence: usize,
+    /// Experts in each block.
+    pub experts: usize,
+    /// Width of an expert.
+    pub inter: usize,
+    /// Experts per token.
+    pub top_k: usize,
 }
 
-/// What a forward returns.
-#[derive(Debug)]
-pub struct DecoderOutput {
-    /// \[batch · sequence, 256\].
-    pub logits: Tensor<2>,
-    /// What the experts of each block did.
-    pub moe: Vec<MoeOutput<2>>,
+impl Default for DecoderConfig {
+    fn default() -> Self {
+        Self {
+            hidden: 64,
+            heads: 4,
+            layers: 2,
+            sequence: 64,
+            experts: 8,
+            inter: 128,
+            top_k: 2,
+        }
+    }
 }
 
 impl DecoderConfig {
+    /// The sizes of all experts of one block: SwiGLU, softmax routing, dropless.
+    pub fn moe(&self) -> MoeConfig {
+        MoeConfig::new(self.hidden, self.inter, self.experts)
+            .with_top_k(self.top_k)
+            .with_activation(Activation::Silu)
+            .with_gated(true)
+    }
+
+    /// The decoder of these sizes.
+    pub fn spec(&self) -> ModelSpec {
+        let head_dim = self.hidden / self.heads.max(1);
+        let attention = AttentionSpec {
+            heads: self.heads,
+            kv_heads: self.heads,
+            head_dim,
+            value_dim: head_dim,
+            scale: (head_dim as f64).powf(-0.5),
+            projection: Projection::Direct {
+                bias: false,
+                norm: HeadNorm::None,
+                clip: None,
+            },
+            out_bias: false,
+            rope: None,
+            window: None,
+            sinks: false,
+            fp8: None,
+        };
+        let layer = LayerSpec {
+            attention,
+            feed_forward: FeedForwardSpec::Experts(self.moe()),
+            residual: 1.0,
+        };
+        ModelSpec {
+            vocabulary: VOCABULARY,
+            hidden: self.hidden,
+            positions: self.sequence,
+            learned_positions: true,
+            epsilon: 1e-5,
+            embedding_scale: 1.0,
+            logits_scale: 1.0,
+            tied: false,
+            layers: vec![layer; self.layers],
+        }
+    }
+
     /// A decoder with weights from `seed`, the same bits on every device.
     ///
     /// # Errors
     /// [`Error::Config`] and [`Error::Moebius`] for sizes that don't fit.
-    pub fn init(&self, seed: u64, device: &Device) -> Result<Decoder, Error> {
+    pub fn init(&self, seed: u64, device: &Device) -> Result<Model, Error> {
         self.check()?;
-        let hidden = self.hidden;
-        let random = &mut Random::new(&[seed]);
-        Ok(Decoder {
-            embedding: random.parameter([VOCABULARY, hidden], 0.3, device),
-            positions: random.parameter([self.sequence, hidden], 0.1, device),
-            blocks: (0..self.layers)
-                .map(|_| self.block(random, device))
-                .collect::<Result<_, _>>()?,
-            norm: RmsNormConfig::new(hidden).init(device),
-            head: random.parameter([VOCABULARY, hidden], bound(hidden), device),
-        })
+        Model::of_values(&self.spec(), &mut self.first(seed), device)
     }
 
-    fn block(&self, random: &mut Random, device: &Device) -> Result<Block, Error> {
-        let h = self.hidden;
-        let norm = || RmsNormConfig::new(h).init(device);
-        let narrow = bound(h);
-        let square = |random: &mut Random| -> Result<Linear, Error> {
-            let linear = Linear::new(random.parameter([h, h], narrow, device), None)?;
-            Ok(match self.precision.recipe() {
-                Some(recipe) => linear.in_fp8(recipe)?,
-                None => linear,
-            })
-        };
-        let weights = random.moe_weights(&self.moe(), device);
-        Ok(Block {
-            attention_norm: norm(),
-            attention: Attention {
-                query: square(random)?,
-                key: square(random)?,
-                value: square(random)?,
-                out: square(random)?,
-                heads: self.heads,
-            },
-            moe_norm: norm(),
-            moe: self.moe().with_weights(weights)?,
-        })
-    }
-}
-
-impl Decoder {
-    /// The logits of the byte after each of `bytes` \[batch, sequence\], which sees no later one.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a sequence longer than the decoder's, [`Error::Moebius`] when the
-    /// device can't run a layer.
-    pub fn forward(&self, bytes: Tensor<2, Int>) -> Result<DecoderOutput, Error> {
-        let [batch, sequence] = bytes.dims();
-        let [longest, hidden] = self.positions.dims();
-        let expected = format!("at most {longest}");
-        Error::check(sequence <= longest, "sequence", expected, sequence)?;
-        let tokens = self.embedding.val().select(0, bytes.flatten(0, 1));
-        let places = self.positions.val().narrow(0, 0, sequence);
-        let x = tokens.reshape([batch, sequence, hidden]) + places.unsqueeze();
-        let mut x = x.reshape([batch * sequence, hidden]);
-        let mut moe = Vec::with_capacity(self.blocks.len());
-        for block in &self.blocks {
-            let before = block.attention_norm.forward(x.clone());
-            x = x + block.attention.forward(before, sequence)?;
-            let routed = block.moe.forward(block.moe_norm.forward(x.clone()))?;
-            x = x + routed.y.clone();
-            moe.push(routed);
-        }
-        let logits = nn::linear(self.norm.forward(x), self.head.val(), None)?;
-        Ok(DecoderOutput { logits, moe })
-    }
-}
-
-impl Attention {
-    /// Sequences of `sequence` tokens, one after the other: x \[tokens, hidden\] to the same shape.
-    fn forward(&self, x: Tensor<2>, sequence: usize) -> Result<Tensor<2>, Error> {
-        let heads = [
-            self.query.forward(x.clone())?,
-            self.key.forward(x.clone())?,
-            self.value.forward(x)?,
+    /// The weights that such a decoder begins with.
+    pub(crate) fn first(&self, seed: u64) -> FirstWeights {
+        let (narrow, wide) = (bound(self.hidden), bound(self.inter));
+        let outer = [(Slot::Embedding, 0.3), (Slot::Positions, 0.1)];
+        let of_layer = [
+            (Slot::Router, narrow),
+            (Slot::ExpertsIn, narrow),
+            (Slot::ExpertsOut, wide),
+            (Slot::Query, narrow),
+            (Slot::Key, narrow),
+            (Slot::Value, narrow),
+            (Slot::Out, narrow),
         ];
-        let seen = nn::attention(heads, self.heads, sequence, true)?;
-        Ok(self.out.forward(seen)?)
+        let of_layers = (0..self.layers).flat_map(|layer| of_layer.map(|slot| (layer, slot)));
+        let outer = outer.map(|slot| (0, slot)).into_iter();
+        let all = outer.chain(of_layers).chain([(0, (Slot::Head, narrow))]);
+        let (spec, mut random) = (self.spec(), Random::new(&[seed]));
+        let drawn = all.map(|(layer, (slot, bound))| {
+            let place = Place { layer, slot };
+            let count = place.shape(&spec).iter().product();
+            (place, random.uniform(count, bound))
+        });
+        let drawn = drawn.collect();
+        FirstWeights { spec, drawn }
+    }
+
+    /// Takes another width: experts of twice the width, heads of 16 where that works out and
+    /// else as few as can be.
+    pub fn with_hidden(self, hidden: usize) -> Self {
+        let heads = if hidden.is_multiple_of(16) {
+            hidden / 16
+        } else {
+            let least = hidden.div_ceil(MAX_HEAD).max(1);
+            // Beyond what can be trained no divisor is looked for.
+            let mut counts = least..=hidden.min(1 << 20);
+            counts
+                .find(|heads| hidden.is_multiple_of(*heads))
+                .unwrap_or(1)
+        };
+        Self {
+            hidden,
+            heads,
+            inter: hidden.saturating_mul(2),
+            ..self
+        }
+    }
+
+    /// Checks what the experts' own configuration doesn't.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let sizes = [
+            ("hidden", self.hidden),
+            ("heads", self.heads),
+            ("layers", self.layers),
+            ("sequence", self.sequence),
+            ("experts", self.experts),
+            ("inter", self.inter),
+            ("top_k", self.top_k),
+        ];
+        for (what, size) in sizes {
+            Error::check(size > 0, what, "at least 1", size)?;
+        }
+        let bounds = [
+            ("top_k", self.top_k, self.experts),
+            ("layers", self.layers, MAX_LAYERS),
+        ];
+        for (what, size, most) in bounds {
+            Error::check(size <= most, what, format!("at most {most}"), size)?;
+        }
+        let divides = self.hidden.is_multiple_of(self.heads);
+        let expected = format!("a divisor of hidden {}", self.hidden);
+        Error::check(divides, "heads", expected, self.heads)?;
+        let head = self.hidden / self.heads;
+        let expected = format!("at most {MAX_HEAD}");
+        Error::check(head <= MAX_HEAD, "hidden / heads", expected, head)?;
+        // As floats, because products of sizes from elsewhere may exceed any whole number.
+        let [h, f, e] = [self.hidden, self.inter, self.experts].map(|n| n as f64);
+        // An expert's three matrices and its row of the router, and attention.
+        let block = (3.0 * f + 1.0) * h * e + 4.0 * h * h;
+        let rows = self.sequence as f64 + 2.0 * VOCABULARY as f64;
+        let all = block * self.layers as f64 + rows * h;
+        let expected = format!("at most {MAX_PARAMETERS} parameters");
+        Error::check(all <= MAX_PARAMETERS, "decoder", expected, all)
+    }
+}
+
+/// First weights of a decoder over bytes: norms are 1, everything else is uniform around 0.
+pub(crate) struct FirstWeights {
+    spec: ModelSpec,
+    drawn: BTreeMap<Place, Vec<f32>>,
+}
+
+impl Values for FirstWeights {
+    fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
+        let ones = || vec![1.0; place.shape(&self.spec).iter().product()];
+        Ok(self.drawn.get(&place).cloned().unwrap_or_else(ones))
     }
 }
 

@@ -4,22 +4,28 @@
 //! `model-STEP-FNV1A.bpk` and `optimizer-STEP-FNV1A.bpk` are Burn's records. Every file is written
 //! under another name, flushed and renamed, `checkpoint.json` last: until then the folder holds the
 //! checkpoint before. Then all other records in the folder are removed.
+//!
+//! Version 1 was of decoders over bytes only: their sizes and precision stood among the course's numbers, and the decoder was a module
+//! of its own, whose parameters had other names.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use burn::store::{ModuleRecord, RecordError};
 use burn::tensor::Bytes;
+use burn_pack::{Reader, Writer};
 use moebius::fp8::training::LossScale;
 use moebius_weights::folder::sync_folder;
 use moebius_weights::{InFile, Unfit};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::bytes::DecoderConfig;
 use crate::config::TrainConfig;
 use crate::error::CheckpointError;
-use crate::text::Text;
+use crate::subject::Subject;
 
 const FILE: &str = "checkpoint.json";
 /// Of a file that isn't complete.
@@ -27,7 +33,7 @@ const PART: &str = "checkpoint.part";
 const MODEL: &str = "model";
 const OPTIMIZER: &str = "optimizer";
 const FORMAT: &str = "moebius training";
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// How far a training is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,13 +58,25 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(bytes: &[u8]) -> Self {
-        let hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325u64, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-        });
-        Self {
-            bytes: bytes.len() as u64,
-            fnv1a: format!("{hash:016x}"),
+    fn of(all: impl Iterator<Item = u8>) -> Self {
+        let (mut bytes, mut hash) = (0, 0xCBF2_9CE4_8422_2325u64);
+        for byte in all {
+            bytes += 1;
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+        }
+        let fnv1a = format!("{hash:016x}");
+        Self { bytes, fnv1a }
+    }
+
+    fn of_slice(bytes: &[u8]) -> Self {
+        Self::of(bytes.iter().copied())
+    }
+
+    /// Of the text of a training, of which a byte is a byte.
+    fn of_text(subject: &Subject, ids: &[u32]) -> Self {
+        match subject {
+            Subject::Bytes(_) => Self::of(ids.iter().map(|&id| id as u8)),
+            Subject::Published(_) => Self::of(ids.iter().flat_map(|id| id.to_le_bytes())),
         }
     }
 }
@@ -77,6 +95,8 @@ struct Manifest {
     #[serde(flatten)]
     progress: Progress,
     config: TrainConfig,
+    /// A [`Subject`].
+    subject: Value,
     text: Stamp,
     model: Stamp,
     optimizer: Stamp,
@@ -102,25 +122,72 @@ impl Manifest {
             path: path.clone(),
             reason,
         };
-        let value: Value =
+        let mut value: Value =
             serde_json::from_slice(&bytes).map_err(|error| foreign(error.to_string()))?;
         if value["format"] != FORMAT {
             return Err(foreign(format!("its format isn't `{FORMAT}`")));
         }
-        if value["version"] != VERSION {
-            let version = &value["version"];
-            return Err(foreign(format!(
-                "expected version {VERSION}, got {version}"
-            )));
+        match value["version"].as_u64() {
+            Some(1) => {
+                let lacking = || foreign("a training of version 1 has a decoder".to_owned());
+                of_version_1(&mut value).ok_or_else(lacking)?;
+            }
+            Some(VERSION) => {}
+            _ => {
+                let version = &value["version"];
+                return Err(foreign(format!(
+                    "expected version 1 to {VERSION}, got {version}"
+                )));
+            }
         }
         serde_json::from_value(value).map_err(|error| foreign(error.to_string()))
     }
+}
+
+/// Puts what version 1 says where it stands now; `None` where it doesn't say it.
+fn of_version_1(manifest: &mut Value) -> Option<()> {
+    let manifest = manifest.as_object_mut()?;
+    let config = manifest.get_mut("config")?.as_object_mut()?;
+    let mut sizes = config.remove("decoder")?;
+    let of_decoder = sizes.as_object_mut()?;
+    let sequence = of_decoder.get("sequence")?.clone();
+    config.insert("sequence".to_owned(), sequence);
+    if let Some(precision) = of_decoder.remove("precision") {
+        config.insert("precision".to_owned(), precision);
+    }
+    manifest.insert("subject".to_owned(), json!({ "bytes": sizes }));
+    Some(())
+}
+
+/// What parts of the names of version 1 are called now.
+const RENAMED: [(&str, &str); 5] = [
+    (".attention.query.", ".attention.projection.Direct.query."),
+    (".attention.key.", ".attention.projection.Direct.key."),
+    (".attention.value.", ".attention.projection.Direct.value."),
+    (".moe_norm.", ".feed_forward_norm."),
+    (".moe.", ".feed_forward.Experts."),
+];
+
+/// A model's record with the names of now.
+fn renamed(record: Bytes) -> Result<Bytes, CheckpointError> {
+    let refused = |error: burn_pack::Error| CheckpointError::Record(error.to_string());
+    let mut tensors = Reader::from_bytes(record)
+        .and_then(Reader::into_tensors)
+        .map_err(refused)?;
+    for tensor in &mut tensors {
+        for (before, now) in RENAMED {
+            tensor.name = tensor.name.replace(before, now);
+        }
+    }
+    Writer::new(tensors).into_bytes().map_err(refused)
 }
 
 /// Everything a training needs to go on.
 #[derive(Debug)]
 pub struct Checkpoint {
     config: TrainConfig,
+    /// A [`Subject`].
+    subject: Value,
     text: Stamp,
     progress: Progress,
     model: ModuleRecord,
@@ -131,13 +198,14 @@ pub struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn new(
         config: TrainConfig,
-        text: &Text,
+        (subject, ids): (&Subject, &[u32]),
         progress: Progress,
         (model, optimizer): (ModuleRecord, Bytes),
     ) -> Self {
         Self {
             config,
-            text: Stamp::of(text.bytes()),
+            subject: json!(subject),
+            text: Stamp::of_text(subject, ids),
             progress,
             model,
             optimizer,
@@ -147,6 +215,11 @@ impl Checkpoint {
     /// The numbers of the training.
     pub fn config(&self) -> &TrainConfig {
         &self.config
+    }
+
+    /// The sizes of the decoder over bytes, where the training is of one.
+    pub fn sizes(&self) -> Option<DecoderConfig> {
+        serde_json::from_value(self.subject["bytes"].clone()).ok()
     }
 
     /// Steps done.
@@ -175,10 +248,14 @@ impl Checkpoint {
     pub fn read(folder: &Path) -> Result<Self, CheckpointError> {
         let manifest = Manifest::read(folder)?;
         let [model, optimizer] = manifest.files(folder);
-        let model = read_stamped(model, &manifest.model)?;
+        let mut model = read_stamped(model, &manifest.model)?;
+        if manifest.version == 1 {
+            model = renamed(model)?;
+        }
         let optimizer = read_stamped(optimizer, &manifest.optimizer)?;
         Ok(Self {
             config: manifest.config,
+            subject: manifest.subject,
             text: manifest.text,
             progress: manifest.progress,
             model: ModuleRecord::from_bytes(model).map_err(record)?,
@@ -204,9 +281,10 @@ impl Checkpoint {
             version: VERSION,
             progress: self.progress,
             config: self.config,
+            subject: self.subject,
             text: self.text,
-            model: Stamp::of(&model),
-            optimizer: Stamp::of(&optimizer),
+            model: Stamp::of_slice(&model),
+            optimizer: Stamp::of_slice(&optimizer),
         };
         let files = manifest.files(folder);
         write_whole(&files[0], &model)?;
@@ -227,23 +305,31 @@ impl Checkpoint {
     /// # Errors
     /// [`CheckpointError::Other`] with the first number that differs.
     pub fn check_config(&self, wanted: &TrainConfig) -> Result<(), CheckpointError> {
-        let numbers = |config: &TrainConfig| {
-            let mut numbers = Vec::new();
-            // Numbers in structs have a JSON form.
-            flatten("", &serde_json::json!(config), &mut numbers);
-            numbers
-        };
-        let pairs = numbers(&self.config).into_iter().zip(numbers(wanted));
-        for ((what, expected), (_, got)) in pairs {
-            if expected != got {
-                return Err(CheckpointError::Other(Unfit::new(what, expected, got)));
-            }
-        }
-        Ok(())
+        // Numbers in structs have a JSON form.
+        compare(&json!(self.config), &json!(wanted))
     }
 
-    pub(crate) fn check_text(&self, text: &Text) -> Result<(), CheckpointError> {
-        let got = Stamp::of(text.bytes());
+    /// Checks that this is a checkpoint of a training of this.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Other`] with the first thing that differs.
+    pub fn check_subject(&self, wanted: &Subject) -> Result<(), CheckpointError> {
+        let wanted = json!(wanted);
+        let kind = |of: &Value| {
+            let kinds = of.as_object().and_then(|of| of.iter().next());
+            kinds.map(|(kind, value)| (kind.clone(), value.clone()))
+        };
+        let [(before, described), (now, asked)] =
+            [&self.subject, &wanted].map(|of| kind(of).unwrap_or_default());
+        if before != now {
+            let other = Unfit::new("kind of model", before, now);
+            return Err(CheckpointError::Other(other));
+        }
+        compare(&described, &asked)
+    }
+
+    pub(crate) fn check_text(&self, subject: &Subject, ids: &[u32]) -> Result<(), CheckpointError> {
+        let got = Stamp::of_text(subject, ids);
         if got == self.text {
             Ok(())
         } else {
@@ -252,16 +338,55 @@ impl Checkpoint {
     }
 }
 
-/// The leaves of a JSON object with their names.
-fn flatten(name: &str, value: &Value, leaves: &mut Vec<(String, String)>) {
+/// Refuses what differs between the numbers of a checkpoint and others; of what an earlier version didn't know, nothing is said.
+fn compare(before: &Value, now: &Value) -> Result<(), CheckpointError> {
+    let leaves = |of: &Value| {
+        let mut leaves = BTreeMap::new();
+        flatten("", of, &mut leaves);
+        leaves
+    };
+    let found = leaves(now);
+    for (what, expected) in leaves(before) {
+        let got = found.get(&what).unwrap_or(&Value::Null);
+        if !is_same(&expected, got) {
+            return Err(CheckpointError::Other(Unfit::new(what, expected, got)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two leaves are the same; the last bit of a number may have got lost in JSON.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(x), Some(y)) if a.is_f64() && b.is_f64() => {
+            (x - y).abs() <= 2.0 * f64::EPSILON * x.abs()
+        }
+        _ => a == b,
+    }
+}
+
+/// The leaves of a JSON value with their paths.
+fn flatten(name: &str, value: &Value, leaves: &mut BTreeMap<String, Value>) {
+    let path = |inner: &str| match name {
+        "" => inner.to_owned(),
+        _ => format!("{name}.{inner}"),
+    };
     match value {
         // One may have other fields than the other.
         Value::Object(fields) if !["precision", "loss_scaling"].contains(&name) => {
-            for (name, value) in fields {
-                flatten(name, value, leaves);
+            for (field, value) in fields {
+                flatten(&path(field), value, leaves);
             }
         }
-        leaf => leaves.push((name.to_owned(), leaf.to_string())),
+        Value::Array(elements) => {
+            leaves.insert(path("len"), json!(elements.len()));
+            for (number, value) in elements.iter().enumerate() {
+                flatten(&path(&number.to_string()), value, leaves);
+            }
+        }
+        leaf => {
+            leaves.insert(name.to_owned(), leaf.clone());
+        }
     }
 }
 
@@ -279,7 +404,7 @@ fn write_error(path: &Path) -> impl Fn(io::Error) -> CheckpointError + Copy {
 
 fn read_stamped(path: PathBuf, stamp: &Stamp) -> Result<Bytes, CheckpointError> {
     let bytes = fs::read(&path).map_err(read_error(&path))?;
-    let got = Stamp::of(&bytes);
+    let got = Stamp::of_slice(&bytes);
     if got != *stamp {
         let damage = Unfit::new(path.display(), stamp, got);
         return Err(CheckpointError::Damaged(damage));

@@ -1,6 +1,8 @@
 use super::{Checkpoint, FILE, Manifest, PART};
-use crate::config::{DecoderConfig, TrainConfig};
+use crate::bytes::DecoderConfig;
+use crate::config::TrainConfig;
 use crate::error::CheckpointError;
+use crate::subject::Subject;
 use crate::text::Text;
 use crate::train::Trainer;
 use std::fs;
@@ -8,24 +10,28 @@ use std::path::Path;
 
 fn config() -> TrainConfig {
     TrainConfig {
-        decoder: DecoderConfig {
-            sequence: 8,
-            layers: 1,
-            ..DecoderConfig::default().with_hidden(16)
-        },
         batch: 1,
+        sequence: 8,
         ..TrainConfig::default()
+    }
+}
+
+fn sizes() -> DecoderConfig {
+    DecoderConfig {
+        sequence: 8,
+        layers: 1,
+        ..DecoderConfig::default().with_hidden(16)
     }
 }
 
 fn trainer() -> Trainer {
     let device = moebius::open(&moebius::Device::Flex).unwrap();
-    Trainer::new(config(), Text::bundled(), &device).unwrap()
+    Trainer::new(config(), sizes(), Text::bundled().ids(), &device).unwrap()
 }
 
 fn resume(checkpoint: Checkpoint) -> Trainer {
     let device = moebius::open(&moebius::Device::Flex).unwrap();
-    Trainer::resume(checkpoint, Text::bundled(), &device).unwrap()
+    Trainer::resume(checkpoint, sizes(), Text::bundled().ids(), &device).unwrap()
 }
 
 /// A folder with the checkpoint of a training of one step, and the training.
@@ -66,6 +72,7 @@ fn a_folder_holds_one_checkpoint_and_the_next_replaces_it() {
     assert_eq!(steps(folder), [FILE, "model-2", "optimizer-2"]);
     let read = Checkpoint::read(folder).unwrap();
     assert_eq!((read.step(), *read.config()), (2, config()));
+    assert_eq!(read.sizes(), Some(sizes()));
     // Read and written again, before any step, it is the same.
     let stamp = || Manifest::read(folder).unwrap().model;
     let before = stamp();
@@ -127,7 +134,9 @@ fn a_foreign_file_is_neither_read_nor_replaced() {
     let (folder, trainer) = written();
     let path = folder.path().join(FILE);
     let ours = fs::read_to_string(&path).unwrap();
-    let later = ours.replace("\"version\": 1", "\"version\": 2");
+    let later = ours.replace("\"version\": 2", "\"version\": 3");
+    // The first version has a decoder among its numbers.
+    let earlier = ours.replace("\"version\": 2", "\"version\": 1");
     let short = ours.replace("\"batch\"", "\"batches\"");
     for text in [
         "",
@@ -136,6 +145,7 @@ fn a_foreign_file_is_neither_read_nor_replaced() {
         "{\"format\": 1}",
         &ours[..60],
         &later,
+        &earlier,
         &short,
     ] {
         fs::write(&path, text).unwrap();
@@ -166,8 +176,19 @@ fn another_training_is_told_from_this_one() {
         error,
         "the checkpoint is of another training: batch was 1, not 2"
     );
-    let text = Text::new(b"Call me Ishmael.".to_vec());
+    let of_subject = |subject: Subject| checkpoint.check_subject(&subject).unwrap_err().to_string();
+    let wider = sizes().with_hidden(32);
+    let error = of_subject(wider.into());
+    assert!(error.ends_with("heads was 1, not 2"), "{error}");
+    let error = of_subject(Subject::from(&sizes().spec()));
+    assert!(
+        error.ends_with("kind of model was bytes, not published"),
+        "{error}"
+    );
+    let text = Text::new(b"Call me Ishmael.".to_vec()).ids();
     let device = moebius::open(&moebius::Device::Flex).unwrap();
-    let error = Trainer::resume(checkpoint, text, &device).err().unwrap();
+    let error = Trainer::resume(checkpoint, sizes(), text, &device)
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("text was"), "{error}");
 }

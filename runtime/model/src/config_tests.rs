@@ -1,4 +1,6 @@
-use super::{DecoderConfig, TrainConfig};
+use super::TrainConfig;
+use crate::bytes::DecoderConfig;
+use crate::subject::Subject;
 
 #[test]
 fn the_rate_rises_in_a_line_and_falls_in_a_cosine() {
@@ -24,66 +26,10 @@ fn the_rate_rises_in_a_line_and_falls_in_a_cosine() {
     assert!((constant.rate(0) - 1.0).abs() < 1e-6);
 }
 
-/// Checks that each is refused, and how.
-fn refused<const N: usize>(wrong: [(TrainConfig, &str); N]) {
-    for (config, message) in wrong {
-        let error = config.check().unwrap_err().to_string();
-        assert!(error.starts_with(message), "{error}");
-    }
-}
-
-#[test]
-fn sizes_that_cannot_work_are_refused_before_anything_is_allocated() {
-    let default = TrainConfig::default();
-    default.check().unwrap();
-    let of = |decoder| TrainConfig { decoder, ..default };
-    let sizes = default.decoder;
-    let narrow = sizes.with_hidden(1);
-    refused([
-        (
-            of(DecoderConfig { heads: 3, ..sizes }),
-            "heads: expected a divisor of hidden 64, got 3",
-        ),
-        (
-            of(DecoderConfig {
-                heads: 1,
-                ..sizes.with_hidden(130)
-            }),
-            "hidden / heads: expected at most 128, got 130",
-        ),
-        (
-            of(DecoderConfig { top_k: 9, ..sizes }),
-            "top_k: expected at most 8, got 9",
-        ),
-        (
-            of(DecoderConfig { inter: 0, ..sizes }),
-            "inter: expected at least 1, got 0",
-        ),
-        (
-            of(DecoderConfig {
-                layers: 20_000_000,
-                ..narrow
-            }),
-            "layers: expected at most 1024, got 20000000",
-        ),
-        (
-            of(DecoderConfig {
-                experts: 1 << 31,
-                ..narrow
-            }),
-            "decoder: expected at most 268435456 parameters",
-        ),
-        (
-            of(sizes.with_hidden(usize::MAX - 15)),
-            "decoder: expected at most 268435456 parameters",
-        ),
-    ]);
-}
-
 #[test]
 fn a_course_that_cannot_work_is_refused() {
-    let default = TrainConfig::default();
-    refused([
+    let (default, sizes) = (TrainConfig::default(), DecoderConfig::default());
+    let wrong = [
         (
             TrainConfig {
                 batch: 0,
@@ -112,36 +58,40 @@ fn a_course_that_cannot_work_is_refused() {
             },
             "learning rate: expected a positive number, got NaN",
         ),
-    ]);
+    ];
+    for subject in [Subject::from(sizes), Subject::from(&sizes.spec())] {
+        subject.check(&default).unwrap();
+        for (config, message) in wrong {
+            let error = subject.check(&config).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+    let longer = TrainConfig {
+        sequence: 65,
+        ..default
+    };
+    let error = Subject::from(sizes).check(&longer).unwrap_err().to_string();
+    assert_eq!(error, "sequence: expected at most 64, got 65");
 }
 
 #[test]
 fn operations_of_a_step_follow_from_its_sizes() {
+    let sizes = DecoderConfig {
+        hidden: 8,
+        heads: 2,
+        layers: 3,
+        sequence: 5,
+        experts: 4,
+        inter: 16,
+        top_k: 2,
+    };
     let config = TrainConfig {
         batch: 2,
-        decoder: DecoderConfig {
-            hidden: 8,
-            heads: 2,
-            layers: 3,
-            sequence: 5,
-            experts: 4,
-            inter: 16,
-            top_k: 2,
-            ..TrainConfig::default().decoder
-        },
+        sequence: 5,
         ..TrainConfig::default()
     };
-    // A token: three blocks of 4 · 8² + 2 · 5 · 8 in attention, 3 · 2 · 8 · 16 in experts and 8 · 4 in the router; 8 · 256 in the head.
-    let token = 3 * (256 + 80 + 768 + 32) + 2048;
-    assert_eq!(config.step_flops(), f64::from(6 * 10 * token));
-}
-
-#[test]
-fn a_width_brings_its_heads_and_experts() {
-    let sizes = DecoderConfig::default();
-    assert_eq!(sizes.with_hidden(64), sizes);
-    for (hidden, heads) in [(10, 1), (130, 2), (131, 131), (200, 2), (1000, 8)] {
-        assert_eq!(sizes.with_hidden(hidden).heads, heads);
-        sizes.with_hidden(hidden).check().unwrap();
-    }
+    // A token: three blocks of 4 · 8² + 2 · 5 · 8 in attention, 3 · 2 · 8 · 16 in experts, 8 · 4 in the router and 2 · 8 in norms; 8 in the
+    // last norm, and 8 · 256 in the head.
+    let token = 3 * (256 + 80 + 768 + 32 + 16) + 8 + 2048;
+    assert_eq!(config.step_flops(&sizes.spec()), f64::from(6 * 10 * token));
 }

@@ -30,6 +30,15 @@ impl Random {
         (self.next() % n as u64) as usize
     }
 
+    /// `count` values uniform in ±`bound`.
+    pub(crate) fn uniform(&mut self, count: usize, bound: f32) -> Vec<f32> {
+        let values = (0..count).map(|_| {
+            let unit = (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+            unit * bound
+        });
+        values.collect()
+    }
+
     /// A parameter uniform in ±`bound`.
     pub(crate) fn parameter<const D: usize>(
         &mut self,
@@ -37,12 +46,7 @@ impl Random {
         bound: f32,
         device: &Device,
     ) -> Param<Tensor<D>> {
-        let values: Vec<f32> = (0..shape.iter().product())
-            .map(|_| {
-                let unit = (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
-                unit * bound
-            })
-            .collect();
+        let values = self.uniform(shape.iter().product(), bound);
         let data = TensorData::new(values, Shape::from(shape));
         Param::from_tensor(Tensor::from_data(data, device))
     }

@@ -7,7 +7,7 @@ use moebius::fp8::training::{LossScale, LossScaler, products};
 use moebius::moe::LoadStatistics;
 use serde::Serialize;
 
-use crate::bytes::Decoder;
+use crate::decoder::Model;
 use crate::error::Error;
 
 /// The steps since the last report.
@@ -15,7 +15,7 @@ use crate::error::Error;
 pub struct Report {
     /// Steps done in all.
     pub step: usize,
-    /// Cross entropy of each step, in nats a token, before its update. A byte is a token of the small transformer.
+    /// Cross entropy of each step, in nats a token, before its update. A byte is a token of the small decoder.
     pub losses: Vec<f32>,
     /// Their mean.
     pub loss: f32,
@@ -50,8 +50,8 @@ pub struct Fp8Report {
 
 impl Fp8Report {
     /// Waits for the device.
-    pub(crate) fn read(scaler: &LossScaler, decoder: &Decoder) -> Result<Self, Error> {
-        let states = products(decoder);
+    pub(crate) fn read(scaler: &LossScaler, model: &Model) -> Result<Self, Error> {
+        let states = products(model);
         let states = states.iter().filter_map(|product| product.state.as_ref());
         let counts = states.map(|state| state.saturated.value_sync().without_autodiff());
         let counts = read(counts.collect())?;
@@ -74,7 +74,7 @@ pub struct LayerLoad {
     /// Standard deviation of the counts over their mean: 0 where all get the same; `None` where
     /// there were no slots.
     pub coefficient_of_variation: Option<f64>,
-    /// Slots that reached no expert.
+    /// Slots that reached no expert: none, as the layers of these models have no capacity.
     pub dropped: u64,
 }
 
@@ -84,15 +84,14 @@ impl LayerLoad {
         self.counts.iter().filter(|&&n| n > 0).count()
     }
 
-    fn read(load: Tensor<1, Int>, dropped: Tensor<1, Int>) -> Result<Self, Error> {
+    fn read(load: Tensor<1, Int>) -> Result<Self, Error> {
         let statistics = LoadStatistics::read(load)?;
-        let dropped = dropped.try_into_vec_as::<u64>().map_err(Error::device)?;
         let balance = statistics.balance;
         Ok(Self {
             counts: statistics.counts,
             coefficient_of_variation: balance.as_ref().map(|load| load.coefficient_of_variation),
             utilization: balance.map_or_else(Vec::new, |load| load.utilization),
-            dropped: dropped.iter().sum(),
+            dropped: 0,
         })
     }
 }
@@ -103,11 +102,9 @@ pub(crate) struct Window {
     since: Option<Instant>,
     losses: Vec<Tensor<1>>,
     auxiliary: Vec<Tensor<1>>,
-    layers: Vec<Load>,
+    /// Slots of each expert of a layer \[E\].
+    layers: Vec<Tensor<1, Int>>,
 }
-
-/// Slots of each expert of a layer \[E\], and those that reached none.
-pub(crate) type Load = (Tensor<1, Int>, Tensor<1, Int>);
 
 impl Window {
     /// Starts the clock, if it isn't running.
@@ -125,16 +122,15 @@ impl Window {
         &mut self,
         loss: Tensor<1>,
         auxiliary: Tensor<1>,
-        layers: impl Iterator<Item = Result<Load, Error>>,
+        layers: impl Iterator<Item = Result<Tensor<1, Int>, moebius::Error>>,
     ) -> Result<(), Error> {
         self.losses.push(loss.inner());
         self.auxiliary.push(auxiliary.inner());
         for (layer, load) in layers.enumerate() {
-            let (load, dropped) = load?;
-            let (load, dropped) = (load.inner(), dropped.inner());
+            let load = load?.inner();
             match self.layers.get_mut(layer) {
-                Some(sums) => *sums = (sums.0.clone() + load, sums.1.clone() + dropped),
-                None => self.layers.push((load, dropped)),
+                Some(sum) => *sum = sum.clone() + load,
+                None => self.layers.push(load),
             }
         }
         Ok(())
@@ -147,8 +143,7 @@ impl Window {
         let seconds = self
             .since
             .map_or(0.0, |since| since.elapsed().as_secs_f64());
-        let layers = self.layers.into_iter();
-        let layers = layers.map(|(load, dropped)| LayerLoad::read(load, dropped));
+        let layers = self.layers.into_iter().map(LayerLoad::read);
         Ok(Report {
             step,
             loss: mean(&losses),

@@ -40,6 +40,11 @@ impl Text {
         bytes.map(Self).map_err(Error::Text)
     }
 
+    /// The bytes as tokens.
+    pub fn ids(&self) -> Vec<u32> {
+        self.0.iter().copied().map(u32::from).collect()
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0

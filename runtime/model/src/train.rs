@@ -4,25 +4,30 @@ use burn::module::Module;
 use burn::optim::{GradientsParams, ModuleOptimizer, OptimizerRecord};
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use moebius::fp8::training::{self, LossScaler, LossScaling, StepGuard};
+use moebius::moe::Routing;
 
 use crate::adam;
-use crate::bytes::{Decoder, DecoderOutput};
 use crate::checkpoint::{self, Checkpoint, Progress};
 use crate::clip::clip;
 use crate::config::TrainConfig;
+use crate::decoder::{Logits, Model, ModelSpec, Place, Values};
 use crate::error::Error;
 use crate::likelihood::cross_entropy;
+use crate::load::{self, LoadOptions, ModelFiles};
 use crate::parameters::{check_readable, parameters};
+use crate::perplexity::{Perplexity, Windows};
 use crate::random::Random;
 use crate::report::{Fp8Report, Report, Window};
-use crate::text::Text;
+use crate::subject::Subject;
+use crate::text::batch_of;
 
-/// A decoder being trained.
+/// A model being trained on a text: the small decoder over bytes, or a published model from its weights or from drawn ones.
 pub struct Trainer {
     config: TrainConfig,
-    text: Text,
+    subject: Subject,
+    ids: Vec<u32>,
     device: Device,
-    decoder: Decoder,
+    model: Model,
     optimizer: ModuleOptimizer,
     scaled: Option<Scaled>,
     progress: Progress,
@@ -56,55 +61,106 @@ impl Scaled {
     }
 }
 
+/// Weights whose values come from a record.
+struct Blank<'a>(&'a ModelSpec);
+
+impl Values for Blank<'_> {
+    fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
+        Ok(vec![0.0; place.shape(self.0).iter().product()])
+    }
+}
+
 impl Trainer {
-    /// A training from its first step on `device`.
+    /// A training from its first step on `device`, of drawn weights: of [`DecoderConfig::init`](crate::DecoderConfig::init) or
+    /// [`Drawn`](crate::decoder::Drawn), with the seed of `config`.
     ///
     /// # Errors
-    /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit each other or the text.
-    pub fn new(config: TrainConfig, text: Text, device: &Device) -> Result<Self, Error> {
-        Self::at(Progress::default(), config, text, device)
+    /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit each other, the text `ids` or the model, and where the device can't
+    /// hold or run something.
+    pub fn new(
+        config: TrainConfig,
+        subject: impl Into<Subject>,
+        ids: Vec<u32>,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        let subject = subject.into();
+        check(&config, &subject, &ids)?;
+        let device = device.clone().autodiff();
+        let model = subject.first(&config, &device)?;
+        Self::at(Progress::default(), config, (subject, ids), model, device)
+    }
+
+    /// The same of the weights in `files`, decoded where they are codes; `progress` hears of each tensor.
+    ///
+    /// # Errors
+    /// As [`Trainer::new`] and [`ModelFiles::load`].
+    pub fn load(
+        config: TrainConfig,
+        files: &ModelFiles,
+        ids: Vec<u32>,
+        device: &Device,
+        progress: &mut dyn FnMut(load::Progress<'_>),
+    ) -> Result<Self, Error> {
+        let subject = Subject::from(files.spec());
+        check(&config, &subject, &ids)?;
+        let device = device.clone().autodiff();
+        let options = LoadOptions {
+            keep_fp8: false,
+            fp8_training: config.precision.recipe(),
+            ..LoadOptions::default()
+        };
+        let model = files.load(&device, options, progress)?;
+        Self::at(Progress::default(), config, (subject, ids), model, device)
     }
 
     fn at(
         progress: Progress,
         config: TrainConfig,
-        text: Text,
-        device: &Device,
+        (subject, ids): (Subject, Vec<u32>),
+        model: Model,
+        device: Device,
     ) -> Result<Self, Error> {
-        config.check()?;
-        text.batch(config.seed, 0, 0, config.decoder.sequence)?;
-        let device = device.clone().autodiff();
         let (adam, guard) = adam::adam(config.weight_decay);
         Ok(Self {
-            decoder: config.decoder.init(config.seed, &device)?,
             optimizer: ModuleOptimizer::from(adam),
             scaled: Scaled::new(config.loss_scaling, (&progress, guard), &device)?,
             progress,
             window: Window::default(),
             config,
-            text,
+            subject,
+            ids,
             device,
+            model,
         })
     }
 
-    /// The training that `checkpoint` was taken of; on the same kind of device it goes on bit for bit
+    /// The training of `subject` and `ids` that `checkpoint` was taken of; on the same kind of device it goes on bit for bit
     /// as if it had never stopped. Each step seeds its device, so that isn't promised of two trainings on
     /// one device at the same time.
     ///
     /// # Errors
-    /// As [`Trainer::new`], and [`Error::Checkpoint`] for a checkpoint of another text or with records
-    /// that don't fit the decoder.
-    pub fn resume(checkpoint: Checkpoint, text: Text, device: &Device) -> Result<Self, Error> {
-        checkpoint.check_text(&text)?;
-        let progress = checkpoint.progress();
-        let new = Self::at(progress, *checkpoint.config(), text, device)?;
-        let (decoder, optimizer) = checkpoint.into_records();
-        let decoder = new.decoder.try_load_record(decoder);
-        let decoder = decoder.map_err(checkpoint::record)?;
-        adam::check_record(&optimizer, &decoder, progress.step)?;
+    /// As [`Trainer::new`], and [`Error::Checkpoint`] for a checkpoint of another model or text or with records
+    /// that don't fit the model.
+    pub fn resume(
+        checkpoint: Checkpoint,
+        subject: impl Into<Subject>,
+        ids: Vec<u32>,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        let subject = subject.into();
+        checkpoint.check_subject(&subject)?;
+        checkpoint.check_text(&subject, &ids)?;
+        let (config, progress) = (*checkpoint.config(), checkpoint.progress());
+        check(&config, &subject, &ids)?;
+        let device = device.clone().autodiff();
+        let spec = subject.spec().with_fp8(config.precision.recipe());
+        let model = Model::of_values(&spec, &mut Blank(&spec), &device)?;
+        let (record, optimizer) = checkpoint.into_records();
+        let model = model.try_load_record(record).map_err(checkpoint::record)?;
+        adam::check_record(&optimizer, &model, progress.step)?;
         let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(checkpoint::record)?;
+        let new = Self::at(progress, config, (subject, ids), model, device)?;
         Ok(Self {
-            decoder,
             optimizer: new.optimizer.load_record(optimizer),
             ..new
         })
@@ -115,14 +171,19 @@ impl Trainer {
         &self.config
     }
 
-    /// The decoder as it is now.
-    pub fn decoder(&self) -> &Decoder {
-        &self.decoder
+    /// What it is of.
+    pub fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// The model as it is now, on a graph.
+    pub fn model(&self) -> &Model {
+        &self.model
     }
 
     /// Numbers that are trained.
     pub fn parameters(&self) -> usize {
-        parameters(&self.decoder)
+        parameters(&self.model)
     }
 
     /// Steps done.
@@ -152,17 +213,16 @@ impl Trainer {
             .seed(Random::new(&[self.config.seed, step as u64]).next());
         let (output, loss) = self.forward(step)?;
         let mut extra = Tensor::zeros([1], &self.device);
-        for moe in &output.moe {
-            extra = extra + moe.losses()?.weighted(&self.config.losses());
+        for routing in &output.routing {
+            extra = extra + routing.losses(1)?.weighted(&self.config.losses());
         }
         let gradients = self.backward(loss.clone() + extra.clone());
-        let gradients = GradientsParams::from_grads(gradients, &self.decoder);
-        let gradients = clip(&self.decoder, gradients, self.config.clip_norm);
+        let gradients = GradientsParams::from_grads(gradients, &self.model);
+        let gradients = clip(&self.model, gradients, self.config.clip_norm);
         let rate = self.config.rate(step);
-        self.decoder = self.optimizer.step(rate, self.decoder.clone(), gradients);
-        let layers = output.moe.iter();
-        let loads = layers.map(|moe| Ok((moe.routing.load()?, moe.dropped_slots.clone())));
-        self.window.add(loss, extra, loads)?;
+        self.model = self.optimizer.step(rate, self.model.clone(), gradients);
+        self.window
+            .add(loss, extra, output.routing.iter().map(Routing::load))?;
         self.progress.step += 1;
         Ok(())
     }
@@ -172,26 +232,35 @@ impl Trainer {
     fn backward(&mut self, loss: Tensor<1>) -> Gradients {
         let Some(scaled) = &mut self.scaled else {
             let gradients = loss.backward();
-            training::update(&self.decoder, &gradients, None);
+            training::update(&self.model, &gradients, None);
             return gradients;
         };
         let mut gradients = scaled.scaler.scale(loss).backward();
-        let finite = scaled.scaler.unscale(&mut gradients, &self.decoder);
-        training::update(&self.decoder, &gradients, Some(&finite));
+        let finite = scaled.scaler.unscale(&mut gradients, &self.model);
+        training::update(&self.model, &gradients, Some(&finite));
         scaled.guard.set(&finite);
         scaled.scaler.update(&finite);
         gradients
     }
 
     /// The forward of a step: what came out, and its mean cross entropy \[1\].
-    fn forward(&self, step: usize) -> Result<(DecoderOutput, Tensor<1>), Error> {
-        let (count, length) = (self.config.batch, self.config.decoder.sequence);
-        let batch = self.text.batch(self.config.seed, step, count, length)?;
-        let tensor = |bytes: Vec<i32>| {
-            Tensor::<2, Int>::from_data(TensorData::new(bytes, [count, length]), &self.device)
+    fn forward(&self, step: usize) -> Result<(Logits, Tensor<1>), Error> {
+        let TrainConfig {
+            batch: count,
+            sequence,
+            seed,
+            ..
+        } = self.config;
+        let number = |&id: &u32| id as i32;
+        let batch = batch_of(&self.ids, number, (seed, step), [count, sequence]);
+        let batch = batch.unwrap_or_else(|| unreachable!("the text was found to be long enough"));
+        let tensor = |ids: Vec<i32>| {
+            Tensor::<2, Int>::from_data(TensorData::new(ids, [count, sequence]), &self.device)
         };
-        let output = self.decoder.forward(tensor(batch.inputs))?;
-        let loss = cross_entropy(output.logits.clone(), tensor(batch.targets));
+        let output = self.model.forward(tensor(batch.inputs))?;
+        let [_, _, words] = output.logits.dims();
+        let rows = output.logits.clone().reshape([count * sequence, words]);
+        let loss = cross_entropy(rows, tensor(batch.targets));
         Ok((output, loss))
     }
 
@@ -221,7 +290,24 @@ impl Trainer {
         let Some(scaled) = &self.scaled else {
             return Ok(None);
         };
-        Fp8Report::read(&scaled.scaler, &self.decoder).map(Some)
+        Fp8Report::read(&scaled.scaler, &self.model).map(Some)
+    }
+
+    /// How well the model as it is now foresees `ids`, with products in f32 whatever it trains in; waits for the device.
+    ///
+    /// # Errors
+    /// As [`Perplexity::of`].
+    pub fn perplexity(
+        &self,
+        ids: &[u32],
+        windows: Windows,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Perplexity, Error> {
+        let (device, mut model) = (self.device.clone().inner(), self.model.valid());
+        if self.config.precision.recipe().is_some() {
+            model = Model::of_values(&self.subject.spec(), &mut &model, &device)?;
+        }
+        Perplexity::of(&model, ids, windows, &device, progress)
     }
 
     /// Everything needed to go on from here; waits for the device.
@@ -242,11 +328,17 @@ impl Trainer {
             progress.loss_scale = Some(scaled.scaler.read()?);
             progress.adam_powers = Some(scaled.guard.powers()?);
         }
-        check_readable(&self.decoder, &self.device)?;
+        check_readable(&self.model, &self.device)?;
         let optimizer = self.optimizer.to_record().into_bytes();
         let optimizer = optimizer.map_err(checkpoint::record)?;
-        adam::check_record(&optimizer, &self.decoder, progress.step)?;
-        let records = (self.decoder.clone().into_record(), optimizer);
-        Ok(Checkpoint::new(self.config, &self.text, progress, records))
+        adam::check_record(&optimizer, &self.model, progress.step)?;
+        let records = (self.model.clone().into_record(), optimizer);
+        let of = (&self.subject, &self.ids[..]);
+        Ok(Checkpoint::new(self.config, of, progress, records))
     }
+}
+
+fn check(config: &TrainConfig, subject: &Subject, ids: &[u32]) -> Result<(), Error> {
+    subject.check(config)?;
+    subject.check_text(ids, config.sequence)
 }

@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use burn::tensor::Device;
 use folders::folders;
+use moebius::fp8::training::Fp8Recipe;
 use moebius_model::decoder::{Drawn, Model, Slot, Values};
 use moebius_model::families::describe;
 use moebius_model::load::{LoadOptions, ModelFiles};
 use moebius_model::{
-    Beside, Error, Tuner, TuningConfig, Upcycling, Windows, save, spread, upcycle,
+    Beside, Checkpoint, Error, Precision, TrainConfig, Trainer, Upcycling, Windows, save, spread,
+    upcycle,
 };
 use serde_json::Value;
 
@@ -46,20 +48,31 @@ fn logits(model: &Model) -> Vec<f32> {
     model.last_logits(&tokens, &Device::flex()).unwrap()
 }
 
-fn quick(steps: usize) -> TuningConfig {
-    TuningConfig {
+fn quick(steps: usize) -> TrainConfig {
+    TrainConfig {
         batch: 2,
         sequence: 16,
         steps,
         warm_up: 2,
         learning_rate: 0.003,
-        ..TuningConfig::default()
+        ..TrainConfig::fine_tuning()
     }
 }
 
-fn tuner(files: &ModelFiles, steps: usize) -> Tuner {
+fn load_trainer(config: TrainConfig, files: &ModelFiles) -> Trainer {
     let ids = ids(files.spec().vocabulary, 400);
-    Tuner::load(quick(steps), files, ids, &Device::flex(), &mut |_| ()).unwrap()
+    Trainer::load(config, files, ids, &Device::flex(), &mut |_| ()).unwrap()
+}
+
+fn trainer(files: &ModelFiles, steps: usize) -> Trainer {
+    load_trainer(quick(steps), files)
+}
+
+/// What the model has in every place.
+fn values(trainer: &Trainer) -> Vec<Vec<f32>> {
+    let mut model = trainer.model();
+    let places = Slot::places(model.spec()).into_iter();
+    places.map(|place| model.values(place).unwrap()).collect()
 }
 
 #[test]
@@ -89,21 +102,95 @@ fn what_is_written_is_what_was_read() {
 fn a_step_reaches_every_parameter_of_every_family() {
     for case in folders() {
         let files = ModelFiles::open(&case).unwrap();
-        let mut tuner = tuner(&files, 4);
-        let places = Slot::places(files.spec());
-        let read = |tuner: &Tuner| -> Vec<Vec<f32>> {
-            let mut model = tuner.model();
-            let places = places.iter();
-            places.map(|&place| model.values(place).unwrap()).collect()
-        };
-        let before = read(&tuner);
-        tuner.step().unwrap();
-        let after = read(&tuner);
-        for (place, (before, after)) in places.iter().zip(before.iter().zip(&after)) {
-            assert_ne!(before, after, "{case:?}: {place:?}");
-            assert!(after.iter().all(|value| value.is_finite()), "{place:?}");
+        // Scales that follow from the tensors themselves: a step of others begins with scales of 1, which suit nothing.
+        for precision in [Precision::F32, Precision::Fp8(Fp8Recipe::current())] {
+            let mut trainer = load_trainer(quick(4).with_precision(precision), &files);
+            let before = values(&trainer);
+            trainer.step().unwrap();
+            let after = values(&trainer);
+            let places = Slot::places(files.spec());
+            for (place, (before, after)) in places.iter().zip(before.iter().zip(&after)) {
+                assert_ne!(before, after, "{case:?}, {precision:?}: {place:?}");
+                assert!(after.iter().all(|value| value.is_finite()), "{place:?}");
+            }
+            let fp8 = trainer.report().unwrap().fp8;
+            let skipped = fp8.map(|fp8| fp8.loss_scale.skipped_steps);
+            assert_eq!(skipped.is_some(), precision.recipe().is_some());
+            assert_eq!(skipped.unwrap_or(0), 0, "{case:?}");
         }
     }
+}
+
+/// In both precisions, of every family: losses, weights, and what loss scaling knows.
+#[test]
+fn a_resumed_training_repeats_the_uninterrupted_one_bit_for_bit() {
+    for case in folders() {
+        let files = ModelFiles::open(&case).unwrap();
+        for precision in [Precision::F32, Precision::Fp8(Fp8Recipe::delayed())] {
+            let config = quick(4).with_precision(precision);
+            let run = |trainer: &mut Trainer, steps: usize| {
+                (0..steps).for_each(|_| trainer.step().unwrap());
+                trainer.report().unwrap()
+            };
+            let mut straight = load_trainer(config, &files);
+            let whole = run(&mut straight, 4);
+
+            let folder = tempfile::tempdir().unwrap();
+            let mut begun = load_trainer(config, &files);
+            let mut losses = run(&mut begun, 2).losses;
+            begun.checkpoint().unwrap().write(folder.path()).unwrap();
+            let checkpoint = Checkpoint::read(folder.path()).unwrap();
+            checkpoint.check_config(&config).unwrap();
+            let ids = ids(files.spec().vocabulary, 400);
+            let resumed = Trainer::resume(checkpoint, files.spec(), ids, &Device::flex());
+            let mut resumed = resumed.unwrap();
+            let rest = run(&mut resumed, 2);
+            losses.extend(&rest.losses);
+            assert_eq!(losses, whole.losses, "{case:?}, {precision:?}");
+            assert_eq!(
+                values(&resumed),
+                values(&straight),
+                "{case:?}, {precision:?}"
+            );
+            assert_eq!(rest.fp8, whole.fp8, "{case:?}");
+            assert_eq!(resumed.first_loss(), straight.first_loss());
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_model_is_refused() {
+    let [olmoe, qwen] =
+        ["decoder_olmoe", "decoder_qwen3_moe"].map(|name| ModelFiles::open(&cases().join(name)));
+    let (olmoe, qwen) = (olmoe.unwrap(), qwen.unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = trainer(&olmoe, 1).checkpoint().unwrap();
+    checkpoint.write(folder.path()).unwrap();
+    let resume = |files: &ModelFiles, count: usize| {
+        let checkpoint = Checkpoint::read(folder.path()).unwrap();
+        assert_eq!(checkpoint.sizes(), None);
+        let ids = ids(files.spec().vocabulary, count);
+        Trainer::resume(checkpoint, files.spec(), ids, &Device::flex())
+    };
+    assert_eq!(resume(&olmoe, 400).unwrap().steps_done(), 0);
+    for other in [resume(&qwen, 400), resume(&olmoe, 401)] {
+        let error = other.err().unwrap().to_string();
+        assert!(error.contains("another training"), "{error}");
+    }
+}
+
+/// The scales of FP8 are those of the training; what is judged and written has none.
+#[test]
+fn a_model_that_trains_in_fp8_is_judged_in_f32() {
+    let files = ModelFiles::open(&cases().join("decoder_olmoe")).unwrap();
+    let text = ids(files.spec().vocabulary, 60);
+    let windows = Windows::new(16, 8).unwrap();
+    let judged = |precision| {
+        let trainer = load_trainer(quick(4).with_precision(precision), &files);
+        trainer.perplexity(&text, windows, &mut |_| ()).unwrap()
+    };
+    let fp8 = judged(Precision::Fp8(Fp8Recipe::delayed()));
+    assert_eq!(fp8, judged(Precision::F32));
 }
 
 #[test]
@@ -112,18 +199,18 @@ fn a_text_with_a_rule_is_learnt_and_the_same_in_every_run() {
     let held_out = &ids(files.spec().vocabulary, 500)[400..];
     let windows = Windows::new(16, 8).unwrap();
     let run = || {
-        let mut tuner = tuner(&files, 60);
-        let before = tuner.perplexity(held_out, windows, &mut |_| ()).unwrap();
-        while !tuner.is_finished() {
-            tuner.step().unwrap();
+        let mut trainer = trainer(&files, 60);
+        let before = trainer.perplexity(held_out, windows, &mut |_| ()).unwrap();
+        while !trainer.is_finished() {
+            trainer.step().unwrap();
         }
-        let report = tuner.report().unwrap();
-        let after = tuner.perplexity(held_out, windows, &mut |_| ()).unwrap();
+        let report = trainer.report().unwrap();
+        let after = trainer.perplexity(held_out, windows, &mut |_| ()).unwrap();
         let fell = after.perplexity() < 0.5 * before.perplexity();
         assert!(fell, "{} to {}", before.perplexity(), after.perplexity());
         assert_eq!(report.layers.len(), files.spec().layers.len());
-        assert_eq!(tuner.first_loss(), report.losses.first().copied());
-        (report.losses, logits(&tuner.model().clone()))
+        assert_eq!(trainer.first_loss(), report.losses.first().copied());
+        (report.losses, logits(&trainer.model().clone()))
     };
     let (losses, last) = run();
     let end = losses[50..].iter().sum::<f32>() / 10.0;
@@ -136,22 +223,22 @@ fn drawn_weights_learn_and_come_back() {
     let files = ModelFiles::open(&cases().join("decoder_qwen3_moe")).unwrap();
     let spec = files.spec();
     let text = ids(spec.vocabulary, 400);
-    let mut tuner = Tuner::drawn(quick(30), spec, text, &Device::flex()).unwrap();
+    let mut trainer = Trainer::new(quick(30), spec, text, &Device::flex()).unwrap();
     for place in Slot::places(spec) {
         let drawn = Drawn::new(spec, 0).values(place).unwrap();
-        assert_eq!(tuner.model().values(place).unwrap(), drawn, "{place:?}");
+        assert_eq!(trainer.model().values(place).unwrap(), drawn, "{place:?}");
     }
     for _ in 0..30 {
-        tuner.step().unwrap();
+        trainer.step().unwrap();
     }
-    let losses = tuner.report().unwrap().losses;
+    let losses = trainer.report().unwrap().losses;
     let even = (spec.vocabulary as f32).ln();
     assert!((losses[0] - even).abs() < 0.1, "{} for {even}", losses[0]);
     assert!(losses[29] < 0.8 * even, "{losses:?}");
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("drawn");
     save(
-        &mut tuner.model(),
+        &mut trainer.model(),
         &config_of(&files),
         Beside::default(),
         &target,
@@ -159,7 +246,7 @@ fn drawn_weights_learn_and_come_back() {
     .unwrap();
     let again = load(&ModelFiles::open(&target).unwrap());
     // Without gradients, as the other one: norms are computed in another order with them.
-    assert_eq!(logits(&again), logits(&tuner.model().valid()));
+    assert_eq!(logits(&again), logits(&trainer.model().valid()));
 }
 
 /// The dense model of a case with drawn weights, without the biases and the windows of single layers that families with experts lack.
@@ -211,11 +298,11 @@ fn a_mixture_computes_what_its_dense_model_does_until_it_learns() {
             let equal = spread(&mut &mixture, files.spec()).unwrap();
             let are_copies = equal.iter().all(|&apart| apart < 1e-6);
             assert_eq!(are_copies, how == copies, "{name}: {equal:?}");
-            let mut tuner = tuner(&files, 5);
+            let mut trainer = trainer(&files, 5);
             for _ in 0..5 {
-                tuner.step().unwrap();
+                trainer.step().unwrap();
             }
-            let differ = spread(&mut tuner.model(), files.spec()).unwrap();
+            let differ = spread(&mut trainer.model(), files.spec()).unwrap();
             assert!(differ.iter().all(|&apart| apart > 1e-4), "{differ:?}");
         }
     }
@@ -225,17 +312,17 @@ fn a_mixture_computes_what_its_dense_model_does_until_it_learns() {
 fn what_cannot_be_is_refused_by_name() {
     let files = ModelFiles::open(&cases().join("decoder_llama")).unwrap();
     let device = Device::flex();
-    let refused = |config: TuningConfig, text: Vec<u32>| -> String {
-        let tuner = Tuner::load(config, &files, text, &device, &mut |_| ());
-        tuner.err().unwrap().to_string()
+    let refused = |config: TrainConfig, text: Vec<u32>| -> String {
+        let trainer = Trainer::load(config, &files, text, &device, &mut |_| ());
+        trainer.err().unwrap().to_string()
     };
     let text = || ids(files.spec().vocabulary, 100);
-    let nan = TuningConfig {
-        learning_rate: f64::NAN,
+    let nan = TrainConfig {
+        learning_rate: f32::NAN,
         ..quick(1)
     };
     assert!(refused(nan, text()).contains("learning rate"));
-    let none = TuningConfig {
+    let none = TrainConfig {
         batch: 0,
         ..quick(1)
     };

@@ -113,7 +113,7 @@ pub(crate) struct PublishedArgs {
     #[arg(long, value_name = "DIR", requires = "out", conflicts_with_all = OF_BYTES)]
     pub(crate) model: Option<PathBuf>,
 
-    /// Folder for the trained model: new or empty.
+    /// Folder for the trained model: new or empty. With --checkpoint it is written after the last of all steps.
     #[arg(long, value_name = "DIR", requires = "model")]
     pub(crate) out: Option<PathBuf>,
 
@@ -136,17 +136,7 @@ pub(crate) struct PublishedArgs {
 }
 
 /// What only the small transformer has.
-const OF_BYTES: [&str; 9] = [
-    "hidden",
-    "layers",
-    "experts",
-    "top_k",
-    "precision",
-    "loss_scale",
-    "checkpoint",
-    "resume",
-    "stop_after",
-];
+const OF_BYTES: [&str; 4] = ["hidden", "layers", "experts", "top_k"];
 
 const TRAIN_EXAMPLES: &str = "\
 Examples:
@@ -156,6 +146,7 @@ Examples:
   moebius train --precision fp8-delayed
   moebius train --text my.txt --hidden 128 --experts 16 --steps 1000 --json
   moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine
+  moebius train --model SmolLM2 --text my.txt --out SmolLM2-mine --precision fp8-delayed --checkpoint run
   moebius train --model new --from-scratch --paragraphs --steps 2000 --learning-rate 0.003 --out trained
 
 A resumed training repeats the uninterrupted one bit for bit on the same device. With --json every

@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::screen::{BAD, Screen};
 use crate::table::Table;
 
-/// One report, in lines or as an object; `unit` is what the speed counts.
+/// One report, in lines or as an object; `unit` is what one token is called.
 pub(super) fn say(report: &Report, unit: &str, screen: &mut Screen) -> Result<(), CliError> {
     let used: Vec<String> = report
         .layers
@@ -21,7 +21,7 @@ pub(super) fn say(report: &Report, unit: &str, screen: &mut Screen) -> Result<()
         format!("  experts used {}", used.join(" "))
     };
     screen.line(&format!(
-        "  step {:>5}  loss {:.3}  rate {:.1e}  {:>7.0} {unit}/s{used}",
+        "  step {:>5}  loss {:.3}  rate {:.1e}  {:>7.0} {unit}s/s{used}",
         report.step, report.loss, report.learning_rate, report.tokens_per_s,
     ))?;
     if let Some(fp8) = &report.fp8 {

@@ -7,12 +7,14 @@ use burn::tensor::Device;
 use moebius_model::decoder::ModelSpec;
 use moebius_model::families::describe_all;
 use moebius_model::load::ModelFiles;
-use moebius_model::{Text, Tuner, TuningConfig};
+use moebius_model::{Beside, Trainer, save};
 use moebius_text::Tokenizer;
 use serde_json::Value;
 
 use crate::args::TrainArgs;
 use crate::error::CliError;
+use crate::screen::Screen;
+use crate::train::course::{Course, text};
 use crate::{progress, published};
 
 /// The special token before the others of a vocabulary that is learnt.
@@ -39,7 +41,7 @@ enum Weights {
 
 impl Source {
     pub(super) fn read(args: &TrainArgs, folder: &Path) -> Result<Self, CliError> {
-        let text = text(args)?;
+        let text = characters(args)?;
         let (config, weights) = if args.published.from_scratch {
             drawn(folder)?
         } else {
@@ -62,18 +64,6 @@ impl Source {
             weights,
             made,
         })
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    pub(super) fn config(&self) -> &Value {
-        &self.config
-    }
-
-    pub(super) fn made(&self) -> &[(&'static str, Vec<u8>)] {
-        &self.made
     }
 
     pub(super) fn spec(&self) -> &ModelSpec {
@@ -101,24 +91,42 @@ impl Source {
         self.ids.split_at(from)
     }
 
-    pub(super) fn tuner(
+    /// The training of `ids`, from its checkpoint or its first weights.
+    pub(super) fn trainer(
         &self,
-        config: TuningConfig,
+        course: Course,
         ids: Vec<u32>,
         device: &Device,
-        screen: &crate::screen::Screen,
-    ) -> Result<Tuner, CliError> {
+        screen: &Screen,
+    ) -> Result<Trainer, CliError> {
+        let Course {
+            config,
+            subject,
+            checkpoint,
+        } = course;
+        if let Some(checkpoint) = checkpoint {
+            return Ok(Trainer::resume(checkpoint, subject, ids, device)?);
+        }
         match &self.weights {
-            Weights::Drawn(spec, _) => Ok(Tuner::drawn(config, spec, ids, device)?),
+            Weights::Drawn(..) => Ok(Trainer::new(config, subject, ids, device)?),
             Weights::Files(files) => {
                 let bar = progress::steps(screen, "weights", 100);
-                let tuner = Tuner::load(config, files, ids, device, &mut |at| {
+                let trainer = Trainer::load(config, files, ids, device, &mut |at| {
                     published::show(&bar, at);
                 });
                 bar.finish_and_clear();
-                Ok(tuner?)
+                Ok(trainer?)
             }
         }
+    }
+
+    /// Writes the model as it is now into a new folder, with what the first one has beside its weights.
+    pub(super) fn save(&self, trainer: &Trainer, out: &Path) -> Result<PathBuf, CliError> {
+        let beside = Beside {
+            folder: Some(&self.folder),
+            files: &self.made,
+        };
+        Ok(save(&mut trainer.model(), &self.config, beside, out)?)
     }
 }
 
@@ -131,14 +139,15 @@ impl Weights {
     }
 }
 
-/// The text to learn from.
-fn text(args: &TrainArgs) -> Result<String, CliError> {
-    let (text, path) = match &args.text {
-        Some(path) => (Text::read(path)?, path.display().to_string()),
-        None => (Text::bundled(), "the bundled text".to_owned()),
-    };
-    let text = String::from_utf8(text.bytes().to_vec());
+/// The text to learn from, as characters.
+fn characters(args: &TrainArgs) -> Result<String, CliError> {
+    let text = String::from_utf8(text(args)?.bytes().to_vec());
     let text = text.map_err(|error| {
+        let path = args.text.as_ref();
+        let path = path.map_or_else(
+            || "the bundled text".to_owned(),
+            |path| path.display().to_string(),
+        );
         let message = format!("{path}: expected UTF-8, got {}", error.utf8_error());
         CliError::usage(message, Some("a tokenizer takes characters, not bytes"))
     })?;
