@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::tensor::Device;
-use moebius::moe::{Activation, MoeConfig};
+use moebius::moe::{Activation, MoeConfig, RouteConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::decoder::{
@@ -62,7 +62,7 @@ impl DecoderConfig {
     /// The sizes of all experts of one block: SwiGLU, softmax routing, dropless.
     pub fn moe(&self) -> MoeConfig {
         MoeConfig::new(self.hidden, self.inter, self.experts)
-            .with_top_k(self.top_k)
+            .with_router(RouteConfig::new(self.top_k))
             .with_activation(Activation::Silu)
             .with_gated(true)
     }

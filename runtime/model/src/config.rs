@@ -158,9 +158,9 @@ impl TrainConfig {
     /// Checks the numbers that no model has a part in.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let Precision::Fp8(recipe) = &self.precision {
-            recipe.check()?;
+            recipe.validate()?;
         }
-        self.loss_scaling.check()?;
+        self.loss_scaling.validate()?;
         let sizes = [
             ("batch", self.batch),
             ("sequence", self.sequence),
