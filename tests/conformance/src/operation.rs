@@ -55,7 +55,14 @@ pub(crate) fn check<F: Family>(
                     numbers.filter(|value| value.is_finite()).collect()
                 };
                 let got: Vec<f32> = finite(&got[..end]).iter().map(|v| *v as f32).collect();
-                assert_close(&what, &got, &finite(&want[..end]), tolerance(info.name));
+                let want = finite(&want[..end]);
+                if want.iter().all(|value| *value == 0.0) {
+                    // Zeros by cancellation are so up to a rounding of what cancels.
+                    let rounded = |value: &f32| value.abs() <= f32::EPSILON;
+                    assert!(got.iter().all(rounded), "{what}: {got:?} for zeros");
+                } else {
+                    assert_close(&what, &got, &want, tolerance(info.name));
+                }
             }
             _ => panic!("{what}: floats and words"),
         }

@@ -17,7 +17,7 @@ pub(crate) mod fp8_training;
 pub(crate) mod fused;
 pub(crate) mod grouped_gemm;
 pub(crate) mod kv_cache;
-mod permute;
+pub(crate) mod permute;
 pub(crate) mod quantize;
 pub(crate) mod routing;
 pub(crate) mod segment_attention;

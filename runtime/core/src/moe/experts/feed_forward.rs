@@ -95,10 +95,11 @@ impl FeedForwardExperts {
             }
             None => self.products(Rows::All(variant), x, config)?,
         };
-        Ok(match weights {
-            Some(weights) => of_dtype(of_dtype(y, DType::F32) * weights, dtype),
-            None => of_dtype(y, dtype),
-        })
+        let y = of_dtype(y, dtype);
+        match weights {
+            Some(weights) => ops::permute::weighted(y, weights),
+            None => Ok(y),
+        }
     }
 
     /// The weights of both products as one operation; `None` where they are several.

@@ -13,7 +13,7 @@ use crate::check::element;
 use burn::tensor::kind::Basic;
 use burn::tensor::{Int, Tensor};
 use moebius_ops::permute::RowsProblem;
-use moebius_ops::{Mismatch, Permute};
+use moebius_ops::{Mismatch, Permute, routing};
 
 impl Assignment {
     fn rows(&self, rows: &Tensor<2>) -> Result<RowsProblem, Mismatch> {
@@ -82,6 +82,25 @@ impl Assignment {
         let of_sequence = slots.div_scalar(sequence_slots as i64);
         expert.mul_scalar(sequences as i64) + of_sequence
     }
+}
+
+/// \[T, width\]: row t times w_t of weights \[T,1\] in f32, without a sort. It is an operation of ours because Burn's fusion may make one
+/// rounding of such a product and a sum after it, and bits would depend on what comes after.
+pub(crate) fn weighted(rows: Tensor<2>, weights: Tensor<2>) -> Result<Tensor<2>, Error> {
+    let ([count, width], device) = (rows.dims(), rows.device());
+    let routing = routing::Problem::new(count, 1, 1)?;
+    let problem = RowsProblem::new(&routing, count, width, element(rows.dtype())?)?;
+    let combine = Permute::Combine {
+        problem,
+        weighted: true,
+    };
+    let in_order = Tensor::<1, Int>::arange(0..count as i64, &device);
+    let call = Request::new(combine, &device, &None)?.reads([rows]);
+    let call = call.reads([in_order.clone()]).reads([weights]);
+    // The sort that gradients read: all rows are one expert's.
+    let offsets = Tensor::<1, Int>::arange(0..2, &device).mul_scalar(count as i64);
+    let sort = [("order", in_order.into()), ("offsets", offsets.into())];
+    Ok(call.beside(sort).run().floats())
 }
 
 /// Row r + `by` of x in place of row r, `outside` where there is none.
