@@ -20,23 +20,19 @@
 //! With P = the pairs (i, j) that are seen, over all heads: FLOPs 2·P·(D + Dv) forward, and 2·P·(4·D + 3·Dv) backward, where
 //! dq and the pair dk, dv compute the scores anew. Bytes: each operand once.
 
-mod backward;
 mod chunks;
-mod dropout;
-mod forward;
-mod host_rule;
+mod reference;
 mod rules;
 
-pub use backward::{Gradients, reference_backward};
 pub use chunks::Chunks;
-pub use dropout::Dropout;
-pub use forward::{Attended, Inputs, reference};
-pub use host_rule::{HostRule, Pair};
+pub use reference::{Attended, Gradients, Inputs, reference, reference_backward};
 pub use rules::{MAX_RULES, Pattern, Rule, Rules, Site, Tables, Tile, alibi_slopes};
 
 use crate::element::Element;
-use crate::error::{Fault, Mismatch};
+use crate::error::{Fault, Mismatch, fits};
+use crate::routing::mix;
 use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
 use std::ops::Range;
 
 /// The largest head.
@@ -82,11 +78,7 @@ impl Problem {
         let Sizes {
             heads, kv_heads, ..
         } = sizes;
-        for (what, size) in [("query heads", heads), ("key heads", kv_heads)] {
-            if size == 0 {
-                return Err(Mismatch::new(what, "at least 1", size));
-            }
-        }
+        Mismatch::positive(&[("query heads", heads), ("key heads", kv_heads)])?;
         if !heads.is_multiple_of(kv_heads) {
             let expected = format!("a divisor of the {heads} query heads");
             return Err(Mismatch::new("key heads", expected, kv_heads));
@@ -96,10 +88,8 @@ impl Problem {
             ("value head size", sizes.value_dim),
         ];
         for (what, size) in dims {
-            if size == 0 || size > MAX_HEAD_DIM {
-                let expected = format!("1 to {MAX_HEAD_DIM}");
-                return Err(Mismatch::new(what, expected, size));
-            }
+            let expected = format_args!("1 to {MAX_HEAD_DIM}");
+            Mismatch::unless((1..=MAX_HEAD_DIM).contains(&size), what, expected, size)?;
         }
         let tensors = [
             ("queries", [heads, sizes.queries, sizes.head_dim]),
@@ -115,9 +105,7 @@ impl Problem {
             ("query positions", sizes.queries),
             ("key positions", sizes.keys),
         ] {
-            if size >= 1 << 30 {
-                return Err(Mismatch::new(what, "fewer than 2^30", size));
-            }
+            Mismatch::unless(size < 1 << 30, what, "fewer than 2^30", size)?;
         }
         Ok(Self {
             sizes,
@@ -139,9 +127,7 @@ impl Problem {
     /// # Errors
     /// [`Mismatch`] unless it is finite.
     pub fn with_scale(self, scale: f32) -> Result<Self, Mismatch> {
-        if !scale.is_finite() {
-            return Err(Fault::Config.error("scale", "a finite number", scale));
-        }
+        Fault::Config.unless(scale.is_finite(), "scale", "a finite number", scale)?;
         Ok(Self { scale, ..self })
     }
 
@@ -246,13 +232,121 @@ impl Problem {
 
 /// Checks that a tensor of this shape has fewer than 2³¹ elements.
 pub(crate) fn few_elements(what: &'static str, shape: &[usize]) -> Result<(), Mismatch> {
-    let elements = shape.iter().try_fold(1_usize, |n, d| n.checked_mul(*d));
-    match elements {
-        Some(elements) if elements <= i32::MAX as usize => Ok(()),
-        _ => {
-            let expected = "a tensor of at most 2^31 - 1 elements";
-            Err(Mismatch::new(what, expected, format!("{shape:?}")))
+    let expected = "a tensor of at most 2^31 - 1 elements";
+    Mismatch::unless(fits(shape), what, expected, format_args!("{shape:?}"))
+}
+
+/// A dropout of attention's weights, as kernels read it: u32 \[4\].
+///
+/// The weight of query i and key j in sequence b and query head h is kept where the hash of (b, h, i, j) isn't below t, and is then
+/// multiplied by f; the others are multiplied by 0. Arithmetic is modulo 2³², mix is an avalanche of 32 bits (lowbias32,
+/// Chris Wellons):
+/// - r_n = mix(mix(mix(seed_n + b) + h) + i) for n = 0 and 1; the hash is mix(mix(j ⊕ r_0) + r_1);
+/// - the words are seed_0, seed_1, t = ⌊p · 2³²⌋, and the bits of f = 1 / (1 − p) in f32.
+///
+/// So a weight's fate depends on its place and on the words alone, and no mask is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropout([u32; Self::WORDS]);
+
+impl Dropout {
+    /// How many words there are.
+    pub const WORDS: usize = 4;
+
+    /// Drops a weight with probability `p`; seed_0 and seed_1 are the halves of what SplitMix64 (Steele et al. 2014) makes of
+    /// `seed`.
+    ///
+    /// # Errors
+    /// [`Mismatch`] unless 0 ≤ p < 1.
+    pub fn new(p: f64, seed: u64) -> Result<Self, Mismatch> {
+        let expected = "at least 0 and less than 1";
+        Fault::Config.unless((0.0..1.0).contains(&p), "dropout", expected, p)?;
+        let seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let seed = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let seed = (seed ^ (seed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        let seed = seed ^ (seed >> 31);
+        // Saturates where p is nearer to 1 than 2⁻³².
+        let threshold = (p * 2.0_f64.powi(32)) as u32;
+        let factor = (1.0 / (1.0 - p)) as f32;
+        Ok(Self([
+            seed as u32,
+            (seed >> 32) as u32,
+            threshold,
+            factor.to_bits(),
+        ]))
+    }
+
+    /// The dropout whose words these are.
+    pub fn of(words: [u32; Self::WORDS]) -> Self {
+        Self(words)
+    }
+
+    /// The words.
+    pub fn words(&self) -> [u32; Self::WORDS] {
+        self.0
+    }
+
+    /// What the weights of a query are multiplied by: 0 or f for each key.
+    pub fn row(&self, [batch, head, query]: [usize; 3]) -> impl Fn(u32) -> f32 + use<> {
+        let [first, second, threshold, factor] = self.0;
+        let row = |seed: u32| {
+            let places = [batch, head, query];
+            let add = |word: u32, place: usize| mix(word.wrapping_add(place as u32));
+            places.into_iter().fold(seed, add)
+        };
+        let (first, second) = (row(first), row(second));
+        move |key| {
+            let hash = mix(mix(key ^ first).wrapping_add(second));
+            f32::from_bits(if hash < threshold { 0 } else { factor })
         }
+    }
+
+    /// What the weight of a query and a key is multiplied by.
+    pub fn factor(&self, site: Site) -> f32 {
+        self.row([site.batch, site.head, site.query])(site.key as u32)
+    }
+}
+
+/// A pair of a query and a key, as a [`HostRule`] is told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// The sequence.
+    pub batch: usize,
+    /// The query head.
+    pub head: usize,
+    /// The query i.
+    pub query: usize,
+    /// The query's: i + Skv − Sq, the key beside it when both end together, unless the first query's was given.
+    pub position: i64,
+    /// The key j.
+    pub key: usize,
+}
+
+impl Pair {
+    /// That of a site.
+    pub fn new(problem: &Problem, site: Site) -> Self {
+        Self {
+            batch: site.batch,
+            head: site.head,
+            query: site.query,
+            position: problem.position(site.query),
+            key: site.key,
+        }
+    }
+}
+
+/// What a program's own rule computes, in plain Rust. It comes after all others: it is given what they made of a score, for
+/// keys that they let a query see.
+pub trait HostRule: Debug + Send + Sync {
+    /// What becomes of the score `s`.
+    fn score(&self, s: f64, at: &Pair) -> f64;
+
+    /// The derivative of that by `s`.
+    fn slope(&self, s: f64, at: &Pair) -> f64;
+
+    /// Whether the query sees the key.
+    fn seen(&self, at: &Pair) -> bool {
+        let _ = at;
+        true
     }
 }
 

@@ -169,10 +169,9 @@ impl Rules {
             rule.check()?;
             let same =
                 |other: &Rule| std::mem::discriminant(other) == std::mem::discriminant(&rule);
-            if all.iter().flatten().any(same) {
-                let got = format!("{} twice", rule.name());
-                return Err(Fault::Config.error("score rules", "each kind once", got));
-            }
+            let (twice, got) = (all.iter().flatten().any(same), rule.name());
+            let got = format_args!("{got} twice");
+            Fault::Config.unless(!twice, "score rules", "each kind once", got)?;
             let Some(free) = all.get_mut(count) else {
                 let expected = format!("at most {MAX_RULES}");
                 return Err(Fault::Config.error("score rules", expected, count + 1));
@@ -268,11 +267,8 @@ impl Rules {
         });
         let widest = u64::from(widths.max().unwrap_or(0));
         let most = i32::MAX as u64 - SPARE - widest - (sizes.queries + sizes.keys) as u64;
-        if first.unsigned_abs() > most {
-            let expected = format!("-{most} to {most} with these sizes and rules");
-            return Err(Fault::Config.error("position", expected, first));
-        }
-        Ok(())
+        let expected = format_args!("-{most} to {most} with these sizes and rules");
+        Fault::Config.unless(first.unsigned_abs() <= most, "position", expected, first)
     }
 
     /// The position of a query.

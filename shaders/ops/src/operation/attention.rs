@@ -110,9 +110,7 @@ impl Attention {
             ("sinks", tables.sinks, self.problem.sinks()),
         ];
         for (what, wanted, there) in wanted {
-            if wanted && !there {
-                return Err(Mismatch::new(what, "a table of the attention", "none"));
-            }
+            Mismatch::unless(!wanted || there, what, "a table of the attention", "none")?;
         }
         Ok(())
     }
