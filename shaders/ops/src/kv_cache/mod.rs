@@ -12,15 +12,11 @@
 //!
 //! Pages of tokens: Kwon et al. 2023. Bytes of a step: the sequence's tokens once, for all query heads of a key head.
 
-mod format;
 mod layout;
-mod reference;
 
-pub use format::CacheFormat;
-pub use layout::{BLOCK, Layout};
-pub use reference::{Step, reference, reference_append, stored};
+pub use layout::{BLOCK, CacheFormat, Layout};
 
-use crate::attention::{self, Rule};
+use crate::attention::{self, Attended, Inputs, Rule, Sizes, Tables};
 use crate::element::Element;
 use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
@@ -81,13 +77,8 @@ impl Attend {
             ("keys", table * layout.page(), s.keys),
         ];
         for (what, expected, got) in pairs {
-            if expected != got {
-                return Err(Mismatch::new(
-                    what,
-                    format!("{expected}, as in the cache"),
-                    got,
-                ));
-            }
+            let wanted = format_args!("{expected}, as in the cache");
+            Mismatch::unless(expected == got, what, wanted, got)?;
         }
         let dropout = attention.dropout();
         Fault::Unsupported.unless(!dropout, "dropout over a cache", "none", "some")?;
@@ -103,10 +94,8 @@ impl Attend {
                     | Rule::Mask(_)
                     | Rule::Bias(_)
             );
-            if pairs {
-                let expected = "a rule that follows from positions, or biases by distance";
-                return Err(Fault::Unsupported.error("rule over a cache", expected, rule.name()));
-            }
+            let expected = "a rule that follows from positions, or biases by distance";
+            Fault::Unsupported.unless(!pairs, "rule over a cache", expected, rule.name())?;
         }
         Ok(Self {
             attention,
@@ -136,6 +125,153 @@ impl Attend {
     pub fn table(&self) -> usize {
         self.table
     }
+}
+
+/// Where the sequences of a call are.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// \[B, M\].
+    pub table: &'a [u32],
+    /// \[B, 2\].
+    pub spans: &'a [u32],
+}
+
+impl Step<'_> {
+    /// The first token's position, and one past the last.
+    fn span(&self, sequence: usize) -> [usize; 2] {
+        [0, 1].map(|at| self.spans[2 * sequence + at] as usize)
+    }
+
+    /// The page that holds a token, if the pool has it.
+    fn page(&self, layout: &Layout, pages: usize, sequence: usize, token: usize) -> Option<usize> {
+        let row = self.table[sequence * pages..].get(..pages)?;
+        let page = *row.get(token / layout.page())? as usize;
+        (page < layout.pages()).then_some(page)
+    }
+}
+
+/// The word and the place in it of element `at` of a token's key, or value, and the word of its scale.
+fn place(layout: &Layout, block: usize, token: usize, at: usize, key: bool) -> [usize; 3] {
+    let (per, token) = (layout.format().per_word(), token % BLOCK);
+    let [keys, values] = [layout.key_words(), layout.value_words()];
+    let scales = block + BLOCK * (keys + values);
+    if key {
+        [block + at / per * BLOCK + token, at % per, scales + token]
+    } else {
+        let row = block + BLOCK * keys + token * values;
+        [row + at % values, at / values, scales + BLOCK + token]
+    }
+}
+
+/// Appends k and v to the pool.
+pub fn reference_append(append: &Append, pool: &mut [u32], step: Step<'_>, kv: [&[f32]; 2]) {
+    let l = append.layout;
+    for row in 0..append.batch * l.kv_heads() * append.tokens {
+        let (sequence, head, token) = (
+            row / append.tokens / l.kv_heads(),
+            row / append.tokens % l.kv_heads(),
+            row % append.tokens,
+        );
+        let [start, end] = step.span(sequence);
+        let token = start + token;
+        let Some(page) = step.page(&l, append.table, sequence, token) else {
+            continue;
+        };
+        if token >= end {
+            continue;
+        }
+        let block = l.block(page, head, token % l.page());
+        for (values, dim, key) in [(kv[0], l.head_dim(), true), (kv[1], l.value_dim(), false)] {
+            let values = &values[row * dim..][..dim];
+            let scale = l.format().scale_of(values);
+            for (at, value) in values.iter().enumerate() {
+                let [word, code, own] = place(&l, block, token, at, key);
+                let bits = 32 / l.format().per_word();
+                let mask = (u32::MAX >> (32 - bits)) << (bits * code);
+                let new = l.format().encode(value / scale) << (bits * code);
+                pool[word] = (pool[word] & !mask) | new;
+                if l.format().scaled() {
+                    pool[own] = scale.to_bits();
+                }
+            }
+        }
+    }
+}
+
+/// The keys \[Hkv, tokens, D\] and values \[Hkv, tokens, Dv\] that are kept of a sequence, `pages` to a row of the table; 0 where the
+/// pool has no such page.
+pub fn stored(
+    layout: &Layout,
+    pool: &[u32],
+    (step, pages, sequence): (Step<'_>, usize, usize),
+    tokens: usize,
+) -> [Vec<f32>; 2] {
+    [(layout.head_dim(), true), (layout.value_dim(), false)].map(|(dim, key)| {
+        let mut all = vec![0.0; layout.kv_heads() * tokens * dim];
+        for (row, values) in all.chunks_mut(dim).enumerate() {
+            let (head, token) = (row / tokens, row % tokens);
+            let Some(page) = step.page(layout, pages, sequence, token) else {
+                continue;
+            };
+            let block = layout.block(page, head, token % layout.page());
+            for (at, value) in values.iter_mut().enumerate() {
+                let [word, code, scale] = place(layout, block, token, at, key);
+                *value = layout.format().decode(pool[word], code);
+                if layout.format().scaled() {
+                    *value *= f32::from_bits(pool[scale]);
+                }
+            }
+        }
+        all
+    })
+}
+
+/// The oracle, in f64: each sequence alone, with the tokens that it has. Its pages must be the pool's.
+pub fn reference(
+    attend: &Attend,
+    pool: &[u32],
+    step: Step<'_>,
+    q: &[f64],
+    tables: Tables<'_>,
+) -> Attended {
+    let (p, l) = (attend.attention(), attend.layout());
+    let s = *p.sizes();
+    let mut all = Attended {
+        o: vec![0.0; p.query_rows() * s.value_dim],
+        lse: vec![f64::from(f32::MIN); p.query_rows()],
+    };
+    for sequence in 0..s.batch {
+        let [start, end] = step.span(sequence);
+        let queries = end.saturating_sub(start).min(s.queries);
+        let [k, v] = stored(l, pool, (step, attend.table(), sequence), start + queries);
+        let [k, v] = [k, v].map(|x| x.into_iter().map(f64::from).collect::<Vec<_>>());
+        let row = |head: usize, query: usize| (sequence * s.heads + head) * s.queries + query;
+        let own = (0..s.heads).flat_map(|h| &q[row(h, 0) * s.head_dim..][..queries * s.head_dim]);
+        let own: Vec<f64> = own.copied().collect();
+        let sizes = Sizes {
+            batch: 1,
+            queries,
+            keys: start + queries,
+            ..s
+        };
+        let inputs = Inputs {
+            q: &own,
+            k: &k,
+            v: &v,
+            tables,
+        };
+        let own = p.with_sizes(sizes);
+        let own = own.unwrap_or_else(|e| unreachable!("smaller sizes fit, too: {e}"));
+        let found = attention::reference(&own, &inputs);
+        for head in 0..s.heads {
+            let (from, to) = (head * queries, row(head, 0));
+            all.lse[to..][..queries].copy_from_slice(&found.lse[from..][..queries]);
+            let width = s.value_dim;
+            all.o[to * width..][..queries * width]
+                .copy_from_slice(&found.o[from * width..][..queries * width]);
+        }
+    }
+    all
 }
 
 #[cfg(test)]
