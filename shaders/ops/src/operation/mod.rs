@@ -15,21 +15,16 @@
 //! | `attention.rs` | attention under score rules |
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `gradient.rs` | which operation computes the gradients of another |
-//! | `contents.rs` | what words have to be that say where something is |
-//! | `host.rs`, `operands.rs` | tensors on the host, and those of a call by their names |
-//! | `reference.rs` | the results that the oracles compute of them |
+//! | `operands.rs` | tensors on the host, and the results that the oracles compute of them |
 
 mod attention;
-mod contents;
 mod experts;
 mod gradient;
 mod grouped_gemm;
-mod host;
 mod kv_cache;
 mod operands;
 mod permute;
 mod quantize;
-mod reference;
 mod routing;
 mod segment_attention;
 
@@ -37,8 +32,8 @@ pub use attention::{Attention, AttentionPass, TableGradients};
 pub use experts::Experts;
 pub use gradient::Gradient;
 pub use grouped_gemm::GroupedGemm;
-pub use host::HostTensor;
 pub use kv_cache::KvCache;
+pub use operands::HostTensor;
 pub use permute::Permute;
 pub use quantize::Quantize;
 pub use routing::Routing;

@@ -1,7 +1,61 @@
-//! Operands by their names, for oracles, and what oracles compute.
+//! Tensors on the host: those of a call by their names, what kernels take for granted of the words among them, and what an
+//! operation computes of them in plain Rust, the one oracle of every harness.
 
-use super::{HostTensor, Signature};
-use crate::permute::Sorted;
+use super::{
+    Experts, GroupedGemm, KvCache, Operation, Permute, Routing, Scalar, Signature, TensorInfo,
+};
+use crate::error::Mismatch;
+use crate::permute::{NOWHERE, Sorted};
+
+/// The elements of a tensor on the host; its shape is in the operation's signature.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostTensor {
+    /// Floats of any type: f64 holds each of them.
+    Floats(Vec<f64>),
+    /// 32-bit words.
+    Words(Vec<u32>),
+}
+
+impl HostTensor {
+    /// Floats in f32.
+    pub fn of_f32(values: &[f32]) -> Self {
+        Self::Floats(values.iter().copied().map(f64::from).collect())
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Floats(values) => values.len(),
+            Self::Words(words) => words.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Checks that there are as many elements as `of` has, and floats where it has floats.
+    fn check(&self, of: &TensorInfo) -> Result<(), Mismatch> {
+        let kind = |floats| if floats { "floats" } else { "words" };
+        let expected = matches!(of.scalar, Scalar::Float(_));
+        let got = matches!(self, Self::Floats(_));
+        Mismatch::unless(expected == got, of.name, kind(expected), kind(got))?;
+        Mismatch::check(of.name, of.shape.iter().product(), self.len())
+    }
+}
+
+impl From<Vec<f64>> for HostTensor {
+    fn from(values: Vec<f64>) -> Self {
+        Self::Floats(values)
+    }
+}
+
+impl From<Vec<u32>> for HostTensor {
+    fn from(words: Vec<u32>) -> Self {
+        Self::Words(words)
+    }
+}
 
 /// What an oracle computes, by the names of the signature. It may have more than the operation asks for.
 pub(super) type Computed = Vec<(&'static str, HostTensor)>;
@@ -10,7 +64,7 @@ pub(super) type Computed = Vec<(&'static str, HostTensor)>;
 pub(super) struct Operands<'a>(Vec<(&'static str, &'a HostTensor)>);
 
 impl<'a> Operands<'a> {
-    pub(super) fn new(signature: &Signature, tensors: &'a [HostTensor]) -> Self {
+    fn new(signature: &Signature, tensors: &'a [HostTensor]) -> Self {
         let names = signature.operands.iter().map(|info| info.name);
         Self(names.zip(tensors).collect())
     }
@@ -70,3 +124,126 @@ impl<'a> Operands<'a> {
         }
     }
 }
+
+impl Operation {
+    /// Checks the description, and that `tensors` are its operands: as many elements of the right kind, and sorts, places and spans
+    /// that exist.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for what doesn't fit.
+    pub fn check_operands(&self, tensors: &[HostTensor]) -> Result<(), Mismatch> {
+        self.check()?;
+        let signature = self.signature();
+        Mismatch::check("operands", signature.operands.len(), tensors.len())?;
+        let mut pairs = signature.operands.iter().zip(tensors);
+        pairs.try_for_each(|(info, tensor)| tensor.check(info))?;
+        check_contents(self, &Operands::new(&signature, tensors))
+    }
+
+    /// The results for `operands`, both in the order of the signature, computed in f64 and not rounded to the operation's type;
+    /// rows of experts that no slot is sorted to are 0.
+    ///
+    /// # Errors
+    /// As [`Operation::check_operands`].
+    pub fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, Mismatch> {
+        self.check_operands(operands)?;
+        let signature = self.signature();
+        let mut computed = self.compute(&Operands::new(&signature, operands))?;
+        let mut result = |info: &TensorInfo| {
+            let place = computed.iter().position(|(name, _)| *name == info.name);
+            let Some(place) = place else {
+                unreachable!("{} computes {}", signature.name, info.name);
+            };
+            let (_, tensor) = computed.swap_remove(place);
+            tensor.check(info).map(|()| tensor)
+        };
+        signature.results.iter().map(&mut result).collect()
+    }
+}
+
+/// Checks order, offsets and positions of a sort, chosen experts that a gradient is of, and spans of cached tokens.
+fn check_contents(operation: &Operation, b: &Operands<'_>) -> Result<(), Mismatch> {
+    let rows = sorted_rows(operation);
+    check_offsets(b.words("offsets"), rows)?;
+    let order = b.words("order");
+    let slot = |slot| (slot as usize) < order.len();
+    all(order, "order", "slots", slot)?;
+    let row = |row| row == NOWHERE || (row as usize) < rows;
+    all(
+        b.words("positions"),
+        "positions",
+        "sorted rows, or none",
+        row,
+    )?;
+    match operation {
+        Operation::Routing(Routing::RouteBackward { problem, .. }) => {
+            let expert = |expert| expert as usize <= problem.experts();
+            all(b.words("indices"), "indices", "experts, or none", expert)
+        }
+        Operation::KvCache(KvCache::Append(p)) => {
+            check_spans(b.words("spans"), p.tokens, p.table * p.layout.page())
+        }
+        Operation::KvCache(KvCache::Attend(p)) => {
+            let sizes = p.attention().sizes();
+            check_spans(b.words("spans"), sizes.queries, sizes.keys)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The rows that buffers in the order of the experts have; 0 for operations without a sort among their operands.
+fn sorted_rows(operation: &Operation) -> usize {
+    match operation {
+        Operation::Permute(
+            Permute::Gather(p) | Permute::Combine { problem: p, .. } | Permute::CombineBackward(p),
+        ) => p.row_bound(),
+        Operation::GroupedGemm(operation) => match operation {
+            GroupedGemm::Linear(p)
+            | GroupedGemm::LinearBackward { problem: p, .. }
+            | GroupedGemm::Fp8Linear(p) => p.row_bound,
+            GroupedGemm::Fp8Codes(p) => p.product.row_bound,
+        },
+        Operation::Experts(
+            Experts::Forward { problem: p, .. } | Experts::Backward { problem: p, .. },
+        ) => p.row_bound,
+        Operation::SegmentAttention(operation) => operation.problem.rows(),
+        _ => 0,
+    }
+}
+
+fn check_offsets(offsets: &[u32], rows: usize) -> Result<(), Mismatch> {
+    let Some((last, _)) = offsets.split_last() else {
+        return Ok(());
+    };
+    let ascending = offsets[0] == 0 && offsets.is_sorted() && *last as usize <= rows;
+    let expected = format_args!("from 0 ascending to at most {rows}");
+    Mismatch::unless(ascending, "offsets", expected, format_args!("{offsets:?}"))
+}
+
+/// Starts and ends of the tokens that a call knows of, `new` of which may be its own.
+fn check_spans(spans: &[u32], new: usize, room: usize) -> Result<(), Mismatch> {
+    for span in spans.chunks(2) {
+        let [start, end] = [span[0] as usize, span[1] as usize];
+        let fits = start <= room && end <= room && end <= start + new;
+        let expected = format_args!("within {room} tokens, the end at most {new} after the start");
+        Mismatch::unless(fits, "spans", expected, format_args!("{start}..{end}"))?;
+    }
+    Ok(())
+}
+
+/// Checks that each word of an operand names one of `things`.
+fn all(
+    words: &[u32],
+    what: &'static str,
+    things: &str,
+    right: impl Fn(u32) -> bool,
+) -> Result<(), Mismatch> {
+    match words.iter().find(|word| !right(**word)) {
+        Some(word) => Err(Mismatch::new(what, things, word)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "reference_tests.rs"]
+mod tests;
