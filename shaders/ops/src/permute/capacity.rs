@@ -1,6 +1,6 @@
 //! The capacity rule: expert e keeps its C_e heaviest slots, ties to the earlier slot.
 //!
-//! Capacities u32 \[E\] are those of [`super::capacities_reference`], or the caller's. Who is dropped
+//! Capacities u32 \[E\] are those of [`capacities_reference`], or the caller's. Who is dropped
 //! depends on the router weights and the slot order alone, never on chance; a NaN weight counts as
 //! the heaviest.
 
@@ -78,6 +78,43 @@ pub fn reference(indices: &[u32], weights: &[f32], capacities: &[u32]) -> Vec<u3
     keys
 }
 
+/// The oracle of how many slots each of `experts` experts takes: capacities u32 \[E\].
+///
+/// C_e = max(⌈S·f_e / E⌉, min), at most S. Without factors f32 \[E\] of their own all experts have
+/// that of the [`Capacity`], and the host computes the one C exactly. With them S·f_e is rounded
+/// to f32 once and divided in integers, so every device gets the same; they must be finite and not
+/// negative, or C_e is somewhere between min and S. With a mask u32 \[E\] (non-zero = available)
+/// the others take nothing, and Σ C_e over them, divided by the number of available experts and
+/// rounded down, is added to each of those.
+pub fn capacities_reference(
+    capacity: &Capacity,
+    slots: usize,
+    experts: usize,
+    mask: Option<&[bool]>,
+    factors: Option<&[f32]>,
+) -> Vec<u32> {
+    let own = |expert: usize| match factors {
+        // In f32, as the contract says.
+        Some(factors) => {
+            let all = (slots as f32 * factors[expert]).ceil() as usize;
+            all.div_ceil(experts).max(capacity.min).min(slots)
+        }
+        None => capacity.slots_per_expert(slots, experts),
+    };
+    let takes = |expert: &usize| mask.is_none_or(|mask| mask[*expert]);
+    let lost: usize = (0..experts).filter(|e| !takes(e)).map(own).sum();
+    let takers = (0..experts).filter(takes).count();
+    let share = lost / takers.max(1);
+    let shared = |expert: usize| {
+        if takes(&expert) {
+            own(expert) + share
+        } else {
+            0
+        }
+    };
+    (0..experts).map(|expert| shared(expert) as u32).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::reference;
@@ -90,3 +127,7 @@ mod tests {
         assert_eq!(kept, [3, 0, 0, 1, 3, 3, 3]);
     }
 }
+
+#[cfg(test)]
+#[path = "shares_tests.rs"]
+mod shares_tests;

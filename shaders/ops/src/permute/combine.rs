@@ -5,7 +5,7 @@
 //! weight. It is the gradient of an unweighted [`super::dispatch`], too.
 //! FLOPs 2·S·H; bytes (S + T)·H elements.
 
-use super::rows::RowsProblem;
+use super::RowsProblem;
 use crate::error::Mismatch;
 
 /// The oracle, in f64.

@@ -5,7 +5,7 @@
 //! Weighted it is the gradient of [`super::combine`] for its rows, given that of y.
 //! FLOPs R·H; bytes 2·R·H elements.
 
-use super::rows::RowsProblem;
+use super::RowsProblem;
 use crate::error::Mismatch;
 
 /// The oracle, in f64.

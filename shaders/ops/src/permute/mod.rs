@@ -16,16 +16,14 @@
 pub mod capacity;
 pub mod combine;
 pub mod dispatch;
-mod rows;
-mod shares;
 pub mod sorting;
 pub mod weights_gradient;
 
-pub use capacity::Capacity;
-pub use rows::RowsProblem;
-pub use shares::capacities_reference;
+pub use capacity::{Capacity, capacities_reference};
 
+use crate::element::Element;
 use crate::error::{Mismatch, fits};
+use crate::routing;
 use serde::{Deserialize, Serialize};
 
 /// The position of a slot that no expert has.
@@ -117,9 +115,65 @@ pub fn reference(keys: &[u32], experts: usize) -> Sorted {
     }
 }
 
+getters! {
+    /// Rows of `width` elements: \[T, width\] in the order of tokens, \[R, width\] sorted by expert.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub struct RowsProblem {
+        /// Tokens T.
+        tokens: usize,
+        /// Experts E.
+        experts: usize,
+        /// Slots per token K.
+        top_k: usize,
+        /// Rows of a sorted buffer R.
+        row_bound: usize,
+        /// Elements of a row.
+        width: usize,
+        /// Type of the rows.
+        element: Element,
+    }
+}
+
+impl RowsProblem {
+    /// Rows of the tokens of `routing`, at most `row_bound` of whose slots have an expert.
+    ///
+    /// # Errors
+    /// [`Mismatch`] for no width, no rows or more than slots, or an index that would not fit 31 bits.
+    pub fn new(
+        routing: &routing::Problem,
+        row_bound: usize,
+        width: usize,
+        element: Element,
+    ) -> Result<Self, Mismatch> {
+        Mismatch::positive(&[("width", width)])?;
+        check_row_bound(row_bound, routing.slots())?;
+        Mismatch::index("slots x width", &[routing.slots(), width])?;
+        Ok(Self {
+            tokens: routing.tokens(),
+            experts: routing.experts(),
+            top_k: routing.top_k(),
+            row_bound,
+            width,
+            element,
+        })
+    }
+
+    /// Checks what the constructor does, of a problem that was read.
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
+        let routing = routing::Problem::new(self.tokens, self.experts, self.top_k)?;
+        Self::new(&routing, self.row_bound, self.width, self.element).map(drop)
+    }
+
+    /// Slots S = T·K.
+    pub fn slots(&self) -> usize {
+        self.tokens * self.top_k
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{NOWHERE, Problem, reference};
+    use super::{NOWHERE, Problem, RowsProblem, reference};
+    use crate::{Element, routing};
 
     #[test]
     fn slots_of_an_expert_keep_their_order() {
@@ -139,5 +193,14 @@ mod tests {
         // No more tiles than rows.
         assert_eq!(problem.with_row_bound(2).unwrap().max_tiles(), 2);
         assert!(problem.with_row_bound(0).is_err() && problem.with_row_bound(101).is_err());
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_shape_errors() {
+        let routing = routing::Problem::new(10, 4, 2).unwrap();
+        let new = |rows, width| RowsProblem::new(&routing, rows, width, Element::F32);
+        assert!(new(20, 1).is_ok() && new(1, 1).is_ok());
+        assert!(new(0, 1).is_err() && new(21, 1).is_err());
+        assert!(new(20, 0).is_err() && new(20, 1 << 27).is_err());
     }
 }

@@ -3,7 +3,7 @@
 //! Shapes: dy \[T,H\] and sorted rows \[R,H\] of the element type, positions u32 \[S\], dw f32 \[S\]; 0 for
 //! a slot whose position is [`super::NOWHERE`]. FLOPs 2·S·H; bytes 2·S·H elements.
 
-use super::rows::RowsProblem;
+use super::RowsProblem;
 use crate::error::Mismatch;
 
 /// The oracle, in f64.
