@@ -1,6 +1,6 @@
 //! The host's quantiser against a plain loop over blocks, and against numbers.
 
-use super::{Quantized, quantize_host};
+use super::{Grid, Quantized, quantize_host};
 use crate::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use crate::scaling::{Fp8Scheme, Granularity, HostScales, e8m0_host, e8m0_value, scale_host};
 use proptest::prelude::*;
@@ -182,5 +182,19 @@ proptest! {
         let values: Vec<f32> = bits[..rows * columns].iter().map(|&b| f32::from_bits(b)).collect();
         let got = quantize_host(&values, rows, columns, scheme).unwrap();
         prop_assert_eq!(got, plain(&values, rows, columns, scheme));
+    }
+}
+
+#[test]
+fn nearest_is_what_codes_decode_to() {
+    for (format, largest) in [(Fp8Format::E4M3, 448.0f32), (Fp8Format::E5M2, 57344.0)] {
+        let grid = Grid::of(format);
+        for bits in (0..largest.to_bits()).step_by(997) {
+            for x in [f32::from_bits(bits), -f32::from_bits(bits)] {
+                let code = encode_host(x, format, Overflow::Saturate);
+                let want = decode_host(code, format);
+                assert_eq!(grid.nearest(x), want, "{x:e} in {format:?}");
+            }
+        }
     }
 }

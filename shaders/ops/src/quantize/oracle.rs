@@ -1,6 +1,6 @@
 //! The oracle, in plain Rust: quotients and products in f64, codes and scales by the host codec.
 
-use super::problem::Problem;
+use super::Problem;
 use crate::error::Mismatch;
 use crate::fp8::{LANES_PER_WORD, decode_host, encode_host};
 use crate::scaling::{ScaleType, e8m0_host, e8m0_value, scale_host};
