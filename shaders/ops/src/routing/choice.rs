@@ -1,7 +1,45 @@
-//! The oracles of the choice of experts and of its gradients: plain Rust, f64, one token at a time.
+//! The oracles of the router's logits, the choice of experts, and their gradients: plain Rust, f64, one token at a time.
 
-use super::{Groups, Problem, Score, TopkGradient};
+use super::{Groups, Problem, Score};
+use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
+
+/// The oracle of router logits, in f64: logits\[t,e\] = Σ_h x\[t,h\] · w\[e,h\] of x \[T,H\] and w \[E,H\]. Kernels
+/// compute them in f32, whatever the dtype of x and w.
+///
+/// FLOPs 2·T·E·H; bytes (T·H + E·H) elements read, 4·T·E written.
+pub fn logits_reference(x: &[f32], w: &[f32], hidden: usize) -> Vec<f64> {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
+        products.sum()
+    };
+    x.chunks(hidden)
+        .flat_map(|token| w.chunks(hidden).map(move |expert| dot(token, expert)))
+        .collect()
+}
+
+/// The oracle of the gradients of router logits, in f64: dx\[t\] = Σ_e dl\[t,e\] · w\[e\] and dw\[e\] = Σ_t dl\[t,e\] · x\[t\].
+///
+/// Shapes: dl \[T,E\] f32, x and dx \[T,H\] and w \[E,H\] of the element type, dw \[E,H\] f32.
+///
+/// FLOPs 2·T·E·H each; bytes (T·H + E·H) elements and 4·T·E read, T·H elements or 4·E·H written.
+pub fn logits_backward_reference(
+    dlogits: &[f32],
+    x: &[f32],
+    w: &[f32],
+    hidden: usize,
+) -> (Vec<f64>, Vec<f64>) {
+    let experts = w.len() / hidden;
+    let (mut dx, mut dw) = (vec![0.0; x.len()], vec![0.0; w.len()]);
+    for (i, d) in dlogits.iter().enumerate() {
+        let (token, expert) = (i / experts * hidden, i % experts * hidden);
+        for h in 0..hidden {
+            dx[token + h] += f64::from(*d) * f64::from(w[expert + h]);
+            dw[expert + h] += f64::from(*d) * f64::from(x[token + h]);
+        }
+    }
+    (dx, dw)
+}
 
 /// What [`reference()`] returns: `indices` and `weights` \[T,K\], `probs` \[T,E\], `lse` \[T\].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,6 +168,35 @@ fn logsumexp(logits: &[f64]) -> f64 {
     }
     let sum: f64 = logits.iter().map(|l| (l - largest).exp()).sum();
     largest + sum.ln()
+}
+
+/// Which output of the choice the incoming gradient is of.
+///
+/// Gradients of the logits, from that of the weights, the probabilities or the logsumexp.
+///
+/// The chosen indices are constants; mask, bias and groups only decide which they are. With
+/// u = w / scale, and d the incoming gradient,
+///
+/// | of | softmax | sigmoid |
+/// |---|---|---|
+/// | weights, raw | p_e · (scale·d_e − Σ_k d_k·w_k), d_e = 0 unless chosen | scale · d_e · σ'(l_e) |
+/// | weights, renormalised | w_e · (d_e − Σ_k d_k·u_k) for the chosen | the same · σ(−l_e) |
+/// | probs | p_e · (d_e − Σ_j d_j·p_j) | d_e · σ'(l_e) |
+/// | lse | d · exp(l_e − lse) | the same |
+///
+/// Shapes: dlogits \[T,E\], d \[T,K\], \[T,E\] or \[T\], all f32. What is masked, or has probability 0 where
+/// the formula has p as a factor, gets 0 whatever the incoming gradient. Sums run over k in order,
+/// or over e lane by lane and then over the lanes.
+///
+/// FLOPs: T·E·(K + 4) at most. Bytes: 4·T·(3·E + 3·K) at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TopkGradient {
+    /// Weights \[T,K\].
+    Weights,
+    /// Probabilities \[T,E\].
+    Probs,
+    /// Logsumexp \[T\].
+    Lse,
 }
 
 /// The oracle: dlogits \[T,E\] of `logits`, which were `routed`, for an incoming `gradient`, in f64.

@@ -152,3 +152,24 @@ fn reference_agrees_with_finite_differences() {
         }
     }
 }
+
+#[test]
+fn logits_by_hand() {
+    let logits = logits_reference(&[1.0, 2.0, -3.0, 0.5], &[2.0, 1.0, 0.0, 4.0], 2);
+    assert_eq!(logits, [4.0, 8.0, -5.5, 2.0]);
+}
+
+/// The logits are linear in x and in w, so Σ dl·l = Σ dx·x = Σ dw·w.
+#[test]
+fn gradients_of_logits_are_their_adjoint() {
+    let values = |n: usize, seed: f32| -> Vec<f32> {
+        (0..n).map(|i| ((i as f32 + seed) * 0.7).sin()).collect()
+    };
+    let (dlogits, x, w) = (values(12, 1.0), values(20, 2.0), values(15, 3.0));
+    let (dx, dw) = logits_backward_reference(&dlogits, &x, &w, 5);
+    let dot =
+        |a: &[f64], b: &[f32]| -> f64 { a.iter().zip(b).map(|(a, b)| a * f64::from(*b)).sum() };
+    let want = dot(&logits_reference(&x, &w, 5), &dlogits);
+    assert!((dot(&dx, &x) - want).abs() < 1e-12);
+    assert!((dot(&dw, &w) - want).abs() < 1e-12);
+}
