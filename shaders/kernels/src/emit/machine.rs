@@ -3,7 +3,7 @@
 //! Types and matrix shapes are those that CubeCL's runtime registers for such a device; limits are
 //! WebGPU's defaults for WGSL and SPIR-V, and the least hardware of the target elsewhere.
 
-use super::recorder::{Kernels, Recorder};
+use super::server::{self, Backing, Launch};
 use super::{Planned, Target};
 use crate::error::PlanError;
 use crate::launched;
@@ -14,7 +14,8 @@ use cubecl::ir::{
     UIntKind,
 };
 use cubecl::prelude::*;
-use cubecl::server::Handle;
+use cubecl::server::{CopyDescriptor, Handle};
+use cubecl_runtime::memory_management::ManagedMemoryHandle;
 use moebius_device::{Capability, Limits};
 use moebius_ops::Element;
 use std::collections::HashMap;
@@ -268,5 +269,57 @@ fn restrict(properties: &mut DeviceProperties, target: Target) {
             restrict_features(properties, GpuTarget::AmdGpu { wmma });
         }
         _ => {}
+    }
+}
+
+/// Kernels in the order of their launches.
+pub(super) type Kernels = Vec<Box<dyn CubeKernel>>;
+
+type Launched = Arc<Mutex<Kernels>>;
+
+/// A device that runs nothing and keeps the kernels launched on it: what is compiled without a device is what a launch would
+/// enqueue.
+struct Recorder {
+    client: Client,
+    launched: Launched,
+}
+
+impl Recorder {
+    /// A recorder for a device of these properties.
+    fn new(properties: DeviceProperties) -> Self {
+        let launched = Launched::default();
+        let client = server::client("recorder", properties, Record(launched.clone()));
+        Self { client, launched }
+    }
+
+    /// The kernels launched since the last call.
+    fn take(&self) -> Kernels {
+        // Launches are sent to the server's thread, and done when it answers.
+        let flushed = self.client.flush();
+        debug_assert!(flushed.is_ok(), "the recorder's flush never fails");
+        std::mem::take(&mut self.launched.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+struct Record(Launched);
+
+impl Backing for Record {
+    /// Buffers are as large as they are asked to be, without memory behind them.
+    fn allocate(&mut self, _memory: ManagedMemoryHandle, _bytes: u64) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn read(&mut self, _from: &CopyDescriptor) -> Result<Vec<u8>, String> {
+        Err("a device that only records launches was asked for values".to_owned())
+    }
+
+    fn write(&mut self, _to: &CopyDescriptor, _bytes: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn launch(&mut self, launch: Launch) -> Result<(), String> {
+        let mut launched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        launched.push(launch.kernel);
+        Ok(())
     }
 }
