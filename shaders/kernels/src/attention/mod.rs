@@ -13,18 +13,14 @@
 //! [`Plan::visited`] predicts how many are.
 
 mod backward;
-mod counted;
 mod cpu;
-mod dropout;
 #[cfg(feature = "emit")]
 mod entries;
-pub(crate) mod exponential;
-mod gradients;
+pub(crate) mod operands;
 pub(crate) mod rules;
 mod score_rule;
 mod shape;
-mod strided;
-pub(crate) mod tables;
+pub(crate) mod softmax;
 mod tensor_core;
 mod tile;
 mod unit;
@@ -33,10 +29,8 @@ mod visits;
 pub use backward::{launch_backward, launch_backward_ruled};
 #[cfg(feature = "emit")]
 pub use entries::entries;
-pub use gradients::{BackwardBuffers, Through};
+pub use operands::{BackwardBuffers, Strided, TableBuffers, Through};
 pub use score_rule::{LaunchRule, Pairs, RuleArgs, ScoreRule};
-pub use strided::Strided;
-pub use tables::TableBuffers;
 
 use crate::element::DeviceElement;
 use crate::error::Unsupported;
@@ -45,10 +39,11 @@ use crate::named::buffers;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::{Capability, Vendor};
-use moebius_ops::attention::Problem;
+use moebius_ops::attention::{Problem, Tables, Tile};
 use rules::Kinds;
 use score_rule::NoRule;
 use shape::{Shape, Tiling};
+use std::ops::Range;
 
 const KERNEL: &str = "attention";
 
@@ -136,7 +131,7 @@ pub fn plan(
 ) -> Result<Plan, Unsupported> {
     let (s, bytes) = (problem.sizes(), problem.element().bytes());
     problem.element().supported(KERNEL, device)?;
-    let tables = tables::lengths(&problem);
+    let tables = operands::table_lengths(&problem);
     let largest = [
         problem.query_rows() * s.head_dim.max(s.value_dim) * bytes,
         problem.key_rows() * s.head_dim.max(s.value_dim) * bytes,
@@ -304,7 +299,7 @@ fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: ForwardBuffer
     if plan.problem.query_rows() == 0 {
         return;
     }
-    let tables = tables::gather(client, &plan.problem, plan.table_grid, &buffers.tables);
+    let tables = operands::gather_tables(client, &plan.problem, plan.table_grid, &buffers.tables);
     match (plan.variant, plan.tiling) {
         (Variant::TensorCore, Some(tiling)) => {
             tensor_core::launch(client, plan, tiling, buffers, tables);
@@ -312,6 +307,69 @@ fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: ForwardBuffer
         (_, Some(tiling)) => tile::launch(client, plan, tiling, buffers, tables),
         (Variant::Cpu, None) => cpu::launch(client, plan, buffers, tables, rule),
         (_, None) => unit::launch(client, plan, buffers, tables, rule),
+    }
+}
+
+impl Plan {
+    /// The same, with a forward pass that writes, in place of each log-sum-exp, how many tiles of keys it visited for the query; keys for
+    /// [`Variant::Unit`].
+    pub fn counting(self) -> Self {
+        Self {
+            counted: true,
+            ..self
+        }
+    }
+
+    /// What [`Plan::counting`] counts, \[B, Hq, Sq\], as it follows from the rules and from the tables of documents and blocks.
+    pub fn visited(&self, tables: &Tables<'_>) -> Vec<usize> {
+        let (p, s) = (&self.problem, self.problem.sizes());
+        let mut visited = Vec::with_capacity(p.query_rows());
+        for batch in 0..s.batch {
+            for head in 0..s.heads {
+                let of = |query| self.visited_by([batch, head % p.group(), query], tables);
+                visited.extend((0..s.queries).map(of));
+            }
+        }
+        visited
+    }
+
+    /// What query `query` of a head, by its place in its group, visits.
+    fn visited_by(&self, [batch, head, query]: [usize; 3], tables: &Tables<'_>) -> usize {
+        let (s, group) = (self.problem.sizes(), self.problem.group());
+        let shared = |first: usize, size: usize| first..(first + size).min(s.queries);
+        match (self.variant, self.tiling) {
+            (_, Some(Tiling { shape, .. })) => {
+                let block = shared(query / shape.queries() * shape.queries(), shape.queries());
+                self.tiles(batch, [block.clone(), block], shape.keys, tables)
+            }
+            (Variant::Cpu, None) => {
+                let row = query * group + head;
+                let [block, strip] = cpu::shared_with(row, s.queries * group)
+                    .map(|rows| rows.start / group..(rows.end - 1) / group + 1);
+                self.tiles(batch, [block, strip], cpu::tile_keys(self), tables)
+            }
+            _ => self.problem.keys_of(query..query + 1).len(),
+        }
+    }
+
+    /// Tiles of so many keys whose keys the tables may show the queries of a block, and the other rules those of its part.
+    fn tiles(
+        &self,
+        batch: usize,
+        [block, part]: [Range<usize>; 2],
+        size: usize,
+        tables: &Tables<'_>,
+    ) -> usize {
+        let (rules, s) = (self.problem.rules(), self.problem.sizes());
+        let near = self.problem.keys_of(block.clone());
+        let met = |at: &usize| {
+            let keys = at * size..((at + 1) * size).min(s.keys);
+            let show = || rules.tables_show(s, tables, batch, (block.clone(), keys.clone()));
+            rules.tile(s, part.clone(), keys.clone()) != Tile::Empty && show()
+        };
+        (near.start / size..near.end.div_ceil(size))
+            .filter(met)
+            .count()
     }
 }
 

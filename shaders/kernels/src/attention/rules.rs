@@ -3,7 +3,7 @@
 //! Which rules there are is compiled in; their numbers come as scalars, so that another window or cap compiles nothing. A
 //! register of scores belongs to one query and to keys that follow each other.
 
-use super::tables::offsets;
+use super::operands::table_offsets;
 use cubecl::prelude::*;
 use moebius_ops::attention::{MAX_RULES, Pattern, Problem, Rule};
 
@@ -146,7 +146,7 @@ pub(crate) fn scalars(problem: &Problem) -> ScalarsLaunch {
         bias_at,
         relative,
         sinks,
-    ] = offsets(problem);
+    ] = table_offsets(problem);
     let mut numbers = Numbers::default();
     for rule in problem.rules().iter() {
         numbers.add(rule);

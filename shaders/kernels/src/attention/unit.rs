@@ -1,10 +1,9 @@
 //! The `unit` variant: one unit per query and head, in one pass over the keys it sees.
 
-use super::dropout::dropped;
-use super::exponential::ended;
+use super::operands::{Layout, LayoutLaunch, head_at};
 use super::rules::{Scalars, Site, keys_of, scalars, site};
 use super::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by};
-use super::strided::{Layout, LayoutLaunch, head_at};
+use super::softmax::{dropped, ended};
 use super::{Form, ForwardBuffers, Plan};
 use crate::bound::bind;
 use crate::element::DeviceElement;

@@ -1,7 +1,6 @@
 //! Tokens into their pages.
 
-use super::value::code_of;
-use super::{KERNEL, Pool, Spec, block_at, place_of, pool};
+use super::{KERNEL, Pool, Spec, block_at, code_of, place_of, pool};
 use crate::attention::rules::Kinds;
 use crate::bound::bind;
 use crate::element::DeviceElement;

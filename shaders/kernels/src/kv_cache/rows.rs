@@ -1,9 +1,8 @@
 //! One block of 16 tokens, and some rows of queries.
 
-use super::Spec;
-use super::value::value_of;
-use crate::attention::exponential::{exp, highest};
+use super::{Spec, value_of};
 use crate::attention::rules::{Scalars, seen, site, trace};
+use crate::attention::softmax::{exp, highest};
 use cubecl::prelude::*;
 use moebius_ops::kv_cache::BLOCK;
 

@@ -2,17 +2,14 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `pairs.rs` | what a pair of a query and a key adds to gradients |
-//! | `unit.rs` | dq, dk and dv by the `unit` variant; `cpu/backward.rs` has the `cpu` variant |
+//! | `unit.rs` | what a pair adds; dq, dk and dv by the `unit` variant, as `cpu/backward.rs` by the `cpu` variant |
 //! | `tables.rs` | gradients of tables |
 
-mod pairs;
 mod tables;
 mod unit;
 
-use super::gradients::{Backward, BackwardBuffers, Through};
+use super::operands::{Backward, BackwardBuffers, Through, gather_tables};
 use super::score_rule::{LaunchRule, NoRule};
-use super::tables::gather;
 use super::{Plan, Variant, cpu};
 use crate::bound::bind;
 use crate::element::DeviceElement;
@@ -81,7 +78,7 @@ fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: &BackwardBuff
         client,
         plan,
         buffers,
-        tables: gather(client, &plan.problem, plan.table_grid, &buffers.tables),
+        tables: gather_tables(client, &plan.problem, plan.table_grid, &buffers.tables),
         statistics: client.empty(p.query_rows().max(1) * 8),
         rule,
     };

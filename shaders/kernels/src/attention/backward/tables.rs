@@ -1,8 +1,8 @@
 //! Gradients of tables: a unit per element sums over the pairs that read it, in ascending order.
 
-use super::pairs::{pair, value_product};
+use super::unit::{pair, value_product};
 use crate::attention::Form;
-use crate::attention::gradients::Backward;
+use crate::attention::operands::Backward;
 use crate::attention::rules::{Kind, Scalars, Site, scalars};
 use crate::attention::score_rule::{LaunchRule, ScoreRule, seen_by};
 use crate::attention::unit::site_of;

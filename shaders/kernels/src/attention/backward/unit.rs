@@ -1,12 +1,14 @@
+//! dq, dk and dv by the `unit` variant, and what a pair of a query and a key adds to gradients.
+//!
 //! Two passes compute the scores anew: a unit per query sums dq over the keys it sees, and a unit per key sums dk and dv
 //! over the queries that see it, the heads of its group one after the other. lse and Δ of a query come in one binding, and
 //! dk and dv leave by their own launches: WebGPU grants seven buffers.
 
-use super::pairs::{pair, value_product};
 use crate::attention::Form;
-use crate::attention::gradients::{Backward, Through};
-use crate::attention::rules::{Scalars, keys_of, queries_of, scalars};
-use crate::attention::score_rule::{LaunchRule, ScoreRule, seen_by};
+use crate::attention::operands::{Backward, Through};
+use crate::attention::rules::{Scalars, Site, keys_of, queries_of, scalars, trace};
+use crate::attention::score_rule::{LaunchRule, ScoreRule, before_rule, score_by, seen_by};
+use crate::attention::softmax::dropped;
 use crate::attention::unit::site_of;
 use crate::bound::bind;
 use crate::element::DeviceElement;
@@ -16,6 +18,47 @@ use crate::segment_attention::head::{
 };
 use cubecl::prelude::*;
 use cubecl::server::Handle;
+
+/// ⟨do, v⟩ of a query and a key, one of them held by the unit; 0 where nothing reads it.
+#[cube]
+pub(super) fn value_product<F: Float, N: Size>(
+    held: &Array<Vector<f32, N>>,
+    other: &[Vector<F, N>],
+    at: usize,
+    #[comptime] form: Form,
+    #[comptime] unread: bool,
+) -> f32 {
+    if comptime!(unread) {
+        0.0f32.runtime()
+    } else {
+        dot::<F, N>(held, other, at, form.value_vectors)
+    }
+}
+
+/// p as dropout leaves it and ds of a seen pair from ⟨q, k⟩ and ⟨do, v⟩ and its query's lse and Δ, ds before the slope of the rules, and that slope from place `from` on.
+#[cube]
+pub(super) fn pair<R: ScoreRule>(
+    score: f32,
+    product: f32,
+    lse: f32,
+    delta: f32,
+    site: &Site<Const<1>>,
+    scalars: &Scalars,
+    tables: &[u32],
+    rule: &R::Args,
+    #[comptime] form: Form,
+    #[comptime] from: usize,
+) -> (f32, f32, f32) {
+    let raw = Vector::<f32, Const<1>>::new(score * scalars.scale);
+    let (before, slope) = trace::<Const<1>>(raw, site, scalars, tables, form.kinds, from);
+    let score = score_by::<Const<1>, R>(before, site, scalars, rule, form);
+    let p = (score.extract(0usize) - lse).exp();
+    let (weight, product) = dropped(p, product, site, tables, form);
+    let ds = p * (product - delta);
+    let ds = Vector::<f32, Const<1>>::new(ds);
+    let ds = before_rule::<Const<1>, R>(ds, before, site, scalars, rule, form);
+    (weight, ds.extract(0usize), slope.extract(0usize))
+}
 
 /// dq\[i\] = scale · Σ_j ds_ij · k\[j\].
 #[cube(launch_unchecked)]

@@ -5,17 +5,14 @@
 //! to dk and dv of the tile. So dq takes keys, and dk and dv take queries, in ascending order.
 
 use super::forward::{Block, site_of, tensor_row};
-use super::packed::{panels, rows};
-use super::product::{any_infinite, multiply};
-use super::{ROWS, STRIP, Spec};
+use super::{ROWS, STRIP, Spec, any_infinite, multiply, panels, rows};
 use crate::attention::Plan;
-use crate::attention::dropout::{factors_or_one, row_or_none};
-use crate::attention::exponential::exp;
-use crate::attention::gradients::{Backward, Through};
+use crate::attention::operands::{Backward, Through};
 use crate::attention::rules::{Scalars, queries_of, scalars, trace};
 use crate::attention::score_rule::{
     LaunchRule, ScoreRule, before_rule, score_by, seen_by, tile_by,
 };
+use crate::attention::softmax::{exp, factors_or_one, row_or_none};
 use crate::attention::visits::{span, tables_show};
 use crate::bound::{bind, empty_words};
 use crate::element::DeviceElement;

@@ -4,14 +4,11 @@
 //! tiles of keys at absolute boundaries. In a tile it goes down its rows in strips of [`STRIP`]: scores into scratch, rules and
 //! the softmax row by row, then probabilities times values. A strip and a tile that the rules part are skipped.
 
-use super::packed::{panels, rows};
-use super::product::{any_infinite, multiply};
-use super::{ROWS, STRIP, Spec};
-use crate::attention::dropout::{factors, row_or_none};
-use crate::attention::exponential::{ended, exp, highest};
+use super::{ROWS, STRIP, Spec, any_infinite, multiply, panels, rows};
+use crate::attention::operands::{Strides, head_at};
 use crate::attention::rules::{Scalars, Site, keys_of, scalars, site};
 use crate::attention::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by, tile_by};
-use crate::attention::strided::{Strides, head_at};
+use crate::attention::softmax::{ended, exp, factors, highest, row_or_none};
 use crate::attention::visits::{span, tables_show};
 use crate::attention::{ForwardBuffers, Plan};
 use crate::bound::{bind, empty_words};

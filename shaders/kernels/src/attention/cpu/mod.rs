@@ -2,22 +2,27 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `packed.rs` | keys as panels of two registers, rows as f32s |
-//! | `product.rs` | the register tile that both passes are made of |
 //! | `forward.rs` | o and lse |
 //! | `backward.rs` | dq, dk and dv |
 //!
 //! A row's sums take what they meet in ascending order, whatever rows are beside it.
+//! Keys and values lie as the register tile, which both passes are made of, reads them: keys in panels of two registers (their transpose, as
+//! the grouped GEMM packs weights), rows as f32s up to whole pairs of registers.
 
 mod backward;
 mod forward;
-mod packed;
-mod product;
 
 pub(super) use backward::launch as launch_backward;
 pub(super) use forward::launch;
 
-use super::{Form, Plan};
+use super::operands::{Strided, Strides, StridesLaunch, head_at};
+use super::{Form, Plan, name};
+use crate::bound::{bind, empty_words};
+use crate::element::DeviceElement;
+use crate::launched;
+use cubecl::prelude::*;
+use cubecl::server::Handle;
+use moebius_ops::Element;
 use std::ops::Range;
 
 /// Query rows of a block: enough for a tile of keys and values to pay for its way into the cache.
@@ -67,4 +72,191 @@ impl Spec {
             tile: if narrow { 64 } else { 32 },
         }
     }
+}
+
+/// sums += left · right: [`STRIP`] rows of scalars by two registers for each of `steps` steps. `strides` are those of a row
+/// and of a step on the left, and of a step on the right. Where `careful`, a factor of 0 on the left makes a product of 0
+/// whatever is on the right: a pair that isn't seen gives nothing of a NaN.
+#[cube]
+fn multiply<N: Size>(
+    sums: &mut Array<Vector<f32, N>>,
+    left: &[Vector<f32, Const<1>>],
+    right: &[Vector<f32, N>],
+    at: (usize, usize),
+    steps: usize,
+    careful: bool,
+    #[comptime] strides: (usize, usize, usize),
+) {
+    let (row, across, down) = comptime!(strides);
+    if careful {
+        let zero = Vector::<f32, N>::new(0.0f32);
+        for step in 0..steps {
+            let first = right[at.1 + step * down];
+            let second = right[at.1 + step * down + 1];
+            #[unroll]
+            for i in 0..comptime!(STRIP) {
+                let a = left[at.0 + i * row + step * across].extract(0usize);
+                let a = Vector::<f32, N>::new(a);
+                let none = a.equal(&zero);
+                sums[2 * i] = fma(a, select_many(none, zero, first), sums[2 * i]);
+                sums[2 * i + 1] = fma(a, select_many(none, zero, second), sums[2 * i + 1]);
+            }
+        }
+    } else {
+        for step in 0..steps {
+            let first = right[at.1 + step * down];
+            let second = right[at.1 + step * down + 1];
+            #[unroll]
+            for i in 0..comptime!(STRIP) {
+                let a = left[at.0 + i * row + step * across].extract(0usize);
+                let a = Vector::<f32, N>::new(a);
+                sums[2 * i] = fma(a, first, sums[2 * i]);
+                sums[2 * i + 1] = fma(a, second, sums[2 * i + 1]);
+            }
+        }
+    }
+}
+
+/// Whether any of `count` registers is infinite or NaN.
+#[cube]
+fn any_infinite<N: Size>(from: &[Vector<f32, N>], first: usize, count: usize) -> bool {
+    let zero = Vector::<f32, N>::new(0.0f32);
+    let mut sum = zero;
+    for i in 0..count {
+        sum = fma(from[first + i], zero, sum);
+    }
+    sum.vector_sum() != 0.0f32
+}
+
+/// packed\[head\]\[panel\]\[d\]\[2\] = the rows of the panel at column d; rows past the last repeat it.
+#[cube(launch_unchecked)]
+fn attention_pack_panels<F: Float, N: Size>(
+    x: &[F],
+    packed: &mut [Vector<f32, N>],
+    rows: usize,
+    heads: usize,
+    of_sequence: usize,
+    strides: Strides,
+    cores: usize,
+    #[comptime] dim: usize,
+    #[define(F)] _element: ElemType,
+) {
+    let width = N::value();
+    let panels = rows.div_ceil(comptime!(2 * width));
+    for at in range_stepped(ABSOLUTE_POS, panels * heads, cores) {
+        let first = at % panels * comptime!(2 * width);
+        let head = at / panels;
+        let before = head_at(&strides, head / of_sequence, head % of_sequence);
+        for d in 0..dim {
+            #[unroll]
+            for half in 0..2usize {
+                let mut column = Vector::<f32, N>::new(0.0f32);
+                #[unroll]
+                for lane in 0..width {
+                    let row = min(first + half * width + lane, rows - 1);
+                    column.insert(lane, f32::cast_from(x[before + row * strides.row + d]));
+                }
+                packed[(at * dim + d) * 2 + half] = column;
+            }
+        }
+    }
+}
+
+/// Rows in f32, filled up with zeros to `padded`.
+#[cube(launch_unchecked)]
+fn attention_pack_rows<F: Float>(
+    x: &[F],
+    packed: &mut [f32],
+    rows: usize,
+    of_head: usize,
+    heads: usize,
+    strides: Strides,
+    cores: usize,
+    #[comptime] dim: usize,
+    #[comptime] padded: usize,
+    #[define(F)] _element: ElemType,
+) {
+    for row in range_stepped(ABSOLUTE_POS, rows, cores) {
+        let head = row / of_head;
+        let from = head_at(&strides, head / heads, head % heads) + row % of_head * strides.row;
+        for d in 0..dim {
+            packed[row * padded + d] = f32::cast_from(x[from + d]);
+        }
+        for d in dim..padded {
+            packed[row * padded + d] = 0.0f32;
+        }
+    }
+}
+
+/// Panels of k or v, whose rows have `dim` values.
+fn panels(client: &Client, plan: &Plan, x: &Strided, dim: usize) -> Handle {
+    let (p, s, width) = (&plan.problem, plan.problem.sizes(), plan.register);
+    let keys = s.keys.next_multiple_of(2 * width);
+    let words = s.batch * s.kv_heads * keys * dim;
+    let packed = empty_words(client, words);
+    if words == 0 {
+        return packed;
+    }
+    let (x, of_x) = elements(plan, x, dim, &packed);
+    launched::note(|| name(p, "attention_cpu"));
+    // SAFETY: the buffers hold the rows and their panels; rows past the last repeat it.
+    unsafe {
+        attention_pack_panels::launch_unchecked(
+            client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(plan.cores as u32),
+            width,
+            x,
+            bind(packed.clone()),
+            s.keys,
+            s.batch * s.kv_heads,
+            s.kv_heads,
+            of_x,
+            plan.cores,
+            dim,
+            p.element().elem_type(),
+        );
+    }
+    packed
+}
+
+/// k or v, whose rows have `dim` values, as elements.
+fn elements(plan: &Plan, x: &Strided, dim: usize, other: &Handle) -> (BufferArg, StridesLaunch) {
+    let s = plan.problem.sizes();
+    let shape = [s.batch, s.kv_heads, s.keys, dim];
+    x.bind(shape, 1, plan.problem.element().bytes(), other)
+}
+
+/// Rows of k or v, of `dim` values, as f32s to whole pairs of registers: the tensor itself where it is that.
+fn rows(client: &Client, plan: &Plan, x: &Strided, dim: usize, padded: usize) -> Handle {
+    let p = &plan.problem;
+    if p.element() == Element::F32 && padded == dim && x.strides.is_none() {
+        return x.buffer.clone();
+    }
+    let words = p.key_rows() * padded;
+    let packed = empty_words(client, words);
+    if words == 0 {
+        return packed;
+    }
+    let (x, of_x) = elements(plan, x, dim, &packed);
+    launched::note(|| name(p, "attention_cpu"));
+    // SAFETY: the buffers hold the rows, as they are and filled up.
+    unsafe {
+        attention_pack_rows::launch_unchecked(
+            client,
+            CubeCount::Static(1, 1, 1),
+            CubeDim::new_1d(plan.cores as u32),
+            x,
+            bind(packed.clone()),
+            p.key_rows(),
+            p.sizes().keys,
+            p.sizes().kv_heads,
+            of_x,
+            plan.cores,
+            dim,
+            padded,
+            p.element().elem_type(),
+        );
+    }
+    packed
 }

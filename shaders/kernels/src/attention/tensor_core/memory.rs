@@ -1,7 +1,7 @@
 //! What a cube keeps in workgroup memory.
 
 use super::{ALIGNMENT, KEYS, PADDING, QUERIES, Spec};
-use crate::attention::strided::Layout;
+use crate::attention::operands::Layout;
 use crate::attention::tile::Block;
 use cubecl::prelude::*;
 

@@ -7,11 +7,10 @@
 
 mod memory;
 
-use super::dropout::{factors, row_of};
-use super::exponential::{ended, highest};
+use super::operands::{Layout, LayoutLaunch, head_at};
 use super::rules::{Scalars, keys_of, scalars, seen, site, trace};
 use super::shape::{Shape, Tiling};
-use super::strided::{Layout, LayoutLaunch, head_at};
+use super::softmax::{ended, factors, highest, row_of};
 use super::tile::{Block, block_of};
 use super::visits::{met_of, span};
 use super::{Form, ForwardBuffers, KERNEL, Plan};

@@ -9,11 +9,10 @@
 
 mod sums;
 
-use super::dropout::{factors, row_of};
-use super::exponential::{ended, highest};
+use super::operands::{Layout, LayoutLaunch, Strides, head_at};
 use super::rules::{Scalars, Site, keys_of, scalars, seen, site, trace};
 use super::shape::{LANES, Shape, Tiling};
-use super::strided::{Layout, LayoutLaunch, Strides, head_at};
+use super::softmax::{ended, factors, highest, row_of};
 use super::visits::{met_of, span};
 use super::{Form, ForwardBuffers, Plan};
 use crate::bound::bind;
