@@ -9,18 +9,16 @@
 //! weights, and the rows of four registers would be more streams than a cache has ways. The first half of a gated panel is gate
 //! columns, the second up columns.
 
-mod pack;
-mod store;
+mod panel;
 
 use super::{
     Activation, Bindings, DeviceElement, Fp8Scheme, Operands, Plan, Sizes, Slab, Source,
     WeightLayout, bind, input_row, segment, sizes,
 };
 use cubecl::prelude::*;
-use pack::pack_panel;
+use panel::pack_panel;
 
-pub(super) use pack::{load_register, panel_row};
-pub(super) use store::{biases_of, store_register, store_rows};
+pub(super) use panel::{biases_of, load_register, panel_row, store_register, store_rows};
 
 /// Rows of the register tile: 2 × 6 sums + 3 operands fit AVX2's 16 registers, 4 × 6 + 5 the 32 of AVX-512.
 pub(super) const ROWS: usize = 6;

@@ -3,7 +3,6 @@
 mod cpu;
 #[cfg(feature = "emit")]
 mod entries;
-mod naive;
 mod tensor_core;
 mod tile;
 
@@ -14,7 +13,7 @@ pub use entries::entries;
 use super::Problem as Product;
 use super::fragments::Fragments;
 use super::plan::{launches, slabs};
-use super::{Choice, Segments, Slab, Source, Variant};
+use super::{Choice, Segments, Slab, Source, Variant, input_row, segment};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::weight_gradient::Problem;
@@ -125,7 +124,7 @@ fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupporte
         Variant::TensorCore => (0, 0),
         Variant::Unit => (tile::UNITS, tile::SHARED_BYTES),
         // A CPU starts more tasks than it has cores.
-        Variant::Naive if device.cpu_cores.is_none() => (naive::UNITS, 0),
+        Variant::Naive if device.cpu_cores.is_none() => (NAIVE_UNITS, 0),
         Variant::Naive | Variant::Cpu => (0, 0),
     };
     crate::fits_cube(KERNEL, units, memory, device)
@@ -137,7 +136,7 @@ fn cubes(plan: &Plan, slab: &Slab) -> [usize; 3] {
     let [m, n] = match plan.variant {
         Variant::Unit => [m.div_ceil(tile::EDGE), n.div_ceil(tile::EDGE)],
         Variant::TensorCore => [m, n].map(|columns| columns.div_ceil(tensor_core::EDGE)),
-        Variant::Naive => [n.div_ceil(naive::UNITS as usize), m],
+        Variant::Naive => [n.div_ceil(NAIVE_UNITS as usize), m],
         _ => return [1; 3],
     };
     [m, n, (slab.last - slab.first) as usize]
@@ -164,7 +163,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         launched::note(|| name(&plan.problem, plan.variant));
         match plan.variant {
             Variant::Cpu => cpu::launch(client, plan, slab, &operands),
-            Variant::Naive => naive::launch(client, plan, slab, &operands),
+            Variant::Naive => launch_naive(client, plan, slab, &operands),
             Variant::TensorCore => tensor_core::launch(client, plan, slab, &operands),
             _ => tile::launch(client, plan, slab, &operands),
         }
@@ -239,6 +238,60 @@ impl Bindings {
             offsets,
             out: bind(part(operands.out, ends)),
         }
+    }
+}
+
+/// Units of a cube of the `naive` variant, one per column of b.
+const NAIVE_UNITS: u32 = 64;
+
+/// The `naive` variant: one unit per element of a gradient.
+#[cube(launch_unchecked)]
+fn weight_gradient_naive<F: Float>(
+    a: &[F],
+    b: &[F],
+    order: ComptimeOption<&[u32]>,
+    offsets: ComptimeOption<&[u32]>,
+    out: &mut [f32],
+    sizes: Sizes,
+    #[comptime] spec: Spec,
+    #[define(F)] _element: ElemType,
+) {
+    let column = (CUBE_POS_X * CUBE_DIM_X + UNIT_POS_X) as usize;
+    let line = CUBE_POS_Y as usize;
+    let expert = sizes.slab_first + CUBE_POS_Z as usize;
+    if column < sizes.n {
+        let mut sum = 0.0f32;
+        let (begin, end) = segment(&offsets, expert, sizes.rows);
+        for row in begin..end {
+            // Mesa's software driver leaves a loop after one more round in which no unit counts, and reads there what is
+            // the same for all units: a row past the end would lead it to any address.
+            let row = min(row, end - 1);
+            let a_row = input_row(&order, row, sizes.top_k, comptime!(spec.a));
+            let b_row = input_row(&order, row, sizes.top_k, comptime!(spec.b));
+            let left = f32::cast_from(a[a_row * sizes.m + line]);
+            sum = fma(left, f32::cast_from(b[b_row * sizes.n + column]), sum);
+        }
+        out[(CUBE_POS_Z as usize * sizes.m + line) * sizes.n + column] = sum;
+    }
+}
+
+fn launch_naive(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
+    // SAFETY: `plan` checked the shapes; a cube's line and expert exist, columns are guarded.
+    unsafe {
+        let bound = Bindings::new(&plan.problem, slab, operands);
+        weight_gradient_naive::launch_unchecked(
+            client,
+            count(cubes(plan, slab)),
+            CubeDim::new_1d(NAIVE_UNITS),
+            bound.a,
+            bound.b,
+            bound.order.into(),
+            bound.offsets.into(),
+            bound.out,
+            sizes(plan, slab),
+            Spec::of(&plan.problem),
+            plan.problem.product.element.elem_type(),
+        );
     }
 }
 
