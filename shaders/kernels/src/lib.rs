@@ -20,7 +20,6 @@
 
 pub mod attention;
 mod bound;
-mod checked;
 mod element;
 #[cfg(feature = "emit")]
 pub mod emit;
@@ -31,8 +30,6 @@ pub mod fp8;
 pub mod fp8_mma;
 mod grid;
 pub mod grouped_gemm;
-#[cfg(feature = "emit")]
-mod kernels;
 pub mod kv_cache;
 pub mod launched;
 mod named;
@@ -43,22 +40,59 @@ mod prelude;
 pub mod quantize;
 pub mod routing;
 pub mod segment_attention;
-mod stage;
 
-pub use checked::checked;
 pub use element::DeviceElement;
-pub use error::{PlanError, Unsupported};
+pub use error::{PlanError, Unsupported, checked};
 pub use grid::Grid;
-#[cfg(feature = "emit")]
-pub use kernels::kernels;
 pub use named::{FromNames, Lookup};
 pub use operation::{AnyRule, Buffers, Family, Kernels, ProductHow, Tiles};
-pub use stage::Stage;
 
 use moebius_device::Capability;
 
 /// Tells these kernels from those of another build: a hash of this crate's sources and of CubeCL's versions.
 pub const FINGERPRINT: &str = env!("MOEBIUS_KERNELS");
+
+moebius_ops::named! {
+    /// A part of a layer's forward that is timed by itself.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Stage {
+        /// Router logits and the choice of experts.
+        Router = "router",
+        /// Histogram, scan, scatter, and the drop rule.
+        Sort = "sort",
+        /// First product with activation.
+        Gemm1 = "gemm 1",
+        /// Second product.
+        Gemm2 = "gemm 2",
+        /// Weighted sum of the slots.
+        Combine = "combine",
+        /// Both products and the weighted sum, where they are one program.
+        Experts = "experts",
+    }
+}
+
+/// Every variant of every kernel, in the order of the families.
+#[cfg(feature = "emit")]
+pub fn kernels() -> Vec<emit::KernelEntry> {
+    [
+        fp8::entries(),
+        quantize::entries(),
+        routing::entries(),
+        permute::entries(),
+        grouped_gemm::entries(),
+        fp8_mma::entries(),
+        grouped_gemm::weight_gradient::entries(),
+        grouped_gemm::bias_gradient::entries(),
+        expert_activation::entries(),
+        segment_attention::entries(),
+        attention::entries(),
+        kv_cache::entries(),
+        vec![peak::entry()],
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
 
 /// Checks that a buffer of `bytes` can be bound at once.
 fn fits_binding(

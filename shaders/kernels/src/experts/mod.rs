@@ -10,10 +10,10 @@ pub mod training;
 
 pub use training::{TrainingPlan, plan_training};
 
+use crate::Stage;
 use crate::grouped_gemm::{self, Choice, Operands, Segments};
 use crate::permute::{self, RowsPlan, combine};
 use crate::prelude::*;
-use crate::stage::Stage;
 use cubecl::prelude::*;
 use moebius_ops::experts::Problem;
 

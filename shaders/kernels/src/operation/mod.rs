@@ -1,25 +1,17 @@
 //! What a described operation is on a device: the kernels that were planned for it, and what enqueues them.
 //!
-//! Each family of [`moebius_ops`] implements [`Family`] in a file here. There is no list of all families: a program would link the
-//! kernels of each.
+//! Each family of [`moebius_ops`] implements [`Family`] in `families.rs`.
 
-mod attention;
-mod experts;
-mod grouped_gemm;
-mod kv_cache;
-mod permute;
-mod quantize;
-mod routing;
+mod families;
 mod segment_attention;
 
-pub use attention::AnyRule;
-pub use grouped_gemm::ProductHow;
+pub use families::{AnyRule, ProductHow};
 
+use crate::Stage;
 use crate::bound::first;
 use crate::named::{FromNames, Lookup};
 use crate::permute::TILE_WORDS;
 use crate::prelude::*;
-use crate::stage::Stage;
 use cubecl::prelude::*;
 use moebius_ops::{Gradient, Operation, Signature, TensorInfo};
 use std::fmt;

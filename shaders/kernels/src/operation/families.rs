@@ -1,0 +1,293 @@
+//! The kernels of each family of [`moebius_ops`]. There is no list of all families: a program would link the kernels of each.
+
+use super::{Buffers, Family, Kernels, Tiles};
+use crate::Lookup;
+use crate::fp8::{self, Conversion};
+use crate::grouped_gemm::{Choice, Variant, gradient};
+use crate::permute::{TILE_WORDS, combine, dispatch, plan_rows, sorting, weights_gradient};
+use crate::prelude::*;
+use crate::{attention, experts, fp8_mma, grouped_gemm, kv_cache, quantize, routing};
+use cubecl::prelude::*;
+use moebius_ops::attention::HostRule;
+use moebius_ops::grouped_gemm::Problem as Product;
+use moebius_ops::quantize::AmaxProblem;
+use moebius_ops::{
+    Attention, AttentionPass, Experts, GroupedGemm, KvCache, Permute, Quantize, Routing,
+};
+use std::sync::Arc;
+
+impl Family for Quantize {
+    type How = ();
+
+    fn kernels(&self, (): &(), device: &Capability) -> Result<Kernels, PlanError> {
+        Ok(match self {
+            Self::Encode { problem, overflow } => {
+                let (plan, overflow) = (fp8::plan(*problem, device)?, *overflow);
+                Kernels::new(plan, move |client, plan, b| {
+                    fp8::launch_encode(client, plan, overflow, b.get("x"), b.get("codes"));
+                })
+            }
+            Self::Decode(problem) => {
+                Kernels::new(fp8::plan(*problem, device)?, |client, plan, b| {
+                    fp8::launch_decode(client, plan, b.get("codes"), b.get("y"));
+                })
+            }
+            Self::Quantize(p) => Kernels::of(quantize::plan(*p, device)?, quantize::launch),
+            Self::QuantizeBy(p) => Kernels::of(quantize::plan(*p, device)?, quantize::launch_by),
+            Self::Dequantize(p) => {
+                Kernels::of(quantize::plan(*p, device)?, quantize::launch_dequantize)
+            }
+            Self::FakeQuantize(p) | Self::FakeQuantizeBy(p) => {
+                Kernels::new(quantize::plan(*p, device)?, launch_fake)
+            }
+            Self::Amax { shape, element } => {
+                let problem = AmaxProblem::new(shape.iter().product(), *element)?;
+                Kernels::new(quantize::plan_amax(problem, device)?, |client, plan, b| {
+                    quantize::launch_amax(client, plan, b.get("x"), b.get("amax"));
+                })
+            }
+        })
+    }
+}
+
+/// Enqueues codes and their values. A kernel of both halves would save the words, 2 bytes of 10 for each f32, and read as much
+/// of x.
+fn launch_fake(client: &Client, plan: &quantize::Plan, b: Buffers<'_>) {
+    let given = b.find("scales");
+    let launch = match given {
+        Some(_) => quantize::launch_by,
+        None => quantize::launch,
+    };
+    let coded = quantize::Buffers {
+        values: b.get("x"),
+        words: empty_words(client, plan.problem.words()),
+        scales: given.unwrap_or_else(|| empty_words(client, plan.problem.scales())),
+    };
+    launch(client, plan, coded.clone());
+    let values = b.get("y");
+    quantize::launch_dequantize(client, plan, quantize::Buffers { values, ..coded });
+}
+
+impl Family for Routing {
+    type How = ();
+
+    fn kernels(&self, (): &(), device: &Capability) -> Result<Kernels, PlanError> {
+        Ok(match *self {
+            Self::Logits {
+                problem,
+                hidden,
+                element,
+                backward: false,
+            } => {
+                let plan = routing::plan_logits(problem, hidden, element, device)?;
+                Kernels::new(plan, |client, plan, b| {
+                    routing::launch_logits(client, plan, b.get("x"), b.get("Wg"), b.get("logits"));
+                })
+            }
+            Self::Logits {
+                problem,
+                hidden,
+                element,
+                ..
+            } => {
+                let plan = routing::plan_logits_backward(problem, hidden, element, device)?;
+                Kernels::of(plan, routing::launch_logits_backward)
+            }
+            Self::Route { problem, .. } => {
+                Kernels::of(routing::plan(problem, device)?, routing::launch)
+            }
+            Self::RouteBackward { problem, of, .. } => {
+                let plan = routing::plan_topk_backward(problem, of, device)?;
+                Kernels::of(plan, routing::launch_topk_backward)
+            }
+            Self::Hash { problem, seed, .. } => {
+                let plan = routing::plan_hash(problem, device)?;
+                Kernels::new(plan, move |client, plan, b| {
+                    routing::launch_hash(client, plan, seed, b.fill());
+                })
+            }
+            Self::Load(problem) => {
+                Kernels::new(routing::plan_load(problem, device)?, |client, plan, b| {
+                    routing::launch_load(client, plan, b.get("indices"), b.get("counts"));
+                })
+            }
+        })
+    }
+}
+
+impl Family for Permute {
+    /// Rows of a tile of a sort; products over the sorted rows must have tiles of as many. Without a number a tile has one row.
+    type How = Option<usize>;
+
+    fn kernels(
+        &self,
+        tile_rows: &Option<usize>,
+        device: &Capability,
+    ) -> Result<Kernels, PlanError> {
+        Ok(match self {
+            Self::Sort { problem, .. } => {
+                let plan = sorting::plan(*problem, tile_rows.unwrap_or(1), device)?;
+                let words = TILE_WORDS * plan.max_tiles();
+                Kernels::of(plan, sorting::launch).with_tiles(words)
+            }
+            Self::Gather(problem) => Kernels::of(plan_rows(*problem, device)?, dispatch::launch),
+            Self::Combine { problem, .. } => {
+                Kernels::of(plan_rows(*problem, device)?, combine::launch)
+            }
+            Self::CombineBackward(problem) => {
+                Kernels::new(plan_rows(*problem, device)?, |client, plan, b| {
+                    dispatch::launch(client, plan, b.fill());
+                    weights_gradient::launch(client, plan, b.fill());
+                })
+            }
+        })
+    }
+}
+
+/// What a caller decides about a product.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProductHow {
+    /// How it is computed, which decides the tiles of the sort of its rows; `None` leaves it to the plan.
+    pub variant: Option<Variant>,
+    /// How FP8 codes of weights are decoded.
+    pub conversion: Conversion,
+}
+
+impl Family for GroupedGemm {
+    type How = ProductHow;
+
+    fn kernels(&self, how: &ProductHow, device: &Capability) -> Result<Kernels, PlanError> {
+        let variant =
+            |p: &Product| Variant::or_portable(how.variant, p.row_bound, p.experts, device);
+        Ok(match self {
+            Self::Linear(p) => {
+                let plan = grouped_gemm::plan(*p, device, Choice::of(variant(p)))?;
+                let tiles = tiles(p, plan.tile_rows());
+                Kernels::of(plan, grouped_gemm::launch).walking(tiles)
+            }
+            Self::LinearBackward { problem: p, .. } => {
+                let plan = gradient::plan(*p, variant(p), device)?;
+                Kernels::of(plan, gradient::launch).walking(tiles(p, variant(p).tile_rows()))
+            }
+            Self::Fp8Linear(p) => {
+                let choice = Choice {
+                    variant: how.variant,
+                    allow_unproven: false,
+                };
+                let plan = grouped_gemm::plan(*p, device, choice)?.by(how.conversion, device)?;
+                let tiles = tiles(p, plan.tile_rows());
+                Kernels::of(plan, grouped_gemm::launch).walking(tiles)
+            }
+            // Who describes a product of codes asks for its instructions by name.
+            Self::Fp8Codes(p) => Kernels::of(fp8_mma::plan(*p, device, true)?, fp8_mma::launch)
+                .walking(tiles(&p.product, fp8_mma::TILE_ROWS)),
+        })
+    }
+}
+
+/// The list of tiles that a product of sorted rows walks.
+fn tiles(problem: &Product, rows: usize) -> Option<Tiles> {
+    let most = grouped_gemm::max_tiles(problem, rows);
+    (!problem.dense).then_some(Tiles { rows, most })
+}
+
+impl Family for Experts {
+    /// How both products are computed, which decides the tiles of the sort.
+    type How = Option<Variant>;
+
+    fn kernels(
+        &self,
+        variant: &Option<Variant>,
+        device: &Capability,
+    ) -> Result<Kernels, PlanError> {
+        let (Self::Forward { problem, .. } | Self::Backward { problem, .. }) = *self;
+        let (rows, count) = (problem.row_bound, problem.routing.experts());
+        let variant = Variant::or_portable(*variant, rows, count, device);
+        let forward = || experts::plan(problem, device, Choice::of(variant));
+        let backward = || experts::plan_training(problem, variant, device);
+        let tiles = tiles(&problem.down()?, variant.tile_rows());
+        let kernels = match self {
+            Self::Forward { keep: false, .. } => {
+                Kernels::staged(forward()?, |client, plan, b, done| {
+                    experts::launch(client, plan, b.fill(), done);
+                })
+            }
+            Self::Forward { .. } => {
+                let plans = (forward()?, backward()?);
+                Kernels::staged(plans, |client, (plan, training), b, done| {
+                    let pre = b.get("pre");
+                    experts::training::launch_keeping(client, plan, training, b.fill(), pre, done);
+                })
+            }
+            Self::Backward { .. } => Kernels::new(backward()?, |client, plan, b| {
+                experts::training::launch_backward(client, plan, b.fill(), b.find("pre"), b.fill());
+            }),
+        };
+        Ok(kernels.walking(tiles))
+    }
+}
+
+/// What the forward of an attention reads by strides: heads are usually a view of one projection's rows.
+const STRIDED: &[&str] = &["q", "k", "v"];
+
+impl Family for Attention {
+    /// A program's own rule, after those of the problem.
+    type How = Option<Arc<dyn AnyRule>>;
+
+    fn kernels(&self, rule: &Self::How, device: &Capability) -> Result<Kernels, PlanError> {
+        let forward = self.pass == AttentionPass::Forward;
+        let kernels = match rule {
+            Some(rule) => {
+                let plan = attention::plan_ruled(self.problem, device)?;
+                rule.clone().kernels(plan, forward)
+            }
+            None => {
+                let plan = attention::plan(self.problem, None, device)?;
+                if forward {
+                    Kernels::of(plan, attention::launch)
+                } else {
+                    Kernels::of(plan, attention::launch_backward)
+                }
+            }
+        };
+        Ok(if forward {
+            kernels.reading_views(STRIDED)
+        } else {
+            kernels
+        })
+    }
+}
+
+/// A rule of a program's own, whatever its type.
+pub trait AnyRule: HostRule {
+    /// The kernels of a plan with this rule: forward, or of the gradients.
+    fn kernels(self: Arc<Self>, plan: attention::Plan, forward: bool) -> Kernels;
+}
+
+impl<R: attention::LaunchRule> AnyRule for R {
+    fn kernels(self: Arc<Self>, plan: attention::Plan, forward: bool) -> Kernels {
+        if forward {
+            Kernels::new(plan, move |client, plan, b| {
+                attention::launch_ruled(client, plan, b.fill(), &*self);
+            })
+        } else {
+            Kernels::new(plan, move |client, plan, b| {
+                attention::launch_backward_ruled(client, plan, b.fill(), &*self);
+            })
+        }
+    }
+}
+
+impl Family for KvCache {
+    type How = ();
+
+    fn kernels(&self, (): &(), device: &Capability) -> Result<Kernels, PlanError> {
+        Ok(match self {
+            Self::Append(append) => Kernels::of(
+                kv_cache::plan_append(*append, device)?,
+                kv_cache::launch_append,
+            ),
+            Self::Attend(attend) => Kernels::of(kv_cache::plan(*attend, device)?, kv_cache::launch),
+        })
+    }
+}
