@@ -5,8 +5,10 @@
 //! to dk and dv of the tile. So dq takes keys, and dk and dv take queries, in ascending order.
 
 use super::forward::{Block, site_of, tensor_row};
-use super::{ROWS, STRIP, Spec, any_infinite, multiply, panels, rows};
-use crate::attention::Plan;
+use super::{
+    Apart, Corner, ROWS, STRIP, Spec, Sums, Width, add_product, any_infinite, multiply, panels,
+    rows,
+};
 use crate::attention::operands::{Backward, Through};
 use crate::attention::rules::{Scalars, queries_of, scalars, trace};
 use crate::attention::score_rule::{
@@ -14,6 +16,7 @@ use crate::attention::score_rule::{
 };
 use crate::attention::softmax::{exp, factors_or_one, row_or_none};
 use crate::attention::visits::{span, tables_show};
+use crate::attention::{Form, Plan};
 use crate::bound::{bind, empty_words};
 use crate::element::DeviceElement;
 use crate::launched;
@@ -50,10 +53,38 @@ impl Spec {
         self.query_sums() + rows.next_multiple_of(ROWS) * self.padded_head
     }
 
+    /// The sums of dq, of a strip.
+    const fn to_queries(self) -> Sums {
+        Sums {
+            rows: STRIP,
+            padded: self.padded_head,
+            row: self.tile,
+            across: 1,
+        }
+    }
+
+    /// Those of dk or dv, of a tile.
+    const fn to_keys(self, padded: usize) -> Sums {
+        Sums {
+            rows: tile_rows(self),
+            padded,
+            row: 1,
+            across: self.tile,
+        }
+    }
+
     /// f32s of the rows of a block: queries, then the gradients of their outputs.
     const fn block(self) -> usize {
         ROWS * (self.padded_head + self.padded_value)
     }
+}
+
+/// A tile of keys that a task is at: the key head, the first key, and where the task's scratch begins.
+#[derive(CubeType, Clone, Copy)]
+struct KeyTile {
+    head: usize,
+    key: usize,
+    base: usize,
 }
 
 /// What the kernel is specialised on beside [`Spec`].
@@ -108,17 +139,20 @@ fn load<F: Float>(
     }
 }
 
-/// A strip's rows at `at.0` times the panels at `at.1`, to `at.2` in scratch.
+/// A strip's rows at `left` times the panels from `panel` on, to `to` in scratch.
 #[cube]
 fn score<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
     packed: &[Vector<f32, N>],
-    at: (usize, usize, usize),
-    #[comptime] sizes: (usize, usize, usize),
+    left: usize,
+    panel: usize,
+    to: usize,
+    #[comptime] rows: Width,
+    #[comptime] tile: usize,
 ) {
     let width = N::value();
-    let (dim, stride, tile) = comptime!(sizes);
+    let (dim, stride) = comptime!((rows.dim, rows.padded));
     #[unroll]
     for pair in 0..comptime!(tile / (2 * width)) {
         let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
@@ -126,16 +160,20 @@ fn score<N: Size>(
         for i in 0..comptime!(2 * STRIP) {
             sums[i] = Vector::new(0.0f32);
         }
+        let from = Corner {
+            left,
+            right: (panel + pair) * comptime!(2 * dim),
+        };
         multiply::<N>(
             &mut sums,
             block_rows.with_vector_size::<Const<1>>(),
             packed,
-            (at.0, (at.1 + pair) * comptime!(2 * dim)),
+            &from,
             dim.runtime(),
             false.runtime(),
-            (stride, 1, 2),
+            comptime!(Apart::of_panels(stride)),
         );
-        let to = at.2 / width + pair * 2;
+        let to = to / width + pair * 2;
         let view = scratch.with_vector_size_mut::<N>();
         #[unroll]
         for i in 0..comptime!(STRIP) {
@@ -154,15 +192,15 @@ fn soften<N: Size, R: ScoreRule>(
     block: &Block,
     scalars: &Scalars,
     rule: &R::Args,
-    // The row of the block, where its scratch begins, and the first key.
-    at: (usize, usize, usize),
+    row: usize,
+    tile: &KeyTile,
     full: bool,
     #[comptime] pass: Pass,
 ) {
     let width = N::value();
     let spec = comptime!(pass.spec);
     let kinds = comptime!(spec.form.kinds);
-    let (row, base, first) = at;
+    let (base, first) = (tile.base, tile.key);
     let query_row = min(block.first + row, block.end - 1);
     let mut site = site_of::<N>(query_row, block, scalars);
     let dropout = row_or_none::<N>(&site, tables, spec.form);
@@ -206,110 +244,83 @@ fn soften<N: Size, R: ScoreRule>(
     }
 }
 
-/// sums\[rows\] += left · right, by strips of rows; `at` is where sums, left and right begin.
+/// How many pairs of a strip's rows and of `count` keys are seen, as [`tile_by`] tells it; no row past the last sees any.
 #[cube]
-fn add_product<N: Size>(
-    scratch: &mut [Vector<f32, Const<1>>],
-    right: &[Vector<f32, N>],
-    at: (usize, usize, usize),
-    steps: usize,
-    careful: bool,
-    // Rows, f32s of a row of sums, and the strides on the left.
-    #[comptime] sizes: (usize, usize, usize, usize),
-) {
-    let width = N::value();
-    let (rows, padded, row_stride, step_stride) = comptime!(sizes);
-    let across = comptime!(padded / width);
-    for strip in 0..comptime!(rows.div_ceil(STRIP)) {
-        for pair in 0..comptime!(across / 2) {
-            let to = at.0 / width + strip * comptime!(STRIP * across) + 2 * pair;
-            let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
-            let view = scratch.with_vector_size_mut::<N>();
-            #[unroll]
-            for i in 0..comptime!(STRIP) {
-                sums[2 * i] = view[to + i * across];
-                sums[2 * i + 1] = view[to + i * across + 1];
-            }
-            multiply::<N>(
-                &mut sums,
-                scratch.with_vector_size::<Const<1>>(),
-                right,
-                (
-                    at.1 + strip * comptime!(STRIP * row_stride),
-                    at.2 + 2 * pair,
-                ),
-                steps,
-                careful,
-                comptime!((row_stride, step_stride, padded / width)),
-            );
-            let view = scratch.with_vector_size_mut::<N>();
-            #[unroll]
-            for i in 0..comptime!(STRIP) {
-                view[to + i * across] = sums[2 * i];
-                view[to + i * across + 1] = sums[2 * i + 1];
-            }
-        }
+fn met_by(
+    block: &Block,
+    row: usize,
+    key: usize,
+    count: usize,
+    scalars: &Scalars,
+    #[comptime] form: Form,
+) -> u32 {
+    let mut met = 0u32;
+    if block.first + row < block.end {
+        let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
+        let (top, bottom) = ((block.first + row) / scalars.group, bottom / scalars.group);
+        met = tile_by(top, bottom, key, key + count - 1, scalars, form);
     }
+    met
 }
 
-/// A strip of a block's rows and a tile of keys: probabilities and gradients of scores, and what they add to dq. `at` is the
-/// strip's first row, where the task's scratch begins, and the first key; `odd` tells infinite keys in the tile.
+/// A strip of a block's rows, from `row` on, and a tile of keys: probabilities and gradients of scores, and what they add to dq.
+/// `odd` tells infinite keys in the tile.
 #[cube]
 fn strip<N: Size, R: ScoreRule>(
-    key_panels: &[Vector<f32, N>],
-    value_panels: &[Vector<f32, N>],
+    k_panels: &[Vector<f32, N>],
+    v_panels: &[Vector<f32, N>],
     key_rows: &[Vector<f32, N>],
-    read: (&[f32], &[u32]),
+    statistics: &[f32],
+    tables: &[u32],
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
     block: &Block,
     scalars: &Scalars,
     rule: &R::Args,
-    at: (usize, usize, usize),
+    row: usize,
+    tile: &KeyTile,
     odd: bool,
     #[comptime] pass: Pass,
 ) {
     let width = N::value();
     let spec = comptime!(pass.spec);
-    let (row, base, key) = at;
-    let count = min(comptime!(spec.tile), scalars.keys - key);
-    let weights = base + comptime!(spec.weights()) + row * comptime!(spec.tile);
-    let gradients = base + comptime!(spec.gradients()) + row * comptime!(spec.tile);
-    let mut met = 0u32;
-    if block.first + row < block.end {
-        let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
-        let (top, bottom) = ((block.first + row) / scalars.group, bottom / scalars.group);
-        met = tile_by(top, bottom, key, key + count - 1, scalars, spec.form);
-    }
+    let count = min(comptime!(spec.tile), scalars.keys - tile.key);
+    let weights = tile.base + comptime!(spec.weights()) + row * comptime!(spec.tile);
+    let gradients = tile.base + comptime!(spec.gradients()) + row * comptime!(spec.tile);
+    let met = met_by(block, row, tile.key, count, scalars, spec.form);
     if met > 0 {
         let whole = block.first + row + comptime!(STRIP) <= block.end;
         let full = met == 2 && count == comptime!(spec.tile) && whole;
         let head = block.batch * scalars.kv_heads + block.kv_head;
         let of_head = scalars.keys.div_ceil(comptime!(2 * width));
-        let panel = head * of_head + key / comptime!(2 * width);
+        let panel = head * of_head + tile.key / comptime!(2 * width);
         let from = block.base + row * comptime!(spec.padded_head);
-        let sizes = comptime!((spec.head_dim, spec.padded_head, spec.tile));
-        let at = (from, panel, weights);
-        score::<N>(scratch, block_rows, key_panels, at, sizes);
+        let (heads, keys) = comptime!((spec.head(), spec.tile));
+        score::<N>(
+            scratch, block_rows, k_panels, from, panel, weights, heads, keys,
+        );
         if comptime!(!pass.through_lse) {
             let rows = block.base + comptime!(ROWS * spec.padded_head);
             let from = rows + row * comptime!(spec.padded_value);
-            let sizes = comptime!((spec.value_dim, spec.padded_value, spec.tile));
-            let at = (from, panel, gradients);
-            score::<N>(scratch, block_rows, value_panels, at, sizes);
+            let values = comptime!(spec.value());
+            score::<N>(
+                scratch, block_rows, v_panels, from, panel, gradients, values, keys,
+            );
         }
         for i in 0..comptime!(STRIP) {
-            let at = (row + i, base, key);
+            let own = row + i;
             soften::<N, R>(
-                scratch, read.0, read.1, block, scalars, rule, at, full, pass,
+                scratch, statistics, tables, block, scalars, rule, own, tile, full, pass,
             );
         }
         let to = (block.first + row) * comptime!(spec.padded_head);
-        let to = base + comptime!(spec.query_sums()) + to;
-        let keys = (head * scalars.keys + key) * comptime!(spec.padded_head / width);
-        let sizes = comptime!((STRIP, spec.padded_head, spec.tile, 1));
-        let at = (to, gradients, keys);
-        add_product::<N>(scratch, key_rows, at, count, odd && !full, sizes);
+        let to = tile.base + comptime!(spec.query_sums()) + to;
+        let from = Corner {
+            left: gradients,
+            right: (head * scalars.keys + tile.key) * comptime!(spec.padded_head / width),
+        };
+        let sums = comptime!(spec.to_queries());
+        add_product::<N>(scratch, key_rows, to, &from, count, odd && !full, sums);
     } else {
         clear::<N>(scratch, weights, comptime!(STRIP * spec.tile));
         clear::<N>(scratch, gradients, comptime!(STRIP * spec.tile));
@@ -327,21 +338,24 @@ fn add_to_keys<N: Size>(
 ) {
     let width = N::value();
     let spec = comptime!(pass.spec);
-    let rows = comptime!(tile_rows(spec));
+    let steps = comptime!(ROWS).runtime();
     let view = block_rows.with_vector_size::<N>();
     let odd = any_infinite::<N>(view, block.base / width, comptime!(spec.block() / width));
     if comptime!(!pass.through_lse) {
-        let at = (
-            base + comptime!(spec.value_sums()),
-            base + comptime!(spec.weights()),
-            (block.base + comptime!(ROWS * spec.padded_head)) / width,
-        );
-        let sizes = comptime!((rows, spec.padded_value, 1, spec.tile));
-        add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), odd, sizes);
+        let to = base + comptime!(spec.value_sums());
+        let from = Corner {
+            left: base + comptime!(spec.weights()),
+            right: (block.base + comptime!(ROWS * spec.padded_head)) / width,
+        };
+        let sums = comptime!(spec.to_keys(spec.padded_value));
+        add_product::<N>(scratch, view, to, &from, steps, odd, sums);
     }
-    let at = (base, base + comptime!(spec.gradients()), block.base / width);
-    let sizes = comptime!((rows, spec.padded_head, 1, spec.tile));
-    add_product::<N>(scratch, view, at, comptime!(ROWS).runtime(), odd, sizes);
+    let from = Corner {
+        left: base + comptime!(spec.gradients()),
+        right: block.base / width,
+    };
+    let sums = comptime!(spec.to_keys(spec.padded_head));
+    add_product::<N>(scratch, view, base, &from, steps, odd, sums);
 }
 
 /// `count` rows of sums from `from` on, times `factor`, to row `to` of `out`.
@@ -349,16 +363,17 @@ fn add_to_keys<N: Size>(
 fn write<F: Float>(
     scratch: &mut [Vector<f32, Const<1>>],
     out: &mut [F],
-    at: (usize, usize),
+    from: usize,
+    to: usize,
     count: usize,
     factor: f32,
-    #[comptime] dims: (usize, usize),
+    #[comptime] rows: Width,
 ) {
-    let (dim, padded) = comptime!(dims);
+    let (dim, padded) = comptime!((rows.dim, rows.padded));
     for row in 0..count {
         for d in 0..dim {
-            let sum = scratch[at.0 + row * padded + d].extract(0usize);
-            out[(at.1 + row) * dim + d] = F::cast_from(sum * factor);
+            let sum = scratch[from + row * padded + d].extract(0usize);
+            out[(to + row) * dim + d] = F::cast_from(sum * factor);
         }
     }
 }
@@ -385,36 +400,31 @@ fn write_queries<F: Float>(
         let site = site_of::<Const<1>>(row, &block, scalars);
         let to = tensor_row::<Const<1>>(&site, scalars);
         let from = base + comptime!(spec.query_sums()) + row * comptime!(spec.padded_head);
-        let dims = comptime!((spec.head_dim, spec.padded_head));
-        write::<F>(
-            scratch,
-            dq,
-            (from, to),
-            1usize.runtime(),
-            scalars.scale,
-            dims,
-        );
+        let heads = comptime!(spec.head());
+        let scale = scalars.scale;
+        write::<F>(scratch, dq, from, to, 1usize.runtime(), scale, heads);
     }
 }
 
-/// All blocks that see a tile of keys: dk and dv of the tile, in scratch. `at` is the key head, where the task's scratch begins, and
-/// the first key.
+/// All blocks that see a tile of keys: dk and dv of the tile, in scratch.
 #[cube]
-fn tile<F: Float, N: Size, R: ScoreRule>(
-    inputs: (&[F], &[F]),
-    key_panels: &[Vector<f32, N>],
-    value_panels: &[Vector<f32, N>],
+fn meet<F: Float, N: Size, R: ScoreRule>(
+    q: &[F],
+    d_o: &[F],
+    k_panels: &[Vector<f32, N>],
+    v_panels: &[Vector<f32, N>],
     key_rows: &[Vector<f32, N>],
-    read: (&[f32], &[u32]),
+    statistics: &[f32],
+    tables: &[u32],
     scratch: &mut [Vector<f32, Const<1>>],
     block_rows: &mut [Vector<f32, Const<1>>],
     scalars: &Scalars,
     rule: &R::Args,
-    at: (usize, usize, usize),
+    tile: &KeyTile,
     #[comptime] pass: Pass,
 ) {
     let spec = comptime!(pass.spec);
-    let (head, base, key) = at;
+    let (head, base, key) = (tile.head, tile.base, tile.key);
     let count = min(comptime!(spec.tile), scalars.keys - key);
     clear::<N>(scratch, base, comptime!(spec.weights()));
     let width = N::value();
@@ -435,23 +445,13 @@ fn tile<F: Float, N: Size, R: ScoreRule>(
         let kinds = comptime!(spec.form.kinds);
         let (top, bottom) = (block.first / scalars.group, (block.end - 1) / scalars.group);
         let last = key + count - 1;
-        let span = span(block.batch, top, bottom, scalars, read.1, kinds);
-        if tables_show(&span, key, last, scalars, read.1, kinds) > 0 {
-            load::<F>(inputs.0, inputs.1, block_rows, &block, scalars, pass);
+        let span = span(block.batch, top, bottom, scalars, tables, kinds);
+        if tables_show(&span, key, last, scalars, tables, kinds) > 0 {
+            load::<F>(q, d_o, block_rows, &block, scalars, pass);
             for row in range_stepped(0usize, comptime!(ROWS), comptime!(STRIP)) {
                 strip::<N, R>(
-                    key_panels,
-                    value_panels,
-                    key_rows,
-                    (read.0, read.1),
-                    scratch,
-                    block_rows,
-                    &block,
-                    scalars,
-                    rule,
-                    (row, base, key),
-                    odd,
-                    pass,
+                    k_panels, v_panels, key_rows, statistics, tables, scratch, block_rows, &block,
+                    scalars, rule, row, tile, odd, pass,
                 );
             }
             add_to_keys::<N>(scratch, block_rows, &block, base, pass);
@@ -488,30 +488,30 @@ fn attention_gradients_cpu<F: Float, N: Size, R: ScoreRule>(
         let first = base + comptime!(spec.query_sums());
         clear::<N>(scratch, first, words - comptime!(spec.query_sums()));
         for key in range_stepped(0usize, scalars.keys, comptime!(spec.tile)) {
-            let inputs = (q, d_o);
-            let read = (statistics, tables);
-            let at = (head, base, key);
-            tile::<F, N, R>(
-                inputs,
+            let tile = KeyTile { head, key, base };
+            meet::<F, N, R>(
+                q,
+                d_o,
                 key_panels,
                 value_panels,
                 key_rows,
-                read,
+                statistics,
+                tables,
                 scratch,
                 block_rows,
                 &scalars,
                 &rule,
-                at,
+                &tile,
                 pass,
             );
             let to = head * scalars.keys + key;
             let count = min(comptime!(spec.tile), scalars.keys - key);
-            let dims = comptime!((spec.head_dim, spec.padded_head));
-            write::<F>(scratch, dk, (base, to), count, scalars.scale, dims);
+            let heads = comptime!(spec.head());
+            write::<F>(scratch, dk, base, to, count, scalars.scale, heads);
             if comptime!(!pass.through_lse) {
                 let from = base + comptime!(spec.value_sums());
-                let dims = comptime!((spec.value_dim, spec.padded_value));
-                write::<F>(scratch, dv, (from, to), count, 1.0f32.runtime(), dims);
+                let values = comptime!(spec.value());
+                write::<F>(scratch, dv, from, to, count, 1.0f32.runtime(), values);
             }
         }
         write_queries::<F>(scratch, dq, head, base, &scalars, spec);

@@ -4,7 +4,7 @@
 //! tiles of keys at absolute boundaries. In a tile it goes down its rows in strips of [`STRIP`]: scores into scratch, rules and
 //! the softmax row by row, then probabilities times values. A strip and a tile that the rules part are skipped.
 
-use super::{ROWS, STRIP, Spec, any_infinite, multiply, panels, rows};
+use super::{Apart, Corner, ROWS, STRIP, Spec, any_infinite, multiply, panels, rows};
 use crate::attention::operands::{Strides, head_at};
 use crate::attention::rules::{Scalars, Site, keys_of, scalars, site};
 use crate::attention::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by, tile_by};
@@ -111,12 +111,12 @@ fn begin<F: Float, N: Size>(
 fn score<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
     packed: &[Vector<f32, N>],
-    at: (usize, usize),
+    block: &Block,
+    row: usize,
     panel: usize,
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
-    let (base, row) = at;
     let dim = comptime!(spec.head_dim);
     #[unroll]
     for pair in 0..comptime!(spec.tile / (2 * width)) {
@@ -125,20 +125,20 @@ fn score<N: Size>(
         for i in 0..comptime!(2 * STRIP) {
             sums[i] = Vector::new(0.0f32);
         }
-        let from = (
-            base + row * dim,
-            (panel + pair) * comptime!(2 * spec.head_dim),
-        );
+        let from = Corner {
+            left: block.base + row * dim,
+            right: (panel + pair) * comptime!(2 * spec.head_dim),
+        };
         multiply::<N>(
             &mut sums,
             scratch.with_vector_size::<Const<1>>(),
             packed,
-            from,
+            &from,
             dim.runtime(),
             false.runtime(),
-            (dim, 1, 2),
+            comptime!(Apart::of_panels(dim)),
         );
-        let to = (base + comptime!(spec.scores(width))) / width + pair * 2;
+        let to = (block.base + comptime!(spec.scores(width))) / width + pair * 2;
         let registers = scratch.with_vector_size_mut::<N>();
         #[unroll]
         for i in 0..comptime!(STRIP) {
@@ -146,6 +146,14 @@ fn score<N: Size>(
             registers[to + i * comptime!(spec.tile / width) + 1] = sums[2 * i + 1];
         }
     }
+}
+
+/// A row of a strip: its places in the block and in the strip, and the first key that it meets.
+#[derive(CubeType, Clone, Copy)]
+struct StripRow {
+    row: usize,
+    in_strip: usize,
+    key: usize,
 }
 
 /// One row of a strip: its scores become probabilities; returns what its sums so far must be multiplied by.
@@ -156,13 +164,13 @@ fn soften<N: Size, R: ScoreRule>(
     block: &Block,
     scalars: &Scalars,
     rule: &R::Args,
-    at: (usize, usize, usize),
+    at: &StripRow,
     full: bool,
     #[comptime] spec: Spec,
 ) -> f32 {
     let width = N::value();
     let registers = comptime!(spec.tile / width);
-    let (row, strip_row, first) = at;
+    let (row, strip_row, first) = (at.row, at.in_strip, at.key);
     let base = block.base;
     let query_row = min(block.first + row, block.end - 1);
     let mut site = site_of::<N>(query_row, block, scalars);
@@ -211,19 +219,21 @@ fn soften<N: Size, R: ScoreRule>(
     shrink
 }
 
-/// Adds probabilities times values of a strip's keys to its sums, which shrink first.
+/// Adds probabilities times the values of a strip's keys, `count` of them from row `values` on, to its sums, which shrink first.
 #[cube]
 fn weigh<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
     v: &[Vector<f32, N>],
-    at: (usize, usize),
+    block: &Block,
+    row: usize,
     shrink: &Array<f32>,
-    keys: (usize, usize),
+    values: usize,
+    count: usize,
     careful: bool,
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
-    let (base, row) = at;
+    let base = block.base;
     let across = comptime!(spec.padded_value / width);
     for pair in 0..comptime!(spec.padded_value / (2 * width)) {
         let to = (base + comptime!(spec.sums(width))) / width + row * across + 2 * pair;
@@ -235,18 +245,22 @@ fn weigh<N: Size>(
             sums[2 * i] = view[to + i * across] * factor;
             sums[2 * i + 1] = view[to + i * across + 1] * factor;
         }
-        let from = (
-            base + comptime!(spec.scores(width)),
-            keys.0 * across + 2 * pair,
-        );
+        let from = Corner {
+            left: base + comptime!(spec.scores(width)),
+            right: values * across + 2 * pair,
+        };
         multiply::<N>(
             &mut sums,
             scratch.with_vector_size::<Const<1>>(),
             v,
-            from,
-            keys.1,
+            &from,
+            count,
             careful,
-            comptime!((spec.tile, 1, spec.padded_value / width)),
+            comptime!(Apart {
+                row: spec.tile,
+                across: 1,
+                down: spec.padded_value / width
+            }),
         );
         let view = scratch.with_vector_size_mut::<N>();
         #[unroll]
@@ -291,8 +305,19 @@ fn finish<F: Float, N: Size>(
     }
 }
 
-/// A strip of a block's rows and a tile of keys: `at` is the strip's first row, the key head and the first key; `of_tile` tells
-/// whether tables show the block any of its keys, and of infinite values.
+/// A tile of keys that a block meets.
+#[derive(CubeType, Clone, Copy)]
+struct KeyTile {
+    /// The key head, and the first key.
+    head: usize,
+    key: usize,
+    /// Whether tables show the block any of the keys.
+    show: u32,
+    /// Whether a value is infinite or NaN.
+    odd: bool,
+}
+
+/// A strip of a block's rows, from `row` on, and a tile of keys.
 #[cube]
 fn strip<N: Size, R: ScoreRule>(
     packed: &[Vector<f32, N>],
@@ -302,44 +327,41 @@ fn strip<N: Size, R: ScoreRule>(
     block: &Block,
     scalars: &Scalars,
     rule: &R::Args,
-    at: (usize, usize, usize),
-    of_tile: (u32, bool),
+    row: usize,
+    tile: &KeyTile,
     #[comptime] spec: Spec,
 ) {
     let width = N::value();
-    let (row, head, key) = at;
-    let (show, odd) = of_tile;
+    let (head, key) = (tile.head, tile.key);
     let count = min(comptime!(spec.tile), scalars.keys - key);
     let bottom = min(block.first + row + comptime!(STRIP), block.end) - 1;
     let (top, bottom) = ((block.first + row) / scalars.group, bottom / scalars.group);
     let mut met = tile_by(top, bottom, key, key + count - 1, scalars, spec.form);
     if comptime!(spec.form.kinds.skip_by_tables()) {
-        met = min(met, show);
+        met = min(met, tile.show);
     }
     if met > 0 {
         let panels = scalars.keys.div_ceil(comptime!(2 * width));
         let panel = head * panels + key / comptime!(2 * width);
-        score::<N>(scratch, packed, (block.base, row), panel, spec);
+        score::<N>(scratch, packed, block, row, panel, spec);
         let full = met == 2 && count == comptime!(spec.tile);
         let mut shrink = Array::<f32>::new(comptime!(STRIP));
         for i in 0..comptime!(STRIP) {
-            let at = (row + i, i, key);
-            shrink[i] = soften::<N, R>(scratch, tables, block, scalars, rule, at, full, spec);
+            let at = StripRow {
+                row: row + i,
+                in_strip: i,
+                key,
+            };
+            shrink[i] = soften::<N, R>(scratch, tables, block, scalars, rule, &at, full, spec);
             if comptime!(spec.form.counted) {
                 let at = block.base + comptime!(spec.visits(width)) + row + i;
                 scratch[at] += Vector::new(1.0f32);
             }
         }
-        let values = (head * scalars.keys + key, count);
-        let careful = odd && !full;
+        let values = head * scalars.keys + key;
+        let careful = tile.odd && !full;
         weigh::<N>(
-            scratch,
-            v,
-            (block.base, row),
-            &shrink,
-            values,
-            careful,
-            spec,
+            scratch, v, block, row, &shrink, values, count, careful, spec,
         );
     }
 }
@@ -369,11 +391,15 @@ fn meet<N: Size, R: ScoreRule>(
         let from = (head * scalars.keys + key) * registers;
         let odd = any_infinite::<N>(v, from, count * registers);
         let show = tables_show(&span, key, key + count - 1, scalars, tables, kinds);
-        let of_tile = (show, odd);
+        let of_keys = KeyTile {
+            head,
+            key,
+            show,
+            odd,
+        };
         for row in range_stepped(0usize, block.end - block.first, comptime!(STRIP)) {
-            let at = (row, head, key);
             strip::<N, R>(
-                packed, v, tables, scratch, block, scalars, rule, at, of_tile, spec,
+                packed, v, tables, scratch, block, scalars, rule, row, &of_keys, spec,
             );
         }
     }

@@ -72,30 +72,79 @@ impl Spec {
             tile: if narrow { 64 } else { 32 },
         }
     }
+
+    /// Rows of queries and keys.
+    const fn head(self) -> Width {
+        Width {
+            dim: self.head_dim,
+            padded: self.padded_head,
+        }
+    }
+
+    /// Rows of values.
+    const fn value(self) -> Width {
+        Width {
+            dim: self.value_dim,
+            padded: self.padded_value,
+        }
+    }
 }
 
-/// sums += left · right: [`STRIP`] rows of scalars by two registers for each of `steps` steps. `strides` are those of a row
-/// and of a step on the left, and of a step on the right. Where `careful`, a factor of 0 on the left makes a product of 0
-/// whatever is on the right: a pair that isn't seen gives nothing of a NaN.
+/// Values of a row, and f32s that it takes in scratch.
+#[derive(Clone, Copy)]
+struct Width {
+    dim: usize,
+    padded: usize,
+}
+
+/// Where the factors of a product begin: a scalar on the left, a register on the right.
+#[derive(CubeType, Clone, Copy)]
+struct Corner {
+    left: usize,
+    right: usize,
+}
+
+/// How far the factors of a product lie apart: scalars from a row and from a step to the next on the left, registers from a step to
+/// the next on the right.
+#[derive(Clone, Copy)]
+struct Apart {
+    row: usize,
+    across: usize,
+    down: usize,
+}
+
+impl Apart {
+    /// Rows on the left, panels of two registers on the right.
+    const fn of_panels(row: usize) -> Self {
+        Self {
+            row,
+            across: 1,
+            down: 2,
+        }
+    }
+}
+
+/// sums += left · right: [`STRIP`] rows of scalars by two registers for each of `steps` steps. Where `careful`, a factor of 0 on the
+/// left makes a product of 0 whatever is on the right: a pair that isn't seen gives nothing of a NaN.
 #[cube]
 fn multiply<N: Size>(
     sums: &mut Array<Vector<f32, N>>,
     left: &[Vector<f32, Const<1>>],
     right: &[Vector<f32, N>],
-    at: (usize, usize),
+    from: &Corner,
     steps: usize,
     careful: bool,
-    #[comptime] strides: (usize, usize, usize),
+    #[comptime] apart: Apart,
 ) {
-    let (row, across, down) = comptime!(strides);
+    let (row, across, down) = comptime!((apart.row, apart.across, apart.down));
     if careful {
         let zero = Vector::<f32, N>::new(0.0f32);
         for step in 0..steps {
-            let first = right[at.1 + step * down];
-            let second = right[at.1 + step * down + 1];
+            let first = right[from.right + step * down];
+            let second = right[from.right + step * down + 1];
             #[unroll]
             for i in 0..comptime!(STRIP) {
-                let a = left[at.0 + i * row + step * across].extract(0usize);
+                let a = left[from.left + i * row + step * across].extract(0usize);
                 let a = Vector::<f32, N>::new(a);
                 let none = a.equal(&zero);
                 sums[2 * i] = fma(a, select_many(none, zero, first), sums[2 * i]);
@@ -104,14 +153,74 @@ fn multiply<N: Size>(
         }
     } else {
         for step in 0..steps {
-            let first = right[at.1 + step * down];
-            let second = right[at.1 + step * down + 1];
+            let first = right[from.right + step * down];
+            let second = right[from.right + step * down + 1];
             #[unroll]
             for i in 0..comptime!(STRIP) {
-                let a = left[at.0 + i * row + step * across].extract(0usize);
+                let a = left[from.left + i * row + step * across].extract(0usize);
                 let a = Vector::<f32, N>::new(a);
                 sums[2 * i] = fma(a, first, sums[2 * i]);
                 sums[2 * i + 1] = fma(a, second, sums[2 * i + 1]);
+            }
+        }
+    }
+}
+
+/// Rows of sums and f32s of each, and the strides of the product's factor on the left.
+#[derive(Clone, Copy)]
+struct Sums {
+    rows: usize,
+    padded: usize,
+    row: usize,
+    across: usize,
+}
+
+/// sums\[rows\] += left · right, by strips of rows; the sums begin at `sums_at`, and their factors at `from`.
+#[cube]
+fn add_product<N: Size>(
+    scratch: &mut [Vector<f32, Const<1>>],
+    right: &[Vector<f32, N>],
+    sums_at: usize,
+    from: &Corner,
+    steps: usize,
+    careful: bool,
+    #[comptime] of: Sums,
+) {
+    let width = N::value();
+    let (rows, padded) = comptime!((of.rows, of.padded));
+    let across = comptime!(padded / width);
+    for strip in 0..comptime!(rows.div_ceil(STRIP)) {
+        for pair in 0..comptime!(across / 2) {
+            let to = sums_at / width + strip * comptime!(STRIP * across) + 2 * pair;
+            let mut sums = Array::<Vector<f32, N>>::new(comptime!(2 * STRIP));
+            let view = scratch.with_vector_size_mut::<N>();
+            #[unroll]
+            for i in 0..comptime!(STRIP) {
+                sums[2 * i] = view[to + i * across];
+                sums[2 * i + 1] = view[to + i * across + 1];
+            }
+            let corner = Corner {
+                left: from.left + strip * comptime!(STRIP * of.row),
+                right: from.right + 2 * pair,
+            };
+            multiply::<N>(
+                &mut sums,
+                scratch.with_vector_size::<Const<1>>(),
+                right,
+                &corner,
+                steps,
+                careful,
+                comptime!(Apart {
+                    row: of.row,
+                    across: of.across,
+                    down: padded / width
+                }),
+            );
+            let view = scratch.with_vector_size_mut::<N>();
+            #[unroll]
+            for i in 0..comptime!(STRIP) {
+                view[to + i * across] = sums[2 * i];
+                view[to + i * across + 1] = sums[2 * i + 1];
             }
         }
     }
