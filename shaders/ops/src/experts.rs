@@ -236,13 +236,8 @@ pub fn reference_backward(
     for (slot, expert) in kept(problem, inputs).iter().enumerate() {
         if (*expert as usize) < experts {
             let dy = &dy[slot / r.top_k() * h..][..h];
-            add_slot(
-                problem,
-                inputs,
-                (slot, *expert as usize),
-                dy,
-                &mut gradients,
-            );
+            let e = *expert as usize;
+            add_slot(problem, inputs, slot, e, dy, &mut gradients);
         }
     }
     gradients
@@ -251,7 +246,8 @@ pub fn reference_backward(
 fn add_slot(
     problem: &Problem,
     inputs: &ReferenceInputs,
-    (slot, e): (usize, usize),
+    slot: usize,
+    e: usize,
     dy: &[f64],
     gradients: &mut ReferenceGradients,
 ) {

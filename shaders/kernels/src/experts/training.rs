@@ -200,7 +200,7 @@ pub fn launch_backward(
     let through = [&pre, &hidden, &dpre];
     match (&buffers.slots, gradients.weights) {
         (Some(slots), Some(dweights)) => {
-            launch_weighted(client, plan, (&buffers, slots), through, dweights);
+            launch_weighted(client, plan, &buffers, slots, through, dweights);
         }
         _ => launch_unweighted(client, plan, through, gradients.experts.is_some()),
     }
@@ -216,7 +216,8 @@ pub fn launch_backward(
 fn launch_weighted(
     client: &Client,
     plan: &TrainingPlan,
-    (buffers, slots): (&Buffers, &Slots),
+    buffers: &Buffers,
+    slots: &Slots,
     [pre, hidden, dpre]: [&Handle; 3],
     dweights: Handle,
 ) {

@@ -163,7 +163,7 @@ pub fn reference_backward(
             let values = &inputs.v[key * s.value_dim..][..s.value_dim];
             let kept = tables.kept(problem, site);
             let ds = p * (kept * product(d_row, values) - delta) * slope;
-            table_gradients(problem, inputs, (site, raw), ds, &mut g);
+            table_gradients(problem, inputs, site, raw, ds, &mut g);
             let ds = ds * scale * rules.slope(&s, tables, (site, raw), 0);
             for i in 0..s.head_dim {
                 let (q, k) = (row * s.head_dim + i, key * s.head_dim + i);
@@ -182,7 +182,8 @@ pub fn reference_backward(
 fn table_gradients(
     problem: &Problem,
     inputs: &Inputs<'_>,
-    (site, raw): (Site, f64),
+    site: Site,
+    raw: f64,
     ds: f64,
     g: &mut Gradients,
 ) {

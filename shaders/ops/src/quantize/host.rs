@@ -55,9 +55,9 @@ pub fn quantize_host(
         && quantizer.scales == ScaleRule::LeastSquares
         && !values.is_empty()
     {
-        improve(scales, values, &blocks, (quantizer.format, threads));
+        improve(scales, values, &blocks, quantizer.format, threads);
     }
-    let codes = encode(values, (&blocks, &scales.to_f32()), &quantizer, threads);
+    let codes = encode(values, &blocks, &scales.to_f32(), &quantizer, threads);
     Ok(Quantized { codes, scales })
 }
 
@@ -187,12 +187,7 @@ fn amaxes(values: &[f32], blocks: &Blocks, threads: usize) -> Vec<f32> {
 }
 
 /// Scales that leave less error, from those of the largest magnitudes.
-fn improve(
-    scales: &mut [f32],
-    values: &[f32],
-    blocks: &Blocks,
-    (format, threads): (Fp8Format, usize),
-) {
+fn improve(scales: &mut [f32], values: &[f32], blocks: &Blocks, format: Fp8Format, threads: usize) {
     let (width, [down, across]) = (blocks.columns, blocks.count);
     let strip = blocks.block[0] * width;
     let band = down.div_ceil(threads);
@@ -208,7 +203,8 @@ fn improve(
 /// The codes of a matrix by the scales of its blocks.
 fn encode(
     values: &[f32],
-    (blocks, scales): (&Blocks, &[f32]),
+    blocks: &Blocks,
+    scales: &[f32],
     quantizer: &Quantizer,
     threads: usize,
 ) -> Vec<u8> {
