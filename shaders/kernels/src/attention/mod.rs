@@ -32,13 +32,9 @@ pub use entries::entries;
 pub use operands::{BackwardBuffers, Strided, TableBuffers, Through};
 pub use score_rule::{LaunchRule, Pairs, RuleArgs, ScoreRule};
 
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::{Grid, lanes};
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::{Capability, Vendor};
+use moebius_device::Vendor;
 use moebius_ops::attention::{Problem, Tables, Tile};
 use rules::Kinds;
 use score_rule::NoRule;

@@ -5,12 +5,10 @@
 //! copied behind each other, floats as their bits.
 
 use super::{ForwardBuffers, Plan};
-use crate::bound::{bind, empty_words, first};
-use crate::grid::Grid;
-use crate::launched;
-use crate::named::{FromNames, Lookup, buffers};
+use crate::bound::first;
+use crate::named::{FromNames, Lookup};
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_ops::attention::{Dropout, Problem, Rule};
 
 /// A buffer of rows \[B, H, S, D\], each of them without gaps.

@@ -1,9 +1,7 @@
 //! The shapes of the `tile` and `rows` variants.
 
 use super::{KERNEL, Variant};
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use moebius_device::Capability;
+use crate::prelude::*;
 use moebius_ops::attention::Problem;
 
 /// Elements of a vector along a head, and keys of a register of scores.

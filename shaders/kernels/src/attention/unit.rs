@@ -5,14 +5,11 @@ use super::rules::{Scalars, Site, keys_of, scalars, site};
 use super::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by};
 use super::softmax::{dropped, ended};
 use super::{Form, ForwardBuffers, Plan};
-use crate::bound::bind;
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use crate::segment_attention::head::{
     accumulate, dot, load_head, scale_head, store_head, zero_head,
 };
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// The softmax of a query so far: its largest score and the sum of exponentials, 0 until a key is seen.
 #[derive(CubeType, Clone, Copy)]

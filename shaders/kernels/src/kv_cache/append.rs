@@ -2,16 +2,9 @@
 
 use super::{KERNEL, Pool, Spec, block_at, code_of, place_of, pool};
 use crate::attention::rules::Kinds;
-use crate::bound::bind;
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use crate::launched;
-use crate::named::buffers;
+use crate::prelude::*;
 use crate::quantize::{e8m0_scale, magnitude};
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::kv_cache::{Append, BLOCK};
 

@@ -4,11 +4,8 @@ use super::rows::{Rows, Softmax, add_block, nothing, rows_of, tensor_row};
 use super::{Buffers, PART, Plan, Pool, Spec, block_at, place_of, pool, units};
 use crate::attention::operands::gather_tables;
 use crate::attention::rules::{Scalars, keys_of, scalars, tile_of};
-use crate::bound::{bind, empty_words};
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use moebius_ops::kv_cache::BLOCK;
 
 /// Who takes which part of what.

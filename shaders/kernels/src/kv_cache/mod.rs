@@ -23,15 +23,10 @@ pub use entries::entries;
 
 use crate::attention::operands::{TableBuffers, table_lengths};
 use crate::attention::rules::Kinds;
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
 use crate::fp8::encode_bits;
-use crate::grid::{Grid, lanes};
 use crate::grouped_gemm::fp8::decode_lane;
-use crate::named::buffers;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_device::Capability;
 use moebius_ops::attention::Problem;
 use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};

@@ -11,12 +11,9 @@ mod unit;
 use super::operands::{Backward, BackwardBuffers, Through, gather_tables};
 use super::score_rule::{LaunchRule, NoRule};
 use super::{Plan, Variant, cpu};
-use crate::bound::bind;
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use crate::segment_attention::head::{dot, load_head};
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// statistics\[row\] = (lse, Δ): Δ = ⟨do, o⟩, or −dlse where the gradient comes through the log-sum-exp.
 #[cube(launch_unchecked)]

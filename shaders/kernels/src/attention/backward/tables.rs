@@ -6,12 +6,9 @@ use crate::attention::operands::Backward;
 use crate::attention::rules::{Kind, Scalars, Site, scalars};
 use crate::attention::score_rule::{LaunchRule, ScoreRule, seen_by};
 use crate::attention::unit::site_of;
-use crate::bound::bind;
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use crate::segment_attention::head::{dot, load_head};
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// What every kernel here reads of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

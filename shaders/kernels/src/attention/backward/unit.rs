@@ -10,14 +10,11 @@ use crate::attention::rules::{Scalars, Site, keys_of, queries_of, scalars, trace
 use crate::attention::score_rule::{LaunchRule, ScoreRule, before_rule, score_by, seen_by};
 use crate::attention::softmax::dropped;
 use crate::attention::unit::site_of;
-use crate::bound::bind;
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use crate::segment_attention::head::{
     accumulate, dot, load_head, scale_head, store_head, zero_head,
 };
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// ⟨do, v⟩ of a query and a key, one of them held by the unit; 0 where nothing reads it.
 #[cube]

@@ -17,11 +17,8 @@ use crate::attention::score_rule::{
 use crate::attention::softmax::{exp, factors_or_one, row_or_none};
 use crate::attention::visits::{span, tables_show};
 use crate::attention::{Form, Plan};
-use crate::bound::{bind, empty_words};
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 /// Rows of a tile in whole strips.
 const fn tile_rows(spec: Spec) -> usize {

@@ -11,11 +11,8 @@ use crate::attention::score_rule::{LaunchRule, ScoreRule, scores_by, seen_by, ti
 use crate::attention::softmax::{ended, exp, factors, highest, row_or_none};
 use crate::attention::visits::{span, tables_show};
 use crate::attention::{ForwardBuffers, Plan};
-use crate::bound::{bind, empty_words};
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 
 impl Spec {
     /// f32s of a task's scratch: queries, sums, lane sums and largest scores of a block, the scores of a strip, and the rows' visits.

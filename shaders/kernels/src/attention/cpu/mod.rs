@@ -17,12 +17,8 @@ pub(super) use forward::launch;
 
 use super::operands::{Strided, Strides, StridesLaunch, head_at};
 use super::{Form, Plan, name};
-use crate::bound::{bind, empty_words};
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
-use moebius_ops::Element;
 use std::ops::Range;
 
 /// Query rows of a block: enough for a tile of keys and values to pay for its way into the cache.

@@ -14,17 +14,10 @@ use super::softmax::{ended, factors, highest, row_of};
 use super::tile::{Block, block_of};
 use super::visits::{met_of, span};
 use super::{Form, ForwardBuffers, KERNEL, Plan};
-use crate::bound::bind;
-use crate::element::DeviceElement;
-use crate::error::Unsupported;
-use crate::grid::Grid;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::cmma;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use memory::{Size, Tiles, load, load_tile, tiles};
-use moebius_device::Capability;
-use moebius_ops::Element;
 use moebius_ops::attention::Problem;
 
 /// Edge of a fragment, and queries of a plane.

@@ -15,11 +15,8 @@ use super::shape::{LANES, Shape, Tiling};
 use super::softmax::{ended, factors, highest, row_of};
 use super::visits::{met_of, span};
 use super::{Form, ForwardBuffers, Plan};
-use crate::bound::bind;
-use crate::element::DeviceElement;
-use crate::launched;
+use crate::prelude::*;
 use cubecl::prelude::*;
-use cubecl::server::Handle;
 use sums::{weigh, weigh_all};
 
 /// What the kernel is specialised on.
