@@ -273,19 +273,13 @@ pub fn launch_encode(client: &Client, plan: &Plan, overflow: Overflow, x: Handle
         return;
     }
     launched::note(|| encode_name(problem.format(), overflow, conversion));
+    let (count, dim, len, format) = (grid.count(), grid.dim(), problem.len(), problem.format());
+    let [x, words] = [x, words].map(bind);
     // SAFETY: `Problem::new` ties the lengths of both buffers, which are as long as they are described; units past the last word
     // return.
     unsafe {
         fp8_encode::launch_unchecked(
-            client,
-            grid.count(),
-            grid.dim(),
-            bind(x),
-            bind(words),
-            problem.len(),
-            problem.format(),
-            overflow,
-            conversion,
+            client, count, dim, x, words, len, format, overflow, conversion,
         );
     }
 }
@@ -301,19 +295,12 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
         return;
     }
     launched::note(|| decode_name(problem.format(), conversion));
+    let (count, dim, len, format) = (grid.count(), grid.dim(), problem.len(), problem.format());
+    let [words, y] = [words, y].map(bind);
     // SAFETY: `Problem::new` ties the lengths of both buffers, which are as long as they are described; units past the last word
     // return.
     unsafe {
-        fp8_decode::launch_unchecked(
-            client,
-            grid.count(),
-            grid.dim(),
-            bind(words),
-            bind(y),
-            problem.len(),
-            problem.format(),
-            conversion,
-        );
+        fp8_decode::launch_unchecked(client, count, dim, words, y, len, format, conversion);
     }
 }
 

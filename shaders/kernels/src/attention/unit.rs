@@ -110,25 +110,16 @@ pub(super) fn launch<R: LaunchRule>(
     let p = &plan.problem;
     let [(q, of_q), (k, of_k), (v, of_v)] = buffers.operands(plan);
     launched::note(|| plan.name("attention_unit"));
+    let (count, dim, lanes) = (plan.per_query.count(), plan.per_query.dim(), plan.lanes);
+    let [tables, o, lse] = [tables, buffers.o, buffers.lse].map(bind);
+    let (scalars, layout, rule) = (scalars(p), LayoutLaunch::new(of_q, of_k, of_v), rule.args());
+    let (form, element) = (plan.form(), p.element().elem_type());
     // SAFETY: the buffers are as long as they are described; keys and table entries lie inside of them; units past the last query
     // return.
     unsafe {
         attention_unit::launch_unchecked::<R>(
-            client,
-            plan.per_query.count(),
-            plan.per_query.dim(),
-            plan.lanes,
-            q,
-            k,
-            v,
-            bind(tables),
-            bind(buffers.o),
-            bind(buffers.lse),
-            scalars(p),
-            LayoutLaunch::new(of_q, of_k, of_v),
-            rule.args(),
-            plan.form(),
-            p.element().elem_type(),
+            client, count, dim, lanes, q, k, v, tables, o, lse, scalars, layout, rule, form,
+            element,
         );
     }
 }

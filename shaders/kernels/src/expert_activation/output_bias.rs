@@ -83,23 +83,17 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         return;
     }
     launched::note(|| format!("output_bias_weights_{}", p.element()));
+    let RowGrid { grid, units } = plan.per_slot;
+    let (count, dim, lanes) = (grid.count(), grid.dim(), plan.lanes);
+    let [dy, bias, order] = [buffers.dy, buffers.bias, buffers.order].map(bind);
+    let [offsets, dweights] = [buffers.offsets, buffers.dweights].map(bind);
+    let (experts, top_k, row) = (p.experts(), p.top_k(), p.hidden() / lanes);
+    let element = p.element().elem_type();
     // SAFETY: the buffers are as long as they are described; offsets[E] is at most S, and units past it touch nothing.
     unsafe {
         output_bias_weights::launch_unchecked(
-            client,
-            plan.per_slot.grid.count(),
-            plan.per_slot.grid.dim(),
-            plan.lanes,
-            bind(buffers.dy),
-            bind(buffers.bias),
-            bind(buffers.order),
-            bind(buffers.offsets),
-            bind(buffers.dweights),
-            p.experts(),
-            p.top_k(),
-            p.hidden() / plan.lanes,
-            plan.per_slot.units,
-            p.element().elem_type(),
+            client, count, dim, lanes, dy, bias, order, offsets, dweights, experts, top_k, row,
+            units, element,
         );
     }
 }

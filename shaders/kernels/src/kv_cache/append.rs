@@ -146,23 +146,15 @@ pub fn launch_append(client: &Client, plan: &AppendPlan, buffers: AppendBuffers)
         cpu: false,
     };
     launched::note(|| super::append_name(p));
+    let (count, dim, element) = (plan.grid.count(), plan.grid.dim(), p.element.elem_type());
+    let [k, v, words] = [buffers.k, buffers.v, buffers.pool].map(bind);
+    let [table, spans] = [buffers.table, buffers.spans].map(bind);
+    let pool = pool(layout, p.table);
     // SAFETY: the buffers are as long as they are described; a unit writes words of its own token, in a page that the pool has;
     // units past the last return.
     unsafe {
         cache_append::launch_unchecked(
-            client,
-            plan.grid.count(),
-            plan.grid.dim(),
-            bind(buffers.k),
-            bind(buffers.v),
-            bind(buffers.pool),
-            bind(buffers.table),
-            bind(buffers.spans),
-            pool(layout, p.table),
-            p.tokens,
-            rows,
-            spec,
-            p.element.elem_type(),
+            client, count, dim, k, v, words, table, spans, pool, p.tokens, rows, spec, element,
         );
     }
 }

@@ -173,26 +173,17 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         _ => [&buffers.pool, &buffers.table],
     };
     launched::note(|| super::name(&plan.problem));
+    let (count, dim, lanes) = (plan.grid.count(), plan.grid.dim(), plan.lanes);
+    let read = [&buffers.q, words, table, &buffers.spans, &gathered];
+    let [q, words, table, spans, tables] = read.map(|buffer| bind(buffer.clone()));
+    let [all, parts] = [&sums, &stats].map(|buffer| bind(buffer.clone()));
+    let (scalars, pool, element) = (scalars(p), pool(layout, pages), p.element().elem_type());
     // SAFETY: the buffers are as long as they are described; blocks lie in pages that the pool has, and tokens before the end of
     // the table; a unit's parts of the sums are its own.
     unsafe {
         cache_attention::launch_unchecked(
-            client,
-            plan.grid.count(),
-            plan.grid.dim(),
-            plan.lanes,
-            bind(buffers.q.clone()),
-            bind(words.clone()),
-            bind(table.clone()),
-            bind(buffers.spans.clone()),
-            bind(gathered.clone()),
-            bind(sums.clone()),
-            bind(stats.clone()),
-            scalars(p),
-            pool(layout, pages),
-            walk,
-            spec,
-            p.element().elem_type(),
+            client, count, dim, lanes, q, words, table, spans, tables, all, parts, scalars, pool,
+            walk, spec, element,
         );
     }
     launch_merge(client, plan, [sums, stats, gathered], buffers);
@@ -278,24 +269,16 @@ fn launch_merge(
 ) {
     let p = plan.problem.attention();
     launched::note(|| super::merge_name(p));
+    let (count, dim, lanes) = (plan.merge.count(), plan.merge.dim(), plan.lanes);
+    let [sums, stats, tables] = [sums, stats, gathered].map(bind);
+    let [spans, o, lse] = [buffers.spans, buffers.o, buffers.lse].map(bind);
+    let (scalars, sinks, element) = (scalars(p), p.sinks(), p.element().elem_type());
+    let (registers, splits) = (p.sizes().value_dim / lanes, plan.splits);
     // SAFETY: the buffers are as long as they are described; units past the last return.
     unsafe {
         cache_merge::launch_unchecked(
-            client,
-            plan.merge.count(),
-            plan.merge.dim(),
-            plan.lanes,
-            bind(sums),
-            bind(stats),
-            bind(buffers.spans),
-            bind(gathered),
-            bind(buffers.o),
-            bind(buffers.lse),
-            scalars(p),
-            p.sizes().value_dim / plan.lanes,
-            plan.splits,
-            p.sinks(),
-            p.element().elem_type(),
+            client, count, dim, lanes, sums, stats, spans, tables, o, lse, scalars, registers,
+            splits, sinks, element,
         );
     }
 }

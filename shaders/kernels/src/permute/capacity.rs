@@ -179,21 +179,15 @@ pub fn launch(client: &Client, plan: &CapacityPlan, buffers: CapacityBuffers) {
         return;
     }
     launched::note(|| "drop_over_capacity");
+    let (count, dim) = (plan.grid.count(), plan.grid.dim());
+    let [order, offsets, weights] = [buffers.order, buffers.offsets, buffers.weights].map(bind);
+    let [capacities, keys] = [buffers.capacities, buffers.keys].map(bind);
+    let [units, beside] = plan.grid.units.map(|units| units as usize);
     // SAFETY: the buffers are as long as they are described; segments lie within the slots, and are empty past the last expert.
     unsafe {
         drop_over_capacity::launch_unchecked(
-            client,
-            plan.grid.count(),
-            plan.grid.dim(),
-            bind(buffers.order),
-            bind(buffers.offsets),
-            bind(buffers.weights),
-            bind(buffers.capacities),
-            bind(buffers.keys),
-            experts,
-            slots,
-            plan.grid.units[0] as usize,
-            plan.grid.units[1] as usize,
+            client, count, dim, order, offsets, weights, capacities, keys, experts, slots, units,
+            beside,
         );
     }
 }

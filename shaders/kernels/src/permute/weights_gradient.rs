@@ -82,22 +82,16 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers)
         return;
     }
     launched::note(|| format!("combine_weights_gradient_{}", p.element()));
+    let (count, dim, lanes) = (plan.slots.count(), plan.slots.dim(), plan.lanes);
+    let [positions, dy] = [buffers.positions, buffers.dy].map(bind);
+    let [rows, dweights] = [buffers.rows, buffers.dweights].map(bind);
+    let (vectors, bound, top_k) = (plan.vectors(), p.row_bound() as u32, p.top_k());
+    let (units, element) = (plan.slots.units, p.element().elem_type());
     // SAFETY: the buffers are as long as they are described; no slot past the last is written, and no row past the bound is read.
     unsafe {
         combine_weights_gradient::launch_unchecked(
-            client,
-            plan.slots.count(),
-            plan.slots.dim(),
-            plan.lanes,
-            bind(buffers.positions),
-            bind(buffers.dy),
-            bind(buffers.rows),
-            bind(buffers.dweights),
-            plan.vectors(),
-            p.row_bound() as u32,
-            p.top_k(),
-            plan.slots.units,
-            p.element().elem_type(),
+            client, count, dim, lanes, positions, dy, rows, dweights, vectors, bound, top_k, units,
+            element,
         );
     }
 }

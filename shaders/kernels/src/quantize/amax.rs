@@ -288,20 +288,14 @@ pub(super) fn launch_reduction(
         out.clone()
     };
     launched::note(|| format!("fp8_amax_parts_{}", plan.element));
+    let (count, dim, lanes) = (plan.of_parts.count(), plan.of_parts.dim(), plan.lanes);
+    let (sizes, units, element) = (plan.sizes(), plan.of_parts.units, plan.element.elem_type());
+    let of_part = if several { Finish::Magnitude } else { finish };
+    let [x, parts] = [x, partial.clone()].map(bind);
     // SAFETY: x is as long as it is described; a part ends with its block and a block with its matrix.
     unsafe {
         fp8_amax_parts::launch_unchecked(
-            client,
-            plan.of_parts.count(),
-            plan.of_parts.dim(),
-            plan.lanes,
-            bind(x),
-            bind(partial.clone()),
-            plan.sizes(),
-            margin,
-            if several { Finish::Magnitude } else { finish },
-            plan.of_parts.units,
-            plan.element.elem_type(),
+            client, count, dim, lanes, x, parts, sizes, margin, of_part, units, element,
         );
     }
     if !several {

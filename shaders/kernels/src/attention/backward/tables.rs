@@ -213,27 +213,16 @@ fn launch_bias<R: LaunchRule>(backward: &Backward<'_, R>, d_bias: &Handle) {
     }
     let each = |has: bool, size: usize| if has { 1 } else { size };
     launched::note(|| plan.name("attention_bias_gradient"));
+    let (count, dim, lanes) = (plan.table_grid.count(), plan.table_grid.dim(), plan.lanes);
+    let (client, rule, out) = (backward.client, backward.rule.args(), bind(d_bias.clone()));
+    let (batches, heads) = (each(pattern.batch, s.batch), each(pattern.heads, s.heads));
+    let (scalars, all_heads, element) = (scalars(p), shape[1], p.element().elem_type());
+    let spec = spec(backward, Kind::Bias);
     // SAFETY: the buffers are as long as they are described; pairs lie inside of them; units past the last element return.
     unsafe {
         attention_bias_gradient::launch_unchecked::<R>(
-            backward.client,
-            plan.table_grid.count(),
-            plan.table_grid.dim(),
-            plan.lanes,
-            q,
-            k,
-            v,
-            d_o,
-            statistics,
-            tables,
-            bind(d_bias.clone()),
-            scalars(p),
-            backward.rule.args(),
-            shape[1],
-            each(pattern.batch, s.batch),
-            each(pattern.heads, s.heads),
-            spec(backward, Kind::Bias),
-            p.element().elem_type(),
+            client, count, dim, lanes, q, k, v, d_o, statistics, tables, out, scalars, rule,
+            all_heads, batches, heads, spec, element,
         );
     }
 }
@@ -246,25 +235,16 @@ fn launch_relative<R: LaunchRule>(backward: &Backward<'_, R>, d_relative: &Handl
         return;
     }
     launched::note(|| plan.name("attention_relative_gradient"));
+    let (count, dim, lanes) = (plan.table_grid.count(), plan.table_grid.dim(), plan.lanes);
+    let (client, rule) = (backward.client, backward.rule.args());
+    let out = bind(d_relative.clone());
+    let (scalars, sequences, element) = (scalars(p), s.batch, p.element().elem_type());
+    let spec = spec(backward, Kind::Relative);
     // SAFETY: the buffers are as long as they are described; pairs lie inside of them; units past the last element return.
     unsafe {
         attention_relative_gradient::launch_unchecked::<R>(
-            backward.client,
-            plan.table_grid.count(),
-            plan.table_grid.dim(),
-            plan.lanes,
-            q,
-            k,
-            v,
-            d_o,
-            statistics,
-            tables,
-            bind(d_relative.clone()),
-            scalars(p),
-            backward.rule.args(),
-            s.batch,
-            spec(backward, Kind::Relative),
-            p.element().elem_type(),
+            client, count, dim, lanes, q, k, v, d_o, statistics, tables, out, scalars, rule,
+            sequences, spec, element,
         );
     }
 }

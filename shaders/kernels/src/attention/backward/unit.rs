@@ -225,27 +225,16 @@ fn launch_query_gradient<R: LaunchRule>(backward: &Backward<'_, R>) {
         let of = launched::suffix(backward.through_lse(), "_of_lse");
         plan.name(&format!("attention_query_gradient{of}_unit"))
     });
+    let (count, dim, lanes) = (plan.per_query.count(), plan.per_query.dim(), plan.lanes);
+    let (client, rule, dq) = (backward.client, backward.rule.args(), bind(b.dq.clone()));
+    let (scalars, rows, element) = (scalars(p), p.query_rows(), p.element().elem_type());
+    let (form, of_lse) = (plan.form(), backward.through_lse());
     // SAFETY: the buffers are as long as they are described; keys and table entries lie inside of them; units past the last
     // query return.
     unsafe {
         attention_query_gradient_unit::launch_unchecked::<R>(
-            backward.client,
-            plan.per_query.count(),
-            plan.per_query.dim(),
-            plan.lanes,
-            q,
-            k,
-            v,
-            d_o,
-            statistics,
-            tables,
-            bind(b.dq.clone()),
-            scalars(p),
-            backward.rule.args(),
-            p.query_rows(),
-            plan.form(),
-            backward.through_lse(),
-            p.element().elem_type(),
+            client, count, dim, lanes, q, k, v, d_o, statistics, tables, dq, scalars, rule, rows,
+            form, of_lse, element,
         );
     }
 }
@@ -255,27 +244,16 @@ fn launch_key_gradient<R: LaunchRule>(backward: &Backward<'_, R>, of: Of, out: &
     let p = &plan.problem;
     let [q, k, v, d_o, statistics, tables] = backward.inputs();
     launched::note(|| plan.name(of.kernel()));
+    let (count, dim, lanes) = (plan.per_key.count(), plan.per_key.dim(), plan.lanes);
+    let (client, rule, out) = (backward.client, backward.rule.args(), bind(out.clone()));
+    let (scalars, rows, element) = (scalars(p), p.key_rows(), p.element().elem_type());
+    let form = plan.form();
     // SAFETY: the buffers are as long as they are described; queries and table entries lie inside of them; units past the last
     // key return.
     unsafe {
         attention_key_gradient_unit::launch_unchecked::<R>(
-            backward.client,
-            plan.per_key.count(),
-            plan.per_key.dim(),
-            plan.lanes,
-            q,
-            k,
-            v,
-            d_o,
-            statistics,
-            tables,
-            bind(out.clone()),
-            scalars(p),
-            backward.rule.args(),
-            p.key_rows(),
-            plan.form(),
-            of,
-            p.element().elem_type(),
+            client, count, dim, lanes, q, k, v, d_o, statistics, tables, out, scalars, rule, rows,
+            form, of, element,
         );
     }
 }

@@ -479,24 +479,15 @@ pub(super) fn launch(
         form: plan.form(),
         shape,
     };
+    let (count, dim, lanes) = (grid.count(), grid.dim(), plan.lanes);
+    let [tables, o, lse] = [tables, buffers.o, buffers.lse].map(bind);
+    let (scalars, layout) = (scalars(p), LayoutLaunch::new(of_q, of_k, of_v));
+    let element = p.element().elem_type();
     // SAFETY: the buffers are as long as they are described; keys and table entries lie inside of them; cubes past the last return,
     // and units past the last query store nothing.
     unsafe {
         attention_tile::launch_unchecked(
-            client,
-            grid.count(),
-            grid.dim(),
-            plan.lanes,
-            q,
-            k,
-            v,
-            bind(tables),
-            bind(buffers.o),
-            bind(buffers.lse),
-            scalars(p),
-            LayoutLaunch::new(of_q, of_k, of_v),
-            spec,
-            p.element().elem_type(),
+            client, count, dim, lanes, q, k, v, tables, o, lse, scalars, layout, spec, element,
         );
     }
 }
