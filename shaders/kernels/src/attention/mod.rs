@@ -58,31 +58,20 @@ fn name(problem: &Problem, kernel: &str) -> String {
     )
 }
 
-/// How the forward pass is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Variant {
-    /// One unit per query; WebGPU's default limits suffice.
-    Unit,
-    /// A unit per few queries, over tiles of keys that a cube shares, for GPUs; WebGPU's default limits suffice.
-    Tile,
-    /// A unit per more queries, each on its own, for software adapters.
-    Rows,
-    /// Matrix instructions, f16 and bf16, for callers that name them: the plan never chooses them.
-    TensorCore,
-    /// One task per core, for processors.
-    Cpu,
-}
-
-impl Variant {
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unit => "unit",
-            Self::Tile => "tile",
-            Self::Rows => "rows",
-            Self::TensorCore => "tensor_core",
-            Self::Cpu => "cpu",
-        }
+moebius_ops::named! {
+    /// How the forward pass is computed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Variant {
+        /// One unit per query; WebGPU's default limits suffice.
+        Unit = "unit",
+        /// A unit per few queries, over tiles of keys that a cube shares, for GPUs; WebGPU's default limits suffice.
+        Tile = "tile",
+        /// A unit per more queries, each on its own, for software adapters.
+        Rows = "rows",
+        /// Matrix instructions, f16 and bf16, for callers that name them: the plan never chooses them.
+        TensorCore = "tensor_core",
+        /// One task per core, for processors.
+        Cpu = "cpu",
     }
 }
 

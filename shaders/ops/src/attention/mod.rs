@@ -173,29 +173,9 @@ impl Problem {
         &self.sizes
     }
 
-    /// Type of q, k, v and o.
-    pub fn element(&self) -> Element {
-        self.element
-    }
-
-    /// What ⟨q, k⟩ is multiplied by.
-    pub fn scale(&self) -> f32 {
-        self.scale
-    }
-
     /// Its rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
-    }
-
-    /// Whether every query head has a sink.
-    pub fn sinks(&self) -> bool {
-        self.sinks
-    }
-
-    /// Whether weights are dropped; which follows from the operand of that name.
-    pub fn dropout(&self) -> bool {
-        self.dropout
     }
 
     /// Query heads that share a key head.
@@ -228,6 +208,17 @@ impl Problem {
     pub fn queries_of(&self, keys: Range<usize>) -> Range<usize> {
         self.rules.queries_of(&self.sizes, keys)
     }
+}
+
+getters! { Problem:
+    /// Type of q, k, v and o.
+    element: Element,
+    /// What ⟨q, k⟩ is multiplied by.
+    scale: f32,
+    /// Whether every query head has a sink.
+    sinks: bool,
+    /// Whether weights are dropped; which follows from the operand of that name.
+    dropout: bool,
 }
 
 /// Checks that a tensor of this shape has fewer than 2³¹ elements.

@@ -6,34 +6,23 @@ use crate::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use crate::scaling::{e8m0_host, e8m0_value};
 use serde::{Deserialize, Serialize};
 
-/// The type of kept keys and values, whatever the device computes in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum CacheFormat {
-    /// f32.
-    F32,
-    /// IEEE half precision.
-    F16,
-    /// bfloat16.
-    Bf16,
-    /// FP8 with 4 bits of exponent, and for each token and head a scale that is a power of two: the smallest with which the
-    /// largest magnitude is at most 448. A sum of products scales exactly with it.
-    E4m3,
+named! {
+    /// The type of kept keys and values, whatever the device computes in.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub enum CacheFormat {
+        /// f32.
+        F32 = "f32",
+        /// IEEE half precision.
+        F16 = "f16",
+        /// bfloat16.
+        Bf16 = "bf16",
+        /// FP8 with 4 bits of exponent, and for each token and head a scale that is a power of two: the smallest with which the
+        /// largest magnitude is at most 448. A sum of products scales exactly with it.
+        E4m3 = "e4m3",
+    }
 }
 
 impl CacheFormat {
-    /// Every format.
-    pub const ALL: [Self; 4] = [Self::F32, Self::F16, Self::Bf16, Self::E4m3];
-
-    /// Its name in kernels and errors.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F16 => "f16",
-            Self::Bf16 => "bf16",
-            Self::E4m3 => "e4m3",
-        }
-    }
-
     /// Values in a 32-bit word.
     pub const fn per_word(self) -> usize {
         match self {
@@ -98,35 +87,28 @@ impl CacheFormat {
 /// Tokens that lie together.
 pub const BLOCK: usize = 16;
 
-/// A pool of pages.
-///
-/// A page has its tokens in blocks of 16 for each key head: first the keys, for each word of a key head the 16 tokens' words
-/// side by side; then the values, token by token; then, in FP8, the scales of 16 keys and of 16 values. Word w of a key
-/// holds its neighbours n·w, n·w + 1 and on, n to a word, the first in the low bits; word w of a value those at w, w + W,
-/// w + 2·W and on, where W words make a value: so that a kernel reads registers of tokens' keys, and of neighbouring values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Layout {
-    pages: usize,
-    page: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    value_dim: usize,
-    format: CacheFormat,
-}
-
-getters! { Layout:
-    /// Pages.
-    pages: usize,
-    /// Tokens of a page.
-    page: usize,
-    /// Key heads.
-    kv_heads: usize,
-    /// Elements of a key head.
-    head_dim: usize,
-    /// Elements of a value head.
-    value_dim: usize,
-    /// The type of kept values.
-    format: CacheFormat,
+getters! {
+    /// A pool of pages.
+    ///
+    /// A page has its tokens in blocks of 16 for each key head: first the keys, for each word of a key head the 16 tokens' words
+    /// side by side; then the values, token by token; then, in FP8, the scales of 16 keys and of 16 values. Word w of a key
+    /// holds its neighbours n·w, n·w + 1 and on, n to a word, the first in the low bits; word w of a value those at w, w + W,
+    /// w + 2·W and on, where W words make a value: so that a kernel reads registers of tokens' keys, and of neighbouring values.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    pub struct Layout {
+        /// Pages.
+        pages: usize,
+        /// Tokens of a page.
+        page: usize,
+        /// Key heads.
+        kv_heads: usize,
+        /// Elements of a key head.
+        head_dim: usize,
+        /// Elements of a value head.
+        value_dim: usize,
+        /// The type of kept values.
+        format: CacheFormat,
+    }
 }
 
 impl Layout {
