@@ -19,7 +19,6 @@
 )]
 
 pub mod attention;
-mod bound;
 mod element;
 #[cfg(feature = "emit")]
 pub mod emit;

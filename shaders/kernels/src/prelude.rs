@@ -1,11 +1,10 @@
 //! What nearly every file of kernels names: their buffers, the device that plans read, and how launches are made.
 
-pub(crate) use crate::bound::{bind, empty_words, part};
 pub(crate) use crate::element::DeviceElement;
 pub(crate) use crate::error::{PlanError, Unsupported};
 pub(crate) use crate::grid::{Grid, count, lanes};
 pub(crate) use crate::launched;
-pub(crate) use crate::named::buffers;
+pub(crate) use crate::named::{bind, buffers, empty_words, part};
 pub(crate) use cubecl::server::Handle;
 pub(crate) use moebius_device::Capability;
 pub(crate) use moebius_ops::Element;

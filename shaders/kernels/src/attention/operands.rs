@@ -5,8 +5,7 @@
 //! copied behind each other, floats as their bits.
 
 use super::{ForwardBuffers, Plan};
-use crate::bound::first;
-use crate::named::{FromNames, Lookup};
+use crate::named::{FromNames, Lookup, first};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::attention::{Dropout, Problem, Rule};

@@ -8,8 +8,7 @@ mod segment_attention;
 pub use families::{AnyRule, ProductHow};
 
 use crate::Stage;
-use crate::bound::first;
-use crate::named::{FromNames, Lookup};
+use crate::named::{FromNames, Lookup, first};
 use crate::permute::TILE_WORDS;
 use crate::prelude::*;
 use cubecl::prelude::*;

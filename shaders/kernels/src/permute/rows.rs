@@ -1,4 +1,4 @@
-//! How CubeCL computes [`moebius_ops::permute::rows`].
+//! How CubeCL moves the rows of a [`moebius_ops::permute::RowsProblem`]: what its kernels share.
 
 use crate::prelude::*;
 use cubecl::prelude::*;
