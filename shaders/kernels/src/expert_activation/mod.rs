@@ -204,21 +204,11 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     let (experts, row, form, element) = plan.sizes();
     let [pre, hidden] = [buffers.pre, buffers.hidden].map(bind);
     launched::note(|| name(p, "expert_activation", buffers.offsets.is_none()));
-    let offsets = buffers.offsets.map(bind);
+    let offsets = buffers.offsets.map(bind).into();
     // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
         expert_activation::launch_unchecked(
-            client,
-            count,
-            dim,
-            lanes,
-            pre,
-            offsets.into(),
-            hidden,
-            experts,
-            row,
-            form,
-            element,
+            client, count, dim, lanes, pre, offsets, hidden, experts, row, form, element,
         );
     }
 }
@@ -396,22 +386,11 @@ pub fn launch_gradient(client: &Client, plan: &Plan, buffers: GradientBuffers) {
     let (experts, row, form, element) = plan.sizes();
     let [pre, dhidden, dpre] = [buffers.pre, buffers.dhidden, buffers.dpre].map(bind);
     launched::note(|| name(p, "expert_activation_gradient", buffers.offsets.is_none()));
-    let offsets = buffers.offsets.map(bind);
+    let offsets = buffers.offsets.map(bind).into();
     // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
         expert_activation_gradient::launch_unchecked(
-            client,
-            count,
-            dim,
-            lanes,
-            pre,
-            dhidden,
-            offsets.into(),
-            dpre,
-            experts,
-            row,
-            form,
-            element,
+            client, count, dim, lanes, pre, dhidden, offsets, dpre, experts, row, form, element,
         );
     }
 }

@@ -352,25 +352,18 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
         .map(|s| (bind(s.order), bind(s.tiles)))
         .unzip();
     launched::note(|| super::name(problem));
+    let count = CubeCount::Static(tiles_x as u32, panels as u32, 1);
+    let dim = CubeDim::new_2d(PLANE, PLANES as u32);
+    let [x, x_scales, out] = [operands.x, operands.x_scales, operands.out].map(bind);
+    let [w, w_scales] = [operands.weights, operands.w_scales].map(bind);
+    let (order, tiles, bias) = (order.into(), tiles.into(), operands.bias.map(bind).into());
+    let spec = Spec::of(plan);
     // SAFETY: the buffers are as long as they are described; `plan` checked instructions, bindings and cube counts. Tiles hold rows
     // of their expert only, words and rows past the end are not loaded, and rows and columns past the end are not stored.
     unsafe {
         fp8_gemm_mma::launch_unchecked(
-            client,
-            CubeCount::Static(tiles_x as u32, panels as u32, 1),
-            CubeDim::new_2d(PLANE, PLANES as u32),
-            bind(operands.x),
-            bind(operands.x_scales),
-            order.into(),
-            tiles.into(),
-            bind(operands.weights),
-            bind(operands.w_scales),
-            operands.bias.map(bind).into(),
-            bind(operands.out),
-            sizes,
-            x_blocks,
-            w_blocks,
-            Spec::of(plan),
+            client, count, dim, x, x_scales, order, tiles, w, w_scales, bias, out, sizes, x_blocks,
+            w_blocks, spec,
         );
     }
 }

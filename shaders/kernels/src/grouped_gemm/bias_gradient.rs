@@ -116,23 +116,16 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     }
     let [order, offsets, _] = super::bind_segments(operands.segments);
     launched::note(|| name(problem));
+    let (count, dim, lanes) = (plan.grid.count(), plan.grid.dim(), plan.lanes);
+    let [rows, out] = [operands.rows, operands.out].map(bind);
+    let weights = operands.weights.map(bind).into();
+    let (order, offsets, element) = (order.into(), offsets.into(), p.element.elem_type());
+    let (row, top_k, bound, source) = (p.n / lanes, p.top_k, p.row_bound, problem.rows);
     // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
         bias_gradient::launch_unchecked(
-            client,
-            plan.grid.count(),
-            plan.grid.dim(),
-            plan.lanes,
-            bind(operands.rows),
-            order.into(),
-            offsets.into(),
-            operands.weights.map(bind).into(),
-            bind(operands.out),
-            p.n / plan.lanes,
-            p.top_k,
-            p.row_bound,
-            problem.rows,
-            p.element.elem_type(),
+            client, count, dim, lanes, rows, order, offsets, weights, out, row, top_k, bound,
+            source, element,
         );
     }
 }

@@ -123,25 +123,17 @@ fn dot_codes<F: Float>(
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let p = &plan.problem;
     let spec = Spec::of(plan);
+    let bound = Bindings::new(p, slab, operands);
+    let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
+    let (count, dim) = (count(plan.cubes()), CubeDim::new_1d(UNITS));
+    let (order, tiles, bias) = (bound.order.into(), bound.tiles.into(), bound.bias.into());
+    let (w, codes, scales) = (w.into(), codes.into(), bound.scales.into());
+    let (sizes, element) = (sizes(plan, slab), p.element.elem_type());
     // SAFETY: `plan` checked the shapes; rows come from tiles of one row, columns are guarded.
     unsafe {
-        let bound = Bindings::new(p, slab, operands);
-        let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
         grouped_gemm_naive::launch_unchecked(
-            client,
-            count(plan.cubes()),
-            CubeDim::new_1d(UNITS),
-            bound.x,
-            bound.order.into(),
-            bound.tiles.into(),
-            w.into(),
-            codes.into(),
-            bound.scales.into(),
-            bound.bias.into(),
-            bound.out,
-            sizes(plan, slab),
-            spec,
-            p.element.elem_type(),
+            client, count, dim, bound.x, order, tiles, w, codes, scales, bias, bound.out, sizes,
+            spec, element,
         );
     }
 }

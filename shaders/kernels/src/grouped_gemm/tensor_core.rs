@@ -301,26 +301,19 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     };
     let p = &plan.problem;
     let spec = Spec::of(plan, fragments);
+    let bound = Bindings::new(p, slab, operands);
+    let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
+    let dim = CubeDim::new_2d(fragments.plane as u32, fragments.planes() as u32);
+    let count = count(plan.cubes());
+    let (order, tiles, bias) = (bound.order.into(), bound.tiles.into(), bound.bias.into());
+    let (w, codes, scales) = (w.into(), codes.into(), bound.scales.into());
+    let (sizes, element) = (sizes(plan, slab), p.element.elem_type());
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; tiles hold rows
     // of their expert only, and rows and columns past the end are not stored.
     unsafe {
-        let bound = Bindings::new(p, slab, operands);
-        let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
         grouped_gemm_tensor_core::launch_unchecked(
-            client,
-            count(plan.cubes()),
-            CubeDim::new_2d(fragments.plane as u32, fragments.planes() as u32),
-            bound.x,
-            bound.order.into(),
-            bound.tiles.into(),
-            w.into(),
-            codes.into(),
-            bound.scales.into(),
-            bound.bias.into(),
-            bound.out,
-            sizes(plan, slab),
-            spec,
-            p.element.elem_type(),
+            client, count, dim, bound.x, order, tiles, w, codes, scales, bias, bound.out, sizes,
+            spec, element,
         );
     }
 }

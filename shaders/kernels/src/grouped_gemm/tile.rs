@@ -390,29 +390,19 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let p = &plan.problem;
     let tile = plan.tile;
     let spec = Spec::of(plan);
-    let weight_lanes = spec.weight_lanes(plan);
+    let bound = Bindings::new(p, slab, operands);
+    let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
+    let dim = CubeDim::new_2d(tile.units_n as u32, tile.units_m as u32);
+    let (count, lanes, of_weights) = (count(plan.cubes()), plan.lanes, spec.weight_lanes(plan));
+    let (order, tiles, bias) = (bound.order.into(), bound.tiles.into(), bound.bias.into());
+    let (w, codes, scales) = (w.into(), codes.into(), bound.scales.into());
+    let (sizes, element) = (sizes(plan, slab), p.element.elem_type());
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; tiles hold rows of their
     // expert only, and rows and columns past the end are neither read nor stored.
     unsafe {
-        let bound = Bindings::new(p, slab, operands);
-        let (w, codes) = Bindings::weights_or_codes(bound.weights, p);
         grouped_gemm_tile::launch_unchecked(
-            client,
-            count(plan.cubes()),
-            CubeDim::new_2d(tile.units_n as u32, tile.units_m as u32),
-            plan.lanes,
-            weight_lanes,
-            bound.x,
-            bound.order.into(),
-            bound.tiles.into(),
-            w.into(),
-            codes.into(),
-            bound.scales.into(),
-            bound.bias.into(),
-            bound.out,
-            sizes(plan, slab),
-            spec,
-            p.element.elem_type(),
+            client, count, dim, lanes, of_weights, bound.x, order, tiles, w, codes, scales, bias,
+            bound.out, sizes, spec, element,
         );
     }
 }

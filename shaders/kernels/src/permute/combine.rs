@@ -49,21 +49,14 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: CombineBuffers) {
         return;
     }
     launched::note(|| super::rows::name("combine", p.element(), buffers.weights.is_some()));
+    let (count, dim, lanes) = (plan.tokens.count(), plan.tokens.dim(), plan.lanes);
+    let [positions, rows, y] = [buffers.positions, buffers.rows, buffers.y].map(bind);
+    let (weights, element) = (buffers.weights.map(bind).into(), p.element().elem_type());
+    let (vectors, bound, top_k) = (plan.vectors(), p.row_bound() as u32, p.top_k());
     // SAFETY: the buffers are as long as they are described; units past the last vector return, and no row past the bound is read.
     unsafe {
         combine::launch_unchecked(
-            client,
-            plan.tokens.count(),
-            plan.tokens.dim(),
-            plan.lanes,
-            bind(buffers.positions),
-            buffers.weights.map(bind).into(),
-            bind(buffers.rows),
-            bind(buffers.y),
-            plan.vectors(),
-            p.row_bound() as u32,
-            p.top_k(),
-            p.element().elem_type(),
+            client, count, dim, lanes, positions, weights, rows, y, vectors, bound, top_k, element,
         );
     }
 }

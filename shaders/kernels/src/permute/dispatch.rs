@@ -48,22 +48,16 @@ pub fn launch(client: &Client, plan: &RowsPlan, buffers: DispatchBuffers) {
         return;
     }
     launched::note(|| super::rows::name("dispatch", p.element(), buffers.weights.is_some()));
+    let (count, dim, lanes) = (plan.rows.count(), plan.rows.dim(), plan.lanes);
+    let [order, offsets] = [buffers.order, buffers.offsets].map(bind);
+    let [x, rows] = [buffers.x, buffers.rows].map(bind);
+    let (weights, element) = (buffers.weights.map(bind).into(), p.element().elem_type());
+    let (vectors, experts, top_k) = (plan.vectors(), p.experts(), p.top_k());
     // SAFETY: the buffers are as long as they are described; units past the last vector return.
     unsafe {
         dispatch::launch_unchecked(
-            client,
-            plan.rows.count(),
-            plan.rows.dim(),
-            plan.lanes,
-            bind(buffers.order),
-            bind(buffers.offsets),
-            buffers.weights.map(bind).into(),
-            bind(buffers.x),
-            bind(buffers.rows),
-            plan.vectors(),
-            p.experts(),
-            p.top_k(),
-            p.element().elem_type(),
+            client, count, dim, lanes, order, offsets, weights, x, rows, vectors, experts, top_k,
+            element,
         );
     }
 }

@@ -201,23 +201,15 @@ pub fn launch_hash(client: &Client, plan: &HashPlan, seed: u32, buffers: HashBuf
         _ => unreachable!("a hash of the content is launched with x"),
     };
     launched::note(|| name(problem.key(), buffers.mask.is_some()));
+    let (count, dim, element) = (grid.count(), grid.dim(), problem.element().elem_type());
+    let (x, mask) = (x.map(bind).into(), buffers.mask.map(bind).into());
+    let [indices, weights] = [buffers.indices, buffers.weights].map(bind);
+    let (tokens, experts, top_k) = (routing.tokens(), routing.experts(), routing.top_k());
     // SAFETY: the buffers are as long as they are described; units past the last token return.
     unsafe {
         hash_route::launch_unchecked(
-            client,
-            grid.count(),
-            grid.dim(),
-            lanes,
-            x.map(bind).into(),
-            buffers.mask.map(bind).into(),
-            bind(buffers.indices),
-            bind(buffers.weights),
-            routing.tokens(),
-            routing.experts(),
-            of_key,
-            seed,
-            routing.top_k(),
-            problem.element().elem_type(),
+            client, count, dim, lanes, x, mask, indices, weights, tokens, experts, of_key, seed,
+            top_k, element,
         );
     }
 }

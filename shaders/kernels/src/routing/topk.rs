@@ -242,25 +242,17 @@ pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
         groups: problem.groups(),
     };
     launched::note(|| name(problem, buffers.mask.is_some(), buffers.bias.is_some()));
+    let (count, dim) = (grid.count(), grid.dim());
+    let (mask, bias) = (buffers.mask.map(bind).into(), buffers.bias.map(bind).into());
+    let [logits, indices, weights] = [buffers.logits, buffers.indices, buffers.weights].map(bind);
+    let [probs, lse] = [buffers.probs, buffers.lse].map(bind);
+    let (tokens, row) = (problem.tokens(), problem.experts() / lanes);
+    let (top_k, scale) = (problem.top_k(), problem.scale());
     // SAFETY: the buffers are as long as they are described; units past the last token return.
     unsafe {
         route_topk::launch_unchecked(
-            client,
-            grid.count(),
-            grid.dim(),
-            lanes,
-            bind(buffers.logits),
-            buffers.mask.map(bind).into(),
-            buffers.bias.map(bind).into(),
-            bind(buffers.indices),
-            bind(buffers.weights),
-            bind(buffers.probs),
-            bind(buffers.lse),
-            problem.tokens(),
-            problem.experts() / lanes,
-            problem.top_k(),
-            problem.scale(),
-            spec,
+            client, count, dim, lanes, logits, mask, bias, indices, weights, probs, lse, tokens,
+            row, top_k, scale, spec,
         );
     }
 }

@@ -387,29 +387,17 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let spec = Spec::of(plan);
     let registers = scratch(p.k, spec.registers);
     let packed = client.empty(plan.cores * registers * width * 4);
-    let (weight_lanes, out_lanes) = (spec.weight_lanes(plan), spec.out_lanes(plan));
+    let (of_weights, of_out) = (spec.weight_lanes(plan), spec.out_lanes(plan));
+    let bound = Bindings::new(p, slab, operands);
+    let (count, dim) = (CubeCount::new_single(), CubeDim::new_1d(plan.cores as u32));
+    let (order, offsets, bias) = (bound.order.into(), bound.offsets.into(), bound.bias.into());
+    let (w, scratch, out) = (bound.weights, bind(packed), bound.out);
+    let (sizes, cores, element) = (sizes(plan, slab), plan.cores, p.element.elem_type());
     // SAFETY: `plan` checked the shapes; a task's panels, rows and scratch are its own.
     unsafe {
-        let bound = Bindings::new(p, slab, operands);
         grouped_gemm_cpu::launch_unchecked(
-            client,
-            CubeCount::Static(1, 1, 1),
-            CubeDim::new_1d(plan.cores as u32),
-            width,
-            weight_lanes,
-            out_lanes,
-            bound.x,
-            bound.order.into(),
-            bound.offsets.into(),
-            bound.weights,
-            bound.bias.into(),
-            bind(packed),
-            bound.out,
-            sizes(plan, slab),
-            plan.cores,
-            registers,
-            spec,
-            p.element.elem_type(),
+            client, count, dim, width, of_weights, of_out, bound.x, order, offsets, w, bias,
+            scratch, out, sizes, cores, registers, spec, element,
         );
     }
 }

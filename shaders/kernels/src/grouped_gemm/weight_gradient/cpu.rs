@@ -280,25 +280,16 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
         slab.first as usize,
         slab.last as usize,
     );
+    let bound = Bindings::new(&plan.problem, slab, operands);
+    let (count, dim) = (CubeCount::new_single(), CubeDim::new_1d(plan.cores as u32));
+    let (order, offsets) = (bound.order.into(), bound.offsets.into());
+    let [lines, panels] = [lines, panels * width].map(|words| bind(client.empty(words * 4)));
+    let element = p.element.elem_type();
     // SAFETY: `plan` checked the shapes; a task's tiles, panels and scratch are its own.
     unsafe {
-        let bound = Bindings::new(&plan.problem, slab, operands);
         weight_gradient_cpu::launch_unchecked(
-            client,
-            CubeCount::Static(1, 1, 1),
-            CubeDim::new_1d(plan.cores as u32),
-            width,
-            lanes,
-            bound.a,
-            bound.b,
-            bound.order.into(),
-            bound.offsets.into(),
-            bind(client.empty(lines * 4)),
-            bind(client.empty(panels * width * 4)),
-            bound.out,
-            sizes,
-            spec,
-            p.element.elem_type(),
+            client, count, dim, width, lanes, bound.a, bound.b, order, offsets, lines, panels,
+            bound.out, sizes, spec, element,
         );
     }
 }

@@ -276,21 +276,16 @@ fn weight_gradient_naive<F: Float>(
 }
 
 fn launch_naive(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
+    let bound = Bindings::new(&plan.problem, slab, operands);
+    let (count, dim) = (count(cubes(plan, slab)), CubeDim::new_1d(NAIVE_UNITS));
+    let sizes = sizes(plan, slab);
+    let (order, offsets) = (bound.order.into(), bound.offsets.into());
+    let spec = Spec::of(&plan.problem);
+    let element = plan.problem.product.element.elem_type();
     // SAFETY: `plan` checked the shapes; a cube's line and expert exist, columns are guarded.
     unsafe {
-        let bound = Bindings::new(&plan.problem, slab, operands);
         weight_gradient_naive::launch_unchecked(
-            client,
-            count(cubes(plan, slab)),
-            CubeDim::new_1d(NAIVE_UNITS),
-            bound.a,
-            bound.b,
-            bound.order.into(),
-            bound.offsets.into(),
-            bound.out,
-            sizes(plan, slab),
-            Spec::of(&plan.problem),
-            plan.problem.product.element.elem_type(),
+            client, count, dim, bound.a, bound.b, order, offsets, bound.out, sizes, spec, element,
         );
     }
 }

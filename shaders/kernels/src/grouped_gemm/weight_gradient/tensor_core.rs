@@ -123,23 +123,18 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
     let Some(fragments) = plan.fragments else {
         return;
     };
+    let bound = Bindings::new(&plan.problem, slab, operands);
+    let dim = CubeDim::new_2d(fragments.plane as u32, fragments.planes() as u32);
+    let (count, sizes) = (count(cubes(plan, slab)), sizes(plan, slab));
+    let (order, offsets) = (bound.order.into(), bound.offsets.into());
+    let spec = Spec::of(&plan.problem);
+    let element = plan.problem.product.element.elem_type();
     // SAFETY: `plan` checked shapes, fragments, workgroup memory and cube counts; rows past an expert's last and elements past
     // the last column are neither read nor stored.
     unsafe {
-        let bound = Bindings::new(&plan.problem, slab, operands);
         weight_gradient_tensor_core::launch_unchecked(
-            client,
-            count(cubes(plan, slab)),
-            CubeDim::new_2d(fragments.plane as u32, fragments.planes() as u32),
-            bound.a,
-            bound.b,
-            bound.order.into(),
-            bound.offsets.into(),
-            bound.out,
-            sizes(plan, slab),
-            Spec::of(&plan.problem),
-            fragments,
-            plan.problem.product.element.elem_type(),
+            client, count, dim, bound.a, bound.b, order, offsets, bound.out, sizes, spec,
+            fragments, element,
         );
     }
 }

@@ -144,24 +144,18 @@ fn store_four<N: Size>(
 
 pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Operands) {
     let [a_lanes, b_lanes] = plan.lanes;
+    let bound = Bindings::new(&plan.problem, slab, operands);
+    let dim = CubeDim::new_2d(VECTORS as u32, VECTORS as u32);
+    let (count, sizes) = (count(cubes(plan, slab)), sizes(plan, slab));
+    let (order, offsets) = (bound.order.into(), bound.offsets.into());
+    let spec = Spec::of(&plan.problem);
+    let element = plan.problem.product.element.elem_type();
     // SAFETY: `plan` checked shapes, workgroup memory and cube counts; rows past an expert's last
     // and elements past the last column are neither read nor stored.
     unsafe {
-        let bound = Bindings::new(&plan.problem, slab, operands);
         weight_gradient_tile::launch_unchecked(
-            client,
-            count(cubes(plan, slab)),
-            CubeDim::new_2d(VECTORS as u32, VECTORS as u32),
-            a_lanes,
-            b_lanes,
-            bound.a,
-            bound.b,
-            bound.order.into(),
-            bound.offsets.into(),
-            bound.out,
-            sizes(plan, slab),
-            Spec::of(&plan.problem),
-            plan.problem.product.element.elem_type(),
+            client, count, dim, a_lanes, b_lanes, bound.a, bound.b, order, offsets, bound.out,
+            sizes, spec, element,
         );
     }
 }
