@@ -1,4 +1,4 @@
-//! Ordinary layers by the experts' kernels, for what stands around them.
+//! Ordinary layers by the kernels of experts and of [`crate::attention`], for what stands around them.
 //!
 //! Burn's own products run on every device as well. These are for models that must run on CubeCL's
 //! CPU runtime, too, where kernels with barriers between more units than there are cores are slow
@@ -14,9 +14,8 @@ use crate::check::{check_device, check_same, element};
 use crate::{Error, ops};
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Tensor};
-use moebius_ops::Mismatch;
 use moebius_ops::grouped_gemm::Problem;
-use moebius_ops::segment_attention::Segments;
+use moebius_ops::{Fault, Mismatch};
 
 /// Whether [`linear`] multiplies an x in f32 and weights in f16 or bf16, whose values it takes as f32: on Flex, where no gradients are
 /// recorded. A product of few rows takes half the time, because reading weights is most of it.
@@ -90,28 +89,50 @@ pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tens
     Ok(ops::fused::rotate(x, tables, pairs))
 }
 
-/// \[T, heads·D\]: in every sequence of `sequence` tokens, each token attends to all of them, or
-/// when `causal` to itself and those before it; scale 1/√D, D ≤ 128.
+/// \[T, heads·D\]: in every sequence of `sequence` tokens, the last of which may be shorter, each token attends to all of them, or
+/// when `causal` to itself and those before it; scale 1/√D, D ≤ 256. [`Attend`](crate::attention::Attend) has more rules.
 ///
 /// # Errors
 /// As [`linear`], and [`ErrorKind::Config`](crate::ErrorKind::Config) for heads that don't divide the width.
 pub fn attention(
-    [q, k, v]: [Tensor<2>; 3],
+    qkv: [Tensor<2>; 3],
     heads: usize,
     sequence: usize,
     causal: bool,
 ) -> Result<Tensor<2>, Error> {
-    for other in [&k, &v] {
+    let [q, k, v] = &qkv;
+    for other in [k, v] {
         check_same("k and v [T, heads·D]", other.dims(), q.dims())?;
         check_same("dtype of k and v", other.dtype(), q.dtype())?;
         check_device("device of k and v", other.device(), &q.device())?;
     }
-    let tokens = q.dims()[0];
-    let segments = Segments::new(tokens, 1, 1, sequence)?;
+    Mismatch::unless(sequence > 0, "sequence", "at least 1", sequence)?;
+    let [tokens, width] = q.dims();
     if tokens == 0 {
-        return Ok(q);
+        return Ok(q.clone());
     }
-    ops::segment_attention::run([q, k, v], None, segments, (heads, causal))
+    let right = heads > 0 && width.is_multiple_of(heads);
+    let expected = format_args!("a divisor of {width} (the width)");
+    Fault::Config.unless(right, "attention heads", expected, heads)?;
+    let all = crate::attention::Attend::new();
+    let attend = if causal { all.causal() } else { all };
+    let within = |first: usize, count: usize, sequence: usize| -> Result<Tensor<2>, Error> {
+        let shape = [count / sequence, sequence, heads, width / heads];
+        let by_head = |x: &Tensor<2>| -> Tensor<4> {
+            let rows = x.clone().narrow(0, first, count);
+            rows.reshape(shape).swap_dims(1, 2)
+        };
+        let o = attend.forward(by_head(q), by_head(k), by_head(v))?.o;
+        Ok(o.swap_dims(1, 2).reshape([count, width]))
+    };
+    let sequence = sequence.min(tokens);
+    let rest = tokens % sequence;
+    let whole = within(0, tokens - rest, sequence)?;
+    if rest == 0 {
+        return Ok(whole);
+    }
+    let last = within(tokens - rest, rest, rest)?;
+    Ok(Tensor::cat(vec![whole, last], 0))
 }
 
 #[cfg(test)]
