@@ -43,12 +43,6 @@ impl Segments {
         self.offsets[experts.start]..self.offsets[experts.end]
     }
 
-    pub(crate) fn expert_of_rows(&self) -> Vec<u32> {
-        let experts = 0..self.experts();
-        let repeated = experts.flat_map(|e| self.rows(e).map(move |_| e as u32));
-        repeated.collect()
-    }
-
     /// The experts that have rows.
     pub(crate) fn occupied(&self) -> impl Iterator<Item = usize> {
         (0..self.experts()).filter(|e| !self.rows(*e).is_empty())

@@ -6,7 +6,7 @@ use moebius::nn;
 use moebius_ops::Element;
 use moebius_ops::permute;
 use moebius_ops::segment_attention::{
-    Inputs, Problem, Segments, reference, reference_backward, reference_segments,
+    Problem, Segments, reference, reference_backward, reference_segments,
 };
 use moebius_shaders::DeviceElement;
 use moebius_tests::data::{Rng, rounded};
@@ -92,13 +92,12 @@ fn attention_of(target: &Target, [tokens, sequence]: [usize; 2], causal: bool, e
         .with_causal(causal);
     let sorted = permute::reference(&vec![0; tokens], 1);
     let spans = reference_segments(&segments, &sorted);
-    let [q, k, v] = operands.each_ref().map(|operand| operand.host.as_slice());
-    let inputs = Inputs { q, k, v };
+    let qkv = operands.each_ref().map(|operand| operand.host.as_slice());
     let what = format!("{tokens} in sequences of {sequence}, causal {causal} {element:?}");
-    let want = reference(&problem, &spans, &inputs);
-    assert_close(&what, &floats(o), &want.o, rel_l2(element));
-    let want = reference_backward(&problem, &spans, &inputs, &d_o.host);
-    for (operand, want) in operands.iter().zip([&want.dq, &want.dk, &want.dv]) {
+    let [want, _] = reference(&problem, &spans, qkv);
+    assert_close(&what, &floats(o), &want, rel_l2(element));
+    let want = reference_backward(&problem, &spans, qkv, &d_o.host);
+    for (operand, want) in operands.iter().zip(&want) {
         let got = floats(operand.tensor.grad(&gradients).unwrap());
         assert_gradient(&what, &got, want, element);
     }

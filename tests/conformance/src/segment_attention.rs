@@ -77,7 +77,6 @@ impl<'a> Rows<'a> {
     fn passes(&self) -> [(SegmentAttention, Vec<HostTensor>); 2] {
         let pass = |backward| SegmentAttention {
             problem: self.problem,
-            dense: false,
             backward,
         };
         let floats = [&self.q, &self.k, &self.v].map(|values| HostTensor::of_f32(values));

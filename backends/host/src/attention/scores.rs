@@ -69,6 +69,28 @@ impl Block {
     }
 }
 
+impl<'a> Operands<'a> {
+    /// q, k and v, and nothing that rules read.
+    pub fn new(problem: &'a Problem, [q, k, v]: [&'a [f32]; 3]) -> Self {
+        Self {
+            problem,
+            q,
+            k,
+            v,
+            slopes: &[],
+            bias: &[],
+            relative: &[],
+            sinks: &[],
+            dropout: None,
+            rule: None,
+            query_documents: Vec::new(),
+            key_documents: Vec::new(),
+            blocks: Vec::new(),
+            mask: Vec::new(),
+        }
+    }
+}
+
 impl Operands<'_> {
     /// The blocks of queries, in the order of their rows in q.
     pub(super) fn query_blocks(&self) -> Vec<Block> {

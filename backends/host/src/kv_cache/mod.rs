@@ -120,20 +120,10 @@ impl Sequences<'_> {
         let own: Vec<f32> = own.copied().collect();
         let problem = of_sizes(self.attention, queries, start + queries);
         let operands = Operands {
-            problem: &problem,
-            q: &own,
-            k: &[],
-            v: &[],
             slopes: self.queries.slopes,
-            bias: &[],
             relative: self.queries.relative,
             sinks: self.queries.sinks,
-            dropout: None,
-            rule: None,
-            query_documents: Vec::new(),
-            key_documents: Vec::new(),
-            blocks: Vec::new(),
-            mask: Vec::new(),
+            ..Operands::new(&problem, [&own, &[], &[]])
         };
         let paged = Paged {
             layout: self.layout,

@@ -6,7 +6,8 @@
 //! & Gimelshein 2018). Where a row lies in its blocks follows from its own sequence, the shapes of the
 //! blocks from no batch, and rows of other sequences are taken as 0: what a sequence gets, to the last
 //! bit, and where a NaN of it goes, depends on nothing else. Work and memory follow from the lengths of
-//! the sequences, not from R²; a sequence wastes B − 1 rows at most.
+//! the sequences, not from R²; a sequence wastes B − 1 rows at most. [`super::attention`] has neither: which blocks it visits is
+//! settled before documents are known, and its blocks begin at multiples of their size.
 
 use super::grouped_gemm::segments::most_blocks;
 use super::permute::rows::owned;
@@ -21,38 +22,36 @@ use moebius_pjrt::TensorType;
 const BLOCK: usize = 64;
 
 pub(super) fn lower(b: &Builder, operation: &SegmentAttention, inputs: &[Value]) -> Vec<Value> {
-    let (problem, dense) = (&operation.problem, operation.dense);
     if operation.backward {
-        backward(b, problem, dense, inputs)
+        backward(b, &operation.problem, inputs)
     } else {
-        forward(b, problem, dense, inputs)
+        forward(b, &operation.problem, inputs)
     }
 }
 
-/// o and lse of q, k, v, and of order and offsets unless one expert has all rows.
-fn forward(b: &Builder, p: &Problem, dense: bool, inputs: &[Value]) -> Vec<Value> {
+/// o and lse of q, k, v, order and offsets.
+fn forward(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
     if p.rows() == 0 {
         let lse = TensorType::new([0, p.heads()], F32);
         return vec![inputs[0], b.splat(0.0, lse)];
     }
     let element = b.element(inputs[0]);
-    let (seen, projections) = seen(b, p, dense, inputs);
+    let (seen, projections) = seen(b, p, inputs);
     let [o, lse] = seen.attended(b, projections);
     let o = seen.rows(b, o, p.head_dim());
     vec![b.convert(o, element), seen.rows(b, lse, 1)]
 }
 
 /// dq, dk and dv of the operands of the forward pass, o, lse and do.
-fn backward(b: &Builder, p: &Problem, dense: bool, inputs: &[Value]) -> Vec<Value> {
+fn backward(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
     if p.rows() == 0 {
         return inputs[..3].to_vec();
     }
     let element = b.element(inputs[0]);
-    let (seen, projections) = seen(b, p, dense, inputs);
-    let first = if dense { 3 } else { 5 };
-    let [o, gradient] = [first, first + 2].map(|i| seen.heads(b, inputs[i]));
+    let (seen, projections) = seen(b, p, inputs);
+    let [o, lse, gradient] = [5, 6, 7].map(|i| seen.heads(b, inputs[i]));
     let delta = b.sum(b.mul(o, gradient), &[2]);
-    let lse = b.slice_dim(seen.heads(b, inputs[first + 1]), 2, 0..1);
+    let lse = b.slice_dim(lse, 2, 0..1);
     let lse = b.reshape(lse, &[p.heads(), b.shape(lse)[1]]);
     let [dq, dk, dv] = seen.gradients(b, projections, [lse, delta, gradient]);
     let results =
@@ -65,14 +64,8 @@ fn scale(p: &Problem) -> f64 {
 }
 
 /// The sequences, and the scaled queries, keys and values by head.
-fn seen(b: &Builder, p: &Problem, dense: bool, inputs: &[Value]) -> (Seen, [Value; 3]) {
-    let sort = if dense {
-        let order = b.iota(TensorType::new([p.rows()], S32), 0);
-        (order, b.integers(&[0, p.rows() as i64], S32))
-    } else {
-        (inputs[3], inputs[4])
-    };
-    let seen = Seen::new(b, p, sort);
+fn seen(b: &Builder, p: &Problem, inputs: &[Value]) -> (Seen, [Value; 3]) {
+    let seen = Seen::new(b, p, inputs[3], inputs[4]);
     let [q, k, v] = [0, 1, 2].map(|i| seen.heads(b, inputs[i]));
     (seen, [b.mul(q, scale(p)), k, v])
 }
@@ -141,9 +134,9 @@ impl Span {
 }
 
 impl Seen {
-    fn new(b: &Builder, p: &Problem, sort: (Value, Value)) -> Self {
+    fn new(b: &Builder, p: &Problem, order: Value, offsets: Value) -> Self {
         let (s, rows) = (p.segments(), p.rows());
-        let keys = Keys::new(b, rows, s.sequence_slots(), sort);
+        let keys = Keys::new(b, p, order, offsets);
         let row = b.iota(TensorType::new([rows], S32), 0);
         let none = b.splat_like(0.0, row);
         let first = b.cumulative(Reduction::Max, b.select(keys.beside(b, 1), none, row), 0);
@@ -344,47 +337,25 @@ struct Keys {
 }
 
 impl Keys {
-    /// Of `rows` sorted rows of sequences of so many slots.
-    fn new(
-        b: &Builder,
-        rows: usize,
-        sequence_slots: usize,
-        (order, offsets): (Value, Value),
-    ) -> Self {
-        let experts = b.shape(offsets)[0] - 1;
-        let owned = owned(b, offsets, rows);
+    /// Of rows that `order` and `offsets` have sorted.
+    fn new(b: &Builder, p: &Problem, order: Value, offsets: Value) -> Self {
+        let (s, rows) = (p.segments(), p.rows());
         let slots = b.slice_dim(words(b, order), 0, 0..rows);
-        let sequence = b.div(slots, sequence_slots as f64);
-        let ends = b.slice_dim(words(b, offsets), 0, 1..experts + 1);
-        let square = TensorType::new([rows, experts], ElementType::U32);
+        let sequence = b.div(slots, s.sequence_slots() as f64);
+        let ends = b.slice_dim(words(b, offsets), 0, 1..s.experts() + 1);
+        let square = TensorType::new([rows, s.experts()], ElementType::U32);
         let before = b.le(along(b, ends, &square.shape, 1), b.iota(square, 0));
         Self {
             expert: b.sum(b.convert(before, S32), &[1]),
             sequence: b.convert(sequence, S32),
-            owned,
+            owned: owned(b, offsets, rows),
         }
     }
 
     /// \[R\]: whether row r − `shift` belongs to the sequence of row r.
     fn beside(&self, b: &Builder, shift: i64) -> Value {
-        let mut same = self.owned;
-        for key in [self.expert, self.sequence] {
-            same = b.and(same, b.eq(key, shifted(b, key, b.scalar(-1.0, S32), shift)));
-        }
-        same
+        let outside = b.scalar(-1.0, S32);
+        let same = |key: Value| b.eq(key, b.pad(key, outside, &[shift], &[-shift], &[0]));
+        b.and(self.owned, b.and(same(self.expert), same(self.sequence)))
     }
-}
-
-/// Row r − `shift` of x in place of row r, `outside` where there is none.
-fn shifted(b: &Builder, x: Value, outside: Value, shift: i64) -> Value {
-    let (rows, rank) = (b.shape(x)[0] as i64, b.ty(x).rank());
-    if shift == 0 {
-        return x;
-    }
-    if shift.abs() >= rows {
-        return b.broadcast(outside, &b.shape(x), &[]);
-    }
-    let (mut low, mut high) = (vec![0; rank], vec![0; rank]);
-    (low[0], high[0]) = (shift, -shift);
-    b.pad(x, outside, &low, &high, &vec![0; rank])
 }

@@ -61,11 +61,7 @@ fn places(sorted: &Sorted) -> [Host; 2] {
 }
 
 fn pass(problem: Problem, backward: bool) -> SegmentAttention {
-    SegmentAttention {
-        problem,
-        dense: false,
-        backward,
-    }
+    SegmentAttention { problem, backward }
 }
 
 fn both_passes(routing: &Routing, problem: Problem) {
@@ -114,15 +110,12 @@ fn rows_attend_to_their_sequence() {
 #[test]
 fn large_scores_do_not_overflow() {
     let segments = Segments::new(70, 1, 1, 70).unwrap();
-    let attention = SegmentAttention {
-        problem: Problem::new(segments, 1, 1).unwrap(),
-        dense: true,
-        backward: false,
-    };
+    let problem = Problem::new(segments, 1, 1).unwrap();
     let k: Vec<f32> = (0..70).map(|i| i as f32 * 100.0).collect();
     let v: Vec<f32> = (0..70).map(|i| i as f32).collect();
-    let inputs = [&[1.0; 70], &k[..], &v].map(|x| f32s(&[70, 1], x));
-    let got = run(attention, &inputs);
+    let mut inputs = Vec::from([&[1.0; 70], &k[..], &v].map(|x| f32s(&[70, 1], x)));
+    inputs.extend(places(&sorted(&[0; 70], 1)));
+    let got = run(pass(problem, false), &inputs);
     assert_eq!(got[0].to_floats(), [69.0; 70]);
     assert_eq!(got[1].to_floats(), [6900.0; 70]);
 }

@@ -7,8 +7,8 @@ use super::{
     attention, experts, grouped_gemm, kv_cache, permute, quantize, routing, segment_attention,
 };
 use burn::backend::Flex;
+use moebius_ops::Operation;
 use moebius_ops::attention::HostRule;
-use moebius_ops::{Operation, SegmentAttention};
 
 impl Operations for Flex {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
@@ -19,9 +19,7 @@ impl Operations for Flex {
             Operation::Permute(operation) => permute::flex::run(operation, b),
             Operation::GroupedGemm(operation) => grouped_gemm::flex::run(operation, b),
             Operation::Experts(operation) => experts::flex::run(operation, call.clock.as_ref(), b),
-            Operation::SegmentAttention(SegmentAttention {
-                problem, backward, ..
-            }) => segment_attention::flex::run(problem, *backward, b),
+            Operation::SegmentAttention(operation) => segment_attention::flex::run(operation, b),
             Operation::Attention(operation) => {
                 let rule = call.rule.as_deref();
                 attention::flex::run(operation, rule.map(|rule| rule as &dyn HostRule), b)

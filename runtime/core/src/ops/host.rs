@@ -8,6 +8,7 @@ use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{DType, FloatDType, TensorData};
 use moebius_host::permute::Segments;
 use moebius_host::{Matrices, Values};
+use moebius_ops::Operation;
 
 pub(super) type Rows = FloatTensor<Flex>;
 pub(super) type Words = IntTensor<Flex>;
@@ -73,6 +74,20 @@ pub(super) fn int_tensor(words: &[u32], shape: &[usize]) -> Words {
 
 pub(super) fn float_tensor(values: Vec<f32>, shape: &[usize]) -> Rows {
     Flex::float_from_data(TensorData::new(values, shape.to_vec()), &Default::default())
+}
+
+/// Results in the shapes and dtypes that `operation` describes.
+pub(super) fn described(
+    operation: impl Into<Operation>,
+    results: Vec<Vec<f32>>,
+) -> Vec<Value<Flex>> {
+    let signature = operation.into().signature();
+    let described = results.into_iter().zip(signature.results);
+    let tensors = described.map(|(values, info)| {
+        let dtype = super::dtype(info.scalar);
+        Value::Float(cast_like(float_tensor(values, &info.shape), dtype))
+    });
+    tensors.collect()
 }
 
 /// Values in another tensor's dtype.

@@ -3,9 +3,7 @@
 use super::{Buffers, Family, Kernels};
 use crate::Lookup;
 use crate::prelude::*;
-use crate::segment_attention::{
-    Plan, launch, launch_backward, launch_segments, launch_sequences, plan,
-};
+use crate::segment_attention::{Plan, launch, launch_backward, launch_segments, plan};
 use cubecl::prelude::*;
 use moebius_ops::SegmentAttention;
 
@@ -29,10 +27,7 @@ impl Family for SegmentAttention {
 /// \[R,2\]: where the segment of every row begins and ends.
 fn segments(client: &Client, plan: &Plan, b: Buffers<'_>) -> (&'static str, Handle) {
     let segments = empty_words(client, 2 * plan.problem.rows());
-    let into = segments.clone();
-    match b.find("offsets") {
-        Some(offsets) => launch_segments(client, plan, b.get("order"), offsets, into),
-        None => launch_sequences(client, plan, into),
-    }
+    let (order, offsets) = (b.get("order"), b.get("offsets"));
+    launch_segments(client, plan, order, offsets, segments.clone());
     ("segments", segments)
 }

@@ -1,8 +1,6 @@
 //! What is compiled of attention within segments: every type, and causal in f32.
 
-use super::{
-    Problem, Side, launch, launch_backward, launch_segments, launch_sequences, name, plan,
-};
+use super::{Problem, Side, launch, launch_backward, launch_segments, name, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 use moebius_ops::segment_attention::Segments;
@@ -21,7 +19,6 @@ fn problems() -> [Problem; 4] {
 fn segments(at: &Machine) -> Planned {
     let plan = plan(problems()[0], &at.capability)?;
     launch_segments(at.client(), &plan, at.buffer(), at.buffer(), at.buffer());
-    launch_sequences(at.client(), &plan, at.buffer());
     Ok(())
 }
 
@@ -35,10 +32,13 @@ fn backward(at: &Machine, problem: Problem) -> Planned {
 
 /// Forwards and backwards, of every element type.
 pub fn entries() -> Vec<KernelEntry> {
-    let names = ["attention_segments", "attention_sequences"];
-    let mut entries = Vec::from(
-        names.map(|name| KernelEntry::new("segment_attention", "segments", name, segments)),
+    let segments = KernelEntry::new(
+        "segment_attention",
+        "segments",
+        "attention_segments",
+        segments,
     );
+    let mut entries = vec![segments];
     let entry = |variant, name, problem: Problem, launch: fn(&Machine, Problem) -> Planned| {
         let launch = move |at: &Machine| launch(at, problem);
         KernelEntry::new("segment_attention", variant, name, launch).of(problem.element())

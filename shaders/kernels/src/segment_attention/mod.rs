@@ -5,21 +5,19 @@
 //! 2022).
 //!
 //! Not a caller of [`attention`](crate::attention) with its documents: segments are shorter than that family's tiles of 32 or 64 keys, most
-//! pairs of which would be hidden, and its `unit` variant looks at every key's document.
+//! pairs of which would be hidden; its `unit` variant and its gradients look at every key's document; and a tile begins at a multiple of its
+//! size, so that the bits of a row would follow from where its segment lies.
 
-mod backward;
 #[cfg(feature = "emit")]
 mod entries;
-mod forward;
 pub(crate) mod head;
-mod segments;
+mod passes;
 
-pub use backward::{BackwardBuffers, launch_backward};
 #[cfg(feature = "emit")]
 pub use entries::entries;
-pub use forward::{ForwardBuffers, launch};
-pub use segments::{launch_segments, launch_sequences};
+pub use passes::{BackwardBuffers, ForwardBuffers, launch, launch_backward};
 
+use crate::expert_activation::expert_of;
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::segment_attention::Problem;
@@ -122,6 +120,80 @@ fn partners(
         (first, min(end, row + 1))
     } else {
         (min(end, row), end)
+    }
+}
+
+/// The first row of \[low, high) whose slot is at least `slot`, or `high`; slots ascend there.
+#[cube]
+fn first_row_from(order: &[u32], low: usize, high: usize, slot: usize) -> usize {
+    let mut first = low;
+    let mut last = high;
+    while first < last {
+        let middle = (first + last) / 2;
+        if (order[middle] as usize) < slot {
+            first = middle + 1;
+        } else {
+            last = middle;
+        }
+    }
+    first
+}
+
+/// One unit per sorted row.
+#[cube(launch_unchecked)]
+fn attention_segments(
+    order: &[u32],
+    offsets: &[u32],
+    segments: &mut [u32],
+    experts: usize,
+    rows: usize,
+    sequence_slots: usize,
+) {
+    if ABSOLUTE_POS < rows {
+        let mut first = 0usize;
+        let mut end = 0usize;
+        if ABSOLUTE_POS < offsets[experts] as usize {
+            let expert = expert_of(offsets, ABSOLUTE_POS, experts);
+            let begin = offsets[expert] as usize;
+            let beyond = offsets[expert + 1] as usize;
+            let sequence = order[ABSOLUTE_POS] as usize / sequence_slots;
+            let slot = sequence * sequence_slots;
+            first = first_row_from(order, begin, ABSOLUTE_POS, slot);
+            end = first_row_from(order, ABSOLUTE_POS, beyond, slot + sequence_slots);
+        }
+        segments[2 * ABSOLUTE_POS] = first as u32;
+        segments[2 * ABSOLUTE_POS + 1] = end as u32;
+    }
+}
+
+/// Enqueues the search for segments, by two searches of each row among those of its expert: one launch.
+///
+/// `order` u32 \[S\] and `offsets` u32 \[E+1\] are read, `segments` u32 \[R,2\] is written.
+pub fn launch_segments(
+    client: &Client,
+    plan: &Plan,
+    order: Handle,
+    offsets: Handle,
+    segments: Handle,
+) {
+    let p = &plan.problem.segments();
+    if p.rows() == 0 {
+        return;
+    }
+    // SAFETY: the buffers are as long as they are described; searches stay inside an expert's rows.
+    unsafe {
+        launched::note(|| "attention_segments");
+        attention_segments::launch_unchecked(
+            client,
+            plan.per_row.count(),
+            plan.per_row.dim(),
+            bind(order),
+            bind(offsets),
+            bind(segments),
+            p.experts(),
+            p.rows(),
+            p.sequence_slots(),
+        );
     }
 }
 

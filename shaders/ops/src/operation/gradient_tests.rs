@@ -103,7 +103,6 @@ fn rows_of_sequences() -> SegmentAttention {
     let segments = segment_attention::Segments::new(12, 4, 2, 4).unwrap();
     SegmentAttention {
         problem: segment_attention::Problem::new(segments, 2, 4).unwrap(),
-        dense: false,
         backward: false,
     }
 }

@@ -1,11 +1,11 @@
 //! Attention on Flex, in f32.
 
-use crate::ops::host::{Floats, Operands, cast_like, float_tensor, words};
+use crate::ops::host::{Floats, Operands, described, words};
 use crate::ops::tensors::Value;
 use burn::backend::Flex;
 use moebius_host::attention::{self, Results};
 use moebius_ops::attention::{Dropout, HostRule, Problem};
-use moebius_ops::{Attention, AttentionPass, Operation};
+use moebius_ops::{Attention, AttentionPass};
 
 /// o and its log-sum-exp, or gradients through one of them.
 pub(in crate::ops) fn run(
@@ -28,13 +28,7 @@ pub(in crate::ops) fn run(
             attention::backward(&operands, operation.pass, &results)
         }
     };
-    let signature = Operation::from(*operation).signature();
-    let described = results.into_iter().zip(signature.results);
-    let value = described.map(|(values, info)| {
-        let dtype = crate::ops::dtype(info.scalar);
-        Value::Float(cast_like(float_tensor(values, &info.shape), dtype))
-    });
-    value.collect()
+    described(*operation, results)
 }
 
 fn operands<'a>(
