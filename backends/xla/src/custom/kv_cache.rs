@@ -4,8 +4,7 @@
 //! query's is the last: then distances are those of an ordinary attention, and what depends on positions themselves is one mask.
 
 use super::attention::{Places, Tables, Terms, Tiling, all, by_place, forward};
-use super::fp8::{element as code_element, encode};
-use super::quantize::{e8m0_scales, magnitude};
+use super::quantize::{e8m0_scales, element as code_element, encode, magnitude};
 use super::values::{float, words};
 use crate::stablehlo::{Along, Builder, Reduction, Scatter, Value};
 use moebius_ops::attention::{Pattern, Problem, Rule, Rules};

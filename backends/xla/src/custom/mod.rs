@@ -6,22 +6,18 @@
 //! | file | operations |
 //! |---|---|
 //! | `routing/` | logits, the choice of experts, hashes, loads, and their gradients |
-//! | `permute/sorting.rs` | slots by expert, and the capacity rule |
+//! | `permute.rs` | slots by expert, the capacity rule, and rows of tokens in and out of that order |
 //! | `grouped_gemm/segments.rs` | the walk over sorted rows that every product per expert is made of |
-//! | `experts/` | feed-forward experts and their gradients |
-//! | `grouped_gemm/linear.rs` | one product per expert and its gradients |
-//! | `permute/rows.rs` | rows of tokens in and out of the order of their experts |
+//! | `grouped_gemm/mod.rs` | one product per expert and its gradients, and products with FP8 weights |
+//! | `experts.rs` | feed-forward experts and their gradients |
 //! | `attention/` | attention under score rules, and its gradients |
 //! | `kv_cache.rs` | keys and values in pages, and attention over them |
 //! | `segment_attention.rs` | attention within a sequence |
-//! | `fp8.rs` | what every operation on FP8 codes shares |
-//! | `quantize.rs` | casts, codes and scales of matrices, and back |
-//! | `grouped_gemm/fp8.rs` | products with FP8 weights |
+//! | `quantize.rs` | FP8 casts, codes and scales of matrices, and back |
 //! | `values.rs` | forms of values that lowerings share |
 
 pub(crate) mod attention;
 mod experts;
-mod fp8;
 mod grouped_gemm;
 mod kv_cache;
 mod permute;
@@ -31,7 +27,7 @@ mod segment_attention;
 pub(crate) mod values;
 
 pub use attention::Tiling;
-pub(crate) use permute::sorting::slot_keys;
+pub(crate) use permute::slot_keys;
 
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::{GroupedGemm, Mismatch, Operation, Scalar, TensorInfo};

@@ -10,7 +10,7 @@
 //! settled before documents are known, and its blocks begin at multiples of their size.
 
 use super::grouped_gemm::segments::most_blocks;
-use super::permute::rows::owned;
+use super::permute::owned;
 use super::values::{along, element_at, pad_end, starts, words};
 use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use moebius_ops::SegmentAttention;
@@ -159,7 +159,7 @@ impl Seen {
     }
 
     /// f32 \[heads, padded, D\] of x \[R, heads·D\], with a block of zeros after the last row. A single column
-    /// gets another one of zeros, as in [`super::grouped_gemm::product::product`].
+    /// gets another one of zeros, as in [`super::grouped_gemm::segments::product`].
     fn heads(&self, b: &Builder, x: Value) -> Value {
         let x = b.convert(x, F32);
         let width = b.shape(x)[1] / self.heads;

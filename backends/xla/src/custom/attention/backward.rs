@@ -1,10 +1,8 @@
 //! Gradients.
 
-use super::product::{Rows, by_key_head, stacked, zeros};
 use super::relative;
 use super::scores::{Scored, Scores};
-use super::terms::{Terms, Tiling};
-use super::walk::{Queries, Tile, Walk, write};
+use super::walk::{Queries, Rows, Terms, Tile, Tiling, Walk, by_key_head, stacked, write, zeros};
 use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use moebius_ops::TableGradients;
 use moebius_ops::attention::Rule;

@@ -6,34 +6,30 @@
 //! Heads that share keys lie one below the other as rows of one product, so that keys and values aren't repeated.
 //!
 //! A row of NaN reaches what sees it and nothing else: weights of pairs that aren't seen are selected to be 0, and elements that
-//! aren't finite, whose products with 0 are NaN, are added apart ([`product`]).
+//! aren't finite, whose products with 0 are NaN, are added apart ([`Rows`]).
 //!
 //! | file | what it computes |
 //! |---|---|
-//! | `terms.rs` | what scores are computed from |
-//! | `walk.rs` | blocks and the loops over them |
+//! | `walk.rs` | what scores are computed from, blocks and the loops over them, sums of rows by weights |
 //! | `scores.rs`, `relative.rs` | scores of a tile, and which of its pairs are seen |
-//! | `product.rs` | sums of rows by weights |
-//! | `forward.rs`, `backward.rs` | the passes |
+//! | `mod.rs`, `backward.rs` | the passes |
 
 mod backward;
-mod dropout;
-mod forward;
-mod product;
 mod relative;
 mod scores;
-mod terms;
 mod walk;
 
-pub(crate) use forward::forward;
 pub(super) use scores::{Places, all, by_place};
-pub use terms::Tiling;
-pub(crate) use terms::{Tables, Terms};
+pub use walk::Tiling;
+pub(crate) use walk::{Tables, Terms};
 
 use super::values::float;
-use crate::stablehlo::{Builder, Value};
+use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use backward::{Of, backward};
 use moebius_ops::{Attention, AttentionPass, Operation};
+use moebius_pjrt::TensorType;
+use scores::Scores;
+use walk::{Rows, Tile, Walk, by_key_head, stacked, write, zeros};
 
 /// The results of the operation, of operands that were checked.
 pub(super) fn lower(
@@ -77,4 +73,120 @@ pub(super) fn lower(
         }
     };
     backward(b, &terms, qkv, (there("lse"), of), (wanted, tiling))
+}
+
+/// o \[B, Hq, Sq, Dv\] of v's type and lse \[B, Hq, Sq\], in f32 for halves.
+pub(crate) fn forward(
+    b: &Builder,
+    terms: &Terms<'_>,
+    [q, k, v]: [Value; 3],
+    tiling: Tiling,
+) -> [Value; 2] {
+    let s = terms.problem.sizes();
+    let (sums, own) = (b.sum_element(q), b.element(v));
+    let walk = Walk::new(terms.problem, tiling);
+    let scores = Scores::new(b, terms, &walk, sums);
+    let q = walk.pad_queries(b, q, 2);
+    let [k, v] = [k, v].map(|x| stacked(b, walk.pad_keys(b, x, 2)));
+    let v = Rows::new(b, v, scores.hides());
+    let rows = [s.batch, s.heads, walk.padded()[0]];
+    let width = b.shape(v.x)[2];
+    let state = [
+        zeros(b, &[&rows[..], &[width]].concat(), own),
+        zeros(b, &rows, sums),
+    ];
+    let results = walk.each_queries(b, &state, |b, queries, state| {
+        let q = walk.query_part(b, q, 2, queries.start);
+        let q = by_key_head(b, q, terms.problem.group());
+        let softmax = Softmax::new(b, &scores, width);
+        let softmax = walk.each_keys(b, queries, &softmax.state(), |b, at, state| {
+            let [k, of_v] = [k, v.x].map(|x| walk.key_part(b, x, 1, at.key));
+            let softmax = Softmax::of(state).with(b, &scores, (q, k, v.of(of_v)), at);
+            softmax.state().to_vec()
+        });
+        let [o, lse] = Softmax::of(&softmax).finished(b);
+        [(state[0], b.convert(o, own)), (state[1], lse)]
+            .map(|(all, part)| write(b, all, part, &[(2, queries.start)]))
+            .to_vec()
+    });
+    [results[0], results[1]].map(|x| b.slice_dim(x, 2, 0..s.queries))
+}
+
+/// The softmax over the keys so far.
+struct Softmax {
+    /// \[B, Hq, queries\]: the largest score, −∞ before any.
+    largest: Value,
+    /// Of the exponentials of scores, less the largest one.
+    sum: Value,
+    /// \[B, Hq, queries, Dv\]: values times those exponentials.
+    o: Value,
+}
+
+impl Softmax {
+    /// Before any key.
+    fn new(b: &Builder, scores: &Scores<'_>, width: usize) -> Self {
+        let [batch, heads, queries, _] = scores.shape();
+        let ty = TensorType::new([batch, heads, queries], scores.element);
+        let o = zeros(b, &[batch, heads, queries, width], scores.element);
+        let Some(sinks) = scores.terms.tables.sinks else {
+            return Self {
+                largest: b.lowest(ty.clone()),
+                sum: b.splat(0.0, ty),
+                o,
+            };
+        };
+        let largest = b.broadcast(b.convert(sinks, scores.element), &ty.shape, &[1]);
+        let nothing = b.eq(largest, f64::NEG_INFINITY);
+        let sum = b.select(nothing, b.splat(0.0, ty), 1.0);
+        Self { largest, sum, o }
+    }
+
+    fn of(state: &[Value]) -> Self {
+        Self {
+            largest: state[0],
+            sum: state[1],
+            o: state[2],
+        }
+    }
+
+    fn state(&self) -> [Value; 3] {
+        [self.largest, self.sum, self.o]
+    }
+
+    /// With a block of keys and values more, of queries by key head.
+    fn with(
+        self,
+        b: &Builder,
+        scores: &Scores<'_>,
+        (q, k, v): (Value, Value, Rows),
+        at: Tile,
+    ) -> Self {
+        let products = b.dot(q, k, &DotDims::matmul_transposed(1), scores.element);
+        let score = scores.scored(b, products, at).score;
+        let score = match scores.seen(b, at) {
+            Some(seen) => b.select(seen, score, f64::NEG_INFINITY),
+            None => score,
+        };
+        let largest = b.max(self.largest, b.reduce(Reduction::Max, score, &[3]));
+        // Rows that have seen nothing yet: −∞ − −∞ would be NaN.
+        let from = b.select_number(b.eq(largest, f64::NEG_INFINITY), 0.0, largest);
+        let p = b.exp(b.sub(score, Along(from, [0, 1, 2])));
+        let shrink = b.exp(b.sub(self.largest, from));
+        let part = b.sum(p, &[3]);
+        let sum = b.add(b.mul(self.sum, shrink), part);
+        let o = b.mul(self.o, Along(shrink, [0, 1, 2]));
+        let p = b.reshape(scores.dropped(b, p, at), &b.shape(products));
+        let part = v.product(b, (p, &DotDims::matmul(1)), || scores.seen(b, at));
+        let o = b.add(o, b.reshape(part, &b.shape(o)));
+        Self { largest, sum, o }
+    }
+
+    /// o and lse: 0 and the least finite f32 of rows that see nothing.
+    fn finished(self, b: &Builder) -> [Value; 2] {
+        let nothing = b.eq(self.sum, 0.0);
+        let sum = b.select_number(nothing, 1.0, self.sum);
+        let o = b.div(self.o, Along(sum, [0, 1, 2]));
+        let lse = b.add(self.largest, b.log(sum));
+        [o, b.select_number(nothing, f64::from(f32::MIN), lse)]
+    }
 }

@@ -1,12 +1,13 @@
-//! Scores of a tile under the rules, and which of its pairs are seen.
+//! Scores of a tile under the rules, which of its pairs are seen, and what a dropout leaves of their weights.
 
+use super::super::routing::mix;
 use super::super::values::words;
 use super::relative;
-use super::terms::{Tables, Terms};
-use super::walk::{Tile, Walk, part};
+use super::walk::{Tables, Terms, Tile, Walk, part};
 use crate::stablehlo::{Along, Builder, Repeated, Unary, Value};
 use moebius_ops::attention::{Rule, Tile as Seen};
-use moebius_pjrt::{ElementType, TensorType};
+use moebius_pjrt::ElementType::{self, F32, S32, U32};
+use moebius_pjrt::TensorType;
 
 /// How the scores of every tile are computed. Tensors of pairs are \[B, Hq, queries, keys\].
 pub(super) struct Scores<'a> {
@@ -89,7 +90,7 @@ impl<'a> Scores<'a> {
 
     fn places(&self, b: &Builder, at: Tile) -> Places {
         let [_, _, queries, keys] = self.shape();
-        let ty = TensorType::new([queries, keys], ElementType::S32);
+        let ty = TensorType::new([queries, keys], S32);
         let [query, key] = [(0, at.query), (1, at.key)]
             .map(|(dim, start)| b.add(b.iota(ty.clone(), dim), Along(start, [])));
         let position = b.add(query, self.terms.problem.position(0) as f64);
@@ -245,7 +246,49 @@ fn lines(b: &Builder, (table, size): (Value, u32), start: Value, count: usize) -
     let most = (count.div_ceil(size as usize) + 1).min(all);
     let first = b.min(b.div(start, f64::from(size)), (all - most) as f64);
     let few = part(b, table, &[(0, first, most)]);
-    let place = b.iota(TensorType::new([count], ElementType::S32), 0);
+    let place = b.iota(TensorType::new([count], S32), 0);
     let line = b.div(b.add(place, Along(start, [])), f64::from(size));
     b.take(few, b.sub(line, Along(first, [])))
+}
+
+impl Scores<'_> {
+    /// `x` of the pairs of a tile \[B, Hq, queries, keys\], times 0 or 1 / (1 − p), as [`moebius_ops::attention::Dropout`]
+    /// has it; `x` itself without a dropout.
+    pub(super) fn dropped(&self, b: &Builder, x: Value, at: Tile) -> Value {
+        let Some(table) = self.terms.tables.dropout else {
+            return x;
+        };
+        let table = words(b, table);
+        let word = |n: f64| {
+            let word = part(b, table, &[(0, b.scalar(n, S32), 1)]);
+            b.reshape(word, &[])
+        };
+        let [batch, heads, queries, keys] = self.shape();
+        let places = |count: usize, from: Option<Value>| {
+            let places = b.iota(TensorType::new([count], S32), 0);
+            let from = from.unwrap_or_else(|| b.scalar(0.0, S32));
+            b.bitcast(b.add(places, Along(from, [])), U32)
+        };
+        let rows = [
+            places(batch, None),
+            places(heads, None),
+            places(queries, Some(at.query)),
+        ];
+        let row = |seed: Value| {
+            let mut shape = Vec::new();
+            rows.iter().fold(seed, |row, places| {
+                let dims: Vec<usize> = (0..shape.len()).collect();
+                shape.extend(b.shape(*places));
+                let row = b.broadcast(row, &shape, &dims);
+                mix(b, b.add(row, Along(*places, [dims.len()])))
+            })
+        };
+        let [first, second] = [word(0.0), word(1.0)].map(row);
+        let hash = b.broadcast(places(keys, Some(at.key)), &self.shape(), &[3]);
+        let hash = mix(b, b.xor(hash, Along(first, [0, 1, 2])));
+        let hash = mix(b, b.add(hash, Along(second, [0, 1, 2])));
+        let factor = b.convert(b.bitcast(word(3.0), F32), self.element);
+        let kept = b.mul(x, Along(factor, []));
+        b.select(b.lt(hash, Along(word(2.0), [])), b.splat_like(0.0, x), kept)
+    }
 }

@@ -1,24 +1,220 @@
-//! Products per expert, and dense ones that are computed alike: [`moebius_ops::grouped_gemm`].
+//! Products per expert, and dense ones that are computed alike: [`moebius_ops::grouped_gemm`]. Rows past the last expert's
+//! may hold anything, and are 0 in results.
+//!
+//! With FP8 weights sums are f32. With x in f32, a weight is code · scale rounded to f32, decoded before the product or in
+//! its inner loop, as XLA likes. With x in 16 bits and a scale to a row or matrix, codes are multiplied
+//! as such, in the type of x, which holds them all, and the sum is scaled: what a TPU's matrix unit
+//! takes in one pass instead of six. Either way the result is that of the decoded weights but for the
+//! order of the sum, 10⁻⁶ of the largest result in f32. XLA chooses that order by the shapes:
+//! without experts, a row's last bits depend on how many rows there are and on where it lies among them, not
+//! on what the others hold; experts' rows go in blocks of one shape.
 
 pub(super) mod activation;
-mod fp8;
-mod linear;
-pub(super) mod product;
 pub(super) mod segments;
 
-use crate::stablehlo::{Builder, Value};
-use moebius_ops::GroupedGemm;
+use super::quantize::{decode, element as code_element, given};
+use super::values::words;
+use crate::stablehlo::{Along, Builder, DotDims, Value};
+use activation::{gated, value};
+use moebius_ops::fp8::LANES_PER_WORD;
+use moebius_ops::grouped_gemm::fp8::{PANEL, matrix};
+use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_ops::scaling::Granularity;
+use moebius_ops::{GroupedGemm, quantize};
+use moebius_pjrt::ElementType::{self, F32, S32};
+use moebius_pjrt::TensorType;
+use segments::{Segments, affine, product};
 
 pub(super) fn lower(b: &Builder, operation: &GroupedGemm, inputs: &[Value]) -> Vec<Value> {
     match operation {
-        GroupedGemm::Linear(problem) => linear::forward(b, problem, inputs),
+        GroupedGemm::Linear(problem) => linear(b, problem, inputs),
         GroupedGemm::LinearBackward {
             problem,
             rows,
             w,
             bias,
-        } => linear::backward(b, problem, [*rows, *w, *bias], inputs),
-        GroupedGemm::Fp8Linear(problem) => vec![fp8::forward(b, problem, inputs)],
+        } => linear_backward(b, problem, [*rows, *w, *bias], inputs),
+        GroupedGemm::Fp8Linear(problem) => vec![coded(b, problem, inputs)],
         GroupedGemm::Fp8Codes(_) => unreachable!("refused before it is lowered"),
     }
+}
+
+/// The rows of every expert, and the operands after the offsets, which would be at `at`.
+fn rows_and_rest<'a>(
+    b: &'a Builder,
+    p: &Problem,
+    inputs: &'a [Value],
+    at: usize,
+) -> (Segments<'a>, &'a [Value]) {
+    let (offsets, rest) = if p.dense {
+        (b.integers(&[0, p.row_bound as i64], S32), at)
+    } else {
+        (inputs[at], at + 1)
+    };
+    (Segments::new(b, p.row_bound, offsets), &inputs[rest..])
+}
+
+/// y of rows, W, offsets unless the product is dense, and b if there is a bias.
+fn linear(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
+    let rows = inputs[0];
+    let dtype = b.element(rows);
+    let (segments, bias) = rows_and_rest(b, p, inputs, 2);
+    let stacks = [&inputs[1..2], bias].concat();
+    let row_type = TensorType::new([p.row_bound, p.n], dtype);
+    segments.walk(&stacks, &[row_type], &[], |block, matrices| {
+        let y = affine(b, block.rows(rows), matrices[0], matrices.get(1).copied());
+        vec![b.convert(y, dtype)]
+    })
+}
+
+/// Those of the gradients of the rows, W and the bias that are needed, of dy, rows, W and offsets unless dense.
+fn linear_backward(
+    b: &Builder,
+    p: &Problem,
+    [of_rows, of_w, of_bias]: [bool; 3],
+    inputs: &[Value],
+) -> Vec<Value> {
+    let (dy, rows) = (inputs[0], inputs[1]);
+    let dtype = b.element(rows);
+    let (segments, _) = rows_and_rest(b, p, inputs, 3);
+    let row_types = of_rows.then(|| TensorType::new([p.row_bound, p.k], dtype));
+    let sums = [(of_w, vec![p.n, p.k]), (of_bias, vec![p.n])];
+    let sums = sums.into_iter().filter(|(needed, _)| *needed);
+    let sums: Vec<_> = sums.map(|(_, s)| TensorType::new(s, F32)).collect();
+    let (stacks, row_types) = (&inputs[2..3], row_types.as_slice());
+    let results = segments.walk(stacks, row_types, &sums, |block, matrices| {
+        let (dy, rows) = (block.rows(dy), block.rows(rows));
+        let (dy, rows) = (block.masked(dy), block.masked(rows));
+        let mut results = Vec::new();
+        if of_rows {
+            let drows = product(b, dy, matrices[0], &DotDims::matmul(0));
+            results.push(b.convert(drows, dtype));
+        }
+        if of_w {
+            results.push(b.dot(dy, rows, &DotDims::batched(0, 0, 0), F32));
+        }
+        if of_bias {
+            results.push(b.sum(b.convert(dy, F32), &[0]));
+        }
+        results
+    });
+    results.into_iter().map(|r| b.convert(r, dtype)).collect()
+}
+
+/// A product with weights as codes.
+struct Coded<'a> {
+    product: &'a Problem,
+    /// The codes and scales of one expert.
+    matrix: quantize::Problem,
+}
+
+impl Coded<'_> {
+    /// Output columns of both parts.
+    fn columns(&self) -> usize {
+        self.matrix.shape()[1]
+    }
+
+    /// \[E, P·⌈n/64⌉, ⌈k/4⌉, 64\].
+    fn panels(&self) -> [usize; 4] {
+        let p = self.product;
+        let panels = p.parts() * p.n.div_ceil(PANEL);
+        [p.experts, panels, p.k.div_ceil(LANES_PER_WORD), PANEL]
+    }
+}
+
+/// y of x, words, scales, order and offsets unless the product is dense, and b if there is a bias; 0 past the last
+/// expert's rows.
+fn coded(b: &Builder, product: &Problem, inputs: &[Value]) -> Value {
+    let matrix = matrix(product).unwrap_or_else(|error| unreachable!("a checked product: {error}"));
+    let p = &Coded { product, matrix };
+    let (x, element) = (inputs[0], b.element(inputs[0]));
+    let mut stacks = vec![b.reshape(inputs[1], &p.panels()), inputs[2]];
+    if product.dense {
+        stacks.extend(&inputs[3..]);
+        let only = |stack| b.reshape(stack, &b.shape(stack)[1..]);
+        let matrices = stacks.into_iter().map(only).collect();
+        return multiply(b, p, x, &prepared(b, p, element, matrices));
+    }
+    stacks.extend(&inputs[5..]);
+    let segments = Segments::new(b, product.row_bound, inputs[4]);
+    let slots = words(b, b.slice_dim(inputs[3], 0, 0..product.row_bound));
+    let tokens = b.div(slots, product.top_k as f64);
+    let row_types = [TensorType::new([product.row_bound, product.n], element)];
+    let prepare = |matrices| prepared(b, p, element, matrices);
+    let results = segments.walk_prepared(&stacks, (&row_types, &[]), prepare, |block, weights| {
+        let x = match product.rows {
+            Source::Tokens => b.take(x, block.rows(tokens)),
+            Source::Sorted => block.rows(x),
+        };
+        vec![multiply(b, p, x, weights)]
+    });
+    results[0]
+}
+
+/// Codes \[P·n, k\] of one expert's panels.
+fn codes(b: &Builder, p: &Coded, panels: Value) -> Value {
+    let [_, count, inner, _] = p.panels();
+    let codes = b.bitcast(words(b, panels), code_element(p.matrix.format()));
+    let codes = b.transpose(codes, &[0, 2, 1, 3]);
+    let rows = count / p.product.parts() * PANEL;
+    let codes = b.reshape(codes, &[p.product.parts(), rows, inner * LANES_PER_WORD]);
+    let codes = b.slice_dim(b.slice_dim(codes, 1, 0..p.product.n), 2, 0..p.product.k);
+    b.reshape(codes, &[p.columns(), p.product.k])
+}
+
+/// Whether sums are scaled, rather than weights.
+fn scales_sums(p: &Coded, element: ElementType) -> bool {
+    let whole_rows = matches!(
+        p.matrix.granularity(),
+        Granularity::Tensor | Granularity::Row
+    );
+    whole_rows && element.bytes() == 2
+}
+
+/// Weights \[P·n, k\] for rows of `element`, f32 factors of the sums \[P·n\], and the bias if there is one.
+fn prepared(b: &Builder, p: &Coded, element: ElementType, matrices: Vec<Value>) -> Vec<Value> {
+    let [panels, scales, bias @ ..] = matrices.as_slice() else {
+        unreachable!("the operands are counted")
+    };
+    let codes = codes(b, p, *panels);
+    let columns = p.columns();
+    let (weights, factors) = if scales_sums(p, element) {
+        let scales = b.convert(*scales, F32);
+        let factors = b.broadcast_to(b.reshape(scales, &[b.ty(scales).elements()]), &[columns]);
+        (b.convert(codes, element), factors)
+    } else {
+        let shape = [&[1], b.shape(*scales).as_slice()].concat();
+        let scales = given(b, &p.matrix, b.reshape(*scales, &shape));
+        let codes = b.reshape(codes, &[1, columns, p.product.k]);
+        let weights = decode(b, &p.matrix, codes, scales);
+        let ones = b.splat(1.0, TensorType::new([columns], F32));
+        (b.reshape(weights, &[columns, p.product.k]), ones)
+    };
+    [&[weights, factors], bias].concat()
+}
+
+/// \[rows, n\] of x and prepared weights.
+fn multiply(b: &Builder, p: &Coded, x: Value, weights: &[Value]) -> Value {
+    let element = b.element(x);
+    let [weights, factors, bias @ ..] = weights else {
+        unreachable!("weights are prepared")
+    };
+    let x = b.convert(x, b.element(*weights));
+    let mut y = product(b, x, *weights, &DotDims::matmul_transposed(0));
+    if scales_sums(p, element) {
+        y = b.mul(y, Along(*factors, [1]));
+    }
+    for bias in bias {
+        y = b.add(y, Along(b.convert(*bias, F32), [1]));
+    }
+    let (n, act) = (p.product.n, p.product.activation);
+    let act = |x| act.map_or(x, |act| value(b, act, x));
+    let y = if p.product.gated {
+        let up = b.slice_dim(y, 1, n..2 * n);
+        let up = p.product.activation.map_or(up, |act| gated(b, act, up));
+        b.mul(act(b.slice_dim(y, 1, 0..n)), up)
+    } else {
+        act(y)
+    };
+    b.convert(y, element)
 }

@@ -1,20 +1,64 @@
-//! The choice of experts: the K largest keys of every token, ties to the lowest index.
+//! The choice of experts, the K largest keys of every token with ties to the lowest index, and the gradients of the logits
+//! through the choice, by the formulas of [`TopkGradient`].
 //!
 //! Keys are compared as integers, by sorting the rows: on the CPU plugin (2 cores) 4096 tokens take 0.2 ms for 2 of
 //! 8 experts and 2.7 ms for 8 of 64; a round of reductions per choice takes 0.1 ms and 3.2 ms.
 
-use super::best::{best, keys};
 use crate::custom::values::{along, words};
 use crate::stablehlo::{Along, Builder, Reduction, Unary, Value};
-use moebius_ops::routing::{Groups, Problem, Score};
+use moebius_ops::routing::{Groups, Problem, Score, TopkGradient};
 use moebius_pjrt::{ElementType, TensorType};
 
-pub(super) fn shape(p: &Problem) -> [usize; 2] {
+const SIGN: u32 = 0x8000_0000;
+
+/// ui32 keys that order as the floats, above 0: NaN is 1, −0 equals +0.
+fn keys(b: &Builder, x: Value) -> Value {
+    let bits = b.bitcast(x, ElementType::U32);
+    let sign = b.splat_like(f64::from(SIGN), bits);
+    let zero = b.splat_like(0.0, bits);
+    let bits = b.select(b.eq(bits, sign), zero, bits);
+    let positive = b.lt(bits, sign);
+    let (above, below) = (b.or(bits, sign), b.not(bits));
+    let ordered = b.select(positive, above, below);
+    b.add(b.select(b.ne(x, x), zero, ordered), 1.0)
+}
+
+/// The best of every row, largest first, equals by place.
+struct Best {
+    /// i32 \[n,count\]: where they are; the length of a row for none.
+    places: Value,
+    /// f32 \[n,count\]: their values, 0 for none.
+    values: Value,
+    /// Booleans \[n,count\]: whether there is one.
+    found: Value,
+}
+
+/// The `count` largest keys, ui32 \[n,m\], of every row, with their values of `values` f32 \[n,m\]; a key of
+/// 0 can't be taken.
+fn best(b: &Builder, keys: Value, values: Value, count: usize) -> Best {
+    let shape = b.shape(keys);
+    let row = shape[1];
+    let place = b.iota(TensorType::new(shape, ElementType::S32), 1);
+    let sorted = b.sort(&[keys, place, values], 1, |b, pairs| {
+        b.gt(pairs[0], pairs[1])
+    });
+    let first = |b: &Builder, x| b.slice_dim(x, 1, 0..count);
+    let [keys, places, values] = [sorted[0], sorted[1], sorted[2]].map(|x| first(b, x));
+    let found = b.gt(keys, 0.0);
+    let (none, zero) = (b.splat_like(row as f64, places), b.splat_like(0.0, values));
+    Best {
+        places: b.select(found, places, none),
+        values: b.select(found, values, zero),
+        found,
+    }
+}
+
+fn shape(p: &Problem) -> [usize; 2] {
     [p.tokens(), p.experts()]
 }
 
 /// 1 / (1 + exp(−x)), accurate far below 0 and without overflow.
-pub(super) fn sigmoid(b: &Builder, x: Value) -> Value {
+fn sigmoid(b: &Builder, x: Value) -> Value {
     let small = b.exp(b.neg(b.abs(x)));
     let below = b.lt(x, 0.0);
     let one = b.splat_like(1.0, x);
@@ -128,4 +172,106 @@ pub(super) fn route(
     let weights = b.mul(weights, f64::from(p.scale()));
     let weights = masked(b, Some(chosen.found), weights, 0.0);
     vec![chosen.places, weights, probs, lse]
+}
+
+/// What the choice read and wrote, and the incoming gradient.
+struct Operands {
+    gradient: Value,
+    logits: Value,
+    mask: Option<Value>,
+    indices: Value,
+    weights: Value,
+    probs: Value,
+    lse: Value,
+}
+
+/// σ'(x) = σ(x)·σ(−x), without cancellation.
+fn sigmoid_slope(b: &Builder, x: Value) -> Value {
+    let negative = b.neg(x);
+    let (above, below) = (sigmoid(b, x), sigmoid(b, negative));
+    b.mul(above, below)
+}
+
+/// `values`, 0 where `factor` is 0.
+fn where_possible(b: &Builder, factor: Value, values: Value) -> Value {
+    b.select(b.ne(factor, 0.0), values, 0.0)
+}
+
+fn through_weights(b: &Builder, p: &Problem, at: &Operands) -> Value {
+    let (shape, scale) = (shape(p), f64::from(p.scale()));
+    let indices = words(b, at.indices);
+    let found = b.lt(indices, p.experts() as f64);
+    let dot = b.sum(b.select(found, b.mul(at.weights, at.gradient), 0.0), &[1]);
+    let of_experts = [at.weights, at.gradient].map(|x| by_expert(b, indices, x, p.experts()));
+    let [weight, gradient] = of_experts;
+    let mut dot = along(b, dot, &shape, 0);
+    if p.renormalize() {
+        // Weights that are all 0 have no gradient, rather than 0 / 0.
+        let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
+        dot = b.mul(dot, inverse);
+        let centred = b.sub(gradient, dot);
+        let slope = match p.score() {
+            Score::Softmax => weight,
+            Score::Sigmoid => b.mul(weight, sigmoid(b, b.neg(at.logits))),
+        };
+        return where_possible(b, weight, b.mul(slope, centred));
+    }
+    let scaled = b.mul(gradient, scale);
+    match p.score() {
+        Score::Softmax => where_possible(b, at.probs, b.mul(at.probs, b.sub(scaled, dot))),
+        Score::Sigmoid => where_possible(b, gradient, b.mul(sigmoid_slope(b, at.logits), scaled)),
+    }
+}
+
+fn through_probs(b: &Builder, p: &Problem, at: &Operands) -> Value {
+    let values = match p.score() {
+        Score::Softmax => {
+            let product = where_possible(b, at.probs, b.mul(at.probs, at.gradient));
+            let centred = b.sub(at.gradient, Along(b.sum(product, &[1]), [0]));
+            b.mul(at.probs, centred)
+        }
+        Score::Sigmoid => b.mul(sigmoid_slope(b, at.logits), at.gradient),
+    };
+    where_possible(b, at.probs, values)
+}
+
+fn through_lse(b: &Builder, p: &Problem, at: &Operands) -> Value {
+    let shape = shape(p);
+    let [lse, gradient] = [at.lse, at.gradient].map(|x| along(b, x, &shape, 0));
+    let values = b.mul(b.exp(b.sub(at.logits, lse)), gradient);
+    masked(b, at.mask, values, 0.0)
+}
+
+/// \[T,E\]: the values \[T,K\] of the chosen experts, 0 for the others.
+fn by_expert(b: &Builder, indices: Value, values: Value, experts: usize) -> Value {
+    let mut shape = b.shape(indices);
+    shape.push(experts);
+    let expert = b.iota(TensorType::new(shape.clone(), ElementType::U32), 2);
+    let here = b.eq(b.broadcast(indices, &shape, &[0, 1]), expert);
+    let values = b.select(here, b.broadcast(values, &shape, &[0, 1]), 0.0);
+    b.sum(values, &[1])
+}
+
+/// dlogits \[T,E\] of the incoming gradient, logits, the mask if there is one, indices, weights, probs and lse.
+pub(super) fn through(
+    b: &Builder,
+    p: &Problem,
+    (mask, of): (bool, TopkGradient),
+    inputs: &[Value],
+) -> Value {
+    let rest = &inputs[2 + usize::from(mask)..];
+    let at = Operands {
+        gradient: inputs[0],
+        logits: inputs[1],
+        mask: mask.then(|| available(b, inputs[2], &shape(p))),
+        indices: rest[0],
+        weights: rest[1],
+        probs: rest[2],
+        lse: rest[3],
+    };
+    match of {
+        TopkGradient::Weights => through_weights(b, p, &at),
+        TopkGradient::Probs => through_probs(b, p, &at),
+        TopkGradient::Lse => through_lse(b, p, &at),
+    }
 }
