@@ -14,19 +14,15 @@
 pub mod custom;
 pub mod eager;
 mod function;
-mod host;
 pub mod lower;
 mod machine;
 mod open;
 pub mod parallel;
 mod record;
-mod settings;
 pub mod stablehlo;
 
 pub use burn_router::{BackendRouter, RouterChannel, RouterTensor};
 pub use function::{Arguments, CompileError, CompiledFunction, Spec, download};
-pub use host::upload;
-pub use machine::{Machine, RunError, run};
-pub use open::{OpenError, StepError, activity, client, mark_step, open, programs};
+pub use machine::{Machine, RunError, run, upload};
+pub use open::{OpenError, StepError, activity, client, configure, mark_step, open, programs};
 pub use record::{RecordError, dtype, element, record};
-pub use settings::configure;

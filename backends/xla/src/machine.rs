@@ -1,11 +1,13 @@
-//! One device: compiling programs for it and running them.
+//! One device: compiling programs for it and running them, and Burn's data as buffers on it.
 
-use crate::lower::LowerError;
+use crate::lower::{LowerError, value_type};
 use crate::stablehlo::Program;
+use burn_backend::{BoolStore, DType, Shape, TensorData};
 use burn_ir::TensorId;
 use moebius_pjrt::{Buffer, Client, CompileOptions, Device, DiskCache, Donate, LoadedExecutable};
 use std::any::Any;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Why something recorded has no result.
@@ -132,4 +134,50 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let message = panic.downcast_ref::<String>().cloned();
     let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
     message.or_else(literal).unwrap_or_default()
+}
+
+/// A buffer with these values on the machine's device, to call a
+/// [`CompiledFunction`](crate::CompiledFunction) with.
+///
+/// # Errors
+///
+/// The plugin's, and [`LowerError::Quantised`](crate::lower::LowerError::Quantised).
+pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunError> {
+    let ty = value_type(data.shape(), data.dtype())?;
+    let bytes = data.as_bytes();
+    let device = machine.device();
+    let buffer = match data.dtype() {
+        // A word each; a buffer has a byte.
+        DType::Bool(BoolStore::U32) => {
+            let words = bytes.chunks(4);
+            let bytes: Vec<u8> = words.map(|word| u8::from(word != [0; 4])).collect();
+            Buffer::from_host(device, &ty, &bytes)?
+        }
+        _ => Buffer::from_host(device, &ty, bytes)?,
+    };
+    Ok(Arc::new(buffer))
+}
+
+/// The values of a buffer, as Burn's `dtype`.
+pub(crate) fn read(buffer: &Buffer, dtype: DType) -> Result<TensorData, RunError> {
+    let shape: Vec<usize> = buffer.dims().to_vec();
+    let mut bytes = buffer.read()?;
+    if dtype == DType::Bool(BoolStore::U32) {
+        bytes = bytes
+            .into_iter()
+            .flat_map(|byte| u32::from(byte).to_le_bytes())
+            .collect();
+    }
+    Ok(TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype))
+}
+
+/// The state of a random number generator that starts with `seed`.
+pub(crate) fn random_state(machine: &Machine, seed: u64) -> Result<Arc<Buffer>, RunError> {
+    upload(machine, &TensorData::new(vec![seed, 0], [2]))
+}
+
+/// A number that can't be guessed outside the process: the standard library keys its hashes from the
+/// system's generator.
+pub(crate) fn entropy() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

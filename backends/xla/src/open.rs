@@ -1,11 +1,13 @@
-//! Opening a platform's devices for ordinary tensors, and the boundary between two steps of a loop over them.
+//! Opening a platform's devices for ordinary tensors, Burn's global settings as these need them, and the boundary between two
+//! steps of a loop over them.
 
 use crate::eager::{Activity, Recorder, serve};
 use crate::machine::Machine;
-use crate::settings::{configure, operations_travel_alone};
 use crate::stablehlo::Program;
 use burn::remote::RemoteHost;
 use burn::tensor::{DType, Device};
+use burn_std::config::remote::RemoteConfig;
+use burn_std::config::{BurnConfig, RuntimeConfig};
 use moebius_pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -154,4 +156,36 @@ pub fn mark_step(platform: Platform, index: usize) -> Result<(), StepError> {
     device.supports_dtype(DType::F32);
     recorder(platform, index)?.flush();
     Ok(())
+}
+
+/// Operations that travel together: each frame wakes two threads.
+const FRAME: usize = 64;
+/// No graphs of several operations.
+const GRAPH: usize = 0;
+
+/// Changes two of Burn's settings, unless the process has made or read them before: operations travel in frames of 64, where
+/// `burn.toml` doesn't have another number than Burn's default; and Burn's fusion sends no graphs of its own, which would name
+/// our operations without saying what they are.
+///
+/// [`open`](crate::open) does it, too. A program with Burn's fusion that uses another device first calls this before;
+/// `moebius::open` does.
+pub fn configure() {
+    let settings = BurnConfig::from_current_dir().override_from_env();
+    let frame = match settings.remote().flush_threshold {
+        default if default == RemoteConfig::default().flush_threshold => FRAME,
+        chosen => chosen,
+    };
+    let changed = serde_json::to_value(&settings).and_then(|mut settings| {
+        settings["remote"]["flush_threshold"] = frame.into();
+        settings["fusion"]["max_graph_size"] = GRAPH.into();
+        serde_json::from_value(settings)
+    });
+    if let Ok(settings) = changed {
+        BurnConfig::try_set(settings);
+    }
+}
+
+/// Whether our operations reach XLA one by one, as they must.
+fn operations_travel_alone() -> bool {
+    !cfg!(feature = "fusion") || BurnConfig::get().fusion().max_graph_size == Some(GRAPH)
 }

@@ -1,12 +1,80 @@
-//! The router's side: a client that hands everything to the device's recorder.
+//! The way of ordinary tensors to a recorder: a server inside the process, the router that it hosts, and the router's client
+//! and devices.
+//!
+//! The list of backends that `Tensor` dispatches to is closed; what is open is Burn's remote backend,
+//! which sends operations to a server of any backend. Ours listens on a port of the loopback interface
+//! that the system chose, and lets in who knows a token that never leaves the process.
 
-use super::device::XlaDevice;
 use super::recorder::Recorder;
-use burn_backend::{DType, DTypeUsage, DTypeUsageSet, ExecutionError, Shape, TensorData};
-use burn_ir::{GraphBindings, GraphId, OperationIr, TensorId, TensorIr};
+use crate::custom::ID;
+use crate::machine::entropy;
+use burn::remote::RemoteHost;
+use burn_backend::{
+    BoolStore, DType, DTypeUsage, DTypeUsageSet, DeviceId, DeviceOps, DeviceSettings,
+    ExecutionError, Shape, TensorData,
+};
+use burn_ir::{
+    CustomOpIr, GraphBindings, GraphId, HandleContainer, OperationIr, TensorId, TensorIr,
+};
+use burn_remote::server::{BackendServer, TokenAuthorizer, WebSocketTransport};
 use burn_router::{Graph, MultiBackendBridge, RouterChannel, RouterClient, RouterTensor};
+use burn_std::device::Device;
 use burn_std::future::DynFut;
-use std::sync::Arc;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A device whose tensors are recorded and run by XLA; a number that opening it gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XlaDevice {
+    index: u16,
+}
+
+/// Recorders of all devices that were opened; they live as long as the process, as the plugins do.
+static OPENED: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
+
+/// Burn's own backends take small numbers; its server passes ours through.
+const TYPE_ID: u16 = 0x584c;
+
+impl XlaDevice {
+    fn open(recorder: Arc<Recorder>) -> Self {
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.push(recorder);
+        Self {
+            index: (opened.len() - 1) as u16,
+        }
+    }
+
+    /// The device's recorder; there is none for a number that wasn't given.
+    fn recorder(self) -> Option<Arc<Recorder>> {
+        let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(self.index as usize).cloned()
+    }
+}
+
+impl Device for XlaDevice {
+    fn from_id(id: DeviceId) -> Self {
+        Self { index: id.index_id }
+    }
+
+    fn to_id(&self) -> DeviceId {
+        DeviceId {
+            type_id: TYPE_ID,
+            index_id: self.index,
+        }
+    }
+}
+
+impl DeviceOps for XlaDevice {
+    fn defaults(&self) -> DeviceSettings {
+        DeviceSettings::new(
+            DType::F32,
+            DType::I32,
+            DType::Bool(BoolStore::Native),
+            Default::default(),
+        )
+    }
+}
 
 /// Burn's backend for devices of XLA.
 pub type XlaBackend = burn_router::BackendRouter<XlaChannel>;
@@ -149,5 +217,58 @@ impl RouterClient for XlaClient {
 
     fn register_alias(&self, new: TensorId, source: TensorId) {
         self.recorder.alias(new, source);
+    }
+}
+
+/// Serves a device for each of these recorders to this process, until it ends.
+pub(crate) fn serve(recorders: &[Arc<Recorder>]) -> io::Result<RemoteHost> {
+    let devices: Vec<_> = recorders.iter().cloned().map(XlaDevice::open).collect();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let url = format!("ws://127.0.0.1:{}", listener.local_addr()?.port());
+    let token = format!("{:016x}{:016x}", entropy(), entropy());
+    let authorizer = TokenAuthorizer::new(token.as_str()).map_err(io::Error::other)?;
+    let server = BackendServer::<XlaBackend>::new(devices)
+        .with_authorizer(authorizer)
+        .with_custom_op(ID, run_custom);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("xla-server")
+        .enable_all()
+        .build()?;
+    std::thread::Builder::new()
+        .name("xla-server".into())
+        .spawn(move || {
+            // It ends with the process. If it ends before, devices say so themselves when they are used.
+            let _served =
+                runtime.block_on(server.serve_async(WebSocketTransport::from_listener(listener)));
+        })?;
+    Ok(RemoteHost::websocket(&url).with_credential(token))
+}
+
+/// Records one of our operations on the device.
+fn run_custom(
+    handles: &mut HandleContainer<RouterTensor<XlaClient>>,
+    ir: &CustomOpIr,
+    device: &XlaDevice,
+) {
+    let client = burn_router::get_client::<XlaChannel>(device);
+    let inputs = ir
+        .inputs
+        .iter()
+        .map(|tensor| handles.get_float_tensor::<XlaBackend>(tensor).into_ir());
+    let inputs: Vec<TensorIr> = inputs.collect();
+    let outputs = ir.outputs.iter().map(|tensor| TensorIr {
+        id: client.create_empty_handle(),
+        ..tensor.clone()
+    });
+    let operation = CustomOpIr {
+        id: ir.id.clone(),
+        inputs,
+        outputs: outputs.collect(),
+        scalars: ir.scalars.clone(),
+    };
+    let results = client.register(OperationIr::Custom(operation));
+    for (tensor, result) in ir.outputs.iter().zip(results) {
+        handles.register_float_tensor::<XlaBackend>(&tensor.id, result);
     }
 }

@@ -1,6 +1,6 @@
 //! Compiled programs by structure.
 
-use super::canonical::{Canonical, Structure};
+use super::recording::{Canonical, Structure};
 use crate::lower::{Source, tensor_type};
 use crate::machine::{self, Machine, RunError};
 use crate::stablehlo::Program;
@@ -194,7 +194,7 @@ impl CompiledStructure {
         if !scalars.is_empty() {
             let shape = [scalars.len()];
             let data = TensorData::new(scalars.to_vec(), shape).convert_dtype(self.scalars);
-            inputs.push(crate::host::upload(machine, &data)?);
+            inputs.push(machine::upload(machine, &data)?);
         }
         let mut results = machine::run(&self.executable, inputs)?;
         let random = if self.random { results.pop() } else { None };

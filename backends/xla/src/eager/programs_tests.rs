@@ -1,8 +1,7 @@
 //! Which programs are kept.
 
-use super::super::canonical::tests::tensor;
+use super::super::recording::tests::tensor;
 use super::*;
-use crate::host;
 use burn_backend::Shape;
 use burn_ir::{NumericOperationIr, ScalarIr, ScalarOpIr, TensorStatus};
 use moebius_pjrt::Platform;
@@ -24,11 +23,11 @@ fn tripled(programs: &mut Programs, machine: &Machine, size: usize) {
     )]);
     let program = programs.get(machine, &canonical).unwrap();
     let x: Vec<f32> = (0..size).map(|i| i as f32).collect();
-    let x = host::upload(machine, &TensorData::new(x, [size])).unwrap();
-    let random = host::random_state(machine, 1).unwrap();
+    let x = machine::upload(machine, &TensorData::new(x, [size])).unwrap();
+    let random = machine::random_state(machine, 1).unwrap();
     let arguments = (vec![x], random);
     let (results, _) = program.run(machine, arguments, &canonical.scalars).unwrap();
-    let y = host::read(&results[0], DType::F32).unwrap();
+    let y = machine::read(&results[0], DType::F32).unwrap();
     let expected: Vec<f32> = (0..size).map(|i| 3.0 * i as f32).collect();
     assert_eq!(y.try_to_vec::<f32>().unwrap(), expected);
 }

@@ -2,8 +2,7 @@
 
 use super::programs::Programs;
 use super::recording::{Piece, Recording, Slot};
-use crate::host;
-use crate::machine::{Machine, RunError, panic_text};
+use crate::machine::{self, Machine, RunError, panic_text};
 use crate::stablehlo::Program;
 use burn_backend::TensorData;
 use burn_ir::{GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
@@ -58,7 +57,7 @@ impl Recorder {
             slots: FxHashMap::default(),
             programs: Programs::default(),
             graphs: HashMap::new(),
-            random: host::random_state(&machine, host::entropy()),
+            random: machine::random_state(&machine, machine::entropy()),
             unfinished: Vec::new(),
             runs: 0,
         };
@@ -79,7 +78,7 @@ impl Recorder {
 
     /// A tensor with these values.
     pub(super) fn upload(&self, data: TensorData) -> TensorId {
-        let buffer = host::upload(&self.machine, &data);
+        let buffer = machine::upload(&self.machine, &data);
         let id = self.new_id();
         self.state().slots.insert(id, buffer);
         id
@@ -105,7 +104,7 @@ impl Recorder {
     /// The values of a tensor.
     pub(super) fn read(&self, tensor: &TensorIr) -> Result<TensorData, RunError> {
         let buffer = self.buffer(tensor)?;
-        host::read(&buffer, tensor.dtype)
+        machine::read(&buffer, tensor.dtype)
     }
 
     fn buffer(&self, tensor: &TensorIr) -> Result<Arc<Buffer>, RunError> {
@@ -151,7 +150,7 @@ impl Recorder {
         let mut state = self.state();
         // What was recorded before must not see the seed. Whose it is isn't said.
         state.run_those(&self.machine, |_| true);
-        state.random = host::random_state(&self.machine, seed);
+        state.random = machine::random_state(&self.machine, seed);
     }
 
     pub(super) fn alias(&self, new: TensorId, source: TensorId) {

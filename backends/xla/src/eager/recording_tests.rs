@@ -1,8 +1,70 @@
-//! What a recording has, and when it is needed.
+//! What a recording has, and when it is needed; what two recordings share, and what they needn't.
 
-use super::super::canonical::tests::tensor;
 use super::*;
-use burn_ir::CustomOpIr;
+use burn_backend::{DType, Shape};
+use burn_ir::{CustomOpIr, NumericOperationIr, ScalarOpIr};
+
+pub(in crate::eager) fn tensor(id: u64, status: TensorStatus) -> TensorIr {
+    let mut tensor = TensorIr::uninit(TensorId::new(id), Shape::new([2]), DType::F32);
+    tensor.status = status;
+    tensor
+}
+
+fn step(first: u64, scalar: f64) -> Vec<OperationIr> {
+    let read = |id| tensor(first + id, TensorStatus::ReadOnly);
+    let last = |id| tensor(first + id, TensorStatus::ReadWrite);
+    let made = |id| tensor(first + id, TensorStatus::NotInit);
+    vec![
+        OperationIr::NumericFloat(
+            DType::F32,
+            NumericOperationIr::MulScalar(ScalarOpIr {
+                lhs: last(1),
+                rhs: ScalarIr::Float(scalar),
+                out: made(2),
+            }),
+        ),
+        OperationIr::Custom(CustomOpIr::new(
+            "sum",
+            &[last(2), read(0)],
+            &[made(3), made(4)],
+        )),
+        OperationIr::Drop(last(3)),
+        OperationIr::Drop(last(9)),
+    ]
+}
+
+#[test]
+fn numbers_and_scalars_do_not_count() {
+    let (a, b) = (
+        Canonical::of(step(10, 0.5)),
+        Canonical::of(step(70, f64::NAN)),
+    );
+    assert_eq!(a.structure, b.structure);
+    assert_eq!(a.scalars, [0.5]);
+    let ids = |ids: &[TensorId]| ids.iter().map(TensorId::value).collect::<Vec<_>>();
+    assert_eq!(ids(&a.inputs), [11, 10]);
+    assert_eq!(a.consumed, [true, false]);
+    assert_eq!(
+        a.outputs.iter().map(|t| t.id.value()).collect::<Vec<_>>(),
+        [14]
+    );
+    let mut released = ids(&a.released);
+    released.sort_unstable();
+    assert_eq!(released, [11, 19]);
+}
+
+#[test]
+fn lives_of_results_count_and_those_of_inputs_do_not() {
+    let once = Canonical::of(step(10, 0.5));
+    let mut longer = step(10, 0.5);
+    longer.remove(2);
+    assert_ne!(Canonical::of(longer).structure, once.structure);
+    let mut used_up = step(10, 0.5);
+    used_up.push(OperationIr::Drop(tensor(10, TensorStatus::ReadWrite)));
+    let used_up = Canonical::of(used_up);
+    assert_eq!(used_up.structure, once.structure);
+    assert_eq!(used_up.consumed, [true, true]);
+}
 
 /// Makes a tensor of another, which it may use up.
 fn map(from: u64, status: TensorStatus, to: u64) -> OperationIr {

@@ -1,16 +1,14 @@
 //! A function of tensors, compiled once and called often.
 
-mod arguments;
-
-pub use arguments::{Arguments, Spec};
-
-use crate::host;
 use crate::lower::{LowerError, graph_donating};
 use crate::machine::{self, Machine, RunError, panic_text};
-use burn::tensor::{CaptureError, CapturedGraph, DType, Device, TensorData};
+use burn::backend::{BackendTensor, DispatchTensorKind};
+use burn::tensor::kind::Basic;
+use burn::tensor::{CaptureError, CapturedGraph, DType, Device, Float, Shape, Tensor, TensorData};
 use burn_ir::{OperationIr, TensorId};
 use moebius_pjrt::{Buffer, LoadedExecutable};
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -103,11 +101,11 @@ impl CompiledFunction {
         let parameters = lowered.constants.iter().map(|id| {
             let data = captured.values.get(id);
             let data = data.ok_or(RunError::Unknown(*id))?;
-            host::upload(machine, data)
+            machine::upload(machine, data)
         });
         let random = lowered
             .random
-            .then(|| host::random_state(machine, host::entropy()));
+            .then(|| machine::random_state(machine, machine::entropy()));
         Ok(Self {
             parameters: parameters.collect::<Result<_, RunError>>()?,
             random: random.transpose()?.map(Mutex::new),
@@ -130,7 +128,7 @@ impl CompiledFunction {
     /// The plugin's.
     pub fn seed(&self, seed: u64) -> Result<(), RunError> {
         if let Some(state) = &self.random {
-            let fresh = host::random_state(&self.machine, seed)?;
+            let fresh = machine::random_state(&self.machine, seed)?;
             *state.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
         Ok(())
@@ -167,9 +165,11 @@ impl CompiledFunction {
     ///
     /// As [`Self::run`].
     pub fn call(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>, RunError> {
-        let inputs = inputs.iter().map(|data| host::upload(&self.machine, data));
+        let inputs = inputs
+            .iter()
+            .map(|data| machine::upload(&self.machine, data));
         let results = self.run(inputs.collect::<Result<_, _>>()?)?;
-        let read = |(buffer, dtype): (&Arc<Buffer>, &DType)| host::read(buffer, *dtype);
+        let read = |(buffer, dtype): (&Arc<Buffer>, &DType)| machine::read(buffer, *dtype);
         results.iter().zip(&self.outputs).map(read).collect()
     }
 }
@@ -182,7 +182,7 @@ impl CompiledFunction {
 pub fn download(buffer: &Buffer) -> Result<TensorData, RunError> {
     let element = buffer.element();
     let dtype = crate::dtype(element).ok_or_else(|| LowerError::Quantised(element.to_string()))?;
-    host::read(buffer, dtype)
+    machine::read(buffer, dtype)
 }
 
 /// The captured function, and how many outputs it should have.
@@ -220,3 +220,91 @@ fn dtypes(captured: &CapturedGraph) -> HashMap<TensorId, DType> {
     let values = captured.values.iter().map(|(id, data)| (*id, data.dtype()));
     values.chain(made).collect()
 }
+
+/// Shape and dtype of an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec<const D: usize, K = Float> {
+    shape: [usize; D],
+    dtype: DType,
+    kind: PhantomData<K>,
+}
+
+impl<const D: usize, K> Spec<D, K> {
+    /// An argument of this shape and dtype, which must be one of the kind `K`.
+    pub fn new(shape: [usize; D], dtype: DType) -> Self {
+        Self {
+            shape,
+            dtype,
+            kind: PhantomData,
+        }
+    }
+}
+
+/// What a captured function takes: a tensor, a tuple of up to six, or a list.
+pub trait Arguments: Sized {
+    /// Their shapes and dtypes.
+    type Specs;
+
+    /// Tensors of these shapes on the capturing device.
+    fn placeholders(specs: &Self::Specs, device: &Device) -> Self;
+
+    /// Their names in the graph, of those that are in it.
+    fn ids(&self) -> Vec<Option<TensorId>>;
+}
+
+impl<const D: usize, K: Basic> Arguments for Tensor<D, K> {
+    type Specs = Spec<D, K>;
+
+    fn placeholders(spec: &Self::Specs, device: &Device) -> Self {
+        let shape = Shape::from(spec.shape);
+        let bytes = vec![0; shape.num_elements() * spec.dtype.size()];
+        let zeros = TensorData::from_bytes_vec(bytes, shape, spec.dtype);
+        Self::from_data(zeros, (device, spec.dtype))
+    }
+
+    fn ids(&self) -> Vec<Option<TensorId>> {
+        use BackendTensor::{Bool, Float, Int};
+        vec![match self.clone().into_dispatch().kind {
+            DispatchTensorKind::Capture(Float(t) | Int(t) | Bool(t)) => Some(t.id()),
+            _ => None,
+        }]
+    }
+}
+
+impl<A: Arguments> Arguments for Vec<A> {
+    type Specs = Vec<A::Specs>;
+
+    fn placeholders(specs: &Self::Specs, device: &Device) -> Self {
+        specs
+            .iter()
+            .map(|spec| A::placeholders(spec, device))
+            .collect()
+    }
+
+    fn ids(&self) -> Vec<Option<TensorId>> {
+        self.iter().flat_map(A::ids).collect()
+    }
+}
+
+macro_rules! tuples {
+    ($($name:ident $index:tt),+) => {
+        impl<$($name: Arguments),+> Arguments for ($($name,)+) {
+            type Specs = ($($name::Specs,)+);
+
+            fn placeholders(specs: &Self::Specs, device: &Device) -> Self {
+                ($($name::placeholders(&specs.$index, device),)+)
+            }
+
+            fn ids(&self) -> Vec<Option<TensorId>> {
+                [$(self.$index.ids()),+].concat()
+            }
+        }
+    };
+}
+
+tuples!(A 0);
+tuples!(A 0, B 1);
+tuples!(A 0, B 1, C 2);
+tuples!(A 0, B 1, C 2, D 3);
+tuples!(A 0, B 1, C 2, D 3, E 4);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
