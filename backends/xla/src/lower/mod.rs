@@ -7,28 +7,19 @@
 //! | file | operations |
 //! |---|---|
 //! | `operations.rs` | the list of all of them, and which are lowered |
-//! | `elements.rs` | what `BaseOperationIr` does with elements in their places, `Bool`, creation |
-//! | `layout.rs` | the rest of `BaseOperationIr` without indices: shapes, slices, copies |
-//! | `indexing.rs` | elements by index: select, gather, scatter |
-//! | `numeric.rs`, `reduce.rs`, `order.rs` | `NumericOperationIr` |
-//! | `float.rs`, `int.rs` | `FloatOperationIr`, `IntOperationIr`, conversions |
-//! | `random.rs` | random numbers |
-//! | `activation.rs` | `ActivationOperationIr` |
+//! | `elements.rs` | what `BaseOperationIr` does with elements in their places, `Bool`, creation, bits of integers |
+//! | `layout.rs` | the rest of `BaseOperationIr`: shapes, slices, copies, select, gather, scatter |
+//! | `numeric.rs` | `NumericOperationIr` |
+//! | `float.rs` | `FloatOperationIr`, `ActivationOperationIr`, random numbers |
 //! | `module/` | `ModuleOperationIr` |
 
-mod activation;
 mod elements;
 mod float;
 mod graph;
-mod indexing;
-mod int;
 mod layout;
 mod module;
 mod numeric;
 mod operations;
-mod order;
-mod random;
-mod reduce;
 
 pub(crate) use graph::Source;
 pub use graph::{Lowered, graph, graph_donating};

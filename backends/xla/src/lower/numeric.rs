@@ -1,12 +1,34 @@
-//! Arithmetic of floats and integers.
+//! Arithmetic of floats and integers, reductions, cumulative sums, sorting, and the largest elements. Floats are sorted in
+//! their total order: −NaN, −∞, …, −0, 0, …, ∞, NaN.
 
 use super::{Lowering, Result, tensor_type};
-use crate::stablehlo::{Binary, Builder, Compare, Unary, Value};
-use burn_ir::{ClampOpIr, NumericOperationIr, PadModeIr, PadOpIr, ScalarOpIr};
+use crate::stablehlo::{Binary, Builder, Compare, Reduction, Unary, Value};
+use burn_ir::{ClampOpIr, DimOpIr, NumericOperationIr, PadModeIr, PadOpIr, ScalarOpIr, TensorIr};
 use moebius_pjrt::{ElementType, TensorType};
 
 impl Lowering<'_> {
-    pub(super) fn arithmetic(&self, op: &NumericOperationIr) -> Result<Value> {
+    /// What floats and integers have in common.
+    pub(super) fn numeric(&self, op: &NumericOperationIr) -> Result<Vec<Value>> {
+        use NumericOperationIr as Op;
+        Ok(match op {
+            Op::SortWithIndices(d) => {
+                let x = self.get(&d.input)?;
+                self.b.sorted_with_indices(x, d.dim, d.descending)
+            }
+            Op::TopKWithIndices(d) => {
+                let both = self
+                    .b
+                    .sorted_with_indices(self.get(&d.tensor)?, d.dim, true);
+                let first = |all| self.b.slice_dim(all, d.dim, 0..d.k);
+                both.into_iter().map(first).collect()
+            }
+            Op::MaxDimWithIndices(d) => self.b.arg_extreme(true, self.get(&d.tensor)?, d.dim),
+            Op::MinDimWithIndices(d) => self.b.arg_extreme(false, self.get(&d.tensor)?, d.dim),
+            other => vec![self.arithmetic(other)?],
+        })
+    }
+
+    fn arithmetic(&self, op: &NumericOperationIr) -> Result<Value> {
         use NumericOperationIr as Op;
         match op {
             Op::Add(d) => self.binary(d, Binary::Add),
@@ -124,14 +146,16 @@ impl Builder {
         let mut x = x;
         for (dim, (before, after)) in padding.iter().copied().enumerate() {
             let last = self.ty(x).shape[dim] - 1;
-            let copies = |inner: std::ops::Range<usize>, edge: usize, count: usize| match mirror {
-                _ if count == 0 => None,
-                true => Some(self.reverse(self.slice_dim(x, dim, inner), &[dim])),
-                false => {
-                    let mut shape = self.shape(x);
-                    shape[dim] = count;
-                    Some(self.broadcast_to(self.slice_dim(x, dim, edge..edge + 1), &shape))
+            let copies = |inner: std::ops::Range<usize>, edge: usize, count: usize| {
+                if count == 0 {
+                    return None;
                 }
+                if mirror {
+                    return Some(self.reverse(self.slice_dim(x, dim, inner), &[dim]));
+                }
+                let mut shape = self.shape(x);
+                shape[dim] = count;
+                Some(self.broadcast_to(self.slice_dim(x, dim, edge..edge + 1), &shape))
             };
             let low = copies(1..before + 1, 0, before);
             let high = copies(last.saturating_sub(after)..last, last, after);
@@ -166,5 +190,125 @@ impl Builder {
         let (largest, smallest) = (self.highest(ty.clone()), self.lowest(ty.clone()));
         let y = self.select(under, smallest, self.select(over, largest, inside));
         self.select(nan, self.splat(0.0, ty), y)
+    }
+}
+
+impl Lowering<'_> {
+    fn reductions(&self, op: &NumericOperationIr) -> Result<Value> {
+        use NumericOperationIr as Op;
+        use Reduction::{Max, Min, Product, Sum};
+        match op {
+            Op::Sum(d) => self.over(&d.input, None, Builder::total),
+            Op::SumDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::total),
+            Op::SumDims(d) => self.over(&d.input, Some(&d.axes), Builder::total),
+            Op::Prod(d) => self.over(&d.input, None, Builder::product_of),
+            Op::ProdDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::product_of),
+            Op::Max(d) => self.over(&d.input, None, |b, x, dims| b.reduce(Max, x, dims)),
+            Op::MaxDim(d) => self.over(&d.input, Some(&[d.axis]), |b, x, dims| {
+                b.reduce(Max, x, dims)
+            }),
+            Op::Min(d) => self.over(&d.input, None, |b, x, dims| b.reduce(Min, x, dims)),
+            Op::MinDim(d) => self.over(&d.input, Some(&[d.axis]), |b, x, dims| {
+                b.reduce(Min, x, dims)
+            }),
+            Op::MaxAbs(d) => self.over(&d.input, None, Builder::largest_absolute),
+            Op::MaxAbsDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::largest_absolute),
+            Op::Mean(d) => self.over(&d.input, None, Builder::mean),
+            Op::MeanDim(d) => self.over(&d.input, Some(&[d.axis]), Builder::mean),
+            Op::ArgMax(d) => self.map(&d.input, |b, x| b.arg_extreme(true, x, d.axis)[1]),
+            Op::ArgMin(d) => self.map(&d.input, |b, x| b.arg_extreme(false, x, d.axis)[1]),
+            Op::CumSum(d) => self.cumulative(d, Sum),
+            Op::CumProd(d) => self.cumulative(d, Product),
+            Op::CumMin(d) => self.cumulative(d, Min),
+            Op::CumMax(d) => self.cumulative(d, Max),
+            Op::Sort(d) => self.map(&d.input, |b, x| b.sorted(&[x], d.dim, d.descending)[0]),
+            Op::ArgSort(d) => self.map(&d.input, |b, x| {
+                b.sorted_with_indices(x, d.dim, d.descending)[1]
+            }),
+            Op::TopK(d) => self.map(&d.input, |b, x| {
+                let sorted = b.sorted(&[x], d.axis, true)[0];
+                b.slice_dim(sorted, d.axis, 0..d.out.shape[d.axis])
+            }),
+            Op::ArgTopK(d) => self.map(&d.input, |b, x| {
+                let at = b.sorted_with_indices(x, d.axis, true)[1];
+                b.slice_dim(at, d.axis, 0..d.out.shape[d.axis])
+            }),
+            other => unreachable!("{other:?} has two results"),
+        }
+    }
+
+    /// `out` = f(`input`, the dimensions that are named, or all)
+    pub(super) fn over(
+        &self,
+        input: &TensorIr,
+        axes: Option<&[usize]>,
+        f: impl FnOnce(&Builder, Value, &[usize]) -> Value,
+    ) -> Result<Value> {
+        self.map(input, |b, x| {
+            let all: Vec<usize> = (0..b.ty(x).rank()).collect();
+            f(b, x, axes.unwrap_or(&all))
+        })
+    }
+
+    fn cumulative(&self, d: &DimOpIr, kind: Reduction) -> Result<Value> {
+        self.map_wide(&d.input, |b, x| b.cumulative(kind, x, d.axis))
+    }
+
+    /// x as f32 if the output is narrower, and as the output's type otherwise.
+    pub(super) fn get_wide(&self, tensor: &TensorIr) -> Result<Value> {
+        tensor_type(tensor)?;
+        Ok(self.b.widen(self.get(tensor)?))
+    }
+}
+
+impl Builder {
+    /// x in order, and where each element was; equals keep their order.
+    fn sorted_with_indices(&self, x: Value, dim: usize, descending: bool) -> Vec<Value> {
+        let ty = self.ty(x).with_element(ElementType::S32);
+        self.sorted(&[x, self.iota(ty, dim)], dim, descending)
+    }
+
+    fn sorted(&self, values: &[Value], dim: usize, descending: bool) -> Vec<Value> {
+        let direction = if descending { Compare::Gt } else { Compare::Lt };
+        self.sort(values, dim, |b, pair| {
+            b.compare_total(direction, pair[0], pair[1])
+        })
+    }
+
+    fn total(&self, x: Value, dims: &[usize]) -> Value {
+        self.sum(self.widen(x), dims)
+    }
+
+    fn product_of(&self, x: Value, dims: &[usize]) -> Value {
+        self.reduce(Reduction::Product, self.widen(x), dims)
+    }
+
+    fn largest_absolute(&self, x: Value, dims: &[usize]) -> Value {
+        self.reduce(Reduction::Max, self.absolute(x), dims)
+    }
+
+    /// Integers are divided towards zero; their sums wrap in their own type.
+    fn mean(&self, x: Value, dims: &[usize]) -> Value {
+        let sum = self.total(x, dims);
+        // The count may be larger than a narrow integer.
+        let sum = match self.element(sum) {
+            element if element.is_float() || element == ElementType::U64 => sum,
+            _ => self.convert(sum, ElementType::S64),
+        };
+        self.div(sum, self.count(x, dims))
+    }
+
+    /// How many elements of x are reduced to one.
+    fn count(&self, x: Value, dims: &[usize]) -> f64 {
+        let shape = self.shape(x);
+        dims.iter().map(|d| shape[*d]).product::<usize>() as f64
+    }
+
+    /// The mean of x over `dims`, which keep extent 1.
+    pub(super) fn mean_keep(&self, x: Value, dims: &[usize]) -> Value {
+        self.div(
+            self.reduce_keep(Reduction::Sum, x, dims),
+            self.count(x, dims),
+        )
     }
 }
