@@ -26,9 +26,10 @@
 //! gradient of the router weight come back. Gradients of experts are complete where they are; the router's
 //! are summed over the devices in f32.
 
-use super::Layer;
-use super::layer::{Gradients, Routed, Weights, checked, divides, lower};
-use super::passes::{self, Passes};
+use super::layer::{
+    Gradients, Layer, Passes, Routed, Weights, checked, divides, forward_program,
+    gradients_program, lower,
+};
 use crate::custom::values::{along, rows_where};
 use crate::stablehlo::{Builder, Program, Reduction, Value};
 use moebius_ops::permute::RowsProblem;
@@ -145,7 +146,7 @@ impl Divided {
     ///
     /// [`Mismatch`] where the devices can't share the layer.
     pub fn forward(&self) -> Result<Program, Mismatch> {
-        passes::forward(self, false)
+        forward_program(self, false)
     }
 
     /// The forward pass, whose results have the choice of experts after y: experts i32 and their weights f32 \[T/P,K\],
@@ -155,7 +156,7 @@ impl Divided {
     ///
     /// As [`Divided::forward`].
     pub fn forward_and_choice(&self) -> Result<Program, Mismatch> {
-        passes::forward(self, true)
+        forward_program(self, true)
     }
 
     /// The forward and backward pass. Arguments on each device: x and dy \[T/P,H\], the bias of the choice, and the
@@ -165,7 +166,7 @@ impl Divided {
     ///
     /// As [`Divided::forward`].
     pub fn gradients(&self) -> Result<Program, Mismatch> {
-        passes::gradients(self)
+        gradients_program(self)
     }
 
     /// Rows of all devices in a round.

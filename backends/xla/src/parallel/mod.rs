@@ -5,8 +5,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `layer.rs` | the layer: router, experts, combination, and their gradients |
-//! | `passes.rs` | programs of its passes, wherever the experts are |
+//! | `layer.rs` | the layer: router, experts, combination, their gradients, and programs of its passes |
 //! | `whole.rs` | every expert on every device: gradients are summed over the devices |
 //! | `expert.rs` | every device has E/P neighbouring experts: rows go to their experts and come back |
 //! | `ring.rs` | attention: every device has a chunk of the sequence, whose keys and values go round |
@@ -15,7 +14,6 @@
 mod expert;
 mod group;
 mod layer;
-mod passes;
 mod ring;
 mod whole;
 

@@ -6,9 +6,9 @@
 //! each computes all of them. On the CPU plugin (1024 tokens, H 64, F 256, 2 of 8 experts) that plan takes
 //! 5.4 MB between arguments and results, as one device alone does with 5.5 MB; this one takes 2.3 MB.
 
-use super::Layer;
-use super::layer::{Gradients, Routed, Weights, lower};
-use super::passes::{self, Passes};
+use super::layer::{
+    Gradients, Layer, Passes, Routed, Weights, forward_program, gradients_program, lower,
+};
 use crate::stablehlo::{Builder, Program, Reduction, Value};
 use moebius_ops::{Experts, Mismatch};
 use moebius_pjrt::ElementType;
@@ -30,7 +30,7 @@ impl Whole {
     ///
     /// [`Mismatch`] where the devices can't share the layer.
     pub fn forward(&self) -> Result<Program, Mismatch> {
-        passes::forward(self, false)
+        forward_program(self, false)
     }
 
     /// The forward and backward pass. Arguments on each device: x and dy \[T/P,H\], the bias of the choice, and the
@@ -40,7 +40,7 @@ impl Whole {
     ///
     /// As [`Whole::forward`].
     pub fn gradients(&self) -> Result<Program, Mismatch> {
-        passes::gradients(self)
+        gradients_program(self)
     }
 }
 

@@ -1,6 +1,5 @@
-//! Values, arguments, regions, and the finished program.
+//! Values, arguments, regions, loops, and the finished program.
 
-use super::lists::joined;
 use moebius_pjrt::{ElementType, TensorType};
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
@@ -208,4 +207,72 @@ fn operands_and_types(values: &[Value], types: &[TensorType]) -> String {
         [] => String::new(),
         _ => format!(" {} : {}", joined(values), joined(types)),
     }
+}
+
+impl Builder {
+    /// Runs `body` on the state while `condition` holds.
+    pub fn while_loop(
+        &self,
+        state: &[Value],
+        condition: impl FnOnce(&Self, &[Value]) -> Value,
+        body: impl FnOnce(&Self, &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let types = self.types(state);
+        let condition = self.region(&types, |b, args| vec![condition(b, args)]);
+        let body = self.region(&types, body);
+        let names = joined(state);
+        let operation = format_args!("\"stablehlo.while\"({names}) ({condition}, {body})");
+        self.typed_many(operation, state, types)
+    }
+
+    /// Runs `body(i, state)` for i = 0 … `count` − 1; `count` is an i32 scalar, known on the device only.
+    pub fn for_loop(
+        &self,
+        count: Value,
+        state: &[Value],
+        body: impl FnOnce(&Self, Value, &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let state = [&[self.scalar(0.0, ElementType::S32), count], state].concat();
+        let results = self.while_loop(
+            &state,
+            |b, state| b.lt(state[0], state[1]),
+            |b, state| {
+                let (at, count) = (state[0], state[1]);
+                let results = body(b, at, &state[2..]);
+                let next = b.add(at, b.scalar(1.0, ElementType::S32));
+                [&[next, count], results.as_slice()].concat()
+            },
+        );
+        results[2..].to_vec()
+    }
+
+    /// What `append` appends, with its floating-point operations and the bytes that it exchanges counted
+    /// `rounds` times.
+    pub fn counted<T>(&self, rounds: u64, append: impl FnOnce(&Self) -> T) -> T {
+        let before = [self.flops.get(), self.exchanged.get()];
+        let result = append(self);
+        for (count, before) in [&self.flops, &self.exchanged].into_iter().zip(before) {
+            count.update(|after| before + (after - before) * rounds);
+        }
+        result
+    }
+}
+
+/// Numbers in brackets, as attributes have them.
+pub(super) fn list<T: fmt::Display>(numbers: impl IntoIterator<Item = T>) -> String {
+    format!("[{}]", joined(numbers))
+}
+
+/// An `array<i64: …>` attribute.
+pub(super) fn array(numbers: &[usize]) -> String {
+    match numbers {
+        [] => "array<i64>".to_owned(),
+        _ => format!("array<i64: {}>", joined(numbers)),
+    }
+}
+
+/// `%1, %2` of values, `tensor<…>, tensor<…>` of types.
+pub(super) fn joined<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
+    let all: Vec<String> = all.into_iter().map(|one| one.to_string()).collect();
+    all.join(", ")
 }

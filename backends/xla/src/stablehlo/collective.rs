@@ -1,6 +1,6 @@
 //! Exchange between the devices that run one program.
 
-use super::lists::list;
+use super::builder::list;
 use super::{Builder, Reduction, Value};
 use moebius_pjrt::{ElementType, TensorType};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Matrix products and convolutions.
 
-use super::lists::list;
+use super::builder::list;
 use super::{Builder, Value};
 use moebius_pjrt::{ElementType, TensorType};
 

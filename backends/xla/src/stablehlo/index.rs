@@ -1,6 +1,6 @@
 //! Elements by index, and sorting.
 
-use super::lists::{array, joined, list};
+use super::builder::{array, joined, list};
 use super::{Builder, Reduction, Value};
 use moebius_pjrt::TensorType;
 

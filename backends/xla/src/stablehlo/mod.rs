@@ -7,24 +7,19 @@
 //!
 //! | file | operations |
 //! |---|---|
-//! | `builder.rs` | values, arguments, regions, the finished [`Program`] |
-//! | `constant.rs` | constants and iota |
+//! | `builder.rs` | values, arguments, regions, loops, the finished [`Program`] |
 //! | `elementwise.rs` | one or more operands of one shape |
-//! | `shape.rs` | reshape, transpose, broadcast, slices, pad, concatenate |
+//! | `shape.rs` | constants and iota, reshape, transpose, broadcast, slices, pad, concatenate |
 //! | `reduce.rs` | reductions, cumulative sums, arg-max |
 //! | `contract.rs` | matrix products and convolutions |
 //! | `index.rs` | gather, scatter, sort |
-//! | `control.rs` | loops |
 //! | `collective.rs` | exchange between devices |
 
 mod builder;
 mod collective;
-mod constant;
 mod contract;
-mod control;
 mod elementwise;
 mod index;
-mod lists;
 mod reduce;
 mod shape;
 

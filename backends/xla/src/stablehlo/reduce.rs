@@ -1,6 +1,6 @@
 //! Reductions and what is made of them.
 
-use super::lists::{array, joined, list};
+use super::builder::{array, joined, list};
 use super::{Binary, Builder, Compare, Value};
 use moebius_pjrt::{ElementType, TensorType};
 
