@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use moebius_device::{Capability, Limits, profiles};
+use moebius_device::{Capability, Limits};
 use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout};
 use moebius_ops::permute::Capacity;
 use moebius_ops::{Element, routing};
+use moebius_profiles as profiles;
 use moebius_shaders::experts;
 use moebius_shaders::fp8;
 use moebius_shaders::grouped_gemm::{Choice, Variant, plan};

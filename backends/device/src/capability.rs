@@ -177,6 +177,30 @@ pub struct MemoryFigures {
 }
 
 impl Capability {
+    /// The least any WebGPU implementation gives: the limits of the specification's defaults, no
+    /// optional feature.
+    pub fn webgpu_default() -> Self {
+        Self {
+            name: "WebGPU default limits".to_owned(),
+            vendor: Vendor::Unknown,
+            architecture: None,
+            runtime: Runtime::Wgpu,
+            kind: DeviceKind::Unknown,
+            limits: Limits::WEBGPU_DEFAULT,
+            load_width_bits: 128,
+            vector_registers: None,
+            cpu_cores: None,
+            subgroup: None,
+            f16: false,
+            bf16: false,
+            mma: Vec::new(),
+            fp8_conversion: false,
+            fp8_mma: false,
+            driver: None,
+            memory: None,
+        }
+    }
+
     /// Whether the compiler multiplies `(m, n, k)` tiles of type `input` into `accumulator`.
     pub fn has_mma(&self, tile: (u32, u32, u32), input: &str, accumulator: &str) -> bool {
         self.mma.iter().any(|shape| {

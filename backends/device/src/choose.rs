@@ -147,7 +147,3 @@ fn passed_over(usable: &[(Rank, Device, &Capability)], found: &[Found]) -> Strin
         all.join(", ")
     }
 }
-
-#[cfg(test)]
-#[path = "choose_tests.rs"]
-mod tests;

@@ -171,7 +171,7 @@ fn describe(ordinal: usize) -> Result<Capability, DriverError> {
         fp8_mma: fp8,
         driver: driver_module("nvidia"),
         memory: Some(memory),
-        ..crate::profiles::webgpu_default()
+        ..Capability::webgpu_default()
     })
 }
 

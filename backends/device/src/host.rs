@@ -61,7 +61,7 @@ fn flex() -> Capability {
         f16: true,
         bf16: true,
         memory,
-        ..crate::profiles::webgpu_default()
+        ..Capability::webgpu_default()
     }
 }
 

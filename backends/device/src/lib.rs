@@ -2,8 +2,7 @@
 //!
 //! A [`Device`] is a name (`cuda:0`, `wgpu`, `flex`, `auto`); [`discover`] lists those that this
 //! build and this machine have, [`probe`] tells what one can do, [`open`] starts it, and
-//! [`choose`] is what `auto` means. [`profiles`] has [`Capability`] values for planning and
-//! compiling without the device. Nothing here does arithmetic, and nothing reads the environment
+//! [`choose`] is what `auto` means. Nothing here does arithmetic, and nothing reads the environment
 //! (CubeCL's own variables keep their effect inside CubeCL).
 //!
 //! ```
@@ -38,9 +37,9 @@ mod located;
 mod memory;
 #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
 mod named;
-mod nvidia;
+#[doc(hidden)]
+pub mod nvidia;
 mod open;
-pub mod profiles;
 mod properties;
 #[cfg(feature = "rocm")]
 mod rocm;

@@ -6,14 +6,10 @@ use crate::MmaShape;
 
 /// Which of CubeCL's two CUDA compilers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compiler {
+pub enum Compiler {
     /// CUDA C++ through NVRTC (cubecl's feature `cuda-cpp`).
     Nvrtc,
     /// NVPTX through LLVM, the default.
-    #[cfg_attr(
-        not(any(feature = "cuda", test)),
-        expect(dead_code, reason = "only a found CUDA device can be on this compiler")
-    )]
     Llvm,
 }
 
@@ -22,7 +18,7 @@ const TILES: [(u32, u32, u32); 3] = [(16, 16, 16), (32, 8, 16), (8, 32, 16)];
 
 /// Shapes for compute capability `sm` (90 is 9.0), sorted. Turing parts without tensor cores (GTX)
 /// are the caller's business.
-pub(crate) fn shapes(sm: u32, compiler: Compiler) -> Vec<MmaShape> {
+pub fn shapes(sm: u32, compiler: Compiler) -> Vec<MmaShape> {
     let mut shapes = Vec::new();
     let mut add = |tiles: &[(u32, u32, u32)], input: &str, accumulator: &str| {
         shapes.extend(tiles.iter().map(|&(m, n, k)| MmaShape {

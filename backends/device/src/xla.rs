@@ -1,7 +1,6 @@
 //! Devices that XLA compiles for, as far as planning is concerned.
 
 use crate::located::Located;
-use crate::profiles::webgpu_default;
 use crate::{Capability, Device, DeviceKind, Limits, Runtime, Vendor, XlaPlatform};
 
 /// The device, without looking for its plugin: that is loaded when the device is opened for tensors.
@@ -21,7 +20,7 @@ pub(crate) fn locate(platform: XlaPlatform, index: Option<u32>) -> Located {
         load_width_bits: 0,
         f16: true,
         bf16: true,
-        ..webgpu_default()
+        ..Capability::webgpu_default()
     };
     Located {
         device: Device::Xla(platform, Some(index.unwrap_or(0))),

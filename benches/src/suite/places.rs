@@ -128,7 +128,7 @@ fn same(one: Device, other: Device) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use moebius_device::profiles;
+    use moebius_profiles as profiles;
 
     fn found() -> Vec<Found> {
         let there = |device, capability| Found {

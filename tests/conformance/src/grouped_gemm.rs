@@ -5,7 +5,7 @@ use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
 use half::{bf16, f16};
-use moebius_device::{Capability, profiles};
+use moebius_device::Capability;
 use moebius_ops::Element;
 use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout, reference};
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan, Segments, Variant};
@@ -367,7 +367,7 @@ pub(crate) fn webgpu_default_limits(target: &Target) -> Outcome {
     if target.capability().cpu_cores.is_some() {
         return Outcome::Unsupported("not a GPU runtime".into());
     }
-    let device = profiles::webgpu_default();
+    let device = Capability::webgpu_default();
     let gated = Problem {
         gated: true,
         activation: Some(Activation::Silu),

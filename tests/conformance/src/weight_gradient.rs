@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::grouped_gemm::{rounded, upload};
 use cubecl::client::Client;
 use cubecl::prelude::*;
-use moebius_device::{Capability, profiles};
+use moebius_device::Capability;
 use moebius_ops::grouped_gemm::Problem as Product;
 use moebius_ops::grouped_gemm::Source;
 use moebius_ops::grouped_gemm::weight_gradient::{Problem, reference};
@@ -338,7 +338,7 @@ pub(crate) fn webgpu_default_limits(target: &Target) -> Outcome {
     }
     let gradient = Gradient::random(problem(130, 4, 70, 50));
     for variant in variants(target) {
-        let got = gradient.run(&client, &profiles::webgpu_default(), variant);
+        let got = gradient.run(&client, &Capability::webgpu_default(), variant);
         let what = format!("{variant:?}");
         assert_close(&what, &got.unwrap(), &gradient.want(), rel_l2(Element::F32));
     }

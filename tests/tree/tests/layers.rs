@@ -12,7 +12,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("moebius-device", &[]),
     ("moebius-ops", &[]),
     ("moebius-host", &["moebius-ops"]),
-    ("moebius-shaders", &["moebius-ops", "moebius-device"]),
+    (
+        "moebius-shaders",
+        &["moebius-ops", "moebius-device", "moebius-profiles"],
+    ),
     ("moebius-pjrt", &[]),
     ("moebius-xla", &["moebius-ops", "moebius-pjrt"]),
     (
@@ -35,6 +38,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-shaders",
             "moebius-device",
             "moebius-pjrt",
+            "moebius-profiles",
             "moebius-xla",
             // Whose forward a bench of launches times.
             "moebius-model",
@@ -79,6 +83,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-host",
             "moebius-model",
             "moebius-ops",
+            "moebius-profiles",
             "moebius-shaders",
             "moebius-text",
             "moebius-weights",
@@ -119,6 +124,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "moebius-engine",
             "moebius-model",
             "moebius-pjrt",
+            "moebius-profiles",
             "moebius-shaders",
             "moebius-text",
             "moebius-weights",
@@ -128,6 +134,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("moebius-tree", &[]),
     ("moebius-runner", &[]),
     ("moebius-emulator", &[]),
+    ("moebius-profiles", &["moebius-device"]),
 ];
 
 /// Families of libraries (the crate itself and `name-*`) that only the listed crates may use.

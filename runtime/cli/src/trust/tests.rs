@@ -1,5 +1,6 @@
 use super::*;
-use moebius_device::{DeviceKind, choose, profiles};
+use moebius_device::{DeviceKind, choose};
+use moebius_profiles as profiles;
 use std::fs;
 use std::path::Path;
 

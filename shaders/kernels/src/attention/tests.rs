@@ -1,7 +1,7 @@
 use super::*;
-use moebius_device::profiles;
 use moebius_ops::Element;
 use moebius_ops::attention::{Rule, Rules, Sizes};
+use moebius_profiles as profiles;
 
 #[test]
 fn a_plan_refuses_what_the_device_lacks() {

@@ -1,7 +1,7 @@
 use super::*;
 use moebius_ops::Element;
 
-use moebius_device::profiles;
+use moebius_profiles as profiles;
 
 fn problem(gated: bool, activation: Option<Activation>) -> Problem {
     let problem = Problem::new(4, 2, 3).unwrap().with_row_bound(3).unwrap();

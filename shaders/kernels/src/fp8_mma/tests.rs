@@ -3,8 +3,8 @@ use moebius_ops::Mismatch;
 
 use cubecl::cmma::MatrixIdent;
 use cubecl::prelude::polyfills::mma::{col_index, row_index};
-use moebius_device::profiles;
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
+use moebius_profiles as profiles;
 
 fn codes(granularity: Granularity) -> Fp8Scheme {
     Fp8Scheme {

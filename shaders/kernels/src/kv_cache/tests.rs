@@ -1,6 +1,6 @@
 use super::*;
-use moebius_device::profiles;
 use moebius_ops::attention::{Problem, Sizes};
+use moebius_profiles as profiles;
 
 fn attend(queries: usize, keys: usize) -> Attend {
     let layout = Layout::new([8, keys], 2, [64, 64], CacheFormat::F32).expect("a layout");

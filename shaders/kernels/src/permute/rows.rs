@@ -86,7 +86,7 @@ pub(super) fn name(kernel: &str, element: Element, weighted: bool) -> String {
 mod tests {
     use super::units_per_slot;
 
-    use moebius_device::profiles;
+    use moebius_profiles as profiles;
 
     #[test]
     fn the_units_of_a_sum_are_powers_of_two() {

@@ -1,7 +1,8 @@
 use super::*;
-use moebius_device::{Limits, profiles};
+use moebius_device::Limits;
 use moebius_ops::Element;
 use moebius_ops::fp8::Fp8Format;
+use moebius_profiles as profiles;
 
 const fn block(rows: usize, columns: usize) -> Granularity {
     Granularity::Block { rows, columns }

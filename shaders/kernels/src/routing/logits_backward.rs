@@ -326,7 +326,7 @@ pub fn launch_logits_backward(
 mod tests {
     use super::*;
 
-    use moebius_device::profiles;
+    use moebius_profiles as profiles;
 
     #[test]
     fn blocks_cover_the_tokens_and_stay_small() {

@@ -1,5 +1,5 @@
 use super::*;
-use moebius_device::profiles;
+use moebius_profiles as profiles;
 
 fn plan(tokens: usize, experts: usize) -> LogitsPlan {
     let problem = Problem::new(tokens, experts, 1).unwrap();

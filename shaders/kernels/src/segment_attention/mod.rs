@@ -200,9 +200,9 @@ pub fn launch_segments(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use moebius_device::profiles;
     use moebius_ops::Element;
     use moebius_ops::segment_attention::Segments;
+    use moebius_profiles as profiles;
 
     #[test]
     fn a_plan_refuses_what_the_device_lacks() {

@@ -298,7 +298,7 @@ pub(super) fn launch(client: &Client, plan: &Plan, slab: &Slab, operands: &Opera
 mod tests {
     use super::super::{Choice, Problem, Product, plan};
     use super::*;
-    use moebius_device::profiles;
+    use moebius_profiles as profiles;
 
     /// The packed share of both operands stays small, and a narrow gradient still feeds every core.
     #[test]

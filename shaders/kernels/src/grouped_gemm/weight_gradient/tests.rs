@@ -1,5 +1,5 @@
 use super::*;
-use moebius_device::profiles;
+use moebius_profiles as profiles;
 
 #[test]
 fn refuses_what_it_has_no_variant_for() {
@@ -33,7 +33,7 @@ fn gradients_beyond_a_binding_are_split() {
 
 #[test]
 fn a_plan_refuses_sizes_that_no_constructor_takes() {
-    let device = moebius_device::profiles::webgpu_default();
+    let device = profiles::webgpu_default();
     let product = Product::new(4, 3, 2, 8, 8).unwrap();
     for wrong in [
         Product { n: 0, ..product },

@@ -6,8 +6,8 @@
 //! compiler (its feature `cuda-cpp`): the default LLVM compiler leaves out the fp8 shapes, fp8
 //! conversion and the 16x16x16 integer shapes.
 
-use crate::nvidia::{self, Compiler};
-use crate::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
+use moebius_device::nvidia::{self, Compiler};
+use moebius_device::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
 
 const KIB: usize = 1024;
 const GIB: u64 = 1 << 30;
@@ -15,25 +15,7 @@ const GIB: u64 = 1 << 30;
 /// The least any WebGPU implementation gives: the limits of the specification's defaults, no
 /// optional feature.
 pub fn webgpu_default() -> Capability {
-    Capability {
-        name: "WebGPU default limits".to_owned(),
-        vendor: Vendor::Unknown,
-        architecture: None,
-        runtime: Runtime::Wgpu,
-        kind: DeviceKind::Unknown,
-        limits: Limits::WEBGPU_DEFAULT,
-        load_width_bits: 128,
-        vector_registers: None,
-        cpu_cores: None,
-        subgroup: None,
-        f16: false,
-        bf16: false,
-        mma: Vec::new(),
-        fp8_conversion: false,
-        fp8_mma: false,
-        driver: None,
-        memory: None,
-    }
+    Capability::webgpu_default()
 }
 
 /// Mesa's lavapipe 22.3 (llvmpipe) through wgpu and WGSL, as read on Debian 12.
@@ -198,22 +180,25 @@ fn rocm(name: &str, architecture: &str, wavefront: u32, memory_gib: u64) -> Capa
 /// A two-core x86-64 machine with AVX-512 and 48 KiB of L1 data cache, through CubeCL's CPU
 /// runtime.
 pub fn cpu_2core_avx512() -> Capability {
-    cpu("AMD EPYC", "x86_64-avx512", (512, 32), 2, 48)
+    let name = "AMD EPYC";
+    cpu((name, Vendor::Amd), "x86_64-avx512", (512, 32), 2, 48)
 }
 
 /// A four-core x86-64 machine with AVX2 and 32 KiB of L1 data cache, through CubeCL's CPU runtime.
 pub fn cpu_4core_avx2() -> Capability {
-    cpu("Intel(R) Core(TM) i5-8400", "x86_64-avx2", (256, 16), 4, 32)
+    let name = "Intel(R) Core(TM) i5-8400";
+    cpu((name, Vendor::Intel), "x86_64-avx2", (256, 16), 4, 32)
 }
 
 /// A four-core 64-bit ARM machine with NEON and 64 KiB of L1 data cache, through CubeCL's CPU
 /// runtime.
 pub fn cpu_neon() -> Capability {
-    cpu("Neoverse-N1", "aarch64-neon", (128, 32), 4, 64)
+    let name = "Neoverse-N1";
+    cpu((name, Vendor::Arm), "aarch64-neon", (128, 32), 4, 64)
 }
 
 fn cpu(
-    name: &str,
+    (name, vendor): (&str, Vendor),
     architecture: &str,
     (register_bits, registers): (u32, u32),
     cores: u32,
@@ -222,7 +207,7 @@ fn cpu(
     let memory_gib = 16;
     Capability {
         name: name.to_owned(),
-        vendor: crate::properties::vendor_of_processor(name),
+        vendor,
         architecture: Some(architecture.to_owned()),
         runtime: Runtime::Cpu,
         kind: DeviceKind::Cpu,
@@ -255,5 +240,4 @@ fn memory(gib: u64) -> Option<MemoryFigures> {
 }
 
 #[cfg(test)]
-#[path = "profiles_tests.rs"]
 mod tests;

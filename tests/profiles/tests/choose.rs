@@ -1,5 +1,8 @@
-use super::*;
-use crate::profiles;
+//! Which of the devices found `auto` takes.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use moebius_device::{Capability, Device, DeviceKind, Found, OpenError, Work, choose, choose_for};
+use moebius_profiles as profiles;
 
 fn found(device: &str, capability: Capability) -> Found {
     Found {
