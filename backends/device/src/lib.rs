@@ -28,8 +28,6 @@ mod conversions;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
-mod discover;
-mod error;
 mod guard;
 #[cfg(any(feature = "cpu", feature = "flex"))]
 mod host;
@@ -43,11 +41,8 @@ mod open;
 mod properties;
 #[cfg(feature = "rocm")]
 mod rocm;
-mod runtimes;
 #[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
 mod vulkan;
-#[cfg(feature = "xla")]
-mod xla;
 
 #[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
 #[doc(hidden)]
@@ -59,8 +54,6 @@ pub use adapter::wgpu_handle;
 pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
 pub use choose::{Choice, Work, choose, choose_for};
 pub use device::{Device, ParseDeviceError, XlaPlatform};
-pub use discover::{discover, probe};
-pub use error::OpenError;
-pub use located::Found;
+pub use located::{Found, OpenError};
 pub use memory::{MemoryUse, ProcessMemory, memory_in_use, process_memory};
-pub use open::{Opened, open};
+pub use open::{Opened, discover, open, probe};

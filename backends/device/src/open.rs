@@ -1,8 +1,57 @@
-//! Opening a device: from a name to a started runtime.
+//! What this build and this machine have, and opening it: from a name to a started runtime.
 
 use cubecl::client::Client;
 
-use crate::{Capability, Device, OpenError, choose, discover, runtimes};
+use crate::guard;
+use crate::located::{Found, Located};
+use crate::{Capability, Device, OpenError, Runtime, choose};
+
+/// Every device of every runtime in this build, and one entry for each runtime that is left out
+/// or has no device, with the reason.
+///
+/// In the order `cuda`, `rocm`, `vulkan`, `wgpu`, `cpu`, `flex`, each by index. The same GPU is
+/// listed once for every runtime that reaches it. Reads adapter descriptions; only `rocm` and
+/// `cpu` start their runtime, which can't be asked otherwise. Never panics.
+pub fn discover() -> Vec<Found> {
+    [
+        Device::Cuda(None),
+        Device::Rocm(None),
+        Device::Vulkan(None),
+        Device::Wgpu(None),
+        Device::Cpu,
+        Device::Flex,
+    ]
+    .into_iter()
+    .flat_map(|runtime| match list(runtime) {
+        Ok(found) => found,
+        Err(error) => vec![Found {
+            device: runtime,
+            status: Err(error),
+        }],
+    })
+    .collect()
+}
+
+/// What `device` can do.
+///
+/// For wgpu and flex nothing is started; `cuda`, `rocm` and `cpu` start their runtime, because
+/// only the started runtime knows which types and matrix shapes its compiler takes. `auto` is the
+/// device [`choose`] picks.
+///
+/// # Errors
+///
+/// [`OpenError`] as from [`open`](crate::open).
+pub fn probe(device: &Device) -> Result<Capability, OpenError> {
+    named(device)?.capability()
+}
+
+/// The device of this name, found without starting it; `auto` is what [`choose`] picks.
+fn named(device: &Device) -> Result<Located, OpenError> {
+    locate(match device {
+        Device::Auto => choose(&discover())?.device,
+        named => *named,
+    })
+}
 
 /// A started device.
 #[derive(Clone, Debug)]
@@ -38,13 +87,9 @@ impl Opened {
 ///
 /// [`OpenError`], always before any kernel runs; a missing driver is an error, not a panic.
 pub fn open(device: &Device) -> Result<Opened, OpenError> {
-    let named = match device {
-        Device::Auto => choose(&discover())?.device,
-        named => *named,
-    };
-    let located = runtimes::locate(named)?;
+    let located = named(device)?;
     if let Some(inner) = &located.cubecl {
-        runtimes::start(located.device, inner)?;
+        start(located.device, inner)?;
     }
     let capability = located.capability()?;
     Ok(Opened {
@@ -52,6 +97,129 @@ pub fn open(device: &Device) -> Result<Opened, OpenError> {
         capability,
         cubecl: located.cubecl,
     })
+}
+
+impl Located {
+    /// What the device can do, from its runtime where looking for it did not tell.
+    pub(crate) fn capability(&self) -> Result<Capability, OpenError> {
+        if let Some(known) = &self.known {
+            return Ok(known.clone());
+        }
+        let Some(inner) = &self.cubecl else {
+            return Err(OpenError::NoSuchDevice {
+                device: self.device,
+                available: Vec::new(),
+            });
+        };
+        let client = start(self.device, inner)?;
+        let runtime = match self.device {
+            Device::Cuda(_) => Runtime::Cuda,
+            Device::Rocm(_) => Runtime::Rocm,
+            _ => Runtime::Cpu,
+        };
+        let capability = Capability::from_properties(runtime, client.properties());
+        Ok(match self.device {
+            #[cfg(feature = "cuda")]
+            Device::Cuda(index) => crate::cuda::complete(capability, index.unwrap_or(0)),
+            #[cfg(feature = "rocm")]
+            Device::Rocm(_) => crate::rocm::complete(capability, client.properties()),
+            #[cfg(feature = "cpu")]
+            Device::Cpu => crate::host::complete(capability),
+            _ => capability,
+        })
+    }
+}
+
+/// Finds `device`, which is not `auto`, without starting it.
+fn locate(device: Device) -> Result<Located, OpenError> {
+    match device {
+        Device::Auto => Err(OpenError::NoSuchDevice {
+            device,
+            available: Vec::new(),
+        }),
+        #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
+        Device::Wgpu(_) => crate::adapter::locate(device),
+        #[cfg(all(feature = "wgpu", target_family = "wasm"))]
+        Device::Wgpu(_) => Err(OpenError::Failed {
+            device,
+            reason: "a browser opens devices asynchronously, with `browser::BrowserDevice`".into(),
+        }),
+        #[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
+        Device::Vulkan(_) => crate::adapter::locate(device),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => crate::cuda::locate(device),
+        #[cfg(feature = "rocm")]
+        Device::Rocm(_) => crate::rocm::locate(device),
+        #[cfg(feature = "cpu")]
+        Device::Cpu => Ok(crate::host::locate_cpu()),
+        #[cfg(feature = "flex")]
+        Device::Flex => Ok(crate::host::locate_flex()),
+        #[cfg(feature = "xla")]
+        Device::Xla(platform, index) => Ok(xla(platform, index)),
+        #[allow(
+            unreachable_patterns,
+            reason = "every runtime may be part of the build"
+        )]
+        _ => Err(OpenError::NotBuilt {
+            device,
+            feature: device.feature(),
+        }),
+    }
+}
+
+/// The devices of `runtime`, a device without an index; at least one, or the reason.
+fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
+    match runtime {
+        #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
+        Device::Wgpu(_) => crate::adapter::list(runtime),
+        #[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
+        Device::Vulkan(_) => crate::adapter::list(runtime),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => crate::cuda::list(runtime),
+        #[cfg(feature = "rocm")]
+        Device::Rocm(_) => crate::rocm::list(runtime),
+        _ => {
+            let located = locate(runtime)?;
+            Ok(vec![Found {
+                device: located.device,
+                status: located.capability(),
+            }])
+        }
+    }
+}
+
+/// The runtime's client, started if need be; the runtime has to be part of the build.
+fn start(device: Device, inner: &cubecl::Device) -> Result<Client, OpenError> {
+    guard::quietly(|| inner.client()).map_err(|reason| OpenError::Failed { device, reason })
+}
+
+/// The device, without looking for its plugin: that is loaded when the device is opened for tensors.
+/// XLA plans its own kernels, so the limits are those of no launch at all.
+#[cfg(feature = "xla")]
+fn xla(platform: crate::XlaPlatform, index: Option<u32>) -> Located {
+    use crate::{DeviceKind, Limits, Vendor, XlaPlatform};
+
+    let (kind, vendor, name) = match platform {
+        XlaPlatform::Cpu => (DeviceKind::Cpu, Vendor::Unknown, "processor"),
+        XlaPlatform::Tpu => (DeviceKind::Unknown, Vendor::Unknown, "TPU"),
+        XlaPlatform::Cuda => (DeviceKind::DiscreteGpu, Vendor::Nvidia, "NVIDIA GPU"),
+    };
+    let capability = Capability {
+        name: format!("{name} through XLA"),
+        vendor,
+        runtime: Runtime::Xla,
+        kind,
+        limits: Limits::NO_LAUNCH,
+        load_width_bits: 0,
+        f16: true,
+        bf16: true,
+        ..Capability::webgpu_default()
+    };
+    Located {
+        device: Device::Xla(platform, Some(index.unwrap_or(0))),
+        cubecl: None,
+        known: Some(capability),
+    }
 }
 
 #[cfg(test)]
