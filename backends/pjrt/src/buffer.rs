@@ -1,12 +1,11 @@
-//! Tensors on a device.
+//! Tensors in the memory of devices, and work that a plugin has begun.
 
 use std::sync::Arc;
 
 use crate::client::{Client, Device};
 use crate::error::Error;
-use crate::event::Event;
-use crate::ffi::{self, BufferObject};
-use crate::object::Owned;
+use crate::ffi::{self, BufferObject, EventObject};
+use crate::plugin::Owned;
 use crate::types::{ElementType, TensorType};
 
 /// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`.
@@ -323,4 +322,55 @@ fn check_bytes(spec: &TensorType, got: usize) -> Result<(), Error> {
         expected,
         got,
     })
+}
+
+/// Work that a plugin has begun and that may still run.
+#[derive(Debug)]
+pub struct Event {
+    /// Null for work that is done.
+    object: Owned<ffi::EventDestroy>,
+    /// Keeps the client alive, whose threads do the work.
+    _client: Client,
+}
+
+impl Event {
+    /// Takes an event of `client`; null is an event that has come.
+    ///
+    /// # Safety
+    ///
+    /// `object` is null or a live event of the client's plugin that nothing else frees.
+    pub(crate) unsafe fn new(client: Client, object: *mut EventObject) -> Self {
+        // SAFETY: the caller's promise, and the client lives as long as the event.
+        let object = unsafe { Owned::new(client.plugin(), object) };
+        Self {
+            object,
+            _client: client,
+        }
+    }
+
+    /// Waits until the work is done. May be called again, with the same result.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, if the work failed.
+    pub fn wait(&self) -> Result<(), Error> {
+        if self.object.get().is_null() {
+            return Ok(());
+        }
+        // SAFETY: the event is alive until it is dropped.
+        unsafe { self.object.ask(ffi::EventAwait::of) }.map(drop)
+    }
+
+    /// Whether the work is done or has failed.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, if it cannot say.
+    pub fn is_ready(&self) -> Result<bool, Error> {
+        if self.object.get().is_null() {
+            return Ok(true);
+        }
+        // SAFETY: the event is alive until it is dropped.
+        unsafe { Ok(self.object.ask(ffi::EventIsReady::of)?.is_ready) }
+    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use blake3::Hash;
 
 use crate::client::Client;
-use crate::compile_options::CompileOptions;
+use crate::compile::CompileOptions;
 use crate::error::Error;
 use crate::loaded_executable::LoadedExecutable;
 use crate::locate::{Environment, Platform};

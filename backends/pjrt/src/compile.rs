@@ -1,13 +1,13 @@
-//! Programs: compiled from text, or loaded from bytes that were kept.
+//! Programs: compiled from text, or loaded from bytes that were kept; and how they are compiled, for how many devices, and which.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use crate::client::Client;
-use crate::compile_options::CompileOptions;
 use crate::error::Error;
 use crate::ffi;
 use crate::loaded_executable::LoadedExecutable;
+use crate::locate::Platform;
 use crate::serialized;
 use crate::types::TensorType;
 
@@ -129,3 +129,188 @@ pub(crate) fn with_program<T: Send>(
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
+
+/// How a program is compiled: for how many devices, and which. Never empty: a plugin ends the process when it is asked for
+/// zero replicas.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CompileOptions {
+    replicas: usize,
+    partitions: usize,
+    /// Device ids by replica, then partition.
+    devices: Option<Vec<i32>>,
+}
+
+impl Default for CompileOptions {
+    /// One device, which the plugin chooses.
+    fn default() -> Self {
+        Self {
+            replicas: 1,
+            partitions: 1,
+            devices: None,
+        }
+    }
+}
+
+impl CompileOptions {
+    /// The most devices that a program can be compiled for. The largest pod of TPUs has 9216; a plugin that is asked for billions
+    /// counts them until memory ends.
+    pub const MAX_DEVICES: usize = 1 << 16;
+
+    /// Options for `replicas` copies of the program, each cut into `partitions` by the sharding that the text names.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CompileOptions`] for zero of either, or more devices than [`Self::MAX_DEVICES`].
+    pub fn new(replicas: usize, partitions: usize) -> Result<Self, Error> {
+        let refuse = |reason: String| Err(Error::CompileOptions(reason));
+        if replicas == 0 || partitions == 0 {
+            return refuse(format!(
+                "{replicas} replicas of {partitions} partitions: at least one of each is needed"
+            ));
+        }
+        let devices = replicas.checked_mul(partitions);
+        if devices.is_none_or(|devices| devices > Self::MAX_DEVICES) {
+            let most = Self::MAX_DEVICES;
+            return refuse(format!(
+                "{replicas} x {partitions} devices are more than {most}"
+            ));
+        }
+        Ok(Self {
+            replicas,
+            partitions,
+            devices: None,
+        })
+    }
+
+    /// Options for one device, by its id.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CompileOptions`] for a negative id.
+    pub fn on_device(id: i32) -> Result<Self, Error> {
+        Self::default().with_devices(&[id])
+    }
+
+    /// The ids of the devices to run on: those of the first replica's partitions, then those of the second, and so on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CompileOptions`] unless there is one different, non-negative id for each partition of each replica.
+    pub fn with_devices(mut self, ids: &[i32]) -> Result<Self, Error> {
+        let refuse = |reason: String| Err(Error::CompileOptions(reason));
+        if ids.len() != self.device_count() {
+            let (expected, got) = (self.device_count(), ids.len());
+            return refuse(format!("expected {expected} device ids, got {got}"));
+        }
+        let mut sorted = ids.to_vec();
+        sorted.sort_unstable();
+        if let Some(&id) = sorted.first().filter(|&&id| id < 0) {
+            return refuse(format!("{id} is not the id of a device"));
+        }
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return refuse(format!("device {} is named twice", pair[0]));
+        }
+        self.devices = Some(ids.to_vec());
+        Ok(self)
+    }
+
+    /// The number of devices that the program runs on.
+    pub fn device_count(&self) -> usize {
+        self.replicas * self.partitions
+    }
+
+    /// The ids of the devices, where they were named.
+    pub fn devices(&self) -> Option<&[i32]> {
+        self.devices.as_deref()
+    }
+
+    /// The serialised `xla.CompileOptionsProto` of `xla/pjrt/proto/compile_options.proto`.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        // ExecutableBuildOptionsProto.
+        let mut build = Message::default()
+            .number(4, self.replicas as u64)
+            .number(5, self.partitions as u64);
+        if self.partitions > 1 {
+            // The compiler itself cuts the program by its sharding.
+            build = build.number(6, 1);
+        }
+        if let Some(devices) = &self.devices {
+            build = build.message(9, &self.assignment(devices));
+        }
+        Message::default().message(3, &build).bytes
+    }
+
+    /// [`Self::to_bytes`], with what the plugin needs so that programs mean what StableHLO's specification says: XLA's
+    /// CPU compiler takes a maximum with NaN for the other operand unless it is told not to.
+    pub(crate) fn to_bytes_for(&self, platform: Platform) -> Vec<u8> {
+        let mut bytes = self.to_bytes();
+        if platform == Platform::Cpu {
+            // CompileOptionsProto.env_option_overrides, a map to OptionOverrideProto { bool bool_field = 2 }.
+            let no = Message::default().number(2, 0);
+            let entry = Message::default().text(1, "xla_cpu_enable_fast_min_max");
+            let entry = entry.message(2, &no);
+            bytes.extend(Message::default().message(7, &entry).bytes);
+        }
+        bytes
+    }
+
+    /// `xla.DeviceAssignmentProto`, which lists the replicas of each partition.
+    fn assignment(&self, devices: &[i32]) -> Message {
+        let mut assignment = Message::default()
+            .number(1, self.replicas as u64)
+            .number(2, self.partitions as u64);
+        for partition in 0..self.partitions {
+            let mut ids = Message::default();
+            for replica in 0..self.replicas {
+                // Ids are not negative, so that they are the same number unsigned.
+                ids.varint(devices[replica * self.partitions + partition] as u64);
+            }
+            assignment = assignment.message(3, &Message::default().message(1, &ids));
+        }
+        assignment
+    }
+}
+
+/// A message in the wire format of Protocol Buffers.
+#[derive(Default)]
+struct Message {
+    bytes: Vec<u8>,
+}
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    /// With a field of wire type 0.
+    fn number(mut self, field: u64, value: u64) -> Self {
+        self.varint(field << 3);
+        self.varint(value);
+        self
+    }
+
+    /// With a field of wire type 2: a string.
+    fn text(self, field: u64, text: &str) -> Self {
+        self.delimited(field, text.as_bytes())
+    }
+
+    /// With a field of wire type 2: a message, or numbers packed.
+    fn message(self, field: u64, message: &Self) -> Self {
+        self.delimited(field, &message.bytes)
+    }
+
+    fn delimited(mut self, field: u64, bytes: &[u8]) -> Self {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+}
+
+#[cfg(test)]
+#[path = "compile_tests.rs"]
+mod tests;

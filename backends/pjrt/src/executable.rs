@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::ffi;
-use crate::object::Owned;
+use crate::plugin::Owned;
 use crate::serialized;
 use crate::types::{ElementType, TensorType};
 use crate::value::{self, Value};

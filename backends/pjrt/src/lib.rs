@@ -33,10 +33,10 @@
 //! |---|---|
 //! | `ffi.rs` | the records and functions of the C API, declared by hand |
 //! | `locate.rs`, `hardware.rs` | where a plugin's file is, and whether there is what it drives |
-//! | `plugin.rs`, `object.rs`, `value.rs` | calls of its functions, the objects that it makes, and what it says by name |
-//! | `client.rs`, `description.rs`, `topology.rs` | devices, present or not |
-//! | `types.rs`, `buffer.rs`, `event.rs` | tensors on devices, and work that has begun |
-//! | `compile_options.rs`, `compile.rs`, `executable.rs`, `loaded_executable.rs` | programs: compiled, described, run |
+//! | `plugin.rs`, `value.rs` | calls of its functions, the objects that it makes, and what it says by name |
+//! | `client.rs`, `topology.rs` | devices, present or not |
+//! | `types.rs`, `buffer.rs` | tensors on devices, and work that has begun |
+//! | `compile.rs`, `executable.rs`, `loaded_executable.rs` | programs: compiled, described, run |
 //! | `serialized.rs`, `cache.rs` | programs as bytes, and on disk |
 //! | `error.rs` | what can go wrong |
 //!
@@ -54,30 +54,23 @@ mod buffer;
 mod cache;
 mod client;
 mod compile;
-mod compile_options;
-mod description;
 mod error;
-mod event;
 mod executable;
 mod ffi;
 mod hardware;
 mod loaded_executable;
 mod locate;
-mod object;
 mod plugin;
 mod serialized;
 mod topology;
 mod types;
 mod value;
 
-pub use buffer::{Buffer, PendingRead};
+pub use buffer::{Buffer, Event, PendingRead};
 pub use cache::{Cached, DiskCache};
-pub use client::{Client, Device};
-pub use compile::{ProgramCounts, program_counts};
-pub use compile_options::CompileOptions;
-pub use description::Description;
+pub use client::{Client, Description, Device};
+pub use compile::{CompileOptions, ProgramCounts, program_counts};
 pub use error::{Code, Error};
-pub use event::Event;
 pub use executable::{CompiledMemory, Executable, OptimizedProgram};
 pub use loaded_executable::{Donate, LoadedExecutable};
 pub use locate::{Environment, NotFound, Platform, locate};

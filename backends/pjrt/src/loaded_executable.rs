@@ -8,7 +8,7 @@ use crate::client::{Client, Device};
 use crate::error::Error;
 use crate::executable::Executable;
 use crate::ffi::{self, BufferObject, LoadedObject};
-use crate::object::Owned;
+use crate::plugin::Owned;
 use crate::types::TensorType;
 use crate::value;
 

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::compile::{count_compiled, with_program};
-use crate::compile_options::CompileOptions;
-use crate::description::Description;
+use crate::client::Description;
+use crate::compile::{CompileOptions, count_compiled, with_program};
 use crate::error::Error;
 use crate::executable::Executable;
 use crate::ffi;
 use crate::locate::Platform;
-use crate::object::Owned;
-use crate::plugin::Plugin;
+use crate::plugin::{Owned, Plugin};
 use crate::value::{self, Value};
 
 /// Devices and how they are connected, to compile for; none need be there.
