@@ -2,15 +2,15 @@
 //! tests of a binary, and on disk between runs where `MOEBIUS_XLA_CACHE` names a folder.
 
 use moebius_pjrt::{
-    Client, CompileOptions, DiskCache, Environment, Error, LoadedExecutable, Platform, Plugin,
-    Value,
+    Buffer, Client, CompileOptions, DiskCache, Donate, Environment, Error, LoadedExecutable,
+    Platform, Plugin, TensorType, Value,
 };
 use moebius_xla::stablehlo::Program;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 pub(crate) struct Cpu {
-    pub(crate) client: Client,
+    client: Client,
     cache: Option<DiskCache>,
     /// By text, and by the devices that it is compiled for.
     programs: Mutex<HashMap<(String, usize), Arc<LoadedExecutable>>>,
@@ -52,5 +52,37 @@ impl Cpu {
         });
         self.programs.lock().unwrap().insert(key, compiled.clone());
         Ok(compiled)
+    }
+
+    /// The results of every device, for the arguments of every device, as bytes.
+    pub(crate) fn execute(
+        &self,
+        program: &Program,
+        arguments: &[Vec<Vec<u8>>],
+    ) -> Result<Vec<Vec<Vec<u8>>>, String> {
+        let failed = |error: Error| error.to_string();
+        let executable = self.compile(program, arguments.len()).map_err(failed)?;
+        let upload = |(device, arguments): (_, &Vec<Vec<u8>>)| -> Result<Vec<Buffer>, Error> {
+            assert_eq!(arguments.len(), program.inputs.len());
+            let arguments = program.inputs.iter().zip(arguments);
+            let buffers = arguments.map(|(ty, bytes)| Buffer::from_host(device, ty, bytes));
+            buffers.collect()
+        };
+        let devices = executable.devices();
+        let buffers = devices.iter().zip(arguments).map(upload);
+        let buffers: Vec<Vec<Buffer>> = buffers.collect::<Result<_, Error>>().map_err(failed)?;
+        let lists: Vec<Vec<&Buffer>> = buffers.iter().map(|list| list.iter().collect()).collect();
+        let results = executable.execute_sharded(&lists, Donate::Nothing);
+        let read = |(ty, buffer): (&TensorType, &Buffer)| {
+            if buffer.spec() != ty {
+                return Err(format!("expected {ty}, got {:?}", buffer.spec()));
+            }
+            buffer.read().map_err(failed)
+        };
+        let of_device = |buffers: Vec<Buffer>| -> Result<Vec<Vec<u8>>, String> {
+            program.outputs.iter().zip(&buffers).map(read).collect()
+        };
+        let results = results.map_err(failed)?.into_iter();
+        results.map(of_device).collect()
     }
 }

@@ -5,8 +5,7 @@ use crate::cpu::Cpu;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{AutodiffBackend, Backend, Capture, Flex, TensorMetadata};
-use burn::tensor::{Bool, CapturedGraph, DType, Device, Int, Tensor, TensorData, TensorId};
-use moebius_pjrt::{Buffer, Donate};
+use burn::tensor::{Bool, CapturedGraph, DType, Device, Float, Int, Tensor, TensorData, TensorId};
 use moebius_xla::lower::{LowerError, Lowered, graph};
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -83,12 +82,7 @@ impl Io {
         numbers: &[f64],
     ) -> Tensor<D> {
         let data = TensorData::new(numbers.to_vec(), shape).convert_dtype(self.float);
-        let x = Tensor::<D>::from_data(data, (&self.device, self.float));
-        if self.captures {
-            let id = x.clone().try_into_primitive::<Capture>().unwrap().id();
-            self.inputs.push(id);
-        }
-        x
+        self.input(Tensor::from_data(data, (&self.device, self.float)))
     }
 
     /// An input of integers from `low` to `high` − 1.
@@ -113,12 +107,7 @@ impl Io {
         dtype: DType,
     ) -> Tensor<D, Int> {
         let data = TensorData::new(numbers.to_vec(), shape).convert_dtype(dtype);
-        let x = Tensor::<D, Int>::from_data(data, (&self.device, dtype));
-        if self.captures {
-            let id = x.clone().try_into_primitive::<Capture>().unwrap().id();
-            self.inputs.push(id);
-        }
-        x
+        self.input_int(Tensor::from_data(data, (&self.device, dtype)))
     }
 
     /// An input of booleans, half of them true.
@@ -128,45 +117,46 @@ impl Io {
         let values: Vec<bool> = (0..count)
             .map(|i| noise(self.seed, i as u64) < 0.5)
             .collect();
-        let x = Tensor::<D, Bool>::from_data(TensorData::new(values, shape), &self.device);
-        if self.captures {
-            let id = x.clone().try_into_primitive::<Capture>().unwrap().id();
-            self.inputs.push(id);
-        }
-        x
-    }
-
-    /// Takes a float tensor as the case's next result.
-    pub(crate) fn out<const D: usize>(&mut self, x: Tensor<D>) {
-        if self.captures {
-            self.keep(x.try_into_primitive::<Capture>().unwrap())
-        } else {
-            self.results.push(x.into_data())
-        }
-    }
-
-    /// Takes a tensor of integers as the case's next result.
-    pub(crate) fn out_int<const D: usize>(&mut self, x: Tensor<D, Int>) {
-        if self.captures {
-            self.keep(x.try_into_primitive::<Capture>().unwrap())
-        } else {
-            self.results.push(x.into_data())
-        }
-    }
-
-    /// Takes a tensor of booleans as the case's next result.
-    pub(crate) fn out_bool<const D: usize>(&mut self, x: Tensor<D, Bool>) {
-        if self.captures {
-            self.keep(x.try_into_primitive::<Capture>().unwrap())
-        } else {
-            self.results.push(x.into_data())
-        }
+        let data = TensorData::new(values, shape);
+        self.input_bool(Tensor::from_data(data, &self.device))
     }
 
     fn keep(&mut self, x: FloatTensor<Capture>) {
         self.outputs.push(x.id());
         self.kept.push(x);
     }
+}
+
+/// Methods of [`Io`] for tensors of one kind: one that notes an input, and one that takes the case's next result.
+macro_rules! kinds {
+    ($($input:ident $output:ident $kind:ty;)*) => {
+        impl Io {
+            $(
+                fn $input<const D: usize>(&mut self, x: Tensor<D, $kind>) -> Tensor<D, $kind> {
+                    if self.captures {
+                        let id = x.clone().try_into_primitive::<Capture>().unwrap().id();
+                        self.inputs.push(id);
+                    }
+                    x
+                }
+
+                /// Takes a tensor as the case's next result.
+                pub(crate) fn $output<const D: usize>(&mut self, x: Tensor<D, $kind>) {
+                    if self.captures {
+                        self.keep(x.try_into_primitive::<Capture>().unwrap())
+                    } else {
+                        self.results.push(x.into_data())
+                    }
+                }
+            )*
+        }
+    };
+}
+
+kinds! {
+    input out Float;
+    input_int out_int Int;
+    input_bool out_bool Bool;
 }
 
 /// A closure that runs on Flex and through the lowering, whose results are compared.
@@ -274,8 +264,6 @@ pub(crate) fn execute(
     captured: &CapturedGraph,
     state: Option<[u64; 2]>,
 ) -> Result<Vec<TensorData>, String> {
-    let device = cpu().client.device(0).unwrap();
-    let inputs = &lowered.program.inputs;
     let ids = captured.graph.inputs.iter().chain(&lowered.constants);
     let mut bytes: Vec<Vec<u8>> = ids
         .map(|id| captured.values[id].as_bytes().to_vec())
@@ -283,25 +271,11 @@ pub(crate) fn execute(
     if let Some(state) = state {
         bytes.push(state.iter().flat_map(|word| word.to_le_bytes()).collect());
     }
-    let buffers = inputs.iter().zip(&bytes);
-    let buffers = buffers.map(|(ty, bytes)| Buffer::from_host(&device, ty, bytes));
-    let buffers = buffers
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| e.to_string())?;
-    let program = cpu().compile(&lowered.program, 1);
-    let program = program.map_err(|error| error.to_string())?;
-    let arguments: Vec<&Buffer> = buffers.iter().collect();
-    let results = program.execute(&arguments, Donate::Nothing);
-    let results = results.map_err(|error| error.to_string())?;
-    let types = lowered.program.outputs.iter().zip(&results);
-    types
-        .map(|(ty, buffer)| {
-            let dims = buffer.dims();
-            if dims != ty.shape || buffer.element() != ty.element {
-                return Err(format!("expected {ty}, got {:?}", buffer.spec()));
-            }
+    let results = cpu().execute(&lowered.program, &[bytes])?;
+    let results = lowered.program.outputs.iter().zip(results.concat());
+    results
+        .map(|(ty, bytes)| -> Result<TensorData, String> {
             let dtype = moebius_xla::dtype(ty.element).ok_or("FP8")?;
-            let bytes = buffer.read().map_err(|error| error.to_string())?;
             Ok(TensorData::from_bytes_vec(bytes, ty.shape.clone(), dtype))
         })
         .collect()
@@ -384,32 +358,27 @@ pub(crate) trait Inner: Backend {
     fn give(io: &mut Io, x: FloatTensor<Self>);
 }
 
-impl Inner for Capture {
-    fn take<const D: usize>(x: Tensor<D>) -> FloatTensor<Self> {
-        x.try_into_primitive::<Self>().unwrap()
-    }
+macro_rules! inner {
+    ($($backend:ident, |$io:ident, $x:ident| $give:expr;)*) => {$(
+        impl Inner for $backend {
+            fn take<const D: usize>(x: Tensor<D>) -> FloatTensor<Self> {
+                x.try_into_primitive::<Self>().unwrap()
+            }
 
-    fn take_int<const D: usize>(x: Tensor<D, Int>) -> IntTensor<Self> {
-        x.try_into_primitive::<Self>().unwrap()
-    }
+            fn take_int<const D: usize>(x: Tensor<D, Int>) -> IntTensor<Self> {
+                x.try_into_primitive::<Self>().unwrap()
+            }
 
-    fn give(io: &mut Io, x: FloatTensor<Self>) {
-        io.keep(x);
-    }
+            fn give($io: &mut Io, $x: FloatTensor<Self>) {
+                $give;
+            }
+        }
+    )*};
 }
 
-impl Inner for Flex {
-    fn take<const D: usize>(x: Tensor<D>) -> FloatTensor<Self> {
-        x.try_into_primitive::<Self>().unwrap()
-    }
-
-    fn take_int<const D: usize>(x: Tensor<D, Int>) -> IntTensor<Self> {
-        x.try_into_primitive::<Self>().unwrap()
-    }
-
-    fn give(io: &mut Io, x: FloatTensor<Self>) {
-        io.results.push(x.into_data());
-    }
+inner! {
+    Capture, |io, x| io.keep(x);
+    Flex, |io, x| io.results.push(x.into_data());
 }
 
 /// An input whose gradient is wanted.

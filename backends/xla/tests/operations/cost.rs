@@ -1,11 +1,11 @@
 //! What the products cost, counted.
 
-use crate::batch::sorted;
-use crate::experts::problem;
-use crate::run::{Host, f32s, noise, program, words};
+use crate::experts::{Batch, problem};
+use crate::run::{Host, f32s, program, words};
 use moebius_ops::experts::Problem;
 use moebius_ops::grouped_gemm::{self, Activation, Source};
 use moebius_ops::{Experts, GroupedGemm};
+use moebius_pjrt::ElementType::F32;
 
 /// The most that padding may cost where experts have rows enough.
 const MOST: f64 = 1.3;
@@ -18,25 +18,6 @@ fn benchmark(tokens: usize, experts: usize, gated: bool) -> Problem {
         gated,
         ..problem(tokens, experts.min(2), experts)
     }
-}
-
-/// Inputs of a forward pass, the slots dealt out at random.
-fn inputs(p: &Problem) -> Vec<Host> {
-    let (t, k, e) = (p.routing.tokens(), p.routing.top_k(), p.routing.experts());
-    let (h, f, slots, columns) = (p.hidden, p.inter, t * k, p.columns_in());
-    let keys = noise(slots, 1)
-        .into_iter()
-        .map(|n| ((n + 1.0) / 2.0 * e as f32) as usize);
-    let sorted = sorted(&keys.collect::<Vec<_>>(), e);
-    vec![
-        f32s(&[t, h], &noise(t * h, 2)),
-        f32s(&[t, k], &vec![0.5; slots]),
-        words(&[sorted.order.len()], &sorted.order),
-        words(&[sorted.offsets.len()], &sorted.offsets),
-        words(&[sorted.positions.len()], &sorted.positions),
-        f32s(&[e, columns, h], &noise(e * columns * h, 3)),
-        f32s(&[e, h, f], &noise(e * h * f, 4)),
-    ]
 }
 
 /// Zeros: FLOPs don't depend on values.
@@ -70,7 +51,7 @@ fn padding_costs_little_where_experts_have_rows_enough() {
             let products = if gated { 3 } else { 2 };
             let one = 2 * p.row_bound * p.hidden * p.inter;
             let what = format!("{tokens} tokens, {experts} experts, {products} products");
-            let mut operands = inputs(&p);
+            let mut operands = Batch::new(p, F32, &vec![0; p.row_bound]).inputs();
             let forward = Experts::Forward {
                 problem: p,
                 keep: false,

@@ -1,22 +1,11 @@
-//! Feed-forward experts, forward.
+//! Feed-forward experts and their gradients.
 
-use crate::batch::{Batch, resized};
-use crate::run::{self, Host, floats, run};
+use crate::run::{self, Host, element, f32s, floats, noise, run, words};
 use moebius_ops::experts::Problem;
 use moebius_ops::grouped_gemm::Activation;
+use moebius_ops::permute::{self, Sorted};
 use moebius_ops::{Element, Experts, routing};
-use moebius_pjrt::ElementType::{BF16, F16, F32};
-
-/// Activation, gated, biases.
-pub(crate) const VARIANTS: [(Activation, bool, bool); 7] = [
-    (Activation::Relu, false, true),
-    (Activation::Relu, true, false),
-    (Activation::Gelu, false, false),
-    (Activation::Silu, true, true),
-    (Activation::Mish, false, true),
-    (Activation::Mish, true, false),
-    (Activation::Clamped, true, true),
-];
+use moebius_pjrt::ElementType::{self, BF16, F16, F32};
 
 pub(crate) fn problem(tokens: usize, top_k: usize, experts: usize) -> Problem {
     Problem {
@@ -34,7 +23,7 @@ pub(crate) fn problem(tokens: usize, top_k: usize, experts: usize) -> Problem {
 }
 
 /// One expert of all tokens, with a gate and biases.
-pub(crate) fn network(tokens: usize) -> Problem {
+fn network(tokens: usize) -> Problem {
     Problem {
         gated: true,
         bias: true,
@@ -56,7 +45,105 @@ pub(crate) fn dealt(slots: usize, loads: &[usize]) -> Vec<usize> {
     (0..slots).map(|slot| keys[slot * 89 % slots]).collect()
 }
 
-pub(crate) fn forward(batch: &Batch, keep: bool) -> Vec<Host> {
+/// The experts of 60 slots, some of which have none.
+fn keys() -> Vec<usize> {
+    dealt(60, &[20, 0, 33, 5])
+}
+
+/// Every activation, plain and gated, with and without biases.
+fn variants() -> impl Iterator<Item = Problem> {
+    let variants = [
+        (Activation::Relu, false, true),
+        (Activation::Relu, true, false),
+        (Activation::Gelu, false, false),
+        (Activation::Silu, true, true),
+        (Activation::Mish, false, true),
+        (Activation::Mish, true, false),
+        (Activation::Clamped, true, true),
+    ];
+    variants
+        .into_iter()
+        .map(|(activation, gated, bias)| Problem {
+            activation,
+            gated,
+            bias,
+            ..problem(30, 2, 4)
+        })
+}
+
+/// The sort of `keys`, the expert of each slot; a key of `experts` or more is a slot without an expert.
+pub(crate) fn sorted(keys: &[usize], experts: usize) -> Sorted {
+    let keys: Vec<u32> = keys.iter().map(|key| (*key).min(experts) as u32).collect();
+    permute::reference(&keys, experts)
+}
+
+/// One batch and its experts, rounded to their type.
+pub(crate) struct Batch {
+    pub(crate) p: Problem,
+    keys: Vec<usize>,
+    pub(crate) x: Host,
+    pub(crate) weights: Host,
+    stacks: Vec<Host>,
+}
+
+impl Batch {
+    pub(crate) fn new(p: Problem, of: ElementType, keys: &[usize]) -> Self {
+        let p = Problem {
+            element: element(of),
+            ..p
+        };
+        let (t, k, e) = (p.routing.tokens(), p.routing.top_k(), p.routing.experts());
+        let (h, f, columns) = (p.hidden, p.inter, p.columns_in());
+        let numbers = |shape: &[usize], seed: u64, scale: f32| {
+            let values = noise(shape.iter().product(), seed);
+            let values: Vec<f32> = values.iter().map(|v| v * scale).collect();
+            floats(of, shape, &values)
+        };
+        let mut stacks = vec![
+            numbers(&[e, columns, h], 2, 0.5),
+            numbers(&[e, h, f], 3, 0.5),
+        ];
+        if p.bias {
+            stacks.extend([numbers(&[e, columns], 4, 1.0), numbers(&[e, h], 5, 1.0)]);
+        }
+        Self {
+            p,
+            keys: keys.to_vec(),
+            x: numbers(&[t, h], 1, 2.0),
+            weights: f32s(&[t, k], &noise(t * k, 6)),
+            stacks,
+        }
+    }
+
+    pub(crate) fn inputs(&self) -> Vec<Host> {
+        if self.p.dense {
+            return [std::slice::from_ref(&self.x), &self.stacks].concat();
+        }
+        let sorted = sorted(&self.keys, self.p.routing.experts());
+        let mut inputs = vec![
+            self.x.clone(),
+            self.weights.clone(),
+            words(&[sorted.order.len()], &sorted.order),
+            words(&[sorted.offsets.len()], &sorted.offsets),
+            words(&[sorted.positions.len()], &sorted.positions),
+        ];
+        inputs.extend(self.stacks.iter().cloned());
+        inputs
+    }
+}
+
+/// Sizes of a batch with `tokens` tokens.
+pub(crate) fn resized(p: Problem, tokens: usize) -> Problem {
+    let (experts, top_k) = (p.routing.experts(), p.routing.top_k());
+    let routing = routing::Problem::new(tokens, experts, top_k).unwrap();
+    Problem {
+        routing,
+        row_bound: routing.slots(),
+        ..p
+    }
+}
+
+fn forward(batch: &Batch, keep: bool) -> Vec<Host> {
     let problem = batch.p;
     run(Experts::Forward { problem, keep }, &batch.inputs())
 }
@@ -71,36 +158,83 @@ fn check(batch: &Batch, tolerance: f64) {
     }
 }
 
+/// The gradients of a batch for dy, with what the forward kept, or without: an operation and its operands.
+fn call(
+    batch: &Batch,
+    dy: &Host,
+    pre: Option<Host>,
+    [x, weights]: [bool; 2],
+) -> (Experts, Vec<Host>) {
+    let call = Experts::Backward {
+        problem: batch.p,
+        pre: pre.is_some(),
+        x,
+        weights,
+    };
+    let dy = [dy.clone()].into_iter();
+    (call, dy.chain(batch.inputs()).chain(pre).collect())
+}
+
+pub(crate) fn backward(
+    batch: &Batch,
+    dy: &Host,
+    pre: Option<Host>,
+    x: bool,
+    weights: bool,
+) -> Vec<Host> {
+    let (call, inputs) = call(batch, dy, pre, [x, weights]);
+    run(call, &inputs)
+}
+
+fn check_gradients(batch: &Batch, tolerance: f64) {
+    let p = &batch.p;
+    let element = batch.x.ty.element;
+    let shape = [p.routing.tokens(), p.hidden];
+    let dy = floats(element, &shape, &noise(shape[0] * shape[1], 7));
+    let pre = forward(batch, true).remove(1);
+    for pre in [None, Some(pre)] {
+        let (call, inputs) = call(batch, &dy, pre, [true, true]);
+        let got = match element {
+            F32 => run::check(call, &inputs, |_| tolerance),
+            _ => run::check(call, &inputs, run::of_largest(tolerance)),
+        };
+        let of_weights = usize::from(!p.dense);
+        assert_eq!(got.len(), of_weights + if p.bias { 5 } else { 3 });
+        for (at, got) in got.iter().enumerate() {
+            let of_weights = at == 1 && !p.dense;
+            assert_eq!(got.ty.element, if of_weights { F32 } else { element });
+        }
+    }
+}
+
 #[test]
 fn every_activation_plain_and_gated_with_and_without_biases() {
-    let keys = dealt(60, &[20, 0, 33, 5]);
-    for (activation, gated, bias) in VARIANTS {
-        let p = Problem {
-            activation,
-            gated,
-            bias,
-            ..problem(30, 2, 4)
-        };
-        check(&Batch::new(p, F32, &keys), 2e-5);
+    for p in variants() {
+        let batch = Batch::new(p, F32, &keys());
+        check(&batch, 2e-5);
+        check_gradients(&batch, 5e-5);
     }
 }
 
 #[test]
 fn half_precision_comes_and_goes_and_sums_are_f32() {
-    let keys = dealt(60, &[20, 0, 33, 5]);
-    for (element, tolerance) in [(F16, 4e-3), (BF16, 3e-2)] {
+    for (element, forward, backward) in [(F16, 4e-3, 2e-3), (BF16, 3e-2, 2e-2)] {
         for gated in [false, true] {
             let p = Problem {
                 gated,
                 bias: true,
                 ..problem(30, 2, 4)
             };
-            check(&Batch::new(p, element, &keys), tolerance);
+            let batch = Batch::new(p, element, &keys());
+            check(&batch, forward);
+            if gated {
+                check_gradients(&batch, backward);
+            }
         }
     }
 }
 
-/// Blocks of 96 rows: around their edges, all to one, none at all.
+/// Blocks of 96 rows, of 144 where gradients are summed: around their edges, all to one, none at all.
 #[test]
 fn every_load_around_the_edges_of_blocks() {
     let loads: [&[usize]; 8] = [
@@ -113,11 +247,20 @@ fn every_load_around_the_edges_of_blocks() {
         &[0, 287, 0, 2, 0],
         &[100, 90, 0, 80, 70],
     ];
+    let p = problem(300, 2, 5);
     for loads in loads {
-        check(
-            &Batch::new(problem(300, 2, 5), F32, &dealt(600, loads)),
-            2e-5,
-        );
+        check(&Batch::new(p, F32, &dealt(600, loads)), 2e-5);
+    }
+    let loads: [&[usize]; 5] = [
+        &[143, 144, 145, 0, 1],
+        &[600, 0, 0, 0, 0],
+        &[0, 0, 0, 0, 599],
+        &[0, 0, 0, 0, 0],
+        &[0, 287, 0, 2, 0],
+    ];
+    let p = Problem { bias: true, ..p };
+    for loads in loads {
+        check_gradients(&Batch::new(p, F32, &dealt(600, loads)), 1e-4);
     }
 }
 
@@ -137,6 +280,9 @@ fn a_dense_network_has_no_sort() {
     for tokens in [1, 95, 96, 97, 300] {
         check(&Batch::new(network(tokens), F32, &[]), 2e-5);
     }
+    for tokens in [1, 143, 144, 145, 300] {
+        check_gradients(&Batch::new(network(tokens), F32, &[]), 1e-4);
+    }
 }
 
 #[test]
@@ -146,13 +292,16 @@ fn rows_may_be_fewer_than_slots() {
         bias: true,
         ..problem(150, 2, 5)
     };
-    check(&Batch::new(p, F32, &dealt(300, &[40, 0, 1, 20, 40])), 2e-5);
+    let keys = dealt(300, &[40, 0, 1, 20, 40]);
+    check(&Batch::new(p, F32, &keys), 2e-5);
     check(&Batch::new(p, F32, &dealt(300, &[3, 0, 1, 0, 0])), 2e-5);
+    let p = Problem { bias: false, ..p };
+    check_gradients(&Batch::new(p, F32, &keys), 5e-5);
 }
 
 #[test]
 fn a_token_of_nan_stays_alone_and_slots_without_expert_add_nothing() {
-    let mut batch = Batch::new(problem(30, 2, 4), F32, &dealt(60, &[20, 0, 33, 5]));
+    let mut batch = Batch::new(problem(30, 2, 4), F32, &keys());
     let clean = forward(&batch, false)[0].to_floats();
     let (hidden, token) = (batch.p.hidden, 7);
     let mut x = batch.x.to_floats();
@@ -180,6 +329,8 @@ fn a_token_of_nan_stays_alone_and_slots_without_expert_add_nothing() {
 fn no_tokens_and_nothing_sorted() {
     let empty = Batch::new(problem(0, 2, 3), F32, &[]);
     assert_eq!(forward(&empty, true)[0].ty.shape, [0, 24]);
+    let got = backward(&empty, &floats(F32, &[0, 24], &[]), None, true, true);
+    assert_eq!(got[2].to_floats(), vec![0.0; 3 * 20 * 24]);
 }
 
 #[test]
@@ -228,4 +379,32 @@ fn a_token_has_the_same_output_in_another_batch() {
         let got = forward(&part, false)[0].to_floats();
         assert!(got == rows(&y, 200), "{tokens} tokens from {first}");
     }
+}
+
+#[test]
+fn only_what_is_needed_is_computed() {
+    let batch = Batch::new(problem(30, 2, 4), F32, &keys());
+    let dy = floats(F32, &[30, 24], &noise(30 * 24, 7));
+    let all = backward(&batch, &dy, None, true, true);
+    let router = backward(&batch, &dy, None, false, false);
+    assert_eq!(router, all[1..2]);
+    assert_eq!(backward(&batch, &dy, None, true, false), all[..2]);
+    assert_eq!(backward(&batch, &dy, None, false, true), all[1..]);
+}
+
+/// What past the last expert's rows lies in `pre`, and slots without expert, reach no gradient.
+#[test]
+fn tails_and_lost_slots_reach_nothing() {
+    let mut batch = Batch::new(problem(30, 2, 4), F32, &keys());
+    let dy = floats(F32, &[30, 24], &noise(30 * 24, 7));
+    let pre = forward(&batch, true).remove(1);
+    let clean = backward(&batch, &dy, Some(pre.clone()), true, true);
+    let mut values = pre.to_floats();
+    values[58 * 20..].fill(f32::NAN);
+    let pre = floats(F32, &[60, 20], &values);
+    let mut weights = batch.weights.to_floats();
+    let lost = (0..60).filter(|slot| batch.keys[*slot] == 4);
+    lost.for_each(|slot| weights[slot] = f32::NAN);
+    batch.weights = floats(F32, &[30, 2], &weights);
+    assert_eq!(backward(&batch, &dy, Some(pre), true, true), clean);
 }

@@ -1,8 +1,7 @@
 //! Products with FP8 weights.
 
-use crate::batch::sorted;
 use crate::casts::FORMATS;
-use crate::experts::dealt;
+use crate::experts::{dealt, sorted};
 use crate::run::{Host, check, element, f32s, floats, noise, of_largest, run, words};
 use moebius_ops::GroupedGemm;
 use moebius_ops::fp8::{Fp8Format, pack};

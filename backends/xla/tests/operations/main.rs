@@ -7,7 +7,6 @@
 )]
 
 mod attention;
-mod batch;
 mod calls;
 mod casts;
 mod cost;
@@ -15,7 +14,6 @@ mod cost;
 mod cpu;
 mod experts;
 mod fp8_gemm;
-mod gradients;
 mod grouped_gemm;
 mod permute;
 mod positions;

@@ -1,8 +1,6 @@
 //! A token gets the same bits wherever it lies: at every place of a block of rows, and alone.
 
-use crate::batch::{Batch, resized};
-use crate::experts::problem;
-use crate::gradients::backward;
+use crate::experts::{Batch, backward, problem, resized};
 use crate::run::{Host, element, f32s, floats, i32s, noise, run};
 use moebius_ops::experts::Problem;
 use moebius_ops::grouped_gemm::{self, Source};

@@ -2,7 +2,7 @@
 
 use crate::cpu::Cpu;
 use moebius_ops::{Element, HostTensor, Operation, Scalar, TensorInfo};
-use moebius_pjrt::{Buffer, Donate, ElementType, TensorType};
+use moebius_pjrt::{ElementType, TensorType};
 use moebius_xla::custom;
 use moebius_xla::stablehlo::{Builder, Program, Value};
 use std::sync::OnceLock;
@@ -164,16 +164,12 @@ pub(crate) fn program(operation: impl Into<Operation>, inputs: &[Host]) -> Progr
 
 /// The results of a program.
 pub(crate) fn execute(program: &Program, inputs: &[Host]) -> Vec<Host> {
-    let executable = cpu().compile(program, 1);
-    let executable = executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
-    let device = cpu().client.device(0).unwrap();
-    let upload = |host: &Host| Buffer::from_host(&device, &host.ty, &host.bytes).unwrap();
-    let arguments: Vec<Buffer> = inputs.iter().map(upload).collect();
-    let arguments: Vec<&Buffer> = arguments.iter().collect();
-    let results = executable.execute(&arguments, Donate::Nothing).unwrap();
-    let results = results.iter().zip(&program.outputs);
-    let host = |(buffer, ty): (&Buffer, &TensorType)| Host {
-        bytes: buffer.read().unwrap(),
+    let arguments = inputs.iter().map(|host| host.bytes.clone()).collect();
+    let results = cpu().execute(program, &[arguments]);
+    let results = results.unwrap_or_else(|error| panic!("{error}\n{}", program.text));
+    let results = results.into_iter().flatten().zip(&program.outputs);
+    let host = |(bytes, ty): (Vec<u8>, &TensorType)| Host {
+        bytes,
         ty: ty.clone(),
     };
     results.map(host).collect()

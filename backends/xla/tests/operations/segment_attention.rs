@@ -1,6 +1,6 @@
 //! Attention within sequences.
 
-use crate::batch::sorted;
+use crate::experts::sorted;
 use crate::run::{Host, check, f32s, noise, run, words};
 use moebius_ops::SegmentAttention;
 use moebius_ops::permute::Sorted;

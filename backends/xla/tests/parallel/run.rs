@@ -1,7 +1,7 @@
 //! Programs on eight devices of the CPU plugin.
 
 use crate::cpu::Cpu;
-use moebius_pjrt::{Buffer, Donate, ElementType, LoadedExecutable, TensorType, Value};
+use moebius_pjrt::{ElementType, LoadedExecutable, Value};
 use moebius_xla::stablehlo::Program;
 use std::sync::{Arc, OnceLock};
 
@@ -15,16 +15,14 @@ fn cpu() -> &'static Cpu {
 /// A program compiled for its devices.
 pub(crate) struct Loaded {
     pub(crate) executable: Arc<LoadedExecutable>,
-    inputs: Vec<TensorType>,
-    outputs: Vec<TensorType>,
+    program: Program,
 }
 
 pub(crate) fn load(program: &Program, devices: usize) -> Loaded {
     let executable = cpu().compile(program, devices);
     Loaded {
         executable: executable.unwrap_or_else(|error| panic!("{error}\n{}", program.text)),
-        inputs: program.inputs.clone(),
-        outputs: program.outputs.clone(),
+        program: program.clone(),
     }
 }
 
@@ -56,25 +54,23 @@ fn decode(element: ElementType, bytes: &[u8]) -> Vec<f32> {
 impl Loaded {
     /// The results of every device, for the arguments of every device.
     pub(crate) fn run(&self, arguments: &[Vec<Vec<f32>>]) -> Vec<Vec<Vec<f32>>> {
-        let devices = self.executable.devices();
-        let upload = |(device, values): (_, &Vec<Vec<f32>>)| -> Vec<Buffer> {
-            assert_eq!(values.len(), self.inputs.len());
-            let values = values.iter().zip(&self.inputs);
-            let buffers = values.map(|(values, ty)| {
-                Buffer::from_host(device, ty, &encode(ty.element, values)).unwrap()
-            });
-            buffers.collect()
+        let Program {
+            inputs, outputs, ..
+        } = &self.program;
+        let encoded = |values: &Vec<Vec<f32>>| -> Vec<Vec<u8>> {
+            assert_eq!(values.len(), inputs.len());
+            let values = inputs.iter().zip(values);
+            let bytes = values.map(|(ty, values)| encode(ty.element, values));
+            bytes.collect()
         };
-        let buffers: Vec<Vec<Buffer>> = devices.iter().zip(arguments).map(upload).collect();
-        let lists: Vec<Vec<&Buffer>> = buffers.iter().map(|list| list.iter().collect()).collect();
-        let results = self.executable.execute_sharded(&lists, Donate::Nothing);
+        let arguments: Vec<Vec<Vec<u8>>> = arguments.iter().map(encoded).collect();
+        let results = cpu().execute(&self.program, &arguments);
         let results = results.unwrap_or_else(|error| panic!("{error}"));
-        let read = |buffers: Vec<Buffer>| {
-            let buffers = buffers.iter().zip(&self.outputs);
-            buffers
-                .map(|(buffer, ty)| decode(ty.element, &buffer.read().unwrap()))
-                .collect()
+        let decoded = |results: Vec<Vec<u8>>| -> Vec<Vec<f32>> {
+            let results = outputs.iter().zip(&results);
+            let values = results.map(|(ty, bytes)| decode(ty.element, bytes));
+            values.collect()
         };
-        results.into_iter().map(read).collect()
+        results.into_iter().map(decoded).collect()
     }
 }
