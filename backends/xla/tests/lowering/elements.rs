@@ -1,6 +1,6 @@
 //! Elements in their places, shapes, slices.
 
-use super::harness::{Case, case};
+use super::harness::{Case, case, gives};
 use burn::tensor::{DType, Int, IntDType, Slice, Tensor, TensorData, s};
 
 const INTEGERS: [IntDType; 7] = [
@@ -29,21 +29,14 @@ fn comparisons() -> Vec<Case> {
         case("compare", |io| {
             let x = io.numbers([5], &[1.0, f64::NAN, f64::INFINITY, -0.0, 2.0]);
             let y = io.numbers([5], &[1.0, f64::NAN, 3.0, 0.0, 7.0]);
-            io.out_bool(x.clone().equal(y.clone()));
-            io.out_bool(x.clone().not_equal(y.clone()));
-            io.out_bool(x.clone().greater(y.clone()));
-            io.out_bool(x.clone().greater_equal(y.clone()));
-            io.out_bool(x.clone().lower(y.clone()));
-            io.out_bool(x.lower_equal(y));
+            gives!(io.out_bool, x: equal(y.clone()) not_equal(y.clone()) greater(y.clone())
+                greater_equal(y.clone()) lower(y.clone()) lower_equal(y));
         }),
         case("compare with numbers", |io| {
             let x = io.numbers([4], &[1.0, f64::NAN, 0.5, -3.0]);
-            io.out_bool(x.clone().equal_scalar(0.5f32));
-            io.out_bool(x.clone().not_equal_scalar(1.0f32));
-            io.out_bool(x.clone().greater_scalar(0.5));
-            io.out_bool(x.clone().greater_equal_scalar(0.5));
-            io.out_bool(x.clone().lower_scalar(0.5));
-            io.out_bool(x.lower_equal_scalar(0.5));
+            gives!(io.out_bool, x: equal_scalar(0.5f32) not_equal_scalar(1.0f32)
+                greater_scalar(0.5) greater_equal_scalar(0.5) lower_scalar(0.5)
+                lower_equal_scalar(0.5));
         })
         .all_floats(),
         case("compare broadcast", |io| {
@@ -52,18 +45,10 @@ fn comparisons() -> Vec<Case> {
         }),
         case("compare integers", |io| {
             let (x, y) = (io.int([7], -2, 3), io.int([7], -2, 3));
-            io.out_bool(x.clone().equal(y.clone()));
-            io.out_bool(x.clone().not_equal(y.clone()));
-            io.out_bool(x.clone().greater(y.clone()));
-            io.out_bool(x.clone().greater_equal(y.clone()));
-            io.out_bool(x.clone().lower(y.clone()));
-            io.out_bool(x.clone().lower_equal(y));
-            io.out_bool(x.clone().equal_scalar(1));
-            io.out_bool(x.clone().not_equal_scalar(1));
-            io.out_bool(x.clone().greater_scalar(0));
-            io.out_bool(x.clone().greater_equal_scalar(0));
-            io.out_bool(x.clone().lower_scalar(0));
-            io.out_bool(x.lower_equal_scalar(0));
+            gives!(io.out_bool, x: equal(y.clone()) not_equal(y.clone()) greater(y.clone())
+                greater_equal(y.clone()) lower(y.clone()) lower_equal(y) equal_scalar(1)
+                not_equal_scalar(1) greater_scalar(0) greater_equal_scalar(0) lower_scalar(0)
+                lower_equal_scalar(0));
         }),
     ]
 }
@@ -72,31 +57,17 @@ fn booleans() -> Vec<Case> {
     vec![
         case("booleans", |io| {
             let (x, y) = (io.bool([2, 5]), io.bool([2, 5]));
-            io.out_bool(x.clone().bool_and(y.clone()));
-            io.out_bool(x.clone().bool_or(y.clone()));
-            io.out_bool(x.clone().bool_xor(y.clone()));
-            io.out_bool(x.clone().bool_not());
-            io.out_bool(x.clone().equal(y.clone()));
-            io.out_bool(x.clone().not_equal(y));
-            io.out_bool(x.clone().equal_scalar(true));
-            io.out_bool(x.not_equal_scalar(true));
+            gives!(io.out_bool, x: bool_and(y.clone()) bool_or(y.clone()) bool_xor(y.clone())
+                bool_not() equal(y.clone()) not_equal(y) equal_scalar(true)
+                not_equal_scalar(true));
         }),
         case("any and all", |io| {
             let x = io.numbers([2, 3], &[0.0, -0.0, 0.0, 1.0, f64::NAN, 2.0]);
-            io.out_bool(x.clone().any());
-            io.out_bool(x.clone().all());
-            io.out_bool(x.clone().any_dim(1));
-            io.out_bool(x.all_dim(1));
+            gives!(io.out_bool, x: any() all() any_dim(1) all_dim(1));
             let x = io.int([3, 4], 0, 2);
-            io.out_bool(x.clone().any());
-            io.out_bool(x.clone().all());
-            io.out_bool(x.clone().any_dim(0));
-            io.out_bool(x.all_dim(0));
+            gives!(io.out_bool, x: any() all() any_dim(0) all_dim(0));
             let x = io.bool([3, 4]);
-            io.out_bool(x.clone().any());
-            io.out_bool(x.clone().all());
-            io.out_bool(x.clone().any_dim(0));
-            io.out_bool(x.all_dim(1));
+            gives!(io.out_bool, x: any() all() any_dim(0) all_dim(1));
         }),
     ]
 }
@@ -177,22 +148,13 @@ fn shapes() -> Vec<Case> {
     vec![
         case("reshape and transpose", |io| {
             let x = io.float([2, 3, 4]);
-            io.out(x.clone().reshape([4, 6]));
-            io.out(x.clone().swap_dims(0, 2));
-            io.out(x.clone().permute([1, 2, 0]));
-            io.out(x.clone().flip([0, 2]));
+            gives!(io.out, x: reshape([4, 6]) swap_dims(0, 2) permute([1, 2, 0]) flip([0, 2]));
             io.out(x.unsqueeze::<5>().expand([3, 1, 2, 3, 4]));
             let x = io.int([2, 3], 0, 9);
-            io.out_int(x.clone().reshape([6]));
-            io.out_int(x.clone().swap_dims(0, 1));
-            io.out_int(x.clone().permute([1, 0]));
-            io.out_int(x.clone().flip([1]));
+            gives!(io.out_int, x: reshape([6]) swap_dims(0, 1) permute([1, 0]) flip([1]));
             io.out_int(x.unsqueeze::<3>().expand([2, 2, 3]));
             let x = io.bool([2, 3]);
-            io.out_bool(x.clone().reshape([6]));
-            io.out_bool(x.clone().swap_dims(0, 1));
-            io.out_bool(x.clone().permute([1, 0]));
-            io.out_bool(x.clone().flip([1]));
+            gives!(io.out_bool, x: reshape([6]) swap_dims(0, 1) permute([1, 0]) flip([1]));
             io.out_bool(x.unsqueeze::<3>().expand([2, 2, 3]));
         }),
         case("repeat and cat", |io| {
@@ -233,11 +195,8 @@ fn slices() -> Vec<Case> {
     vec![
         case("slice", |io| {
             let x = io.float([5, 7]);
-            io.out(x.clone().slice([1..3, 2..7]));
-            io.out(x.clone().slice(s![..;2, 1..6;3]));
-            io.out(x.clone().slice(s![..;-1, ..;-2]));
-            io.out(x.clone().slice(s![-3.., 1..6;-3]));
-            io.out(x.slice([Slice::new(1, Some(-1), 2)]));
+            gives!(io.out, x: slice([1..3, 2..7]) slice(s![..;2, 1..6;3]) slice(s![..;-1, ..;-2])
+                slice(s![-3.., 1..6;-3]) slice([Slice::new(1, Some(-1), 2)]));
             let x = io.int([5], 0, 9);
             io.out_int(x.slice(s![1..;2]));
             let x = io.bool([5]);

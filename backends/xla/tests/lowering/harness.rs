@@ -159,6 +159,14 @@ kinds! {
     input_bool out_bool Bool;
 }
 
+/// Takes what several methods of one tensor return as the case's next results.
+macro_rules! gives {
+    ($io:ident.$out:ident, $x:ident: $($method:ident($($argument:expr),*))*) => {
+        $($io.$out($x.clone().$method($($argument),*));)*
+    };
+}
+pub(crate) use gives;
+
 /// A closure that runs on Flex and through the lowering, whose results are compared.
 pub(crate) struct Case {
     pub(crate) name: &'static str,

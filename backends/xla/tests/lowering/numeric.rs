@@ -1,6 +1,6 @@
 //! Arithmetic, reductions, order, functions.
 
-use super::harness::{Case, Io, case};
+use super::harness::{Case, Io, case, gives};
 use burn::tensor::ops::PadMode;
 use burn::tensor::{DType, Int, Tensor};
 
@@ -21,16 +21,8 @@ fn arithmetic() -> Vec<Case> {
     vec![
         case("arithmetic", |io| {
             let (x, y) = (io.float([3, 5]), io.between([3, 5], 0.5, 2.0));
-            io.out(x.clone().add(y.clone()));
-            io.out(x.clone().sub(y.clone()));
-            io.out(x.clone().mul(y.clone()));
-            io.out(x.clone().div(y));
-            io.out(x.clone().add_scalar(0.7));
-            io.out(x.clone().sub_scalar(0.7));
-            io.out(x.clone().mul_scalar(-3.0));
-            io.out(x.clone().div_scalar(3.0));
-            io.out(x.clone().neg());
-            io.out(x.abs());
+            gives!(io.out, x: add(y.clone()) sub(y.clone()) mul(y.clone()) div(y) add_scalar(0.7)
+                sub_scalar(0.7) mul_scalar(-3.0) div_scalar(3.0) neg() abs());
         })
         .all_floats(),
         case("arithmetic broadcast", |io| {
@@ -46,30 +38,21 @@ fn arithmetic() -> Vec<Case> {
             let numbers = [5.5, -5.5, 5.5, -5.5, 0.0, f64::NAN, 6.0, f64::INFINITY];
             let x = io.numbers([8], &numbers);
             let y = io.numbers([8], &[2.0, 2.0, -2.0, -2.0, 3.0, 2.0, -3.0, 2.0]);
-            io.out(x.clone().remainder(y));
-            io.out(x.clone().remainder_scalar(-1.5));
-            io.out(x.remainder_scalar(2.0));
+            gives!(io.out, x: remainder(y) remainder_scalar(-1.5) remainder_scalar(2.0));
         }),
         case("clamp", |io| {
             let x = io.numbers(
                 [6],
                 &[-3.0, 0.25, 3.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY],
             );
-            io.out(x.clone().clamp(-1.0, 1.0));
-            io.out(x.clone().clamp_min(0.5));
-            io.out(x.clone().clamp_max(0.5));
-            io.out(x.sign());
+            gives!(io.out, x: clamp(-1.0, 1.0) clamp_min(0.5) clamp_max(0.5) sign());
             let x = io.int([6], -9, 9);
-            io.out_int(x.clone().clamp(-3, 3));
-            io.out_int(x.clone().clamp_min(0));
-            io.out_int(x.clone().clamp_max(0));
-            io.out_int(x.sign());
+            gives!(io.out_int, x: clamp(-3, 3) clamp_min(0) clamp_max(0) sign());
         }),
         case("pad", |io| {
             let x = io.float([3, 4]);
-            io.out(x.clone().pad((1, 2, 0, 3), PadMode::Constant(0.5)));
-            io.out(x.clone().pad((1, 2, 2, 1), PadMode::Reflect));
-            io.out(x.pad((1, 2, 2, 0), PadMode::Edge));
+            gives!(io.out, x: pad((1, 2, 0, 3), PadMode::Constant(0.5))
+                pad((1, 2, 2, 1), PadMode::Reflect) pad((1, 2, 2, 0), PadMode::Edge));
             let x = io.int([3, 4], 0, 9);
             io.out_int(x.clone().pad((1, 2, 0, 3), PadMode::Constant(7.0)));
             io.out_int(x.pad((1, 2, 2, 1), PadMode::Reflect));
@@ -84,18 +67,9 @@ fn integers() -> Vec<Case> {
             let y = y
                 .clone()
                 .mul(io.int([12], 0, 2).mul_scalar(2).sub_scalar(1));
-            io.out_int(x.clone().add(y.clone()));
-            io.out_int(x.clone().sub(y.clone()));
-            io.out_int(x.clone().mul(y.clone()));
-            io.out_int(x.clone().div(y.clone()));
-            io.out_int(x.clone().remainder(y));
-            io.out_int(x.clone().add_scalar(7));
-            io.out_int(x.clone().sub_scalar(7));
-            io.out_int(x.clone().mul_scalar(-7));
-            io.out_int(x.clone().div_scalar(-7));
-            io.out_int(x.clone().remainder_scalar(-7));
-            io.out_int(x.clone().neg());
-            io.out_int(x.abs());
+            gives!(io.out_int, x: add(y.clone()) sub(y.clone()) mul(y.clone()) div(y.clone())
+                remainder(y) add_scalar(7) sub_scalar(7) mul_scalar(-7) div_scalar(-7)
+                remainder_scalar(-7) neg() abs());
         }),
         case("bits", |io| {
             for dtype in [DType::I64, DType::I32, DType::I8, DType::U32] {
@@ -103,17 +77,10 @@ fn integers() -> Vec<Case> {
                 let numbers = [low, 1, 2, 77, 100, 127];
                 let x = io.integers([6], &numbers, dtype);
                 let y = io.integers([6], &[1, 2, 3, 33, 7, 5], dtype);
-                io.out_int(x.clone().bitwise_and(y.clone()));
-                io.out_int(x.clone().bitwise_or(y.clone()));
-                io.out_int(x.clone().bitwise_xor(y.clone()));
-                io.out_int(x.clone().bitwise_left_shift(y.clone()));
-                io.out_int(x.clone().bitwise_right_shift(y));
-                io.out_int(x.clone().bitwise_and_scalar(6));
-                io.out_int(x.clone().bitwise_or_scalar(6));
-                io.out_int(x.clone().bitwise_xor_scalar(6));
-                io.out_int(x.clone().bitwise_left_shift_scalar(3));
-                io.out_int(x.clone().bitwise_right_shift_scalar(2));
-                io.out_int(x.bitwise_not());
+                gives!(io.out_int, x: bitwise_and(y.clone()) bitwise_or(y.clone())
+                    bitwise_xor(y.clone()) bitwise_left_shift(y.clone()) bitwise_right_shift(y)
+                    bitwise_and_scalar(6) bitwise_or_scalar(6) bitwise_xor_scalar(6)
+                    bitwise_left_shift_scalar(3) bitwise_right_shift_scalar(2) bitwise_not());
             }
         }),
         case("integer matmul", |io| {
@@ -133,20 +100,11 @@ fn integers() -> Vec<Case> {
 }
 
 fn reductions_of_integers(io: &mut Io, x: &Tensor<2, Int>) {
-    io.out_int(x.clone().sum());
-    io.out_int(x.clone().sum_dim(1));
-    io.out_int(x.clone().sum_dims(&[0, 1]));
+    gives!(io.out_int, x: sum() sum_dim(1) sum_dims(&[0, 1]));
     io.out_int(x.clone().clamp(-1, 2).prod());
     io.out_int(x.clone().clamp(-3, 3).prod_dim(1));
-    io.out_int(x.clone().mean());
-    io.out_int(x.clone().mean_dim(0));
-    io.out_int(x.clone().max());
-    io.out_int(x.clone().max_dim(0));
-    io.out_int(x.clone().min());
-    io.out_int(x.clone().min_dim(1));
-    io.out_int(x.clone().max_abs());
-    io.out_int(x.clone().max_abs_dim(1));
-    io.out_int(x.clone().cumsum(1));
+    gives!(io.out_int, x: mean() mean_dim(0) max() max_dim(0) min() min_dim(1) max_abs()
+        max_abs_dim(1) cumsum(1));
     io.out_int(x.clone().clamp(-3, 3).cumprod(1));
     io.out_int(x.clone().cummax(0));
     io.out_int(x.clone().cummin(0));
@@ -170,9 +128,7 @@ fn powers() -> Vec<Case> {
         .slack(4.0),
         case("integer powers", |io| {
             let (x, y) = (io.int([8], -5, 6), io.int([8], 0, 6));
-            io.out_int(x.clone().powi(y));
-            io.out_int(x.clone().powi_scalar(2));
-            io.out_int(x.powi_scalar(5));
+            gives!(io.out_int, x: powi(y) powi_scalar(2) powi_scalar(5));
         }),
     ]
 }
@@ -183,21 +139,12 @@ fn functions() -> Vec<Case> {
             let x = io.float([4, 8]);
             let y = x.clone().abs().add_scalar(0.1);
             io.out(x.clone().exp());
-            io.out(y.clone().log());
-            io.out(y.clone().log1p());
-            io.out(y.clone().sqrt());
-            io.out(y.clone().recip());
-            io.out(x.clone().erf());
-            io.out(x.clone().sin());
-            io.out(x.clone().cos());
+            gives!(io.out, y: log() log1p() sqrt() recip());
+            gives!(io.out, x: erf() sin() cos());
             io.out(x.clone().mul_scalar(0.7).tan());
-            io.out(x.clone().sinh());
-            io.out(x.clone().cosh());
-            io.out(x.clone().tanh());
+            gives!(io.out, x: sinh() cosh() tanh());
             let unit = x.clone().mul_scalar(0.49);
-            io.out(unit.clone().asin());
-            io.out(unit.clone().acos());
-            io.out(unit.atanh());
+            gives!(io.out, unit: asin() acos() atanh());
             io.out(x.clone().atan());
             io.out(x.clone().asinh());
             io.out(y.clone().add_scalar(1.0).acosh());
@@ -223,25 +170,15 @@ fn edges() -> Vec<Case> {
                 90.0,
             ];
             let x = io.numbers([8], &numbers);
-            io.out(x.clone().exp());
-            io.out(x.clone().log());
-            io.out(x.clone().log1p());
-            io.out(x.clone().sqrt());
-            io.out(x.clone().recip());
-            io.out(x.clone().erf());
-            io.out(x.clone().tanh());
-            io.out(x.clone().atan());
-            io.out(x.clone().hypot(x.clone().flip([0])));
+            gives!(io.out, x: exp() log() log1p() sqrt() recip() erf() tanh() atan()
+                hypot(x.clone().flip([0])));
             io.out_bool(x.clone().is_nan());
             io.out_bool(x.is_inf());
         })
         .slack(4.0),
         case("rounding", |io| {
             let x = io.numbers([8], &[0.5, 1.5, 2.5, -0.5, -1.5, 2.4, -2.6, f64::NAN]);
-            io.out(x.clone().round());
-            io.out(x.clone().floor());
-            io.out(x.clone().ceil());
-            io.out(x.trunc());
+            gives!(io.out, x: round() floor() ceil() trunc());
         })
         .all_floats(),
     ]
@@ -254,9 +191,7 @@ fn reductions() -> Vec<Case> {
             io.out(x.clone().sum());
             io.out(x.clone().mean());
             for dim in 0..3 {
-                io.out(x.clone().sum_dim(dim));
-                io.out(x.clone().mean_dim(dim));
-                io.out(x.clone().cumsum(dim));
+                gives!(io.out, x: sum_dim(dim) mean_dim(dim) cumsum(dim));
             }
             io.out(x.clone().sum_dims(&[0, 2]));
             io.out(x.var_mean(2).0);
@@ -272,9 +207,7 @@ fn reductions() -> Vec<Case> {
         .all_floats(),
         case("products", |io| {
             let x = io.between([3, 4], 0.5, 1.5);
-            io.out(x.clone().prod());
-            io.out(x.clone().prod_dim(0));
-            io.out(x.cumprod(1));
+            gives!(io.out, x: prod() prod_dim(0) cumprod(1));
         })
         .all_floats()
         .slack(2.0),
@@ -285,14 +218,8 @@ fn extremes() -> Vec<Case> {
     vec![
         case("extremes", |io| {
             let x = io.float([3, 5]);
-            io.out(x.clone().max());
-            io.out(x.clone().min());
-            io.out(x.clone().max_dim(0));
-            io.out(x.clone().min_dim(1));
-            io.out(x.clone().max_abs());
-            io.out(x.clone().max_abs_dim(1));
-            io.out(x.clone().cummax(1));
-            io.out(x.clone().cummin(0));
+            gives!(io.out, x: max() min() max_dim(0) min_dim(1) max_abs() max_abs_dim(1)
+                cummax(1) cummin(0));
             io.out_int(x.clone().argmax(1));
             io.out_int(x.clone().argmin(0));
             let (value, at) = x.clone().max_dim_with_indices(0);
@@ -307,10 +234,7 @@ fn extremes() -> Vec<Case> {
             let (nan, low) = (f64::NAN, f64::NEG_INFINITY);
             let numbers = [1.0, nan, 3.0, nan, 2.0, 2.0, -1.0, 2.0, low, low, low, low];
             let x = io.numbers([3, 4], &numbers);
-            io.out(x.clone().max());
-            io.out(x.clone().min_dim(1));
-            io.out(x.clone().cummax(1));
-            io.out(x.clone().cummin(1));
+            gives!(io.out, x: max() min_dim(1) cummax(1) cummin(1));
             io.out_int(x.clone().argmax(1));
             io.out_int(x.clone().argmin(1));
             let (value, at) = x.max_dim_with_indices(1);
