@@ -1,8 +1,9 @@
-//! Layers, their weights and batches.
+//! Layers, their weights and batches, and what both passes give by the references of the operations.
 
 use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::permute::Capacity;
-use moebius_ops::{Element, experts, routing};
+use moebius_ops::permute::{Capacity, sorting};
+use moebius_ops::routing::{self, TopkGradient};
+use moebius_ops::{Element, Experts, HostTensor, Operation, Permute, experts};
 use moebius_xla::parallel::Layer;
 
 /// A layer of 16 columns and experts of 24.
@@ -123,6 +124,84 @@ impl Batch {
             rows.chain(weights).collect()
         };
         (0..devices).map(of_device).collect()
+    }
+
+    /// Arguments of both passes.
+    pub(crate) fn both(&self, devices: usize, divided: bool) -> Vec<Vec<Vec<f32>>> {
+        self.arguments(&[&self.x, &self.dy], devices, divided)
+    }
+
+    /// y, dx, and the weights' gradients in the layer's order.
+    pub(crate) fn expected(&self, layer: &Layer) -> Vec<Vec<f64>> {
+        let (p, problem) = (layer.problem, layer.problem.routing);
+        let [x, dy] = [&self.x, &self.dy].map(|values| [HostTensor::of_f32(values)]);
+        let weights = self.weights.iter();
+        let weights: Vec<HostTensor> = weights.map(|w| HostTensor::of_f32(w)).collect();
+        let (router, stacks) = weights.split_at(1);
+        let logits = |backward| moebius_ops::Routing::Logits {
+            problem,
+            hidden: p.hidden,
+            element: p.element,
+            backward,
+        };
+        let of_tokens = reference(logits(false), &[&x, router]);
+        let route = moebius_ops::Routing::Route {
+            problem,
+            mask: false,
+            bias: false,
+        };
+        let chosen = reference(route, &[&of_tokens]);
+        let (indices, shares) = (&chosen[..1], &chosen[1..2]);
+        let sort = Permute::Sort {
+            problem: sorting::Problem::new(&problem, None, false).unwrap(),
+            mask: false,
+        };
+        let sorted = reference(sort, &[shares, indices]);
+        let forward = Experts::Forward {
+            problem: p,
+            keep: false,
+        };
+        let y = reference(forward, &[&x, shares, &sorted[..3], stacks]);
+        let backward = Experts::Backward {
+            problem: p,
+            pre: false,
+            x: true,
+            weights: true,
+        };
+        let gradients = reference(backward, &[&dy, &x, shares, &sorted[..3], stacks]);
+        let backward = moebius_ops::Routing::RouteBackward {
+            problem,
+            mask: false,
+            of: TopkGradient::Weights,
+        };
+        let dlogits = reference(backward, &[&gradients[1..2], &of_tokens, &chosen]);
+        let of_router = reference(logits(true), &[&x, router, &dlogits]);
+        let dx = numbers_of(&gradients[0]).into_iter();
+        let dx = dx
+            .zip(numbers_of(&of_router[0]))
+            .map(|(one, other)| one + other);
+        let mut expected = vec![numbers_of(&y[0]), dx.collect(), numbers_of(&of_router[1])];
+        expected.extend(gradients[2..].iter().map(numbers_of));
+        expected
+    }
+}
+
+fn reference(operation: impl Into<Operation>, operands: &[&[HostTensor]]) -> Vec<HostTensor> {
+    operation.into().reference(&operands.concat()).unwrap()
+}
+
+fn numbers_of(tensor: &HostTensor) -> Vec<f64> {
+    match tensor {
+        HostTensor::Floats(values) => values.clone(),
+        HostTensor::Words(words) => panic!("{words:?}"),
+    }
+}
+
+/// Output `at` of all devices, of both passes of a layer whose experts are divided: the router's gradient is the same on all.
+pub(crate) fn result(results: &[Vec<Vec<f32>>], at: usize) -> Vec<f32> {
+    match at {
+        2 => results[0][2].clone(),
+        _ => joined(results, at),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Expert parallelism against one device and against the definition.
 
-use crate::data::{Batch, Routing, assert_close, capped, in_bf16, joined, layer, wide, with};
-use crate::oracle;
+use crate::data::{
+    Batch, Routing, assert_close, capped, in_bf16, joined, layer, result, wide, with,
+};
 use crate::run::{Loaded, load};
 use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::routing::Score;
@@ -34,32 +35,22 @@ impl Case {
     fn check(&self, divisions: &Divisions, routing: Routing) -> (u64, Vec<u64>) {
         let (of, layer) = (&divisions.of, &self.layer);
         let batch = Batch::new(layer, routing, 7);
-        let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
-        let both = divisions
-            .both
-            .run(&batch.arguments(&rows, of.devices, true));
-        let one = &self.one.run(&batch.arguments(&rows, 1, false))[0];
+        let both = divisions.both.run(&batch.both(of.devices, true));
+        let one = &self.one.run(&batch.both(1, false))[0];
         let what = |name: &str| format!("{name} of {of:?}, {routing:?}");
         let (y, dx) = (joined(&both, 0), joined(&both, 1));
         assert!(dx == one[1], "{}", what("bits of dx"));
         // With more slots it is up to the compiler which product joins an addition, unrounded.
         let single = layer.problem.routing.top_k() == 1;
         assert!(!single || y == one[0], "{}", what("bits of y"));
-        let weights: Vec<Vec<f64>> = batch.weights.iter().map(|w| wide(w)).collect();
-        let expected = oracle::passes(layer, &wide(&batch.x), &wide(&batch.dy), &weights);
-        let mut pairs = vec![(y, &expected.y, &one[0]), (dx, &expected.dx, &one[1])];
-        for (i, expected) in expected.weights.iter().enumerate() {
-            let got = match i {
-                0 => both[0][2].clone(),
-                _ => joined(&both, 2 + i),
-            };
-            pairs.push((got, expected, &one[2 + i]));
+        let expected = batch.expected(layer);
+        assert_eq!(expected.len(), one.len());
+        for (i, (expected, one)) in expected.iter().zip(one).enumerate() {
+            let (got, what) = (result(&both, i), what(&format!("result {i}")));
+            assert_close(&what, &got, expected, F32);
+            assert_close(&what, &got, &wide(one), F32);
         }
-        for (i, (got, expected, one)) in pairs.iter().enumerate() {
-            assert_close(&what(&format!("result {i}")), got, expected, F32);
-            assert_close(&what(&format!("result {i}")), got, &wide(one), F32);
-        }
-        let at = pairs.len();
+        let at = expected.len();
         for device in &both {
             assert_eq!(device[2], both[0][2], "{}", what("the router's gradient"));
             assert_eq!(device[at], both[0][at], "{}", what("rounds"));
@@ -138,8 +129,7 @@ fn the_forward_pass_alone() {
     let of = Divided::balanced(layer(32, 8, 2), 4).unwrap();
     let batch = Batch::new(&of.layer, Routing::Free, 3);
     let forward = load(&of.forward().unwrap(), 4).run(&batch.arguments(&[&batch.x], 4, true));
-    let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
-    let both = load(&of.gradients().unwrap(), 4).run(&batch.arguments(&rows, 4, true));
+    let both = load(&of.gradients().unwrap(), 4).run(&batch.both(4, true));
     for (forward, both) in forward.iter().zip(&both) {
         assert_eq!(forward[0], both[0]);
         assert_eq!(forward[1..], both[both.len() - 2..]);
@@ -151,17 +141,13 @@ fn halves_are_rounded_once_more_on_their_way() {
     let layer = in_bf16(layer(32, 4, 2));
     let of = Divided::balanced(layer, 4).unwrap();
     let batch = Batch::new(&layer, Routing::Free, 13);
-    let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
-    let both = load(&of.gradients().unwrap(), 4).run(&batch.arguments(&rows, 4, true));
+    let both = load(&of.gradients().unwrap(), 4).run(&batch.both(4, true));
     let one = Whole { layer, devices: 1 };
-    let one = load(&one.gradients().unwrap(), 1).run(&batch.arguments(&rows, 1, false));
+    let one = load(&one.gradients().unwrap(), 1).run(&batch.both(1, false));
     for (i, expected) in one[0].iter().enumerate() {
-        let got = match i {
-            2 => both[0][2].clone(),
-            _ => joined(&both, i),
-        };
+        let (got, what) = (result(&both, i), format!("result {i}"));
         // A unit in the last of 8 bits of the result, and half of one for the rows of its slots.
-        assert_close(&format!("result {i}"), &got, &wide(expected), 3.0 / 256.0);
+        assert_close(&what, &got, &wide(expected), 3.0 / 256.0);
     }
 }
 
@@ -180,15 +166,11 @@ fn a_capacity_drops_what_one_device_drops() {
     .map(|(program, devices)| load(&program.unwrap(), devices));
     for routing in ROUTINGS {
         let batch = Batch::new(&layer, routing, 17);
-        let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
-        let one = &one.run(&batch.arguments(&rows, 1, false))[0];
+        let one = &one.run(&batch.both(1, false))[0];
         for of in [&of, &rounds] {
-            let divided = of.run(&batch.arguments(&rows, 4, true));
+            let divided = of.run(&batch.both(4, true));
             for (i, expected) in one.iter().enumerate() {
-                let got = match i {
-                    2 => divided[0][2].clone(),
-                    _ => joined(&divided, i),
-                };
+                let got = result(&divided, i);
                 let what = format!("result {i} of {routing:?}");
                 assert_close(&what, &got, &wide(expected), F32);
             }
@@ -212,10 +194,9 @@ fn a_bias_decides_the_choice_alone() {
     let [one, of] = [(whole.gradients(), 1), (divided.gradients(), 4)]
         .map(|(program, devices)| load(&program.unwrap(), devices));
     let batch = Batch::new(&layer, Routing::Free, 19);
-    let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
     let bias: Vec<f32> = (0..8).map(|e| if e == 7 { 1.0 } else { 0.0 }).collect();
     let arguments = |devices, divided| {
-        let mut arguments = batch.arguments(&rows, devices, divided);
+        let mut arguments = batch.both(devices, divided);
         arguments
             .iter_mut()
             .for_each(|list| list.insert(2, bias.clone()));

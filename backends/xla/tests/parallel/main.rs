@@ -10,7 +10,6 @@
 mod cpu;
 mod data;
 mod expert;
-mod oracle;
 mod run;
 mod training;
 mod volume;

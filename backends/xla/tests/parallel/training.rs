@@ -57,8 +57,7 @@ fn train(
         let share = 1.0 / missed.len() as f32;
         losses.push(missed.iter().map(|m| m * m).sum::<f32>() * share);
         batch.dy = missed.iter().map(|m| 2.0 * share * m).collect();
-        let rows: [&[f32]; 2] = [&batch.x, &batch.dy];
-        let results = both.run(&batch.arguments(&rows, devices, divided));
+        let results = both.run(&batch.both(devices, divided));
         let gradients = gather(&results, batch.weights.len(), divided);
         for (weights, gradients) in batch.weights.iter_mut().zip(&gradients) {
             let pairs = weights.iter_mut().zip(gradients);

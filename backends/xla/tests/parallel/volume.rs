@@ -182,22 +182,22 @@ fn what_devices_cannot_share_is_refused() {
         let error = Divided::balanced(layer, devices).unwrap_err();
         error.to_string()
     };
-    assert_eq!(
-        refused(layer(10, 4, 1), 4),
-        "tokens: expected a multiple of 4 devices, got 10"
-    );
-    assert_eq!(
-        refused(layer(12, 6, 1), 4),
-        "experts: expected a multiple of 4 devices, got 6"
-    );
-    assert_eq!(
-        refused(layer(12, 4, 1), 0),
-        "devices: expected at least 1, got 0"
-    );
-    assert_eq!(
-        refused(layer(0, 4, 1), 4),
-        "tokens: expected at least 1, got 0"
-    );
+    for ([tokens, experts], devices, said) in [
+        (
+            [10, 4],
+            4,
+            "tokens: expected a multiple of 4 devices, got 10",
+        ),
+        (
+            [12, 6],
+            4,
+            "experts: expected a multiple of 4 devices, got 6",
+        ),
+        ([12, 4], 0, "devices: expected at least 1, got 0"),
+        ([0, 4], 4, "tokens: expected at least 1, got 0"),
+    ] {
+        assert_eq!(refused(layer(tokens, experts, 1), devices), said);
+    }
     let none = Divided {
         layer: layer(12, 4, 1),
         devices: 4,
