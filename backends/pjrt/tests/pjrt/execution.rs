@@ -40,41 +40,19 @@ fn arguments_that_are_not_the_signatures_are_refused() {
     let on = |spec: &TensorType| Buffer::from_host(&device(), spec, &[0; 24]).unwrap();
     let fits = on(&f32s([2, 3]));
     let run = |arguments: &[&Buffer]| {
-        program
-            .execute(arguments, Donate::Marked)
-            .map(drop)
-            .unwrap_err()
+        let refused = program.execute(arguments, Donate::Marked).unwrap_err();
+        refused.to_string()
     };
-    assert!(matches!(
-        run(&[]),
-        Error::ArgumentCount {
-            expected: 1,
-            got: 0
-        }
-    ));
-    assert!(matches!(
-        run(&[&fits, &fits]),
-        Error::ArgumentCount {
-            expected: 1,
-            got: 2
-        }
-    ));
+    assert_eq!(run(&[]), "the program takes 1 arguments, got 0");
+    assert_eq!(run(&[&fits, &fits]), "the program takes 1 arguments, got 2");
     // The plugin itself would take these: they are as many bytes.
     for spec in [
         f32s([3, 2]),
         f32s([6]),
         TensorType::new([2, 3], ElementType::S32),
     ] {
-        match run(&[&on(&spec)]) {
-            Error::Argument {
-                index: 0,
-                expected,
-                got,
-            } => {
-                assert_eq!((expected, got), (f32s([2, 3]), spec));
-            }
-            other => panic!("{other}"),
-        }
+        let said = format!("argument 0: expected tensor<2x3xf32>, got {spec}");
+        assert_eq!(run(&[&on(&spec)]), said);
     }
     let unknown = program.execute(&[&fits], Donate::AllBut(&[1]));
     assert!(matches!(unknown, Err(Error::ArgumentCount { .. })));
@@ -85,22 +63,19 @@ fn arguments_from_elsewhere_are_refused() {
     let program = sum();
     let fits = vector(&ONE_TO_FOUR);
     let run = |other: &Buffer| {
-        let outcome = program.execute(&[&fits, other], Donate::Marked);
-        outcome.map(drop).unwrap_err()
+        let refused = program
+            .execute(&[&fits, other], Donate::Marked)
+            .unwrap_err();
+        refused.to_string()
     };
     let device = client().device(3).unwrap();
-    let there = run(&fits.copy_to(&device).unwrap());
-    assert!(matches!(
-        there,
-        Error::ArgumentDevice {
-            index: 1,
-            expected: 0,
-            got: 3
-        }
-    ));
+    assert_eq!(
+        run(&fits.copy_to(&device).unwrap()),
+        "argument 1 is on device 3, the program runs on device 0"
+    );
     let other = new_client().device(0).unwrap();
     let foreign = Buffer::from_host(&other, &f32s([4]), &[0; 16]).unwrap();
-    assert!(matches!(run(&foreign), Error::OtherClient { .. }));
+    assert_eq!(run(&foreign), "an argument belongs to another client");
     let copied = fits.copy_to(&other);
     assert!(matches!(copied, Err(Error::OtherClient { .. })));
 }
@@ -125,10 +100,8 @@ fn a_donated_argument_is_gone_and_its_memory_holds_the_result() {
         program.execute(&[&b, &a], Donate::Nothing).map(drop),
     ];
     for used in uses {
-        match used.unwrap_err() {
-            Error::Donated(spec) => assert_eq!(spec, f32s([4])),
-            other => panic!("{other}"),
-        }
+        let said = "the buffer tensor<4xf32> was donated to an earlier execution";
+        assert_eq!(used.unwrap_err().to_string(), said);
     }
     assert!(a.ready().unwrap().wait().is_err());
 }
@@ -229,21 +202,11 @@ fn all_devices_run_one_program() {
         assert_eq!(result[0].device(), devices[replica]);
     }
     let few = program.execute_sharded(&arguments[..3], Donate::Marked);
-    assert!(matches!(
-        few,
-        Err(Error::DeviceCount {
-            expected: 8,
-            got: 3
-        })
-    ));
     let one = program.execute(&[&buffers[0]], Donate::Marked);
-    assert!(matches!(
-        one,
-        Err(Error::DeviceCount {
-            expected: 8,
-            got: 1
-        })
-    ));
+    for (refused, count) in [(few.unwrap_err(), 3), (one.unwrap_err(), 1)] {
+        let said = format!("the program runs on 8 devices, arguments were passed for {count}");
+        assert_eq!(refused.to_string(), said);
+    }
 }
 
 #[test]
