@@ -93,13 +93,9 @@ impl Machine {
         if let Some(executable) = held {
             return Ok(executable);
         }
-        let inputs = program.inputs.clone();
         // Not under the lock: others may compile at the same time.
-        let (client, text, options) = (self.client(), &program.text, &self.options);
-        let executable = Arc::new(match &self.cache {
-            Some(cache) => cache.compile_cached(client, text, options, inputs)?.0,
-            None => client.compile(text, options, inputs)?,
-        });
+        let cache = self.cache.as_ref();
+        let executable = Arc::new(compile(self.client(), cache, &self.options, program)?);
         let mut programs = self.programs();
         programs.retain(|_, program| program.strong_count() > 0);
         programs.insert(key, Arc::downgrade(&executable));
@@ -108,6 +104,20 @@ impl Machine {
 
     fn programs(&self) -> MutexGuard<'_, HashMap<blake3::Hash, Weak<LoadedExecutable>>> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Compiles a program, or takes it from the disk.
+pub(crate) fn compile(
+    client: &Client,
+    cache: Option<&DiskCache>,
+    options: &CompileOptions,
+    program: &Program,
+) -> Result<LoadedExecutable, moebius_pjrt::Error> {
+    let (text, inputs) = (&program.text, program.inputs.clone());
+    match cache {
+        Some(cache) => Ok(cache.compile_cached(client, text, options, inputs)?.0),
+        None => client.compile(text, options, inputs),
     }
 }
 

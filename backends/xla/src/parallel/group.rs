@@ -1,7 +1,7 @@
 //! Devices that run one program together: what it takes and gives, on the host.
 
 use crate::lower::{LowerError, value_type};
-use crate::machine::RunError;
+use crate::machine::{self, RunError};
 use crate::open::{self, OpenError};
 use crate::stablehlo::Program;
 use burn_backend::{Shape, TensorData};
@@ -61,14 +61,8 @@ impl Group {
     ///
     /// The plugin's.
     pub fn compile(&self, program: &Program) -> Result<LoadedExecutable, moebius_pjrt::Error> {
-        let (client, inputs) = (self.devices[0].client(), program.inputs.clone());
-        match &self.cache {
-            Some(cache) => {
-                let compiled = cache.compile_cached(client, &program.text, &self.options, inputs);
-                Ok(compiled?.0)
-            }
-            None => client.compile(&program.text, &self.options, inputs),
-        }
+        let client = self.devices[0].client();
+        machine::compile(client, self.cache.as_ref(), &self.options, program)
     }
 
     /// Equal parts of `data` along its first dimension, one on each device.

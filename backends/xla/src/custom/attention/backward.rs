@@ -145,7 +145,7 @@ impl Places {
 
     /// The gradients as they leave.
     fn finish(&self, b: &Builder, scores: &Scores<'_>, results: &mut [Value]) {
-        let [queries, keys] = scores.walk.total();
+        let [queries, keys] = scores.walk.total;
         if let Some((at, ..)) = self.bias {
             results[at] = b.slice_dim(b.slice_dim(results[at], 2, 0..queries), 3, 0..keys);
         }
@@ -184,7 +184,7 @@ impl<'a> Pass<'a> {
         (lse, delta, of): (Value, Value, Of),
     ) -> Self {
         let walk = scores.walk;
-        let queries = |x| Rows::new(b, walk.pad_queries(b, x, 2), scores.hides());
+        let queries = |x| Rows::new(b, walk.pad_queries(b, x, 2), scores.hides);
         let q = queries(q);
         let gradient = match of {
             Of::Output { gradient, .. } => Some(queries(gradient)),
@@ -196,7 +196,7 @@ impl<'a> Pass<'a> {
         Self {
             scores,
             q,
-            k: Rows::new(b, k, scores.hides()),
+            k: Rows::new(b, k, scores.hides),
             v,
             gradient,
             lse,

@@ -88,7 +88,7 @@ pub(crate) fn forward(
     let scores = Scores::new(b, terms, &walk, sums);
     let q = walk.pad_queries(b, q, 2);
     let [k, v] = [k, v].map(|x| stacked(b, walk.pad_keys(b, x, 2)));
-    let v = Rows::new(b, v, scores.hides());
+    let v = Rows::new(b, v, scores.hides);
     let rows = [s.batch, s.heads, walk.padded()[0]];
     let width = b.shape(v.x)[2];
     let state = [

@@ -16,7 +16,7 @@ pub(super) struct Scores<'a> {
     /// The tables with whole blocks; of biases by distance those of [`relative::diagonals`].
     tables: Tables,
     /// Whether some pair isn't seen.
-    hides: bool,
+    pub(super) hides: bool,
     /// The type of scores.
     pub(super) element: ElementType,
 }
@@ -49,7 +49,7 @@ impl<'a> Scores<'a> {
             let tile = terms.problem.rules();
             tile.tile(s, 0..s.queries, 0..s.keys) != Seen::Full
         };
-        let hides = some && (walk.padded() != walk.total() || ruled());
+        let hides = some && (walk.padded() != walk.total || ruled());
         let pairs = |x| {
             // Burn's tables may have one row or column for all.
             let shape = b.shape(x);
@@ -75,11 +75,6 @@ impl<'a> Scores<'a> {
             hides,
             element,
         }
-    }
-
-    /// Whether some pair isn't seen.
-    pub(super) fn hides(&self) -> bool {
-        self.hides
     }
 
     /// \[B, Hq, queries, keys\].
@@ -108,8 +103,8 @@ impl<'a> Scores<'a> {
         }
         let places = self.places(b, at);
         let mut square = Vec::new();
-        let [queries, keys] = self.walk.total();
-        if self.walk.padded() != self.walk.total() {
+        let [queries, keys] = self.walk.total;
+        if self.walk.padded() != self.walk.total {
             square.push(b.lt(places.query, queries as f64));
             square.push(b.lt(places.key, keys as f64));
         }

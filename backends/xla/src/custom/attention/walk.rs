@@ -75,7 +75,7 @@ pub(super) struct Walk {
     /// For each block of queries the blocks of keys that the rules let it see.
     ranges: Vec<Range<usize>>,
     /// The queries and keys that there are.
-    total: [usize; 2],
+    pub(super) total: [usize; 2],
 }
 
 /// A block of queries.
@@ -145,11 +145,6 @@ impl Walk {
             queries.next_multiple_of(self.queries.max(1)),
             keys.next_multiple_of(self.keys.max(1)),
         ]
-    }
-
-    /// The queries and keys that there are.
-    pub(super) fn total(&self) -> [usize; 2] {
-        self.total
     }
 
     /// `x` with zeros after the last query, which lies in dimension `dim`.
