@@ -17,7 +17,6 @@ mod indexing;
 mod layers;
 mod numeric;
 mod random;
-mod table;
 
 use harness::{Case, run};
 

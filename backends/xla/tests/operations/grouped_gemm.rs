@@ -1,8 +1,14 @@
-//! One product per expert, and its gradients.
+//! One product per expert and its gradients, and products with FP8 weights.
 
-use crate::run::{self, Host, element, floats, i32s, noise, run};
+use crate::casts::FORMATS;
+use crate::experts::{dealt, sorted};
+use crate::run::{self, Host, element, f32s, floats, i32s, noise, of_largest, run, words};
 use moebius_ops::GroupedGemm;
-use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_ops::fp8::{Fp8Format, pack};
+use moebius_ops::grouped_gemm::fp8::to_panels;
+use moebius_ops::grouped_gemm::{Activation, Problem, Source};
+use moebius_ops::permute::Sorted;
+use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_pjrt::ElementType::{self, BF16, F16, F32};
 
 fn problem(rows: usize, bias: bool) -> Problem {
@@ -82,5 +88,193 @@ fn every_load_around_the_edges_of_blocks() {
 fn half_precision() {
     for (element, tolerance) in [(F16, 4e-3), (BF16, 2e-2)] {
         check(problem(90, true), element, &[30, 0, 7, 33, 5], tolerance);
+    }
+}
+
+const GRANULARITIES: [Granularity; 4] = [
+    Granularity::Tensor,
+    Granularity::Row,
+    Granularity::Block {
+        rows: 16,
+        columns: 8,
+    },
+    Granularity::Mx,
+];
+
+fn dense(rows: usize, [n, k]: [usize; 2], granularity: Granularity, format: Fp8Format) -> Problem {
+    Problem {
+        bias: true,
+        fp8: Some(Fp8Scheme {
+            format,
+            granularity,
+        }),
+        ..Problem::dense(rows, n, k).unwrap()
+    }
+}
+
+/// `p` of the slots of a routing.
+fn routed(p: Problem, slots: usize, [experts, top_k]: [usize; 2], rows: Source) -> Problem {
+    Problem {
+        rows,
+        row_bound: p.row_bound,
+        bias: p.bias,
+        fp8: p.fp8,
+        ..Problem::new(slots, experts, top_k, p.n, p.k).unwrap()
+    }
+}
+
+/// Each row's bytes four to a word.
+fn packed(bytes: &[u8], row: usize) -> Vec<u32> {
+    bytes.chunks(row).flat_map(pack).collect()
+}
+
+/// The operands of a product: x, codes, scales, the sort if there is one, and biases.
+fn inputs(p: &Problem, x: Host, sort: Option<&Sorted>) -> Vec<Host> {
+    let columns = p.parts() * p.n;
+    // Finite codes of all sizes, with subnormals and both zeros.
+    let code = |i: usize| (i * 37 % 0x70) as u8 | if i.is_multiple_of(3) { 0x80 } else { 0 };
+    let codes: Vec<u8> = (0..p.experts * columns * p.k).map(code).collect();
+    let panels = [
+        p.experts * p.parts() * p.n.div_ceil(64),
+        p.k.div_ceil(4),
+        64,
+    ];
+    let codes = words(&panels, &to_panels(p, &packed(&codes, p.k)));
+    let granularity = p.fp8.unwrap().granularity;
+    let [down, across] = granularity.blocks(columns, p.k);
+    let blocks = 0..p.experts * down * across;
+    let scales = if granularity == Granularity::Mx {
+        let bytes: Vec<u8> = blocks.map(|i| 110 + (i % 9) as u8).collect();
+        let shape = [p.experts, down, across.div_ceil(4)];
+        words(&shape, &packed(&bytes, across))
+    } else {
+        let scales = blocks.map(|i| 0.001 * (1.0 + (i % 13) as f32));
+        f32s(&[p.experts, down, across], &scales.collect::<Vec<_>>())
+    };
+    let bias = floats(
+        x.ty.element,
+        &[p.experts, columns],
+        &noise(p.experts * columns, 5),
+    );
+    let sort = sort.into_iter().flat_map(|sort| {
+        let (order, offsets) = (&sort.order, &sort.offsets);
+        [
+            words(&[order.len()], order),
+            words(&[offsets.len()], offsets),
+        ]
+    });
+    let first = [x, codes, scales].into_iter();
+    first.chain(sort).chain([bias]).collect()
+}
+
+#[test]
+fn products_are_those_of_decoded_weights() {
+    let sizes = [(1, [70, 33]), (5, [64, 64]), (40, [130, 96]), (3, [1, 7])];
+    for (at, granularity) in GRANULARITIES.into_iter().enumerate() {
+        for (nth, format) in FORMATS.into_iter().enumerate() {
+            for (rows, [n, k]) in [sizes[(at + nth) % 4], sizes[(at + nth + 2) % 4]] {
+                let p = dense(rows, [n, k], granularity, format);
+                let x = f32s(&[rows, k], &noise(rows * k, 2));
+                let product = GroupedGemm::Fp8Linear(p);
+                run::check(product, &inputs(&p, x, None), of_largest(1e-6));
+            }
+        }
+    }
+}
+
+#[test]
+fn sixteen_bits_times_codes() {
+    for granularity in GRANULARITIES {
+        for (of, bits) in [(F16, 11), (BF16, 8)] {
+            let p = Problem {
+                element: element(of),
+                ..dense(9, [70, 36], granularity, Fp8Format::E4M3)
+            };
+            let x = floats(of, &[9, 36], &noise(9 * 36, 2));
+            // A unit in the last place, and a sum's error next to nothing.
+            let tolerance = 2.1 * f64::from(-bits).exp2();
+            let got = run::check(GroupedGemm::Fp8Linear(p), &inputs(&p, x, None), |_| {
+                tolerance
+            });
+            assert_eq!(got[0].ty.element, of);
+        }
+    }
+}
+
+/// Also where a product of so few rows is cut along the inner columns.
+#[test]
+fn a_row_does_not_see_the_others() {
+    for rows in [2, 7, 64] {
+        let p = dense(rows, [33, 4096], Granularity::Row, Fp8Format::E4M3);
+        let of = |x: &[f32]| {
+            let x = f32s(&[rows, 4096], x);
+            run(GroupedGemm::Fp8Linear(p), &inputs(&p, x, None))[0].to_floats()
+        };
+        let (x, mut other) = (noise(rows * 4096, 2), noise(rows * 4096, 9));
+        other[4096..2 * 4096].copy_from_slice(&x[4096..2 * 4096]);
+        assert_eq!(of(&x)[33..66], of(&other)[33..66]);
+    }
+}
+
+#[test]
+fn experts_have_weights_of_their_own() {
+    let (keys, used, k) = (dealt(26, &[9, 0, 7, 5]), 21, 33);
+    for granularity in GRANULARITIES {
+        for (source, gated) in [(Source::Tokens, true), (Source::Sorted, false)] {
+            let bound = used + 1;
+            let p = dense(bound, [70, k], granularity, Fp8Format::E4M3);
+            let p = Problem {
+                activation: gated.then_some(Activation::Silu),
+                gated,
+                ..routed(p, 26, [4, 2], source)
+            };
+            let rows = match source {
+                Source::Tokens => 13,
+                Source::Sorted => bound,
+            };
+            let mut x = noise(rows * k, 2);
+            if source == Source::Sorted {
+                x[used * k..].fill(f32::NAN);
+            }
+            let inputs = inputs(&p, f32s(&[rows, k], &x), Some(&sorted(&keys, 4)));
+            run::check(GroupedGemm::Fp8Linear(p), &inputs, |_| 1e-5);
+        }
+    }
+}
+
+#[test]
+fn rows_without_an_expert_are_zeros() {
+    let p = dense(6, [5, 9], Granularity::Row, Fp8Format::E5M2);
+    let p = routed(p, 6, [3, 2], Source::Tokens);
+    let inputs = inputs(&p, f32s(&[3, 9], &noise(27, 2)), Some(&sorted(&[3; 6], 3)));
+    let y = run(GroupedGemm::Fp8Linear(p), &inputs)[0].to_floats();
+    assert_eq!(y, [0.0; 30]);
+}
+
+/// All rows are the same token, which one expert gets: at every place of a block, and alone.
+#[test]
+fn a_row_does_not_depend_on_where_it_lies() {
+    for (granularity, source) in GRANULARITIES
+        .into_iter()
+        .flat_map(|granularity| [Source::Tokens, Source::Sorted].map(|s| (granularity, s)))
+    {
+        for of in [F32, BF16] {
+            let (n, k) = (70, 300);
+            let result = |tokens: usize| {
+                let p = dense(tokens, [n, k], granularity, Fp8Format::E4M3);
+                let p = Problem {
+                    element: element(of),
+                    ..routed(p, tokens, [3, 1], source)
+                };
+                let x = floats(of, &[tokens, k], &noise(k, 2).repeat(tokens));
+                let inputs = inputs(&p, x, Some(&sorted(&vec![1; tokens], 3)));
+                run(GroupedGemm::Fp8Linear(p), &inputs).remove(0).bytes
+            };
+            let (alone, many) = (result(1), result(300));
+            for (row, bytes) in many.chunks(alone.len()).enumerate() {
+                let what = format!("{granularity:?}, {source:?}, {of}, row {row}");
+                assert!(bytes == alone, "{what}");
+            }
+        }
     }
 }

@@ -13,7 +13,6 @@ mod cost;
 #[path = "../cpu/mod.rs"]
 mod cpu;
 mod experts;
-mod fp8_gemm;
 mod grouped_gemm;
 mod permute;
 mod positions;

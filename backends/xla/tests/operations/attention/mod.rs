@@ -1,8 +1,6 @@
 //! Attention under score rules: all passes of one attention in one program, held to the reference.
 
-mod hidden;
 mod rules;
-mod sizes;
 
 use crate::run::{Host, execute, noise, travelled, type_of};
 use moebius_ops::attention::{Dropout, Problem, Rule, Rules, Sizes, alibi_slopes};
