@@ -159,8 +159,7 @@ fn shapes() -> Vec<Case> {
         }),
         case("repeat and cat", |io| {
             let (x, y) = (io.float([2, 3]), io.float([2, 1]));
-            io.out(x.clone().repeat_dim(0, 3));
-            io.out(x.clone().repeat_dim(1, 2));
+            gives!(io.out, x: repeat_dim(0, 3) repeat_dim(1, 2));
             io.out(Tensor::cat(vec![x.clone(), y, x], 1));
             let (x, y) = (io.int([2, 3], 0, 9), io.int([1, 3], 0, 9));
             io.out_int(x.clone().repeat_dim(0, 2));
@@ -182,8 +181,7 @@ fn shapes() -> Vec<Case> {
             let y = io.float([2, 3]);
             io.out(x.clone().add_scalar(1.0));
             io.out(Tensor::cat(vec![x.clone(), y.clone()], 0));
-            io.out(x.clone().sum());
-            io.out(x.clone().sum_dim(0));
+            gives!(io.out, x: sum() sum_dim(0));
             io.out(x.clone().transpose().matmul(x.clone()));
             io.out(y.slice(s![1..1, ..]));
             io.out(x.mean_dim(0));
@@ -209,8 +207,7 @@ fn slices() -> Vec<Case> {
             let y = io.float([3, 2]);
             io.out(x.clone().slice_assign(s![..;2, 1..6;3], y));
             let y = io.float([5, 4]);
-            io.out(x.clone().slice_assign(s![..;-1, ..;-2], y));
-            io.out(x.slice_fill([0..2, 0..2], 3.0));
+            gives!(io.out, x: slice_assign(s![..;-1, ..;-2], y) slice_fill([0..2, 0..2], 3.0));
             let (x, y) = (io.int([5], 0, 9), io.int([2], 0, 9));
             io.out_int(x.slice_assign(s![3..5], y));
             let (x, y) = (io.bool([5]), io.bool([2]));

@@ -22,7 +22,6 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend(norms());
     cases.extend(attention());
     cases.extend(convolutions());
-    cases.extend(transposed_convolutions());
     cases.extend(pools());
     cases.extend(adaptive_pools());
     cases.extend(images());
@@ -209,91 +208,42 @@ fn attention() -> Vec<Case> {
     ]
 }
 
-fn convolutions() -> Vec<Case> {
-    vec![
-        gradient_case!("conv1d", |io, B| {
-            let (x, w, bias) = (
-                learned::<B, 3>(io, [2, 4, 9]),
-                learned::<B, 3>(io, [6, 2, 3]),
-                learned::<B, 1>(io, [6]),
-            );
-            let options = ConvOptions::new([2], [1], [2], 2);
-            let y = B::conv1d(x.clone(), w.clone(), Some(bias.clone()), options);
-            gradients::<B>(io, y, &[&x, &w, &bias]);
-        })
-        .slack(4.0),
-        gradient_case!("conv2d", |io, B| {
-            let (x, w) = (
-                learned::<B, 4>(io, [2, 4, 7, 8]),
-                learned::<B, 4>(io, [6, 2, 3, 2]),
-            );
-            let bias = learned::<B, 1>(io, [6]);
-            let options = ConvOptions::new([2, 3], [1, 2], [1, 2], 2);
-            let y = B::conv2d(x.clone(), w.clone(), Some(bias.clone()), options);
-            gradients::<B>(io, y, &[&x, &w, &bias]);
-        })
-        .slack(8.0),
-        gradient_case!("conv3d", |io, B| {
-            let (x, w) = (
-                learned::<B, 5>(io, [1, 2, 4, 5, 6]),
-                learned::<B, 5>(io, [3, 2, 2, 3, 2]),
-            );
-            let bias = learned::<B, 1>(io, [3]);
-            let options = ConvOptions::new([1, 2, 1], [1, 0, 1], [1, 1, 2], 1);
-            let y = B::conv3d(x.clone(), w.clone(), Some(bias.clone()), options);
-            gradients::<B>(io, y, &[&x, &w, &bias]);
-        })
-        .slack(8.0),
-        case("conv2d in other types", |io| {
-            let (x, w) = (io.float([1, 2, 5, 5]), io.float([3, 2, 3, 3]));
-            io.out(module::conv2d(
-                x,
-                w,
-                None,
-                ConvOptions::new([1, 1], [1, 1], [1, 1], 1),
-            ));
-        })
-        .all_floats()
-        .slack(8.0),
-    ]
+/// Cases of convolutions, and of transposed ones, with their gradients: how many dimensions x has, the shapes of x, of the
+/// weight and of the bias, the options, and the slack.
+macro_rules! convolutions {
+    ($($name:ident $rank:tt, $x:expr, $w:expr, $bias:expr, $options:expr, $slack:expr;)*) => {
+        vec![$(
+            gradient_case!(stringify!($name), |io, B| {
+                let (x, w) = (learned::<B, $rank>(io, $x), learned::<B, $rank>(io, $w));
+                let bias = learned::<B, 1>(io, [$bias]);
+                let y = B::$name(x.clone(), w.clone(), Some(bias.clone()), $options);
+                gradients::<B>(io, y, &[&x, &w, &bias]);
+            })
+            .slack($slack)
+        ),*]
+    };
 }
 
-fn transposed_convolutions() -> Vec<Case> {
-    vec![
-        gradient_case!("conv_transpose1d", |io, B| {
-            let (x, w, bias) = (
-                learned::<B, 3>(io, [2, 4, 5]),
-                learned::<B, 3>(io, [4, 3, 3]),
-                learned::<B, 1>(io, [6]),
-            );
-            let options = ConvTransposeOptions::new([2], [1], [1], [2], 2);
-            let y = B::conv_transpose1d(x.clone(), w.clone(), Some(bias.clone()), options);
-            gradients::<B>(io, y, &[&x, &w, &bias]);
-        })
-        .slack(8.0),
-        gradient_case!("conv_transpose2d", |io, B| {
-            let (x, w) = (
-                learned::<B, 4>(io, [2, 3, 4, 5]),
-                learned::<B, 4>(io, [3, 2, 3, 2]),
-            );
-            let bias = learned::<B, 1>(io, [2]);
-            let options = ConvTransposeOptions::new([2, 1], [1, 0], [1, 0], [1, 2], 1);
-            let y = B::conv_transpose2d(x.clone(), w.clone(), Some(bias.clone()), options);
-            gradients::<B>(io, y, &[&x, &w, &bias]);
-        })
-        .slack(8.0),
-        gradient_case!("conv_transpose3d", |io, B| {
-            let (x, w) = (
-                learned::<B, 5>(io, [1, 2, 3, 3, 3]),
-                learned::<B, 5>(io, [2, 2, 2, 2, 2]),
-            );
-            let bias = learned::<B, 1>(io, [2]);
-            let options = ConvTransposeOptions::new([2, 1, 1], [1, 0, 0], [1, 0, 0], [1, 1, 1], 1);
-            let y = B::conv_transpose3d(x.clone(), w.clone(), Some(bias.clone()), options);
-            gradients::<B>(io, y, &[&x, &w, &bias]);
-        })
-        .slack(8.0),
-    ]
+fn convolutions() -> Vec<Case> {
+    let mut cases = convolutions! {
+        conv1d 3, [2, 4, 9], [6, 2, 3], 6, ConvOptions::new([2], [1], [2], 2), 4.0;
+        conv2d 4, [2, 4, 7, 8], [6, 2, 3, 2], 6, ConvOptions::new([2, 3], [1, 2], [1, 2], 2), 8.0;
+        conv3d 5, [1, 2, 4, 5, 6], [3, 2, 2, 3, 2], 3,
+            ConvOptions::new([1, 2, 1], [1, 0, 1], [1, 1, 2], 1), 8.0;
+        conv_transpose1d 3, [2, 4, 5], [4, 3, 3], 6,
+            ConvTransposeOptions::new([2], [1], [1], [2], 2), 8.0;
+        conv_transpose2d 4, [2, 3, 4, 5], [3, 2, 3, 2], 2,
+            ConvTransposeOptions::new([2, 1], [1, 0], [1, 0], [1, 2], 1), 8.0;
+        conv_transpose3d 5, [1, 2, 3, 3, 3], [2, 2, 2, 2, 2], 2,
+            ConvTransposeOptions::new([2, 1, 1], [1, 0, 0], [1, 0, 0], [1, 1, 1], 1), 8.0;
+    };
+    let other_types = case("conv2d in other types", |io| {
+        let (x, w) = (io.float([1, 2, 5, 5]), io.float([3, 2, 3, 3]));
+        let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
+        io.out(module::conv2d(x, w, None, options));
+    });
+    cases.push(other_types.all_floats().slack(8.0));
+    cases
 }
 
 fn pools() -> Vec<Case> {

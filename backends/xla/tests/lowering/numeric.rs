@@ -90,8 +90,7 @@ fn integers() -> Vec<Case> {
         case("integer reductions", |io| {
             let x = io.int([3, 5], -9, 9);
             reductions_of_integers(io, &x);
-            io.out_int(x.clone().argmax(1));
-            io.out_int(x.clone().argmin(0));
+            gives!(io.out_int, x: argmax(1) argmin(0));
             let numbers: Vec<i64> = (0..15).map(|i| (i * 37) % 100 - 50).collect();
             let x = io.integers([3, 5], &numbers, DType::I16);
             reductions_of_integers(io, &x);
@@ -106,8 +105,7 @@ fn reductions_of_integers(io: &mut Io, x: &Tensor<2, Int>) {
     gives!(io.out_int, x: mean() mean_dim(0) max() max_dim(0) min() min_dim(1) max_abs()
         max_abs_dim(1) cumsum(1));
     io.out_int(x.clone().clamp(-3, 3).cumprod(1));
-    io.out_int(x.clone().cummax(0));
-    io.out_int(x.clone().cummin(0));
+    gives!(io.out_int, x: cummax(0) cummin(0));
     io.out_int(x.clone().max_dim_with_indices(1).0);
     io.out_int(x.clone().min_dim_with_indices(0).0);
 }
@@ -122,8 +120,7 @@ fn powers() -> Vec<Case> {
             io.out(x.clone().powi_scalar(3));
             io.out(x.clone().abs().powf_scalar(0.3));
             let y = io.numbers([6], &[2.0, 3.0, -1.0, 0.0, 0.5, 5.0]);
-            io.out(x.clone().powf(y.clone()));
-            io.out(x.powi(y.round()));
+            gives!(io.out, x: powf(y.clone()) powi(y.round()));
         })
         .slack(4.0),
         case("integer powers", |io| {
@@ -145,11 +142,9 @@ fn functions() -> Vec<Case> {
             gives!(io.out, x: sinh() cosh() tanh());
             let unit = x.clone().mul_scalar(0.49);
             gives!(io.out, unit: asin() acos() atanh());
-            io.out(x.clone().atan());
-            io.out(x.clone().asinh());
+            gives!(io.out, x: atan() asinh());
             io.out(y.clone().add_scalar(1.0).acosh());
-            io.out(x.clone().atan2(y.clone()));
-            io.out(x.hypot(y));
+            gives!(io.out, x: atan2(y.clone()) hypot(y));
         })
         .all_floats()
         .slack(4.0),
@@ -172,8 +167,7 @@ fn edges() -> Vec<Case> {
             let x = io.numbers([8], &numbers);
             gives!(io.out, x: exp() log() log1p() sqrt() recip() erf() tanh() atan()
                 hypot(x.clone().flip([0])));
-            io.out_bool(x.clone().is_nan());
-            io.out_bool(x.is_inf());
+            gives!(io.out_bool, x: is_nan() is_inf());
         })
         .slack(4.0),
         case("rounding", |io| {
@@ -188,8 +182,7 @@ fn reductions() -> Vec<Case> {
     vec![
         case("sums", |io| {
             let x = io.float([3, 5, 7]);
-            io.out(x.clone().sum());
-            io.out(x.clone().mean());
+            gives!(io.out, x: sum() mean());
             for dim in 0..3 {
                 gives!(io.out, x: sum_dim(dim) mean_dim(dim) cumsum(dim));
             }
@@ -201,8 +194,7 @@ fn reductions() -> Vec<Case> {
         case("sums of halves in f32", |io| {
             // 4096 ones: f16 and bf16 stop at 2048 and 256 when they add one by one.
             let x = io.numbers([4096], &[1.0; 4096]);
-            io.out(x.clone().sum());
-            io.out(x.mean());
+            gives!(io.out, x: sum() mean());
         })
         .all_floats(),
         case("products", |io| {
@@ -220,8 +212,7 @@ fn extremes() -> Vec<Case> {
             let x = io.float([3, 5]);
             gives!(io.out, x: max() min() max_dim(0) min_dim(1) max_abs() max_abs_dim(1)
                 cummax(1) cummin(0));
-            io.out_int(x.clone().argmax(1));
-            io.out_int(x.clone().argmin(0));
+            gives!(io.out_int, x: argmax(1) argmin(0));
             let (value, at) = x.clone().max_dim_with_indices(0);
             io.out(value);
             io.out_int(at);
@@ -235,8 +226,7 @@ fn extremes() -> Vec<Case> {
             let numbers = [1.0, nan, 3.0, nan, 2.0, 2.0, -1.0, 2.0, low, low, low, low];
             let x = io.numbers([3, 4], &numbers);
             gives!(io.out, x: max() min_dim(1) cummax(1) cummin(1));
-            io.out_int(x.clone().argmax(1));
-            io.out_int(x.clone().argmin(1));
+            gives!(io.out_int, x: argmax(1) argmin(1));
             let (value, at) = x.max_dim_with_indices(1);
             io.out(value);
             io.out_int(at);
@@ -248,8 +238,7 @@ fn order() -> Vec<Case> {
     vec![
         case("sort", |io| {
             let x = io.float([4, 9]);
-            io.out(x.clone().sort(1));
-            io.out(x.clone().sort_descending(0));
+            gives!(io.out, x: sort(1) sort_descending(0));
             io.out_int(x.clone().argsort(1));
             let (values, at) = x.clone().sort_descending_with_indices(1);
             io.out(values);
@@ -262,13 +251,11 @@ fn order() -> Vec<Case> {
         }),
         case("sort integers", |io| {
             let x = io.integers([2, 5], &[5, -3, 9, 0, 2, 7, 1, -8, 4, 3], DType::I64);
-            io.out_int(x.clone().sort(1));
-            io.out_int(x.clone().argsort_descending(0));
+            gives!(io.out_int, x: sort(1) argsort_descending(0));
             let (values, at) = x.clone().sort_with_indices(1);
             io.out_int(values);
             io.out_int(at);
-            io.out_int(x.clone().topk(3, 1));
-            io.out_int(x.clone().argtopk(1, 0));
+            gives!(io.out_int, x: topk(3, 1) argtopk(1, 0));
             let (values, at) = x.topk_with_indices(2, 1);
             io.out_int(values);
             io.out_int(at);
@@ -278,8 +265,7 @@ fn order() -> Vec<Case> {
                 [6],
                 &[1.0, f64::NAN, f64::INFINITY, -0.0, 0.0, f64::NEG_INFINITY],
             );
-            io.out(x.clone().sort(0));
-            io.out(x.clone().topk(2, 0));
+            gives!(io.out, x: sort(0) topk(2, 0));
             io.out_int(x.argsort(0));
         }),
     ]
