@@ -107,11 +107,11 @@ impl Client {
 /// [`Error::Program`] where no thread can be had; those of `compile`.
 pub(crate) fn with_program<T: Send>(
     text: &str,
-    compile: impl FnOnce(&ffi::Program) -> Result<T, Error> + Send,
+    compile: impl FnOnce(&ffi::ProgramCode) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
     const FORMAT: &str = "mlir";
     let call = || {
-        let mut program = ffi::Program::new();
+        let mut program = ffi::ProgramCode::new();
         program.code = text.as_ptr().cast_mut().cast();
         program.code_size = text.len();
         program.format = FORMAT.as_ptr().cast();

@@ -173,8 +173,8 @@ impl Executable {
     ///
     /// The plugin's.
     pub fn optimized(&self) -> Result<OptimizedProgram, Error> {
-        let mut program = ffi::Program::new();
-        let get = |program: &mut ffi::Program| {
+        let mut program = ffi::ProgramCode::new();
+        let get = |program: &mut ffi::ProgramCode| {
             let mut get = ffi::ExecutableOptimizedProgram::of(self.inner.object.get());
             get.program = program;
             // SAFETY: the executable and the record are alive. A null code asks for its size; one that isn't null has it.

@@ -183,7 +183,7 @@ records! {
     }
 
     /// `PJRT_Program`.
-    Program {
+    ProgramCode {
         code: *mut c_char,
         code_size: usize,
         format: *const c_char,
@@ -261,7 +261,7 @@ arguments! {
     }
     20 "PJRT_Client_Compile" ClientCompile {
         client: *mut ClientObject,
-        program: *const Program,
+        program: *const ProgramCode,
         compile_options: *const c_char,
         compile_options_size: usize,
         executable: *mut LoadedObject,
@@ -303,7 +303,7 @@ arguments! {
     46 "PJRT_Executable_GetCostAnalysis" ExecutableGetCostAnalysis {
         executable: *mut ExecutableObject, num_properties: usize, properties: *const NamedValue
     }
-    48 "PJRT_Executable_OptimizedProgram" ExecutableOptimizedProgram { executable: *mut ExecutableObject, program: *mut Program }
+    48 "PJRT_Executable_OptimizedProgram" ExecutableOptimizedProgram { executable: *mut ExecutableObject, program: *mut ProgramCode }
     49 "PJRT_Executable_Serialize" ExecutableSerialize {
         executable: *const ExecutableObject,
         serialized_bytes: *const c_char,
@@ -402,7 +402,7 @@ arguments! {
     }
     89 "PJRT_Compile" Compile {
         topology: *const TopologyObject,
-        program: *const Program,
+        program: *const ProgramCode,
         compile_options: *const c_char,
         compile_options_size: usize,
         client: *mut ClientObject,

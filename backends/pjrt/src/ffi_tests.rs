@@ -111,7 +111,7 @@ fn every_record_has_the_headers_fields_in_its_places() {
         .collect();
     let others = [
         ("PJRT_NamedValue", NamedValue::described(None)),
-        ("PJRT_Program", Program::described(None)),
+        ("PJRT_Program", ProgramCode::described(None)),
         ("PJRT_ExecuteOptions", ExecuteOptions::described(None)),
         (
             "PJRT_Buffer_MemoryLayout_Tiled",
