@@ -23,9 +23,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::bytes::DecoderConfig;
-use crate::config::TrainConfig;
+use crate::config::{Subject, TrainConfig};
 use crate::error::CheckpointError;
-use crate::subject::Subject;
 
 const FILE: &str = "checkpoint.json";
 /// Of a file that isn't complete.

@@ -1,12 +1,11 @@
-use super::{Checkpoint, FILE, Manifest, PART};
-use crate::bytes::DecoderConfig;
-use crate::config::TrainConfig;
-use crate::error::CheckpointError;
-use crate::subject::Subject;
-use crate::text::Text;
-use crate::train::Trainer;
 use std::fs;
 use std::path::Path;
+
+use super::{Checkpoint, FILE, Manifest, PART};
+use crate::bytes::{DecoderConfig, Text};
+use crate::config::{Subject, TrainConfig};
+use crate::error::CheckpointError;
+use crate::train::Trainer;
 
 fn config() -> TrainConfig {
     TrainConfig {

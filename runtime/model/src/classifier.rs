@@ -7,10 +7,9 @@ use burn::tensor::{Device, Int, Tensor, TensorData, Transaction};
 use moebius::moe::{Activation, LossWeights, MoeConfig, MoeLayer, MoeOutput, RouteConfig};
 use moebius::nn;
 
-use crate::adam;
 use crate::error::Error;
-use crate::likelihood::cross_entropy;
-use crate::parameters::parameters;
+use crate::optimizer::{adam, parameters};
+use crate::perplexity::cross_entropy;
 use crate::random::{Random, bound};
 
 /// Coordinates of a point.
@@ -206,7 +205,7 @@ impl ClassifierTrainer {
         let classes: Vec<i32> = samples.classes.iter().map(|class| *class as i32).collect();
         Ok(Self {
             classifier: config.init(&device)?,
-            optimizer: ModuleOptimizer::from(adam::adam(0.0).0),
+            optimizer: ModuleOptimizer::from(adam(0.0).0),
             points: Tensor::from_data(TensorData::new(samples.points, [n, PLANE]), &device),
             classes: Tensor::from_data(TensorData::new(classes, [n, 1]), &device),
             steps: 0,

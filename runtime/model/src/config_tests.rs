@@ -1,6 +1,5 @@
-use super::TrainConfig;
+use super::{Subject, TrainConfig};
 use crate::bytes::DecoderConfig;
-use crate::subject::Subject;
 
 #[test]
 fn the_rate_rises_in_a_line_and_falls_in_a_cosine() {

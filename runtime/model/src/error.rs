@@ -1,10 +1,12 @@
 //! What can go wrong.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use moebius_weights::{InFile, Unfit};
+use moebius_weights::{InFile, Unfit, quoted};
 
 /// Why a training didn't start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +29,7 @@ pub enum Error {
     Checkpoint(#[from] CheckpointError),
     /// A published model can't be loaded: all that is wrong with it.
     #[error(transparent)]
-    Misfits(#[from] crate::misfits::Misfits),
+    Misfits(#[from] Misfits),
     /// Weights can't be read, written or converted.
     #[error(transparent)]
     Weights(#[from] moebius_weights::WeightsError),
@@ -112,3 +114,148 @@ pub enum CheckpointError {
     #[error("{0}")]
     Record(String),
 }
+
+/// Why a checkpoint can't be loaded: all of it at once.
+#[derive(Debug, Default)]
+pub struct Misfits {
+    /// What the configuration lacks or asks for in vain, and tensors that can't be read as what they are.
+    pub faults: Vec<Unfit>,
+    /// Tensors that the model needs and the checkpoint lacks.
+    pub missing: Vec<String>,
+    /// Tensors of the checkpoint that the model has no place for.
+    pub unexpected: Vec<String>,
+    /// Tensors of other extents than their place.
+    pub misshapen: Vec<Unfit>,
+}
+
+/// Names that differ in nothing but their numbers, of which so many are shown.
+const SHOWN: usize = 3;
+
+impl Misfits {
+    /// Those of a configuration alone.
+    pub(crate) fn of_config(faults: Vec<Unfit>) -> Self {
+        Self {
+            faults,
+            ..Self::default()
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        let names = self.missing.is_empty() && self.unexpected.is_empty();
+        names && self.faults.is_empty() && self.misshapen.is_empty()
+    }
+}
+
+impl std::error::Error for Misfits {}
+
+impl fmt::Display for Misfits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the checkpoint can't be loaded")?;
+        for fault in &self.faults {
+            write!(f, "\n  {fault}")?;
+        }
+        let (missing, unexpected) = (groups(&self.missing), groups(&self.unexpected));
+        show(f, "missing", &missing, &unexpected)?;
+        show(f, "unexpected", &unexpected, &missing)?;
+        let shapes: Vec<String> = self.misshapen.iter().map(ToString::to_string).collect();
+        for (_, lines) in groups(&shapes) {
+            for line in lines.iter().take(SHOWN) {
+                write!(f, "\n  {line}")?;
+            }
+            more(f, lines.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// Names by what they are without their numbers.
+fn groups(names: &[String]) -> BTreeMap<String, Vec<&str>> {
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for name in names {
+        groups.entry(pattern(name)).or_default().push(name);
+    }
+    groups
+}
+
+/// A name with `#` for each number in it.
+fn pattern(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        if !c.is_ascii_digit() {
+            pattern.push(c);
+        } else if !pattern.ends_with('#') {
+            pattern.push('#');
+        }
+    }
+    pattern
+}
+
+fn more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
+    match count.saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => write!(f, "\n    and {more} more that differ in their numbers"),
+    }
+}
+
+fn show(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    groups: &BTreeMap<String, Vec<&str>>,
+    others: &BTreeMap<String, Vec<&str>>,
+) -> fmt::Result {
+    for (pattern, names) in groups {
+        for name in names.iter().take(SHOWN) {
+            write!(f, "\n  {what} {}", quoted(name))?;
+            if let Some(near) = nearest(name, pattern, others) {
+                write!(f, ", nearest {}", quoted(near))?;
+            }
+        }
+        more(f, names.len())?;
+    }
+    Ok(())
+}
+
+/// The name among `others` that is like this one: of the pattern with the fewest changes the one with the same numbers, or the first.
+fn nearest<'a>(
+    name: &str,
+    pattern: &str,
+    others: &BTreeMap<String, Vec<&'a str>>,
+) -> Option<&'a str> {
+    let changes = others.keys().map(|other| distance(pattern, other));
+    let (least, names) = changes
+        .zip(others.values())
+        .min_by_key(|(least, _)| *least)?;
+    // What differs in more than half isn't near.
+    if 2 * least > pattern.len() {
+        return None;
+    }
+    let same = names.iter().find(|other| numbers(other) == numbers(name));
+    same.or(names.first()).copied()
+}
+
+/// The numbers in a name.
+fn numbers(name: &str) -> Vec<&str> {
+    let parts = name.split(|c: char| !c.is_ascii_digit());
+    parts.filter(|part| !part.is_empty()).collect()
+}
+
+/// Characters to insert, remove or replace (Levenshtein 1965).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &b) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+#[path = "misfits_tests.rs"]
+mod tests;

@@ -22,47 +22,33 @@
 //! # }
 //! ```
 
-mod adam;
 mod bytes;
 mod checkpoint;
 mod classifier;
-mod clip;
 mod config;
 pub mod decoder;
 mod error;
-mod expert_load;
 pub mod families;
-mod likelihood;
 pub mod load;
-mod misfits;
-mod parameters;
+mod optimizer;
 mod perplexity;
 mod random;
 mod report;
 mod save;
-mod spread;
-mod subject;
-mod text;
 mod train;
 mod upcycle;
-mod upload;
 
-pub use bytes::{DecoderConfig, VOCABULARY};
+pub use bytes::{Batch, DecoderConfig, Text, VOCABULARY};
 pub use checkpoint::Checkpoint;
 pub use classifier::{
     Classifier, ClassifierConfig, ClassifierTrainer, Prediction, Progress, Samples,
 };
-pub use config::{Precision, TrainConfig};
-pub use error::{CheckpointError, Error};
-pub use expert_load::{ExpertLoad, LayerTokens};
-pub use misfits::Misfits;
-pub use perplexity::{Perplexity, Windows};
+pub use config::{Precision, Subject, TrainConfig};
+pub use error::{CheckpointError, Error, Misfits};
+pub use load::placing::upload;
+pub use perplexity::{ExpertLoad, LayerTokens, Perplexity, Windows};
 pub use random::moe_weights;
 pub use report::{Fp8Report, LayerLoad, Report};
 pub use save::{Beside, check_target, save};
-pub use spread::spread;
-pub use subject::Subject;
-pub use text::{Batch, Text};
 pub use train::Trainer;
-pub use upcycle::{Upcycled, Upcycling, upcycle};
-pub use upload::upload;
+pub use upcycle::{Upcycled, Upcycling, spread, upcycle};

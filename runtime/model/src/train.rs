@@ -6,20 +6,16 @@ use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
 use moebius::fp8::training::{self, LossScaler, LossScaling, StepGuard};
 use moebius::moe::Routing;
 
-use crate::adam;
+use crate::bytes::batch_of;
 use crate::checkpoint::{self, Checkpoint, Progress};
-use crate::clip::clip;
-use crate::config::TrainConfig;
+use crate::config::{Subject, TrainConfig};
 use crate::decoder::{Logits, Model, ModelSpec, Place, Values};
 use crate::error::Error;
-use crate::likelihood::cross_entropy;
 use crate::load::{self, LoadOptions, ModelFiles};
-use crate::parameters::{check_readable, parameters};
-use crate::perplexity::{Perplexity, Windows};
+use crate::optimizer::{adam, check_readable, check_record, clip, parameters};
+use crate::perplexity::{Perplexity, Windows, cross_entropy};
 use crate::random::Random;
 use crate::report::{Fp8Report, Report, Window};
-use crate::subject::Subject;
-use crate::text::batch_of;
 
 /// A model being trained on a text: the small decoder over bytes, or a published model from its weights or from drawn ones.
 pub struct Trainer {
@@ -120,7 +116,7 @@ impl Trainer {
         model: Model,
         device: Device,
     ) -> Result<Self, Error> {
-        let (adam, guard) = adam::adam(config.weight_decay);
+        let (adam, guard) = adam(config.weight_decay);
         Ok(Self {
             optimizer: ModuleOptimizer::from(adam),
             scaled: Scaled::new(config.loss_scaling, (&progress, guard), &device)?,
@@ -157,7 +153,7 @@ impl Trainer {
         let model = Model::of_values(&spec, &mut Blank(&spec), &device)?;
         let (record, optimizer) = checkpoint.into_records();
         let model = model.try_load_record(record).map_err(checkpoint::record)?;
-        adam::check_record(&optimizer, &model, progress.step)?;
+        check_record(&optimizer, &model, progress.step)?;
         let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(checkpoint::record)?;
         let new = Self::at(progress, config, (subject, ids), model, device)?;
         Ok(Self {
@@ -331,7 +327,7 @@ impl Trainer {
         check_readable(&self.model, &self.device)?;
         let optimizer = self.optimizer.to_record().into_bytes();
         let optimizer = optimizer.map_err(checkpoint::record)?;
-        adam::check_record(&optimizer, &self.model, progress.step)?;
+        check_record(&optimizer, &self.model, progress.step)?;
         let records = (self.model.clone().into_record(), optimizer);
         let of = (&self.subject, &self.ids[..]);
         Ok(Checkpoint::new(self.config, of, progress, records))

@@ -1,19 +1,18 @@
-//! One layer.
+//! One layer: attention, and what each token goes through alone, one network or some of many.
 
-use burn::module::Module;
+use burn::module::{Module, RunningState};
 use burn::nn::RmsNorm;
 use burn::tensor::Tensor;
-use moebius::moe::Routing;
+use moebius::moe::experts::FeedForwardExperts;
+use moebius::moe::{DenseBlock, Experts, MoeConfig, MoeLayer, Router, Routing, SharedExpert};
 use moebius::nn;
+use moebius_weights::Unfit;
 
-use super::attention::Attention;
-use super::cache::LayerCache;
-use super::feed_forward::FeedForward;
-use super::rotary::{Angles, Places};
+use super::attention::{Attention, LayerCache};
+use super::rope::{Angles, Places};
 use super::slot::Slot;
-use super::source::Of;
-use super::spec::LayerSpec;
-use super::values::{Held, row};
+use super::spec::{FeedForwardSpec, LayerSpec};
+use super::weights::{Held, Of, decoded, row, row_if};
 use crate::error::Error;
 
 /// x + r · attention(norm(x)), then x + r · feed_forward(norm(x)).
@@ -77,4 +76,126 @@ impl Block {
             y * self.residual
         }
     }
+}
+
+/// What each token goes through alone.
+#[derive(Module, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a layer has one, and Burn's modules can't be boxed"
+)]
+pub enum FeedForward {
+    /// One network for all tokens.
+    Dense(DenseBlock),
+    /// A mixture of experts.
+    Experts(MoeLayer),
+}
+
+impl FeedForward {
+    pub(super) fn load(spec: &FeedForwardSpec, from: &mut Of<'_>) -> Result<Self, Error> {
+        match spec {
+            FeedForwardSpec::Dense(config) => {
+                let experts = FeedForwardExperts {
+                    w_in: from.stack(Slot::DenseIn)?,
+                    b_in: from.matrix_if(Slot::DenseInBias)?,
+                    w_out: from.stack(Slot::DenseOut)?,
+                    b_out: from.matrix_if(Slot::DenseOutBias)?,
+                };
+                let experts = trained(experts, config)?;
+                Ok(Self::Dense(DenseBlock::new(*config, experts)?))
+            }
+            FeedForwardSpec::Experts(config) => Ok(Self::Experts(mixture(config, from)?)),
+        }
+    }
+
+    /// y \[T, H\] of x \[T, H\], and which experts the tokens went to.
+    pub(super) fn forward(&self, x: Tensor<2>) -> Result<(Tensor<2>, Option<Routing>), Error> {
+        match self {
+            Self::Dense(block) => Ok((block.forward(x)?, None)),
+            Self::Experts(layer) => {
+                let out = layer.forward(x)?;
+                Ok((out.y, Some(out.routing)))
+            }
+        }
+    }
+
+    /// What it holds in a slot.
+    pub(super) fn held(&self, slot: Slot) -> Held {
+        match self {
+            Self::Dense(DenseBlock { experts, .. }) => match slot {
+                Slot::DenseIn => decoded(&experts.w_in),
+                Slot::DenseInBias => row_if(&experts.b_in),
+                Slot::DenseOut => decoded(&experts.w_out),
+                Slot::DenseOutBias => row_if(&experts.b_out),
+                _ => Ok(None),
+            },
+            Self::Experts(layer) => of_mixture(layer, slot),
+        }
+    }
+}
+
+fn of_mixture(layer: &MoeLayer, slot: Slot) -> Held {
+    let shared = |held: fn(&SharedExpert) -> Held| layer.shared.as_ref().map_or(Ok(None), held);
+    match (slot, &layer.router, &layer.experts) {
+        (Slot::Router, Router::TopK(router), _) => row(&router.weight),
+        (Slot::Router, Router::SigmoidBias(router), _) => row(&router.weight),
+        (Slot::RouterBias, Router::TopK(router), _) => row_if(&router.bias),
+        (Slot::Correction, Router::SigmoidBias(router), _) => Ok(Some(router.bias.value())),
+        (Slot::ExpertsIn, _, Experts::FeedForward(experts)) => decoded(&experts.w_in),
+        (Slot::ExpertsInBias, _, Experts::FeedForward(experts)) => row_if(&experts.b_in),
+        (Slot::ExpertsOut, _, Experts::FeedForward(experts)) => decoded(&experts.w_out),
+        (Slot::ExpertsOutBias, _, Experts::FeedForward(experts)) => row_if(&experts.b_out),
+        (Slot::SharedIn, ..) => shared(|shared| decoded(&shared.experts.w_in)),
+        (Slot::SharedOut, ..) => shared(|shared| decoded(&shared.experts.w_out)),
+        (Slot::SharedGate, ..) => shared(|shared| row_if(&shared.gate)),
+        _ => Ok(None),
+    }
+}
+
+/// The weights in the precision that they train in.
+fn trained(experts: FeedForwardExperts, config: &MoeConfig) -> Result<FeedForwardExperts, Error> {
+    Ok(match config.fp8 {
+        Some(recipe) => experts.in_fp8(recipe)?,
+        None => experts,
+    })
+}
+
+fn mixture(config: &MoeConfig, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
+    let weight = from.matrix(Slot::Router)?;
+    // Its parameters are drawn when they are first used, which they never are.
+    let mut layer = config.init(&weight.device())?;
+    match &mut layer.router {
+        Router::TopK(router) => {
+            router.weight = weight;
+            router.bias = from.vector_if(Slot::RouterBias)?;
+        }
+        Router::SigmoidBias(router) => {
+            router.weight = weight;
+            router.bias = RunningState::new(from.vector(Slot::Correction)?.val().detach());
+        }
+        other => {
+            let (what, expected) = ("router of a decoder", "top-k or sigmoid-bias");
+            let fault = Unfit::new(what, expected, other.config().name());
+            return Err(Error::Config(fault));
+        }
+    }
+    let experts = FeedForwardExperts {
+        w_in: from.stack(Slot::ExpertsIn)?,
+        b_in: from.matrix_if(Slot::ExpertsInBias)?,
+        w_out: from.stack(Slot::ExpertsOut)?,
+        b_out: from.matrix_if(Slot::ExpertsOutBias)?,
+    };
+    layer.experts = Experts::FeedForward(trained(experts, config)?);
+    if let Some(shared) = &mut layer.shared {
+        *shared = SharedExpert {
+            experts: FeedForwardExperts {
+                w_in: from.stack(Slot::SharedIn)?,
+                b_in: None,
+                w_out: from.stack(Slot::SharedOut)?,
+                b_out: None,
+            },
+            gate: from.matrix_if(Slot::SharedGate)?,
+        };
+    }
+    Ok(layer)
 }

@@ -5,31 +5,18 @@
 
 mod attention;
 mod block;
-mod building;
-mod cache;
-mod drawn;
-mod feed_forward;
-mod place;
 mod rope;
-mod rotary;
 mod slot;
-mod source;
 mod spec;
-mod values;
+mod weights;
 
-pub use attention::{Attention, Direct, Latent, Projections};
-pub use block::Block;
-pub use building::Building;
-pub use cache::Cache;
-pub use drawn::Drawn;
-pub use feed_forward::FeedForward;
-pub use place::Place;
+pub use attention::{Attention, Cache, Direct, Latent, Projections};
+pub use block::{Block, FeedForward};
 pub use rope::{Rope, RopeScaling, yarn_attention};
-pub use slot::Slot;
-pub use source::Weights;
-pub(crate) use source::{floating, uploaded};
+pub use slot::{Place, Slot};
 pub use spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
-pub use values::{Uploaded, Values};
+pub use weights::{Drawn, Uploaded, Values, Weights};
+pub(crate) use weights::{floating, uploaded};
 
 use std::ops::ControlFlow;
 
@@ -38,10 +25,11 @@ use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::attention::{Span, Step};
 use moebius::moe::Routing;
-use moebius::nn;
+use moebius::{in_large_pages, nn};
 
 use crate::error::Error;
-use rotary::{Angles, Places};
+use rope::{Angles, Places};
+use weights::Of;
 
 /// A decoder as a [`ModelSpec`] describes it.
 #[derive(Module, Debug)]
@@ -277,5 +265,61 @@ impl Model {
         } else {
             logits * self.spec.logits_scale
         })
+    }
+}
+
+/// A decoder of which some layers have their weights.
+#[derive(Debug)]
+pub struct Building {
+    spec: ModelSpec,
+    embedding: Option<Param<Tensor<2>>>,
+    positions: Option<Param<Tensor<2>>>,
+    blocks: Vec<Block>,
+}
+
+impl Building {
+    /// One without any weight.
+    pub fn new(spec: &ModelSpec) -> Self {
+        Self {
+            spec: spec.clone(),
+            embedding: None,
+            positions: None,
+            blocks: Vec::with_capacity(spec.layers.len()),
+        }
+    }
+
+    /// Takes the weights of the next part: of embedding and positions, then of each layer, at last of what comes behind them, after which the model is
+    /// complete.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
+    pub fn go_on(mut self, weights: &mut dyn Weights) -> Result<ControlFlow<Model, Self>, Error> {
+        let number = self.blocks.len();
+        let mut from = Of {
+            weights,
+            spec: &self.spec,
+            layer: 0,
+        };
+        let Some(embedding) = self.embedding else {
+            let embedding = from.matrix(Slot::Embedding)?;
+            self.positions = from.matrix_if(Slot::Positions)?.map(in_large_pages);
+            self.embedding = Some(in_large_pages(embedding));
+            return Ok(ControlFlow::Continue(self));
+        };
+        if let Some(layer) = self.spec.layers.get(number) {
+            from.layer = number;
+            let block = Block::load(layer, &mut from)?;
+            self.blocks.push(in_large_pages(block));
+            self.embedding = Some(embedding);
+            return Ok(ControlFlow::Continue(self));
+        }
+        Ok(ControlFlow::Break(Model {
+            embedding,
+            positions: self.positions,
+            blocks: self.blocks,
+            norm: from.norm(Slot::Norm, self.spec.epsilon)?,
+            head: from.matrix_if(Slot::Head)?.map(in_large_pages),
+            spec: self.spec,
+        }))
     }
 }

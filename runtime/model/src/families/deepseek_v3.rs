@@ -5,10 +5,8 @@ use moebius::moe::{
 };
 
 use super::keys::Keys;
-use super::names::{DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, LATENT, STACKED};
-use super::parts::{self, FULL, dense, layer, layers, model, softmax};
-use super::rotary::rope;
-use super::rule::Rule;
+use super::parts::{self, FULL, dense, layer, layers, model, rope, softmax};
+use super::rule::{DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, LATENT, Rule, STACKED};
 use super::{Extra, Family};
 use crate::decoder::{
     AttentionSpec, FeedForwardSpec, ModelSpec, Projection, Rope, Slot, yarn_attention,

@@ -3,9 +3,8 @@
 use moebius::moe::{Activation, RouterConfig, TopKConfig};
 
 use super::keys::Keys;
-use super::names::{ATTENTION, FRAME};
 use super::parts::{attention, experts, layer, layers, model, softmax_of_chosen, windows};
-use super::rule::{Form, Rule};
+use super::rule::{ATTENTION, FRAME, Form, Rule};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection, Slot};
 

@@ -1,9 +1,8 @@
 //! Granite 3 with experts (IBM, 2024).
 
 use super::keys::Keys;
-use super::names::{ATTENTION, FRAME};
 use super::parts::{attention, experts, layers, model, softmax_of_chosen};
-use super::rule::Rule;
+use super::rule::{ATTENTION, FRAME, Rule};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, LayerSpec, ModelSpec, Slot};
 

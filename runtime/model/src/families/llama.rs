@@ -1,8 +1,8 @@
 //! Llama (Touvron et al. 2023; Llama 3, 2024), and what was made from it, such as SmolLM2.
 
 use super::keys::Keys;
-use super::names::{ATTENTION, DENSE, FRAME, INVERSE_FREQUENCIES};
 use super::parts::{attention, dense, layer, layers, model};
+use super::rule::{ATTENTION, DENSE, FRAME, INVERSE_FREQUENCIES};
 use super::{Extra, Family};
 use crate::decoder::ModelSpec;
 

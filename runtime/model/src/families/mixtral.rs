@@ -1,9 +1,8 @@
 //! Mixtral (Jiang et al. 2024).
 
 use super::keys::Keys;
-use super::names::{ATTENTION, FRAME, INVERSE_FREQUENCIES, STACKED};
 use super::parts::{attention, experts, layer, layers, model, softmax};
-use super::rule::Rule;
+use super::rule::{ATTENTION, FRAME, INVERSE_FREQUENCIES, Rule, STACKED};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, ModelSpec, Slot};
 

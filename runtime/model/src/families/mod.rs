@@ -7,18 +7,13 @@ mod granitemoe;
 mod keys;
 mod llama;
 mod mixtral;
-mod names;
 mod olmoe;
 mod parts;
 mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
-mod rotary;
 mod rule;
 mod upcycled;
-
-use moebius_weights::{Unfit, quoted};
-use serde_json::Value;
 
 #[cfg(test)]
 pub(crate) use gguf::GGUF_FAMILIES;
@@ -27,8 +22,11 @@ pub use gguf::describe_gguf;
 pub use rule::{Form, Part, Rule};
 pub(crate) use upcycled::{Sizes, upcycled};
 
+use moebius_weights::{Unfit, quoted};
+use serde_json::Value;
+
 use crate::decoder::ModelSpec;
-use crate::misfits::Misfits;
+use crate::error::Misfits;
 use keys::Keys;
 
 /// How models of one name are described and stored.

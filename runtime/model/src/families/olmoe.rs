@@ -1,8 +1,8 @@
 //! OLMoE (Muennighoff et al. 2024).
 
 use super::keys::Keys;
-use super::names::{ATTENTION, EXPERTS, FRAME, STACKED};
 use super::parts::{attention, experts, layer, layers, model, softmax};
+use super::rule::{ATTENTION, EXPERTS, FRAME, STACKED};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
 

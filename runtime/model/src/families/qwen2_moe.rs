@@ -3,9 +3,8 @@
 use moebius::moe::SharedExpertConfig;
 
 use super::keys::Keys;
-use super::names::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
 use super::parts::{attention, dense, experts, layer, layers, model, softmax, sparse, windows};
-use super::rule::Rule;
+use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection, Slot};
 

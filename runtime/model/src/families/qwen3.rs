@@ -1,8 +1,8 @@
 //! Qwen3 without experts (2025).
 
 use super::keys::Keys;
-use super::names::{ATTENTION, DENSE, FRAME};
 use super::parts::{attention, dense, layer, layers, model, normed, windows};
+use super::rule::{ATTENTION, DENSE, FRAME};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, HeadNorm, ModelSpec};
 

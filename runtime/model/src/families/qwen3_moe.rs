@@ -1,8 +1,8 @@
 //! Qwen3 with experts (2025).
 
 use super::keys::Keys;
-use super::names::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
 use super::parts::{attention, dense, experts, layer, layers, model, normed, softmax, sparse};
+use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, STACKED};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec};
 

@@ -1,8 +1,12 @@
-//! What a plan and a stream ask of a checkpoint, of either kind.
+//! What a plan and a stream ask of a checkpoint, of either kind, and what the tensors of a GGUF file say beside its metadata.
 
 use moebius_weights::gguf::{GgmlType, GgufFile, expected_types};
-use moebius_weights::{Fp8Weight, Reader, StoredFp8, Unscaled, WeightsError};
+use moebius_weights::{Fp8Weight, Reader, StoredFp8, Unfit, Unscaled, WeightsError, quoted};
 use safetensors::Dtype;
+
+use crate::decoder::RopeScaling;
+use crate::error::{Error, Misfits};
+use crate::families::{Described, ROPE_FACTORS, describe_gguf};
 
 /// Where tensors are read.
 #[derive(Clone, Copy, Debug)]
@@ -139,4 +143,55 @@ impl<'a> Checkpoint<'a> {
             Self::Gguf(file) => file.bytes_read(),
         }
     }
+}
+
+/// The model of a file, with the numbers that frequencies of rotary positions are divided by, where it has some.
+pub(super) fn describe_gguf_file(file: &GgufFile) -> Result<Described, Error> {
+    let mut described = describe_gguf(file).map_err(|faults| Misfits {
+        faults,
+        ..Misfits::default()
+    })?;
+    if described.family.ignored.contains(&ROPE_FACTORS) && file.get(ROPE_FACTORS).is_some() {
+        divide(file, &mut described)?;
+    }
+    Ok(described)
+}
+
+fn divide(file: &GgufFile, described: &mut Described) -> Result<(), Error> {
+    let Described {
+        spec, unsupported, ..
+    } = described;
+    let mut refuse = |expected: String, got: String| {
+        unsupported.push(Unfit::new(quoted(ROPE_FACTORS), expected, got));
+    };
+    let ropes = spec.layers.iter_mut();
+    let mut ropes: Vec<_> = ropes
+        .filter_map(|layer| layer.attention.rope.as_mut())
+        .collect();
+    let pairs = ropes.first().map_or(0, |rope| rope.rotated / 2);
+    let Some(info) = file.get(ROPE_FACTORS) else {
+        return Ok(());
+    };
+    if info.values() != pairs as u64 || !info.kind.is_decoded() {
+        let got = format!("{} values of {}", info.values(), info.kind);
+        refuse(format!("{pairs} values that can be read"), got);
+        return Ok(());
+    }
+    let by = file.read_f32(ROPE_FACTORS)?;
+    if let Some(bad) = by
+        .iter()
+        .find(|factor| !(factor.is_finite() && **factor > 0.0))
+    {
+        refuse("positive numbers".to_owned(), bad.to_string());
+        return Ok(());
+    }
+    for rope in &mut ropes {
+        if rope.scaling != RopeScaling::None {
+            let got = format!("{:?}", rope.scaling);
+            refuse("no other scaling of rotary positions".to_owned(), got);
+            return Ok(());
+        }
+        rope.scaling = RopeScaling::Divided { by: by.clone() };
+    }
+    Ok(())
 }

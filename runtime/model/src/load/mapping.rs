@@ -6,8 +6,8 @@ use moebius_weights::{Reader, StoredFp8, Unfit, quoted};
 
 use super::checkpoint::Checkpoint;
 use crate::decoder::{ModelSpec, Place, Slot};
+use crate::error::Misfits;
 use crate::families::{Described, Extra, Family, Form, Part, Rule};
-use crate::misfits::Misfits;
 
 /// Codes of four bits that share a scale.
 pub(super) const MXFP4_BLOCK: usize = 32;

@@ -17,11 +17,13 @@
 //! ```
 
 mod checkpoint;
-mod codes;
-mod gguf;
 mod mapping;
-mod placing;
+pub(crate) mod placing;
 mod stream;
+
+pub use mapping::Plan;
+pub(crate) use mapping::{Wanted, expand};
+pub(crate) use placing::taken;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -32,15 +34,10 @@ use moebius::fp8::{Fp8Format, Granularity, Quantizer, ScaleRule};
 use moebius_weights::gguf::GgufFile;
 use moebius_weights::{Reader, Unfit};
 
-pub use mapping::Plan;
-pub(crate) use mapping::{Wanted, expand};
-pub(crate) use placing::taken;
-
 use crate::decoder::{Building, Model, ModelSpec, Place, Values};
-use crate::error::Error;
+use crate::error::{Error, Misfits};
 use crate::families;
-use crate::misfits::Misfits;
-use checkpoint::Checkpoint;
+use checkpoint::{Checkpoint, describe_gguf_file};
 use stream::WeightStream;
 
 /// The files of a published model, of which headers have been read and found to fit.
@@ -168,7 +165,7 @@ impl ModelFiles {
     /// # Errors
     /// As [`ModelFiles::open`].
     pub fn of_gguf(file: GgufFile) -> Result<Self, Error> {
-        let described = gguf::describe(&file)?;
+        let described = describe_gguf_file(&file)?;
         let (family, spec) = (described.family.name, described.spec.clone());
         let plan = Plan::of(Checkpoint::Gguf(&file), described)?;
         Ok(Self {
@@ -223,12 +220,26 @@ impl ModelFiles {
         options: LoadOptions,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Model, Error> {
-        let mut loading = self.begin(device, options);
-        loop {
-            match loading.go_on(progress)? {
-                ControlFlow::Continue(more) => loading = more,
-                ControlFlow::Break(model) => return Ok(model),
-            }
+        let spec = self.spec.clone().with_fp8(options.fp8_training);
+        let before = self.files.checkpoint().bytes_read();
+        Model::load(&spec, &mut self.stream(device, options, before, progress))
+    }
+
+    /// The weights for a device, of whose files `before` bytes had been read.
+    fn stream<'a>(
+        &'a self,
+        device: &'a Device,
+        options: LoadOptions,
+        before: u64,
+        progress: &'a mut dyn FnMut(Progress<'_>),
+    ) -> WeightStream<'a> {
+        WeightStream {
+            reader: self.files.checkpoint(),
+            plan: &self.plan,
+            device,
+            options,
+            progress,
+            before,
         }
     }
 
@@ -265,14 +276,8 @@ impl Loading<'_> {
         self,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<ControlFlow<Model, Self>, Error> {
-        let mut stream = WeightStream {
-            reader: self.files.files.checkpoint(),
-            plan: &self.files.plan,
-            device: &self.device,
-            options: self.options,
-            progress,
-            before: self.before,
-        };
+        let (files, options) = (self.files, self.options);
+        let mut stream = files.stream(&self.device, options, self.before, progress);
         Ok(match self.building.go_on(&mut stream)? {
             ControlFlow::Continue(building) => ControlFlow::Continue(Self { building, ..self }),
             ControlFlow::Break(model) => ControlFlow::Break(model),

@@ -1,6 +1,14 @@
-//! Rows of a file's matrices to rows of a place's.
+//! Rows of a file's matrices to rows of a place's: values, and FP8 codes without a float between, which then go to
+//! a device.
+
+use burn::tensor::Device;
+use moebius::fp8::{Fp8Layout, Fp8Tensor, Quantizer};
+use moebius_ops::quantize::quantize_host;
+use moebius_ops::scaling::{Fp8Scheme, HostScales, ScaleType};
+use moebius_weights::Fp8Weight;
 
 use super::mapping::{MXFP4_BLOCK, Piece};
+use crate::error::Error;
 use crate::families::{Form, Part};
 
 /// The values of the codes of four bits, E2M1 (OCP MX, 2023).
@@ -81,6 +89,103 @@ pub(super) fn decode_mxfp4(codes: &[u8], scales: &[u8], columns: usize) -> Vec<f
         }));
     }
     values
+}
+
+/// The scheme of all pieces of matrices \[rows, columns\], where they have one and no scale of a piece reaches into another's rows.
+pub(super) fn common_scheme(pieces: &[Piece], [rows, columns]: [usize; 2]) -> Option<Fp8Scheme> {
+    let scheme = pieces.first()?.fp8.as_ref()?.scheme;
+    let [block, _] = scheme.granularity.block(rows, columns);
+    let fits = |piece: &Piece| {
+        let same = piece.fp8.as_ref().is_some_and(|fp8| fp8.scheme == scheme);
+        // What comes behind a part begins with a block of its own.
+        let whole = piece.part == Part::Whole || rows_in(piece, rows).is_multiple_of(block);
+        same && piece.form == Form::Plain && whole
+    };
+    pieces.iter().all(fits).then_some(scheme)
+}
+
+/// Stacked matrices of zeros, in codes and scales.
+pub(super) fn stacked(scheme: Fp8Scheme, [stack, rows, columns]: [usize; 3]) -> Fp8Weight {
+    let [down, across] = scheme.grid(rows, columns);
+    let scales = stack * down * across;
+    Fp8Weight {
+        name: String::new(),
+        scheme,
+        shape: vec![stack, rows, columns],
+        codes: vec![0; stack * rows * columns],
+        scales: match scheme.granularity.scale_type() {
+            ScaleType::F32 => HostScales::F32(vec![0.0; scales]),
+            ScaleType::E8M0 => HostScales::E8M0(vec![0; scales]),
+        },
+        input_scale: None,
+    }
+}
+
+/// Puts the codes and scales of one tensor where they belong in stacked matrices of the same scheme.
+pub(super) fn add(stacked: &mut Fp8Weight, piece: &Piece, weight: &Fp8Weight) -> Result<(), Error> {
+    weight.check()?;
+    let [_, rows, columns] = stacked.extents();
+    let grid = stacked.scheme.grid(rows, columns);
+    spread(piece, &weight.codes, &mut stacked.codes, [rows, columns]);
+    match (&weight.scales, &mut stacked.scales) {
+        (HostScales::F32(from), HostScales::F32(to)) => spread(piece, from, to, grid),
+        (HostScales::E8M0(from), HostScales::E8M0(to)) => spread(piece, from, to, grid),
+        _ => unreachable!("the scheme says which, and the check has seen it"),
+    }
+    Ok(())
+}
+
+/// Values of stacked matrices \[stack, rows, columns\] as codes, rounded on the host.
+pub(super) fn rounded(
+    values: &[f32],
+    shape: [usize; 3],
+    quantizer: Quantizer,
+) -> Result<Fp8Weight, Error> {
+    let [_, rows, columns] = shape;
+    let mut stacked = stacked(quantizer.into(), shape);
+    let size = rows * columns;
+    let [down, across] = stacked.scheme.grid(rows, columns);
+    for (number, values) in values.chunks_exact(size.max(1)).enumerate() {
+        let matrix =
+            quantize_host(values, rows, columns, quantizer).map_err(moebius::Error::from)?;
+        stacked.codes[number * size..][..size].copy_from_slice(&matrix.codes);
+        let at = number * down * across;
+        match (&matrix.scales, &mut stacked.scales) {
+            (HostScales::F32(from), HostScales::F32(to)) => {
+                to[at..][..from.len()].copy_from_slice(from);
+            }
+            (HostScales::E8M0(from), HostScales::E8M0(to)) => {
+                to[at..][..from.len()].copy_from_slice(from);
+            }
+            _ => unreachable!("both are of the scheme"),
+        }
+    }
+    Ok(stacked)
+}
+
+/// The matrices of a piece, from its expert's on.
+fn spread<T: Copy>(piece: &Piece, from: &[T], to: &mut [T], [rows, columns]: [usize; 2]) {
+    let first = piece.expert.unwrap_or(0);
+    let matrices = from.chunks_exact((rows_in(piece, rows) * columns).max(1));
+    let to = to.chunks_exact_mut((rows * columns).max(1)).skip(first);
+    for (from, to) in matrices.zip(to) {
+        place(piece, from, to, [rows, columns]);
+    }
+}
+
+/// The weight on a device, a matrix or a stack of them: what [`Weight`](moebius::fp8::Weight)s are made of.
+///
+/// # Errors
+/// Those of [`Fp8Weight::check`], and [`Error::Moebius`] when the device can't hold it.
+pub fn upload(weight: &Fp8Weight, device: &Device) -> Result<Fp8Tensor, Error> {
+    weight.check()?;
+    let layout = Fp8Layout {
+        shape: weight.extents(),
+        format: weight.scheme.format,
+        granularity: weight.scheme.granularity,
+    };
+    let tensor = Fp8Tensor::from_codes(&weight.codes, &weight.scales, layout, device)?;
+    Ok(tensor)
 }
 
 #[cfg(test)]

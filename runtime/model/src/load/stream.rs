@@ -5,14 +5,12 @@ use moebius::fp8::{Fp8Tensor, Weight};
 use moebius::nn::takes_half_weights;
 
 use super::checkpoint::Checkpoint;
-use super::codes::{add, common_scheme, rounded, stacked};
 use super::mapping::{MXFP4_BLOCK, Piece, Plan, Target};
-use super::placing::{decode_mxfp4, place, rows_in};
+use super::placing::{add, common_scheme, decode_mxfp4, place, rounded, rows_in, stacked, upload};
 use super::{LoadOptions, Progress};
 use crate::decoder::{Place, Slot, Weights, floating, uploaded};
 use crate::error::Error;
 use crate::families::{Form, Part};
-use crate::upload::upload;
 
 /// The weights of a checkpoint for a device.
 pub(super) struct WeightStream<'a> {

@@ -1,15 +1,14 @@
 //! Published models in GGUF files: their metadata becomes the configuration that a family reads, and the family's tensors have other names.
 
-mod names;
 mod parameters;
 
 use moebius_weights::gguf::{GgufFile, GgufValue};
 use moebius_weights::{Unfit, quoted};
 use serde_json::{Value, json};
 
-use super::{Described, Family, describe};
-use super::{llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe};
-use names::{APART, DENSE, FRAME, HALVES, NEIGHBOURS, SHARED, STACKED};
+use super::rule::{Form, Rule};
+use super::{Described, Family, describe, llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe};
+use crate::decoder::Slot;
 use parameters::Parameters;
 
 /// What frequencies of rotary positions are divided by, each by its own (Llama 3.1).
@@ -316,4 +315,69 @@ pub(crate) const GGUF_FAMILIES: [&Family; 7] = [
     &QWEN2_MOE,
     &QWEN3,
     &QWEN3_MOE,
+];
+
+/// Around the layers, and the norms in them.
+const FRAME: &[Rule] = &[
+    Rule::whole("token_embd.weight", Slot::Embedding),
+    Rule::whole("output_norm.weight", Slot::Norm),
+    Rule::whole("output.weight", Slot::Head),
+    Rule::whole("blk.{l}.attn_norm.weight", Slot::AttentionNorm),
+    Rule::whole("blk.{l}.ffn_norm.weight", Slot::FeedForwardNorm),
+    Rule::whole("blk.{l}.attn_v.weight", Slot::Value),
+    Rule::whole("blk.{l}.attn_v.bias", Slot::ValueBias),
+    Rule::whole("blk.{l}.attn_output.weight", Slot::Out),
+    Rule::whole("blk.{l}.attn_output.bias", Slot::OutBias),
+];
+
+/// Queries and keys whose rows are as in the model.
+const HALVES: &[Rule] = &[
+    Rule::whole("blk.{l}.attn_q.weight", Slot::Query),
+    Rule::whole("blk.{l}.attn_q.bias", Slot::QueryBias),
+    Rule::whole("blk.{l}.attn_k.weight", Slot::Key),
+    Rule::whole("blk.{l}.attn_k.bias", Slot::KeyBias),
+    Rule::whole("blk.{l}.attn_q_norm.weight", Slot::QueryNorm),
+    Rule::whole("blk.{l}.attn_k_norm.weight", Slot::KeyNorm),
+];
+
+/// Queries and keys of Llama: llama.cpp's converter puts rows that turn together side by side.
+const NEIGHBOURS: &[Rule] = &[
+    Rule::formed("blk.{l}.attn_q.weight", Slot::Query, Form::Neighbours),
+    Rule::formed("blk.{l}.attn_q.bias", Slot::QueryBias, Form::Neighbours),
+    Rule::formed("blk.{l}.attn_k.weight", Slot::Key, Form::Neighbours),
+    Rule::formed("blk.{l}.attn_k.bias", Slot::KeyBias, Form::Neighbours),
+];
+
+/// A dense network.
+const DENSE: &[Rule] = &[
+    Rule::gate("blk.{l}.ffn_gate.weight", Slot::DenseIn),
+    Rule::up("blk.{l}.ffn_up.weight", Slot::DenseIn),
+    Rule::whole("blk.{l}.ffn_down.weight", Slot::DenseOut),
+    Rule::gate("blk.{l}.ffn_gate.bias", Slot::DenseInBias),
+    Rule::up("blk.{l}.ffn_up.bias", Slot::DenseInBias),
+    Rule::whole("blk.{l}.ffn_down.bias", Slot::DenseOutBias),
+];
+
+/// Experts, stacked.
+const STACKED: &[Rule] = &[
+    Rule::whole("blk.{l}.ffn_gate_inp.weight", Slot::Router),
+    Rule::gate("blk.{l}.ffn_gate_exps.weight", Slot::ExpertsIn),
+    Rule::up("blk.{l}.ffn_up_exps.weight", Slot::ExpertsIn),
+    Rule::whole("blk.{l}.ffn_down_exps.weight", Slot::ExpertsOut),
+];
+
+/// Experts in tensors of their own, as in files of Mixtral from before they were stacked.
+const APART: &[Rule] = &[
+    Rule::whole("blk.{l}.ffn_gate_inp.weight", Slot::Router),
+    Rule::gate("blk.{l}.ffn_gate.{e}.weight", Slot::ExpertsIn),
+    Rule::up("blk.{l}.ffn_up.{e}.weight", Slot::ExpertsIn),
+    Rule::whole("blk.{l}.ffn_down.{e}.weight", Slot::ExpertsOut),
+];
+
+/// The expert for every token.
+const SHARED: &[Rule] = &[
+    Rule::gate("blk.{l}.ffn_gate_shexp.weight", Slot::SharedIn),
+    Rule::up("blk.{l}.ffn_up_shexp.weight", Slot::SharedIn),
+    Rule::whole("blk.{l}.ffn_down_shexp.weight", Slot::SharedOut),
+    Rule::whole("blk.{l}.ffn_gate_inp_shexp.weight", Slot::SharedGate),
 ];
