@@ -5,8 +5,7 @@ use moebius_ops::quantize::{Blocks, decoded_codes};
 use moebius_ops::scaling::{Fp8Scheme, Granularity, HostScales, ScaleType, e8m0_value};
 use safetensors::Dtype;
 
-use crate::error::WeightsError;
-use crate::fault::{Unfit, quoted, quoted_shape, tensor};
+use crate::error::{Unfit, WeightsError, quoted, quoted_shape, tensor};
 use crate::header::byte_size;
 use crate::reader::{Reader, widen};
 use crate::scales::{Hints, granularity};

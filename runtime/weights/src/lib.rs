@@ -37,33 +37,24 @@
 //! rule, so this reads `X.weight_scale_inv`. All of them multiply when a code is decoded, also those
 //! called `inv`. That is what is written; what is read is more: see [`Reader::fp8_layout`].
 
-mod bytes;
 mod convert;
 mod error;
-mod fault;
 pub mod folder;
 mod fp8;
 pub mod gguf;
 pub mod header;
-mod names;
-mod parts;
-mod quantization_config;
 mod reader;
 mod scales;
-mod selection;
 mod source;
 mod writer;
 
-pub use bytes::ReadAt;
 pub use convert::{
-    Action, ConvertOptions, ConvertReport, ConvertedLayer, Quantize, QuantizeError, convert,
-    host_quantizer,
+    Action, ConvertOptions, ConvertReport, ConvertedLayer, DEFAULT_SKIPS, Quantize, QuantizeError,
+    convert, host_quantizer,
 };
-pub use error::WeightsError;
-pub use fault::{InFile, Unfit, quoted};
+pub use error::{InFile, Unfit, WeightsError, quoted};
 pub use fp8::{Fp8Weight, StoredFp8, Unscaled};
-pub use names::CONFIG_FILE;
 pub use reader::{Reader, TensorInfo};
 pub use safetensors::Dtype;
-pub use selection::DEFAULT_SKIPS;
+pub use source::{CONFIG_FILE, ReadAt};
 pub use writer::{SHARD_BYTES, TensorSpec, Writer};

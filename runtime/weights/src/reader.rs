@@ -12,13 +12,12 @@ use safetensors::Dtype;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bytes::{CHUNK, ReadAt, open_regular};
-use crate::error::{WeightsError, data_length, read_error};
-use crate::fault::{InFile, Unfit, quoted, tensor};
+use crate::error::{InFile, Unfit, WeightsError, data_length, quoted, read_error, tensor};
+use crate::folder::parent;
 use crate::header::{Header, UniqueMap};
-use crate::names::{BLOCK_SIZE, CONFIG_FILE, INDEX_FILE, MODEL_FILE};
-use crate::parts::parent;
-use crate::source::Source;
+use crate::source::{
+    BLOCK_SIZE, CHUNK, CONFIG_FILE, INDEX_FILE, MODEL_FILE, ReadAt, Source, open_regular,
+};
 
 /// Largest index or configuration: an index has some 100 bytes a tensor.
 const MAX_JSON: u64 = 64 * 1024 * 1024;

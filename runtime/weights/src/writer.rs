@@ -16,12 +16,11 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorInfo;
 use serde_json::{Map, Value, json};
 
-use crate::error::{WeightsError, data_length, write_error};
-use crate::fault::{InFile, quoted};
+use crate::error::{InFile, WeightsError, data_length, quoted, write_error};
+use crate::folder::{Part, parent, sync_folder, write_whole};
 use crate::fp8::{Fp8Weight, Matrix};
 use crate::header::{Header, METADATA, byte_size};
-use crate::names::{INDEX_FILE, MODEL_FILE};
-use crate::parts::{Part, parent, sync_folder, write_whole};
+use crate::source::{INDEX_FILE, MODEL_FILE};
 
 /// Bytes of data from which on a folder gets another file, as Hugging Face writes them.
 pub const SHARD_BYTES: u64 = 5_000_000_000;

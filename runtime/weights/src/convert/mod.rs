@@ -4,28 +4,26 @@
 //! checkpoint's size: values are widened while they are read, codes written when they are there, and what
 //! is copied goes through a buffer of 1 MiB.
 
-mod options;
 mod plan;
-mod quantize;
-mod report;
 mod run;
 mod target;
 
+pub use plan::DEFAULT_SKIPS;
+pub use run::{Quantize, QuantizeError, host_quantizer};
+
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
+use serde::Serialize;
 
 use crate::error::WeightsError;
-use crate::names::BLOCK_SIZE;
+use crate::fp8::Unscaled;
 use crate::reader::Reader;
-use crate::writer::Writer;
+use crate::source::BLOCK_SIZE;
+use crate::writer::{SHARD_BYTES, Writer};
 use plan::Plan;
 use target::Target;
-
-pub use options::ConvertOptions;
-pub use quantize::{Quantize, QuantizeError, host_quantizer};
-pub use report::{Action, ConvertReport, ConvertedLayer};
 
 /// Converts the weights of `source` to FP8 and writes them, and all other tensors, to `target`.
 ///
@@ -88,4 +86,85 @@ fn metadata(source: &Reader, scheme: Fp8Scheme) -> BTreeMap<String, String> {
         metadata.insert(BLOCK_SIZE.to_owned(), format!("[{rows}, {columns}]"));
     }
     metadata
+}
+
+/// What a conversion does.
+#[derive(Clone, Debug)]
+pub struct ConvertOptions {
+    /// What weights become.
+    pub scheme: Fp8Scheme,
+    /// Patterns of names that stay as they are: `*` any characters, `?` one.
+    pub skip: Vec<String>,
+    /// What to do with FP8 codes that have no scale.
+    pub unscaled: Unscaled,
+    /// Bytes of data from which on a folder gets another file.
+    pub shard_bytes: Option<u64>,
+}
+
+impl ConvertOptions {
+    /// [`DEFAULT_SKIPS`], no FP8 without scales, and files of 5 GB as Hugging Face writes them.
+    pub fn new(scheme: Fp8Scheme) -> Self {
+        Self {
+            scheme,
+            skip: DEFAULT_SKIPS.iter().map(|&s| s.to_owned()).collect(),
+            unscaled: Unscaled::Refuse,
+            shard_bytes: Some(SHARD_BYTES),
+        }
+    }
+}
+
+/// What became of a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// From floating point to FP8.
+    Quantized,
+    /// From FP8 to FP8 of another kind.
+    Requantized,
+    /// FP8 of this kind already: the same codes and scales.
+    Carried,
+}
+
+/// One weight that is in FP8 now.
+#[derive(Clone, Debug, Serialize)]
+pub struct ConvertedLayer {
+    /// Its name.
+    pub name: String,
+    /// \[n, k\], or \[experts, n, k\].
+    pub shape: Vec<usize>,
+    /// What was done.
+    pub action: Action,
+    /// What it was: a dtype, or a scheme.
+    pub from: String,
+    /// Bytes it had, scales included.
+    pub bytes_before: u64,
+    /// Bytes it has, scales included.
+    pub bytes_after: u64,
+    /// ‖decoded − original‖₂ / ‖original‖₂ over finite values; 0 for one that is carried over.
+    pub relative_rms: f64,
+    /// Largest |decoded − original| of a finite value.
+    pub max_abs: f32,
+    /// Values that are NaN or infinite.
+    pub non_finite: u64,
+}
+
+/// What a conversion did.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ConvertReport {
+    /// The weights in FP8, in the order of the files.
+    pub layers: Vec<ConvertedLayer>,
+    /// Other tensors, the same bytes as before.
+    pub copied_tensors: usize,
+    /// Their bytes.
+    pub copied_bytes: u64,
+    /// Bytes of the files of weights that were read.
+    pub bytes_before: u64,
+    /// Bytes of the files of weights that were written.
+    pub bytes_after: u64,
+    /// The files of weights, and the index.
+    pub files: Vec<PathBuf>,
+    /// Other files of the folder that were copied.
+    pub copied_files: Vec<String>,
+    /// Files of the folder that were not: weights in other formats, and what describes the old ones.
+    pub left_out: Vec<String>,
 }

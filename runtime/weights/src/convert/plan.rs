@@ -1,4 +1,5 @@
-//! What becomes of every tensor, decided from headers before anything is read or written.
+//! What becomes of every tensor, decided from headers before anything is read or written, and which tensors are weights of a matrix
+//! product, told from names and shapes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +7,10 @@ use moebius_ops::matches_pattern;
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use safetensors::Dtype;
 
-use super::options::ConvertOptions;
-use crate::error::WeightsError;
-use crate::fault::{Unfit, tensor};
+use super::ConvertOptions;
+use crate::error::{Unfit, WeightsError, tensor};
 use crate::fp8::{StoredFp8, is_float};
 use crate::reader::Reader;
-use crate::selection::is_matrix;
 use crate::writer::TensorSpec;
 
 /// What is done with one tensor, or with an FP8 weight and its scales.
@@ -158,3 +157,36 @@ fn is_same(layout: &StoredFp8, scheme: Fp8Scheme) -> bool {
             && columns != 0);
     same && layout.scheme.format == scheme.format
 }
+
+/// Patterns of tensors that stay as they are: embeddings, norms, the output head, and what chooses experts.
+pub const DEFAULT_SKIPS: &[&str] = &[
+    "*embed*",
+    "*wte*",
+    "*wpe*",
+    "*norm*",
+    "*ln_*",
+    "*lm_head*",
+    "*router*",
+    "*.gate.weight",
+    "*.shared_expert_gate.weight",
+];
+
+/// Whether a tensor is a matrix, or a stack of one per expert, that rows of tokens are multiplied with.
+///
+/// Two extents: a name that ends in `.weight`, or that has a part `experts` and is neither bias nor
+/// scale. Three: a stack is told from a convolution by a part that names experts.
+fn is_matrix(name: &str, shape: &[usize]) -> bool {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    let weight = last == "weight";
+    let part = |text: &str| name.split('.').any(|part| part.contains(text));
+    let of_experts = part("experts") && !last.contains("bias") && !last.contains("scale");
+    match shape.len() {
+        2 => weight || of_experts,
+        3 => of_experts || (weight && part("moe")),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "selection_tests.rs"]
+mod tests;

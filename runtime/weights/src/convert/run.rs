@@ -1,16 +1,16 @@
-//! The steps of a conversion, each reading and writing one tensor.
+//! The steps of a conversion, each reading and writing one tensor; what makes codes of matrices, and how far these are from the values.
 
-use moebius_ops::quantize::quantize_host;
+use std::error::Error;
+
+use moebius_ops::quantize::{Quantized, Quantizer, quantize_host};
 use moebius_ops::scaling::Fp8Scheme;
 
 use super::plan::Step;
-use super::quantize::{Distance, Quantize};
-use super::report::{Action, ConvertedLayer};
-use crate::bytes::CHUNK;
-use crate::error::WeightsError;
-use crate::fault::quoted;
+use super::{Action, ConvertedLayer};
+use crate::error::{WeightsError, quoted};
 use crate::fp8::{Matrix, StoredFp8, check_counts, dequantize};
 use crate::reader::Reader;
+use crate::source::CHUNK;
 use crate::writer::{TensorSpec, Writer};
 
 /// Does a step; `None` where a tensor was copied.
@@ -169,5 +169,59 @@ impl Run<'_> {
     fn append_scales(&mut self, bytes: &[u8]) -> Result<(), WeightsError> {
         self.after += bytes.len() as u64;
         self.writer.append(&self.specs[1].name, bytes)
+    }
+}
+
+/// Why a quantiser gave nothing.
+pub type QuantizeError = Box<dyn Error + Send + Sync>;
+
+/// What makes codes and scales of a matrix: takes values, rows and columns.
+///
+/// It returns one code a value and the scales of the scheme asked for, one where the whole matrix shares
+/// it. A matrix without values is not handed to it.
+pub type Quantize<'a> = dyn FnMut(&[f32], usize, usize) -> Result<Quantized, QuantizeError> + 'a;
+
+/// [`quantize_host`], in the form in which a conversion takes a quantiser.
+pub fn host_quantizer(
+    quantizer: impl Into<Quantizer>,
+) -> impl FnMut(&[f32], usize, usize) -> Result<Quantized, QuantizeError> {
+    let quantizer = quantizer.into();
+    move |values, rows, columns| Ok(quantize_host(values, rows, columns, quantizer)?)
+}
+
+/// How far decoded values are from the originals.
+#[derive(Clone, Copy, Debug, Default)]
+struct Distance {
+    squares: f64,
+    reference: f64,
+    /// Largest |difference|.
+    max: f32,
+    /// Originals that are NaN or infinite, which take no part.
+    non_finite: u64,
+}
+
+impl Distance {
+    fn add(&mut self, original: f32, decoded: f32) {
+        if !original.is_finite() {
+            self.non_finite += 1;
+            return;
+        }
+        let difference = f64::from(decoded) - f64::from(original);
+        self.squares += difference * difference;
+        self.reference += f64::from(original) * f64::from(original);
+        // NaN, which no encoding of a number gives, must not vanish in a maximum.
+        let size = difference.abs() as f32;
+        if size > self.max || size.is_nan() {
+            self.max = size;
+        }
+    }
+
+    /// ‖decoded − original‖₂ / ‖original‖₂; 0 for zeros that stay zeros.
+    fn relative_rms(&self) -> f64 {
+        if self.squares == 0.0 {
+            0.0
+        } else {
+            (self.squares / self.reference).sqrt()
+        }
     }
 }

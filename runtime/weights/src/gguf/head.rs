@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-use super::cursor::Cursor;
 use super::element::{DECODED, GgmlType};
-use super::value::GgufValue;
-use crate::bytes::ReadAt;
-use crate::error::GgufError;
-use crate::fault::{Unfit, quoted, quoted_shape, tensor};
+use super::value::{Cursor, GgufValue};
+use crate::error::{GgufError, Unfit, quoted, quoted_shape, tensor};
+use crate::source::ReadAt;
 
 /// Extents that a tensor has at most.
 const MAX_RANK: u32 = 4;

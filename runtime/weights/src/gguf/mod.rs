@@ -3,17 +3,13 @@
 //! [`GgufFile::open`] reads what comes before the data, and checks every length and place in it against the file. Layout and formats
 //! are those of ggml (its `docs/gguf.md`), versions 2 and 3.
 
-mod blocks;
-mod cursor;
 mod element;
 mod file;
 mod head;
 mod value;
-mod vocabulary;
 
 pub use crate::error::GgufError;
 pub use element::{DECODED, GgmlType};
-pub use file::{GgufFile, expected_types};
+pub use file::{GgufFile, Vocabulary, expected_types};
 pub use head::GgufTensor;
 pub use value::{GgufNumbers, GgufTexts, GgufValue};
-pub use vocabulary::Vocabulary;

@@ -2,7 +2,6 @@ use std::path::Path;
 
 use safetensors::SafeTensors;
 
-use super::super::element::DECODED;
 use super::*;
 
 /// Blocks of each type, and their values as the Python package `gguf` decodes them (`tests/cases/gguf/make_gguf.py`).

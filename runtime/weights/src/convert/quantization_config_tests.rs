@@ -1,5 +1,6 @@
-use super::{Fp8Format, Fp8Scheme, Granularity, quantization_config};
 use serde_json::json;
+
+use super::{Fp8Format, Fp8Scheme, Granularity, quantization_config};
 
 fn of(format: Fp8Format, granularity: Granularity) -> serde_json::Value {
     let scheme = Fp8Scheme {

@@ -5,10 +5,12 @@
 //! second opinion on the layout; on its own it keeps the last of two equal names and adds offsets
 //! unchecked.
 
-mod unique_map;
+pub use crate::error::HeaderError;
+pub use safetensors::tensor::TensorInfo;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::marker::PhantomData;
 
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
@@ -16,11 +18,7 @@ use serde::Deserialize;
 use serde::de::value::{Error as NameError, StrDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, MapAccess, Visitor};
 
-pub use crate::error::HeaderError;
-pub use safetensors::tensor::TensorInfo;
-pub use unique_map::UniqueMap;
-
-use crate::fault::{Unfit, quoted, quoted_shape, tensor};
+use crate::error::{Unfit, quoted, quoted_shape, tensor};
 
 /// Bytes of the length field in front of the header.
 pub const LENGTH_FIELD: usize = 8;
@@ -205,5 +203,47 @@ impl<'de> Visitor<'de> for EntriesVisitor {
             }
         }
         Ok(Entries { metadata, tensors })
+    }
+}
+
+/// A map that refuses a repeated key; serde's own maps keep the last value in silence.
+#[derive(Debug)]
+pub struct UniqueMap<V>(BTreeMap<String, V>);
+
+impl<V> UniqueMap<V> {
+    /// The entries.
+    pub fn into_inner(self) -> BTreeMap<String, V> {
+        self.0
+    }
+}
+
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for UniqueMap<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MapVisitor<V>(PhantomData<V>);
+
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for MapVisitor<V> {
+            type Value = UniqueMap<V>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = BTreeMap::new();
+                while let Some(key) = map.next_key::<String>()? {
+                    if entries.contains_key(&key) {
+                        return Err(A::Error::custom(format_args!(
+                            "duplicate key {}",
+                            quoted(&key)
+                        )));
+                    }
+                    let value = map.next_value()?;
+                    entries.insert(key, value);
+                }
+                Ok(UniqueMap(entries))
+            }
+        }
+
+        deserializer.deserialize_map(MapVisitor(PhantomData))
     }
 }

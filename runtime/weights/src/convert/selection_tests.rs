@@ -1,5 +1,6 @@
-use super::{DEFAULT_SKIPS, is_matrix};
 use moebius_ops::matches_pattern;
+
+use super::{DEFAULT_SKIPS, is_matrix};
 
 #[test]
 fn published_names_are_told_apart() {
