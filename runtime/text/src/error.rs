@@ -1,7 +1,8 @@
-//! What can go wrong.
+//! What can go wrong, and a guard around the library of tokenizers.
 
 use std::fmt;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use moebius_weights::Unfit;
@@ -84,3 +85,12 @@ impl fmt::Display for TemplateError {
 }
 
 impl std::error::Error for TemplateError {}
+
+/// What `call` returns, or what it said when it panicked.
+pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        text.unwrap_or("a panic").to_owned()
+    })
+}

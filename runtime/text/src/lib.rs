@@ -38,23 +38,16 @@
 //! # }
 //! ```
 
-mod detokenizer;
 mod error;
 mod files;
-mod folder;
 mod gguf;
-mod guard;
-mod learn;
 mod stages;
-mod stop;
 mod stream;
 mod template;
 mod tokenizer;
 
-pub use detokenizer::Detokenizer;
 pub use error::{Error, TemplateError, TemplateFault};
 pub use files::Files;
-pub use stop::{Piece, StopStrings};
-pub use stream::TextStream;
+pub use stream::{Detokenizer, Piece, StopStrings, TextStream};
 pub use template::{Chat, ChatTemplate, Message};
 pub use tokenizer::Tokenizer;

@@ -5,16 +5,15 @@
 //! what goes on are pieces of that one token.
 
 mod bytes;
-mod strip;
 
 use std::sync::Arc;
 
+use tokenizers::decoders::strip::Strip;
 use tokenizers::{Decoder, DecoderWrapper};
 
 use crate::Error;
-use crate::guard::guarded;
+use crate::error::guarded;
 use bytes::{ByteLevel, ByteRun};
-use strip::{StripEach, StripWhole};
 
 /// The stages of one decoding, with what they hold back.
 #[derive(Clone)]
@@ -212,4 +211,104 @@ fn decode(decoder: &DecoderWrapper, tokens: Vec<String>) -> Result<Vec<String>, 
     let decoded = guarded(|| decoder.decode_chain(tokens));
     let decoded = decoded.and_then(|decoded| decoded.map_err(|error| error.to_string()));
     decoded.map_err(Error::Decode)
+}
+
+/// Of each token.
+#[derive(Clone)]
+struct StripEach {
+    content: char,
+    start: usize,
+    stop: usize,
+}
+
+impl StripEach {
+    fn new(strip: &Strip) -> Self {
+        Self {
+            content: strip.content,
+            start: strip.start,
+            stop: strip.stop,
+        }
+    }
+
+    fn strip(&self, token: &str) -> String {
+        let mut whole = StripWhole {
+            each: self.clone(),
+            stripping: true,
+            taken: 0,
+            held: 0,
+        };
+        whole.push(token)
+    }
+}
+
+/// Of one token that comes in pieces.
+#[derive(Clone)]
+struct StripWhole {
+    each: StripEach,
+    /// Whether all that came so far was taken from the start.
+    stripping: bool,
+    taken: usize,
+    /// How many of the character are held back, because the token may end with them.
+    held: usize,
+}
+
+impl StripWhole {
+    fn new(strip: &Strip) -> Self {
+        Self {
+            each: StripEach::new(strip),
+            stripping: true,
+            taken: 0,
+            held: 0,
+        }
+    }
+
+    /// What of the pieces so far is sure to stay; what is held back at the end is gone.
+    fn push(&mut self, piece: &str) -> String {
+        let StripEach {
+            content,
+            start,
+            stop,
+        } = self.each;
+        let mut text = String::new();
+        for character in piece.chars() {
+            if self.stripping && self.taken < start && character == content {
+                self.taken += 1;
+                continue;
+            }
+            self.stripping = false;
+            if character == content && self.held < stop {
+                self.held += 1;
+                continue;
+            }
+            if character != content {
+                text.extend(std::iter::repeat_n(content, std::mem::take(&mut self.held)));
+            }
+            text.push(character);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_are_stripped_however_the_token_comes() {
+        for (token, start, stop, expected) in [
+            ("  a  ", 1, 1, " a "),
+            ("  a   ", 3, 2, "a "),
+            ("a", 1, 1, "a"),
+            (" ", 1, 1, ""),
+            ("   ", 1, 1, " "),
+            ("", 2, 2, ""),
+            (" a b ", 0, 5, " a b"),
+        ] {
+            let strip = Strip::new(' ', start, stop);
+            assert_eq!(StripEach::new(&strip).strip(token), expected, "{token:?}");
+            let mut whole = StripWhole::new(&strip);
+            let pieces = token.chars().map(|c| whole.push(&c.to_string()));
+            assert_eq!(pieces.collect::<String>(), expected, "{token:?}");
+        }
+    }
 }

@@ -1,12 +1,13 @@
-//! What a template is given.
+//! What a template is given: a conversation, and today's date.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use minijinja::Value;
 use minijinja::value::{Serde, ValueKind};
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use minijinja::{Error, ErrorKind, Value};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{map, time};
+use super::map;
 
 /// One message of a conversation: who says it, what, and whatever else the template knows of.
 #[derive(Clone, Debug)]
@@ -115,7 +116,7 @@ impl Chat {
         let time = self.time;
         let strftime_now = move |format: &str| {
             let now = || SystemTime::now().duration_since(UNIX_EPOCH);
-            time::strftime(time.unwrap_or_else(|| now().unwrap_or_default()), format)
+            strftime(time.unwrap_or_else(|| now().unwrap_or_default()), format)
         };
         let given = [
             ("messages", Value::from(messages)),
@@ -133,5 +134,186 @@ impl Chat {
             .into_iter()
             .chain(tokens)
             .chain(self.variables.iter().cloned()))
+    }
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+/// The first of January 1970 was a Thursday.
+const WEEKDAYS: [&str; 7] = [
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+];
+
+/// A day of the Gregorian calendar.
+struct Day {
+    year: u64,
+    /// From 0.
+    month: usize,
+    /// From 1.
+    day: u64,
+    /// From 1.
+    of_year: u64,
+}
+
+/// The day so many days after the first of January 1970. Years are counted from March, so that the leap day is the last of its year, and
+/// in eras of 400 years, which have 146 097 days.
+fn day(days: u64) -> Day {
+    let shifted = days + 719_468; // since the first of March of the year 0
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // Months from March have 31, 30, 31, 30, 31 days, and again.
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let year = era * 400 + year_of_era + u64::from(month >= 10);
+    let leap = (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400);
+    let of_year = if month >= 10 {
+        of_year - 306 + 1
+    } else {
+        of_year + 60 + u64::from(leap)
+    };
+    let month = usize::try_from((month + 2) % 12).unwrap_or(0);
+    Day {
+        year,
+        month,
+        day,
+        of_year,
+    }
+}
+
+/// A time since 1970 as C's `strftime` writes it in English.
+fn strftime(since_1970: Duration, format: &str) -> Result<String, Error> {
+    let seconds = since_1970.as_secs();
+    let (days, time) = (seconds / 86_400, seconds % 86_400);
+    let date = day(days);
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    let weekday = WEEKDAYS[usize::try_from(days % 7).unwrap_or(0)];
+    let (month, number) = (MONTHS[date.month], date.month + 1);
+    let hour_of_12 = (hour + 11) % 12 + 1;
+    let mut text = String::new();
+    let mut rest = format.chars();
+    while let Some(character) = rest.next() {
+        if character != '%' {
+            text.push(character);
+            continue;
+        }
+        let directive = rest.next();
+        let part = match directive {
+            Some('Y') => date.year.to_string(),
+            Some('y') => format!("{:02}", date.year % 100),
+            Some('m') => format!("{number:02}"),
+            Some('d') => format!("{:02}", date.day),
+            Some('e') => format!("{:2}", date.day),
+            Some('j') => format!("{:03}", date.of_year),
+            Some('B') => month.to_owned(),
+            Some('b') => month[..3].to_owned(),
+            Some('A') => weekday.to_owned(),
+            Some('a') => weekday[..3].to_owned(),
+            Some('H') => format!("{hour:02}"),
+            Some('I') => format!("{hour_of_12:02}"),
+            Some('M') => format!("{minute:02}"),
+            Some('S') => format!("{second:02}"),
+            Some('p') => if hour < 12 { "AM" } else { "PM" }.to_owned(),
+            Some('F') => format!("{}-{number:02}-{:02}", date.year, date.day),
+            Some('T') => format!("{hour:02}:{minute:02}:{second:02}"),
+            Some('%') => "%".to_owned(),
+            other => {
+                let got = other.map_or("an end".to_owned(), |c| format!("%{c}"));
+                let message =
+                    format!("strftime_now: expected one of %YymdejBbAaHIMSpFT%, got {got}");
+                return Err(Error::new(ErrorKind::InvalidOperation, message));
+            }
+        };
+        text.push_str(&part);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `datetime.fromtimestamp(…, timezone.utc).strftime(…)` says in Python 3.11.
+    #[test]
+    fn dates_are_those_of_python() {
+        let format = "%Y-%m-%d %H:%M:%S %A %B %j %I%p %y %e %a %b %F %T 100%%";
+        for (seconds, expected) in [
+            (
+                0,
+                "1970-01-01 00:00:00 Thursday January 001 12AM 70  1 Thu Jan 1970-01-01 00:00:00 100%",
+            ),
+            (
+                86399,
+                "1970-01-01 23:59:59 Thursday January 001 11PM 70  1 Thu Jan 1970-01-01 23:59:59 100%",
+            ),
+            (
+                951782400,
+                "2000-02-29 00:00:00 Tuesday February 060 12AM 00 29 Tue Feb 2000-02-29 00:00:00 100%",
+            ),
+            (
+                951868800,
+                "2000-03-01 00:00:00 Wednesday March 061 12AM 00  1 Wed Mar 2000-03-01 00:00:00 100%",
+            ),
+            (
+                1709164800,
+                "2024-02-29 00:00:00 Thursday February 060 12AM 24 29 Thu Feb 2024-02-29 00:00:00 100%",
+            ),
+            (
+                1709251199,
+                "2024-02-29 23:59:59 Thursday February 060 11PM 24 29 Thu Feb 2024-02-29 23:59:59 100%",
+            ),
+            (
+                1735689599,
+                "2024-12-31 23:59:59 Tuesday December 366 11PM 24 31 Tue Dec 2024-12-31 23:59:59 100%",
+            ),
+            (
+                1735689600,
+                "2025-01-01 00:00:00 Wednesday January 001 12AM 25  1 Wed Jan 2025-01-01 00:00:00 100%",
+            ),
+            (
+                4102444800,
+                "2100-01-01 00:00:00 Friday January 001 12AM 00  1 Fri Jan 2100-01-01 00:00:00 100%",
+            ),
+            (
+                4107542399,
+                "2100-02-28 23:59:59 Sunday February 059 11PM 00 28 Sun Feb 2100-02-28 23:59:59 100%",
+            ),
+            (
+                13569465600,
+                "2400-01-01 00:00:00 Saturday January 001 12AM 00  1 Sat Jan 2400-01-01 00:00:00 100%",
+            ),
+            (
+                1764000000,
+                "2025-11-24 16:00:00 Monday November 328 04PM 25 24 Mon Nov 2025-11-24 16:00:00 100%",
+            ),
+        ] {
+            let text = strftime(Duration::from_secs(seconds), format).unwrap();
+            assert_eq!(text, expected);
+        }
+    }
+
+    #[test]
+    fn an_unknown_directive_is_refused() {
+        for format in ["%Q", "ends with %"] {
+            assert!(strftime(Duration::ZERO, format).is_err());
+        }
     }
 }

@@ -5,10 +5,9 @@
 
 mod chat;
 mod json;
-mod names;
 mod python;
-mod source;
-mod time;
+
+pub use chat::{Chat, Message};
 
 use std::fmt;
 use std::path::Path;
@@ -16,10 +15,10 @@ use std::path::Path;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
+use serde_json::Value as Json;
 
-use crate::files::Files;
+use crate::files::{Files, kind};
 use crate::{Error, TemplateError, TemplateFault, Tokenizer};
-pub use chat::{Chat, Message};
 
 /// Instructions that a rendering may take, and units of 64 bytes that it may make: 256 MB, and less than a second.
 const FUEL: u64 = 4_000_000;
@@ -50,7 +49,7 @@ impl ChatTemplate {
     /// # Errors
     /// As [`ChatTemplate::from_folder`].
     pub fn from_files(files: &Files, name: Option<&str>) -> Result<Self, Error> {
-        let source = source::find(files, name)?;
+        let source = find(files, name)?;
         let mut template = Self::new(&source.label, &source.text)?;
         template.tokens = files.special_tokens()?;
         Ok(template)
@@ -67,7 +66,7 @@ impl ChatTemplate {
         }
         let mut environment = environment().map_err(|error| template_error(name, &error))?;
         environment
-            .add_template_owned(name.to_owned(), source::without_generation(text))
+            .add_template_owned(name.to_owned(), without_generation(text))
             .map_err(|error| template_error(name, &error))?;
         Ok(Self {
             environment,
@@ -143,12 +142,12 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     environment.add_test("iterable", python::is_iterable);
     environment.add_test("sequence", python::is_sequence);
     environment.add_filter("tojson", json::tojson);
-    environment.add_function("raise_exception", names::raise_exception);
+    environment.add_function("raise_exception", python::raise_exception);
     Ok(environment)
 }
 
 fn template_error(name: &str, error: &minijinja::Error) -> TemplateError {
-    let refused = names::refusal(error);
+    let refused = python::refusal(error);
     let fault = match error.kind() {
         _ if refused.is_some() => TemplateFault::Refused,
         ErrorKind::OutOfFuel => TemplateFault::Fuel,
@@ -174,4 +173,117 @@ fn template_error(name: &str, error: &minijinja::Error) -> TemplateError {
 /// An object's fields in a template, in their order.
 fn map(pairs: impl IntoIterator<Item = (String, Value)>) -> Value {
     Value::from_pairs(pairs)
+}
+
+/// The name of the template that is used where none is asked for.
+const DEFAULT: &str = "default";
+
+/// A template's text.
+struct Source {
+    name: String,
+    /// What errors call it.
+    label: String,
+    text: String,
+}
+
+/// The template of these files with this name, or the default one.
+fn find(files: &Files, name: Option<&str>) -> Result<Source, Error> {
+    let mut sources = own_files(files)?;
+    if sources.is_empty() {
+        sources = config(files)?;
+    }
+    let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
+    let wanted = name.unwrap_or(DEFAULT);
+    let found = sources.into_iter().find(|source| source.name == wanted);
+    found.ok_or_else(|| {
+        if names.is_empty() {
+            let places = "chat_template.jinja, or chat_template in tokenizer_config.json";
+            Error::unfit(files.place(), places, "neither")
+        } else {
+            let expected = format!("one of the chat templates {}", names.join(", "));
+            Error::unfit(files.place(), expected, wanted)
+        }
+    })
+}
+
+/// The templates that are files of their own.
+fn own_files(files: &Files) -> Result<Vec<Source>, Error> {
+    let mut sources = Vec::new();
+    let mut add = |name: &str, file: &str| -> Result<(), Error> {
+        sources.extend(files.text(file)?.map(|text| Source {
+            name: name.to_owned(),
+            label: files.label(file),
+            text,
+        }));
+        Ok(())
+    };
+    add(DEFAULT, "chat_template.jinja")?;
+    for file in files.names_in("additional_chat_templates")? {
+        let path = Path::new(&file);
+        let name = path.file_stem().and_then(|stem| stem.to_str());
+        if let Some(name) = name.filter(|_| path.extension().is_some_and(|end| end == "jinja")) {
+            add(name, &file)?;
+        }
+    }
+    Ok(sources)
+}
+
+/// The templates in `tokenizer_config.json`.
+fn config(files: &Files) -> Result<Vec<Source>, Error> {
+    let file = "tokenizer_config.json";
+    let config = files.object(file)?;
+    let label = format!("chat_template in {}", files.label(file));
+    let unfit = |value: &Json| {
+        Err(Error::unfit(
+            &label,
+            "a template, or a list of objects with name and template",
+            kind(value),
+        ))
+    };
+    let list = match config
+        .as_ref()
+        .and_then(|config| config.get("chat_template"))
+    {
+        None | Some(Json::Null) => return Ok(Vec::new()),
+        Some(Json::String(text)) => {
+            let (name, text) = (DEFAULT.to_owned(), text.clone());
+            return Ok(vec![Source { name, label, text }]);
+        }
+        Some(Json::Array(list)) => list,
+        Some(other) => return unfit(other),
+    };
+    let mut sources = Vec::new();
+    for item in list {
+        let field = |name| item.get(name).and_then(Json::as_str);
+        let (Some(name), Some(text)) = (field("name"), field("template")) else {
+            return unfit(item);
+        };
+        sources.push(Source {
+            name: name.to_owned(),
+            label: format!("chat_template {name} in {}", files.label(file)),
+            text: text.to_owned(),
+        });
+    }
+    Ok(sources)
+}
+
+/// The template with `{% generation %}` and its end as a condition that holds. `transformers` has that tag, around what an assistant said,
+/// to find it again while it trains; it adds no text, but its line is trimmed like any other block's.
+fn without_generation(text: &str) -> String {
+    let mut parts = text.split("{%");
+    let mut all = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        all.push_str("{%");
+        let replaced = part.split_once("%}").and_then(|(tag, rest)| {
+            let word = tag.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
+            let block = match word {
+                "generation" => "if true",
+                "endgeneration" => "endif",
+                _ => return None,
+            };
+            Some(format!("{}%}}{rest}", tag.replacen(word, block, 1)))
+        });
+        all.push_str(&replaced.unwrap_or_else(|| part.to_owned()));
+    }
+    all
 }

@@ -1,7 +1,10 @@
-//! Where Python's Jinja and this one part: printed floats, and two tests.
+//! Where Python's Jinja and this one part: printed floats, two tests, and the function `raise_exception`.
 //!
 //! What is left: parts that are joined by `~` or `join` print floats in the engine's way; a loop over none is empty here and an
 //! error there; text that the filter `safe` marked doesn't escape what is added to it.
+
+use std::error::Error as _;
+use std::fmt;
 
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Output, State, Value, escape_formatter};
@@ -117,6 +120,36 @@ fn representation(value: &Value) -> Result<String, Error> {
         _ if is_float(value) => Ok(float(f64::try_from(value.clone())?)),
         _ => Ok(format!("{value:?}")),
     }
+}
+
+/// What a template said when it refused a conversation.
+#[derive(Debug)]
+struct Refusal(String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// The function `raise_exception`.
+pub(super) fn raise_exception(message: &Value) -> Result<Value, Error> {
+    let error = Error::new(ErrorKind::InvalidOperation, "raise_exception was called");
+    Err(error.with_source(Refusal(message.to_string())))
+}
+
+/// What the template said, if `error` comes from `raise_exception`.
+pub(super) fn refusal(error: &Error) -> Option<String> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(Refusal(message)) = cause.downcast_ref() {
+            return Some(message.clone());
+        }
+        source = cause.source();
+    }
+    None
 }
 
 #[cfg(test)]
