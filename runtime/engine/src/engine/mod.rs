@@ -1,13 +1,10 @@
 //! A model that answers many requests at once, on the thread that calls it.
 
-mod error;
-mod groups;
 mod launched;
 
-pub use error::EngineError;
 pub use launched::{Experts, Launched};
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::attention::{CacheFormat, Pages, Span};
@@ -17,8 +14,7 @@ use moebius_ops::Mismatch;
 
 use crate::pages::PAGE;
 use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Work};
-use crate::{Counts, Draw, History, SampleError, Sampling, Usage};
-use groups::groups;
+use crate::{Counts, Draw, History, Refused, SampleError, Sampling, StepError, Usage};
 use launched::Computed;
 
 /// How much an engine does at once, and what its cache keeps.
@@ -375,4 +371,35 @@ impl Engine {
             experts: routing.into_iter().map(|of| of.indices).collect(),
         })
     }
+}
+
+/// Why an engine wasn't made, refused a request, or didn't run a step.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A setting or a token doesn't fit.
+    #[error(transparent)]
+    Unfit(#[from] Mismatch),
+    /// A request could never run.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The scheduler was told what can't be: a fault of the engine's.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// The model, or the device below it, refused.
+    #[error(transparent)]
+    Model(#[from] moebius_model::Error),
+    /// A device failed while it computed.
+    #[error("the device failed: {0}")]
+    Device(String),
+}
+
+/// The parts with as many new tokens as each other, in the order of the step: those that choose one token are one call, and pieces of
+/// prompts seldom have company. A token's bits are the same in any company.
+fn groups(work: &[Work]) -> Vec<Vec<usize>> {
+    let mut by_length = BTreeMap::<usize, Vec<usize>>::new();
+    for (at, work) in work.iter().enumerate() {
+        by_length.entry(work.positions.len()).or_default().push(at);
+    }
+    by_length.into_values().collect()
 }

@@ -1,4 +1,4 @@
-//! The tokens that may be drawn, and how much each weighs.
+//! The tokens that may be drawn and how much each weighs, the random words that draw them, and how likely a model holds tokens.
 //!
 //! Weights are whole numbers, so that sums are exact in any order and no selection is a sort: the most likely token weighs 2⁴⁰, and one
 //! that is less than 2⁻⁴¹ times as likely weighs nothing.
@@ -145,4 +145,77 @@ pub(super) fn kth_highest(scores: &[f32], k: usize) -> f32 {
 pub(super) fn descending(one: f32, other: f32) -> Ordering {
     let order = other.partial_cmp(&one);
     order.unwrap_or_else(|| unreachable!("logits were checked for NaN"))
+}
+
+/// Log-probabilities by the model's logits as they are, before biases, penalties and temperature.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Logprobs {
+    /// That of the token that was chosen.
+    pub chosen: f32,
+    /// The most likely ids with theirs, the most likely first and of equally likely ones that with the lower id; none that is
+    /// impossible.
+    pub top: Vec<(u32, f32)>,
+}
+
+impl Logprobs {
+    /// Of `chosen` and the `most` most likely ids. `logits` has neither NaN nor +∞, and something above −∞.
+    pub(super) fn new(logits: &[f32], chosen: u32, most: usize) -> Self {
+        let highest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+        let sum: f64 = logits
+            .iter()
+            .map(|&logit| (f64::from(logit) - highest).exp())
+            .sum();
+        let logprob = |id: u32| (f64::from(logits[id as usize]) - highest - sum.ln()) as f32;
+        let top = most_likely(logits, most);
+        Self {
+            chosen: logprob(chosen),
+            top: top.into_iter().map(|id| (id, logprob(id))).collect(),
+        }
+    }
+}
+
+fn most_likely(logits: &[f32], most: usize) -> Vec<u32> {
+    if most == 0 {
+        return Vec::new();
+    }
+    let least = kth_highest(logits, most);
+    let possible = (0_u32..)
+        .zip(logits)
+        .filter(|(_, logit)| **logit > f32::NEG_INFINITY && **logit >= least);
+    let mut ids: Vec<u32> = possible.map(|(id, _)| id).collect();
+    // Stable, so of equal ones that with the lower id stays before the other.
+    ids.sort_by(|one, other| descending(logits[*one as usize], logits[*other as usize]));
+    ids.truncate(most);
+    ids
+}
+
+const ROUNDS: usize = 10;
+/// The multipliers, and what is added to the key after each round.
+const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
+const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+
+/// Four random words, a function of `counter` and `key` and of nothing else: so any of them can be had at any time, in any order.
+pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    let ([mut a, mut b, mut c, mut d], [mut left, mut right]) = (counter, key);
+    for _ in 0..ROUNDS {
+        let first = u64::from(a) * u64::from(MULTIPLIERS[0]);
+        let second = u64::from(c) * u64::from(MULTIPLIERS[1]);
+        [a, b, c, d] = [
+            (second >> 32) as u32 ^ b ^ left,
+            second as u32,
+            (first >> 32) as u32 ^ d ^ right,
+            first as u32,
+        ];
+        left = left.wrapping_add(WEYL[0]);
+        right = right.wrapping_add(WEYL[1]);
+    }
+    [a, b, c, d]
+}
+
+/// The random word for the token at place `index` among those that are generated with `seed`.
+pub(super) fn word(seed: u64, index: u64) -> u64 {
+    let halves = |word: u64| [word as u32, (word >> 32) as u32];
+    let [low, high] = halves(index);
+    let [first, second, ..] = philox([low, high, 0, 0], halves(seed));
+    u64::from(first) | u64::from(second) << 32
 }

@@ -1,20 +1,15 @@
 //! Which requests compute which of their tokens next, and in which pages.
 
-mod limits;
 mod request;
-mod step;
 
-pub use limits::{Limits, Refused};
-pub use request::{Request, RequestId};
-pub use step::{Sampled, Step, StepError, Work};
+pub use request::{Limits, Refused, Request, RequestId, Sampled, Step, StepError, Work};
 
 use std::collections::VecDeque;
 
 use moebius_ops::Mismatch;
-use request::Sequence;
-use step::UnderWay;
 
 use crate::pages::{PAGE, PagePool, Usage};
+use request::{Sequence, UnderWay, pair};
 
 /// Shares the pages of a cache and the tokens of steps among requests: a state that only its methods change, and that is the same after
 /// the same calls.
@@ -127,7 +122,7 @@ impl Scheduler {
     pub fn complete(&mut self, sampled: &[Sampled]) -> Result<Vec<RequestId>, StepError> {
         let parts = self.under_way.as_ref().ok_or(StepError::NoStep)?;
         let cancelled = |id| self.place(id).is_some_and(|at| self.running[at].cancelled);
-        let tokens = step::pair(parts, sampled, cancelled)?;
+        let tokens = pair(parts, sampled, cancelled)?;
         let mut ended = Vec::new();
         for part in self.under_way.take().unwrap_or_default() {
             let at = self.place(part.id);
