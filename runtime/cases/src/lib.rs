@@ -26,7 +26,7 @@ mod error;
 mod ops;
 mod verdict;
 
-pub use case_file::{CaseError, CaseFile, Tolerance};
-pub use error::{CompareError, Error};
-pub use ops::{OpError, Produced, Values, run};
+pub use case_file::{CaseFile, Tolerance};
+pub use error::{CaseError, CompareError, Error, OpError};
+pub use ops::{Produced, Values, run};
 pub use verdict::{OutputReport, Shapes, Verdict, judge};

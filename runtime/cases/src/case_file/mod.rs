@@ -1,26 +1,28 @@
 //! The reader of case files. It is total: any bytes give a [`CaseFile`] or a [`CaseError`], and it
 //! allocates no more than the file is long plus its header.
 
-mod elements;
-mod error;
-mod tolerance;
-
 #[cfg(test)]
 mod tests;
 
+pub(crate) use moebius_weights::quoted;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use moebius_weights::header::{Header, HeaderError, LENGTH_FIELD, TensorInfo, header_length};
+use half::{bf16, f16};
+use moebius_weights::header::{
+    Header, HeaderError, LENGTH_FIELD, TensorInfo, UniqueMap, header_length,
+};
+use safetensors::Dtype;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::json;
 
-pub(crate) use elements::TensorView;
-pub use error::CaseError;
-pub(crate) use moebius_weights::quoted;
-pub use tolerance::Tolerance;
+use crate::error::CaseError;
 
 /// Largest header: a case has tens of tensors, each some hundred bytes of header.
 const MAX_HEADER: u32 = 16 * 1024 * 1024;
@@ -109,7 +111,7 @@ impl CaseFile {
         let case = Self {
             op,
             params,
-            tolerances: tolerance::parse(&tol)?,
+            tolerances: parse_tolerances(&tol)?,
             tensors: header.tensors,
             bytes: Cow::Borrowed(&[]),
             data: 0,
@@ -212,4 +214,139 @@ fn read_bytes(file: &mut File, len: usize) -> Result<Vec<u8>, CaseError> {
     bytes.resize(len, 0);
     file.read_exact(&mut bytes)?;
     Ok(bytes)
+}
+
+/// A tensor of a case file: `bytes` holds exactly the elements `dtype` and `shape` name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TensorView<'a> {
+    /// Name with its `in.` or `out.`.
+    pub(crate) name: &'a str,
+    /// Element type.
+    pub(crate) dtype: Dtype,
+    /// Extents, outermost first.
+    pub(crate) shape: &'a [usize],
+    /// Little-endian elements, row-major.
+    pub(crate) bytes: &'a [u8],
+}
+
+impl<'a> TensorView<'a> {
+    /// Whether the elements are whole numbers (truth values included).
+    pub(crate) fn is_integer(&self) -> bool {
+        matches!(
+            self.dtype,
+            Dtype::I64 | Dtype::I32 | Dtype::U8 | Dtype::BOOL
+        )
+    }
+
+    /// The elements of an F64, F32, F16 or BF16 tensor, widened without loss.
+    pub(crate) fn floats(&self) -> Result<Box<dyn Iterator<Item = f64> + 'a>, CaseError> {
+        Ok(match self.dtype {
+            Dtype::F64 => Box::new(self.chunks().map(f64::from_le_bytes)),
+            Dtype::F32 => Box::new(self.chunks().map(|b| f64::from(f32::from_le_bytes(b)))),
+            Dtype::F16 => Box::new(self.chunks().map(|b| f64::from(f16::from_le_bytes(b)))),
+            Dtype::BF16 => Box::new(self.chunks().map(|b| f64::from(bf16::from_le_bytes(b)))),
+            _ => return Err(self.wrong("F64, F32, F16 or BF16", self.dtype)),
+        })
+    }
+
+    /// The elements of an I64, I32, U8 or BOOL tensor.
+    pub(crate) fn ints(&self) -> Result<Box<dyn Iterator<Item = i64> + 'a>, CaseError> {
+        Ok(match self.dtype {
+            Dtype::I64 => Box::new(self.chunks().map(i64::from_le_bytes)),
+            Dtype::I32 => Box::new(self.chunks().map(|b| i64::from(i32::from_le_bytes(b)))),
+            Dtype::U8 | Dtype::BOOL => Box::new(self.bytes.iter().map(|&b| i64::from(b))),
+            _ => return Err(self.wrong("I64, I32, U8 or BOOL", self.dtype)),
+        })
+    }
+
+    /// The elements of a float tensor in f32; F64 is rounded to nearest.
+    pub(crate) fn to_f32(self) -> Result<Vec<f32>, CaseError> {
+        Ok(self.floats()?.map(|v| v as f32).collect())
+    }
+
+    /// The elements of a U8 tensor.
+    pub(crate) fn to_bytes(self) -> Result<Vec<u8>, CaseError> {
+        match self.dtype {
+            Dtype::U8 => Ok(self.bytes.to_vec()),
+            _ => Err(self.wrong("U8", self.dtype)),
+        }
+    }
+
+    /// The elements of an integer tensor as truth values; anything but 0 and 1 is an error.
+    pub(crate) fn to_bool(self) -> Result<Vec<bool>, CaseError> {
+        let check = |(index, got)| match got {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.wrong(format!("0 or 1 at index {index}"), got)),
+        };
+        self.ints()?.enumerate().map(check).collect()
+    }
+
+    fn chunks<const N: usize>(&self) -> impl Iterator<Item = [u8; N]> + 'a {
+        self.bytes.as_chunks::<N>().0.iter().copied()
+    }
+
+    fn wrong(&self, expected: impl Into<String>, got: impl ToString) -> CaseError {
+        CaseError::WrongTensor {
+            tensor: quoted(self.name),
+            expected: expected.into(),
+            got: got.to_string(),
+        }
+    }
+}
+
+/// The acceptance rule of one output.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Tolerance {
+    /// Equal in every bit; any NaN equals any NaN.
+    Exact,
+    /// ‖got − want‖₂ / ‖want‖₂ at most this.
+    RelL2(f64),
+}
+
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.write_str("exact"),
+            Self::RelL2(limit) => write!(f, "{limit:.1e}"),
+        }
+    }
+}
+
+impl Serialize for Tolerance {
+    /// The form it has in the file.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let form = match self {
+            Self::Exact => json!({ "exact": true }),
+            Self::RelL2(limit) => json!({ "rel_l2": limit }),
+        };
+        form.serialize(serializer)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    #[serde(default)]
+    exact: Option<bool>,
+    #[serde(default)]
+    rel_l2: Option<f64>,
+}
+
+/// Reads the `tol` entry: output name → tolerance.
+fn parse_tolerances(text: &str) -> Result<BTreeMap<String, Tolerance>, CaseError> {
+    let entries: UniqueMap<Entry> = serde_json::from_str(text)
+        .map_err(|source| CaseError::BadMetadata { key: "tol", source })?;
+    let mut tolerances = BTreeMap::new();
+    for (output, entry) in entries.into_inner() {
+        let tolerance = match (entry.exact, entry.rel_l2) {
+            (Some(true), None) => Tolerance::Exact,
+            (None, Some(limit)) if limit.is_finite() && limit >= 0.0 => Tolerance::RelL2(limit),
+            _ => {
+                return Err(CaseError::BadTolerance(quoted(&output)));
+            }
+        };
+        tolerances.insert(output, tolerance);
+    }
+    Ok(tolerances)
 }

@@ -10,9 +10,9 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::attention::Attend;
 use serde::Deserialize;
 
-use super::inputs::{Input, Inputs};
-use super::{OpError, Produced, Values, download, gradient, upload};
+use super::{Input, Inputs, Produced, Values, download, gradient, upload};
 use crate::case_file::CaseFile;
+use crate::error::OpError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

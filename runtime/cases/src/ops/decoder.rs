@@ -6,9 +6,9 @@ use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
 use serde::Deserialize;
 
-use super::inputs::Inputs;
-use super::{OpError, Produced, download};
+use super::{Inputs, Produced, download};
 use crate::case_file::CaseFile;
+use crate::error::OpError;
 
 /// There are none.
 #[derive(Deserialize)]

@@ -19,9 +19,9 @@ use moebius::fp8::{
 use moebius::nn::Linear;
 use serde::Deserialize;
 
-use super::inputs::{Input, Inputs};
-use super::{OpError, Produced, Values, download, download_ints, upload};
+use super::{Input, Inputs, Produced, Values, download, download_ints, upload};
 use crate::case_file::{CaseFile, quoted};
+use crate::error::OpError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

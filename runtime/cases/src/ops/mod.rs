@@ -5,19 +5,19 @@ mod attention;
 #[cfg(not(target_family = "wasm"))]
 mod decoder;
 mod fp8;
-mod inputs;
 mod moe_layer;
 mod route;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use burn::tensor::{Device, Element, Gradients, Int, Tensor, TensorData};
-use moebius::ErrorKind;
 
-use crate::case_file::{CaseError, CaseFile, quoted};
+use crate::case_file::{CaseFile, TensorView, quoted};
+use crate::error::OpError;
 
 /// What an operation computed, back on the host.
 #[derive(Clone, Debug)]
@@ -45,47 +45,6 @@ impl Produced {
             name,
             shape: shape.to_vec(),
             values,
-        }
-    }
-}
-
-/// Why an operation could not be run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpError {
-    /// The file asks for something else than this version computes.
-    #[error("op {0} is not supported by this version")]
-    Unsupported(String),
-    /// The file itself is wrong.
-    #[error(transparent)]
-    Case(#[from] CaseError),
-    /// Inputs and parameters that are missing, that nothing reads, or that do not fit together.
-    #[error("{0}")]
-    Misfit(String),
-    /// A backward pass that does not reach an input.
-    #[error("the backward pass leaves no {0}")]
-    NoGradient(&'static str),
-    /// The library refused or failed.
-    #[error(transparent)]
-    Device(#[from] moebius::Error),
-    /// The result could not be read back.
-    #[error("cannot read {name} back from the device: {reason}")]
-    ReadBack {
-        /// Output name.
-        name: &'static str,
-        /// What the device says.
-        reason: String,
-    },
-}
-
-impl OpError {
-    /// Whether the file is at fault, rather than the device or the library on it.
-    pub fn is_file(&self) -> bool {
-        match self {
-            Self::Unsupported(_) | Self::Case(_) | Self::Misfit(_) => true,
-            // The library checks what only it knows: margins, groups, capacities.
-            Self::Device(error) => matches!(error.kind(), ErrorKind::Shape | ErrorKind::Config),
-            Self::NoGradient { .. } | Self::ReadBack { .. } => false,
         }
     }
 }
@@ -164,4 +123,91 @@ fn elements<E: Element>(
     let failed = |reason: String| OpError::ReadBack { name, reason };
     let data = read.map_err(|e| failed(e.to_string()))?;
     data.try_into_vec_as().map_err(|e| failed(e.to_string()))
+}
+
+/// The inputs of a case that have not been read yet.
+pub(crate) struct Inputs<'a> {
+    op: &'a str,
+    left: BTreeMap<&'a str, TensorView<'a>>,
+}
+
+/// One input with the name the operation knows it by.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a> {
+    name: &'static str,
+    pub(crate) view: TensorView<'a>,
+}
+
+impl<'a> Inputs<'a> {
+    /// All inputs of `case`.
+    pub(crate) fn new(case: &'a CaseFile) -> Self {
+        Self {
+            op: case.op(),
+            left: case.inputs(),
+        }
+    }
+
+    /// Takes an input that must be there.
+    pub(crate) fn required(&mut self, name: &'static str) -> Result<Input<'a>, OpError> {
+        let missing = || OpError::Misfit(format!("input {name} is missing"));
+        self.optional(name).ok_or_else(missing)
+    }
+
+    /// Takes an input that may be there.
+    pub(crate) fn optional(&mut self, name: &'static str) -> Option<Input<'a>> {
+        Some(Input {
+            name,
+            view: self.left.remove(name)?,
+        })
+    }
+
+    /// Refuses inputs that the operation didn't take.
+    pub(crate) fn finish(self) -> Result<(), OpError> {
+        match self.left.into_keys().next() {
+            Some(name) => {
+                let (name, op) = (quoted(name), quoted(self.op));
+                let message = format!("input {name} is not read by op {op}");
+                Err(OpError::Misfit(message))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Input<'_> {
+    /// The extents, where the rank is `D`; `symbols` such as `[T,H]` go into the error.
+    pub(crate) fn dims<const D: usize>(&self, symbols: &str) -> Result<[usize; D], OpError> {
+        self.view
+            .shape
+            .try_into()
+            .map_err(|_| self.shape_error(symbols.to_owned()))
+    }
+
+    /// Refuses any other extents than `expected`.
+    pub(crate) fn expect(&self, symbols: &str, expected: &[usize]) -> Result<(), OpError> {
+        if self.view.shape == expected {
+            return Ok(());
+        }
+        Err(self.shape_error(format!("{symbols} = {expected:?}")))
+    }
+
+    /// Refuses extents of zero from position `from` on: a layer without experts or width is no layer.
+    pub(crate) fn expect_positive(&self, symbols: &str, from: usize) -> Result<(), OpError> {
+        if self.view.shape.iter().skip(from).all(|&d| d > 0) {
+            return Ok(());
+        }
+        Err(self.shape_error(format!("{symbols} without a zero extent")))
+    }
+
+    /// The elements in f32 on a device, with the extents of a rank that was checked.
+    pub(crate) fn on<const D: usize>(&self, device: &Device) -> Result<Tensor<D>, OpError> {
+        let data = TensorData::new(self.view.to_f32()?, self.view.shape.to_vec());
+        Ok(Tensor::from_data(data, device))
+    }
+
+    fn shape_error(&self, expected: String) -> OpError {
+        let (name, got) = (self.name, self.view.shape);
+        let message = format!("input {name}: expected shape {expected}, got {got:?}");
+        OpError::Misfit(message)
+    }
 }

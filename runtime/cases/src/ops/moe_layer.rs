@@ -11,10 +11,10 @@ use burn::tensor::Device;
 use moebius::moe::{Activation, Capacity, MoeConfig, MoeLayer, MoeWeights, RouteConfig, Score};
 use serde::Deserialize;
 
-use super::inputs::{Input, Inputs};
 use super::route::check_top_k;
-use super::{OpError, Produced, download, download_counts, gradient, upload};
+use super::{Input, Inputs, Produced, download, download_counts, gradient, upload};
 use crate::case_file::CaseFile;
+use crate::error::OpError;
 
 /// `min_capacity` where a file gives only a factor.
 const DEFAULT_MIN_CAPACITY: usize = 4;

@@ -7,9 +7,9 @@ use burn::tensor::{Device, Tensor, TensorData};
 use moebius::moe::{Groups, RouteConfig, Score, route};
 use serde::Deserialize;
 
-use super::inputs::Inputs;
-use super::{OpError, Produced, Values, download, download_counts, download_ints};
+use super::{Inputs, Produced, Values, download, download_counts, download_ints};
 use crate::case_file::{CaseFile, quoted};
+use crate::error::OpError;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
