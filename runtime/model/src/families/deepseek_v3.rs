@@ -6,42 +6,30 @@ use moebius::moe::{
 
 use super::keys::Keys;
 use super::parts::{self, FULL, dense, layer, layers, model, rope, softmax};
-use super::rule::{DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, LATENT, Rule, STACKED};
+use super::rule::{DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, LATENT, Rule, STACKED, rules};
 use super::{Extra, Family};
-use crate::decoder::{
-    AttentionSpec, FeedForwardSpec, ModelSpec, Projection, Rope, Slot, yarn_attention,
-};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, ModelSpec, Projection, Rope, yarn_attention};
 
 pub(super) const FAMILY: Family = Family {
-    name: "deepseek_v3",
-    read,
-    layouts: &[
-        &[FRAME, LATENT, EXPERTS, DENSE, BESIDE],
-        &[FRAME, LATENT, STACKED, DENSE, BESIDE],
-    ],
     ignored: &[INVERSE_FREQUENCIES],
     // Layers that predict later tokens stand behind the last.
     extra: Extra::Layers,
+    ..Family::new(
+        "deepseek_v3",
+        read,
+        &[
+            &[FRAME, LATENT, EXPERTS, DENSE, BESIDE],
+            &[FRAME, LATENT, STACKED, DENSE, BESIDE],
+        ],
+    )
 };
 
-const BESIDE: &[Rule] = &[
-    Rule::whole(
-        "model.layers.{l}.mlp.gate.e_score_correction_bias",
-        Slot::Correction,
-    ),
-    Rule::gate(
-        "model.layers.{l}.mlp.shared_experts.gate_proj.weight",
-        Slot::SharedIn,
-    ),
-    Rule::up(
-        "model.layers.{l}.mlp.shared_experts.up_proj.weight",
-        Slot::SharedIn,
-    ),
-    Rule::whole(
-        "model.layers.{l}.mlp.shared_experts.down_proj.weight",
-        Slot::SharedOut,
-    ),
-];
+const BESIDE: &[Rule] = rules! { "model.layers.{l}.mlp.":
+    "gate.e_score_correction_bias" => Correction;
+    "shared_experts.gate_proj.weight" => SharedIn, Gate;
+    "shared_experts.up_proj.weight" => SharedIn, Up;
+    "shared_experts.down_proj.weight" => SharedOut;
+};
 
 fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
     let heads = keys.size(&["num_attention_heads"]);
@@ -121,10 +109,9 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
     let experts = FeedForwardSpec::Experts(experts(keys));
     let dense = dense(keys, false);
     let first = keys.size_or("first_k_dense_replace", 0);
-    let of = |at| {
+    let layers = (0..count).map(|at| {
         let network = if at < first { &dense } else { &experts };
         layer(attention.clone(), network.clone())
-    };
-    let layers = (0..count).map(of).collect();
-    model(keys, layers)
+    });
+    model(keys, layers.collect())
 }

@@ -2,65 +2,40 @@
 
 use moebius::moe::{Activation, RouterConfig, TopKConfig};
 
+use super::Family;
 use super::keys::Keys;
-use super::parts::{attention, experts, layer, layers, model, softmax_of_chosen, windows};
-use super::rule::{ATTENTION, FRAME, Form, Rule};
-use super::{Extra, Family};
-use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection, Slot};
+use super::parts::{attention, experts, layers, model, softmax_of_chosen, windowed, windows};
+use super::rule::{ATTENTION, FRAME, Rule, rules};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
 
-pub(super) const FAMILY: Family = Family {
-    name: "gpt_oss",
+pub(super) const FAMILY: Family = Family::new(
+    "gpt_oss",
     read,
-    layouts: &[
+    &[
         &[FRAME, ATTENTION, RULES, CODES],
         &[FRAME, ATTENTION, RULES, FLOATS],
     ],
-    ignored: &[],
-    extra: Extra::None,
+);
+
+const RULES: &[Rule] = rules! { "model.layers.{l}.":
+    "self_attn.sinks" => Sinks;
+    "mlp.router.weight" => Router;
+    "mlp.router.bias" => RouterBias;
+    "mlp.experts.gate_up_proj_bias" => ExpertsInBias, Pairs;
+    "mlp.experts.down_proj_bias" => ExpertsOutBias;
 };
 
-const RULES: &[Rule] = &[
-    Rule::whole("model.layers.{l}.self_attn.sinks", Slot::Sinks),
-    Rule::whole("model.layers.{l}.mlp.router.weight", Slot::Router),
-    Rule::whole("model.layers.{l}.mlp.router.bias", Slot::RouterBias),
-    Rule::formed(
-        "model.layers.{l}.mlp.experts.gate_up_proj_bias",
-        Slot::ExpertsInBias,
-        Form::Pairs,
-    ),
-    Rule::whole(
-        "model.layers.{l}.mlp.experts.down_proj_bias",
-        Slot::ExpertsOutBias,
-    ),
-];
-
 /// As it was published.
-const CODES: &[Rule] = &[
-    Rule::formed(
-        "model.layers.{l}.mlp.experts.gate_up_proj_blocks",
-        Slot::ExpertsIn,
-        Form::Mxfp4Pairs,
-    ),
-    Rule::formed(
-        "model.layers.{l}.mlp.experts.down_proj_blocks",
-        Slot::ExpertsOut,
-        Form::Mxfp4,
-    ),
-];
+const CODES: &[Rule] = rules! { "model.layers.{l}.mlp.experts.":
+    "gate_up_proj_blocks" => ExpertsIn, Mxfp4Pairs;
+    "down_proj_blocks" => ExpertsOut, Mxfp4;
+};
 
 /// Decoded.
-const FLOATS: &[Rule] = &[
-    Rule::formed(
-        "model.layers.{l}.mlp.experts.gate_up_proj",
-        Slot::ExpertsIn,
-        Form::TransposedPairs,
-    ),
-    Rule::formed(
-        "model.layers.{l}.mlp.experts.down_proj",
-        Slot::ExpertsOut,
-        Form::Transposed,
-    ),
-];
+const FLOATS: &[Rule] = rules! { "model.layers.{l}.mlp.experts.":
+    "gate_up_proj" => ExpertsIn, TransposedPairs;
+    "down_proj" => ExpertsOut, Transposed;
+};
 
 /// The numbers of [`Activation::Clamped`]; `hidden_act` says `silu` and means nothing.
 fn check_gate(keys: &mut Keys<'_>) {
@@ -92,26 +67,12 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
         ..TopKConfig::default()
     };
     let counts = ["num_local_experts", "num_experts"];
-    let experts = experts(
-        keys,
-        &counts,
-        "intermediate_size",
-        RouterConfig::TopK(router),
-    )
-    .with_activation(Activation::Clamped)
-    .with_bias(true);
+    let router = RouterConfig::TopK(router);
+    let experts = experts(keys, &counts, "intermediate_size", router);
+    let experts = experts.with_activation(Activation::Clamped).with_bias(true);
     let experts = FeedForwardSpec::Experts(experts);
     let windows = windows(keys, (count, 128), |layer| layer % 2 == 0);
-    let of = |window| {
-        let attention = attention.clone();
-        layer(
-            AttentionSpec {
-                window,
-                ..attention
-            },
-            experts.clone(),
-        )
-    };
-    let layers = windows.into_iter().map(of).collect();
-    model(keys, layers)
+    let layers = windows.into_iter();
+    let layers = layers.map(|window| windowed(&attention, window, &experts));
+    model(keys, layers.collect())
 }

@@ -1,17 +1,13 @@
-//! Published models: what their `config.json` says, and what their tensors are called. A family is a file; nothing else knows its name.
+//! Published models: what their `config.json` says, and what their tensors are called. Families that have much in common
+//! are a file; nothing else knows their names.
 
 mod deepseek_v3;
 mod gguf;
 mod gpt_oss;
-mod granitemoe;
 mod keys;
 mod llama;
-mod mixtral;
-mod olmoe;
 mod parts;
-mod qwen2_moe;
-mod qwen3;
-mod qwen3_moe;
+mod qwen;
 mod rule;
 mod upcycled;
 
@@ -43,6 +39,23 @@ pub struct Family {
     pub extra: Extra,
 }
 
+impl Family {
+    /// A family whose checkpoints hold the tensors of its layouts and nothing else.
+    const fn new(
+        name: &'static str,
+        read: fn(&mut Keys<'_>) -> ModelSpec,
+        layouts: &'static [&'static [&'static [Rule]]],
+    ) -> Self {
+        Self {
+            name,
+            read,
+            layouts,
+            ignored: &[],
+            extra: Extra::None,
+        }
+    }
+}
+
 /// Tensors that a checkpoint may have beside those of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extra {
@@ -67,13 +80,13 @@ pub struct Described {
 pub const FAMILIES: &[Family] = &[
     deepseek_v3::FAMILY,
     gpt_oss::FAMILY,
-    granitemoe::FAMILY,
-    llama::FAMILY,
-    mixtral::FAMILY,
-    olmoe::FAMILY,
-    qwen2_moe::FAMILY,
-    qwen3::FAMILY,
-    qwen3_moe::FAMILY,
+    llama::GRANITEMOE,
+    llama::LLAMA,
+    llama::MIXTRAL,
+    llama::OLMOE,
+    qwen::QWEN2_MOE,
+    qwen::QWEN3,
+    qwen::QWEN3_MOE,
 ];
 
 /// The model that a `config.json` describes, by the keys of transformers 4 or 5.

@@ -180,6 +180,17 @@ pub(super) fn layer(attention: AttentionSpec, feed_forward: FeedForwardSpec) -> 
     }
 }
 
+/// [`layer`] whose queries see a window of keys, or all.
+pub(super) fn windowed(
+    attention: &AttentionSpec,
+    window: Option<usize>,
+    feed_forward: &FeedForwardSpec,
+) -> LayerSpec {
+    let mut attention = attention.clone();
+    attention.window = window;
+    layer(attention, feed_forward.clone())
+}
+
 /// A dense network of `intermediate_size`.
 pub(super) fn dense(keys: &mut Keys<'_>, bias: bool) -> FeedForwardSpec {
     keys.only("hidden_act", "silu");

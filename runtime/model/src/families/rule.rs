@@ -66,135 +66,89 @@ impl Form {
     }
 }
 
-impl Rule {
-    /// All of a slot.
-    pub(super) const fn whole(from: &'static str, to: Slot) -> Self {
-        Self::of(from, to, Part::Whole, Form::Plain)
-    }
-
-    /// The gate's rows.
-    pub(super) const fn gate(from: &'static str, to: Slot) -> Self {
-        Self::of(from, to, Part::Gate, Form::Plain)
-    }
-
-    /// The rows of up.
-    pub(super) const fn up(from: &'static str, to: Slot) -> Self {
-        Self::of(from, to, Part::Up, Form::Plain)
-    }
-
-    /// All of a slot in another form.
-    pub(super) const fn formed(from: &'static str, to: Slot, form: Form) -> Self {
-        Self::of(from, to, Part::Whole, form)
-    }
-
-    const fn of(from: &'static str, to: Slot, part: Part, form: Form) -> Self {
-        Self {
-            from,
-            to,
-            part,
-            form,
-        }
-    }
+/// Makes a table of rules of rows `"name" => Slot;`, whose names all begin with one text. Behind the slot may stand the part of it that the
+/// tensor is, or the form in which it lies in the file.
+macro_rules! rules {
+    (@part Gate) => { $crate::families::Part::Gate };
+    (@part Up) => { $crate::families::Part::Up };
+    (@part $($form:ident)?) => { $crate::families::Part::Whole };
+    (@form) => { $crate::families::Form::Plain };
+    (@form Gate) => { $crate::families::Form::Plain };
+    (@form Up) => { $crate::families::Form::Plain };
+    (@form $form:ident) => { $crate::families::Form::$form };
+    ($prefix:literal: $($name:literal => $slot:ident $(, $kind:ident)?;)*) => {
+        &[$($crate::families::Rule {
+            from: concat!($prefix, $name),
+            to: $crate::decoder::Slot::$slot,
+            part: rules!(@part $($kind)?),
+            form: rules!(@form $($kind)?),
+        },)*]
+    };
 }
+pub(super) use rules;
 
 /// Around the layers, and the norms in them.
-pub(super) const FRAME: &[Rule] = &[
-    Rule::whole("model.embed_tokens.weight", Slot::Embedding),
-    Rule::whole("model.norm.weight", Slot::Norm),
-    Rule::whole("lm_head.weight", Slot::Head),
-    Rule::whole(
-        "model.layers.{l}.input_layernorm.weight",
-        Slot::AttentionNorm,
-    ),
-    Rule::whole(
-        "model.layers.{l}.post_attention_layernorm.weight",
-        Slot::FeedForwardNorm,
-    ),
-];
+pub(super) const FRAME: &[Rule] = rules! { "":
+    "model.embed_tokens.weight" => Embedding;
+    "model.norm.weight" => Norm;
+    "lm_head.weight" => Head;
+    "model.layers.{l}.input_layernorm.weight" => AttentionNorm;
+    "model.layers.{l}.post_attention_layernorm.weight" => FeedForwardNorm;
+};
 
 /// Attention with a matrix each for q, k and v.
-pub(super) const ATTENTION: &[Rule] = &[
-    Rule::whole("model.layers.{l}.self_attn.q_proj.weight", Slot::Query),
-    Rule::whole("model.layers.{l}.self_attn.q_proj.bias", Slot::QueryBias),
-    Rule::whole("model.layers.{l}.self_attn.k_proj.weight", Slot::Key),
-    Rule::whole("model.layers.{l}.self_attn.k_proj.bias", Slot::KeyBias),
-    Rule::whole("model.layers.{l}.self_attn.v_proj.weight", Slot::Value),
-    Rule::whole("model.layers.{l}.self_attn.v_proj.bias", Slot::ValueBias),
-    Rule::whole("model.layers.{l}.self_attn.o_proj.weight", Slot::Out),
-    Rule::whole("model.layers.{l}.self_attn.o_proj.bias", Slot::OutBias),
-    Rule::whole("model.layers.{l}.self_attn.q_norm.weight", Slot::QueryNorm),
-    Rule::whole("model.layers.{l}.self_attn.k_norm.weight", Slot::KeyNorm),
-];
+pub(super) const ATTENTION: &[Rule] = rules! { "model.layers.{l}.self_attn.":
+    "q_proj.weight" => Query;
+    "q_proj.bias" => QueryBias;
+    "k_proj.weight" => Key;
+    "k_proj.bias" => KeyBias;
+    "v_proj.weight" => Value;
+    "v_proj.bias" => ValueBias;
+    "o_proj.weight" => Out;
+    "o_proj.bias" => OutBias;
+    "q_norm.weight" => QueryNorm;
+    "k_norm.weight" => KeyNorm;
+};
 
 /// Latent attention.
-pub(super) const LATENT: &[Rule] = &[
-    Rule::whole("model.layers.{l}.self_attn.q_proj.weight", Slot::Query),
-    Rule::whole(
-        "model.layers.{l}.self_attn.q_a_proj.weight",
-        Slot::QueryDown,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.q_a_proj.bias",
-        Slot::QueryDownBias,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.q_a_layernorm.weight",
-        Slot::QueryLatentNorm,
-    ),
-    Rule::whole("model.layers.{l}.self_attn.q_b_proj.weight", Slot::QueryUp),
-    Rule::whole(
-        "model.layers.{l}.self_attn.kv_a_proj_with_mqa.weight",
-        Slot::LatentDown,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.kv_a_proj_with_mqa.bias",
-        Slot::LatentDownBias,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.kv_a_layernorm.weight",
-        Slot::LatentNorm,
-    ),
-    Rule::whole(
-        "model.layers.{l}.self_attn.kv_b_proj.weight",
-        Slot::LatentUp,
-    ),
-    Rule::whole("model.layers.{l}.self_attn.o_proj.weight", Slot::Out),
-    Rule::whole("model.layers.{l}.self_attn.o_proj.bias", Slot::OutBias),
-];
+pub(super) const LATENT: &[Rule] = rules! { "model.layers.{l}.self_attn.":
+    "q_proj.weight" => Query;
+    "q_a_proj.weight" => QueryDown;
+    "q_a_proj.bias" => QueryDownBias;
+    "q_a_layernorm.weight" => QueryLatentNorm;
+    "q_b_proj.weight" => QueryUp;
+    "kv_a_proj_with_mqa.weight" => LatentDown;
+    "kv_a_proj_with_mqa.bias" => LatentDownBias;
+    "kv_a_layernorm.weight" => LatentNorm;
+    "kv_b_proj.weight" => LatentUp;
+    "o_proj.weight" => Out;
+    "o_proj.bias" => OutBias;
+};
 
 /// A dense network.
-pub(super) const DENSE: &[Rule] = &[
-    Rule::gate("model.layers.{l}.mlp.gate_proj.weight", Slot::DenseIn),
-    Rule::up("model.layers.{l}.mlp.up_proj.weight", Slot::DenseIn),
-    Rule::whole("model.layers.{l}.mlp.down_proj.weight", Slot::DenseOut),
-    Rule::gate("model.layers.{l}.mlp.gate_proj.bias", Slot::DenseInBias),
-    Rule::up("model.layers.{l}.mlp.up_proj.bias", Slot::DenseInBias),
-    Rule::whole("model.layers.{l}.mlp.down_proj.bias", Slot::DenseOutBias),
-];
+pub(super) const DENSE: &[Rule] = rules! { "model.layers.{l}.mlp.":
+    "gate_proj.weight" => DenseIn, Gate;
+    "up_proj.weight" => DenseIn, Up;
+    "down_proj.weight" => DenseOut;
+    "gate_proj.bias" => DenseInBias, Gate;
+    "up_proj.bias" => DenseInBias, Up;
+    "down_proj.bias" => DenseOutBias;
+};
 
 /// Experts in tensors of their own.
-pub(super) const EXPERTS: &[Rule] = &[
-    Rule::whole("model.layers.{l}.mlp.gate.weight", Slot::Router),
-    Rule::gate(
-        "model.layers.{l}.mlp.experts.{e}.gate_proj.weight",
-        Slot::ExpertsIn,
-    ),
-    Rule::up(
-        "model.layers.{l}.mlp.experts.{e}.up_proj.weight",
-        Slot::ExpertsIn,
-    ),
-    Rule::whole(
-        "model.layers.{l}.mlp.experts.{e}.down_proj.weight",
-        Slot::ExpertsOut,
-    ),
-];
+pub(super) const EXPERTS: &[Rule] = rules! { "model.layers.{l}.mlp.":
+    "gate.weight" => Router;
+    "experts.{e}.gate_proj.weight" => ExpertsIn, Gate;
+    "experts.{e}.up_proj.weight" => ExpertsIn, Up;
+    "experts.{e}.down_proj.weight" => ExpertsOut;
+};
 
 /// Experts that are stacked, as transformers 5 holds them in memory.
-pub(super) const STACKED: &[Rule] = &[
-    Rule::whole("model.layers.{l}.mlp.gate.weight", Slot::Router),
-    Rule::whole("model.layers.{l}.mlp.experts.gate_up_proj", Slot::ExpertsIn),
-    Rule::whole("model.layers.{l}.mlp.experts.down_proj", Slot::ExpertsOut),
-];
+pub(super) const STACKED: &[Rule] = rules! { "model.layers.{l}.mlp.":
+    "gate.weight" => Router;
+    "experts.gate_up_proj" => ExpertsIn;
+    "experts.down_proj" => ExpertsOut;
+};
 
 /// Tensors of older checkpoints that hold what follows from the configuration.
 pub(super) const INVERSE_FREQUENCIES: &str = "model.layers.{l}.self_attn.rotary_emb.inv_freq";

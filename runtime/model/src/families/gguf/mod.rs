@@ -6,9 +6,8 @@ use moebius_weights::gguf::{GgufFile, GgufValue};
 use moebius_weights::{Unfit, quoted};
 use serde_json::{Value, json};
 
-use super::rule::{Form, Rule};
-use super::{Described, Family, describe, llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe};
-use crate::decoder::Slot;
+use super::rule::{Rule, rules};
+use super::{Described, Family, describe, llama, qwen};
 use parameters::Parameters;
 
 /// What frequencies of rotary positions are divided by, each by its own (Llama 3.1).
@@ -88,37 +87,37 @@ const ARCHITECTURES: &[Architecture] = &[
 static LLAMA: Family = Family {
     layouts: &[&[FRAME, NEIGHBOURS, DENSE]],
     ignored: &[ROPE_FACTORS],
-    ..llama::FAMILY
+    ..llama::LLAMA
 };
 static MIXTRAL: Family = Family {
     layouts: &[&[FRAME, NEIGHBOURS, STACKED]],
     ignored: &[ROPE_FACTORS],
-    ..mixtral::FAMILY
+    ..llama::MIXTRAL
 };
 static MIXTRAL_APART: Family = Family {
     layouts: &[&[FRAME, NEIGHBOURS, APART]],
     ignored: &[ROPE_FACTORS],
-    ..mixtral::FAMILY
+    ..llama::MIXTRAL
 };
 static OLMOE: Family = Family {
     layouts: &[&[FRAME, HALVES, STACKED]],
     ignored: &[],
-    ..olmoe::FAMILY
+    ..llama::OLMOE
 };
 static QWEN2_MOE: Family = Family {
     layouts: &[&[FRAME, HALVES, STACKED, SHARED]],
     ignored: &[],
-    ..qwen2_moe::FAMILY
+    ..qwen::QWEN2_MOE
 };
 static QWEN3: Family = Family {
     layouts: &[&[FRAME, HALVES, DENSE]],
     ignored: &[],
-    ..qwen3::FAMILY
+    ..qwen::QWEN3
 };
 static QWEN3_MOE: Family = Family {
     layouts: &[&[FRAME, HALVES, STACKED]],
     ignored: &[],
-    ..qwen3_moe::FAMILY
+    ..qwen::QWEN3_MOE
 };
 
 /// The model that the metadata of a GGUF file describes. Its family has the layouts of GGUF files.
@@ -318,66 +317,66 @@ pub(crate) const GGUF_FAMILIES: [&Family; 7] = [
 ];
 
 /// Around the layers, and the norms in them.
-const FRAME: &[Rule] = &[
-    Rule::whole("token_embd.weight", Slot::Embedding),
-    Rule::whole("output_norm.weight", Slot::Norm),
-    Rule::whole("output.weight", Slot::Head),
-    Rule::whole("blk.{l}.attn_norm.weight", Slot::AttentionNorm),
-    Rule::whole("blk.{l}.ffn_norm.weight", Slot::FeedForwardNorm),
-    Rule::whole("blk.{l}.attn_v.weight", Slot::Value),
-    Rule::whole("blk.{l}.attn_v.bias", Slot::ValueBias),
-    Rule::whole("blk.{l}.attn_output.weight", Slot::Out),
-    Rule::whole("blk.{l}.attn_output.bias", Slot::OutBias),
-];
+const FRAME: &[Rule] = rules! { "":
+    "token_embd.weight" => Embedding;
+    "output_norm.weight" => Norm;
+    "output.weight" => Head;
+    "blk.{l}.attn_norm.weight" => AttentionNorm;
+    "blk.{l}.ffn_norm.weight" => FeedForwardNorm;
+    "blk.{l}.attn_v.weight" => Value;
+    "blk.{l}.attn_v.bias" => ValueBias;
+    "blk.{l}.attn_output.weight" => Out;
+    "blk.{l}.attn_output.bias" => OutBias;
+};
 
 /// Queries and keys whose rows are as in the model.
-const HALVES: &[Rule] = &[
-    Rule::whole("blk.{l}.attn_q.weight", Slot::Query),
-    Rule::whole("blk.{l}.attn_q.bias", Slot::QueryBias),
-    Rule::whole("blk.{l}.attn_k.weight", Slot::Key),
-    Rule::whole("blk.{l}.attn_k.bias", Slot::KeyBias),
-    Rule::whole("blk.{l}.attn_q_norm.weight", Slot::QueryNorm),
-    Rule::whole("blk.{l}.attn_k_norm.weight", Slot::KeyNorm),
-];
+const HALVES: &[Rule] = rules! { "blk.{l}.":
+    "attn_q.weight" => Query;
+    "attn_q.bias" => QueryBias;
+    "attn_k.weight" => Key;
+    "attn_k.bias" => KeyBias;
+    "attn_q_norm.weight" => QueryNorm;
+    "attn_k_norm.weight" => KeyNorm;
+};
 
 /// Queries and keys of Llama: llama.cpp's converter puts rows that turn together side by side.
-const NEIGHBOURS: &[Rule] = &[
-    Rule::formed("blk.{l}.attn_q.weight", Slot::Query, Form::Neighbours),
-    Rule::formed("blk.{l}.attn_q.bias", Slot::QueryBias, Form::Neighbours),
-    Rule::formed("blk.{l}.attn_k.weight", Slot::Key, Form::Neighbours),
-    Rule::formed("blk.{l}.attn_k.bias", Slot::KeyBias, Form::Neighbours),
-];
+const NEIGHBOURS: &[Rule] = rules! { "blk.{l}.":
+    "attn_q.weight" => Query, Neighbours;
+    "attn_q.bias" => QueryBias, Neighbours;
+    "attn_k.weight" => Key, Neighbours;
+    "attn_k.bias" => KeyBias, Neighbours;
+};
 
 /// A dense network.
-const DENSE: &[Rule] = &[
-    Rule::gate("blk.{l}.ffn_gate.weight", Slot::DenseIn),
-    Rule::up("blk.{l}.ffn_up.weight", Slot::DenseIn),
-    Rule::whole("blk.{l}.ffn_down.weight", Slot::DenseOut),
-    Rule::gate("blk.{l}.ffn_gate.bias", Slot::DenseInBias),
-    Rule::up("blk.{l}.ffn_up.bias", Slot::DenseInBias),
-    Rule::whole("blk.{l}.ffn_down.bias", Slot::DenseOutBias),
-];
+const DENSE: &[Rule] = rules! { "blk.{l}.":
+    "ffn_gate.weight" => DenseIn, Gate;
+    "ffn_up.weight" => DenseIn, Up;
+    "ffn_down.weight" => DenseOut;
+    "ffn_gate.bias" => DenseInBias, Gate;
+    "ffn_up.bias" => DenseInBias, Up;
+    "ffn_down.bias" => DenseOutBias;
+};
 
 /// Experts, stacked.
-const STACKED: &[Rule] = &[
-    Rule::whole("blk.{l}.ffn_gate_inp.weight", Slot::Router),
-    Rule::gate("blk.{l}.ffn_gate_exps.weight", Slot::ExpertsIn),
-    Rule::up("blk.{l}.ffn_up_exps.weight", Slot::ExpertsIn),
-    Rule::whole("blk.{l}.ffn_down_exps.weight", Slot::ExpertsOut),
-];
+const STACKED: &[Rule] = rules! { "blk.{l}.":
+    "ffn_gate_inp.weight" => Router;
+    "ffn_gate_exps.weight" => ExpertsIn, Gate;
+    "ffn_up_exps.weight" => ExpertsIn, Up;
+    "ffn_down_exps.weight" => ExpertsOut;
+};
 
 /// Experts in tensors of their own, as in files of Mixtral from before they were stacked.
-const APART: &[Rule] = &[
-    Rule::whole("blk.{l}.ffn_gate_inp.weight", Slot::Router),
-    Rule::gate("blk.{l}.ffn_gate.{e}.weight", Slot::ExpertsIn),
-    Rule::up("blk.{l}.ffn_up.{e}.weight", Slot::ExpertsIn),
-    Rule::whole("blk.{l}.ffn_down.{e}.weight", Slot::ExpertsOut),
-];
+const APART: &[Rule] = rules! { "blk.{l}.":
+    "ffn_gate_inp.weight" => Router;
+    "ffn_gate.{e}.weight" => ExpertsIn, Gate;
+    "ffn_up.{e}.weight" => ExpertsIn, Up;
+    "ffn_down.{e}.weight" => ExpertsOut;
+};
 
 /// The expert for every token.
-const SHARED: &[Rule] = &[
-    Rule::gate("blk.{l}.ffn_gate_shexp.weight", Slot::SharedIn),
-    Rule::up("blk.{l}.ffn_up_shexp.weight", Slot::SharedIn),
-    Rule::whole("blk.{l}.ffn_down_shexp.weight", Slot::SharedOut),
-    Rule::whole("blk.{l}.ffn_gate_inp_shexp.weight", Slot::SharedGate),
-];
+const SHARED: &[Rule] = rules! { "blk.{l}.":
+    "ffn_gate_shexp.weight" => SharedIn, Gate;
+    "ffn_up_shexp.weight" => SharedIn, Up;
+    "ffn_down_shexp.weight" => SharedOut;
+    "ffn_gate_inp_shexp.weight" => SharedGate;
+};
