@@ -11,7 +11,13 @@ fn open(builder: &Builder) -> Result<GgufFile, WeightsError> {
     GgufFile::from_bytes("test", builder.bytes())
 }
 
-/// That a file is refused by an error that says all of `parts`.
+/// Rows `file => part, part…;`: each file is refused by an error that says all parts.
+macro_rules! refused {
+    ($($file:expr => $($part:expr),+;)+) => {
+        $(refused(&$file, &[$($part),+]);)+
+    };
+}
+
 fn refused(builder: &Builder, parts: &[&str]) {
     let error = open(builder).unwrap_err();
     assert!(matches!(error, WeightsError::Gguf(_)), "{error:?}");
@@ -95,36 +101,16 @@ fn parts_of_blocks_and_more_than_there_is_are_refused() {
 
 #[test]
 fn other_files_and_versions_are_refused() {
-    let new = Builder::new;
-    refused(
-        &Builder {
-            magic: *b"GGML",
-            ..new()
-        },
-        &["`GGUF`", "`GGML`"],
-    );
-    refused(
-        &Builder {
-            version: 1,
-            ..new()
-        },
-        &["2 or 3", "got 1"],
-    );
-    refused(
-        &Builder {
-            version: 4,
-            ..new()
-        },
-        &["2 or 3", "got 4"],
-    );
-    let swapped = 3_u32.swap_bytes();
-    refused(
-        &Builder {
-            version: swapped,
-            ..new()
-        },
-        &["other order of bytes"],
-    );
+    let of = |version| Builder {
+        version,
+        ..Builder::new()
+    };
+    refused! {
+        Builder { magic: *b"GGML", ..Builder::new() } => "`GGUF`", "`GGML`";
+        of(1) => "2 or 3", "got 1";
+        of(4) => "2 or 3", "got 4";
+        of(3_u32.swap_bytes()) => "other order of bytes";
+    }
 }
 
 #[test]
@@ -143,95 +129,53 @@ fn counts_and_lengths_are_those_of_the_file() {
         refused(&file, &["truncated", "are left in the file"]);
     }
     let long = (1_u64 << 60).to_le_bytes();
-    refused(
-        &Builder::new().value("key", TEXT, &long),
-        &["`key`", "1152921504606846976 bytes"],
-    );
     for kind in [0, F32, FLAG, TEXT, LIST, 12] {
         let huge = list(kind, u64::MAX / 2, &[]);
-        refused(
-            &Builder::new().value("key", LIST, &huge),
-            &["truncated", "`key`"],
-        );
+        refused! { Builder::new().value("key", LIST, &huge) => "truncated", "`key`"; }
     }
     let mut name = Builder::new();
     name.metadata.extend(long);
     name.entries = 1;
     name.data = vec![0; 64];
-    refused(&name, &["metadata entry 0"]);
+    refused! {
+        Builder::new().value("key", TEXT, &long) => "`key`", "1152921504606846976 bytes";
+        name => "metadata entry 0";
+    }
 }
 
 #[test]
 fn values_have_known_types() {
-    refused(
-        &Builder::new().value("key", 13, &[0; 8]),
-        &["`key`", "0 to 12", "13"],
-    );
-    let other = list(99, 1, &[0; 8]);
-    refused(
-        &Builder::new().value("key", LIST, &other),
-        &["`key`", "0 to 12", "99"],
-    );
-    refused(
-        &Builder::new().value("key", FLAG, &[2]),
-        &["`key`", "0 or 1", "got 2"],
-    );
-    refused(
-        &Builder::new().value("key", LIST, &list(FLAG, 2, &[1, 7])),
-        &["got 7"],
-    );
+    let key = |kind: u32, value: &[u8]| Builder::new().value("key", kind, value);
     let mut deep = list(TEXT, 0, &[]);
     for _ in 0..40 {
         deep = list(LIST, 1, &deep);
     }
-    refused(
-        &Builder::new().value("key", LIST, &deep),
-        &["`key`", "depth of 4"],
-    );
+    refused! {
+        key(13, &[0; 8]) => "`key`", "0 to 12", "13";
+        key(LIST, &list(99, 1, &[0; 8])) => "`key`", "0 to 12", "99";
+        key(FLAG, &[2]) => "`key`", "0 or 1", "got 2";
+        key(LIST, &list(FLAG, 2, &[1, 7])) => "got 7";
+        key(LIST, &deep) => "`key`", "depth of 4";
+    }
 }
 
 #[test]
 fn names_and_texts_are_utf8_and_there_once() {
+    let new = Builder::new;
     let bad = [b'a', 0xff];
-    refused(
-        &Builder::new().value(bad, FLAG, &[1]),
-        &["metadata entry 0", "UTF-8", "byte 1"],
-    );
-    refused(
-        &Builder::new().value("key", TEXT, &text(bad)),
-        &["`key`", "UTF-8"],
-    );
-    refused(
-        &Builder::new().value("key", LIST, &list(TEXT, 1, &text(bad))),
-        &["`key`"],
-    );
-    refused(
-        &Builder::new().entry(bad, &[1], 0, 0),
-        &["tensor 0 of the table", "UTF-8"],
-    );
-    refused(
-        &Builder::new().size("key", 1).size("key", 2),
-        &["key `key`", "twice"],
-    );
-    let twice = Builder::new()
-        .tensor("t", &[1], 0, 4)
-        .tensor("t", &[1], 0, 4);
-    refused(&twice, &["tensor `t`", "twice"]);
-    let long = "x".repeat(65);
-    refused(
-        &Builder::new().tensor(&long, &[1], 0, 4),
-        &["tensor 0 of the table", "at most 64 bytes", "got 65"],
-    );
-    let long = "x".repeat(65536);
-    refused(
-        &Builder::new().size(&long, 1),
-        &["metadata entry 0", "at most 65535 bytes"],
-    );
-    // What a terminal would obey is escaped.
-    refused(
-        &Builder::new().size("\u{1b}[2J", 1).size("\u{1b}[2J", 2),
-        &["\\u{1b}"],
-    );
+    let [tensor, key] = [65, 65536].map(|length| "x".repeat(length));
+    refused! {
+        new().value(bad, FLAG, &[1]) => "metadata entry 0", "UTF-8", "byte 1";
+        new().value("key", TEXT, &text(bad)) => "`key`", "UTF-8";
+        new().value("key", LIST, &list(TEXT, 1, &text(bad))) => "`key`";
+        new().entry(bad, &[1], 0, 0) => "tensor 0 of the table", "UTF-8";
+        new().size("key", 1).size("key", 2) => "key `key`", "twice";
+        new().tensor("t", &[1], 0, 4).tensor("t", &[1], 0, 4) => "tensor `t`", "twice";
+        new().tensor(&tensor, &[1], 0, 4) => "tensor 0 of the table", "at most 64 bytes", "got 65";
+        new().size(&key, 1) => "metadata entry 0", "at most 65535 bytes";
+        // What a terminal would obey is escaped.
+        new().size("\u{1b}[2J", 1).size("\u{1b}[2J", 2) => "\\u{1b}";
+    }
 }
 
 #[test]
@@ -241,52 +185,37 @@ fn tensors_have_extents_and_places_that_hold() {
         ..file
     };
     let one = |shape: &[u64], kind, at| data(Builder::new().entry("t", shape, kind, at));
-    refused(
-        &one(&[1; 5], 0, 0),
-        &["tensor `t`", "at most 4 extents", "got 5"],
-    );
-    refused(&one(&[1], 99, 0), &["tensor `t`", "F32", "type 99"]);
-    refused(
-        &one(&[48], 8, 0),
-        &["whole blocks of 32 values of Q8_0", "[48]"],
-    );
-    refused(&one(&[32, 8], 12, 0), &["whole blocks of 256"]);
-    refused(&one(&[1 << 32, 1 << 32], 0, 0), &["fit 64 bits"]);
-    refused(&one(&[1 << 63, 1 << 63, 0], 0, 0), &["fit 64 bits"]);
-    refused(&one(&[1], 0, u64::MAX - 1), &["fit 64 bits"]);
-    refused(&one(&[1], 0, 4), &["a multiple of 32", "4..8"]);
-    refused(&one(&[65], 0, 0), &["the 256 of the file's data", "0..260"]);
-    refused(&one(&[1], 0, 1 << 40), &["the 256"]);
-    let both = data(
-        Builder::new()
-            .entry("a", &[16], 0, 0)
-            .entry("b", &[16], 0, 32),
-    );
-    refused(&both, &["tensor `b`", "behind those of `a`"]);
+    let first = Builder::new().entry("a", &[16], 0, 0);
+    refused! {
+        one(&[1; 5], 0, 0) => "tensor `t`", "at most 4 extents", "got 5";
+        one(&[1], 99, 0) => "tensor `t`", "F32", "type 99";
+        one(&[48], 8, 0) => "whole blocks of 32 values of Q8_0", "[48]";
+        one(&[32, 8], 12, 0) => "whole blocks of 256";
+        one(&[1 << 32, 1 << 32], 0, 0) => "fit 64 bits";
+        one(&[1 << 63, 1 << 63, 0], 0, 0) => "fit 64 bits";
+        one(&[1], 0, u64::MAX - 1) => "fit 64 bits";
+        one(&[1], 0, 4) => "a multiple of 32", "4..8";
+        one(&[65], 0, 0) => "the 256 of the file's data", "0..260";
+        one(&[1], 0, 1 << 40) => "the 256";
+        data(first.entry("b", &[16], 0, 32)) => "tensor `b`", "behind those of `a`";
+    }
 }
 
 #[test]
 fn the_alignment_is_a_power_of_two() {
-    for bad in [0, 3, 48] {
-        let file = Builder::new().size("general.alignment", bad);
-        refused(
-            &file,
-            &["general.alignment", "power of two", &bad.to_string()],
-        );
+    let key = "general.alignment";
+    for bad in [0_u32, 3, 48] {
+        refused! { Builder::new().size(key, bad) => key, "power of two", &bad.to_string(); }
     }
-    refused(
-        &Builder::new().text("general.alignment", "32"),
-        &["power of two", "`32`"],
-    );
-    let at = |at| {
-        let file = Builder::new().size("general.alignment", 8);
-        Builder {
-            data: vec![0; 64],
-            ..file.entry("t", &[1], 0, at)
-        }
+    let at = |at| Builder {
+        data: vec![0; 64],
+        ..Builder::new().size(key, 8).entry("t", &[1], 0, at)
     };
     assert!(open(&at(8)).is_ok());
-    refused(&at(4), &["a multiple of 8"]);
+    refused! {
+        Builder::new().text(key, "32") => "power of two", "`32`";
+        at(4) => "a multiple of 8";
+    }
 }
 
 /// A small file with all kinds of things in it.

@@ -11,7 +11,7 @@ use moebius_weights::{
     Action, ConvertOptions, ConvertReport, Dtype, Reader, Unscaled, WeightsError, convert,
     host_quantizer,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::files::{Tensor, bytes, f32s, file, names, noise, write};
 
@@ -73,21 +73,15 @@ pub(crate) fn folder_of(tensors: &[Tensor]) -> tempfile::TempDir {
     let (first, second) = tensors.split_at(tensors.len() / 2);
     write(path, "model-1.safetensors", file(first));
     write(path, "model-2.safetensors", file(second));
-    let all = [
-        (first, "model-1.safetensors"),
-        (second, "model-2.safetensors"),
-    ];
-    let map = all.iter().flat_map(|(part, name)| {
-        part.iter()
-            .map(move |t| (t.0.to_owned(), Value::from(*name)))
-    });
-    let index = serde_json::json!({ "weight_map": Value::Object(map.collect()) });
+    let mut map = serde_json::Map::new();
+    for (number, part) in [(1, first), (2, second)] {
+        let name = format!("model-{number}.safetensors");
+        map.extend(part.iter().map(|t| (t.0.to_owned(), json!(name))));
+    }
+    let index = json!({ "weight_map": Value::Object(map) });
     write(path, "model.safetensors.index.json", index.to_string());
-    write(
-        path,
-        "config.json",
-        r#"{"hidden_size": 24, "quantization_config": null}"#,
-    );
+    let config = r#"{"hidden_size": 24, "quantization_config": null}"#;
+    write(path, "config.json", config);
     write(path, "tokenizer.json", "{}");
     write(path, "hf_quant_config.json", "{}");
     write(path, "pytorch_model.bin", "old");
@@ -100,38 +94,26 @@ fn matrices_become_fp8_and_the_rest_stays() {
     let out = tempfile::tempdir().unwrap();
     let target = out.path().join("new/fp8");
     let report = run(source.path(), &target, &ConvertOptions::new(scheme(BLOCK))).unwrap();
-    let layers: Vec<_> = report
-        .layers
-        .iter()
-        .map(|l| (l.name.as_str(), l.action, l.from.as_str()))
+    let layers = report.layers.iter();
+    let layers: Vec<_> = layers
+        .map(|l| (&l.name[..], l.action, &l.from[..]))
         .collect();
-    assert_eq!(
-        layers,
-        [
-            (Q, Action::Quantized, "F32"),
-            (UP, Action::Quantized, "BF16")
-        ]
-    );
+    let action = Action::Quantized;
+    assert_eq!(layers, [(Q, action, "F32"), (UP, action, "BF16")]);
     assert_eq!(report.layers[0].bytes_before, 33 * 24 * 4);
     assert_eq!(report.layers[0].bytes_after, 33 * 24 + 3 * 2 * 4);
     for layer in &report.layers {
         assert!(layer.relative_rms > 0.005 && layer.relative_rms < 0.04 && layer.max_abs > 0.0);
     }
-    let sizes = report
-        .files
-        .iter()
-        .map(|file| fs::metadata(file).unwrap().len());
+    let files = report.files.iter();
+    let sizes = files.map(|file| fs::metadata(file).unwrap().len());
     assert_eq!(report.bytes_after, sizes.sum::<u64>());
     assert!(report.bytes_after < report.bytes_before);
     assert_eq!(report.copied_files, ["config.json", "tokenizer.json"]);
-    assert_eq!(
-        report.left_out,
-        ["hf_quant_config.json", "pytorch_model.bin"]
-    );
-    assert_eq!(
-        names(&target),
-        ["config.json", "model.safetensors", "tokenizer.json"]
-    );
+    let left_out = ["hf_quant_config.json", "pytorch_model.bin"];
+    assert_eq!(report.left_out, left_out);
+    let written = ["config.json", "model.safetensors", "tokenizer.json"];
+    assert_eq!(names(&target), written);
     assert_eq!(names(target.parent().unwrap()), ["fp8"]);
 }
 
@@ -141,10 +123,7 @@ fn codes_scales_and_all_the_rest_are_in_the_target() {
     let out = tempfile::tempdir().unwrap();
     let target = out.path().join("fp8");
     let report = run(source.path(), &target, &ConvertOptions::new(scheme(BLOCK))).unwrap();
-    let (old, new) = (
-        Reader::open(source.path()).unwrap(),
-        Reader::open(&target).unwrap(),
-    );
+    let [old, new] = [source.path(), target.as_path()].map(|path| Reader::open(path).unwrap());
     assert_eq!(report.copied_tensors, 7);
     for (name, _, _, bytes) in model().iter().filter(|(name, ..)| ![Q, UP].contains(name)) {
         assert_eq!(new.get(name).unwrap().dtype, old.get(name).unwrap().dtype);
@@ -152,35 +131,23 @@ fn codes_scales_and_all_the_rest_are_in_the_target() {
     }
     assert_eq!(new.tensors().count(), model().len() + 2);
     let layout = new.fp8_layout(UP, Unscaled::Refuse).unwrap();
-    assert_eq!(
-        (layout.scheme, layout.scale.as_deref()),
-        (
-            scheme(BLOCK),
-            Some("model.layers.0.mlp.experts.gate_up_proj_scale_inv")
-        )
-    );
+    let scale = "model.layers.0.mlp.experts.gate_up_proj_scale_inv";
+    assert_eq!(layout.scheme, scheme(BLOCK));
+    assert_eq!(layout.scale.as_deref(), Some(scale));
     let weight = new.fp8_weight(&layout).unwrap();
     let values = old.read_f32(UP).unwrap();
     for expert in 0..3 {
         let want = quantize_host(&values[expert * 960..][..960], 24, 40, scheme(BLOCK)).unwrap();
         assert_eq!(weight.codes[expert * 960..][..960], want.codes);
-        assert_eq!(
-            HostScales::F32(weight.scales.to_f32()[expert * 6..][..6].to_vec()),
-            want.scales
-        );
+        let scales = weight.scales.to_f32()[expert * 6..][..6].to_vec();
+        assert_eq!(HostScales::F32(scales), want.scales);
     }
     let config = new.config().unwrap();
     assert_eq!(config["hidden_size"], 24);
     let quantization = &config["quantization_config"];
-    assert_eq!(
-        quantization["weight_block_size"],
-        serde_json::json!([16, 16])
-    );
+    assert_eq!(quantization["weight_block_size"], json!([16, 16]));
     let ignored = ["model.embed_tokens", "model.layers.0.mlp.gate", "lm_head"];
-    assert_eq!(
-        quantization["modules_to_not_convert"],
-        serde_json::json!(ignored)
-    );
+    assert_eq!(quantization["modules_to_not_convert"], json!(ignored));
 }
 
 #[test]
@@ -190,13 +157,8 @@ fn every_granularity_is_found_again() {
         rows: 7,
         columns: 11,
     };
-    for granularity in [
-        Granularity::Tensor,
-        Granularity::Row,
-        Granularity::Mx,
-        BLOCK,
-        odd,
-    ] {
+    let [tensor, row, mx] = [Granularity::Tensor, Granularity::Row, Granularity::Mx];
+    for granularity in [tensor, row, mx, BLOCK, odd] {
         for format in [E4M3, Fp8Format::E5M2] {
             let scheme = Fp8Scheme {
                 format,
@@ -204,15 +166,11 @@ fn every_granularity_is_found_again() {
             };
             let out = tempfile::tempdir().unwrap();
             // A single file has no configuration to tell the size of its blocks.
-            for target in [
-                out.path().join("folder"),
-                out.path().join("one.safetensors"),
-            ] {
+            for name in ["folder", "one.safetensors"] {
+                let target = out.path().join(name);
                 run(source.path(), &target, &ConvertOptions::new(scheme)).unwrap();
-                let layouts = Reader::open(&target)
-                    .unwrap()
-                    .fp8_layouts(Unscaled::Refuse)
-                    .unwrap();
+                let reader = Reader::open(&target).unwrap();
+                let layouts = reader.fp8_layouts(Unscaled::Refuse).unwrap();
                 let schemes: Vec<_> = layouts.iter().map(|layout| layout.scheme).collect();
                 assert_eq!(schemes, [scheme; 2], "{}", target.display());
             }
@@ -225,12 +183,9 @@ fn nothing_is_read_ahead_and_one_matrix_is_held() {
     let source = folder_of(&model());
     let out = tempfile::tempdir().unwrap();
     let reader = Reader::open(source.path()).unwrap();
-    let order: Vec<String> = reader
-        .names_in_order()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
+    let order: Vec<&str> = reader.names_in_order();
     let size = |name: &str| reader.get(name).unwrap().bytes();
+    let sizes = |names: &[String]| names.iter().map(|name| size(name)).sum::<u64>();
     let options = ConvertOptions::new(scheme(Granularity::Row));
     // Steps begun, and the names and sizes of the matrices that were handed over.
     let begun: RefCell<Vec<String>> = RefCell::default();
@@ -238,13 +193,7 @@ fn nothing_is_read_ahead_and_one_matrix_is_held() {
     let mut host = host_quantizer(options.scheme);
     let mut quantize = |values: &[f32], rows: usize, columns: usize| {
         let name = begun.borrow().last().cloned().unwrap();
-        let before: u64 = begun
-            .borrow()
-            .iter()
-            .rev()
-            .skip(1)
-            .map(|name| size(name))
-            .sum();
+        let before = sizes(&begun.borrow()) - size(&name);
         let earlier = handed.borrow().iter().filter(|(n, _)| *n == name).count() as u64 + 1;
         let info = reader.get(&name).unwrap();
         let expert = (values.len() * info.dtype.bitsize() / 8) as u64;
@@ -255,41 +204,26 @@ fn nothing_is_read_ahead_and_one_matrix_is_held() {
     };
     let mut progress = |name: &str, number: usize, of: usize| {
         assert_eq!((number, of), (begun.borrow().len(), order.len()));
-        let before: u64 = begun.borrow().iter().map(|name| size(name)).sum();
+        let before = sizes(&begun.borrow());
         assert_eq!(reader.bytes_read(), before, "read before its turn: {name}");
         begun.borrow_mut().push(name.to_owned());
     };
-    convert(
-        &reader,
-        &out.path().join("x"),
-        &options,
-        &mut quantize,
-        &mut progress,
-    )
-    .unwrap();
+    let target = out.path().join("x");
+    convert(&reader, &target, &options, &mut quantize, &mut progress).unwrap();
     assert_eq!(*begun.borrow(), order);
-    assert_eq!(
-        reader.bytes_read(),
-        order.iter().map(|name| size(name)).sum::<u64>()
-    );
+    assert_eq!(reader.bytes_read(), sizes(&begun.borrow()));
     let expected = [(Q, 33 * 24), (UP, 960), (UP, 960), (UP, 960)];
-    assert_eq!(
-        *handed.borrow(),
-        expected.map(|(name, len)| (name.to_owned(), len))
-    );
+    let expected = expected.map(|(name, len)| (name.to_owned(), len));
+    assert_eq!(*handed.borrow(), expected);
 }
 
 /// An FP8 weight with scales of rows, calibrated, and one that is not in FP8.
 fn mixed() -> Vec<Tensor> {
     let quantized = quantize_host(&noise(20 * 24, 3), 20, 24, scheme(Granularity::Row)).unwrap();
+    let scales = quantized.scales.to_bytes();
     vec![
         ("w.weight", Dtype::F8_E4M3, vec![20, 24], quantized.codes),
-        (
-            "w.weight_scale",
-            Dtype::F32,
-            vec![20],
-            quantized.scales.to_bytes(),
-        ),
+        ("w.weight_scale", Dtype::F32, vec![20], scales),
         f32s("w.input_scale", &[], &[0.5]),
         bytes("rope", Dtype::F8_E5M2, &[6], 0x3C),
         ("f64.weight", Dtype::F64, vec![2, 1], vec![7; 16]),
@@ -301,17 +235,11 @@ fn fp8_of_the_same_kind_is_carried_over() {
     let source = folder_of(&mixed());
     let out = tempfile::tempdir().unwrap();
     let target = out.path().join("x");
-    let report = run(
-        source.path(),
-        &target,
-        &ConvertOptions::new(scheme(Granularity::Row)),
-    )
-    .unwrap();
+    let options = ConvertOptions::new(scheme(Granularity::Row));
+    let report = run(source.path(), &target, &options).unwrap();
     let layer = &report.layers[0];
-    assert_eq!(
-        (layer.action, layer.relative_rms, layer.from.as_str()),
-        (Action::Carried, 0.0, "e4m3 row")
-    );
+    let got = (layer.action, layer.relative_rms, &layer.from[..]);
+    assert_eq!(got, (Action::Carried, 0.0, "e4m3 row"));
     assert_eq!((layer.bytes_before, layer.bytes_after), (20 * 28, 20 * 28));
     let new = Reader::open(&target).unwrap();
     for (name, _, _, bytes) in mixed() {
@@ -335,32 +263,21 @@ fn fp8_of_another_kind_is_quantised_again() {
     let report = run(source.path(), &target, &options).unwrap();
     let layer = &report.layers[0];
     assert_eq!(layer.action, Action::Requantized);
-    assert!(
-        layer.relative_rms > 0.01 && layer.relative_rms < 0.07,
-        "{}",
-        layer.relative_rms
-    );
-    let (old, new) = (
-        Reader::open(source.path()).unwrap(),
-        Reader::open(&target).unwrap(),
-    );
+    let rms = layer.relative_rms;
+    assert!(rms > 0.01 && rms < 0.07, "{rms}");
+    let [old, new] = [source.path(), target.as_path()].map(|path| Reader::open(path).unwrap());
     let values = |reader: &Reader| {
         let layout = reader.fp8_layout("w.weight", Unscaled::Refuse).unwrap();
         reader.fp8_weight(&layout).unwrap().dequantize().unwrap()
     };
     let want = quantize_host(&values(&old), 20, 24, options.scheme).unwrap();
     assert_eq!(new.read("w.weight").unwrap(), want.codes);
-    assert!(
-        new.get("w.weight_scale").is_none(),
-        "the old scales are gone"
-    );
+    let old_scales = new.get("w.weight_scale");
+    assert!(old_scales.is_none(), "the old scales are gone");
     assert_eq!(new.read_f32("w.input_scale").unwrap(), [0.5]);
     let squares = |v: &[f32]| v.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>();
-    let difference: Vec<f32> = values(&old)
-        .iter()
-        .zip(values(&new))
-        .map(|(a, b)| a - b)
-        .collect();
+    let pairs = values(&old).into_iter().zip(values(&new));
+    let difference: Vec<f32> = pairs.map(|(a, b)| a - b).collect();
     let relative = (squares(&difference) / squares(&values(&old))).sqrt();
     assert!((relative - layer.relative_rms).abs() < 1e-6, "{relative}");
     let largest = difference.iter().fold(0.0, |m: f32, d| m.max(d.abs()));
@@ -377,12 +294,7 @@ fn patterns_keep_weights_as_they_are() {
     assert_eq!(report.layers.len(), 1);
     options.skip.clear();
     let report = run(source.path(), &out.path().join("y"), &options).unwrap();
-    let names: Vec<_> = report
-        .layers
-        .iter()
-        .map(|layer| layer.name.as_str())
-        .collect();
-    assert_eq!(names.len(), 5, "{names:?}");
+    assert_eq!(report.layers.len(), 5, "{:?}", report.layers);
 
     let source = folder_of(&mixed());
     options.skip.push("w.*".to_owned());
@@ -404,22 +316,12 @@ fn values_that_are_no_numbers_are_counted() {
     ]);
     let out = tempfile::tempdir().unwrap();
     for granularity in [BLOCK, Granularity::Tensor] {
-        let target = out
-            .path()
-            .join(format!("{granularity:?}").len().to_string());
-        let report = run(
-            source.path(),
-            &target,
-            &ConvertOptions::new(scheme(granularity)),
-        )
-        .unwrap();
-        let by_name = |name| {
-            report
-                .layers
-                .iter()
-                .find(|layer| layer.name == name)
-                .unwrap()
-        };
+        let folder = format!("{granularity:?}").len().to_string();
+        let target = out.path().join(folder);
+        let options = ConvertOptions::new(scheme(granularity));
+        let report = run(source.path(), &target, &options).unwrap();
+        let layers = &report.layers;
+        let by_name = |name| layers.iter().find(|layer| layer.name == name).unwrap();
         let (layer, empty) = (by_name("w.weight"), by_name("e.weight"));
         assert_eq!((layer.non_finite, empty.non_finite), (2, 0));
         assert!(layer.relative_rms < 0.04 && empty.relative_rms == 0.0);
@@ -437,31 +339,16 @@ fn a_checkpoint_of_another_program_is_converted() {
     let mut options = ConvertOptions::new(scheme(BLOCK));
     options.shard_bytes = Some(2000);
     let report = run(&source, &target, &options).unwrap();
-    assert!(
-        report
-            .layers
-            .iter()
-            .all(|layer| layer.action == Action::Carried)
-    );
-    assert_eq!(
-        report.files.len(),
-        4,
-        "three files and an index: {:?}",
-        report.files
-    );
-    let (old, new) = (
-        Reader::open(&source).unwrap(),
-        Reader::open(&target).unwrap(),
-    );
+    let mut layers = report.layers.iter();
+    assert!(layers.all(|layer| layer.action == Action::Carried));
+    let files = &report.files;
+    assert_eq!(files.len(), 4, "three files and an index: {files:?}");
+    let [old, new] = [&source, &target].map(|path| Reader::open(path).unwrap());
     for layout in old.fp8_layouts(Unscaled::Refuse).unwrap() {
         let carried = new.fp8_layout(&layout.name, Unscaled::Refuse).unwrap();
         let values =
             |reader: &Reader, layout| reader.fp8_weight(layout).unwrap().dequantize().unwrap();
-        assert_eq!(
-            values(&old, &layout),
-            values(&new, &carried),
-            "{}",
-            layout.name
-        );
+        let (before, after) = (values(&old, &layout), values(&new, &carried));
+        assert_eq!(before, after, "{}", layout.name);
     }
 }

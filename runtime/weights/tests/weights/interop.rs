@@ -22,12 +22,8 @@ fn compare(checkpoint: &str, expected: &str, count: usize) -> Reader {
         let values = reader.fp8_weight(&layout).unwrap().dequantize().unwrap();
         let want = expected.read_f32(&layout.name).unwrap();
         let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-        assert!(
-            bits(&values) == bits(&want),
-            "{} {}",
-            layout.name,
-            layout.scheme
-        );
+        let same = bits(&values) == bits(&want);
+        assert!(same, "{} {}", layout.name, layout.scheme);
     }
     reader
 }
@@ -35,11 +31,8 @@ fn compare(checkpoint: &str, expected: &str, count: usize) -> Reader {
 #[test]
 fn deepseek_blocks_in_two_files() {
     let reader = compare("blocks", "expected_blocks.safetensors", 3);
+    let block = Granularity::of_blocks(16, 16);
     for layout in reader.fp8_layouts(Unscaled::Refuse).unwrap() {
-        let block = Granularity::Block {
-            rows: 16,
-            columns: 16,
-        };
         assert_eq!(layout.scheme.granularity, block, "{}", layout.name);
     }
     assert_eq!(reader.read_f32("model.norm.weight").unwrap(), [1.0; 40]);
@@ -57,18 +50,19 @@ fn every_other_scheme_in_one_file() {
         (layout.scheme.format, layout.scheme.granularity)
     };
     let (e4m3, e5m2) = (Fp8Format::E4M3, Fp8Format::E5M2);
-    let block = |rows, columns| Granularity::Block { rows, columns };
-    assert_eq!(scheme("row_column_e4m3.weight"), (e4m3, Granularity::Row));
-    assert_eq!(scheme("row_flat_e5m2.weight"), (e5m2, Granularity::Row));
-    assert_eq!(
-        scheme("tensor_scalar_e5m2.weight"),
-        (e5m2, Granularity::Tensor)
-    );
-    assert_eq!(scheme("inferred.weight"), (e4m3, block(128, 128)));
-    assert_eq!(scheme("mx_bytes.weight"), (e4m3, Granularity::Mx));
-    assert_eq!(scheme("mx_typed.weight"), (e4m3, Granularity::Mx));
-    assert_eq!(scheme("mlp.experts.gate_up_proj"), (e4m3, block(4, 16)));
-    assert_eq!(scheme("mlp.experts.down_proj"), (e5m2, Granularity::Tensor));
+    let block = Granularity::of_blocks;
+    for (name, format, granularity) in [
+        ("row_column_e4m3.weight", e4m3, Granularity::Row),
+        ("row_flat_e5m2.weight", e5m2, Granularity::Row),
+        ("tensor_scalar_e5m2.weight", e5m2, Granularity::Tensor),
+        ("inferred.weight", e4m3, block(128, 128)),
+        ("mx_bytes.weight", e4m3, Granularity::Mx),
+        ("mx_typed.weight", e4m3, Granularity::Mx),
+        ("mlp.experts.gate_up_proj", e4m3, block(4, 16)),
+        ("mlp.experts.down_proj", e5m2, Granularity::Tensor),
+    ] {
+        assert_eq!(scheme(name), (format, granularity), "{name}");
+    }
     let layout = reader
         .fp8_layout("tensor_scalar_e4m3.weight", Unscaled::Refuse)
         .unwrap();

@@ -10,26 +10,27 @@ use proptest::prelude::*;
 use crate::any_bytes::any_bytes;
 use crate::files::{bytes, f32s, file, file_with, raw, write};
 
+/// Rows `result => error, text, text…;`: each is this error, which says all of these texts.
 macro_rules! refused {
-    ($reader:expr, $pattern:pat, $($said:literal),*) => {
-        match $reader {
+    ($($result:expr => $pattern:pat, $($said:expr),+;)+) => {$(
+        match $result {
             Err(error) => {
                 let text = error.to_string();
                 assert!(matches!(error, $pattern), "expected {}, got {text}", stringify!($pattern));
-                $(assert!(text.contains($said), "{} in {text}", $said);)*
+                $(assert!(text.contains($said), "{} in {text}", $said);)+
             }
             Ok(_) => panic!("expected {}", stringify!($pattern)),
         }
-    };
+    )+};
 }
 
+/// Rows `bytes => error of the header, text, text…;`, of a file of these bytes.
 macro_rules! header {
-    ($bytes:expr, $pattern:pat, $($said:literal),*) => {
-        refused!(
-            Reader::from_bytes("evil.safetensors", $bytes),
-            WeightsError::Header(InFile { source: $pattern, .. }),
-            "evil.safetensors" $(, $said)*
-        )
+    ($($bytes:expr => $pattern:pat, $($said:expr),+;)+) => {
+        refused! { $(
+            Reader::from_bytes("evil.safetensors", $bytes)
+                => WeightsError::Header(InFile { source: $pattern, .. }), "evil.safetensors", $($said),+;
+        )+ }
     };
 }
 
@@ -46,59 +47,33 @@ fn of(dtype: &str, shape: &str, offsets: &str, data: usize) -> Vec<u8> {
 #[test]
 fn the_length_of_a_header_is_not_believed() {
     for cut in 0..8 {
-        header!(vec![0; cut], HeaderError::TooShort { .. }, "truncated");
+        header! { vec![0; cut] => HeaderError::TooShort { .. }, "truncated"; }
     }
-    header!(
-        vec![0xFF; 8],
-        HeaderError::PastEnd {
-            said: u64::MAX,
-            available: 0
-        },
-        "truncated"
-    );
-    header!(
-        vec![0xFF; 4096],
-        HeaderError::PastEnd { .. },
-        "4088 are left"
-    );
     let mut short = raw("{}", &[]);
     short.pop();
-    header!(
-        short,
-        HeaderError::PastEnd {
-            said: 2,
-            available: 1
-        },
-        "truncated"
-    );
+    header! {
+        vec![0xFF; 8] => HeaderError::PastEnd { said: u64::MAX, available: 0 }, "truncated";
+        vec![0xFF; 4096] => HeaderError::PastEnd { .. }, "4088 are left";
+        short => HeaderError::PastEnd { said: 2, available: 1 }, "truncated";
+    }
     // Sparse: none of these bytes exist, and none may be asked for.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("big.safetensors");
-    write(
-        folder.path(),
-        "big.safetensors",
-        1_000_000_000_u64.to_le_bytes(),
-    );
+    let length = 1_000_000_000_u64.to_le_bytes();
+    write(folder.path(), "big.safetensors", length);
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_len(2_000_000_000).unwrap();
-    refused!(
-        Reader::open(&path),
-        WeightsError::Header(InFile {
-            source: HeaderError::TooLarge {
-                max: 100_000_000,
-                ..
-            },
-            ..
-        }),
-        "big.safetensors",
-        "got 1000000000"
-    );
+    refused! {
+        Reader::open(&path)
+            => WeightsError::Header(InFile { source: HeaderError::TooLarge { max: 100_000_000, .. }, .. }),
+            "big.safetensors", "got 1000000000";
+    }
 }
 
 #[test]
 fn a_header_is_an_object_of_tensors() {
-    header!(raw("", &[]), HeaderError::NotValid(_),);
     for text in [
+        "",
         "[]",
         "null",
         "7",
@@ -109,22 +84,16 @@ fn a_header_is_an_object_of_tensors() {
         "{\"w\":[]}",
         "{'w':0}",
     ] {
-        header!(raw(text, &[]), HeaderError::NotValid(_), "not valid");
+        header! { raw(text, &[]) => HeaderError::NotValid(_), "not valid"; }
     }
-    header!(raw(&"[".repeat(1_000_000), &[]), HeaderError::NotValid(_),);
     let mut not_text = raw("{\"w\":7}", &[]);
     not_text[10] = 0xFF;
-    header!(
-        not_text,
-        HeaderError::NotUtf8 { valid_up_to: 2 },
-        "not UTF-8"
-    );
-    header!(
-        raw(r#"{"__metadata__":{"a":1}}"#, &[]),
-        HeaderError::NotValid(_),
-        "__metadata__"
-    );
-    for shape in [
+    header! {
+        raw(&"[".repeat(1_000_000), &[]) => HeaderError::NotValid(_), "not valid";
+        not_text => HeaderError::NotUtf8 { valid_up_to: 2 }, "not UTF-8";
+        raw(r#"{"__metadata__":{"a":1}}"#, &[]) => HeaderError::NotValid(_), "__metadata__";
+    }
+    let shapes = [
         "[-1]",
         "[1.0]",
         "[1e2]",
@@ -132,147 +101,63 @@ fn a_header_is_an_object_of_tensors() {
         "\"7\"",
         "[null]",
         "[18446744073709551616]",
-    ] {
-        header!(
-            of("F32", shape, "[0,4]", 4),
-            HeaderError::NotValid(_),
-            "`w`"
-        );
+    ];
+    for shape in shapes {
+        header! { of("F32", shape, "[0,4]", 4) => HeaderError::NotValid(_), "`w`"; }
     }
     for offsets in ["[0]", "[0,4,8]", "[-4,0]", "null", "{}"] {
-        header!(
-            of("F32", "[1]", offsets, 4),
-            HeaderError::NotValid(_),
-            "`w`"
-        );
+        header! { of("F32", "[1]", offsets, 4) => HeaderError::NotValid(_), "`w`"; }
     }
 }
 
 #[test]
 fn keys_may_not_repeat() {
     let w = r#""w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#;
-    header!(
-        raw(&format!("{{{w},{w}}}"), &[0]),
-        HeaderError::NotValid(_),
-        "duplicate",
-        "`w`"
-    );
     let escaped = r#""\u0077":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#;
-    header!(
-        raw(&format!("{{{w},{escaped}}}"), &[0]),
-        HeaderError::NotValid(_),
-        "duplicate"
-    );
     let twice = r#"{"__metadata__":{},"__metadata__":{}}"#;
-    header!(raw(twice, &[]), HeaderError::NotValid(_), "duplicate");
     let text = r#"{"__metadata__":{"a":"1","a":"2"}}"#;
-    header!(
-        raw(text, &[]),
-        HeaderError::NotValid(_),
-        "duplicate key `a`"
-    );
     let field = r#"{"dtype":"U8","dtype":"I8","shape":[1],"data_offsets":[0,1]}"#;
-    header!(
-        one(field, 1),
-        HeaderError::NotValid(_),
-        "duplicate field",
-        "`w`"
-    );
+    header! {
+        raw(&format!("{{{w},{w}}}"), &[0]) => HeaderError::NotValid(_), "duplicate", "`w`";
+        raw(&format!("{{{w},{escaped}}}"), &[0]) => HeaderError::NotValid(_), "duplicate";
+        raw(twice, &[]) => HeaderError::NotValid(_), "duplicate";
+        raw(text, &[]) => HeaderError::NotValid(_), "duplicate key `a`";
+        one(field, 1) => HeaderError::NotValid(_), "duplicate field", "`w`";
+    }
 }
 
 #[test]
 fn offsets_cover_the_data_exactly() {
     for (offsets, data) in [("[0,4]", 3), ("[4,0]", 4), ("[0,18446744073709551615]", 4)] {
-        header!(
-            of("U8", "[4]", offsets, data),
-            HeaderError::OffsetsOutOfRange { .. },
-            "`w`"
-        );
+        header! { of("U8", "[4]", offsets, data) => HeaderError::OffsetsOutOfRange { .. }, "`w`"; }
     }
-    let end = "[18446744073709551611,18446744073709551615]";
-    header!(
-        of("U8", "[4]", end, 4),
-        HeaderError::OffsetsOutOfRange { .. },
-        "4 bytes of data"
-    );
-    header!(
-        of("U8", "[4]", "[1,5]", 5),
-        HeaderError::NotContiguous {
-            expected: 0,
-            got: 1,
-            ..
-        },
-        "`w`"
-    );
-    header!(
-        of("U8", "[4]", "[0,4]", 5),
-        HeaderError::DataLength {
-            expected: 4,
-            got: 5
-        },
-        "5"
-    );
-    header!(
-        raw("{}", &[1]),
-        HeaderError::DataLength {
-            expected: 0,
-            got: 1
-        },
-        "1"
-    );
     let two = |second: &str| {
         let entry =
             |offsets: &str| format!(r#"{{"dtype":"U8","shape":[4],"data_offsets":{offsets}}}"#);
-        raw(
-            &format!(r#"{{"a":{},"b":{}}}"#, entry("[0,4]"), entry(second)),
-            &[0; 9],
-        )
+        let (first, second) = (entry("[0,4]"), entry(second));
+        raw(&format!(r#"{{"a":{first},"b":{second}}}"#), &[0; 9])
     };
     for offsets in ["[3,7]", "[0,4]", "[2,6]"] {
-        header!(two(offsets), HeaderError::NotContiguous { expected: 4, .. },);
+        header! { two(offsets) => HeaderError::NotContiguous { expected: 4, .. }, "begin at 4"; }
     }
-    header!(
-        two("[5,9]"),
-        HeaderError::NotContiguous {
-            expected: 4,
-            got: 5,
-            ..
-        },
-        "`b`"
-    );
+    let end = "[18446744073709551611,18446744073709551615]";
+    header! {
+        of("U8", "[4]", end, 4) => HeaderError::OffsetsOutOfRange { .. }, "4 bytes of data";
+        of("U8", "[4]", "[1,5]", 5) => HeaderError::NotContiguous { expected: 0, got: 1, .. }, "`w`";
+        of("U8", "[4]", "[0,4]", 5) => HeaderError::DataLength { expected: 4, got: 5 }, "5";
+        raw("{}", &[1]) => HeaderError::DataLength { expected: 0, got: 1 }, "1";
+        two("[5,9]") => HeaderError::NotContiguous { expected: 4, got: 5, .. }, "`b`";
+    }
 }
 
 #[test]
 fn shape_and_dtype_fit_the_offsets() {
-    header!(
-        of("F32", "[3]", "[0,8]", 8),
-        HeaderError::SizeMismatch {
-            expected: 12,
-            got: 8,
-            dtype: Dtype::F32,
-            ..
-        },
-        "`w`",
-        "[3]",
-        "needs 12 bytes"
-    );
-    for (dtype, shape, expected) in [
-        ("F64", "[2]", "16"),
-        ("F16", "[2]", "4"),
-        ("F32", "[0]", "0"),
-    ] {
-        header!(
-            of(dtype, shape, "[0,8]", 8),
-            HeaderError::SizeMismatch { got: 8, .. },
-            "`w`"
-        );
-        let error = Reader::from_bytes("w", of(dtype, shape, "[0,8]", 8)).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains(&format!("needs {expected} bytes")),
-            "{error}"
-        );
+    header! {
+        of("F32", "[3]", "[0,8]", 8) => HeaderError::SizeMismatch { expected: 12, got: 8, dtype: Dtype::F32, .. },
+            "`w`", "[3]", "needs 12 bytes";
+        of("F64", "[2]", "[0,8]", 8) => HeaderError::SizeMismatch { got: 8, .. }, "`w`", "needs 16 bytes";
+        of("F16", "[2]", "[0,8]", 8) => HeaderError::SizeMismatch { got: 8, .. }, "`w`", "needs 4 bytes";
+        of("F32", "[0]", "[0,8]", 8) => HeaderError::SizeMismatch { got: 8, .. }, "`w`", "needs 0 bytes";
     }
     for (dtype, shape) in [
         ("F32", "[4294967296,4294967296]"),
@@ -280,38 +165,29 @@ fn shape_and_dtype_fit_the_offsets() {
         ("U8", "[18446744073709551615,2,0]"),
         ("F4", "[3]"),
     ] {
-        header!(
-            of(dtype, shape, "[0,8]", 8),
-            HeaderError::ShapeOverflow { .. },
-            "`w`"
-        );
+        header! { of(dtype, shape, "[0,8]", 8) => HeaderError::ShapeOverflow { .. }, "`w`"; }
     }
     for dtype in ["F33", "", "f32", "F8_E4M3FN"] {
-        header!(
-            of(dtype, "[2]", "[0,8]", 8),
-            HeaderError::UnknownDtype { .. },
-            "`w`",
-            "expected a safetensors dtype"
-        );
+        header! {
+            of(dtype, "[2]", "[0,8]", 8) => HeaderError::UnknownDtype { .. }, "`w`", "expected a safetensors dtype";
+        }
     }
-    assert!(Reader::from_bytes("sound", of("F8_E4M3", "[2,4]", "[0,8]", 8)).is_ok());
-    assert!(Reader::from_bytes("sound", of("F64", "[]", "[0,8]", 8)).is_ok());
-    assert!(Reader::from_bytes("sound", raw("{}", &[])).is_ok());
+    let scalar = of("F64", "[]", "[0,8]", 8);
+    for sound in [of("F8_E4M3", "[2,4]", "[0,8]", 8), scalar, raw("{}", &[])] {
+        assert!(Reader::from_bytes("sound", sound).is_ok());
+    }
+}
+
+/// The bytes of a file of one value.
+fn single(name: &'static str, value: f32) -> Vec<u8> {
+    file(&[f32s(name, &[1], &[value])])
 }
 
 /// A folder of an index with this map, and two sound files of a tensor each.
 fn indexed(map: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    write(
-        folder.path(),
-        "one.safetensors",
-        file(&[f32s("a", &[1], &[1.0])]),
-    );
-    write(
-        folder.path(),
-        "two.safetensors",
-        file(&[f32s("b", &[1], &[2.0])]),
-    );
+    write(folder.path(), "one.safetensors", single("a", 1.0));
+    write(folder.path(), "two.safetensors", single("b", 2.0));
     let index = format!(r#"{{"metadata":{{}},"weight_map":{map}}}"#);
     write(folder.path(), "model.safetensors.index.json", index);
     folder
@@ -319,36 +195,19 @@ fn indexed(map: &str) -> tempfile::TempDir {
 
 #[test]
 fn an_index_names_what_is_there() {
-    let sound = indexed(r#"{"a":"one.safetensors","b":"two.safetensors"}"#);
-    assert_eq!(
-        Reader::open(sound.path()).unwrap().read_f32("b").unwrap(),
-        [2.0]
-    );
     let open = |map: &str| Reader::open(indexed(map).path());
-    refused!(
-        open(r#"{"a":"no.safetensors"}"#),
-        WeightsError::Index { .. },
-        "the file `no.safetensors` is missing",
-        "index.json"
-    );
-    refused!(
-        open(r#"{"b":"one.safetensors"}"#),
-        WeightsError::Index { .. },
-        "`b`",
-        "`one.safetensors`, which lacks it"
-    );
-    refused!(
-        open(r#"{"b":"one.safetensors","a":"two.safetensors"}"#),
-        WeightsError::Index { .. },
-        "which lacks it"
-    );
-    refused!(
-        open(r#"{"a":"one.safetensors","a":"two.safetensors"}"#),
-        WeightsError::Json { .. },
-        "duplicate key `a`"
-    );
+    let sound = open(r#"{"a":"one.safetensors","b":"two.safetensors"}"#).unwrap();
+    assert_eq!(sound.read_f32("b").unwrap(), [2.0]);
+    refused! {
+        open(r#"{"a":"no.safetensors"}"#)
+            => WeightsError::Index { .. }, "the file `no.safetensors` is missing", "index.json";
+        open(r#"{"b":"one.safetensors"}"#)
+            => WeightsError::Index { .. }, "`b`", "`one.safetensors`, which lacks it";
+        open(r#"{"b":"one.safetensors","a":"two.safetensors"}"#) => WeightsError::Index { .. }, "which lacks it";
+        open(r#"{"a":"one.safetensors","a":"two.safetensors"}"#) => WeightsError::Json { .. }, "duplicate key `a`";
+    }
     for map in ["[]", "7", r#"{"a":7}"#, r#"{"a":null}"#] {
-        refused!(open(map), WeightsError::Json { .. }, "index.json");
+        refused! { open(map) => WeightsError::Json { .. }, "index.json"; }
     }
     for name in [
         "../one.safetensors",
@@ -364,11 +223,7 @@ fn an_index_names_what_is_there() {
         "one\\u0000.safetensors",
     ] {
         let map = format!(r#"{{"a":"{name}"}}"#);
-        refused!(
-            open(&map),
-            WeightsError::Index { .. },
-            "expected the name of a file beside it"
-        );
+        refused! { open(&map) => WeightsError::Index { .. }, "expected the name of a file beside it"; }
     }
 }
 
@@ -376,123 +231,76 @@ fn an_index_names_what_is_there() {
 fn a_checkpoint_is_of_one_piece() {
     let folder = indexed(r#"{"a":"one.safetensors","b":"two.safetensors"}"#);
     let path = folder.path();
-    write(
-        path,
-        "two.safetensors",
-        file(&[f32s("a", &[1], &[2.0]), f32s("b", &[1], &[2.0])]),
-    );
-    refused!(
-        Reader::open(path),
-        WeightsError::DuplicateTensor { .. },
-        "`a`",
-        "one.safetensors",
-        "two.safetensors"
-    );
-    write(
-        path,
-        "two.safetensors",
-        &file(&[f32s("b", &[1], &[2.0])])[..20],
-    );
-    refused!(
-        Reader::open(path),
-        WeightsError::Header { .. },
-        "two.safetensors",
-        "truncated"
-    );
+    let twice = file(&[f32s("a", &[1], &[2.0]), f32s("b", &[1], &[2.0])]);
+    write(path, "two.safetensors", twice);
+    refused! {
+        Reader::open(path) => WeightsError::DuplicateTensor { .. }, "`a`", "one.safetensors", "two.safetensors";
+    }
+    write(path, "two.safetensors", &single("b", 2.0)[..20]);
+    refused! { Reader::open(path) => WeightsError::Header { .. }, "two.safetensors", "truncated"; }
     write(path, "config.json", r#"{"quantization_config":"#);
-    write(path, "two.safetensors", file(&[f32s("b", &[1], &[2.0])]));
-    refused!(Reader::open(path), WeightsError::Json { .. }, "config.json");
+    write(path, "two.safetensors", single("b", 2.0));
+    refused! { Reader::open(path) => WeightsError::Json { .. }, "config.json"; }
     // A file that is longer than its index or its header could be.
     fs::remove_file(path.join("config.json")).unwrap();
     let index = fs::File::options()
         .write(true)
         .open(path.join("model.safetensors.index.json"));
     index.unwrap().set_len(1 << 40).unwrap();
-    refused!(
-        Reader::open(path),
-        WeightsError::TooLarge { .. },
-        "index.json"
-    );
+    refused! { Reader::open(path) => WeightsError::TooLarge { .. }, "index.json"; }
 }
 
 #[test]
 fn a_folder_holds_one_checkpoint() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    refused!(
-        Reader::open(path),
-        WeightsError::NoWeights { .. },
-        "got neither"
-    );
-    refused!(
-        Reader::open(&path.join("none")),
-        WeightsError::Read { .. },
-        "none"
-    );
-    write(path, "x.safetensors", file(&[f32s("x", &[1], &[1.0])]));
-    assert!(Reader::open(path).unwrap().get("x").is_some());
-    write(path, "y.safetensors", file(&[f32s("y", &[1], &[1.0])]));
-    refused!(
-        Reader::open(path),
-        WeightsError::ManyFiles { .. },
-        "x.safetensors",
-        "y.safetensors"
-    );
-    write(
-        path,
-        "z.safetensors.index.json",
-        r#"{"weight_map":{"y":"y.safetensors"}}"#,
-    );
-    assert!(Reader::open(path).unwrap().get("y").is_some());
-    write(path, "model.safetensors", file(&[f32s("z", &[1], &[1.0])]));
-    assert!(Reader::open(path).unwrap().get("z").is_some());
-    fs::create_dir(path.join("folder.safetensors")).unwrap();
-    refused!(
-        Reader::open(&path.join("folder.safetensors")),
-        WeightsError::NoWeights { .. },
-    );
+    refused! {
+        Reader::open(path) => WeightsError::NoWeights { .. }, "got neither";
+        Reader::open(&path.join("none")) => WeightsError::Read { .. }, "none";
+    }
+    let holds = |name: &str| Reader::open(path).unwrap().get(name).is_some();
+    write(path, "x.safetensors", single("x", 1.0));
+    assert!(holds("x"));
+    write(path, "y.safetensors", single("y", 1.0));
+    refused! { Reader::open(path) => WeightsError::ManyFiles { .. }, "x.safetensors", "y.safetensors"; }
+    let index = r#"{"weight_map":{"y":"y.safetensors"}}"#;
+    write(path, "z.safetensors.index.json", index);
+    assert!(holds("y"));
+    write(path, "model.safetensors", single("z", 1.0));
+    assert!(holds("z"));
+    let inner = path.join("folder.safetensors");
+    fs::create_dir(&inner).unwrap();
+    refused! { Reader::open(&inner) => WeightsError::NoWeights { .. }, "got neither"; }
 }
 
 #[test]
 fn a_file_that_shrinks_meanwhile_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.safetensors");
-    write(
-        folder.path(),
-        "x.safetensors",
-        file(&[f32s("x", &[64], &[1.0; 64])]),
-    );
+    let bytes = file(&[f32s("x", &[64], &[1.0; 64])]);
+    write(folder.path(), "x.safetensors", bytes);
     let reader = Reader::open(&path).unwrap();
     let length = path.metadata().unwrap().len();
     let shrinking = fs::File::options().write(true).open(&path).unwrap();
     shrinking.set_len(length - 1).unwrap();
-    refused!(reader.read("x"), WeightsError::Read { .. }, "x.safetensors");
-    refused!(reader.read("y"), WeightsError::UnknownTensor { .. }, "`y`");
-    refused!(
-        reader.read_part("x", 255, &mut [0; 2]),
-        WeightsError::DataLength { .. },
-        "`x`"
-    );
-    refused!(
-        reader.read_part("x", u64::MAX, &mut [0; 2]),
-        WeightsError::DataLength { .. },
-    );
+    refused! {
+        reader.read("x") => WeightsError::Read { .. }, "x.safetensors";
+        reader.read("y") => WeightsError::UnknownTensor { .. }, "`y`";
+        reader.read_part("x", 255, &mut [0; 2]) => WeightsError::DataLength { .. }, "`x`";
+        reader.read_part("x", u64::MAX, &mut [0; 2]) => WeightsError::DataLength { .. }, "`x`";
+    }
 }
 
 #[test]
 fn names_from_files_are_fit_for_a_terminal() {
-    let evil = r#"{"\u001b[31m":{"dtype":"Q\n","shape":[0],"data_offsets":[0,0]}}"#;
-    let error = Reader::from_bytes("evil", raw(evil, &[]))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains(r"`\u{1b}[31m`") && error.contains(r"`Q\n`"),
-        "{error}"
-    );
-    let json = r#"{"\u001b[31m":{"dtype":7,"shape":[0],"data_offsets":[0,0]}}"#;
-    let error = Reader::from_bytes("evil", raw(json, &[]))
-        .unwrap_err()
-        .to_string();
+    let said = |header: &str| {
+        let refused = Reader::from_bytes("evil", raw(header, &[]));
+        refused.unwrap_err().to_string()
+    };
+    let error = said(r#"{"\u001b[31m":{"dtype":"Q\n","shape":[0],"data_offsets":[0,0]}}"#);
+    let escaped = error.contains(r"`\u{1b}[31m`") && error.contains(r"`Q\n`");
+    assert!(escaped, "{error}");
+    let error = said(r#"{"\u001b[31m":{"dtype":7,"shape":[0],"data_offsets":[0,0]}}"#);
     assert!(!error.contains('\u{1b}'), "{error:?}");
 }
 
@@ -528,11 +336,7 @@ fn a_pipe_is_not_waited_for() {
     // A device never ends; a folder is looked into.
     let device = Path::new("/dev/null");
     if cfg!(unix) {
-        refused!(
-            Reader::open(device),
-            WeightsError::NotAFile { .. },
-            "regular file"
-        );
+        refused! { Reader::open(device) => WeightsError::NotAFile { .. }, "regular file"; }
     }
 }
 

@@ -36,11 +36,8 @@ fn scales_multiply_whatever_they_are_called() {
 #[test]
 fn values_have_the_scale_of_their_block() {
     let scales: Vec<f32> = (1..=6).map(|n| n as f32).collect();
-    let read = weight(&[
-        codes(&[129, 257]),
-        f32s("w.weight_scale_inv", &[2, 3], &scales),
-    ])
-    .unwrap();
+    let scales = f32s("w.weight_scale_inv", &[2, 3], &scales);
+    let read = weight(&[codes(&[129, 257]), scales]).unwrap();
     let values = read.dequantize().unwrap();
     for (at, want) in [
         ((0, 0), 1.0),
@@ -56,26 +53,17 @@ fn values_have_the_scale_of_their_block() {
 
 #[test]
 fn bytes_are_exponents() {
-    let mx = weight(&[
-        codes(&[1, 33]),
-        bytes("w.weight_scale", Dtype::U8, &[1, 2], 130),
-    ])
-    .unwrap();
+    let scales = bytes("w.weight_scale", Dtype::U8, &[1, 2], 130);
+    let mx = weight(&[codes(&[1, 33]), scales]).unwrap();
     assert_eq!(mx.scheme.granularity, Granularity::Mx);
     assert_eq!(mx.scales, HostScales::E8M0(vec![130, 130]));
     assert_eq!(mx.dequantize().unwrap(), [8.0; 33]);
-    let blocks = weight(&[
-        codes(&[200, 200]),
-        bytes("w.weight_scale_inv", Dtype::F8_E8M0, &[2, 2], 126),
-    ])
-    .unwrap();
+    let scales = bytes("w.weight_scale_inv", Dtype::F8_E8M0, &[2, 2], 126);
+    let blocks = weight(&[codes(&[200, 200]), scales]).unwrap();
     assert_eq!(blocks.scales, HostScales::F32(vec![0.5; 4]));
     // A plain byte in a grid of blocks could be anything.
-    let error = weight(&[
-        codes(&[200, 200]),
-        bytes("w.weight_scale", Dtype::U8, &[2, 2], 126),
-    ])
-    .unwrap_err();
+    let scales = bytes("w.weight_scale", Dtype::U8, &[2, 2], 126);
+    let error = weight(&[codes(&[200, 200]), scales]).unwrap_err();
     assert!(error.to_string().contains("got shape [2, 2]"), "{error}");
 }
 
@@ -99,79 +87,51 @@ fn the_scale_of_the_input_is_one_value() {
         ("w.input_scale", &[1]),
         ("w.activation_scale", &[1, 1]),
     ] {
-        assert_eq!(
-            with(f32s(name, shape, &[0.25])).unwrap().input_scale,
-            Some(0.25)
-        );
+        let read = with(f32s(name, shape, &[0.25])).unwrap();
+        assert_eq!(read.input_scale, Some(0.25));
     }
-    let error = with(f32s("w.input_scale", &[2], &[1.0, 1.0]))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("`w.input_scale`: expected one value, got shape [2]"),
-        "{error}"
-    );
+    let two = with(f32s("w.input_scale", &[2], &[1.0, 1.0]));
+    let error = two.unwrap_err().to_string();
+    let said = "`w.input_scale`: expected one value, got shape [2]";
+    assert!(error.contains(said), "{error}");
     let error = with(bytes("w.input_scale", Dtype::U8, &[], 1)).unwrap_err();
     assert!(matches!(error, WeightsError::WrongTensor { .. }), "{error}");
 }
 
 #[test]
 fn what_does_not_fit_is_refused_with_both_shapes() {
-    let error = weight(&[
-        codes(&[384, 384]),
-        f32s("w.weight_scale_inv", &[2, 2], &[1.0; 4]),
-    ])
-    .unwrap_err();
-    let text = error.to_string();
-    for said in [
-        "w.safetensors",
-        "`w.weight_scale_inv`",
-        "[384, 384]",
-        "[2, 2]",
-    ] {
-        assert!(text.contains(said), "{said} in {text}");
+    macro_rules! refused {
+        ($($tensors:expr => $pattern:pat, $($said:expr),+;)+) => {$(
+            let error = weight(&$tensors).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, $pattern), "{text}");
+            $(assert!(text.contains($said), "{} in {text}", $said);)+
+        )+};
     }
-    let error = weight(&[codes(&[4, 4])]).unwrap_err();
-    assert!(
-        matches!(error, WeightsError::MissingScale { .. }),
-        "{error}"
-    );
-    assert!(
-        error.to_string().contains("`w.weight_scale_inv`"),
-        "{error}"
-    );
-    let two = [
-        codes(&[4, 4]),
-        f32s("w.weight_scale", &[1], &[1.0]),
-        f32s("w.scale", &[1], &[1.0]),
-    ];
-    let error = weight(&two).unwrap_err();
-    assert!(matches!(error, WeightsError::ManyScales { .. }), "{error}");
+    let scales = |shape: &[usize], values: &[f32]| f32s("w.weight_scale", shape, values);
+    let inverse = f32s("w.weight_scale_inv", &[2, 2], &[1.0; 4]);
+    let second = f32s("w.scale", &[1], &[1.0]);
+    let integers = bytes("w.weight_scale", Dtype::I8, &[1], 0);
+    refused! {
+        [codes(&[384, 384]), inverse] => WeightsError::WrongTensor { .. },
+            "w.safetensors", "`w.weight_scale_inv`", "[384, 384]", "[2, 2]";
+        [codes(&[4, 4])] => WeightsError::MissingScale { .. }, "`w.weight_scale_inv`";
+        [codes(&[4, 4]), scales(&[1], &[1.0]), second] => WeightsError::ManyScales { .. }, "one tensor of scales";
+        [f32s("w.weight", &[1], &[1.0])] => WeightsError::WrongTensor { .. }, "F8_E4M3 or F8_E5M2";
+        [bytes("w.weight", Dtype::F8_E4M3, &[4], 0)] => WeightsError::Rank { .. }, "two or three extents";
+        [codes(&[4, 4]), integers] => WeightsError::WrongTensor { .. }, "F32, F16, BF16, F8_E8M0 or U8";
+    }
     for scale in [f32::NAN, f32::INFINITY] {
-        let error =
-            weight(&[codes(&[2, 4]), f32s("w.weight_scale", &[2], &[1.0, scale])]).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with(&format!("expected finite scales, got {scale} at 1")),
-            "{error}"
-        );
+        let error = weight(&[codes(&[2, 4]), scales(&[2], &[1.0, scale])]).unwrap_err();
+        let said = format!("expected finite scales, got {scale} at 1");
+        assert!(error.to_string().ends_with(&said), "{error}");
     }
-    let error = weight(&[f32s("w.weight", &[1], &[1.0])]).unwrap_err();
-    assert!(matches!(error, WeightsError::WrongTensor { .. }), "{error}");
-    let error = weight(&[bytes("w.weight", Dtype::F8_E4M3, &[4], 0)]).unwrap_err();
-    assert!(matches!(error, WeightsError::Rank { .. }), "{error}");
-    let error = weight(&[codes(&[4, 4]), bytes("w.weight_scale", Dtype::I8, &[1], 0)]).unwrap_err();
-    assert!(matches!(error, WeightsError::WrongTensor { .. }), "{error}");
 }
 
 #[test]
 fn codes_without_a_scale_are_taken_as_they_are_when_asked() {
-    let reader = Reader::from_bytes(
-        "w",
-        file(&[bytes("w.weight", Dtype::F8_E5M2, &[2, 2], 0x40)]),
-    )
-    .unwrap();
+    let bare = bytes("w.weight", Dtype::F8_E5M2, &[2, 2], 0x40);
+    let reader = Reader::from_bytes("w", file(&[bare])).unwrap();
     let layouts = reader.fp8_layouts(Unscaled::AssumeOne).unwrap();
     assert_eq!(
         (layouts[0].scheme.format, &layouts[0].scale),
@@ -195,44 +155,32 @@ fn the_configuration_says_how_large_a_block_is() {
             .unwrap()
             .fp8_layout("w.weight", Unscaled::Refuse)
     };
+    let say = |size: &str| {
+        let config = format!(r#"{{"quantization_config":{{"weight_block_size":{size}}}}}"#);
+        write(path, "config.json", config);
+    };
     for size in ["[192, 256]", "[200,300]"] {
-        write(
-            path,
-            "config.json",
-            format!(r#"{{"quantization_config":{{"weight_block_size":{size}}}}}"#),
-        );
+        say(size);
         let [rows, columns] = serde_json::from_str(size).unwrap();
-        assert_eq!(
-            layout().unwrap().scheme.granularity,
-            Granularity::Block { rows, columns }
-        );
+        let expected = Granularity::Block { rows, columns };
+        assert_eq!(layout().unwrap().scheme.granularity, expected);
     }
     for size in ["[0, 128]", "[128]", "128", "[128, -1]", "\"x\"", "[1.5, 1]"] {
-        write(
-            path,
-            "config.json",
-            format!(r#"{{"quantization_config":{{"weight_block_size":{size}}}}}"#),
-        );
+        say(size);
         let error = layout().unwrap_err();
+        let text = error.to_string();
         assert!(
             matches!(error, WeightsError::BlockSize { .. }),
-            "{size}: {error}"
+            "{size}: {text}"
         );
-        assert!(error.to_string().contains("config.json"), "{error}");
+        assert!(text.contains("config.json"), "{text}");
     }
     // Other configurations say nothing.
-    for text in [
-        "{}",
-        "[]",
-        "7",
-        r#"{"quantization_config":{"weight_block_size":null}}"#,
-    ] {
+    let null = r#"{"quantization_config":{"weight_block_size":null}}"#;
+    for text in ["{}", "[]", "7", null] {
         write(path, "config.json", text);
-        let error = layout().unwrap_err();
-        assert!(
-            error.to_string().contains(", got shape ["),
-            "{text}: {error}"
-        );
+        let error = layout().unwrap_err().to_string();
+        assert!(error.contains(", got shape ["), "{text}: {error}");
     }
 }
 
@@ -250,9 +198,7 @@ fn a_weight_made_by_hand_is_checked() {
     for (index, damage) in broken.into_iter().enumerate() {
         let mut weight = sound.clone();
         damage(&mut weight);
-        assert!(
-            weight.check().is_err() && weight.dequantize().is_err(),
-            "{index}"
-        );
+        assert!(weight.check().is_err(), "{index}");
+        assert!(weight.dequantize().is_err(), "{index}");
     }
 }

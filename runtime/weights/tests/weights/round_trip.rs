@@ -25,6 +25,15 @@ fn size(spec: &TensorSpec) -> usize {
     spec.shape.iter().product::<usize>() * spec.dtype.bitsize() / 8
 }
 
+/// Rows `result => error;`, of which each is this error.
+macro_rules! refused {
+    ($($result:expr => $variant:ident $(:: $inner:ident)* { $($fields:tt)* };)+) => {$(
+        let error = $result.unwrap_err();
+        let fits = matches!(error, $variant $(:: $inner)* { $($fields)* });
+        assert!(fits, "{error}");
+    )+};
+}
+
 const NO_TEXT: BTreeMap<String, String> = BTreeMap::new();
 
 #[test]
@@ -72,60 +81,37 @@ fn what_is_not_complete_is_not_there() {
     writer.append("a", &[1, 2]).unwrap();
     // Two writers of one file do not mix.
     let mut second = Writer::file(&path, &specs, &NO_TEXT).unwrap();
-    let busy = second.append("a", &[1]).unwrap_err();
-    assert!(matches!(busy, WeightsError::Busy { .. }), "{busy}");
-    let more = writer.append("a", &[3]).unwrap_err();
-    assert!(
-        matches!(
-            more,
-            WeightsError::DataLength {
-                expected: 2,
-                got: 3,
-                ..
-            }
-        ),
-        "{more}"
-    );
-    let unknown = writer.append("c", &[3]).unwrap_err();
-    assert!(
-        matches!(unknown, WeightsError::UnknownTensor { .. }),
-        "{unknown}"
-    );
+    refused! {
+        second.append("a", &[1]) => WeightsError::Busy { .. };
+        writer.append("a", &[3]) => WeightsError::DataLength { expected: 2, got: 3, .. };
+        writer.append("c", &[3]) => WeightsError::UnknownTensor { .. };
+    }
     writer.append("b", &[1]).unwrap();
-    let less = writer.finish().unwrap_err();
-    assert!(
-        matches!(
-            less,
-            WeightsError::DataLength {
-                expected: 2,
-                got: 1,
-                ..
-            }
-        ),
-        "{less}"
-    );
+    refused! { writer.finish() => WeightsError::DataLength { expected: 2, got: 1, .. }; }
     assert_eq!(names(folder.path()), ["x.safetensors"]);
     assert_eq!(fs::read(&path).unwrap(), b"before");
 }
 
 #[test]
 fn declarations_are_checked() {
-    let refused = |specs: &[TensorSpec]| {
-        let error = Writer::file(Path::new("x"), specs, &NO_TEXT).unwrap_err();
-        assert!(matches!(error, WeightsError::Declared { .. }), "{error}");
-    };
-    refused(&[spec("a", Dtype::U8, &[1]), spec("a", Dtype::U8, &[1])]);
-    refused(&[spec("__metadata__", Dtype::U8, &[1])]);
-    refused(&[spec("a", Dtype::F32, &[usize::MAX])]);
-    refused(&[spec("a", Dtype::F4, &[3])]);
-    refused(&[
+    let twice = [spec("a", Dtype::U8, &[1]), spec("a", Dtype::U8, &[1])];
+    let large = [
         spec("a", Dtype::U8, &[usize::MAX]),
         spec("b", Dtype::U8, &[2]),
-    ]);
+    ];
+    for specs in [
+        &twice[..],
+        &[spec("__metadata__", Dtype::U8, &[1])],
+        &[spec("a", Dtype::F32, &[usize::MAX])],
+        &[spec("a", Dtype::F4, &[3])],
+        &large,
+    ] {
+        refused! { Writer::file(Path::new("x"), specs, &NO_TEXT) => WeightsError::Declared { .. }; }
+    }
     let folder = tempfile::tempdir().unwrap();
-    let twice = [spec("a", Dtype::U8, &[1]), spec("a", Dtype::U8, &[1])];
-    let error = Writer::folder(folder.path(), &twice, &NO_TEXT, Some(1)).unwrap_err();
-    assert!(matches!(error, WeightsError::Declared { .. }), "{error}");
+    refused! {
+        Writer::folder(folder.path(), &twice, &NO_TEXT, Some(1)) => WeightsError::Declared { .. };
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Nothing is lost when a conversion fails, is refused, or is aimed at its own source.
 
 use std::fs;
+use std::path::Path;
 
 use moebius_ops::quantize::Quantized;
 use moebius_ops::scaling::{Granularity, HostScales};
@@ -26,23 +27,17 @@ fn what_fails_leaves_everything_as_it_was() {
     let options = ConvertOptions::new(scheme(BLOCK));
     let attempts: [(&str, Spoil); 4] = [
         ("no device", |_| Err("no device".to_owned())),
-        ("959", |q| {
-            Ok(Quantized {
-                codes: q.codes[1..].to_vec(),
-                ..q
-            })
+        ("959", |mut quantized| {
+            quantized.codes.remove(0);
+            Ok(quantized)
         }),
-        ("f32 scales", |q| {
-            Ok(Quantized {
-                scales: HostScales::F32(vec![1.0]),
-                ..q
-            })
+        ("f32 scales", |mut quantized| {
+            quantized.scales = HostScales::F32(vec![1.0]);
+            Ok(quantized)
         }),
-        ("f32 scales", |q| {
-            Ok(Quantized {
-                scales: HostScales::E8M0(vec![1; 6]),
-                ..q
-            })
+        ("f32 scales", |mut quantized| {
+            quantized.scales = HostScales::E8M0(vec![1; 6]);
+            Ok(quantized)
         }),
     ];
     for (said, spoil) in attempts {
@@ -78,50 +73,42 @@ fn a_source_is_not_written_onto() {
     let path = source.path();
     let before = names(path);
     let options = ConvertOptions::new(scheme(BLOCK));
+    let refusal = |from: &Path, to: &Path| run(from, to, &options).unwrap_err();
+    let is_source = |from: &Path, to: &Path| {
+        let error = refusal(from, to);
+        let fits = matches!(error, WeightsError::TargetIsSource { .. });
+        assert!(fits, "{error}");
+    };
     let dotted = path.join("../").join(path.file_name().unwrap());
+    let shard = path.join("model-1.safetensors");
+    let index = path.join("model.safetensors.index.json");
     for (from, to) in [
-        (path.to_owned(), path.to_owned()),
-        (path.to_owned(), dotted),
-        (path.to_owned(), path.join("model-1.safetensors")),
-        (
-            path.join("model-1.safetensors"),
-            path.join("model-1.safetensors"),
-        ),
-        (path.join("model.safetensors.index.json"), path.to_owned()),
+        (path, path),
+        (path, &dotted),
+        (path, &shard),
+        (&shard, &shard),
+        (&index, path),
     ] {
-        let error = run(&from, &to, &options).unwrap_err();
-        assert!(
-            matches!(error, WeightsError::TargetIsSource { .. }),
-            "{error}"
-        );
+        is_source(from, to);
     }
     #[cfg(unix)]
     {
         let out = tempfile::tempdir().unwrap();
         let link = out.path().join("link");
         std::os::unix::fs::symlink(path, &link).unwrap();
-        let error = run(path, &link, &options).unwrap_err();
-        assert!(
-            matches!(error, WeightsError::TargetIsSource { .. }),
-            "{error}"
-        );
+        is_source(path, &link);
     }
     assert_eq!(names(path), before);
     let out = tempfile::tempdir().unwrap();
     write(out.path(), "notes.txt", "mine");
-    let error = run(path, out.path(), &options).unwrap_err();
-    assert!(
-        matches!(error, WeightsError::TargetExists { .. }),
-        "{error}"
-    );
     write(out.path(), "file", "mine");
-    let error = run(path, &out.path().join("file"), &options).unwrap_err();
-    assert!(
-        matches!(error, WeightsError::TargetExists { .. }),
-        "{error}"
-    );
+    for taken in [out.path(), &out.path().join("file")] {
+        let error = refusal(path, taken);
+        let exists = matches!(error, WeightsError::TargetExists { .. });
+        assert!(exists, "{error}");
+    }
     fs::create_dir(out.path().join("x.part")).unwrap();
-    let error = run(path, &out.path().join("x"), &options).unwrap_err();
+    let error = refusal(path, &out.path().join("x"));
     assert!(matches!(error, WeightsError::Busy { .. }), "{error}");
     assert_eq!(names(out.path()), ["file", "notes.txt", "x.part"]);
 }
@@ -137,32 +124,21 @@ fn what_cannot_be_converted_is_refused_before_anything_is_written() {
         error
     };
     let fnuz = [bytes("w.weight", Dtype::F8_E4M3FNUZ, &[2, 2], 0)];
-    assert!(matches!(
-        refused(&fnuz, &options),
-        WeightsError::WrongTensor { .. }
-    ));
+    let error = refused(&fnuz, &options);
+    assert!(matches!(error, WeightsError::WrongTensor { .. }));
     let bare = [bytes("w.weight", Dtype::F8_E4M3, &[2, 2], 0x38)];
-    assert!(matches!(
-        refused(&bare, &options),
-        WeightsError::MissingScale { .. }
-    ));
-    let nothing = ConvertOptions::new(scheme(Granularity::Block {
-        rows: 0,
-        columns: 4,
-    }));
-    assert!(matches!(
-        refused(&model(), &nothing),
-        WeightsError::Scheme { .. }
-    ));
+    let error = refused(&bare, &options);
+    assert!(matches!(error, WeightsError::MissingScale { .. }));
+    let nothing = ConvertOptions::new(scheme(Granularity::of_blocks(0, 4)));
+    let error = refused(&model(), &nothing);
+    assert!(matches!(error, WeightsError::Scheme { .. }));
     // A name that the scales will need.
     let taken = [
         f32s("w.weight", &[2, 2], &[1.0; 4]),
         f32s("w.weight_scale_inv", &[1], &[1.0]),
     ];
-    assert!(matches!(
-        refused(&taken, &options),
-        WeightsError::Declared { .. }
-    ));
+    let error = refused(&taken, &options);
+    assert!(matches!(error, WeightsError::Declared { .. }));
     let one = ConvertOptions {
         unscaled: Unscaled::AssumeOne,
         ..options
