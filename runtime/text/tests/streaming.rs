@@ -87,13 +87,11 @@ fn any_ids() -> impl Strategy<Value = Vec<u32>> {
 
 #[test]
 fn any_ids_stream_as_the_whole_decodes() {
-    let all: Vec<_> = tokenizers()
-        .into_iter()
-        .map(|(name, json)| {
-            let library: Library = serde_json::from_value(json.clone()).unwrap();
-            (name, ours(&json), library)
-        })
-        .collect();
+    let all = tokenizers().into_iter().map(|(name, json)| {
+        let library: Library = serde_json::from_value(json.clone()).unwrap();
+        (name, ours(&json), library)
+    });
+    let all: Vec<_> = all.collect();
     let compared = Cell::new(0);
     proptest!(|(ids in any_ids(), skip_special: bool)| {
         for (name, tokenizer, library) in &all {
@@ -137,9 +135,8 @@ fn a_character_comes_with_its_last_byte() {
 fn long_texts_take_no_longer_by_the_id() {
     for (name, json) in &tokenizers()[..3] {
         let tokenizer = ours(json);
-        let ids: Vec<u32> = (0..500_000)
-            .map(|i: u32| i.wrapping_mul(2_654_435_761) % 200)
-            .collect();
+        let id = |i: u32| i.wrapping_mul(2_654_435_761) % 200;
+        let ids: Vec<u32> = (0..500_000).map(id).collect();
         let text = streamed(&tokenizer, &ids, true);
         assert!(text.len() > 100_000, "{name}");
     }
@@ -152,13 +149,8 @@ fn naive(text: &str, stops: &[String]) -> (String, Option<usize>) {
             .iter()
             .enumerate()
             .filter(|(_, stop)| text.as_bytes()[..end].ends_with(stop.as_bytes()));
-        let mut longest: Option<(usize, &String)> = None;
-        for (i, stop) in complete {
-            if longest.is_none_or(|(_, other)| other.len() < stop.len()) {
-                longest = Some((i, stop));
-            }
-        }
-        if let Some((i, stop)) = longest {
+        // Of equally long ones the first: `max_by_key` alone would take the last.
+        if let Some((i, stop)) = complete.rev().max_by_key(|(_, stop)| stop.len()) {
             return (text[..end - stop.len()].to_owned(), Some(i));
         }
     }
@@ -214,11 +206,8 @@ fn stop_strings_end_texts() {
 
     let mut none = StopStrings::new(Vec::<String>::new()).unwrap();
     assert_eq!(none.push("all of it").text, "all of it");
-    let error = StopStrings::new(["a", ""]).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "stop string 1: expected a text, got an empty one"
-    );
+    let error = StopStrings::new(["a", ""]).unwrap_err().to_string();
+    assert_eq!(error, "stop string 1: expected a text, got an empty one");
 }
 
 /// The first byte of a character that never ends becomes U+FFFD in the rest of the text, which completes a stop string.
@@ -233,10 +222,8 @@ fn a_stop_string_that_the_rest_completes_ends_the_answer() {
         let mut said = stream.push(letter_a).unwrap().text;
         said.push_str(&stream.push(first_of_three_bytes).unwrap().text);
         let rest = stream.finish().unwrap();
-        assert_eq!(
-            (said.as_str(), rest.text.as_str(), rest.stop),
-            ("a", text, found)
-        );
+        let got = (&said[..], &rest.text[..], rest.stop);
+        assert_eq!(got, ("a", text, found));
         assert_eq!(stream.finish().unwrap().text, "");
     }
 }

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::slice;
 use std::time::Duration;
 
 use moebius_text::{Chat, ChatTemplate, Error, Files, Message, TemplateError, TemplateFault};
@@ -63,11 +62,8 @@ fn texts_are_those_of_python() {
         for (name, token) in &rendered.tokens {
             template = template.with_token(name, token);
         }
-        let (_, given) = rendered
-            .chats
-            .iter()
-            .find(|(name, _)| *name == case.chat)
-            .unwrap();
+        let mut chats = rendered.chats.iter();
+        let (_, given) = chats.find(|(name, _)| *name == case.chat).unwrap();
         match (template.render(&given.chat(rendered.now)), &case.text) {
             (Ok(text), Some(expected)) => assert_eq!(&text, expected, "{label}"),
             (Err(Error::Template(error)), None) => {
@@ -102,61 +98,34 @@ fn failure(source: &str, chat: &Chat) -> TemplateError {
 #[test]
 fn errors_say_which_template_and_line() {
     let chat = Chat::new([Message::new("user", "Hi")]);
+    let twice = "{% for a in range(9999) %}\n{% for b in range(9999) %}{% endfor %}{% endfor %}";
+    let doubled = "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for a in range(60) %}\n{% set ns.x = ns.x ~ ns.x %}{% endfor %}";
+    let deep = "{% set ns = namespace(x=[]) %}{% for a in range(300) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|tojson }}";
+    let refused = "\n{{ raise_exception('no ' ~ messages[0].role) }}";
+    let unknown = "{{ messages|tojson(indent='a', nosuch=1) }}";
     for (source, fault, line) in [
         ("a\n{% if %}", TemplateFault::Syntax, 2),
         ("{{ 1|nosuch }}", TemplateFault::Syntax, 1),
         ("\n\n{{ nosuch() }}", TemplateFault::Syntax, 3),
         ("\n{{ missing.field }}", TemplateFault::Failed, 2),
-        (
-            "\n{{ raise_exception('no ' ~ messages[0].role) }}",
-            TemplateFault::Refused,
-            2,
-        ),
-        (
-            "{% for a in range(9999) %}\n{% for b in range(9999) %}{% endfor %}{% endfor %}",
-            TemplateFault::Fuel,
-            2,
-        ),
-        (
-            "{% set ns = namespace(x='aaaaaaaaaaaaaaaa') %}{% for a in range(60) %}\n{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-            TemplateFault::Fuel,
-            2,
-        ),
+        (refused, TemplateFault::Refused, 2),
+        (twice, TemplateFault::Fuel, 2),
+        (doubled, TemplateFault::Fuel, 2),
         ("{{ 'a' * 100000000000 }}", TemplateFault::Fuel, 1),
-        (
-            "{{ messages|tojson(indent='a', nosuch=1) }}",
-            TemplateFault::Failed,
-            1,
-        ),
+        (unknown, TemplateFault::Failed, 1),
         ("{{ missing|tojson }}", TemplateFault::Failed, 1),
-        (
-            "{% set ns = namespace(x=[]) %}{% for a in range(300) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|tojson }}",
-            TemplateFault::Failed,
-            1,
-        ),
+        (deep, TemplateFault::Failed, 1),
     ] {
         let error = failure(source, &chat);
-        assert_eq!(
-            (error.fault, error.line),
-            (fault, Some(line)),
-            "{source}: {error}"
-        );
-        assert!(
-            error
-                .to_string()
-                .starts_with(&format!("a template, line {line}: ")),
-            "{error}"
-        );
+        let got = (error.fault, error.line);
+        assert_eq!(got, (fault, Some(line)), "{source}: {error}");
+        let begin = format!("a template, line {line}: ");
+        assert!(error.to_string().starts_with(&begin), "{error}");
     }
-    assert_eq!(
-        failure("{{ raise_exception('no ' ~ messages[0].role) }}", &chat).message,
-        "no user"
-    );
-    let long = "x".repeat((1 << 20) + 1);
-    assert!(matches!(
-        ChatTemplate::new("long", &long),
-        Err(Error::Unfit(_))
-    ));
+    let refused = failure("{{ raise_exception('no ' ~ messages[0].role) }}", &chat);
+    assert_eq!(refused.message, "no user");
+    let long = ChatTemplate::new("long", &"x".repeat((1 << 20) + 1));
+    assert!(matches!(long, Err(Error::Unfit(_))));
 }
 
 /// A folder with files, of which `render` reads a template by name.
@@ -188,49 +157,34 @@ fn templates_are_found_where_folders_have_them() {
     let list = config(
         json!([{"name": "default", "template": "one {{ bos_token }}"}, {"name": "tool_use", "template": "two"}]),
     );
-    assert_eq!(
-        render(&[file.clone(), text.clone()], None).unwrap(),
-        "file <s>"
-    );
-    assert_eq!(
-        render(&[file.clone(), more.clone(), text.clone()], Some("rag")).unwrap(),
-        "more"
-    );
-    assert_eq!(render(slice::from_ref(&text), None).unwrap(), "text <s>");
-    assert_eq!(render(slice::from_ref(&list), None).unwrap(), "one <s>");
-    assert_eq!(
-        render(slice::from_ref(&list), Some("tool_use")).unwrap(),
-        "two"
-    );
-
-    let error = |files: &[(&str, String)], name| render(files, name).unwrap_err().to_string();
-    let none = error(&[config(json!(null))], None);
-    assert!(
-        none.contains(
-            "expected chat_template.jinja, or chat_template in tokenizer_config.json, got neither"
+    for (files, name, expected) in [
+        (vec![file.clone(), text.clone()], None, "file <s>"),
+        (vec![file, more, text.clone()], Some("rag"), "more"),
+        (vec![text], None, "text <s>"),
+        (vec![list.clone()], None, "one <s>"),
+        (vec![list.clone()], Some("tool_use"), "two"),
+    ] {
+        assert_eq!(render(&files, name).unwrap(), expected);
+    }
+    let neither =
+        "expected chat_template.jinja, or chat_template in tokenizer_config.json, got neither";
+    let other = "expected one of the chat templates default, tool_use, got ../default";
+    let nameless = "a list of objects with name and template, got an object of 1";
+    for (file, name, said) in [
+        (config(json!(null)), None, neither),
+        (list, Some("../default"), other),
+        (config(json!(3)), None, "chat_template in"),
+        (config(json!(3)), None, "got 3"),
+        (config(json!([{"template": "x"}])), None, nameless),
+        (
+            config(json!("{{ x")),
+            None,
+            "tokenizer_config.json, line 1: ",
         ),
-        "{none}"
-    );
-    let other = error(&[list], Some("../default"));
-    assert!(
-        other.contains("expected one of the chat templates default, tool_use, got ../default"),
-        "{other}"
-    );
-    let number = error(&[config(json!(3))], None);
-    assert!(
-        number.contains("chat_template in") && number.contains("got 3"),
-        "{number}"
-    );
-    let nameless = error(&[config(json!([{"template": "x"}]))], None);
-    assert!(
-        nameless.contains("a list of objects with name and template, got an object of 1"),
-        "{nameless}"
-    );
-    let broken = error(&[config(json!("{{ x"))], None);
-    assert!(
-        broken.contains("tokenizer_config.json, line 1: "),
-        "{broken}"
-    );
+    ] {
+        let error = render(&[file], name).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
 }
 
 #[test]

@@ -51,11 +51,24 @@ fn folder(name: &str, files: &[(&str, Value)]) -> tempfile::TempDir {
     folder
 }
 
-fn refused(name: &str, files: &[(&str, Value)]) -> String {
-    let folder = folder(name, files);
-    let error = Tokenizer::from_folder(folder.path()).unwrap_err();
-    assert!(matches!(error, Error::Unfit(_)), "{error:?}");
-    error.to_string()
+/// Compares a tokenizer with Python's.
+fn compare(tokenizer: &Tokenizer, expected: &Vectors, name: &str) {
+    assert_eq!(tokenizer.vocabulary_size(), expected.size, "{name}");
+    let encoded = |text: &str, special| tokenizer.encode(text, special).unwrap();
+    let decoded = |ids: &[u32], skip| tokenizer.decode(ids, skip).unwrap();
+    for case in &expected.texts {
+        let text = &case.text;
+        assert_eq!(encoded(text, false), case.ids, "{name}: {text:?}");
+        assert_eq!(encoded(text, true), case.with_special, "{name}: {text:?}");
+        assert_eq!(decoded(&case.ids, false), case.decoded, "{name}: {text:?}");
+        let without = decoded(&case.with_special, true);
+        assert_eq!(without, case.without_special, "{name}: {text:?}");
+    }
+    for case in &expected.arbitrary {
+        let ids = &case.ids;
+        assert_eq!(decoded(ids, false), case.decoded, "{name}: {ids:?}");
+        assert_eq!(decoded(ids, true), case.without_special, "{name}: {ids:?}");
+    }
 }
 
 #[test]
@@ -64,40 +77,7 @@ fn ids_and_texts_are_those_of_python() {
         let tokenizer = Tokenizer::from_folder(folder(name, &[]).path()).unwrap();
         let expected: Vectors =
             serde_json::from_value(json(&vectors().join(format!("{name}.vectors.json")))).unwrap();
-        assert_eq!(tokenizer.vocabulary_size(), expected.size, "{name}");
-        for case in expected.texts {
-            let text = &case.text;
-            assert_eq!(
-                tokenizer.encode(text, false).unwrap(),
-                case.ids,
-                "{name}: {text:?}"
-            );
-            assert_eq!(
-                tokenizer.encode(text, true).unwrap(),
-                case.with_special,
-                "{name}: {text:?}"
-            );
-            assert_eq!(
-                tokenizer.decode(&case.ids, false).unwrap(),
-                case.decoded,
-                "{name}: {text:?}"
-            );
-            let decoded = tokenizer.decode(&case.with_special, true).unwrap();
-            assert_eq!(decoded, case.without_special, "{name}: {text:?}");
-        }
-        for case in expected.arbitrary {
-            let ids = &case.ids;
-            assert_eq!(
-                tokenizer.decode(ids, false).unwrap(),
-                case.decoded,
-                "{name}: {ids:?}"
-            );
-            assert_eq!(
-                tokenizer.decode(ids, true).unwrap(),
-                case.without_special,
-                "{name}: {ids:?}"
-            );
-        }
+        compare(&tokenizer, &expected, name);
     }
 }
 
@@ -114,10 +94,8 @@ fn tokens_have_names_and_kinds() {
     assert_eq!((ending.bos_id(), ending.eos_ids()), (Some(0), &[1, 2][..]));
     assert_eq!((tokenizer.bos_id(), tokenizer.eos_ids()), (None, &[][..]));
     let error = ending.with_ends(None, vec![483]).unwrap_err().to_string();
-    assert!(
-        error.contains("expected the id of a token, below 483, got 483"),
-        "{error}"
-    );
+    let said = "expected the id of a token, below 483, got 483";
+    assert!(error.contains(said), "{error}");
     let size = tokenizer.vocabulary_size();
     assert!(!tokenizer.is_special(size));
     let error = tokenizer.decode(&[2, size], true).unwrap_err();
@@ -144,74 +122,60 @@ fn ends_come_from_every_file_that_names_them() {
     assert_eq!(all.eos_ids(), [2, 0, all.id("</think>").unwrap()]);
     assert_eq!(all.bos_id(), Some(1));
     let tokenizer = fs::read(vectors().join("byte_level.json")).unwrap();
-    let beside = files
-        .iter()
-        .map(|(name, value)| (*name, value.to_string().into_bytes()));
+    let beside = files.iter();
+    let beside = beside.map(|(name, value)| (*name, value.to_string().into_bytes()));
     let in_memory = Files::in_memory(beside.chain([("tokenizer.json", tokenizer)]));
     let in_memory = Tokenizer::from_files(&in_memory).unwrap();
     assert_eq!(in_memory.eos_ids(), all.eos_ids());
     assert_eq!(in_memory.bos_id(), all.bos_id());
-    let text = "in memory or not";
-    assert_eq!(
-        in_memory.encode(text, true).unwrap(),
-        all.encode(text, true).unwrap()
-    );
+    let [one, other] = [&in_memory, &all].map(|of| of.encode("in memory or not", true).unwrap());
+    assert_eq!(one, other);
     let nothing = Files::in_memory([("config.json", b"{}".to_vec())]);
     let error = Tokenizer::from_files(&nothing).unwrap_err().to_string();
     assert_eq!(error, "the files: expected a file tokenizer.json, got none");
     let one = [("generation_config.json", json!({"eos_token_id": 2}))];
-    assert_eq!(
-        Tokenizer::from_folder(folder("byte_level", &one).path())
-            .unwrap()
-            .eos_ids(),
-        [2]
-    );
+    let one = Tokenizer::from_folder(folder("byte_level", &one).path()).unwrap();
+    assert_eq!(one.eos_ids(), [2]);
 }
 
 #[test]
 fn files_that_do_not_fit_are_named() {
-    let error = refused(
-        "byte_level",
-        &[("generation_config.json", json!({"eos_token_id": "two"}))],
-    );
-    assert!(
-        error.contains("generation_config.json: expected one or several ids, got the text \"two\""),
-        "{error}"
-    );
-    let error = refused(
-        "byte_level",
-        &[("config.json", json!({"eos_token_id": 100_000}))],
-    );
-    assert!(
-        error.contains("expected the id of a token, below 483, got 100000"),
-        "{error}"
-    );
-    let error = refused(
-        "byte_level",
-        &[("tokenizer_config.json", json!({"eos_token": "<eos>"}))],
-    );
-    assert!(
-        error.contains("expected a token of tokenizer.json, got \"<eos>\""),
-        "{error}"
-    );
-    let error = refused("byte_level", &[("special_tokens_map.json", json!([1]))]);
-    assert!(
-        error.contains("special_tokens_map.json: expected a JSON object, got an array of 1"),
-        "{error}"
-    );
-    let error = refused("byte_level", &[("tokenizer.json", json!({"model": 3}))]);
-    assert!(
-        error.contains("tokenizer.json: expected a tokenizer, got"),
-        "{error}"
-    );
+    for (file, value, said) in [
+        (
+            "generation_config.json",
+            json!({"eos_token_id": "two"}),
+            "generation_config.json: expected one or several ids, got the text \"two\"",
+        ),
+        (
+            "config.json",
+            json!({"eos_token_id": 100_000}),
+            "expected the id of a token, below 483, got 100000",
+        ),
+        (
+            "tokenizer_config.json",
+            json!({"eos_token": "<eos>"}),
+            "expected a token of tokenizer.json, got \"<eos>\"",
+        ),
+        (
+            "special_tokens_map.json",
+            json!([1]),
+            "special_tokens_map.json: expected a JSON object, got an array of 1",
+        ),
+        (
+            "tokenizer.json",
+            json!({"model": 3}),
+            "tokenizer.json: expected a tokenizer, got",
+        ),
+    ] {
+        let folder = folder("byte_level", &[(file, value)]);
+        let error = Tokenizer::from_folder(folder.path()).unwrap_err();
+        assert!(matches!(error, Error::Unfit(_)), "{error:?}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
     let empty = tempfile::tempdir().unwrap();
-    let error = Tokenizer::from_folder(empty.path())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.contains("expected a file tokenizer.json, got none"),
-        "{error}"
-    );
+    let error = Tokenizer::from_folder(empty.path()).unwrap_err();
+    let said = "expected a file tokenizer.json, got none";
+    assert!(error.to_string().contains(said), "{error}");
     fs::create_dir(empty.path().join("tokenizer.json")).unwrap();
     let error = Tokenizer::from_folder(empty.path()).unwrap_err();
     assert!(matches!(error, Error::Read { .. }), "{error}");
@@ -224,49 +188,35 @@ fn nothing_is_cut_or_padded() {
     cutting["truncation"] =
         json!({"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0});
     cutting["padding"] = json!({"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "<|endoftext|>"});
-    let cutting =
-        Tokenizer::from_folder(folder("byte_level", &[("tokenizer.json", cutting)]).path())
-            .unwrap();
-    let whole = Tokenizer::from_folder(folder("byte_level", &[]).path()).unwrap();
     let text = "The whale, the whale! Up helm, up helm!";
-    assert_eq!(
-        cutting.encode(text, false).unwrap(),
-        whole.encode(text, false).unwrap()
-    );
+    let [cut, whole] = [&[("tokenizer.json", cutting)][..], &[]].map(|files| {
+        let tokenizer = Tokenizer::from_folder(folder("byte_level", files).path());
+        tokenizer.unwrap().encode(text, false).unwrap()
+    });
+    assert_eq!(cut, whole);
 }
 
 /// The parts of a GGUF file, from the `tokenizer.json` that its maker would have read.
 fn parts() -> Vocabulary {
     let json = json(&vectors().join("byte_level.json"));
-    let mut tokens: Vec<(String, u64)> = json["model"]["vocab"]
-        .as_object()
-        .unwrap()
-        .iter()
-        .map(|(token, id)| (token.clone(), id.as_u64().unwrap()))
-        .collect();
+    let vocab = json["model"]["vocab"].as_object().unwrap().iter();
+    let vocab = vocab.map(|(token, id)| (token.clone(), id.as_u64().unwrap()));
+    let mut tokens: Vec<(String, u64)> = vocab.collect();
     let mut types = vec![1; 483];
     for added in json["added_tokens"].as_array().unwrap() {
-        let (token, id) = (
-            added["content"].as_str().unwrap(),
-            added["id"].as_u64().unwrap(),
-        );
+        let token = added["content"].as_str().unwrap();
+        let id = added["id"].as_u64().unwrap();
         if tokens.iter().all(|(known, _)| known != token) {
             tokens.push((token.to_owned(), id));
         }
-        types[usize::try_from(id).unwrap()] = if added["special"].as_bool().unwrap() {
-            3
-        } else {
-            4
-        };
+        let special = added["special"].as_bool().unwrap();
+        types[usize::try_from(id).unwrap()] = if special { 3 } else { 4 };
     }
     tokens.sort_by_key(|(_, id)| *id);
     let merges = json["model"]["merges"].as_array().unwrap().iter();
     let merges = merges.map(|pair| {
-        format!(
-            "{} {}",
-            pair[0].as_str().unwrap(),
-            pair[1].as_str().unwrap()
-        )
+        let [first, second] = [0_usize, 1].map(|at| pair[at].as_str().unwrap());
+        format!("{first} {second}")
     });
     Vocabulary {
         model: "gpt2".to_owned(),
@@ -285,31 +235,9 @@ fn the_parts_of_a_gguf_file_make_the_same_tokenizer() {
     let tokenizer = Tokenizer::from_gguf(parts()).unwrap();
     let expected: Vectors =
         serde_json::from_value(json(&vectors().join("byte_level.vectors.json"))).unwrap();
-    assert_eq!(tokenizer.vocabulary_size(), expected.size);
-    assert_eq!(
-        (tokenizer.bos_id(), tokenizer.eos_ids()),
-        (Some(0), &[2][..])
-    );
-    for case in expected.texts {
-        let text = &case.text;
-        assert_eq!(tokenizer.encode(text, false).unwrap(), case.ids, "{text:?}");
-        assert_eq!(
-            tokenizer.encode(text, true).unwrap(),
-            case.with_special,
-            "{text:?}"
-        );
-        assert_eq!(
-            tokenizer.decode(&case.ids, false).unwrap(),
-            case.decoded,
-            "{text:?}"
-        );
-    }
-    for case in expected.arbitrary {
-        assert_eq!(
-            tokenizer.decode(&case.ids, true).unwrap(),
-            case.without_special
-        );
-    }
+    let ends = (tokenizer.bos_id(), tokenizer.eos_ids());
+    assert_eq!(ends, (Some(0), &[2][..]));
+    compare(&tokenizer, &expected, "tokenizer.ggml");
 }
 
 #[test]
@@ -338,46 +266,24 @@ fn every_way_to_cut_a_text_gives_it_back() {
 
 #[test]
 fn parts_that_do_not_fit_are_named() {
-    let refused = |change: &dyn Fn(&mut Vocabulary)| {
-        let mut changed = parts();
-        change(&mut changed);
-        Tokenizer::from_gguf(changed).unwrap_err().to_string()
-    };
-    let expect = |error: String, expected: &str| assert!(error.contains(expected), "{error}");
-    expect(
-        refused(&|v| v.model = "llama".to_owned()),
-        "tokenizer.ggml.model: expected gpt2, got llama",
-    );
-    expect(
-        refused(&|v| v.pre = "other".to_owned()),
-        "tokenizer.ggml.pre: expected one of gpt-2, ",
-    );
-    expect(
-        refused(&|v| v.types.truncate(5)),
-        "tokenizer.ggml.token_type: expected 483, one for each token, got 5",
-    );
-    expect(
-        refused(&|v| v.merges[7] = "nospace".to_owned()),
-        "tokenizer.ggml.merges[7]: expected two tokens",
-    );
-    expect(
-        refused(&|v| v.merges[7] = "no such".to_owned()),
-        "tokenizer.ggml: expected a tokenizer, got",
-    );
-    expect(
-        refused(&|v| v.tokens[9] = v.tokens[8].clone()),
-        "different tokens, got \"&\" for the ids 8 and 9",
-    );
-    expect(
-        refused(&|v| v.eos = vec![483]),
-        "expected the id of a token, below 483, got 483",
-    );
-    expect(
-        refused(&|v| v.bos = None),
-        "tokenizer.ggml.bos_token_id: expected the id of a token",
-    );
-    expect(
-        refused(&|v| (v.tokens, v.types) = (Vec::new(), Vec::new())),
-        "expected",
-    );
+    // Rows `vocabulary => a change of it, text;`: the changed one is refused with this text.
+    macro_rules! refused {
+        ($($parts:ident => $change:expr, $said:expr;)+) => {$(
+            let mut $parts = parts();
+            $change;
+            let error = Tokenizer::from_gguf($parts).unwrap_err().to_string();
+            assert!(error.contains($said), "{error}");
+        )+};
+    }
+    refused! {
+        v => v.model = "llama".to_owned(), "tokenizer.ggml.model: expected gpt2, got llama";
+        v => v.pre = "other".to_owned(), "tokenizer.ggml.pre: expected one of gpt-2, ";
+        v => v.types.truncate(5), "tokenizer.ggml.token_type: expected 483, one for each token, got 5";
+        v => v.merges[7] = "nospace".to_owned(), "tokenizer.ggml.merges[7]: expected two tokens";
+        v => v.merges[7] = "no such".to_owned(), "tokenizer.ggml: expected a tokenizer, got";
+        v => v.tokens[9] = v.tokens[8].clone(), "different tokens, got \"&\" for the ids 8 and 9";
+        v => v.eos = vec![483], "expected the id of a token, below 483, got 483";
+        v => v.bos = None, "tokenizer.ggml.bos_token_id: expected the id of a token";
+        v => (v.tokens, v.types) = (Vec::new(), Vec::new()), "expected";
+    }
 }

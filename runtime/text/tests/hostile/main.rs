@@ -91,97 +91,41 @@ fn files_that_contradict_themselves_are_refused() {
         change(&mut json);
         any_tokenizer(json.to_string().as_bytes())
     };
+    let regex =
+        |regex: &str| json!({"type": "Replace", "pattern": {"Regex": regex}, "content": ""});
     // A merge that is longer than every token.
-    let error = changed(&|json| {
+    let merge = changed(&|json| {
         let longest = "x".repeat(40);
         json["model"]["vocab"][&longest] = json!(600);
         json["model"]["merges"] = json!([[longest, longest]]);
     });
-    assert!(
-        error
-            .unwrap_err()
-            .to_string()
-            .contains("expected a tokenizer")
-    );
-    let error = changed(&|json| json["model"]["vocab"]["last"] = json!(u32::MAX));
-    assert!(
-        error
-            .unwrap_err()
-            .to_string()
-            .contains("expected ids below 2^32 - 1")
-    );
+    let last = changed(&|json| json["model"]["vocab"]["last"] = json!(u32::MAX));
+    for (got, said) in [
+        (merge, "expected a tokenizer"),
+        (last, "expected ids below 2^32 - 1"),
+        (any_tokenizer(b"\xFF\xFE"), "expected JSON"),
+    ] {
+        let error = got.unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
     // A pattern that would need more steps than are allowed, or none at all.
-    let _ = changed(&|json| {
-        json["decoder"] =
-            json!({"type": "Replace", "pattern": {"Regex": "(a|a?)+$(?=b)"}, "content": ""})
-    });
-    assert!(
-        changed(&|json| json["decoder"] =
-            json!({"type": "Replace", "pattern": {"Regex": "("}, "content": ""}))
-        .is_err()
-    );
+    let _ = changed(&|json| json["decoder"] = regex("(a|a?)+$(?=b)"));
+    assert!(changed(&|json| json["decoder"] = regex("(")).is_err());
     // More to strip than there is.
     let strip = json!({"type": "Strip", "content": " ", "start": 9, "stop": 9});
     assert!(changed(&|json| json["decoder"] = strip.clone()).is_ok());
-    let deep = format!(
-        "{{\"decoder\":{}1{}}}",
-        "[".repeat(100_000),
-        "]".repeat(100_000)
-    );
+    let [open, close] = ["[", "]"].map(|bracket| bracket.repeat(100_000));
+    let deep = format!("{{\"decoder\":{open}1{close}}}");
     assert!(any_tokenizer(deep.as_bytes()).is_err());
-    assert!(
-        any_tokenizer(b"\xFF\xFE")
-            .unwrap_err()
-            .to_string()
-            .contains("expected JSON")
-    );
 }
 
 #[test]
 fn arbitrary_templates_give_text_or_an_error() {
-    let words = prop::sample::select(vec![
-        "{{",
-        "}}",
-        "{%",
-        "%}",
-        "{#",
-        "#}",
-        "-",
-        " if ",
-        " else ",
-        " endif ",
-        " for m in messages ",
-        " endfor ",
-        " m ",
-        "messages",
-        "[0]",
-        ".role",
-        "['content']",
-        "|tojson",
-        "(indent=2)",
-        " + ",
-        " ~ ",
-        "'a'",
-        "1",
-        "(",
-        ")",
-        " set x = ",
-        "x",
-        "|join",
-        " not ",
-        " generation ",
-        " endgeneration ",
-        "\n",
-        "é",
-        "raise_exception",
-        "strftime_now",
-        "|length",
-        "*",
-        "9999999999",
-        " macro f(a) ",
-        " endmacro ",
-        "f(1)",
-    ]);
+    // Parts of templates, with `¦` between them.
+    let words = "{{¦}}¦{%¦%}¦{#¦#}¦-¦ if ¦ else ¦ endif ¦ for m in messages ¦ endfor ¦ m ¦messages¦[0]¦.role¦['content']¦|tojson¦(indent=2)¦\
+        \x20+ ¦ ~ ¦'a'¦1¦(¦)¦ set x = ¦x¦|join¦ not ¦ generation ¦ endgeneration ¦\n¦é¦raise_exception¦strftime_now¦|length¦*¦9999999999¦\
+        \x20macro f(a) ¦ endmacro ¦f(1)";
+    let words = prop::sample::select(words.split('¦').collect::<Vec<_>>());
     proptest!(|(words in prop::collection::vec(words, 0..30))| {
         any_template(&words.concat());
     });
