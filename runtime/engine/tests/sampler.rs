@@ -17,6 +17,13 @@ fn sampling(options: &SamplingOptions) -> Sampling {
     Sampling::new(options.clone()).unwrap()
 }
 
+/// Options that differ from those of every model's own probabilities in what `change` sets.
+fn with(change: impl FnOnce(&mut SamplingOptions)) -> SamplingOptions {
+    let mut options = SamplingOptions::default();
+    change(&mut options);
+    options
+}
+
 /// Those of a case, which have Python's names.
 fn options(settings: &Value) -> SamplingOptions {
     let mut options = SamplingOptions::default();
@@ -47,25 +54,19 @@ fn what_is_left_is_what_transformers_leaves() {
     for (number, case) in cases.iter().enumerate() {
         let list = |name: &str| case[name].as_array().unwrap().iter();
         // null is −∞, which JSON hasn't.
-        let logits = list("logits").map(|logit| {
-            logit
-                .as_f64()
-                .map_or(f32::NEG_INFINITY, |logit| logit as f32)
-        });
+        let finite = |logit: f64| logit as f32;
+        let logits = list("logits").map(|logit| logit.as_f64().map_or(f32::NEG_INFINITY, finite));
+        let logits: Vec<f32> = logits.collect();
         let ids: Vec<u32> = list("ids").map(|id| id.as_u64().unwrap() as u32).collect();
         let sampling = sampling(&options(&case["settings"]));
         // All that came before counts the same, prompt or not.
         let history = history(&ids[..3], &ids[3..]);
-        let ours = sampling
-            .probabilities(&logits.collect::<Vec<_>>(), &history)
-            .unwrap();
+        let ours = sampling.probabilities(&logits, &history).unwrap();
         let theirs = list("left").zip(list("probabilities"));
         // What is as good as impossible may have no weight with us.
         let likely = ours.iter().map(|(id, _)| u64::from(*id));
-        assert!(
-            likely.eq(list("left").map(|id| id.as_u64().unwrap())),
-            "case {number}: {case}"
-        );
+        let left = list("left").map(|id| id.as_u64().unwrap());
+        assert!(likely.eq(left), "case {number}: {case}");
         for ((id, ours), (_, theirs)) in ours.iter().zip(theirs) {
             let theirs = theirs.as_f64().unwrap();
             // They round scores to f32 after every step; ours are f64 from the temperature on.
@@ -89,11 +90,12 @@ fn naive(
         let count = generated.iter().filter(|other| **other == id).count() as f64;
         if count > 0.0 || prompt.contains(&id) {
             let penalty = f64::from(o.repetition_penalty);
-            score = if score < 0.0 {
-                score * penalty
+            let factor = if score < 0.0 {
+                penalty
             } else {
-                score / penalty
+                penalty.recip()
             };
+            score *= factor;
             score -= f64::from(o.frequency_penalty) * count
                 + f64::from(o.presence_penalty) * count.min(1.0);
         }
@@ -222,26 +224,13 @@ fn arbitrary_logits_are_sampled_as_naively() {
 #[test]
 fn philox_gives_the_words_of_its_authors() {
     // "kat_vectors" of Random123, the library of the paper: philox4x32 with 10 rounds.
-    let vectors = [
-        (
-            [0; 4],
-            [0; 2],
-            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
-        ),
-        (
-            [u32::MAX; 4],
-            [u32::MAX; 2],
-            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd],
-        ),
-        (
-            [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
-            [0xa409_3822, 0x299f_31d0],
-            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
-        ),
-    ];
-    for (counter, key, words) in vectors {
-        assert_eq!(philox(counter, key), words);
-    }
+    let got = philox([0; 4], [0; 2]);
+    assert_eq!(got, [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+    let got = philox([u32::MAX; 4], [u32::MAX; 2]);
+    assert_eq!(got, [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+    let counter = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];
+    let got = philox(counter, [0xa409_3822, 0x299f_31d0]);
+    assert_eq!(got, [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]);
 }
 
 #[test]
@@ -269,21 +258,16 @@ fn draws_are_as_frequent_as_their_probabilities() {
             let draw = sampling.sample(&logits, &history, index).unwrap();
             *counts.entry(draw.id).or_default() += 1.0;
         }
-        assert!(
-            counts
-                .keys()
-                .all(|id| likely.iter().any(|(other, _)| other == id))
-        );
+        let is_likely = |id: &u32| likely.iter().any(|(other, _)| other == id);
+        assert!(counts.keys().all(is_likely));
         let terms = likely.iter().map(|(id, share)| {
             let expected = share * DRAWS as f64;
             (counts.get(id).copied().unwrap_or(0.0) - expected).powi(2) / expected
         });
         // The mean of chi-square is its degrees of freedom, its variance twice that: five deviations.
         let (chi_square, freedom) = (terms.sum::<f64>(), likely.len() as f64 - 1.0);
-        assert!(
-            chi_square < freedom + 5.0 * (2.0 * freedom).sqrt(),
-            "{chi_square} of {freedom}"
-        );
+        let most = freedom + 5.0 * (2.0 * freedom).sqrt();
+        assert!(chi_square < most, "{chi_square} of {freedom}");
     }
 }
 
@@ -292,10 +276,7 @@ fn draws_are_as_frequent_as_their_probabilities() {
 #[test]
 fn draws_of_a_seed_stay_the_same() {
     let (seed, logits) = (0x0123_4567_89AB_CDEF, vec![1.0; 1000]);
-    let options = SamplingOptions {
-        seed,
-        ..SamplingOptions::default()
-    };
+    let options = with(|o| o.seed = seed);
     for index in [0, 1, 1 << 40] {
         let draw = sampling(&options).sample(&logits, &History::default(), index);
         let counter = [index as u32, (index >> 32) as u32, 0, 0];
@@ -311,23 +292,15 @@ fn draws_of_a_seed_stay_the_same() {
 fn draws_depend_on_seed_and_place() {
     let logits = vec![0.0; 1 << 20];
     let draw = |seed: u64, index: u64| {
-        let options = SamplingOptions {
-            seed,
-            ..SamplingOptions::default()
-        };
-        sampling(&options)
-            .sample(&logits, &History::default(), index)
-            .unwrap()
-            .id
+        let sampling = sampling(&with(|o| o.seed = seed));
+        let draw = sampling.sample(&logits, &History::default(), index);
+        draw.unwrap().id
     };
     let bits = [0, 31, 32, 63].map(|bit| 1_u64 << bit);
-    let seeds = bits.map(|bit| draw(bit, 0));
-    let places = bits.map(|bit| draw(0, bit));
-    let all: HashSet<u32> = seeds
-        .into_iter()
-        .chain(places)
-        .chain([draw(0, 0)])
-        .collect();
+    let mut all = HashSet::from([draw(0, 0)]);
+    for bit in bits {
+        all.extend([draw(bit, 0), draw(0, bit)]);
+    }
     assert_eq!(all.len(), 9);
     assert_eq!(draw(5, 6), draw(5, 6));
 }
@@ -340,10 +313,7 @@ fn greedy_takes_the_lowest_id_of_the_highest() {
     assert_eq!(take(&[f32::NEG_INFINITY, -5.0]), 1);
     assert_eq!(take(&[-0.0, 0.0]), 0);
     // What no temperature can reach is still greedy: the least above 0.
-    let options = SamplingOptions {
-        temperature: f32::from_bits(1),
-        ..SamplingOptions::default()
-    };
+    let options = with(|o| o.temperature = f32::from_bits(1));
     let draw = sampling(&options).sample(&[1.0, 3.0, 2.0], &History::default(), 0);
     assert_eq!(draw.unwrap().id, 1);
 }
@@ -352,189 +322,69 @@ fn greedy_takes_the_lowest_id_of_the_highest() {
 fn penalties_tell_prompt_from_text() {
     let logits = [1.0, 1.0, 1.0];
     let history = history(&[0], &[1, 1]);
-    let greedy_with = |options: SamplingOptions| {
+    let greedy_with = |change: fn(&mut SamplingOptions)| {
         let sampling = sampling(&SamplingOptions {
             temperature: 0.0,
-            ..options
+            ..with(change)
         });
         sampling.sample(&logits, &history, 0).unwrap().id
     };
     // The prompt isn't punished for presence and frequency, but for repetition.
-    let (presence, frequency, repeated) = (0.5, 0.5, 1.5);
-    assert_eq!(
-        greedy_with(SamplingOptions {
-            presence_penalty: -presence,
-            ..Default::default()
-        }),
-        1
-    );
-    assert_eq!(
-        greedy_with(SamplingOptions {
-            presence_penalty: presence,
-            ..Default::default()
-        }),
-        0
-    );
-    assert_eq!(
-        greedy_with(SamplingOptions {
-            frequency_penalty: frequency,
-            ..Default::default()
-        }),
-        0
-    );
-    assert_eq!(
-        greedy_with(SamplingOptions {
-            repetition_penalty: repeated,
-            ..Default::default()
-        }),
-        2
-    );
+    assert_eq!(greedy_with(|o| o.presence_penalty = -0.5), 1);
+    assert_eq!(greedy_with(|o| o.presence_penalty = 0.5), 0);
+    assert_eq!(greedy_with(|o| o.frequency_penalty = 0.5), 0);
+    assert_eq!(greedy_with(|o| o.repetition_penalty = 1.5), 2);
     // Presence counts once, frequency twice: 1 - 0.5 + 2 · 0.3 > 1.
-    let both = SamplingOptions {
-        presence_penalty: 0.5,
-        frequency_penalty: -0.3,
-        ..Default::default()
-    };
-    assert_eq!(greedy_with(both), 1);
+    let both = greedy_with(|o| (o.presence_penalty, o.frequency_penalty) = (0.5, -0.3));
+    assert_eq!(both, 1);
 }
 
 #[test]
 fn what_cannot_be_sampled_is_an_error() {
-    let empty = History::default();
-    let error = |logits: &[f32], options: SamplingOptions, history: &History| {
-        let error = sampling(&options).sample(logits, history, 0).unwrap_err();
-        error.to_string()
-    };
-    let plain = SamplingOptions::default;
-    assert_eq!(
-        error(&[0.0, f32::NAN], plain(), &empty),
-        "logit of the id 1: expected a number or -inf, got NaN"
-    );
-    assert_eq!(
-        error(&[f32::INFINITY], plain(), &empty),
-        "logit of the id 0: expected a number or -inf, got inf"
-    );
-    assert_eq!(
-        error(&[], plain(), &empty),
-        "logits: expected one above -inf, got none of 0"
-    );
-    let biased = SamplingOptions {
-        logit_bias: BTreeMap::from([(2, 1.0)]),
-        ..plain()
-    };
-    assert_eq!(
-        error(&[0.0; 2], biased, &empty),
-        "logit_bias: expected ids below 2, got 2"
-    );
-    let penalised = SamplingOptions {
-        presence_penalty: 1.0,
-        ..plain()
-    };
-    assert_eq!(
-        error(&[0.0], penalised, &History::new(&[1])),
-        "history: expected ids below 1, got 1"
-    );
+    let (plain, empty) = (SamplingOptions::default(), History::default());
+    let biased = with(|o| o.logit_bias = BTreeMap::from([(2, 1.0)]));
+    let penalised = with(|o| o.presence_penalty = 1.0);
+    let nan = "logit of the id 1: expected a number or -inf, got NaN";
+    let infinite = "logit of the id 0: expected a number or -inf, got inf";
+    let none = "logits: expected one above -inf, got none of 0";
+    let unbiased = "logit_bias: expected ids below 2, got 2";
+    let unknown = "history: expected ids below 1, got 1";
+    for (logits, options, history, said) in [
+        (&[0.0, f32::NAN][..], &plain, &empty, nan),
+        (&[f32::INFINITY], &plain, &empty, infinite),
+        (&[], &plain, &empty, none),
+        (&[0.0; 2], &biased, &empty, unbiased),
+        (&[0.0], &penalised, &History::new(&[1]), unknown),
+    ] {
+        let error = sampling(options).sample(logits, history, 0).unwrap_err();
+        assert_eq!(error.to_string(), said);
+    }
 }
 
 #[test]
 fn options_out_of_their_ranges_are_refused() {
-    let plain = SamplingOptions::default;
-    let refused = [
-        (
-            "temperature",
-            SamplingOptions {
-                temperature: -0.1,
-                ..plain()
-            },
-        ),
-        (
-            "temperature",
-            SamplingOptions {
-                temperature: f32::NAN,
-                ..plain()
-            },
-        ),
-        (
-            "temperature",
-            SamplingOptions {
-                temperature: f32::INFINITY,
-                ..plain()
-            },
-        ),
-        (
-            "top_p",
-            SamplingOptions {
-                top_p: 1.5,
-                ..plain()
-            },
-        ),
-        (
-            "top_p",
-            SamplingOptions {
-                top_p: f32::NAN,
-                ..plain()
-            },
-        ),
-        (
-            "min_p",
-            SamplingOptions {
-                min_p: -0.5,
-                ..plain()
-            },
-        ),
-        (
-            "min_p",
-            SamplingOptions {
-                min_p: f32::NAN,
-                ..plain()
-            },
-        ),
-        (
-            "repetition_penalty",
-            SamplingOptions {
-                repetition_penalty: 0.0,
-                ..plain()
-            },
-        ),
-        (
-            "repetition_penalty",
-            SamplingOptions {
-                repetition_penalty: f32::NAN,
-                ..plain()
-            },
-        ),
-        (
-            "presence_penalty",
-            SamplingOptions {
-                presence_penalty: 2.5,
-                ..plain()
-            },
-        ),
-        (
-            "frequency_penalty",
-            SamplingOptions {
-                frequency_penalty: f32::NAN,
-                ..plain()
-            },
-        ),
-        (
-            "logit_bias",
-            SamplingOptions {
-                logit_bias: BTreeMap::from([(3, f32::NAN)]),
-                ..plain()
-            },
-        ),
+    let refused: [(&str, fn(&mut SamplingOptions)); 12] = [
+        ("temperature", |o| o.temperature = -0.1),
+        ("temperature", |o| o.temperature = f32::NAN),
+        ("temperature", |o| o.temperature = f32::INFINITY),
+        ("top_p", |o| o.top_p = 1.5),
+        ("top_p", |o| o.top_p = f32::NAN),
+        ("min_p", |o| o.min_p = -0.5),
+        ("min_p", |o| o.min_p = f32::NAN),
+        ("repetition_penalty", |o| o.repetition_penalty = 0.0),
+        ("repetition_penalty", |o| o.repetition_penalty = f32::NAN),
+        ("presence_penalty", |o| o.presence_penalty = 2.5),
+        ("frequency_penalty", |o| o.frequency_penalty = f32::NAN),
+        ("logit_bias", |o| {
+            o.logit_bias = BTreeMap::from([(3, f32::NAN)])
+        }),
     ];
-    for (what, options) in refused {
-        let error = Sampling::new(options).unwrap_err();
-        assert_eq!(error.what, what);
+    for (what, change) in refused {
+        assert_eq!(Sampling::new(with(change)).unwrap_err().what, what);
     }
-    let options = SamplingOptions {
-        top_p: 1.5,
-        ..plain()
-    };
-    let error = Sampling::new(options).unwrap_err().to_string();
-    assert_eq!(error, "top_p: expected a number from 0 to 1, got 1.5");
+    let error = Sampling::new(with(|o| o.top_p = 1.5)).unwrap_err();
+    let said = "top_p: expected a number from 0 to 1, got 1.5";
+    assert_eq!(error.to_string(), said);
 }
 
 /// A vocabulary as large as those of models: selections in many rounds, and none of them sorts.
@@ -546,21 +396,14 @@ fn large_vocabularies_are_sampled_as_naively() {
         .map(|id| ((id * 48_271) % size / 16) as f32 / 800.0)
         .collect();
     for (top_k, top_p) in [(0, 0.001), (0, 0.5), (0, 0.999), (50, 1.0), (100_000, 0.7)] {
-        let options = SamplingOptions {
-            top_k,
-            top_p,
-            ..SamplingOptions::default()
-        };
+        let options = with(|o| (o.top_k, o.top_p) = (top_k, top_p));
         let mut expected = naive(&options, &logits, &[], &[]);
         expected.sort_by_key(|(id, _)| *id);
-        let ours = sampling(&options)
-            .probabilities(&logits, &History::default())
-            .unwrap();
-        let same = ours
-            .iter()
-            .map(|(id, _)| id)
-            .eq(expected.iter().map(|(id, _)| id));
-        assert!(same, "{top_k} {top_p}: {} {}", ours.len(), expected.len());
+        let ours = sampling(&options).probabilities(&logits, &History::default());
+        let ids = |list: &[(u32, f64)]| list.iter().map(|(id, _)| *id).collect::<Vec<_>>();
+        let (ours, expected) = (ids(&ours.unwrap()), ids(&expected));
+        let (few, many) = (ours.len(), expected.len());
+        assert!(ours == expected, "{top_k} {top_p}: {few} {many}");
     }
 }
 

@@ -16,16 +16,11 @@ fn scheduler(pages: usize, batch_tokens: usize, running: usize) -> Scheduler {
 
 /// Each part of a step: its request, its places, and which token it chooses.
 fn parts(step: &Step) -> Vec<(u64, [usize; 2], Option<usize>)> {
-    let parts = step.work.iter();
-    parts
-        .map(|work| {
-            (
-                work.request.0,
-                [work.positions.start, work.positions.end],
-                work.samples,
-            )
-        })
-        .collect()
+    let parts = step.work.iter().map(|work| {
+        let positions = [work.positions.start, work.positions.end];
+        (work.request.0, positions, work.samples)
+    });
+    parts.collect()
 }
 
 /// Computes a step whose tokens are all 9, and says what its parts were.
@@ -117,19 +112,15 @@ fn a_common_start_is_computed_once() {
 fn pages_that_are_equal_become_one() {
     let mut scheduler = scheduler(100, 200, 4);
     for id in [1, 2] {
-        let prompt = vec![5; 40];
-        scheduler
-            .add(Request::new(RequestId(id), prompt, 4))
-            .unwrap();
+        let request = Request::new(RequestId(id), vec![5; 40], 4);
+        scheduler.add(request).unwrap();
     }
-    let step = run(&mut scheduler);
-    let apart = |step: &Step, page: usize| step.work[0].pages[page] != step.work[1].pages[page];
-    assert_eq!([0, 1, 2].map(|page| apart(&step, page)), [true; 3]);
-    let step = run(&mut scheduler);
-    assert_eq!(
-        [0, 1, 2].map(|page| apart(&step, page)),
-        [false, false, true]
-    );
+    let apart = |step: Step| {
+        let [one, other] = [0, 1].map(|part: usize| &step.work[part].pages);
+        [0, 1, 2].map(|page: usize| one[page] != other[page])
+    };
+    assert_eq!(apart(run(&mut scheduler)), [true; 3]);
+    assert_eq!(apart(run(&mut scheduler)), [false, false, true]);
     assert_eq!(scheduler.usage().used, 4);
 }
 
@@ -142,45 +133,31 @@ fn who_came_last_gives_up_its_pages() {
     scheduler.add(request(3, 1, 1)).unwrap();
     // The reserve of one page keeps the second out while the first runs.
     assert_eq!(parts(&run(&mut scheduler)), [(1, [0, 32], Some(0))]);
-    assert_eq!(
-        scheduler.waiting().collect::<Vec<_>>(),
-        [2, 3].map(RequestId)
-    );
+    assert!(scheduler.waiting().eq([2, 3].map(RequestId)));
     assert!(scheduler.cancel(RequestId(1)));
     // Nobody runs, so the reserve doesn't count; the next one waits for its turn though it is small.
-    assert_eq!(
-        parts(&run(&mut scheduler)),
-        [(2, [0, 31], Some(0)), (3, [0, 1], Some(0))]
-    );
+    let both = [(2, [0, 31], Some(0)), (3, [0, 1], Some(0))];
+    assert_eq!(parts(&run(&mut scheduler)), both);
 
     let mut scheduler = self::scheduler(6, 200, 4);
     scheduler.add(request(1, 31, 20)).unwrap();
     scheduler.add(request(2, 48, 3)).unwrap();
-    assert_eq!(
-        parts(&run(&mut scheduler)),
-        [(1, [0, 31], Some(0)), (2, [0, 48], Some(0))]
-    );
+    let both = [(1, [0, 31], Some(0)), (2, [0, 48], Some(0))];
+    assert_eq!(parts(&run(&mut scheduler)), both);
     scheduler.add(request(3, 1, 1)).unwrap();
     // The second takes the last page, so the first has none when it needs its third.
-    assert_eq!(
-        parts(&run(&mut scheduler)),
-        [(1, [31, 32], Some(1)), (2, [48, 49], Some(1))]
-    );
+    let both = [(1, [31, 32], Some(1)), (2, [48, 49], Some(1))];
+    assert_eq!(parts(&run(&mut scheduler)), both);
     let step = run(&mut scheduler);
     assert_eq!(parts(&step), [(1, [32, 33], Some(2))]);
-    assert_eq!(
-        (step.preempted, step.admitted),
-        (vec![RequestId(2)], vec![])
-    );
+    assert_eq!(step.preempted, [RequestId(2)]);
+    assert!(step.admitted.is_empty());
     assert_eq!(scheduler.counts().preemptions, 1);
     // It waits before the one that came later. Its full pages are still there: one token of 48 more is computed again, and its
     // own tokens are what they were.
     let usage = scheduler.usage();
     assert_eq!([usage.free, usage.cached, usage.used], [0, 3, 3]);
-    assert_eq!(
-        scheduler.waiting().collect::<Vec<_>>(),
-        [2, 3].map(RequestId)
-    );
+    assert!(scheduler.waiting().eq([2, 3].map(RequestId)));
     assert_eq!(parts(&run(&mut scheduler)), [(1, [33, 34], Some(3))]);
     assert!(scheduler.cancel(RequestId(1)));
     let step = run(&mut scheduler);
@@ -250,79 +227,58 @@ fn what_can_never_run_is_refused() {
         ..Limits::new(4, 40, 4)
     };
     let mut scheduler = Scheduler::new(limits).unwrap();
-    let mut error = |request: Request| scheduler.add(request).unwrap_err();
-    let id = RequestId(1);
-    assert_eq!(
-        error(request(1, 0, 5)),
-        Refused::Nothing {
-            id,
-            prompt: 0,
-            most_new: 5
-        }
-    );
-    assert_eq!(
-        error(request(1, 5, 0)),
-        Refused::Nothing {
-            id,
-            prompt: 5,
-            most_new: 0
-        }
-    );
-    let tokens = 101;
-    assert_eq!(
-        error(request(1, 96, 5)),
-        Refused::TooLong {
-            id,
-            tokens,
-            longest: 100
-        }
-    );
-    let tokens = usize::MAX;
-    assert_eq!(
-        error(request(1, 96, usize::MAX)),
-        Refused::TooLong {
-            id,
-            tokens,
-            longest: 100
-        }
-    );
-    assert_eq!(
-        error(request(1, 60, 6)),
-        Refused::TooManyPages {
-            id,
-            needed: 5,
-            pages: 4
-        }
-    );
+    let (id, longest) = (RequestId(1), 100);
+    let nothing = |prompt, most_new| Refused::Nothing {
+        id,
+        prompt,
+        most_new,
+    };
+    let too_long = |tokens| Refused::TooLong {
+        id,
+        tokens,
+        longest,
+    };
+    let pages = Refused::TooManyPages {
+        id,
+        needed: 5,
+        pages: 4,
+    };
+    for (prompt, most_new, refused) in [
+        (0, 5, nothing(0, 5)),
+        (5, 0, nothing(5, 0)),
+        (96, 5, too_long(101)),
+        (96, usize::MAX, too_long(usize::MAX)),
+        (60, 6, pages),
+    ] {
+        let error = scheduler.add(request(1, prompt, most_new));
+        assert_eq!(error, Err(refused));
+    }
     // The last token that is generated needs no place.
     scheduler.add(request(1, 60, 5)).unwrap();
     let error = scheduler.add(request(1, 1, 1)).unwrap_err();
     assert_eq!(error, Refused::Known { id });
-    assert_eq!(
-        error.to_string(),
-        "request 1: expected a new name, got one that is in use"
-    );
+    let said = "request 1: expected a new name, got one that is in use";
+    assert_eq!(error.to_string(), said);
 }
 
 #[test]
 fn limits_that_let_nobody_run_are_refused() {
     let refused = |limits: Limits| Scheduler::new(limits).unwrap_err();
-    assert_eq!(refused(Limits::new(0, 1, 1)).what, "pages");
-    assert_eq!(refused(Limits::new((1 << 30) + 1, 1, 1)).what, "pages");
-    assert_eq!(refused(Limits::new(1, 1, 0)).what, "running");
-    assert_eq!(
-        refused(Limits {
-            longest: 0,
-            ..Limits::new(1, 1, 1)
-        })
-        .what,
-        "longest"
-    );
+    let nobody = Limits {
+        longest: 0,
+        ..Limits::new(1, 1, 1)
+    };
+    for (limits, what) in [
+        (Limits::new(0, 1, 1), "pages"),
+        (Limits::new((1 << 30) + 1, 1, 1), "pages"),
+        (Limits::new(1, 1, 0), "running"),
+        (nobody, "longest"),
+    ] {
+        assert_eq!(refused(limits).what, what);
+    }
     let error = refused(Limits::new(1, 15, 16)).to_string();
-    assert_eq!(
-        error,
-        "batch_tokens: expected at least one for each of 16 requests, got 15"
-    );
+    let said = "batch_tokens: expected at least one for each of 16 requests, got 15";
+    assert_eq!(error, said);
 }
 
 #[test]
@@ -336,22 +292,15 @@ fn results_must_be_those_of_the_step() {
     assert_eq!(parts(&step), [(1, [0, 30], Some(0)), (2, [0, 10], None)]);
     assert_eq!(scheduler.step(), Err(StepError::UnderWay));
     let [one, two] = [1, 2].map(|id| Sampled::new(RequestId(id), 0));
-    assert_eq!(
-        scheduler.complete(&[]),
-        Err(StepError::Missing(RequestId(1)))
-    );
-    assert_eq!(
-        scheduler.complete(&[one, two]),
-        Err(StepError::Unexpected(RequestId(2)))
-    );
-    assert_eq!(
-        scheduler.complete(&[one, one]),
-        Err(StepError::Unexpected(RequestId(1)))
-    );
+    for (results, error) in [
+        (&[one, two][..], StepError::Unexpected(RequestId(2))),
+        (&[], StepError::Missing(RequestId(1))),
+        (&[one, one], StepError::Unexpected(RequestId(1))),
+    ] {
+        assert_eq!(scheduler.complete(results), Err(error));
+    }
     // Nothing has changed.
     assert_eq!(scheduler.complete(&[one]), Ok(vec![]));
-    assert_eq!(
-        parts(&run(&mut scheduler)),
-        [(1, [30, 31], Some(1)), (2, [10, 30], Some(0))]
-    );
+    let both = [(1, [30, 31], Some(1)), (2, [10, 30], Some(0))];
+    assert_eq!(parts(&run(&mut scheduler)), both);
 }

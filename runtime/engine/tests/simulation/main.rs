@@ -72,28 +72,11 @@ fn requests_get_what_they_get_alone() {
         seed += 1;
     }
     println!("{all:?}");
-    let Seen {
-        steps: _,
-        finished,
-        refused,
-        cancelled,
-        abandoned,
-        cut,
-        shared,
-        found,
-        preemptions,
-    } = all;
-    let counts = [
-        finished,
-        refused,
-        cancelled,
-        abandoned,
-        cut,
-        shared,
-        found as usize,
-        preemptions as usize,
-    ];
-    assert!(counts.iter().all(|count| *count > steps / 500), "{all:?}");
+    let [found, preemptions] = [all.found, all.preemptions].map(|count| count as usize);
+    let ended = [all.finished, all.refused, all.cancelled, all.abandoned];
+    let ways = [all.cut, all.shared, found, preemptions];
+    let mut counts = ended.into_iter().chain(ways);
+    assert!(counts.all(|count| count > steps / 500), "{all:?}");
 }
 
 fn add(all: &mut Seen, seen: &Seen) {
