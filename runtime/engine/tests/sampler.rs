@@ -90,12 +90,11 @@ fn naive(
         let count = generated.iter().filter(|other| **other == id).count() as f64;
         if count > 0.0 || prompt.contains(&id) {
             let penalty = f64::from(o.repetition_penalty);
-            let factor = if score < 0.0 {
-                penalty
+            score = if score < 0.0 {
+                score * penalty
             } else {
-                penalty.recip()
+                score / penalty
             };
-            score *= factor;
             score -= f64::from(o.frequency_penalty) * count
                 + f64::from(o.presence_penalty) * count.min(1.0);
         }

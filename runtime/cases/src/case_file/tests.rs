@@ -36,13 +36,14 @@ fn good() -> Vec<u8> {
     )
 }
 
+/// Rows `bytes => error`, of which each is the error of these bytes.
 macro_rules! refused {
-    ($bytes:expr, $pattern:pat) => {
+    ($($bytes:expr => $pattern:pat),+ $(,)?) => {$(
         match CaseFile::parse($bytes) {
             Err($pattern) => {}
             other => panic!("expected {}, got {other:?}", stringify!($pattern)),
         }
-    };
+    )+};
 }
 
 #[test]
@@ -57,10 +58,8 @@ fn a_sound_file_is_read() {
         assert_eq!(case.op(), "route");
         assert_eq!(case.inputs()["x"].to_f32().expect("floats"), [0.0, 0.0]);
         let (name, view, tolerance) = case.outputs().next().expect("one output");
-        assert_eq!(
-            (name, view.shape, tolerance),
-            ("y", &[2, 1][..], Tolerance::Exact)
-        );
+        assert_eq!((name, tolerance), ("y", Tolerance::Exact));
+        assert_eq!(view.shape, [2, 1]);
         assert_eq!(view.bytes, [0, 7]);
     }
 }
@@ -69,10 +68,8 @@ fn a_sound_file_is_read() {
 fn a_file_cut_anywhere_is_refused() {
     let whole = good();
     for len in 0..whole.len() {
-        assert!(
-            CaseFile::parse(whole[..len].to_vec()).is_err(),
-            "cut at {len}"
-        );
+        let cut = CaseFile::parse(whole[..len].to_vec());
+        assert!(cut.is_err(), "cut at {len}");
     }
 }
 
@@ -90,90 +87,56 @@ fn a_flipped_byte_never_panics() {
 
 #[test]
 fn the_header_length_is_not_believed() {
-    refused!(Vec::new(), CaseError::Header(HeaderError::TooShort(0)));
-    refused!(
-        vec![0xFF; 8],
-        CaseError::Header(HeaderError::PastEnd {
-            said: u64::MAX,
-            available: 0
-        })
-    );
-    refused!(
-        vec![0xFF; 64],
-        CaseError::Header(HeaderError::PastEnd { said: u64::MAX, .. })
-    );
+    refused! {
+        Vec::new() => CaseError::Header(HeaderError::TooShort(0)),
+        vec![0xFF; 8] => CaseError::Header(HeaderError::PastEnd { said: u64::MAX, available: 0 }),
+        vec![0xFF; 64] => CaseError::Header(HeaderError::PastEnd { said: u64::MAX, .. }),
+        file("", 0) => CaseError::Header(HeaderError::NotValid(_)),
+    }
     let field = (MAX_FILE - 8).to_le_bytes();
-    assert!(matches!(
-        header_length(field, MAX_FILE, MAX_HEADER),
-        Err(HeaderError::TooLarge { .. })
-    ));
-    refused!(file("", 0), CaseError::Header(HeaderError::NotValid(_)));
+    let length = header_length(field, MAX_FILE, MAX_HEADER);
+    assert!(matches!(length, Err(HeaderError::TooLarge { .. })));
 }
 
 #[test]
 fn the_header_must_be_an_object_in_utf8() {
     let mut bytes = 4_u64.to_le_bytes().to_vec();
     bytes.extend_from_slice(b"{\xFF\"}");
-    refused!(
-        bytes,
-        CaseError::Header(HeaderError::NotUtf8 { valid_up_to: 1 })
-    );
-    for header in [
-        "[]",
-        "null",
-        "7",
-        "{",
-        "{}x",
-        r#"{"a":1}"#,
-        r#"{"a":{}}"#,
-        r#"{"a\ud800":{}}"#,
-    ] {
-        refused!(file(header, 0), CaseError::Header(HeaderError::NotValid(_)));
+    refused! {
+        bytes => CaseError::Header(HeaderError::NotUtf8 { valid_up_to: 1 }),
+        file("{}", 0) => CaseError::MissingMetadata("op"),
     }
-    refused!(file("{}", 0), CaseError::MissingMetadata("op"));
+    let [number, empty, surrogate] = [r#"{"a":1}"#, r#"{"a":{}}"#, r#"{"a\ud800":{}}"#];
+    for header in ["[]", "null", "7", "{", "{}x", number, empty, surrogate] {
+        refused! { file(header, 0) => CaseError::Header(HeaderError::NotValid(_)) }
+    }
 }
 
 #[test]
 fn deep_nesting_does_not_overflow_the_stack() {
     let deep = "[".repeat(1_000_000);
-    refused!(file(&deep, 0), CaseError::Header(HeaderError::NotValid(_)));
-    refused!(
-        file(&format!(r#"{{"in.x":{deep}"#), 0),
-        CaseError::Header(HeaderError::NotValid(_))
-    );
     let ignored =
         format!(r#"{{"in.x":{{"dtype":"U8","shape":[1],"data_offsets":[0,1],"more":{deep}"#);
-    refused!(
-        file(&ignored, 1),
-        CaseError::Header(HeaderError::NotValid(_))
-    );
     let params = format!(r#""op":"a","tol":"{{}}","params":"{{\"a\":{deep}""#);
-    refused!(
-        metadata(&params),
-        CaseError::BadMetadata { key: "params", .. }
-    );
+    refused! {
+        file(&deep, 0) => CaseError::Header(HeaderError::NotValid(_)),
+        file(&format!(r#"{{"in.x":{deep}"#), 0) => CaseError::Header(HeaderError::NotValid(_)),
+        file(&ignored, 1) => CaseError::Header(HeaderError::NotValid(_)),
+        metadata(&params) => CaseError::BadMetadata { key: "params", .. },
+    }
 }
 
 #[test]
 fn names_may_not_repeat() {
     let x = r#""in.x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#;
-    refused!(
-        tensors(&format!("{x},{x}"), 1),
-        CaseError::Header(HeaderError::NotValid(_))
-    );
-    refused!(
-        tensors(GOOD_METADATA, 0),
-        CaseError::Header(HeaderError::NotValid(_))
-    );
-    refused!(
-        metadata(r#""op":"a","op":"b","params":"{}","tol":"{}""#),
-        CaseError::Header(HeaderError::NotValid(_))
-    );
-    let tol = r#""tol":"{\"y\":{\"exact\":true},\"y\":{\"rel_l2\":9}}""#;
-    refused!(
-        metadata(&format!(r#""op":"a","params":"{{}}",{tol}"#)),
-        CaseError::BadMetadata { key: "tol", .. }
-    );
+    let op = r#""op":"a","op":"b","params":"{}","tol":"{}""#;
+    let tol = r#""op":"a","params":"{}","tol":"{\"y\":{\"exact\":true},\"y\":{\"rel_l2\":9}}""#;
+    refused! {
+        tensors(&format!("{x},{x}"), 1) => CaseError::Header(HeaderError::NotValid(_)),
+        tensors(GOOD_METADATA, 0) => CaseError::Header(HeaderError::NotValid(_)),
+        metadata(op) => CaseError::Header(HeaderError::NotValid(_)),
+        metadata(tol) => CaseError::BadMetadata { key: "tol", .. },
+    }
 }
 
 #[test]
@@ -181,70 +144,49 @@ fn metadata_must_be_what_this_version_knows() {
     let tol = r#""tol":"{\"y\":{\"exact\":true}}""#;
     let with = |rest: &str| metadata(&format!("{tol},{rest}"));
     assert!(CaseFile::parse(with(r#""op":"a","params":"{}""#)).is_ok());
-    refused!(with(r#""params":"{}""#), CaseError::MissingMetadata("op"));
-    refused!(with(r#""op":"a""#), CaseError::MissingMetadata("params"));
-    refused!(
-        metadata(r#""op":"a","params":"{}""#),
-        CaseError::MissingMetadata("tol")
-    );
-    refused!(
-        with(r#""op":"a","params":"{}","seed":"7""#),
-        CaseError::UnknownMetadata { .. }
-    );
-    refused!(
-        with(r#""op":7,"params":"{}""#),
-        CaseError::Header(HeaderError::NotValid(_))
-    );
+    refused! {
+        with(r#""params":"{}""#) => CaseError::MissingMetadata("op"),
+        with(r#""op":"a""#) => CaseError::MissingMetadata("params"),
+        metadata(r#""op":"a","params":"{}""#) => CaseError::MissingMetadata("tol"),
+        with(r#""op":"a","params":"{}","seed":"7""#) => CaseError::UnknownMetadata { .. },
+        with(r#""op":7,"params":"{}""#) => CaseError::Header(HeaderError::NotValid(_)),
+    }
     for params in ["", "[]", "7", "{", "no"] {
         let entry = format!(r#""op":"a","params":"{params}""#);
-        refused!(with(&entry), CaseError::BadMetadata { key: "params", .. });
+        refused! { with(&entry) => CaseError::BadMetadata { key: "params", .. } }
     }
 }
 
 #[test]
 fn outputs_and_tolerances_pair_up() {
     let with = |tol: &str| {
-        metadata(&format!(
-            r#""op":"a","params":"{{}}","tol":"{}""#,
-            tol.replace('"', "\\\"")
-        ))
+        let tol = tol.replace('"', "\\\"");
+        metadata(&format!(r#""op":"a","params":"{{}}","tol":"{tol}""#))
     };
-    assert!(CaseFile::parse(with(r#"{"y":{"rel_l2":0}}"#)).is_ok());
-    refused!(with("{}"), CaseError::MissingTolerance { .. });
-    refused!(
-        with(r#"{"y":{"exact":true},"z":{"exact":true}}"#),
-        CaseError::UnusedTolerance { .. }
-    );
-    for entry in [
-        r#"{"exact":false}"#,
-        r#"{"rel_l2":-1}"#,
-        r#"{"exact":true,"rel_l2":1}"#,
-        "{}",
-    ] {
-        refused!(
-            with(&format!(r#"{{"y":{entry}}}"#)),
-            CaseError::BadTolerance { .. }
-        );
-    }
-    for entry in [
-        r#"{"abs":1}"#,
-        r#"{"rel_l2":1e999}"#,
-        r#"{"rel_l2":"1"}"#,
-        "1",
-    ] {
-        refused!(
-            with(&format!(r#"{{"y":{entry}}}"#)),
-            CaseError::BadMetadata { key: "tol", .. }
-        );
+    let of_y = |entry: &str| with(&format!(r#"{{"y":{entry}}}"#));
+    assert!(CaseFile::parse(of_y(r#"{"rel_l2":0}"#)).is_ok());
+    refused! {
+        with("{}") => CaseError::MissingTolerance { .. },
+        with(r#"{"y":{"exact":true},"z":{"exact":true}}"#) => CaseError::UnusedTolerance { .. },
+        of_y(r#"{"exact":false}"#) => CaseError::BadTolerance { .. },
+        of_y(r#"{"rel_l2":-1}"#) => CaseError::BadTolerance { .. },
+        of_y(r#"{"exact":true,"rel_l2":1}"#) => CaseError::BadTolerance { .. },
+        of_y("{}") => CaseError::BadTolerance { .. },
+        of_y(r#"{"abs":1}"#) => CaseError::BadMetadata { key: "tol", .. },
+        of_y(r#"{"rel_l2":1e999}"#) => CaseError::BadMetadata { key: "tol", .. },
+        of_y(r#"{"rel_l2":"1"}"#) => CaseError::BadMetadata { key: "tol", .. },
+        of_y("1") => CaseError::BadMetadata { key: "tol", .. },
     }
 }
 
 #[test]
 fn tensors_are_inputs_or_outputs() {
     let stray = r#""x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}"#;
-    refused!(tensors(stray, 0), CaseError::StrayTensor { .. });
     let none = r#"{"__metadata__":{"op":"a","params":"{}","tol":"{}"}}"#;
-    refused!(file(none, 0), CaseError::NoOutputs);
+    refused! {
+        tensors(stray, 0) => CaseError::StrayTensor { .. },
+        file(none, 0) => CaseError::NoOutputs,
+    }
 }
 
 #[test]
@@ -257,69 +199,49 @@ fn values_are_converted_or_refused() {
             bytes,
         }
     }
-    assert_eq!(
-        view(Dtype::F64, &0.1_f64.to_le_bytes())
-            .to_f32()
-            .expect("float"),
-        [0.1]
-    );
-    assert_eq!(
-        view(Dtype::F16, &[0x00, 0x3C]).to_f32().expect("float"),
-        [1.0]
-    );
-    assert_eq!(
-        view(Dtype::BF16, &[0x80, 0xBF]).to_f32().expect("float"),
-        [-1.0]
-    );
+    for (dtype, bytes, expected) in [
+        (Dtype::F64, &0.1_f64.to_le_bytes()[..], 0.1),
+        (Dtype::F16, &[0x00, 0x3C], 1.0),
+        (Dtype::BF16, &[0x80, 0xBF], -1.0),
+    ] {
+        assert_eq!(view(dtype, bytes).to_f32().expect("float"), [expected]);
+    }
+    for (dtype, bytes) in [(Dtype::I32, &[0xFF; 4][..]), (Dtype::I64, &[0xFF; 8])] {
+        let mut ints = view(dtype, bytes).ints().expect("int");
+        assert_eq!(ints.next(), Some(-1));
+    }
     assert!(view(Dtype::I32, &[0; 4]).to_f32().is_err());
-    assert_eq!(
-        view(Dtype::I32, &[0xFF; 4]).ints().expect("int").next(),
-        Some(-1)
-    );
-    assert_eq!(
-        view(Dtype::I64, &[0xFF; 8]).ints().expect("int").next(),
-        Some(-1)
-    );
+    assert!(view(Dtype::F8_E4M3, &[2]).to_f32().is_err());
     assert!(view(Dtype::F32, &[0; 4]).ints().is_err());
     assert_eq!(view(Dtype::BOOL, &[1]).to_bool().expect("bool"), [true]);
-    assert!(matches!(
-        view(Dtype::U8, &[2]).to_bool(),
-        Err(CaseError::WrongTensor { got, .. }) if got == "2"
-    ));
-    assert!(view(Dtype::F8_E4M3, &[2]).to_f32().is_err());
+    let two = view(Dtype::U8, &[2]).to_bool();
+    assert!(matches!(two, Err(CaseError::WrongTensor { got, .. }) if got == "2"));
 }
 
 #[test]
 fn a_file_on_disk_is_read_and_measured_first() {
+    macro_rules! refused {
+        ($path:expr, $pattern:pat) => {
+            assert!(matches!(CaseFile::read($path), Err($pattern)));
+        };
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("case.safetensors");
     fs::write(&path, good()).expect("written");
     assert_eq!(CaseFile::read(&path).expect("sound").op(), "route");
     fs::write(&path, &good()[..good().len() - 1]).expect("written");
-    assert!(matches!(
-        CaseFile::read(&path),
-        Err(CaseError::Header(HeaderError::OffsetsOutOfRange { .. }))
-    ));
+    refused!(
+        &path,
+        CaseError::Header(HeaderError::OffsetsOutOfRange { .. })
+    );
     // Sparse: none of these bytes exist, and none may be asked for.
     let sparse = fs::File::create(&path).expect("created");
     sparse.set_len(MAX_FILE + 1).expect("sparse");
-    assert!(matches!(
-        CaseFile::read(&path),
-        Err(CaseError::TooLarge { .. })
-    ));
+    refused!(&path, CaseError::TooLarge { .. });
     sparse.set_len(MAX_FILE).expect("sparse");
-    assert!(matches!(
-        CaseFile::read(&path),
-        Err(CaseError::Header(HeaderError::NotValid(_)))
-    ));
-    assert!(matches!(
-        CaseFile::read(folder.path()),
-        Err(CaseError::NotAFile | CaseError::Io(_))
-    ));
-    assert!(matches!(
-        CaseFile::read(&folder.path().join("none")),
-        Err(CaseError::Io(_))
-    ));
+    refused!(&path, CaseError::Header(HeaderError::NotValid(_)));
+    refused!(folder.path(), CaseError::NotAFile | CaseError::Io(_));
+    refused!(&folder.path().join("none"), CaseError::Io(_));
 }
 
 #[test]

@@ -17,10 +17,8 @@ fn case(op: &str, params: &str, tol: &str, tensors: &[(&str, Dtype, &[usize])]) 
     let zeros = vec![0; 1 << 16];
     let views = tensors.iter().map(|&(name, dtype, shape)| {
         let bytes = shape.iter().product::<usize>() * dtype.bitsize() / 8;
-        (
-            name,
-            Saved::new(dtype, shape.to_vec(), &zeros[..bytes]).expect("sizes agree"),
-        )
+        let saved = Saved::new(dtype, shape.to_vec(), &zeros[..bytes]);
+        (name, saved.expect("sizes agree"))
     });
     let bytes = serialize(views, Some(metadata.into())).expect("serializes");
     CaseFile::parse(bytes).expect("a sound file")
@@ -49,25 +47,22 @@ const LAYER: &str = r#"{"top_k":1,"activation":"relu","renormalize":true,"gated"
 
 #[test]
 fn other_operations_and_routers_are_named() {
-    assert_eq!(
-        refusal("convolution", "{}", &[]),
-        "op `convolution` is not supported by this version"
-    );
-    let answer = refusal("route", r#"{"kind":"hash","seed":1}"#, &[]);
-    assert_eq!(
-        answer,
-        "op `route` of kind `hash` is not supported by this version"
-    );
+    let hash = r#"{"kind":"hash","seed":1}"#;
+    for (op, params, named) in [
+        ("convolution", "{}", "`convolution`"),
+        ("route", hash, "`route` of kind `hash`"),
+    ] {
+        let said = format!("op {named} is not supported by this version");
+        assert_eq!(refusal(op, params, &[]), said);
+    }
 }
 
 #[test]
 fn what_the_device_does_is_not_the_files_fault() {
     let lost = elements::<f32>("y", Err("the device is gone"));
     let error = lost.expect_err("nothing was read");
-    assert_eq!(
-        error.to_string(),
-        "cannot read y back from the device: the device is gone"
-    );
+    let said = "cannot read y back from the device: the device is gone";
+    assert_eq!(error.to_string(), said);
     let none = OpError::NoGradient("d_x");
     for error in [error, none] {
         assert!(!error.is_file() && !Error::from(error).is_file());
@@ -80,23 +75,19 @@ fn outputs_nobody_computes_are_the_files_fault() {
         ("in.logits", Dtype::F32, &[1, 4][..]),
         ("out.indices", Dtype::F32, &[1, 2]),
     ];
-    let verdict = |tensors: &[_], tol| {
-        let case = case("route", ROUTE, tol, tensors);
-        pollster::block_on(judge(&case, &Device::flex())).expect_err("no verdict")
-    };
-    let error = verdict(&tensors, EXACT);
-    assert!(error.is_file());
-    assert_eq!(
-        error.to_string(),
-        "output `indices`: expected I64, I32, U8 or BOOL, the file has F32"
-    );
     let unknown = [tensors[0], ("out.y", Dtype::F32, &[1, 2])];
-    let error = verdict(&unknown, r#"{"y":{"exact":true}}"#);
-    assert!(error.is_file());
-    assert_eq!(
-        error.to_string(),
-        "output `y` is not produced by op `route`"
-    );
+    let kind = "output `indices`: expected I64, I32, U8 or BOOL, the file has F32";
+    let stranger = "output `y` is not produced by op `route`";
+    for (tensors, tol, said) in [
+        (tensors, EXACT, kind),
+        (unknown, r#"{"y":{"exact":true}}"#, stranger),
+    ] {
+        let case = case("route", ROUTE, tol, &tensors);
+        let verdict = pollster::block_on(judge(&case, &Device::flex()));
+        let error = verdict.expect_err("no verdict");
+        assert!(error.is_file());
+        assert_eq!(error.to_string(), said);
+    }
 }
 
 #[test]
@@ -122,71 +113,39 @@ fn quantisers_are_checked_first() {
 fn parameters_are_all_there_and_all_known() {
     let logits = ("in.logits", Dtype::F32, &[3, 4][..]);
     for (from, to, said) in [
-        (
-            "\"top_k\":2",
-            "\"top_k\":2,\"noise\":1",
-            "unknown field `noise`",
-        ),
-        ("\"top_k\":2,", "", "missing field `top_k`"),
-        (
-            "\"top_k\":2",
-            "\"top_k\":2,\"top_k\":2",
-            "duplicate field `top_k`",
-        ),
-        ("\"top_k\":2", "\"top_k\":-2", "invalid value"),
+        ("2,", r#"2,"noise":1,"#, "unknown field `noise`"),
+        (r#""top_k":2,"#, "", "missing field `top_k`"),
+        ("2,", r#"2,"top_k":2,"#, "duplicate field `top_k`"),
+        ("2,", "-2,", "invalid value"),
         ("softmax\",", "mish\",", "unknown variant `mish`"),
-        (
-            "\"top_k\":2",
-            "\"top_k\":0",
-            "top_k: expected 1 to 4, got 0",
-        ),
-        (
-            "\"top_k\":2",
-            "\"top_k\":5",
-            "top_k: expected 1 to 4, got 5",
-        ),
-        (
-            "\"top_k\":2",
-            "\"top_k\":18446744073709551615",
-            "top_k: expected 1 to 4",
-        ),
+        ("2,", "0,", "top_k: expected 1 to 4, got 0"),
+        ("2,", "5,", "top_k: expected 1 to 4, got 5"),
+        ("2,", "18446744073709551615,", "top_k: expected 1 to 4"),
     ] {
         let answer = refusal("route", &ROUTE.replacen(from, to, 1), &[logits]);
         assert!(answer.contains(said), "{answer}");
     }
     let dangling = LAYER.replace("\"gated\"", "\"min_capacity\":4,\"gated\"");
-    let answer = refusal(
-        "moe_layer",
-        &dangling,
-        &layer(&[2, 3], &[4, 3], &[4, 5, 3], &[4, 3, 5]),
-    );
-    assert_eq!(
-        answer,
-        "parameter min_capacity has no effect without capacity_factor"
-    );
+    let answer = refusal("moe_layer", &dangling, &sound());
+    let said = "parameter min_capacity has no effect without capacity_factor";
+    assert_eq!(answer, said);
 }
 
 #[test]
 fn options_of_a_route_are_whole_and_sound() {
     let logits = ("in.logits", Dtype::F32, &[3, 4][..]);
-    for (more, said) in [
-        (r#""groups":{"count":2}"#, "missing field `chosen`"),
-        (
-            r#""groups":{"count":2,"chosen":1,"best":3}"#,
-            "unknown field `best`",
-        ),
-        (r#""groups":{"count":3,"chosen":1}"#, "groups"),
-        (r#""scale":"2""#, "invalid type"),
+    let with = |more: &str| ROUTE.replacen('{', &format!("{{{more},"), 1);
+    let best = r#""groups":{"count":2,"chosen":1,"best":3}"#;
+    for (params, said) in [
+        (with(r#""groups":{"count":2}"#), "missing field `chosen`"),
+        (with(best), "unknown field `best`"),
+        (with(r#""groups":{"count":3,"chosen":1}"#), "groups"),
+        (with(r#""scale":"2""#), "invalid type"),
+        (r#"{"kind":"topk"}"#.to_owned(), "missing field `top_k`"),
     ] {
-        let answer = refusal(
-            "route",
-            &ROUTE.replacen('{', &format!("{{{more},"), 1),
-            &[logits],
-        );
+        let answer = refusal("route", &params, &[logits]);
         assert!(answer.contains(said), "{answer}");
     }
-    let answer = refusal("route", r#"{"kind":"topk"}"#, &[logits]);
-    assert!(answer.contains("missing field `top_k`"), "{answer}");
 }
 
 #[test]
@@ -208,16 +167,15 @@ fn inputs_are_all_there_and_all_read() {
     let answer = refusal("route", ROUTE, &[logits, ("in.bias", Dtype::F32, &[4])]);
     assert_eq!(answer, "input `bias` is not read by op `route`");
     let answer = refusal("route", ROUTE, &[("in.logits", Dtype::I32, &[3, 4])]);
-    assert_eq!(
-        answer,
-        "tensor `in.logits`: expected F64, F32, F16 or BF16, got I32"
-    );
-    let answer = refusal(
-        "moe_layer",
-        &LAYER.replace("false", "true"),
-        &layer(&[2, 3], &[4, 3], &[4, 5, 3], &[4, 3, 5]),
-    );
+    let said = "tensor `in.logits`: expected F64, F32, F16 or BF16, got I32";
+    assert_eq!(answer, said);
+    let answer = refusal("moe_layer", &LAYER.replace("false", "true"), &sound());
     assert_eq!(answer, "input w_gate is missing");
+}
+
+/// The inputs of a layer whose extents agree.
+fn sound() -> [(&'static str, Dtype, &'static [usize]); 4] {
+    layer(&[2, 3], &[4, 3], &[4, 5, 3], &[4, 3, 5])
 }
 
 fn layer<'a>(
@@ -237,24 +195,24 @@ fn layer<'a>(
 
 #[test]
 fn extents_agree() {
-    let mask = |len| {
-        [
-            ("in.logits", Dtype::F32, &[3, 4][..]),
-            ("in.expert_mask", Dtype::U8, len),
-        ]
-    };
-    let answer = refusal("route", ROUTE, &mask(&[5]));
-    assert_eq!(
-        answer,
-        "input expert_mask: expected shape [E] = [4], got [5]"
-    );
-    let answer = refusal("route", ROUTE, &[("in.logits", Dtype::F32, &[3])]);
-    assert_eq!(answer, "input logits: expected shape [T,E], got [3]");
-    let answer = refusal("route", ROUTE, &[("in.logits", Dtype::F32, &[3, 0])]);
-    assert_eq!(
-        answer,
-        "input logits: expected shape [T,E] without a zero extent, got [3, 0]"
-    );
+    let logits = |shape| ("in.logits", Dtype::F32, shape);
+    let mask = ("in.expert_mask", Dtype::U8, &[5][..]);
+    for (tensors, said) in [
+        (
+            vec![logits(&[3, 4][..]), mask],
+            "input expert_mask: expected shape [E] = [4], got [5]",
+        ),
+        (
+            vec![logits(&[3])],
+            "input logits: expected shape [T,E], got [3]",
+        ),
+        (
+            vec![logits(&[3, 0])],
+            "input logits: expected shape [T,E] without a zero extent, got [3, 0]",
+        ),
+    ] {
+        assert_eq!(refusal("route", ROUTE, &tensors), said);
+    }
     let sound = (&[2, 3][..], &[4, 3][..], &[4, 5, 3][..], &[4, 3, 5][..]);
     for (x, router, w_in, w_out, name) in [
         (&[2, 3, 1][..], sound.1, sound.2, sound.3, "x"),
@@ -267,10 +225,8 @@ fn extents_agree() {
         (sound.0, &[0, 3], &[0, 5, 3], &[0, 3, 5], "w_in"),
     ] {
         let answer = refusal("moe_layer", LAYER, &layer(x, router, w_in, w_out));
-        assert!(
-            answer.starts_with(&format!("input {name}: expected shape")),
-            "{answer}"
-        );
+        let begin = format!("input {name}: expected shape");
+        assert!(answer.starts_with(&begin), "{answer}");
     }
 }
 
@@ -280,70 +236,52 @@ fn losses_need_logits_of_some_tokens() {
     let refused = |params, tensors: &[_]| refusal("balance_losses", params, tensors);
     let sound = r#"{"top_k":2}"#;
     assert_eq!(refused(sound, &[]), "input logits is missing");
+    let [none, many, other] = [
+        r#"{"top_k":0}"#,
+        r#"{"top_k":5}"#,
+        r#"{"top_k":2,"groups":2}"#,
+    ];
+    let rank = "input logits: expected shape [T,E], got [3]";
+    let range = "parameter top_k: expected 1 to 4, got";
     for (params, shape, said) in [
-        (
-            sound,
-            &[3][..],
-            "input logits: expected shape [T,E], got [3]",
-        ),
+        (sound, &[3][..], rank),
         (sound, &[0, 4], "without a zero extent, got [0, 4]"),
         (sound, &[3, 0], "without a zero extent, got [3, 0]"),
-        (
-            r#"{"top_k":0}"#,
-            &[3, 4],
-            "parameter top_k: expected 1 to 4, got 0",
-        ),
-        (
-            r#"{"top_k":5}"#,
-            &[3, 4],
-            "parameter top_k: expected 1 to 4, got 5",
-        ),
+        (none, &[3, 4], &format!("{range} 0")),
+        (many, &[3, 4], &format!("{range} 5")),
         ("{}", &[3, 4], "missing field `top_k`"),
-        (
-            r#"{"top_k":2,"groups":2}"#,
-            &[3, 4],
-            "unknown field `groups`",
-        ),
+        (other, &[3, 4], "unknown field `groups`"),
     ] {
         let answer = refused(params, &logits(shape));
         assert!(answer.contains(said), "{answer}");
     }
     let mask = ("in.expert_mask", Dtype::U8, &[4][..]);
     let answer = refused(sound, &[logits(&[3, 4])[0], mask]);
-    assert_eq!(
-        answer,
-        "input `expert_mask` is not read by op `balance_losses`"
-    );
+    let said = "input `expert_mask` is not read by op `balance_losses`";
+    assert_eq!(answer, said);
 }
 
 #[test]
 fn a_backward_pass_needs_the_layer_and_its_output_gradient() {
-    let sound = layer(&[2, 3], &[4, 3], &[4, 5, 3], &[4, 3, 5]);
     let refused = |params: &str, dy: Option<&[usize]>, left_out: &str| {
         let dy = dy.map(|shape| ("in.dy", Dtype::F32, shape));
-        let inputs = sound.into_iter().filter(|(name, _, _)| *name != left_out);
+        let inputs = sound().into_iter().filter(|(name, _, _)| *name != left_out);
         let inputs: Vec<_> = inputs.chain(dy).collect();
         refusal("moe_layer_backward", params, &inputs)
     };
     let dy = Some(&[2, 3][..]);
     let unknown = LAYER.replace("\"gated\"", "\"noise\":1,\"gated\"");
-    for (answer, said) in [
-        (refused(LAYER, None, ""), "input dy is missing"),
-        (refused(LAYER, dy, "in.w_out"), "input w_out is missing"),
-        (
-            refused(LAYER, Some(&[2, 4]), ""),
-            "input dy: expected shape [T,H] = [2, 3], got [2, 4]",
-        ),
-        (refused(&unknown, dy, ""), "unknown field `noise`"),
-        (
-            refused(&LAYER.replace("1", "5"), dy, ""),
-            "parameter top_k: expected 1 to 4, got 5",
-        ),
-        (
-            refused(&LAYER.replace("false", "true"), dy, ""),
-            "input w_gate is missing",
-        ),
+    let [many, gated] = [("1", "5"), ("false", "true")].map(|(from, to)| LAYER.replace(from, to));
+    let shape = "input dy: expected shape [T,H] = [2, 3], got [2, 4]";
+    for (params, dy, left_out, said) in [
+        (LAYER, None, "", "input dy is missing"),
+        (LAYER, dy, "in.w_out", "input w_out is missing"),
+        (LAYER, Some(&[2, 4][..]), "", shape),
+        (&unknown, dy, "", "unknown field `noise`"),
+        (&many, dy, "", "parameter top_k: expected 1 to 4, got 5"),
+        (&gated, dy, "", "input w_gate is missing"),
     ] {
+        let answer = refused(params, dy, left_out);
         assert!(answer.contains(said), "{answer}");
     }
 }
@@ -387,24 +325,20 @@ fn gradients_have_the_shapes_of_their_inputs_for_any_number_of_tokens() {
             bias,
             ("out.d_x", Dtype::F32, &x),
         ];
-        let tensors: Vec<_> = layer(&x, &[4, 3], &[4, 5, 3], &[4, 3, 5])
-            .into_iter()
-            .chain(more)
-            .collect();
+        let of_layer = layer(&x, &[4, 3], &[4, 5, 3], &[4, 3, 5]);
+        let tensors: Vec<_> = of_layer.into_iter().chain(more).collect();
         let tol = r#"{"d_x":{"exact":true}}"#;
         let case = case("moe_layer_backward", LAYER, tol, &tensors);
         let produced = compute(&case).expect("computes");
         let shapes: Vec<_> = produced.iter().map(|p| (p.name, &p.shape[..])).collect();
-        assert_eq!(
-            shapes,
-            [
-                ("d_x", &x[..]),
-                ("d_router", &[4, 3]),
-                ("d_w_in", &[4, 5, 3]),
-                ("d_w_out", &[4, 3, 5]),
-                ("d_b_out", &[4, 3]),
-            ]
-        );
+        let expected = [
+            ("d_x", &x[..]),
+            ("d_router", &[4, 3]),
+            ("d_w_in", &[4, 5, 3]),
+            ("d_w_out", &[4, 3, 5]),
+            ("d_b_out", &[4, 3]),
+        ];
+        assert_eq!(shapes, expected);
     }
 }
 
@@ -414,15 +348,11 @@ fn the_smallest_layer_computes() {
         ("out.y", Dtype::F32, &[1, 1][..]),
         ("out.dropped_slots", Dtype::I32, &[1]),
     ];
-    let tensors: Vec<_> = layer(&[1, 1], &[1, 1], &[1, 1, 1], &[1, 1, 1])
-        .into_iter()
-        .chain(out)
-        .collect();
+    let of_layer = layer(&[1, 1], &[1, 1], &[1, 1, 1], &[1, 1, 1]);
+    let tensors: Vec<_> = of_layer.into_iter().chain(out).collect();
     let tol = r#"{"y":{"rel_l2":1e-6},"dropped_slots":{"exact":true}}"#;
     let case = case("moe_layer", LAYER, tol, &tensors);
     let reports = pollster::block_on(judge(&case, &Device::flex())).expect("has a verdict");
-    assert!(
-        reports.iter().all(|r| r.verdict == Verdict::Pass),
-        "{reports:?}"
-    );
+    let passed = reports.iter().all(|r| r.verdict == Verdict::Pass);
+    assert!(passed, "{reports:?}");
 }
