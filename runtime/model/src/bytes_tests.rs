@@ -72,47 +72,36 @@ fn learned_positions_go_on_from_step_to_step() {
 fn sizes_that_cannot_work_are_refused_before_anything_is_allocated() {
     let sizes = DecoderConfig::default();
     sizes.check().unwrap();
-    let narrow = sizes.with_hidden(1);
-    for (wrong, message) in [
+    let (narrow, wide) = (sizes.with_hidden(1), sizes.with_hidden(130));
+    let large = "decoder: expected at most 268435456 parameters";
+    let wrong: [(DecoderConfig, fn(&mut DecoderConfig), &str); 7] = [
         (
-            DecoderConfig { heads: 3, ..sizes },
+            sizes,
+            |of| of.heads = 3,
             "heads: expected a divisor of hidden 64, got 3",
         ),
         (
-            DecoderConfig {
-                heads: 1,
-                ..sizes.with_hidden(130)
-            },
+            wide,
+            |of| of.heads = 1,
             "hidden / heads: expected at most 128, got 130",
         ),
+        (sizes, |of| of.top_k = 9, "top_k: expected at most 8, got 9"),
         (
-            DecoderConfig { top_k: 9, ..sizes },
-            "top_k: expected at most 8, got 9",
-        ),
-        (
-            DecoderConfig { inter: 0, ..sizes },
+            sizes,
+            |of| of.inter = 0,
             "inter: expected at least 1, got 0",
         ),
         (
-            DecoderConfig {
-                layers: 20_000_000,
-                ..narrow
-            },
+            narrow,
+            |of| of.layers = 20_000_000,
             "layers: expected at most 1024, got 20000000",
         ),
-        (
-            DecoderConfig {
-                experts: 1 << 31,
-                ..narrow
-            },
-            "decoder: expected at most 268435456 parameters",
-        ),
-        (
-            sizes.with_hidden(usize::MAX - 15),
-            "decoder: expected at most 268435456 parameters",
-        ),
-    ] {
-        let error = wrong.init(0, &Device::flex()).unwrap_err().to_string();
+        (narrow, |of| of.experts = 1 << 31, large),
+        (sizes.with_hidden(usize::MAX - 15), |_| (), large),
+    ];
+    for (mut sizes, change, message) in wrong {
+        change(&mut sizes);
+        let error = sizes.init(0, &Device::flex()).unwrap_err().to_string();
         assert!(error.starts_with(message), "{error}");
     }
 }

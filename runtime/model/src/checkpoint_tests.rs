@@ -44,10 +44,9 @@ fn written() -> (tempfile::TempDir, Trainer) {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let entries = fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
     names.sort();
     names
 }
@@ -85,11 +84,8 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_one_before() {
     let (folder, mut trainer) = written();
     trainer.step().unwrap();
     fs::create_dir(folder.path().join(PART)).unwrap();
-    let error = trainer
-        .checkpoint()
-        .unwrap()
-        .write(folder.path())
-        .unwrap_err();
+    let checkpoint = trainer.checkpoint().unwrap();
+    let error = checkpoint.write(folder.path()).unwrap_err();
     assert!(matches!(error, CheckpointError::Write { .. }), "{error}");
     assert_eq!(Checkpoint::read(folder.path()).unwrap().step(), 1);
 }
@@ -137,23 +133,12 @@ fn a_foreign_file_is_neither_read_nor_replaced() {
     // The first version has a decoder among its numbers.
     let earlier = ours.replace("\"version\": 2", "\"version\": 1");
     let short = ours.replace("\"batch\"", "\"batches\"");
-    for text in [
-        "",
-        "{}",
-        "[1, 2]",
-        "{\"format\": 1}",
-        &ours[..60],
-        &later,
-        &earlier,
-        &short,
-    ] {
+    let (format, cut) = ("{\"format\": 1}", &ours[..60]);
+    for text in ["", "{}", "[1, 2]", format, cut, &later, &earlier, &short] {
         fs::write(&path, text).unwrap();
         let read = Checkpoint::read(folder.path()).unwrap_err();
-        let write = trainer
-            .checkpoint()
-            .unwrap()
-            .write(folder.path())
-            .unwrap_err();
+        let checkpoint = trainer.checkpoint().unwrap();
+        let write = checkpoint.write(folder.path()).unwrap_err();
         for error in [read, write] {
             assert!(matches!(error, CheckpointError::Foreign { .. }), "{error}");
         }
@@ -171,23 +156,18 @@ fn another_training_is_told_from_this_one() {
         ..config()
     };
     let error = checkpoint.check_config(&other).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the checkpoint is of another training: batch was 1, not 2"
-    );
+    let said = "the checkpoint is of another training: batch was 1, not 2";
+    assert_eq!(error, said);
     let of_subject = |subject: Subject| checkpoint.check_subject(&subject).unwrap_err().to_string();
     let wider = sizes().with_hidden(32);
     let error = of_subject(wider.into());
     assert!(error.ends_with("heads was 1, not 2"), "{error}");
     let error = of_subject(Subject::from(&sizes().spec()));
-    assert!(
-        error.ends_with("kind of model was bytes, not published"),
-        "{error}"
-    );
+    let said = "kind of model was bytes, not published";
+    assert!(error.ends_with(said), "{error}");
     let text = Text::new(b"Call me Ishmael.".to_vec()).ids();
     let device = moebius::open(&moebius::Device::Flex).unwrap();
-    let error = Trainer::resume(checkpoint, sizes(), text, &device)
-        .err()
-        .unwrap();
+    let resumed = Trainer::resume(checkpoint, sizes(), text, &device);
+    let error = resumed.err().unwrap();
     assert!(error.to_string().contains("text was"), "{error}");
 }

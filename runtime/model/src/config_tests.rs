@@ -9,14 +9,19 @@ fn the_rate_rises_in_a_line_and_falls_in_a_cosine() {
         learning_rate: 1.0,
         ..TrainConfig::default()
     };
-    let close = |step, rate: f64| assert!((config.rate(step) - rate).abs() < 1e-6, "{step}");
-    close(0, 0.1);
-    close(4, 0.5);
-    close(9, 1.0);
-    close(10, 1.0);
-    close(60, 0.55);
-    close(110, 0.1);
-    close(1000, 0.1);
+    let rates = [
+        (0, 0.1),
+        (4, 0.5),
+        (9, 1.0),
+        (10, 1.0),
+        (60, 0.55),
+        (110, 0.1),
+        (1000, 0.1),
+    ];
+    for (step, rate) in rates {
+        let close = (config.rate(step) - rate).abs() < 1e-6;
+        assert!(close, "{step}");
+    }
     let constant = TrainConfig {
         warm_up: 0,
         steps: 1,
@@ -28,39 +33,18 @@ fn the_rate_rises_in_a_line_and_falls_in_a_cosine() {
 #[test]
 fn a_course_that_cannot_work_is_refused() {
     let (default, sizes) = (TrainConfig::default(), DecoderConfig::default());
-    let wrong = [
-        (
-            TrainConfig {
-                batch: 0,
-                ..default
-            },
-            "batch: expected at least 1, got 0",
-        ),
-        (
-            TrainConfig {
-                steps: 0,
-                ..default
-            },
-            "steps: expected at least 1, got 0",
-        ),
-        (
-            TrainConfig {
-                batch: 1 << 40,
-                ..default
-            },
-            "batch: expected fewer tokens",
-        ),
-        (
-            TrainConfig {
-                learning_rate: f32::NAN,
-                ..default
-            },
-            "learning rate: expected a positive number, got NaN",
-        ),
+    let nan = "learning rate: expected a positive number, got NaN";
+    let wrong: [(fn(&mut TrainConfig), &str); 4] = [
+        (|of| of.batch = 0, "batch: expected at least 1, got 0"),
+        (|of| of.steps = 0, "steps: expected at least 1, got 0"),
+        (|of| of.batch = 1 << 40, "batch: expected fewer tokens"),
+        (|of| of.learning_rate = f32::NAN, nan),
     ];
     for subject in [Subject::from(sizes), Subject::from(&sizes.spec())] {
         subject.check(&default).unwrap();
-        for (config, message) in wrong {
+        for (change, message) in wrong {
+            let mut config = default;
+            change(&mut config);
             let error = subject.check(&config).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");
         }

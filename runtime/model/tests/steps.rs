@@ -4,7 +4,7 @@
 
 mod folders;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use folders::folders;
@@ -13,6 +13,12 @@ use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer, ScaleRule};
 use moebius_model::decoder::{Cache, Model, Projections};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 use moebius_weights::Reader;
+
+/// The folder of this name.
+fn named(name: &str) -> PathBuf {
+    let mut folders = folders().into_iter();
+    folders.find(|folder| folder.ends_with(name)).unwrap()
+}
 
 fn load(folder: &Path, device: &Device) -> Model {
     load_with(folder, LoadOptions::default(), device)
@@ -95,12 +101,8 @@ fn sequences_of_other_lengths_change_nothing() {
         let pair = [tokens[20], tokens[7]];
         let second = model.step(ids(&pair, 2, &device), &[1, 1], &mut cache);
         let second = bits(second.unwrap().logits);
-        assert_eq!(
-            second,
-            [&whole[20][..], &whole[7][..]],
-            "{}",
-            folder.display()
-        );
+        let expected = [&whole[20][..], &whole[7][..]];
+        assert_eq!(second, expected, "{}", folder.display());
     }
 }
 
@@ -110,18 +112,11 @@ fn a_batch_gives_the_bits_of_its_sequences() {
     for folder in folders() {
         let model = load(&folder, &device);
         let tokens = tokens(&folder);
-        let whole = bits(
-            model
-                .forward(ids(&tokens[..40], 2, &device))
-                .unwrap()
-                .logits,
-        );
-        let alone = bits(
-            model
-                .forward(ids(&tokens[20..40], 1, &device))
-                .unwrap()
-                .logits,
-        );
+        let [whole, alone] =
+            [(&tokens[..40], 2), (&tokens[20..40], 1)].map(|(tokens, sequences)| {
+                let logits = model.forward(ids(tokens, sequences, &device));
+                bits(logits.unwrap().logits)
+            });
         assert_eq!(whole[20..], alone, "{}", folder.display());
     }
 }
@@ -151,10 +146,7 @@ fn a_step_down_the_gradient_lowers_the_loss() {
         let params = parameters(&model);
         assert_eq!(gradients.len(), params, "{}", folder.display());
         model = SgdConfig::new().init().step(0.05, model, gradients);
-        let (before, after) = (
-            before.into_scalar::<f32>(),
-            loss(&model).into_scalar::<f32>(),
-        );
+        let [before, after] = [before, loss(&model)].map(|loss| loss.into_scalar::<f32>());
         assert!(after < before, "{}: {before} {after}", folder.display());
     }
 }
@@ -214,11 +206,7 @@ fn progress_ends_with_all_bytes() {
 #[test]
 fn codes_stay_codes() {
     let device = Device::flex();
-    let folders = folders();
-    let folder = folders
-        .iter()
-        .find(|folder| folder.ends_with("decoder_deepseek_v3_fp8"));
-    let folder = folder.unwrap();
+    let folder = &named("decoder_deepseek_v3_fp8");
     let decoded = LoadOptions {
         keep_fp8: false,
         ..LoadOptions::default()
@@ -251,15 +239,8 @@ fn rounding_on_the_way_is_a_conversion() {
         round: Some(quantizer),
         ..LoadOptions::default()
     };
-    let folders = folders();
-    let named = |name: &str| {
-        folders
-            .iter()
-            .find(|folder| folder.ends_with(name))
-            .unwrap()
-    };
     for name in ["decoder_olmoe", "decoder_gpt_oss", "decoder_deepseek_v3"] {
-        let folder = named(name);
+        let folder = &named(name);
         let least = largest.with_scales(ScaleRule::LeastSquares);
         for quantizer in [largest, least, LoadOptions::fp8().round.unwrap()] {
             let conversion = Fp8Conversion::new(quantizer);
@@ -276,7 +257,7 @@ fn rounding_on_the_way_is_a_conversion() {
         dtype: DType::BF16,
         ..rounding(largest)
     };
-    let model = load_with(named("decoder_olmoe"), halves, &device);
+    let model = load_with(&named("decoder_olmoe"), halves, &device);
     let Projections::Direct(direct) = &model.blocks[0].attention.projection else {
         panic!("direct attention");
     };

@@ -20,13 +20,11 @@ fn config(family: &str, other: Value) -> Value {
 }
 
 fn spec(family: &str, other: Value) -> ModelSpec {
-    let described = describe(&config(family, other)).unwrap();
-    assert!(
-        described.unsupported.is_empty(),
-        "{:?}",
-        described.unsupported
-    );
-    described.spec
+    let Described {
+        spec, unsupported, ..
+    } = describe(&config(family, other)).unwrap();
+    assert!(unsupported.is_empty(), "{unsupported:?}");
+    spec
 }
 
 fn unsupported(family: &str, other: Value) -> String {
@@ -53,29 +51,25 @@ fn both_generations_of_rotary_keys_say_the_same() {
     assert_eq!(four, five);
     let rope = four.layers[0].attention.rope.clone().unwrap();
     assert_eq!((rope.theta, rope.rotated), (5e5, 12));
-    assert!(matches!(
-        rope.scaling,
-        RopeScaling::Yarn {
-            factor: 4.0,
-            fast: 32.0,
-            truncate: true,
-            ..
-        }
-    ));
+    let RopeScaling::Yarn {
+        factor,
+        fast,
+        truncate,
+        ..
+    } = rope.scaling
+    else {
+        panic!("YaRN");
+    };
+    assert_eq!((factor, fast, truncate), (4.0, 32.0, true));
 }
 
 #[test]
 fn rotary_keys_may_be_those_of_a_kind_of_layers() {
     let nested = json!({"rope_parameters": {"full_attention": {"rope_theta": 7.0, "rope_type": "linear", "factor": 2}}});
-    let rope = spec("qwen3", nested).layers[0]
-        .attention
-        .rope
-        .clone()
-        .unwrap();
-    assert_eq!(
-        (rope.theta, rope.scaling),
-        (7.0, RopeScaling::Linear { factor: 2.0 })
-    );
+    let rope = spec("qwen3", nested).layers[0].attention.rope.clone();
+    let rope = rope.unwrap();
+    assert_eq!(rope.theta, 7.0);
+    assert_eq!(rope.scaling, RopeScaling::Linear { factor: 2.0 });
 }
 
 #[test]
@@ -120,21 +114,17 @@ fn layers_are_dense_where_the_configuration_says_so() {
 fn windows_are_those_of_the_kinds_of_layers() {
     let kinds =
         json!({"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 8});
-    let windows = |spec: ModelSpec| -> Vec<_> {
-        spec.layers
-            .iter()
-            .map(|layer| layer.attention.window)
-            .collect()
-    };
-    assert_eq!(windows(spec("gpt_oss", kinds)), [None, Some(8)]);
-    let turns = json!({"sliding_window": 8});
-    assert_eq!(windows(spec("gpt_oss", turns)), [Some(8), None]);
     let unused = json!({"sliding_window": 8, "use_sliding_window": false});
-    assert_eq!(windows(spec("qwen3_moe", unused)), [None, None]);
-    assert_eq!(
-        windows(spec("mixtral", json!({"sliding_window": 4}))),
-        [Some(4), Some(4)]
-    );
+    for (family, other, windows) in [
+        ("gpt_oss", kinds, [None, Some(8)]),
+        ("gpt_oss", json!({"sliding_window": 8}), [Some(8), None]),
+        ("qwen3_moe", unused, [None, None]),
+        ("mixtral", json!({"sliding_window": 4}), [Some(4), Some(4)]),
+    ] {
+        let layers = spec(family, other).layers;
+        let got: Vec<_> = layers.iter().map(|layer| layer.attention.window).collect();
+        assert_eq!(got, windows, "{family}");
+    }
 }
 
 #[test]
@@ -146,18 +136,15 @@ fn a_stretched_latent_attention_scales_its_scores() {
     assert!((attention.scale - m * m / 24.0_f64.sqrt()).abs() < 1e-12);
     let rope = attention.rope.unwrap();
     // Both factors are the same, so cosine and sine have none.
-    assert_eq!(
-        (rope.attention_factor(), rope.interleaved, rope.rotated),
-        (1.0, true, 8)
-    );
-    assert!(matches!(
-        attention.projection,
-        Projection::Latent {
-            query_rank: None,
-            rank: 16,
-            ..
-        }
-    ));
+    let got = (rope.attention_factor(), rope.interleaved, rope.rotated);
+    assert_eq!(got, (1.0, true, 8));
+    let Projection::Latent {
+        query_rank, rank, ..
+    } = attention.projection
+    else {
+        panic!("latent attention");
+    };
+    assert_eq!((query_rank, rank), (None, 16));
 }
 
 #[test]
@@ -180,26 +167,27 @@ fn everything_wrong_is_told_at_once() {
 
 #[test]
 fn what_the_decoder_lacks_is_told_by_name() {
-    assert!(unsupported("llama", json!({"hidden_act": "gelu"})).contains("hidden_act"));
     let long = json!({"rope_scaling": {"rope_type": "longrope"}});
-    assert!(unsupported("llama", long).contains("rope_scaling.rope_type"));
-    assert!(unsupported("gpt_oss", json!({"swiglu_limit": 5.0})).contains("swiglu_limit"));
-    assert!(
-        unsupported("deepseek_v3", json!({"scoring_func": "softmax"})).contains("scoring_func")
-    );
-    assert!(
-        unsupported("llama", json!({"num_key_value_heads": 3})).contains("num_key_value_heads")
-    );
+    let softmax = json!({"scoring_func": "softmax"});
+    let three = json!({"num_key_value_heads": 3});
+    for (family, other, key) in [
+        ("llama", json!({"hidden_act": "gelu"}), "hidden_act"),
+        ("llama", long, "rope_scaling.rope_type"),
+        ("gpt_oss", json!({"swiglu_limit": 5.0}), "swiglu_limit"),
+        ("deepseek_v3", softmax, "scoring_func"),
+        ("llama", three, "num_key_value_heads"),
+    ] {
+        let text = unsupported(family, other);
+        assert!(text.contains(key), "{text}");
+    }
 }
 
 #[test]
 fn more_than_any_model_has_is_not_made_names_of() {
     let many = json!({"num_hidden_layers": 1 << 20, "num_local_experts": 1 << 20});
     let text = unsupported("mixtral", many);
-    assert!(
-        text.contains("at most 512") && text.contains("at most 2048"),
-        "{text}"
-    );
+    let both = text.contains("at most 512") && text.contains("at most 2048");
+    assert!(both, "{text}");
 }
 
 #[test]

@@ -73,11 +73,8 @@ fn every_layout_of_every_family_is_a_bijection() {
             let tensors = complete_of(described(), layout);
             let plan = Plan::new(&reader(&tensors), described());
             let plan = plan.unwrap_or_else(|error| panic!("{} {layout}: {error}", family.name));
-            let pieces: usize = plan
-                .targets
-                .values()
-                .map(|target| target.pieces.len())
-                .sum();
+            let targets = plan.targets.values();
+            let pieces: usize = targets.map(|target| target.pieces.len()).sum();
             let scales = tensors.keys().filter(|name| name.ends_with("_scales"));
             assert_eq!(pieces + scales.count(), tensors.len(), "{}", family.name);
         }
@@ -87,51 +84,34 @@ fn every_layout_of_every_family_is_a_bijection() {
 #[test]
 fn one_error_lists_everything() {
     let mut tensors = complete("mixtral", 0);
-    let gate = tensors
-        .remove("model.layers.1.block_sparse_moe.gate.weight")
-        .unwrap();
-    tensors.insert(
-        "model.layers.1.block_sparse_moe.gates.weight".to_owned(),
-        gate,
-    );
+    let [gate, gates] =
+        ["gate", "gates"].map(|name| format!("model.layers.1.block_sparse_moe.{name}.weight"));
+    let moved = tensors.remove(&gate).unwrap();
+    let query = "model.layers.0.self_attn.q_proj.weight".to_owned();
+    tensors.insert(gates.clone(), moved);
     tensors.insert("model.norm.weight".to_owned(), ("F32", vec![63]));
-    tensors.insert(
-        "model.layers.0.self_attn.q_proj.weight".to_owned(),
-        ("I8", vec![64, 64]),
-    );
+    tensors.insert(query, ("I8", vec![64, 64]));
     tensors.remove("lm_head.weight");
     let misfits = Plan::new(&reader(&tensors), described("mixtral")).unwrap_err();
-    let missing = [
-        "lm_head.weight",
-        "model.layers.1.block_sparse_moe.gate.weight",
-    ];
-    assert_eq!(misfits.missing, missing);
-    assert_eq!(
-        misfits.unexpected,
-        ["model.layers.1.block_sparse_moe.gates.weight"]
-    );
+    assert_eq!(misfits.missing, ["lm_head.weight", &gate]);
+    assert_eq!(misfits.unexpected, [&gates[..]]);
     assert_eq!(misfits.misshapen[0].what, "`model.norm.weight`");
     assert_eq!(misfits.faults.len(), 1);
     let text = misfits.to_string();
-    let expected = "missing `model.layers.1.block_sparse_moe.gate.weight`, nearest `model.layers.1.block_sparse_moe.gates.weight`";
-    assert!(text.contains(expected), "{text}");
+    let expected = format!("missing `{gate}`, nearest `{gates}`");
+    assert!(text.contains(&expected), "{text}");
     assert!(text.contains("q_proj"), "{text}");
 }
 
 #[test]
 fn what_nothing_is_computed_from_may_be_there() {
     let mut tensors = complete("deepseek_v3", 0);
-    for name in [
-        "model.layers.2.eh_proj.weight",
-        "model.layers.1.self_attn.rotary_emb.inv_freq",
-    ] {
+    let frequencies = |layer: char| format!("model.layers.{layer}.self_attn.rotary_emb.inv_freq");
+    for name in ["model.layers.2.eh_proj.weight", &frequencies('1')] {
         tensors.insert(name.to_owned(), ("F32", vec![4]));
     }
     Plan::new(&reader(&tensors), described("deepseek_v3")).unwrap();
-    tensors.insert(
-        "model.layers.x.self_attn.rotary_emb.inv_freq".to_owned(),
-        ("F32", vec![4]),
-    );
+    tensors.insert(frequencies('x'), ("F32", vec![4]));
     let misfits = Plan::new(&reader(&tensors), described("deepseek_v3")).unwrap_err();
     assert_eq!(misfits.unexpected.len(), 1);
 }

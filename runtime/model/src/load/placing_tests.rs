@@ -14,41 +14,23 @@ fn piece(part: Part, form: Form) -> Piece {
 
 #[test]
 fn halves_and_pairs_and_transposed_matrices_find_their_rows() {
+    let placed = |part, form, values: &[i32], out: &mut [i32], extents| {
+        place(&piece(part, form), values, out, extents);
+    };
     // Rows: gate 0, gate 1, up 0, up 1.
     let mut out = [0; 8];
-    place(
-        &piece(Part::Gate, Form::Plain),
-        &[1, 2, 3, 4],
-        &mut out,
-        [4, 2],
-    );
-    place(
-        &piece(Part::Up, Form::Plain),
-        &[5, 6, 7, 8],
-        &mut out,
-        [4, 2],
-    );
+    placed(Part::Gate, Form::Plain, &[1, 2, 3, 4], &mut out, [4, 2]);
+    placed(Part::Up, Form::Plain, &[5, 6, 7, 8], &mut out, [4, 2]);
     assert_eq!(out, [1, 2, 3, 4, 5, 6, 7, 8]);
-    let mut out = [0; 8];
     let turns = [1, 2, 5, 6, 3, 4, 7, 8];
-    place(&piece(Part::Whole, Form::Pairs), &turns, &mut out, [4, 2]);
-    assert_eq!(out, [1, 2, 3, 4, 5, 6, 7, 8]);
-    let mut out = [0; 8];
     let turned = [1, 5, 3, 7, 2, 6, 4, 8];
-    place(
-        &piece(Part::Whole, Form::TransposedPairs),
-        &turned,
-        &mut out,
-        [4, 2],
-    );
-    assert_eq!(out, [1, 2, 3, 4, 5, 6, 7, 8]);
-    let mut out = [0; 6];
-    place(
-        &piece(Part::Whole, Form::Transposed),
-        &[1, 4, 2, 5, 3, 6],
-        &mut out,
-        [2, 3],
-    );
+    for (form, values) in [(Form::Pairs, turns), (Form::TransposedPairs, turned)] {
+        let mut out = [0; 8];
+        placed(Part::Whole, form, &values, &mut out, [4, 2]);
+        assert_eq!(out, [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+    let (mut out, transposed) = ([0; 6], [1, 4, 2, 5, 3, 6]);
+    placed(Part::Whole, Form::Transposed, &transposed, &mut out, [2, 3]);
     assert_eq!(out, [1, 2, 3, 4, 5, 6]);
 }
 
@@ -67,12 +49,7 @@ fn codes_of_four_bits_are_the_low_half_first() {
 fn neighbours_of_a_head_are_put_into_its_halves() {
     // Two heads of four rows: 0 and 2, and 1 and 3, turn together.
     let stored = [0, 2, 1, 3, 10, 12, 11, 13];
-    let mut out = [0; 8];
-    place(
-        &piece(Part::Whole, Form::Neighbours),
-        &stored,
-        &mut out,
-        [8, 1],
-    );
+    let (mut out, neighbours) = ([0; 8], piece(Part::Whole, Form::Neighbours));
+    place(&neighbours, &stored, &mut out, [8, 1]);
     assert_eq!(out, [0, 1, 2, 3, 10, 11, 12, 13]);
 }

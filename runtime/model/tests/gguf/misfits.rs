@@ -10,6 +10,7 @@ use crate::builder::{Builder, F32, FLAG, LIST, U32, list};
 
 /// A dense Llama of one layer without its tensors.
 fn metadata() -> Builder {
+    let (name, epsilon) = ("llama.attention.layer_norm_rms_epsilon", 1e-5_f32);
     Builder::new()
         .text("general.architecture", "llama")
         .size("llama.context_length", 64)
@@ -17,11 +18,7 @@ fn metadata() -> Builder {
         .size("llama.block_count", 1)
         .size("llama.feed_forward_length", 64)
         .size("llama.attention.head_count", 2)
-        .value(
-            "llama.attention.layer_norm_rms_epsilon",
-            F32,
-            &1e-5_f32.to_le_bytes(),
-        )
+        .value(name, F32, &epsilon.to_le_bytes())
 }
 
 /// All tensors but those that `without` names.
@@ -58,7 +55,13 @@ fn open(file: Builder) -> Result<ModelFiles, Error> {
     ModelFiles::of_gguf(GgufFile::from_bytes("test", file.bytes()).unwrap())
 }
 
-/// That a file is refused by one error that says all of `parts`.
+/// Rows `file => part, part…;`: each file is refused by one error that says all parts.
+macro_rules! refused {
+    ($($file:expr => $($part:expr),+;)+) => {
+        $(refused($file, &[$($part),+]);)+
+    };
+}
+
 fn refused(file: Builder, parts: &[&str]) {
     let error = open(file).unwrap_err();
     assert!(matches!(error, Error::Misfits(_)), "{error:?}");
@@ -106,42 +109,20 @@ fn one_error_lists_everything() {
 
 #[test]
 fn what_the_metadata_lacks_has_its_own_name() {
-    let file = Builder::new()
-        .text("general.architecture", "llama")
-        .size("llama.block_count", 1);
-    refused(
-        tensors(file, &[]),
-        &[
+    let of = |architecture| Builder::new().text("general.architecture", architecture);
+    refused! {
+        tensors(of("llama").size("llama.block_count", 1), &[]) =>
             "`llama.embedding_length`: expected a whole number, got none",
             "`llama.attention.head_count`",
             "`llama.attention.layer_norm_rms_epsilon`",
             "`llama.context_length`",
-            "`llama.feed_forward_length`",
-        ],
-    );
-    refused(
-        Builder::new(),
-        &[
-            "`general.architecture`: expected one of llama, olmoe, qwen2moe, qwen3, qwen3moe, got none",
-        ],
-    );
-    refused(
-        Builder::new().text("general.architecture", "mamba"),
-        &["got `mamba`"],
-    );
-    let experts = Builder::new()
-        .text("general.architecture", "qwen3")
-        .size("qwen3.expert_count", 4);
-    refused(experts, &["`qwen3.expert_count`: expected none, got 4"]);
-    let dense = Builder::new().text("general.architecture", "olmoe");
-    refused(
-        dense,
-        &["`olmoe.expert_count`: expected at least 1, got none"],
-    );
-    refused(
-        metadata().value("split.count", 2, &[3, 0]),
-        &["`split.count`: expected a model in one file, got 3"],
-    );
+            "`llama.feed_forward_length`";
+        Builder::new() => "`general.architecture`: expected one of llama, olmoe, qwen2moe, qwen3, qwen3moe, got none";
+        of("mamba") => "got `mamba`";
+        of("qwen3").size("qwen3.expert_count", 4) => "`qwen3.expert_count`: expected none, got 4";
+        of("olmoe") => "`olmoe.expert_count`: expected at least 1, got none";
+        metadata().value("split.count", 2, &[3, 0]) => "`split.count`: expected a model in one file, got 3";
+    }
 }
 
 #[test]
@@ -152,31 +133,22 @@ fn layers_are_alike() {
         tensors(metadata(), &[]).value("llama.attention.head_count_kv", LIST, &list)
     };
     assert!(open(kv([2, 2])).is_ok());
-    refused(
-        kv([2, 1]),
-        &["`llama.attention.head_count_kv`: expected a number that is the same for all layers"],
-    );
+    let said = "`llama.attention.head_count_kv`: expected a number that is the same for all layers";
+    refused(kv([2, 1]), &[said]);
 }
 
 #[test]
 fn what_changes_the_positions_is_done_or_refused() {
     let file = || tensors(metadata(), &[]);
-    let part = file().size("llama.rope.dimension_count", 8);
-    refused(
-        part,
-        &["`llama.rope.dimension_count`: expected 16, all of a head, got 8"],
-    );
-    let long = file().text("llama.rope.scaling.type", "longrope");
-    refused(
-        long,
-        &["`llama.rope.scaling.type`: expected `none`, `linear` or `yarn`, got `longrope`"],
-    );
-    let window = file().size("llama.attention.sliding_window", 16);
-    refused(
-        window,
-        &["`llama.attention.sliding_window`: expected no window, got 16"],
-    );
-    assert!(open(file().size("llama.attention.sliding_window", 64)).is_ok());
+    let window = |keys| file().size("llama.attention.sliding_window", keys);
+    refused! {
+        file().size("llama.rope.dimension_count", 8) =>
+            "`llama.rope.dimension_count`: expected 16, all of a head, got 8";
+        file().text("llama.rope.scaling.type", "longrope") =>
+            "`llama.rope.scaling.type`: expected `none`, `linear` or `yarn`, got `longrope`";
+        window(16) => "`llama.attention.sliding_window`: expected no window, got 16";
+    }
+    assert!(open(window(64)).is_ok());
     let factors = |factor: f32| {
         let mut file = file().tensor("rope_freqs.weight", &[8], 0, 32);
         let at = file.data.len() - 32;
@@ -185,42 +157,33 @@ fn what_changes_the_positions_is_done_or_refused() {
         }
         file
     };
-    let plain = open(factors(1.0)).unwrap();
-    let divided = open(factors(4.0)).unwrap();
-    let frequencies = |files: &ModelFiles| {
-        files.spec().layers[0]
-            .attention
-            .rope
-            .clone()
-            .unwrap()
-            .frequencies()
+    let frequencies = |file: Builder| {
+        let files = open(file).unwrap();
+        let rope = files.spec().layers[0].attention.rope.clone();
+        rope.unwrap().frequencies()
     };
-    let quarter: Vec<f32> = frequencies(&plain).iter().map(|w| w / 4.0).collect();
-    assert_eq!(frequencies(&divided), quarter);
-    refused(
-        factors(0.0),
-        &["`rope_freqs.weight`: expected positive numbers, got 0"],
-    );
-    let yarn = factors(4.0).text("llama.rope.scaling.type", "yarn").value(
-        "llama.rope.scaling.factor",
-        F32,
-        &2_f32.to_le_bytes(),
-    );
-    refused(yarn, &["expected no other scaling of rotary positions"]);
+    let plain = frequencies(factors(1.0)).into_iter();
+    let quarter: Vec<f32> = plain.map(|w| w / 4.0).collect();
+    assert_eq!(frequencies(factors(4.0)), quarter);
+    let two = 2_f32.to_le_bytes();
+    let yarn = factors(4.0).text("llama.rope.scaling.type", "yarn");
+    refused! {
+        factors(0.0) => "`rope_freqs.weight`: expected positive numbers, got 0";
+        yarn.value("llama.rope.scaling.factor", F32, &two) => "expected no other scaling of rotary positions";
+    }
 }
 
 #[test]
 fn values_of_other_types_are_refused() {
     let file = || tensors(metadata(), &[]);
-    for name in ["llama.rope.freq_base", "llama.rope.dimension_count"] {
-        refused(file().text(name, "many"), &[name, "got `many`"]);
+    let (base, width) = ("llama.rope.freq_base", "llama.rope.dimension_count");
+    refused! {
+        file().text(base, "many") => base, "got `many`";
+        file().text(width, "many") => width, "got `many`";
+        file().size("llama.rope.scaling.type", 2) => "`llama.rope.scaling.type`";
+        file().value(base, F32, &f32::NAN.to_le_bytes()) => "`llama.rope.freq_base`", "got NaN";
+        file().value(base, FLAG, &[1]) => "`llama.rope.freq_base`", "got `true`";
     }
-    let kind = file().size("llama.rope.scaling.type", 2);
-    refused(kind, &["`llama.rope.scaling.type`"]);
-    let nan = file().value("llama.rope.freq_base", F32, &f32::NAN.to_le_bytes());
-    refused(nan, &["`llama.rope.freq_base`", "got NaN"]);
-    let flag = file().value("llama.rope.freq_base", FLAG, &[1]);
-    refused(flag, &["`llama.rope.freq_base`", "got `true`"]);
 }
 
 #[test]
@@ -229,21 +192,12 @@ fn experts_are_few_enough_to_be_listed() {
         let file = metadata().size("llama.expert_count", experts);
         tensors(file.size("llama.expert_used_count", 2), &[])
     };
-    refused(
-        of(u32::MAX),
-        &["`llama.expert_count`: expected a whole number up to 2^24"],
-    );
-    refused(
-        of(1 << 20),
-        &["missing `blk.0.ffn_gate_exps.weight`, nearest `blk.0.ffn_gate.weight`"],
-    );
-    let apart = of(1 << 20).tensor("blk.0.ffn_gate.0.weight", &[32, 64], 0, 8192);
-    refused(
-        apart,
-        &[
-            "`llama.expert_count`: expected no more in all layers than the 12 tensors of the file, got 1048576",
-        ],
-    );
+    refused! {
+        of(u32::MAX) => "`llama.expert_count`: expected a whole number up to 2^24";
+        of(1 << 20) => "missing `blk.0.ffn_gate_exps.weight`, nearest `blk.0.ffn_gate.weight`";
+        of(1 << 20).tensor("blk.0.ffn_gate.0.weight", &[32, 64], 0, 8192) =>
+            "`llama.expert_count`: expected no more in all layers than the 12 tensors of the file, got 1048576";
+    }
 }
 
 #[test]
