@@ -270,7 +270,7 @@ impl Text {
     ) -> Result<Batch, Error> {
         let expected = format!("more than {sequence} bytes");
         let of = |byte: &u8| i32::from(*byte);
-        batch_of(&self.0, of, (seed, step), [batch, sequence])
+        batch_of(&self.0, of, seed, step, [batch, sequence])
             .ok_or_else(|| Error::Config(Unfit::new("text", expected, self.0.len())))
     }
 }
@@ -280,7 +280,8 @@ impl Text {
 pub(crate) fn batch_of<T>(
     units: &[T],
     number: impl Fn(&T) -> i32,
-    (seed, step): (u64, usize),
+    seed: u64,
+    step: usize,
     [batch, sequence]: [usize; 2],
 ) -> Option<Batch> {
     let places = units.len().checked_sub(sequence)?;

@@ -197,9 +197,11 @@ pub struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn new(
         config: TrainConfig,
-        (subject, ids): (&Subject, &[u32]),
+        subject: &Subject,
+        ids: &[u32],
         progress: Progress,
-        (model, optimizer): (ModuleRecord, Bytes),
+        model: ModuleRecord,
+        optimizer: Bytes,
     ) -> Self {
         Self {
             config,

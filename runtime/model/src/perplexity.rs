@@ -69,7 +69,7 @@ impl Perplexity {
         device: &Device,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Self, Error> {
-        Self::counting(model, ids, windows, device, (progress, None))
+        Self::counting(model, ids, windows, device, progress, None)
     }
 
     /// As [`Perplexity::of`], and adds to `experts` where the tokens went: those of all windows, so that a token in two of them counts in
@@ -85,7 +85,7 @@ impl Perplexity {
         experts: &mut ExpertLoad,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Self, Error> {
-        Self::counting(model, ids, windows, device, (progress, Some(experts)))
+        Self::counting(model, ids, windows, device, progress, Some(experts))
     }
 
     fn counting(
@@ -93,7 +93,8 @@ impl Perplexity {
         ids: &[u32],
         windows: Windows,
         device: &Device,
-        (progress, mut experts): (&mut dyn FnMut(usize), Option<&mut ExpertLoad>),
+        progress: &mut dyn FnMut(usize),
+        mut experts: Option<&mut ExpertLoad>,
     ) -> Result<Self, Error> {
         Error::check(ids.len() >= 2, "tokens of the text", "2 or more", ids.len())?;
         let tokens = model.tokens(ids, device)?;

@@ -137,7 +137,7 @@ impl Window {
     }
 
     /// Waits for the device and reads everything, at step `step`, of which each learned from `tokens` and the last went at `rate`.
-    pub(crate) fn read(self, step: usize, (rate, tokens): (f64, usize)) -> Result<Report, Error> {
+    pub(crate) fn read(self, step: usize, rate: f64, tokens: usize) -> Result<Report, Error> {
         let losses = read(self.losses)?;
         let auxiliary = read(self.auxiliary)?;
         let seconds = self

@@ -40,7 +40,8 @@ impl Scaled {
     /// From the beginning, or where `progress` is.
     fn new(
         scaling: LossScaling,
-        (progress, guard): (&Progress, StepGuard),
+        progress: &Progress,
+        guard: StepGuard,
         device: &Device,
     ) -> Result<Option<Self>, Error> {
         if scaling == LossScaling::Off {
@@ -83,7 +84,7 @@ impl Trainer {
         check(&config, &subject, &ids)?;
         let device = device.clone().autodiff();
         let model = subject.first(&config, &device)?;
-        Self::at(Progress::default(), config, (subject, ids), model, device)
+        Self::at(Progress::default(), config, subject, ids, model, device)
     }
 
     /// The same of the weights in `files`, decoded where they are codes; `progress` hears of each tensor.
@@ -106,20 +107,21 @@ impl Trainer {
             ..LoadOptions::default()
         };
         let model = files.load(&device, options, progress)?;
-        Self::at(Progress::default(), config, (subject, ids), model, device)
+        Self::at(Progress::default(), config, subject, ids, model, device)
     }
 
     fn at(
         progress: Progress,
         config: TrainConfig,
-        (subject, ids): (Subject, Vec<u32>),
+        subject: Subject,
+        ids: Vec<u32>,
         model: Model,
         device: Device,
     ) -> Result<Self, Error> {
         let (adam, guard) = adam(config.weight_decay);
         Ok(Self {
             optimizer: ModuleOptimizer::from(adam),
-            scaled: Scaled::new(config.loss_scaling, (&progress, guard), &device)?,
+            scaled: Scaled::new(config.loss_scaling, &progress, guard, &device)?,
             progress,
             window: Window::default(),
             config,
@@ -155,7 +157,7 @@ impl Trainer {
         let model = model.try_load_record(record).map_err(checkpoint::record)?;
         check_record(&optimizer, &model, progress.step)?;
         let optimizer = OptimizerRecord::from_bytes(optimizer).map_err(checkpoint::record)?;
-        let new = Self::at(progress, config, (subject, ids), model, device)?;
+        let new = Self::at(progress, config, subject, ids, model, device)?;
         Ok(Self {
             optimizer: new.optimizer.load_record(optimizer),
             ..new
@@ -248,7 +250,7 @@ impl Trainer {
             ..
         } = self.config;
         let number = |&id: &u32| id as i32;
-        let batch = batch_of(&self.ids, number, (seed, step), [count, sequence]);
+        let batch = batch_of(&self.ids, number, seed, step, [count, sequence]);
         let batch = batch.unwrap_or_else(|| unreachable!("the text was found to be long enough"));
         let tensor = |ids: Vec<i32>| {
             Tensor::<2, Int>::from_data(TensorData::new(ids, [count, sequence]), &self.device)
@@ -271,7 +273,7 @@ impl Trainer {
         let report = Error::guarded(|| {
             Ok(Report {
                 fp8: self.fp8()?,
-                ..window.read(self.progress.step, (rate, tokens))?
+                ..window.read(self.progress.step, rate, tokens)?
             })
         })?;
         let steps_before = self.progress.step - report.losses.len();
@@ -328,9 +330,10 @@ impl Trainer {
         let optimizer = self.optimizer.to_record().into_bytes();
         let optimizer = optimizer.map_err(checkpoint::record)?;
         check_record(&optimizer, &self.model, progress.step)?;
-        let records = (self.model.clone().into_record(), optimizer);
-        let of = (&self.subject, &self.ids[..]);
-        Ok(Checkpoint::new(self.config, of, progress, records))
+        let (subject, model) = (&self.subject, self.model.clone().into_record());
+        let checkpoint =
+            Checkpoint::new(self.config, subject, &self.ids, progress, model, optimizer);
+        Ok(checkpoint)
     }
 }
 

@@ -71,16 +71,17 @@ impl Fp8Weight {
         // Not more than there are codes, except for one of an empty tensor.
         let scales = matrix.experts * down * across;
         let kind = self.scheme.granularity.scale_type();
-        let codes = (elements, self.codes.len());
-        check_counts(&self.name, codes, (scales, kind), &self.scales)
+        let codes = [elements, self.codes.len()];
+        check_counts(&self.name, codes, scales, kind, &self.scales)
     }
 }
 
 /// Checks codes, expected and there, and how many scales of which kind there are.
 pub(crate) fn check_counts(
     name: &str,
-    (codes, got_codes): (usize, usize),
-    (scales, kind): (usize, ScaleType),
+    codes: [usize; 2],
+    scales: usize,
+    kind: ScaleType,
     got: &HostScales,
 ) -> Result<(), WeightsError> {
     let what = match kind {
@@ -92,6 +93,7 @@ pub(crate) fn check_counts(
     } else {
         0
     };
+    let [codes, got_codes] = codes;
     let counts = [("codes", codes, got_codes), (what, scales, of_kind)];
     for (what, expected, got) in counts {
         if expected != got {

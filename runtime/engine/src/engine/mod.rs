@@ -296,7 +296,7 @@ impl Engine {
             let (Some(place), Some(logits)) = (work.samples, logits) else {
                 continue;
             };
-            self.choose(work.request, (place, logits), &mut events, &mut sampled);
+            self.choose(work.request, place, logits, &mut events, &mut sampled);
         }
         self.scheduler.complete(&sampled)?;
         Ok(events)
@@ -312,7 +312,8 @@ impl Engine {
     fn choose(
         &mut self,
         id: RequestId,
-        (place, logits): (usize, &[f32]),
+        place: usize,
+        logits: &[f32],
         events: &mut Vec<(RequestId, Event)>,
         sampled: &mut Vec<Sampled>,
     ) {

@@ -101,14 +101,15 @@ impl Attention {
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
-        (places, angles): (&Places, &Angles),
+        places: &Places,
+        angles: &Angles,
         cache: Option<LayerCache<'_>>,
     ) -> Result<Tensor<2>, Error> {
         let spec = &self.spec;
         let sequences = [places.first.len(), places.tokens];
         let [q, k, v] = match &self.projection {
-            Projections::Direct(direct) => direct.forward(x, sequences, (spec, angles))?,
-            Projections::Latent(latent) => latent.forward(x, sequences, (spec, angles))?,
+            Projections::Direct(direct) => direct.forward(x, sequences, spec, angles)?,
+            Projections::Latent(latent) => latent.forward(x, sequences, spec, angles)?,
         };
         let [q, k, v] = [q, k, v].map(|heads| heads.swap_dims(1, 2));
         let found = match cache {
@@ -172,7 +173,8 @@ impl Direct {
         &self,
         x: Tensor<2>,
         [b, s]: [usize; 2],
-        (spec, angles): (&AttentionSpec, &Angles),
+        spec: &AttentionSpec,
+        angles: &Angles,
     ) -> Result<Heads, Error> {
         let Projection::Direct { norm, clip, .. } = spec.projection else {
             unreachable!("the layer was made of the description");
@@ -239,7 +241,8 @@ impl Latent {
         &self,
         x: Tensor<2>,
         [b, s]: [usize; 2],
-        (spec, angles): (&AttentionSpec, &Angles),
+        spec: &AttentionSpec,
+        angles: &Angles,
     ) -> Result<Heads, Error> {
         let Projection::Latent { rank, rotated, .. } = spec.projection else {
             unreachable!("the layer was made of the description");

@@ -46,11 +46,12 @@ impl Block {
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
-        at: (&Places, &Angles),
+        places: &Places,
+        angles: &Angles,
         cache: Option<LayerCache<'_>>,
     ) -> Result<(Tensor<2>, Option<Routing>), Error> {
         let before = nn::rms_norm(&self.attention_norm, x.clone());
-        let seen = self.attention.forward(before, at, cache)?;
+        let seen = self.attention.forward(before, places, angles, cache)?;
         let x = x + self.scaled(seen);
         let before = nn::rms_norm(&self.feed_forward_norm, x.clone());
         let (y, routing) = self.feed_forward.forward(before)?;

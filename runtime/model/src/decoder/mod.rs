@@ -221,7 +221,7 @@ impl Model {
         for (number, block) in self.blocks.iter().enumerate() {
             let of_layer = cache.as_mut();
             let of_layer = of_layer.map(|(cache, step)| cache.layer(number, step));
-            let (y, chosen) = block.forward(x, (places, &angles), of_layer)?;
+            let (y, chosen) = block.forward(x, places, &angles, of_layer)?;
             x = y;
             routing.extend(chosen);
             moebius::keep_pace(&device)?;

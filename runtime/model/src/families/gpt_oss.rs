@@ -71,7 +71,7 @@ fn read(keys: &mut Keys<'_>) -> ModelSpec {
     let experts = experts(keys, &counts, "intermediate_size", router);
     let experts = experts.with_activation(Activation::Clamped).with_bias(true);
     let experts = FeedForwardSpec::Experts(experts);
-    let windows = windows(keys, (count, 128), |layer| layer % 2 == 0);
+    let windows = windows(keys, count, 128, |layer| layer % 2 == 0);
     let layers = windows.into_iter();
     let layers = layers.map(|window| windowed(&attention, window, &experts));
     model(keys, layers.collect())

@@ -102,7 +102,8 @@ pub(super) fn normed(attention: AttentionSpec, norm: HeadNorm) -> AttentionSpec 
 /// `default` says of a layer's number.
 pub(super) fn windows(
     keys: &mut Keys<'_>,
-    (layers, width): (usize, usize),
+    layers: usize,
+    width: usize,
     default: impl Fn(usize) -> bool,
 ) -> Vec<Option<usize>> {
     let window = keys.size_or("sliding_window", width);

@@ -45,7 +45,7 @@ fn qwen2_moe(keys: &mut Keys<'_>) -> ModelSpec {
     let dense = dense(keys, false);
     let sliding = keys.flag_or("use_sliding_window", false);
     let last = keys.size_or("max_window_layers", 28);
-    let windows = windows(keys, (count, 4096), |layer| {
+    let windows = windows(keys, count, 4096, |layer| {
         sliding && layer % 2 == 0 && layer < last
     });
     let layers = sparse(keys, count).into_iter().zip(windows);
@@ -65,7 +65,7 @@ fn qwen3(keys: &mut Keys<'_>) -> ModelSpec {
     let dense = dense(keys, false);
     let sliding = keys.flag_or("use_sliding_window", false);
     let first = keys.size_or("max_window_layers", 28);
-    let windows = windows(keys, (count, 4096), |layer| sliding && layer >= first);
+    let windows = windows(keys, count, 4096, |layer| sliding && layer >= first);
     let windows = windows.into_iter().map(|window| window.filter(|_| sliding));
     let layers = windows.map(|window| windowed(&attention, window, &dense));
     model(keys, layers.collect())

@@ -61,7 +61,7 @@ pub(crate) fn upcycled(config: &Value, sizes: Sizes) -> Result<(Value, ModelSpec
     if !faults.is_empty() {
         return Err(faults);
     }
-    let config = Value::Object(entries_of(pair, entries.clone(), (&spec, sizes)));
+    let config = Value::Object(entries_of(pair, entries.clone(), &spec, sizes));
     let made = describe(&config)?;
     let mut expected = spec;
     for (layer, made) in expected.layers.iter_mut().zip(&made.spec.layers) {
@@ -125,7 +125,8 @@ fn biases(spec: &ModelSpec) -> Vec<Unfit> {
 fn entries_of(
     pair: &Pair,
     mut entries: Map<String, Value>,
-    (spec, sizes): (&ModelSpec, Sizes),
+    spec: &ModelSpec,
+    sizes: Sizes,
 ) -> Map<String, Value> {
     let [experts, inter] = pair.sizes;
     // The two families have other values for what a configuration leaves out.

@@ -80,7 +80,7 @@ impl Plan {
         };
         let mut used = BTreeSet::new();
         for one in wanted {
-            plan.take(one, reader, (&mut used, &mut misfits));
+            plan.take(one, reader, &mut used, &mut misfits);
         }
         plan.check_places(&spec, &mut misfits);
         let names = reader.names().into_iter();
@@ -111,7 +111,8 @@ impl Plan {
         &mut self,
         wanted: Wanted,
         reader: Checkpoint<'_>,
-        (used, misfits): (&mut BTreeSet<String>, &mut Misfits),
+        used: &mut BTreeSet<String>,
+        misfits: &mut Misfits,
     ) {
         let Wanted {
             place,
@@ -208,7 +209,7 @@ pub(crate) fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
             for expert in 0..if apart { experts } else { 1 } {
                 let name = name.replace("{e}", &expert.to_string());
                 let expert = apart.then_some(expert);
-                let mut one = want(rule, place, (name, expert), &shape);
+                let mut one = want(rule, place, name, expert, &shape);
                 let of_layer = spec.layers.get(layer);
                 one.piece.head = of_layer.map_or(1, |of| of.attention.head_dim);
                 wanted.push(one);
@@ -221,7 +222,8 @@ pub(crate) fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
 fn want(
     rule: &Rule,
     place: Place,
-    (name, expert): (String, Option<usize>),
+    name: String,
+    expert: Option<usize>,
     of_place: &[usize],
 ) -> Wanted {
     let shape = in_file(rule, of_place, expert.is_some());

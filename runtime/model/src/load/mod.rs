@@ -295,7 +295,7 @@ impl Values for FileValues<'_> {
         if !plan.targets.contains_key(&place) {
             return Err(place.absent());
         }
-        let read = stream::values((files.checkpoint(), plan), place, &mut |_| ());
+        let read = stream::values(files.checkpoint(), plan, place, &mut |_| ());
         Ok(read?.0)
     }
 }

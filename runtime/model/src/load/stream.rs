@@ -39,7 +39,7 @@ impl WeightStream<'_> {
     /// The values of a place, and its extents.
     fn values(&mut self, at: Place) -> Result<(Vec<f32>, Vec<usize>), Error> {
         let (reader, plan) = (self.reader, self.plan);
-        values((reader, plan), at, &mut |name| self.report(name))
+        values(reader, plan, at, &mut |name| self.report(name))
     }
 
     fn tensor<const D: usize>(&mut self, at: Place) -> Result<Tensor<D>, Error> {
@@ -96,7 +96,8 @@ impl WeightStream<'_> {
 /// The values of a place, and its extents. Beside them there is one matrix of a file at most, and none where a file holds them as they
 /// are. `read` hears the name of each tensor.
 pub(super) fn values(
-    (reader, plan): (Checkpoint<'_>, &Plan),
+    reader: Checkpoint<'_>,
+    plan: &Plan,
     at: Place,
     read: &mut dyn FnMut(&str),
 ) -> Result<(Vec<f32>, Vec<usize>), Error> {
@@ -118,7 +119,7 @@ pub(super) fn values(
             None => 0..stack,
         };
         for (number, expert) in experts.enumerate() {
-            let values = matrix_of(reader, (piece, number), [rows, columns])?;
+            let values = matrix_of(reader, piece, number, [rows, columns])?;
             let out = &mut out[expert * size..][..size];
             place(piece, &values, out, [rows, columns]);
         }
@@ -135,7 +136,8 @@ fn target(plan: &Plan, at: Place) -> &Target {
 /// Matrix `number` of a piece, as the file has it.
 fn matrix_of(
     reader: Checkpoint<'_>,
-    (piece, number): (&Piece, usize),
+    piece: &Piece,
+    number: usize,
     [rows, columns]: [usize; 2],
 ) -> Result<Vec<f32>, Error> {
     let size = rows_in(piece, rows) * columns;
@@ -148,7 +150,7 @@ fn matrix_of(
         });
     }
     if piece.form.is_mxfp4() {
-        return mxfp4(reader, (piece, number), [rows_in(piece, rows), columns]);
+        return mxfp4(reader, piece, number, [rows_in(piece, rows), columns]);
     }
     let from = (number * size) as u64;
     let values = reader.read_f32_part(&piece.name, from, size as u64);
@@ -157,7 +159,8 @@ fn matrix_of(
 
 fn mxfp4(
     reader: Checkpoint<'_>,
-    (piece, number): (&Piece, usize),
+    piece: &Piece,
+    number: usize,
     [rows, columns]: [usize; 2],
 ) -> Result<Vec<f32>, Error> {
     let stem = piece.name.strip_suffix("_blocks").unwrap_or(&piece.name);

@@ -137,36 +137,22 @@ impl Chat {
     }
 }
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
+const MONTHS: &str =
+    "January February March April May June July August September October November December";
 /// The first of January 1970 was a Thursday.
-const WEEKDAYS: [&str; 7] = [
-    "Thursday",
-    "Friday",
-    "Saturday",
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-];
+const WEEKDAYS: &str = "Thursday Friday Saturday Sunday Monday Tuesday Wednesday";
+
+/// Word number `number` of a text, counted from 0.
+fn word(words: &'static str, number: u64) -> &'static str {
+    let number = usize::try_from(number).unwrap_or(0);
+    words.split(' ').nth(number).unwrap_or_default()
+}
 
 /// A day of the Gregorian calendar.
 struct Day {
     year: u64,
     /// From 0.
-    month: usize,
+    month: u64,
     /// From 1.
     day: u64,
     /// From 1.
@@ -190,7 +176,7 @@ fn day(days: u64) -> Day {
     } else {
         of_year + 60 + u64::from(leap)
     };
-    let month = usize::try_from((month + 2) % 12).unwrap_or(0);
+    let month = (month + 2) % 12;
     Day {
         year,
         month,
@@ -205,8 +191,8 @@ fn strftime(since_1970: Duration, format: &str) -> Result<String, Error> {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let date = day(days);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    let weekday = WEEKDAYS[usize::try_from(days % 7).unwrap_or(0)];
-    let (month, number) = (MONTHS[date.month], date.month + 1);
+    let weekday = word(WEEKDAYS, days % 7);
+    let (month, number) = (word(MONTHS, date.month), date.month + 1);
     let hour_of_12 = (hour + 11) % 12 + 1;
     let mut text = String::new();
     let mut rest = format.chars();

@@ -71,7 +71,7 @@ pub fn convert(
         }
     }
     let files = writer.finish()?;
-    target.finish(source, &plan, options.scheme, (files, &mut report))?;
+    target.finish(source, &plan, options.scheme, files, &mut report)?;
     Ok(report)
 }
 

@@ -121,14 +121,14 @@ fn step(
         .iter()
         .any(|pattern| matches_pattern(pattern, name));
     if let Some(layout) = layout {
-        return match (is_same(&layout, options.scheme), skipped) {
-            (true, _) => Ok(Step::Carry(layout)),
-            (false, false) => Ok(Step::Requantize(layout)),
-            (false, true) => {
-                let fault = Unfit::new(tensor(name), options.scheme, layout.scheme);
-                Err(WeightsError::SkippedFp8(fault))
-            }
-        };
+        if is_same(&layout, options.scheme) {
+            return Ok(Step::Carry(layout));
+        }
+        if !skipped {
+            return Ok(Step::Requantize(layout));
+        }
+        let fault = Unfit::new(tensor(name), options.scheme, layout.scheme);
+        return Err(WeightsError::SkippedFp8(fault));
     }
     if matches!(info.dtype, Dtype::F8_E4M3FNUZ | Dtype::F8_E5M2FNUZ) {
         return Err(source.wrong(name, "F8_E4M3 or F8_E5M2", info.dtype));

@@ -150,8 +150,8 @@ impl Run<'_> {
         })?;
         let [down, across] = self.scheme.grid(rows, columns);
         let kind = self.scheme.granularity.scale_type();
-        let codes = (values.len(), quantized.codes.len());
-        check_counts(name, codes, (down * across, kind), &quantized.scales)?;
+        let codes = [values.len(), quantized.codes.len()];
+        check_counts(name, codes, down * across, kind, &quantized.scales)?;
         self.writer.append(name, &quantized.codes)?;
         self.after += quantized.codes.len() as u64;
         self.append_scales(&quantized.scales.to_bytes())?;

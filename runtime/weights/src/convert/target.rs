@@ -56,7 +56,8 @@ impl Target {
         source: &Reader,
         plan: &Plan,
         scheme: Fp8Scheme,
-        (files, report): (Vec<PathBuf>, &mut ConvertReport),
+        files: Vec<PathBuf>,
+        report: &mut ConvertReport,
     ) -> Result<(), WeightsError> {
         report.bytes_after = weight_bytes(&files)?;
         let part = match self {
@@ -146,11 +147,7 @@ fn write_config(
 
 /// The value of `quantization_config`. `ignored` are modules whose weights stay as they were; `calibrated`
 /// says that every weight has the scale of its input.
-fn quantization_config(
-    scheme: Fp8Scheme,
-    ignored: &[String],
-    calibrated: bool,
-) -> Value {
+fn quantization_config(scheme: Fp8Scheme, ignored: &[String], calibrated: bool) -> Value {
     let activations = if calibrated { "static" } else { "dynamic" };
     let fmt = scheme.format.name();
     match (scheme.granularity, scheme.format) {

@@ -41,84 +41,74 @@ struct Architecture {
     turned_whole: bool,
 }
 
-const ARCHITECTURES: &[Architecture] = &[
+/// An architecture whose head is a tensor, and whose layers do nothing else out of the ordinary.
+const fn plain(
+    name: &'static str,
+    dense: Option<&'static Family>,
+    sparse: Option<&'static Family>,
+) -> Architecture {
     Architecture {
-        name: "llama",
-        dense: Some(&LLAMA),
-        sparse: Some(&MIXTRAL),
+        name,
+        dense,
+        sparse,
+        tied: false,
+        renormalize: false,
+        turned_whole: false,
+    }
+}
+
+static ARCHITECTURES: [Architecture; 5] = [
+    Architecture {
         tied: true,
         renormalize: true,
         turned_whole: true,
+        ..plain("llama", Some(&LLAMA), Some(&MIXTRAL))
     },
+    plain("olmoe", None, Some(&OLMOE)),
+    plain("qwen2moe", None, Some(&QWEN2_MOE)),
     Architecture {
-        name: "olmoe",
-        dense: None,
-        sparse: Some(&OLMOE),
-        tied: false,
-        renormalize: false,
-        turned_whole: false,
-    },
-    Architecture {
-        name: "qwen2moe",
-        dense: None,
-        sparse: Some(&QWEN2_MOE),
-        tied: false,
-        renormalize: false,
-        turned_whole: false,
-    },
-    Architecture {
-        name: "qwen3",
-        dense: Some(&QWEN3),
-        sparse: None,
         tied: true,
-        renormalize: false,
-        turned_whole: false,
+        ..plain("qwen3", Some(&QWEN3), None)
     },
     Architecture {
-        name: "qwen3moe",
-        dense: None,
-        sparse: Some(&QWEN3_MOE),
         tied: true,
         renormalize: true,
-        turned_whole: false,
+        ..plain("qwen3moe", None, Some(&QWEN3_MOE))
     },
 ];
 
-static LLAMA: Family = Family {
-    layouts: &[&[FRAME, NEIGHBOURS, DENSE]],
-    ignored: &[ROPE_FACTORS],
-    ..llama::LLAMA
-};
-static MIXTRAL: Family = Family {
-    layouts: &[&[FRAME, NEIGHBOURS, STACKED]],
-    ignored: &[ROPE_FACTORS],
-    ..llama::MIXTRAL
-};
-static MIXTRAL_APART: Family = Family {
-    layouts: &[&[FRAME, NEIGHBOURS, APART]],
-    ignored: &[ROPE_FACTORS],
-    ..llama::MIXTRAL
-};
-static OLMOE: Family = Family {
-    layouts: &[&[FRAME, HALVES, STACKED]],
-    ignored: &[],
-    ..llama::OLMOE
-};
-static QWEN2_MOE: Family = Family {
-    layouts: &[&[FRAME, HALVES, STACKED, SHARED]],
-    ignored: &[],
-    ..qwen::QWEN2_MOE
-};
-static QWEN3: Family = Family {
-    layouts: &[&[FRAME, HALVES, DENSE]],
-    ignored: &[],
-    ..qwen::QWEN3
-};
-static QWEN3_MOE: Family = Family {
-    layouts: &[&[FRAME, HALVES, STACKED]],
-    ignored: &[],
-    ..qwen::QWEN3_MOE
-};
+static LLAMA: Family = of_gguf(
+    llama::LLAMA,
+    &[&[FRAME, NEIGHBOURS, DENSE]],
+    &[ROPE_FACTORS],
+);
+static MIXTRAL: Family = of_gguf(
+    llama::MIXTRAL,
+    &[&[FRAME, NEIGHBOURS, STACKED]],
+    &[ROPE_FACTORS],
+);
+static MIXTRAL_APART: Family = of_gguf(
+    llama::MIXTRAL,
+    &[&[FRAME, NEIGHBOURS, APART]],
+    &[ROPE_FACTORS],
+);
+static OLMOE: Family = of_gguf(llama::OLMOE, &[&[FRAME, HALVES, STACKED]], &[]);
+static QWEN2_MOE: Family = of_gguf(qwen::QWEN2_MOE, &[&[FRAME, HALVES, STACKED, SHARED]], &[]);
+static QWEN3: Family = of_gguf(qwen::QWEN3, &[&[FRAME, HALVES, DENSE]], &[]);
+static QWEN3_MOE: Family = of_gguf(qwen::QWEN3_MOE, &[&[FRAME, HALVES, STACKED]], &[]);
+
+/// The family with the layouts of GGUF files.
+const fn of_gguf(
+    family: Family,
+    layouts: &'static [&'static [&'static [Rule]]],
+    ignored: &'static [&'static str],
+) -> Family {
+    Family {
+        layouts,
+        ignored,
+        ..family
+    }
+}
 
 /// The model that the metadata of a GGUF file describes. Its family has the layouts of GGUF files.
 ///
@@ -146,7 +136,7 @@ pub fn describe_gguf(file: &GgufFile) -> Result<Described, Vec<Unfit>> {
     if apart {
         check_experts(file, &mut parameters)?;
     }
-    let config = config(file, (architecture, family), &mut parameters);
+    let config = config(file, architecture, family, &mut parameters);
     let faults = std::mem::take(&mut parameters.faults);
     match describe(&config) {
         Err(wrong) => Err(faults.into_iter().chain(parameters.rename(wrong)).collect()),
@@ -185,7 +175,8 @@ fn architecture(file: &GgufFile) -> Result<&'static Architecture, Vec<Unfit>> {
 /// The configuration that the family reads.
 fn config(
     file: &GgufFile,
-    (architecture, family): (&Architecture, &Family),
+    architecture: &Architecture,
+    family: &Family,
     parameters: &mut Parameters<'_>,
 ) -> Value {
     let mut config = parameters.config();
