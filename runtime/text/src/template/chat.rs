@@ -241,58 +241,23 @@ mod tests {
     #[test]
     fn dates_are_those_of_python() {
         let format = "%Y-%m-%d %H:%M:%S %A %B %j %I%p %y %e %a %b %F %T 100%%";
-        for (seconds, expected) in [
-            (
-                0,
-                "1970-01-01 00:00:00 Thursday January 001 12AM 70  1 Thu Jan 1970-01-01 00:00:00 100%",
-            ),
-            (
-                86399,
-                "1970-01-01 23:59:59 Thursday January 001 11PM 70  1 Thu Jan 1970-01-01 23:59:59 100%",
-            ),
-            (
-                951782400,
-                "2000-02-29 00:00:00 Tuesday February 060 12AM 00 29 Tue Feb 2000-02-29 00:00:00 100%",
-            ),
-            (
-                951868800,
-                "2000-03-01 00:00:00 Wednesday March 061 12AM 00  1 Wed Mar 2000-03-01 00:00:00 100%",
-            ),
-            (
-                1709164800,
-                "2024-02-29 00:00:00 Thursday February 060 12AM 24 29 Thu Feb 2024-02-29 00:00:00 100%",
-            ),
-            (
-                1709251199,
-                "2024-02-29 23:59:59 Thursday February 060 11PM 24 29 Thu Feb 2024-02-29 23:59:59 100%",
-            ),
-            (
-                1735689599,
-                "2024-12-31 23:59:59 Tuesday December 366 11PM 24 31 Tue Dec 2024-12-31 23:59:59 100%",
-            ),
-            (
-                1735689600,
-                "2025-01-01 00:00:00 Wednesday January 001 12AM 25  1 Wed Jan 2025-01-01 00:00:00 100%",
-            ),
-            (
-                4102444800,
-                "2100-01-01 00:00:00 Friday January 001 12AM 00  1 Fri Jan 2100-01-01 00:00:00 100%",
-            ),
-            (
-                4107542399,
-                "2100-02-28 23:59:59 Sunday February 059 11PM 00 28 Sun Feb 2100-02-28 23:59:59 100%",
-            ),
-            (
-                13569465600,
-                "2400-01-01 00:00:00 Saturday January 001 12AM 00  1 Sat Jan 2400-01-01 00:00:00 100%",
-            ),
-            (
-                1764000000,
-                "2025-11-24 16:00:00 Monday November 328 04PM 25 24 Mon Nov 2025-11-24 16:00:00 100%",
-            ),
-        ] {
-            let text = strftime(Duration::from_secs(seconds), format).unwrap();
-            assert_eq!(text, expected);
+        let dates = "\
+            0 1970-01-01 00:00:00 Thursday January 001 12AM 70  1 Thu Jan 1970-01-01 00:00:00 100%
+            86399 1970-01-01 23:59:59 Thursday January 001 11PM 70  1 Thu Jan 1970-01-01 23:59:59 100%
+            951782400 2000-02-29 00:00:00 Tuesday February 060 12AM 00 29 Tue Feb 2000-02-29 00:00:00 100%
+            951868800 2000-03-01 00:00:00 Wednesday March 061 12AM 00  1 Wed Mar 2000-03-01 00:00:00 100%
+            1709164800 2024-02-29 00:00:00 Thursday February 060 12AM 24 29 Thu Feb 2024-02-29 00:00:00 100%
+            1709251199 2024-02-29 23:59:59 Thursday February 060 11PM 24 29 Thu Feb 2024-02-29 23:59:59 100%
+            1735689599 2024-12-31 23:59:59 Tuesday December 366 11PM 24 31 Tue Dec 2024-12-31 23:59:59 100%
+            1735689600 2025-01-01 00:00:00 Wednesday January 001 12AM 25  1 Wed Jan 2025-01-01 00:00:00 100%
+            4102444800 2100-01-01 00:00:00 Friday January 001 12AM 00  1 Fri Jan 2100-01-01 00:00:00 100%
+            4107542399 2100-02-28 23:59:59 Sunday February 059 11PM 00 28 Sun Feb 2100-02-28 23:59:59 100%
+            13569465600 2400-01-01 00:00:00 Saturday January 001 12AM 00  1 Sat Jan 2400-01-01 00:00:00 100%
+            1764000000 2025-11-24 16:00:00 Monday November 328 04PM 25 24 Mon Nov 2025-11-24 16:00:00 100%";
+        for date in dates.lines() {
+            let (seconds, expected) = date.trim_start().split_once(' ').unwrap();
+            let since_1970 = Duration::from_secs(seconds.parse().unwrap());
+            assert_eq!(strftime(since_1970, format).unwrap(), expected);
         }
     }
 
