@@ -147,10 +147,7 @@ impl<'a> Checkpoint<'a> {
 
 /// The model of a file, with the numbers that frequencies of rotary positions are divided by, where it has some.
 pub(super) fn describe_gguf_file(file: &GgufFile) -> Result<Described, Error> {
-    let mut described = describe_gguf(file).map_err(|faults| Misfits {
-        faults,
-        ..Misfits::default()
-    })?;
+    let mut described = describe_gguf(file).map_err(Misfits::of_config)?;
     if described.family.ignored.contains(&ROPE_FACTORS) && file.get(ROPE_FACTORS).is_some() {
         divide(file, &mut described)?;
     }

@@ -70,10 +70,7 @@ impl Plan {
             unsupported,
         } = described;
         let wanted = best_layout(reader, family, &spec);
-        let mut misfits = Misfits {
-            faults: unsupported,
-            ..Misfits::default()
-        };
+        let mut misfits = Misfits::of_config(unsupported);
         let mut plan = Self {
             targets: BTreeMap::new(),
             bytes: 0,

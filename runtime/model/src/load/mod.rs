@@ -36,7 +36,7 @@ use moebius_weights::{Reader, Unfit};
 
 use crate::decoder::{Building, Model, ModelSpec, Place, Values};
 use crate::error::{Error, Misfits};
-use crate::families;
+use crate::families::{self, Described};
 use checkpoint::{Checkpoint, describe_gguf_file};
 use stream::WeightStream;
 
@@ -143,21 +143,11 @@ impl ModelFiles {
     /// As [`ModelFiles::open`].
     pub fn of(reader: Reader) -> Result<Self, Error> {
         let config = reader.config().ok_or_else(|| {
-            Misfits::of_config(vec![Unfit::new(
-                "the folder",
-                "a config.json beside the weights",
-                "none",
-            )])
+            let expected = "a config.json beside the weights";
+            Misfits::of_config(vec![Unfit::new("the folder", expected, "none")])
         })?;
         let described = families::describe(config).map_err(Misfits::of_config)?;
-        let (family, spec) = (described.family.name, described.spec.clone());
-        let plan = Plan::new(&reader, described)?;
-        Ok(Self {
-            files: Files::Safetensors(reader),
-            family,
-            spec,
-            plan,
-        })
+        Self::described(Files::Safetensors(reader), described)
     }
 
     /// Those of a GGUF file that is open.
@@ -166,10 +156,14 @@ impl ModelFiles {
     /// As [`ModelFiles::open`].
     pub fn of_gguf(file: GgufFile) -> Result<Self, Error> {
         let described = describe_gguf_file(&file)?;
+        Self::described(Files::Gguf(file), described)
+    }
+
+    fn described(files: Files, described: Described) -> Result<Self, Error> {
         let (family, spec) = (described.family.name, described.spec.clone());
-        let plan = Plan::of(Checkpoint::Gguf(&file), described)?;
+        let plan = Plan::of(files.checkpoint(), described)?;
         Ok(Self {
-            files: Files::Gguf(file),
+            files,
             family,
             spec,
             plan,
