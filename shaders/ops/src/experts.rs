@@ -50,6 +50,22 @@ pub enum Keep {
 }
 
 impl Problem {
+    /// Ungated relu experts without biases in f32, which drop no slot of `routing`.
+    pub fn new(routing: routing::Problem, hidden: usize, inter: usize) -> Self {
+        Self {
+            routing,
+            hidden,
+            inter,
+            element: Element::F32,
+            gated: false,
+            activation: Activation::Relu,
+            bias: false,
+            capacity: None,
+            row_bound: routing.slots(),
+            dense: false,
+        }
+    }
+
     /// Columns of the first product: F, or 2F when gated.
     pub fn columns_in(&self) -> usize {
         if self.gated {

@@ -75,6 +75,7 @@ macro_rules! named {
 }
 
 pub mod attention;
+mod distance;
 mod element;
 mod error;
 pub mod expert_activation;
@@ -91,6 +92,7 @@ pub mod routing;
 pub mod scaling;
 pub mod segment_attention;
 
+pub use distance::{distance, distance_over};
 pub use element::Element;
 pub use error::{Fault, Mismatch};
 pub use operation::{

@@ -21,6 +21,7 @@
 //! dq and the pair dk, dv compute the scores anew. Bytes: each operand once.
 
 mod chunks;
+mod part;
 mod reference;
 mod rules;
 

@@ -22,6 +22,22 @@ impl HostTensor {
         Self::Floats(values.iter().copied().map(f64::from).collect())
     }
 
+    /// Its floats; none of words.
+    pub fn floats(&self) -> &[f64] {
+        match self {
+            Self::Floats(values) => values,
+            Self::Words(_) => &[],
+        }
+    }
+
+    /// Its words; none of floats.
+    pub fn words(&self) -> &[u32] {
+        match self {
+            Self::Words(words) => words,
+            Self::Floats(_) => &[],
+        }
+    }
+
     /// How many elements there are.
     pub fn len(&self) -> usize {
         match self {
@@ -76,10 +92,7 @@ impl<'a> Operands<'a> {
 
     /// The floats of an operand; none where the operation has no such operand.
     pub(super) fn floats(&self, name: &str) -> &'a [f64] {
-        match self.find(name) {
-            Some(HostTensor::Floats(values)) => values,
-            _ => &[],
-        }
+        self.find(name).map_or(&[], HostTensor::floats)
     }
 
     /// The same in f32, which holds what any of the element types does.
@@ -94,10 +107,7 @@ impl<'a> Operands<'a> {
 
     /// The words of an operand; none where the operation has no such operand.
     pub(super) fn words(&self, name: &str) -> &'a [u32] {
-        match self.find(name) {
-            Some(HostTensor::Words(words)) => words,
-            _ => &[],
-        }
+        self.find(name).map_or(&[], HostTensor::words)
     }
 
     /// A mask that may be absent.
