@@ -1,13 +1,14 @@
-//! The check before the numbers: some queries of some heads through the f64 oracle.
+//! The check before the numbers: some queries of some heads, as an attention of their own through the f64 oracle.
 
 use super::AttentionBench;
 use super::setup::Setup;
 use super::ways::{Output, Way};
 use crate::BenchError;
-use crate::oracle::{distance, floats, spread, wide};
+use crate::oracle::{distance, floats, spread};
 use burn::tensor::{Int, Tensor};
 use moebius::Error;
-use moebius_ops::attention::{Inputs, Problem, Sizes, Tables, reference, reference_backward};
+use moebius_ops::attention::Problem;
+use moebius_ops::{Attention, AttentionPass, Gradient, HostTensor, Operation};
 use std::collections::BTreeMap;
 
 /// Heads of all sequences that are checked, and queries of each, spread evenly.
@@ -27,38 +28,38 @@ pub(super) fn error(bench: &AttentionBench, setup: &Setup, way: Way) -> Result<f
     Ok(outputs.max(oracle.backward_error(d_o, [&dq, &dk, &dv])?))
 }
 
-/// The sampled sites, and what they are computed of.
+/// The sampled queries, and what they are computed of.
 struct Oracle<'a> {
     problem: Problem,
     setup: &'a Setup,
-    /// Sequence and head.
-    heads: Vec<[usize; 2]>,
+    /// The sampled heads of each sequence and key head.
+    heads: BTreeMap<[usize; 2], Vec<usize>>,
     queries: Vec<usize>,
 }
 
-/// The sampled queries of a head, its keys and its values.
-struct Head {
-    q: Vec<f64>,
-    k: Vec<f64>,
-    v: Vec<f64>,
+/// The sampled queries of the heads that share a key head, and what they should give.
+struct Part {
+    operation: Operation,
+    operands: Vec<HostTensor>,
+    /// o and lse.
+    results: Vec<HostTensor>,
 }
 
 impl<'a> Oracle<'a> {
     fn new(bench: &AttentionBench, setup: &'a Setup) -> Result<Self, Error> {
-        let heads = spread(SAMPLES[0], bench.batch * bench.heads);
+        let problem = bench.problem()?;
+        let mut heads: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for row in spread(SAMPLES[0], bench.batch * bench.heads) {
+            let (batch, head) = (row / bench.heads, row % bench.heads);
+            let key_head = [batch, head / problem.group()];
+            heads.entry(key_head).or_default().push(head);
+        }
         Ok(Self {
-            problem: bench.problem()?,
+            problem,
             setup,
-            heads: heads
-                .map(|row| [row / bench.heads, row % bench.heads])
-                .collect(),
+            heads,
             queries: spread(SAMPLES[1], bench.queries()).collect(),
         })
-    }
-
-    /// The key head of a query head.
-    fn key_head(&self, [batch, head]: [usize; 2]) -> [usize; 2] {
-        [batch, head / self.problem.group()]
     }
 
     /// The sampled rows of one head.
@@ -69,37 +70,42 @@ impl<'a> Oracle<'a> {
         floats(head.select(2, rows))
     }
 
-    fn head(&self, at: [usize; 2]) -> Head {
-        let [q, k, v] = &self.setup.operands;
-        let all = |tensor| wide(floats(head(tensor, self.key_head(at))));
-        Head {
-            q: wide(self.rows(q, at)),
-            k: all(k),
-            v: all(v),
-        }
+    /// The sampled rows of some heads.
+    fn rows_of(&self, tensor: &Tensor<4>, batch: usize, heads: &[usize]) -> HostTensor {
+        let rows = heads.iter().map(|head| self.rows(tensor, [batch, *head]));
+        HostTensor::of_f32(&rows.collect::<Vec<_>>().concat())
     }
 
-    /// Each sampled query with its place among them, alone with the keys up to its own.
-    fn alone(&self) -> impl Iterator<Item = Result<(usize, Problem), Error>> {
-        let queries = self.queries.iter().enumerate();
-        queries.map(|(n, query)| Ok((n, alone(&self.problem, *query)?)))
+    fn part(&self, at: [usize; 2], heads: &[usize]) -> Result<Part, Error> {
+        let [q, k, v] = &self.setup.operands;
+        let (problem, mask) = self.problem.of_queries(heads.len(), &self.queries)?;
+        let all = |tensor| HostTensor::of_f32(&floats(head(tensor, at)));
+        let operands = vec![self.rows_of(q, at[0], heads), all(k), all(v), mask.into()];
+        let pass = AttentionPass::Forward;
+        let operation = Operation::from(Attention { problem, pass });
+        Ok(Part {
+            results: operation.reference(&operands)?,
+            operation,
+            operands,
+        })
+    }
+
+    /// The largest error of the sampled rows of a head.
+    fn error(&self, got: &Tensor<4>, batch: usize, heads: &[usize], want: &HostTensor) -> f64 {
+        let want = want.floats();
+        let of_head = heads.iter().zip(want.chunks(want.len() / heads.len()));
+        let errors = of_head.map(|(head, want)| distance(&self.rows(got, [batch, *head]), want));
+        errors.fold(0.0, f64::max)
     }
 
     fn forward_error(&self, out: &Output) -> Result<f64, Error> {
         let mut error = 0.0f64;
-        for at in &self.heads {
-            let head = self.head(*at);
-            let (mut o, mut lse) = (Vec::new(), Vec::new());
-            for query in self.alone() {
-                let (n, problem) = query?;
-                let want = reference(&problem, &head.inputs(n, &problem));
-                o.extend(want.o);
-                lse.extend(want.lse);
-            }
-            error = error.max(distance(&self.rows(&out.o, *at), &o));
-            if let Some(got) = &out.lse {
-                let got = self.rows(&got.clone().unsqueeze_dim::<4>(3), *at);
-                error = error.max(distance(&got, &lse));
+        for (at, heads) in &self.heads {
+            let part = self.part(*at, heads)?;
+            error = error.max(self.error(&out.o, at[0], heads, &part.results[0]));
+            if let Some(lse) = &out.lse {
+                let lse = lse.clone().unsqueeze_dim::<4>(3);
+                error = error.max(self.error(&lse, at[0], heads, &part.results[1]));
             }
         }
         Ok(error)
@@ -109,9 +115,9 @@ impl<'a> Oracle<'a> {
     fn sampled(&self, d_o: &Tensor<4>) -> Tensor<4> {
         let [batch, heads, queries, _] = d_o.dims();
         let mut keep = vec![0.0f32; batch * heads * queries];
-        for [b, h] in &self.heads {
-            for query in &self.queries {
-                keep[(b * heads + h) * queries + query] = 1.0;
+        for ([b, _], sampled) in &self.heads {
+            for (head, query) in pairs(sampled, &self.queries) {
+                keep[(b * heads + head) * queries + query] = 1.0;
             }
         }
         let keep = Tensor::<1>::from_floats(keep.as_slice(), &d_o.device()).cast(d_o.dtype());
@@ -120,65 +126,35 @@ impl<'a> Oracle<'a> {
 
     /// The largest error of dq for do, and of dk and dv for [`Self::sampled`].
     fn backward_error(&self, d_o: &Tensor<4>, [dq, dk, dv]: [&Tensor<4>; 3]) -> Result<f64, Error> {
-        let dim = self.problem.sizes().head_dim;
         let mut error = 0.0f64;
-        let mut sums: BTreeMap<[usize; 2], [Vec<f64>; 2]> = BTreeMap::new();
-        for at in &self.heads {
-            let (head, d_o) = (self.head(*at), wide(self.rows(d_o, *at)));
-            let none = || vec![0.0; head.k.len()];
-            let sums = sums
-                .entry(self.key_head(*at))
-                .or_insert_with(|| [none(), none()]);
-            let mut want = Vec::new();
-            for query in self.alone() {
-                let (n, problem) = query?;
-                let d_o = &d_o[n * dim..][..dim];
-                let gradients =
-                    reference_backward(&problem, &head.inputs(n, &problem), d_o, &[0.0]);
-                want.extend(gradients.dq);
-                for (sum, part) in sums.iter_mut().zip([gradients.dk, gradients.dv]) {
-                    sum.iter_mut()
-                        .zip(part)
-                        .for_each(|(sum, part)| *sum += part);
-                }
-            }
-            error = error.max(distance(&self.rows(dq, *at), &want));
-        }
-        for (at, sums) in sums {
-            for (got, want) in [dk, dv].into_iter().zip(sums) {
-                error = error.max(distance(&floats(head(got, at)), &want));
+        for (at, heads) in &self.heads {
+            let gradients = self
+                .part(*at, heads)?
+                .gradients(self.rows_of(d_o, at[0], heads))?;
+            error = error.max(self.error(dq, at[0], heads, &gradients[0]));
+            for (got, want) in [dk, dv].into_iter().zip(&gradients[1..]) {
+                error = error.max(distance(&floats(head(got, *at)), want.floats()));
             }
         }
         Ok(error)
     }
 }
 
-impl Head {
-    /// What the `n`-th sampled query reads, whose keys end where those of `problem` do.
-    fn inputs(&self, n: usize, problem: &Problem) -> Inputs<'_> {
-        let sizes = problem.sizes();
-        let (dim, keys) = (sizes.head_dim, sizes.keys * sizes.head_dim);
-        Inputs {
-            q: &self.q[n * dim..][..dim],
-            k: &self.k[..keys],
-            v: &self.v[..keys],
-            tables: Tables::default(),
-        }
+impl Part {
+    /// dq, dk and dv for do.
+    fn gradients(self, d_o: HostTensor) -> Result<Vec<HostTensor>, Error> {
+        let gradient = self.operation.gradient("o", |_| true);
+        let Some(Gradient::By { operation, .. }) = gradient else {
+            unreachable!("the output of an attention has gradients");
+        };
+        let operands = [self.operands, self.results, vec![d_o]].concat();
+        Ok(operation.reference(&operands)?)
     }
 }
 
-/// Query `i` of one head, and the keys up to the last that it sees. Without rules that look at positions beyond that one, it
-/// is the same problem, because queries and keys end together.
-fn alone(problem: &Problem, i: usize) -> Result<Problem, Error> {
-    let sizes = problem.sizes();
-    Ok(problem.with_sizes(Sizes {
-        batch: 1,
-        heads: 1,
-        kv_heads: 1,
-        queries: 1,
-        keys: problem.keys_of(i..i + 1).end,
-        ..*sizes
-    })?)
+/// Each of `a` with each of `b`.
+fn pairs<'a>(a: &'a [usize], b: &'a [usize]) -> impl Iterator<Item = (usize, usize)> + 'a {
+    a.iter().flat_map(|a| b.iter().map(move |b| (*a, *b)))
 }
 
 /// \[1, 1, S, D\] of a sequence and head, without the graph if one is recorded.
@@ -186,7 +162,3 @@ fn head(tensor: &Tensor<4>, [batch, head]: [usize; 2]) -> Tensor<4> {
     let tensor = tensor.clone().inner();
     tensor.narrow(0, batch, 1).narrow(1, head, 1)
 }
-
-#[cfg(test)]
-#[path = "check_tests.rs"]
-mod tests;

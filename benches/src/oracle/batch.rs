@@ -1,12 +1,13 @@
-//! Gradients of single tokens and single columns of weights, in f64 on the host.
+//! Gradients of single tokens and single hidden units: parts of the experts' gradients in f64.
 
-use moebius_ops::experts;
+use moebius_ops::Mismatch;
+use moebius_ops::experts::{Problem, ReferenceInputs, reference_backward};
 use moebius_ops::grouped_gemm::Activation;
 
 /// A layer without biases, a dropless batch and the gradient of its output, copied to the host;
-/// shapes as in [`experts::ReferenceInputs`].
+/// shapes as in [`ReferenceInputs`].
 pub(super) struct Batch {
-    pub(super) problem: experts::Problem,
+    pub(super) problem: Problem,
     pub(super) x: Vec<f32>,
     pub(super) dy: Vec<f32>,
     pub(super) indices: Vec<u32>,
@@ -35,117 +36,117 @@ pub(super) struct Column {
     pub(super) slack: f64,
 }
 
-/// One hidden unit for one token: its value and its derivatives by gate and up projection.
-struct Unit {
-    value: f64,
-    by_gate: f64,
-    by_up: f64,
-    /// The up projection where a relu may be on either side.
-    unsure: f64,
-}
-
 /// Part of Σ|w·x| below which the sign of an f32 sum w·x says nothing.
 const UNSURE: f64 = 1e-6;
 
 impl Batch {
-    /// The experts' part of the gradients of token `t`.
-    pub(super) fn token(&self, t: usize) -> Token {
-        let (h, f) = (self.problem.hidden, self.problem.inter);
-        let top_k = self.problem.routing.top_k();
-        let (x, dy) = (row(&self.x, t, h), row(&self.dy, t, h));
-        let mut token = Token {
-            x: vec![0.0; h],
-            weights: Vec::with_capacity(top_k),
-            slack: 0.0,
+    /// The experts' part of the gradients of token `t`: those of a batch with no other.
+    pub(super) fn token(&self, t: usize) -> Result<Token, Mismatch> {
+        let (h, k) = (self.problem.hidden, self.problem.routing.top_k());
+        let routing = self.problem.routing.with_tokens(1)?;
+        let problem = Problem {
+            routing,
+            row_bound: routing.slots(),
+            ..self.problem
         };
-        for slot in t * top_k..(t + 1) * top_k {
-            let (e, weight) = (self.indices[slot] as usize, self.weights[slot]);
-            let mut hidden_gradient = vec![0.0; f];
-            for (i, dy) in dy.iter().enumerate() {
-                let w_out = row(&self.w_out, e * h + i, f);
-                add(&mut hidden_gradient, f64::from(*dy), w_out);
-            }
-            let mut dot = 0.0;
-            for (c, g) in hidden_gradient.into_iter().enumerate() {
-                let unit = self.unit(e, c, x);
-                dot += g * unit.value;
-                add(&mut token.x, weight * g * unit.by_gate, self.gate(e, c));
-                if let Some(up) = self.up(e, c) {
-                    add(&mut token.x, weight * g * unit.by_up, up);
-                }
-                if unit.unsure != 0.0 {
-                    token.slack += (weight * g * unit.unsure).abs() * norm(self.gate(e, c));
-                }
-            }
-            token.weights.push(dot);
-        }
-        token
+        let inputs = ReferenceInputs {
+            x: row(&self.x, t, h),
+            indices: row(&self.indices, t, k),
+            weights: row(&self.weights, t, k),
+            ..self.inputs()
+        };
+        let alone = reference_backward(&problem, &inputs, &self.dy(t..t + 1));
+        let slots = t * k..(t + 1) * k;
+        let units = slots.flat_map(|slot| (0..problem.inter).map(move |c| (slot, c)));
+        let slack = units.map(|(slot, c)| {
+            let weights = || self.row_in(self.indices[slot] as usize, c);
+            self.unsure(slot, c).map_or(0.0, |d| d * norm(weights()))
+        });
+        Ok(Token {
+            slack: slack.sum(),
+            x: alone.x,
+            weights: alone.weights,
+        })
     }
 
-    /// Gradients of unit `c` of expert `e`, over all tokens.
+    /// Gradients of unit `c` of expert `e`, over all tokens: those of experts with no other unit.
     pub(super) fn column(&self, e: usize, c: usize) -> Column {
-        let (h, f) = (self.problem.hidden, self.problem.inter);
-        let top_k = self.problem.routing.top_k();
-        let w_out: Vec<f32> = (0..h).map(|i| self.w_out[(e * h + i) * f + c]).collect();
-        let parts = self.problem.columns_in() / f;
-        let mut column = Column {
-            w_in: vec![0.0; parts * h],
-            w_out: vec![0.0; h],
-            slack: 0.0,
-        };
-        let slots = self.indices.iter().enumerate();
-        for (slot, _) in slots.filter(|(_, expert)| **expert as usize == e) {
-            let (x, dy) = (
-                row(&self.x, slot / top_k, h),
-                row(&self.dy, slot / top_k, h),
-            );
-            let weight = self.weights[slot];
-            let unit = self.unit(e, c, x);
-            let g = weight * dot(&w_out, dy).0;
-            let (gate, up) = column.w_in.split_at_mut(h);
-            add(gate, g * unit.by_gate, x);
-            add(up, g * unit.by_up, x);
-            add(&mut column.w_out, weight * unit.value, dy);
-            if unit.unsure != 0.0 {
-                column.slack += (g * unit.unsure).abs() * norm(x);
-            }
-        }
-        column
-    }
-
-    /// Row `c` of expert `e` that the activation is applied to.
-    fn gate(&self, e: usize, c: usize) -> &[f32] {
-        row(
-            &self.w_in,
-            e * self.problem.columns_in() + c,
-            self.problem.hidden,
-        )
-    }
-
-    /// Its row of the up projection.
-    fn up(&self, e: usize, c: usize) -> Option<&[f32]> {
         let p = &self.problem;
-        let at = e * p.columns_in() + p.inter + c;
-        p.gated.then(|| row(&self.w_in, at, p.hidden))
+        let (h, f, parts) = (p.hidden, p.inter, p.columns_in() / p.inter);
+        let experts = 0..p.routing.experts();
+        let rows = experts.flat_map(|e| (0..parts).map(move |part| self.row_in(e, part * f + c)));
+        let w_in = rows.collect::<Vec<_>>().concat();
+        let w_out: Vec<f32> = self.w_out.iter().skip(c).step_by(f).copied().collect();
+        // The slots of other experts go nowhere.
+        let here = |index: &u32| *index as usize == e;
+        let nowhere = p.routing.experts() as u32;
+        let own = |index| if here(index) { *index } else { nowhere };
+        let indices: Vec<u32> = self.indices.iter().map(own).collect();
+        let inputs = ReferenceInputs {
+            indices: &indices,
+            w_in: &w_in,
+            w_out: &w_out,
+            ..self.inputs()
+        };
+        let dy = self.dy(0..p.routing.tokens());
+        let alone = reference_backward(&Problem { inter: 1, ..*p }, &inputs, &dy);
+        let slots = (0..indices.len()).filter(|slot| here(&indices[*slot]));
+        let slack = slots.map(|slot| {
+            let x = || row(&self.x, slot / p.routing.top_k(), h);
+            self.unsure(slot, c).map_or(0.0, |d| d * norm(x()))
+        });
+        Column {
+            slack: slack.sum(),
+            w_in: row(&alone.w_in, e, parts * h).to_vec(),
+            w_out: row(&alone.w_out, e, h).to_vec(),
+        }
     }
 
-    fn unit(&self, e: usize, c: usize, x: &[f32]) -> Unit {
-        let activation = self.problem.activation;
-        let (gate, magnitude) = dot(self.gate(e, c), x);
-        let up = self.up(e, c).map(|up| dot(up, x).0);
-        let rise = up.map_or(1.0, |up| activation.reference_gated_gradient(up));
-        let up = up.map_or(1.0, |up| activation.reference_gated(up));
-        let unsure = activation == Activation::Relu && gate.abs() < UNSURE * magnitude;
-        Unit {
-            value: activation.reference(gate) * up,
-            by_gate: activation.reference_gradient(gate) * up,
-            by_up: activation.reference(gate) * rise,
-            unsure: if unsure { up } else { 0.0 },
+    fn inputs(&self) -> ReferenceInputs<'_> {
+        ReferenceInputs {
+            x: &self.x,
+            indices: &self.indices,
+            weights: &self.weights,
+            w_in: &self.w_in,
+            b_in: None,
+            w_out: &self.w_out,
+            b_out: None,
         }
+    }
+
+    /// dy of some tokens.
+    fn dy(&self, tokens: std::ops::Range<usize>) -> Vec<f64> {
+        let h = self.problem.hidden;
+        super::wide(self.dy[tokens.start * h..tokens.end * h].iter().copied())
+    }
+
+    /// Row `c` of the first product's weights of expert `e`.
+    fn row_in(&self, e: usize, c: usize) -> &[f32] {
+        let p = &self.problem;
+        row(&self.w_in, e * p.columns_in() + c, p.hidden)
+    }
+
+    /// The size of the gradient of unit `c` of a slot before its activation, if that is a relu too close to 0 to say on which side.
+    fn unsure(&self, slot: usize, c: usize) -> Option<f64> {
+        let p = &self.problem;
+        if p.activation != Activation::Relu {
+            return None;
+        }
+        let (e, t) = (self.indices[slot] as usize, slot / p.routing.top_k());
+        let x = row(&self.x, t, p.hidden);
+        let (gate, magnitude) = dot(self.row_in(e, c), x);
+        if gate.abs() >= UNSURE * magnitude {
+            return None;
+        }
+        let w_out = row(&self.w_out, e, p.hidden * p.inter).iter();
+        let w_out: Vec<f32> = w_out.skip(c).step_by(p.inter).copied().collect();
+        let up = p.gated.then(|| dot(self.row_in(e, p.inter + c), x).0);
+        let g = self.weights[slot] * dot(&w_out, row(&self.dy, t, p.hidden)).0;
+        Some((g * up.unwrap_or(1.0)).abs())
     }
 }
 
-fn row(values: &[f32], at: usize, width: usize) -> &[f32] {
+pub(super) fn row<T>(values: &[T], at: usize, width: usize) -> &[T] {
     &values[at * width..][..width]
 }
 
@@ -153,13 +154,6 @@ fn row(values: &[f32], at: usize, width: usize) -> &[f32] {
 fn dot(a: &[f32], b: &[f32]) -> (f64, f64) {
     let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
     products.fold((0.0, 0.0), |(sum, all), p| (sum + p, all + p.abs()))
-}
-
-/// `to` += factor · v; nothing where `to` is empty.
-pub(super) fn add(to: &mut [f64], factor: f64, v: &[f32]) {
-    for (to, v) in to.iter_mut().zip(v) {
-        *to += factor * f64::from(*v);
-    }
 }
 
 pub(super) fn norm(v: &[f32]) -> f64 {

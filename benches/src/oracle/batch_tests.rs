@@ -1,23 +1,15 @@
 use super::*;
-use moebius_ops::experts::{ReferenceInputs, reference_backward};
-use moebius_ops::{Element, routing};
+use moebius_ops::routing;
 
 const SIZES: [usize; 5] = [9, 5, 6, 3, 2];
 
 fn batch(gated: bool, activation: Activation) -> Batch {
     let [tokens, hidden, inter, experts, top_k] = SIZES;
     let routing = routing::Problem::new(tokens, experts, top_k).expect("a sound problem");
-    let problem = moebius_ops::experts::Problem {
-        routing,
-        hidden,
-        inter,
-        element: Element::F32,
+    let problem = Problem {
         gated,
         activation,
-        bias: false,
-        capacity: None,
-        row_bound: tokens * top_k,
-        dense: false,
+        ..Problem::new(routing, hidden, inter)
     };
     let wave = |len: usize, step: f32| (0..len).map(|i| (1.0 + i as f32 * step).sin()).collect();
     let logits: Vec<f32> = wave(tokens * experts, 1.7);
@@ -45,20 +37,11 @@ fn tokens_and_columns_are_parts_of_the_whole_gradients() {
         (true, Activation::Gelu),
     ] {
         let batch = batch(gated, activation);
-        let inputs = ReferenceInputs {
-            x: &batch.x,
-            indices: &batch.indices,
-            weights: &batch.weights,
-            w_in: &batch.w_in,
-            b_in: None,
-            w_out: &batch.w_out,
-            b_out: None,
-        };
-        let dy: Vec<f64> = batch.dy.iter().map(|dy| f64::from(*dy)).collect();
-        let whole = reference_backward(&batch.problem, &inputs, &dy);
+        let dy = batch.dy(0..SIZES[0]);
+        let whole = reference_backward(&batch.problem, &batch.inputs(), &dy);
         let [tokens, h, f, experts, top_k] = SIZES;
         for t in 0..tokens {
-            let token = batch.token(t);
+            let token = batch.token(t).expect("one token");
             assert!(near(&token.x, &whole.x[t * h..][..h]), "token {t}");
             assert!(near(&token.weights, &whole.weights[t * top_k..][..top_k]));
             assert_eq!(token.slack, 0.0);
@@ -86,5 +69,5 @@ fn a_relu_at_zero_leaves_room_for_either_side() {
     let (a, b) = (batch.x[0], batch.x[1]);
     batch.w_in[at..at + h].fill(0.0);
     batch.w_in[at..at + 2].copy_from_slice(&[b, -a]);
-    assert!(batch.token(0).slack > 0.0 && batch.column(e, 0).slack > 0.0);
+    assert!(batch.token(0).expect("one token").slack > 0.0 && batch.column(e, 0).slack > 0.0);
 }

@@ -1,12 +1,13 @@
 //! The check of a backward pass: the gradients of some tokens, of some columns of the experts'
 //! weights, and of the router where only those tokens count.
 
-use super::batch::{Batch, Token, add, norm};
-use super::{error_over, floats, indices, weights};
+use super::batch::{Batch, Token, norm, row};
+use super::{floats, indices, weights};
 use burn::tensor::{DType, Tensor};
 use moebius::Error;
 use moebius::moe::{MoeLayer, Routing};
 use moebius_ops::routing::{self, TopkGradient};
+use moebius_ops::{distance, distance_over};
 
 /// Tokens checked, and experts of which columns are.
 const SAMPLES: usize = 4;
@@ -28,15 +29,16 @@ pub(crate) struct Gradients {
 /// The gradients of a layer without biases for one dropless batch.
 pub(crate) struct GradientOracle {
     batch: Batch,
-    /// \[T,E\], what the device routed on.
-    logits: Vec<f32>,
-    /// \[E,H\].
-    router: Vec<f32>,
     /// Whether the device routed every token where its logits say.
     routed: bool,
-    samples: Vec<(usize, Token)>,
-    /// The choice for one token.
-    one: routing::Problem,
+    /// The tokens that are checked.
+    tokens: Vec<usize>,
+    /// The gradient of x of each, and as much of it as is unsure.
+    x: Vec<(Vec<f64>, f64)>,
+    /// \[E,H\], of the router where only those tokens count.
+    router: Vec<f64>,
+    /// The size of what cancels in it.
+    cancels: f64,
 }
 
 impl GradientOracle {
@@ -46,8 +48,8 @@ impl GradientOracle {
         (x, dy): (&Tensor<2>, &Tensor<2>),
         routing: &Routing,
     ) -> Result<Self, Error> {
-        let tokens = x.dims()[0];
-        let problem = layer.problem(tokens, DType::F32)?;
+        let count = x.dims()[0];
+        let problem = layer.problem(count, DType::F32)?;
         let weights = weights(layer)?;
         let logits = floats(routing.logits.clone());
         let routed = routing::reference(&problem.routing, &logits, None);
@@ -60,14 +62,28 @@ impl GradientOracle {
             w_in: floats(weights.w_in),
             w_out: floats(weights.w_out),
         };
-        let samples = super::spread(SAMPLES, tokens);
+        let tokens: Vec<usize> = super::spread(SAMPLES, count).collect();
+        let alone = tokens.iter().map(|t| batch.token(*t));
+        let alone = alone.collect::<Result<Vec<Token>, _>>()?;
+        let router = floats(weights.router);
+        let through = through_router(&batch, (&logits, &router), &tokens, &alone)?;
+        let squares = tokens.iter().zip(&alone).map(|(t, token)| {
+            let largest = token.weights.iter().fold(0.0, |m: f64, w| m.max(w.abs()));
+            (largest * norm(row(&batch.x, *t, problem.hidden))).powi(2)
+        });
+        let cancels = squares.sum::<f64>().sqrt();
+        let rows = through.0.chunks(problem.hidden).zip(alone);
+        let x = rows.map(|(through, token)| {
+            let sum = token.x.iter().zip(through).map(|(own, more)| own + more);
+            (sum.collect(), token.slack)
+        });
         Ok(Self {
             routed: indices(routing.indices.clone()) == batch.indices,
-            samples: samples.map(|t| (t, batch.token(t))).collect(),
+            x: x.collect(),
+            router: through.1,
             batch,
-            logits,
-            router: floats(weights.router),
-            one: layer.problem(1, DType::F32)?.routing,
+            tokens,
+            cancels,
         })
     }
 
@@ -75,7 +91,7 @@ impl GradientOracle {
     pub(crate) fn sampled_dy(&self, dy: &Tensor<2>) -> Tensor<2> {
         let [tokens, _] = dy.dims();
         let mut keep = vec![0.0f32; tokens];
-        self.samples.iter().for_each(|(t, _)| keep[*t] = 1.0);
+        self.tokens.iter().for_each(|t| keep[*t] = 1.0);
         let device = dy.device();
         let keep = Tensor::<1>::from_floats(keep.as_slice(), &device).cast(dy.dtype());
         dy.clone() * keep.reshape([tokens, 1])
@@ -88,18 +104,12 @@ impl GradientOracle {
             return f64::INFINITY;
         }
         let p = &self.batch.problem;
-        let tokens = self.samples.iter().map(|(t, token)| {
+        let tokens = self.tokens.iter().zip(&self.x).map(|(t, (want, slack))| {
             let got = floats(got.x.clone().narrow(0, *t, 1));
-            let mut want = token.x.clone();
-            for (e, dlogit) in self.logit_gradients(*t, token).iter().enumerate() {
-                add(&mut want, *dlogit, &self.router[e * p.hidden..][..p.hidden]);
-            }
-            relative(&got, &want, token.slack)
+            relative(&got, want, *slack)
         });
-        let experts = self
-            .samples
-            .iter()
-            .map(|(t, _)| self.batch.indices[t * p.routing.top_k()]);
+        let experts = self.tokens.iter();
+        let experts = experts.map(|t| self.batch.indices[t * p.routing.top_k()]);
         let columns = experts.flat_map(|e| {
             let columns = super::spread(COLUMNS, p.inter);
             columns.map(move |c| self.column_error(got, e as usize, c))
@@ -121,29 +131,9 @@ impl GradientOracle {
 
     /// Relative L2 error of the router's gradient for [`GradientOracle::sampled_dy`].
     pub(crate) fn router_error(&self, got: &Tensor<2>) -> f64 {
-        let h = self.batch.problem.hidden;
-        let mut want = vec![0.0; self.router.len()];
-        let mut scale = 0.0f64;
-        for (t, token) in &self.samples {
-            let x = &self.batch.x[t * h..][..h];
-            for (e, dlogit) in self.logit_gradients(*t, token).iter().enumerate() {
-                add(&mut want[e * h..][..h], *dlogit, x);
-            }
-            let largest = token.weights.iter().fold(0.0, |m: f64, w| m.max(w.abs()));
-            scale += (largest * norm(x)).powi(2);
-        }
         // A single renormalised weight is 1 whatever the logits, its gradient 0 but for rounding:
         // the size of what cancels counts as well.
-        error_over(&floats(got.clone()), &want, 0.1 * scale.sqrt())
-    }
-
-    /// \[E\]: the gradient of the logits of token `t`.
-    fn logit_gradients(&self, t: usize, token: &Token) -> Vec<f64> {
-        let routing = &self.batch.problem.routing;
-        let logits = &self.logits[t * routing.experts()..][..routing.experts()];
-        let routed = routing::reference(&self.one, logits, None);
-        let of = TopkGradient::Weights;
-        routing::topk_backward_reference(&self.one, of, logits, None, &routed, &token.weights)
+        distance_over(&floats(got.clone()), &self.router, 0.1 * self.cancels)
     }
 
     /// Checks one expert that no token chose, if there is one.
@@ -160,10 +150,34 @@ impl GradientOracle {
     }
 }
 
+/// What goes through the router: of x \[S,H\] of some tokens, and of the router \[E,H\] where only they count.
+fn through_router(
+    batch: &Batch,
+    (logits, router): (&[f32], &[f32]),
+    tokens: &[usize],
+    alone: &[Token],
+) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    let p = &batch.problem;
+    let routing = p.routing.with_tokens(tokens.len())?;
+    let rows = |values: &[f32], width| -> Vec<f32> {
+        let rows = tokens.iter().flat_map(|t| row(values, *t, width));
+        rows.copied().collect()
+    };
+    let logits = rows(logits, routing.experts());
+    let routed = routing::reference(&routing, &logits, None);
+    let weights = alone.iter().flat_map(|token| &token.weights);
+    let weights: Vec<f64> = weights.copied().collect();
+    let of = TopkGradient::Weights;
+    let d = routing::topk_backward_reference(&routing, of, &logits, None, &routed, &weights);
+    let d: Vec<f32> = d.into_iter().map(|d| d as f32).collect();
+    let x = rows(&batch.x, p.hidden);
+    Ok(routing::logits_backward_reference(&d, &x, router, p.hidden))
+}
+
 /// Relative L2 error of what exceeds `slack`.
 fn relative(got: &[f32], want: &[f64], slack: f64) -> f64 {
     let size = want.iter().map(|w| w * w).sum::<f64>().sqrt();
-    let error = error_over(got, want, 0.0);
+    let error = distance(got, want);
     if slack == 0.0 || !error.is_finite() {
         return error;
     }

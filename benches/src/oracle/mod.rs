@@ -10,6 +10,8 @@ use moebius::Error;
 use moebius::moe::{MoeLayer, MoeOutput, MoeWeights};
 use moebius_ops::{Fault, experts, routing};
 
+pub(crate) use moebius_ops::distance;
+
 /// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
 const SAMPLES: usize = 16;
 
@@ -114,40 +116,4 @@ fn forward(layer: &MoeLayer, x: &[f32], logits: &[f32]) -> Result<(Vec<u32>, Vec
     };
     let (y, _) = experts::reference(&problem, &inputs)?;
     Ok((routed.indices, y))
-}
-
-/// ‖got − want‖ / ‖want‖, infinite when it isn't a number; two zeros are equal.
-pub(crate) fn distance<G, W>(got: &[G], want: &[W]) -> f64
-where
-    G: Copy + Into<f64>,
-    W: Copy + Into<f64>,
-{
-    error_over(got, want, 0.0)
-}
-
-/// ‖got − want‖ / max(‖want‖, `least`), infinite when it isn't a number or the lengths differ; two
-/// zeros are equal.
-fn error_over<G, W>(got: &[G], want: &[W], least: f64) -> f64
-where
-    G: Copy + Into<f64>,
-    W: Copy + Into<f64>,
-{
-    if got.len() != want.len() {
-        return f64::INFINITY;
-    }
-    let (mut error, mut norm) = (0.0f64, 0.0f64);
-    for (got, want) in got.iter().zip(want) {
-        let (got, want): (f64, f64) = ((*got).into(), (*want).into());
-        error += (got - want).powi(2);
-        norm += want.powi(2);
-    }
-    if error == 0.0 {
-        return 0.0;
-    }
-    let relative = error.sqrt() / norm.sqrt().max(least);
-    if relative.is_nan() {
-        f64::INFINITY
-    } else {
-        relative
-    }
 }
