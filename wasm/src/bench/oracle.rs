@@ -1,18 +1,7 @@
 //! The same results on the host, in f64, for a few rows.
 
-use moebius_ops::attention::{self, Inputs, Sizes, Tables};
-use moebius_ops::grouped_gemm::Activation;
-use moebius_ops::{Element, Mismatch, experts, routing};
-
-/// ‖got − expected‖ / ‖expected‖.
-pub(super) fn relative_error(got: &[f32], expected: &[f64]) -> f64 {
-    let (mut error, mut norm) = (0.0, 0.0);
-    for (got, expected) in got.iter().zip(expected) {
-        error += (f64::from(*got) - expected).powi(2);
-        norm += expected.powi(2);
-    }
-    (error / norm).sqrt()
-}
+use moebius_ops::attention::{self, Inputs, Tables};
+use moebius_ops::{Mismatch, experts, routing};
 
 /// y \[T,H\] of tokens x \[T,H\]: ungated relu experts behind a softmax router, the weights of the `top_k` chosen sum to 1.
 /// `weights` are the router's \[E,H\], and the experts' \[E,F,H\] and \[E,H,F\].
@@ -28,18 +17,7 @@ pub(super) fn experts(
     let logits = routing::logits_reference(x, router, hidden);
     let logits: Vec<f32> = logits.iter().map(|logit| *logit as f32).collect();
     let routed = routing::reference(&routing, &logits, None);
-    let problem = experts::Problem {
-        routing,
-        hidden,
-        inter,
-        element: Element::F32,
-        gated: false,
-        activation: Activation::Relu,
-        bias: false,
-        capacity: None,
-        row_bound: routing.slots(),
-        dense: false,
-    };
+    let problem = experts::Problem::new(routing, hidden, inter);
     let inputs = experts::ReferenceInputs {
         x,
         indices: &routed.indices,
@@ -53,8 +31,7 @@ pub(super) fn experts(
     Ok(y)
 }
 
-/// Some rows of o \[B,H,S,D\] of queries q and keys and values of the same shape: each is an attention of its own, to the
-/// keys that it sees.
+/// Some rows of o \[B,H,S,D\] of queries q and keys and values of the same shape: each is an attention of its own.
 pub(super) fn attention(
     problem: &attention::Problem,
     rows: impl Iterator<Item = usize>,
@@ -62,28 +39,22 @@ pub(super) fn attention(
     [k, v]: [&[f32]; 2],
 ) -> Result<Vec<f64>, Mismatch> {
     let (tokens, dim) = (problem.sizes().queries, problem.sizes().head_dim);
+    let wide = |values: &[f32], first: usize, rows: usize| -> Vec<f64> {
+        let values = &values[first * dim..][..rows * dim];
+        values.iter().map(|value| f64::from(*value)).collect()
+    };
     let mut o = Vec::new();
     for row in rows {
-        let seen = problem.keys_of(row % tokens..row % tokens + 1);
+        let (own, mask) = problem.of_queries(1, &[row % tokens])?;
         let head = row / tokens * tokens;
-        let wide = |values: &[f32], rows: std::ops::Range<usize>| -> Vec<f64> {
-            let values = &values[rows.start * dim..rows.end * dim];
-            values.iter().map(|value| f64::from(*value)).collect()
-        };
-        let own = attention::Problem::new(Sizes {
-            batch: 1,
-            heads: 1,
-            kv_heads: 1,
-            queries: 1,
-            keys: seen.len(),
-            ..*problem.sizes()
-        })?;
-        let keys = head + seen.start..head + seen.end;
         let inputs = Inputs {
-            q: &wide(q, row..row + 1),
-            k: &wide(k, keys.clone()),
-            v: &wide(v, keys),
-            tables: Tables::default(),
+            q: &wide(q, row, 1),
+            k: &wide(k, head, tokens),
+            v: &wide(v, head, tokens),
+            tables: Tables {
+                mask: &mask,
+                ..Tables::default()
+            },
         };
         o.extend(attention::reference(&own, &inputs).o);
     }

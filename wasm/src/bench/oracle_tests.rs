@@ -1,11 +1,5 @@
-use super::{attention, experts, relative_error};
+use super::{attention, experts};
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
-
-#[test]
-fn an_error_is_relative() {
-    assert_eq!(relative_error(&[3.0, 4.5], &[3.0, 4.0]), 0.1);
-    assert!(relative_error(&[f32::NAN], &[1.0]).is_nan());
-}
 
 #[test]
 fn two_experts_share_a_token_by_their_weights() {

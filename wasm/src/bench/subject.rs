@@ -9,6 +9,7 @@ use moebius::moe::{Experts, MoeConfig, RouteConfig};
 use moebius::nn::Linear;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 use moebius_ops::routing::logits_reference;
+use moebius_ops::{Mismatch, distance};
 use moebius_shaders::attention;
 use moebius_shaders::grouped_gemm::Variant;
 use wasm_bindgen::JsValue;
@@ -30,32 +31,32 @@ const MOE: &str = "moe";
 /// What is measured where it is an attention.
 const ATTENTION: &str = "attention";
 
+/// Enqueues one run.
+type Launch = Box<dyn Fn() -> Result<Tensor<2>, Failure>>;
+
+/// Tensors that a result is computed of beside the input: flat, in f32.
+type Weights = Box<dyn Fn() -> Result<Vec<Tensor<1>>, Failure>>;
+
+/// Some rows of the result in f64, of the input and the weights.
+type Expected = Box<dyn Fn(&[usize], &[f32], &[Vec<f32>]) -> Result<Vec<f64>, Mismatch>>;
+
 /// Something to run again and again, with its input on the device.
 pub(super) struct Subject {
     /// `matmul`, `linear`, `moe` or `attention`.
     pub(super) what: &'static str,
-    precision: Precision,
+    /// `f32` or `fp8`.
+    pub(super) precision: &'static str,
     /// Of a run's products.
     pub(super) flops: f64,
     pub(super) kernel: &'static str,
-    /// The input, also on the host: of an attention its queries.
-    x: (Tensor<2>, Vec<f32>),
-    body: Body,
-}
-
-enum Body {
-    Product(Box<Product>),
-    Linear(Box<Linear>),
-    Moe(Box<Layer>),
-    Attention(Box<Attention>),
-}
-
-/// An attention with its keys and values.
-struct Attention {
-    attend: Attend,
-    problem: Problem,
-    k: Tensor<4>,
-    v: Tensor<4>,
+    /// Bytes of the weights, of an attention those of keys and values. They are counted, not asked of the device's
+    /// allocator: the page's garbage collector gives back other layers at any moment.
+    pub(super) weight_bytes: usize,
+    /// The input on the host, of an attention its queries, and how many rows it has.
+    x: (Vec<f32>, usize),
+    launch: Launch,
+    weights: Weights,
+    expected: Expected,
 }
 
 impl Subject {
@@ -87,24 +88,38 @@ impl Subject {
         let values = noise(m, k, 1)?;
         let x = exactly("x", values.clone(), [m, k], gpu)?;
         let weight = exactly("weight", noise(n, k, 2)?, [n, k], gpu)?;
-        let body = match precision {
-            Precision::F32 => Body::Product(Box::new(Product {
-                gpu: gpu.clone(),
-                a: x.clone(),
-                w: weight,
-            })),
+        let (weight_bytes, launch, weights): (usize, Launch, Weights) = match precision {
+            Precision::F32 => {
+                let product = Product {
+                    gpu: gpu.clone(),
+                    a: x,
+                    w: weight.clone(),
+                };
+                let weights = move || Ok(vec![weight.clone().flatten(0, 1)]);
+                let launch = move || product.launch();
+                (4 * n * k, Box::new(launch), Box::new(weights))
+            }
             Precision::Fp8(quantizer) => {
                 let weight = Fp8Tensor::quantize(weight, &quantizer)?;
-                Body::Linear(Box::new(Linear::from_fp8(weight, None)?))
+                let linear = Rc::new(Linear::from_fp8(weight, None)?);
+                let (bytes, kept) = (linear.bytes(), linear.clone());
+                let weights = move || Ok(vec![kept.weight.values()?.flatten(0, 1)]);
+                let launch = move || Ok(linear.forward(x.clone())?);
+                (bytes, Box::new(launch), Box::new(weights))
             }
         };
         Ok(Self {
             what,
-            precision,
+            precision: named(precision),
             flops: 2.0 * m as f64 * n as f64 * k as f64,
             kernel: kernel(gpu, m, 1),
-            x: (x, values),
-            body,
+            weight_bytes,
+            x: (values, m),
+            launch,
+            weights,
+            expected: Box::new(move |rows, x, weights| {
+                Ok(logits_reference(&lines(x, k, rows), &weights[0], k))
+            }),
         })
     }
 
@@ -124,14 +139,21 @@ impl Subject {
         };
         let values = noise(tokens, hidden, 1)?;
         let x = exactly("x", values.clone(), [tokens, hidden], gpu)?;
-        let layer = Layer::of(gpu.clone(), options, JsValue::UNDEFINED)?;
+        let layer = Rc::new(Layer::of(gpu.clone(), options, JsValue::UNDEFINED)?);
+        let kept = layer.clone();
         Ok(Self {
             what: MOE,
-            precision,
+            precision: named(precision),
             flops: 4.0 * (tokens * top_k) as f64 * (hidden * inter) as f64,
             kernel: kernel(gpu, tokens * top_k, experts),
-            x: (x, values),
-            body: Body::Moe(Box::new(layer)),
+            weight_bytes: layer.bytes,
+            x: (values, tokens),
+            launch: Box::new(move || Ok(layer.moe.forward(x.clone())?.y)),
+            weights: Box::new(move || weights_of(&kept)),
+            expected: Box::new(move |rows, x, weights| {
+                let sizes = [hidden, inter, experts, top_k];
+                oracle::experts(sizes, &lines(x, hidden, rows), weights)
+            }),
         })
     }
 
@@ -149,134 +171,89 @@ impl Subject {
         let plan = attention::plan(problem, None, &gpu.browser.opened().capability);
         let rows = problem.query_rows();
         let values = noise(rows, dim, 1)?;
-        let x = exactly("q", values.clone(), [rows, dim], gpu)?;
-        let stack = |what, seed| -> Result<Tensor<4>, Failure> {
-            let matrix = exactly(what, noise(rows, dim, seed)?, [rows, dim], gpu)?;
+        let stack = |what, values| -> Result<Tensor<4>, Failure> {
+            let matrix = exactly(what, values, [rows, dim], gpu)?;
             Ok(matrix.reshape([batch, heads, tokens, dim]))
         };
-        let attend = if causal {
-            Attend::new().causal()
+        let q = stack("q", values.clone())?;
+        let [k, v] = [
+            stack("k", noise(rows, dim, 2)?)?,
+            stack("v", noise(rows, dim, 3)?)?,
+        ];
+        let kept = [k.clone(), v.clone()];
+        let (attend, seen) = if causal {
+            (Attend::new().causal(), (tokens + 1) as f64 / 2.0)
         } else {
-            Attend::new()
-        };
-        let body = Attention {
-            attend,
-            problem,
-            k: stack("k", 2)?,
-            v: stack("v", 3)?,
-        };
-        let seen = if causal {
-            (tokens + 1) as f64 / 2.0
-        } else {
-            tokens as f64
+            (Attend::new(), tokens as f64)
         };
         Ok(Self {
             what: ATTENTION,
-            precision,
+            precision: named(precision),
             flops: 4.0 * rows as f64 * seen * dim as f64,
             kernel: plan.map_err(moebius::Error::from)?.variant.name(),
-            x: (x, values),
-            body: Body::Attention(Box::new(body)),
+            weight_bytes: 2 * 4 * rows * dim,
+            x: (values, rows),
+            launch: Box::new(move || {
+                let attended = attend.forward(q.clone(), k.clone(), v.clone())?;
+                Ok(attended.o.flatten(0, 2))
+            }),
+            weights: Box::new(move || {
+                Ok(kept.iter().map(|kept| kept.clone().flatten(0, 3)).collect())
+            }),
+            expected: Box::new(move |rows, q, kept| {
+                let rows = rows.iter().copied();
+                oracle::attention(&problem, rows, q, [&kept[0], &kept[1]])
+            }),
         })
-    }
-
-    pub(super) fn precision(&self) -> &'static str {
-        match self.precision {
-            Precision::F32 => "f32",
-            Precision::Fp8(_) => "fp8",
-        }
-    }
-
-    /// Bytes of the weights, of an attention those of keys and values. They are counted, not asked of the device's
-    /// allocator: the page's garbage collector gives back other layers at any moment.
-    pub(super) fn weight_bytes(&self) -> usize {
-        let f32s = |dims: &[usize]| 4 * dims.iter().product::<usize>();
-        match &self.body {
-            Body::Product(product) => f32s(&product.w.dims()),
-            Body::Linear(linear) => linear.bytes(),
-            Body::Moe(layer) => layer.bytes,
-            Body::Attention(attention) => f32s(&attention.k.dims()) + f32s(&attention.v.dims()),
-        }
     }
 
     /// One run, not waited for.
     pub(super) fn launch(&self) -> Result<Tensor<2>, Failure> {
-        let x = self.x.0.clone();
-        match &self.body {
-            Body::Product(product) => product.launch(),
-            Body::Linear(linear) => Ok(linear.forward(x)?),
-            Body::Moe(layer) => Ok(layer.moe.forward(x)?.y),
-            Body::Attention(attention) => {
-                let (k, v) = (attention.k.clone(), attention.v.clone());
-                let q = x.reshape(k.dims());
-                Ok(attention.attend.forward(q, k, v)?.o.flatten(0, 2))
-            }
-        }
+        (self.launch)()
     }
 
     /// The relative error of some rows of the result against sums in f64 of the weights as they are
     /// kept: rounding them to FP8 is no error of a kernel.
     pub(super) async fn check(&self, gpu: &Gpu) -> Result<f64, Failure> {
         let y = self.launch()?;
-        let weights = self.weights()?;
+        let weights = (self.weights)()?;
         let count = weights.len();
         let tensors = Transaction::default().register(y);
         let tensors = weights.into_iter().fold(tensors, Transaction::register);
         let data = gpu.read(tensors).await?;
         let values = |at: usize| data[at].iter().collect::<Vec<f32>>();
         let weights: Vec<Vec<f32>> = (1..=count).map(values).collect();
-        self.compare(&values(0), &weights)
-    }
-
-    /// The weights as f32s, flat; keys and values of an attention.
-    fn weights(&self) -> Result<Vec<Tensor<1>>, Failure> {
-        Ok(match &self.body {
-            Body::Product(product) => vec![product.w.clone().flatten(0, 1)],
-            Body::Linear(linear) => vec![linear.weight.values()?.flatten(0, 1)],
-            Body::Moe(layer) => {
-                let unknown = || Failure::new(Code::UNSUPPORTED, "no oracle for this layer");
-                let Experts::FeedForward(experts) = &layer.moe.experts else {
-                    return Err(unknown());
-                };
-                let w_in = experts.w_in.values()?.flatten(0, 2);
-                let w_out = experts.w_out.values()?.flatten(0, 2);
-                let router = layer.moe.router.matrix().ok_or_else(unknown)?;
-                vec![router.flatten(0, 1), w_in, w_out]
-            }
-            Body::Attention(attention) => {
-                let flat = |tensor: &Tensor<4>| tensor.clone().flatten(0, 3);
-                vec![flat(&attention.k), flat(&attention.v)]
-            }
-        })
-    }
-
-    fn compare(&self, y: &[f32], weights: &[Vec<f32>]) -> Result<f64, Failure> {
-        let [rows, columns] = self.x.0.dims();
+        let (x, rows) = &self.x;
         // From the first to the last: those of an attention are of different heads, and see few keys and many.
-        let picked = (0..CHECKED).map(|at| at * (rows - 1) / (CHECKED - 1));
-        let lines = |values: &[f32], width: usize| -> Vec<f32> {
-            let lines = picked
-                .clone()
-                .flat_map(|row| &values[row * width..][..width]);
-            lines.copied().collect()
-        };
-        let x = lines(&self.x.1, columns);
-        let expected = match &self.body {
-            Body::Moe(layer) => {
-                let c = layer.moe.config();
-                let sizes = [c.hidden, c.inter, c.experts, c.top_k()];
-                oracle::experts(sizes, &x, weights).map_err(moebius::Error::from)?
-            }
-            Body::Attention(attention) => oracle::attention(
-                &attention.problem,
-                picked.clone(),
-                &self.x.1,
-                [&weights[0], &weights[1]],
-            )
-            .map_err(moebius::Error::from)?,
-            _ => logits_reference(&x, &weights[0], columns),
-        };
-        Ok(oracle::relative_error(&lines(y, y.len() / rows), &expected))
+        let picked: [usize; CHECKED] = std::array::from_fn(|at| at * (rows - 1) / (CHECKED - 1));
+        let expected = (self.expected)(&picked, x, &weights).map_err(moebius::Error::from)?;
+        let y = values(0);
+        Ok(distance(&lines(&y, y.len() / rows, &picked), &expected))
+    }
+}
+
+/// The weights of router and experts.
+fn weights_of(layer: &Layer) -> Result<Vec<Tensor<1>>, Failure> {
+    let unknown = || Failure::new(Code::UNSUPPORTED, "no oracle for this layer");
+    let Experts::FeedForward(experts) = &layer.moe.experts else {
+        return Err(unknown());
+    };
+    let w_in = experts.w_in.values()?.flatten(0, 2);
+    let w_out = experts.w_out.values()?.flatten(0, 2);
+    let router = layer.moe.router.matrix().ok_or_else(unknown)?;
+    Ok(vec![router.flatten(0, 1), w_in, w_out])
+}
+
+/// Some rows of a matrix.
+fn lines(values: &[f32], width: usize, rows: &[usize]) -> Vec<f32> {
+    let lines = rows.iter().flat_map(|row| &values[row * width..][..width]);
+    lines.copied().collect()
+}
+
+fn named(precision: Precision) -> &'static str {
+    match precision {
+        Precision::F32 => "f32",
+        Precision::Fp8(_) => "fp8",
     }
 }
 
