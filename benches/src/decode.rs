@@ -3,14 +3,15 @@
 use crate::ceiling::{MemoryRead, finish};
 use crate::options::{Named, named, positive};
 use crate::oracle::{distance, floats, spread, tolerance, wide};
+use crate::place::Place;
 use crate::timing::{Spread, Timing, seconds_of, timings_of};
-use crate::{BenchError, Progress, instructions};
+use crate::{BenchError, Checked, Progress, Ran};
 use burn::tensor::{DType, Distribution, Tensor};
 use clap::Args;
 use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Step};
 use moebius::{Device, Error};
-use moebius_host::Simd;
-use moebius_ops::attention::{Inputs, Problem, Sizes, Tables, reference};
+use moebius_ops::attention::{Problem, Sizes};
+use moebius_ops::{Attention, AttentionPass, HostTensor, Operation};
 use serde::Serialize;
 
 /// Ways to keep tokens.
@@ -60,19 +61,15 @@ pub struct DecodeBench {
     pub device: Device,
 }
 
-/// What was measured; numbers mean something only when `verified`.
+/// What was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct DecodeReport {
-    /// Device string, e.g. `cpu`.
-    pub device: String,
-    /// Its name.
-    pub adapter: String,
-    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
-    pub simd: Option<Simd>,
+    /// Where.
+    #[serde(flatten)]
+    pub ran: Ran,
     /// Whether sampled heads agree with the f64 oracle over the kept tokens, in every format.
-    pub verified: bool,
-    /// The largest relative L2 error of them.
-    pub max_rel_l2: f64,
+    #[serde(flatten)]
+    pub checked: Checked,
     /// What the processor's threads read from memory in the same run; `None` where tokens aren't in it.
     pub memory: Option<MemoryRead>,
     /// A row for each format.
@@ -111,17 +108,15 @@ struct Kept {
 /// # Errors
 /// [`BenchError`] when the sizes don't fit, or the device refuses or fails.
 pub fn run(bench: &DecodeBench, progress: Progress) -> Result<DecodeReport, BenchError> {
-    let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
-    let simd = instructions(&opened.device, &opened.capability)?;
-    let device = moebius::open(&opened.device)?;
+    let place = Place::open(&bench.device)?;
     let mut all = Vec::new();
     for format in &bench.formats {
         progress(&format!("keeping tokens as {}", format.name()));
-        all.push(Kept::new(bench, *format, &device)?);
+        all.push(Kept::new(bench, *format, &place.device)?);
     }
     progress("measuring");
-    let times = timings_of(&mut all, |kept| seconds_of(|| kept.run(&device)))?;
-    let host = opened.capability.is_cpu();
+    let times = timings_of(&mut all, |kept| seconds_of(|| kept.run(&place.device)))?;
+    let host = place.opened.capability.is_cpu();
     let memory = host.then(MemoryRead::measure).transpose()?;
     let read = memory.as_ref().map(|memory| memory.gb_per_s * 1e9);
     let rows = bench.formats.iter().zip(&all).zip(times);
@@ -138,11 +133,8 @@ pub fn run(bench: &DecodeBench, progress: Progress) -> Result<DecodeReport, Benc
     };
     let error = all.iter().map(|kept| kept.error).fold(0.0, f64::max);
     Ok(DecodeReport {
-        device: opened.device.to_string(),
-        adapter: opened.capability.name.clone(),
-        simd,
-        verified: error <= tolerance(DType::F32),
-        max_rel_l2: error,
+        ran: place.ran(None),
+        checked: Checked::within(tolerance(DType::F32), error),
         formats: rows.map(row).collect(),
         memory,
     })
@@ -215,24 +207,22 @@ fn error(
         head_dim: bench.head_dim,
         value_dim: bench.head_dim,
     });
-    let problem = problem.map_err(Error::from)?;
+    let operation = Operation::from(Attention {
+        problem: problem.map_err(Error::from)?,
+        pass: AttentionPass::Forward,
+    });
     let head = |x: &Tensor<4>, head| floats(x.clone().narrow(0, 0, 1).narrow(1, head, 1));
-    let kept = |rows: Vec<f32>| -> Vec<f64> {
+    let kept = |rows: Vec<f32>| -> HostTensor {
         let rows = rows.chunks(bench.head_dim).flat_map(|row| format.kept(row));
-        wide(rows)
+        wide(rows).into()
     };
     let mut error = 0.0f64;
     for of in spread(SAMPLES, bench.heads) {
         let own = of / (bench.heads / bench.kv_heads);
-        let q = wide(head(q, of));
-        let (k, v) = (kept(head(k, own)), kept(head(v, own)));
-        let inputs = Inputs {
-            q: &q,
-            k: &k,
-            v: &v,
-            tables: Tables::default(),
-        };
-        error = error.max(distance(&head(o, of), &reference(&problem, &inputs).o));
+        let q = HostTensor::of_f32(&head(q, of));
+        let want = operation.reference(&[q, kept(head(k, own)), kept(head(v, own))]);
+        let want = want.map_err(Error::from)?;
+        error = error.max(distance(&head(o, of), want[0].floats()));
     }
     Ok(error)
 }

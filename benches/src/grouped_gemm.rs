@@ -1,10 +1,10 @@
 //! Kernels of one grouped product of f32 rows, each against the first: its variants against the naive one, and
 //! its gradients, which have as many multiply-adds, against the product.
 
-use crate::BenchError;
 use crate::ceiling::wait;
 use crate::oracle::{distance, spread, wide};
-use crate::timing::{Spread, Timing, timing};
+use crate::timing::{Speed, Timing, timing};
+use crate::{BenchError, Checked};
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::Handle;
@@ -15,23 +15,16 @@ use moebius_ops::grouped_gemm::{
 use moebius_ops::permute::reference as sorted;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Segments, Variant, weight_gradient};
 use moebius_shaders::{PlanError, permute};
-use serde::Serialize;
 
 /// One kernel's result.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct KernelTime {
     /// Which: a variant's name, the product, or one of its gradients.
     pub what: &'static str,
-    /// Whether it agrees with the oracle.
-    pub verified: bool,
-    /// Relative L2 error of what was compared.
-    pub max_rel_l2: f64,
-    /// Median milliseconds.
-    pub median_ms: f64,
-    /// How far its repetitions lie apart.
-    pub spread: Spread,
-    /// GFLOP/s.
-    pub gflops: f64,
+    /// Whether what was compared verifies.
+    pub checked: Checked,
+    /// How fast it is.
+    pub speed: Speed,
     /// Speed over the first kernel's.
     pub ratio: f64,
 }
@@ -93,20 +86,17 @@ pub fn gradients(device: &Device, sizes: [usize; 4]) -> Result<Vec<KernelTime>, 
 fn time((what, flops): (&'static str, u64), time: Timing, error: f64) -> KernelTime {
     KernelTime {
         what,
-        verified: error < LARGEST_ERROR,
-        max_rel_l2: error,
-        median_ms: time.ms(),
-        spread: time.spread(),
-        gflops: flops as f64 / time.seconds / 1e9,
+        checked: Checked::within(LARGEST_ERROR, error),
+        speed: time.speed(flops),
         ratio: 1.0,
     }
 }
 
 /// With the speed of each over the first's.
 fn compared(mut times: Vec<KernelTime>) -> Vec<KernelTime> {
-    let first = times[0].median_ms;
+    let first = times[0].speed.median_ms;
     for time in &mut times {
-        time.ratio = first / time.median_ms;
+        time.ratio = first / time.speed.median_ms;
     }
     times
 }

@@ -5,7 +5,7 @@
 use crate::ceiling::{finish, finish_with};
 use crate::oracle::{distance, floats, outputs, tolerance, wide};
 use crate::timing::{Timing, timing};
-use crate::{BenchError, Progress};
+use crate::{BenchError, Checked, Progress};
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius::Error;
@@ -35,9 +35,7 @@ pub struct Additions {
     /// After how many of them the host waits; `None` where it doesn't.
     pub pace: Option<usize>,
     /// Whether the sum was exact.
-    pub verified: bool,
-    /// Relative error of the sum.
-    pub error: f64,
+    pub checked: Checked,
     /// How long all of them take.
     pub time: Timing,
 }
@@ -46,9 +44,7 @@ pub struct Additions {
 #[derive(Clone, Copy, Debug)]
 pub struct Forward {
     /// Whether the logits agree with the same network in f64.
-    pub verified: bool,
-    /// Relative L2 error of the logits.
-    pub max_rel_l2: f64,
+    pub checked: Checked,
     /// How long it takes.
     pub time: Timing,
 }
@@ -119,8 +115,7 @@ fn additions(count: usize, pace: Option<usize>, device: &Device) -> Result<Addit
     Ok(Additions {
         count,
         pace,
-        verified: error == 0.0,
-        error,
+        checked: Checked::within(0.0, error),
         time,
     })
 }
@@ -139,8 +134,7 @@ fn byte(device: &Device) -> Result<Forward, BenchError> {
     let time = timing(|| finish_with(forward()?, device))?;
     Ok(Forward {
         // Each block rounds once more.
-        verified: error <= config.layers as f64 * tolerance(DType::F32),
-        max_rel_l2: error,
+        checked: Checked::within(config.layers as f64 * tolerance(DType::F32), error),
         time,
     })
 }
@@ -216,7 +210,7 @@ mod tests {
     #[test]
     fn additions_are_counted_exactly() {
         let found = additions(3, Some(2), &Device::flex()).unwrap();
-        assert!(found.verified && found.time.runs > 0, "{found:?}");
+        assert!(found.checked.verified && found.time.runs > 0, "{found:?}");
         let mut sum = Sum {
             x: Tensor::zeros([1], &Device::flex()),
             expected: 1,

@@ -12,10 +12,12 @@ pub mod grouped_gemm;
 mod instructions;
 pub mod launches;
 pub mod linear;
+mod measurement;
 pub mod moe;
 pub mod options;
 mod oracle;
 mod peer;
+mod place;
 pub mod suite;
 pub mod timing;
 #[cfg(feature = "flex")]
@@ -23,9 +25,11 @@ pub mod training_step;
 #[cfg(feature = "xla")]
 pub mod xla_call;
 
-pub use ceiling::{Bound, CacheSize, Ceilings, Floor, MemoryRead};
+pub use ceiling::{Bound, CacheSize, Ceilings, Floor, MemoryRead, Reached};
 pub use instructions::{HeldError, instructions};
+pub use measurement::Measurement;
 pub use peer::{BenchPeer, Peer, PeerError};
+pub use place::{Checked, Ran};
 
 use moebius_device::Device;
 

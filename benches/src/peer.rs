@@ -1,7 +1,7 @@
 //! PyTorch and JAX, run beside our own measurement by the Python on the path.
 
 use crate::Progress;
-use crate::timing::{Spread, Timing};
+use crate::timing::{Speed, Spread, Timing};
 use burn::tensor::DType;
 use clap::ValueEnum;
 use moebius_host::{Simd, simd};
@@ -22,12 +22,9 @@ pub enum BenchPeer {
 pub struct Peer {
     /// Name and version.
     pub name: String,
-    /// Median milliseconds.
-    pub median_ms: f64,
-    /// How far its repetitions lie apart.
-    pub spread: Spread,
-    /// GFLOP/s.
-    pub gflops: f64,
+    /// How fast it is.
+    #[serde(flatten)]
+    pub speed: Speed,
     /// Our speed over the peer's.
     pub ratio: f64,
 }
@@ -90,9 +87,11 @@ impl Figures {
     pub(crate) fn compared_with(self, ours: f64) -> Peer {
         Peer {
             name: self.name(),
-            median_ms: self.median_ms,
-            spread: self.spread,
-            gflops: self.gflops,
+            speed: Speed {
+                median_ms: self.median_ms,
+                spread: self.spread,
+                gflops: self.gflops,
+            },
             ratio: ours / self.gflops,
         }
     }

@@ -33,6 +33,17 @@ pub struct Spread {
     pub q3_ms: f64,
 }
 
+/// How long a result takes, and how much it computes in that time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// Median milliseconds of a warm run.
+    pub median_ms: f64,
+    /// How far its repetitions lie apart.
+    pub spread: Spread,
+    /// GFLOP/s.
+    pub gflops: f64,
+}
+
 impl Timing {
     /// Of repetitions in any order; all 0 for none.
     pub fn of(values: &mut [f64]) -> Self {
@@ -49,6 +60,15 @@ impl Timing {
     /// Milliseconds of the median.
     pub fn ms(&self) -> f64 {
         self.seconds * 1e3
+    }
+
+    /// The same of so many floating-point operations.
+    pub fn speed(&self, flops: u64) -> Speed {
+        Speed {
+            median_ms: self.ms(),
+            spread: self.spread(),
+            gflops: flops as f64 / self.seconds / 1e9,
+        }
     }
 
     /// How far the repetitions lie apart.

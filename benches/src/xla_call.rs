@@ -1,7 +1,7 @@
 //! What a call of a compiled program costs on XLA's devices beside next to no computation: adding 1 to four numbers.
 
-use crate::BenchError;
 use crate::timing::Timing;
+use crate::{BenchError, Checked};
 use burn::tensor::{DType, Tensor, TensorData};
 use moebius_device::{Device, XlaPlatform};
 use moebius_pjrt::Platform;
@@ -16,10 +16,8 @@ const ROUNDS: usize = 101;
 /// What was measured; the time means something only when `verified`.
 #[derive(Clone, Copy, Debug)]
 pub struct CallReport {
-    /// Whether every row of calls gave the right numbers.
-    pub verified: bool,
-    /// The largest relative error of a number.
-    pub error: f64,
+    /// Whether every row of calls gave the right numbers, exactly.
+    pub checked: Checked,
     /// How long a call takes, of rows of calls.
     pub time: Timing,
 }
@@ -68,8 +66,7 @@ pub fn run(device: &Device) -> Result<CallReport, BenchError> {
         }
     }
     Ok(CallReport {
-        verified: error == 0.0,
-        error,
+        checked: Checked::within(0.0, error),
         time: Timing::of(&mut seconds),
     })
 }

@@ -38,7 +38,7 @@ impl Contender {
     ///
     /// Kernels of Burn's on CubeCL's CPU runtime have barriers, whose threads stay and slow down whatever comes after.
     fn comes_last(&self, setup: &Setup) -> bool {
-        setup.on_cpu_runtime() && matches!(self, Self::Way(Way::Burn | Way::Composition))
+        setup.place.on_cpu_runtime() && matches!(self, Self::Way(Way::Burn | Way::Composition))
     }
 
     /// Seconds of one run.
@@ -68,9 +68,7 @@ impl Contender {
         let flops = bench.flops(pairs(&bench.problem()?));
         Ok(Peer {
             name,
-            median_ms: time.ms(),
-            spread: time.spread(),
-            gflops: flops as f64 / time.seconds / 1e9,
+            speed: time.speed(flops),
             ratio: time.seconds / ours.seconds,
         })
     }

@@ -8,13 +8,12 @@ mod ways;
 use crate::options::{DTYPES, element, named, positive};
 use crate::oracle::{GRADIENTS_OVER_OUTPUTS, tolerance};
 use crate::peer::{self, Peer, Turns};
-use crate::timing::{Spread, seconds_of};
-use crate::{BenchError, Ceilings, FLOPS_OF_FORWARD, Floor, Progress};
+use crate::timing::seconds_of;
+use crate::{BenchError, Checked, FLOPS_OF_FORWARD, Measurement, Progress};
 use burn::tensor::DType;
 use clap::{Args, ValueEnum};
 use moebius::{Device, Error};
 use moebius_device::process_memory;
-use moebius_host::Simd;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 use moebius_ops::{Fault, Mismatch};
 use serde::Serialize;
@@ -78,46 +77,19 @@ pub enum AttentionPeer {
     Full,
 }
 
-/// What was measured; numbers mean something only when `verified`.
+/// What was measured. Outputs are verified, and gradients where there are any, of ours and of all that is measured on this device.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttentionReport {
-    /// Device string, e.g. `cpu`.
-    pub device: String,
-    /// Its name.
-    pub adapter: String,
-    /// Kernel variant of the forward, `portable` where there are no kernels.
-    pub variant: String,
-    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
-    pub simd: Option<Simd>,
-    /// Whether sampled outputs, and gradients where there are any, agree with the f64 oracle, of ours and of all that is
-    /// measured on this device.
-    pub verified: bool,
-    /// The largest relative L2 error of them.
-    pub max_rel_l2: f64,
+    /// Ours; the bytes are those of q, k, v, o and its log-sum-exp, and of their gradients where there are any.
+    #[serde(flatten)]
+    pub ours: Measurement,
     /// Pairs of a query and a key that it sees, over all heads.
     pub pairs: u64,
     /// Floating-point operations: 4 · pairs · head size, and [`FLOPS_OF_FORWARD`] times that with gradients.
     pub flops: u64,
-    /// Median milliseconds.
-    pub median_ms: f64,
-    /// How far its repetitions lie apart.
-    pub spread: Spread,
-    /// Milliseconds of the first run, kernel compilation included.
-    pub first_ms: f64,
-    /// GFLOP/s.
-    pub gflops: f64,
-    /// What the device reached in the same run.
-    #[serde(flatten)]
-    pub ceilings: Ceilings,
-    /// `gflops` / `peak_gflops`.
-    pub peak_share: f64,
-    /// What `flops` and `floor_bytes` take at least.
-    pub floor: Option<Floor>,
     /// The most bytes this process had resident up to the end of its second run, before anything was checked or compared;
     /// `None` where the system doesn't say.
     pub process_peak_bytes: Option<u64>,
-    /// Bytes of q, k, v, o and its log-sum-exp, and of their gradients where there are any.
-    pub floor_bytes: u64,
     /// What was asked for besides.
     pub peers: Vec<Peer>,
 }
@@ -150,9 +122,7 @@ impl AttentionBench {
             ("queries", self.queries()),
             ("keys", self.keys()),
         ] {
-            if size == 0 {
-                return Err(Mismatch::new(what, "at least 1", size).into());
-            }
+            Mismatch::unless(size > 0, what, "at least 1", size)?;
         }
         self.check_peers()?;
         let problem = Problem::new(Sizes {
@@ -228,36 +198,23 @@ pub fn run(bench: &AttentionBench, progress: Progress) -> Result<AttentionReport
     let memory = process_memory();
     let measured = contenders::measure(bench, &setup, torch, progress)?;
     progress("measuring the peak");
-    let ceilings = Ceilings::measure(&setup.opened, &setup.device)?;
+    let ceilings = setup.place.ceilings()?;
     let pairs = pairs(&problem);
-    let (flops, seconds) = (bench.flops(pairs), measured.time.seconds);
-    let floor_bytes = floor_bytes(bench, &problem);
-    let gflops = flops as f64 / seconds / 1e9;
-    let error = measured.max_rel_l2;
+    let flops = bench.flops(pairs);
     let allowed = if bench.backward {
         GRADIENTS_OVER_OUTPUTS
     } else {
         1.0
     };
+    let checked = Checked::within(allowed * tolerance(bench.dtype), measured.max_rel_l2);
+    let work = [flops, floor_bytes(bench, &problem)];
+    let ran = setup.place.ran(Some(setup.variant));
     Ok(AttentionReport {
-        device: setup.opened.device.to_string(),
-        adapter: setup.opened.capability.name.clone(),
-        verified: error <= allowed * tolerance(bench.dtype),
-        max_rel_l2: error,
+        ours: Measurement::new(ran, checked, (first_ms, measured.time), ceilings, work),
         pairs,
         flops,
-        median_ms: measured.time.ms(),
-        spread: measured.time.spread(),
-        first_ms,
-        gflops,
-        peak_share: gflops / ceilings.peak_gflops,
-        floor: ceilings.floor(flops, floor_bytes, seconds),
-        ceilings,
         process_peak_bytes: memory.and_then(|memory| memory.peak_resident),
-        floor_bytes,
         peers: measured.peers,
-        simd: setup.simd,
-        variant: setup.variant,
     })
 }
 

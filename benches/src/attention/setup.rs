@@ -2,13 +2,10 @@
 
 use super::AttentionBench;
 use super::ways::{Output, Way};
-use crate::ceiling::{finish, finish_with};
-use crate::{BenchError, instructions};
-use burn::tensor::{Device, Distribution, Tensor};
+use crate::BenchError;
+use crate::place::Place;
+use burn::tensor::{Distribution, Tensor};
 use moebius::Error;
-use moebius_device::Opened;
-use moebius_host::Simd;
-use moebius_ops::attention::Problem;
 use moebius_shaders::attention;
 
 /// q \[B, Hq, Sq, D\], k and v \[B, Hkv, Skv, D\], or their gradients.
@@ -17,12 +14,8 @@ pub(super) type Operands = [Tensor<4>; 3];
 /// What is measured, on its device.
 pub(super) struct Setup {
     bench: AttentionBench,
-    pub(super) opened: Opened,
-    /// Vector instructions that run.
-    pub(super) simd: Option<Simd>,
-    /// Without the recording of gradients.
-    pub(super) device: Device,
-    /// The kernel variant, `portable` where there are no kernels.
+    pub(super) place: Place,
+    /// The kernel variant of the forward.
     pub(super) variant: String,
     /// On a device that records gradients where they are measured.
     pub(super) operands: Operands,
@@ -33,14 +26,16 @@ pub(super) struct Setup {
 impl Setup {
     pub(super) fn new(bench: &AttentionBench) -> Result<Self, BenchError> {
         let problem = bench.problem()?;
-        let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
-        let simd = instructions(&opened.device, &opened.capability)?;
-        let device = moebius::open(&opened.device)?;
-        let variant = variant(problem, &opened)?;
+        let place = Place::open(&bench.device)?;
+        let variant = place.variant(|device| {
+            let plan = attention::plan(problem, None, device)?;
+            Ok(plan.variant.name())
+        })?;
+        let device = place.device.clone();
         let on = if bench.backward {
-            device.clone().autodiff()
+            device.autodiff()
         } else {
-            device.clone()
+            device
         };
         let random = |heads, tokens| {
             let shape = [bench.batch, heads, tokens, bench.head_dim];
@@ -54,28 +49,21 @@ impl Setup {
             leaf(bench.kv_heads(), bench.keys()),
         ];
         let d_o = bench.backward.then(|| random(bench.heads, bench.queries()));
-        finish(&device)?;
+        place.finish()?;
         Ok(Self {
             bench: bench.clone(),
-            opened,
-            simd,
-            device,
+            place,
             variant,
             operands,
             d_o,
         })
     }
 
-    /// Whether CubeCL computes on a processor.
-    pub(super) fn on_cpu_runtime(&self) -> bool {
-        self.opened.capability.cpu_cores.is_some() && self.opened.client().is_some()
-    }
-
     /// What is timed: a forward, with the gradients of Σ o ∘ do where they are measured, and a wait for it.
     pub(super) fn run(&self, way: Way) -> Result<(), BenchError> {
         match &self.d_o {
-            Some(d_o) => finish_with(self.both(way, d_o)?, &self.device),
-            None => finish_with(self.forward(way)?, &self.device),
+            Some(d_o) => self.place.finish_with(self.both(way, d_o)?),
+            None => self.place.finish_with(self.forward(way)?),
         }
     }
 
@@ -94,13 +82,4 @@ impl Setup {
         let [q, k, v] = &self.operands;
         Ok((out, [of(q)?, of(k)?, of(v)?]))
     }
-}
-
-/// How the device computes the forward; asked before anything is put on it, because Burn panics where a device can't hold a type.
-fn variant(problem: Problem, opened: &Opened) -> Result<String, BenchError> {
-    if opened.client().is_none() {
-        return Ok("portable".to_string());
-    }
-    let plan = attention::plan(problem, None, &opened.capability).map_err(Error::from)?;
-    Ok(plan.variant.name().to_string())
 }

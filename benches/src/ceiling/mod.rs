@@ -7,7 +7,7 @@ mod multiply_adds;
 pub use memory::{CacheSize, MemoryRead};
 
 use crate::BenchError;
-use crate::timing::fastest;
+use crate::timing::{Timing, fastest};
 use burn::tensor::{Device, Distribution, Tensor};
 use cubecl::client::Client;
 use moebius_device::{Capability, Opened};
@@ -43,6 +43,15 @@ pub struct Ceilings {
     pub peak_of: String,
     /// What the processor's threads read from memory; `None` where tensors aren't in it.
     pub memory: Option<MemoryRead>,
+}
+
+/// How near a result is to what the machine can do.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Reached {
+    /// Its GFLOP/s over the peak.
+    pub peak_share: f64,
+    /// What its operations and bytes take at least.
+    pub floor: Option<Floor>,
 }
 
 /// What a result can't be faster than, and how far it is from that.
@@ -88,6 +97,14 @@ impl Ceilings {
             peak_of: of.to_string(),
             memory: host.then(MemoryRead::measure).transpose()?,
         })
+    }
+
+    /// How near a result of `flops` and `bytes` is to this.
+    pub(crate) fn reached(&self, time: Timing, [flops, bytes]: [u64; 2]) -> Reached {
+        Reached {
+            peak_share: time.speed(flops).gflops / self.peak_gflops,
+            floor: self.floor(flops, bytes, time.seconds),
+        }
     }
 
     /// The floor of `flops` and `bytes` that took `seconds`; `None` where memory's speed isn't known.

@@ -1,17 +1,15 @@
-//! The check before the numbers: sampled outputs against f64 dot products.
+//! The check before the numbers: sampled outputs as a product of their own through the f64 oracle.
 
 use super::LinearBench;
 use super::data::HostData;
 use crate::BenchError;
-use crate::oracle::{distance, spread, tolerance, wide};
+use crate::oracle::{distance, spread, tolerance};
 use burn::tensor::{Int, Tensor};
 use moebius::Error;
 use moebius::fp8::{ActivationScaling, Activations, Fp8Format, Fp8Scales, Weight};
-use moebius_ops::quantize::{
-    Problem, Scales, dequantize_reference, encode_reference, scales_reference,
-};
 use moebius_ops::scaling::Granularity;
-use moebius_ops::{Element, Fault};
+use moebius_ops::{Element, Fault, GroupedGemm, HostTensor, Operation, Quantize};
+use moebius_ops::{grouped_gemm, quantize};
 
 /// Rows and columns of the outputs that are checked, spread evenly.
 const SAMPLES: [usize; 2] = [16, 64];
@@ -40,10 +38,10 @@ impl Oracle {
     }
 
     /// Relative L2 error of the sampled outputs of a float layer with `weights` \[n, k\].
-    pub(super) fn float_error(&self, x: &[f32], weights: &[f32], y: &[f32]) -> f64 {
-        let x = wide(lines(x, self.k, &self.rows));
-        let weights = wide(lines(weights, self.k, &self.columns));
-        self.error(&x, &weights, y)
+    pub(super) fn float_error(&self, x: &[f32], weights: &[f32], y: &[f32]) -> Result<f64, Error> {
+        let x = HostTensor::of_f32(&lines(x, self.k, &self.rows));
+        let weights = HostTensor::of_f32(&lines(weights, self.k, &self.columns));
+        self.error(x, weights, y)
     }
 
     /// The same of an FP8 layer with the values its codes and scales stand for, and the relative L2
@@ -55,29 +53,33 @@ impl Oracle {
         y: &[f32],
     ) -> Result<[f64; 2], BenchError> {
         let decoded = decoded(weight)?;
-        let columns = lines(&decoded, self.k, &self.columns);
+        let columns = lines(decoded.floats(), self.k, &self.columns);
         let x = lines(&data.x, self.k, &self.rows);
         let source = weight.activations().map(ActivationScaling::source);
-        let x = activations(source.unwrap_or_default(), x, self.k)?;
+        let x = activations(source.unwrap_or_default(), &x, self.k)?;
         Ok([
-            self.error(&x, &columns, y),
-            distance(&decoded, &data.weights),
+            self.error(x, columns.into(), y)?,
+            distance(decoded.floats(), &data.weights),
         ])
     }
 
     /// `x` and `weights` are the sampled lines alone, `y` is all outputs.
-    fn error(&self, x: &[f64], weights: &[f64], y: &[f32]) -> f64 {
-        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-        let rows = x.chunks(self.k);
-        let want: Vec<f64> = rows
-            .flat_map(|x| weights.chunks(self.k).map(move |weights| dot(x, weights)))
-            .collect();
-        let got = self.rows.iter().flat_map(|row| {
-            let columns = self.columns.iter();
+    fn error(&self, x: HostTensor, weights: HostTensor, y: &[f32]) -> Result<f64, Error> {
+        let (rows, columns) = (&self.rows, &self.columns);
+        let problem = grouped_gemm::Problem::dense(rows.len(), columns.len(), self.k)?;
+        let want = result(GroupedGemm::Linear(problem), &[x, weights])?;
+        let got = rows.iter().flat_map(|row| {
+            let columns = columns.iter();
             columns.filter_map(move |column| y.get(row * self.n + column))
         });
-        distance(&got.copied().collect::<Vec<f32>>(), &want)
+        let got: Vec<f32> = got.copied().collect();
+        Ok(distance(&got, want.floats()))
     }
+}
+
+/// What an operation with one result should give.
+fn result(operation: impl Into<Operation>, operands: &[HostTensor]) -> Result<HostTensor, Error> {
+    Ok(operation.into().reference(operands)?.swap_remove(0))
 }
 
 /// The values of some lines of `k`.
@@ -87,39 +89,36 @@ fn lines<T: Copy>(values: &[T], k: usize, picked: &[usize]) -> Vec<T> {
 }
 
 /// W \[n, k\] as codes and scales have it, decoded on the host.
-fn decoded(weight: &Weight<2>) -> Result<Vec<f64>, BenchError> {
+fn decoded(weight: &Weight<2>) -> Result<HostTensor, BenchError> {
     let codes = weight.codes();
     let codes = codes.ok_or_else(|| BenchError::device("no codes"))?;
     let weights = codes.to_tensor()?;
     let layout = weights.layout();
-    let problem = Problem::new(
-        layout.shape,
-        Element::F32,
-        layout.granularity,
-        layout.format,
-    );
+    let (granularity, format) = (layout.granularity, layout.format);
+    let problem = quantize::Problem::new(layout.shape, Element::F32, granularity, format);
     let problem = problem.map_err(Error::from)?;
     let scales = match weights.scales() {
         Fp8Scales::F32(scales) => {
             let scales = scales.clone().try_into_vec_as::<f32>();
-            Scales::F32(scales.map_err(BenchError::device)?)
+            HostTensor::of_f32(&scales.map_err(BenchError::device)?)
         }
-        Fp8Scales::E8M0(bytes) => Scales::E8M0(words(bytes)?),
+        Fp8Scales::E8M0(bytes) => words(bytes)?,
     };
-    let decoded = dequantize_reference(&problem, &words(weights.words())?, &scales);
-    Ok(decoded.map_err(Error::from)?)
+    let operands = [words(weights.words())?, scales];
+    Ok(result(Quantize::Dequantize(problem), &operands)?)
 }
 
-fn words(tensor: &Tensor<3, Int>) -> Result<Vec<u32>, BenchError> {
+fn words(tensor: &Tensor<3, Int>) -> Result<HostTensor, BenchError> {
     let words = tensor.clone().try_into_vec_as::<i64>();
     let words = words.map_err(BenchError::device)?.into_iter();
-    Ok(words.map(|word| word as u32).collect())
+    Ok(words.map(|word| word as u32).collect::<Vec<u32>>().into())
 }
 
 /// Rows of x as the product reads them.
-fn activations(source: Activations, x: Vec<f32>, k: usize) -> Result<Vec<f64>, Error> {
+fn activations(source: Activations, x: &[f32], k: usize) -> Result<HostTensor, Error> {
+    let values = HostTensor::of_f32(x);
     let granularity = match source {
-        Activations::Float => return Ok(wide(x)),
+        Activations::Float => return Ok(values),
         Activations::Dynamic(Granularity::Row) => Granularity::Row,
         other => {
             let expected = "float, or a scale for each row";
@@ -130,10 +129,8 @@ fn activations(source: Activations, x: Vec<f32>, k: usize) -> Result<Vec<f64>, E
         }
     };
     let shape = [1, x.len() / k, k];
-    let problem = Problem::new(shape, Element::F32, granularity, Fp8Format::E4M3)?;
-    let scales = scales_reference(&problem, &x)?;
-    let words = encode_reference(&problem, &x, &scales)?;
-    Ok(dequantize_reference(&problem, &words, &scales)?)
+    let problem = quantize::Problem::new(shape, Element::F32, granularity, Fp8Format::E4M3)?;
+    result(Quantize::FakeQuantize(problem), &[values])
 }
 
 #[cfg(test)]

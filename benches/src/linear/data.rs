@@ -1,7 +1,12 @@
 //! What is multiplied, on the host: the oracle needs it there, and no device has to draw it.
 
 use super::LinearBench;
-use burn::tensor::{DType, TensorData};
+use crate::options::element;
+use burn::module::Param;
+use burn::tensor::{DType, Device, Tensor, TensorData};
+use moebius::Error;
+use moebius_ops::Mismatch;
+use moebius_ops::grouped_gemm::Problem;
 use std::f64::consts::TAU;
 
 /// x \[m, k\] and W \[n, k\], normally distributed.
@@ -41,6 +46,44 @@ pub(super) fn rounded(values: Vec<f32>, dtype: DType) -> Vec<f32> {
     let len = values.len();
     let rounded = TensorData::new(values, [len]).convert_dtype(dtype);
     rounded.iter::<f32>().collect()
+}
+
+/// Weights of the layer.
+pub(super) fn weights(bench: &LinearBench) -> u64 {
+    bench.n as u64 * bench.k as u64
+}
+
+/// x \[m, k\] on a device.
+pub(super) fn input(bench: &LinearBench, device: &Device, data: &HostData) -> Tensor<2> {
+    let x = TensorData::new(data.x.clone(), [bench.m, bench.k]).convert_dtype(bench.dtype);
+    Tensor::from_data(x, (device, bench.dtype))
+}
+
+/// The product in floats.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for a size of 0 or one too large,
+/// [`ErrorKind::Config`](moebius::ErrorKind::Config) for another type than f32, f16 and bf16.
+pub(super) fn float_problem(bench: &LinearBench) -> Result<Problem, Error> {
+    if bench.m == 0 {
+        return Err(Mismatch::new("rows", "at least 1", bench.m).into());
+    }
+    Ok(Problem {
+        element: element(bench.dtype)?,
+        ..Problem::dense(bench.m, bench.n, bench.k)?
+    })
+}
+
+/// A weight that isn't trained.
+pub(super) fn weight(
+    values: &[f32],
+    shape: [usize; 2],
+    dtype: DType,
+    device: &Device,
+) -> Param<Tensor<2>> {
+    let weight = TensorData::new(values.to_vec(), shape).convert_dtype(dtype);
+    let weight = Tensor::from_data(weight, (device, dtype));
+    Param::from_tensor(weight).set_require_grad(false)
 }
 
 /// Normally distributed numbers by Box and Muller, the same in every run.

@@ -2,27 +2,25 @@
 
 mod check;
 mod data;
-mod floats;
+mod layers;
 mod setup;
 mod turns;
 
 pub use setup::{BytesOf, LayerBytes};
 
-use crate::ceiling::finish;
 use crate::options::{DTYPES, FORMATS, Named, named, positive};
 use crate::peer::{self, BenchPeer, Figures};
-use crate::timing::{Spread, Timing, seconds_of, timings_of};
-use crate::{BenchError, Ceilings, Floor, Progress};
+use crate::timing::{Speed, Timing, seconds_of, timings_of};
+use crate::{BenchError, Ceilings, Checked, Floor, Progress, Ran};
 use burn::tensor::DType;
 use check::{Oracle, largest_error};
 use clap::Args;
-use data::{HostData, rounded};
-use floats::FloatPath;
+use data::{HostData, float_problem, rounded, weights};
+use layers::{FloatPath, Layer};
 use moebius::Device;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
-use moebius_host::Simd;
 use serde::Serialize;
-use setup::{Setup, float_problem, weights};
+use setup::Setup;
 
 /// Which weights share a scale.
 const GRANULARITIES: [Named<Granularity>; 4] = [
@@ -87,12 +85,9 @@ pub struct LinearBench {
 pub struct PathTime {
     /// Which.
     pub name: String,
-    /// Median milliseconds of a warm product.
-    pub median_ms: f64,
-    /// How far its repetitions lie apart.
-    pub spread: Spread,
-    /// GFLOP/s.
-    pub gflops: f64,
+    /// How fast it is.
+    #[serde(flatten)]
+    pub speed: Speed,
     /// GB/s of weights, each read once.
     pub weights_gb_per_s: f64,
     /// Copies of the weights that took turns: with few tokens on the processor so many that they were read from memory,
@@ -104,22 +99,16 @@ pub struct PathTime {
     pub ratio: f64,
 }
 
-/// What was measured; numbers mean something only when `verified`.
+/// What was measured. The FP8 layer is verified against the values that its codes and scales stand for, float layers against
+/// the weights.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinearReport {
-    /// Device string, e.g. `cpu`.
-    pub device: String,
-    /// Its name.
-    pub adapter: String,
-    /// Kernel variant, `portable` where there are no kernels.
-    pub variant: String,
-    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
-    pub simd: Option<Simd>,
-    /// Whether the sampled outputs of every path agree with f64 dot products.
-    pub verified: bool,
-    /// Largest relative L2 error of a path's sampled outputs: those of the FP8 layer against the
-    /// values that its codes and scales stand for, those of the float layers against the weights.
-    pub max_rel_l2: f64,
+    /// Where.
+    #[serde(flatten)]
+    pub ran: Ran,
+    /// Whether the sampled outputs of every path verify.
+    #[serde(flatten)]
+    pub checked: Checked,
     /// Layers of others that are further off than what verifies, and how far: there are no figures of theirs.
     pub left_out: Vec<(String, f64)>,
     /// Relative L2 distance of the decoded weights from those that were quantised.
@@ -162,39 +151,40 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
     progress("making the layers");
     let data = HostData::new(bench);
     let setup = Setup::new(bench, &data)?;
-    let mut floats = FloatPath::all(bench, &setup, &data)?;
+    let mut floats = FloatPath::all(bench, &setup.place, &data)?;
     progress("verifying");
-    let checked = check(bench, (&setup, &mut floats), &data)?;
+    let found = check(bench, (&setup, &mut floats), &data)?;
     progress("measuring");
-    let measured = measure(&setup, &floats)?;
+    let mut layers: Vec<&dyn Layer> = vec![&setup.fp8];
+    layers.extend(floats.iter().map(|path| &*path.layer));
+    let times = timings_of(&mut layers, |layer| seconds_of(|| layer.run()))?;
     progress("measuring the peak");
-    let ceilings = Ceilings::measure(&setup.opened, &setup.device)?;
     let rows = Rows {
         bench,
-        setup: &setup,
-        ceilings: &ceilings,
-        fp8: measured[0],
+        ceilings: setup.place.ceilings()?,
+        fp8: times[0],
     };
-    let own: Vec<PathTime> = rows.own(&floats, &measured[1..]);
-    let (fp8, peer) = (rows.fp8(), peer.map(|peer| rows.peer(&peer)));
+    let code_bytes = setup.code_bytes(bench);
+    let name = format!("FP8 ({})", setup.variant);
+    let fp8 = rows.row(name, times[0], code_bytes, setup.fp8.layers.count());
+    let bytes = bench.dtype.size() as u64 * weights(bench);
+    let own = floats.into_iter().zip(&times[1..]);
+    let own = own.map(|(path, time)| rows.row(path.name, *time, bytes, path.copies));
+    let own: Vec<PathTime> = own.collect();
     Ok(LinearReport {
-        device: setup.name(),
-        adapter: setup.opened.capability.name.clone(),
-        verified: checked.max_rel_l2 <= largest_error(bench),
-        max_rel_l2: checked.max_rel_l2,
-        left_out: checked.left_out,
-        weights_rel_l2: checked.weights_rel_l2,
-        first_ms: checked.first_ms,
+        ran: setup.place.ran(Some(setup.variant)),
+        checked: Checked::within(largest_error(bench), found.max_rel_l2),
+        left_out: found.left_out,
+        weights_rel_l2: found.weights_rel_l2,
+        first_ms: found.first_ms,
         ratio_to_best_own: own.iter().map(|path| path.ratio).reduce(f64::min),
         fp8,
         own,
-        peer,
+        peer: peer.map(|peer| rows.peer(&peer)),
         layer_bytes: setup.bytes,
-        floor_bytes: setup.code_bytes(bench) + (bench.m * bench.k * bench.dtype.size()) as u64,
+        floor_bytes: code_bytes + (bench.m * bench.k * bench.dtype.size()) as u64,
         flops: flops(bench),
-        ceilings,
-        simd: setup.simd,
-        variant: setup.variant,
+        ceilings: rows.ceilings,
     })
 }
 
@@ -202,8 +192,8 @@ fn flops(bench: &LinearBench) -> u64 {
     2 * bench.m as u64 * weights(bench)
 }
 
-/// The errors that the check before the measurement found, and how long the first product took.
-struct Checked {
+/// What the check before the measurement found, and how long the first product took.
+struct Found {
     max_rel_l2: f64,
     left_out: Vec<(String, f64)>,
     weights_rel_l2: f64,
@@ -215,16 +205,16 @@ fn check(
     bench: &LinearBench,
     (setup, floats): (&Setup, &mut Vec<FloatPath>),
     data: &HostData,
-) -> Result<Checked, BenchError> {
-    finish(&setup.device)?;
-    let first_ms = 1e3 * seconds_of(|| setup.forward())?;
+) -> Result<Found, BenchError> {
+    setup.place.finish()?;
+    let first_ms = 1e3 * seconds_of(|| setup.fp8.run())?;
     let oracle = Oracle::new(bench);
     let [mut max_rel_l2, weights_rel_l2] =
-        oracle.fp8_errors(&setup.layers.first().weight, data, &setup.output()?)?;
+        oracle.fp8_errors(setup.weight(), data, &setup.fp8.output()?)?;
     let weights = rounded(data.weights.clone(), bench.dtype);
     let mut left_out = Vec::new();
     for path in std::mem::take(floats) {
-        let error = oracle.float_error(&data.x, &weights, &path.layer.output()?);
+        let error = oracle.float_error(&data.x, &weights, &path.layer.output()?)?;
         if path.foreign && error > largest_error(bench) {
             left_out.push((path.name, error));
         } else {
@@ -232,7 +222,7 @@ fn check(
             floats.push(path);
         }
     }
-    Ok(Checked {
+    Ok(Found {
         max_rel_l2,
         left_out,
         weights_rel_l2,
@@ -243,8 +233,7 @@ fn check(
 /// Makes the rows of a report.
 struct Rows<'a> {
     bench: &'a LinearBench,
-    setup: &'a Setup,
-    ceilings: &'a Ceilings,
+    ceilings: Ceilings,
     /// How long the FP8 layer took.
     fp8: Timing,
 }
@@ -257,9 +246,7 @@ impl Rows<'_> {
         let bytes = weight_bytes + (m * (n + k) * dtype.size()) as u64;
         PathTime {
             name,
-            median_ms: time.ms(),
-            spread: time.spread(),
-            gflops: flops as f64 / seconds / 1e9,
+            speed: time.speed(flops),
             weights_gb_per_s: weight_bytes as f64 / seconds / 1e9,
             copies,
             floor: self.ceilings.floor(flops, bytes, seconds),
@@ -267,32 +254,9 @@ impl Rows<'_> {
         }
     }
 
-    fn fp8(&self) -> PathTime {
-        let name = format!("FP8 ({})", self.setup.variant);
-        let bytes = self.setup.code_bytes(self.bench);
-        self.row(name, self.fp8, bytes, self.setup.layers.count())
-    }
-
-    fn own(&self, floats: &[FloatPath], times: &[Timing]) -> Vec<PathTime> {
-        let bytes = self.bench.dtype.size() as u64 * weights(self.bench);
-        let row = |(path, time): (&FloatPath, &Timing)| {
-            self.row(path.name.clone(), *time, bytes, path.copies)
-        };
-        floats.iter().zip(times).map(row).collect()
-    }
-
     fn peer(&self, peer: &Figures) -> PathTime {
         let (name, bytes) = (format!("{} in f32", peer.name()), 4 * weights(self.bench));
         let copies = turns::copies(self.bench, true, bytes);
         self.row(name, peer.timing(), bytes, copies)
     }
-}
-
-/// How long the FP8 layer took, and then each of the float layers, in turns.
-fn measure(setup: &Setup, floats: &[FloatPath]) -> Result<Vec<Timing>, BenchError> {
-    let floats = floats.iter().map(Some);
-    let mut all: Vec<Option<&FloatPath>> = std::iter::once(None).chain(floats).collect();
-    timings_of(&mut all, |path| {
-        seconds_of(|| path.map_or_else(|| setup.forward(), |path| path.layer.run()))
-    })
 }

@@ -2,15 +2,13 @@
 
 use super::setup::{Setup, random, tokens};
 use super::{MoeBench, measure_peer};
-use crate::ceiling::{Ceilings, Floor, finish, finish_with};
 use crate::oracle::{self, GRADIENTS_OVER_OUTPUTS, GradientOracle, Gradients, tolerance};
 use crate::peer::Peer;
-use crate::timing::{Spread, timings};
-use crate::{BenchError, FLOPS_OF_FORWARD, Progress};
+use crate::timing::{Speed, Spread, timings};
+use crate::{BenchError, Ceilings, Checked, FLOPS_OF_FORWARD, Progress, Ran, Reached};
 use burn::tensor::Tensor;
 use moebius::Error;
 use moebius::moe::{Keep, MoeLayer, MoeOutput};
-use moebius_host::Simd;
 use moebius_ops::Fault;
 use serde::Serialize;
 use std::time::Instant;
@@ -20,29 +18,24 @@ use std::time::Instant;
 pub struct TrainingRun {
     /// What the forward keeps for the backward pass.
     pub keep: Keep,
-    /// Whether outputs and gradients, both sampled, agree with the f64 oracle.
-    pub verified: bool,
-    /// Largest relative L2 error of the sampled outputs and gradients.
-    pub max_rel_l2: f64,
+    /// Whether outputs and gradients, both sampled, verify.
+    #[serde(flatten)]
+    pub checked: Checked,
     /// Median milliseconds of a warm forward that records its graph.
     pub forward_ms: f64,
     /// How far its repetitions lie apart.
     pub forward_spread: Spread,
-    /// Median milliseconds of a warm forward and backward of Σ y ∘ dy, with the gradients of x and
-    /// all weights.
-    pub median_ms: f64,
-    /// How far its repetitions lie apart.
-    pub spread: Spread,
+    /// A forward and backward of Σ y ∘ dy, with the gradients of x and all weights. GFLOP/s are of the experts' products,
+    /// [`FLOPS_OF_FORWARD`] times the forward's.
+    #[serde(flatten)]
+    pub speed: Speed,
     /// Milliseconds of the first forward and backward, kernel compilation included.
     pub first_ms: f64,
     /// Tokens per second.
     pub tokens_per_s: f64,
-    /// GFLOP/s of the experts' products, [`FLOPS_OF_FORWARD`] times the forward's.
-    pub gflops: f64,
-    /// `gflops` over the peak of [`BackwardReport::ceilings`].
-    pub peak_share: f64,
-    /// What the products, and [`FLOPS_OF_FORWARD`] times the bytes of a forward, take at least.
-    pub floor: Option<Floor>,
+    /// How near it is to [`BackwardReport::ceilings`], for [`FLOPS_OF_FORWARD`] times the bytes of a forward.
+    #[serde(flatten)]
+    pub reached: Reached,
     /// Bytes taken from the device for layer, batch, both passes and gradients (Flex: growth of
     /// the process at its peak, since before the first run); `None` on XLA, whose devices don't say.
     pub device_bytes: Option<u64>,
@@ -57,14 +50,9 @@ pub struct TrainingRun {
 /// What was measured; numbers mean something only when `verified`.
 #[derive(Clone, Debug, Serialize)]
 pub struct BackwardReport {
-    /// Device string, e.g. `cpu`.
-    pub device: String,
-    /// Its name.
-    pub adapter: String,
-    /// Kernel variant, `portable` for Burn's primitive operations.
-    pub variant: String,
-    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
-    pub simd: Option<Simd>,
+    /// Where.
+    #[serde(flatten)]
+    pub ran: Ran,
     /// What the device reached in the same run.
     #[serde(flatten)]
     pub ceilings: Ceilings,
@@ -92,29 +80,24 @@ pub fn run(
             Some(report) => report,
             none => {
                 progress("measuring the peak");
-                none.insert(heading(&setup)?)
+                none.insert(BackwardReport {
+                    ran: setup.ran(),
+                    ceilings: setup.place.ceilings()?,
+                    runs: Vec::new(),
+                })
             }
         };
         let run = measure(bench, (*keep, &report.ceilings), &setup, progress)?;
         report.runs.push(TrainingRun {
-            peer: peer.clone().map(|peer| peer.compared_with(run.gflops)),
+            peer: peer
+                .clone()
+                .map(|peer| peer.compared_with(run.speed.gflops)),
             ..run
         });
     }
     report.ok_or_else(|| {
         let error = Fault::Config.error("balances of memory and time", "at least 1", 0);
         Error::from(error).into()
-    })
-}
-
-fn heading(setup: &Setup) -> Result<BackwardReport, BenchError> {
-    Ok(BackwardReport {
-        device: setup.opened.device.to_string(),
-        adapter: setup.opened.capability.name.clone(),
-        variant: setup.variant(),
-        simd: setup.simd,
-        ceilings: setup.ceilings()?,
-        runs: Vec::new(),
     })
 }
 
@@ -127,10 +110,10 @@ fn measure(
     progress("verifying");
     let x = setup.x.clone().require_grad();
     let dy = random(bench, &x.device())?;
-    finish(&setup.device)?;
+    setup.place.finish()?;
     let start = Instant::now();
     let (out, gradients) = pass(&setup.layer, &x, &dy)?;
-    finish(&setup.device)?;
+    setup.place.finish()?;
     let first_ms = start.elapsed().as_secs_f64() * 1e3;
     let device_bytes = setup.bytes();
     let error = error(&setup.layer, (&x, &dy), (&out, &gradients))?;
@@ -139,31 +122,25 @@ fn measure(
     progress("measuring");
     let mut forward = || {
         let out = setup.layer.forward(x.clone())?;
-        finish_with(out, &setup.device)
+        setup.place.finish_with(out)
     };
     let mut both = || {
         let results = pass(&setup.layer, &x, &dy)?;
-        finish_with(results, &setup.device)
+        setup.place.finish_with(results)
     };
     let [forward, time] = timings([&mut forward, &mut both])?;
-    let seconds = time.seconds;
     let tokens = tokens(bench)?;
     let problem = setup.layer.problem(tokens, bench.dtype)?;
-    let [flops, bytes] = [problem.flops(), problem.floor_bytes()].map(|of| FLOPS_OF_FORWARD * of);
-    let gflops = flops as f64 / seconds / 1e9;
+    let work = [problem.flops(), problem.floor_bytes()].map(|of| FLOPS_OF_FORWARD * of);
     Ok(TrainingRun {
         keep,
-        verified: error <= GRADIENTS_OVER_OUTPUTS * tolerance(bench.dtype),
-        max_rel_l2: error,
+        checked: Checked::within(GRADIENTS_OVER_OUTPUTS * tolerance(bench.dtype), error),
         forward_ms: forward.ms(),
         forward_spread: forward.spread(),
-        median_ms: time.ms(),
-        spread: time.spread(),
+        speed: time.speed(work[0]),
         first_ms,
-        tokens_per_s: tokens as f64 / seconds,
-        gflops,
-        peak_share: gflops / ceilings.peak_gflops,
-        floor: ceilings.floor(flops, bytes, seconds),
+        tokens_per_s: tokens as f64 / time.seconds,
+        reached: ceilings.reached(time, work),
         device_bytes,
         kept_bytes,
         peer: None,
@@ -172,10 +149,10 @@ fn measure(
 
 /// Bytes that are live after a forward and weren't before.
 fn kept(setup: &Setup, x: &Tensor<2>) -> Result<Option<u64>, BenchError> {
-    finish(&setup.device)?;
+    setup.place.finish()?;
     let before = setup.live_bytes();
     let _out = setup.layer.forward(x.clone())?;
-    finish(&setup.device)?;
+    setup.place.finish()?;
     let after = setup.live_bytes();
     Ok(after
         .zip(before)

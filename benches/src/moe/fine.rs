@@ -57,7 +57,7 @@ pub fn compare(bench: &MoeBench, progress: Progress) -> Result<FineReport, Bench
     progress("measuring");
     let runs = timings([&mut || coarse.forward(), &mut || fine.forward()])?;
     progress("measuring the peak");
-    let ceilings = coarse.setup.ceilings()?;
+    let ceilings = coarse.setup.place.ceilings()?;
     progress("measuring the stages");
     let coarse = coarse.report(&coarse_bench, runs[0], ceilings.clone())?;
     let fine = fine.report(&fine_bench, runs[1], ceilings)?;

@@ -4,17 +4,15 @@ pub mod backward;
 pub mod fine;
 mod setup;
 
-use crate::ceiling::{Ceilings, Floor, finish, finish_with};
 use crate::options::{DTYPES, named, positive};
 use crate::oracle::tolerance;
 use crate::peer::{self, BenchPeer, Figures, Peer, PeerError};
 use crate::timing::{Spread, Timing, timing};
-use crate::{BenchError, Progress, oracle};
+use crate::{BenchError, Ceilings, Checked, Measurement, Progress, oracle};
 use burn::tensor::{DType, Tensor};
 use clap::Args;
 use moebius::moe::{MoeLayer, Stage};
 use moebius::{Device, Error};
-use moebius_host::Simd;
 use serde::Serialize;
 use setup::{Setup, tokens};
 use std::time::Instant;
@@ -91,43 +89,17 @@ pub struct StageTime {
     pub share: f64,
 }
 
-/// What was measured; numbers mean something only when `verified`.
+/// What was measured. Outputs of sampled tokens are verified; GFLOP/s are of the experts' products.
 #[derive(Clone, Debug, Serialize)]
 pub struct MoeReport {
-    /// Device string, e.g. `cpu`.
-    pub device: String,
-    /// Its name.
-    pub adapter: String,
-    /// Kernel variant, `portable` for Burn's primitive operations.
-    pub variant: String,
-    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
-    pub simd: Option<Simd>,
-    /// Whether sampled tokens agree with the f64 oracle.
-    pub verified: bool,
-    /// Relative L2 error of the sampled tokens.
-    pub max_rel_l2: f64,
-    /// Median milliseconds of a warm forward.
-    pub median_ms: f64,
-    /// How far its repetitions lie apart.
-    pub spread: Spread,
-    /// Milliseconds of the first forward, kernel compilation included.
-    pub first_ms: f64,
+    /// The forward; the bytes are those of weights and activations.
+    #[serde(flatten)]
+    pub forward: Measurement,
     /// Tokens per second.
     pub tokens_per_s: f64,
-    /// GFLOP/s of the experts' products.
-    pub gflops: f64,
-    /// What the device reached in the same run.
-    #[serde(flatten)]
-    pub ceilings: Ceilings,
-    /// `gflops` / `peak_gflops`.
-    pub peak_share: f64,
-    /// What the products and `floor_bytes` take at least.
-    pub floor: Option<Floor>,
     /// Bytes taken from the device for layer, batch and forward (Flex: growth of the process); `None`
     /// on XLA, whose devices don't say.
     pub device_bytes: Option<u64>,
-    /// Bytes that weights and activations need.
-    pub floor_bytes: u64,
     /// Launches of a forward; 0 for `portable`.
     pub launches: usize,
     /// Share of the stages that are no products: router, sort, combine.
@@ -153,7 +125,7 @@ impl Prepared {
         progress("verifying");
         let start = Instant::now();
         let out = setup.layer.forward(setup.x.clone())?;
-        finish(&setup.device)?;
+        setup.place.finish()?;
         let first_ms = start.elapsed().as_secs_f64() * 1e3;
         let device_bytes = setup.bytes();
         let error = oracle::relative_error(&setup.layer, &setup.x, &out)?;
@@ -167,7 +139,7 @@ impl Prepared {
 
     fn forward(&self) -> Result<(), BenchError> {
         let out = self.setup.layer.forward(self.setup.x.clone())?;
-        finish_with(out, &self.setup.device)
+        self.setup.place.finish_with(out)
     }
 
     /// The figures of a forward that takes so long.
@@ -177,34 +149,20 @@ impl Prepared {
         time: Timing,
         ceilings: Ceilings,
     ) -> Result<MoeReport, BenchError> {
-        let seconds = time.seconds;
         let stages = stages(&self.setup.layer, &self.setup.x)?;
         let tokens = tokens(bench)?;
         let problem = self.setup.layer.problem(tokens, bench.dtype)?;
-        let rate = problem.flops() as f64 / seconds;
+        let work = [problem.flops(), problem.floor_bytes()];
+        let checked = Checked::within(tolerance(bench.dtype), self.error);
+        let (ran, first) = (self.setup.ran(), (self.first_ms, time));
         let products = [Stage::Gemm1, Stage::Gemm2, Stage::Experts].map(Stage::name);
         let around = |stage: &&StageTime| !products.contains(&stage.name.as_str());
-        let variant = self.setup.variant();
-        let Setup { opened, plan, .. } = self.setup;
         Ok(MoeReport {
-            device: opened.device.to_string(),
-            adapter: opened.capability.name,
-            variant,
-            simd: self.setup.simd,
-            verified: self.error <= tolerance(bench.dtype),
-            max_rel_l2: self.error,
-            median_ms: time.ms(),
-            spread: time.spread(),
-            first_ms: self.first_ms,
-            tokens_per_s: tokens as f64 / seconds,
-            gflops: rate / 1e9,
-            peak_share: rate / 1e9 / ceilings.peak_gflops,
-            floor: ceilings.floor(problem.flops(), problem.floor_bytes(), seconds),
-            ceilings,
+            forward: Measurement::new(ran, checked, first, ceilings, work),
+            tokens_per_s: tokens as f64 / time.seconds,
             device_bytes: self.device_bytes,
-            floor_bytes: problem.floor_bytes(),
             // Router logits and top-k come before the experts.
-            launches: plan.map_or(0, |plan| plan.launches() + 2),
+            launches: self.setup.plan.map_or(0, |plan| plan.launches() + 2),
             overhead_share: stages.iter().filter(around).map(|stage| stage.share).sum(),
             stages,
             peer: None,
@@ -223,11 +181,11 @@ pub fn run(bench: &MoeBench, progress: Progress) -> Result<MoeReport, BenchError
     progress("measuring");
     let time = timing(|| prepared.forward())?;
     progress("measuring the peak");
-    let ceilings = prepared.setup.ceilings()?;
+    let ceilings = prepared.setup.place.ceilings()?;
     progress("measuring the stages");
     let report = prepared.report(bench, time, ceilings)?;
     Ok(MoeReport {
-        peer: peer.map(|figures| figures.compared_with(report.gflops)),
+        peer: peer.map(|figures| figures.compared_with(report.forward.speed.gflops)),
         ..report
     })
 }

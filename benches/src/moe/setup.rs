@@ -1,23 +1,18 @@
 //! The layer under measurement and its batch, on their device.
 
 use super::MoeBench;
-use crate::ceiling::{Ceilings, finish};
-use crate::{BenchError, instructions};
+use crate::BenchError;
+use crate::place::{Place, Ran};
 use burn::tensor::{DType, Distribution, Tensor};
 use moebius::Error;
 use moebius::moe::{Activation, Keep, MoeConfig, MoeLayer, RouteConfig};
 use moebius_device::{Device, Opened, memory_in_use, process_memory};
-use moebius_host::Simd;
 use moebius_ops::Mismatch;
 use moebius_shaders::experts;
 
 /// The layer under measurement.
 pub(super) struct Setup {
-    pub(super) opened: Opened,
-    /// Vector instructions that run.
-    pub(super) simd: Option<Simd>,
-    /// Without the recording of gradients.
-    pub(super) device: burn::tensor::Device,
+    pub(super) place: Place,
     pub(super) layer: MoeLayer,
     pub(super) plan: Option<experts::Plan>,
     /// \[T,H\].
@@ -29,33 +24,27 @@ pub(super) struct Setup {
 impl Setup {
     /// For forward passes; with what they keep, for backward passes as well.
     pub(super) fn new(bench: &MoeBench, keep: Option<Keep>) -> Result<Self, BenchError> {
-        let opened = moebius_device::open(&bench.device).map_err(Error::from)?;
-        let simd = instructions(&opened.device, &opened.capability)?;
-        let device = moebius::open(&opened.device)?;
-        if let Some(client) = opened.client() {
+        let place = Place::open(&bench.device)?;
+        if let Some(client) = place.opened.client() {
             // Pages that an earlier benchmark left for reuse would hide what this one takes.
             client.memory_cleanup().map_err(BenchError::device)?;
         }
-        let held_before = held_at_start(&opened);
+        let held_before = held_at_start(&place.opened);
         let mut config = config(bench);
-        let on = match keep {
-            None => device.clone(),
-            Some(keep) => {
-                config = config.with_keep(keep);
-                device.clone().autodiff()
-            }
-        };
+        let mut on = place.device.clone();
+        if let Some(keep) = keep {
+            config = config.with_keep(keep);
+            on = on.autodiff();
+        }
         let mut layer = config.init(&on)?;
         if bench.dtype != DType::F32 {
             layer = layer.cast(bench.dtype)?;
         }
         let plan = layer.plan(tokens(bench)?, bench.dtype, &on)?;
         let x = random(bench, &on)?;
-        finish(&device)?;
+        place.finish()?;
         Ok(Self {
-            opened,
-            simd,
-            device,
+            place,
             layer,
             plan,
             x,
@@ -75,24 +64,19 @@ impl Setup {
 
     /// Bytes taken from the device since then; the most at any time. `None` where the device doesn't say.
     pub(super) fn bytes(&self) -> Option<u64> {
-        Some(held(&self.opened)?.saturating_sub(self.held_before?))
+        Some(held(&self.place.opened)?.saturating_sub(self.held_before?))
     }
 
     /// Bytes of live buffers; `None` on Flex and XLA, which have no allocator to ask.
     pub(super) fn live_bytes(&self) -> Option<u64> {
-        Some(memory_in_use(&self.opened.client()?).in_use)
+        Some(memory_in_use(&self.place.opened.client()?).in_use)
     }
 
-    /// The kernel variant, `portable` where there are no kernels.
-    pub(super) fn variant(&self) -> String {
+    /// Where it runs, with the kernel variant of the first product.
+    pub(super) fn ran(&self) -> Ran {
         let plan = self.plan.as_ref();
         let variant = plan.map_or("portable", |plan| plan.up.variant.name());
-        variant.to_string()
-    }
-
-    /// What the result is compared with.
-    pub(super) fn ceilings(&self) -> Result<Ceilings, BenchError> {
-        Ceilings::measure(&self.opened, &self.device)
+        self.place.ran(Some(variant.to_owned()))
     }
 }
 

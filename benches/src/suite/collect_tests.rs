@@ -1,4 +1,5 @@
 use super::*;
+use crate::Checked;
 use crate::suite::places::Place;
 use crate::suite::report::{Figures, Rate, Verdict};
 
@@ -29,7 +30,11 @@ fn row(verified: bool) -> Row {
             unit: "tokens/s",
         },
     };
-    Row::new("4 tokens", "planted", (verified, 0.5), figures)
+    let checked = Checked {
+        verified,
+        max_rel_l2: 0.5,
+    };
+    Row::new("4 tokens", "planted", checked, figures)
 }
 
 /// A run of `BENCHMARKS` where `planted` decides what each gives.

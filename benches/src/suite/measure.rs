@@ -9,8 +9,8 @@ use crate::grouped_gemm::{KernelTime, gradients, variants};
 use crate::linear::{self, LinearBench};
 use crate::moe::backward::{self, TrainingRun};
 use crate::moe::{self, MoeBench};
-use crate::timing::{Spread, Timing};
-use crate::{BenchError, Progress, launches};
+use crate::timing::{Speed, Spread, Timing};
+use crate::{BenchError, Measurement, Progress, launches};
 use burn::tensor::DType;
 use moebius::attention::CacheFormat;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
@@ -52,11 +52,20 @@ fn figures(median_ms: f64, spread: Option<Spread>, rate: (f64, &'static str)) ->
 
 /// The same of repetitions of so much work.
 fn timed(time: Timing, (count, unit): (usize, &'static str)) -> Figures {
-    figures(
-        time.ms(),
-        Some(time.spread()),
-        (count as f64 / time.seconds, unit),
-    )
+    let rate = (count as f64 / time.seconds, unit);
+    figures(time.ms(), Some(time.spread()), rate)
+}
+
+/// The same of arithmetic.
+fn gflops(speed: &Speed) -> Figures {
+    let rate = (speed.gflops, "GFLOP/s");
+    figures(speed.median_ms, Some(speed.spread), rate)
+}
+
+/// The row of one result.
+fn row(sizes: String, result: Measurement) -> Row {
+    let variant = result.ran.variant.unwrap_or_default();
+    Row::new(sizes, variant, result.checked, gflops(&result.speed))
 }
 
 fn of_launches(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
@@ -69,12 +78,10 @@ fn of_launches(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> 
         };
         let sizes = format!("{} additions to a number", sum.count);
         let figures = timed(sum.time, (sum.count, "additions/s"));
-        Row::new(sizes, variant, (sum.verified, sum.error), figures)
+        Row::new(sizes, variant, sum.checked, figures)
     });
-    let byte = report.byte;
-    let checked = (byte.verified, byte.max_rel_l2);
-    let figures = timed(byte.time, (1, "bytes/s"));
-    let byte = Row::new("1 byte", "the byte model", checked, figures);
+    let figures = timed(report.byte.time, (1, "bytes/s"));
+    let byte = Row::new("1 byte", "the byte model", report.byte.checked, figures);
     Ok(additions.chain([byte]).collect())
 }
 
@@ -110,8 +117,7 @@ fn kernels(sizes: [usize; 4], times: Vec<KernelTime>) -> Vec<Row> {
     let [slots, experts, m, n] = sizes;
     let rows = times.iter().map(|time| {
         let sizes = format!("{slots} rows, {experts} experts, {n} → {m}");
-        let figures = figures(time.median_ms, Some(time.spread), (time.gflops, "GFLOP/s"));
-        Row::new(sizes, time.what, (time.verified, time.max_rel_l2), figures)
+        Row::new(sizes, time.what, time.checked, gflops(&time.speed))
     });
     rows.collect()
 }
@@ -136,13 +142,7 @@ fn layer(task: &Task) -> (MoeBench, String) {
 fn of_layer(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     let (bench, sizes) = layer(task);
     let report = moe::run(&bench, progress)?;
-    let figures = figures(
-        report.median_ms,
-        Some(report.spread),
-        (report.gflops, "GFLOP/s"),
-    );
-    let checked = (report.verified, report.max_rel_l2);
-    Ok(vec![Row::new(sizes, report.variant, checked, figures)])
+    Ok(vec![row(sizes, report.forward)])
 }
 
 fn of_layer_backward(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
@@ -154,19 +154,14 @@ fn of_layer_backward(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchE
         &[Keep::FirstProduct]
     };
     let report = backward::run(&bench, keeps, progress)?;
+    let variant = report.ran.variant.unwrap_or_default();
     let row = |run: &TrainingRun| {
         let kept = match run.keep {
             Keep::FirstProduct => "keeps the first product",
             Keep::Inputs => "keeps the inputs",
         };
-        let variant = format!("{}, {kept}", report.variant);
-        let figures = figures(run.median_ms, Some(run.spread), (run.gflops, "GFLOP/s"));
-        Row::new(
-            sizes.clone(),
-            variant,
-            (run.verified, run.max_rel_l2),
-            figures,
-        )
+        let variant = format!("{variant}, {kept}");
+        Row::new(&*sizes, variant, run.checked, gflops(&run.speed))
     };
     Ok(report.runs.iter().map(row).collect())
 }
@@ -195,13 +190,7 @@ fn of_attention(task: &Task, backward: bool, progress: Progress) -> Result<Vec<R
         ..
     } = bench;
     let sizes = format!("{tokens} tokens, causal, {heads} heads of {head_dim}");
-    let figures = figures(
-        report.median_ms,
-        Some(report.spread),
-        (report.gflops, "GFLOP/s"),
-    );
-    let checked = (report.verified, report.max_rel_l2);
-    Ok(vec![Row::new(sizes, report.variant, checked, figures)])
+    Ok(vec![row(sizes, report.ours)])
 }
 
 fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
@@ -226,15 +215,18 @@ fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
         };
         let report = linear::run(&bench, progress)?;
         let fp8 = &report.fp8;
-        let rate = match m {
-            1 => (fp8.weights_gb_per_s, "GB/s"),
-            _ => (fp8.gflops, "GFLOP/s"),
+        let figures = match m {
+            1 => {
+                let rate = (fp8.weights_gb_per_s, "GB/s");
+                figures(fp8.speed.median_ms, Some(fp8.speed.spread), rate)
+            }
+            _ => gflops(&fp8.speed),
         };
         rows.push(Row::new(
             format!("{m} tokens, {width} → {width}, E4M3"),
-            report.variant,
-            (report.verified, report.max_rel_l2),
-            figures(fp8.median_ms, Some(fp8.spread), rate),
+            report.ran.variant.unwrap_or_default(),
+            report.checked,
+            figures,
         ));
     }
     Ok(rows)
@@ -253,15 +245,10 @@ fn of_decode(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     };
     let report = decode::run(&bench, progress)?;
     let sizes = format!("{} kept tokens, 32 heads of 64, 8 of keys", bench.tokens);
-    let checked = (report.verified, report.max_rel_l2);
     let rows = report.formats.iter().map(|row| {
         let figures = figures(row.median_ms, Some(row.spread), (row.gb_per_s, "GB/s"));
-        Row::new(
-            sizes.clone(),
-            format!("kept as {}", row.format),
-            checked,
-            figures,
-        )
+        let variant = format!("kept as {}", row.format);
+        Row::new(&*sizes, variant, report.checked, figures)
     });
     Ok(rows.collect())
 }
@@ -287,18 +274,13 @@ fn of_training(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> 
             "{tokens} tokens, {layers} blocks of {}, {} weights",
             sizes.hidden, report.parameters
         );
-        let rate = |ms: f64| (tokens as f64 / ms * 1e3, "tokens/s");
-        let checked = (report.verified, report.max_rel_error);
-        let figures_of = |ms: f64| figures(ms, None, rate(ms));
-        rows.push(Row::new(
-            text.clone(),
-            "Burn's modules",
-            checked,
-            figures_of(report.median_ms),
-        ));
+        let (checked, rate) = (report.checked, tokens as f64 * 1e3);
+        let figures = |ms: f64| figures(ms, None, (rate / ms, "tokens/s"));
+        let ours = figures(report.median_ms);
+        rows.push(Row::new(&*text, "Burn's modules", checked, ours));
         if let Some(peer) = report.peer {
-            let figures = figures_of(peer.median_ms);
-            rows.push(Row::new(text, peer.name, checked, figures));
+            let peers = figures(peer.median_ms);
+            rows.push(Row::new(text, peer.name, checked, peers));
         }
     }
     Ok(rows)
@@ -309,12 +291,7 @@ fn of_calls(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     progress("calling a compiled program");
     let report = crate::xla_call::run(&task.device)?;
     let figures = timed(report.time, (1, "calls/s"));
-    let checked = (report.verified, report.error);
-    let row = Row::new(
-        "adds 1 to 4 numbers",
-        "a compiled program",
-        checked,
-        figures,
-    );
+    let sizes = "adds 1 to 4 numbers";
+    let row = Row::new(sizes, "a compiled program", report.checked, figures);
     Ok(vec![row])
 }

@@ -2,6 +2,7 @@
 
 use super::benchmark::Benchmark;
 use super::places::{Place, Places};
+use crate::Checked;
 use crate::timing::Spread;
 use moebius_device::Device;
 use serde::Serialize;
@@ -100,20 +101,19 @@ impl Verdict {
 }
 
 impl Row {
-    /// Of a result whose error is `checked.1`, and which verified if `checked.0`; else its figures are dropped.
+    /// Of a result; its figures are dropped unless it verified.
     pub fn new(
         sizes: impl Into<String>,
         variant: impl Into<String>,
-        checked: (bool, f64),
+        checked: Checked,
         figures: Figures,
     ) -> Self {
-        let (verified, error) = checked;
         Self {
             sizes: sizes.into(),
             variant: variant.into(),
-            verified,
-            error,
-            figures: verified.then_some(figures),
+            verified: checked.verified,
+            error: checked.max_rel_l2,
+            figures: checked.verified.then_some(figures),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The check before the numbers: loss, gradients and new weights of a step against the network in f64.
 
 use super::reference::loss;
-use super::{RATE, Sizes};
+use super::{Mmix, RATE, Sizes};
 
 /// Directions in which the slope of the loss is compared.
 const DIRECTIONS: u64 = 3;
@@ -78,14 +78,8 @@ fn norm(values: impl Iterator<Item = f64>) -> f64 {
 
 /// 1 and −1 that look random, and are the same in every run.
 fn signs(len: usize, seed: u64) -> Vec<f64> {
-    let mut state = seed;
-    let mut sign = || {
-        // Knuth's MMIX generator; its highest bit is the best one.
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        if state >> 63 == 0 { 1.0 } else { -1.0 }
-    };
+    let mut numbers = Mmix(seed);
+    let mut sign = || [1.0, -1.0][(numbers.next() >> 63) as usize];
     (0..len).map(|_| sign()).collect()
 }
 

@@ -95,7 +95,7 @@ fn measure(
         } else {
             print_short(&bench, &report, screen)?
         }
-        outcome = outcome.max(Outcome::of(report.verified));
+        outcome = outcome.max(Outcome::of(report.verified()));
         job.bench.push(report.figures()?);
     }
     Ok(outcome)

@@ -4,8 +4,7 @@ use moebius_benches::FLOPS_OF_FORWARD;
 use moebius_benches::attention::{AttentionBench, AttentionReport};
 use serde_json::{Value, json};
 
-use super::{ALWAYS, Measured, floor, memory, peer, place, refuse, without_unverified};
-use crate::devices::bytes;
+use super::{Measured, limits, peer, title};
 use crate::error::CliError;
 use crate::screen::Screen;
 
@@ -30,27 +29,22 @@ impl Measured for AttentionReport {
     }
 
     fn verified(&self) -> bool {
-        self.verified
-    }
-
-    fn figures(&self) -> Result<Value, CliError> {
-        Ok(without_unverified(serde_json::to_value(self)?, &ALWAYS))
+        self.ours.checked.verified
     }
 
     fn print(&self, bench: &AttentionBench, screen: &mut Screen) -> Result<(), CliError> {
-        let place = place(&self.device, &self.variant, self.simd);
-        screen.heading(&format!("{} · {place}", subject(bench)))?;
-        if !self.verified {
-            return refuse(self.max_rel_l2, screen);
+        let ours = &self.ours;
+        if !title(&subject(bench), &ours.ran, &ours.checked, screen)? {
+            return Ok(());
         }
         screen.line(&format!(
             "  {:.3} ms · {:.1} GFLOP/s, {:.0} % of the {:.1} measured here ({}) · verified to {:.1e}",
-            self.median_ms,
-            self.gflops,
-            100.0 * self.peak_share,
-            self.ceilings.peak_gflops,
-            self.ceilings.peak_of,
-            self.max_rel_l2,
+            ours.speed.median_ms,
+            ours.speed.gflops,
+            100.0 * ours.reached.peak_share,
+            ours.ceilings.peak_gflops,
+            ours.ceilings.peak_of,
+            ours.checked.max_rel_l2,
         ))?;
         let again = if bench.backward {
             format!(", both passes as {FLOPS_OF_FORWARD} × the forward")
@@ -61,15 +55,10 @@ impl Measured for AttentionReport {
             "  GFLOP/s count {:.1} million pairs of a query and a key that it sees{again}",
             self.pairs as f64 / 1e6,
         ))?;
-        let resident = self.process_peak_bytes;
-        let resident = resident.map(|most| format!("{} resident at most, ", bytes(most)));
-        screen.line(&format!(
-            "  {}{} needed at least",
-            resident.unwrap_or_default(),
-            bytes(self.floor_bytes),
-        ))?;
-        floor(self.floor.as_ref(), screen)?;
-        memory(self.ceilings.memory.as_ref(), screen)?;
+        let resident = self
+            .process_peak_bytes
+            .map(|most| (most, "resident at most"));
+        limits(ours, resident, "", screen)?;
         self.peers.iter().try_for_each(|of| peer(of, screen))
     }
 }

@@ -7,11 +7,11 @@ use moebius_benches::moe::backward::{BackwardReport, TrainingRun};
 use serde_json::Value;
 
 use super::{
-    Measured, bound, layer, memory, moe_workload, peer, place, refused, without_unverified,
+    Measured, bound, judged, layer, memory, moe_workload, peer, place, without_unverified,
 };
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::screen::{BAD, GOOD, Screen};
+use crate::screen::Screen;
 use crate::table::Table;
 
 impl Measured for BackwardReport {
@@ -22,7 +22,7 @@ impl Measured for BackwardReport {
     }
 
     fn verified(&self) -> bool {
-        self.runs.iter().all(|run| run.verified)
+        self.runs.iter().all(|run| run.checked.verified)
     }
 
     fn figures(&self) -> Result<Value, CliError> {
@@ -34,7 +34,7 @@ impl Measured for BackwardReport {
     }
 
     fn print(&self, bench: &MoeBench, screen: &mut Screen) -> Result<(), CliError> {
-        let place = place(&self.device, &self.variant, self.simd);
+        let place = place(&self.ran);
         let layer = layer(bench);
         screen.heading(&format!("{layer} · forward and backward · {place}"))?;
         let headings = [
@@ -43,11 +43,12 @@ impl Measured for BackwardReport {
         ];
         let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5, 6, 7, 8]);
         for run in &self.runs {
-            if run.verified {
-                table.row(row(run), GOOD)
-            } else {
-                table.row::<10>(refused(name(run.keep).to_owned(), run.max_rel_l2), BAD)
-            }
+            judged(
+                &mut table,
+                name(run.keep).to_owned(),
+                &run.checked,
+                |name| row(name, run),
+            );
         }
         table.print(screen)?;
         screen.line(&format!(
@@ -55,7 +56,7 @@ impl Measured for BackwardReport {
             self.ceilings.peak_gflops, self.ceilings.peak_of,
         ))?;
         memory(self.ceilings.memory.as_ref(), screen)?;
-        let verified = self.runs.iter().filter(|run| run.verified);
+        let verified = self.runs.iter().filter(|run| run.checked.verified);
         for (run, figures) in verified.filter_map(|run| Some((run, run.peer.as_ref()?))) {
             screen.line(&format!("  {}:", name(run.keep)))?;
             peer(figures, screen)?;
@@ -64,18 +65,18 @@ impl Measured for BackwardReport {
     }
 }
 
-fn row(run: &TrainingRun) -> [String; 10] {
+fn row(name: String, run: &TrainingRun) -> [String; 10] {
     [
-        name(run.keep).to_owned(),
+        name,
         run.kept_bytes.map_or("–".to_owned(), bytes),
         format!("{:.2} ms", run.forward_ms),
-        format!("{:.2} ms", run.median_ms),
-        format!("{:.1}", run.gflops),
-        format!("{:.0} %", 100.0 * run.peak_share),
-        bound(run.floor.as_ref()),
+        format!("{:.2} ms", run.speed.median_ms),
+        format!("{:.1}", run.speed.gflops),
+        format!("{:.0} %", 100.0 * run.reached.peak_share),
+        bound(run.reached.floor.as_ref()),
         format!("{:.0}", run.tokens_per_s),
         run.device_bytes.map_or("–".to_owned(), bytes),
-        format!("verified to {:.1e}", run.max_rel_l2),
+        format!("verified to {:.1e}", run.checked.max_rel_l2),
     ]
 }
 

@@ -3,7 +3,7 @@
 use moebius_benches::decode::{DecodeBench, DecodeReport};
 use serde_json::{Value, json};
 
-use super::{Measured, memory, refuse};
+use super::{Measured, memory, title};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::screen::Screen;
@@ -24,7 +24,7 @@ impl Measured for DecodeReport {
     }
 
     fn verified(&self) -> bool {
-        self.verified
+        self.checked.verified
     }
 
     fn print(&self, bench: &DecodeBench, screen: &mut Screen) -> Result<(), CliError> {
@@ -33,19 +33,12 @@ impl Measured for DecodeReport {
         } else {
             "contiguous"
         };
-        let set = self.simd.map(|set| format!(" ({set})"));
-        screen.heading(&format!(
-            "Decode · {} × {} heads of {}, {} of keys · {} tokens, {pages} · {}{}",
-            bench.batch,
-            bench.heads,
-            bench.head_dim,
-            bench.kv_heads,
-            bench.tokens,
-            self.device,
-            set.unwrap_or_default(),
-        ))?;
-        if !self.verified {
-            return refuse(self.max_rel_l2, screen);
+        let subject = format!(
+            "Decode · {} × {} heads of {}, {} of keys · {} tokens, {pages}",
+            bench.batch, bench.heads, bench.head_dim, bench.kv_heads, bench.tokens,
+        );
+        if !title(&subject, &self.ran, &self.checked, screen)? {
+            return Ok(());
         }
         for row in &self.formats {
             let share = row

@@ -4,9 +4,9 @@ use moebius_benches::moe::fine::{self, FineReport, TARGET_OVERHEAD, TARGET_RATIO
 use moebius_benches::moe::{MoeBench, MoeReport};
 use serde_json::{Value, json};
 
-use super::{Measured, batch, bound, memory, moe_workload, place, refused};
+use super::{Measured, batch, bound, judged, memory, moe_workload, place};
 use crate::error::CliError;
-use crate::screen::{BAD, GOOD, Screen};
+use crate::screen::Screen;
 use crate::table::Table;
 
 impl Measured for FineReport {
@@ -22,7 +22,7 @@ impl Measured for FineReport {
     }
 
     fn verified(&self) -> bool {
-        self.coarse.verified && self.fine.verified
+        self.coarse.verified() && self.fine.verified()
     }
 
     fn figures(&self) -> Result<Value, CliError> {
@@ -38,7 +38,7 @@ impl Measured for FineReport {
             "MoE {} · few large experts and many small ones, equal FLOPs · {} · {}",
             bench.hidden,
             batch(bench),
-            place(&self.fine.device, &self.fine.variant, self.fine.simd),
+            place(&self.fine.forward.ran),
         ))?;
         let headings = [
             "experts",
@@ -58,17 +58,15 @@ impl Measured for FineReport {
                 layer.experts,
                 layer.inter()
             );
-            if report.verified {
-                table.row(row(experts, report), GOOD)
-            } else {
-                table.row::<7>(refused(experts, report.max_rel_l2), BAD)
-            }
+            judged(&mut table, experts, &report.forward.checked, |experts| {
+                row(experts, report)
+            });
         }
         table.print(screen)?;
         if !self.verified() {
             return Ok(());
         }
-        memory(self.fine.ceilings.memory.as_ref(), screen)?;
+        memory(self.fine.forward.ceilings.memory.as_ref(), screen)?;
         screen.line(&format!(
             "  many small experts run at {:.2} × the speed of few large ones (target {TARGET_RATIO}); \
              router, sort and combine: target {:.0} % at hidden 1024",
@@ -79,13 +77,14 @@ impl Measured for FineReport {
 }
 
 fn row(experts: String, report: &MoeReport) -> [String; 7] {
+    let forward = &report.forward;
     [
         experts,
-        format!("{:.2} ms", report.median_ms),
-        format!("{:.1}", report.gflops),
-        bound(report.floor.as_ref()),
+        format!("{:.2} ms", forward.speed.median_ms),
+        format!("{:.1}", forward.speed.gflops),
+        bound(forward.reached.floor.as_ref()),
         format!("{:.0}", report.tokens_per_s),
         format!("{:.1} %", 100.0 * report.overhead_share),
-        format!("verified to {:.1e}", report.max_rel_l2),
+        format!("verified to {:.1e}", forward.checked.max_rel_l2),
     ]
 }

@@ -5,7 +5,7 @@ use moebius::fp8::{Activations, Granularity};
 use moebius_benches::linear::{BytesOf, LinearBench, LinearReport, PathTime};
 use serde_json::{Value, json};
 
-use super::{Measured, bound, memory, place, refuse};
+use super::{Measured, bound, memory, title};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::screen::Screen;
@@ -38,14 +38,12 @@ impl Measured for LinearReport {
     }
 
     fn verified(&self) -> bool {
-        self.verified
+        self.checked.verified
     }
 
     fn print(&self, bench: &LinearBench, screen: &mut Screen) -> Result<(), CliError> {
-        let place = place(&self.device, &self.variant, self.simd);
-        screen.heading(&format!("{} · {place}", subject(bench)))?;
-        if !self.verified {
-            return refuse(self.max_rel_l2, screen);
+        if !title(&subject(bench), &self.ran, &self.checked, screen)? {
+            return Ok(());
         }
         times(self, screen)?;
         for (name, error) in &self.left_out {
@@ -60,7 +58,7 @@ impl Measured for LinearReport {
         }
         screen.line(&format!(
             "  verified to {:.1e} · decoded weights differ from those quantised by {:.2e}",
-            self.max_rel_l2, self.weights_rel_l2
+            self.checked.max_rel_l2, self.weights_rel_l2
         ))?;
         sizes(self, screen)?;
         copies(self, screen)?;
@@ -107,8 +105,8 @@ fn times(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
 fn row(path: &PathTime, ratio: String) -> [String; 6] {
     [
         path.name.clone(),
-        format!("{:.3} ms", path.median_ms),
-        format!("{:.1}", path.gflops),
+        format!("{:.3} ms", path.speed.median_ms),
+        format!("{:.1}", path.speed.gflops),
         format!("{:.2} GB/s", path.weights_gb_per_s),
         bound(path.floor.as_ref()),
         ratio,

@@ -1,28 +1,30 @@
 use super::*;
-use moebius_benches::Ceilings;
 use moebius_benches::linear::LayerBytes;
 use moebius_benches::timing::Timing;
+use moebius_benches::{Ceilings, Checked, Ran};
 use serde_json::{Value, json};
 
 #[test]
 fn a_result_that_does_not_verify_has_no_figures() {
     let path = PathTime {
         name: "FP8".to_owned(),
-        median_ms: 1.0,
-        spread: Timing::of(&mut [1.0]).spread(),
+        speed: Timing::of(&mut [1.0]).speed(1),
         copies: 1,
         floor: None,
-        gflops: 1.0,
         weights_gb_per_s: 1.0,
         ratio: 1.0,
     };
     let mut report = LinearReport {
-        device: "cpu".to_owned(),
-        adapter: "a".to_owned(),
-        variant: "cpu".to_owned(),
-        simd: None,
-        verified: false,
-        max_rel_l2: 0.5,
+        ran: Ran {
+            device: "cpu".to_owned(),
+            adapter: "a".to_owned(),
+            variant: Some("cpu".to_owned()),
+            simd: None,
+        },
+        checked: Checked {
+            verified: false,
+            max_rel_l2: 0.5,
+        },
         left_out: Vec::new(),
         weights_rel_l2: 0.02,
         first_ms: 1.0,
@@ -51,7 +53,7 @@ fn a_result_that_does_not_verify_has_no_figures() {
     for figure in ["fp8", "own", "ratio_to_best_own", "layer_bytes", "first_ms"] {
         assert_eq!(value[figure], Value::Null, "{figure}");
     }
-    report.verified = true;
+    report.checked.verified = true;
     assert!(report.verified());
     assert_eq!(figures(&report)["layer_bytes"]["of"], json!("allocator"));
 }

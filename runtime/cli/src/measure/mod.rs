@@ -11,8 +11,7 @@ mod run_of;
 
 use anstyle::Style;
 use moebius_benches::moe::{MoeBench, MoeReport};
-use moebius_benches::{BenchError, CacheSize, Floor, MemoryRead, Peer};
-use moebius_host::Simd;
+use moebius_benches::{BenchError, CacheSize, Checked, Floor, Measurement, MemoryRead, Peer, Ran};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -20,7 +19,7 @@ use crate::devices::bytes;
 use crate::error::CliError;
 use crate::progress;
 use crate::results;
-use crate::screen::{BAD, Outcome, Screen};
+use crate::screen::{BAD, GOOD, Outcome, Screen};
 use crate::table::Table;
 
 /// What a benchmark measured, as the command shows it.
@@ -85,27 +84,20 @@ impl Measured for MoeReport {
     }
 
     fn verified(&self) -> bool {
-        self.verified
+        self.forward.checked.verified
     }
 
     fn print(&self, bench: &MoeBench, screen: &mut Screen) -> Result<(), CliError> {
         print_short(bench, self, screen)?;
-        if !self.verified {
+        if !self.verified() {
             return Ok(());
         }
-        let held = self.device_bytes;
-        let held = held.map(|held| format!("{} on the device, ", bytes(held)));
+        let held = self.device_bytes.map(|held| (held, "on the device"));
         let launches = match self.launches {
             0 => String::new(),
             launches => format!(" · {launches} launches"),
         };
-        screen.line(&format!(
-            "  {}{} needed at least{launches}",
-            held.unwrap_or_default(),
-            bytes(self.floor_bytes),
-        ))?;
-        floor(self.floor.as_ref(), screen)?;
-        memory(self.ceilings.memory.as_ref(), screen)?;
+        limits(&self.forward, held, &launches, screen)?;
         stages(self, screen)?;
         self.peer.as_ref().map_or(Ok(()), |p| peer(p, screen))
     }
@@ -134,44 +126,78 @@ pub(crate) fn print_short(
     report: &MoeReport,
     screen: &mut Screen,
 ) -> Result<(), CliError> {
-    let place = place(&report.device, &report.variant, report.simd);
-    screen.heading(&format!("{} · {place}", layer(bench)))?;
-    if !report.verified {
-        return refuse(report.max_rel_l2, screen);
+    let forward = &report.forward;
+    if !title(&layer(bench), &forward.ran, &forward.checked, screen)? {
+        return Ok(());
     }
     screen.line(&format!(
         "  {:.2} ms · {:.0} tokens/s · {:.1} GFLOP/s, {:.0} % of the {:.1} measured here · verified to {:.1e}",
-        report.median_ms,
+        forward.speed.median_ms,
         report.tokens_per_s,
-        report.gflops,
-        100.0 * report.peak_share,
-        report.ceilings.peak_gflops,
-        report.max_rel_l2,
+        forward.speed.gflops,
+        100.0 * forward.reached.peak_share,
+        forward.ceilings.peak_gflops,
+        forward.checked.max_rel_l2,
     ))
 }
 
-/// Says that there are no figures, and why.
-fn refuse(max_rel_l2: f64, screen: &mut Screen) -> Result<(), CliError> {
-    let verdict = screen.paint(BAD, "does not verify");
-    screen.line(&format!(
-        "  {verdict}: relative L2 {max_rel_l2:.2e}; no figures"
-    ))
+/// Writes what was measured and where, and of a result that did not verify why there are no figures; whether there are.
+fn title(
+    subject: &str,
+    ran: &Ran,
+    checked: &Checked,
+    screen: &mut Screen,
+) -> Result<bool, CliError> {
+    screen.heading(&format!("{subject} · {}", place(ran)))?;
+    if !checked.verified {
+        let verdict = screen.paint(BAD, "does not verify");
+        let error = checked.max_rel_l2;
+        screen.line(&format!("  {verdict}: relative L2 {error:.2e}; no figures"))?;
+    }
+    Ok(checked.verified)
 }
 
-/// The row of a result that did not verify: its name, and in the last column why.
-fn refused<const N: usize>(name: String, max_rel_l2: f64) -> [String; N] {
+/// Adds the row of a result; of one that did not verify its name, and in the last column why.
+fn judged<const N: usize>(
+    table: &mut Table,
+    name: String,
+    checked: &Checked,
+    row: impl FnOnce(String) -> [String; N],
+) {
+    if checked.verified {
+        return table.row(row(name), GOOD);
+    }
     let mut cells = [const { String::new() }; N];
     cells[0] = name;
-    cells[N - 1] = format!("does not verify: relative L2 {max_rel_l2:.2e}");
-    cells
+    cells[N - 1] = format!("does not verify: relative L2 {:.2e}", checked.max_rel_l2);
+    table.row(cells, BAD)
 }
 
 /// Where it ran, in a title.
-fn place(device: &str, variant: &str, simd: Option<Simd>) -> String {
-    match simd {
-        Some(simd) => format!("{device} ({variant}, {simd})"),
-        None => format!("{device} ({variant})"),
+fn place(ran: &Ran) -> String {
+    let simd = ran.simd.map(|simd| simd.to_string());
+    let how: Vec<String> = ran.variant.iter().cloned().chain(simd).collect();
+    match &how[..] {
+        [] => ran.device.clone(),
+        how => format!("{} ({})", ran.device, how.join(", ")),
     }
+}
+
+/// Writes the bytes that were taken and are needed, and what a result can't be faster than.
+fn limits(
+    result: &Measurement,
+    taken: Option<(u64, &str)>,
+    more: &str,
+    screen: &mut Screen,
+) -> Result<(), CliError> {
+    let taken = taken.map(|(taken, of)| format!("{} {of}, ", bytes(taken)));
+    screen.line(&format!(
+        "  {}{} needed at least{more}",
+        taken.unwrap_or_default(),
+        bytes(result.floor_bytes),
+    ))?;
+    floor(result.reached.floor.as_ref(), screen)?;
+    memory(result.ceilings.memory.as_ref(), screen)
 }
 
 /// What binds, and how far a result is from it; in a cell of a table.
@@ -266,6 +292,6 @@ fn stages(report: &MoeReport, screen: &mut Screen) -> Result<(), CliError> {
 fn peer(peer: &Peer, screen: &mut Screen) -> Result<(), CliError> {
     screen.line(&format!(
         "  {}: {:.2} ms, {:.1} GFLOP/s; ours runs at {:.2} × its speed",
-        peer.name, peer.median_ms, peer.gflops, peer.ratio,
+        peer.name, peer.speed.median_ms, peer.speed.gflops, peer.ratio,
     ))
 }

@@ -1,35 +1,35 @@
-//! The float layers that an FP8 layer is compared with.
+//! What is measured: the FP8 layer, and the float layers that it is compared with.
 
 use super::LinearBench;
-use super::data::HostData;
-use super::setup::{Setup, float_problem, input, weights};
+use super::data::{HostData, float_problem, input, weight, weights};
 use super::turns::{Turns, copies};
 use crate::BenchError;
 use crate::ceiling::{finish_with, wait};
-use burn::module::Param;
+use crate::place::Place;
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use cubecl::client::Client;
 use cubecl::server::Handle;
+use moebius::Error;
 use moebius::nn::Linear;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
 
-/// A float layer with the same weights, before they were FP8.
-pub(super) struct FloatPath {
-    pub(super) name: String,
-    /// Not ours: it may be less exact than what verifies.
-    pub(super) foreign: bool,
-    /// Copies of the weights that take turns.
-    pub(super) copies: usize,
-    pub(super) layer: Box<dyn FloatLayer>,
-}
-
-pub(super) trait FloatLayer {
+pub(super) trait Layer {
     /// One product, and a wait for it.
     fn run(&self) -> Result<(), BenchError>;
 
     /// y \[m, n\] of one product.
     fn output(&self) -> Result<Vec<f32>, BenchError>;
+}
+
+/// A layer on tensors.
+pub(super) struct OnTensors<L> {
+    /// Copies that take turns.
+    pub(super) layers: Turns<L>,
+    pub(super) forward: fn(&L, Tensor<2>) -> Result<Tensor<2>, Error>,
+    /// \[m, k\].
+    pub(super) x: Tensor<2>,
+    pub(super) device: Device,
 }
 
 /// Our dense product, launched directly.
@@ -42,11 +42,14 @@ struct Kernel {
     out: (usize, DType),
 }
 
-/// A layer on tensors: ours on a device without kernels, or Burn's.
-struct OnTensors {
-    device: Device,
-    forward: Box<dyn Fn(Tensor<2>) -> Result<Tensor<2>, BenchError>>,
-    x: Tensor<2>,
+/// A float layer with the same weights, before they were FP8.
+pub(super) struct FloatPath {
+    pub(super) name: String,
+    /// Not ours: it may be less exact than what verifies.
+    pub(super) foreign: bool,
+    /// Copies of the weights that take turns.
+    pub(super) copies: usize,
+    pub(super) layer: Box<dyn Layer>,
 }
 
 impl FloatPath {
@@ -57,35 +60,34 @@ impl FloatPath {
     /// costs it nothing to speak of: idle threads of the runtime yield for 0.2 ms, then they sleep.
     pub(super) fn all(
         bench: &LinearBench,
-        setup: &Setup,
+        place: &Place,
         data: &HostData,
     ) -> Result<Vec<Self>, BenchError> {
         let bytes = bench.dtype.size() as u64 * weights(bench);
-        let copies = copies(bench, setup.opened.capability.is_cpu(), bytes);
+        let copies = copies(bench, place.opened.capability.is_cpu(), bytes);
         let mut paths = Vec::new();
-        paths.push(match setup.opened.client() {
-            Some(client) => Self::kernel(bench, (setup, copies), data, client)?,
-            None => Self::ours(bench, (setup, copies), data)?,
+        paths.push(match place.opened.client() {
+            Some(client) => Self::kernel(bench, (place, copies), data, client)?,
+            None => Self::ours(bench, (place, copies), data)?,
         });
-        if setup.opened.capability.cpu_cores.is_none() || setup.opened.client().is_none() {
-            let on = setup.name();
-            paths.push(Self::burn(bench, (&setup.device, copies), data, on)?);
+        if !place.on_cpu_runtime() {
+            let on = place.opened.device.to_string();
+            paths.push(Self::burn(bench, (&place.device, copies), data, &on)?);
         } else if cfg!(feature = "flex") {
             let flex = moebius::open(&moebius::Device::Flex)?;
-            let on = "flex".to_string();
-            paths.push(Self::burn(bench, (&flex, copies), data, on)?);
+            paths.push(Self::burn(bench, (&flex, copies), data, "flex")?);
         }
         Ok(paths)
     }
 
     fn kernel(
         bench: &LinearBench,
-        (setup, copies): (&Setup, usize),
+        (place, copies): (&Place, usize),
         data: &HostData,
         client: Client,
     ) -> Result<Self, BenchError> {
         let problem = float_problem(bench)?;
-        let plan = grouped_gemm::plan(problem, &setup.opened.capability, Choice::default())?;
+        let plan = grouped_gemm::plan(problem, &place.opened.capability, Choice::default())?;
         let buffer = |values: &[f32]| {
             let data = TensorData::new(values.to_vec(), [values.len()]);
             client.create_from_slice(data.convert_dtype(bench.dtype).as_bytes())
@@ -115,24 +117,22 @@ impl FloatPath {
 
     fn ours(
         bench: &LinearBench,
-        (setup, copies): (&Setup, usize),
+        (place, copies): (&Place, usize),
         data: &HostData,
     ) -> Result<Self, BenchError> {
-        let device = &setup.device;
+        let (weights, shape) = (&data.weights, [bench.n, bench.k]);
         let layers = Turns::of(copies, || {
-            let weight = TensorData::new(data.weights.clone(), [bench.n, bench.k]);
-            let weight = weight.convert_dtype(bench.dtype);
-            let weight = Tensor::<2>::from_data(weight, (device, bench.dtype));
-            Linear::new(Param::from_tensor(weight).set_require_grad(false), None)
+            Linear::new(weight(weights, shape, bench.dtype, &place.device), None)
         })?;
         Ok(Self {
             name: format!("our {} layer", float_problem(bench)?.element),
             foreign: false,
             copies,
             layer: Box::new(OnTensors {
-                device: device.clone(),
-                forward: Box::new(move |x| Ok(layers.next().forward(x)?)),
-                x: input(bench, device, data),
+                layers,
+                forward: |layer, x| layer.forward(x),
+                x: input(bench, &place.device, data),
+                device: place.device.clone(),
             }),
         })
     }
@@ -141,14 +141,12 @@ impl FloatPath {
         bench: &LinearBench,
         (device, copies): (&Device, usize),
         data: &HostData,
-        on: String,
+        on: &str,
     ) -> Result<Self, BenchError> {
-        let weight = TensorData::new(data.transposed(bench), [bench.k, bench.n]);
-        let weight = weight.convert_dtype(bench.dtype);
+        let (weights, shape) = (data.transposed(bench), [bench.k, bench.n]);
         let layers = Turns::of(copies, || {
-            let weight = Tensor::from_data(weight.clone(), (device, bench.dtype));
             Ok::<_, BenchError>(nn::Linear {
-                weight: Param::from_tensor(weight).set_require_grad(false),
+                weight: weight(&weights, shape, bench.dtype, device),
                 bias: None,
             })
         })?;
@@ -157,15 +155,16 @@ impl FloatPath {
             foreign: true,
             copies,
             layer: Box::new(OnTensors {
-                device: device.clone(),
-                forward: Box::new(move |x| Ok(layers.next().forward(x))),
+                layers,
+                forward: |layer, x| Ok(layer.forward(x)),
                 x: input(bench, device, data),
+                device: device.clone(),
             }),
         })
     }
 }
 
-impl FloatLayer for Kernel {
+impl Layer for Kernel {
     fn run(&self) -> Result<(), BenchError> {
         let operands = Operands {
             weights: self.weights.next().clone(),
@@ -186,13 +185,14 @@ impl FloatLayer for Kernel {
     }
 }
 
-impl FloatLayer for OnTensors {
+impl<L> Layer for OnTensors<L> {
     fn run(&self) -> Result<(), BenchError> {
-        finish_with((self.forward)(self.x.clone())?, &self.device)
+        let y = (self.forward)(self.layers.next(), self.x.clone())?;
+        finish_with(y, &self.device)
     }
 
     fn output(&self) -> Result<Vec<f32>, BenchError> {
-        let y = (self.forward)(self.x.clone())?;
+        let y = (self.forward)(self.layers.next(), self.x.clone())?;
         y.try_into_vec_as::<f32>().map_err(BenchError::device)
     }
 }
