@@ -1,5 +1,5 @@
-//! Kernels of one grouped product of f32 rows, each against the first: its variants against the naive one, and
-//! its gradients, which have as many multiply-adds, against the product.
+//! Kernels of one grouped product of f32 rows: its variants, the naive one first, and its gradients after the product, which
+//! have as many multiply-adds.
 
 use crate::ceiling::wait;
 use crate::oracle::{distance, spread, wide};
@@ -25,8 +25,6 @@ pub struct KernelTime {
     pub checked: Checked,
     /// How fast it is.
     pub speed: Speed,
-    /// Speed over the first kernel's.
-    pub ratio: f64,
 }
 
 /// Columns of a gradient's operand that are checked, spread evenly.
@@ -56,7 +54,7 @@ pub fn variants(
         batch.product(variant.name(), (problem, choice), &batch.x, problem.n)
     };
     let times = [Variant::Naive].iter().chain(variants).map(time);
-    Ok(compared(times.collect::<Result<_, _>>()?))
+    times.collect()
 }
 
 /// Measures product, input gradient and weight gradient of `slots` rows, \[`n`\] by \[`m`, `n`\] per expert.
@@ -76,11 +74,11 @@ pub fn gradients(device: &Device, sizes: [usize; 4]) -> Result<Vec<KernelTime>, 
         ..forward
     };
     let any = Choice::default();
-    Ok(compared(vec![
+    Ok(vec![
         batch.product("product", (forward, any), &batch.x, SAMPLES)?,
         batch.product("input gradient", (input, any), &batch.dy, SAMPLES)?,
         batch.weight_gradient()?,
-    ]))
+    ])
 }
 
 fn time((what, flops): (&'static str, u64), time: Timing, error: f64) -> KernelTime {
@@ -88,17 +86,7 @@ fn time((what, flops): (&'static str, u64), time: Timing, error: f64) -> KernelT
         what,
         checked: Checked::within(LARGEST_ERROR, error),
         speed: time.speed(flops),
-        ratio: 1.0,
     }
-}
-
-/// With the speed of each over the first's.
-fn compared(mut times: Vec<KernelTime>) -> Vec<KernelTime> {
-    let first = times[0].speed.median_ms;
-    for time in &mut times {
-        time.ratio = first / time.speed.median_ms;
-    }
-    times
 }
 
 /// Rows of a batch, balanced over the experts, and the operands of all kernels.

@@ -71,7 +71,7 @@ const BATCHES: usize = 4;
 /// Steps whose losses are compared.
 const COMPARED: usize = 20;
 /// Steps after which the loss is read.
-pub const READ_EVERY: usize = 10;
+const READ_EVERY: usize = 10;
 /// Timed rounds of [`READ_EVERY`] steps: at most, and at least where they take long.
 const ROUNDS: usize = 21;
 const LEAST_ROUNDS: usize = 5;
@@ -87,26 +87,14 @@ const TOLERANCE_OF_TF32: f32 = 1e-2;
 /// What was measured.
 #[derive(Clone, Debug)]
 pub struct TrainingReport {
-    /// Device string, e.g. `xla:cpu`.
-    pub device: String,
     /// Trained numbers.
     pub parameters: usize,
     /// Whether the first step agrees with the same network in f64, and the losses of the first steps are those of
     /// the same training on Flex, and the peer's. The error is the largest of the first step's loss, gradients and change of
     /// the weights.
     pub checked: Checked,
-    /// Largest difference of these losses.
-    pub largest_difference: f32,
-    /// Loss of the first step, and of the last that was compared.
-    pub losses: [f32; 2],
     /// Median milliseconds of a step, its share of the read included.
     pub median_ms: f64,
-    /// The fastest round's.
-    pub best_ms: f64,
-    /// Median milliseconds of a step until the program goes on, without waiting for results.
-    pub host_ms: f64,
-    /// Milliseconds of the first step.
-    pub first_ms: f64,
     /// JAX, when asked for.
     pub peer: Option<TrainingPeer>,
 }
@@ -118,10 +106,6 @@ pub struct TrainingPeer {
     pub name: String,
     /// Median milliseconds of a step.
     pub median_ms: f64,
-    /// The fastest round's.
-    pub best_ms: f64,
-    /// Our median over the peer's.
-    pub ratio: f64,
 }
 
 /// Verifies, then measures; with `peer`, JAX does the same from the same numbers before. `progress` is told what is being
@@ -147,12 +131,8 @@ pub fn run(
     };
     progress("verifying");
     let expected = Training::new(&start, &batches, &Device::flex()).losses()?;
-    let begin = Instant::now();
     let mut training = Training::new(&start, &batches, &device);
-    let first = number(training.step())?;
-    let first_ms = begin.elapsed().as_secs_f64() * 1e3;
-    let mut losses = vec![first];
-    losses.extend(training.losses()?);
+    let losses = training.losses()?;
     let others = peer.iter().map(|peer| &peer.losses);
     let differences = others
         .chain([&expected])
@@ -161,7 +141,7 @@ pub fn run(
     let step = first_step(Training::new(&start, &batches, &device))?;
     let max_rel_l2 = batches[0].error(sizes, &numbers, &step);
     progress("measuring");
-    let [median_ms, best_ms, host_ms] = times(&mut |look| {
+    let median_ms = median_ms(&mut |look| {
         let loss = training.step();
         if look {
             number(loss).map(drop)
@@ -170,23 +150,15 @@ pub fn run(
         }
     })?;
     Ok(TrainingReport {
-        device: name.to_string(),
         parameters: numbers.len(),
         checked: Checked {
             verified: largest_difference.max(max_rel_l2 as f32) <= tolerance(name),
             max_rel_l2,
         },
-        largest_difference,
-        losses: [first, losses[COMPARED - 1]],
         median_ms,
-        best_ms,
-        host_ms,
-        first_ms,
         peer: peer.map(|peer| TrainingPeer {
             name: format!("JAX {} on {}", peer.version, peer.platform),
             median_ms: peer.median_ms,
-            best_ms: peer.best_ms,
-            ratio: median_ms / peer.median_ms,
         }),
     })
 }
@@ -304,18 +276,15 @@ impl<'a> Training<'a> {
         loss
     }
 
-    /// The losses of the first steps, but for those done.
+    /// The losses of the first steps.
     fn losses(&mut self) -> Result<Vec<f32>, BenchError> {
-        (self.steps..COMPARED)
-            .map(|_| number(self.step()))
-            .collect()
+        (0..COMPARED).map(|_| number(self.step())).collect()
     }
 }
 
-/// Rounds of steps that end with a look at the last loss; `step` is told whether it looks. Milliseconds of a
-/// step: the median, the best, and the host's alone.
-fn times(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<[f64; 3], BenchError> {
-    let (mut seconds, mut host) = (Vec::new(), Vec::new());
+/// Median milliseconds of a step, of rounds of steps that end with a look at the last loss; `step` is told whether it looks.
+fn median_ms(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<f64, BenchError> {
+    let mut seconds = Vec::new();
     let begin = Instant::now();
     // The first two compile the program of steps whose losses aren't read.
     for round in 0..ROUNDS + 2 {
@@ -326,20 +295,12 @@ fn times(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<[f64; 3
         for _ in 1..READ_EVERY {
             step(false)?;
         }
-        let recorded = start.elapsed().as_secs_f64();
         step(true)?;
         if round >= 2 {
             seconds.push(start.elapsed().as_secs_f64());
-            host.push(recorded);
         }
     }
-    let a_step = |seconds: f64, steps: usize| seconds * 1e3 / steps as f64;
-    let best = seconds.iter().copied().fold(f64::INFINITY, f64::min);
-    Ok([
-        a_step(middle(&mut seconds), READ_EVERY),
-        a_step(best, READ_EVERY),
-        a_step(middle(&mut host), READ_EVERY - 1),
-    ])
+    Ok(middle(&mut seconds) * 1e3 / READ_EVERY as f64)
 }
 
 /// Ends a step of a training that reads no loss: XLA's devices would record it together with the next.
@@ -373,7 +334,6 @@ struct Figures {
     platform: String,
     losses: Vec<f32>,
     median_ms: f64,
-    best_ms: f64,
 }
 
 /// JAX's training from the same numbers.
