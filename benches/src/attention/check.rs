@@ -4,7 +4,7 @@ use super::AttentionBench;
 use super::setup::Setup;
 use super::ways::{Output, Way};
 use crate::BenchError;
-use crate::oracle::{distance, floats, spread};
+use crate::oracle::{distance, floats, only, spread};
 use burn::tensor::{Int, Tensor};
 use moebius::Error;
 use moebius_ops::attention::Problem;
@@ -113,15 +113,12 @@ impl<'a> Oracle<'a> {
 
     /// do, 0 where a query isn't sampled.
     fn sampled(&self, d_o: &Tensor<4>) -> Tensor<4> {
-        let [batch, heads, queries, _] = d_o.dims();
-        let mut keep = vec![0.0f32; batch * heads * queries];
-        for ([b, _], sampled) in &self.heads {
-            for (head, query) in pairs(sampled, &self.queries) {
-                keep[(b * heads + head) * queries + query] = 1.0;
-            }
-        }
-        let keep = Tensor::<1>::from_floats(keep.as_slice(), &d_o.device()).cast(d_o.dtype());
-        d_o.clone() * keep.reshape([batch, heads, queries, 1])
+        let [_, heads, queries, _] = d_o.dims();
+        let sampled = self.heads.iter().flat_map(|([batch, _], sampled)| {
+            let heads = sampled.iter().map(move |head| batch * heads + head);
+            heads.flat_map(move |head| self.queries.iter().map(move |i| head * queries + i))
+        });
+        only(d_o, sampled)
     }
 
     /// The largest error of dq for do, and of dk and dv for [`Self::sampled`].
@@ -150,11 +147,6 @@ impl Part {
         let operands = [self.operands, self.results, vec![d_o]].concat();
         Ok(operation.reference(&operands)?)
     }
-}
-
-/// Each of `a` with each of `b`.
-fn pairs<'a>(a: &'a [usize], b: &'a [usize]) -> impl Iterator<Item = (usize, usize)> + 'a {
-    a.iter().flat_map(|a| b.iter().map(move |b| (*a, *b)))
 }
 
 /// \[1, 1, S, D\] of a sequence and head, without the graph if one is recorded.

@@ -89,12 +89,7 @@ impl GradientOracle {
 
     /// dy where only the sampled tokens count: so many dot products the host can afford.
     pub(crate) fn sampled_dy(&self, dy: &Tensor<2>) -> Tensor<2> {
-        let [tokens, _] = dy.dims();
-        let mut keep = vec![0.0f32; tokens];
-        self.tokens.iter().for_each(|t| keep[*t] = 1.0);
-        let device = dy.device();
-        let keep = Tensor::<1>::from_floats(keep.as_slice(), &device).cast(dy.dtype());
-        dy.clone() * keep.reshape([tokens, 1])
+        super::only(dy, self.tokens.iter().copied())
     }
 
     /// The largest relative L2 error of a sampled token or column; infinite when a token was

@@ -31,6 +31,20 @@ fn indices(tensor: Tensor<2, Int>) -> Vec<u32> {
         .collect()
 }
 
+/// `d` \[.., n\] with 0 in all rows but some.
+pub(crate) fn only<const D: usize>(
+    d: &Tensor<D>,
+    rows: impl IntoIterator<Item = usize>,
+) -> Tensor<D> {
+    let (dims, width) = (d.dims(), d.dims()[D - 1]);
+    let mut keep = vec![0.0f32; dims[..D - 1].iter().product()];
+    rows.into_iter().for_each(|row| keep[row] = 1.0);
+    let count = keep.len();
+    let keep = Tensor::<1>::from_floats(keep.as_slice(), &d.device()).cast(d.dtype());
+    let kept = d.clone().reshape([count, width]) * keep.reshape([count, 1]);
+    kept.reshape(dims)
+}
+
 /// `samples` of `len` indices, or as many as there are, spread evenly from the first to the last.
 pub(crate) fn spread(samples: usize, len: usize) -> impl Iterator<Item = usize> {
     let samples = samples.min(len);

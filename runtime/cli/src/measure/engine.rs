@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Instant;
 
+use moebius_benches::timing::middle;
 use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation, PAGE, RequestId};
 use moebius_model::Text;
 use serde_json::json;
@@ -135,13 +136,9 @@ impl Pair {
             slow.push(one.seconds);
             fast.push(other.seconds);
         }
-        let median = |mut times: Vec<f64>| {
-            times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
-        };
         Ok(Self {
-            slow: median(slow),
-            fast: median(fast),
+            slow: middle(&mut slow),
+            fast: middle(&mut fast),
             same,
         })
     }

@@ -54,22 +54,9 @@ impl Problem {
 
 /// Whether it says what is seen, and reads nothing but positions.
 fn is_of_positions(rule: Rule) -> bool {
-    match rule {
-        Rule::Causal
-        | Rule::CausalTopLeft
-        | Rule::Window(_)
-        | Rule::SymmetricWindow(_)
-        | Rule::Prefix(_)
-        | Rule::Global { .. }
-        | Rule::Dilated(_) => true,
-        Rule::Documents
-        | Rule::Blocks(_)
-        | Rule::Mask(_)
-        | Rule::Alibi
-        | Rule::Softcap(_)
-        | Rule::Bias(_)
-        | Rule::Relative(_) => false,
-    }
+    use Rule::{Causal, CausalTopLeft, Dilated, Global, Prefix, SymmetricWindow, Window};
+    let windows = matches!(rule, Window(_) | SymmetricWindow(_) | Dilated(_));
+    windows || matches!(rule, Causal | CausalTopLeft | Prefix(_) | Global { .. })
 }
 
 #[cfg(test)]
