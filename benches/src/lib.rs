@@ -9,10 +9,8 @@ pub mod attention;
 mod ceiling;
 pub mod decode;
 pub mod grouped_gemm;
-mod instructions;
 pub mod launches;
 pub mod linear;
-mod measurement;
 pub mod moe;
 pub mod options;
 mod oracle;
@@ -26,10 +24,8 @@ pub mod training_step;
 pub mod xla_call;
 
 pub use ceiling::{Bound, CacheSize, Ceilings, Floor, MemoryRead, Reached};
-pub use instructions::{HeldError, instructions};
-pub use measurement::Measurement;
 pub use peer::{BenchPeer, Peer, PeerError};
-pub use place::{Checked, Ran};
+pub use place::{Checked, HeldError, Measurement, Ran, instructions};
 
 use moebius_device::Device;
 

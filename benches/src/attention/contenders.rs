@@ -1,12 +1,21 @@
-//! What is measured in one run: ours, and what it is compared with.
+//! What is measured in one run: ours, and what it is compared with. Each that runs on our device is checked first: some queries of some
+//! heads, as an attention of their own, through the f64 oracle.
 
-use super::setup::Setup;
-use super::ways::Way;
-use super::{AttentionBench, AttentionPeer, check, pairs};
+use super::setup::{Output, Setup, Way};
+use super::{AttentionBench, AttentionPeer, pairs};
+use crate::oracle::{distance, floats, only, spread};
 use crate::peer::{Peer, Turns};
 use crate::timing::{Timing, seconds_of, timings_of};
 use crate::{BenchError, Progress};
+use burn::tensor::{Int, Tensor};
+use moebius::Error;
+use moebius_ops::attention::Problem;
+use moebius_ops::{Attention, AttentionPass, Gradient, HostTensor, Operation};
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// Heads of all sequences that are checked, and queries of each, spread evenly.
+const SAMPLES: [usize; 2] = [2, 16];
 
 /// What [`measure`] found.
 pub(super) struct Measured {
@@ -89,7 +98,7 @@ pub(super) fn measure(
         for contender in &group {
             if let Contender::Way(way) = contender {
                 progress(&format!("verifying {}", way.name()));
-                max_rel_l2 = max_rel_l2.max(check::error(bench, setup, *way)?);
+                max_rel_l2 = max_rel_l2.max(error(bench, setup, *way)?);
             }
         }
         progress("measuring");
@@ -104,4 +113,145 @@ pub(super) fn measure(
         time: ours,
         peers: peers.collect::<Result<_, _>>()?,
     })
+}
+
+/// The largest relative L2 error of a head's sampled queries: their outputs and log-sum-exps; with gradients also those of q, and
+/// all of the gradients of k and v where the sampled queries alone count.
+fn error(bench: &AttentionBench, setup: &Setup, way: Way) -> Result<f64, BenchError> {
+    let oracle = Oracle::new(&way.of(bench), setup)?;
+    let Some(d_o) = &setup.d_o else {
+        return Ok(oracle.forward_error(&setup.forward(way)?)?);
+    };
+    let (out, [dq, _, _]) = setup.both(way, d_o)?;
+    let outputs = oracle.forward_error(&out)?;
+    drop(out);
+    let (_, [_, dk, dv]) = setup.both(way, &oracle.sampled(d_o))?;
+    Ok(outputs.max(oracle.backward_error(d_o, [&dq, &dk, &dv])?))
+}
+
+/// The sampled queries, and what they are computed of.
+struct Oracle<'a> {
+    problem: Problem,
+    setup: &'a Setup,
+    /// The sampled heads of each sequence and key head.
+    heads: BTreeMap<[usize; 2], Vec<usize>>,
+    queries: Vec<usize>,
+}
+
+/// The sampled queries of the heads that share a key head, and what they should give.
+struct Part {
+    operation: Operation,
+    operands: Vec<HostTensor>,
+    /// o and lse.
+    results: Vec<HostTensor>,
+}
+
+impl<'a> Oracle<'a> {
+    fn new(bench: &AttentionBench, setup: &'a Setup) -> Result<Self, Error> {
+        let problem = bench.problem()?;
+        let mut heads: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        for row in spread(SAMPLES[0], bench.batch * bench.heads) {
+            let (batch, head) = (row / bench.heads, row % bench.heads);
+            let key_head = [batch, head / problem.group()];
+            heads.entry(key_head).or_default().push(head);
+        }
+        Ok(Self {
+            problem,
+            setup,
+            heads,
+            queries: spread(SAMPLES[1], bench.queries()).collect(),
+        })
+    }
+
+    /// The sampled rows of one head.
+    fn rows(&self, tensor: &Tensor<4>, at: [usize; 2]) -> Vec<f32> {
+        let rows: Vec<i64> = self.queries.iter().map(|query| *query as i64).collect();
+        let head = head(tensor, at);
+        let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &head.device());
+        floats(head.select(2, rows))
+    }
+
+    /// The sampled rows of some heads.
+    fn rows_of(&self, tensor: &Tensor<4>, batch: usize, heads: &[usize]) -> HostTensor {
+        let rows = heads.iter().map(|head| self.rows(tensor, [batch, *head]));
+        HostTensor::of_f32(&rows.collect::<Vec<_>>().concat())
+    }
+
+    fn part(&self, at: [usize; 2], heads: &[usize]) -> Result<Part, Error> {
+        let [q, k, v] = &self.setup.operands;
+        let (problem, mask) = self.problem.of_queries(heads.len(), &self.queries)?;
+        let all = |tensor| HostTensor::of_f32(&floats(head(tensor, at)));
+        let operands = vec![self.rows_of(q, at[0], heads), all(k), all(v), mask.into()];
+        let pass = AttentionPass::Forward;
+        let operation = Operation::from(Attention { problem, pass });
+        Ok(Part {
+            results: operation.reference(&operands)?,
+            operation,
+            operands,
+        })
+    }
+
+    /// The largest error of the sampled rows of a head.
+    fn error(&self, got: &Tensor<4>, batch: usize, heads: &[usize], want: &HostTensor) -> f64 {
+        let want = want.floats();
+        let of_head = heads.iter().zip(want.chunks(want.len() / heads.len()));
+        let errors = of_head.map(|(head, want)| distance(&self.rows(got, [batch, *head]), want));
+        errors.fold(0.0, f64::max)
+    }
+
+    fn forward_error(&self, out: &Output) -> Result<f64, Error> {
+        let mut error = 0.0f64;
+        for (at, heads) in &self.heads {
+            let part = self.part(*at, heads)?;
+            error = error.max(self.error(&out.o, at[0], heads, &part.results[0]));
+            if let Some(lse) = &out.lse {
+                let lse = lse.clone().unsqueeze_dim::<4>(3);
+                error = error.max(self.error(&lse, at[0], heads, &part.results[1]));
+            }
+        }
+        Ok(error)
+    }
+
+    /// do, 0 where a query isn't sampled.
+    fn sampled(&self, d_o: &Tensor<4>) -> Tensor<4> {
+        let [_, heads, queries, _] = d_o.dims();
+        let sampled = self.heads.iter().flat_map(|([batch, _], sampled)| {
+            let heads = sampled.iter().map(move |head| batch * heads + head);
+            heads.flat_map(move |head| self.queries.iter().map(move |i| head * queries + i))
+        });
+        only(d_o, sampled)
+    }
+
+    /// The largest error of dq for do, and of dk and dv for [`Self::sampled`].
+    fn backward_error(&self, d_o: &Tensor<4>, [dq, dk, dv]: [&Tensor<4>; 3]) -> Result<f64, Error> {
+        let mut error = 0.0f64;
+        for (at, heads) in &self.heads {
+            let gradients = self
+                .part(*at, heads)?
+                .gradients(self.rows_of(d_o, at[0], heads))?;
+            error = error.max(self.error(dq, at[0], heads, &gradients[0]));
+            for (got, want) in [dk, dv].into_iter().zip(&gradients[1..]) {
+                error = error.max(distance(&floats(head(got, *at)), want.floats()));
+            }
+        }
+        Ok(error)
+    }
+}
+
+impl Part {
+    /// dq, dk and dv for do.
+    fn gradients(self, d_o: HostTensor) -> Result<Vec<HostTensor>, Error> {
+        let gradient = self.operation.gradient("o", |_| true);
+        let Some(Gradient::By { operation, .. }) = gradient else {
+            unreachable!("the output of an attention has gradients");
+        };
+        let operands = [self.operands, self.results, vec![d_o]].concat();
+        Ok(operation.reference(&operands)?)
+    }
+}
+
+/// \[1, 1, S, D\] of a sequence and head, without the graph if one is recorded.
+fn head(tensor: &Tensor<4>, [batch, head]: [usize; 2]) -> Tensor<4> {
+    let tensor = tensor.clone().inner();
+    tensor.narrow(0, batch, 1).narrow(1, head, 1)
 }

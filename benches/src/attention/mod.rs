@@ -1,9 +1,7 @@
 //! The benchmark of attention: q, k and v of one call, with or without gradients, beside other implementations.
 
-mod check;
 mod contenders;
 mod setup;
-mod ways;
 
 use crate::options::{DTYPES, element, named, positive};
 use crate::oracle::{GRADIENTS_OVER_OUTPUTS, tolerance};
@@ -17,8 +15,7 @@ use moebius_device::process_memory;
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 use moebius_ops::{Fault, Mismatch};
 use serde::Serialize;
-use setup::Setup;
-use ways::Way;
+use setup::{Setup, Way};
 
 /// What is measured, as the options of a command.
 #[derive(Clone, Debug, Args)]

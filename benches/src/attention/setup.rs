@@ -1,12 +1,14 @@
-//! q, k and v on the device under measurement.
+//! What is measured on one device: q, k and v there, and the implementations that take them.
 
 use super::AttentionBench;
-use super::ways::{Output, Way};
 use crate::BenchError;
 use crate::place::Place;
+use burn::tensor::module::{attention, attention_fallback};
+use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Distribution, Tensor};
 use moebius::Error;
-use moebius_shaders::attention;
+use moebius::attention::Attend;
+use moebius_shaders::attention::plan;
 
 /// q \[B, Hq, Sq, D\], k and v \[B, Hkv, Skv, D\], or their gradients.
 pub(super) type Operands = [Tensor<4>; 3];
@@ -27,16 +29,11 @@ impl Setup {
     pub(super) fn new(bench: &AttentionBench) -> Result<Self, BenchError> {
         let problem = bench.problem()?;
         let place = Place::open(&bench.device)?;
-        let variant = place.variant(|device| {
-            let plan = attention::plan(problem, None, device)?;
-            Ok(plan.variant.name())
-        })?;
-        let device = place.device.clone();
-        let on = if bench.backward {
-            device.autodiff()
-        } else {
-            device
-        };
+        let variant = place.variant(|device| Ok(plan(problem, None, device)?.variant.name()))?;
+        let mut on = place.device.clone();
+        if bench.backward {
+            on = on.autodiff();
+        }
         let random = |heads, tokens| {
             let shape = [bench.batch, heads, tokens, bench.head_dim];
             let normal = Distribution::Normal(0.0, 1.0);
@@ -81,5 +78,72 @@ impl Setup {
         };
         let [q, k, v] = &self.operands;
         Ok((out, [of(q)?, of(k)?, of(v)?]))
+    }
+}
+
+/// One implementation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Ours.
+    Ours,
+    /// Ours, causal and without a window.
+    Full,
+    /// Burn's function.
+    Burn,
+    /// What Burn's function is where a backend has none of its own.
+    Composition,
+}
+
+/// o \[B, Hq, Sq, D\], and the log-sum-exp \[B, Hq, Sq\] where a way has it.
+pub(super) struct Output {
+    pub(super) o: Tensor<4>,
+    pub(super) lse: Option<Tensor<3>>,
+}
+
+impl Way {
+    /// What it is called in a report.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Full => "ours, causal without a window",
+            Self::Burn => "Burn's attention",
+            Self::Composition => "Burn's product, softmax and product",
+        }
+    }
+
+    /// The benchmark that it computes when `bench` is asked for.
+    pub(super) fn of(self, bench: &AttentionBench) -> AttentionBench {
+        let mut bench = bench.clone();
+        if self == Self::Full {
+            (bench.causal, bench.window) = (true, None);
+        }
+        bench
+    }
+
+    pub(super) fn forward(
+        self,
+        bench: &AttentionBench,
+        [q, k, v]: [Tensor<4>; 3],
+    ) -> Result<Output, Error> {
+        let options = AttentionModuleOptions {
+            is_causal: bench.causal,
+            ..Default::default()
+        };
+        let o = match self {
+            Self::Ours | Self::Full => {
+                let bench = self.of(bench);
+                let attend = match (bench.window, bench.causal) {
+                    (Some(keys), _) => Attend::new().window(keys),
+                    (None, true) => Attend::new().causal(),
+                    (None, false) => Attend::new(),
+                };
+                let out = attend.forward(q, k, v)?;
+                let lse = Some(out.lse);
+                return Ok(Output { o: out.o, lse });
+            }
+            Self::Burn => attention(q, k, v, None, None, options),
+            Self::Composition => attention_fallback(q, k, v, None, None, options),
+        };
+        Ok(Output { o, lse: None })
     }
 }

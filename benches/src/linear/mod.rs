@@ -3,10 +3,8 @@
 mod check;
 mod data;
 mod layers;
-mod setup;
-mod turns;
 
-pub use setup::{BytesOf, LayerBytes};
+pub use layers::{BytesOf, LayerBytes};
 
 use crate::options::{DTYPES, FORMATS, Named, named, positive};
 use crate::peer::{self, BenchPeer, Figures};
@@ -15,12 +13,11 @@ use crate::{BenchError, Ceilings, Checked, Floor, Progress, Ran};
 use burn::tensor::DType;
 use check::{Oracle, largest_error};
 use clap::Args;
-use data::{HostData, float_problem, rounded, weights};
-use layers::{FloatPath, Layer};
+use data::{HostData, copies, float_problem, rounded, weights};
+use layers::{FloatPath, Layer, Setup};
 use moebius::Device;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
 use serde::Serialize;
-use setup::Setup;
 
 /// Which weights share a scale.
 const GRANULARITIES: [Named<Granularity>; 4] = [
@@ -144,7 +141,7 @@ pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, Benc
     // First, so that a missing peer costs no minutes, and before a runtime has started its threads. It takes
     // the same product, in f32 whatever ours is in.
     let peer = peer::torch(bench.peer, progress, || {
-        let copies = turns::copies(bench, true, 4 * weights(bench));
+        let copies = copies(bench, true, 4 * weights(bench));
         let sizes = peer::texts(&[bench.m, bench.n, bench.k, copies]);
         (include_str!("../../peers/torch_linear.py"), sizes)
     })?;
@@ -256,7 +253,7 @@ impl Rows<'_> {
 
     fn peer(&self, peer: &Figures) -> PathTime {
         let (name, bytes) = (format!("{} in f32", peer.name()), 4 * weights(self.bench));
-        let copies = turns::copies(self.bench, true, bytes);
+        let copies = copies(self.bench, true, bytes);
         self.row(name, peer.timing(), bytes, copies)
     }
 }

@@ -1,7 +1,6 @@
 //! Forward and backward of one layer.
 
-use super::setup::{Setup, random, tokens};
-use super::{MoeBench, measure_peer};
+use super::{MoeBench, Setup, measure_peer, random, tokens};
 use crate::oracle::{self, GRADIENTS_OVER_OUTPUTS, GradientOracle, Gradients, tolerance};
 use crate::peer::Peer;
 use crate::timing::{Speed, Spread, timings};

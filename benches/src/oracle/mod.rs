@@ -1,6 +1,5 @@
 //! The check before the numbers: some tokens of the benchmark's batch through the f64 oracle.
 
-mod batch;
 mod gradients;
 
 pub(crate) use gradients::{GradientOracle, Gradients};

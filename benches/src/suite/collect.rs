@@ -1,6 +1,6 @@
 //! Every benchmark on every device, whatever becomes of the others.
 
-use super::benchmark::Benchmark;
+use super::options::Benchmark;
 use super::places::Places;
 use super::report::{Entry, Outcome, Report, Row};
 use crate::{BenchError, Progress};

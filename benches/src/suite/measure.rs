@@ -1,7 +1,7 @@
 //! One benchmark on one device: which sizes, and the rows that its report becomes.
 
-use super::benchmark::Benchmark;
 use super::collect::Task;
+use super::options::Benchmark;
 use super::report::{Figures, Rate, Row};
 use crate::attention::{self, AttentionBench};
 use crate::decode::{self, DecodeBench};

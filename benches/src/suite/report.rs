@@ -1,6 +1,6 @@
 //! What a run found: its figures, what was left out, and whether all of it holds.
 
-use super::benchmark::Benchmark;
+use super::options::Benchmark;
 use super::places::{Place, Places};
 use crate::Checked;
 use crate::timing::Spread;

@@ -1,6 +1,5 @@
 //! Steps of training a small transformer that tells classes of sequences apart, in ordinary Burn modules.
 
-mod check;
 mod network;
 mod reference;
 
@@ -9,9 +8,9 @@ use crate::timing::middle;
 use crate::{BenchError, Checked, Progress};
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Gradients, Int, Tensor, TensorData};
-use check::Step;
 use moebius_device::Device as Name;
 use network::{Network, Numbers, Slopes};
+use reference::{ADAM_EPSILON, Step};
 use serde::Deserialize;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -215,7 +214,7 @@ impl Batch {
     fn error(&self, sizes: &Sizes, before: &Numbers, step: &Step) -> f64 {
         let numbers = |data: &TensorData| -> Vec<i32> { data.iter::<i32>().collect() };
         let (tokens, classes) = (numbers(&self.tokens), numbers(&self.classes));
-        check::error(sizes, before.values(), (&tokens, &classes), step)
+        reference::error(sizes, before.values(), (&tokens, &classes), step)
     }
 }
 
@@ -245,7 +244,7 @@ impl<'a> Training<'a> {
         let device = device.clone().autodiff();
         Self {
             network: start.on(&device),
-            optimizer: AdamConfig::new().with_epsilon(check::EPSILON as f32).init(),
+            optimizer: AdamConfig::new().with_epsilon(ADAM_EPSILON as f32).init(),
             batches,
             device,
             steps: 0,
