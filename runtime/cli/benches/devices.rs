@@ -6,6 +6,8 @@
 
 #[path = "../src/drivers.rs"]
 mod drivers;
+#[path = "../src/process.rs"]
+mod process;
 
 use anstyle::{AnsiColor, Style};
 use clap::Parser;
@@ -13,17 +15,10 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use moebius_benches::BenchError;
 use moebius_benches::suite::{Event, How, Options, Places, Report, Row, Verdict, collect, measure};
-use moebius_host::limit_simd;
 use std::error::Error;
 use std::io::{self, Write};
-use std::panic;
 use std::process::ExitCode;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
-
-/// Does what it does for the command.
-const SIMD: &str = "MOEBIUS_SIMD";
 
 /// Columns of figures.
 const RIGHT: [usize; 2] = [5, 6];
@@ -58,8 +53,8 @@ fn say(error: &str) {
 }
 
 fn run(options: &Options) -> Result<Verdict, Box<dyn Error>> {
-    hold()?;
-    listen();
+    process::hold(None)?;
+    process::listen();
     let places = Places::find(&options.devices)?;
     let bar = bar();
     let how = How {
@@ -87,36 +82,9 @@ fn run(options: &Options) -> Result<Verdict, Box<dyn Error>> {
     }
 }
 
-/// Holds the process to fewer vector instructions, where the environment asks for it.
-fn hold() -> Result<(), Box<dyn Error>> {
-    match std::env::var(SIMD) {
-        Ok(text) if !text.is_empty() => Ok(limit_simd(text.parse()?)?),
-        _ => Ok(()),
-    }
-}
-
-/// What a thread of a device said last when it panicked.
-static LOST: Mutex<Option<String>> = Mutex::new(None);
-
-/// Listens to the threads that run devices. Where the compiler of a kernel panics, CubeCL drops the panic and goes on, and
-/// nothing else says that a launch was lost.
-fn listen() {
-    let program = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        let thread = thread::current();
-        let device = |name: &str| name.starts_with("DSD-") || name.starts_with("DSU-");
-        if thread.name().is_some_and(device) {
-            let text = info.payload_as_str().unwrap_or("no message");
-            *LOST.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
-        }
-        program(info);
-    }));
-}
-
 /// `result`, unless a launch was lost on the way to it.
 fn launched(result: Result<Vec<Row>, BenchError>) -> Result<Vec<Row>, BenchError> {
-    let lost = LOST.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match lost {
+    match process::lost() {
         Some(text) if result.is_ok() => {
             let message = format!("a kernel could not be launched: {text}");
             Err(BenchError::Device(message))

@@ -1,20 +1,36 @@
-//! `moebius chat`.
-
-mod commands;
-mod conversation;
-mod interrupt;
+//! `moebius chat`: lines that are messages or commands, the conversation that they make, and Ctrl-C, which ends an answer, and the program
+//! where there is none.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use moebius_engine::{Engine, EngineOptions};
+use moebius_engine::{Engine, EngineOptions, Generation, Sampling};
+use moebius_text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde_json::json;
 
 use crate::args::ChatArgs;
 use crate::error::CliError;
 use crate::published::{self, Answer, AnswerStream, Ready, Source};
 use crate::screen::{DIM, Outcome, Screen};
-use commands::Line;
-use conversation::Conversation;
+
+/// What /help says.
+const HELP: &str = "\
+/retry          answer the last message again
+/undo           forget the last message and its answer
+/clear          forget all messages
+/system [TEXT]  forget all messages and tell the model TEXT first, or nothing
+/help           this list
+/quit           end; so does the end of the input
+Ctrl-C ends an answer, and the program while it waits for a message. A message that begins with / is written //.";
+
+const WAITING: u8 = 0;
+const ANSWERING: u8 = 1;
+const INTERRUPTED: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(WAITING);
+
+/// The exit status of a program that Ctrl-C ended, as shells have it.
+const ENDED: i32 = 130;
 
 /// Runs `moebius chat`.
 pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
@@ -35,7 +51,7 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     if counts {
         engine.count_experts();
     }
-    interrupt::listen()?;
+    take_interrupts()?;
     screen.line(&screen.paint(
         DIM,
         &format!(
@@ -67,7 +83,7 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
 /// Takes lines until there are no more, or one of them ends it.
 fn talk(conversation: &mut Conversation<'_>, screen: &mut Screen) -> Result<(), CliError> {
     while let Some(line) = next_line(screen)? {
-        match commands::read(&line) {
+        match line_of(&line) {
             Line::Nothing => {}
             Line::Quit => break,
             Line::Message(text) => ask(conversation, text, screen)?,
@@ -84,7 +100,7 @@ fn talk(conversation: &mut Conversation<'_>, screen: &mut Screen) -> Result<(), 
                 conversation.system = (!text.is_empty()).then(|| text.to_owned());
                 conversation.messages.clear();
             }
-            Line::Help => screen.line(commands::HELP)?,
+            Line::Help => screen.line(HELP)?,
             Line::Unknown(command) => {
                 screen.note(&format!("{command} is no command; /help lists them"));
             }
@@ -110,8 +126,8 @@ fn ask(
     }
 }
 
-fn show(answer: &conversation::Turn, screen: &mut Screen) -> Result<(), CliError> {
-    let conversation::Turn { answer, prompt } = answer;
+fn show(turn: &Turn, screen: &mut Screen) -> Result<(), CliError> {
+    let Turn { answer, prompt } = turn;
     let Answer { ids, finish, .. } = answer;
     let decode = answer.decode_speed();
     let speed = decode.map_or("–".to_owned(), |speed| format!("{speed:.1}"));
@@ -146,4 +162,188 @@ fn next_line(screen: &mut Screen) -> Result<Option<String>, CliError> {
         source,
     })?;
     Ok((read > 0).then_some(line))
+}
+
+/// A line that was read.
+#[derive(Debug, PartialEq, Eq)]
+enum Line<'a> {
+    Nothing,
+    Message(&'a str),
+    Retry,
+    Undo,
+    Clear,
+    System(&'a str),
+    Help,
+    Quit,
+    Unknown(&'a str),
+}
+
+/// What `line` is.
+fn line_of(line: &str) -> Line<'_> {
+    let line = line.trim();
+    if line.is_empty() {
+        return Line::Nothing;
+    }
+    if line.starts_with("//") {
+        return Line::Message(&line[1..]);
+    }
+    if !line.starts_with('/') {
+        return Line::Message(line);
+    }
+    let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match (command, rest.trim()) {
+        ("/retry", "") => Line::Retry,
+        ("/undo", "") => Line::Undo,
+        ("/clear", "") => Line::Clear,
+        ("/system", text) => Line::System(text),
+        ("/help", "") => Line::Help,
+        ("/quit" | "/exit", "") => Line::Quit,
+        _ => Line::Unknown(line),
+    }
+}
+
+/// A model with all that was said.
+struct Conversation<'a> {
+    /// Keeps the keys and values of what was said: a message costs its own tokens only.
+    engine: Engine,
+    tokenizer: &'a Tokenizer,
+    template: &'a ChatTemplate,
+    sampling: Sampling,
+    /// Texts that end an answer.
+    stops: &'a [String],
+    /// Tokens of the conversation at most.
+    context: usize,
+    /// Tokens of an answer at most.
+    most_new: usize,
+    system: Option<String>,
+    /// A message of the user and an answer in turns: role and text.
+    messages: Vec<(&'static str, String)>,
+}
+
+/// An answer, and of how many tokens it came.
+struct Turn {
+    answer: Answer,
+    prompt: usize,
+}
+
+impl Conversation<'_> {
+    /// Answers `text`, shows the answer and keeps both; on an error neither.
+    fn ask(&mut self, text: &str, screen: &mut Screen) -> Result<Turn, CliError> {
+        self.messages.push(("user", text.to_owned()));
+        let turn = self.answer(screen);
+        match &turn {
+            Ok(turn) => {
+                let text = turn.answer.text.clone();
+                self.messages.push(("assistant", text));
+            }
+            Err(_) => {
+                self.messages.pop();
+            }
+        }
+        turn
+    }
+
+    /// Forgets the last message and its answer; the message, if there was one.
+    fn undo(&mut self) -> Option<String> {
+        self.messages.pop()?;
+        self.messages.pop().map(|(_, text)| text)
+    }
+
+    fn answer(&mut self, screen: &mut Screen) -> Result<Turn, CliError> {
+        let ids = self.ids()?;
+        let prompt = ids.len();
+        let left = self.context.saturating_sub(prompt);
+        if left == 0 {
+            let message = format!(
+                "the conversation has {prompt} tokens and leaves no room for an answer within {}: /undo and /clear make room, --context gives more",
+                self.context
+            );
+            return Err(CliError::usage(message, None));
+        }
+        let generation = Generation::new(ids, self.most_new.min(left))
+            .with_sampling(self.sampling.clone())
+            .with_ends(self.tokenizer.eos_ids().iter().copied());
+        let stream = AnswerStream::new(self.tokenizer, self.stops)?;
+        let answering = Answering::begin();
+        let answer = stream.follow(&mut self.engine, generation, &interrupted, screen);
+        drop(answering);
+        Ok(Turn {
+            answer: answer?,
+            prompt,
+        })
+    }
+
+    fn ids(&self) -> Result<Vec<u32>, CliError> {
+        let system = self.system.iter().map(|text| ("system", text));
+        let said = self.messages.iter().map(|(role, text)| (*role, text));
+        let messages = system.chain(said);
+        let messages = messages.map(|(role, text)| Message::new(role, text.as_str()));
+        let chat = Chat::new(messages).with_generation_prompt(true);
+        // A template writes the special tokens itself.
+        Ok(self
+            .tokenizer
+            .encode(&self.template.render(&chat)?, false)?)
+    }
+}
+
+/// Takes Ctrl-C from now on.
+fn take_interrupts() -> Result<(), CliError> {
+    let taken = ctrlc::set_handler(|| {
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let ends = STATE.compare_exchange(ANSWERING, INTERRUPTED, order.0, order.1);
+        // Nothing is shown yet that isn't written; a second Ctrl-C ends a step that takes too long.
+        if ends.is_err() {
+            std::process::exit(ENDED);
+        }
+    });
+    taken.map_err(|error| CliError::usage(format!("Ctrl-C can't be taken: {error}"), None))
+}
+
+/// Whether Ctrl-C came since the answer began.
+fn interrupted() -> bool {
+    STATE.load(Ordering::Acquire) == INTERRUPTED
+}
+
+/// An answer, while it is made.
+struct Answering(());
+
+impl Answering {
+    fn begin() -> Self {
+        STATE.store(ANSWERING, Ordering::Release);
+        Self(())
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        STATE.store(WAITING, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_messages_or_commands() {
+        let all = [
+            ("  \n", Line::Nothing),
+            (" Who?\r\n", Line::Message("Who?")),
+            ("//etc is a folder", Line::Message("/etc is a folder")),
+            ("/retry\n", Line::Retry),
+            ("/undo", Line::Undo),
+            ("/clear ", Line::Clear),
+            ("/system", Line::System("")),
+            ("/system  Be brief. ", Line::System("Be brief.")),
+            ("/help", Line::Help),
+            ("/quit", Line::Quit),
+            ("/exit", Line::Quit),
+            ("/undo 3", Line::Unknown("/undo 3")),
+            ("/nothing", Line::Unknown("/nothing")),
+            ("/", Line::Unknown("/")),
+        ];
+        for (line, expected) in all {
+            assert_eq!(line_of(line), expected, "{line:?}");
+        }
+    }
 }

@@ -1,21 +1,21 @@
-//! `moebius convert`.
+//! `moebius convert` and `upcycle`: a checkpoint is made of another.
 
 use moebius::fp8::Quantizer;
+use moebius_model::Upcycling;
+use moebius_model::load::ModelFiles;
 use moebius_ops::scaling::Fp8Scheme;
 use moebius_weights::{
-    ConvertOptions, ConvertReport, ConvertedLayer, Reader, Unscaled, convert, host_quantizer,
+    ConvertOptions, ConvertReport, ConvertedLayer, Reader, Unscaled, host_quantizer,
 };
 use serde_json::{Value, json};
 
-use crate::args::ConvertArgs;
+use crate::args::{ConvertArgs, UpcycleArgs};
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::progress;
-use crate::screen::{BAD, DIM, GOOD, Outcome, Screen};
-use crate::table::Table;
+use crate::screen::{BAD, DIM, GOOD, Outcome, Screen, Table, one_line};
 
 /// Runs `moebius convert`.
-pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+pub(crate) fn convert(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let options = options(args);
     let quantizer = Quantizer::from(options.scheme).with_scales(args.scales);
     quantizer.validate().map_err(moebius::Error::from)?;
@@ -27,13 +27,13 @@ pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen) -> Result<Outcome, Cl
         options.scheme
     );
     screen.heading(&title)?;
-    let bar = progress::steps(screen, "tensors", source.tensors().count());
+    let bar = screen.steps("tensors", source.tensors().count());
     let mut quantize = host_quantizer(quantizer);
     let mut say = |name: &str, number: usize, _of: usize| {
-        bar.set_message(crate::screen::one_line(name));
+        bar.set_message(one_line(name));
         bar.inc(u64::from(number > 0));
     };
-    let report = convert(&source, &args.out, &options, &mut quantize, &mut say);
+    let report = moebius_weights::convert(&source, &args.out, &options, &mut quantize, &mut say);
     bar.finish_and_clear();
     result(args, &options, &report?, screen)
 }
@@ -132,4 +132,40 @@ fn layers(layers: &[ConvertedLayer], screen: &mut Screen) -> Result<(), CliError
         table.row(cells, style);
     }
     table.print(screen)
+}
+
+/// Runs `moebius upcycle`.
+pub(crate) fn upcycle(args: &UpcycleArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let files = ModelFiles::open(&args.model)?;
+    let experts = args.experts;
+    let how = if args.split {
+        Upcycling::Split { experts }
+    } else {
+        Upcycling::Copies {
+            experts,
+            top_k: args.top_k.unwrap_or(2),
+            seed: args.seed,
+        }
+    };
+    let made = moebius_model::upcycle(&files, how, &args.out)?;
+    let [before, after] = [files.spec(), &made.spec].map(|spec| spec.parameters());
+    let active = made.spec.active_parameters();
+    screen.line(&format!(
+        "{} with {:.1} million weights became a mixture of {experts} experts in each layer: {:.1} million, of which a token is multiplied with {:.1} · {}",
+        files.family(),
+        before / 1e6,
+        after / 1e6,
+        active / 1e6,
+        made.folder.display(),
+    ))?;
+    screen.object(&json!({
+        "model": args.model.display().to_string(),
+        "out": made.folder.display().to_string(),
+        "family": files.family(),
+        "experts": experts,
+        "parameters_before": before,
+        "parameters": after,
+        "active_parameters": active,
+    }))?;
+    Ok(Outcome::Good)
 }

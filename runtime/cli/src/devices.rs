@@ -6,8 +6,7 @@ use moebius_device::{Capability, Choice, Device, Found, OpenError, choose};
 use serde::Serialize;
 
 use crate::error::CliError;
-use crate::screen::{DIM, GOOD, HEADING, Outcome, Screen};
-use crate::table::Table;
+use crate::screen::{DIM, GOOD, HEADING, Outcome, Screen, Table};
 use crate::trust::{Known, Trust, Verdict};
 
 /// What was found and what `auto` makes of it; the JSON object of `devices --json`.

@@ -2,8 +2,7 @@
 
 use crate::args::EmitArgs;
 use crate::error::CliError;
-use crate::screen::{Outcome, Screen};
-use crate::table::Table;
+use crate::screen::{Outcome, Screen, Table};
 use moebius_shaders::emit::{self, Artifact, Target};
 use serde_json::json;
 use std::fs;

@@ -1,19 +1,21 @@
-//! `moebius generate`.
+//! `moebius generate`, `logits` and `perplexity`: a published model is asked once. Files are read first: that fails sooner than a device opens.
 
+use std::time::Instant;
+
+use anstyle::Style;
 use moebius_device::Device;
 use moebius_engine::{Engine, EngineOptions, Generation};
-use moebius_model::LayerTokens;
+use moebius_model::{LayerTokens, Perplexity, Windows};
 use serde_json::json;
 
-use crate::args::GenerateArgs;
+use crate::args::{GenerateArgs, LogitsArgs, PerplexityArgs};
 use crate::devices::bytes;
 use crate::error::CliError;
 use crate::published::{self, Answer, AnswerStream, Ready, Source};
-use crate::screen::{DIM, Outcome, Screen};
+use crate::screen::{DIM, Outcome, Screen, Table};
 
 /// Runs `moebius generate`.
-pub(crate) fn run(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    // What reads files comes first: it fails sooner than a device opens.
+pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let sampling = args.sampling.sampling()?;
     let source = Source::open(args.prompt.model.model.as_deref())?;
     let ids = published::prompt(&args.prompt, &source)?;
@@ -103,4 +105,142 @@ impl Place<'_> {
         }
         screen.object(&object)
     }
+}
+
+/// Runs `moebius logits`.
+pub(crate) fn logits(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let source = Source::open(args.prompt.model.model.as_deref())?;
+    let ids = published::prompt(&args.prompt, &source)?;
+    let ready = published::ready(&source.files, &args.place, screen)?;
+    let name = ready.name;
+    let logits = ready.model.last_logits(&ids, &ready.device)?;
+    let shown = likeliest(&logits, args.top)?;
+    screen.heading(&format!(
+        "After {} tokens: {} on {name} in {}",
+        ids.len(),
+        source.files.family(),
+        args.place.dtype.name()
+    ))?;
+    let mut table = Table::new(&["id", "logit", "probability", "token"]).right(&[0, 1, 2]);
+    let mut tokens = Vec::new();
+    for Likely { id, logit, log } in shown {
+        let text = source.tokenizer.decode(&[id], false)?;
+        let percent = format!("{:.3} %", 100.0 * log.exp());
+        let figures = format!("{logit:.4}");
+        let cells = [id.to_string(), figures, percent, format!("{text:?}")];
+        table.row(cells, Style::new());
+        tokens.push(json!({ "id": id, "text": text, "logit": logit, "log_probability": log }));
+    }
+    table.print(screen)?;
+    screen.object(&json!({
+        "device": name,
+        "model": source.name(),
+        "family": source.files.family(),
+        "dtype": args.place.dtype.name(),
+        "prompt_ids": ids,
+        "tokens": tokens,
+    }))?;
+    Ok(Outcome::Good)
+}
+
+/// A token that may come next.
+struct Likely {
+    id: u32,
+    logit: f32,
+    /// The natural logarithm of its probability.
+    log: f64,
+}
+
+/// The `most` likeliest tokens, and of equally likely ones those with lower ids.
+fn likeliest(logits: &[f32], most: usize) -> Result<Vec<Likely>, CliError> {
+    if let Some(id) = logits.iter().position(|logit| !logit.is_finite()) {
+        let message = format!("logit of token {id}: expected a number, got {}", logits[id]);
+        return Err(CliError::usage(
+            message,
+            Some("--dtype f32 reaches further than f16"),
+        ));
+    }
+    let highest = f64::from(logits.iter().copied().fold(f32::MIN, f32::max));
+    let parts = logits
+        .iter()
+        .map(|&logit| (f64::from(logit) - highest).exp());
+    let all = highest + parts.sum::<f64>().ln();
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
+    order.truncate(most);
+    let shown = order.into_iter().map(|id| Likely {
+        id: id as u32,
+        logit: logits[id],
+        log: f64::from(logits[id]) - all,
+    });
+    Ok(shown.collect())
+}
+
+/// Runs `moebius perplexity`.
+pub(crate) fn perplexity(args: &PerplexityArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    let stride = args.stride.unwrap_or(args.context / 2);
+    let windows = Windows::new(args.context, stride)?;
+    let (source, ids) = read(args)?;
+    let mut experts = published::counted(args.experts, &source.files)?;
+    let Ready {
+        name,
+        device,
+        model,
+        ..
+    } = published::ready(&source.files, &args.place, screen)?;
+    let bar = screen.steps("tokens", ids.len().saturating_sub(1));
+    let begun = Instant::now();
+    let mut judged = |tokens: usize| bar.set_position(tokens as u64);
+    let (model, ids) = (&model, ids.as_slice());
+    let found = match &mut experts {
+        None => Perplexity::of(model, ids, windows, &device, &mut judged),
+        Some(experts) => {
+            Perplexity::with_experts(model, ids, windows, &device, experts, &mut judged)
+        }
+    };
+    bar.finish_and_clear();
+    let (found, took) = (found?, begun.elapsed().as_secs_f64());
+    let speed = found.tokens as f64 / took;
+    screen.line(&format!(
+        "perplexity {:.4} ({:.4} nats a token) over {} tokens, {} seen at most, a window each {stride} · {} on {name} in {} · {speed:.0} tokens/s",
+        found.perplexity(),
+        found.nats,
+        found.tokens,
+        args.context - 1,
+        source.files.family(),
+        args.place.dtype.name(),
+    ))?;
+    let mut object = json!({
+        "device": name,
+        "model": source.name(),
+        "text": args.text.display().to_string(),
+        "family": source.files.family(),
+        "dtype": args.place.dtype.name(),
+        "perplexity": found.perplexity(),
+        "nats_per_token": found.nats,
+        "tokens": found.tokens,
+        "context": args.context,
+        "stride": stride,
+        "tokens_per_s": speed,
+    });
+    if let Some(experts) = experts {
+        let experts = experts.read()?;
+        published::show_experts(&experts, screen)?;
+        object["experts"] = json!(experts);
+    }
+    screen.object(&object)?;
+    Ok(Outcome::Good)
+}
+
+/// The model's files, and the tokens of the text.
+fn read(args: &PerplexityArgs) -> Result<(Source, Vec<u32>), CliError> {
+    let read = std::fs::read_to_string(&args.text);
+    let text = read.map_err(|source| CliError::ReadFile {
+        path: args.text.display().to_string(),
+        source,
+    })?;
+    let source = Source::open(args.model.model.as_deref())?;
+    let mut ids = source.tokenizer.encode(&text, true)?;
+    ids.truncate(args.tokens.unwrap_or(usize::MAX));
+    Ok((source, ids))
 }

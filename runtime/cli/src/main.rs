@@ -11,25 +11,20 @@ mod devices;
 mod drivers;
 mod emit;
 mod error;
-mod failures;
 mod generate;
-mod instructions;
-mod logits;
 mod main_job;
-mod measure;
-mod perplexity;
-mod progress;
+mod process;
 mod published;
 mod report;
 mod resolve;
 mod results;
 mod screen;
-mod table;
 mod train;
 mod trust;
-mod upcycle;
 mod verify;
-mod writing;
+
+#[cfg(test)]
+mod process_tests;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -48,10 +43,10 @@ fn main() -> ExitCode {
         Err(e) => return usage(&e),
     };
     let (color, json) = (cli.color, cli.json);
-    failures::listen();
+    process::listen();
     let mut screen = Screen::new(color, json);
     let outcome = run(&cli, &mut screen).and_then(|outcome| {
-        failures::check()?;
+        process::lost().map_or(Ok(()), |text| Err(CliError::Launch(text)))?;
         screen.finish()?;
         Ok(outcome)
     });
@@ -62,7 +57,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
-    instructions::hold(cli.simd())?;
+    process::hold(cli.simd())?;
     let Some(command) = &cli.command else {
         return main_job::run(cli.device, cli.verbose, screen);
     };
@@ -86,12 +81,12 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
         Command::Emit(args) => emit::run(args, screen),
         Command::Bench(args) => bench::run(args, screen),
         Command::Train(args) => train::run(args, screen),
-        Command::Upcycle(args) => upcycle::run(args, screen),
-        Command::Convert(args) => convert::run(args, screen),
-        Command::Generate(args) => generate::run(args, screen),
+        Command::Upcycle(args) => convert::upcycle(args, screen),
+        Command::Convert(args) => convert::convert(args, screen),
+        Command::Generate(args) => generate::generate(args, screen),
         Command::Chat(args) => chat::run(args, screen),
-        Command::Logits(args) => logits::run(args, screen),
-        Command::Perplexity(args) => perplexity::run(args, screen),
+        Command::Logits(args) => generate::logits(args, screen),
+        Command::Perplexity(args) => generate::perplexity(args, screen),
     }
 }
 

@@ -1,21 +1,31 @@
-//! `moebius` alone: devices, bundled cases, the benchmark, then a text.
+//! `moebius` alone: devices, bundled cases, the benchmark, then a paragraph by the bundled model.
 
 use moebius_benches::moe::{self, MoeBench};
 use moebius_device::Device;
+use moebius_engine::{Engine, EngineOptions, Generation, Sampling, SamplingOptions};
 use serde::Serialize;
 
+use crate::args::{ModelPrecision, PlaceArgs};
+use crate::bench::{Measured, print_short, watched};
 use crate::bundled;
 use crate::devices::Survey;
 use crate::error::CliError;
-use crate::measure::{Measured, print_short, watched};
-use crate::progress;
+use crate::published::{self, AnswerStream, Ready, Source};
 use crate::report::Report;
 use crate::resolve::resolve;
-use crate::screen::{Outcome, Screen};
-use crate::writing::{self, Writing};
+use crate::screen::{DIM, Outcome, Screen};
 
 /// Widths of the benchmark.
 const WIDTHS: [usize; 2] = [512, 1024];
+
+/// How the paragraph begins.
+const BEGINNING: &str = "The old captain looked at the sea, and";
+
+/// Tokens that follow at most.
+const TOKENS: usize = 128;
+
+/// Where a paragraph ends.
+const END: &str = "\n";
 
 /// The JSON object of the main job.
 #[derive(Serialize)]
@@ -50,7 +60,7 @@ pub(crate) fn run(
     let opened = moebius::open(&device)?;
     screen.heading(&format!("Bundled cases on {device}"))?;
     screen.line("")?;
-    let bar = progress::steps(screen, "cases", bundled::count());
+    let bar = screen.steps("cases", bundled::count());
     let verify = Report::run((device, &opened), bundled::cases(), &bar);
     if verbose {
         verify.print(screen)?
@@ -68,7 +78,7 @@ pub(crate) fn run(
     // A device that computes wrong results gets no figures.
     if outcome == Outcome::Good {
         outcome = measure(device, &mut job, verbose, screen)?;
-        job.text = Some(writing::run(device, screen)?);
+        job.text = Some(write(device, screen)?);
     }
     screen.object(&job)?;
     Ok(outcome)
@@ -99,4 +109,44 @@ fn measure(
         job.bench.push(report.figures()?);
     }
     Ok(outcome)
+}
+
+/// The paragraph in the JSON of the main job.
+#[derive(Serialize)]
+struct Writing {
+    /// The paragraph, with its beginning.
+    text: String,
+    /// Tokens a second, from the second on.
+    decode_tokens_per_s: Option<f64>,
+}
+
+/// Writes on `device`.
+fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
+    screen.heading(&format!("A text by the bundled model on {device}"))?;
+    screen.line("")?;
+    let source = Source::open(None)?;
+    let ids = source.tokenizer.encode(BEGINNING, true)?;
+    let place = PlaceArgs {
+        device,
+        dtype: ModelPrecision::F32,
+    };
+    let Ready { device, model, .. } = published::ready(&source.files, &place, screen)?;
+    let mut engine = Engine::new(model, EngineOptions::for_one(ids.len() + TOKENS), &device)?;
+    let sampling = Sampling::new(SamplingOptions {
+        temperature: 0.5,
+        top_p: 0.9,
+        ..SamplingOptions::default()
+    })?;
+    let generation = Generation::new(ids, TOKENS).with_sampling(sampling);
+    screen.text(BEGINNING)?;
+    let stream = AnswerStream::new(&source.tokenizer, &[END.to_owned()])?;
+    let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
+    let speed = answer.decode_speed();
+    let said = speed.map_or(String::new(), |speed| format!(", {speed:.0} tokens/s"));
+    let said = format!("{} tokens{said}", answer.ids.len());
+    screen.line(&format!("\n{}", screen.paint(DIM, &said)))?;
+    Ok(Writing {
+        text: format!("{BEGINNING}{}", answer.text),
+        decode_tokens_per_s: speed,
+    })
 }

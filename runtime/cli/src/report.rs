@@ -13,8 +13,7 @@ use moebius_device::Device;
 use serde::Serialize;
 
 use crate::error::CliError;
-use crate::screen::{BAD, GOOD, Outcome, Screen};
-use crate::table::Table;
+use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
 /// What the case of a whole model is called, in a folder of its own.
 const MODEL_CASE: &str = "logits.case.safetensors";

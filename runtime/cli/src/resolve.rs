@@ -5,7 +5,6 @@ use moebius_device::{Device, Work, probe};
 
 use crate::bundled;
 use crate::error::CliError;
-use crate::progress;
 use crate::report::Report;
 use crate::screen::Screen;
 use crate::trust::{Trust, Verdict};
@@ -51,7 +50,7 @@ pub(crate) fn resolve_for(
 /// Runs the bundled cases on `device`.
 fn check(device: Device, screen: &Screen) -> Result<Verdict, CliError> {
     let opened = moebius::open(&device)?;
-    let bar = progress::steps(screen, "first use of this device", bundled::count());
+    let bar = screen.steps("first use of this device", bundled::count());
     let report = Report::run((device, &opened), bundled::cases(), &bar);
     Ok(match report.first_problem() {
         None => Verdict::Passed,

@@ -1,12 +1,16 @@
-//! Standard output and error: colour, JSON, one-line errors, and a reader that hangs up.
+//! Standard output and error: colour, JSON, tables, one-line errors, a reader that hangs up, and progress, which is drawn only for a person
+//! who watches.
 
 use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anstream::AutoStream;
 use anstream::stream::RawStream;
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice as Color;
+use comfy_table::{CellAlignment, ContentArrangement, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
@@ -83,8 +87,31 @@ impl Screen {
     }
 
     /// Whether progress may be drawn on standard error.
-    pub(crate) fn shows_progress(&self) -> bool {
+    fn shows_progress(&self) -> bool {
         !self.json && io::stderr().is_terminal()
+    }
+
+    /// A bar over `steps` steps.
+    pub(crate) fn steps(&self, title: &'static str, steps: usize) -> ProgressBar {
+        if !self.shows_progress() {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new(steps as u64).with_prefix(title);
+        // The template is a constant; if it were wrong the default style would do.
+        if let Ok(style) = ProgressStyle::with_template("{prefix} [{bar:30}] {pos}/{len} {msg}") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar
+    }
+
+    /// A spinner for work of unknown length.
+    pub(crate) fn spinner(&self) -> ProgressBar {
+        if !self.shows_progress() {
+            return ProgressBar::hidden();
+        }
+        let bar = ProgressBar::new_spinner();
+        bar.enable_steady_tick(Duration::from_millis(120));
+        bar
     }
 
     /// Writes a line of text; nothing where JSON is wanted.
@@ -145,6 +172,68 @@ impl Screen {
     /// Hands the last bytes over.
     pub(crate) fn finish(mut self) -> Result<(), CliError> {
         Ok(self.out.flush()?)
+    }
+}
+
+/// A table under construction: a row is one line, its last cell coloured.
+pub(crate) struct Table {
+    inner: comfy_table::Table,
+    styles: Vec<Style>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub(crate) fn new(headings: &[&str]) -> Self {
+        let mut inner = comfy_table::Table::new();
+        // Disabled: a row is one line whatever the width, so that styles find their row and grep works.
+        inner
+            .load_preset(presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Disabled);
+        inner.set_header(headings.to_vec());
+        Self {
+            inner,
+            styles: Vec::new(),
+        }
+    }
+
+    /// Sets columns of figures flush right.
+    pub(crate) fn right(mut self, columns: &[usize]) -> Self {
+        for &column in columns {
+            if let Some(column) = self.inner.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        self
+    }
+
+    /// Adds a row whose last cell is written in `style`.
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N], style: Style) {
+        self.inner.add_row(cells.map(|c| one_line(&c)));
+        self.styles.push(style);
+    }
+
+    /// Writes the table.
+    pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
+        let columns = self.inner.column_max_content_widths();
+        let last = columns.last().map_or(0, |&w| usize::from(w));
+        // The last column is flush left and padded by one space on each side.
+        let last_begins = columns
+            .iter()
+            .map(|&w| usize::from(w) + 2)
+            .sum::<usize>()
+            .saturating_sub(last + 1);
+        for (index, line) in self.inner.lines().enumerate() {
+            let text = line.trim_end();
+            let painted = match index.checked_sub(1).and_then(|row| self.styles.get(row)) {
+                None => screen.paint(HEADING, text),
+                Some(&style) => match text.char_indices().nth(last_begins) {
+                    Some((at, _)) => format!("{}{}", &text[..at], screen.paint(style, &text[at..])),
+                    None => text.to_owned(),
+                },
+            };
+            screen.line(&painted)?;
+        }
+        Ok(())
     }
 }
 

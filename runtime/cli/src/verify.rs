@@ -5,7 +5,6 @@ use moebius_device::Device;
 
 use crate::args::VerifyArgs;
 use crate::error::CliError;
-use crate::progress;
 use crate::report::Report;
 use crate::resolve::resolve;
 use crate::screen::{Outcome, Screen};
@@ -18,7 +17,7 @@ pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, Cli
         named => named,
     };
     let opened = moebius::open(&device)?;
-    let bar = progress::steps(screen, "verify", args.files.len());
+    let bar = screen.steps("verify", args.files.len());
     let cases = args
         .files
         .iter()

@@ -1,4 +1,4 @@
-//! `generate`.
+//! `generate`, `chat`, `logits` and `perplexity`: the commands that ask a published model.
 
 use std::path::PathBuf;
 
@@ -151,3 +151,100 @@ Examples:
 
 The text goes to standard output as it comes, with --json as one object at the end. Families: deepseek_v3,
 gpt_oss, granitemoe, llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe.";
+
+/// `chat`.
+#[derive(Debug, Args)]
+#[command(after_help = CHAT_EXAMPLES)]
+pub(crate) struct ChatArgs {
+    /// Folder with config.json, safetensors, tokenizer.json and a chat template, or a GGUF file.
+    #[arg(long, value_name = "DIR|FILE.gguf")]
+    pub(crate) model: PathBuf,
+
+    /// What the model is told before the first message.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// Tokens of the whole conversation at most, for which the cache has room.
+    #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
+    pub(crate) context: usize,
+
+    /// Tokens of an answer at most.
+    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    pub(crate) max_tokens: usize,
+
+    #[command(flatten)]
+    pub(crate) sampling: SamplingArgs,
+
+    /// End each answer before this text; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) stop: Vec<String>,
+
+    /// Show, when the conversation is over, how many tokens each expert of each layer got.
+    #[arg(long)]
+    pub(crate) experts: bool,
+}
+
+const CHAT_EXAMPLES: &str = "\
+Examples:
+  moebius chat --model SmolLM2 --temperature 0.7 --top-p 0.9
+  moebius chat --model SmolLM2 --system 'Answer in one sentence.' --dtype fp8
+  printf 'Who wrote Moby-Dick?\\nWhen?\\n' | moebius chat --model SmolLM2 --json   # an object for each answer";
+
+/// `logits`.
+#[derive(Debug, Args)]
+#[command(after_help = LOGITS_EXAMPLES)]
+pub(crate) struct LogitsArgs {
+    #[command(flatten)]
+    pub(crate) prompt: PromptArgs,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// So many of the likeliest tokens.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = positive)]
+    pub(crate) top: usize,
+}
+
+const LOGITS_EXAMPLES: &str = "\
+Examples:
+  moebius logits --model SmolLM2 --prompt 'The capital of France is'
+  moebius logits --model SmolLM2 --prompt 'The capital of France is' --device wgpu --top 100000 --json";
+
+/// `perplexity`.
+#[derive(Debug, Args)]
+#[command(after_help = PERPLEXITY_EXAMPLES)]
+pub(crate) struct PerplexityArgs {
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+
+    /// Text to foresee, UTF-8.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) text: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+
+    /// Tokens that a token's judge sees at most, and itself.
+    #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
+    pub(crate) context: usize,
+
+    /// Tokens from one window of the context to the next [default: half of the context].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) stride: Option<usize>,
+
+    /// Take so many of the first tokens [default: all].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub(crate) tokens: Option<usize>,
+
+    /// Show how many tokens each expert of each layer got, in all windows.
+    #[arg(long)]
+    pub(crate) experts: bool,
+}
+
+const PERPLEXITY_EXAMPLES: &str = "\
+Examples:
+  moebius perplexity --model SmolLM2 --text book.txt
+  moebius perplexity --model SmolLM2 --text book.txt --dtype fp8 --tokens 4096 --json";

@@ -1,12 +1,8 @@
 //! The command line.
 
 mod bench;
-mod chat;
 mod generate;
-mod logits;
-mod perplexity;
 mod train;
-mod upcycle;
 
 use std::path::PathBuf;
 
@@ -19,14 +15,11 @@ use moebius_host::Simd;
 pub(crate) use bench::{
     BenchArgs, BenchChartArgs, BenchCommand, BenchEngineArgs, BenchMoeArgs, How,
 };
-pub(crate) use chat::ChatArgs;
 pub(crate) use generate::{
-    GenerateArgs, ModelArgs, ModelPrecision, PlaceArgs, PromptArgs, SamplingArgs,
+    ChatArgs, GenerateArgs, LogitsArgs, ModelArgs, ModelPrecision, PerplexityArgs, PlaceArgs,
+    PromptArgs,
 };
-pub(crate) use logits::LogitsArgs;
-pub(crate) use perplexity::PerplexityArgs;
-pub(crate) use train::TrainArgs;
-pub(crate) use upcycle::UpcycleArgs;
+pub(crate) use train::{TrainArgs, UpcycleArgs};
 
 /// One kernel source, every accelerator: mixture of experts and FP8
 ///

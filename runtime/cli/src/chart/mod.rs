@@ -1,8 +1,8 @@
-//! `bench chart`: speed over tokens, of results that were measured before.
-
-mod svg;
+//! `bench chart`: speed over tokens, of results that were measured before, as SVG: lines over two logarithmic axes, with the colours of a light or
+//! a dark page.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 
 use serde_json::{Value, json};
@@ -11,10 +11,46 @@ use crate::args::BenchChartArgs;
 use crate::error::CliError;
 use crate::results::{Part, ResultError, RunOf, Stored, plain};
 use crate::screen::{Outcome, Screen};
-use svg::{Chart, Series};
 
 /// The entry of a workload that the chart goes over.
 const TOKENS: &str = "tokens";
+
+/// The picture's width and the edges of the plot in it, in pixels.
+const WIDTH: f64 = 760.0;
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = 736.0;
+const TOP: f64 = 48.0;
+const BOTTOM: f64 = 376.0;
+/// Height of an entry of the legend, in pixels.
+const ENTRY: f64 = 20.0;
+/// The place of the legend's first entry, in pixels from the top.
+const LEGEND: f64 = 440.0;
+
+/// Most characters of a title that fits the page as it is.
+const LONG_TITLE: usize = 84;
+
+/// Colours of lines on a light page and on a dark one, distinct to colour-blind eyes as well (after Okabe and Ito).
+const COLORS: [[&str; 2]; 7] = [
+    ["#0072b2", "#56b4e9"],
+    ["#d55e00", "#ff8c42"],
+    ["#00795a", "#2fd0a0"],
+    ["#a8497f", "#e79cc4"],
+    ["#8a6d00", "#f0e442"],
+    ["#444444", "#bbbbbb"],
+    ["#5b3fa0", "#b39ddb"],
+];
+/// Dashes of lines. The first goes with the first seven lines, one of each colour; the next dash with the next seven.
+const DASHES: [&str; 4] = ["none", "7 4", "2 3", "9 3 2 3"];
+
+/// Style of text and lines, with the colours of a light page.
+const STYLE: &str = "\
+svg{--page:#ffffff;--ink:#1f2328;--grid:#d0d7de}\
+text{fill:var(--ink);font:13px system-ui,sans-serif}\
+.title{font-size:14px;font-weight:600}\
+.page{fill:var(--page)}.grid{stroke:var(--grid)}.axis{stroke:var(--ink)}\
+.line{fill:none;stroke-width:2}";
+/// Colours of a dark page, in place of those in [`STYLE`].
+const DARK: &str = "svg{--page:#0d1117;--ink:#e6edf3;--grid:#30363d}";
 
 /// Runs `moebius bench chart`.
 pub(crate) fn run(args: &BenchChartArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
@@ -102,5 +138,257 @@ fn title(run: &RunOf) -> String {
     texts.join(" · ")
 }
 
+/// What is drawn.
+#[derive(Clone, Debug, PartialEq)]
+struct Chart {
+    title: String,
+    /// Titles of the axes, with units.
+    x: String,
+    y: String,
+    series: Vec<Series>,
+}
+
+/// A line, and its entry in the legend.
+#[derive(Clone, Debug, PartialEq)]
+struct Series {
+    name: String,
+    /// Positive numbers, from left to right.
+    points: Vec<(f64, f64)>,
+}
+
+/// A logarithmic axis: values to pixels.
+#[derive(Clone, Copy)]
+struct Axis {
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    /// An axis from the smallest of `values` to the largest; a single value lies in the middle.
+    fn around(values: impl Iterator<Item = f64>, [from, to]: [f64; 2]) -> Self {
+        let (low, high) = values.fold((f64::INFINITY, 0.0_f64), |(low, high), value| {
+            (low.min(value), high.max(value))
+        });
+        let (low, high) = if low < high {
+            (low, high)
+        } else {
+            (low / 2.0, low * 2.0)
+        };
+        Self {
+            low: low.ln(),
+            high: high.ln(),
+            from,
+            to,
+        }
+    }
+
+    fn at(self, value: f64) -> f64 {
+        let share = (value.ln() - self.low) / (self.high - self.low);
+        self.from + share * (self.to - self.from)
+    }
+
+    /// Values to draw a line at: 1, 2 and 5 times each power of ten on the axis, or the powers alone where there are
+    /// more than four.
+    fn ticks(self) -> Vec<f64> {
+        let slack = 1e-9;
+        let powers = |of: f64| ((of + slack) / std::f64::consts::LN_10).floor() as i32;
+        let of = |steps: &[f64]| -> Vec<f64> {
+            let powers = powers(self.low)..=powers(self.high);
+            let all = powers.flat_map(|power| steps.iter().map(move |s| s * 10_f64.powi(power)));
+            all.filter(|v| (self.low - slack..=self.high + slack).contains(&v.ln()))
+                .collect()
+        };
+        let [tens, all] = [of(&[1.0]), of(&[1.0, 2.0, 5.0])];
+        if tens.len() > 4 { tens } else { all }
+    }
+}
+
+impl Chart {
+    /// The text of the SVG file.
+    fn svg(&self) -> String {
+        let height = LEGEND + ENTRY * self.series.len() as f64 + 12.0;
+        let mut out = String::new();
+        let title = escaped(&self.title);
+        let (x, y) = (escaped(&self.x), escaped(&self.y));
+        let middle = (TOP + BOTTOM) / 2.0;
+        let center = (LEFT + RIGHT) / 2.0;
+        // A long title is squeezed into the width of the page.
+        let fitted = match self.title.chars().count() {
+            count if count > LONG_TITLE => {
+                let room = RIGHT - 18.0;
+                format!(" textLength=\"{room}\" lengthAdjust=\"spacingAndGlyphs\"")
+            }
+            _ => String::new(),
+        };
+        // Writing to a text does not fail.
+        let _ = write!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+             width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-labelledby=\"title\">\n\
+             <title id=\"title\">{y} over {x}: {title}</title>\n\
+             <style>{STYLE}{}@media (prefers-color-scheme: dark){{{DARK}{}}}</style>\n\
+             <rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
+             <text class=\"title\" x=\"18\" y=\"28\"{fitted}>{title}</text>\n",
+            self.colors(0),
+            self.colors(1),
+        );
+        self.grid(&mut out);
+        let _ = write!(
+            out,
+            "<text x=\"{center}\" y=\"418\" text-anchor=\"middle\">{x}</text>\n\
+             <text x=\"18\" y=\"{middle}\" text-anchor=\"middle\" \
+             transform=\"rotate(-90 18 {middle})\">{y}</text>\n"
+        );
+        for (index, series) in self.series.iter().enumerate() {
+            self.line(index, series, &mut out);
+        }
+        out.push_str("</svg>\n");
+        out
+    }
+
+    /// Rules for the colours of the lines on a light (0) or dark (1) page.
+    fn colors(&self, page: usize) -> String {
+        let used = COLORS.iter().take(self.series.len()).enumerate();
+        let rules = used.map(|(index, colors)| {
+            let color = colors[page];
+            format!(".c{index}{{stroke:{color}}}.m{index}{{fill:{color}}}")
+        });
+        rules.collect()
+    }
+
+    fn axes(&self) -> [Axis; 2] {
+        let points = || self.series.iter().flat_map(|series| &series.points);
+        [
+            Axis::around(points().map(|(x, _)| *x), [LEFT + 14.0, RIGHT - 14.0]),
+            Axis::around(points().map(|(_, y)| *y), [BOTTOM - 14.0, TOP + 14.0]),
+        ]
+    }
+
+    /// Lines and numbers of both axes: below them the numbers of tokens that were measured.
+    fn grid(&self, out: &mut String) {
+        let [across, up] = self.axes();
+        for value in up.ticks() {
+            let y = up.at(value);
+            let _ = writeln!(
+                out,
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 8.0,
+                y + 4.0,
+                short(value),
+            );
+        }
+        let points = self.series.iter().flat_map(|series| &series.points);
+        let mut measured: Vec<f64> = points.map(|(x, _)| *x).collect();
+        measured.sort_by(f64::total_cmp);
+        measured.dedup();
+        let mut free = f64::NEG_INFINITY;
+        for value in measured {
+            let x = across.at(value);
+            let _ = writeln!(
+                out,
+                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{BOTTOM}\"/>"
+            );
+            // A number that would touch the one before is left out.
+            if x < free {
+                continue;
+            }
+            let text = short(value);
+            free = x + 9.0 * (text.len() + 1) as f64;
+            let y = BOTTOM + 18.0;
+            let _ = writeln!(
+                out,
+                "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>"
+            );
+        }
+        let _ = writeln!(
+            out,
+            "<path class=\"axis\" fill=\"none\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>"
+        );
+    }
+
+    /// A line, its points, and its entry in the legend.
+    fn line(&self, index: usize, series: &Series, out: &mut String) {
+        let [across, up] = self.axes();
+        let color = index % COLORS.len();
+        let dash = DASHES[index / COLORS.len() % DASHES.len()];
+        let stroke = format!("class=\"line c{color}\" stroke-dasharray=\"{dash}\"");
+        let places = series
+            .points
+            .iter()
+            .map(|(x, y)| (across.at(*x), up.at(*y)));
+        let places: Vec<(f64, f64)> = places.collect();
+        let path = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}"));
+        let path: Vec<String> = path.collect();
+        let _ = writeln!(out, "<polyline {stroke} points=\"{}\"/>", path.join(" "));
+        for place in &places {
+            mark(index, *place, out);
+        }
+        let y = LEGEND + ENTRY * index as f64;
+        let (end, middle, text) = (LEFT + 30.0, LEFT + 15.0, LEFT + 40.0);
+        let _ = writeln!(
+            out,
+            "<line {stroke} x1=\"{LEFT}\" x2=\"{end}\" y1=\"{y}\" y2=\"{y}\"/>"
+        );
+        mark(index, (middle, y), out);
+        let name = escaped(&series.name);
+        let _ = writeln!(out, "<text x=\"{text}\" y=\"{}\">{name}</text>", y + 4.0);
+    }
+}
+
+/// Draws the mark of line `index` at (x, y). Neighbouring lines have marks of different shapes, for those who don't
+/// tell the colours apart.
+fn mark(index: usize, (x, y): (f64, f64), out: &mut String) {
+    let class = format!("class=\"m{}\"", index % COLORS.len());
+    let _ = match index % 4 {
+        0 => writeln!(out, "<circle {class} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"),
+        shape => {
+            let path = [
+                "",
+                "m-4 -4h8v8h-8z",
+                "m0 -5l5 9h-10z",
+                "m0 -5l5 5l-5 5l-5 -5z",
+            ][shape];
+            writeln!(out, "<path {class} d=\"M{x:.1} {y:.1}{path}\"/>")
+        }
+    };
+}
+
+/// A number with at most two decimals, and a letter for thousands, millions or thousands of millions.
+fn short(value: f64) -> String {
+    let (scaled, letter) = match value {
+        v if v >= 1e9 => (v / 1e9, "G"),
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e4 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    let digits = format!("{scaled:.2}");
+    let digits = digits.trim_end_matches('0').trim_end_matches('.');
+    format!("{digits}{letter}")
+}
+
+/// The text with everything escaped that XML doesn't take between tags or quotes.
+fn escaped(text: &str) -> String {
+    let mut safe = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            // XML has no way to write most control characters, so each becomes a space.
+            c if c.is_control() => safe.push(' '),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+#[cfg(test)]
+#[path = "svg_tests.rs"]
+mod svg_tests;
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::results::{Figure, Part, ResultError, RunOf, Stored};
-use crate::screen::{BAD, GOOD, Outcome, Screen};
-use crate::table::Table;
+use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
 /// Share of a speed below which a difference is none: processes differ by as much, which no repetition within one shows.
 const LEAST: f64 = 0.02;

@@ -1,17 +1,20 @@
-//! `moebius train`: of the small decoder over bytes, of published models in [`published`].
+//! `moebius train`: the course of a training, its numbers, its checkpoint, its steps and what came of them; here of the small decoder over bytes, of
+//! published models in [`published`].
 
-mod course;
 mod published;
-mod said;
 
+use anstyle::Style;
+use moebius::fp8::training::Fp8Scaling;
 use moebius_device::{Device, Work};
-use moebius_model::{Checkpoint, DecoderConfig, Subject, TrainConfig, Trainer};
+use moebius_model::{
+    Checkpoint, DecoderConfig, Fp8Report, LayerLoad, Report, Subject, Text, TrainConfig, Trainer,
+};
+use serde_json::{Value, json};
 
 use crate::args::TrainArgs;
 use crate::error::CliError;
 use crate::resolve::resolve_for;
-use crate::screen::{Outcome, Screen};
-use course::{Course, goes_on, precision, steps, text};
+use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
 /// Runs `moebius train`.
 pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
@@ -78,4 +81,264 @@ fn title(device: Device, trainer: &Trainer, screen: &mut Screen) -> Result<(), C
         screen.heading(&title)?;
     }
     goes_on(trainer, screen)
+}
+
+/// What a training is of, its numbers, and the checkpoint to go on from.
+struct Course {
+    config: TrainConfig,
+    subject: Subject,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Course {
+    /// The course of the command line, with what it leaves out from `default` or the checkpoint, which must be of the training asked for.
+    /// `subject` gives what that is of.
+    fn read(
+        args: &TrainArgs,
+        default: TrainConfig,
+        subject: impl FnOnce(Option<&Checkpoint>) -> Subject,
+    ) -> Result<Self, CliError> {
+        let checkpoint = checkpoint(args)?;
+        let known = checkpoint.as_ref();
+        let config = config(args, known.map_or(default, |known| *known.config()));
+        let subject = subject(known);
+        if let Some(known) = known {
+            let same = known.check_config(&config);
+            let same = same.and_then(|()| known.check_subject(&subject));
+            same.map_err(moebius_model::Error::from)?;
+        }
+        subject.check(&config)?;
+        Ok(Self {
+            config,
+            subject,
+            checkpoint,
+        })
+    }
+}
+
+/// The text to learn from.
+fn text(args: &TrainArgs) -> Result<Text, CliError> {
+    Ok(match &args.text {
+        Some(path) => Text::read(path)?,
+        None => Text::bundled(),
+    })
+}
+
+/// The checkpoint to go on from, if that is wanted.
+fn checkpoint(args: &TrainArgs) -> Result<Option<Checkpoint>, CliError> {
+    let Some(folder) = &args.checkpoint else {
+        return Ok(None);
+    };
+    if args.resume {
+        let checkpoint = Checkpoint::read(folder).map_err(moebius_model::Error::from)?;
+        return Ok(Some(checkpoint));
+    }
+    if Checkpoint::exists(folder) {
+        let message = format!("{} holds a checkpoint already", folder.display());
+        let hint = "--resume goes on with it; to begin anew, name another folder";
+        return Err(CliError::usage(message, Some(hint)));
+    }
+    Ok(None)
+}
+
+/// `config` with the numbers of the command line.
+fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
+    let numbers = [
+        (&mut config.batch, args.batch),
+        (&mut config.sequence, args.seq),
+        (&mut config.steps, args.steps),
+    ];
+    for (number, wanted) in numbers {
+        *number = wanted.unwrap_or(*number);
+    }
+    if let Some(precision) = args.precision {
+        config = config.with_precision(precision);
+    }
+    config.loss_scaling = args.loss_scale.unwrap_or(config.loss_scaling);
+    config.learning_rate = args.learning_rate.unwrap_or(config.learning_rate);
+    config.weight_decay = args.published.weight_decay.unwrap_or(config.weight_decay);
+    config.seed = args.seed.unwrap_or(config.seed);
+    config
+}
+
+/// What a precision is called in a title.
+fn precision(config: &TrainConfig) -> &'static str {
+    match config.precision.recipe().map(|recipe| recipe.scaling) {
+        None => "f32",
+        Some(Fp8Scaling::Current) => "FP8 with current scaling",
+        Some(Fp8Scaling::Delayed { .. }) => "FP8 with delayed scaling",
+    }
+}
+
+/// Says after which step a resumed training goes on.
+fn goes_on(trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
+    match trainer.steps_done() {
+        0 => Ok(()),
+        step => screen.line(&format!("  goes on after step {step}")),
+    }
+}
+
+/// Trains until the last step or the one to stop at, and keeps a checkpoint where one is wanted.
+fn steps(args: &TrainArgs, trainer: &mut Trainer, screen: &mut Screen) -> Result<Run, CliError> {
+    let (first, unit) = (trainer.steps_done(), trainer.subject().unit());
+    let bar = screen.steps("steps", trainer.config().steps);
+    bar.inc(first as u64);
+    let stop = args.stop_after.map(|n| first.saturating_add(n));
+    let (mut last, mut seconds) = (None, 0.0);
+    while !trainer.is_finished() && stop.is_none_or(|stop| trainer.steps_done() < stop) {
+        trainer.step()?;
+        bar.inc(1);
+        let step = trainer.steps_done();
+        let ends = trainer.is_finished() || Some(step) == stop;
+        if !ends && !step.is_multiple_of(args.every) {
+            continue;
+        }
+        let report = trainer.report()?;
+        bar.set_message(format!("loss {:.3}", report.loss));
+        bar.suspend(|| say(&report, unit, screen))?;
+        if let Some(folder) = &args.checkpoint {
+            let written = trainer.checkpoint()?.write(folder);
+            written.map_err(moebius_model::Error::from)?;
+        }
+        seconds += report.seconds;
+        last = Some(report);
+    }
+    bar.finish_and_clear();
+    let tokens = (trainer.steps_done() - first) * trainer.config().tokens();
+    Ok(Run {
+        last,
+        speed: tokens as f64 / seconds,
+    })
+}
+
+/// What the steps of a run came to.
+struct Run {
+    /// The last report, if there was a step.
+    last: Option<Report>,
+    /// Tokens a second.
+    speed: f64,
+}
+
+impl Run {
+    /// Whether the loss fell; `None` without a step.
+    fn fell(&self, trainer: &Trainer) -> Option<bool> {
+        let last = self.last.as_ref()?;
+        // A loss that isn't a number didn't fall.
+        Some(trainer.first_loss().is_some_and(|first| last.loss < first))
+    }
+
+    /// Says how the experts of the last report and the loss did, and where the checkpoint is; returns whether that is what one trains for.
+    fn say(
+        &self,
+        args: &TrainArgs,
+        trainer: &Trainer,
+        screen: &mut Screen,
+    ) -> Result<bool, CliError> {
+        let (Some(last), Some(fell)) = (&self.last, self.fell(trainer)) else {
+            screen.line("  nothing left to do")?;
+            return Ok(true);
+        };
+        if !last.layers.is_empty() {
+            loads(&last.layers, screen)?;
+        }
+        let (style, verdict) = if fell {
+            (GOOD, "fell")
+        } else {
+            (BAD, "did not fall")
+        };
+        let unit = trainer.subject().unit();
+        screen.line(&format!(
+            "\n  loss {} from {:.3} to {:.3} nats a {unit} · {:.0} {unit}s/s",
+            screen.paint(style, verdict),
+            trainer.first_loss().unwrap_or(f32::NAN),
+            last.loss,
+            self.speed,
+        ))?;
+        if let Some(folder) = &args.checkpoint {
+            let step = trainer.steps_done();
+            let folder = folder.display();
+            screen.line(&format!("  checkpoint of step {step} in {folder}"))?;
+        }
+        Ok(fell)
+    }
+
+    /// The same as an object.
+    fn object(&self, args: &TrainArgs, device: Device, trainer: &Trainer) -> Value {
+        let last = self.last.as_ref();
+        json!({
+            "device": device,
+            "step": trainer.steps_done(),
+            "parameters": trainer.parameters(),
+            "first_loss": trainer.first_loss(),
+            "last_loss": last.map(|last| last.loss),
+            "fell": self.fell(trainer),
+            "tokens_per_s": last.map(|_| self.speed),
+            "layers": last.map(|last| &last.layers),
+            "fp8": last.map(|last| &last.fp8),
+            "checkpoint": args.checkpoint,
+        })
+    }
+}
+
+/// One report, in lines or as an object; `unit` is what one token is called.
+fn say(report: &Report, unit: &str, screen: &mut Screen) -> Result<(), CliError> {
+    let used: Vec<String> = report
+        .layers
+        .iter()
+        .map(|layer| format!("{}/{}", layer.used(), layer.counts.len()))
+        .collect();
+    // Of a model without experts there is nothing to say.
+    let used = if used.is_empty() {
+        String::new()
+    } else {
+        format!("  experts used {}", used.join(" "))
+    };
+    screen.line(&format!(
+        "  step {:>5}  loss {:.3}  rate {:.1e}  {:>7.0} {unit}s/s{used}",
+        report.step, report.loss, report.learning_rate, report.tokens_per_s,
+    ))?;
+    if let Some(fp8) = &report.fp8 {
+        say_fp8(fp8, screen)?;
+    }
+    screen.object(report)
+}
+
+fn say_fp8(fp8: &Fp8Report, screen: &mut Screen) -> Result<(), CliError> {
+    let loss = &fp8.loss_scale;
+    let scales = match fp8.scales {
+        0 => String::new(),
+        all => format!(
+            "  never saturated {}/{all} scales, {} steps in all",
+            fp8.never_saturated, fp8.saturated
+        ),
+    };
+    screen.line(&format!(
+        "              loss scale {}  skipped steps {}{scales}",
+        loss.scale, loss.skipped_steps
+    ))
+}
+
+/// How the last report's tokens were shared out.
+fn loads(layers: &[LayerLoad], screen: &mut Screen) -> Result<(), CliError> {
+    screen.line("")?;
+    let headings = ["layer", "variation", "dropped", "slots of each expert, %"];
+    let mut table = Table::new(&headings).right(&[1, 2]);
+    for (index, layer) in layers.iter().enumerate() {
+        let shares: Vec<String> = layer
+            .utilization
+            .iter()
+            .map(|share| format!("{:.1}", 100.0 * share))
+            .collect();
+        let unused = layer.used() < layer.counts.len();
+        let cells = [
+            index.to_string(),
+            layer
+                .coefficient_of_variation
+                .map_or_else(|| "–".to_owned(), |variation| format!("{variation:.2}")),
+            layer.dropped.to_string(),
+            shares.join(" "),
+        ];
+        table.row(cells, if unused { BAD } else { Style::new() });
+    }
+    table.print(screen)
 }

@@ -1,23 +1,31 @@
 //! `moebius train --model`: a published model goes on learning, or learns from drawn weights.
 
-mod source;
-
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use moebius_device::{Device, Work};
-use moebius_model::{Subject, TrainConfig, Trainer, Windows, check_target, spread};
-use serde_json::json;
+use moebius_model::decoder::ModelSpec;
+use moebius_model::families::describe_all;
+use moebius_model::load::ModelFiles;
+use moebius_model::{Beside, Subject, TrainConfig, Trainer, Windows, check_target, save, spread};
+use moebius_text::Tokenizer;
+use serde_json::{Value, json};
 
-use super::course::{Course, goes_on, precision, steps};
+use super::{Course, goes_on, precision, steps, text};
 use crate::args::TrainArgs;
 use crate::error::CliError;
-use crate::progress;
+use crate::published;
 use crate::resolve::resolve_for;
 use crate::screen::{Outcome, Screen};
-use source::Source;
 
 /// Tokens at the end of a text that are not learnt from, unless the command line says how many.
 const HELD_OUT: usize = 2048;
+
+/// The special token before the others of a vocabulary that is learnt.
+const END: &str = "<|endoftext|>";
+
+/// What the tokenizer's file is called.
+const TOKENIZER: &str = "tokenizer.json";
 
 /// Runs `moebius train --model`.
 pub(super) fn run(
@@ -108,7 +116,7 @@ fn judged(
     }
     let context = trainer.config().sequence.max(2);
     let windows = Windows::new(context, context / 2)?;
-    let bar = progress::steps(screen, "held-out tokens", held_out.len() - 1);
+    let bar = screen.steps("held-out tokens", held_out.len() - 1);
     let found = trainer.perplexity(held_out, windows, &mut |judged| {
         bar.set_position(judged as u64);
     });
@@ -124,4 +132,192 @@ fn judged(
 
 fn mean(of: &[f64]) -> Option<f64> {
     (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
+}
+
+/// A model to train, and the tokens of a text.
+struct Source {
+    folder: PathBuf,
+    config: Value,
+    weights: Weights,
+    ids: Vec<u32>,
+    /// Files that the folder lacks.
+    made: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// Where the first weights are from.
+enum Weights {
+    Files(Box<ModelFiles>),
+    Drawn(ModelSpec, &'static str),
+}
+
+impl Source {
+    fn read(args: &TrainArgs, folder: &Path) -> Result<Self, CliError> {
+        let text = characters(args)?;
+        let (config, weights) = if args.published.from_scratch {
+            drawn(folder)?
+        } else {
+            loaded(folder)?
+        };
+        let mut made = Vec::new();
+        let learns = args.published.from_scratch && !folder.join(TOKENIZER).is_file();
+        let tokenizer = if learns {
+            let json = Tokenizer::learn(&text, weights.spec().vocabulary, END)?;
+            let tokenizer = Tokenizer::from_bytes(&json)?;
+            made.push((TOKENIZER, json));
+            tokenizer
+        } else {
+            Tokenizer::from_folder(folder)?
+        };
+        Ok(Self {
+            folder: folder.to_owned(),
+            ids: tokenizer.encode(&text, false)?,
+            config,
+            weights,
+            made,
+        })
+    }
+
+    fn spec(&self) -> &ModelSpec {
+        self.weights.spec()
+    }
+
+    fn family(&self) -> &'static str {
+        match &self.weights {
+            Weights::Files(files) => files.family(),
+            Weights::Drawn(_, family) => family,
+        }
+    }
+
+    /// What a title says about the first weights.
+    fn origin(&self) -> &'static str {
+        match &self.weights {
+            Weights::Files(_) => "",
+            Weights::Drawn(..) => ", drawn",
+        }
+    }
+
+    /// The tokens that are learnt from, and the last `held_out` of them, which are not.
+    fn parts(&self, held_out: usize) -> (&[u32], &[u32]) {
+        let from = self.ids.len().saturating_sub(held_out);
+        self.ids.split_at(from)
+    }
+
+    /// The training of `ids`, from its checkpoint or its first weights.
+    fn trainer(
+        &self,
+        course: Course,
+        ids: Vec<u32>,
+        device: &burn::tensor::Device,
+        screen: &Screen,
+    ) -> Result<Trainer, CliError> {
+        let Course {
+            config,
+            subject,
+            checkpoint,
+        } = course;
+        if let Some(checkpoint) = checkpoint {
+            return Ok(Trainer::resume(checkpoint, subject, ids, device)?);
+        }
+        match &self.weights {
+            Weights::Drawn(..) => Ok(Trainer::new(config, subject, ids, device)?),
+            Weights::Files(files) => {
+                let bar = screen.steps("weights", 100);
+                let trainer = Trainer::load(config, files, ids, device, &mut |at| {
+                    published::show(&bar, at);
+                });
+                bar.finish_and_clear();
+                Ok(trainer?)
+            }
+        }
+    }
+
+    /// Writes the model as it is now into a new folder, with what the first one has beside its weights.
+    fn save(&self, trainer: &Trainer, out: &Path) -> Result<PathBuf, CliError> {
+        let beside = Beside {
+            folder: Some(&self.folder),
+            files: &self.made,
+        };
+        Ok(save(&mut trainer.model(), &self.config, beside, out)?)
+    }
+}
+
+impl Weights {
+    fn spec(&self) -> &ModelSpec {
+        match self {
+            Self::Files(files) => files.spec(),
+            Self::Drawn(spec, _) => spec,
+        }
+    }
+}
+
+/// The text to learn from, as characters.
+fn characters(args: &TrainArgs) -> Result<String, CliError> {
+    let text = String::from_utf8(text(args)?.bytes().to_vec());
+    let text = text.map_err(|error| {
+        let path = args.text.as_ref();
+        let path = path.map_or_else(
+            || "the bundled text".to_owned(),
+            |path| path.display().to_string(),
+        );
+        let message = format!("{path}: expected UTF-8, got {}", error.utf8_error());
+        CliError::usage(message, Some("a tokenizer takes characters, not bytes"))
+    })?;
+    Ok(if args.published.paragraphs {
+        joined(&text)
+    } else {
+        text
+    })
+}
+
+/// The text with the lines of a paragraph in one.
+fn joined(text: &str) -> String {
+    let mut joined = String::with_capacity(text.len());
+    for line in text.lines().map(str::trim) {
+        let begins = joined.is_empty() || joined.ends_with('\n');
+        if !begins {
+            joined.push(if line.is_empty() { '\n' } else { ' ' });
+        }
+        joined.push_str(line);
+    }
+    joined
+}
+
+fn loaded(folder: &Path) -> Result<(Value, Weights), CliError> {
+    let files = ModelFiles::open(folder)?;
+    let config = files.reader().and_then(|reader| reader.config()).cloned();
+    let config = config.ok_or_else(|| {
+        let message = format!("{}: expected a folder with config.json", folder.display());
+        CliError::usage(message, Some("a GGUF file can't be trained"))
+    })?;
+    Ok((config, Weights::Files(Box::new(files))))
+}
+
+fn drawn(folder: &Path) -> Result<(Value, Weights), CliError> {
+    let path = folder.join("config.json");
+    let unreadable = |source| CliError::ReadFile {
+        path: path.display().to_string(),
+        source,
+    };
+    let bytes = fs::read(&path).map_err(unreadable)?;
+    let config: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        let message = format!("{}: expected JSON, got {error}", path.display());
+        CliError::usage(message, None)
+    })?;
+    let described = describe_all(&config).map_err(|misfits| {
+        let message = format!("{}: {misfits}", path.display());
+        CliError::usage(message, None)
+    })?;
+    let family = described.family.name;
+    Ok((config, Weights::Drawn(described.spec, family)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined;
+
+    #[test]
+    fn lines_of_a_paragraph_become_one() {
+        let text = "CHAPTER 1.\n\n\nCall me\nIshmael.  \nSome years\n\nago";
+        assert_eq!(joined(text), "CHAPTER 1.\nCall me Ishmael. Some years\nago");
+    }
 }

@@ -1,26 +1,55 @@
-//! The benchmarks: asked for, and shown. Here: `bench moe`.
+//! `moebius bench`: what was asked for is measured and shown.
 
 mod attention;
-mod backward;
-mod decode;
-pub(crate) mod engine;
-mod fine;
+mod engine;
 mod linear;
+mod moe;
 
-mod run_of;
-
-use anstyle::Style;
-use moebius_benches::moe::{MoeBench, MoeReport};
-use moebius_benches::{BenchError, CacheSize, Checked, Floor, Measurement, MemoryRead, Peer, Ran};
+use moebius_benches::{
+    self as benches, BenchError, CacheSize, Checked, Floor, Measurement, MemoryRead, Peer, Ran,
+    instructions,
+};
+use moebius_device::{Device, probe};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::args::{BenchArgs, BenchCommand, How};
+use crate::chart;
+use crate::compare::Baseline;
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::progress;
-use crate::results;
-use crate::screen::{BAD, GOOD, Outcome, Screen};
-use crate::table::Table;
+use crate::resolve::resolve;
+use crate::results::{self, RunOf};
+use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
+
+pub(crate) use moe::print_short;
+
+/// Runs `moebius bench`.
+pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
+    match &args.what {
+        BenchCommand::Moe(args) => moe::run(&args.bench, &args.how, screen),
+        BenchCommand::Linear(args) => {
+            let mut bench = args.bench;
+            let device = resolve(bench.device, screen)?;
+            bench.device = device;
+            show(&bench, device, &args.how, screen, benches::linear::run)
+        }
+        BenchCommand::Attention(args) => {
+            let mut bench = args.bench.clone();
+            let device = resolve(bench.device, screen)?;
+            bench.device = device;
+            show(&bench, device, &args.how, screen, benches::attention::run)
+        }
+        BenchCommand::Decode(args) => {
+            let mut bench = args.bench.clone();
+            let device = resolve(bench.device, screen)?;
+            bench.device = device;
+            show(&bench, device, &args.how, screen, benches::decode::run)
+        }
+        BenchCommand::Engine(args) => engine::run(args, screen),
+        BenchCommand::Chart(args) => chart::run(args, screen),
+    }
+}
 
 /// What a benchmark measured, as the command shows it.
 pub(crate) trait Measured: Serialize {
@@ -42,17 +71,26 @@ pub(crate) trait Measured: Serialize {
     fn print(&self, bench: &Self::Bench, screen: &mut Screen) -> Result<(), CliError>;
 }
 
-/// Verifies, measures and shows the report; what `measure` says it is doing is shown while it runs.
-pub(crate) fn show<R: Measured>(
-    asked: &Asked<R::Bench>,
+/// Verifies, measures and shows the report of a benchmark on `device`, which isn't `auto`; what `measure` says it is doing is shown while
+/// it runs.
+fn show<R: Measured>(
+    bench: &R::Bench,
+    device: Device,
+    how: &How,
     screen: &mut Screen,
     measure: impl FnOnce(&R::Bench, &mut dyn FnMut(&str)) -> Result<R, BenchError>,
 ) -> Result<Outcome, CliError> {
-    let run = asked.run_of(R::workload(asked.bench))?;
+    let run = run_of(R::workload(bench), device)?;
     // Before minutes are spent on what can't be compared.
-    let baseline = asked.baseline(&run, screen)?;
-    let report = watched(screen, |say| measure(asked.bench, say))?;
-    report.print(asked.bench, screen)?;
+    let baseline = how.compare.as_ref();
+    let baseline = baseline
+        .map(|path| Baseline::read(path, &run))
+        .transpose()?;
+    if let Some(other) = baseline.as_ref().and_then(|of| of.other_adapter(&run)) {
+        screen.note(&format!("the baseline was measured on {other}"));
+    }
+    let report = watched(screen, |say| measure(bench, say))?;
+    report.print(bench, screen)?;
     let mut figures = report.figures()?;
     let mut outcome = Outcome::of(report.verified());
     if let Some(baseline) = baseline.filter(|_| report.verified()) {
@@ -66,41 +104,27 @@ pub(crate) fn show<R: Measured>(
     Ok(outcome)
 }
 
-pub(crate) use run_of::Asked;
+/// The entry `run` of a result: what is asked for, and where it is about to run.
+fn run_of(workload: Value, device: Device) -> Result<RunOf, CliError> {
+    let found = probe(&device).map_err(moebius::Error::from)?;
+    let simd = instructions(&device, &found).map_err(BenchError::from)?;
+    let device = device.to_string();
+    Ok(RunOf {
+        workload: workload.as_object().cloned().unwrap_or_default(),
+        device: device.strip_suffix(":0").unwrap_or(&device).to_owned(),
+        simd,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        adapter: found.name,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
 
 /// What `measure` gives; what it says it is doing is shown while it runs.
 pub(crate) fn watched<T>(screen: &Screen, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
-    let bar = progress::spinner(screen);
+    let bar = screen.spinner();
     let result = measure(&mut |stage| bar.set_message(stage.to_owned()));
     bar.finish_and_clear();
     result
-}
-
-impl Measured for MoeReport {
-    type Bench = MoeBench;
-
-    fn workload(bench: &MoeBench) -> Value {
-        moe_workload("moe", bench)
-    }
-
-    fn verified(&self) -> bool {
-        self.forward.checked.verified
-    }
-
-    fn print(&self, bench: &MoeBench, screen: &mut Screen) -> Result<(), CliError> {
-        print_short(bench, self, screen)?;
-        if !self.verified() {
-            return Ok(());
-        }
-        let held = self.device_bytes.map(|held| (held, "on the device"));
-        let launches = match self.launches {
-            0 => String::new(),
-            launches => format!(" · {launches} launches"),
-        };
-        limits(&self.forward, held, &launches, screen)?;
-        stages(self, screen)?;
-        self.peer.as_ref().map_or(Ok(()), |p| peer(p, screen))
-    }
 }
 
 /// What is said of a result that did not verify.
@@ -118,27 +142,6 @@ fn without_unverified(mut report: Value, always: &[&str]) -> Value {
         }
     }
     report
-}
-
-/// Writes what was measured, and how fast it is or that it is wrong.
-pub(crate) fn print_short(
-    bench: &MoeBench,
-    report: &MoeReport,
-    screen: &mut Screen,
-) -> Result<(), CliError> {
-    let forward = &report.forward;
-    if !title(&layer(bench), &forward.ran, &forward.checked, screen)? {
-        return Ok(());
-    }
-    screen.line(&format!(
-        "  {:.2} ms · {:.0} tokens/s · {:.1} GFLOP/s, {:.0} % of the {:.1} measured here · verified to {:.1e}",
-        forward.speed.median_ms,
-        report.tokens_per_s,
-        forward.speed.gflops,
-        100.0 * forward.reached.peak_share,
-        forward.ceilings.peak_gflops,
-        forward.checked.max_rel_l2,
-    ))
 }
 
 /// Writes what was measured and where, and of a result that did not verify why there are no figures; whether there are.
@@ -238,55 +241,6 @@ fn memory(memory: Option<&MemoryRead>, screen: &mut Screen) -> Result<(), CliErr
         bytes(memory.bytes),
         bytes(memory.last_level_cache_bytes),
     ))
-}
-
-/// What decides the work of a mixture of experts.
-fn moe_workload(name: &str, bench: &MoeBench) -> Value {
-    json!({
-        "name": name,
-        "tokens": bench.batch.saturating_mul(bench.seq),
-        "hidden": bench.hidden,
-        "inter": bench.inter(),
-        "experts": bench.experts,
-        "top_k": bench.top_k,
-        "dtype": bench.dtype.name(),
-        "gated": bench.gated,
-    })
-}
-
-/// The layer in a title.
-fn layer(bench: &MoeBench) -> String {
-    let MoeBench {
-        hidden,
-        experts,
-        top_k,
-        ..
-    } = bench;
-    let (inter, batch) = (bench.inter(), batch(bench));
-    format!("MoE {hidden} → {inter} · {experts} experts, top-{top_k} · {batch}")
-}
-
-/// The batch in a title.
-fn batch(bench: &MoeBench) -> String {
-    let gated = if bench.gated { ", gated" } else { "" };
-    let dtype = bench.dtype.name();
-    format!("{} × {} tokens · {dtype}{gated}", bench.batch, bench.seq)
-}
-
-fn stages(report: &MoeReport, screen: &mut Screen) -> Result<(), CliError> {
-    let mut table = Table::new(&["stage", "ms", "share", ""]).right(&[1, 2]);
-    for stage in &report.stages {
-        // One block for each 4 %.
-        let blocks = (stage.share * 25.0).round().clamp(0.0, 25.0) as usize;
-        let cells = [
-            stage.name.clone(),
-            format!("{:.3}", stage.median_ms),
-            format!("{:.1} %", 100.0 * stage.share),
-            "█".repeat(blocks),
-        ];
-        table.row(cells, Style::new());
-    }
-    table.print(screen)
 }
 
 fn peer(peer: &Peer, screen: &mut Screen) -> Result<(), CliError> {

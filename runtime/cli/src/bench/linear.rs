@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use super::{Measured, bound, memory, title};
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::screen::Screen;
-use crate::table::Table;
+use crate::screen::{Screen, Table};
 
 impl Measured for LinearReport {
     type Bench = LinearBench;

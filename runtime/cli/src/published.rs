@@ -1,0 +1,308 @@
+//! What is read of a published model: its weights, its tokenizer, its chat template; and the text that it answers.
+
+use std::io::Read;
+use std::path::Path;
+use std::time::Instant;
+
+use anstyle::Style;
+use burn::tensor::DType;
+use indicatif::ProgressBar;
+use moebius_device::{Device, Work};
+use moebius_engine::{Ended, Engine, Event, Generation};
+use moebius_model::decoder::Model;
+use moebius_model::load::{LoadOptions, ModelFiles, Progress};
+use moebius_model::{ExpertLoad, LayerTokens};
+use moebius_text::{Chat, ChatTemplate, Files, Message, StopStrings, TextStream, Tokenizer};
+
+use crate::args::{ModelPrecision, PlaceArgs, PromptArgs};
+use crate::bundled;
+use crate::error::CliError;
+use crate::resolve::resolve_for;
+use crate::screen::{Screen, Table, one_line};
+
+/// Experts in a row of the table.
+const ACROSS: usize = 16;
+
+/// A model whose headers have been read, and its tokenizer.
+pub(crate) struct Source {
+    pub(crate) files: ModelFiles,
+    pub(crate) tokenizer: Tokenizer,
+    /// What lies beside the weights.
+    beside: Files,
+    name: String,
+}
+
+impl Source {
+    /// That of a folder or a GGUF file, or, without a path, the one inside this program.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, CliError> {
+        let (files, beside, name) = match path {
+            Some(path) => (
+                ModelFiles::open(path)?,
+                Files::in_folder(path),
+                path.display().to_string(),
+            ),
+            None => {
+                let (files, beside) = bundled::model()?;
+                (files, beside, bundled::MODEL_NAME.to_owned())
+            }
+        };
+        let tokenizer = match files.gguf() {
+            Some(file) => {
+                let vocabulary = file.vocabulary()?;
+                let vocabulary = vocabulary.ok_or_else(|| missing(&name, "tokenizer"))?;
+                Tokenizer::from_gguf(vocabulary)?
+            }
+            None => Tokenizer::from_files(&beside)?,
+        };
+        Ok(Self {
+            files,
+            tokenizer,
+            beside,
+            name,
+        })
+    }
+
+    /// The path, or what the model inside this program is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The chat template, which writes the tokens that begin and end a text.
+    pub(crate) fn template(&self) -> Result<ChatTemplate, CliError> {
+        let Some(file) = self.files.gguf() else {
+            return Ok(ChatTemplate::from_files(&self.beside, None)?);
+        };
+        let text = file.chat_template();
+        let text = text.ok_or_else(|| missing(&self.name, "chat template"))?;
+        Ok(ChatTemplate::from_gguf(text, &self.tokenizer)?)
+    }
+}
+
+fn missing(name: &str, what: &str) -> CliError {
+    CliError::usage(
+        format!("{name} has no {what}"),
+        Some("a folder with config.json and tokenizer.json can be used, too"),
+    )
+}
+
+/// A model on the device that was asked for.
+pub(crate) struct Ready {
+    pub(crate) name: Device,
+    pub(crate) device: burn::tensor::Device,
+    pub(crate) model: Model,
+    pub(crate) load_s: f64,
+}
+
+/// Chooses the device, opens it and loads the model.
+pub(crate) fn ready(
+    files: &ModelFiles,
+    place: &PlaceArgs,
+    screen: &mut Screen,
+) -> Result<Ready, CliError> {
+    let name = resolve_for(Work::Tokens, place.device, screen)?;
+    let device = moebius::open(&name)?;
+    let begun = Instant::now();
+    let model = load(files, place.dtype, &device, screen)?;
+    Ok(Ready {
+        name,
+        device,
+        model,
+        load_s: begun.elapsed().as_secs_f64(),
+    })
+}
+
+/// How far a loading is, on a bar of 100 steps.
+pub(crate) fn show(bar: &ProgressBar, at: Progress<'_>) {
+    bar.set_position(100 * at.read / at.bytes.max(1));
+    bar.set_message(one_line(at.tensor));
+}
+
+/// The model on a device, with a bar for who watches.
+fn load(
+    files: &ModelFiles,
+    precision: ModelPrecision,
+    device: &burn::tensor::Device,
+    screen: &Screen,
+) -> Result<Model, CliError> {
+    let bar = screen.steps("weights", 100);
+    let of = |dtype| LoadOptions {
+        dtype,
+        ..LoadOptions::default()
+    };
+    let options = match precision {
+        ModelPrecision::F32 => of(DType::F32),
+        ModelPrecision::F16 => of(DType::F16),
+        ModelPrecision::Bf16 => of(DType::BF16),
+        ModelPrecision::Fp8 => LoadOptions::fp8(),
+    };
+    let model = files.load(device, options, &mut |progress| {
+        show(&bar, progress);
+    });
+    bar.finish_and_clear();
+    Ok(model?)
+}
+
+/// The tokens of the prompt, at least one.
+pub(crate) fn prompt(args: &PromptArgs, source: &Source) -> Result<Vec<u32>, CliError> {
+    let text = match &args.prompt {
+        Some(text) => text.clone(),
+        None => standard_input()?,
+    };
+    let ids = if args.chat {
+        let template = source.template()?;
+        let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
+        // A template writes the special tokens itself.
+        source.tokenizer.encode(&template.render(&chat)?, false)?
+    } else {
+        source.tokenizer.encode(&text, true)?
+    };
+    if ids.is_empty() {
+        let hint = "--prompt TEXT, or text on standard input";
+        return Err(CliError::usage("the prompt is empty", Some(hint)));
+    }
+    Ok(ids)
+}
+
+fn standard_input() -> Result<String, CliError> {
+    let mut text = String::new();
+    let read = std::io::stdin().read_to_string(&mut text);
+    read.map_err(|source| CliError::ReadFile {
+        path: "standard input".to_owned(),
+        source,
+    })?;
+    Ok(text)
+}
+
+/// Shows an answer while it is generated.
+pub(crate) struct AnswerStream(TextStream);
+
+/// What was generated, and how long it took.
+#[derive(Default)]
+pub(crate) struct Answer {
+    pub(crate) text: String,
+    pub(crate) ids: Vec<u32>,
+    /// Why it ended: stop, length, or interrupted.
+    pub(crate) finish: &'static str,
+    /// Seconds until the first token.
+    pub(crate) prefill_s: f64,
+    /// Seconds from then on.
+    decode_s: f64,
+}
+
+impl AnswerStream {
+    pub(crate) fn new(tokenizer: &Tokenizer, stops: &[String]) -> Result<Self, CliError> {
+        let stops = StopStrings::new(stops.iter().cloned())?;
+        Ok(Self(TextStream::new(tokenizer, stops)))
+    }
+
+    /// Generates, and shows the text, until `interrupted`.
+    pub(crate) fn follow(
+        mut self,
+        engine: &mut Engine,
+        generation: Generation,
+        interrupted: &dyn Fn() -> bool,
+        screen: &mut Screen,
+    ) -> Result<Answer, CliError> {
+        let begun = Instant::now();
+        let id = engine.add(generation)?;
+        let mut answer = Answer {
+            finish: "length",
+            ..Answer::default()
+        };
+        while !engine.is_idle() {
+            if interrupted() {
+                engine.cancel(id);
+                answer.finish = "interrupted";
+                break;
+            }
+            for (_, event) in engine.step()? {
+                match event {
+                    Event::Token(draw) => {
+                        if answer.ids.is_empty() {
+                            answer.prefill_s = begun.elapsed().as_secs_f64();
+                        }
+                        answer.ids.push(draw.id);
+                        let piece = self.0.push(draw.id)?;
+                        answer.say(&piece.text, screen)?;
+                        if piece.stop.is_some() {
+                            engine.cancel(id);
+                            answer.finish = "stop";
+                            answer.end(begun);
+                            return Ok(answer);
+                        }
+                    }
+                    Event::End(Ended::Stop) => answer.finish = "stop",
+                    Event::End(Ended::Length) => answer.finish = "length",
+                    Event::End(Ended::Failed(error)) => return Err(error.into()),
+                }
+            }
+        }
+        answer.end(begun);
+        let piece = self.0.finish()?;
+        if piece.stop.is_some() {
+            answer.finish = "stop";
+        }
+        answer.say(&piece.text, screen)?;
+        Ok(answer)
+    }
+}
+
+impl Answer {
+    fn say(&mut self, text: &str, screen: &mut Screen) -> Result<(), CliError> {
+        self.text.push_str(text);
+        screen.text(text)
+    }
+
+    /// Tokens a second after the first, which comes of the prompt; `None` without a second token, or where the clock is
+    /// too coarse to tell.
+    pub(crate) fn decode_speed(&self) -> Option<f64> {
+        let tokens = self.ids.len().saturating_sub(1);
+        (tokens > 0 && self.decode_s > 0.0).then(|| tokens as f64 / self.decode_s)
+    }
+
+    fn end(&mut self, begun: Instant) {
+        let all = begun.elapsed().as_secs_f64();
+        if self.ids.is_empty() {
+            self.prefill_s = all;
+        }
+        self.decode_s = all - self.prefill_s;
+    }
+}
+
+/// What counts the tokens of experts, where that is asked for.
+pub(crate) fn counted(asked: bool, files: &ModelFiles) -> Result<Option<ExpertLoad>, CliError> {
+    if !asked {
+        return Ok(None);
+    }
+    let load = ExpertLoad::of(files.spec());
+    let load = load.ok_or_else(|| {
+        let message = format!("--experts: this {} model has no experts", files.family());
+        CliError::usage(message, None)
+    })?;
+    Ok(Some(load))
+}
+
+/// A row for each layer, or several where it has many experts.
+pub(crate) fn show_experts(layers: &[LayerTokens], screen: &mut Screen) -> Result<(), CliError> {
+    screen.line("")?;
+    let headings = ["layer", "experts", "busiest", "tokens of each expert"];
+    let mut table = Table::new(&headings).right(&[0, 2]);
+    for LayerTokens { layer, tokens } in layers {
+        let all: u64 = tokens.iter().sum();
+        let most = tokens.iter().copied().max().unwrap_or(0);
+        let width = most.to_string().len();
+        for (row, tokens) in tokens.chunks(ACROSS).enumerate() {
+            let first = row * ACROSS;
+            let figures = tokens.iter().map(|count| format!("{count:width$}"));
+            let busiest = 100.0 * most as f64 / all.max(1) as f64;
+            let cells = [
+                layer.to_string(),
+                format!("{first}–{}", first + tokens.len() - 1),
+                format!("{busiest:.1} %"),
+                figures.collect::<Vec<_>>().join("  "),
+            ];
+            table.row(cells, Style::new());
+        }
+    }
+    table.print(screen)
+}
