@@ -7,9 +7,8 @@ use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
-use crate::failure::{Code, Failure};
-use crate::options::{Options, floats};
-use crate::record::{Record, numbers};
+use crate::failure::Failure;
+use crate::objects::{Options, Record, floats, numbers};
 use crate::work::{Gpu, Signal, promise};
 
 /// Sizes of q, k, v or o: sequences, heads, tokens, values of a head.
@@ -50,7 +49,7 @@ pub fn attention(
         let (gpu, asked) = (gpu?, Asked::read(options)?);
         asked.signal.check()?;
         let [query, key, value, output] = asked.sizes;
-        fits("o", output, &gpu)?;
+        gpu.holds("o", output, format_args!("{output:?}"))?;
         let attended = asked.attend.forward(
             tensor("q", floats("q", &q)?, query, &gpu)?,
             tensor("k", floats("k", &k)?, key, &gpu)?,
@@ -140,22 +139,9 @@ fn ruled(attend: Attend, rule: JsValue) -> Result<Attend, Failure> {
     }
 }
 
-/// Refuses a tensor before memory is asked for: each is one buffer.
-fn fits(what: &str, sizes: Sizes, gpu: &Gpu) -> Result<(), Failure> {
-    let bytes = sizes.iter().try_fold(4_usize, |all, n| all.checked_mul(*n));
-    let most = gpu.browser.opened().capability.limits.max_binding_bytes;
-    match bytes {
-        Some(bytes) if bytes as u64 <= most => Ok(()),
-        _ => {
-            let message = format!("{what}: expected at most {most} bytes, got {sizes:?} f32s");
-            Err(Failure::new(Code::OUT_OF_MEMORY, message))
-        }
-    }
-}
-
 /// A tensor of these sizes.
 fn tensor(what: &str, values: Vec<f32>, sizes: Sizes, gpu: &Gpu) -> Result<Tensor<4>, Failure> {
-    fits(what, sizes, gpu)?;
+    gpu.holds(what, sizes, format_args!("{sizes:?}"))?;
     if values.len() != sizes.iter().product::<usize>() {
         let expected = sizes.map(|size| size.to_string()).join(" × ");
         let expected = format!("{expected} numbers");

@@ -1,7 +1,14 @@
 //! Errors on their way to JavaScript: thrown ones with a code, and a bug's panic on the console.
 
-use js_sys::{Function, Reflect};
+use js_sys::Reflect;
+use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(catch, js_namespace = console, js_name = error)]
+    fn write(error: &js_sys::Error) -> Result<(), JsValue>;
+}
 
 /// An `Error` named `MoebiusError` with a `code`.
 pub(crate) fn error(code: &str, message: &str) -> JsValue {
@@ -17,11 +24,7 @@ pub(crate) fn error(code: &str, message: &str) -> JsValue {
 pub(crate) fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let error = js_sys::Error::new(&format!("moebius has a bug: {panic}"));
-        let console = Reflect::get(&js_sys::global(), &"console".into());
         // Without a console there is no place to report to.
-        let _ = console.and_then(|console| {
-            let write = Reflect::get(&console, &"error".into())?;
-            Function::from(write).call1(&console, &error)
-        });
+        let _ = write(&error);
     }));
 }

@@ -11,8 +11,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::options::{Options, floats, given};
-use crate::record::numbers;
+use crate::objects::{Options, floats, given, numbers};
 use crate::work::{Gpu, Held, Signal, promise};
 
 /// y = x · Wᵀ + b with W kept as FP8 codes and scales: a quarter of the memory of f32.
@@ -86,26 +85,17 @@ impl Linear {
         bias: Option<Vec<f32>>,
     ) -> Result<Self, Failure> {
         let mut options = Options::new("linear options", options)?;
-        let (inputs, outputs) = (options.size("inputs")?, options.size("outputs")?);
+        let [inputs, outputs] = options.sizes(["inputs", "outputs"])?;
         let quantizer = quantizer(&mut options)?;
         options.finish()?;
         let weight = exactly("weight", weight, [outputs, inputs], &gpu)?;
-        let bias = bias.map(|bias| {
-            if bias.len() == outputs {
-                Ok(Tensor::from_data(
-                    TensorData::new(bias, [outputs]),
-                    &gpu.burn,
-                ))
-            } else {
-                Err(Failure::expected(
-                    "bias",
-                    format!("{outputs} numbers"),
-                    bias.len(),
-                ))
-            }
-        });
+        if let Some(bias) = bias.as_ref().filter(|bias| bias.len() != outputs) {
+            let expected = format!("{outputs} numbers");
+            return Err(Failure::expected("bias", expected, bias.len()));
+        }
+        let bias = bias.map(|bias| Tensor::from_data(TensorData::new(bias, [outputs]), &gpu.burn));
         let weight = Fp8Tensor::quantize(weight, &quantizer)?;
-        let linear = nn::Linear::from_fp8(weight, bias.transpose()?)?;
+        let linear = nn::Linear::from_fp8(weight, bias)?;
         Ok(Self {
             gpu,
             linear,
@@ -152,7 +142,7 @@ impl Matmul {
         #[wasm_bindgen(unchecked_param_type = "Float32Array")] b: JsValue,
     ) -> Result<Self, JsValue> {
         let mut options = Options::new("matmul options", options)?;
-        let [m, n, k] = [options.size("m")?, options.size("n")?, options.size("k")?];
+        let [m, n, k] = options.sizes(["m", "n", "k"])?;
         options.finish()?;
         let gpu = device.gpu()?;
         let b = exactly("b", floats("b", &b)?, [k, n], &gpu)?;

@@ -11,8 +11,9 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::options::{Options, floats, given, whole, whole_number};
-use crate::record::{Record, counts, number, numbers};
+use crate::objects::{
+    Options, Record, counts, floats, given, number, numbers, whole, whole_number,
+};
 use crate::work::{Gpu, Held, Signal, now, promise};
 
 /// A small mixture of experts that learns to tell classes of points apart.

@@ -1,6 +1,7 @@
 //! What every call shares: who may still use a device, cancelling, reading results, and promises.
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -11,10 +12,20 @@ use js_sys::{Function, Object, Promise, Reflect};
 use moebius_device::browser::BrowserDevice;
 use moebius_device::{MemoryUse, memory_in_use};
 use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen_futures::{JsFuture, future_to_promise, spawn_local};
 
 use crate::failure::{Code, Failure};
-use crate::options::Options;
+use crate::objects::Options;
+
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(catch, js_namespace = performance, js_name = now)]
+    fn clock() -> Result<f64, JsValue>;
+
+    #[wasm_bindgen(catch, js_name = setTimeout)]
+    fn set_timeout(then: &Function, milliseconds: i32) -> Result<JsValue, JsValue>;
+}
 
 /// Milliseconds within which a browser has told everything about a failure.
 const AFTERMATH: i32 = 100;
@@ -90,6 +101,22 @@ impl Gpu {
             }
         };
         self.run(finish).await
+    }
+
+    /// Refuses a tensor before memory is asked for: each is one buffer. `got` is what the error calls its shape.
+    pub(crate) fn holds(
+        &self,
+        what: &str,
+        shape: [usize; 4],
+        got: impl Display,
+    ) -> Result<(), Failure> {
+        let bytes = shape.iter().try_fold(4_usize, |all, n| all.checked_mul(*n));
+        let most = self.browser.opened().capability.limits.max_binding_bytes;
+        if bytes.is_some_and(|bytes| bytes as u64 <= most) {
+            return Ok(());
+        }
+        let message = format!("{what}: expected at most {most} bytes, got {got} f32s");
+        Err(Failure::new(Code::OUT_OF_MEMORY, message))
     }
 
     /// What is held on the device, after all work.
@@ -221,17 +248,13 @@ pub(crate) fn promise<T: Into<JsValue>>(
 /// Waits, and lets the page go on meanwhile.
 async fn pause(milliseconds: i32) {
     let promise = Promise::new(&mut |resolve, _| {
-        let global = js_sys::global();
-        let timer = Reflect::get(&global, &"setTimeout".into());
-        let set =
-            timer.map(|timer| Function::from(timer).call2(&global, &resolve, &milliseconds.into()));
         // Where nothing can be waited for, nothing is.
-        if !matches!(set, Ok(Ok(_))) {
+        if set_timeout(&resolve, milliseconds).is_err() {
             let _ = resolve.call0(&JsValue::UNDEFINED);
         }
     });
     // It never rejects.
-    let _ = JsFuture::from(promise).await;
+    let _ = wait(promise).await;
 }
 
 /// What a promise resolves with.
@@ -241,12 +264,6 @@ pub(crate) async fn wait(promise: Promise) -> Result<JsValue, JsValue> {
 
 /// Milliseconds of a clock that only goes forward.
 pub(crate) fn now() -> f64 {
-    let global = js_sys::global();
-    let performance = Reflect::get(&global, &"performance".into());
-    let call = performance.and_then(|performance| {
-        let now = Reflect::get(&performance, &"now".into())?;
-        Function::from(now).call0(&performance)
-    });
     // A place without `performance` is no browser, worker, Node or Deno.
-    call.ok().and_then(|now| now.as_f64()).unwrap_or(f64::NAN)
+    clock().unwrap_or(f64::NAN)
 }

@@ -1,6 +1,5 @@
 //! Measurements: check first, warm up, then time runs that wait for the device.
 
-mod oracle;
 mod subject;
 
 use std::rc::Rc;
@@ -11,8 +10,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::{Code, Failure};
-use crate::options::Options;
-use crate::record::Record;
+use crate::objects::{Options, Record};
 use crate::work::{Gpu, Signal, now, promise};
 use subject::Subject;
 

@@ -1,4 +1,5 @@
-//! What is measured: a product, a linear layer or a layer of experts, with weights in f32 or FP8, or an attention.
+//! What is measured: a product, a linear layer or a layer of experts, with weights in f32 or FP8, or an attention; and the same results on the
+//! host, in f64, for a few rows.
 
 use std::rc::Rc;
 
@@ -7,19 +8,16 @@ use moebius::attention::Attend;
 use moebius::fp8::Fp8Tensor;
 use moebius::moe::{Experts, MoeConfig, RouteConfig};
 use moebius::nn::Linear;
-use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
-use moebius_ops::routing::logits_reference;
-use moebius_ops::{Mismatch, distance};
-use moebius_shaders::attention;
+use moebius_ops::attention::{Inputs, Problem, Rule, Rules, Sizes, Tables, reference};
+use moebius_ops::{Mismatch, distance, experts, routing};
+use moebius_shaders::attention::plan;
 use moebius_shaders::grouped_gemm::Variant;
 use wasm_bindgen::JsValue;
 
-use super::oracle;
 use crate::failure::{Code, Failure};
 use crate::linear::{Product, exactly};
-use crate::moe::Layer;
-use crate::moe_options::{MoeOptions, Precision, fp8};
-use crate::options::Options;
+use crate::moe::{Layer, MoeOptions, Precision, fp8};
+use crate::objects::Options;
 use crate::work::Gpu;
 
 /// Rows of a result that are compared with the host's.
@@ -79,11 +77,7 @@ impl Subject {
         (what, precision): (&'static str, Precision),
         mut options: Options,
     ) -> Result<Self, Failure> {
-        let [m, n, k] = [
-            options.count_or("m", 512)?,
-            options.count_or("n", 512)?,
-            options.count_or("k", 512)?,
-        ];
+        let [m, n, k] = options.counts_or([("m", 512), ("n", 512), ("k", 512)])?;
         options.finish()?;
         let values = noise(m, k, 1)?;
         let x = exactly("x", values.clone(), [m, k], gpu)?;
@@ -118,19 +112,23 @@ impl Subject {
             launch,
             weights,
             expected: Box::new(move |rows, x, weights| {
-                Ok(logits_reference(&lines(x, k, rows), &weights[0], k))
+                Ok(routing::logits_reference(
+                    &lines(x, k, rows),
+                    &weights[0],
+                    k,
+                ))
             }),
         })
     }
 
     fn moe(gpu: &Rc<Gpu>, precision: Precision, mut options: Options) -> Result<Self, Failure> {
-        let [tokens, hidden, inter, experts, top_k] = [
-            options.count_or("tokens", 512)?,
-            options.count_or("hidden", 256)?,
-            options.count_or("inter", 512)?,
-            options.count_or("experts", 8)?,
-            options.count_or("topK", 2)?,
-        ];
+        let [tokens, hidden, inter, experts, top_k] = options.counts_or([
+            ("tokens", 512),
+            ("hidden", 256),
+            ("inter", 512),
+            ("experts", 8),
+            ("topK", 2),
+        ])?;
         options.finish()?;
         let options = MoeOptions {
             config: MoeConfig::new(hidden, inter, experts).with_router(RouteConfig::new(top_k)),
@@ -152,23 +150,19 @@ impl Subject {
             weights: Box::new(move || weights_of(&kept)),
             expected: Box::new(move |rows, x, weights| {
                 let sizes = [hidden, inter, experts, top_k];
-                oracle::experts(sizes, &lines(x, hidden, rows), weights)
+                experts_of(sizes, &lines(x, hidden, rows), weights)
             }),
         })
     }
 
     fn attention(gpu: &Rc<Gpu>, mut options: Options) -> Result<Self, Failure> {
         let precision = options.choice("precision", &[("f32", Precision::F32)])?;
-        let [batch, heads, tokens, dim] = [
-            options.count_or("batch", 1)?,
-            options.count_or("heads", 8)?,
-            options.count_or("tokens", 512)?,
-            options.count_or("headDim", 64)?,
-        ];
+        let [batch, heads, tokens, dim] =
+            options.counts_or([("batch", 1), ("heads", 8), ("tokens", 512), ("headDim", 64)])?;
         let causal = options.flag("causal")?.unwrap_or(false);
         options.finish()?;
         let problem = problem([batch, heads, tokens, dim], causal)?;
-        let plan = attention::plan(problem, None, &gpu.browser.opened().capability);
+        let plan = plan(problem, None, &gpu.browser.opened().capability);
         let rows = problem.query_rows();
         let values = noise(rows, dim, 1)?;
         let stack = |what, values| -> Result<Tensor<4>, Failure> {
@@ -202,7 +196,7 @@ impl Subject {
             }),
             expected: Box::new(move |rows, q, kept| {
                 let rows = rows.iter().copied();
-                oracle::attention(&problem, rows, q, [&kept[0], &kept[1]])
+                attention_of(&problem, rows, q, [&kept[0], &kept[1]])
             }),
         })
     }
@@ -297,3 +291,65 @@ fn noise(rows: usize, columns: usize, seed: u32) -> Result<Vec<f32>, Failure> {
         })
         .collect())
 }
+
+/// y \[T,H\] of tokens x \[T,H\]: ungated relu experts behind a softmax router, the weights of the `top_k` chosen sum to 1.
+/// `weights` are the router's \[E,H\], and the experts' \[E,F,H\] and \[E,H,F\].
+fn experts_of(
+    [hidden, inter, experts, top_k]: [usize; 4],
+    x: &[f32],
+    weights: &[Vec<f32>],
+) -> Result<Vec<f64>, Mismatch> {
+    let [router, w_in, w_out] = weights else {
+        unreachable!("a layer of experts has three")
+    };
+    let routing = routing::Problem::new(x.len() / hidden, experts, top_k)?;
+    let logits = routing::logits_reference(x, router, hidden);
+    let logits: Vec<f32> = logits.iter().map(|logit| *logit as f32).collect();
+    let routed = routing::reference(&routing, &logits, None);
+    let problem = experts::Problem::new(routing, hidden, inter);
+    let inputs = experts::ReferenceInputs {
+        x,
+        indices: &routed.indices,
+        weights: &routed.weights,
+        w_in,
+        b_in: None,
+        w_out,
+        b_out: None,
+    };
+    let (y, _) = experts::reference(&problem, &inputs)?;
+    Ok(y)
+}
+
+/// Some rows of o \[B,H,S,D\] of queries q and keys and values of the same shape: each is an attention of its own.
+fn attention_of(
+    problem: &Problem,
+    rows: impl Iterator<Item = usize>,
+    q: &[f32],
+    [k, v]: [&[f32]; 2],
+) -> Result<Vec<f64>, Mismatch> {
+    let (tokens, dim) = (problem.sizes().queries, problem.sizes().head_dim);
+    let wide = |values: &[f32], first: usize, rows: usize| -> Vec<f64> {
+        let values = &values[first * dim..][..rows * dim];
+        values.iter().map(|value| f64::from(*value)).collect()
+    };
+    let mut o = Vec::new();
+    for row in rows {
+        let (own, mask) = problem.of_queries(1, &[row % tokens])?;
+        let head = row / tokens * tokens;
+        let inputs = Inputs {
+            q: &wide(q, row, 1),
+            k: &wide(k, head, tokens),
+            v: &wide(v, head, tokens),
+            tables: Tables {
+                mask: &mask,
+                ..Tables::default()
+            },
+        };
+        o.extend(reference(&own, &inputs).o);
+    }
+    Ok(o)
+}
+
+#[cfg(test)]
+#[path = "subject_tests.rs"]
+mod tests;

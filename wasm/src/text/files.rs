@@ -1,16 +1,60 @@
-//! The files of a published model, as JavaScript hands them over.
+//! The files of a published model, as JavaScript hands them over: bytes, or blobs that the browser has.
 
-use js_sys::{Array, Object, Uint8Array};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+
+use js_sys::{Array, Object, Promise, Reflect, Uint8Array};
 use moebius_model::load::ModelFiles;
 use moebius_weights::gguf::GgufFile;
 use moebius_weights::{ReadAt, Reader};
+use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 
-use super::blob::{BlobSource, is_blob, whole};
 use super::words::{Words, missing};
 use crate::failure::{Code, Failure};
+use crate::work::wait;
+
+#[wasm_bindgen]
+extern "C" {
+    /// A `Blob`, as a `File` is one.
+    #[derive(Clone)]
+    type Blob;
+
+    #[wasm_bindgen(method, getter)]
+    fn size(this: &Blob) -> f64;
+
+    /// The bytes `from..to`, or fewer where there are no more.
+    #[wasm_bindgen(method, catch)]
+    fn slice(this: &Blob, from: f64, to: f64) -> Result<JsValue, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = arrayBuffer)]
+    fn array_buffer(this: &Blob) -> Result<Promise, JsValue>;
+
+    /// What reads a `Blob` at once; workers alone have it.
+    #[derive(Clone)]
+    type FileReaderSync;
+
+    #[wasm_bindgen(constructor, catch)]
+    fn new() -> Result<FileReaderSync, JsValue>;
+
+    #[wasm_bindgen(method, catch, js_name = readAsArrayBuffer)]
+    fn read(this: &FileReaderSync, blob: &JsValue) -> Result<JsValue, JsValue>;
+}
 
 const CONFIG: &str = "config.json";
+
+/// Bytes that are asked of the browser at a time: each piece is an `ArrayBuffer` of its own until it is collected.
+const PIECE: u64 = 4 << 20;
+
+/// Bytes of a file that is read as a whole: a tokenizer or a configuration.
+const WHOLE: u64 = 64 << 20;
+
+thread_local! {
+    /// The blobs that are read, and what reads them, by number: values of JavaScript belong to one thread, and readers of weights to any.
+    static BLOBS: RefCell<HashMap<u32, (Blob, FileReaderSync)>> = RefCell::default();
+    static NEXT: Cell<u32> = const { Cell::new(0) };
+}
 
 /// A model whose headers have been read, and its words.
 pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure> {
@@ -41,10 +85,8 @@ pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure
     let config = beside.iter().find(|(name, _)| name == CONFIG);
     let config = config.map(|(_, bytes)| serde_json::from_slice(bytes));
     let config = config.transpose().map_err(|error| {
-        Failure::new(
-            Code::BAD_FILE,
-            format!("{CONFIG}: expected JSON, got {error}"),
-        )
+        let message = format!("{CONFIG}: expected JSON, got {error}");
+        Failure::new(Code::BAD_FILE, message)
     })?;
     let reader = Reader::from_sources(weights, config.map(|config| (CONFIG, config)));
     let model = ModelFiles::of(reader.map_err(moebius_model::Error::from)?)?;
@@ -75,13 +117,10 @@ fn entries(files: &JsValue) -> Result<Vec<(String, JsValue)>, Failure> {
     for pair in Object::entries(object).iter() {
         let pair: &Array = pair.unchecked_ref();
         let (name, value) = (pair.get(0).as_string().unwrap_or_default(), pair.get(1));
-        if !value.is_instance_of::<Uint8Array>() && !is_blob(&value) {
+        if !value.is_instance_of::<Uint8Array>() && !value.is_instance_of::<Blob>() {
             let what = format!("file {name}");
-            return Err(Failure::expected(
-                &what,
-                "a Uint8Array or a Blob",
-                "something else",
-            ));
+            let expected = "a Uint8Array or a Blob";
+            return Err(Failure::expected(&what, expected, "something else"));
         }
         entries.push((name, value));
     }
@@ -93,13 +132,99 @@ fn entries(files: &JsValue) -> Result<Vec<(String, JsValue)>, Failure> {
 fn source(value: &JsValue) -> Result<Box<dyn ReadAt>, Failure> {
     Ok(match value.dyn_ref::<Uint8Array>() {
         Some(bytes) => Box::new(bytes.to_vec()),
-        None => Box::new(BlobSource::new(value)?),
+        None => Box::new(BlobSource::new(value.unchecked_ref())?),
     })
 }
 
 async fn bytes(name: &str, value: &JsValue) -> Result<Vec<u8>, Failure> {
     match value.dyn_ref::<Uint8Array>() {
         Some(bytes) => Ok(bytes.to_vec()),
-        None => whole(name, value).await,
+        None => whole(name, value.unchecked_ref()).await,
     }
+}
+
+/// A `Blob` whose bytes are there at once, as they are in workers alone: read a piece at a time, so that a file is never in the module's
+/// memory as a whole.
+#[derive(Debug)]
+struct BlobSource {
+    number: u32,
+    size: u64,
+}
+
+impl BlobSource {
+    fn new(blob: &Blob) -> Result<Self, Failure> {
+        let reader = FileReaderSync::new().map_err(|_| {
+            let message = "weights in a Blob: expected a worker, where their bytes can be read piece by piece, got a page; give a Uint8Array here";
+            Failure::new(Code::UNSUPPORTED, message)
+        })?;
+        let size = size(blob)?;
+        let number = NEXT.replace(NEXT.get().wrapping_add(1));
+        BLOBS.with_borrow_mut(|blobs| blobs.insert(number, (blob.clone(), reader)));
+        Ok(Self { number, size })
+    }
+}
+
+impl Drop for BlobSource {
+    fn drop(&mut self) {
+        // Where the thread ends, its blobs have ended, too.
+        let _ = BLOBS.try_with(|blobs| blobs.borrow_mut().remove(&self.number));
+    }
+}
+
+impl ReadAt for BlobSource {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let found = BLOBS.with_borrow(|blobs| blobs.get(&self.number).cloned());
+        let elsewhere = || io::Error::other("a Blob is read in the worker that it was given to");
+        let (blob, reader) = found.ok_or_else(elsewhere)?;
+        let mut at = at;
+        for out in out.chunks_mut(PIECE as usize) {
+            let end = at + out.len() as u64;
+            let piece = blob.slice(at as f64, end as f64);
+            let piece = piece.and_then(|piece| reader.read(&piece));
+            let piece = piece.map_err(|error| io::Error::other(told(&error)))?;
+            let piece = Uint8Array::new(&piece);
+            if piece.length() as usize != out.len() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            piece.copy_to(out);
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+/// All bytes of a small `Blob`, on pages, too.
+async fn whole(name: &str, blob: &Blob) -> Result<Vec<u8>, Failure> {
+    let size = size(blob)?;
+    if size > WHOLE {
+        let what = format!("bytes of {name}");
+        return Err(Failure::expected(&what, format!("at most {WHOLE}"), size));
+    }
+    let read: Result<_, JsValue> = async {
+        let buffer = wait(blob.array_buffer()?).await?;
+        Ok(Uint8Array::new(&buffer).to_vec())
+    }
+    .await;
+    // The file was changed or removed after it was chosen.
+    read.map_err(|error| {
+        let message = format!("a file can't be read: {}", told(&error));
+        Failure::new(Code::BAD_FILE, message)
+    })
+}
+
+fn size(blob: &Blob) -> Result<u64, Failure> {
+    let size = Some(blob.size()).filter(|size| (0.0..=9e15).contains(size));
+    let missing = || Failure::expected("a Blob", "a size", "none");
+    size.map(|size| size as u64).ok_or_else(missing)
+}
+
+/// What an exception says.
+fn told(error: &JsValue) -> String {
+    let message = Reflect::get(error, &"message".into()).ok();
+    let message = message.and_then(|message| message.as_string());
+    message.unwrap_or_else(|| format!("{error:?}"))
 }

@@ -1,9 +1,7 @@
 //! Published language models that write text.
 
-mod blob;
 mod files;
 mod generate;
-mod request;
 mod words;
 
 use std::cell::{Cell, RefCell};
@@ -20,8 +18,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::device::Device;
 use crate::failure::{Code, Failure};
-use crate::options::Options;
-use crate::record::{Record, list};
+use crate::objects::{Options, Record, list};
 use crate::work::{Gpu, Held, Signal, promise};
 use words::Words;
 

@@ -1,13 +1,13 @@
 //! The module of tokenizers and chat templates (`wasm/words`), as this one sees it.
 
-use js_sys::{Array, Promise, Uint8Array};
+use js_sys::{Array, Int32Array, Promise, Uint8Array, Uint32Array};
 use moebius_weights::gguf::Vocabulary;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 
 use crate::failure::{Code, Failure};
-use crate::record::list;
+use crate::objects::{Record, list};
 
 #[wasm_bindgen(module = "/words.js")]
 extern "C" {
@@ -24,23 +24,7 @@ extern "C" {
     fn of_files(this: &Class, names: Array, contents: Array) -> Result<Words, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = ofGguf)]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the keys of the metadata, which cross one by one"
-    )]
-    fn of_gguf(
-        this: &Class,
-        model: &str,
-        pre: &str,
-        tokens: Array,
-        merges: Array,
-        types: &[i32],
-        bos: Option<u32>,
-        eos: &[u32],
-        add_bos: bool,
-        template: Option<&str>,
-        missing: &str,
-    ) -> Result<Words, JsValue>;
+    fn of_gguf(this: &Class, metadata: JsValue) -> Result<Words, JsValue>;
 
     /// What a model reads and writes, and how it is asked in a conversation.
     pub(super) type Words;
@@ -100,18 +84,18 @@ impl Words {
         template: Option<&str>,
     ) -> Result<Self, Failure> {
         let class = class().await?;
-        Ok(class.of_gguf(
-            &vocabulary.model,
-            &vocabulary.pre,
-            list(vocabulary.tokens),
-            list(vocabulary.merges),
-            &vocabulary.types,
-            vocabulary.bos,
-            &vocabulary.eos,
-            vocabulary.add_bos,
-            template,
-            &missing(name, "a chat template"),
-        )?)
+        let metadata = Record::new()
+            .with("model", vocabulary.model)
+            .with("pre", vocabulary.pre)
+            .with("tokens", list(vocabulary.tokens))
+            .with("merges", list(vocabulary.merges))
+            .with("types", Int32Array::from(vocabulary.types.as_slice()))
+            .with("bos", vocabulary.bos)
+            .with("eos", Uint32Array::from(vocabulary.eos.as_slice()))
+            .with("addBos", vocabulary.add_bos)
+            .with("template", template)
+            .with("missing", missing(name, "a chat template"));
+        Ok(class.of_gguf(metadata.into())?)
     }
 }
 

@@ -19,6 +19,34 @@ use moebius_weights::gguf::Vocabulary;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
+#[wasm_bindgen]
+extern "C" {
+    /// What a GGUF file says of its tokens and of conversations: an object that `moebius.js` makes.
+    pub type Metadata;
+
+    #[wasm_bindgen(method, getter)]
+    fn model(this: &Metadata) -> String;
+    #[wasm_bindgen(method, getter)]
+    fn pre(this: &Metadata) -> String;
+    #[wasm_bindgen(method, getter)]
+    fn tokens(this: &Metadata) -> Vec<String>;
+    #[wasm_bindgen(method, getter)]
+    fn merges(this: &Metadata) -> Vec<String>;
+    #[wasm_bindgen(method, getter)]
+    fn types(this: &Metadata) -> Vec<i32>;
+    #[wasm_bindgen(method, getter)]
+    fn bos(this: &Metadata) -> Option<u32>;
+    #[wasm_bindgen(method, getter)]
+    fn eos(this: &Metadata) -> Vec<u32>;
+    #[wasm_bindgen(method, getter, js_name = addBos)]
+    fn add_bos(this: &Metadata) -> bool;
+    #[wasm_bindgen(method, getter)]
+    fn template(this: &Metadata) -> Option<String>;
+    /// What is said where there is no template.
+    #[wasm_bindgen(method, getter)]
+    fn missing(this: &Metadata) -> String;
+}
+
 /// What a model reads and writes, and how it is asked in a conversation.
 #[wasm_bindgen]
 #[derive(Debug)]
@@ -50,38 +78,23 @@ impl Words {
         })
     }
 
-    /// Of a GGUF file's metadata; `missing` says that `template` isn't there.
+    /// Of a GGUF file's metadata.
     #[wasm_bindgen(js_name = ofGguf)]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the keys of the metadata, which cross one by one"
-    )]
-    pub fn of_gguf(
-        model: String,
-        pre: String,
-        tokens: Vec<String>,
-        merges: Vec<String>,
-        types: Vec<i32>,
-        bos: Option<u32>,
-        eos: Vec<u32>,
-        add_bos: bool,
-        template: Option<String>,
-        missing: &str,
-    ) -> Result<Self, JsValue> {
+    pub fn of_gguf(metadata: &Metadata) -> Result<Self, JsValue> {
         let tokenizer = Tokenizer::from_gguf(Vocabulary {
-            model,
-            pre,
-            tokens,
-            merges,
-            types,
-            bos,
-            eos,
-            add_bos,
+            model: metadata.model(),
+            pre: metadata.pre(),
+            tokens: metadata.tokens(),
+            merges: metadata.merges(),
+            types: metadata.types(),
+            bos: metadata.bos(),
+            eos: metadata.eos(),
+            add_bos: metadata.add_bos(),
         });
         let tokenizer = tokenizer.map_err(thrown)?;
-        let template = match template {
+        let template = match metadata.template() {
             Some(text) => ChatTemplate::from_gguf(&text, &tokenizer).map_err(thrown),
-            None => Err(console::error("bad-file", missing)),
+            None => Err(console::error("bad-file", &metadata.missing())),
         };
         Ok(Self {
             tokenizer,

@@ -1,4 +1,4 @@
-use super::{attention, experts};
+use super::{attention_of, experts_of};
 use moebius_ops::attention::{Problem, Rule, Rules, Sizes};
 
 #[test]
@@ -10,7 +10,7 @@ fn two_experts_share_a_token_by_their_weights() {
     ];
     let e = std::f64::consts::E;
     // relu: nothing passes a negative input.
-    let y = experts([1, 1, 3, 2], &[1.0, -1.0], &weights).unwrap();
+    let y = experts_of([1, 1, 3, 2], &[1.0, -1.0], &weights).unwrap();
     assert!((y[0] - (2.0 * e + 1.0) / (e + 1.0)).abs() < 1e-12, "{y:?}");
     assert_eq!(y[1], 0.0);
 }
@@ -34,15 +34,15 @@ fn rows_of_an_attention_see_their_own_head() {
         [2.0, 4.0, 10.0, 20.0],
     );
     assert_eq!(
-        attention(&all, [0, 1].into_iter(), &q, [&k, &v]).unwrap(),
+        attention_of(&all, [0, 1].into_iter(), &q, [&k, &v]).unwrap(),
         [3.0, 3.0]
     );
     assert_eq!(
-        attention(&causal, [0, 2].into_iter(), &q, [&k, &v]).unwrap(),
+        attention_of(&causal, [0, 2].into_iter(), &q, [&k, &v]).unwrap(),
         [2.0, 10.0]
     );
     let e = std::f64::consts::E;
-    let o = attention(&causal, [3].into_iter(), &q, [&k, &v]).unwrap();
+    let o = attention_of(&causal, [3].into_iter(), &q, [&k, &v]).unwrap();
     assert!(
         (o[0] - (10.0 + 20.0 * e) / (1.0 + e)).abs() < 1e-12,
         "{o:?}"

@@ -1,5 +1,6 @@
-//! Plain JavaScript objects as arguments: every property is checked, and one that no option reads is refused.
+//! Plain JavaScript objects: as arguments, of which every property is checked, and one that no option reads is refused; and as results.
 
+use burn::tensor::TensorData;
 use js_sys::{Array, Float32Array, Function, Object, Reflect, Uint8Array, Uint32Array};
 use wasm_bindgen::{JsCast, JsValue};
 
@@ -68,6 +69,30 @@ impl Options {
         let missing = JsValue::UNDEFINED;
         self.count(key, 1)?
             .ok_or_else(|| self.refuse(key, "a whole number from 1", &missing))
+    }
+
+    /// [`Options::size`] of several properties.
+    pub(crate) fn sizes<const N: usize>(
+        &mut self,
+        keys: [&'static str; N],
+    ) -> Result<[usize; N], Failure> {
+        let mut sizes = [0; N];
+        for (size, key) in sizes.iter_mut().zip(keys) {
+            *size = self.size(key)?;
+        }
+        Ok(sizes)
+    }
+
+    /// [`Options::count_or`] of several properties, each beside its default.
+    pub(crate) fn counts_or<const N: usize>(
+        &mut self,
+        defaults: [(&'static str, usize); N],
+    ) -> Result<[usize; N], Failure> {
+        let mut counts = [0; N];
+        for (count, (key, default)) in counts.iter_mut().zip(defaults) {
+            *count = self.count_or(key, default)?;
+        }
+        Ok(counts)
     }
 
     /// A finite number.
@@ -188,4 +213,48 @@ fn shown(value: &JsValue) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
+}
+
+/// An object that takes its properties one by one.
+pub(crate) struct Record(Object);
+
+impl Record {
+    pub(crate) fn new() -> Self {
+        Self(Object::new())
+    }
+
+    /// With one more property.
+    pub(crate) fn with(self, key: &str, value: impl Into<JsValue>) -> Self {
+        // The object is ours and new: it refuses nothing.
+        let _ = Reflect::set(&self.0, &key.into(), &value.into());
+        self
+    }
+}
+
+impl From<Record> for JsValue {
+    fn from(record: Record) -> Self {
+        record.0.into()
+    }
+}
+
+/// An array.
+pub(crate) fn list<T: Into<JsValue>>(items: impl IntoIterator<Item = T>) -> Array {
+    items.into_iter().map(Into::into).collect()
+}
+
+/// The f32s of one tensor of a read.
+pub(crate) fn numbers(data: &[TensorData], at: usize) -> Float32Array {
+    let values: Vec<f32> = data[at].iter().collect();
+    Float32Array::from(values.as_slice())
+}
+
+/// The one number of a tensor of a read.
+pub(crate) fn number(data: &[TensorData], at: usize) -> f64 {
+    data[at].iter().next().unwrap_or(f64::NAN)
+}
+
+/// The counts of one tensor of a read.
+pub(crate) fn counts(data: &[TensorData], at: usize) -> Uint32Array {
+    let values: Vec<u32> = data[at].iter().collect();
+    Uint32Array::from(values.as_slice())
 }
