@@ -123,24 +123,19 @@ pub struct Options {
     /// xla:{cpu,tpu,cuda}[:n] [default: all that there are].
     #[arg(long = "device", value_name = "D", value_delimiter = ',')]
     pub devices: Vec<Device>,
-
     /// Benchmarks to run, a list with commas: launches, grouped-gemm, moe, moe-backward, attention,
     /// attention-backward, linear, decode, training-step, xla-call [default: all of this build].
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub only: Vec<Benchmark>,
-
     /// The sizes of benches/RESULTS.md in place of small ones: minutes for each device.
     #[arg(long)]
     pub full: bool,
-
     /// Measure JAX's training step, too, in the same run.
     #[arg(long)]
     pub peer_jax: bool,
-
     /// Write one JSON object in place of the table.
     #[arg(long)]
     pub json: bool,
-
     /// What cargo itself adds; it changes nothing.
     #[arg(long, hide = true)]
     pub bench: bool,

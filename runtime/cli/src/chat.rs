@@ -52,14 +52,9 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
         engine.count_experts();
     }
     take_interrupts()?;
-    screen.line(&screen.paint(
-        DIM,
-        &format!(
-            "{} on {name} in {} · /help lists the commands",
-            source.files.family(),
-            args.place.dtype.name()
-        ),
-    ))?;
+    let (family, dtype) = (source.files.family(), args.place.dtype.name());
+    let title = format!("{family} on {name} in {dtype} · /help lists the commands");
+    screen.line(&screen.paint(DIM, &title))?;
     let mut conversation = Conversation {
         engine,
         tokenizer: &source.tokenizer,
@@ -157,10 +152,7 @@ fn next_line(screen: &mut Screen) -> Result<Option<String>, CliError> {
     screen.flush()?;
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
-    let read = read.map_err(|source| CliError::ReadFile {
-        path: "standard input".to_owned(),
-        source,
-    })?;
+    let read = read.map_err(CliError::read("standard input"))?;
     Ok((read > 0).then_some(line))
 }
 

@@ -44,12 +44,8 @@ fn write(kernel: &str, target: &str, out: &Path, screen: &mut Screen) -> Result<
     } else {
         out.join(format!("{kernel}.{target}.{extension}"))
     };
-    let failed = |path: &Path| {
-        let path = path.display().to_string();
-        move |source| CliError::WriteFile { path, source }
-    };
-    fs::create_dir_all(out).map_err(failed(out))?;
-    fs::write(&path, &bytes).map_err(failed(&path))?;
+    fs::create_dir_all(out).map_err(CliError::write(out.display()))?;
+    fs::write(&path, &bytes).map_err(CliError::write(path.display()))?;
     let shown = path.display().to_string();
     screen.line(&format!("{shown}  {} bytes", bytes.len()))?;
     screen

@@ -1,5 +1,6 @@
 //! Errors that end a command, each with what can be done about it.
 
+use std::fmt::Display;
 use std::io;
 
 /// Why a command gave no result.
@@ -10,29 +11,17 @@ pub(crate) enum CliError {
     Output(#[from] io::Error),
     /// A file could not be written.
     #[error("cannot write {path}: {source}")]
-    WriteFile {
-        /// The file or folder.
-        path: String,
-        /// What the system says.
-        source: io::Error,
-    },
+    WriteFile { path: String, source: io::Error },
     /// A file could not be read.
     #[error("cannot read {path}: {source}")]
-    ReadFile {
-        /// The file.
-        path: String,
-        /// What the system says.
-        source: io::Error,
-    },
+    ReadFile { path: String, source: io::Error },
     /// The report has no JSON form.
     #[error("cannot write the report as JSON: {0}")]
     Json(#[from] serde_json::Error),
     /// The command line does not make sense.
     #[error("{message}")]
     Usage {
-        /// What is wrong.
         message: String,
-        /// What to write instead.
         hint: Option<String>,
     },
     /// A device, or the library on it, failed.
@@ -83,6 +72,18 @@ impl CliError {
             message: message.into(),
             hint: hint.map(str::to_owned),
         }
+    }
+
+    /// That `path` could not be read.
+    pub(crate) fn read(path: impl Display) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_string();
+        move |source| Self::ReadFile { path, source }
+    }
+
+    /// That `path` could not be written.
+    pub(crate) fn write(path: impl Display) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_string();
+        move |source| Self::WriteFile { path, source }
     }
 
     /// What the user can do, where there is something.

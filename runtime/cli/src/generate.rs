@@ -27,11 +27,8 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
         model,
         load_s,
     } = published::ready(&source.files, &args.place, screen)?;
-    let mut engine = Engine::new(
-        model,
-        EngineOptions::for_one(ids.len().saturating_add(args.max_tokens)),
-        &device,
-    )?;
+    let room = EngineOptions::for_one(ids.len().saturating_add(args.max_tokens));
+    let mut engine = Engine::new(model, room, &device)?;
     if counts {
         engine.count_experts();
     }
@@ -234,11 +231,8 @@ pub(crate) fn perplexity(args: &PerplexityArgs, screen: &mut Screen) -> Result<O
 
 /// The model's files, and the tokens of the text.
 fn read(args: &PerplexityArgs) -> Result<(Source, Vec<u32>), CliError> {
-    let read = std::fs::read_to_string(&args.text);
-    let text = read.map_err(|source| CliError::ReadFile {
-        path: args.text.display().to_string(),
-        source,
-    })?;
+    let text = std::fs::read_to_string(&args.text);
+    let text = text.map_err(CliError::read(args.text.display()))?;
     let source = Source::open(args.model.model.as_deref())?;
     let mut ids = source.tokenizer.encode(&text, true)?;
     ids.truncate(args.tokens.unwrap_or(usize::MAX));

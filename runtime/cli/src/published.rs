@@ -135,9 +135,7 @@ fn load(
         ModelPrecision::Bf16 => of(DType::BF16),
         ModelPrecision::Fp8 => LoadOptions::fp8(),
     };
-    let model = files.load(device, options, &mut |progress| {
-        show(&bar, progress);
-    });
+    let model = files.load(device, options, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     Ok(model?)
 }
@@ -166,10 +164,7 @@ pub(crate) fn prompt(args: &PromptArgs, source: &Source) -> Result<Vec<u32>, Cli
 fn standard_input() -> Result<String, CliError> {
     let mut text = String::new();
     let read = std::io::stdin().read_to_string(&mut text);
-    read.map_err(|source| CliError::ReadFile {
-        path: "standard input".to_owned(),
-        source,
-    })?;
+    read.map_err(CliError::read("standard input"))?;
     Ok(text)
 }
 

@@ -59,44 +59,22 @@ pub(crate) struct Stored {
 pub(crate) enum ResultError {
     /// The file can't be read.
     #[error("cannot read {path}: {reason}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What the system says.
-        reason: String,
-    },
+    Read { path: String, reason: String },
     /// It is cut off, or something else.
     #[error("{path}: expected JSON, got {reason}")]
-    NotJson {
-        /// The file.
-        path: String,
-        /// What is wrong, and where.
-        reason: String,
-    },
+    NotJson { path: String, reason: String },
     /// It is JSON of something else.
     #[error("{path}: expected what `moebius bench … --json` prints, got {got}")]
-    Foreign {
-        /// The file.
-        path: String,
-        /// What is there.
-        got: String,
-    },
+    Foreign { path: String, got: String },
     /// It has no figures.
     #[error("{path}: expected a result that verified, got one that did not")]
-    Unverified {
-        /// The file.
-        path: String,
-    },
+    Unverified { path: String },
     /// It was measured of something else, or elsewhere.
     #[error("{path}: expected a result of {what} {expected}, got {got}")]
     Differs {
-        /// The file.
         path: String,
-        /// In what.
         what: String,
-        /// What is measured, or what another result has.
         expected: String,
-        /// What it has.
         got: String,
     },
 }

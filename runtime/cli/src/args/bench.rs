@@ -134,7 +134,6 @@ pub(crate) struct How {
     /// that can't be held to them is an error.
     #[arg(long, value_name = "SET")]
     pub(crate) simd: Option<Simd>,
-
     /// Compare with a result that --json printed before, of the same work, device and instruction set; exit 1 where
     /// something is slower.
     #[arg(long, value_name = "FILE")]
@@ -146,22 +145,17 @@ pub(crate) struct How {
 pub(crate) struct BenchEngineArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-
     /// Requests at the same time.
     #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     pub(crate) streams: usize,
-
     /// Tokens of each prompt, of the bundled text.
     #[arg(long, value_name = "N", default_value = "32", value_parser = positive)]
     pub(crate) prompt: usize,
-
     /// Tokens of each answer.
     #[arg(long, value_name = "N", default_value = "64", value_parser = positive)]
     pub(crate) tokens: usize,
-
     /// Tokens of the beginning that is known.
     #[arg(long, value_name = "N", default_value = "256", value_parser = positive)]
     pub(crate) known: usize,
@@ -173,7 +167,6 @@ pub(crate) struct BenchChartArgs {
     /// Results, as --json printed them.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-
     /// SVG file to write.
     #[arg(long, value_name = "SVG")]
     pub(crate) out: PathBuf,
@@ -185,15 +178,12 @@ pub(crate) struct BenchMoeArgs {
     /// The layer.
     #[command(flatten)]
     pub(crate) bench: MoeBench,
-
     /// Measure forward and backward, with the gradients of the batch and all weights.
     #[arg(long)]
     pub(crate) backward: bool,
-
     /// What the forward keeps for the backward pass [default: one run of each].
     #[arg(long, value_name = "K", requires = "backward", value_parser = named(KEEPS))]
     pub(crate) keep: Option<Keep>,
-
     /// Measure 64 experts of hidden/2, 8 per token, against 8 of 2 × hidden, 2 per token.
     #[arg(long, conflicts_with_all = ["backward", "peer", "inter", "experts", "top_k"])]
     pub(crate) compare_fine: bool,

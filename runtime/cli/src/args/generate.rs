@@ -46,21 +46,16 @@ const PRECISIONS: [Named<ModelPrecision>; 4] = [
 pub(crate) struct GenerateArgs {
     #[command(flatten)]
     pub(crate) prompt: PromptArgs,
-
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-
     /// Tokens to generate at most.
     #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
     pub(crate) max_tokens: usize,
-
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
-
     /// End before this text; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
-
     /// Show how many tokens each expert of each layer got.
     #[arg(long)]
     pub(crate) experts: bool,
@@ -72,7 +67,6 @@ pub(crate) struct PlaceArgs {
     /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub(crate) device: Device,
-
     /// What to compute in.
     #[arg(long, value_name = "T", default_value = "f32", value_parser = named(PRECISIONS))]
     pub(crate) dtype: ModelPrecision,
@@ -91,11 +85,9 @@ pub(crate) struct ModelArgs {
 pub(crate) struct PromptArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-
     /// Text to go on with [default: standard input].
     #[arg(long, value_name = "TEXT")]
     pub(crate) prompt: Option<String>,
-
     /// Take the prompt as a message to the model, in its own chat template.
     #[arg(long)]
     pub(crate) chat: bool,
@@ -107,23 +99,18 @@ pub(crate) struct SamplingArgs {
     /// How far logits are divided before a draw; 0 takes the likeliest token.
     #[arg(long, value_name = "T", default_value = "0")]
     pub(crate) temperature: f32,
-
     /// Draw from so many of the likeliest tokens [default: all].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) top_k: Option<usize>,
-
     /// Draw from the likeliest tokens that have this probability together.
     #[arg(long, value_name = "P", default_value = "1")]
     pub(crate) top_p: f32,
-
     /// Draw from tokens that have at least this part of the likeliest one's probability.
     #[arg(long, value_name = "P", default_value = "0")]
     pub(crate) min_p: f32,
-
     /// Divides positive logits of tokens that were there, and multiplies negative ones.
     #[arg(long, value_name = "R", default_value = "1")]
     pub(crate) repetition_penalty: f32,
-
     /// Decides all draws.
     #[arg(long, value_name = "N", default_value = "0")]
     pub(crate) seed: u64,
@@ -159,29 +146,22 @@ pub(crate) struct ChatArgs {
     /// Folder with config.json, safetensors, tokenizer.json and a chat template, or a GGUF file.
     #[arg(long, value_name = "DIR|FILE.gguf")]
     pub(crate) model: PathBuf,
-
     /// What the model is told before the first message.
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
-
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-
     /// Tokens of the whole conversation at most, for which the cache has room.
     #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
     pub(crate) context: usize,
-
     /// Tokens of an answer at most.
     #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
     pub(crate) max_tokens: usize,
-
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
-
     /// End each answer before this text; may be repeated.
     #[arg(long, value_name = "TEXT")]
     pub(crate) stop: Vec<String>,
-
     /// Show, when the conversation is over, how many tokens each expert of each layer got.
     #[arg(long)]
     pub(crate) experts: bool,
@@ -199,10 +179,8 @@ Examples:
 pub(crate) struct LogitsArgs {
     #[command(flatten)]
     pub(crate) prompt: PromptArgs,
-
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-
     /// So many of the likeliest tokens.
     #[arg(long, value_name = "N", default_value = "10", value_parser = positive)]
     pub(crate) top: usize,
@@ -219,26 +197,20 @@ Examples:
 pub(crate) struct PerplexityArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
-
     /// Text to foresee, UTF-8.
     #[arg(long, value_name = "FILE")]
     pub(crate) text: PathBuf,
-
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-
     /// Tokens that a token's judge sees at most, and itself.
     #[arg(long, value_name = "N", default_value = "512", value_parser = positive)]
     pub(crate) context: usize,
-
     /// Tokens from one window of the context to the next [default: half of the context].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) stride: Option<usize>,
-
     /// Take so many of the first tokens [default: all].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) tokens: Option<usize>,
-
     /// Show how many tokens each expert of each layer got, in all windows.
     #[arg(long)]
     pub(crate) experts: bool,

@@ -32,7 +32,6 @@ pub(crate) struct Cli {
     /// Write JSON in place of text: one object, or one a line where results come bit by bit.
     #[arg(long, global = true, display_order = 90)]
     pub(crate) json: bool,
-
     /// When to colour the output: auto (on a terminal; honours NO_COLOR), always or never.
     #[arg(
         long,
@@ -44,15 +43,12 @@ pub(crate) struct Cli {
         display_order = 91
     )]
     pub(crate) color: ColorChoice,
-
     /// Show all that the main job found: every device, every output of every case, every stage.
     #[arg(short, long)]
     pub(crate) verbose: bool,
-
     /// Device of the main job: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D")]
     pub(crate) device: Option<Device>,
-
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -149,7 +145,6 @@ pub(crate) struct VerifyArgs {
     /// Case files.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-
     /// Device to compute on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub(crate) device: Device,
@@ -173,15 +168,12 @@ pub(crate) struct EmitArgs {
     /// Show every kernel and target.
     #[arg(long, conflicts_with_all = ["kernel", "target", "out"])]
     pub(crate) list: bool,
-
     /// Kernel to write.
     #[arg(long, value_name = "K", required_unless_present = "list")]
     pub(crate) kernel: Option<String>,
-
     /// Language or instruction set to write it in.
     #[arg(long, value_name = "T", required_unless_present = "list")]
     pub(crate) target: Option<String>,
-
     /// Folder for the file; created where missing.
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     pub(crate) out: Option<PathBuf>,
@@ -194,35 +186,27 @@ pub(crate) struct ConvertArgs {
     /// Checkpoint to read: a folder, an index or a .safetensors file.
     #[arg(long, value_name = "IN")]
     pub(crate) model: PathBuf,
-
     /// What to write: a .safetensors file, or a folder that is new or empty.
     #[arg(long, value_name = "OUT")]
     pub(crate) out: PathBuf,
-
     /// Format of the codes.
     #[arg(long, value_name = "F", default_value = "e4m3", value_parser = named(FORMATS))]
     pub(crate) format: Fp8Format,
-
     /// Values that share a scale: tensor, row, block128, RxC (rows by columns) or mx.
     #[arg(long, value_name = "G", default_value = "block128", value_parser = granularity)]
     pub(crate) granularity: Granularity,
-
     /// How scales follow from the values.
     #[arg(long, value_name = "S", default_value = "largest", value_parser = named(SCALES))]
     pub(crate) scales: ScaleRule,
-
     /// Leave tensors with such a name as they are: `*` any characters, `?` one; may be repeated.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) skip: Vec<String>,
-
     /// Convert embeddings, norms, the output head and routers, too.
     #[arg(long)]
     pub(crate) no_default_skips: bool,
-
     /// Take FP8 codes without a scale for their values.
     #[arg(long)]
     pub(crate) assume_scale_one: bool,
-
     /// Bytes of data from which on a folder gets another file.
     #[arg(long, value_name = "N", default_value = "5000000000")]
     pub(crate) shard_bytes: u64,

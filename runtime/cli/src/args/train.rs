@@ -34,73 +34,56 @@ fn precisions() -> [Named<Precision>; 3] {
 pub(crate) struct TrainArgs {
     #[command(flatten)]
     pub(crate) published: PublishedArgs,
-
     /// Device to train on: auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex or xla:{cpu,tpu,cuda}[:n].
     #[arg(long, value_name = "D", default_value = "auto")]
     pub(crate) device: Device,
-
     /// Steps in all; the learning rate falls towards the last [default: 300].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) steps: Option<usize>,
-
     /// Sequences in a step [default: 16, with --model 4].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) batch: Option<usize>,
-
     /// Bytes in a sequence, with --model tokens [default: 64, with --model 128].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) seq: Option<usize>,
-
     /// Width of a token; experts are twice as wide [default: 64].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) hidden: Option<usize>,
-
     /// Blocks of attention and experts [default: 2].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) layers: Option<usize>,
-
     /// Experts in each block [default: 8].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) experts: Option<usize>,
-
     /// Experts per token [default: 2].
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) top_k: Option<usize>,
-
     /// What products are computed from: FP8 rounds the linear layers of attention and experts, with
     /// loss scaling [default: f32].
     #[arg(long, value_name = "P", value_parser = named(precisions()))]
     pub(crate) precision: Option<Precision>,
-
     /// Factor of the loss in the backward pass: dynamic, off or a number [default: dynamic with FP8,
     /// off without].
     #[arg(long, value_name = "S", value_parser = loss_scaling)]
     pub(crate) loss_scale: Option<LossScaling>,
-
     /// Peak of the learning rate [default: 0.007, with --model 0.0001].
     #[arg(long, value_name = "R")]
     pub(crate) learning_rate: Option<f32>,
-
     /// Decides the first weights and the batches [default: 0].
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-
     /// File to learn from [default: the bundled text].
     #[arg(long, value_name = "FILE")]
     pub(crate) text: Option<PathBuf>,
-
     /// Steps between two reports, and between two checkpoints.
     #[arg(long, value_name = "N", default_value = "20", value_parser = positive)]
     pub(crate) every: usize,
-
     /// Folder to keep a checkpoint in; created where missing.
     #[arg(long, value_name = "DIR")]
     pub(crate) checkpoint: Option<PathBuf>,
-
     /// Go on from the checkpoint.
     #[arg(long, requires = "checkpoint")]
     pub(crate) resume: bool,
-
     /// Stop after this many steps of this run, before the last of all.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub(crate) stop_after: Option<usize>,
@@ -112,24 +95,19 @@ pub(crate) struct PublishedArgs {
     /// Train a published model: a folder with config.json, safetensors and tokenizer.json.
     #[arg(long, value_name = "DIR", requires = "out", conflicts_with_all = OF_BYTES)]
     pub(crate) model: Option<PathBuf>,
-
     /// Folder for the trained model: new or empty. With --checkpoint it is written after the last of all steps.
     #[arg(long, value_name = "DIR", requires = "model")]
     pub(crate) out: Option<PathBuf>,
-
     /// Draw the weights instead of reading them: the folder needs no more than a config.json. Where it has no tokenizer.json, a vocabulary
     /// of the configuration's size is learnt from the text.
     #[arg(long, requires = "model")]
     pub(crate) from_scratch: bool,
-
     /// Join the lines of a paragraph of the text.
     #[arg(long, requires = "model")]
     pub(crate) paragraphs: bool,
-
     /// Tokens at the end of the text that are not learnt from: perplexity is measured on them [default: 2048].
     #[arg(long, value_name = "N", requires = "model")]
     pub(crate) held_out: Option<usize>,
-
     /// Share of a weight that a step at a rate of 1 would take away [default: 0.01].
     #[arg(long, value_name = "W", requires = "model")]
     pub(crate) weight_decay: Option<f32>,
@@ -169,23 +147,18 @@ pub(crate) struct UpcycleArgs {
     /// Folder of the dense model, with config.json, safetensors and tokenizer.json.
     #[arg(long, value_name = "DIR")]
     pub(crate) model: PathBuf,
-
     /// Folder for the mixture: new or empty.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-
     /// Experts of each layer.
     #[arg(long, value_name = "N", default_value = "8", value_parser = positive)]
     pub(crate) experts: usize,
-
     /// Experts of a token, of copies [default: 2].
     #[arg(long, value_name = "N", value_parser = positive, conflicts_with = "split")]
     pub(crate) top_k: Option<usize>,
-
     /// Cut each network into the experts, all of which a token goes to, in place of making copies of it.
     #[arg(long)]
     pub(crate) split: bool,
-
     /// Decides the routers of copies, which are drawn.
     #[arg(long, value_name = "N", default_value = "0", conflicts_with = "split")]
     pub(crate) seed: u64,

@@ -1,8 +1,7 @@
-//! `bench chart`: speed over tokens, of results that were measured before, as SVG: lines over two logarithmic axes, with the colours of a light or
-//! a dark page.
+//! `bench chart`: speed over tokens, of results that were measured before, as SVG: lines over two logarithmic axes, with the colours
+//! of a light or a dark page.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs;
 
 use serde_json::{Value, json};
@@ -59,11 +58,8 @@ pub(crate) fn run(args: &BenchChartArgs, screen: &mut Screen) -> Result<Outcome,
         all.extend(Stored::read(file)?);
     }
     let chart = chart(&all)?;
-    fs::write(&args.out, chart.svg()).map_err(|source| CliError::WriteFile {
-        path: args.out.display().to_string(),
-        source,
-    })?;
     let (out, lines) = (args.out.display().to_string(), chart.series.len());
+    fs::write(&args.out, chart.svg()).map_err(CliError::write(&out))?;
     screen.line(&format!("{out}: {lines} lines of {} results", all.len()))?;
     screen.object(&json!({ "out": out, "lines": lines, "results": all.len() }))?;
     Ok(Outcome::Good)
@@ -102,8 +98,6 @@ fn chart(all: &[Stored]) -> Result<Chart, ResultError> {
     });
     Ok(Chart {
         title: title(&first.run),
-        x: "tokens".to_owned(),
-        y: "tokens per second".to_owned(),
         series: series.collect(),
     })
 }
@@ -138,13 +132,10 @@ fn title(run: &RunOf) -> String {
     texts.join(" · ")
 }
 
-/// What is drawn.
+/// What is drawn: tokens per second over tokens.
 #[derive(Clone, Debug, PartialEq)]
 struct Chart {
     title: String,
-    /// Titles of the axes, with units.
-    x: String,
-    y: String,
     series: Vec<Series>,
 }
 
@@ -209,43 +200,43 @@ impl Chart {
     /// The text of the SVG file.
     fn svg(&self) -> String {
         let height = LEGEND + ENTRY * self.series.len() as f64 + 12.0;
-        let mut out = String::new();
+        let size = format!(r#"width="{WIDTH}" height="{height}""#);
         let title = escaped(&self.title);
-        let (x, y) = (escaped(&self.x), escaped(&self.y));
-        let middle = (TOP + BOTTOM) / 2.0;
-        let center = (LEFT + RIGHT) / 2.0;
+        let (middle, center) = ((TOP + BOTTOM) / 2.0, (LEFT + RIGHT) / 2.0);
         // A long title is squeezed into the width of the page.
         let fitted = match self.title.chars().count() {
             count if count > LONG_TITLE => {
                 let room = RIGHT - 18.0;
-                format!(" textLength=\"{room}\" lengthAdjust=\"spacingAndGlyphs\"")
+                format!(r#" textLength="{room}" lengthAdjust="spacingAndGlyphs""#)
             }
             _ => String::new(),
         };
-        // Writing to a text does not fail.
-        let _ = write!(
-            out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-             width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-labelledby=\"title\">\n\
-             <title id=\"title\">{y} over {x}: {title}</title>\n\
-             <style>{STYLE}{}@media (prefers-color-scheme: dark){{{DARK}{}}}</style>\n\
-             <rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
-             <text class=\"title\" x=\"18\" y=\"28\"{fitted}>{title}</text>\n",
-            self.colors(0),
-            self.colors(1),
-        );
-        self.grid(&mut out);
-        let _ = write!(
-            out,
-            "<text x=\"{center}\" y=\"418\" text-anchor=\"middle\">{x}</text>\n\
-             <text x=\"18\" y=\"{middle}\" text-anchor=\"middle\" \
-             transform=\"rotate(-90 18 {middle})\">{y}</text>\n"
-        );
+        let [light, dark] = [0, 1].map(|page| self.colors(page));
+        let mut out = vec![
+            format!(
+                r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {size} role="img" aria-labelledby="title">"#
+            ),
+            format!(r#"<title id="title">tokens per second over tokens: {title}</title>"#),
+            format!(
+                "<style>{STYLE}{light}@media (prefers-color-scheme: dark){{{DARK}{dark}}}</style>"
+            ),
+            format!(r#"<rect class="page" {size}/>"#),
+            format!(r#"<text class="title" x="18" y="28"{fitted}>{title}</text>"#),
+        ];
+        let axes = self.axes();
+        self.grid(axes, &mut out);
+        out.push(format!(
+            r#"<text x="{center}" y="418" text-anchor="middle">tokens</text>"#
+        ));
+        let turned = format!(r#"transform="rotate(-90 18 {middle})""#);
+        out.push(format!(
+            r#"<text x="18" y="{middle}" text-anchor="middle" {turned}>tokens per second</text>"#
+        ));
         for (index, series) in self.series.iter().enumerate() {
-            self.line(index, series, &mut out);
+            series.line(index, axes, &mut out);
         }
-        out.push_str("</svg>\n");
-        out
+        out.push("</svg>\n".to_owned());
+        out.join("\n")
     }
 
     /// Rules for the colours of the lines on a light (0) or dark (1) page.
@@ -267,18 +258,15 @@ impl Chart {
     }
 
     /// Lines and numbers of both axes: below them the numbers of tokens that were measured.
-    fn grid(&self, out: &mut String) {
-        let [across, up] = self.axes();
+    fn grid(&self, [across, up]: [Axis; 2], out: &mut Vec<String>) {
         for value in up.ticks() {
-            let y = up.at(value);
-            let _ = writeln!(
-                out,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 8.0,
-                y + 4.0,
-                short(value),
-            );
+            let (y, end, text) = (up.at(value), LEFT - 8.0, short(value));
+            let line =
+                format!(r#"<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1}" y2="{y:.1}"/>"#);
+            let below = y + 4.0;
+            out.push(format!(
+                r#"{line}<text x="{end}" y="{below:.1}" text-anchor="end">{text}</text>"#
+            ));
         }
         let points = self.series.iter().flat_map(|series| &series.points);
         let mut measured: Vec<f64> = points.map(|(x, _)| *x).collect();
@@ -286,74 +274,58 @@ impl Chart {
         measured.dedup();
         let mut free = f64::NEG_INFINITY;
         for value in measured {
-            let x = across.at(value);
-            let _ = writeln!(
-                out,
-                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{BOTTOM}\"/>"
-            );
+            let (x, y, text) = (across.at(value), BOTTOM + 18.0, short(value));
+            out.push(format!(
+                r#"<line class="grid" x1="{x:.1}" x2="{x:.1}" y1="{TOP}" y2="{BOTTOM}"/>"#
+            ));
             // A number that would touch the one before is left out.
-            if x < free {
-                continue;
+            if x >= free {
+                free = x + 9.0 * (text.len() + 1) as f64;
+                out.push(format!(
+                    r#"<text x="{x:.1}" y="{y}" text-anchor="middle">{text}</text>"#
+                ));
             }
-            let text = short(value);
-            free = x + 9.0 * (text.len() + 1) as f64;
-            let y = BOTTOM + 18.0;
-            let _ = writeln!(
-                out,
-                "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>"
-            );
         }
-        let _ = writeln!(
-            out,
-            "<path class=\"axis\" fill=\"none\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>"
-        );
-    }
-
-    /// A line, its points, and its entry in the legend.
-    fn line(&self, index: usize, series: &Series, out: &mut String) {
-        let [across, up] = self.axes();
-        let color = index % COLORS.len();
-        let dash = DASHES[index / COLORS.len() % DASHES.len()];
-        let stroke = format!("class=\"line c{color}\" stroke-dasharray=\"{dash}\"");
-        let places = series
-            .points
-            .iter()
-            .map(|(x, y)| (across.at(*x), up.at(*y)));
-        let places: Vec<(f64, f64)> = places.collect();
-        let path = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}"));
-        let path: Vec<String> = path.collect();
-        let _ = writeln!(out, "<polyline {stroke} points=\"{}\"/>", path.join(" "));
-        for place in &places {
-            mark(index, *place, out);
-        }
-        let y = LEGEND + ENTRY * index as f64;
-        let (end, middle, text) = (LEFT + 30.0, LEFT + 15.0, LEFT + 40.0);
-        let _ = writeln!(
-            out,
-            "<line {stroke} x1=\"{LEFT}\" x2=\"{end}\" y1=\"{y}\" y2=\"{y}\"/>"
-        );
-        mark(index, (middle, y), out);
-        let name = escaped(&series.name);
-        let _ = writeln!(out, "<text x=\"{text}\" y=\"{}\">{name}</text>", y + 4.0);
+        out.push(format!(
+            r#"<path class="axis" fill="none" d="M{LEFT} {TOP}V{BOTTOM}H{RIGHT}"/>"#
+        ));
     }
 }
 
-/// Draws the mark of line `index` at (x, y). Neighbouring lines have marks of different shapes, for those who don't
-/// tell the colours apart.
-fn mark(index: usize, (x, y): (f64, f64), out: &mut String) {
-    let class = format!("class=\"m{}\"", index % COLORS.len());
-    let _ = match index % 4 {
-        0 => writeln!(out, "<circle {class} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"),
-        shape => {
-            let path = [
-                "",
-                "m-4 -4h8v8h-8z",
-                "m0 -5l5 9h-10z",
-                "m0 -5l5 5l-5 5l-5 -5z",
-            ][shape];
-            writeln!(out, "<path {class} d=\"M{x:.1} {y:.1}{path}\"/>")
-        }
+impl Series {
+    /// Line `index`, its points, and its entry in the legend.
+    fn line(&self, index: usize, [across, up]: [Axis; 2], out: &mut Vec<String>) {
+        let color = index % COLORS.len();
+        let dash = DASHES[index / COLORS.len() % DASHES.len()];
+        let stroke = format!(r#"class="line c{color}" stroke-dasharray="{dash}""#);
+        let places = self.points.iter();
+        let places = places.map(|(x, y)| (across.at(*x), up.at(*y)));
+        let places: Vec<(f64, f64)> = places.collect();
+        let path = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}"));
+        let path = path.collect::<Vec<_>>().join(" ");
+        out.push(format!(r#"<polyline {stroke} points="{path}"/>"#));
+        out.extend(places.iter().map(|place| mark(index, *place)));
+        let y = LEGEND + ENTRY * index as f64;
+        let (end, middle, text, below) = (LEFT + 30.0, LEFT + 15.0, LEFT + 40.0, y + 4.0);
+        let name = escaped(&self.name);
+        out.extend([
+            format!(r#"<line {stroke} x1="{LEFT}" x2="{end}" y1="{y}" y2="{y}"/>"#),
+            mark(index, (middle, y)),
+            format!(r#"<text x="{text}" y="{below}">{name}</text>"#),
+        ]);
+    }
+}
+
+/// The mark of line `index` at (x, y). Neighbouring lines have marks of different shapes, for those who don't tell the colours apart.
+fn mark(index: usize, (x, y): (f64, f64)) -> String {
+    let color = index % COLORS.len();
+    let path = match index % 4 {
+        0 => return format!(r#"<circle class="m{color}" cx="{x:.1}" cy="{y:.1}" r="4"/>"#),
+        1 => "m-4 -4h8v8h-8z",
+        2 => "m0 -5l5 9h-10z",
+        _ => "m0 -5l5 5l-5 5l-5 -5z",
     };
+    format!(r#"<path class="m{color}" d="M{x:.1} {y:.1}{path}"/>"#)
 }
 
 /// A number with at most two decimals, and a letter for thousands, millions or thousands of millions.
@@ -371,20 +343,10 @@ fn short(value: f64) -> String {
 
 /// The text with everything escaped that XML doesn't take between tags or quotes.
 fn escaped(text: &str) -> String {
-    let mut safe = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            // XML has no way to write most control characters, so each becomes a space.
-            c if c.is_control() => safe.push(' '),
-            c => safe.push(c),
-        }
-    }
-    safe
+    // XML has no way to write most control characters, so each becomes a space.
+    let text = text.replace(char::is_control, " ").replace('&', "&amp;");
+    let text = text.replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 #[cfg(test)]

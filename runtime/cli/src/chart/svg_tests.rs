@@ -41,8 +41,6 @@ fn chart(lines: usize) -> Chart {
     });
     Chart {
         title: "x < y & 'z'\u{1}".to_owned(),
-        x: "tokens".to_owned(),
-        y: "tokens per second".to_owned(),
         series: series.collect(),
     }
 }

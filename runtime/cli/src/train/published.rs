@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use moebius_device::{Device, Work};
 use moebius_model::decoder::ModelSpec;
 use moebius_model::families::describe_all;
-use moebius_model::load::ModelFiles;
+use moebius_model::load::{ModelFiles, Progress};
 use moebius_model::{Beside, Subject, TrainConfig, Trainer, Windows, check_target, save, spread};
 use moebius_text::Tokenizer;
 use serde_json::{Value, json};
@@ -117,9 +117,8 @@ fn judged(
     let context = trainer.config().sequence.max(2);
     let windows = Windows::new(context, context / 2)?;
     let bar = screen.steps("held-out tokens", held_out.len() - 1);
-    let found = trainer.perplexity(held_out, windows, &mut |judged| {
-        bar.set_position(judged as u64);
-    });
+    let mut judged = |tokens: usize| bar.set_position(tokens as u64);
+    let found = trainer.perplexity(held_out, windows, &mut judged);
     bar.finish_and_clear();
     let found = found?;
     let (perplexity, tokens) = (found.perplexity(), found.tokens);
@@ -222,9 +221,8 @@ impl Source {
             Weights::Drawn(..) => Ok(Trainer::new(config, subject, ids, device)?),
             Weights::Files(files) => {
                 let bar = screen.steps("weights", 100);
-                let trainer = Trainer::load(config, files, ids, device, &mut |at| {
-                    published::show(&bar, at);
-                });
+                let mut show = |at: Progress<'_>| published::show(&bar, at);
+                let trainer = Trainer::load(config, files, ids, device, &mut show);
                 bar.finish_and_clear();
                 Ok(trainer?)
             }
@@ -294,11 +292,7 @@ fn loaded(folder: &Path) -> Result<(Value, Weights), CliError> {
 
 fn drawn(folder: &Path) -> Result<(Value, Weights), CliError> {
     let path = folder.join("config.json");
-    let unreadable = |source| CliError::ReadFile {
-        path: path.display().to_string(),
-        source,
-    };
-    let bytes = fs::read(&path).map_err(unreadable)?;
+    let bytes = fs::read(&path).map_err(CliError::read(path.display()))?;
     let config: Value = serde_json::from_slice(&bytes).map_err(|error| {
         let message = format!("{}: expected JSON, got {error}", path.display());
         CliError::usage(message, None)
