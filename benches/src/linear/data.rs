@@ -1,5 +1,5 @@
-//! What is multiplied, on the host: the oracle needs it there, and no device has to draw it. And copies of the weights that take turns, so that
-//! few tokens read them from memory as a model does, whose other layers have pushed them out of the caches.
+//! What is multiplied, on the host: the oracle needs it there, and no device has to draw it. And copies of the weights that take
+//! turns, so that few tokens read them from memory as a model does, whose other layers have pushed them out of the caches.
 
 use super::LinearBench;
 use crate::ceiling::{copies_beyond, last_level_cache};

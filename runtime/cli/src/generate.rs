@@ -1,4 +1,5 @@
-//! `moebius generate`, `logits` and `perplexity`: a published model is asked once. Files are read first: that fails sooner than a device opens.
+//! `moebius generate`, `logits` and `perplexity`: a published model is asked once. Files are read first: that fails sooner than a
+//! device opens.
 
 use std::time::Instant;
 

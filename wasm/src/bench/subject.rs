@@ -1,5 +1,5 @@
-//! What is measured: a product, a linear layer or a layer of experts, with weights in f32 or FP8, or an attention; and the same results on the
-//! host, in f64, for a few rows.
+//! What is measured: a product, a linear layer or a layer of experts, with weights in f32 or FP8, or an attention; and the same
+//! results on the host, in f64, for a few rows.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! `moebius train`: the course of a training, its numbers, its checkpoint, its steps and what came of them; here of the small decoder over bytes, of
-//! published models in [`published`].
+//! `moebius train`: the course of a training, its numbers, its checkpoint, its steps and what came of them; here of the small
+//! decoder over bytes, of published models in [`published`].
 
 mod published;
 
