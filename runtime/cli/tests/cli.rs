@@ -17,6 +17,11 @@ fn moebius(args: &[&str]) -> Output {
     command.args(args).output().expect("the binary starts")
 }
 
+/// The same for a line without spaces in its arguments.
+fn command(line: &str) -> Output {
+    moebius(&line.split_whitespace().collect::<Vec<_>>())
+}
+
 fn case(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/cases")
@@ -49,76 +54,68 @@ fn edited(folder: &Path, name: &str, from: &str, to: &str) -> PathBuf {
 
 #[test]
 fn help_and_version_are_results() {
-    for args in [
-        &["--help"][..],
-        &["verify", "--help"],
-        &["bench", "moe", "-h"],
-        &["bench", "linear", "--help"],
-        &["bench", "attention", "--help"],
-        &["bench", "decode", "--help"],
-        &["bench", "chart", "--help"],
-        &["train", "--help"],
-        &["convert", "--help"],
-        &["generate", "--help"],
-        &["--version"],
+    for line in [
+        "--help",
+        "verify --help",
+        "bench moe -h",
+        "bench linear --help",
+        "bench attention --help",
+        "bench decode --help",
+        "bench chart --help",
+        "train --help",
+        "convert --help",
+        "generate --help",
+        "--version",
     ] {
-        let output = moebius(args);
-        assert_eq!(output.status.code(), Some(0), "{args:?}");
-        assert!(
-            !output.stdout.is_empty() && output.stderr.is_empty(),
-            "{args:?}"
-        );
+        let output = command(line);
+        assert_eq!(output.status.code(), Some(0), "{line}");
+        let [no_result, no_error] = [&output.stdout, &output.stderr].map(Vec::is_empty);
+        assert!(!no_result && no_error, "{line}");
     }
 }
 
 #[test]
 fn a_wrong_command_line_is_one_error_and_one_hint() {
-    for args in [
-        &["verfy"][..],
-        &["verify"],
-        &["verify", "x", "--device", "gpu7"],
-        &["bench", "moe", "--hidden", "0"],
-        &["bench", "moe", "--keep", "inputs"],
-        &["bench", "moe", "--backward", "--keep", "all"],
-        &["bench", "moe", "--compare-fine", "--backward"],
-        &["bench", "moe", "--compare-fine", "--experts", "8"],
-        &["bench", "linear", "--m", "0"],
-        &["bench", "linear", "--format", "e3m4"],
-        &["bench", "linear", "--granularity", "block64"],
-        &["bench", "linear", "--dtype", "f64"],
-        &["bench", "linear", "--activations", "static"],
-        &["bench", "linear", "--peer", "jax"],
-        &["bench", "attention", "--tokens", "0"],
-        &["bench", "attention", "--window", "0"],
-        &["bench", "attention", "--dtype", "f64"],
-        &["bench", "attention", "--peer", "torch,jax"],
-        &["bench", "decode", "--format", "fp4"],
-        &["bench", "linear", "--simd", "mmx"],
-        &["bench", "chart", "x.json"],
-        &["bench", "chart", "--out", "x.svg"],
-        &["train", "--resume"],
-        &["convert", "--model", "x"],
-        &[
-            "convert",
-            "--model",
-            "x",
-            "--out",
-            "y",
-            "--granularity",
-            "0x4",
-        ],
-        &["emit", "--kernel", "k"],
-        &["--device", "flex", "devices"],
-        &["--colour", "never"],
+    for line in [
+        "verfy",
+        "verify",
+        "verify x --device gpu7",
+        "bench moe --hidden 0",
+        "bench moe --keep inputs",
+        "bench moe --backward --keep all",
+        "bench moe --compare-fine --backward",
+        "bench moe --compare-fine --experts 8",
+        "bench linear --m 0",
+        "bench linear --format e3m4",
+        "bench linear --granularity block64",
+        "bench linear --dtype f64",
+        "bench linear --activations static",
+        "bench linear --peer jax",
+        "bench attention --tokens 0",
+        "bench attention --window 0",
+        "bench attention --dtype f64",
+        "bench attention --peer torch,jax",
+        "bench decode --format fp4",
+        "bench linear --simd mmx",
+        "bench chart x.json",
+        "bench chart --out x.svg",
+        "train --resume",
+        "convert --model x",
+        "convert --model x --out y --granularity 0x4",
+        "emit --kernel k",
+        "--device flex devices",
+        "--colour never",
     ] {
-        let output = moebius(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let output = command(line);
+        assert_eq!(output.status.code(), Some(2), "{line}");
         let lines = error_lines(&output);
-        assert_eq!(lines.len(), 2, "{args:?}: {lines:?}");
-        assert!(
-            lines[0].starts_with("error: ") && lines[1].starts_with("hint: "),
-            "{lines:?}"
-        );
+        assert_eq!(lines.len(), 2, "{line}: {lines:?}");
+        let begin = ["error: ", "hint: "];
+        let right = lines
+            .iter()
+            .zip(begin)
+            .all(|(line, begin)| line.starts_with(begin));
+        assert!(right, "{lines:?}");
     }
 }
 
@@ -185,12 +182,10 @@ fn a_mismatch_is_1_and_an_error_is_2_and_neither_stops_the_rest() {
     let wrong = edited(folder.path(), "route_sigmoid", "sigmoid", "softmax")
         .display()
         .to_string();
-    let (good, broken) = (
-        case("route_masked"),
-        folder.path().join("none").display().to_string(),
-    );
-    let run =
-        |files: &[&str]| moebius(&[&["verify", "--json", "--device", "flex"], files].concat());
+    let good = case("route_masked");
+    let broken = folder.path().join("none").display().to_string();
+    let flex = ["verify", "--json", "--device", "flex"];
+    let run = |files: &[&str]| moebius(&[&flex[..], files].concat());
     let output = run(&[&wrong, &good]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json(&output)["files"][1]["verdict"], "pass");
@@ -226,14 +221,12 @@ fn an_unknown_operation_says_so() {
 }
 
 #[cfg(feature = "flex")]
-const SMALL: [&str; 10] = [
-    "bench", "moe", "--hidden", "32", "--batch", "2", "--seq", "24", "--device", "flex",
-];
+const SMALL: &str = "bench moe --hidden 32 --batch 2 --seq 24 --device flex";
 
 #[test]
 #[cfg(feature = "flex")]
 fn the_figures_of_a_layer_follow_from_its_time() {
-    let output = moebius(&[&SMALL[..], &["--json"]].concat());
+    let output = command(&format!("{SMALL} --json"));
     let report = json(&output);
     let figure = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
     let seconds = figure("median_ms") / 1e3;
@@ -256,7 +249,7 @@ fn the_figures_of_a_layer_follow_from_its_time() {
 #[test]
 #[cfg(feature = "flex")]
 fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
-    let output = moebius(&[&SMALL[..], &["--backward", "--top-k", "1", "--json"]].concat());
+    let output = command(&format!("{SMALL} --backward --top-k 1 --json"));
     let report = json(&output);
     assert_eq!(output.status.code(), Some(0), "{report}");
     let runs = report["runs"].as_array().expect("a list");
@@ -269,15 +262,8 @@ fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
             assert!(figure(name) > 0.0, "{name}: {run}");
         }
     }
-    let more = [
-        "--backward",
-        "--keep",
-        "inputs",
-        "--gated",
-        "--dtype",
-        "bf16",
-    ];
-    let output = moebius(&[&SMALL[..], &more].concat());
+    let more = "--backward --keep inputs --gated --dtype bf16";
+    let output = command(&format!("{SMALL} {more}"));
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(
@@ -290,8 +276,8 @@ fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
 #[cfg(any(feature = "flex", feature = "cpu"))]
 fn linear(device: &str, more: &[&str]) -> Output {
     let sizes = "bench linear --m 5 --n 130 --k 200 --device";
-    let args: Vec<&str> = sizes.split(' ').chain([device]).collect();
-    moebius(&[&args[..], more].concat())
+    let args = sizes.split(' ').chain([device]).chain(more.iter().copied());
+    moebius(&args.collect::<Vec<_>>())
 }
 
 /// The report of a run that verifies, checked for figures.
@@ -370,8 +356,7 @@ fn a_linear_layer_is_verified_and_compared_on_cpu() {
 #[test]
 #[cfg(feature = "flex")]
 fn a_linear_layer_of_impossible_sizes_is_an_error() {
-    let huge = ["--n", "99999999999"];
-    let output = moebius(&[&["bench", "linear", "--device", "flex"], &huge[..]].concat());
+    let output = command("bench linear --device flex --n 99999999999");
     assert_eq!(output.status.code(), Some(2));
     assert!(error_lines(&output)[0].contains("2^31 - 1 elements"));
 }
@@ -451,19 +436,12 @@ fn a_baseline_that_cannot_be_compared_says_why() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(error_lines(&output)[0].contains(said), "{output:?}");
     }
-    for (more, said) in [
-        (
-            &["--format", "e5m2"][..],
-            "expected a result of format e5m2, got e4m3",
-        ),
-        (
-            &["--dtype", "bf16"],
-            "expected a result of dtype bf16, got f32",
-        ),
-    ] {
-        let output = linear("flex", &[&["--compare", &path], more].concat());
+    for (what, now, then) in [("format", "e5m2", "e4m3"), ("dtype", "bf16", "f32")] {
+        let option = format!("--{what}");
+        let output = linear("flex", &["--compare", &path, &option, now]);
         assert_eq!(output.status.code(), Some(2));
-        assert!(error_lines(&output)[0].contains(said), "{output:?}");
+        let said = format!("expected a result of {what} {now}, got {then}");
+        assert!(error_lines(&output)[0].contains(&said), "{output:?}");
     }
     let gone = folder.path().join("gone").display().to_string();
     let output = linear("flex", &["--compare", &gone]);
@@ -480,8 +458,7 @@ fn results_of_several_sizes_are_a_chart() {
     let file = folder.path().join("linear.json");
     let more = |n: &str, m: &str| {
         let line = format!("bench linear --m {m} --n {n} --k 64 --device flex --json");
-        let output = moebius(&line.split(' ').collect::<Vec<_>>());
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        String::from_utf8_lossy(&command(&line).stdout).into_owned()
     };
     fs::write(&file, [more("64", "1"), more("64", "8")].concat()).expect("written");
     let (file, out) = (file.display().to_string(), folder.path().join("chart.svg"));
@@ -577,9 +554,8 @@ fn a_floor_names_what_binds_and_memory_is_read_beyond_the_cache() {
 /// The report of `moebius bench attention` at a size that takes no time: one that verifies, whose figures follow from its time.
 #[cfg(any(feature = "flex", feature = "cpu"))]
 fn attention_report(device: &str, more: &str, pairs: u64, passes: u64) -> Value {
-    let line = format!("bench attention --heads 4 --head-dim 8 --json {more}");
-    let args: Vec<&str> = line.split_whitespace().collect();
-    let output = moebius(&[&args[..], &["--device", device]].concat());
+    let line = "bench attention --heads 4 --head-dim 8 --json";
+    let output = command(&format!("{line} {more} --device {device}"));
     let report = json(&output);
     assert_eq!(output.status.code(), Some(0), "{more}: {report}");
     assert_eq!(
@@ -645,12 +621,8 @@ fn attention_is_verified_and_compared_on_flex() {
 #[test]
 #[cfg(feature = "cpu")]
 fn attention_is_verified_and_compared_on_cpu() {
-    let report = attention_report(
-        "cpu",
-        "--kv-heads 2 --tokens 20 --causal --backward",
-        840,
-        3,
-    );
+    let line = "--kv-heads 2 --tokens 20 --causal --backward";
+    let report = attention_report("cpu", line, 840, 3);
     assert_eq!(report["variant"], "cpu");
     let resident = report["process_peak_bytes"].as_u64();
     assert!(
@@ -663,9 +635,9 @@ fn attention_is_verified_and_compared_on_cpu() {
 #[cfg(feature = "flex")]
 fn an_engine_gives_the_same_tokens_in_company() {
     let line = "bench engine --device flex --streams 3 --prompt 20 --tokens 4 --known 40 --json";
-    let output = moebius(&line.split(' ').collect::<Vec<_>>());
+    let output = command(line);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let report = json(&output);
     assert_eq!(report["verified"], true);
     for pair in ["alone_and_together", "cold_and_known"] {
         for time in ["slow_s", "fast_s"] {
@@ -673,8 +645,7 @@ fn an_engine_gives_the_same_tokens_in_company() {
             assert!(seconds.is_some_and(|seconds| seconds > 0.0), "{report}");
         }
     }
-    let line = "bench engine --device flex --streams 100000 --prompt 1000";
-    let output = moebius(&line.split(' ').collect::<Vec<_>>());
+    let output = command("bench engine --device flex --streams 100000 --prompt 1000");
     assert_eq!(output.status.code(), Some(2));
     assert!(error_lines(&output)[0].contains("all of the bundled text"));
 }
@@ -683,8 +654,8 @@ fn an_engine_gives_the_same_tokens_in_company() {
 #[cfg(feature = "flex")]
 fn decoding_is_verified_in_every_format() {
     let sizes = "bench decode --device flex --heads 4 --kv-heads 2 --tokens 40 --head-dim 8";
-    let line = format!("{sizes} --format f32,f16,bf16,e4m3 --paged --json");
-    let report = json(&moebius(&line.split(' ').collect::<Vec<_>>()));
+    let formats = "--format f32,f16,bf16,e4m3 --paged";
+    let report = json(&command(&format!("{sizes} {formats} --json")));
     assert_eq!(report["verified"], true, "{report}");
     let rows = report["formats"].as_array().expect("a list");
     // Three pages of 16 tokens, a key and a value of 8 for 2 heads, and in FP8 two scales.
@@ -709,8 +680,7 @@ fn attention_that_a_peer_lacks_is_an_error() {
         ("--heads 4 --kv-heads 2 --peer composition", "as many as"),
         ("--heads 4 --kv-heads 3", "a divisor of the 4 query heads"),
     ] {
-        let line = format!("bench attention --device flex --tokens 8 {line}");
-        let output = moebius(&line.split(' ').collect::<Vec<_>>());
+        let output = command(&format!("bench attention --device flex --tokens 8 {line}"));
         assert_eq!(output.status.code(), Some(2), "{line}");
         assert!(error_lines(&output)[0].contains(said), "{line}: {output:?}");
     }
@@ -736,7 +706,7 @@ fn objects(output: &Output) -> Vec<Value> {
 #[test]
 #[cfg(feature = "flex")]
 fn many_small_experts_are_compared_with_few_large_ones() {
-    let output = moebius(&[&SMALL[..], &["--compare-fine", "--json"]].concat());
+    let output = command(&format!("{SMALL} --compare-fine --json"));
     let report = json(&output);
     assert_eq!(output.status.code(), Some(0), "{report}");
     let ratio = report["tokens_ratio"].as_f64();
@@ -748,9 +718,8 @@ fn many_small_experts_are_compared_with_few_large_ones() {
             "{report}"
         );
     }
-    let mut odd = SMALL;
-    odd[3] = "33";
-    let output = moebius(&[&odd[..], &["--compare-fine"]].concat());
+    let odd = SMALL.replace("32", "33");
+    let output = command(&format!("{odd} --compare-fine"));
     assert_eq!(output.status.code(), Some(2));
     assert!(error_lines(&output)[0].contains("hidden: expected an even number"));
 }
@@ -815,18 +784,14 @@ fn a_training_that_cannot_begin_says_why() {
         short.display().to_string(),
         folder.path().join("none").display().to_string(),
     );
+    let few = "text: expected more than 16 bytes, got 8";
+    let rate = "learning rate: expected a positive number";
     for (args, said) in [
-        (
-            &["--text", &short][..],
-            "text: expected more than 16 bytes, got 8",
-        ),
+        (&["--text", &short][..], few),
         (&["--text", &none], "cannot read"),
         (&["--checkpoint", &none, "--resume"], "no checkpoint in"),
         (&["--top-k", "5"], "top_k"),
-        (
-            &["--learning-rate", "0"],
-            "learning rate: expected a positive number",
-        ),
+        (&["--learning-rate", "0"], rate),
         (&["--batch", "99999999999"], "batch: expected fewer tokens"),
     ] {
         let output = train(args);
@@ -900,14 +865,16 @@ fn a_conversion_that_cannot_be_done_says_why() {
     }
     let none = folder.path().join("none").display().to_string();
     let new = new.display().to_string();
-    let output = moebius(&["convert", "--model", &none, "--out", &new]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(error_lines(&output)[0].contains("cannot read"));
-    let search = ["--granularity", "mx", "--scales", "least-squares"];
     let model = ["convert", "--model", &none, "--out", &new];
-    let output = moebius(&[&model[..], &search].concat());
-    assert_eq!(output.status.code(), Some(2));
-    assert!(error_lines(&output)[0].contains("scales by least squares"));
+    let search = ["--granularity", "mx", "--scales", "least-squares"];
+    for (more, said) in [
+        (&search[..0], "cannot read"),
+        (&search, "scales by least squares"),
+    ] {
+        let output = moebius(&[&model[..], more].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(error_lines(&output)[0].contains(said));
+    }
     // Case files hold no weights, so the result is one without FP8.
     let output = moebius(&["convert", "--model", &case("route_masked"), "--out", &new]);
     assert_eq!(output.status.code(), Some(1));
@@ -915,13 +882,8 @@ fn a_conversion_that_cannot_be_done_says_why() {
 
 #[test]
 fn a_device_that_is_not_there_is_an_error_in_text_and_json() {
-    let output = moebius(&[
-        "verify",
-        &case("route_masked"),
-        "--device",
-        "cuda:4000",
-        "--json",
-    ]);
+    let more = ["--device", "cuda:4000", "--json"];
+    let output = moebius(&[&["verify", &case("route_masked")], &more[..]].concat());
     assert_eq!(output.status.code(), Some(2));
     assert!(json(&output)["error"].is_string());
     let lines = error_lines(&output);
