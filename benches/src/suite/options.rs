@@ -6,31 +6,60 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// What is measured on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Benchmark {
+/// The benchmarks, in the order in which they are measured: each with what it measures, the feature that it needs, and what it is called.
+macro_rules! benchmarks {
+    ($(
+        $(#[doc = $what:literal])+
+        $(#[cfg($built:meta)])?
+        $benchmark:ident = $name:literal,
+    )+) => {
+        /// What is measured on a device.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Benchmark {
+            $(
+                $(#[doc = $what])+
+                $(#[cfg($built)])?
+                $benchmark,
+            )+
+        }
+
+        impl Benchmark {
+            /// All of this build, in the order in which they are measured.
+            pub const ALL: &'static [Self] = &[$($(#[cfg($built)])? Self::$benchmark,)+];
+
+            /// What it is called on the command line and in reports.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $($(#[cfg($built)])? Self::$benchmark => $name,)+
+                }
+            }
+        }
+    };
+}
+
+benchmarks! {
     /// Launches of next to no work, and one byte through the small byte model.
-    Launches,
+    Launches = "launches",
     /// Kernels of ours alone: the product per expert and its gradients.
-    GroupedGemm,
+    GroupedGemm = "grouped-gemm",
     /// A mixture-of-experts layer, forward.
-    Moe,
+    Moe = "moe",
     /// The same layer, forward and backward.
-    MoeBackward,
+    MoeBackward = "moe-backward",
     /// Causal attention, forward.
-    Attention,
+    Attention = "attention",
     /// Causal attention, forward and backward.
-    AttentionBackward,
+    AttentionBackward = "attention-backward",
     /// A linear layer with FP8 weights.
-    Linear,
+    Linear = "linear",
     /// One token over the tokens that a cache keeps, in f32 and FP8.
-    Decode,
+    Decode = "decode",
     /// A step of training a small transformer in ordinary Burn modules.
     #[cfg(feature = "flex")]
-    TrainingStep,
+    TrainingStep = "training-step",
     /// A call of a program that XLA compiled.
     #[cfg(feature = "xla")]
-    XlaCall,
+    XlaCall = "xla-call",
 }
 
 /// A name that is none of a benchmark.
@@ -39,42 +68,6 @@ pub enum Benchmark {
 pub struct UnknownBenchmark {
     /// What was asked for.
     pub got: String,
-}
-
-impl Benchmark {
-    /// All of this build, in the order in which they are measured.
-    pub const ALL: &'static [Self] = &[
-        Self::Launches,
-        Self::GroupedGemm,
-        Self::Moe,
-        Self::MoeBackward,
-        Self::Attention,
-        Self::AttentionBackward,
-        Self::Linear,
-        Self::Decode,
-        #[cfg(feature = "flex")]
-        Self::TrainingStep,
-        #[cfg(feature = "xla")]
-        Self::XlaCall,
-    ];
-
-    /// What it is called on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Launches => "launches",
-            Self::GroupedGemm => "grouped-gemm",
-            Self::Moe => "moe",
-            Self::MoeBackward => "moe-backward",
-            Self::Attention => "attention",
-            Self::AttentionBackward => "attention-backward",
-            Self::Linear => "linear",
-            Self::Decode => "decode",
-            #[cfg(feature = "flex")]
-            Self::TrainingStep => "training-step",
-            #[cfg(feature = "xla")]
-            Self::XlaCall => "xla-call",
-        }
-    }
 }
 
 /// The names of all, for an error.
