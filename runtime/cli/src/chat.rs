@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::args::ChatArgs;
 use crate::error::CliError;
-use crate::published::{self, Answer, AnswerStream, Ready, Source};
+use crate::published::{self, Answer, AnswerStream, Source};
 use crate::screen::{DIM, Outcome, Screen};
 
 /// What /help says.
@@ -41,13 +41,10 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     // Made anew for each answer; texts that can't be are refused here.
     AnswerStream::new(&source.tokenizer, &args.stop)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
-    let Ready {
-        name,
-        device,
-        model,
-        ..
-    } = published::ready(&source.files, &args.place, screen)?;
-    let mut engine = Engine::new(model, EngineOptions::for_one(args.context), &device)?;
+    let ready = published::ready(&source.files, &args.place, screen)?;
+    let name = ready.name;
+    let room = EngineOptions::for_one(args.context);
+    let mut engine = Engine::new(ready.model, room, &ready.device)?;
     if counts {
         engine.count_experts();
     }

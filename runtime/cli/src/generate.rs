@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::args::{GenerateArgs, LogitsArgs, PerplexityArgs};
 use crate::devices::bytes;
 use crate::error::CliError;
-use crate::published::{self, Answer, AnswerStream, Ready, Source};
+use crate::published::{self, Answer, AnswerStream, Source};
 use crate::screen::{DIM, Outcome, Screen, Table};
 
 /// Runs `moebius generate`.
@@ -22,14 +22,9 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     let ids = published::prompt(&args.prompt, &source)?;
     let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
-    let Ready {
-        name,
-        device,
-        model,
-        load_s,
-    } = published::ready(&source.files, &args.place, screen)?;
+    let ready = published::ready(&source.files, &args.place, screen)?;
     let room = EngineOptions::for_one(ids.len().saturating_add(args.max_tokens));
-    let mut engine = Engine::new(model, room, &device)?;
+    let mut engine = Engine::new(ready.model, room, &ready.device)?;
     if counts {
         engine.count_experts();
     }
@@ -39,9 +34,9 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
         .with_ends(source.tokenizer.eos_ids().iter().copied());
     let answer = stream.follow(&mut engine, generation, &|| false, screen)?;
     let place = Place {
-        name,
+        name: ready.name,
         source: &source,
-        load_s,
+        load_s: ready.load_s,
         cache_bytes: engine.cache_bytes(),
         prompt_tokens,
         experts: counts.then(|| engine.expert_load()).transpose()?,
@@ -180,20 +175,16 @@ pub(crate) fn perplexity(args: &PerplexityArgs, screen: &mut Screen) -> Result<O
     let windows = Windows::new(args.context, stride)?;
     let (source, ids) = read(args)?;
     let mut experts = published::counted(args.experts, &source.files)?;
-    let Ready {
-        name,
-        device,
-        model,
-        ..
-    } = published::ready(&source.files, &args.place, screen)?;
+    let ready = published::ready(&source.files, &args.place, screen)?;
+    let name = ready.name;
     let bar = screen.steps("tokens", ids.len().saturating_sub(1));
     let begun = Instant::now();
     let mut judged = |tokens: usize| bar.set_position(tokens as u64);
-    let (model, ids) = (&model, ids.as_slice());
+    let (model, device, ids) = (&ready.model, &ready.device, ids.as_slice());
     let found = match &mut experts {
-        None => Perplexity::of(model, ids, windows, &device, &mut judged),
+        None => Perplexity::of(model, ids, windows, device, &mut judged),
         Some(experts) => {
-            Perplexity::with_experts(model, ids, windows, &device, experts, &mut judged)
+            Perplexity::with_experts(model, ids, windows, device, experts, &mut judged)
         }
     };
     bar.finish_and_clear();

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::BenchEngineArgs;
 use crate::error::CliError;
-use crate::published::{self, Ready, Source};
+use crate::published::{self, Source};
 use crate::screen::{Outcome, Screen};
 
 /// Runs of each, of which the median counts.
@@ -24,13 +24,9 @@ const BEHIND: usize = 8;
 pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let source = Source::open(args.model.model.as_deref())?;
     let ids = tokens(args, &source)?;
-    let Ready {
-        name,
-        device,
-        model,
-        ..
-    } = published::ready(&source.files, &args.place, screen)?;
-    let engine = Engine::new(model, room(args), &device)?;
+    let ready = published::ready(&source.files, &args.place, screen)?;
+    let name = ready.name;
+    let engine = Engine::new(ready.model, room(args), &ready.device)?;
     let mut bench = Bench {
         args,
         engine,
