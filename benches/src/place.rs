@@ -12,7 +12,7 @@ pub(crate) struct Place {
     pub(crate) opened: Opened,
     /// Vector instructions that run.
     simd: Option<Simd>,
-    /// Without the recording of gradients.
+    /// Burn's handle of the device, without the recording of gradients.
     pub(crate) device: burn::tensor::Device,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Place {
 pub struct Ran {
     /// Device string, e.g. `cpu`.
     pub device: String,
-    /// Its name.
+    /// The adapter's name.
     pub adapter: String,
     /// Kernel variant, `portable` where there are no kernels; `None` where each result has its own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,12 +35,12 @@ pub struct Ran {
 pub struct Checked {
     /// Whether all that was compared agrees.
     pub verified: bool,
-    /// The largest relative L2 error of it.
+    /// The largest relative L2 error of what was compared.
     pub max_rel_l2: f64,
 }
 
 impl Checked {
-    /// An error that verifies up to `most`.
+    /// The verdict on `error`, which verifies up to `most`.
     pub(crate) fn within(most: f64, error: f64) -> Self {
         Self {
             verified: error <= most,
@@ -72,7 +72,7 @@ impl Place {
         Ok(variant.to_owned())
     }
 
-    /// What a report says of it.
+    /// What a report says of the device, and of the kernel `variant`.
     pub(crate) fn ran(&self, variant: Option<String>) -> Ran {
         Ran {
             device: self.opened.device.to_string(),
@@ -92,7 +92,7 @@ impl Place {
         ceiling::finish(&self.device)
     }
 
-    /// The same for what gives `results`, as [`ceiling::finish_with`] does.
+    /// Waits for what gives `results`, as [`ceiling::finish_with`] does.
     pub(crate) fn finish_with<T>(&self, results: T) -> Result<(), BenchError> {
         ceiling::finish_with(results, &self.device)
     }
@@ -106,21 +106,21 @@ impl Place {
 /// A result: where it was measured, whether it verifies, how fast it is, and what that is compared with.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
-    /// Where.
+    /// Where the result was measured.
     #[serde(flatten)]
     pub ran: Ran,
-    /// Whether it verifies.
+    /// Whether the result verifies.
     #[serde(flatten)]
     pub checked: Checked,
     /// Milliseconds of the first run, kernel compilation included.
     pub first_ms: f64,
-    /// How fast it is.
+    /// How fast the result is.
     #[serde(flatten)]
     pub speed: Speed,
     /// What the device reached in the same run.
     #[serde(flatten)]
     pub ceilings: Ceilings,
-    /// How near it is to that.
+    /// How near the result is to these ceilings.
     #[serde(flatten)]
     pub reached: Reached,
     /// Bytes that have to be read or written at least.
@@ -128,7 +128,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Of runs that take `time`, for `flops` and `floor_bytes` each.
+    /// The measurement of runs that take `time`, each of `flops` and `floor_bytes`; the first took `first_ms`.
     pub(crate) fn new(
         ran: Ran,
         checked: Checked,

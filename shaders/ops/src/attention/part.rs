@@ -7,10 +7,10 @@ impl Problem {
     /// The attention of `queries` in each of `heads` query heads that share a key head of one sequence, and the mask
     /// \[1, 1, `queries`, Skv\] with which it sees what they see among the others.
     ///
-    /// Its results are theirs. So are the gradients where those of all other outputs are 0.
+    /// The results are what these queries have among all others. So are the gradients, where the gradients of all other outputs are 0.
     ///
     /// # Errors
-    /// [`Mismatch`] for a dropout, and for rules that change scores or read tables: they depend on which query it is.
+    /// [`Mismatch`] for a dropout, and for rules that change scores or read tables: these depend on the number of a query.
     pub fn of_queries(
         &self,
         heads: usize,
@@ -52,7 +52,7 @@ impl Problem {
     }
 }
 
-/// Whether it says what is seen, and reads nothing but positions.
+/// Whether a rule says what is seen, and reads nothing but positions.
 fn is_of_positions(rule: Rule) -> bool {
     use Rule::{Causal, CausalTopLeft, Dilated, Global, Prefix, SymmetricWindow, Window};
     let windows = matches!(rule, Window(_) | SymmetricWindow(_) | Dilated(_));

@@ -22,7 +22,7 @@ impl HostTensor {
         Self::Floats(values.iter().copied().map(f64::from).collect())
     }
 
-    /// Its floats; none of words.
+    /// The floats of the tensor; none of words.
     pub fn floats(&self) -> &[f64] {
         match self {
             Self::Floats(values) => values,
@@ -30,7 +30,7 @@ impl HostTensor {
         }
     }
 
-    /// Its words; none of floats.
+    /// The words of the tensor; none of floats.
     pub fn words(&self) -> &[u32] {
         match self {
             Self::Words(words) => words,
