@@ -109,10 +109,8 @@ fn worst(layers: &[ConvertedLayer]) -> Option<&ConvertedLayer> {
 
 fn layers(layers: &[ConvertedLayer], screen: &mut Screen) -> Result<(), CliError> {
     screen.line("")?;
-    let headings = [
-        "weight", "shape", "from", "before", "after", "error, %", "largest", "values",
-    ];
-    let mut table = Table::new(&headings).right(&[3, 4, 5, 6]);
+    let headings = "weight | shape | from | before | after | error, % | largest | values";
+    let mut table = Table::new(headings).right(&[3, 4, 5, 6]);
     for layer in layers {
         let shape: Vec<String> = layer.shape.iter().map(usize::to_string).collect();
         let (style, values) = match layer.non_finite {

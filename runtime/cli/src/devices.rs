@@ -78,7 +78,7 @@ impl Survey {
 
     /// Writes the table and the choice.
     pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
-        let mut table = Table::new(&["", "device", "name", "memory", "features"]).right(&[3]);
+        let mut table = Table::new(" | device | name | memory | features").right(&[3]);
         for entry in &self.devices {
             let (mark, device, style) = entry.heading();
             match &entry.capability {
@@ -102,7 +102,7 @@ impl Survey {
     pub(crate) fn print_available(&self, screen: &mut Screen) -> Result<(), CliError> {
         let title = screen.paint(HEADING, "Devices");
         screen.line(&format!("{title}\n"))?;
-        let mut table = Table::new(&["", "device", "name", "features"]);
+        let mut table = Table::new(" | device | name | features");
         let mut missing = Vec::new();
         for entry in &self.devices {
             let Some(capability) = &entry.capability else {

@@ -25,7 +25,7 @@ fn kernels() -> Vec<String> {
 
 fn list(screen: &mut Screen) -> Result<(), CliError> {
     let (kernels, targets) = (kernels(), Target::ALL.map(Target::name));
-    let mut table = Table::new(&["kernel"]);
+    let mut table = Table::new("kernel");
     for kernel in &kernels {
         table.row([kernel.clone()], anstyle::Style::new());
     }

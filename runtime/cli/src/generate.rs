@@ -114,7 +114,7 @@ pub(crate) fn logits(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, 
         source.files.family(),
         args.place.dtype.name()
     ))?;
-    let mut table = Table::new(&["id", "logit", "probability", "token"]).right(&[0, 1, 2]);
+    let mut table = Table::new("id | logit | probability | token").right(&[0, 1, 2]);
     let mut tokens = Vec::new();
     for Likely { id, logit, log } in shown {
         let text = source.tokenizer.decode(&[id], false)?;

@@ -280,8 +280,8 @@ pub(crate) fn counted(asked: bool, files: &ModelFiles) -> Result<Option<ExpertLo
 /// A row for each layer, or several where it has many experts.
 pub(crate) fn show_experts(layers: &[LayerTokens], screen: &mut Screen) -> Result<(), CliError> {
     screen.line("")?;
-    let headings = ["layer", "experts", "busiest", "tokens of each expert"];
-    let mut table = Table::new(&headings).right(&[0, 2]);
+    let headings = "layer | experts | busiest | tokens of each expert";
+    let mut table = Table::new(headings).right(&[0, 2]);
     for LayerTokens { layer, tokens } in layers {
         let all: u64 = tokens.iter().sum();
         let most = tokens.iter().copied().max().unwrap_or(0);

@@ -125,8 +125,8 @@ impl Report {
             let op = file.op.as_deref().unwrap_or("unreadable");
             operations.entry(op).or_default().push(file);
         }
-        let headings = ["operation", "cases", "largest rel L2", "verdict"];
-        let mut table = Table::new(&headings).right(&[1, 2]);
+        let headings = "operation | cases | largest rel L2 | verdict";
+        let mut table = Table::new(headings).right(&[1, 2]);
         for (op, files) in operations {
             let bad = files
                 .iter()
@@ -170,15 +170,8 @@ impl Report {
 
 /// A row for each output.
 fn table_of<'a>(files: impl Iterator<Item = &'a FileReport>) -> Table {
-    let headings = [
-        "file",
-        "output",
-        "max abs",
-        "rel L2",
-        "tolerance",
-        "verdict",
-    ];
-    let mut table = Table::new(&headings).right(&[2, 3, 4]);
+    let headings = "file | output | max abs | rel L2 | tolerance | verdict";
+    let mut table = Table::new(headings).right(&[2, 3, 4]);
     files.for_each(|file| file.add_rows(&mut table));
     table
 }

@@ -182,14 +182,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these headings.
-    pub(crate) fn new(headings: &[&str]) -> Self {
+    /// A table with these headings, which have bars between them.
+    pub(crate) fn new(headings: &str) -> Self {
         let mut inner = comfy_table::Table::new();
         // Disabled: a row is one line whatever the width, so that styles find their row and grep works.
         inner
             .load_preset(presets::NOTHING)
             .set_content_arrangement(ContentArrangement::Disabled);
-        inner.set_header(headings.to_vec());
+        inner.set_header(headings.split(" | "));
         Self {
             inner,
             styles: Vec::new(),

@@ -84,15 +84,8 @@ fn subject(bench: &LinearBench) -> String {
 }
 
 fn times(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
-    let headings = [
-        "layer",
-        "time",
-        "GFLOP/s",
-        "weights",
-        "of its floor",
-        "speed of FP8",
-    ];
-    let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5]);
+    let headings = "layer | time | GFLOP/s | weights | of its floor | speed of FP8";
+    let mut table = Table::new(headings).right(&[1, 2, 3, 4, 5]);
     table.row(row(&report.fp8, String::new()), Style::new());
     for path in report.own.iter().chain(&report.peer) {
         let ratio = format!("{:.2} ×", path.ratio);

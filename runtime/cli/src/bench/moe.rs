@@ -119,11 +119,9 @@ impl Measured for BackwardReport {
         let place = place(&self.ran);
         let layer = layer(bench);
         screen.heading(&format!("{layer} · forward and backward · {place}"))?;
-        let headings = [
-            "keeps", "kept", "forward", "both", "GFLOP/s", "of peak", "floor", "tokens/s",
-            "memory", "",
-        ];
-        let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        let headings =
+            "keeps | kept | forward | both | GFLOP/s | of peak | floor | tokens/s | memory | ";
+        let mut table = Table::new(headings).right(&[1, 2, 3, 4, 5, 6, 7, 8]);
         for run in &self.runs {
             judged(
                 &mut table,
@@ -200,16 +198,8 @@ impl Measured for FineReport {
             batch(bench),
             place(&self.fine.forward.ran),
         ))?;
-        let headings = [
-            "experts",
-            "time",
-            "GFLOP/s",
-            "floor",
-            "tokens/s",
-            "router, sort, combine",
-            "",
-        ];
-        let mut table = Table::new(&headings).right(&[1, 2, 3, 4, 5]);
+        let headings = "experts | time | GFLOP/s | floor | tokens/s | router, sort, combine | ";
+        let mut table = Table::new(headings).right(&[1, 2, 3, 4, 5]);
         let layers = fine::layers(bench)?;
         for (layer, report) in layers.iter().zip([&self.coarse, &self.fine]) {
             let experts = format!(
@@ -283,7 +273,7 @@ fn batch(bench: &MoeBench) -> String {
 }
 
 fn stages(report: &MoeReport, screen: &mut Screen) -> Result<(), CliError> {
-    let mut table = Table::new(&["stage", "ms", "share", ""]).right(&[1, 2]);
+    let mut table = Table::new("stage | ms | share | ").right(&[1, 2]);
     for stage in &report.stages {
         // One block for each 4 %.
         let blocks = (stage.share * 25.0).round().clamp(0.0, 25.0) as usize;

@@ -144,8 +144,8 @@ impl Comparison {
     /// Writes the table.
     pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
         screen.heading(&format!("Compared with {}", self.baseline))?;
-        let headings = ["figure", "baseline", "now", "speed", "noise", "verdict"];
-        let mut table = Table::new(&headings).right(&[1, 2, 3, 4]);
+        let headings = "figure | baseline | now | speed | noise | verdict";
+        let mut table = Table::new(headings).right(&[1, 2, 3, 4]);
         for row in &self.rows {
             let (verdict, style) = match row.verdict {
                 Verdict::Faster => ("faster", GOOD),

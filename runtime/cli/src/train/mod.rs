@@ -321,8 +321,8 @@ fn say_fp8(fp8: &Fp8Report, screen: &mut Screen) -> Result<(), CliError> {
 /// How the last report's tokens were shared out.
 fn loads(layers: &[LayerLoad], screen: &mut Screen) -> Result<(), CliError> {
     screen.line("")?;
-    let headings = ["layer", "variation", "dropped", "slots of each expert, %"];
-    let mut table = Table::new(&headings).right(&[1, 2]);
+    let headings = "layer | variation | dropped | slots of each expert, %";
+    let mut table = Table::new(headings).right(&[1, 2]);
     for (index, layer) in layers.iter().enumerate() {
         let shares: Vec<String> = layer
             .utilization
