@@ -49,17 +49,12 @@ impl Fp8Linear {
     ) -> Promise {
         let linear = self.0.get();
         promise(async move {
-            let (linear, signal) = (linear?, Signal::only(options)?);
+            let (layer, signal) = (linear?, Signal::only(options)?);
             signal.check()?;
-            let Linear {
-                gpu,
-                linear,
-                inputs,
-            } = &*linear;
-            gpu.alive()?;
-            let x = matrix("x", floats("x", &x)?, *inputs, gpu)?;
-            let y = linear.forward(x)?;
-            let y = gpu.read(Transaction::default().register(y)).await?;
+            layer.gpu.alive()?;
+            let x = matrix("x", floats("x", &x)?, layer.inputs, &layer.gpu)?;
+            let y = Transaction::default().register(layer.linear.forward(x)?);
+            let y = layer.gpu.read(y).await?;
             signal.check()?;
             Ok(numbers(&y, 0))
         })

@@ -118,16 +118,11 @@ impl Layer {
         // Checks the numbers; its weights would be drawn at their first use, which never comes.
         let mut moe = options.config.init(&gpu.burn)?;
         // Each of the two stacks is one buffer, the first the larger.
-        let MoeConfig {
-            experts: count,
-            hidden,
-            inter,
-            gated,
-            ..
-        } = options.config;
-        let columns = if gated { 2 } else { 1 };
-        let got = format_args!("{count} × {columns} × {inter} × {hidden}");
-        gpu.holds("expert weights", [count, columns, inter, hidden], got)?;
+        let config = &options.config;
+        let columns = if config.gated { 2 } else { 1 };
+        let shape = [config.experts, columns, config.inter, config.hidden];
+        let got = shape.map(|size| size.to_string()).join(" × ");
+        gpu.holds("expert weights", shape, got)?;
         let weights = match given(own_weights) {
             None => moe_weights(&options.config, options.seed, &gpu.burn),
             Some(own) => weights(own, &options.config, &gpu.burn)?,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use burn::tensor::{TensorData, Transaction};
 use js_sys::{Int32Array, Promise, Uint32Array};
-use moebius_model::{ClassifierConfig, ClassifierTrainer, Prediction, Samples};
+use moebius_model::{ClassifierConfig, ClassifierTrainer, Samples};
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
@@ -120,13 +120,10 @@ impl Training {
 
     async fn predict(&self, points: Vec<f32>) -> Result<Record, Failure> {
         self.gpu.alive()?;
-        let Prediction {
-            probabilities,
-            experts,
-        } = self.trainer.borrow().predict(points)?;
+        let predicted = self.trainer.borrow().predict(points)?;
         let tensors = Transaction::default()
-            .register(probabilities)
-            .register(experts);
+            .register(predicted.probabilities)
+            .register(predicted.experts);
         let data = self.gpu.read(tensors).await?;
         let experts: Vec<i32> = data[1].iter().collect();
         let classes = classes(&data[0], self.classes);

@@ -11,9 +11,7 @@ use crate::moe::backward::{self, TrainingRun};
 use crate::moe::{self, MoeBench};
 use crate::timing::{Speed, Spread, Timing};
 use crate::{BenchError, Measurement, Progress, launches};
-use burn::tensor::DType;
-use moebius::attention::CacheFormat;
-use moebius::fp8::{Activations, Fp8Format, Granularity};
+use clap::{Args, Command};
 use moebius::moe::Keep;
 use moebius_device::Device;
 use moebius_shaders::grouped_gemm::Variant;
@@ -37,6 +35,17 @@ pub fn measure(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> 
         Benchmark::TrainingStep => of_training(task, progress),
         #[cfg(feature = "xla")]
         Benchmark::XlaCall => of_calls(task, progress),
+    }
+}
+
+/// A benchmark on the device of `task`, with options as `moebius bench` reads them.
+fn asked<B: Args>(task: &Task, options: &str) -> B {
+    let line = format!("{options} --device {}", task.device);
+    let command = B::augment_args(Command::new("bench").no_binary_name(true));
+    let matches = command.try_get_matches_from(line.split_whitespace());
+    match matches.and_then(|matches| B::from_arg_matches(&matches)) {
+        Ok(bench) => bench,
+        Err(error) => unreachable!("{line} is understood: {error}"),
     }
 }
 
@@ -167,28 +176,11 @@ fn of_layer_backward(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchE
 }
 
 fn of_attention(task: &Task, backward: bool, progress: Progress) -> Result<Vec<Row>, BenchError> {
-    let bench = AttentionBench {
-        batch: 1,
-        heads: 8,
-        kv_heads: None,
-        tokens: if task.full { 2048 } else { 512 },
-        queries: None,
-        keys: None,
-        head_dim: 64,
-        causal: true,
-        window: None,
-        backward,
-        dtype: DType::F32,
-        device: task.device,
-        peers: Vec::new(),
-    };
+    let tokens = if task.full { 2048 } else { 512 };
+    let backward = if backward { "--backward" } else { "" };
+    let bench: AttentionBench = asked(task, &format!("--tokens {tokens} --causal {backward}"));
     let report = attention::run(&bench, progress)?;
-    let AttentionBench {
-        heads,
-        tokens,
-        head_dim,
-        ..
-    } = bench;
+    let (heads, head_dim) = (bench.heads, bench.head_dim);
     let sizes = format!("{tokens} tokens, causal, {heads} heads of {head_dim}");
     Ok(vec![row(sizes, report.ours)])
 }
@@ -202,17 +194,7 @@ fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     };
     let mut rows = Vec::new();
     for (m, width) in sizes {
-        let bench = LinearBench {
-            m: *m,
-            n: *width,
-            k: *width,
-            format: Fp8Format::E4M3,
-            granularity: Granularity::Row,
-            dtype: DType::F32,
-            activations: Activations::Float,
-            device: task.device,
-            peer: None,
-        };
+        let bench: LinearBench = asked(task, &format!("--m {m} --n {width} --k {width}"));
         let report = linear::run(&bench, progress)?;
         let fp8 = &report.fp8;
         let figures = match m {
@@ -233,18 +215,10 @@ fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
 }
 
 fn of_decode(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
-    let bench = DecodeBench {
-        batch: 1,
-        heads: 32,
-        kv_heads: 8,
-        tokens: if task.full { 32_768 } else { 2048 },
-        head_dim: 64,
-        paged: false,
-        formats: vec![CacheFormat::F32, CacheFormat::E4m3],
-        device: task.device,
-    };
+    let tokens = if task.full { 32_768 } else { 2048 };
+    let bench: DecodeBench = asked(task, &format!("--tokens {tokens}"));
     let report = decode::run(&bench, progress)?;
-    let sizes = format!("{} kept tokens, 32 heads of 64, 8 of keys", bench.tokens);
+    let sizes = format!("{tokens} kept tokens, 32 heads of 64, 8 of keys");
     let rows = report.formats.iter().map(|row| {
         let figures = figures(row.median_ms, Some(row.spread), (row.gb_per_s, "GB/s"));
         let variant = format!("kept as {}", row.format);

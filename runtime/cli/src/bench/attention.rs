@@ -66,12 +66,7 @@ impl Measured for AttentionReport {
 }
 
 fn subject(bench: &AttentionBench) -> String {
-    let AttentionBench {
-        batch,
-        heads,
-        head_dim,
-        ..
-    } = *bench;
+    let (batch, heads, head_dim) = (bench.batch, bench.heads, bench.head_dim);
     let (kv_heads, queries, keys) = (bench.kv_heads(), bench.queries(), bench.keys());
     let sees = match (bench.window, bench.causal) {
         (Some(keys), _) => format!(", the last {keys}"),

@@ -255,12 +255,7 @@ fn moe_workload(name: &str, bench: &MoeBench) -> Value {
 
 /// The layer in a title.
 fn layer(bench: &MoeBench) -> String {
-    let MoeBench {
-        hidden,
-        experts,
-        top_k,
-        ..
-    } = bench;
+    let (hidden, experts, top_k) = (bench.hidden, bench.experts, bench.top_k);
     let (inter, batch) = (bench.inter(), batch(bench));
     format!("MoE {hidden} → {inter} · {experts} experts, top-{top_k} · {batch}")
 }
