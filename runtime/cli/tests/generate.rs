@@ -25,6 +25,13 @@ fn run(what: &str, folder: &Path, more: &[&str]) -> Output {
     command.output().expect("the binary starts")
 }
 
+/// Checks that a command ended with exit 2, and said this.
+fn assert_refused(output: &Output, what: &str) {
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(what), "{said}");
+}
+
 fn object(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
@@ -64,15 +71,8 @@ fn a_prompt_is_gone_on_with() {
 fn draws_follow_their_seed() {
     let folder = model();
     let draw = |seed: &str| {
-        let more = [
-            "--prompt",
-            "w1",
-            "--temperature",
-            "1",
-            "--seed",
-            seed,
-            "--json",
-        ];
+        let more = ["--prompt", "w1", "--json", "--seed", seed];
+        let more = [&more[..], &["--temperature", "1"]].concat();
         object(&generate(folder.path(), &more))["ids"].clone()
     };
     assert_eq!(draw("1"), draw("1"));
@@ -82,23 +82,17 @@ fn draws_follow_their_seed() {
 #[test]
 fn a_folder_that_does_not_fit_is_one_error() {
     let folder = model();
-    let message = |more: &[&str]| {
-        let output = generate(folder.path(), more);
-        assert_eq!(output.status.code(), Some(2));
-        String::from_utf8_lossy(&output.stderr).into_owned()
+    let refused = |more: &[&str], what: &str| {
+        let more = [&["--prompt"], more].concat();
+        assert_refused(&generate(folder.path(), &more), what);
     };
-    let nan = message(&["--prompt", "w1", "--temperature", "NaN"]);
-    assert!(nan.contains("temperature"), "{nan}");
-    let empty = message(&["--prompt", ""]);
-    assert!(empty.contains("the prompt is empty"), "{empty}");
-    let chat = message(&["--prompt", "w1", "--chat"]);
-    assert!(chat.contains("template"), "{chat}");
+    refused(&["w1", "--temperature", "NaN"], "temperature");
+    refused(&[""], "the prompt is empty");
+    refused(&["w1", "--chat"], "template");
     fs::write(folder.path().join("tokenizer.json"), "{").expect("written");
-    let broken = message(&["--prompt", "w1"]);
-    assert!(broken.contains("tokenizer.json"), "{broken}");
+    refused(&["w1"], "tokenizer.json");
     fs::remove_file(folder.path().join("tokenizer.json")).expect("removed");
-    let missing = message(&["--prompt", "w1"]);
-    assert!(missing.contains("tokenizer.json"), "{missing}");
+    refused(&["w1"], "tokenizer.json");
 }
 
 #[test]
@@ -133,19 +127,16 @@ fn perplexity_of_a_text() {
     let fewer = perplexity(&["--tokens", "10", "--context", "4", "--stride", "1"]);
     assert_eq!([&fewer["tokens"], &fewer["stride"]], [9, 1]);
 
-    let refused = |more: &[&str]| {
-        let output = run("perplexity", folder.path(), more);
-        assert_eq!(output.status.code(), Some(2));
-        String::from_utf8_lossy(&output.stderr).into_owned()
+    let refused = |path: &str, more: &[&str], what: &str| {
+        let more = [&["--text", path], more].concat();
+        assert_refused(&run("perplexity", folder.path(), &more), what);
     };
     let path = text.display().to_string();
-    let stride = refused(&["--text", &path, "--context", "4", "--stride", "4"]);
-    assert!(stride.contains("expected 1 to 3, got 4"), "{stride}");
-    let missing = refused(&["--text", "nowhere.txt"]);
-    assert!(missing.contains("nowhere.txt"), "{missing}");
+    let stride = ["--context", "4", "--stride", "4"];
+    refused(&path, &stride, "expected 1 to 3, got 4");
+    refused("nowhere.txt", &[], "nowhere.txt");
     fs::write(&text, "w1").expect("written");
-    let short = refused(&["--text", &path]);
-    assert!(short.contains("expected 2 or more, got 1"), "{short}");
+    refused(&path, &[], "expected 2 or more, got 1");
 }
 
 #[test]
@@ -225,7 +216,5 @@ fn tokens_of_experts_are_counted_where_that_is_asked() {
 
     let dense = model_of("decoder_qwen3");
     let output = generate(dense.path(), &["--prompt", "w1", "--experts"]);
-    assert_eq!(output.status.code(), Some(2));
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("qwen3 model has no experts"), "{error}");
+    assert_refused(&output, "qwen3 model has no experts");
 }

@@ -25,6 +25,13 @@ fn object(output: &Output) -> Value {
     serde_json::from_str(last).expect("an object on the last line")
 }
 
+/// Checks that a command ended with exit 2, and said this.
+fn assert_refused(output: &Output, what: &str) {
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(what), "{said}");
+}
+
 fn text_of(path: &Path) -> &str {
     path.to_str().expect("a path of UTF-8")
 }
@@ -63,30 +70,14 @@ fn a_published_model_learns_and_is_read_again() {
     );
     assert_ne!(found["experts_apart"], found["experts_apart_before"]);
 
-    let measured = moebius(&[
-        "perplexity",
-        "--model",
-        out,
-        "--text",
-        &text,
-        "--context",
-        "16",
-        "--device",
-        "flex",
-        "--json",
-    ]);
-    let measured = object(&measured);
-    assert!(
-        measured["perplexity"]
-            .as_f64()
-            .is_some_and(|found| found < 100.0),
-        "{measured}"
-    );
+    let more = ["--context", "16", "--device", "flex", "--json"];
+    let measured = ["perplexity", "--model", out, "--text", &text];
+    let measured = object(&moebius(&[&measured[..], &more].concat()));
+    let perplexity = measured["perplexity"].as_f64();
+    assert!(perplexity.is_some_and(|found| found < 100.0), "{measured}");
 
-    let again = moebius(&args);
-    assert_eq!(again.status.code(), Some(2), "the folder is taken");
-    let said = String::from_utf8_lossy(&again.stderr).into_owned();
-    assert!(said.contains("expected a new or an empty folder"), "{said}");
+    // The folder is taken.
+    assert_refused(&moebius(&args), "expected a new or an empty folder");
 }
 
 #[test]
@@ -111,16 +102,9 @@ fn a_configuration_alone_is_trained_from_scratch() {
     let trained = object(&moebius(&args));
     assert_eq!(trained["fell"], true, "{trained}");
 
-    let prompt = [
-        "--prompt",
-        "Call me",
-        "--max-tokens",
-        "5",
-        "--device",
-        "flex",
-        "--json",
-    ];
-    let generated = moebius(&[&["generate", "--model", out][..], &prompt].concat());
+    let prompt = ["--prompt", "Call me", "--max-tokens", "5"];
+    let more = ["--device", "flex", "--json"];
+    let generated = moebius(&[&["generate", "--model", out][..], &prompt, &more].concat());
     assert_eq!(object(&generated)["finish"], "length");
 }
 
@@ -174,9 +158,7 @@ fn a_published_model_stops_and_goes_on_as_if_it_had_not() {
 #[test]
 fn numbers_of_the_small_transformer_are_refused_beside_a_model() {
     let refused = moebius(&["train", "--model", "x", "--out", "y", "--hidden", "8"]);
-    assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("--hidden"), "{said}");
+    assert_refused(&refused, "--hidden");
 }
 
 #[test]
@@ -186,7 +168,5 @@ fn only_dense_models_are_upcycled() {
     let out = work.path().join("out");
     let (source, out) = (text_of(model.path()), text_of(&out));
     let refused = moebius(&["upcycle", "--model", source, "--out", out]);
-    assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("layers without experts"), "{said}");
+    assert_refused(&refused, "layers without experts");
 }
