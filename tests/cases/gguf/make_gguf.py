@@ -117,25 +117,32 @@ def write(name, config, tensors, types):
 
 # Where blocks have scales of 16 bits, in bytes.
 SCALES = {T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q4_K: [0, 2], T.Q6_K: [208]}
+# Later ones, whose blocks are made after all others, so that those keep their bytes.
+LATER = {T.Q5_0: [0], T.Q5_1: [0, 2], T.Q2_K: [80, 82], T.Q3_K: [108], T.Q5_K: [0, 2], T.IQ4_NL: [0], T.IQ4_XS: [0], T.MXFP4: []}
+# Types that the package decodes without being able to write them.
+READ_ONLY = (T.Q4_K, T.Q6_K, T.Q2_K, T.Q3_K, T.Q5_K, T.IQ4_NL, T.IQ4_XS)
 
 
 def random_blocks(kind, shape, rng, scale):
     """Bytes of random codes; scales are small numbers."""
     values, size = GGML_QUANT_SIZES[kind]
     blocks = rng.integers(0, 256, (*shape[:-1], shape[-1] // values, size), dtype=np.uint8)
-    for at in SCALES.get(kind, []):
+    for at in (SCALES | LATER).get(kind, []):
         blocks[..., at:at + 2] = (scale * rng.uniform(0.5, 1.5, blocks.shape[:-1])).astype(np.float16)[..., None].view(np.uint8)
     return blocks.reshape(*shape[:-1], -1)
 
 
 def write_blocks(rng):
     out = {}
-    for kind in [*SCALES, T.BF16, T.F16]:
+    later = np.random.default_rng(8)
+    for kind in [*SCALES, T.BF16, T.F16, *LATER]:
+        if kind in LATER:
+            rng = later
         count = max(4 * GGML_QUANT_SIZES[kind][0], 96)
         if kind in (T.BF16, T.F16):
             stored = rng.standard_normal((1, count)).astype(np.float32)
             stored = quantize(stored, kind).view(np.uint8)
-        elif kind in (T.Q4_K, T.Q6_K):
+        elif kind in READ_ONLY:
             stored = random_blocks(kind, (1, count), rng, 0.01)
         else:
             stored = np.concatenate([quantize(rng.standard_normal((1, count)).astype(np.float32), kind), random_blocks(kind, (1, count), rng, -3.0)], 1)

@@ -91,14 +91,14 @@ fn one_error_lists_everything() {
         .size("llama.unheard_of", 7)
         .tensor("blk.0.attn_q.weight", &[32, 33], 8, 33 * 34)
         .tensor("blk.0.attn_w.weight", &[32, 32], 8, 32 * 34)
-        .tensor("blk.0.ffn_up.weight", &[32, 64], 6, 64 * 22)
+        .tensor("blk.0.ffn_up.weight", &[32, 64], 24, 64 * 32)
         .tensor("rope_freqs.weight", &[7], 0, 28);
     refused(
         file,
         &[
             "`llama.unheard_of`: expected no key that this version doesn't know, got 7",
             "`rope_freqs.weight`: expected 8 values that can be read, got 7 values of F32",
-            "`blk.0.ffn_up.weight`: expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K or Q6_K, got Q5_0",
+            "`blk.0.ffn_up.weight`: expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS or MXFP4, got I8",
             "missing `blk.0.attn_v.weight`, nearest `blk.0.attn_w.weight`",
             "unexpected `blk.0.attn_w.weight`, nearest `blk.0.attn_v.weight`",
             "missing `output_norm.weight`",

@@ -27,26 +27,27 @@ pub const DECODED: &[GgmlType] = &[
     GgmlType::Q8_0,
     GgmlType::Q4_0,
     GgmlType::Q4_1,
+    GgmlType::Q5_0,
+    GgmlType::Q5_1,
+    GgmlType::Q2_K,
+    GgmlType::Q3_K,
     GgmlType::Q4_K,
+    GgmlType::Q5_K,
     GgmlType::Q6_K,
+    GgmlType::IQ4_NL,
+    GgmlType::IQ4_XS,
+    GgmlType::MXFP4,
 ];
 
 /// Those whose sizes alone are known, so that a file with some can be told what keeps it from being loaded.
 const OTHERS: &[GgmlType] = &[
-    kind("Q5_0", 6, 32, 22),
-    kind("Q5_1", 7, 32, 24),
-    kind("Q2_K", 10, 256, 84),
-    kind("Q3_K", 11, 256, 110),
-    kind("Q5_K", 13, 256, 176),
     kind("Q8_K", 15, 256, 292),
     kind("IQ2_XXS", 16, 256, 66),
     kind("IQ2_XS", 17, 256, 74),
     kind("IQ3_XXS", 18, 256, 98),
     kind("IQ1_S", 19, 256, 50),
-    kind("IQ4_NL", 20, 32, 18),
     kind("IQ3_S", 21, 256, 110),
     kind("IQ2_S", 22, 256, 82),
-    kind("IQ4_XS", 23, 256, 136),
     kind("I8", 24, 1, 1),
     kind("I16", 25, 1, 2),
     kind("I32", 26, 1, 4),
@@ -55,7 +56,6 @@ const OTHERS: &[GgmlType] = &[
     kind("IQ1_M", 29, 256, 56),
     kind("TQ1_0", 34, 256, 54),
     kind("TQ2_0", 35, 256, 66),
-    kind("MXFP4", 39, 32, 17),
     kind("NVFP4", 40, 64, 36),
     kind("Q1_0", 41, 128, 18),
 ];
@@ -86,10 +86,27 @@ impl GgmlType {
     pub const Q4_0: Self = kind("Q4_0", 2, 32, 18);
     /// 32 codes of 4 bits, a scale and a minimum.
     pub const Q4_1: Self = kind("Q4_1", 3, 32, 20);
+    /// 32 codes of 5 bits around 16 and a scale.
+    pub const Q5_0: Self = kind("Q5_0", 6, 32, 22);
+    /// 32 codes of 5 bits, a scale and a minimum.
+    pub const Q5_1: Self = kind("Q5_1", 7, 32, 24);
+    /// 16 × 16 codes of 2 bits, with scales and minima of 4 bits.
+    pub const Q2_K: Self = kind("Q2_K", 10, 256, 84);
+    /// 16 × 16 codes of 3 bits around 4, with scales of 6 bits.
+    pub const Q3_K: Self = kind("Q3_K", 11, 256, 110);
     /// 8 × 32 codes of 4 bits, with scales and minima of 6 bits.
     pub const Q4_K: Self = kind("Q4_K", 12, 256, 144);
+    /// 8 × 32 codes of 5 bits, with scales and minima of 6 bits.
+    pub const Q5_K: Self = kind("Q5_K", 13, 256, 176);
     /// 16 × 16 codes of 6 bits, with scales of 8 bits.
     pub const Q6_K: Self = kind("Q6_K", 14, 256, 210);
+
+    /// 32 codes of 4 bits that a table of uneven steps gives meaning, and a scale.
+    pub const IQ4_NL: Self = kind("IQ4_NL", 20, 32, 18);
+    /// 8 × 32 codes as those of [`IQ4_NL`](Self::IQ4_NL), with scales of 6 bits.
+    pub const IQ4_XS: Self = kind("IQ4_XS", 23, 256, 136);
+    /// 32 values of E2M1 and a scale of E8M0.
+    pub const MXFP4: Self = kind("MXFP4", 39, 32, 17);
 
     pub(super) fn of(number: u32) -> Option<Self> {
         let mut all = DECODED.iter().chain(OTHERS);
@@ -139,8 +156,16 @@ pub(super) fn decode(kind: GgmlType, bytes: &[u8], out: &mut [f32]) {
         GgmlType::Q8_0 => blocks(bytes, out, q8_0),
         GgmlType::Q4_0 => blocks(bytes, out, q4_0),
         GgmlType::Q4_1 => blocks(bytes, out, q4_1),
+        GgmlType::Q5_0 => blocks(bytes, out, q5_0),
+        GgmlType::Q5_1 => blocks(bytes, out, q5_1),
+        GgmlType::Q2_K => blocks(bytes, out, q2_k),
+        GgmlType::Q3_K => blocks(bytes, out, q3_k),
         GgmlType::Q4_K => blocks(bytes, out, q4_k),
+        GgmlType::Q5_K => blocks(bytes, out, q5_k),
         GgmlType::Q6_K => blocks(bytes, out, q6_k),
+        GgmlType::IQ4_NL => blocks(bytes, out, iq4_nl),
+        GgmlType::IQ4_XS => blocks(bytes, out, iq4_xs),
+        GgmlType::MXFP4 => blocks(bytes, out, mxfp4),
         other => unreachable!("{other} isn't among those that are read"),
     }
 }
@@ -198,6 +223,65 @@ fn q4_1(block: &[u8; 20], out: &mut [f32; 32]) {
     }
 }
 
+/// Codes of five bits: the low four of code `i` in half a byte of `low`, the fifth in bit `i` of `high`.
+fn five_bits(high: &[u8], low: &[u8], out: &mut [f32; 32], value: impl Fn(u8) -> f32) {
+    let high = u32::from_le_bytes([high[0], high[1], high[2], high[3]]);
+    let fifth = |i: usize| if high >> i & 1 == 1 { 16 } else { 0 };
+    for i in 0..16 {
+        out[i] = value(low[i] & 15 | fifth(i));
+        out[16 + i] = value(low[i] >> 4 | fifth(16 + i));
+    }
+}
+
+fn q5_0(block: &[u8; 22], out: &mut [f32; 32]) {
+    let d = half(block[0], block[1]);
+    five_bits(&block[2..6], &block[6..], out, |code| {
+        d * (f32::from(code) - 16.0)
+    });
+}
+
+fn q5_1(block: &[u8; 24], out: &mut [f32; 32]) {
+    let (d, least) = (half(block[0], block[1]), half(block[2], block[3]));
+    five_bits(&block[4..8], &block[8..], out, |code| {
+        d * f32::from(code) + least
+    });
+}
+
+/// Codes of two bits. A byte holds one of each of four groups of 32, which have a scale and a minimum of four bits for each half.
+fn q2_k(block: &[u8; 84], out: &mut [f32; 256]) {
+    let (scales, rest) = block.split_at(16);
+    let (codes, rest) = rest.split_at(64);
+    let (d, least) = (half(rest[0], rest[1]), half(rest[2], rest[3]));
+    let codes = codes.as_chunks::<32>().0.iter();
+    let scales = scales.as_chunks::<8>().0.iter();
+    for ((codes, scales), out) in codes.zip(scales).zip(out.as_chunks_mut::<128>().0) {
+        for (i, out) in out.iter_mut().enumerate() {
+            let scale = scales[i / 16];
+            let code = codes[i % 32] >> (i / 32 * 2) & 3;
+            *out = d * f32::from(scale & 15) * f32::from(code) - least * f32::from(scale >> 4);
+        }
+    }
+}
+
+/// Codes of three bits around 4: the low two as in [`q2_k`], the third of group g in bit g of 32 bytes; scales of six bits around 32,
+/// whose low four bits are in halves of eight bytes and whose upper two are in four more.
+fn q3_k(block: &[u8; 110], out: &mut [f32; 256]) {
+    let (third, rest) = block.split_at(32);
+    let (codes, rest) = rest.split_at(64);
+    let (packed, d) = (&rest[..12], half(rest[12], rest[13]));
+    let factors: [f32; 16] = std::array::from_fn(|i| {
+        let low = packed[i % 8] >> (i / 8 * 4) & 15;
+        let upper = packed[8 + i % 4] >> (i / 4 * 2) & 3;
+        d * (f32::from(low | upper << 4) - 32.0)
+    });
+    for (i, out) in out.iter_mut().enumerate() {
+        let (group, lane) = (i / 32, i % 32);
+        let low = codes[i / 128 * 32 + lane] >> (group % 4 * 2) & 3;
+        let code = low | (third[lane] >> group & 1) << 2;
+        *out = factors[i / 16] * (f32::from(code) - 4.0);
+    }
+}
+
 /// Scale and minimum of group `group` of eight, of twelve bytes: six bits each, of the last four groups' the upper two in the bytes
 /// of the first four.
 fn scale_and_least(packed: &[u8], group: usize) -> [u8; 2] {
@@ -210,19 +294,44 @@ fn scale_and_least(packed: &[u8], group: usize) -> [u8; 2] {
     }
 }
 
-fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
-    let (d, least) = (half(block[0], block[1]), half(block[2], block[3]));
-    let (packed, codes) = (&block[4..16], &block[16..]);
-    let factors = |group| {
-        let [scale, minimum] = scale_and_least(packed, group);
+/// The factor and the minimum of each of the eight groups of a block of [`q4_k`] or [`q5_k`], which begins with them.
+fn factors(head: &[u8]) -> [[f32; 2]; 8] {
+    let (d, least) = (half(head[0], head[1]), half(head[2], head[3]));
+    std::array::from_fn(|group| {
+        let [scale, minimum] = scale_and_least(&head[4..16], group);
         [d * f32::from(scale), least * f32::from(minimum)]
-    };
+    })
+}
+
+fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
+    let (head, codes) = block.split_at(16);
+    let factors = factors(head);
     let codes = codes.as_chunks::<32>().0.iter();
     for (pair, (codes, out)) in codes.zip(out.as_chunks_mut::<64>().0).enumerate() {
-        let [low, high] = [factors(2 * pair), factors(2 * pair + 1)];
+        let [low, high] = [factors[2 * pair], factors[2 * pair + 1]];
         for i in 0..32 {
             out[i] = low[0] * f32::from(codes[i] & 15) - low[1];
             out[32 + i] = high[0] * f32::from(codes[i] >> 4) - high[1];
+        }
+    }
+}
+
+/// As [`q4_k`], with a fifth bit of group g in bit g of 32 bytes.
+fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
+    let (head, rest) = block.split_at(16);
+    let (fifth, codes) = rest.split_at(32);
+    let factors = factors(head);
+    let codes = codes.as_chunks::<32>().0.iter();
+    for (pair, (codes, out)) in codes.zip(out.as_chunks_mut::<64>().0).enumerate() {
+        let [low, high] = [factors[2 * pair], factors[2 * pair + 1]];
+        for i in 0..32 {
+            let fifth = fifth[i] >> (2 * pair);
+            let codes = [
+                codes[i] & 15 | (fifth & 1) << 4,
+                codes[i] >> 4 | (fifth >> 1 & 1) << 4,
+            ];
+            out[i] = low[0] * f32::from(codes[0]) - low[1];
+            out[32 + i] = high[0] * f32::from(codes[1]) - high[1];
         }
     }
 }
@@ -246,6 +355,50 @@ fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
             out[96 + i] = scale[6 + second] * code(low[32 + i] >> 4, high[i] >> 6);
         }
     }
+}
+
+/// What the 16 codes of IQ4_NL and IQ4_XS stand for: steps that are finer around 0.
+const UNEVEN: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+];
+
+/// Twice what the 16 codes of E2M1 stand for; ggml knows no −0.
+const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+
+/// 32 codes of four bits that a table gives meaning, times `factor`.
+fn looked_up(table: &[i8; 16], factor: f32, codes: &[u8], out: &mut [f32]) {
+    let (low, high) = out.split_at_mut(16);
+    for ((code, low), high) in codes.iter().zip(low).zip(high) {
+        *low = factor * f32::from(table[usize::from(code & 15)]);
+        *high = factor * f32::from(table[usize::from(code >> 4)]);
+    }
+}
+
+fn iq4_nl(block: &[u8; 18], out: &mut [f32; 32]) {
+    looked_up(&UNEVEN, half(block[0], block[1]), &block[2..], out);
+}
+
+/// Eight groups, with scales of six bits around 32: the low four in halves of four bytes, the upper two in a word of 16 bits before.
+fn iq4_xs(block: &[u8; 136], out: &mut [f32; 256]) {
+    let d = half(block[0], block[1]);
+    let (upper, low) = (u16::from_le_bytes([block[2], block[3]]), &block[4..8]);
+    let codes = block[8..].as_chunks::<16>().0.iter();
+    for (group, (codes, out)) in codes.zip(out.as_chunks_mut::<32>().0).enumerate() {
+        let low = u16::from(low[group / 2] >> (group % 2 * 4) & 15);
+        let scale = f32::from(low | (upper >> (2 * group) & 3) << 4) - 32.0;
+        looked_up(&UNEVEN, d * scale, codes, out);
+    }
+}
+
+/// A scale of E8M0, halved as the table holds twice the values; the largest byte is 2¹²⁷ to ggml, not NaN.
+fn mxfp4(block: &[u8; 17], out: &mut [f32; 32]) {
+    let exponent = u32::from(block[0]);
+    let scale = match exponent {
+        // Subnormal.
+        0 | 1 => 0x0020_0000 << exponent,
+        _ => (exponent - 1) << 23,
+    };
+    looked_up(&TWICE_E2M1, f32::from_bits(scale), &block[1..], out);
 }
 
 #[cfg(test)]
