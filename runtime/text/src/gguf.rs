@@ -36,9 +36,53 @@ const DEEPSEEK3: &[&str] = &[
     r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
+/// DeepSeek LLM: lines, words of cased letters, punctuation, Chinese and Korean, numbers.
+const DEEPSEEK_LLM: &[&str] = &[
+    r"[\r\n]",
+    r"\s?[[\p{Lu}\p{Ll}\p{Lt}]&&[^𝐀-𝟿]]+",
+    r"\s?[!-/:-~！-／：-～‘-‟　-。]+",
+    r"\s+$",
+    r"[一-龥ࠀ-一가-퟿]+",
+    r"\p{N}+",
+];
+/// DeepSeek Coder: the same with all letters and punctuation of Unicode, and one digit at a time.
+const DEEPSEEK_CODER: &[&str] = &[
+    r"[\r\n]",
+    r"\s?\p{L}+",
+    r"\s?\p{P}+",
+    r"[一-龥ࠀ-一가-퟿]+",
+    r"\p{N}",
+];
+/// Falcon: punctuation, then words as GPT-2, then three digits at a time.
+const FALCON: &[&str] = &[r"[\p{P}$+<=>^~|`]+", GPT2[0], r"[0-9][0-9][0-9]"];
+/// What llama.cpp takes where a file names no rule: punctuation, words as GPT-2, numbers, three digits at a time.
+const DEFAULT: &[&str] = &[r"[\p{P}$+<=>^~|]+", GPT2[0], r"\p{N}+", r"[0-9][0-9][0-9]"];
+/// Mistral's Tekken: as [`O200K`] without contractions, one digit at a time.
+const TEKKEN: &[&str] = &[
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+/// Ling (Bailing): as [`QWEN2`], where one line end at a time ends a word.
+const BAILING: &[&str] = &[
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+];
+/// Seed-Coder: as [`QWEN2`], where line ends are apart from what is before them.
+const SEED: &[&str] = &[
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+/// MiniCPM 5: up to three digits, then as [`LLAMA3`].
+const MINICPM5: &[&str] = &[
+    r"\p{N}{1,3}",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+/// Kimi K2: Chinese characters, then as [`O200K`] with the other letters.
+const KIMI: &[&str] = &[
+    r"\p{Han}+|[^\r\n\p{L}\p{N}]?[[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]*[[\p{Ll}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]+[[\p{Ll}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+];
+
 /// How a text becomes words, of which merges make tokens.
 struct Cut {
-    name: &'static str,
+    /// The values of `pre` that mean it.
+    names: &'static [&'static str],
     /// Applied one after the other.
     patterns: &'static [&'static str],
     /// A word that is a token needs no merges.
@@ -47,91 +91,230 @@ struct Cut {
     composed: bool,
 }
 
-const fn cut(name: &'static str, patterns: &'static [&'static str]) -> Cut {
+const fn cut(names: &'static [&'static str], patterns: &'static [&'static str]) -> Cut {
     Cut {
-        name,
+        names,
         patterns,
         whole_words: false,
         composed: false,
     }
 }
 
+const fn whole(names: &'static [&'static str], patterns: &'static [&'static str]) -> Cut {
+    Cut {
+        whole_words: true,
+        ..cut(names, patterns)
+    }
+}
+
 /// The values of `pre`, with the rules of the models that brought them.
 const CUTS: &[Cut] = &[
-    cut("gpt-2", GPT2),
-    cut("mpt", GPT2),
-    cut("olmo", GPT2),
-    cut("smollm", DIGITS),
-    cut("starcoder", DIGITS),
-    cut("refact", DIGITS),
-    cut("command-r", DIGITS),
-    Cut {
-        whole_words: true,
-        ..cut("llama-bpe", LLAMA3)
-    },
-    cut("dbrx", LLAMA3),
-    cut("deepseek-v3", DEEPSEEK3),
+    cut(&["default", ""], DEFAULT),
+    cut(
+        &[
+            "gpt-2",
+            "phi-2",
+            "mpt",
+            "olmo",
+            "jais",
+            "trillion",
+            "gigachat",
+            "a.x-4.0",
+            "mellum",
+            "exaone4",
+            "granite-docling",
+        ],
+        GPT2,
+    ),
+    cut(
+        &[
+            "smollm",
+            "starcoder",
+            "refact",
+            "command-r",
+            "codeshell",
+            "exaone",
+            "minerva-7b",
+            "mellum2",
+        ],
+        DIGITS,
+    ),
+    whole(
+        &[
+            "llama-bpe",
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "falcon-h1",
+            "pixtral",
+            "midm-2.0",
+            "lfm2",
+        ],
+        LLAMA3,
+    ),
+    cut(&["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"], LLAMA3),
+    cut(&["deepseek-v3", "hunyuan-dense", "joyai-llm"], DEEPSEEK3),
+    cut(&["deepseek-llm"], DEEPSEEK_LLM),
+    cut(&["deepseek-coder"], DEEPSEEK_CODER),
+    cut(&["falcon"], FALCON),
     Cut {
         composed: true,
-        ..cut("qwen2", QWEN2)
+        ..cut(&["qwen2"], QWEN2)
     },
-    cut("qwen35", QWEN35),
-    Cut {
-        whole_words: true,
-        ..cut("gpt-4o", O200K)
-    },
+    cut(
+        &[
+            "deepseek-r1-qwen",
+            "stablelm2",
+            "hunyuan",
+            "megrez",
+            "kormo",
+            "solar-open",
+            "grok-2",
+        ],
+        QWEN2,
+    ),
+    cut(&["qwen35"], QWEN35),
+    whole(&["tekken"], TEKKEN),
+    whole(&["gpt-4o", "llama4", "kanana2"], O200K),
+    cut(&["minimax-m2"], O200K),
+    cut(&["bailingmoe", "bailingmoe2", "llada-moe"], BAILING),
+    cut(&["seed-coder"], SEED),
+    whole(&["minicpm5"], MINICPM5),
+    cut(&["kimi-k2"], KIMI),
 ];
 
+/// What `token_type` calls tokens that merges make: ordinary ones and those of a user.
+const MADE: &[i32] = &[1, 4];
+
 impl Tokenizer {
-    /// Makes a tokenizer of the vocabulary of a GGUF file. `gpt2`, byte-level BPE, is the one `model` that is known here; of the values of
-    /// `pre` there are `smollm`, `gpt-2`, `llama-bpe`, `qwen2` and others, which an error lists.
+    /// Makes a tokenizer of the vocabulary of a GGUF file. Two values of `model` are known: `gpt2`, byte-level BPE, with a rule for words
+    /// that `pre` names, and `llama`, SentencePiece's BPE, whose merges are in the order of `scores`.
     ///
     /// # Errors
     /// [`Error::Unfit`] for parts that don't fit together, and for a `model` or a `pre` that isn't known.
     pub fn from_gguf(vocabulary: Vocabulary) -> Result<Self, Error> {
-        let key = |name: &str| format!("tokenizer.ggml.{name}");
-        if vocabulary.model != "gpt2" {
-            return Err(Error::unfit(key("model"), "gpt2", &vocabulary.model));
-        }
-        let cut = CUTS.iter().find(|cut| cut.name == vocabulary.pre);
-        let cut = cut.ok_or_else(|| {
-            let names: Vec<&str> = CUTS.iter().map(|cut| cut.name).collect();
-            Error::unfit(
-                key("pre"),
-                format!("one of {}", names.join(", ")),
-                &vocabulary.pre,
-            )
-        })?;
-        let tokens = vocabulary.tokens.len();
-        if !vocabulary.types.is_empty() && vocabulary.types.len() != tokens {
-            let expected = format!("{tokens}, one for each token");
-            return Err(Error::unfit(
-                key("token_type"),
-                expected,
-                vocabulary.types.len(),
-            ));
-        }
-        let json = json!({
+        one_for_each(&vocabulary, "token_type", vocabulary.types.len())?;
+        let stages = match vocabulary.model.as_str() {
+            "gpt2" => of_bytes(&vocabulary)?,
+            "llama" => of_pieces(&vocabulary)?,
+            other => {
+                return Err(Error::unfit("tokenizer.ggml.model", "gpt2 or llama", other));
+            }
+        };
+        let mut json = json!({
             "version": "1.0",
             "added_tokens": added(&vocabulary),
-            "normalizer": cut.composed.then(|| json!({"type": "NFC"})),
-            "pre_tokenizer": pre_tokenizer(cut),
             "post_processor": post_processor(&vocabulary)?,
-            "decoder": byte_level(),
-            "model": {
-                "type": "BPE",
-                "ignore_merges": cut.whole_words,
-                "vocab": ids(&vocabulary.tokens)?,
-                "merges": merges(&vocabulary.merges)?,
-            },
         });
+        if let (Value::Object(json), Value::Object(stages)) = (&mut json, stages) {
+            json.extend(stages);
+        }
         let tokenizer = Self::from_json(json, "tokenizer.ggml")?;
-        tokenizer.ending(
-            vocabulary.bos,
-            vocabulary.eos,
-            "bos_token_id or eos_token_id of tokenizer.ggml",
-        )
+        let mut eos = vocabulary.eos;
+        // Some files name an end of another vocabulary: no answer ends by it.
+        eos.retain(|id| tokenizer.token(*id).is_some());
+        tokenizer.ending(vocabulary.bos, eos, "bos_token_id of tokenizer.ggml")
     }
+}
+
+/// Refuses a list that has neither none nor one for each token.
+fn one_for_each(vocabulary: &Vocabulary, name: &str, count: usize) -> Result<(), Error> {
+    let tokens = vocabulary.tokens.len();
+    if count == 0 || count == tokens {
+        return Ok(());
+    }
+    let expected = format!("{tokens}, one for each token");
+    Err(Error::unfit(
+        format!("tokenizer.ggml.{name}"),
+        expected,
+        count,
+    ))
+}
+
+/// The stages of byte-level BPE, as a `tokenizer.json` has them.
+fn of_bytes(vocabulary: &Vocabulary) -> Result<Value, Error> {
+    let of_name = |cut: &&Cut| cut.names.contains(&vocabulary.pre.as_str());
+    let cut = CUTS.iter().find(of_name).ok_or_else(|| {
+        let names = CUTS.iter().flat_map(|cut| cut.names);
+        let names: Vec<&str> = names.copied().filter(|name| !name.is_empty()).collect();
+        let expected = format!("one of {}", names.join(", "));
+        Error::unfit("tokenizer.ggml.pre", expected, &vocabulary.pre)
+    })?;
+    Ok(json!({
+        "normalizer": cut.composed.then(|| json!({"type": "NFC"})),
+        "pre_tokenizer": pre_tokenizer(cut),
+        "decoder": byte_level(),
+        "model": {
+            "type": "BPE",
+            "ignore_merges": cut.whole_words,
+            "vocab": ids(&vocabulary.tokens)?,
+            "merges": merges(&vocabulary.merges)?,
+        },
+    }))
+}
+
+/// The stages of SentencePiece's BPE: spaces are written as ▁, a text is not cut, and characters without a token are spelt by bytes.
+fn of_pieces(vocabulary: &Vocabulary) -> Result<Value, Error> {
+    one_for_each(vocabulary, "scores", vocabulary.scores.len())?;
+    let unknown = vocabulary.unknown.and_then(|id| usize::try_from(id).ok());
+    let of_type = || vocabulary.types.iter().position(|kind| *kind == 2);
+    let unknown = unknown.or_else(of_type);
+    let unknown = unknown.and_then(|id| vocabulary.tokens.get(id));
+    let mut normalizers =
+        vec![json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"})];
+    let mut decoders = vec![
+        json!({"type": "Replace", "pattern": {"String": "▁"}, "content": " "}),
+        json!({"type": "ByteFallback"}),
+        json!({"type": "Fuse"}),
+    ];
+    if vocabulary.add_space {
+        normalizers.insert(0, json!({"type": "Prepend", "prepend": "▁"}));
+        decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
+    }
+    let merges = match vocabulary.merges.as_slice() {
+        [] => merges_by_score(vocabulary),
+        given => merges(given)?,
+    };
+    Ok(json!({
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": null,
+        "decoder": {"type": "Sequence", "decoders": decoders},
+        "model": {
+            "type": "BPE",
+            "unk_token": unknown,
+            "fuse_unk": true,
+            "byte_fallback": true,
+            "vocab": ids(&vocabulary.tokens)?,
+            "merges": merges,
+        },
+    }))
+}
+
+/// The merges that scores mean: each way to make a token of two others, tokens with a higher score first.
+fn merges_by_score(vocabulary: &Vocabulary) -> Vec<[&str; 2]> {
+    let of = |id: usize| vocabulary.scores.get(id).copied().unwrap_or_default();
+    let is_made = |id: usize| {
+        vocabulary
+            .types
+            .get(id)
+            .is_none_or(|kind| MADE.contains(kind))
+    };
+    let made = vocabulary.tokens.iter().enumerate();
+    let made = made.filter(|(id, _)| is_made(*id));
+    let scores: HashMap<&str, f32> = made.map(|(id, token)| (token.as_str(), of(id))).collect();
+    let mut found = Vec::new();
+    for (token, score) in &scores {
+        let ends = token
+            .char_indices()
+            .skip(1)
+            .map(|(at, _)| token.split_at(at));
+        let known = ends
+            .filter(|(first, second)| scores.contains_key(first) && scores.contains_key(second));
+        found.extend(known.map(|(first, second)| (*score, [first, second])));
+    }
+    // Where scores are equal, any order that is the same in each run.
+    found.sort_unstable_by(|(a, first), (b, second)| b.total_cmp(a).then(second.cmp(first)));
+    found.into_iter().map(|(_, pair)| pair).collect()
 }
 
 fn byte_level() -> Value {
@@ -147,7 +330,7 @@ fn pre_tokenizer(cut: &Cut) -> Value {
     json!({"type": "Sequence", "pretokenizers": all})
 }
 
-/// The tokens that are found in a text before it is cut.
+/// The tokens that are found in a text before it is cut: the unknown one, those of control and those of a user.
 fn added(vocabulary: &Vocabulary) -> Vec<Value> {
     let typed = vocabulary.tokens.iter().zip(&vocabulary.types).enumerate();
     let added = typed.filter(|(_, (_, kind))| matches!(kind, 2..=4));

@@ -227,23 +227,97 @@ fn parts() -> Vocabulary {
         bos: Some(0),
         eos: vec![2],
         add_bos: true,
+        ..Vocabulary::default()
+    }
+}
+
+/// The parts of the SentencePiece model in the vectors: the first merges have the highest scores.
+fn pieces() -> Vocabulary {
+    let json = json(&vectors().join("byte_fallback.json"));
+    let vocab = json["model"]["vocab"].as_object().unwrap();
+    let mut tokens: Vec<(String, u64)> = vocab
+        .iter()
+        .map(|(token, id)| (token.clone(), id.as_u64().unwrap()))
+        .collect();
+    tokens.sort_by_key(|(_, id)| *id);
+    let merges = json["model"]["merges"].as_array().unwrap().iter();
+    let ranks: std::collections::HashMap<String, usize> = merges
+        .map(|pair| pair[0].as_str().unwrap().to_owned() + pair[1].as_str().unwrap())
+        .zip(0..)
+        .collect();
+    let score = |token: &str| ranks.get(token).map_or(-1e6, |rank| -(*rank as f32));
+    let mut types: Vec<i32> = tokens
+        .iter()
+        .map(|(token, _)| if token.starts_with("<0x") { 6 } else { 1 })
+        .collect();
+    for added in json["added_tokens"].as_array().unwrap() {
+        let id = usize::try_from(added["id"].as_u64().unwrap()).unwrap();
+        let content = added["content"].as_str().unwrap();
+        if id == tokens.len() {
+            tokens.push((content.to_owned(), id as u64));
+            types.push(4);
+        }
+        types[id] = match (content, added["special"].as_bool().unwrap()) {
+            ("<unk>", _) => 2,
+            (_, true) => 3,
+            (_, false) => 4,
+        };
+    }
+    Vocabulary {
+        model: "llama".to_owned(),
+        scores: tokens.iter().map(|(token, _)| score(token)).collect(),
+        tokens: tokens.into_iter().map(|(token, _)| token).collect(),
+        types,
+        bos: Some(1),
+        eos: vec![2],
+        add_bos: true,
+        add_space: true,
+        ..Vocabulary::default()
     }
 }
 
 #[test]
 fn the_parts_of_a_gguf_file_make_the_same_tokenizer() {
-    let tokenizer = Tokenizer::from_gguf(parts()).unwrap();
-    let expected: Vectors =
-        serde_json::from_value(json(&vectors().join("byte_level.vectors.json"))).unwrap();
+    same_as_the_vectors(parts(), "byte_level", 0);
+}
+
+#[test]
+fn scores_of_a_gguf_file_make_the_same_tokenizer() {
+    same_as_the_vectors(pieces(), "byte_fallback", 1);
+    let error = Tokenizer::from_gguf(Vocabulary {
+        scores: vec![0.0; 3],
+        ..pieces()
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("tokenizer.ggml.scores: expected 4") && error.contains("got 3"),
+        "{error}"
+    );
+    let bare = Vocabulary {
+        add_space: false,
+        ..pieces()
+    };
+    let bare = Tokenizer::from_gguf(bare).unwrap();
+    for text in [" a  b", "a\n", ""] {
+        let ids = bare.encode(text, false).unwrap();
+        assert_eq!(bare.decode(&ids, false).unwrap(), text);
+    }
+}
+
+/// Compares the tokenizer of a GGUF file's parts with the vectors `name`.
+fn same_as_the_vectors(parts: Vocabulary, name: &str, bos: u32) {
+    let tokenizer = Tokenizer::from_gguf(parts).unwrap();
+    let expected = json(&vectors().join(format!("{name}.vectors.json")));
+    let expected: Vectors = serde_json::from_value(expected).unwrap();
     let ends = (tokenizer.bos_id(), tokenizer.eos_ids());
-    assert_eq!(ends, (Some(0), &[2][..]));
+    assert_eq!(ends, (Some(bos), &[2][..]));
     compare(&tokenizer, &expected, "tokenizer.ggml");
 }
 
 #[test]
 fn every_way_to_cut_a_text_gives_it_back() {
     let none = Vocabulary {
-        pre: String::new(),
+        pre: "none".to_owned(),
         ..parts()
     };
     let error = Tokenizer::from_gguf(none).unwrap_err().to_string();
@@ -276,14 +350,19 @@ fn parts_that_do_not_fit_are_named() {
         )+};
     }
     refused! {
-        v => v.model = "llama".to_owned(), "tokenizer.ggml.model: expected gpt2, got llama";
-        v => v.pre = "other".to_owned(), "tokenizer.ggml.pre: expected one of gpt-2, ";
+        v => v.model = "bert".to_owned(), "tokenizer.ggml.model: expected gpt2 or llama, got bert";
+        v => v.pre = "other".to_owned(), "tokenizer.ggml.pre: expected one of default, gpt-2, ";
         v => v.types.truncate(5), "tokenizer.ggml.token_type: expected 483, one for each token, got 5";
         v => v.merges[7] = "nospace".to_owned(), "tokenizer.ggml.merges[7]: expected two tokens";
         v => v.merges[7] = "no such".to_owned(), "tokenizer.ggml: expected a tokenizer, got";
         v => v.tokens[9] = v.tokens[8].clone(), "different tokens, got \"&\" for the ids 8 and 9";
-        v => v.eos = vec![483], "expected the id of a token, below 483, got 483";
         v => v.bos = None, "tokenizer.ggml.bos_token_id: expected the id of a token";
         v => (v.tokens, v.types) = (Vec::new(), Vec::new()), "expected";
     }
+    // An end that no token has ends nothing.
+    let ending = Vocabulary {
+        eos: vec![483, 2],
+        ..parts()
+    };
+    assert_eq!(Tokenizer::from_gguf(ending).unwrap().eos_ids(), [2]);
 }

@@ -1,5 +1,6 @@
 //! An open GGUF file, and the vocabulary of a tokenizer in its metadata.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -189,7 +190,7 @@ pub fn expected_types() -> String {
 }
 
 /// What the metadata of a GGUF file says about its vocabulary, under `tokenizer.ggml.`, as a tokenizer is made of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vocabulary {
     /// `model`: the kind of vocabulary.
     pub model: String,
@@ -201,16 +202,45 @@ pub struct Vocabulary {
     pub merges: Vec<String>,
     /// `token_type`: of each token, 1 if it is ordinary, 2 unknown, 3 control, 4 the user's, 5 unused, 6 a byte. Empty if the file doesn't say.
     pub types: Vec<i32>,
+    /// `scores`: of each token, the more the earlier it is made by a merge, where there are no `merges`. Empty if the file doesn't say.
+    pub scores: Vec<f32>,
+    /// `unknown_token_id`
+    pub unknown: Option<u32>,
     /// `bos_token_id`
     pub bos: Option<u32>,
-    /// `eos_token_id`, `eot_token_id` and `eom_token_id`, those that there are.
+    /// `eos_token_id`, `eot_token_id` and `eom_token_id`, those that there are, and the tokens that end an answer by their name,
+    /// because many files have no `eot_token_id`.
     pub eos: Vec<u32>,
-    /// `add_bos_token`: whether an encoding with special tokens starts with `bos`. Where the file doesn't say, the models of Llama 3 do.
+    /// `add_bos_token`: whether an encoding with special tokens starts with `bos`. Where the file doesn't say, the models of Llama 3
+    /// and of Mistral's Tekken, and all of the kind `llama`, do.
     pub add_bos: bool,
+    /// `add_space_prefix`: whether a space is put before a text; true where the file doesn't say. Of the kind `llama` only.
+    pub add_space: bool,
 }
 
-/// Values of `pre` that files from before `add_bos_token` have.
-const BEGIN_WITH_BOS: &[&str] = &["llama-bpe", "llama3", "llama-v3"];
+/// Values of `pre` whose models begin with `bos`, for files from before `add_bos_token`.
+const BEGIN_WITH_BOS: &[&str] = &["llama-bpe", "llama3", "llama-v3", "tekken"];
+
+/// Tokens that end a turn or a text, of all families that llama.cpp knows by these names.
+const ENDS: &[&str] = &[
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<end_of_utterance>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "[e~[",
+    "<｜end▁of▁sentence｜>",
+];
 
 impl GgufFile {
     /// The vocabulary of the tokenizer; `None` where the file has none.
@@ -237,24 +267,31 @@ impl GgufFile {
         let pre = pre.unwrap_or_default();
         let mut eos = Vec::new();
         for name in ["eos_token_id", "eot_token_id", "eom_token_id"] {
-            let id = self.token(name)?;
-            // Several names may stand for one token.
-            eos.extend(id.filter(|id| !eos.contains(id)));
+            eos.extend(self.token(name)?);
         }
+        eos.extend(ends(&tokens));
+        // Several names may stand for one token.
+        let mut seen = HashSet::new();
+        eos.retain(|id| seen.insert(*id));
         let flag = |value: &GgufValue| match value {
             GgufValue::Flag(flag) => Some(*flag),
             _ => None,
         };
         let add_bos = self.entry("add_bos_token", "true or false", flag)?;
+        let add_space = self.entry("add_space_prefix", "true or false", flag)?;
+        let begins = model == "llama" || BEGIN_WITH_BOS.contains(&pre);
         Ok(Some(Vocabulary {
             model: model.to_owned(),
             pre: pre.to_owned(),
             tokens,
             merges: self.texts("merges")?.unwrap_or_default(),
             types: self.types()?,
+            scores: self.scores()?,
+            unknown: self.token("unknown_token_id")?,
             bos: self.token("bos_token_id")?,
             eos,
-            add_bos: add_bos.unwrap_or(BEGIN_WITH_BOS.contains(&pre)),
+            add_bos: add_bos.unwrap_or(begins),
+            add_space: add_space.unwrap_or(true),
         }))
     }
 
@@ -286,17 +323,45 @@ impl GgufFile {
     }
 
     fn types(&self) -> Result<Vec<i32>, GgufError> {
-        let number = |value: GgufValue| match value {
+        self.numbers("token_type", |value| match value {
             GgufValue::Unsigned(value) => i32::try_from(value).ok(),
             GgufValue::Signed(value) => i32::try_from(value).ok(),
             _ => None,
-        };
-        let types = self.entry("token_type", "a list of numbers", |value| match value {
-            GgufValue::Numbers(numbers) => numbers.iter().map(number).collect::<Option<_>>(),
+        })
+    }
+
+    fn scores(&self) -> Result<Vec<f32>, GgufError> {
+        self.numbers("scores", |value| match value {
+            GgufValue::Single(value) => Some(value),
+            GgufValue::Signed(value) => Some(value as f32),
+            _ => None,
+        })
+    }
+
+    /// A list of numbers that `number` reads; empty where the file has none.
+    fn numbers<T>(
+        &self,
+        name: &str,
+        number: impl Fn(GgufValue) -> Option<T>,
+    ) -> Result<Vec<T>, GgufError> {
+        let numbers = self.entry(name, "a list of numbers", |value| match value {
+            GgufValue::Numbers(numbers) => numbers.iter().map(&number).collect::<Option<_>>(),
             _ => None,
         })?;
-        Ok(types.unwrap_or_default())
+        Ok(numbers.unwrap_or_default())
     }
+}
+
+/// The ids of the tokens that end an answer by their name.
+fn ends(tokens: &[String]) -> Vec<u32> {
+    let named = |name: &str| tokens.iter().any(|token| token == name);
+    // In the format of gpt-oss a message may end while the answer goes on.
+    let messages = named("<|return|>") && named("<|call|>");
+    let is_end = |token: &str| ENDS.contains(&token) && !(messages && token == "<|end|>");
+    let ids = (0_u32..).zip(tokens);
+    ids.filter(|(_, token)| is_end(token))
+        .map(|(id, _)| id)
+        .collect()
 }
 
 fn key(name: &str) -> String {

@@ -2,7 +2,7 @@
 
 use moebius_weights::gguf::{GgufFile, Vocabulary};
 
-use crate::builder::{Builder, FLAG, LIST, TEXT, list, text};
+use crate::builder::{Builder, FLAG, LIST, SINGLE, TEXT, list, text};
 
 fn parts(builder: Builder) -> Result<Option<Vocabulary>, String> {
     let file = GgufFile::from_bytes("test", builder.bytes()).unwrap();
@@ -49,6 +49,7 @@ fn what_a_file_does_not_say_is_empty() {
     let expected = Vocabulary {
         model: "gpt2".to_owned(),
         tokens: vec!["a".to_owned(), "b".to_owned()],
+        add_space: true,
         ..Vocabulary::default()
     };
     assert_eq!(got, expected);
@@ -62,6 +63,40 @@ fn what_a_file_does_not_say_is_empty() {
         .size("tokenizer.ggml.eot_token_id", 1)
         .size("tokenizer.ggml.eom_token_id", 0);
     assert_eq!(parts(ends).unwrap().unwrap().eos, [1, 0]);
+}
+
+/// Many files name the end of a text alone, and their models end turns by another token.
+#[test]
+fn tokens_that_end_a_turn_are_known_by_name() {
+    let ends = |tokens: &[&str]| {
+        let file = Builder::new()
+            .text("tokenizer.ggml.model", "gpt2")
+            .value("tokenizer.ggml.tokens", LIST, &texts(tokens))
+            .size("tokenizer.ggml.eos_token_id", 1);
+        parts(file).unwrap().unwrap().eos
+    };
+    assert_eq!(ends(&["a", "<|endoftext|>", "<|im_end|>"]), [1, 2]);
+    assert_eq!(ends(&["<|end|>", "b"]), [1, 0]);
+    assert_eq!(ends(&["<|end|>", "<|return|>", "<|call|>"]), [1, 2]);
+}
+
+/// The metadata of a SentencePiece model: scores in place of merges.
+#[test]
+fn scores_and_defaults_of_the_kind_llama_are_read() {
+    let scores: Vec<u8> = [0.0_f32, -1.5]
+        .into_iter()
+        .flat_map(f32::to_le_bytes)
+        .collect();
+    let llama = Builder::new()
+        .text("tokenizer.ggml.model", "llama")
+        .value("tokenizer.ggml.tokens", LIST, &texts(&["a", "b"]))
+        .value("tokenizer.ggml.scores", LIST, &list(SINGLE, 2, &scores))
+        .size("tokenizer.ggml.unknown_token_id", 1);
+    let got = parts(llama.clone()).unwrap().unwrap();
+    assert_eq!((got.scores, got.unknown), (vec![0.0, -1.5], Some(1)));
+    assert!(got.add_bos && got.add_space);
+    let said = llama.value("tokenizer.ggml.add_space_prefix", FLAG, &[0]);
+    assert!(!parts(said).unwrap().unwrap().add_space);
 }
 
 #[test]
