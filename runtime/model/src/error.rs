@@ -128,8 +128,10 @@ pub struct Misfits {
     pub misshapen: Vec<Unfit>,
 }
 
-/// Names that differ in nothing but their numbers, of which so many are shown.
+/// Names that differ in nothing but their numbers, of which so many are shown; one where there would be too many lines.
 const SHOWN: usize = 3;
+/// Lines of an error, beside its first and one that counts what is left out.
+const LINES: usize = 8;
 
 impl Misfits {
     /// Those of a configuration alone.
@@ -152,20 +154,34 @@ impl std::error::Error for Misfits {}
 impl fmt::Display for Misfits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the checkpoint can't be loaded")?;
-        for fault in &self.faults {
-            write!(f, "\n  {fault}")?;
+        let mut lines = self.lines(SHOWN);
+        if lines.len() > LINES {
+            lines = self.lines(1);
         }
+        let left = lines.len().saturating_sub(LINES);
+        for line in lines.iter().take(LINES) {
+            write!(f, "\n  {line}")?;
+        }
+        match left {
+            0 => Ok(()),
+            left => write!(f, "\n  and {left} more lines of this kind"),
+        }
+    }
+}
+
+impl Misfits {
+    /// A line for each fault, of names that are alike `shown`.
+    fn lines(&self, shown: usize) -> Vec<String> {
+        let mut lines: Vec<String> = self.faults.iter().map(ToString::to_string).collect();
         let (missing, unexpected) = (groups(&self.missing), groups(&self.unexpected));
-        show(f, "missing", &missing, &unexpected)?;
-        show(f, "unexpected", &unexpected, &missing)?;
+        show(&mut lines, shown, "missing", (&missing, &unexpected));
+        show(&mut lines, shown, "unexpected", (&unexpected, &missing));
         let shapes: Vec<String> = self.misshapen.iter().map(ToString::to_string).collect();
-        for (_, lines) in groups(&shapes) {
-            for line in lines.iter().take(SHOWN) {
-                write!(f, "\n  {line}")?;
-            }
-            more(f, lines.len())?;
+        for (_, alike) in groups(&shapes) {
+            let some = alike.iter().take(shown).map(|line| (*line).to_owned());
+            push_counted(&mut lines, some.collect(), alike.len());
         }
-        Ok(())
+        lines
     }
 }
 
@@ -191,29 +207,33 @@ fn pattern(name: &str) -> String {
     pattern
 }
 
-fn more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
-    match count.saturating_sub(SHOWN) {
-        0 => Ok(()),
-        more => write!(f, "\n    and {more} more that differ in their numbers"),
+/// Adds `some` of `all` lines that are alike; the last says how many are left out.
+fn push_counted(lines: &mut Vec<String>, mut some: Vec<String>, all: usize) {
+    let left = all - some.len();
+    if let (Some(last), 1..) = (some.last_mut(), left) {
+        last.push_str(&format!(", and {left} more that differ in their numbers"));
     }
+    lines.append(&mut some);
 }
 
+/// Names by their patterns.
+type Groups<'a> = BTreeMap<String, Vec<&'a str>>;
+
 fn show(
-    f: &mut fmt::Formatter<'_>,
+    lines: &mut Vec<String>,
+    shown: usize,
     what: &str,
-    groups: &BTreeMap<String, Vec<&str>>,
-    others: &BTreeMap<String, Vec<&str>>,
-) -> fmt::Result {
+    (groups, others): (&Groups<'_>, &Groups<'_>),
+) {
     for (pattern, names) in groups {
-        for name in names.iter().take(SHOWN) {
-            write!(f, "\n  {what} {}", quoted(name))?;
-            if let Some(near) = nearest(name, pattern, others) {
-                write!(f, ", nearest {}", quoted(near))?;
-            }
-        }
-        more(f, names.len())?;
+        let line = |name: &&str| {
+            let near = nearest(name, pattern, others);
+            let near = near.map_or(String::new(), |near| format!(", nearest {}", quoted(near)));
+            format!("{what} {}{near}", quoted(name))
+        };
+        let some = names.iter().take(shown).map(line).collect();
+        push_counted(lines, some, names.len());
     }
-    Ok(())
 }
 
 /// The name among `others` that is like this one: of the pattern with the fewest changes the one with the same numbers, or the first.

@@ -40,6 +40,30 @@ fn of_many_alike_three_are_shown() {
         ..Misfits::default()
     };
     let text = misfits.to_string();
-    assert_eq!(text.lines().count(), 5, "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
     assert!(text.contains("61 more"), "{text}");
+}
+
+/// An error fits a screen, however much is wrong.
+#[test]
+fn an_error_has_ten_lines_at_most() {
+    let kinds = |count: usize| -> Vec<String> {
+        let name = |kind: usize| {
+            let letter = char::from(b'a' + kind as u8);
+            (0..9).map(move |layer| format!("layers.{layer}.{letter}"))
+        };
+        (0..count).flat_map(name).collect()
+    };
+    let text = |count| {
+        let misfits = Misfits {
+            missing: kinds(count),
+            ..Misfits::default()
+        };
+        misfits.to_string()
+    };
+    let (some, many) = (text(5), text(20));
+    assert_eq!(some.lines().count(), 6, "{some}");
+    assert_eq!(some.matches("and 8 more").count(), 5, "{some}");
+    assert_eq!(many.lines().count(), 10, "{many}");
+    assert!(many.ends_with("and 12 more lines of this kind"), "{many}");
 }
