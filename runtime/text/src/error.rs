@@ -22,14 +22,6 @@ pub enum Error {
     /// A file, or a value in one, doesn't fit.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// No token has this id.
-    #[error("no token has the id {id}: expected one of a vocabulary with ids below {size}")]
-    UnknownId {
-        /// The id.
-        id: u32,
-        /// One more than the largest id.
-        size: u32,
-    },
     /// The library of tokenizers refused a text.
     #[error("cannot encode the text: {0}")]
     Encode(String),

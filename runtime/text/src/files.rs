@@ -6,7 +6,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use moebius_weights::LFS_POINTER;
+use serde_json::{Map, Value, json};
 
 use crate::{Error, Tokenizer};
 
@@ -139,6 +140,13 @@ impl Files {
 
 /// The JSON object in these bytes, which errors call `what`.
 pub(crate) fn parse(bytes: &[u8], what: impl fmt::Display) -> Result<Value, Error> {
+    if bytes.starts_with(LFS_POINTER) {
+        return Err(Error::unfit(
+            what,
+            "JSON",
+            "a pointer of Git LFS: `git lfs pull` brings the file",
+        ));
+    }
     let value: Value =
         serde_json::from_slice(bytes).map_err(|error| Error::unfit(&what, "JSON", error))?;
     if value.is_object() {
@@ -181,8 +189,10 @@ impl Tokenizer {
             let expected = format!("a file {name}");
             return Err(Error::unfit(files.place(), expected, "none"));
         };
-        let tokenizer = Self::from_json(json, files.label(name))?;
         let named = files.special_tokens()?;
+        let mut json = json;
+        add_tokens(&mut json, files, &named)?;
+        let tokenizer = Self::from_json(json, files.label(name))?;
         let mut ids = Vec::new();
         for name in ["generation_config.json", "config.json"] {
             let found = files.object(name)?;
@@ -203,11 +213,75 @@ impl Tokenizer {
         ids.extend(id_of("eos_token")?);
         let mut eos = Vec::new();
         for id in ids {
-            if !eos.contains(&id) {
+            // A configuration may keep an id of another vocabulary: no answer ends by it.
+            if !eos.contains(&id) && tokenizer.token(id).is_some() {
                 eos.push(id);
             }
         }
         tokenizer.ending(bos, eos, format!("eos_token_id in {}", files.place()))
+    }
+}
+
+/// Adds the tokens that only `added_tokens_decoder` of `tokenizer_config.json` and `added_tokens.json` know to those of a
+/// `tokenizer.json`, in the order of their ids, and takes the flags that the first of them says, as transformers does.
+fn add_tokens(json: &mut Value, files: &Files, named: &[(String, String)]) -> Result<(), Error> {
+    let mut found: BTreeMap<u64, Value> = BTreeMap::new();
+    if let Some(Value::Object(ids)) = files.object("added_tokens.json")? {
+        for (content, id) in ids {
+            let special = named.iter().any(|(_, token)| *token == content);
+            let token = json!({"content": content, "special": special, "normalized": false});
+            found.extend(id.as_u64().map(|id| (id, token)));
+        }
+    }
+    let config = files.object("tokenizer_config.json")?;
+    let decoder = config
+        .as_ref()
+        .and_then(|config| config.get("added_tokens_decoder"));
+    for (id, token) in decoder.and_then(Value::as_object).into_iter().flatten() {
+        let parsed = id.parse().ok().filter(|_| token["content"].is_string());
+        let id = parsed.ok_or_else(|| {
+            let what = format!(
+                "added_tokens_decoder in {}",
+                files.label("tokenizer_config.json")
+            );
+            Error::unfit(
+                what,
+                "tokens by their ids",
+                format!("{id:?}: {}", kind(token)),
+            )
+        })?;
+        found.insert(id, token.clone());
+    }
+    let Some(known) = json.get_mut("added_tokens").and_then(Value::as_array_mut) else {
+        return Ok(());
+    };
+    for (id, token) in found {
+        let is_same = |other: &&mut Value| other["content"] == token["content"];
+        let mut whole = json!({
+            "id": id, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false,
+        });
+        let old = known.iter_mut().find(is_same);
+        let stated = [old.as_deref().cloned(), Some(token.clone())];
+        for (key, value) in stated
+            .into_iter()
+            .flatten()
+            .filter_map(into_object)
+            .flatten()
+        {
+            whole[key.as_str()] = value;
+        }
+        match old {
+            Some(old) => *old = whole,
+            None => known.push(whole),
+        }
+    }
+    Ok(())
+}
+
+fn into_object(value: Value) -> Option<Map<String, Value>> {
+    match value {
+        Value::Object(entries) => Some(entries),
+        _ => None,
     }
 }
 

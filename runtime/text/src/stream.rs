@@ -30,10 +30,10 @@ impl Detokenizer {
     /// What can be said now that `id` came: often nothing, for an id that ends a character or a run all that was held back.
     ///
     /// # Errors
-    /// [`Error::UnknownId`] for an id without a token. The text goes on as if it hadn't come.
+    /// [`Error::Decode`] where a pattern of the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<String, Error> {
         let mut text = String::new();
-        if let Some(token) = self.tokenizer.visible(id, self.skip_special)? {
+        if let Some(token) = self.tokenizer.visible(id, self.skip_special) {
             self.stages.push(token, &mut text)?;
         }
         Ok(text)
@@ -212,7 +212,7 @@ impl TextStream {
     /// The text that is sure now that `id` came; a stop string in the piece ends the answer. Nothing after the end.
     ///
     /// # Errors
-    /// [`Error::UnknownId`] for an id without a token. The text goes on as if it hadn't come.
+    /// [`Error::Decode`] where a pattern of the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<Piece, Error> {
         let Some(detokenizer) = &mut self.detokenizer else {
             return Ok(Piece::default());

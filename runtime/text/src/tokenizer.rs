@@ -104,11 +104,11 @@ impl Tokenizer {
     /// The text of `ids`, of which special ones are left out if `skip_special`. Bytes that are no UTF-8 become U+FFFD.
     ///
     /// # Errors
-    /// [`Error::UnknownId`] for an id without a token.
+    /// [`Error::Decode`] where a pattern of the tokenizer fails.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, Error> {
         let (mut stages, mut text) = (self.stages(), String::new());
         for &id in ids {
-            if let Some(token) = self.visible(id, skip_special)? {
+            if let Some(token) = self.visible(id, skip_special) {
                 stages.push(token, &mut text)?;
             }
         }
@@ -152,12 +152,11 @@ impl Tokenizer {
         self.stages.clone()
     }
 
-    /// The token with this id, or none if it is to be left out.
-    pub(crate) fn visible(&self, id: u32, skip_special: bool) -> Result<Option<String>, Error> {
-        let size = self.size;
-        let token = self.token(id).ok_or(Error::UnknownId { id, size })?;
+    /// The token with this id, or none if there is none or it is to be left out.
+    pub(crate) fn visible(&self, id: u32, skip_special: bool) -> Option<String> {
         let special = self.library.get_added_vocabulary();
-        Ok((!skip_special || !special.is_special_token(&token)).then_some(token))
+        let token = self.token(id)?;
+        (!skip_special || !special.is_special_token(&token)).then_some(token)
     }
 }
 

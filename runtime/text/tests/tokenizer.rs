@@ -98,8 +98,10 @@ fn tokens_have_names_and_kinds() {
     assert!(error.contains(said), "{error}");
     let size = tokenizer.vocabulary_size();
     assert!(!tokenizer.is_special(size));
-    let error = tokenizer.decode(&[2, size], true).unwrap_err();
-    assert!(matches!(error, Error::UnknownId { id, size: known } if (id, known) == (size, size)));
+    assert_eq!(
+        tokenizer.decode(&[size, think, u32::MAX], true).unwrap(),
+        "<think>"
+    );
 }
 
 #[test]
@@ -138,6 +140,33 @@ fn ends_come_from_every_file_that_names_them() {
     assert_eq!(one.eos_ids(), [2]);
 }
 
+/// Some folders keep tokens beside a `tokenizer.json` that doesn't know them, and ends that no token has.
+#[test]
+fn tokens_of_other_files_are_added() {
+    let files = [
+        ("config.json", json!({"eos_token_id": [2, 100_000]})),
+        (
+            "tokenizer_config.json",
+            json!({"added_tokens_decoder": {
+                "484": {"content": "<late>", "special": true},
+                "483": {"content": "<tool>", "special": false},
+                "2": {"content": "<|im_end|>", "special": false, "lstrip": false},
+            }}),
+        ),
+        ("added_tokens.json", json!({"<last>": 485})),
+    ];
+    let tokenizer = Tokenizer::from_folder(folder("byte_level", &files).path()).unwrap();
+    let ids = ["<tool>", "<late>", "<last>"].map(|token| tokenizer.id(token));
+    assert_eq!(ids, [Some(483), Some(484), Some(485)]);
+    assert_eq!(tokenizer.encode("<late><tool>", false).unwrap(), [484, 483]);
+    assert!(tokenizer.is_special(484) && !tokenizer.is_special(483));
+    assert!(
+        !tokenizer.is_special(2),
+        "the flags of tokenizer_config.json count"
+    );
+    assert_eq!(tokenizer.eos_ids(), [2]);
+}
+
 #[test]
 fn files_that_do_not_fit_are_named() {
     for (file, value, said) in [
@@ -147,9 +176,9 @@ fn files_that_do_not_fit_are_named() {
             "generation_config.json: expected one or several ids, got the text \"two\"",
         ),
         (
-            "config.json",
-            json!({"eos_token_id": 100_000}),
-            "expected the id of a token, below 483, got 100000",
+            "tokenizer_config.json",
+            json!({"added_tokens_decoder": {"many": {"content": "<a>"}}}),
+            "tokenizer_config.json: expected tokens by their ids, got \"many\"",
         ),
         (
             "tokenizer_config.json",
