@@ -86,6 +86,11 @@ pub enum WeightsError {
     /// A pipe or a device: its size is not known before it is read.
     #[error("{0}: expected a regular file")]
     NotAFile(PathBuf),
+    /// What Git leaves in place of a large file.
+    #[error(
+        "{0}: expected the file, got a pointer of Git LFS to it: `git lfs pull` brings the file"
+    )]
+    LfsPointer(PathBuf),
     /// A folder without weights.
     #[error("{0}: expected a .safetensors file or an index of some, got neither")]
     NoWeights(PathBuf),

@@ -43,6 +43,7 @@ pub mod folder;
 mod fp8;
 pub mod gguf;
 pub mod header;
+mod integers;
 mod reader;
 mod scales;
 mod source;
@@ -54,7 +55,7 @@ pub use convert::{
 };
 pub use error::{InFile, Unfit, WeightsError, quoted};
 pub use fp8::{Fp8Weight, StoredFp8, Unscaled};
-pub use reader::{Reader, TensorInfo};
+pub use reader::Reader;
 pub use safetensors::Dtype;
-pub use source::{CONFIG_FILE, ReadAt};
+pub use source::{CONFIG_FILE, LFS_POINTER, ReadAt, TensorInfo};
 pub use writer::{SHARD_BYTES, TensorSpec, Writer};

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use half::{bf16, f16};
 use safetensors::Dtype;
@@ -15,30 +16,14 @@ use serde_json::Value;
 use crate::error::{InFile, Unfit, WeightsError, data_length, quoted, read_error, tensor};
 use crate::folder::parent;
 use crate::header::{Header, UniqueMap};
+use crate::integers::{self, IntegerWeight, Parts};
 use crate::source::{
-    BLOCK_SIZE, CHUNK, CONFIG_FILE, INDEX_FILE, MODEL_FILE, ReadAt, Source, open_regular,
+    BLOCK_SIZE, CHUNK, CONFIG_FILE, INDEX_FILE, LFS_POINTER, MODEL_FILE, ReadAt, Source,
+    TensorInfo, open_regular,
 };
 
 /// Largest index or configuration: an index has some 100 bytes a tensor.
 const MAX_JSON: u64 = 64 * 1024 * 1024;
-
-/// What a checkpoint says about one tensor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TensorInfo {
-    /// Element type.
-    pub dtype: Dtype,
-    /// Extents, outermost first.
-    pub shape: Vec<usize>,
-    file: usize,
-    at: Range<u64>,
-}
-
-impl TensorInfo {
-    /// Bytes of the tensor.
-    pub fn bytes(&self) -> u64 {
-        self.at.end - self.at.start
-    }
-}
 
 /// An open checkpoint, of which nothing but the headers has been read.
 ///
@@ -51,6 +36,10 @@ pub struct Reader {
     /// The folder, where it holds this checkpoint and nothing but it.
     folder: Option<PathBuf>,
     config: Option<(PathBuf, Value)>,
+    /// Weights that lie in several tensors, by the names that they have among `tensors`.
+    integers: BTreeMap<String, IntegerWeight>,
+    /// The last of them that was decoded: weights are read in pieces.
+    decoded: Mutex<Option<(String, Arc<Vec<f32>>)>>,
     read: AtomicU64,
 }
 
@@ -82,7 +71,7 @@ impl Reader {
             Self::open_index(&file, &place)?
         } else {
             let mut reader = Self::default();
-            reader.add(Source::open(&file)?)?;
+            reader.add(Source::open(&file)?, |_| true)?;
             reader
         };
         if is_index || about.is_dir() {
@@ -93,6 +82,7 @@ impl Reader {
             let value = read_json(&config)?;
             reader.config = Some((config, value));
         }
+        reader.gather_integers();
         Ok(reader)
     }
 
@@ -115,15 +105,90 @@ impl Reader {
     ) -> Result<Self, WeightsError> {
         let mut reader = Self::default();
         for (name, bytes) in files {
-            reader.add(Source::of(PathBuf::from(name), bytes)?)?;
+            reader.add(Source::of(PathBuf::from(name), bytes)?, |_| true)?;
         }
         reader.config = config.map(|(name, value)| (PathBuf::from(name), value));
+        reader.gather_integers();
         Ok(reader)
     }
 
-    fn add(&mut self, (source, header): (Source, Header)) -> Result<(), WeightsError> {
+    /// Puts a weight of F32 in place of the tensors that hold one in words of integers.
+    fn gather_integers(&mut self) {
+        let (found, parts) = integers::find(&self.tensors, self.config());
+        for name in parts {
+            self.tensors.remove(&name);
+        }
+        for (name, weight) in &found {
+            let [n, k] = weight.shape;
+            let bytes = 4 * n as u64 * k as u64;
+            let info = TensorInfo {
+                dtype: Dtype::F32,
+                shape: vec![n, k],
+                file: weight.codes.file,
+                at: 0..bytes,
+            };
+            self.tensors.insert(name.clone(), info);
+        }
+        self.integers = found;
+    }
+
+    /// The values of a weight of integers; `None` for other tensors.
+    fn integers_of(&self, name: &str) -> Result<Option<Arc<Vec<f32>>>, WeightsError> {
+        let Some(weight) = self.integers.get(name) else {
+            return Ok(None);
+        };
+        let mut last = self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, values)) = &*last
+            && known == name
+        {
+            return Ok(Some(values.clone()));
+        }
+        let (name_of_scales, scales) = &weight.scales;
+        let bytes = |info: &Option<TensorInfo>| info.as_ref().map(|info| self.bytes_of(info));
+        let parts = Parts {
+            codes: self.bytes_of(&weight.codes)?,
+            scales: self.floats_of(name_of_scales, scales)?,
+            zeros: bytes(&weight.zeros).transpose()?,
+            group_of: bytes(&weight.group_of).transpose()?,
+        };
+        let [n, k] = weight.shape;
+        let mut values = self.room(name, n as u64 * k as u64)?;
+        weight.decode(&parts, &mut values);
+        let values = Arc::new(values);
+        *last = Some((name.to_owned(), values.clone()));
+        Ok(Some(values))
+    }
+
+    /// The bytes of a part of a weight, which aren't counted.
+    fn bytes_of(&self, info: &TensorInfo) -> Result<Vec<u8>, WeightsError> {
+        let mut bytes = self.room("a part of a weight", info.bytes())?;
+        bytes.resize(info.bytes() as usize, 0);
+        self.files[info.file].0.read(info.at.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The same as floats; `name` stands for the tensor in errors.
+    fn floats_of(&self, name: &str, info: &TensorInfo) -> Result<Vec<f32>, WeightsError> {
+        let floats = [Dtype::F64, Dtype::F32, Dtype::F16, Dtype::BF16];
+        if !floats.contains(&info.dtype) {
+            return Err(self.wrong(name, "F64, F32, F16 or BF16", info.dtype));
+        }
+        let mut values = Vec::new();
+        widen(info.dtype, &self.bytes_of(info)?, &mut values);
+        Ok(values)
+    }
+
+    /// Adds the tensors of a file that `are_here`.
+    fn add(
+        &mut self,
+        (source, header): (Source, Header),
+        are_here: impl Fn(&str) -> bool,
+    ) -> Result<(), WeightsError> {
         let file = self.files.len();
         for (name, info) in header.tensors {
+            if !are_here(&name) {
+                continue;
+            }
             if self.tensors.contains_key(&name) {
                 let second = format!("another in {}", source.path().display());
                 let fault = Unfit::new(self.place_of(&name), "one tensor", second);
@@ -144,7 +209,13 @@ impl Reader {
 
     fn open_index(path: &Path, folder: &Path) -> Result<Self, WeightsError> {
         let index: Index = read_json(path)?;
-        let map = index.weight_map.into_inner();
+        let mut map = index.weight_map.into_inner();
+        for shard in map.values_mut() {
+            // The same file, as some programs write it.
+            if let Some(plain) = shard.strip_prefix("./") {
+                *shard = plain.to_owned();
+            }
+        }
         let wrong = |fault| WeightsError::Index {
             path: path.to_owned(),
             fault,
@@ -163,7 +234,9 @@ impl Reader {
                 return Err(wrong(format!("the file {name} is missing")));
             }
             number.insert(shard, reader.files.len());
-            reader.add(Source::open(&file)?)?;
+            // A tensor that several files hold is that of the file which the index names.
+            let are_here = |name: &str| map.get(name).is_none_or(|of| of == shard);
+            reader.add(Source::open(&file)?, are_here)?;
         }
         for (tensor, shard) in &map {
             let info = reader.tensors.get(tensor);
@@ -250,12 +323,19 @@ impl Reader {
         if end > info.bytes() {
             return Err(data_length(name, info.bytes(), end));
         }
+        if let Some(values) = self.integers_of(name)? {
+            for (byte, at) in out.iter_mut().zip(at as usize..) {
+                *byte = values[at / 4].to_le_bytes()[at % 4];
+            }
+            self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
+            return Ok(());
+        }
         self.files[info.file].0.read(info.at.start + at, out)?;
         self.read.fetch_add(out.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The values of an F32, F16 or BF16 tensor, widened without loss while they are read.
+    /// The values of an F32, F16 or BF16 tensor, widened without loss while they are read, or those of an F64 tensor, rounded.
     ///
     /// # Errors
     /// [`WeightsError::WrongTensor`], and those of [`Self::read`].
@@ -272,9 +352,10 @@ impl Reader {
     pub fn read_f32_part(&self, name: &str, range: Range<u64>) -> Result<Vec<f32>, WeightsError> {
         let info = self.info(name)?;
         let size = match info.dtype {
+            Dtype::F64 => 8,
             Dtype::F32 => 4,
             Dtype::F16 | Dtype::BF16 => 2,
-            got => return Err(self.wrong(name, "F32, F16 or BF16", got)),
+            got => return Err(self.wrong(name, "F64, F32, F16 or BF16", got)),
         };
         let (mut at, end) = (
             range.start.saturating_mul(size),
@@ -282,6 +363,11 @@ impl Reader {
         );
         if end > info.bytes() {
             return Err(data_length(name, info.bytes(), end));
+        }
+        if let Some(values) = self.integers_of(name)? {
+            self.read
+                .fetch_add(end.saturating_sub(at), Ordering::Relaxed);
+            return Ok(values[(at / size) as usize..(end / size) as usize].to_vec());
         }
         let mut values = self.room(name, end.saturating_sub(at) / size)?;
         let mut bytes = vec![0; CHUNK.min(end.saturating_sub(at) as usize)];
@@ -371,6 +457,10 @@ pub(crate) fn widen(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
             let pairs = bytes.as_chunks::<2>().0.iter();
             values.extend(pairs.map(|&pair| bf16::from_le_bytes(pair).to_f32()));
         }
+        Dtype::F64 => {
+            let eights = bytes.as_chunks::<8>().0.iter();
+            values.extend(eights.map(|&eight| f64::from_le_bytes(eight) as f32));
+        }
         _ => {
             let fours = bytes.as_chunks::<4>().0.iter();
             values.extend(fours.map(|&four| f32::from_le_bytes(four)));
@@ -434,6 +524,9 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsErro
     let mut bytes = Vec::new();
     // A file that grows meanwhile is not followed.
     file.take(MAX_JSON).read_to_end(&mut bytes).map_err(read)?;
+    if bytes.starts_with(LFS_POINTER) {
+        return Err(WeightsError::LfsPointer(path.to_owned()));
+    }
     let json = serde_json::from_slice(&bytes).map_err(InFile::at(path));
     json.map_err(WeightsError::Json)
 }

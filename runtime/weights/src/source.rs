@@ -4,8 +4,11 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+use safetensors::Dtype;
 
 use crate::error::{HeaderError, InFile, WeightsError, read_error};
 use crate::header::{Header, LENGTH_FIELD, header_length};
@@ -76,6 +79,53 @@ pub(crate) fn open_bytes(path: &Path) -> Result<Box<dyn ReadAt>, WeightsError> {
     Ok(Box::new(Opened { file, size }))
 }
 
+/// How the small file begins that Git LFS leaves in place of a large one.
+pub const LFS_POINTER: &[u8] = b"version https://git-lfs";
+
+/// Refuses such a file.
+pub(crate) fn refuse_pointer(path: &Path, bytes: &dyn ReadAt) -> Result<(), WeightsError> {
+    let mut start = [0; LFS_POINTER.len()];
+    if bytes.size() < start.len() as u64 {
+        return Ok(());
+    }
+    bytes.read_at(0, &mut start).map_err(read_error(path))?;
+    if start == LFS_POINTER {
+        return Err(WeightsError::LfsPointer(path.to_owned()));
+    }
+    Ok(())
+}
+
+/// Bytes of several sources, one after the other.
+#[derive(Debug)]
+pub(crate) struct Joined(pub(crate) Vec<Box<dyn ReadAt>>);
+
+impl ReadAt for Joined {
+    fn size(&self) -> u64 {
+        self.0.iter().map(|part| part.size()).sum()
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
+        let (mut at, mut out) = (at, out);
+        for part in &self.0 {
+            let size = part.size();
+            if at < size && !out.is_empty() {
+                let here = out
+                    .len()
+                    .min(usize::try_from(size - at).unwrap_or(usize::MAX));
+                let (now, later) = out.split_at_mut(here);
+                part.read_at(at, now)?;
+                (at, out) = (size, later);
+            }
+            at -= size;
+        }
+        if out.is_empty() {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+}
+
 /// A regular file, open, and its length.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, u64), WeightsError> {
     let read = read_error(path);
@@ -86,6 +136,26 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, u64), WeightsError> {
     let file = File::open(path).map_err(read)?;
     let len = file.metadata().map_err(read)?.len();
     Ok((file, len))
+}
+
+/// What a checkpoint says about one tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Element type.
+    pub dtype: Dtype,
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+    /// The number of the file.
+    pub(crate) file: usize,
+    /// Its bytes in the data of the file.
+    pub(crate) at: Range<u64>,
+}
+
+impl TensorInfo {
+    /// Bytes of the tensor.
+    pub fn bytes(&self) -> u64 {
+        self.at.end - self.at.start
+    }
 }
 
 /// Largest header: what the `safetensors` crate accepts. The largest published ones are some MB.
@@ -111,6 +181,7 @@ impl Source {
         path: PathBuf,
         bytes: Box<dyn ReadAt>,
     ) -> Result<(Self, Header), WeightsError> {
+        refuse_pointer(&path, &*bytes)?;
         let len = bytes.size();
         let refuse = |source| WeightsError::Header(InFile::at(&path)(source));
         let read = read_error(&path);

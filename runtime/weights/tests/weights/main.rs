@@ -8,6 +8,7 @@
 mod any_bytes;
 mod conversion;
 mod files;
+mod integers;
 mod interop;
 mod malformed;
 mod pairs;
