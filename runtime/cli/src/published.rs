@@ -13,6 +13,7 @@ use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 use moebius_model::{ExpertLoad, LayerTokens};
 use moebius_text::{Chat, ChatTemplate, Files, Message, StopStrings, TextStream, Tokenizer};
+use moebius_weights::folder::model_at;
 
 use crate::args::{ModelPrecision, PlaceArgs, PromptArgs};
 use crate::bundled;
@@ -36,11 +37,14 @@ impl Source {
     /// That of a folder or a GGUF file, or, without a path, the one inside this program.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, CliError> {
         let (files, beside, name) = match path {
-            Some(path) => (
-                ModelFiles::open(path)?,
-                Files::in_folder(path),
-                path.display().to_string(),
-            ),
+            Some(path) => {
+                let place = model_at(path)?;
+                (
+                    ModelFiles::open(&place)?,
+                    Files::in_folder(&place),
+                    path.display().to_string(),
+                )
+            }
             None => {
                 let (files, beside) = bundled::model()?;
                 (files, beside, bundled::MODEL_NAME.to_owned())

@@ -78,7 +78,7 @@ pub struct Upcycled {
 /// and as [`save`].
 pub fn upcycle(files: &ModelFiles, how: Upcycling, target: &Path) -> Result<Upcycled, Error> {
     let unfit = |what, expected, got| Misfits::of_config(vec![Unfit::new(what, expected, got)]);
-    let config = files.reader().and_then(|reader| reader.config());
+    let config = files.config();
     let config =
         config.ok_or_else(|| unfit("a dense model", "a folder with config.json", "a GGUF file"))?;
     let inter = files
@@ -88,7 +88,7 @@ pub fn upcycle(files: &ModelFiles, how: Upcycling, target: &Path) -> Result<Upcy
         .find_map(|of| of.feed_forward.width());
     let inter = inter.ok_or_else(|| unfit("a dense model", "layers without experts", "none"))?;
     let sizes = how.sizes(inter)?;
-    let (config, spec) = upcycled(config, sizes).map_err(Misfits::of_config)?;
+    let (config, spec) = upcycled(&config, sizes).map_err(Misfits::of_config)?;
     let mut values = Mixture {
         dense: files.values(),
         spec: &spec,

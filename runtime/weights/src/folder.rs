@@ -3,10 +3,11 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{WeightsError, read_error, write_error};
+use crate::source::CONFIG_FILE;
 
 /// Endings of files with weights, ours and others': they are not copied.
 const WEIGHTS: &[&str] = &[
@@ -117,6 +118,63 @@ pub fn small_files(folder: &Path) -> Result<Vec<OsString>, WeightsError> {
     names.retain(|name| !name.to_string_lossy().starts_with('.'));
     names.sort();
     Ok(names)
+}
+
+/// Where a model is that a user names by a folder or by any file in it: its folder, or its GGUF file.
+///
+/// A folder of Hugging Face's cache stands for the snapshot that its `refs/main` names, or else for the newest one; a folder without a
+/// `config.json` for the one GGUF model in it. A GGUF file is known by its first bytes, whatever it is called.
+///
+/// # Errors
+/// [`WeightsError::Read`] where there is nothing at `path`.
+pub fn model_at(path: &Path) -> Result<PathBuf, WeightsError> {
+    let about = path.metadata().map_err(read_error(path))?;
+    if about.is_dir() {
+        let inside = || snapshot_in(path).or_else(|| gguf_in(path));
+        let plain = path.join(CONFIG_FILE).is_file();
+        return Ok(if plain { None } else { inside() }.unwrap_or_else(|| path.to_owned()));
+    }
+    let folder = parent(path);
+    let of_folder = about.is_file() && !is_gguf(path) && folder.join(CONFIG_FILE).is_file();
+    Ok(if of_folder { folder } else { path.to_owned() })
+}
+
+/// Whether a file begins as GGUF files do, or is called like one.
+pub fn is_gguf(path: &Path) -> bool {
+    let ending = path.extension();
+    let named = ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
+    let mut magic = [0; 4];
+    let begins = || File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    path.is_file() && (named || (begins().is_ok() && &magic == b"GGUF"))
+}
+
+/// The snapshot that a folder of Hugging Face's cache is for.
+fn snapshot_in(folder: &Path) -> Option<PathBuf> {
+    let snapshots = folder.join("snapshots");
+    let named = fs::read_to_string(folder.join("refs/main")).ok();
+    let named = named.map(|name| snapshots.join(name.trim()));
+    named.filter(|folder| folder.is_dir()).or_else(|| {
+        let all = fs::read_dir(&snapshots).ok()?.filter_map(Result::ok);
+        let folders = all.filter(|entry| entry.path().is_dir());
+        let newest = folders.max_by_key(|entry| entry.metadata().and_then(|of| of.modified()).ok());
+        newest.map(|entry| entry.path())
+    })
+}
+
+/// The GGUF file of a folder, where all that it has are of one model.
+fn gguf_in(folder: &Path) -> Option<PathBuf> {
+    let mut names = small_files(folder).ok()?;
+    names.retain(|name| is_gguf(&folder.join(name)));
+    let (first, others) = names.split_first()?;
+    let stem = first
+        .to_str()?
+        .split_once("-00001-of-")
+        .map(|(stem, _)| stem);
+    let of_first = |name: &OsString| {
+        let rest = stem.and_then(|stem| name.to_str()?.strip_prefix(stem));
+        rest.is_some_and(|rest| rest.contains("-of-"))
+    };
+    others.iter().all(of_first).then(|| folder.join(first))
 }
 
 /// Whether a file of this name holds weights, or says where they are.

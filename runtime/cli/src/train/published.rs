@@ -282,7 +282,7 @@ fn joined(text: &str) -> String {
 
 fn loaded(folder: &Path) -> Result<(Value, Weights), CliError> {
     let files = ModelFiles::open(folder)?;
-    let config = files.reader().and_then(|reader| reader.config()).cloned();
+    let config = files.config();
     let config = config.ok_or_else(|| {
         let message = format!("{}: expected a folder with config.json", folder.display());
         CliError::usage(message, Some("a GGUF file can't be trained"))

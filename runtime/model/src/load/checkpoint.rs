@@ -37,8 +37,8 @@ impl Element {
                 (dtype == Dtype::U8, "U8".to_owned(), dtype.to_string())
             }
             Self::Safetensors(dtype) => {
-                let fits = matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16);
-                let expected = "F32, F16, BF16 or FP8".to_owned();
+                let fits = matches!(dtype, Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16);
+                let expected = "F64, F32, F16, BF16 or FP8".to_owned();
                 (fits, expected, dtype.to_string())
             }
             Self::Gguf(kind) => (kind.is_decoded(), expected_types(), kind.to_string()),
@@ -106,6 +106,38 @@ impl<'a> Checkpoint<'a> {
     /// Bytes of a tensor from byte `at` on.
     pub(super) fn read_part(self, name: &str, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
         self.safetensors().read_part(name, at, out)
+    }
+
+    /// Whether two tensors of a checkpoint of safetensors differ in type, extents or bytes. Those of a GGUF file are not compared.
+    pub(super) fn differ(self, one: &str, other: &str) -> Result<bool, WeightsError> {
+        const CHUNK: u64 = 1 << 20;
+        let Self::Safetensors(reader) = self else {
+            return Ok(false);
+        };
+        let of = |name| {
+            reader
+                .get(name)
+                .map(|info| (info.dtype, &info.shape, info.bytes()))
+        };
+        let (Some(first), Some(second)) = (of(one), of(other)) else {
+            return Ok(false);
+        };
+        if first != second {
+            return Ok(true);
+        }
+        let bytes = first.2;
+        let mut parts = [Vec::new(), Vec::new()];
+        for at in (0..bytes).step_by(CHUNK as usize) {
+            let length = CHUNK.min(bytes - at) as usize;
+            for (name, part) in [one, other].into_iter().zip(&mut parts) {
+                part.resize(length, 0);
+                reader.read_part(name, at, part)?;
+            }
+            if parts[0] != parts[1] {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn safetensors(self) -> &'a Reader {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use moebius_weights::{Reader, StoredFp8, Unfit, quoted};
+use moebius_weights::{Reader, StoredFp8, Unfit, WeightsError, quoted};
 
 use super::checkpoint::Checkpoint;
 use crate::decoder::{ModelSpec, Place, Slot};
@@ -83,6 +83,8 @@ impl Plan {
         let names = reader.names().into_iter();
         let unused = names.filter(|name| !used.contains(*name));
         let unused = unused.filter(|name| !is_ignored(name, family, &spec));
+        let is_empty = |name: &&str| reader.get(name).is_some_and(|info| info.shape.contains(&0));
+        let unused = unused.filter(|name| !is_empty(name));
         misfits.unexpected = unused.map(str::to_owned).collect();
         for name in &used {
             plan.bytes += reader.get(name).map_or(0, |info| info.bytes);
@@ -266,9 +268,48 @@ fn in_file(rule: &Rule, of_place: &[usize], of_expert: bool) -> Vec<usize> {
     shape
 }
 
+/// Tensors that checkpoints of any family may have, and that nothing is computed from.
+const LEFTOVERS: &[&str] = &[
+    // What follows from the configuration.
+    "model.rotary_emb.inv_freq",
+    "model.layers.{l}.self_attn.rotary_emb.inv_freq",
+    "model.layers.{l}.self_attn.rotary_emb.cos_cached",
+    "model.layers.{l}.self_attn.rotary_emb.sin_cached",
+    // Scales of a cache in FP8, in the layouts of llm-compressor, AutoFP8, ModelOpt and older vLLM.
+    "model.layers.{l}.self_attn.k_scale",
+    "model.layers.{l}.self_attn.v_scale",
+    "model.layers.{l}.self_attn.q_scale",
+    "model.layers.{l}.self_attn.kv_scale",
+    "model.layers.{l}.self_attn.q_proj.output_scale",
+    "model.layers.{l}.self_attn.k_proj.output_scale",
+    "model.layers.{l}.self_attn.v_proj.output_scale",
+    "model.layers.{l}.self_attn.k_proj.k_scale",
+    "model.layers.{l}.self_attn.v_proj.v_scale",
+    // The value of a text, which models trained with rewards had.
+    "v_head.summary.weight",
+    "v_head.summary.bias",
+];
+
+/// The name in the checkpoint of the tensor of a place outside of the layers.
+fn name_of(reader: Checkpoint<'_>, family: &Family, slot: Slot) -> Option<&'static str> {
+    let rules = family.layouts.iter().copied().flatten().copied().flatten();
+    let mut names = rules.filter(|rule| rule.to == slot).map(|rule| rule.from);
+    names.find(|name| reader.get(name).is_some())
+}
+
+/// Whether the checkpoint stores a head that isn't the embedding. It then counts, whatever the configuration says of the two.
+pub(super) fn has_own_head(reader: Checkpoint<'_>, family: &Family) -> Result<bool, WeightsError> {
+    let names = [Slot::Head, Slot::Embedding].map(|slot| name_of(reader, family, slot));
+    let [Some(head), Some(embedding)] = names else {
+        return Ok(false);
+    };
+    reader.differ(head, embedding)
+}
+
 /// Whether nothing is computed from a tensor of this name.
 fn is_ignored(name: &str, family: &Family, spec: &ModelSpec) -> bool {
-    let listed = family.ignored.iter().any(|pattern| fits(name, pattern));
+    let mut patterns = LEFTOVERS.iter().chain(family.ignored);
+    let listed = patterns.any(|pattern| fits(name, pattern));
     // A head that is the embedding may be stored all the same.
     let rules = family.layouts.iter().copied().flatten().copied().flatten();
     let head = spec.tied

@@ -125,6 +125,36 @@ fn a_head_that_is_the_embedding_may_be_stored() {
     Plan::new(&reader(&tensors), described).unwrap();
 }
 
+/// The values of a head decide whether it is the embedding, not the configuration.
+#[test]
+fn a_stored_head_counts_where_it_differs() {
+    let family = described("llama").family;
+    let same = reader(&complete("llama", 0));
+    assert!(!has_own_head(Checkpoint::Safetensors(&same), family).unwrap());
+    let mut tensors = complete("llama", 0);
+    tensors.insert("lm_head.weight".to_owned(), ("BF16", vec![32, 64]));
+    let other = reader(&tensors);
+    assert!(has_own_head(Checkpoint::Safetensors(&other), family).unwrap());
+    tensors.remove("lm_head.weight");
+    let none = reader(&tensors);
+    assert!(!has_own_head(Checkpoint::Safetensors(&none), family).unwrap());
+}
+
+/// Scales of a cache, cached angles and tensors without values keep no model from being loaded.
+#[test]
+fn leftovers_of_any_family_are_skipped() {
+    let mut tensors = complete("qwen3_moe", 0);
+    for (name, shape) in [
+        ("model.layers.0.self_attn.rotary_emb.inv_freq", vec![8]),
+        ("model.layers.1.self_attn.k_proj.output_scale", vec![1]),
+        ("model.layers.1.self_attn.v_scale", vec![1]),
+        ("model.layers.0.empty", vec![0, 48]),
+    ] {
+        tensors.insert(name.to_owned(), ("F32", shape));
+    }
+    Plan::new(&reader(&tensors), described("qwen3_moe")).unwrap();
+}
+
 #[test]
 fn codes_take_their_scales_along() {
     let mut tensors = complete("deepseek_v3", 0);

@@ -31,13 +31,16 @@ use std::path::Path;
 use burn::tensor::{DType, Device};
 use moebius::fp8::training::Fp8Recipe;
 use moebius::fp8::{Fp8Format, Granularity, Quantizer, ScaleRule};
+use moebius_weights::folder::{is_gguf, model_at};
 use moebius_weights::gguf::GgufFile;
 use moebius_weights::{Reader, Unfit};
+use serde_json::Value;
 
 use crate::decoder::{Building, Model, ModelSpec, Place, Values};
 use crate::error::{Error, Misfits};
 use crate::families::{self, Described};
 use checkpoint::{Checkpoint, describe_gguf_file};
+use mapping::has_own_head;
 use stream::WeightStream;
 
 /// The files of a published model, of which headers have been read and found to fit.
@@ -124,16 +127,17 @@ pub struct Progress<'a> {
 }
 
 impl ModelFiles {
-    /// Opens a file whose name ends in `.gguf`, or a folder with `config.json` and weights as [`Reader::open`] takes them.
+    /// Opens a GGUF file, or a folder with `config.json` and weights as [`Reader::open`] takes them, wherever [`model_at`] finds one of the two
+    /// from `path`.
     ///
     /// # Errors
     /// [`Error::Weights`] where files can't be read, and [`Error::Misfits`] with everything that doesn't fit.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let ending = path.extension();
-        if ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) && !path.is_dir() {
-            Self::of_gguf(GgufFile::open(path)?)
+        let place = model_at(path)?;
+        if is_gguf(&place) {
+            Self::of_gguf(GgufFile::open(&place)?)
         } else {
-            Self::of(Reader::open(path)?)
+            Self::of(Reader::open(&place)?)
         }
     }
 
@@ -146,7 +150,11 @@ impl ModelFiles {
             let expected = "a config.json beside the weights";
             Misfits::of_config(vec![Unfit::new("the folder", expected, "none")])
         })?;
-        let described = families::describe(config).map_err(Misfits::of_config)?;
+        let mut described = families::describe(config).map_err(Misfits::of_config)?;
+        let checkpoint = Checkpoint::Safetensors(&reader);
+        if described.spec.tied && has_own_head(checkpoint, described.family)? {
+            described.spec.tied = false;
+        }
         Self::described(Files::Safetensors(reader), described)
     }
 
@@ -186,6 +194,15 @@ impl ModelFiles {
             Files::Safetensors(reader) => Some(reader),
             Files::Gguf(_) => None,
         }
+    }
+
+    /// The configuration of a checkpoint of safetensors. It calls the head the embedding only where the checkpoint stores no other.
+    pub fn config(&self) -> Option<Value> {
+        let mut config = self.reader()?.config()?.clone();
+        if !self.spec.tied && config["tie_word_embeddings"] == true {
+            config["tie_word_embeddings"] = Value::from(false);
+        }
+        Some(config)
     }
 
     /// The GGUF file, where it is one: the parts of a tokenizer and a chat template are there.

@@ -10,7 +10,24 @@ use super::value::GgufValue;
 use crate::error::{
     GgufError, InFile, Unfit, WeightsError, data_length, quoted, read_error, tensor,
 };
-use crate::source::{CHUNK, ReadAt, open_bytes};
+use crate::source::{CHUNK, Joined, ReadAt, open_bytes, refuse_pointer};
+
+/// How many files a model lies in, the number of one from 0 on, and the tensors of all.
+const SPLIT_COUNT: &str = "split.count";
+const SPLIT_NUMBER: &str = "split.no";
+const SPLIT_TENSORS: &str = "split.tensors.count";
+
+/// The name of file `number` of `count`.
+fn part_name(stem: &str, number: u64, count: u64) -> String {
+    format!("{stem}-{number:05}-of-{count:05}.gguf")
+}
+
+/// What comes before the numbers in the name of one of `count` files.
+fn stem_of_part(name: &str, count: u64) -> Option<String> {
+    let rest = name.strip_suffix(&format!("-of-{count:05}.gguf"))?;
+    let (stem, number) = rest.rsplit_once('-')?;
+    number.parse::<u64>().ok().map(|_| stem.to_owned())
+}
 
 /// An open GGUF file, of which nothing but metadata and tensor table has been read.
 ///
@@ -24,12 +41,65 @@ pub struct GgufFile {
 }
 
 impl GgufFile {
-    /// Opens a file.
+    /// Opens a file, and all others of a model that lies in several (`NAME-00001-of-0000N.gguf`), any of which may be named.
     ///
     /// # Errors
     /// [`WeightsError::Gguf`] for whatever is malformed, [`WeightsError::Read`], [`WeightsError::NotAFile`].
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
-        Self::of(path.to_owned(), open_bytes(path)?)
+        let file = Self::of(path.to_owned(), open_bytes(path)?)?;
+        match file.value(SPLIT_COUNT).map(GgufValue::as_size) {
+            None | Some(Some(0 | 1)) => Ok(file),
+            Some(count) => file.with_others(count),
+        }
+    }
+
+    /// The model of which this file is a part. The first part's metadata is that of the model.
+    fn with_others(self, count: Option<u64>) -> Result<Self, WeightsError> {
+        let refuse = |path: &Path, what: &str, expected: String, got: String| {
+            let fault = GgufError::Metadata(Unfit::new(quoted(what), expected, got));
+            WeightsError::Gguf(InFile::at(path)(fault))
+        };
+        let name = self.path.file_name().and_then(|name| name.to_str());
+        let stem = name.and_then(|name| Some((count?, stem_of_part(name, count?)?)));
+        let Some((count, stem)) = stem else {
+            let expected = "the number of the files NAME-00001-of-0000N.gguf of a model";
+            let value = self
+                .value(SPLIT_COUNT)
+                .map_or_else(String::new, GgufValue::shown);
+            let got = format!("{value} in {}", quoted(name.unwrap_or_default()));
+            return Err(refuse(&self.path, SPLIT_COUNT, expected.to_owned(), got));
+        };
+        let (mut head, mut parts, mut base) = (Head::default(), Vec::new(), 0);
+        let first = self.path.with_file_name(part_name(&stem, 1, count));
+        for number in 1..=count {
+            let path = self.path.with_file_name(part_name(&stem, number, count));
+            let part = Self::of(path.clone(), open_bytes(&path)?)?;
+            let index = part.value(SPLIT_NUMBER).and_then(GgufValue::as_size);
+            if index != Some(number - 1) {
+                let got = index.map_or("none".to_owned(), |index| index.to_string());
+                return Err(refuse(&path, SPLIT_NUMBER, (number - 1).to_string(), got));
+            }
+            let size = part.file_bytes();
+            head.add(part.head, base)
+                .map_err(|error| WeightsError::Gguf(InFile::at(&path)(error)))?;
+            parts.push(part.bytes);
+            base += size;
+        }
+        let told = self.value(SPLIT_TENSORS).and_then(GgufValue::as_size);
+        let there = head.tensors.len() as u64;
+        if told.is_some_and(|told| told != there) {
+            let expected = format!("{there}, as the {count} files hold");
+            let got = told.unwrap_or_default().to_string();
+            return Err(refuse(&first, SPLIT_TENSORS, expected, got));
+        }
+        // It is one model now.
+        head.metadata.remove(SPLIT_COUNT);
+        Ok(Self {
+            path: first,
+            bytes: Box::new(Joined(parts)),
+            head,
+            read: AtomicU64::new(0),
+        })
     }
 
     /// A file that is already in memory; `name` stands for it in errors.
@@ -49,6 +119,7 @@ impl GgufFile {
     }
 
     fn of(path: PathBuf, bytes: Box<dyn ReadAt>) -> Result<Self, WeightsError> {
+        refuse_pointer(&path, &*bytes)?;
         let head = Head::read(&*bytes).map_err(|error| match error {
             GgufError::Read(error) => read_error(&path)(error),
             other => WeightsError::Gguf(InFile::at(&path)(other)),

@@ -82,6 +82,19 @@ impl Head {
         Ok(head)
     }
 
+    /// Adds the tensors of another file of the model, whose bytes begin at `base`, and the metadata that isn't there yet.
+    pub(super) fn add(&mut self, other: Self, base: u64) -> Result<(), GgufError> {
+        self.version = self.version.max(other.version);
+        for (key, value) in other.metadata {
+            self.metadata.entry(key).or_insert(value);
+        }
+        for (name, mut info) in other.tensors {
+            info.at = base + info.at.start..base + info.at.end;
+            insert(&mut self.tensors, name, info, "tensor")?;
+        }
+        Ok(())
+    }
+
     fn alignment(&self) -> Result<u64, GgufError> {
         let Some(value) = self.metadata.get(ALIGNMENT_KEY) else {
             return Ok(ALIGNMENT);
