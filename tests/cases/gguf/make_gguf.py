@@ -8,15 +8,17 @@ Needs: gguf 0.19, numpy, safetensors.
 """
 import json, os
 import numpy as np
-from gguf import GGMLQuantizationType as T, GGUFWriter
+from gguf import GGMLQuantizationType as T, GGUFWriter, RopeScalingType
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.quants import dequantize, quantize
 from safetensors import deserialize
 from safetensors.numpy import save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-MODELS = [("llama", "f32"), ("llama", "f16"), ("mixtral", "f32"), ("olmoe", "f16"), ("qwen2_moe", "f16"), ("qwen3_moe", "f16")]
-ARCHITECTURES = {"llama": "llama", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "qwen3": "qwen3"}
+MODELS = [("llama", "f32"), ("llama", "f16"), ("mixtral", "f32"), ("olmoe", "f16"), ("qwen2_moe", "f16"), ("qwen3_moe", "f16"),
+          ("gpt_oss", "f16"), ("granitemoe", "f32")]
+ARCHITECTURES = {"llama": "llama", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "qwen3": "qwen3",
+                 "gpt_oss": "gpt-oss", "granitemoe": "granitemoe"}
 OUTER = {"model.embed_tokens.": "token_embd.", "model.norm.": "output_norm.", "lm_head.": "output."}
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -40,6 +42,30 @@ def folder(path):
     return json.load(open(os.path.join(path, "config.json"))), tensors
 
 
+def parted(config, rest, value):
+    """Gate and up of experts that a checkpoint stacks, and tensors that GGUF calls otherwise, by their names; none of other tensors."""
+    if config["model_type"] == "granitemoe":
+        if rest == "block_sparse_moe.input_linear.weight":
+            gate, up = np.split(value, 2, 1)
+            return {"ffn_gate_exps.weight": gate, "ffn_up_exps.weight": up}
+        return {GRANITE[rest]: value} if rest in GRANITE else {}
+    if config["model_type"] == "gpt_oss":
+        if rest == "mlp.experts.gate_up_proj":
+            value = value.swapaxes(1, 2)
+            return {"ffn_gate_exps.weight": value[:, ::2], "ffn_up_exps.weight": value[:, 1::2]}
+        if rest == "mlp.experts.gate_up_proj_bias":
+            return {"ffn_gate_exps.bias": value[:, ::2], "ffn_up_exps.bias": value[:, 1::2]}
+        if rest == "mlp.experts.down_proj":
+            return {"ffn_down_exps.weight": value.swapaxes(1, 2)}
+        return {GPT_OSS[rest]: value} if rest in GPT_OSS else {}
+    return {}
+
+
+GRANITE = {"block_sparse_moe.output_linear.weight": "ffn_down_exps.weight", "block_sparse_moe.router.layer.weight": "ffn_gate_inp.weight"}
+GPT_OSS = {"self_attn.sinks": "attn_sinks.weight", "mlp.router.weight": "ffn_gate_inp.weight", "mlp.router.bias": "ffn_gate_inp.bias",
+           "mlp.experts.down_proj_bias": "ffn_down_exps.bias", "post_attention_layernorm.weight": "post_attention_norm.weight"}
+
+
 def renamed(config, tensors):
     """The tensors by their names in a GGUF file: experts stacked, rows of q and k of Llama in pairs that turn together."""
     out, stacks = {}, {}
@@ -49,12 +75,16 @@ def renamed(config, tensors):
             out[name.replace(*outer[0])] = value
             continue
         _, _, layer, rest = name.split(".", 3)
+        parts = parted(config, rest, value)
+        if parts:
+            out.update({f"blk.{layer}.{part}": np.ascontiguousarray(of) for part, of in parts.items()})
+            continue
         stem, ending = rest.rsplit(".", 1)
         if ".experts." in stem:
             _, expert, which = stem.rsplit(".", 2)
             stacks.setdefault(f"blk.{layer}.ffn_{EXPERTS[which]}_exps.weight", {})[int(expert)] = value
             continue
-        if ARCHITECTURES[config["model_type"]] == "llama" and stem.endswith(("q_proj", "k_proj")):
+        if ARCHITECTURES[config["model_type"]] in ("llama", "granitemoe") and stem.endswith(("q_proj", "k_proj")):
             heads = config["num_attention_heads" if stem.endswith("q_proj") else "num_key_value_heads"]
             value = value.reshape(heads, 2, value.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(value.shape)
         out[f"blk.{layer}.{LAYER[stem]}.{ending}"] = value
@@ -70,6 +100,14 @@ def describe(w, config):
     w.add_layer_norm_rms_eps(config["rms_norm_eps"]); w.add_vocab_size(config["vocab_size"])
     rope = config.get("rope_parameters") or {"rope_theta": config["rope_theta"]}
     w.add_rope_freq_base(rope["rope_theta"])
+    if rope.get("rope_type") == "yarn":
+        w.add_rope_scaling_type(RopeScalingType.YARN); w.add_rope_scaling_factor(rope["factor"])
+        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    if config["model_type"] == "gpt_oss":
+        w.add_sliding_window(config["sliding_window"]); w.add_expert_feed_forward_length(config["intermediate_size"])
+    if config["model_type"] == "granitemoe":
+        w.add_attention_scale(config["attention_multiplier"]); w.add_embedding_scale(config["embedding_multiplier"])
+        w.add_residual_scale(config["residual_multiplier"]); w.add_logit_scale(config["logits_scaling"])
     width = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     w.add_rope_dimension_count(width)
     if config.get("head_dim"):

@@ -6,12 +6,11 @@ use moebius::moe::{
 
 use super::keys::Keys;
 use super::parts::{self, FULL, dense, layer, layers, model, rope, softmax};
-use super::rule::{DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, LATENT, Rule, STACKED, rules};
+use super::rule::{DENSE, EXPERTS, FRAME, LATENT, Rule, STACKED, rules};
 use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, ModelSpec, Projection, Rope, yarn_attention};
 
 pub(super) const FAMILY: Family = Family {
-    ignored: &[INVERSE_FREQUENCIES],
     // Layers that predict later tokens stand behind the last.
     extra: Extra::Layers,
     ..Family::new(

@@ -3,14 +3,11 @@
 use super::Family;
 use super::keys::Keys;
 use super::parts::{attention, dense, experts, layer, layers, model, softmax, softmax_of_chosen};
-use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, INVERSE_FREQUENCIES, Rule, STACKED, rules};
+use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, rules};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
 
 /// Llama (Touvron et al. 2023; Llama 3, 2024), and what was made from it, such as SmolLM2.
-pub(super) const LLAMA: Family = Family {
-    ignored: &[INVERSE_FREQUENCIES],
-    ..Family::new("llama", llama, &[&[FRAME, ATTENTION, DENSE]])
-};
+pub(super) const LLAMA: Family = Family::new("llama", llama, &[&[FRAME, ATTENTION, DENSE]]);
 
 fn llama(keys: &mut Keys<'_>) -> ModelSpec {
     let count = layers(keys);
@@ -21,17 +18,14 @@ fn llama(keys: &mut Keys<'_>) -> ModelSpec {
 }
 
 /// Mixtral (Jiang et al. 2024).
-pub(super) const MIXTRAL: Family = Family {
-    ignored: &[INVERSE_FREQUENCIES],
-    ..Family::new(
-        "mixtral",
-        mixtral,
-        &[
-            &[FRAME, ATTENTION, MIXTRAL_EXPERTS],
-            &[FRAME, ATTENTION, STACKED],
-        ],
-    )
-};
+pub(super) const MIXTRAL: Family = Family::new(
+    "mixtral",
+    mixtral,
+    &[
+        &[FRAME, ATTENTION, MIXTRAL_EXPERTS],
+        &[FRAME, ATTENTION, STACKED],
+    ],
+);
 
 const MIXTRAL_EXPERTS: &[Rule] = rules! { "model.layers.{l}.block_sparse_moe.":
     "gate.weight" => Router;

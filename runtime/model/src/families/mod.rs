@@ -2,6 +2,7 @@
 //! are a file; nothing else knows their names.
 
 mod deepseek_v3;
+mod defaults;
 mod gguf;
 mod gpt_oss;
 mod keys;
@@ -19,7 +20,7 @@ pub use rule::{Form, Part, Rule};
 pub(crate) use upcycled::{Sizes, upcycled};
 
 use moebius_weights::{Unfit, quoted};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::decoder::ModelSpec;
 use crate::error::Misfits;
@@ -89,11 +90,18 @@ pub const FAMILIES: &[Family] = &[
     qwen::QWEN3_MOE,
 ];
 
-/// The model that a `config.json` describes, by the keys of transformers 4 or 5.
+/// The model that a `config.json` describes, by the keys of transformers 4 or 5. A key that is left out is what transformers takes for it in
+/// this family.
 ///
 /// # Errors
-/// Every value that is missing or isn't what it has to be, and a `model_type` that no family has.
+/// Every value that isn't what it has to be, and a `model_type` that no family has.
 pub fn describe(config: &Value) -> Result<Described, Vec<Unfit>> {
+    let (family, stated) = family_of(config)?;
+    described(family, &defaults::completed(family.name, stated))
+}
+
+/// The family that a configuration names, and the keys that the configuration has.
+fn family_of(config: &Value) -> Result<(&'static Family, &Map<String, Value>), Vec<Unfit>> {
     let Some(entries) = config.as_object() else {
         let got = quoted(&config.to_string());
         return Err(vec![Unfit::new("the configuration", "an object", got)]);
@@ -106,6 +114,14 @@ pub fn describe(config: &Value) -> Result<Described, Vec<Unfit>> {
         let expected = format!("one of {}", known.join(", "));
         return Err(vec![Unfit::new("model_type", expected, got)]);
     };
+    Ok((family, entries))
+}
+
+/// The model that these keys, and no others, describe.
+fn described(
+    family: &'static Family,
+    entries: &Map<String, Value>,
+) -> Result<Described, Vec<Unfit>> {
     let mut keys = Keys::new(entries);
     let spec = (family.read)(&mut keys);
     if !keys.wrong.is_empty() {

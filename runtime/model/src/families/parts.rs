@@ -216,14 +216,17 @@ fn described<'a>(keys: &Keys<'a>, kind: &str) -> Option<(String, &'a Map<String,
 /// Rotary positions of `width` elements, of layers of kind `kind`, with θ unless one is given.
 pub(super) fn rope(keys: &mut Keys<'_>, kind: &str, width: usize, theta: f64) -> Rope {
     let theta = keys.positive_or("rope_theta", theta);
-    let longest = keys.positive_or("max_position_embeddings", 1.0);
+    let context = Context {
+        longest: keys.positive_or("max_position_embeddings", 1.0),
+        original: keys.optional_number("original_max_position_embeddings"),
+    };
     let part = keys.positive_or("partial_rotary_factor", 1.0);
     let empty = Map::new();
     let (name, entries) = described(keys, kind).unwrap_or((String::new(), &empty));
     let mut inner = keys.within(&name, entries);
     let theta = inner.positive_or("rope_theta", theta);
     let part = inner.positive_or("partial_rotary_factor", part);
-    let scaling = scaling(&mut inner, longest);
+    let scaling = scaling(&mut inner, context);
     keys.join(inner);
     let rotated = (width as f64 * part.min(1.0)) as usize;
     if !rotated.is_multiple_of(2) || rotated == 0 {
@@ -241,10 +244,27 @@ pub(super) fn rope(keys: &mut Keys<'_>, kind: &str, width: usize, theta: f64) ->
     }
 }
 
-fn scaling(keys: &mut Keys<'_>, longest: f64) -> RopeScaling {
+/// What a configuration says about lengths outside of the object that describes rotary positions.
+#[derive(Clone, Copy)]
+struct Context {
+    /// Tokens that the model takes.
+    longest: f64,
+    /// Tokens of the context before it was stretched; where it is here, it counts before the one in the object.
+    original: Option<f64>,
+}
+
+impl Context {
+    fn original(self, keys: &mut Keys<'_>) -> f64 {
+        let inner = keys.positive_or("original_max_position_embeddings", self.longest);
+        self.original.unwrap_or(inner)
+    }
+}
+
+fn scaling(keys: &mut Keys<'_>, context: Context) -> RopeScaling {
     let kind = keys.text("rope_type").or_else(|| keys.text("type"));
     match kind.unwrap_or("default") {
-        "default" => RopeScaling::None,
+        // Nothing is stretched within the longest context, and the model takes no longer one.
+        "default" | "dynamic" => RopeScaling::None,
         "linear" => RopeScaling::Linear {
             factor: keys.positive_or("factor", 1.0),
         },
@@ -252,20 +272,20 @@ fn scaling(keys: &mut Keys<'_>, longest: f64) -> RopeScaling {
             factor: keys.positive_or("factor", 1.0),
             low: keys.positive_or("low_freq_factor", 1.0),
             high: keys.positive_or("high_freq_factor", 4.0),
-            original: keys.positive_or("original_max_position_embeddings", longest),
+            original: context.original(keys),
         },
-        "yarn" => yarn(keys, longest),
+        "yarn" => yarn(keys, context),
         other => {
-            let expected = "`default`, `linear`, `llama3` or `yarn`";
+            let expected = "`default`, `dynamic`, `linear`, `llama3` or `yarn`";
             keys.lack("rope_type", expected, other);
             RopeScaling::None
         }
     }
 }
 
-fn yarn(keys: &mut Keys<'_>, longest: f64) -> RopeScaling {
-    let original = keys.positive_or("original_max_position_embeddings", longest);
-    let factor = keys.positive_or("factor", longest / original);
+fn yarn(keys: &mut Keys<'_>, context: Context) -> RopeScaling {
+    let original = context.original(keys);
+    let factor = keys.positive_or("factor", context.longest / original);
     let given = keys.optional_number("attention_factor");
     let over = keys.number_or("mscale", 0.0);
     let under = keys.number_or("mscale_all_dim", 0.0);

@@ -149,6 +149,3 @@ pub(super) const STACKED: &[Rule] = rules! { "model.layers.{l}.mlp.":
     "experts.gate_up_proj" => ExpertsIn;
     "experts.down_proj" => ExpertsOut;
 };
-
-/// Tensors of older checkpoints that hold what follows from the configuration.
-pub(super) const INVERSE_FREQUENCIES: &str = "model.layers.{l}.self_attn.rotary_emb.inv_freq";

@@ -63,6 +63,60 @@ fn both_generations_of_rotary_keys_say_the_same() {
     assert_eq!((factor, fast, truncate), (4.0, 32.0, true));
 }
 
+/// The length of the context before it was stretched may stand outside, as in Phi's configurations, and counts first.
+#[test]
+fn the_original_context_may_be_told_outside() {
+    let yarn = json!({"original_max_position_embeddings": 32,
+        "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}});
+    let rope = spec("llama", yarn).layers[0]
+        .attention
+        .rope
+        .clone()
+        .unwrap();
+    assert!(matches!(
+        rope.scaling,
+        RopeScaling::Yarn { original: 32.0, .. }
+    ));
+    let dynamic = json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}});
+    assert_eq!(spec("llama", dynamic), spec("llama", json!({})));
+}
+
+/// Families differ in what they take for a key that is left out; a key that is null is not left out.
+#[test]
+fn keys_that_are_left_out_are_those_of_transformers() {
+    let without = |family: &str, names: &[&str]| {
+        let mut config = config(family, json!({}));
+        for name in names {
+            config.as_object_mut().unwrap().remove(*name);
+        }
+        describe(&config).unwrap()
+    };
+    let epsilon = |family| without(family, &["rms_norm_eps"]).spec.epsilon;
+    assert_eq!(
+        [epsilon("llama"), epsilon("mixtral"), epsilon("gpt_oss")],
+        [1e-6, 1e-5, 1e-5]
+    );
+    let deepseek = without("deepseek_v3", &[]).spec;
+    let first = &deepseek.layers[0].attention;
+    assert!(matches!(
+        first.projection,
+        Projection::Latent {
+            query_rank: Some(1536),
+            ..
+        }
+    ));
+    let experts = spec("deepseek_v3", json!({"first_k_dense_replace": 0}));
+    let FeedForwardSpec::Experts(experts) = &experts.layers[0].feed_forward else {
+        panic!("a layer of experts");
+    };
+    assert_eq!(experts.shared.as_ref().map(|shared| shared.inter), Some(40));
+    let heads = without("qwen3_moe", &["num_key_value_heads"]).spec;
+    assert_eq!(heads.layers[0].attention.kv_heads, 4);
+    let null = spec("qwen3_moe", json!({"num_key_value_heads": null}));
+    assert_eq!(null.layers[0].attention.kv_heads, 4);
+    assert_eq!(without("qwen3", &["hidden_size"]).spec.hidden, 4096);
+}
+
 #[test]
 fn rotary_keys_may_be_those_of_a_kind_of_layers() {
     let nested = json!({"rope_parameters": {"full_attention": {"rope_theta": 7.0, "rope_type": "linear", "factor": 2}}});

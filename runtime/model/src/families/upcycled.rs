@@ -3,7 +3,8 @@
 use moebius_weights::Unfit;
 use serde_json::{Map, Value, json};
 
-use super::describe;
+use super::defaults::completed;
+use super::{describe, described, family_of};
 use crate::decoder::{FeedForwardSpec, ModelSpec, Projection};
 
 /// A dense family and the one that differs from it in having experts.
@@ -48,10 +49,12 @@ pub(crate) struct Sizes {
 /// # Errors
 /// What keeps the model from having a counterpart.
 pub(crate) fn upcycled(config: &Value, sizes: Sizes) -> Result<(Value, ModelSpec), Vec<Unfit>> {
-    let dense = describe(config)?;
+    let (family, stated) = family_of(config)?;
+    let entries = completed(family.name, stated);
+    let dense = described(family, &entries)?;
     let spec = dense.spec;
     let pair = PAIRS.iter().find(|pair| pair.dense == dense.family.name);
-    let (Some(pair), Value::Object(entries)) = (pair, config) else {
+    let Some(pair) = pair else {
         let known = PAIRS.map(|pair| pair.dense).join(" or ");
         let got = dense.family.name;
         return Err(vec![Unfit::new("model_type of a dense model", known, got)]);
@@ -61,7 +64,7 @@ pub(crate) fn upcycled(config: &Value, sizes: Sizes) -> Result<(Value, ModelSpec
     if !faults.is_empty() {
         return Err(faults);
     }
-    let config = Value::Object(entries_of(pair, entries.clone(), &spec, sizes));
+    let config = Value::Object(entries_of(pair, entries, &spec, sizes));
     let made = describe(&config)?;
     let mut expected = spec;
     for (layer, made) in expected.layers.iter_mut().zip(&made.spec.layers) {

@@ -7,8 +7,8 @@ use moebius_weights::{Unfit, quoted};
 use serde_json::{Value, json};
 
 use super::rule::{Rule, rules};
-use super::{Described, Family, describe, llama, qwen};
-use parameters::Parameters;
+use super::{Described, Family, described, gpt_oss, llama, qwen};
+use parameters::{Names, Parameters};
 
 /// What frequencies of rotary positions are divided by, each by its own (Llama 3.1).
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
@@ -21,6 +21,9 @@ const ATTENTION_BIASES: [&str; 4] = [
     ".attn_output.bias",
 ];
 const DENSE_BIASES: [&str; 3] = [".ffn_gate.bias", ".ffn_up.bias", ".ffn_down.bias"];
+
+/// Families in whose configurations the width of a dense network is that of the experts.
+const EXPERTS_ALONE: [&str; 3] = ["mixtral", "gpt_oss", "granitemoe"];
 
 /// A tensor of files whose experts have tensors of their own.
 const FIRST_APART: &str = "blk.0.ffn_gate.0.weight";
@@ -39,6 +42,8 @@ struct Architecture {
     renormalize: bool,
     /// A head is turned as a whole: rows lie in pairs of all of it.
     turned_whole: bool,
+    /// Keys of metadata that the others lack.
+    own: Names,
 }
 
 /// An architecture whose head is a tensor, and whose layers do nothing else out of the ordinary.
@@ -54,15 +59,32 @@ const fn plain(
         tied: false,
         renormalize: false,
         turned_whole: false,
+        own: &[],
     }
 }
 
-static ARCHITECTURES: [Architecture; 5] = [
+static ARCHITECTURES: [Architecture; 7] = [
     Architecture {
         tied: true,
         renormalize: true,
         turned_whole: true,
         ..plain("llama", Some(&LLAMA), Some(&MIXTRAL))
+    },
+    Architecture {
+        renormalize: true,
+        ..plain("gpt-oss", None, Some(&GPT_OSS))
+    },
+    Architecture {
+        tied: true,
+        renormalize: true,
+        turned_whole: true,
+        own: &[
+            ("attention.scale", "attention_multiplier"),
+            ("embedding_scale", "embedding_multiplier"),
+            ("residual_scale", "residual_multiplier"),
+            ("logit_scale", "logits_scaling"),
+        ],
+        ..plain("granitemoe", None, Some(&GRANITEMOE))
     },
     plain("olmoe", None, Some(&OLMOE)),
     plain("qwen2moe", None, Some(&QWEN2_MOE)),
@@ -79,23 +101,33 @@ static ARCHITECTURES: [Architecture; 5] = [
 
 static LLAMA: Family = of_gguf(
     llama::LLAMA,
-    &[&[FRAME, NEIGHBOURS, DENSE]],
+    &[&[FRAME, NORM, NEIGHBOURS, DENSE]],
     &[ROPE_FACTORS],
 );
 static MIXTRAL: Family = of_gguf(
     llama::MIXTRAL,
-    &[&[FRAME, NEIGHBOURS, STACKED]],
+    &[&[FRAME, NORM, NEIGHBOURS, STACKED]],
     &[ROPE_FACTORS],
 );
 static MIXTRAL_APART: Family = of_gguf(
     llama::MIXTRAL,
-    &[&[FRAME, NEIGHBOURS, APART]],
+    &[&[FRAME, NORM, NEIGHBOURS, APART]],
     &[ROPE_FACTORS],
 );
-static OLMOE: Family = of_gguf(llama::OLMOE, &[&[FRAME, HALVES, STACKED]], &[]);
-static QWEN2_MOE: Family = of_gguf(qwen::QWEN2_MOE, &[&[FRAME, HALVES, STACKED, SHARED]], &[]);
-static QWEN3: Family = of_gguf(qwen::QWEN3, &[&[FRAME, HALVES, DENSE]], &[]);
-static QWEN3_MOE: Family = of_gguf(qwen::QWEN3_MOE, &[&[FRAME, HALVES, STACKED]], &[]);
+static GRANITEMOE: Family = of_gguf(
+    llama::GRANITEMOE,
+    &[&[FRAME, NORM, NEIGHBOURS, STACKED]],
+    &[],
+);
+static GPT_OSS: Family = of_gguf(gpt_oss::FAMILY, &[&[FRAME, HALVES, STACKED, SINKS]], &[]);
+static OLMOE: Family = of_gguf(llama::OLMOE, &[&[FRAME, NORM, HALVES, STACKED]], &[]);
+static QWEN2_MOE: Family = of_gguf(
+    qwen::QWEN2_MOE,
+    &[&[FRAME, NORM, HALVES, STACKED, SHARED]],
+    &[],
+);
+static QWEN3: Family = of_gguf(qwen::QWEN3, &[&[FRAME, NORM, HALVES, DENSE]], &[]);
+static QWEN3_MOE: Family = of_gguf(qwen::QWEN3_MOE, &[&[FRAME, NORM, HALVES, STACKED]], &[]);
 
 /// The family with the layouts of GGUF files.
 const fn of_gguf(
@@ -118,7 +150,7 @@ const fn of_gguf(
 /// Every value that is missing or isn't what it has to be, and an architecture that isn't known.
 pub fn describe_gguf(file: &GgufFile) -> Result<Described, Vec<Unfit>> {
     let architecture = architecture(file)?;
-    let mut parameters = Parameters::new(file, architecture.name);
+    let mut parameters = Parameters::new(file, architecture.name, architecture.own);
     let sparse = parameters.number("expert_count").unwrap_or(0.0) > 0.0;
     let (family, other) = if sparse {
         (architecture.sparse, "none")
@@ -138,14 +170,17 @@ pub fn describe_gguf(file: &GgufFile) -> Result<Described, Vec<Unfit>> {
     }
     let config = config(file, architecture, family, &mut parameters);
     let faults = std::mem::take(&mut parameters.faults);
-    match describe(&config) {
+    // What a file leaves out, it says by its tensors or by ggml's defaults.
+    match described(family, &config) {
         Err(wrong) => Err(faults.into_iter().chain(parameters.rename(wrong)).collect()),
-        Ok(described) => Ok(Described {
+        Ok(Described {
+            spec, unsupported, ..
+        }) => Ok(Described {
             family,
-            spec: described.spec,
+            spec,
             unsupported: faults
                 .into_iter()
-                .chain(parameters.rename(described.unsupported))
+                .chain(parameters.rename(unsupported))
                 .collect(),
         }),
     }
@@ -178,7 +213,7 @@ fn config(
     architecture: &Architecture,
     family: &Family,
     parameters: &mut Parameters<'_>,
-) -> Value {
+) -> Config {
     let mut config = parameters.config();
     let mut set = |key: &str, value: Value| {
         config.entry(key).or_insert(value);
@@ -199,11 +234,12 @@ fn config(
     }
     let headless = file.get("output.weight").is_none();
     set("tie_word_embeddings", json!(architecture.tied && headless));
+    experts(file, &mut config);
     // A dense network is described even where no layer has one.
     let inner = config.get("moe_intermediate_size").cloned();
     if let Some(inner) = inner {
         config.entry("intermediate_size").or_insert(inner.clone());
-        if family.name == "mixtral" {
+        if EXPERTS_ALONE.contains(&family.name) {
             config.insert("intermediate_size".to_owned(), inner);
         }
     }
@@ -218,10 +254,31 @@ fn config(
     }
     widths(&mut config, architecture, parameters);
     window(&mut config, family, parameters);
-    if let Some(scaling) = parameters.rope_scaling() {
+    if let Some(mut scaling) = parameters.rope_scaling() {
+        if family.name == "gpt_oss" {
+            // As its configuration says, and no key of a GGUF file.
+            scaling["truncate"] = json!(false);
+        }
         config.insert("rope_scaling".to_owned(), scaling);
     }
-    Value::Object(config)
+    config
+}
+
+/// The widths of experts, which older files say by their tensors alone.
+fn experts(file: &GgufFile, config: &mut Config) {
+    let rows = |ending: &str| {
+        let mut found = file.tensors().filter(|(name, _)| name.ends_with(ending));
+        let (_, tensor) = found.next()?;
+        tensor.shape.iter().rev().nth(1).copied()
+    };
+    for (key, ending) in [
+        ("moe_intermediate_size", ".ffn_gate_exps.weight"),
+        ("shared_expert_intermediate_size", ".ffn_gate_shexp.weight"),
+    ] {
+        if let Some(rows) = rows(ending) {
+            config.entry(key).or_insert(json!(rows));
+        }
+    }
 }
 
 /// Rows of the embedding, which are those of the vocabulary and what it was filled up with.
@@ -283,6 +340,11 @@ fn window(config: &mut Config, family: &Family, parameters: &mut Parameters<'_>)
     let Some(window) = parameters.number(name) else {
         return;
     };
+    if family.name == "gpt_oss" {
+        // Every other layer has it, by what the family is.
+        config.insert("sliding_window".to_owned(), json!(window as u64));
+        return;
+    }
     let positions = config.get("max_position_embeddings");
     let all = positions.and_then(Value::as_f64);
     if window == 0.0 || all.is_some_and(|all| window >= all) {
@@ -297,7 +359,9 @@ fn window(config: &mut Config, family: &Family, parameters: &mut Parameters<'_>)
 
 /// The families of GGUF files.
 #[cfg(test)]
-pub(crate) const GGUF_FAMILIES: [&Family; 7] = [
+pub(crate) const GGUF_FAMILIES: [&Family; 9] = [
+    &GPT_OSS,
+    &GRANITEMOE,
     &LLAMA,
     &MIXTRAL,
     &MIXTRAL_APART,
@@ -313,11 +377,15 @@ const FRAME: &[Rule] = rules! { "":
     "output_norm.weight" => Norm;
     "output.weight" => Head;
     "blk.{l}.attn_norm.weight" => AttentionNorm;
-    "blk.{l}.ffn_norm.weight" => FeedForwardNorm;
     "blk.{l}.attn_v.weight" => Value;
     "blk.{l}.attn_v.bias" => ValueBias;
     "blk.{l}.attn_output.weight" => Out;
     "blk.{l}.attn_output.bias" => OutBias;
+};
+
+/// The norm before the feed-forward part, but for gpt-oss.
+const NORM: &[Rule] = rules! { "blk.{l}.":
+    "ffn_norm.weight" => FeedForwardNorm;
 };
 
 /// Queries and keys whose rows are as in the model.
@@ -354,6 +422,16 @@ const STACKED: &[Rule] = rules! { "blk.{l}.":
     "ffn_gate_exps.weight" => ExpertsIn, Gate;
     "ffn_up_exps.weight" => ExpertsIn, Up;
     "ffn_down_exps.weight" => ExpertsOut;
+    "ffn_gate_inp.bias" => RouterBias;
+    "ffn_gate_exps.bias" => ExpertsInBias, Gate;
+    "ffn_up_exps.bias" => ExpertsInBias, Up;
+    "ffn_down_exps.bias" => ExpertsOutBias;
+};
+
+/// What gpt-oss has beside, and calls otherwise.
+const SINKS: &[Rule] = rules! { "blk.{l}.":
+    "post_attention_norm.weight" => FeedForwardNorm;
+    "attn_sinks.weight" => Sinks;
 };
 
 /// Experts in tensors of their own, as in files of Mixtral from before they were stacked.

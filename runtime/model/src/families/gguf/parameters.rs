@@ -69,18 +69,24 @@ const NEUTRAL: &[(&str, &[f64])] = &[
     ("final_logit_softcapping", &[0.0]),
 ];
 
+/// Keys of metadata, below the name of an architecture, and what a configuration calls them.
+pub(super) type Names = &'static [(&'static str, &'static str)];
+
 /// Reads values below the name of an architecture, and keeps what is wrong with them.
 pub(super) struct Parameters<'a> {
     file: &'a GgufFile,
     architecture: &'static str,
+    /// Keys that this architecture has beside those of all.
+    own: Names,
     pub(super) faults: Vec<Unfit>,
 }
 
 impl<'a> Parameters<'a> {
-    pub(super) fn new(file: &'a GgufFile, architecture: &'static str) -> Self {
+    pub(super) fn new(file: &'a GgufFile, architecture: &'static str, own: Names) -> Self {
         Self {
             file,
             architecture,
+            own,
             faults: Vec::new(),
         }
     }
@@ -102,10 +108,15 @@ impl<'a> Parameters<'a> {
         self.get(name)?.as_number()
     }
 
+    /// The keys that are the configuration's under another name.
+    fn same(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> + use<> {
+        SAME.iter().chain(self.own)
+    }
+
     /// Every key of the architecture that has a meaning here, as one of a configuration.
     pub(super) fn config(&mut self) -> Map<String, Value> {
         let mut config = Map::new();
-        for (name, key) in SAME {
+        for (name, key) in self.same() {
             let Some(value) = self.get(name) else {
                 continue;
             };
@@ -129,7 +140,7 @@ impl<'a> Parameters<'a> {
         let all = self.file.metadata();
         let own = all.filter_map(|(key, value)| Some((key.strip_prefix(&before)?, value)));
         for (name, value) in own {
-            let same = SAME.iter().any(|(known, _)| *known == name);
+            let same = self.same().any(|(known, _)| *known == name);
             if same || name == SCALING || IGNORED.contains(&name) {
                 continue;
             }
@@ -188,7 +199,7 @@ impl<'a> Parameters<'a> {
     /// Faults of a configuration under the names of the metadata.
     pub(super) fn rename(&self, faults: Vec<Unfit>) -> Vec<Unfit> {
         let renamed = faults.into_iter().map(|fault| {
-            let known = SAME.iter().find(|(_, key)| *key == fault.what);
+            let known = self.same().find(|(_, key)| *key == fault.what);
             let what = known.map(|(name, _)| quoted(&self.key(name)));
             let got = match fault.got.as_str() {
                 "`null`" => "none".to_owned(),

@@ -1,0 +1,27 @@
+//! What transformers takes for the keys that a configuration leaves out, family by family: many published ones leave some out, and
+//! the families differ. `tests/cases/make_defaults.py` writes the table.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let table = serde_json::from_str(include_str!("defaults.json"));
+    table.unwrap_or_else(|error| unreachable!("the table is JSON: {error}"))
+});
+
+/// Names of the number of experts, of which a configuration has one.
+const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"];
+
+/// The configuration of a family with all keys that it leaves out. A key that is null is none that is left out.
+pub(super) fn completed(family: &str, stated: &Map<String, Value>) -> Map<String, Value> {
+    let mut all = stated.clone();
+    let counted = EXPERTS.iter().any(|name| stated.contains_key(*name));
+    let defaults = DEFAULTS.get(family).and_then(Value::as_object);
+    for (key, value) in defaults.into_iter().flatten() {
+        if !(counted && EXPERTS.contains(&key.as_str())) {
+            all.entry(key.as_str()).or_insert_with(|| value.clone());
+        }
+    }
+    all
+}
