@@ -1,6 +1,6 @@
 //! The module of tokenizers and chat templates (`wasm/words`), as this one sees it.
 
-use js_sys::{Array, Int32Array, Promise, Uint8Array, Uint32Array};
+use js_sys::{Array, Float32Array, Int32Array, Promise, Uint8Array, Uint32Array};
 use moebius_weights::gguf::Vocabulary;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
@@ -90,9 +90,12 @@ impl Words {
             .with("tokens", list(vocabulary.tokens))
             .with("merges", list(vocabulary.merges))
             .with("types", Int32Array::from(vocabulary.types.as_slice()))
+            .with("scores", Float32Array::from(vocabulary.scores.as_slice()))
+            .with("unknown", vocabulary.unknown)
             .with("bos", vocabulary.bos)
             .with("eos", Uint32Array::from(vocabulary.eos.as_slice()))
             .with("addBos", vocabulary.add_bos)
+            .with("addSpace", vocabulary.add_space)
             .with("template", template)
             .with("missing", missing(name, "a chat template"));
         Ok(class.of_gguf(metadata.into())?)

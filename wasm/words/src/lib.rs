@@ -35,11 +35,17 @@ extern "C" {
     #[wasm_bindgen(method, getter)]
     fn types(this: &Metadata) -> Vec<i32>;
     #[wasm_bindgen(method, getter)]
+    fn scores(this: &Metadata) -> Vec<f32>;
+    #[wasm_bindgen(method, getter)]
+    fn unknown(this: &Metadata) -> Option<u32>;
+    #[wasm_bindgen(method, getter)]
     fn bos(this: &Metadata) -> Option<u32>;
     #[wasm_bindgen(method, getter)]
     fn eos(this: &Metadata) -> Vec<u32>;
     #[wasm_bindgen(method, getter, js_name = addBos)]
     fn add_bos(this: &Metadata) -> bool;
+    #[wasm_bindgen(method, getter, js_name = addSpace)]
+    fn add_space(this: &Metadata) -> bool;
     #[wasm_bindgen(method, getter)]
     fn template(this: &Metadata) -> Option<String>;
     /// What is said where there is no template.
@@ -87,9 +93,12 @@ impl Words {
             tokens: metadata.tokens(),
             merges: metadata.merges(),
             types: metadata.types(),
+            scores: metadata.scores(),
+            unknown: metadata.unknown(),
             bos: metadata.bos(),
             eos: metadata.eos(),
             add_bos: metadata.add_bos(),
+            add_space: metadata.add_space(),
         });
         let tokenizer = tokenizer.map_err(thrown)?;
         let template = match metadata.template() {
