@@ -3,8 +3,7 @@
 //! A task has some queries of one head and goes over all keys that they see: five products. What it adds to keys and
 //! values is its own, and is summed in the order of the tasks, which depends on the sizes of one sequence alone.
 
-use super::pairs::{Hidden, Pairs};
-use super::panels::{Left, Line, PANEL, Panels, add_product, panels_of};
+use super::panels::{Hidden, Left, Line, PANEL, Pairs, Panels, add_product, panels_of};
 use super::scores::{Block, KEYS, Operands, QUERIES};
 use crate::vector::{exp, vectorized};
 use moebius_ops::attention::Rule;

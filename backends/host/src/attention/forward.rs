@@ -1,15 +1,12 @@
 //! o and its log-sum-exp, a block of queries by a block of keys at a time (Milakov & Gimelshein 2018, Dao 2022).
 
-use super::few;
-use super::pairs::{Hidden, Pairs};
-use super::panels::{Left, Line, PANEL, Panels, add_product, panels_of};
-use super::running::Running;
+use super::panels::{Left, Line, PANEL, Panels, add_product, panels_of, turn};
 use super::scores::{Block, KEYS, Operands};
-use super::source::Source;
-use crate::vector::{Kernel, Transpose, dispatch, vectorized};
+use crate::vector::{Kernel, Transpose, dispatch, exp, vectorized};
 use moebius_ops::attention::Sizes;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// What queries read of one key head.
 struct Packed {
@@ -28,8 +25,8 @@ pub(crate) fn run(operands: &Operands<'_>, source: &impl Source) -> [Vec<f32>; 2
     let width = s.value_dim;
     let mut o = vec![0.0; problem.query_rows() * width];
     let mut lse = vec![f32::MIN; problem.query_rows()];
-    if s.queries * problem.group() <= few::ROWS {
-        few::run(operands, source, &mut o, &mut lse);
+    if s.queries * problem.group() <= FEW {
+        of_few(operands, source, &mut o, &mut lse);
         return [o, lse];
     }
     let heads = (0..s.batch * s.kv_heads).into_par_iter();
@@ -189,5 +186,202 @@ fn scale<S: Simd>(simd: S, factor: f32, lines: &mut [Line]) {
     let by = simd.splat_f32s(factor);
     for value in S::as_mut_simd_f32s(lines.as_flattened_mut()).0 {
         *value = simd.mul_f32s(*value, by);
+    }
+}
+
+/// The most rows of a key head; from there on, packed keys and values pay off.
+const FEW: usize = 8;
+
+/// Fills o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\], which holds `f32::MIN`.
+fn of_few(operands: &Operands<'_>, source: &impl Source, o: &mut [f32], lse: &mut [f32]) {
+    let width = operands.problem.sizes().value_dim;
+    let blocks = operands.query_blocks();
+    let Some(rows) = blocks.first().map(Block::rows) else {
+        return;
+    };
+    // All queries of a key head are in one block.
+    let out = o.par_chunks_mut(rows * width).zip(lse.par_chunks_mut(rows));
+    let tasks = blocks.into_par_iter().zip(out);
+    tasks.for_each(|(block, out)| {
+        dispatch(FewTask {
+            operands,
+            source,
+            block,
+            out,
+        });
+    });
+}
+
+/// The queries of a key head.
+struct FewTask<'a, K> {
+    operands: &'a Operands<'a>,
+    source: &'a K,
+    block: Block,
+    /// Its rows of o and lse.
+    out: (&'a mut [f32], &'a mut [f32]),
+}
+
+impl<K: Source> Kernel for FewTask<'_, K> {
+    #[inline(always)]
+    fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T) {
+        let (operands, block) = (self.operands, &self.block);
+        let (s, rows) = (*operands.problem.sizes(), block.rows());
+        let (dim, width) = (s.head_dim, s.value_dim);
+        let head = block.batch * s.kv_heads + block.heads.start / operands.problem.group();
+        let q = operands.scaled_queries(block);
+        let (o, lse) = self.out;
+        let mut running = vec![Running::new(); rows];
+        let mut turned = Panels::new(dim, PANEL);
+        let mut room = Vec::new();
+        let mut scores = [[[0.0; PANEL]; KEYS / PANEL]; FEW];
+        for (keys, full) in operands.key_blocks(block) {
+            for (at, first) in keys.clone().step_by(PANEL).enumerate() {
+                let some = first..(first + PANEL).min(keys.end);
+                let lines = turned.only(some.len());
+                self.source.keys(transpose, head, some, lines);
+                let mut sums = [[0.0; PANEL]; FEW];
+                let right = (&turned, 0..dim, 0..1);
+                add_product(simd, (Left::Rows(&q, dim), rows), right, &mut sums);
+                for (scores, sums) in scores.iter_mut().zip(sums) {
+                    scores[at] = sums;
+                }
+            }
+            let v = self.source.values(head, keys.clone(), &mut room);
+            for (row, o) in o.chunks_exact_mut(width).enumerate() {
+                let scores = scores[row].as_flattened_mut();
+                let none: [&mut [f32]; 2] = [&mut [], &mut []];
+                operands.apply(simd, (block, row), (&keys, full), scores, none);
+                let shrink = running[row].add(simd, scores);
+                operands.drop((block, row), keys.start, scores);
+                if shrink != 1.0 {
+                    o.iter_mut().for_each(|o| *o *= shrink);
+                }
+                for (p, v) in scores.iter().zip(v.chunks_exact(width)) {
+                    // Not with a probability of 0: 0 times a NaN would not be 0.
+                    if *p != 0.0 {
+                        add(simd, *p, v, o);
+                    }
+                }
+            }
+        }
+        for (row, o) in o.chunks_exact_mut(width).enumerate() {
+            let head = block.heads.start + row / block.queries.len();
+            let sink = operands.sinks.get(head).copied();
+            if let Some((found, factor)) = running[row].finish(sink) {
+                lse[row] = found;
+                o.iter_mut().for_each(|o| *o *= factor);
+            }
+        }
+    }
+}
+
+/// Adds factor · values.
+#[inline(always)]
+fn add<S: Simd>(simd: S, factor: f32, values: &[f32], to: &mut [f32]) {
+    let by = simd.splat_f32s(factor);
+    let (values, values_rest) = S::as_simd_f32s(values);
+    let (to, to_rest) = S::as_mut_simd_f32s(to);
+    for (to, value) in to.iter_mut().zip(values) {
+        *to = simd.mul_add_e_f32s(by, *value, *to);
+    }
+    if !to_rest.is_empty() {
+        let value = simd.partial_load_f32s(values_rest);
+        let sum = simd.partial_load_f32s(to_rest);
+        simd.partial_store_f32s(to_rest, simd.mul_add_e_f32s(by, value, sum));
+    }
+}
+
+/// The largest score of a row so far, and the sum of the others' exponentials by it.
+#[derive(Clone, Copy)]
+struct Running {
+    largest: f32,
+    sum: f32,
+}
+
+impl Running {
+    fn new() -> Self {
+        Self {
+            largest: f32::NEG_INFINITY,
+            sum: 0.0,
+        }
+    }
+
+    /// Scores become exponentials by the largest so far; what came before shrinks by the factor that is returned.
+    #[inline(always)]
+    fn add<S: Simd>(&mut self, simd: S, scores: &mut [f32]) -> f32 {
+        let scores = S::as_mut_simd_f32s(scores).0;
+        let mut largest = simd.splat_f32s(f32::NEG_INFINITY);
+        for score in scores.iter() {
+            largest = simd.max_f32s(largest, *score);
+        }
+        let before = self.largest;
+        self.largest = before.max(simd.reduce_max_f32s(largest));
+        // Nothing seen so far: exponentials of −∞ are 0 by any base but −∞.
+        let base = if self.largest == f32::NEG_INFINITY {
+            0.0
+        } else {
+            self.largest
+        };
+        let by = simd.splat_f32s(base);
+        let mut sum = simd.splat_f32s(0.0);
+        for score in scores.iter_mut() {
+            *score = exp(simd, simd.sub_f32s(*score, by));
+            sum = simd.add_f32s(sum, *score);
+        }
+        let shrink = if before == self.largest {
+            1.0
+        } else {
+            (before - base).exp()
+        };
+        self.sum = self.sum * shrink + simd.reduce_sum_f32s(sum);
+        shrink
+    }
+
+    /// The log-sum-exp, and what the row of sums is multiplied by; `None` where nothing is seen and there is no sink.
+    #[inline(always)]
+    fn finish(self, sink: Option<f32>) -> Option<(f32, f32)> {
+        let Some(sink) = sink else {
+            // Not `> 0`: a NaN that is seen stays.
+            let empty = self.sum == 0.0;
+            return (!empty).then(|| (self.largest + self.sum.ln(), 1.0 / self.sum));
+        };
+        let largest = self.largest.max(sink);
+        let shrink = (self.largest - largest).exp();
+        let sum = self.sum * shrink + (sink - largest).exp();
+        Some((largest + sum.ln(), shrink / sum))
+    }
+}
+
+/// Gives keys and values of key heads, \[B, Hkv\] in one row.
+pub(crate) trait Source: Sync {
+    /// Puts keys, at most a panel's columns and the first a multiple of those, into columns: element d of key i to `lines[d][i]`. Past the last key is
+    /// what means nothing.
+    fn keys<T: Transpose>(&self, transpose: T, head: usize, keys: Range<usize>, lines: &mut [Line]);
+
+    /// Values \[keys, Dv\] of keys of which the first is a multiple of a panel's columns; in `room`, where they don't lie so.
+    fn values<'a>(&'a self, head: usize, keys: Range<usize>, room: &'a mut Vec<f32>) -> &'a [f32];
+}
+
+/// k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\] of a call.
+impl Source for Operands<'_> {
+    #[inline(always)]
+    fn keys<T: Transpose>(
+        &self,
+        transpose: T,
+        head: usize,
+        keys: Range<usize>,
+        lines: &mut [Line],
+    ) {
+        let s = self.problem.sizes();
+        let first = (head * s.keys + keys.start) * s.head_dim;
+        let k = &self.k[first..][..keys.len() * s.head_dim];
+        turn(transpose, k, lines);
+    }
+
+    #[inline(always)]
+    fn values<'a>(&'a self, head: usize, keys: Range<usize>, _: &'a mut Vec<f32>) -> &'a [f32] {
+        let s = self.problem.sizes();
+        let first = (head * s.keys + keys.start) * s.value_dim;
+        &self.v[first..][..keys.len() * s.value_dim]
     }
 }

@@ -3,33 +3,24 @@
 //! | file | what it has |
 //! |---|---|
 //! | `scores.rs` | the rules, on a block of scores, and which blocks are computed |
-//! | `source.rs` | where keys and values are |
-//! | `running.rs` | softmax, a block of scores at a time |
-//! | `forward.rs` | o and its log-sum-exp |
-//! | `few.rs` | the same of few queries |
+//! | `forward.rs` | where keys and values are; o and its log-sum-exp, of many queries and of few |
 //! | `backward.rs` | the gradients of queries, keys, values and biases by distance |
 //! | `tables.rs` | those of dense biases and of sinks |
-//! | `panels.rs` | products, in registers |
-//! | `pairs.rs` | products of single pairs, where values aren't finite |
+//! | `panels.rs` | products, in registers, and of single pairs where values aren't finite |
 //!
 //! A score of −∞ counts as unseen, as in Burn, and so does a probability below 2⁻¹²⁶.
 
 mod backward;
-mod few;
 mod forward;
-mod pairs;
 mod panels;
-mod running;
 mod scores;
-mod source;
 mod tables;
 
 use backward::{Incoming, Packed};
-pub(crate) use forward::run as over;
+pub(crate) use forward::{Source, run as over};
 use moebius_ops::AttentionPass;
 pub(crate) use panels::Line;
 pub use scores::Operands;
-pub(crate) use source::Source;
 
 /// o \[B, Hq, Sq, Dv\] and its log-sum-exp \[B, Hq, Sq\].
 pub fn forward(operands: &Operands<'_>) -> [Vec<f32>; 2] {

@@ -1,7 +1,6 @@
 //! The experts backward.
 
-use super::forward::Forward;
-use super::pieces::{Piece, pieces_of};
+use super::{Forward, Piece, pieces_of};
 use crate::expert_activation::{Through, dot};
 use crate::permute::{Segments, combined, scale_rows, selected};
 use crate::product::{

@@ -1,18 +1,17 @@
 //! Feed-forward experts: two products per slot, and the weighted sum of a token's slots.
 
 mod backward;
-mod forward;
-mod pieces;
 
+pub use backward::{Gradients, WeightGradients};
+
+use crate::expert_activation::HiddenActivation;
 use crate::permute::{Segments, combined, padded};
+use crate::product::{Factor, Lines, Product, Run, Spread, pieces};
 use crate::spare::Spare;
 use crate::values::Matrices;
 use backward::Backward;
-pub use backward::{Gradients, WeightGradients};
-use forward::Forward;
-pub use forward::Stage;
 use moebius_ops::experts::Problem;
-pub use pieces::Weights;
+use std::ops::Range;
 
 /// What a forward pass reads.
 #[derive(Clone, Copy, Debug)]
@@ -83,4 +82,163 @@ pub fn backward(
         weights: segments.of_rows(operands.weights),
     };
     pass.run(needs)
+}
+
+/// What of a forward pass has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The first product of all rows.
+    FirstProduct,
+    /// The activation and the second product of all rows.
+    SecondProduct,
+    /// The weighted sums of the tokens' rows.
+    Combine,
+}
+
+/// Both products of every expert.
+struct Forward<'a> {
+    problem: &'a Problem,
+    /// Of the sorted rows.
+    tokens: &'a [u32],
+    x: Matrices<'a>,
+    experts: Weights<'a>,
+}
+
+impl Forward<'_> {
+    /// y of the sorted rows, and the first product where there is room for it. Few rows at a time go through both products, so that
+    /// what is between them takes little memory; all go through one after the other where the stages are timed.
+    fn run(
+        &self,
+        segments: &Segments,
+        (y, pre): (&mut [f32], &mut [f32]),
+        ended: Option<&dyn Fn(Stage)>,
+    ) {
+        let kept = match pre.len() {
+            0 => 0,
+            _ => self.problem.columns_in(),
+        };
+        let results = [(y, self.problem.hidden), (pre, kept)];
+        let pieces = pieces_of(segments, 0..segments.experts(), results);
+        let work = segments.order.len()
+            * self.problem.hidden
+            * (self.problem.columns_in() + self.problem.inter);
+        let spread = Spread::of(pieces.len(), work);
+        let Some(ended) = ended else {
+            spread.each(pieces, |piece| {
+                self.second(self.kept_or_new(piece, spread), spread);
+            });
+            return;
+        };
+        let pieces = spread.each(pieces, |piece| self.kept_or_new(piece, spread));
+        ended(Stage::FirstProduct);
+        spread.each(pieces, |piece| self.second(piece, spread));
+        ended(Stage::SecondProduct);
+    }
+
+    /// A piece and its first product, in memory of its own where it isn't kept.
+    fn kept_or_new<'a>(
+        &self,
+        piece: Piece<'a, 2>,
+        spread: Spread,
+    ) -> (Piece<'a, 2>, Option<Spare>) {
+        let of = (piece.expert, &piece.rows);
+        let pre = if piece.to[1].is_empty() {
+            Some(self.first_of(of, spread))
+        } else {
+            self.first(of, piece.to[1], spread);
+            None
+        };
+        (piece, pre)
+    }
+
+    /// x · W_inᵀ + b_in of some rows of an expert.
+    fn first(&self, (e, rows): (usize, &Range<usize>), to: &mut [f32], spread: Spread) {
+        let (inner, columns) = (self.problem.hidden, self.problem.columns_in());
+        let left = Factor {
+            lines: Lines::At(&self.tokens[rows.clone()]),
+            ..Factor::rows(self.x)
+        };
+        let right = Factor::stacked(self.experts.w_in, e, Run::Along);
+        let product = Product {
+            bias: self.experts.bias(0, e, columns),
+            ..Product::new(left, right, [rows.len(), inner, columns])
+        };
+        product.of_rows(0..rows.len(), to, spread);
+    }
+
+    /// The same, in memory of its own.
+    fn first_of(&self, of: (usize, &Range<usize>), spread: Spread) -> Spare {
+        let mut to = Spare::new(of.1.len() * self.problem.columns_in());
+        self.first(of, &mut to, spread);
+        to
+    }
+
+    /// act(pre) · W_outᵀ + b_out.
+    fn second(&self, (piece, pre): (Piece<2>, Option<Spare>), spread: Spread) {
+        let (inner, columns) = (self.problem.inter, self.problem.hidden);
+        let Piece {
+            expert,
+            rows,
+            to: [y, kept],
+        } = piece;
+        let mut hidden = Spare::new(rows.len() * inner);
+        HiddenActivation::of(self.problem).activate(pre.as_deref().unwrap_or(kept), &mut hidden);
+        let right = Factor::stacked(self.experts.w_out, expert, Run::Along);
+        let left = Factor::of_slice(&hidden, inner, Run::Along);
+        let product = Product {
+            bias: self.experts.bias(1, expert, columns),
+            ..Product::new(left, right, [rows.len(), inner, columns])
+        };
+        product.of_rows(0..rows.len(), y, spread);
+    }
+}
+
+/// The weights and biases of all experts.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights<'a> {
+    /// \[E, f or 2f, H\].
+    pub w_in: Matrices<'a>,
+    /// \[E,H,f\].
+    pub w_out: Matrices<'a>,
+    /// \[E, f or 2f\] and \[E,H\].
+    pub biases: [Option<&'a [f32]>; 2],
+}
+
+impl<'a> Weights<'a> {
+    /// The bias of the first or second product of expert `e`.
+    fn bias(&self, which: usize, e: usize, columns: usize) -> Option<&'a [f32]> {
+        self.biases[which].map(|bias| &bias[e * columns..][..columns])
+    }
+}
+
+/// Some rows of an expert, and where their results go.
+struct Piece<'a, const N: usize> {
+    expert: usize,
+    rows: Range<usize>,
+    to: [&'a mut [f32]; N],
+}
+
+/// The sorted rows of some experts, a task's at a time; results have so many values to a row.
+fn pieces_of<'a, const N: usize>(
+    segments: &Segments,
+    experts: Range<usize>,
+    mut results: [(&'a mut [f32], usize); N],
+) -> Vec<Piece<'a, N>> {
+    let mut all = Vec::new();
+    for expert in experts {
+        let of_expert = segments.rows(expert);
+        for rows in pieces(of_expert.len()) {
+            let to = results.each_mut().map(|(rest, width)| {
+                let (to, others) = std::mem::take(rest).split_at_mut(rows.len() * *width);
+                *rest = others;
+                to
+            });
+            all.push(Piece {
+                expert,
+                rows: of_expert.start + rows.start..of_expert.start + rows.end,
+                to,
+            });
+        }
+    }
+    all
 }

@@ -1,16 +1,14 @@
 //! Caches: tokens into their pages in place; an attention reads the blocks that its queries see where they lie.
 
 mod codes;
-mod paged;
-mod places;
 
-use crate::attention::{Operands, over};
+use crate::attention::{Line, Operands, Source, over};
+use crate::vector::Transpose;
 use codes::Codes;
 use moebius_ops::attention::{Problem, Sizes};
 use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
-use paged::Paged;
-pub use places::Places;
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Appends keys \[B, Hkv, tokens, D\] and values \[B, Hkv, tokens, Dv\] to a pool of words.
 pub fn append(append: &Append, places: &Places<'_>, [k, v]: [&[f32]; 2], pool: &mut [i32]) {
@@ -152,4 +150,95 @@ fn of_sizes(p: &Problem, queries: usize, keys: usize) -> Problem {
     };
     let problem = p.with_sizes(sizes);
     problem.unwrap_or_else(|e| unreachable!("smaller sizes fit, too: {e}"))
+}
+
+/// The tokens of a sequence; 0 where the pool doesn't have a page.
+struct Paged<'a> {
+    layout: &'a Layout,
+    pool: &'a [i32],
+    places: &'a Places<'a>,
+    sequence: usize,
+    codes: &'a Codes,
+}
+
+/// What a block has: keys, values, and the scales of both.
+struct Parts<'a> {
+    keys: &'a [i32],
+    values: &'a [i32],
+    key_scales: &'a [i32],
+    value_scales: &'a [i32],
+}
+
+impl Paged<'_> {
+    /// The block whose first token is `token`.
+    #[inline(always)]
+    fn block(&self, head: usize, token: usize) -> Option<Parts<'_>> {
+        let l = self.layout;
+        let at = self.places.block(l, [self.sequence, head], token)?;
+        let block = &self.pool[at..][..l.block_words()];
+        let (keys, block) = block.split_at(BLOCK * l.key_words());
+        let (values, scales) = block.split_at(BLOCK * l.value_words());
+        let (key_scales, value_scales) = scales.split_at(scales.len() / 2);
+        Some(Parts {
+            keys,
+            values,
+            key_scales,
+            value_scales,
+        })
+    }
+}
+
+impl Source for Paged<'_> {
+    #[inline(always)]
+    fn keys<T: Transpose>(&self, _: T, head: usize, keys: Range<usize>, lines: &mut [Line]) {
+        for (at, token) in keys.step_by(BLOCK).enumerate() {
+            let lane = at * BLOCK;
+            match self.block(head, token) {
+                Some(of) => self.codes.keys(of.keys, of.key_scales, lines, lane),
+                None => {
+                    for line in &mut *lines {
+                        line[lane..][..BLOCK].fill(0.0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn values<'a>(&'a self, head: usize, keys: Range<usize>, room: &'a mut Vec<f32>) -> &'a [f32] {
+        let width = self.layout.value_dim();
+        room.resize(keys.len() * width, 0.0);
+        for (token, to) in keys.step_by(BLOCK).zip(room.chunks_mut(BLOCK * width)) {
+            match self.block(head, token) {
+                Some(of) => self.codes.values(of.values, of.value_scales, to, width),
+                None => to.fill(0.0),
+            }
+        }
+        room
+    }
+}
+
+/// Which page of the pool holds a sequence's tokens, and which of them are new.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// \[sequences, pages\]: the page of the pool.
+    pub table: &'a [u32],
+    /// \[sequences, 2\]: the first position of the new tokens, and their end.
+    pub spans: &'a [u32],
+    /// In a row of the table.
+    pub pages: usize,
+}
+
+impl Places<'_> {
+    /// The first position and the end of a sequence.
+    fn span(&self, sequence: usize) -> [usize; 2] {
+        [0, 1].map(|at| self.spans[2 * sequence + at] as usize)
+    }
+
+    /// Where the block of a token begins, if the pool has its page.
+    fn block(&self, l: &Layout, [sequence, head]: [usize; 2], token: usize) -> Option<usize> {
+        let row = &self.table[sequence * self.pages..][..self.pages];
+        let page = *row.get(token / l.page())? as usize;
+        (page < l.pages()).then(|| l.block(page, head, token % l.page()))
+    }
 }

@@ -1,12 +1,11 @@
-//! A part of a product on one thread.
+//! Products, and the part of one that a thread computes.
 
-use super::factor::{DEEPEST, Part, SLACK, WIDEST};
-use super::few::{self, FEW};
+use super::factor::{DEEPEST, Factor, Part, SLACK, Scratch, WIDEST};
 use super::right::Right;
-use super::task::{Memory, Product, Task, room};
 use crate::vector::{Kernel, Transpose};
 use pulp::Simd;
 use std::cell::Cell;
+use std::ops::Range;
 
 /// Rows of a register tile: with two registers of columns, 12 sums and 3 operands fit AVX2's 16 registers.
 pub(super) const ROWS: usize = 6;
@@ -35,10 +34,10 @@ impl<R: Right> Kernel for Task<'_, '_, R> {
             _ => 0,
         };
         match tile {
-            1 => few::run::<S, T, R, 1>(self, vectors, &mut memory),
-            2 => few::run::<S, T, R, 2>(self, vectors, &mut memory),
-            4 => few::run::<S, T, R, 4>(self, vectors, &mut memory),
-            8 => few::run::<S, T, R, 8>(self, vectors, &mut memory),
+            1 => few_rows::<S, T, R, 1>(self, vectors, &mut memory),
+            2 => few_rows::<S, T, R, 2>(self, vectors, &mut memory),
+            4 => few_rows::<S, T, R, 4>(self, vectors, &mut memory),
+            8 => few_rows::<S, T, R, 8>(self, vectors, &mut memory),
             _ => self.of_panels(vectors, &mut memory),
         }
         MEMORY.set(Some(memory));
@@ -184,4 +183,116 @@ fn multiply<S: Simd, const R: usize>(
         let to = S::as_mut_simd_f32s(&mut to[r * step..][..width]).0;
         to.copy_from_slice(sums);
     }
+}
+
+/// The most rows; with more, packing weights takes no longer than turning them for every tile.
+const FEW: usize = 8;
+
+/// Rows in tiles of N, whose sums are in registers.
+#[inline(always)]
+fn few_rows<S: Simd, T: Transpose, R: Right, const N: usize>(
+    task: Task<R>,
+    vectors: (S, T),
+    memory: &mut Memory,
+) {
+    let Product { inner, bias, .. } = *task.product;
+    let tiles = task.rows.len().div_ceil(N);
+    let blocks = |size: usize| {
+        let firsts = (0..inner).step_by(size);
+        firsts.map(move |first| first..(first + size).min(inner))
+    };
+    // Several tiles find the weights of a block in a cache.
+    let deepest = if tiles == 1 { inner } else { DEEPEST };
+    let Memory { left, scratch, .. } = memory;
+    let left = room(left, tiles * N * inner + SLACK);
+    for block in blocks(DEEPEST) {
+        let at = tiles * N * block.start;
+        let part = Part {
+            inner: block,
+            across: task.rows.clone(),
+        };
+        let panels = (&mut left[at..], N);
+        task.product.left.pack(vectors.1, &part, panels, scratch);
+    }
+    let left = left.as_chunks::<N>().0;
+    for first in task.columns.clone().step_by(WIDEST) {
+        let across = first..(first + WIDEST).min(task.columns.end);
+        let mut sums = [[0.0; WIDEST]; FEW];
+        for block in blocks(deepest) {
+            let left = left[tiles * block.start..][..tiles * block.len()].chunks_exact(block.len());
+            let part = Part {
+                inner: block,
+                across: across.clone(),
+            };
+            for (left, sums) in left.zip(sums.as_chunks_mut::<N>().0) {
+                task.product.right.multiply(vectors, &part, left, sums);
+            }
+        }
+        let rows = task.to[first - task.columns.start..].chunks_mut(task.step);
+        for (to, sums) in rows.zip(&sums).take(task.rows.len()) {
+            let to = &mut to[..across.len()];
+            to.copy_from_slice(&sums[..across.len()]);
+            if let Some(bias) = bias {
+                for (to, bias) in to.iter_mut().zip(&bias[across.clone()]) {
+                    *to += bias;
+                }
+            }
+        }
+    }
+}
+
+/// A product, and a bias \[columns\] that is added to each row.
+pub(crate) struct Product<'a, R = Factor<'a>> {
+    pub(crate) left: Factor<'a>,
+    pub(crate) right: R,
+    pub(crate) rows: usize,
+    pub(crate) inner: usize,
+    pub(crate) columns: usize,
+    pub(crate) bias: Option<&'a [f32]>,
+}
+
+impl<'a, R> Product<'a, R> {
+    /// Without a bias, of so many rows, inner values and columns.
+    pub(crate) fn new(left: Factor<'a>, right: R, sizes: [usize; 3]) -> Self {
+        let [rows, inner, columns] = sizes;
+        Self {
+            left,
+            right,
+            rows,
+            inner,
+            columns,
+            bias: None,
+        }
+    }
+
+    /// Values of the result.
+    pub(super) fn len(&self) -> usize {
+        self.rows * self.columns
+    }
+}
+
+/// Panels of both factors, as long as the longest so far, and lines on their way there.
+#[derive(Default)]
+struct Memory {
+    left: Vec<f32>,
+    right: Vec<f32>,
+    scratch: Scratch,
+}
+
+/// The first values of a vector, which grows where it has less.
+fn room(values: &mut Vec<f32>, len: usize) -> &mut [f32] {
+    if values.len() < len {
+        values.resize(len, 0.0);
+    }
+    &mut values[..len]
+}
+
+/// Some rows and columns of a product.
+pub(super) struct Task<'a, 'b, R> {
+    pub(super) product: &'b Product<'a, R>,
+    pub(super) rows: Range<usize>,
+    pub(super) columns: Range<usize>,
+    pub(super) to: &'b mut [f32],
+    /// From a row of `to` to the next.
+    pub(super) step: usize,
 }

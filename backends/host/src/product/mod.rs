@@ -5,25 +5,21 @@
 //! multiply-adds. Up to 8 rows multiply weights where they lie, without panels. Either way sums run over the inner
 //! dimension in order with fused multiply-adds where there are any, as in the kernels, so a row's result doesn't depend on the others.
 
-mod along;
 mod factor;
-mod few;
 mod kernel;
 mod prefetch;
 mod right;
-mod task;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
+pub(crate) use kernel::Product;
 pub(crate) use right::Right;
-pub(crate) use task::Product;
 
 use crate::vector::dispatch;
-use kernel::ROWS;
+use kernel::{ROWS, Task};
 use rayon::prelude::*;
 use std::ops::Range;
-use task::Task;
 
 /// The most rows of a task, which packs the right factor for itself.
 pub(crate) const MOST_ROWS: usize = 64 * ROWS;

@@ -1,8 +1,9 @@
-//! What may be the right factor of a product.
+//! What may be the right factor of a product. Of few rows, weights whose lines run along the inner dimension are multiplied where they lie:
+//! squares of them are turned in registers.
 
-use super::along;
-use super::factor::{Factor, Part, Run, Scratch, WIDEST};
-use crate::values::Values;
+use super::factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
+use super::prefetch::prefetch;
+use crate::values::{Stored, Values};
 use crate::vector::Transpose;
 use pulp::Simd;
 
@@ -68,9 +69,152 @@ impl Right for Factor<'_> {
         sums: &mut [[f32; WIDEST]; N],
     ) {
         match self.values {
-            Values::F32(values) => along::multiply(vectors, (self, values), part, left, sums),
-            Values::F16(values) => along::multiply(vectors, (self, values), part, left, sums),
-            Values::Bf16(values) => along::multiply(vectors, (self, values), part, left, sums),
+            Values::F32(values) => multiply_along(vectors, (self, values), part, left, sums),
+            Values::F16(values) => multiply_along(vectors, (self, values), part, left, sums),
+            Values::Bf16(values) => multiply_along(vectors, (self, values), part, left, sums),
+        }
+    }
+}
+
+/// The most columns that are turned together.
+const COLUMNS: usize = 16;
+
+/// Adds the products of tiles of N rows, \[inner\]\[N\], and the columns of a part of lines along to sums.
+#[inline(always)]
+fn multiply_along<S: Simd, T: Transpose, E: Stored, const N: usize>(
+    vectors: (S, T),
+    (factor, values): (&Factor, &[E]),
+    part: &Part,
+    left: &[[f32; N]],
+    sums: &mut [[f32; WIDEST]; N],
+) {
+    // Two squares at a time where there are registers for their sums: memory is read faster at more places.
+    match const { (S::F32_LANES, N) } {
+        (16.., _) | (8, 8..) => {
+            groups::<S, T, E, N, 1>(vectors, (factor, values), part, left, sums)
+        }
+        (8, _) | (4, 8..) => groups::<S, T, E, N, 2>(vectors, (factor, values), part, left, sums),
+        (4, _) => groups::<S, T, E, N, 4>(vectors, (factor, values), part, left, sums),
+        _ => groups::<S, T, E, N, 8>(vectors, (factor, values), part, left, sums),
+    }
+}
+
+/// The same, V registers of columns at a time.
+#[inline(always)]
+fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
+    vectors: (S, T),
+    (factor, values): (&Factor, &[E]),
+    Part { inner, across }: &Part,
+    left: &[[f32; N]],
+    sums: &mut [[f32; WIDEST]; N],
+) {
+    let columns = V * S::F32_LANES;
+    for first in across.clone().step_by(columns) {
+        let mut runs = [&values[..0]; COLUMNS];
+        for (i, run) in runs[..columns].iter_mut().enumerate() {
+            let start = factor.start((first + i).min(across.end - 1)) + inner.start;
+            *run = &values[start..][..inner.len()];
+        }
+        let at = first - across.start;
+        let ahead = if inner.len() == factor.width {
+            ahead(factor, values, first + columns, columns)
+        } else {
+            &[]
+        };
+        group::<S, T, E, N, V>(vectors, (&runs, ahead), left, (sums, at));
+    }
+}
+
+/// The lines that are likely to be next: the processor itself expects runs to go on, which are too short for that.
+fn ahead<'a, E>(factor: &Factor, values: &'a [E], first: usize, columns: usize) -> &'a [E] {
+    if matches!(factor.lines, Lines::At(_)) {
+        return &[];
+    }
+    let start = factor.start(first).min(values.len());
+    let end = (start + columns * factor.width).min(values.len());
+    &values[start..end]
+}
+
+/// One group of columns, whose values are read once, where they lie, and meanwhile those ahead brought near.
+#[inline(always)]
+fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
+    (simd, transpose): (S, T),
+    (runs, ahead): (&[&[E]; COLUMNS], &[E]),
+    left: &[[f32; N]],
+    (sums, at): (&mut [[f32; WIDEST]; N], usize),
+) {
+    let columns = V * S::F32_LANES;
+    let mut registers = [[simd.splat_f32s(0.0); V]; N];
+    for (registers, sums) in registers.iter_mut().zip(&*sums) {
+        registers.copy_from_slice(S::as_simd_f32s(&sums[at..][..columns]).0);
+    }
+    let mut turned = [[0.0; COLUMNS]; 8];
+    let (steps, rest) = left.as_chunks::<8>();
+    let squares = &runs.as_chunks::<8>().0[..columns / 8];
+    let mut ahead = ahead.chunks(8 * columns);
+    for (step, left) in steps.iter().enumerate() {
+        prefetch(ahead.next().unwrap_or_default());
+        for (square, runs) in squares.iter().enumerate() {
+            let turned = &mut turned.as_flattened_mut()[8 * square..];
+            turn(transpose, runs, 8 * step, turned);
+        }
+        add(simd, left, &turned, &mut registers);
+    }
+    if !rest.is_empty() {
+        for (column, run) in runs[..columns].iter().enumerate() {
+            for (turned, value) in turned.iter_mut().zip(&run[8 * steps.len()..]) {
+                turned[column] = value.f32();
+            }
+        }
+        add(simd, rest, &turned, &mut registers);
+    }
+    for (registers, sums) in registers.iter().zip(sums) {
+        let sums = S::as_mut_simd_f32s(&mut sums[at..][..columns]).0;
+        sums.copy_from_slice(registers);
+    }
+}
+
+/// Eight inner values of eight columns, those from `at`.
+#[inline(always)]
+fn turn<T: Transpose, E: Stored>(transpose: T, runs: &[&[E]; 8], at: usize, turned: &mut [f32]) {
+    let [a, b, c, d, e, f, g, h] = *runs;
+    let rows = [
+        &eight(a, at),
+        &eight(b, at),
+        &eight(c, at),
+        &eight(d, at),
+        &eight(e, at),
+        &eight(f, at),
+        &eight(g, at),
+        &eight(h, at),
+    ];
+    transpose.square(rows, turned, COLUMNS);
+}
+
+#[inline(always)]
+fn eight<E: Stored>(run: &[E], at: usize) -> [f32; 8] {
+    let mut values = [0.0; 8];
+    for (to, value) in values.iter_mut().zip(&run[at..][..8]) {
+        *to = value.f32();
+    }
+    values
+}
+
+/// One multiply-add of every row and column for each inner value, in order.
+#[inline(always)]
+fn add<S: Simd, const N: usize, const V: usize>(
+    simd: S,
+    left: &[[f32; N]],
+    turned: &[[f32; COLUMNS]; 8],
+    registers: &mut [[S::f32s; V]; N],
+) {
+    for (left, turned) in left.iter().zip(turned) {
+        let turned = &S::as_simd_f32s(turned).0[..V];
+        for (registers, left) in registers.iter_mut().zip(left) {
+            let left = simd.splat_f32s(*left);
+            for (sum, turned) in registers.iter_mut().zip(turned) {
+                *sum = simd.mul_add_e_f32s(left, *turned, *sum);
+            }
         }
     }
 }

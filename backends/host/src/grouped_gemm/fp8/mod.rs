@@ -1,18 +1,21 @@
 //! Products with FP8 weights.
 
-mod coded;
 mod decode;
-mod few;
 
 use crate::expert_activation::HiddenActivation;
 use crate::permute::{Segments, padded};
-use crate::product::{Factor, Lines, Product, products};
+use crate::product::{Factor, Lines, Part, Product, Right, Scratch, WIDEST, products};
 use crate::quantize::Scales;
 use crate::values::Matrices;
-use coded::Coded;
+use crate::vector::Transpose;
+use decode::{CODES, Format, MOST, OfPanel, decode, multiply_few};
+use moebius_ops::fp8::LANES_PER_WORD;
+use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_shape};
 use moebius_ops::grouped_gemm::{Problem, Source};
-use moebius_ops::scaling::e8m0_value;
+use moebius_ops::scaling::{Fp8Scheme, ScaleType, e8m0_value};
+use pulp::Simd;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Weights as codes.
 #[derive(Clone, Debug)]
@@ -57,15 +60,12 @@ fn multiply(
 ) -> Vec<f32> {
     let columns = p.n * p.parts();
     let scales = values(&weights.scales);
-    let Some(coded) = Coded::new(p, weights.codes, &scales) else {
-        unreachable!("a call with FP8 weights has a problem with codes");
-    };
     let of_experts = of_experts.iter().map(|&(e, lines, rows)| Product {
         left: Factor {
             lines,
             ..Factor::rows(x)
         },
-        right: coded.expert(e),
+        right: Coded::of(p, (weights.codes, &scales), e),
         rows,
         inner: p.k,
         columns,
@@ -98,3 +98,321 @@ fn values<'a>(scales: &'a Scales<'_>) -> Cow<'a, [f32]> {
         }
     }
 }
+
+/// Inner values whose codes stay in the first cache while columns of a panel take turns; a multiple of [`CODES`].
+const DEPTH: usize = 256;
+
+/// Blocks of inner values whose scales are read together: they are neighbours, and a column's scales far from the next one's.
+const BLOCKS: usize = 8;
+
+/// The weights of one expert, a factor \[k, n or 2n\] with the gate's columns first: codes are decoded into the panels that are multiplied.
+struct Coded<'a> {
+    problem: &'a Problem,
+    scheme: Fp8Scheme,
+    expert: usize,
+    /// Panels of words of this expert.
+    words: &'a [i32],
+    /// The values of the scales of all experts.
+    all_scales: &'a [f32],
+}
+
+impl<'a> Coded<'a> {
+    /// Expert `expert` of panels of words and the values of their scales.
+    fn of(problem: &'a Problem, (panels, scales): (&'a [i32], &'a [f32]), expert: usize) -> Self {
+        let Some(scheme) = problem.fp8 else {
+            unreachable!("a call with FP8 weights has a problem with codes");
+        };
+        let size = expert_words(problem);
+        Self {
+            problem,
+            scheme,
+            expert,
+            words: &panels[expert * size..][..size],
+            all_scales: scales,
+        }
+    }
+}
+
+impl Right for Coded<'_> {
+    fn together(&self, _: usize) -> usize {
+        MOST
+    }
+
+    #[inline(always)]
+    fn pack<S: Simd, T: Transpose>(
+        &self,
+        vectors: (S, T),
+        part: &Part,
+        (panels, size): (&mut [f32], usize),
+        _: &mut Scratch,
+    ) {
+        let n = self.problem.n;
+        let panel = part.inner.len() * size;
+        let columns = part.across.clone();
+        for first in columns.clone().step_by(MOST) {
+            let of_panel = first..(first + MOST).min(columns.end);
+            let to = &mut panels[(first - columns.start) / size * panel..];
+            // Whole registers of neighbours in one panel of words.
+            let within = first % n;
+            let neighbours =
+                within % PANEL + of_panel.len() <= PANEL.min(n - within / PANEL * PANEL);
+            if neighbours && of_panel.len().is_multiple_of(size) {
+                self.decode(vectors, &part.inner, of_panel, (to, panel));
+            } else {
+                self.decode_each(&part.inner, of_panel, (to, size));
+            }
+        }
+    }
+
+    /// With 8, no registers would be left to decode in on AVX2.
+    fn tile(&self) -> usize {
+        4
+    }
+
+    #[inline(always)]
+    fn multiply<S: Simd, T: Transpose, const N: usize>(
+        &self,
+        vectors: (S, T),
+        Part { inner, across }: &Part,
+        left: &[[f32; N]],
+        sums: &mut [[f32; WIDEST]; N],
+    ) {
+        let n = self.problem.n;
+        let mut first = across.start;
+        while first < across.end {
+            let within = first % n;
+            let at = within % PANEL;
+            let len = (across.end - first).min(PANEL - at).min(n - within);
+            let of_sums = first - across.start;
+            let mut of_panel = [[0.0; PANEL]; N];
+            for (to, sums) in of_panel.iter_mut().zip(&*sums) {
+                to[at..][..len].copy_from_slice(&sums[of_sums..][..len]);
+            }
+            self.multiply_panel(vectors, inner, first..first + len, left, &mut of_panel);
+            for (sums, of_panel) in sums.iter_mut().zip(&of_panel) {
+                sums[of_sums..][..len].copy_from_slice(&of_panel[at..][..len]);
+            }
+            first += len;
+        }
+    }
+}
+
+impl Coded<'_> {
+    /// Some inner values of columns in one panel of words.
+    #[inline(always)]
+    fn decode<S: Simd, T: Transpose>(
+        &self,
+        vectors: (S, T),
+        inner: &Range<usize>,
+        columns: Range<usize>,
+        (to, panel): (&mut [f32], usize),
+    ) {
+        let size = 2 * S::F32_LANES;
+        let words = self.words_of(columns.start);
+        let [_, block_columns] = self.block();
+        let of_columns = self.scales(columns.start);
+        let mut scales = [1.0; MOST];
+        let scales = &mut scales[..columns.len()];
+        let mut kk = inner.start;
+        let mut block = kk / block_columns;
+        while kk < inner.end {
+            let end = ((block + 1) * block_columns).min(inner.end);
+            of_columns.read(block, scales);
+            block += 1;
+            let to = &mut to[(kk - inner.start) * size..];
+            let words = &words[kk / CODES * PANEL..];
+            let count = (end - kk) / CODES;
+            if count > 0 {
+                let words = &words[..(count - 1) * PANEL + columns.len()];
+                decode(
+                    vectors,
+                    self.format(),
+                    (words, PANEL),
+                    scales,
+                    (&mut *to, panel),
+                );
+            }
+            // Of a last word that isn't whole.
+            for row in count * CODES..end - kk {
+                for (column, scale) in scales.iter().enumerate() {
+                    let value = self
+                        .format()
+                        .value(words[count * PANEL + column], row % CODES);
+                    to[column / size * panel + row * size + column % size] = value * scale;
+                }
+            }
+            kk = end;
+        }
+    }
+
+    /// Adds the products of columns in one panel of words to its sums.
+    #[inline(always)]
+    fn multiply_panel<S: Simd, T: Transpose, const N: usize>(
+        &self,
+        vectors: (S, T),
+        inner: &Range<usize>,
+        columns: Range<usize>,
+        left: &[[f32; N]],
+        sums: &mut [[f32; PANEL]; N],
+    ) {
+        let at = columns.start % self.problem.n % PANEL;
+        let words = &self.words_of(columns.start - at)[inner.start / CODES * PANEL..];
+        let (words, _) = words.as_chunks::<PANEL>();
+        let [_, block_columns] = self.block();
+        let of_columns = self.scales(columns.start);
+        let columns = at..at + columns.len();
+        let mut scales = [[0.0; PANEL]; BLOCKS];
+        let mut kk = inner.start;
+        let mut block = kk / block_columns;
+        let mut read = block..block;
+        while kk < inner.end {
+            let of_block = (block + 1) * block_columns;
+            let end = of_block.min(inner.end).min(kk + DEPTH);
+            if block == read.end {
+                read = block..(block + BLOCKS).min(inner.end.div_ceil(block_columns));
+                of_columns.read_blocks(vectors.1, read.clone(), (&mut scales, &columns));
+            }
+            let part = OfPanel {
+                format: self.format(),
+                words: &words[(kk - inner.start) / CODES..],
+                columns: columns.clone(),
+                scales: &scales[block - read.start],
+            };
+            block += usize::from(end == of_block);
+            let left = &left[kk - inner.start..end - inner.start];
+            multiply_few(vectors, &part, left, sums);
+            kk = end;
+        }
+    }
+
+    /// The values of any columns.
+    fn decode_each(
+        &self,
+        inner: &Range<usize>,
+        columns: Range<usize>,
+        (to, size): (&mut [f32], usize),
+    ) {
+        let [_, block_columns] = self.block();
+        let first = columns.start;
+        for column in columns {
+            let words = self.words_of(column);
+            let at = (column - first) / size * inner.len() * size + (column - first) % size;
+            for (i, kk) in inner.clone().enumerate() {
+                let value = self.format().value(words[kk / CODES * PANEL], kk % CODES);
+                to[at + i * size] = value * self.scale(column, kk / block_columns);
+            }
+        }
+    }
+
+    fn format(&self) -> Format {
+        Format::of(self.scheme.format)
+    }
+
+    /// Rows and columns that share a scale.
+    fn block(&self) -> [usize; 2] {
+        let Problem { n, k, .. } = *self.problem;
+        let rows = n * self.problem.parts();
+        self.scheme.granularity.block(rows, k)
+    }
+
+    /// The words of a column, [`PANEL`] apart.
+    fn words_of(&self, column: usize) -> &[i32] {
+        let Problem { n, k, .. } = *self.problem;
+        let (of_part, within) = (column / n, column % n);
+        let panel = of_part * n.div_ceil(PANEL) + within / PANEL;
+        &self.words[panel * k.div_ceil(CODES) * PANEL + within % PANEL..]
+    }
+
+    fn scale(&self, column: usize, block: usize) -> f32 {
+        let mut scale = [0.0];
+        self.scales(column).read(block, &mut scale);
+        scale[0]
+    }
+
+    /// The scales of neighbouring columns, of which `first` is one.
+    fn scales(&self, first: usize) -> ColumnScales<'_> {
+        let granularity = self.scheme.granularity;
+        let [block_rows, _] = self.block();
+        let [down, across] = scale_shape(self.problem);
+        let across = match granularity.scale_type() {
+            ScaleType::F32 => across,
+            ScaleType::E8M0 => across * LANES_PER_WORD,
+        };
+        let row = self.expert * down + first / block_rows;
+        ColumnScales {
+            from: &self.all_scales[row * across..],
+            across,
+            block_rows,
+            left: block_rows - first % block_rows,
+        }
+    }
+}
+
+/// The scales of neighbouring columns. Where they lie is computed once for many blocks: divisions take longer than the products of 32 values.
+struct ColumnScales<'a> {
+    /// From the row of the first column's scales on.
+    from: &'a [f32],
+    /// Scales in a row.
+    across: usize,
+    /// Columns that share a row of scales.
+    block_rows: usize,
+    /// Columns until the next row.
+    left: usize,
+}
+
+impl ColumnScales<'_> {
+    /// Those in neighbouring blocks, of columns of a panel.
+    #[inline(always)]
+    fn read_blocks<T: Transpose>(
+        &self,
+        transpose: T,
+        blocks: Range<usize>,
+        (scales, columns): (&mut [[f32; PANEL]; BLOCKS], &Range<usize>),
+    ) {
+        let mut done = 0;
+        if self.block_rows == 1 && blocks.len() == BLOCKS {
+            for first in (0..columns.len() / BLOCKS * BLOCKS).step_by(BLOCKS) {
+                let row =
+                    |i: usize| self.from[(first + i) * self.across + blocks.start..].first_chunk();
+                let rows = std::array::from_fn(|i| {
+                    row(i).unwrap_or_else(|| unreachable!("the row has all of these blocks"))
+                });
+                let to = &mut scales.as_flattened_mut()[columns.start + first..];
+                transpose.square(rows, to, PANEL);
+                done = first + BLOCKS;
+            }
+        }
+        if done == columns.len() {
+            return;
+        }
+        for (block, scales) in blocks.zip(scales) {
+            self.read(block, &mut scales[columns.clone()]);
+        }
+    }
+
+    /// Those in a block of inner values.
+    #[inline(always)]
+    fn read(&self, block: usize, scales: &mut [f32]) {
+        let rows = self.from[block..].iter().step_by(self.across);
+        if self.block_rows == 1 {
+            for (scale, row) in scales.iter_mut().zip(rows) {
+                *scale = *row;
+            }
+            return;
+        }
+        let mut left = self.left;
+        let mut scales = &mut scales[..];
+        for row in rows {
+            let (of_row, others) = scales.split_at_mut(left.min(scales.len()));
+            of_row.fill(*row);
+            if others.is_empty() {
+                return;
+            }
+            (scales, left) = (others, self.block_rows);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "coded_tests.rs"]
+mod tests;
