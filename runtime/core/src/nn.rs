@@ -10,8 +10,9 @@ mod linear;
 pub use crate::ops::fused::Pairs;
 pub use linear::{Linear, LinearConfig};
 
+use crate::Error;
 use crate::check::{check_device, check_same, element};
-use crate::{Error, ops};
+use crate::ops::{self, Rows};
 use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::Problem;
@@ -54,7 +55,7 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
         return Ok(Tensor::empty([0, n], (&x.device(), x.dtype())));
     }
     let (w, bias) = (w.unsqueeze(), bias.map(Tensor::unsqueeze));
-    ops::grouped_gemm::run(x, w, bias, None, (problem, None))
+    ops::grouped_gemm::run(x, w, bias, Rows::All(None), problem)
 }
 
 /// Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension, in one pass on Flex where no gradients are recorded.

@@ -1,8 +1,7 @@
 //! Activations rounded to FP8 before a product with FP8 weights (W8A8).
 
-use super::codec::amax;
-use super::fake_quantize::fake_quantize;
-use super::tensor::Fp8Scales;
+use super::codec::{amax, fake_quantize};
+use super::scales::Fp8Scales;
 use crate::Error;
 use crate::check::check_size;
 use crate::state::{set, value};

@@ -1,11 +1,14 @@
-//! FP8 codes as packed u32 words in ordinary integer tensors: four codes a word, lane 0 lowest; and largest magnitudes.
+//! Casts on a device: values as FP8 codes in packed u32 words of ordinary integer tensors (four codes a word, lane 0 lowest) and back, values as
+//! their codes have them, and largest magnitudes.
 
+use super::scales::{Fp8Scales, least_squares};
 use crate::Error;
-use crate::check::element;
-use crate::ops::quantize;
+use crate::check::{element, reshaped, stacked};
+use crate::ops::{DeviceValue, quantize};
 use burn::tensor::{DType, Int, Tensor};
 use moebius_ops::Mismatch;
 use moebius_ops::fp8::{Fp8Format, Overflow};
+use moebius_ops::quantize::{Quantizer, ScaleRule};
 
 /// words\[⌈n/4⌉\] = the codes of x\[n\], rounded to nearest even; the last word padded with zeros.
 ///
@@ -49,4 +52,38 @@ pub fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
         return Ok(Tensor::zeros([1], (&device, DType::F32)));
     }
     quantize::amax(x)
+}
+
+/// y = decode(encode(x / scale)) · scale in x's shape and dtype: what FP8 makes of x, with scales
+/// from x, or with `scales` where they are given.
+///
+/// On a recording device the gradient passes straight through.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x is neither a matrix nor a stack, isn't f32,
+/// f16 or bf16, or doesn't fit the scales; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
+/// when the device lacks the dtype or x exceeds a binding.
+pub fn fake_quantize<const D: usize>(
+    x: Tensor<D>,
+    quantizer: &Quantizer,
+    scales: Option<&Fp8Scales>,
+) -> Result<Tensor<D>, Error> {
+    let shape = x.dims();
+    let x = stacked(x)?;
+    let problem = quantizer.problem(x.dims(), element(x.dtype())?)?;
+    if let Some(scales) = scales {
+        let shape = problem.scales_shape();
+        scales.check(shape, quantizer.granularity, &x.device())?;
+    }
+    if problem.is_empty() {
+        return Ok(reshaped(x, shape));
+    }
+    let scales = match scales {
+        // The gradient passes straight through, and none goes to the scales.
+        None if quantizer.scales == ScaleRule::LeastSquares => Some(DeviceValue::from(
+            least_squares(x.clone().without_autodiff(), problem)?,
+        )),
+        scales => scales.cloned().map(Fp8Scales::into_value),
+    };
+    Ok(quantize::fake_quantize(x, scales, problem)?.reshape(shape))
 }

@@ -1,8 +1,7 @@
 //! Conversion of models for inference with FP8 weights.
 
 use super::activations::{ActivationScaling, Activations};
-use super::codes::Instructions;
-use super::container::{FROZEN_EXPERTS, SHARED_EXPERT, container};
+use super::matrices::Instructions;
 use super::weight::{ATTACHED, Weight, check_activations};
 use crate::{Error, memory_in_use};
 use burn::module::{Module, ModuleMapper, Param};
@@ -11,6 +10,45 @@ use burn::tensor::{Device, Tensor};
 use moebius_ops::matches_pattern;
 use moebius_ops::quantize::Quantizer;
 use serde::{Deserialize, Serialize};
+
+/// What `#[derive(Module)]` calls a struct when a walk enters it: of a type, so that it can't be
+/// renamed without this.
+macro_rules! container {
+    ($module:ident) => {{
+        const _: usize = size_of::<$module>();
+        concat!("Struct:", stringify!($module))
+    }};
+}
+
+/// Holds while the crate compiles that a conversion knows the module by this name.
+macro_rules! known_container {
+    ($module:ident, $known:ident) => {
+        const _: () = assert!(
+            $crate::fp8::same_name($crate::fp8::container!($module), $crate::fp8::$known),
+            "conversion to FP8 knows this module by another name"
+        );
+    };
+}
+
+pub(crate) use {container, known_container};
+
+/// The container of the expert that every token goes to; its weights are called like the expert.
+pub(crate) const SHARED_EXPERT: &str = "Struct:SharedExpert";
+
+/// The container of experts that share one frozen network, which is never converted.
+pub(crate) const FROZEN_EXPERTS: &str = "Struct:ParameterEfficientExperts";
+
+/// Whether two names are the same.
+pub(crate) const fn same_name(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut same = a.len() == b.len();
+    let mut at = 0;
+    while same && at < a.len() {
+        same = a[at] == b[at];
+        at += 1;
+    }
+    same
+}
 
 /// How a model is converted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

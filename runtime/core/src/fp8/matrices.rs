@@ -1,16 +1,20 @@
-//! FP8 weights as products read them.
+//! FP8 weights as products read them, and their products.
 
-use super::tensor::{Fp8Layout, Fp8Scales, Fp8Tensor};
+use super::activations::ActivationScaling;
+use super::scales::{Fp8Layout, Fp8Scales};
+use super::tensor::Fp8Tensor;
 use crate::Error;
-use crate::check::check_device;
-use crate::ops::CodedWeights;
+use crate::check::{check_device, element};
+use crate::ops::{DeviceValue, Rows, grouped_gemm};
 use burn::module::{Module, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor};
-use moebius_ops::Mismatch;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
+use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 use moebius_ops::scaling::Fp8Scheme;
+use moebius_ops::{Element, Fault, Mismatch, fp8_mma};
 use moebius_shaders::fp8::Conversion;
+use serde::{Deserialize, Serialize};
 
 /// A stack of E matrices W ≈ code · scale \[E, n, k\] in panels of 64 output columns.
 ///
@@ -155,19 +159,9 @@ impl Fp8Matrices {
         self.parts
     }
 
-    /// What the kernels must know of the weights.
-    pub(crate) fn weights(&self) -> Fp8Scheme {
-        self.layout.scheme()
-    }
-
-    /// The weights for the seam, decoded by `conversion`, with a bias \[E, n\].
-    pub(crate) fn coded(&self, bias: Option<Tensor<2>>, conversion: Conversion) -> CodedWeights {
-        CodedWeights {
-            codes: self.panels.val(),
-            scales: self.scales.val().into_value(),
-            bias,
-            conversion,
-        }
+    /// The codes and scales for the seam.
+    fn values(&self) -> [DeviceValue; 2] {
+        [self.panels.val().into(), self.scales.val().into_value()]
     }
 }
 
@@ -183,4 +177,121 @@ fn marker(format: Fp8Format) -> usize {
 fn laid_out(turned: Tensor<3, Int>) -> Tensor<3, Int> {
     let [a, b, c] = turned.dims();
     turned.reshape([a * b * c]).reshape([a, b, c])
+}
+
+/// Which FP8 instructions of a device the products of codes take.
+///
+/// Both are unproven: their kernels run in CI on a card in software, and two GPUs (an NVIDIA H100 and an H200) had them right, which
+/// are too few for anything to choose them. They need CUDA from sm_89 on through CubeCL's CUDA C++ compiler, which this crate's feature `cuda` turns on; elsewhere
+/// a product that asks for them is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instructions {
+    /// None: integer arithmetic decodes codes, on every device.
+    #[default]
+    None,
+    /// Those that convert codes to numbers, with the same results bit for bit.
+    Conversion,
+    /// Those that multiply matrices of codes without decoding them. Activations must have dynamic scales, one for each row or for
+    /// 1 × 128 blocks; a stack's weights may be several projections only where these have a multiple of 64 rows.
+    Matrix,
+}
+
+/// Codes and scales in the place of values, and how what they are multiplied with is rounded.
+///
+/// Activations stay in their dtype (W8A16: f32, f16 or bf16 where the device stores it) and codes are
+/// decoded while they are loaded, on every device; or they are rounded to FP8, too (W8A8). Sums are f32
+/// over the inner columns in order, so a row's result doesn't depend on the others; XLA takes an order
+/// by the shapes, so there the last bits depend on how many they are. There is no derivative.
+#[derive(Module, Debug)]
+pub(crate) struct Codes {
+    pub(crate) matrices: Fp8Matrices,
+    pub(crate) activations: ActivationScaling,
+    #[module(skip)]
+    pub(crate) instructions: Instructions,
+    /// Of the values these were made of.
+    #[module(skip)]
+    pub(super) dtype: DType,
+}
+
+impl Codes {
+    /// Refuses a device that records gradients, which there are none of, and what a record put here.
+    pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
+        let (what, expected) = ("device of FP8 codes", "one that records no gradients");
+        Fault::Device.unless(!device.is_autodiff(), what, expected, "autodiff")?;
+        self.matrices.check(device)
+    }
+
+    /// y \[rows, out\] of x \[rows, in\] and a bias \[out\] in the dtype of x, which were checked.
+    pub(crate) fn linear(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
+        let (dtype, [_, n, k]) = (x.dtype(), self.matrices.layout().shape);
+        let problem = Problem::dense(x.dims()[0], n, k)?;
+        let bias = bias.map(|bias| bias.unsqueeze());
+        let y = self.product(x, bias, problem, Rows::All(None))?;
+        Ok(y.cast(dtype))
+    }
+
+    /// `problem` of the rows `of` x \[T or R, k\], rounded as activations are, these codes and a bias \[E, n\]. The result may be f32
+    /// where x is not.
+    pub(crate) fn product(
+        &self,
+        x: Tensor<2>,
+        bias: Option<Tensor<2>>,
+        problem: Problem,
+        of: Rows<'_>,
+    ) -> Result<Tensor<2>, Error> {
+        let problem = Problem {
+            bias: bias.is_some(),
+            fp8: Some(self.matrices.layout().scheme()),
+            ..problem
+        };
+        let conversion = match self.instructions {
+            Instructions::Matrix => return self.multiply(x, bias, problem, of),
+            Instructions::Conversion => Conversion::Instructions,
+            Instructions::None => Conversion::Bits,
+        };
+        // Rounded activations are f32: code · scale may be more than 16 bits hold.
+        let x = self.activations.apply(x)?;
+        let bias = bias.map(|bias| bias.cast(x.dtype()));
+        let problem = Problem {
+            element: element(x.dtype())?,
+            ..problem
+        };
+        grouped_gemm::fp8_linear(x, self.matrices.values(), bias, of, problem, conversion)
+    }
+
+    /// The product in f32 of x, rounded to codes, by FP8 matrix instructions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for activations that aren't dynamic and for scales
+    /// the instructions can't follow, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for projections that aren't whole panels,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where there are no such instructions.
+    fn multiply(
+        &self,
+        x: Tensor<2>,
+        bias: Option<Tensor<2>>,
+        problem: Problem,
+        of: Rows<'_>,
+    ) -> Result<Tensor<2>, Error> {
+        let quantizer = self.activations.dynamic()?;
+        // The panels of several projections lie like those of one where none is filled up.
+        let (parts, rows) = (self.matrices.parts(), problem.n / self.matrices.parts());
+        let what = "rows of a projection among several, for FP8 matrix instructions";
+        let whole = parts == 1 || rows.is_multiple_of(PANEL);
+        Mismatch::unless(whole, what, format_args!("a multiple of {PANEL}"), rows)?;
+        let problem = Problem {
+            element: Element::F32,
+            ..problem
+        };
+        let scheme = Fp8Scheme {
+            format: quantizer.format,
+            granularity: quantizer.granularity,
+        };
+        let problem = fp8_mma::Problem::new(problem, scheme)?;
+        let [rows, columns] = x.dims();
+        let rounding = quantizer.problem([1, rows, columns], element(x.dtype())?)?;
+        let bias = bias.map(|bias| bias.cast(DType::F32));
+        let weights = self.matrices.values();
+        grouped_gemm::multiply_codes(x.unsqueeze(), rounding, weights, bias, of, problem)
+    }
 }

@@ -12,34 +12,28 @@
 
 mod activations;
 mod codec;
-mod codes;
-mod container;
 mod convert;
 mod engine;
-mod fake_quantize;
-mod least_squares;
 mod matrices;
 mod product;
-mod recipe;
-mod state;
+mod scales;
 mod tensor;
 pub mod training;
 mod weight;
 
 pub use activations::{ActivationScaling, Activations};
-pub use codec::{amax, decode, encode};
-pub use codes::Instructions;
-pub(crate) use container::{FROZEN_EXPERTS, SHARED_EXPERT, container, known_container, same_name};
+pub use codec::{amax, decode, encode, fake_quantize};
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
+pub(crate) use convert::{FROZEN_EXPERTS, SHARED_EXPERT, container, known_container, same_name};
 pub use engine::{InferenceEngine, MemoryReport};
-pub use fake_quantize::fake_quantize;
-pub use matrices::Fp8Matrices;
+pub use matrices::{Fp8Matrices, Instructions};
 pub use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 pub use moebius_ops::matches_pattern;
 pub use moebius_ops::quantize::{LEAST_SQUARES_TRIED, Quantizer, ScaleRule, least_squares_factors};
 pub use moebius_ops::scaling::{
     Granularity, HostScales, MX_BLOCK, ScaleType, e8m0_host, e8m0_value, scale_host,
 };
-pub use tensor::{Fp8Layout, Fp8Scales, Fp8Tensor};
+pub use scales::{Fp8Layout, Fp8Scales};
+pub use tensor::Fp8Tensor;
 pub(crate) use weight::Operand;
 pub use weight::{Precision, Weight};

@@ -1,159 +1,15 @@
 //! Stacks of matrices as FP8 codes and scales.
 
 use super::codec::amax;
-use super::least_squares;
+use super::scales::{Fp8Layout, Fp8Scales, check_words, least_squares};
 use crate::Error;
 use crate::check::{check_equal, check_same, element, stacked};
-use crate::ops::{DeviceValue, quantize};
+use crate::ops::quantize;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
-use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD, pack};
+use moebius_ops::fp8::pack;
 use moebius_ops::quantize::{Problem, Quantizer, ScaleRule};
-use moebius_ops::scaling::{Fp8Scheme, Granularity, HostScales, ScaleType};
-use moebius_ops::{Element, Fault, Mismatch};
-use serde::{Deserialize, Serialize};
-
-/// The shape of a stack of matrices, and how its values are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fp8Layout {
-    /// Matrices of the stack, rows and columns: \[M, rows, columns\].
-    pub shape: [usize; 3],
-    /// Format of the codes.
-    pub format: Fp8Format,
-    /// Which values share a scale; blocks end with their matrix.
-    pub granularity: Granularity,
-}
-
-impl Fp8Layout {
-    /// Shape of the packed codes: \[M, rows, ⌈columns/4⌉\].
-    pub fn words_shape(&self) -> [usize; 3] {
-        let [matrices, rows, columns] = self.shape;
-        [matrices, rows, columns.div_ceil(LANES_PER_WORD)]
-    }
-
-    /// Shape of the scales: \[M, down, across\] f32s, or words of four E8M0 bytes.
-    pub fn scales_shape(&self) -> [usize; 3] {
-        let [matrices, rows, columns] = self.shape;
-        let [down, across] = self.granularity.scale_shape(rows, columns);
-        [matrices, down, across]
-    }
-
-    /// Rows of E8M0 bytes, and bytes of each.
-    fn scale_bytes(&self) -> [usize; 2] {
-        let [matrices, rows, columns] = self.shape;
-        let [down, across] = self.granularity.blocks(rows, columns);
-        [matrices * down, across]
-    }
-
-    /// Format and granularity.
-    pub(crate) fn scheme(&self) -> Fp8Scheme {
-        Fp8Scheme {
-            format: self.format,
-            granularity: self.granularity,
-        }
-    }
-
-    /// Of values that `quantizer` rounds.
-    fn of(shape: [usize; 3], quantizer: &Quantizer) -> Self {
-        Self {
-            shape,
-            format: quantizer.format,
-            granularity: quantizer.granularity,
-        }
-    }
-
-    /// Checks that there can be such a tensor on `device`; decoding it at once may take more.
-    fn check(&self, device: &Device) -> Result<(), Error> {
-        // A stack may have more values than an index counts; each matrix may not.
-        let [matrices, rows, columns] = self.shape;
-        let one = [matrices.min(1), rows, columns];
-        let one = Problem::new(one, Element::F32, self.granularity, self.format)?;
-        quantize::check_kept(&one, matrices, device)
-    }
-}
-
-/// Scales on a device.
-#[derive(Clone, Debug)]
-pub enum Fp8Scales {
-    /// \[M, down, across\] f32.
-    F32(Tensor<3>),
-    /// \[M, rows, ⌈across/4⌉\] words of four E8M0 bytes, lane 0 in the low byte, rows padded with
-    /// zero bytes.
-    E8M0(Tensor<3, Int>),
-}
-
-fn check_words(dtype: DType) -> Result<(), Mismatch> {
-    let (what, got) = ("dtype of fp8 words", format_args!("{dtype:?}"));
-    let right = matches!(dtype, DType::I32 | DType::U32);
-    Mismatch::unless(right, what, "i32 or u32", got)
-}
-
-impl Fp8Scales {
-    /// Shape of the tensor.
-    pub fn dims(&self) -> [usize; 3] {
-        match self {
-            Self::F32(scales) => scales.dims(),
-            Self::E8M0(words) => words.dims(),
-        }
-    }
-
-    /// Where they are.
-    pub fn device(&self) -> Device {
-        match self {
-            Self::F32(scales) => scales.device(),
-            Self::E8M0(words) => words.device(),
-        }
-    }
-
-    pub(crate) fn check(
-        &self,
-        shape: [usize; 3],
-        granularity: Granularity,
-        device: &Device,
-    ) -> Result<(), Error> {
-        let kind = match self {
-            Self::F32(_) => ScaleType::F32,
-            Self::E8M0(_) => ScaleType::E8M0,
-        };
-        check_same("type of scales", kind, granularity.scale_type())?;
-        match self {
-            Self::E8M0(words) => {
-                check_same("words of scales", words.dims(), shape)?;
-                check_words(words.dtype())?;
-            }
-            Self::F32(scales) => {
-                check_same("scales", scales.dims(), shape)?;
-                check_same("dtype of scales", scales.dtype(), DType::F32)?;
-            }
-        }
-        // A recording device computes on the same buffers.
-        let (own, given) = (self.device().inner(), device.clone().inner());
-        Ok(check_equal(Fault::Device, "device of scales", own, given)?)
-    }
-
-    /// The same for the seam.
-    pub(crate) fn into_value(self) -> DeviceValue {
-        match self {
-            Self::F32(scales) => scales.into(),
-            Self::E8M0(words) => words.into(),
-        }
-    }
-
-    fn from_value(scales: DeviceValue) -> Self {
-        match scales {
-            DeviceValue::Float(_) => Self::F32(scales.floats()),
-            DeviceValue::Word(_) => Self::E8M0(scales.words()),
-        }
-    }
-
-    fn empty(layout: &Fp8Layout, device: &Device) -> Self {
-        let shape = layout.scales_shape();
-        match layout.granularity.scale_type() {
-            ScaleType::F32 => Self::F32(Tensor::ones(shape, (device, DType::F32))),
-            ScaleType::E8M0 => Self::E8M0(Tensor::zeros(shape, (device, DType::I32))),
-        }
-    }
-}
+use moebius_ops::scaling::{HostScales, ScaleType};
+use moebius_ops::{Fault, Mismatch};
 
 /// x ≈ code · scale: a stack of matrices \[M, rows, columns\] as FP8 codes, four to a word, and
 /// scales. It takes a quarter of the memory of f32, and the scales.
@@ -202,7 +58,7 @@ impl Fp8Tensor {
         }
         if quantizer.scales == ScaleRule::LeastSquares {
             let x = x.without_autodiff();
-            let scales = least_squares::scales(x.clone(), problem)?;
+            let scales = least_squares(x.clone(), problem)?;
             let words = quantize::quantize_by(x, scales.clone().into(), problem)?;
             return Ok(Self::of(layout, words, Fp8Scales::F32(scales)));
         }

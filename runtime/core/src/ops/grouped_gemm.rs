@@ -1,37 +1,127 @@
-//! One product per expert: rows · W_eᵀ + b_e for the sorted rows of expert e, or an ordinary product of
-//! all rows; shapes as in [`moebius_ops::grouped_gemm`].
-
-#[cfg(feature = "flex")]
-pub(super) mod flex;
-pub(crate) mod fp8;
+//! Products: one per expert, rows · W_eᵀ + b_e for the sorted rows of expert e, or an ordinary one of all rows; shapes as in
+//! [`moebius_ops::grouped_gemm`]. FP8 weights are panels of codes, which are decoded while they are loaded or multiplied by matrix
+//! instructions ([`moebius_ops::fp8_mma`]); their products have no derivative.
 
 use super::call::Request;
-use super::{Assignment, Sorted};
-use crate::Error;
+use super::{Assignment, DeviceValue, Sorted, quantize};
 use crate::check::element;
-use burn::tensor::{DType, Tensor};
-use moebius_ops::grouped_gemm::{self, Problem};
-use moebius_ops::{GroupedGemm, Mismatch};
-use moebius_shaders::ProductHow;
+use crate::{Error, device};
+use burn::tensor::{Device, Tensor};
+use moebius_ops::grouped_gemm::{Problem, Source};
+use moebius_ops::{GroupedGemm, Mismatch, fp8_mma, quantize as codes};
+use moebius_shaders::fp8::Conversion;
 use moebius_shaders::grouped_gemm::Variant;
+use moebius_shaders::{ProductHow, Unsupported, fp8_mma as mma};
 
-/// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one; sorted rows by the tiles
-/// of the `variant` of their sort. The caller has checked the shapes.
+/// The rows that a product multiplies.
+#[derive(Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    /// Those of slots, in the order of their experts and by the tiles of their sort.
+    Sorted(&'a Assignment),
+    /// All of one expert's, as they come; by kernels of this variant where it is given.
+    All(Option<Variant>),
+}
+
+impl<'a> Rows<'a> {
+    fn sorted(self) -> Option<&'a Sorted> {
+        match self {
+            Self::Sorted(assignment) => Some(&assignment.sorted),
+            Self::All(_) => None,
+        }
+    }
+
+    fn variant(self) -> Option<Variant> {
+        match self {
+            Self::Sorted(assignment) => assignment.variant,
+            Self::All(variant) => variant,
+        }
+    }
+
+    /// How a product finds them in a buffer with one row for each token.
+    pub(crate) fn tokens(self) -> Source {
+        match self {
+            Self::Sorted(_) => Source::Tokens,
+            Self::All(_) => Source::Sorted,
+        }
+    }
+
+    /// Them of x \[T,H\].
+    pub(crate) fn gather(self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        match self {
+            Self::Sorted(assignment) => assignment.gather(x),
+            Self::All(_) => Ok(x),
+        }
+    }
+
+    /// [`Assignment::defined`] rows.
+    pub(crate) fn defined(self, rows: Tensor<2>) -> Tensor<2> {
+        match self {
+            Self::Sorted(assignment) => assignment.defined(rows),
+            Self::All(_) => rows,
+        }
+    }
+
+    /// A product of `rows` \[.., k\] and \[columns, k\]ᵀ per expert.
+    pub(crate) fn product(self, rows: &Tensor<2>, columns: usize) -> Result<Problem, Mismatch> {
+        let [count, k] = rows.dims();
+        let problem = match self {
+            Self::Sorted(assignment) => {
+                let r = &assignment.routing;
+                Problem {
+                    rows: Source::Sorted,
+                    row_bound: assignment.row_bound,
+                    ..Problem::new(r.slots(), r.experts(), r.top_k(), columns, k)?
+                }
+            }
+            Self::All(_) => Problem::dense(count, columns, k)?,
+        };
+        Ok(Problem {
+            element: element(rows.dtype())?,
+            ..problem
+        })
+    }
+
+    /// \[R,n\]: rows \[R,k\] · W_eᵀ + b_e, W \[E,n,k\], b \[E,n\].
+    pub(crate) fn linear(
+        self,
+        rows: Tensor<2>,
+        w: Tensor<3>,
+        bias: Option<Tensor<2>>,
+    ) -> Result<Tensor<2>, Error> {
+        let problem = self.product(&rows, w.dims()[1])?;
+        run(rows, w, bias, self, problem)
+    }
+}
+
+impl Assignment {
+    /// [`Rows::linear`] of the sorted rows.
+    pub(crate) fn linear(
+        &self,
+        rows: Tensor<2>,
+        w: Tensor<3>,
+        bias: Option<Tensor<2>>,
+    ) -> Result<Tensor<2>, Error> {
+        Rows::Sorted(self).linear(rows, w, bias)
+    }
+}
+
+/// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one. The caller has checked the shapes.
 pub(crate) fn run(
     rows: Tensor<2>,
     w: Tensor<3>,
     bias: Option<Tensor<2>>,
-    sorted: Option<&Sorted>,
-    (problem, variant): (Problem, Option<Variant>),
+    of: Rows<'_>,
+    problem: Problem,
 ) -> Result<Tensor<2>, Error> {
     let problem = Problem {
         bias: bias.is_some(),
         ..problem
     };
     let how = ProductHow {
-        variant,
+        variant: of.variant(),
         ..ProductHow::default()
     };
+    let sorted = of.sorted();
     let call = Request::new(GroupedGemm::Linear(problem), &rows.device(), &how)?.reads([rows]);
     let call = call.reads([w]);
     let call = call.reads(sorted.map(|sorted| &sorted.offsets)).reads(bias);
@@ -40,32 +130,175 @@ pub(crate) fn run(
     Ok(call.run().floats())
 }
 
-impl Assignment {
-    /// \[R,n\]: rows \[R,k\] · W_eᵀ + b_e, W \[E,n,k\], b \[E,n\].
-    pub(crate) fn linear(
-        &self,
-        rows: Tensor<2>,
-        w: Tensor<3>,
-        bias: Option<Tensor<2>>,
-    ) -> Result<Tensor<2>, Error> {
-        let [_, n, k] = w.dims();
-        let problem = self.product([n, k], rows.dtype())?;
-        run(rows, w, bias, Some(&self.sorted), (problem, self.variant))
+/// \[R,n\]: `problem` of x \[T,k\] or \[R,k\], panels of codes and their scales, decoded by `conversion`, and a bias \[E,n\] in the dtype of x.
+/// The caller has checked the shapes.
+pub(crate) fn fp8_linear(
+    x: Tensor<2>,
+    [codes, scales]: [DeviceValue; 2],
+    bias: Option<Tensor<2>>,
+    of: Rows<'_>,
+    problem: Problem,
+    conversion: Conversion,
+) -> Result<Tensor<2>, Error> {
+    if conversion == Conversion::Instructions {
+        needs_kernels(&x.device(), "FP8 conversion instructions")?;
+    }
+    let how = ProductHow {
+        variant: of.variant(),
+        conversion,
+    };
+    let call = Request::new(GroupedGemm::Fp8Linear(problem), &x.device(), &how)?.reads([x]);
+    let sort = of.sorted().into_iter().flat_map(Sorted::segments);
+    let call = call.reads([codes, scales]).reads(sort).reads(bias);
+    let call = call.beside(of.sorted().and_then(Sorted::tiles));
+    Ok(call.run().floats())
+}
+
+/// \[R,n\] f32: `problem` of x \[1, T or R, k\], rounded to codes as `rounding` says, and of panels of codes with scales; sorted rows by tiles
+/// of [`mma::TILE_ROWS`]. There is one variant, so that one asked for of all rows of an expert changes nothing.
+pub(crate) fn multiply_codes(
+    x: Tensor<3>,
+    rounding: codes::Problem,
+    [codes, scales]: [DeviceValue; 2],
+    bias: Option<Tensor<2>>,
+    of: Rows<'_>,
+    problem: fp8_mma::Problem,
+) -> Result<Tensor<2>, Error> {
+    let device = x.device();
+    needs_kernels(&device, "FP8 matrix instructions")?;
+    if let Rows::Sorted(assignment) = of
+        && let Some(variant) = assignment.variant
+        && variant.tile_rows() != mma::TILE_ROWS
+    {
+        let needs = "a variant whose tiles have 64 rows";
+        return Err(Unsupported::new("fp8_mma", needs, variant.name()).into());
+    }
+    let product = GroupedGemm::Fp8Codes(problem);
+    let call = Request::new(product, &device, &ProductHow::default())?;
+    let (words, x_scales) = quantize::quantize(x, rounding)?;
+    let call = call.reads([words]).reads([x_scales, codes, scales]);
+    let sort = of.sorted().into_iter().flat_map(Sorted::segments);
+    let call = call.reads(sort).reads(bias);
+    let call = call.beside(of.sorted().and_then(Sorted::tiles));
+    Ok(call.run().floats())
+}
+
+/// Refuses a device without kernels, which has no `instructions`.
+fn needs_kernels(device: &Device, instructions: &str) -> Result<(), Error> {
+    if device::capability(device)?.is_none() {
+        let needs = format!("kernels for {instructions}");
+        return Err(Unsupported::new("fp8_linear", needs, "a device without kernels").into());
+    }
+    Ok(())
+}
+
+#[cfg(feature = "flex")]
+pub(super) mod flex {
+    //! Products on Flex.
+
+    use crate::ops::host::{
+        Floats, Operands, Words, cast_like, float_tensor, matrices, segments, to_f32, words,
+    };
+    use crate::ops::tensors::Value;
+    use burn::backend::Flex;
+    use burn::tensor::DType;
+    use moebius_host::grouped_gemm as host;
+    use moebius_host::grouped_gemm::fp8::{self, Weights};
+    use moebius_host::quantize::Scales;
+    use moebius_ops::GroupedGemm;
+    use moebius_ops::grouped_gemm::Problem;
+    use std::borrow::Cow;
+
+    pub(in crate::ops) fn run(operation: &GroupedGemm, b: Operands) -> Vec<Value<Flex>> {
+        match operation {
+            GroupedGemm::Linear(problem) => linear(problem, b),
+            GroupedGemm::LinearBackward {
+                problem,
+                rows,
+                w,
+                bias,
+            } => gradients(problem, [*rows, *w, *bias], b),
+            GroupedGemm::Fp8Linear(problem) => fp8_linear(problem, b),
+            GroupedGemm::Fp8Codes(_) => {
+                unreachable!("a product of codes needs matrix instructions")
+            }
+        }
     }
 
-    /// A product of the sorted rows \[R,k\] and \[n,k\]ᵀ per expert.
-    pub(crate) fn product(
-        &self,
-        [n, k]: [usize; 2],
-        dtype: DType,
-    ) -> Result<grouped_gemm::Problem, Mismatch> {
-        let r = &self.routing;
-        let problem = grouped_gemm::Problem::new(r.slots(), r.experts(), r.top_k(), n, k)?;
-        Ok(grouped_gemm::Problem {
-            element: element(dtype)?,
-            rows: grouped_gemm::Source::Sorted,
-            row_bound: self.row_bound,
-            ..problem
-        })
+    fn linear(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
+        let segments = segments(&mut b, problem.row_bound);
+        let dtype = b.get("rows").float().dtype();
+        let [rows, bias] = ["rows", "b"].map(|name| Floats::of(&mut b, name));
+        let w = b.float("W").to_contiguous();
+        let y = host::linear(
+            problem,
+            &segments,
+            rows.values(),
+            matrices(&w),
+            bias.maybe(),
+        );
+        let y = float_tensor(y, &[problem.row_bound, problem.n]);
+        vec![Value::Float(cast_like(y, dtype))]
+    }
+
+    /// The gradients that are needed: of the rows, the weights and the biases.
+    fn gradients(problem: &Problem, needs: [bool; 3], mut b: Operands) -> Vec<Value<Flex>> {
+        let segments = segments(&mut b, problem.row_bound);
+        let dtype = b.get("rows").float().dtype();
+        let floats = ["dy", "rows"].map(|name| Floats::of(&mut b, name));
+        let w = b.float("W").to_contiguous();
+        let floats = floats.each_ref().map(Floats::values);
+        let [rows, w, bias] =
+            host::linear_backward(problem, &segments, needs, floats, matrices(&w));
+        let Problem {
+            experts,
+            row_bound,
+            n,
+            k,
+            ..
+        } = *problem;
+        let tensor = |values: Option<Vec<f32>>, shape: &[usize]| {
+            let tensor = float_tensor(values?, shape);
+            Some(Value::Float(cast_like(tensor, dtype)))
+        };
+        let gradients = [
+            tensor(rows, &[row_bound, k]),
+            tensor(w, &[experts, n, k]),
+            tensor(bias, &[experts, n]),
+        ];
+        gradients.into_iter().flatten().collect()
+    }
+
+    fn fp8_linear(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
+        let x = b.float("x").to_contiguous();
+        let segments = (!p.dense).then(|| segments(&mut b, 0));
+        let codes = b.word("codes").to_contiguous();
+        let bias = Floats::of(&mut b, "b");
+        let scales = match b.take("scales") {
+            Value::Float(scales) => Value::Float(to_f32(scales).to_contiguous()),
+            bytes @ Value::Word(_) => bytes,
+        };
+        let weights = Weights {
+            codes: &signed_words(&codes),
+            scales: match &scales {
+                Value::Float(scales) => Scales::F32(Cow::Borrowed(scales.storage())),
+                Value::Word(bytes) => Scales::E8M0(words(bytes.clone()).into()),
+            },
+            bias: bias.maybe(),
+        };
+        let y = fp8::linear(p, segments.as_ref(), matrices(&x), &weights);
+        let y = float_tensor(y, &[p.row_bound, p.n]);
+        vec![Value::Float(cast_like(y, x.dtype()))]
+    }
+
+    /// The words of a contiguous tensor, without a copy of those that Burn's integers have here.
+    fn signed_words(tensor: &Words) -> Cow<'_, [i32]> {
+        match tensor.dtype() {
+            DType::I32 => Cow::Borrowed(tensor.storage::<i32>()),
+            _ => words(tensor.clone())
+                .iter()
+                .map(|word| *word as i32)
+                .collect(),
+        }
     }
 }

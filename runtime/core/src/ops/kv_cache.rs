@@ -1,8 +1,5 @@
 //! Keys and values in pages; shapes as in [`moebius_ops::kv_cache`].
 
-#[cfg(feature = "flex")]
-pub(super) mod flex;
-
 use super::call::Request;
 use super::tensors::DeviceValue;
 use crate::Error;
@@ -42,4 +39,63 @@ pub(crate) fn attend(
     let call = call.reads([q]).reads([pool]).reads(step).reads(tables);
     let mut results = call.run();
     Ok((results.floats(), results.floats()))
+}
+
+#[cfg(feature = "flex")]
+pub(super) mod flex {
+    //! Caches on Flex: tokens into their pages in place, and attention over them.
+
+    use crate::ops::host::{Floats, Operands, Words, cast_like, float_tensor, words};
+    use crate::ops::tensors::Value;
+    use burn::backend::Flex;
+    use moebius_host::kv_cache::{self as host, Places, Queries};
+    use moebius_ops::kv_cache::{Append, Attend};
+    use moebius_ops::{KvCache, Scalar};
+
+    /// The pool, or o and its log-sum-exp.
+    pub(in crate::ops) fn run(operation: &KvCache, b: Operands) -> Vec<Value<Flex>> {
+        match operation {
+            KvCache::Append(append) => vec![Value::Word(appended(append, b))],
+            KvCache::Attend(attend) => attended(attend, b),
+        }
+    }
+
+    fn appended(append: &Append, mut b: Operands) -> Words {
+        let [table, spans] = ["table", "spans"].map(|name| words(b.word(name)));
+        let new = ["k", "v"].map(|name| Floats::of(&mut b, name));
+        let mut pool = b.word("pool").to_contiguous();
+        let places = Places {
+            table: &table,
+            spans: &spans,
+            pages: append.table,
+        };
+        let new = new.each_ref().map(Floats::values);
+        host::append(append, &places, new, pool.storage_mut());
+        pool
+    }
+
+    fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
+        let p = attend.attention();
+        let s = p.sizes();
+        let [table, spans] = ["table", "spans"].map(|name| words(b.word(name)));
+        let pool = b.word("pool").to_contiguous();
+        let floats = ["q", "slopes", "relative", "sinks"].map(|name| Floats::of(&mut b, name));
+        let [q, slopes, relative, sinks] = floats.each_ref().map(Floats::values);
+        let queries = Queries {
+            q,
+            slopes,
+            relative,
+            sinks,
+        };
+        let places = Places {
+            table: &table,
+            spans: &spans,
+            pages: attend.table(),
+        };
+        let [o, lse] = host::attend(attend, &places, queries, pool.storage());
+        let o = float_tensor(o, &[s.batch, s.heads, s.queries, s.value_dim]);
+        let lse = float_tensor(lse, &[s.batch, s.heads, s.queries]);
+        let dtype = crate::ops::dtype(Scalar::Float(p.element()));
+        vec![Value::Float(cast_like(o, dtype)), Value::Float(lse)]
+    }
 }

@@ -3,13 +3,12 @@
 //! A call is the description of an operation, its operands, and on CubeCL devices its kernels as they were planned. It goes
 //! through [`call::Operations`], which each backend implements once, in the file of its name; ARCHITECTURE.md lists them.
 //!
-//! A family is a folder: `mod.rs` has functions of ordinary tensors, which check, plan the kernels and call; `flex.rs` makes
+//! A family is a module: it has functions of ordinary tensors, which check, plan the kernels and call; its module `flex` makes
 //! slices of Flex's tensors for the family's module of `moebius-host`. Capacities and hash routing are the kernels' references.
 //!
 //! What a function refuses: sizes and dtypes that its operation doesn't take ([`ErrorKind::Shape`](crate::ErrorKind::Shape)),
 //! and what the device can't run ([`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)).
 
-mod assignment;
 pub(crate) mod attention;
 mod call;
 pub(crate) mod experts;
@@ -36,11 +35,10 @@ mod host;
 #[cfg(feature = "xla")]
 mod xla;
 
-pub(crate) use assignment::{Assignment, CapacityRule};
 pub(crate) use call::Request;
 pub(crate) use experts::{FeedForward, Run, StageClock};
-pub(crate) use grouped_gemm::fp8::CodedWeights;
-pub(crate) use permute::Sorted;
+pub(crate) use grouped_gemm::Rows;
+pub(crate) use permute::{Assignment, CapacityRule, Sorted};
 pub(crate) use tensors::DeviceValue;
 
 /// The dtype of what is described.

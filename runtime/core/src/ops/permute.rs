@@ -1,21 +1,104 @@
-//! Rows of tokens in and out of the order of their experts; shapes as in [`moebius_ops::permute`].
+//! Slots sorted by expert, and rows of tokens in and out of that order; shapes as in [`moebius_ops::permute`].
+//!
+//! Every kind of expert is made of operations on sorted rows, all differentiable: rows in ([`Assignment::gather`]), a product per expert
+//! (`linear`), what looks along a sequence ([`Assignment::neighbours`], `attention`), and rows out ([`Assignment::combine`]). Products and attention
+//! are in the files of their families. Rows are \[R, width\] in the order of their experts; those past the last expert's
+//! are undefined and never reach a token.
 
-#[cfg(feature = "flex")]
-pub(super) mod flex;
-mod sorting;
-
-pub(crate) use sorting::Sorted;
-
+use super::DeviceValue;
 use super::call::Request;
-use super::{Assignment, DeviceValue};
-use crate::Error;
 use crate::check::element;
+use crate::{Error, device};
 use burn::tensor::kind::Basic;
-use burn::tensor::{Int, Tensor};
-use moebius_ops::permute::RowsProblem;
+use burn::tensor::{Bool, Int, Tensor};
+use moebius_ops::permute::{Capacity, RowsProblem, sorting};
 use moebius_ops::{Mismatch, Permute, routing};
+use moebius_shaders::grouped_gemm::Variant;
+
+/// Who decides how many slots an expert takes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CapacityRule {
+    /// `None` never drops.
+    pub(crate) capacity: Option<Capacity>,
+    /// \[E\] f32: factors on the device instead of the capacity's own.
+    pub(crate) factors: Option<Tensor<1>>,
+    /// Experts that take any.
+    pub(crate) mask: Option<Tensor<1, Bool>>,
+}
+
+/// Slots sorted by expert.
+#[derive(Clone, Debug)]
+pub(crate) struct Assignment {
+    pub(super) sorted: Sorted,
+    pub(super) routing: routing::Problem,
+    pub(super) row_bound: usize,
+    /// What all products share, because it decides the tiles; absent without kernels.
+    pub(super) variant: Option<Variant>,
+}
 
 impl Assignment {
+    /// Sorts the slots of `indices` \[T,K\] with router weights \[T,K\].
+    pub(crate) fn new(
+        indices: Tensor<2, Int>,
+        weights: Tensor<2>,
+        experts: usize,
+        rule: CapacityRule,
+        variant: Option<Variant>,
+    ) -> Result<Self, Error> {
+        let ([tokens, top_k], device) = (indices.dims(), weights.device());
+        let routing = routing::Problem::new(tokens, experts, top_k)?;
+        let problem = sorting::Problem::new(&routing, rule.capacity, rule.factors.is_some())?;
+        let rows = problem.row_bound();
+        let variant = device::plan(&device, |device| -> Result<_, Error> {
+            Ok(Variant::or_portable(variant, rows, experts, device))
+        })?;
+        let mask = rule.mask.is_some();
+        let tile_rows = variant.map(Variant::tile_rows);
+        let call = Request::new(Permute::Sort { problem, mask }, &device, &tile_rows)?;
+        let call = call.reads([weights]).reads([indices]).reads(rule.mask);
+        let mut results = call.reads(rule.factors).run();
+        let sorted = Sorted {
+            order: results.value(),
+            offsets: results.value(),
+            positions: results.value(),
+            dropped: results.value(),
+            tiles: results.next(),
+        };
+        Ok(Self {
+            sorted,
+            routing,
+            row_bound: rows,
+            variant,
+        })
+    }
+
+    /// Tokens, experts and slots.
+    pub(crate) fn routing(&self) -> routing::Problem {
+        self.routing
+    }
+
+    /// \[1\]: slots that reach no expert.
+    pub(crate) fn dropped(&self) -> Tensor<1, Int> {
+        self.sorted.dropped.clone().words()
+    }
+
+    /// \[T,K\]: the sorted row of every slot, −1 for a slot that reaches no expert.
+    pub(crate) fn positions(&self) -> Tensor<2, Int> {
+        let positions = self.sorted.positions.clone().words::<1>();
+        positions.reshape([self.routing.tokens(), self.routing.top_k()])
+    }
+
+    /// The same rows \[R, width\] with zeros past the last expert's, and so are their gradients.
+    pub(crate) fn defined(&self, rows: Tensor<2>) -> Tensor<2> {
+        let ([count, _], experts) = (rows.dims(), self.routing.experts());
+        let offsets = self.sorted.offsets.clone().words::<1>();
+        let used = offsets.narrow(0, experts, 1).expand([count]);
+        let row = Tensor::<1, Int>::arange(0..count as i64, &rows.device()).cast(used.dtype());
+        let undefined = row.greater_equal(used).reshape([count, 1]);
+        let shape = rows.dims();
+        rows.mask_fill(undefined.expand(shape), 0.0)
+    }
+
     fn rows(&self, rows: &Tensor<2>) -> Result<RowsProblem, Mismatch> {
         let (width, element) = (rows.dims()[1], element(rows.dtype())?);
         RowsProblem::new(&self.routing, self.row_bound, width, element)
@@ -84,6 +167,33 @@ impl Assignment {
     }
 }
 
+/// The sort of slots by expert, after the capacity has dropped some.
+#[derive(Clone, Debug)]
+pub(crate) struct Sorted {
+    /// \[S\]: the slot of a sorted row.
+    pub(crate) order: DeviceValue,
+    /// \[E+1\].
+    pub(crate) offsets: DeviceValue,
+    /// \[S\]: the sorted row of a slot, −1 for none.
+    pub(crate) positions: DeviceValue,
+    /// \[1\]: slots that reach no expert.
+    pub(crate) dropped: DeviceValue,
+    /// \[3·max_tiles\]: how kernels walk the segments; there where kernels run.
+    pub(crate) tiles: Option<DeviceValue>,
+}
+
+impl Sorted {
+    /// The order and the offsets, as most descriptions have them.
+    pub(super) fn segments(&self) -> [&DeviceValue; 2] {
+        [&self.order, &self.offsets]
+    }
+
+    /// What kernels read beside the segments.
+    pub(super) fn tiles(&self) -> Option<(&'static str, DeviceValue)> {
+        self.tiles.clone().map(|tiles| ("tiles", tiles))
+    }
+}
+
 /// \[T, width\]: row t times w_t of weights \[T,1\] in f32, without a sort. It is an operation of ours because Burn's fusion may make one
 /// rounding of such a product and a sum after it, and bits would depend on what comes after.
 pub(crate) fn weighted(rows: Tensor<2>, weights: Tensor<2>) -> Result<Tensor<2>, Error> {
@@ -97,6 +207,9 @@ pub(crate) fn weighted(rows: Tensor<2>, weights: Tensor<2>) -> Result<Tensor<2>,
     let in_order = Tensor::<1, Int>::arange(0..count as i64, &device);
     let call = Request::new(combine, &device, &None)?.reads([rows]);
     let call = call.reads([in_order.clone()]).reads([weights]);
+    if !device.is_autodiff() {
+        return Ok(call.run().floats());
+    }
     // The sort that gradients read: all rows are one expert's.
     let offsets = Tensor::<1, Int>::arange(0..2, &device).mul_scalar(count as i64);
     let sort = [("order", in_order.into()), ("offsets", offsets.into())];
@@ -119,5 +232,75 @@ fn beside<const D: usize, K: Basic>(x: Tensor<D, K>, by: i64, outside: i64) -> T
         Tensor::cat(vec![none, x.narrow(0, 0, rows - moved)], 0)
     } else {
         Tensor::cat(vec![x.narrow(0, moved, rows - moved), none], 0)
+    }
+}
+
+#[cfg(feature = "flex")]
+pub(super) mod flex {
+    //! The sort of slots, and moved rows, on Flex. Capacities are the kernels' references.
+
+    use crate::ops::host::{
+        Floats, Operands, Rows, Words, cast_like, float_tensor, floats, int_tensor, segments, words,
+    };
+    use crate::ops::tensors::Value;
+    use burn::backend::Flex;
+    use moebius_host::permute as host;
+    use moebius_ops::Permute;
+    use moebius_ops::permute::sorting::Problem as Sort;
+    use moebius_ops::permute::{RowsProblem, capacities_reference, capacity};
+
+    pub(in crate::ops) fn run(operation: &Permute, b: Operands) -> Vec<Value<Flex>> {
+        let results = match operation {
+            Permute::Sort { problem, .. } => return sort(problem, b).map(Value::Word).into(),
+            Permute::Gather(p) => vec![gather(p, b)],
+            Permute::Combine { problem, .. } => vec![combine(problem, b)],
+            Permute::CombineBackward(p) => combine_backward(p, b).into(),
+        };
+        results.into_iter().map(Value::Float).collect()
+    }
+
+    /// The order, offsets, positions and number of dropped slots.
+    fn sort(sort: &Sort, mut b: Operands) -> [Words; 4] {
+        let (slots, experts) = (sort.slots(), sort.experts());
+        let mut keys = words(b.word("indices"));
+        if let Some(rule) = sort.capacity() {
+            let mask = b.maybe_word("mask").map(words);
+            let mask: Option<Vec<bool>> = mask.map(|m| m.iter().map(|m| *m != 0).collect());
+            let factors = b.maybe_float("factors").map(floats);
+            let (mask, factors) = (mask.as_deref(), factors.as_deref());
+            let capacities = capacities_reference(&rule, slots, experts, mask, factors);
+            keys = capacity::reference(&keys, &floats(b.float("weights")), &capacities);
+        }
+        let sorted = host::sort(&keys, experts);
+        let kept = sorted.offsets[experts];
+        [
+            int_tensor(&sorted.order, &[slots]),
+            int_tensor(&sorted.offsets, &[experts + 1]),
+            int_tensor(&sorted.positions, &[slots]),
+            int_tensor(&[slots as u32 - kept], &[1]),
+        ]
+    }
+
+    fn gather(p: &RowsProblem, mut b: Operands) -> Rows {
+        let (segments, dtype) = (segments(&mut b, 0), b.get("x").float().dtype());
+        let rows = host::gather(p, &segments, Floats::of(&mut b, "x").values());
+        cast_like(float_tensor(rows, &[p.row_bound(), p.width()]), dtype)
+    }
+
+    fn combine(p: &RowsProblem, mut b: Operands) -> Rows {
+        let (segments, dtype) = (segments(&mut b, 0), b.get("rows").float().dtype());
+        let [rows, weights] = ["rows", "weights"].map(|name| Floats::of(&mut b, name));
+        let y = host::combine(p, &segments, rows.values(), weights.maybe());
+        cast_like(float_tensor(y, &[p.tokens(), p.width()]), dtype)
+    }
+
+    fn combine_backward(p: &RowsProblem, mut b: Operands) -> [Rows; 2] {
+        let (segments, dtype) = (segments(&mut b, 0), b.get("rows").float().dtype());
+        let floats = ["rows", "weights", "dy"].map(|name| Floats::of(&mut b, name));
+        let [rows, weights, dy] = floats.each_ref().map(Floats::values);
+        let [drows, dweights] = host::combine_backward(p, &segments, [rows, weights], dy);
+        let drows = float_tensor(drows, &[p.row_bound(), p.width()]);
+        let dweights = float_tensor(dweights, &[p.tokens(), p.top_k()]);
+        [cast_like(drows, dtype), dweights]
     }
 }

@@ -18,23 +18,24 @@
 //! sums. A product of two codes is exact there, so this is what FP8 hardware with f32 sums gives, up to
 //! the rounding of scales and sums.
 
-#[cfg(feature = "autodiff")]
-mod delayed;
 mod loss_scale;
 #[cfg(feature = "autodiff")]
 mod optimizer;
 #[cfg(feature = "autodiff")]
 mod step;
-mod update;
 
-pub use super::product::Fp8Product;
-pub use super::recipe::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
-pub use super::state::Fp8State;
+pub use super::product::{AmaxAlgorithm, Fp8Product, Fp8Recipe, Fp8Scaling, Fp8State};
 pub use loss_scale::{Finite, LossScale, LossScaler, LossScaling};
 #[cfg(feature = "autodiff")]
 pub use optimizer::{GuardedAdamW, GuardedAdamWConfig, Moments, StepGuard};
 #[cfg(feature = "autodiff")]
-pub use step::Fp8Training;
-pub use update::products;
-#[cfg(feature = "autodiff")]
-pub use update::update;
+pub use step::{Fp8Training, update};
+
+use super::weight::forms;
+use burn::module::Module;
+
+/// The products of all weights of a module that train in FP8; they share their state with the module.
+pub fn products<M: Module>(module: &M) -> Vec<Fp8Product> {
+    let products = forms(module).into_iter();
+    products.filter_map(|form| form.product).collect()
+}

@@ -5,11 +5,11 @@ use super::{
     DType, Device, Error, Like, Mismatch, Module, MoeConfig, Param, Precision, Tensor, activate,
     bias_of, biases, stacked,
 };
-use crate::check::{cast_param, element};
+use crate::check::cast_param;
 use crate::fp8::training::Fp8Recipe;
 use crate::fp8::{Instructions, Operand, Weight};
-use crate::ops::{self, Assignment, FeedForward, Run};
-use moebius_ops::grouped_gemm::{Problem, Source};
+use crate::ops::{self, Assignment, FeedForward, Rows, Run};
+use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::{experts, routing};
 use moebius_shaders::grouped_gemm::Variant;
 
@@ -171,7 +171,7 @@ impl FeedForwardExperts {
                 };
                 if codes.instructions == Instructions::Matrix {
                     let problem = tokens(config.columns_in())?;
-                    let rows = codes.product(x, bias, problem, of.assignment())?;
+                    let rows = codes.product(x, bias, problem, of)?;
                     return Ok(activate(rows, config));
                 }
                 let problem = Problem {
@@ -179,7 +179,7 @@ impl FeedForwardExperts {
                     activation: Some(config.activation),
                     ..tokens(config.inter)?
                 };
-                codes.product(x, bias, problem, of.assignment())
+                codes.product(x, bias, problem, of)
             }
         }
     }
@@ -198,7 +198,7 @@ impl FeedForwardExperts {
             Operand::Training(scales, w) => Ok(of.defined(scales.apply(hidden, w, product)?)),
             Operand::Codes(codes) => {
                 let problem = of.product(&hidden, config.hidden)?;
-                codes.product(hidden, bias_of(&self.b_out), problem, of.assignment())
+                codes.product(hidden, bias_of(&self.b_out), problem, of)
             }
         }
     }
@@ -257,76 +257,6 @@ impl FeedForwardExperts {
             bias_of(bias).map_or(0, |bias| bias.shape().num_elements() * bias.dtype().size())
         });
         self.w_in.bytes() + self.w_out.bytes() + biases[0] + biases[1]
-    }
-}
-
-/// The rows that the products of experts multiply.
-#[derive(Clone, Copy)]
-enum Rows<'a> {
-    /// Those of slots, in the order of their experts.
-    Sorted(&'a Assignment),
-    /// All of one expert's, as they come; by kernels of this variant where it is given.
-    All(Option<Variant>),
-}
-
-impl<'a> Rows<'a> {
-    fn assignment(self) -> Option<&'a Assignment> {
-        match self {
-            Self::Sorted(assignment) => Some(assignment),
-            Self::All(_) => None,
-        }
-    }
-
-    /// How a product finds them in a buffer with one row for each token.
-    fn tokens(self) -> Source {
-        match self {
-            Self::Sorted(_) => Source::Tokens,
-            Self::All(_) => Source::Sorted,
-        }
-    }
-
-    /// Them of x \[T,H\].
-    fn gather(self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
-        match self {
-            Self::Sorted(assignment) => assignment.gather(x),
-            Self::All(_) => Ok(x),
-        }
-    }
-
-    /// [`Assignment::defined`] rows.
-    fn defined(self, rows: Tensor<2>) -> Tensor<2> {
-        match self {
-            Self::Sorted(assignment) => assignment.defined(rows),
-            Self::All(_) => rows,
-        }
-    }
-
-    /// A product of `rows` and \[columns, k\]ᵀ per expert.
-    fn product(self, rows: &Tensor<2>, columns: usize) -> Result<Problem, Mismatch> {
-        let ([count, k], dtype) = (rows.dims(), rows.dtype());
-        match self {
-            Self::Sorted(assignment) => assignment.product([columns, k], dtype),
-            Self::All(_) => Ok(Problem {
-                element: element(dtype)?,
-                ..Problem::dense(count, columns, k)?
-            }),
-        }
-    }
-
-    /// rows · W_eᵀ + b_e.
-    fn linear(
-        self,
-        rows: Tensor<2>,
-        w: Tensor<3>,
-        bias: Option<Tensor<2>>,
-    ) -> Result<Tensor<2>, Error> {
-        match self {
-            Self::Sorted(assignment) => assignment.linear(rows, w, bias),
-            Self::All(variant) => {
-                let problem = self.product(&rows, w.dims()[1])?;
-                ops::grouped_gemm::run(rows, w, bias, None, (problem, variant))
-            }
-        }
     }
 }
 

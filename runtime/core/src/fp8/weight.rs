@@ -1,10 +1,8 @@
 //! One weight in any precision.
 
 use super::activations::{ActivationScaling, Activations};
-use super::codes::{Codes, Instructions};
-use super::matrices::Fp8Matrices;
-use super::product::Fp8Product;
-use super::recipe::Fp8Recipe;
+use super::matrices::{Codes, Fp8Matrices, Instructions};
+use super::product::{Fp8Product, Fp8Recipe};
 use super::tensor::Fp8Tensor;
 use crate::Error;
 use crate::check::{cast_param, reshaped, stacked};
