@@ -50,17 +50,12 @@ use serde::Serialize;
 pub struct InferenceEngine<M> {
     model: M,
     device: Device,
-    stage: Stage,
+    /// What the model still is where an inference needs a prepared one.
+    unprepared: Option<&'static str>,
     conversion: Option<ConversionReport>,
 }
 
-/// How far a model has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Float,
-    Uncalibrated,
-    Ready,
-}
+const UNCALIBRATED: &str = "one whose static scales aren't calibrated";
 
 /// Memory of a converted model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -80,7 +75,7 @@ impl<M: Module> InferenceEngine<M> {
         Self {
             model,
             device: device.clone(),
-            stage: Stage::Float,
+            unprepared: Some("one that isn't converted"),
             conversion: None,
         }
     }
@@ -95,14 +90,11 @@ impl<M: Module> InferenceEngine<M> {
             Some(before) => before.and(report),
             None => report,
         };
-        let missing = scalings(&model).any(|scaling| scaling.needs_calibration());
+        let mut codes = forms(&model).into_iter().filter_map(|form| form.codes);
+        let uncalibrated = codes.any(|codes| codes.activations.needs_calibration());
         Ok(Self {
             model,
-            stage: if missing {
-                Stage::Uncalibrated
-            } else {
-                Stage::Ready
-            },
+            unprepared: uncalibrated.then_some(UNCALIBRATED),
             conversion: Some(report),
             ..self
         })
@@ -124,12 +116,11 @@ impl<M: Module> InferenceEngine<M> {
         batches: impl IntoIterator<Item = B>,
         mut forward: impl FnMut(&M, B) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.check_converted()?;
-        self.stage = Stage::Uncalibrated;
         self.each_scaling(|scaling| {
             scaling.observe();
             Ok(())
         })?;
+        self.unprepared = Some(UNCALIBRATED);
         for batch in batches {
             forward(&self.model, batch)?;
         }
@@ -142,9 +133,8 @@ impl<M: Module> InferenceEngine<M> {
     /// # Errors
     /// As [`InferenceEngine::calibrate`].
     pub fn prepare(&mut self) -> Result<(), Error> {
-        self.check_converted()?;
-        self.each_scaling(|scaling| scaling.fix())?;
-        self.stage = Stage::Ready;
+        self.each_scaling(ActivationScaling::fix)?;
+        self.unprepared = None;
         Ok(())
     }
 
@@ -153,14 +143,11 @@ impl<M: Module> InferenceEngine<M> {
     /// # Errors
     /// [`ErrorKind::State`](crate::ErrorKind::State) before it is converted and calibrated.
     pub fn infer<R>(&self, run: impl FnOnce(&M) -> R) -> Result<R, Error> {
-        let missing = match self.stage {
-            Stage::Ready => return Ok(run(&self.model)),
-            Stage::Float => "one that isn't converted",
-            Stage::Uncalibrated => "one whose static scales aren't calibrated",
-        };
-        Err(Fault::State
-            .error("engine", "a prepared model", missing)
-            .into())
+        if let Some(got) = self.unprepared {
+            let error = Fault::State.error("engine", "a prepared model", got);
+            return Err(error.into());
+        }
+        Ok(run(&self.model))
     }
 
     /// What memory the conversion saved.
@@ -188,23 +175,17 @@ impl<M: Module> InferenceEngine<M> {
         self.model
     }
 
-    /// Refuses a model without a weight in FP8.
-    fn check_converted(&self) -> Result<(), Error> {
-        let first = scalings(&self.model).next();
-        Ok(first.map(drop).ok_or_else(not_converted)?)
-    }
-
-    /// Changes how each weight's activations are rounded.
+    /// Changes how each weight's activations are rounded; refuses a model without a weight in FP8.
     fn each_scaling(
         &mut self,
         change: impl FnMut(&mut ActivationScaling) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut each = Each {
             change,
-            result: Ok(()),
+            result: None,
         };
         self.model = self.model.clone().map(&mut each);
-        each.result
+        each.result.unwrap_or_else(|| Err(not_converted().into()))
     }
 }
 
@@ -212,15 +193,11 @@ fn not_converted() -> Mismatch {
     Fault::State.error("engine", "a converted model", "none yet")
 }
 
-fn scalings<M: Module>(model: &M) -> impl Iterator<Item = ActivationScaling> {
-    let codes = forms(model).into_iter().filter_map(|form| form.codes);
-    codes.map(|codes| codes.activations)
-}
-
 /// Burn's walk over the weights in FP8, up to the first error.
 struct Each<F> {
     change: F,
-    result: Result<(), Error>,
+    /// `None` until a weight in FP8 is met.
+    result: Option<Result<(), Error>>,
 }
 
 impl<F: FnMut(&mut ActivationScaling) -> Result<(), Error>> ModuleMapper for Each<F> {
@@ -229,15 +206,20 @@ impl<F: FnMut(&mut ActivationScaling) -> Result<(), Error>> ModuleMapper for Eac
             Ok(weight) => weight,
             Err(param) => return param,
         };
-        if self.result.is_ok()
-            && let Some(mut scaling) = weight.activations().cloned()
-        {
-            let changed = (self.change)(&mut scaling);
-            match changed.and_then(|()| weight.clone().with_activations(scaling)) {
-                Ok(weight) => return weight.into_param(),
-                Err(error) => self.result = Err(error),
+        let failed = matches!(self.result, Some(Err(_)));
+        let Some(mut scaling) = weight.activations().cloned().filter(|_| !failed) else {
+            return weight.into_param();
+        };
+        let changed = (self.change)(&mut scaling);
+        match changed.and_then(|()| weight.clone().with_activations(scaling)) {
+            Ok(changed) => {
+                self.result = Some(Ok(()));
+                changed.into_param()
+            }
+            Err(error) => {
+                self.result = Some(Err(error));
+                weight.into_param()
             }
         }
-        weight.into_param()
     }
 }
