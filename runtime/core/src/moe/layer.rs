@@ -1,25 +1,24 @@
-//! The mixture-of-experts layer as a Burn module.
+//! The mixture-of-experts layer as a Burn module, and its way from tokens to slots sorted by expert: expert dropout, the router, capacities,
+//! the sort.
 
 use super::check::Like;
 use super::config::{ExpertKind, MoeConfig};
-use super::dispatch::RouteStage;
+use super::experts::feed_forward::SharedExpert;
 use super::experts::{Experts, FeedForwardExperts, Slots};
 use super::factors::CapacityFactors;
 use super::losses::Losses;
 use super::route::{Routing, check_mask, router_logits};
-use super::routers::{Router, Sizes};
+use super::routers::{Batch, Router, Sizes};
 use super::running::constant;
-use super::shared::SharedExpert;
 use crate::Error;
 use crate::check::check_equal;
 use crate::fp8::Weight;
-use crate::ops::{self, Assignment, Run, StageClock};
+use crate::ops::{self, Assignment, CapacityRule, Run, StageClock};
 use burn::module::{Module, Param};
-use burn::tensor::{Bool, DType, Device, Int, Tensor};
+use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
 use moebius_ops::{Fault, Mismatch};
-use moebius_shaders::Stage;
-use moebius_shaders::experts;
 use moebius_shaders::grouped_gemm::Variant;
+use moebius_shaders::{Stage, experts};
 use std::time::{Duration, Instant};
 
 /// y_t = Σ_k w_tk · expert(x_t): every token goes through its `top_k` experts.
@@ -326,48 +325,42 @@ impl MoeLayer {
         mask: Option<Tensor<1, Bool>>,
         clock: Option<StageClock>,
     ) -> Result<MoeOutput<2>, Error> {
+        let config = &self.config;
         let stage = RouteStage {
             router: &self.router,
             factors: self.factors.as_ref(),
-            config: &self.config,
+            config,
             variant: match &self.experts {
                 Experts::FeedForward(experts) => experts.variant(self.variant),
                 _ => self.variant,
             },
         };
-        let dispatched = stage.run(&x, mask, clock.as_ref())?;
+        let Dispatched {
+            routing,
+            assignment,
+            dropped,
+        } = stage.run(&x, mask, clock.as_ref())?;
         let slots = Slots {
             x: x.clone(),
-            weights: dispatched.routing.weights.clone(),
+            weights: routing.weights.clone(),
             sequence,
         };
-        let y = self.forward_slots(&dispatched.assignment, slots, clock)?;
-        let shared = self.shared.as_ref();
-        Ok(MoeOutput {
-            y: SharedExpert::beside(shared, y, x, (&self.config, self.variant))?,
-            dropped_slots: dispatched.dropped,
-            routing: dispatched.routing,
-        })
-    }
-
-    fn forward_slots(
-        &self,
-        assignment: &Assignment,
-        slots: Slots,
-        clock: Option<StageClock>,
-    ) -> Result<Tensor<2>, Error> {
-        let config = &self.config;
-        match &self.experts {
+        let y = match &self.experts {
             Experts::FeedForward(experts) => {
                 let keep = config.keep;
-                let run = Run { keep, clock };
-                let (x, weights) = (slots.x, slots.weights);
-                experts.forward(assignment, [x, weights], config, run)
+                let (slots, run) = ([slots.x, slots.weights], Run { keep, clock });
+                experts.forward(&assignment, slots, config, run)?
             }
-            Experts::Convolutional(experts) => experts.forward(assignment, slots, config),
-            Experts::Attention(experts) => experts.forward(assignment, slots, config),
-            Experts::ParameterEfficient(experts) => experts.forward(assignment, slots, config),
-        }
+            Experts::Convolutional(experts) => experts.forward(&assignment, slots, config)?,
+            Experts::Attention(experts) => experts.forward(&assignment, slots, config)?,
+            Experts::ParameterEfficient(experts) => experts.forward(&assignment, slots, config)?,
+        };
+        let shared = self.shared.as_ref();
+        Ok(MoeOutput {
+            y: SharedExpert::beside(shared, y, x, config, self.variant)?,
+            dropped_slots: dropped,
+            routing,
+        })
     }
 
     /// The output for no tokens; Burn can't reshape an empty tensor to another rank.
@@ -420,5 +413,118 @@ pub(super) fn check_around(
     match (shared, &config.shared) {
         (Some(shared), Some(shape)) => shared.check(like, shape, config),
         _ => Ok(()),
+    }
+}
+
+/// What chooses experts and sends slots to them.
+pub(super) struct RouteStage<'a> {
+    pub(super) router: &'a Router,
+    pub(super) factors: Option<&'a CapacityFactors>,
+    pub(super) config: &'a MoeConfig,
+    pub(super) variant: Option<Variant>,
+}
+
+/// Slots on their way to the experts.
+pub(super) struct Dispatched {
+    pub(super) routing: Routing,
+    pub(super) assignment: Assignment,
+    /// \[1\].
+    pub(super) dropped: Tensor<1, Int>,
+}
+
+impl RouteStage<'_> {
+    /// Routes x \[T,H\], T at least 1, and sorts its slots.
+    pub(super) fn run(
+        &self,
+        x: &Tensor<2>,
+        mask: Option<Tensor<1, Bool>>,
+        clock: Option<&StageClock>,
+    ) -> Result<Dispatched, Error> {
+        let device = x.device();
+        let mask = self.available(mask, &device);
+        let factors = self.factors_of(x);
+        let routed = self.router.route(Batch {
+            x: x.clone(),
+            mask: mask.clone(),
+            factors: factors.clone(),
+            variant: self.variant,
+        })?;
+        if let (Some(CapacityFactors::Load(scheduler)), true) = (self.factors, device.is_autodiff())
+        {
+            scheduler.observe(routed.routing.load()?)?;
+        }
+        mark(clock, Stage::Router, &device);
+        let routing = routed.routing;
+        let dispatched = match routed.assignment {
+            // Experts that choose leave slots empty, but drop none.
+            Some(assignment) => Dispatched {
+                routing,
+                assignment,
+                dropped: Tensor::zeros([1], (&device, DType::I32)),
+            },
+            None => {
+                let rule = CapacityRule {
+                    capacity: self.config.limit(x.dims()[0]),
+                    factors,
+                    mask,
+                };
+                let (indices, weights) = (routing.indices.clone(), routing.weights.clone());
+                let experts = self.config.experts;
+                let assignment = Assignment::new(indices, weights, experts, rule, self.variant)?;
+                Dispatched {
+                    dropped: assignment.dropped(),
+                    routing,
+                    assignment,
+                }
+            }
+        };
+        mark(clock, Stage::Sort, &device);
+        Ok(dispatched)
+    }
+
+    /// \[E\]: capacity factors, where something changes them.
+    fn factors_of(&self, x: &Tensor<2>) -> Option<Tensor<1>> {
+        match (self.factors, self.router) {
+            (Some(factors), _) => Some(factors.of(x)),
+            (None, Router::Dynamic(router)) => Some(router.capacity_factors()),
+            _ => None,
+        }
+    }
+
+    /// The experts of the mask that this forward's dropout leaves.
+    fn available(&self, mask: Option<Tensor<1, Bool>>, device: &Device) -> Option<Tensor<1, Bool>> {
+        let probability = self.config.expert_dropout;
+        if probability == 0.0 || !device.is_autodiff() {
+            return mask;
+        }
+        let experts = self.config.experts;
+        let options = (&device.clone().inner(), DType::F32);
+        let luck = Tensor::<1>::random([experts], Distribution::Uniform(0.0, 1.0), options);
+        let luck = match &mask {
+            Some(mask) => luck.mask_fill(mask.clone().bool_not(), -1.0),
+            None => luck,
+        };
+        // The luckiest stay whatever the probability; equal luck makes more of them stay.
+        let own = luck
+            .clone()
+            .unsqueeze_dim::<2>(1)
+            .expand([experts, experts]);
+        let others = luck.clone().unsqueeze::<2>().expand([experts, experts]);
+        let luckier = others.greater(own).int().sum_dim(1).reshape([experts]);
+        let must_stay = luckier.lower_elem(self.config.router.fewest_experts() as i64);
+        let kept = luck.greater_equal_elem(probability).bool_or(must_stay);
+        Some(match mask {
+            Some(mask) => kept.bool_and(mask),
+            None => kept,
+        })
+    }
+}
+
+/// Notes the end of a stage, after the device has finished it.
+fn mark(clock: Option<&StageClock>, stage: Stage, device: &Device) {
+    if let Some(clock) = clock {
+        // A device error shows at the caller's next read; the clock only needs the wait.
+        let _ = device.sync();
+        clock.mark(stage);
     }
 }

@@ -3,7 +3,6 @@
 mod blocks;
 mod check;
 mod config;
-mod dispatch;
 pub mod experts;
 mod factors;
 mod layer;
@@ -13,16 +12,15 @@ mod placed;
 mod route;
 pub mod routers;
 mod running;
-mod shared;
-mod statistics;
 pub mod switching;
 
 pub use blocks::{BlockOutput, DenseBlock, FeedForwardBlock, GlamConfig};
 pub use config::{Adapted, ExpertKind, MoeConfig, SharedExpertConfig};
 pub use experts::Experts;
+pub use experts::feed_forward::SharedExpert;
 pub use factors::{CapacityFactors, ExpertScheduler, FactorsConfig, VarianceFactors};
 pub use layer::{MoeLayer, MoeOutput, MoeWeights};
-pub use losses::{LossWeights, Losses};
+pub use losses::{LoadBalance, LoadStatistics, LossWeights, Losses};
 pub use moebius_ops::experts::Keep;
 pub use moebius_ops::grouped_gemm::Activation;
 pub use moebius_ops::permute::Capacity;
@@ -37,5 +35,3 @@ pub use routers::{
     SigmoidBiasConfig, SwitchConfig, TopKConfig,
 };
 pub use running::Follow;
-pub use shared::SharedExpert;
-pub use statistics::{LoadBalance, LoadStatistics};

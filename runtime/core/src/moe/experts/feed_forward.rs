@@ -1,5 +1,5 @@
 //! Feed-forward experts in any precision: fused where both weights are in floating point, so that there is
-//! no copy of the tokens and no intermediate combine.
+//! no copy of the tokens and no intermediate combine. And the one that every token goes to (DeepSeekMoE, Qwen2-MoE).
 
 use super::{
     DType, Device, Error, Like, Mismatch, Module, MoeConfig, Param, Precision, Tensor, activate,
@@ -7,8 +7,12 @@ use super::{
 };
 use crate::check::cast_param;
 use crate::fp8::training::Fp8Recipe;
-use crate::fp8::{Instructions, Operand, Weight};
+use crate::fp8::{Instructions, Operand, Weight, known_container};
+use crate::initial::uniform;
+use crate::moe::config::SharedExpertConfig;
+use crate::moe::route::router_logits;
 use crate::ops::{self, Assignment, FeedForward, Rows, Run};
+use burn::tensor::activation::sigmoid;
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::{experts, routing};
 use moebius_shaders::grouped_gemm::Variant;
@@ -263,4 +267,64 @@ impl FeedForwardExperts {
 /// The same values; rounded activations are f32.
 fn of_dtype(x: Tensor<2>, dtype: DType) -> Tensor<2> {
     if x.dtype() == dtype { x } else { x.cast(dtype) }
+}
+
+/// A feed-forward network for every token, added to what its chosen experts give; optionally
+/// times σ(x · g).
+#[derive(Module, Debug)]
+pub struct SharedExpert {
+    /// Weights of one expert.
+    pub experts: FeedForwardExperts,
+    /// g \[1,H\].
+    pub gate: Option<Param<Tensor<2>>>,
+}
+
+known_container!(SharedExpert, SHARED_EXPERT);
+
+impl SharedExpert {
+    /// That of `config`, where it has one, with weights uniform in ±1/√fan_in.
+    pub(in crate::moe) fn new(config: &MoeConfig, device: &Device) -> Option<Self> {
+        let shared = config.shared?;
+        let gate = || uniform([1, config.hidden], config.hidden, device);
+        Some(Self {
+            experts: FeedForwardExperts::new(&shared.alone(config), 1, device),
+            gate: shared.sigmoid_gate.then(gate),
+        })
+    }
+
+    /// y \[T,H\] with what a layer's shared expert, where it has one, gives for x: that of a dense network, times the gate.
+    pub(in crate::moe) fn beside(
+        shared: Option<&Self>,
+        y: Tensor<2>,
+        x: Tensor<2>,
+        config: &MoeConfig,
+        variant: Option<Variant>,
+    ) -> Result<Tensor<2>, Error> {
+        let (Some(shared), Some(own)) = (shared, &config.shared) else {
+            return Ok(y);
+        };
+        let gate = shared.gate.as_ref();
+        let logits = gate.map(|gate| router_logits(x.clone(), gate.val()));
+        let weights = logits.transpose()?.map(sigmoid);
+        let alone = own.alone(config);
+        Ok(y + shared.experts.forward_all(x, weights, &alone, variant)?)
+    }
+
+    pub(in crate::moe) fn check(
+        &self,
+        like: &Like,
+        shared: &SharedExpertConfig,
+        config: &MoeConfig,
+    ) -> Result<(), Mismatch> {
+        self.experts.check(like, &shared.alone(config), 1)?;
+        let gate = [1, config.hidden];
+        like.check_optional("shared gate [1,H]", &self.gate, shared.sigmoid_gate, gate)
+    }
+
+    pub(in crate::moe) fn cast(self, dtype: DType) -> Self {
+        Self {
+            experts: self.experts.cast(dtype),
+            gate: self.gate.map(|gate| cast_param(gate, dtype)),
+        }
+    }
 }

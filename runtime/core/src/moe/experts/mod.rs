@@ -10,13 +10,11 @@
 //! Weights are stacked \[E, out, in\]; those of feed-forward experts have a [precision](crate::fp8::Precision). x \[.., L, H\] holds sequences of L tokens; \[T,H\] is one.
 
 mod attention;
-mod convolutional;
-mod feed_forward;
+pub(in crate::moe) mod feed_forward;
 mod parameter_efficient;
 
 pub use super::config::{Adapted, ExpertKind};
 pub use attention::AttentionExperts;
-pub use convolutional::ConvolutionalExperts;
 pub use feed_forward::FeedForwardExperts;
 pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, ParameterEfficientExperts};
 
@@ -26,6 +24,7 @@ use crate::Error;
 use crate::check::cast_all;
 use crate::fp8::Precision;
 use crate::initial::uniform;
+use crate::ops::Assignment;
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
@@ -210,5 +209,60 @@ fn apply(rows: Tensor<2>, by: Activation) -> Tensor<2> {
             let m = rows.clamp_max(CLAMPED_LIMIT);
             m.clone() * activation::sigmoid(m * CLAMPED_SLOPE)
         }
+    }
+}
+
+/// Rows a convolution sees at once.
+const WIDTH: usize = 3;
+
+/// expert(x) = conv(act(conv(x))), H → F → H: convolutions of width 3, zeros beyond the ends,
+/// along the tokens of one sequence that were routed to the expert, in their order.
+///
+/// Row r sees rows r − 1, r, r + 1 of them, or r − 2, r − 1, r when causal; a weight holds the
+/// columns of these three one after the other.
+#[derive(Module, Debug)]
+pub struct ConvolutionalExperts {
+    /// \[E, F, 3H\], gated \[E, 2F, 3H\]: gate rows, then up rows.
+    pub w_in: Param<Tensor<3>>,
+    /// \[E,F\] or \[E,2F\].
+    pub b_in: Option<Param<Tensor<2>>>,
+    /// \[E, H, 3F\].
+    pub w_out: Param<Tensor<3>>,
+    /// \[E,H\].
+    pub b_out: Option<Param<Tensor<2>>>,
+}
+
+impl ConvolutionalExperts {
+    fn new(config: &MoeConfig, device: &Device) -> Self {
+        let (e, h, f, columns) = config.sizes();
+        Self {
+            w_in: stacked([e, columns, WIDTH * h], device),
+            b_in: biases(config.bias, [e, columns], WIDTH * h, device),
+            w_out: stacked([e, h, WIDTH * f], device),
+            b_out: biases(config.bias, [e, h], WIDTH * f, device),
+        }
+    }
+
+    pub(in crate::moe) fn forward(
+        &self,
+        assignment: &Assignment,
+        slots: Slots,
+        config: &MoeConfig,
+    ) -> Result<Tensor<2>, Error> {
+        let causal = matches!(config.kind, ExpertKind::Convolutional { causal: true });
+        let see = |rows| assignment.neighbours(rows, slots.sequence, causal);
+        let rows = see(assignment.gather(slots.x)?);
+        let rows = assignment.linear(rows, self.w_in.val(), bias_of(&self.b_in))?;
+        let rows = see(activate(rows, config));
+        let rows = assignment.linear(rows, self.w_out.val(), bias_of(&self.b_out))?;
+        assignment.combine(rows, Some(slots.weights))
+    }
+
+    fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), Mismatch> {
+        let (e, h, f, columns) = config.sizes();
+        like.check("w_in [E, F or 2F, 3H]", &self.w_in, [e, columns, WIDTH * h])?;
+        like.check("w_out [E,H,3F]", &self.w_out, [e, h, WIDTH * f])?;
+        like.check_optional("b_in", &self.b_in, config.bias, [e, columns])?;
+        like.check_optional("b_out", &self.b_out, config.bias, [e, h])
     }
 }

@@ -14,38 +14,26 @@
 //! never chooses a masked expert, and gives ties to the lowest expert. Randomness (dropout, noise)
 //! and running state apply in training, that is on a device that records gradients.
 
+mod balanced;
 mod config;
-mod dynamic;
-mod expert_choice;
-mod hash;
-mod learned;
-mod sigmoid_bias;
-mod switch;
-mod top_k;
 
+pub use balanced::{DynamicRouter, ExpertChoiceRouter, SigmoidBiasRouter};
 pub use config::{
     DynamicConfig, ExpertChoiceConfig, HashConfig, HashKey, LearnedConfig, RouterConfig,
     SigmoidBiasConfig, SwitchConfig, TopKConfig,
 };
-pub use dynamic::DynamicRouter;
-pub use expert_choice::ExpertChoiceRouter;
-pub use hash::HashRouter;
-pub use learned::LearnedRouter;
-pub use sigmoid_bias::SigmoidBiasRouter;
-pub use switch::SwitchRouter;
-pub use top_k::TopKRouter;
 
 use super::check::Like;
 use super::route::{Routing, check_mask, choose, router_logits};
-use super::running::{check_state, constant};
-use crate::Error;
-use crate::check::{cast_all, cast_param, check_same};
+use crate::check::{cast_all, check_same, element};
 use crate::initial::uniform;
-use crate::ops::Assignment;
-use crate::state::{set, value};
-use burn::module::{Module, Param, RunningState};
+use crate::ops::{self, Assignment};
+use crate::{Error, nn};
+use burn::module::{Module, Param};
+use burn::nn::{Dropout, DropoutConfig};
+use burn::tensor::activation::relu;
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
-use moebius_ops::{Fault, Mismatch};
+use moebius_ops::{Fault, Mismatch, routing};
 use moebius_shaders::grouped_gemm::Variant;
 
 /// A router of a layer; made by [`RouterConfig::init`].
@@ -260,4 +248,233 @@ impl Router {
 /// Wg \[E,H\].
 fn matrix(sizes: Sizes, device: &Device) -> Param<Tensor<2>> {
     uniform([sizes.experts, sizes.hidden], sizes.hidden, device)
+}
+
+/// logits = x · Wgᵀ (+ b); the K largest, in the order of [`TopKConfig::route`].
+///
+/// In training x loses elements to `dropout`, and the logits get normal noise of `noise_std`.
+#[derive(Module, Debug)]
+pub struct TopKRouter {
+    /// Wg \[E,H\].
+    pub weight: Param<Tensor<2>>,
+    /// \[E\].
+    pub bias: Option<Param<Tensor<1>>>,
+    dropout: Dropout,
+    #[module(skip)]
+    config: TopKConfig,
+    #[module(skip)]
+    sizes: Sizes,
+}
+
+impl TopKRouter {
+    fn new(config: TopKConfig, sizes: Sizes, device: &Device) -> Self {
+        let bias = || uniform([sizes.experts], sizes.hidden, device);
+        Self {
+            weight: matrix(sizes, device),
+            bias: config.bias.then(bias),
+            dropout: DropoutConfig::new(config.dropout).init(),
+            config,
+            sizes,
+        }
+    }
+}
+
+impl Routes for TopKRouter {
+    fn route(&self, batch: Batch) -> Result<Routed, Error> {
+        let training = batch.training();
+        let x = self.dropout.forward(batch.x);
+        let mut logits = router_logits(x, self.weight.val())?;
+        if let Some(bias) = &self.bias {
+            logits = logits + bias.val().cast(DType::F32).unsqueeze();
+        }
+        if training && self.config.noise_std > 0.0 {
+            let normal = Distribution::Normal(0.0, self.config.noise_std);
+            logits = logits.clone() + logits.random_like(normal);
+        }
+        Ok(choose(logits, batch.mask, None, &self.config.route)?.into())
+    }
+
+    fn check(&self, like: &Like) -> Result<(), Mismatch> {
+        let experts = [self.sizes.experts];
+        like.check_optional("router bias [E]", &self.bias, self.config.bias, experts)
+    }
+}
+
+/// The expert of the largest logit, weighted by its softmax probability, never renormalised: the
+/// router would get no gradient otherwise.
+///
+/// In training logits are multiplied by a number uniform in 1 ± `jitter`.
+#[derive(Module, Debug)]
+pub struct SwitchRouter {
+    /// Wg \[E,H\].
+    pub weight: Param<Tensor<2>>,
+    #[module(skip)]
+    config: SwitchConfig,
+    #[module(skip)]
+    sizes: Sizes,
+}
+
+impl SwitchRouter {
+    fn new(config: SwitchConfig, sizes: Sizes, device: &Device) -> Self {
+        Self {
+            weight: matrix(sizes, device),
+            config,
+            sizes,
+        }
+    }
+}
+
+impl Routes for SwitchRouter {
+    fn route(&self, batch: Batch) -> Result<Routed, Error> {
+        let (training, jitter) = (batch.training(), self.config.jitter);
+        let mut logits = router_logits(batch.x, self.weight.val())?;
+        if training && jitter > 0.0 {
+            let uniform = Distribution::Uniform(1.0 - jitter, 1.0 + jitter);
+            logits = logits.clone() * logits.random_like(uniform);
+        }
+        let route = RouterConfig::Switch(self.config).route();
+        Ok(choose(logits, batch.mask, None, &route)?.into())
+    }
+}
+
+/// K distinct available experts by an integer hash of a token's position or values, each with
+/// weight 1/K.
+///
+/// There are no logits, so they are 0 and have no log-sum-exp and no z-loss; the probabilities are
+/// the weights.
+#[derive(Module, Debug)]
+pub struct HashRouter {
+    #[module(skip)]
+    config: HashConfig,
+    #[module(skip)]
+    sizes: Sizes,
+}
+
+impl HashRouter {
+    fn new(config: HashConfig, sizes: Sizes) -> Self {
+        Self { config, sizes }
+    }
+}
+
+impl Routes for HashRouter {
+    fn route(&self, batch: Batch) -> Result<Routed, Error> {
+        let (tokens, experts) = (batch.x.dims()[0], self.sizes.experts);
+        let device = batch.x.device();
+        let (indices, weights) = hash_route(batch.x.detach(), batch.mask, experts, &self.config)?;
+        // One column more takes the slots without an expert, whose weight is 0.
+        let columns = Tensor::zeros([tokens, experts + 1], (&device, DType::F32));
+        let probs = columns.scatter(
+            1,
+            indices.clone(),
+            weights.clone(),
+            burn::tensor::IndexingUpdateOp::Add,
+        );
+        Ok(Routing {
+            indices,
+            weights,
+            probs: probs.narrow(1, 0, experts),
+            logits: Tensor::zeros([tokens, experts], (&device, DType::F32)),
+            logsumexp: None,
+        }
+        .into())
+    }
+}
+
+/// Experts of every token of x \[T,H\] by hash, of `experts`: indices and weights \[T,K\]; the mask
+/// is checked by the caller.
+fn hash_route(
+    x: Tensor<2>,
+    mask: Option<Tensor<1, Bool>>,
+    experts: usize,
+    config: &HashConfig,
+) -> Result<(Tensor<2, Int>, Tensor<2>), Error> {
+    let [tokens, hidden] = x.dims();
+    let routing = routing::Problem::new(tokens, experts, config.top_k)?;
+    let key = match config.key {
+        HashKey::Position { sequence } => routing::HashKey::Position { sequence },
+        HashKey::Content => routing::HashKey::Content {
+            hidden,
+            element: element(x.dtype())?,
+        },
+    };
+    ops::routing::hash(x, mask, routing, (key, config.seed))
+}
+
+/// x · Wᵀ + b, computed like an expert's product: a row doesn't depend on the others.
+#[derive(Module, Debug)]
+pub struct RouterLinear {
+    /// \[out, in\].
+    pub weight: Param<Tensor<2>>,
+    /// \[out\].
+    pub bias: Param<Tensor<1>>,
+}
+
+impl RouterLinear {
+    fn new([columns, width]: [usize; 2], device: &Device) -> Self {
+        Self {
+            weight: uniform([columns, width], width, device),
+            bias: uniform([columns], width, device),
+        }
+    }
+
+    fn forward(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
+        nn::linear(x, self.weight.val(), Some(self.bias.val()))
+    }
+
+    fn check(&self, like: &Like, shape: [usize; 2]) -> Result<(), Mismatch> {
+        like.check("weight of a router layer [out, in]", &self.weight, shape)?;
+        like.check("bias of a router layer [out]", &self.bias, [shape[0]])
+    }
+}
+
+/// logits = MLP(x): ReLU layers of width R, and a last product without bias; then top-k.
+#[derive(Module, Debug)]
+pub struct LearnedRouter {
+    /// H → R, R → R, ...
+    pub layers: Vec<RouterLinear>,
+    /// \[E,R\].
+    pub weight: Param<Tensor<2>>,
+    #[module(skip)]
+    config: LearnedConfig,
+    #[module(skip)]
+    sizes: Sizes,
+}
+
+impl LearnedRouter {
+    fn new(config: LearnedConfig, sizes: Sizes, device: &Device) -> Self {
+        let layer = |at| RouterLinear::new(shape(&config, sizes, at), device);
+        Self {
+            layers: (0..config.layers).map(layer).collect(),
+            weight: uniform([sizes.experts, config.width], config.width, device),
+            config,
+            sizes,
+        }
+    }
+}
+
+/// \[out, in\] of layer `at`.
+fn shape(config: &LearnedConfig, sizes: Sizes, at: usize) -> [usize; 2] {
+    let width = if at == 0 { sizes.hidden } else { config.width };
+    [config.width, width]
+}
+
+impl Routes for LearnedRouter {
+    fn route(&self, batch: Batch) -> Result<Routed, Error> {
+        let mut x = batch.x;
+        for layer in &self.layers {
+            x = relu(layer.forward(x)?);
+        }
+        let logits = router_logits(x, self.weight.val())?;
+        Ok(choose(logits, batch.mask, None, &self.config.route)?.into())
+    }
+
+    fn check(&self, like: &Like) -> Result<(), Mismatch> {
+        let (config, sizes) = (&self.config, self.sizes);
+        Mismatch::check("router layers", config.layers, self.layers.len())?;
+        for (at, layer) in self.layers.iter().enumerate() {
+            layer.check(like, shape(config, sizes, at))?;
+        }
+        let last = [sizes.experts, config.width];
+        like.check("last weight of the router [E,R]", &self.weight, last)
+    }
 }

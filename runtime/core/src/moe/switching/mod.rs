@@ -10,25 +10,24 @@
 //! 3 · S · H elements beside the places.
 
 mod cache;
-mod host;
 
 pub use cache::{CacheStatistics, ExpertCache};
-pub use host::{HostExpert, HostLayer};
 
 use super::check::Like;
 use super::config::MoeConfig;
-use super::dispatch::RouteStage;
+use super::experts::feed_forward::SharedExpert;
+use super::experts::{ExpertKind, Experts};
 use super::factors::CapacityFactors;
-use super::layer::{MoeOutput, check_around};
+use super::layer::{MoeLayer, MoeOutput, RouteStage, check_around};
+use super::losses::LoadStatistics;
 use super::route::check_mask;
 use super::routers::Router;
-use super::shared::SharedExpert;
-use super::statistics::LoadStatistics;
 use crate::Error;
-use crate::ops::routing;
-use crate::ops::{Assignment, CapacityRule, Run};
-use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
-use moebius_ops::Fault;
+use crate::check::check_same;
+use crate::ops::{Assignment, CapacityRule, Run, routing};
+use burn::module::Param;
+use burn::tensor::{Bool, Bytes, DType, Device, Int, Tensor, TensorData};
+use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::grouped_gemm::Variant;
 
 /// A mixture-of-experts layer for inference with experts that are moved to the device when a token
@@ -41,28 +40,6 @@ pub struct SwitchedExperts {
 }
 
 impl SwitchedExperts {
-    /// With as many places on `device` as `budget_bytes` hold beside one expert on its way:
-    /// ⌊budget / bytes of an expert⌋ − 1, at most E. The router and a shared expert aren't counted.
-    pub(super) fn new(
-        layer: HostLayer,
-        budget_bytes: u64,
-        device: &burn::tensor::Device,
-    ) -> Result<Self, Error> {
-        let expected = "one that doesn't record gradients";
-        let got = format_args!("{device:?}");
-        let what = "device of switched experts";
-        Fault::Device.unless(!device.is_autodiff(), what, expected, got)?;
-        let like = Like::new(layer.check()?, device.clone())?;
-        let (shared, factors) = (layer.shared.as_ref(), layer.factors.as_ref());
-        check_around((&layer.router, shared, factors), &layer.config, &like)?;
-        let cache = ExpertCache::new(&layer.config, like.dtype, budget_bytes, device)?;
-        Ok(Self {
-            layer,
-            cache,
-            variant: None,
-        })
-    }
-
     /// A copy with this kernel variant; see
     /// [`MoeLayer::with_variant`](super::MoeLayer::with_variant).
     pub fn with_variant(mut self, variant: Option<Variant>) -> Self {
@@ -143,7 +120,7 @@ impl SwitchedExperts {
         let weights = routing.weights.clone().mask_fill(nowhere, 0.0);
         let y = combined(slots, weights, self.variant)?;
         let shared = self.layer.shared.as_ref();
-        let y = SharedExpert::beside(shared, y, x, (&self.layer.config, self.variant))?;
+        let y = SharedExpert::beside(shared, y, x, &self.layer.config, self.variant)?;
         Ok(MoeOutput {
             y: y.reshape(shape),
             routing,
@@ -211,4 +188,144 @@ fn combined(
     let rule = CapacityRule::default();
     let assignment = Assignment::new(first, weights.clone(), top_k, rule, variant)?;
     assignment.combine(slots, Some(weights))
+}
+
+/// The weights of one feed-forward expert.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostExpert {
+    /// \[F,H\], gated \[2F,H\]: gate rows, then up rows.
+    pub w_in: TensorData,
+    /// \[F\] or \[2F\].
+    pub b_in: Option<TensorData>,
+    /// \[H,F\].
+    pub w_out: TensorData,
+    /// \[H\].
+    pub b_out: Option<TensorData>,
+}
+
+/// A layer with its experts in host memory; everything else stays where it is.
+#[derive(Clone, Debug)]
+pub struct HostLayer {
+    /// What the layer computes.
+    pub config: MoeConfig,
+    /// Chooses experts.
+    pub router: Router,
+    /// What every token goes through.
+    pub shared: Option<SharedExpert>,
+    /// Capacity factors that change.
+    pub factors: Option<CapacityFactors>,
+    /// E of them.
+    pub experts: Vec<HostExpert>,
+}
+
+impl HostLayer {
+    /// Reads a layer's experts: waits for the device, and frees them there when this was the last
+    /// copy of the layer.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
+    pub fn read(layer: MoeLayer) -> Result<Self, Error> {
+        layer.check()?;
+        let config = *layer.config();
+        let stack = match layer.experts {
+            Experts::FeedForward(stack) if stack.is_float() => stack,
+            _ => return Err(not_feed_forward(&config).into()),
+        };
+        let (w_in, w_out) = (stack.w_in.float()?, stack.w_out.float()?);
+        let [b_in, b_out] = [stack.b_in, stack.b_out].map(|bias| bias.map(Param::into_value));
+        let one = |e: usize| -> Result<HostExpert, Error> {
+            Ok(HostExpert {
+                w_in: part(&w_in, e)?,
+                b_in: b_in.as_ref().map(|b| part(b, e)).transpose()?,
+                w_out: part(&w_out, e)?,
+                b_out: b_out.as_ref().map(|b| part(b, e)).transpose()?,
+            })
+        };
+        let experts: Result<Vec<_>, Error> = (0..config.experts).map(one).collect();
+        Ok(Self {
+            config,
+            router: layer.router,
+            shared: layer.shared,
+            factors: layer.factors,
+            experts: experts?,
+        })
+    }
+
+    /// The layer on `device`, which also holds the router and a shared expert, with at most
+    /// `budget_bytes` of experts there: as many places as that holds beside one expert on its way,
+    /// ⌊budget / bytes of an expert⌋ − 1, at most E. The router and a shared expert aren't counted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes or dtypes
+    /// than the configuration's, [`ErrorKind::Device`](crate::ErrorKind::Device) for several devices or one that records gradients,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a budget of less than two experts: one in place and one on its way.
+    pub fn switched(self, budget_bytes: u64, device: &Device) -> Result<SwitchedExperts, Error> {
+        let expected = "one that doesn't record gradients";
+        let got = format_args!("{device:?}");
+        let what = "device of switched experts";
+        Fault::Device.unless(!device.is_autodiff(), what, expected, got)?;
+        let like = Like::new(self.check()?, device.clone())?;
+        let (shared, factors) = (self.shared.as_ref(), self.factors.as_ref());
+        check_around((&self.router, shared, factors), &self.config, &like)?;
+        let cache = ExpertCache::new(&self.config, like.dtype, budget_bytes, device)?;
+        Ok(SwitchedExperts {
+            layer: self,
+            cache,
+            variant: None,
+        })
+    }
+
+    /// Checks the experts; returns the dtype they share.
+    fn check(&self) -> Result<DType, Mismatch> {
+        let config = &self.config;
+        if config.kind != ExpertKind::FeedForward || config.fp8.is_some() {
+            return Err(not_feed_forward(config));
+        }
+        Mismatch::check("host experts", config.experts, self.experts.len())?;
+        let Some(first) = self.experts.first() else {
+            return Err(Mismatch::new("host experts", "at least 1", 0));
+        };
+        let (h, f, columns) = (config.hidden, config.inter, config.columns_in());
+        let dtype = first.w_in.dtype();
+        for expert in &self.experts {
+            let weights = [
+                (
+                    "w_in [F or 2F, H]",
+                    Some(&expert.w_in),
+                    true,
+                    vec![columns, h],
+                ),
+                ("w_out [H,F]", Some(&expert.w_out), true, vec![h, f]),
+                ("b_in", expert.b_in.as_ref(), config.bias, vec![columns]),
+                ("b_out", expert.b_out.as_ref(), config.bias, vec![h]),
+            ];
+            for (what, weight, present, shape) in weights {
+                check_same(what, weight.is_some(), present)?;
+                if let Some(weight) = weight {
+                    check_same(what, weight.shape().to_vec(), shape)?;
+                    check_same(what, weight.dtype(), dtype)?;
+                }
+            }
+        }
+        Ok(dtype)
+    }
+}
+
+fn not_feed_forward(config: &MoeConfig) -> Mismatch {
+    let got = match config.fp8 {
+        Some(_) => format!("{:?} in FP8", config.kind),
+        None => format!("{:?}", config.kind),
+    };
+    Fault::Unsupported.error("switched experts", "feed-forward", got)
+}
+
+/// Entry `e` of a stack, on the host, without its first dimension.
+fn part<const D: usize>(stack: &Tensor<D>, e: usize) -> Result<TensorData, Error> {
+    let one = stack.clone().without_autodiff().narrow(0, e, 1);
+    let data = one.try_into_data().map_err(Error::device)?;
+    let (bytes, shape, dtype) = data.into_parts();
+    // What is read may be a view of memory that still belongs to the device: a copy frees it there.
+    let bytes = Bytes::from_bytes_vec(bytes.to_vec());
+    Ok(TensorData::from_bytes(bytes, shape[1..].to_vec(), dtype))
 }
