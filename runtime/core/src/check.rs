@@ -1,6 +1,5 @@
 //! What every operation checks of its tensors.
 
-use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::{Element, Fault, Mismatch};
 use std::fmt::Debug;
@@ -88,29 +87,6 @@ pub(crate) fn stacked<const D: usize>(x: Tensor<D>) -> Result<Tensor<3>, Mismatc
         }
     };
     Ok(reshaped(x, shape))
-}
-
-/// A parameter in another dtype; it stays a leaf, trained or frozen as before.
-pub(crate) fn cast_param<const D: usize>(
-    param: Param<Tensor<D>>,
-    dtype: DType,
-) -> Param<Tensor<D>> {
-    param.map(|tensor| {
-        let trained = tensor.is_require_grad();
-        tensor.cast(dtype).detach().set_require_grad(trained)
-    })
-}
-
-/// A module with every parameter in another dtype. One with running state, which stays f32, is cast
-/// parameter by parameter.
-pub(crate) fn cast_all<M: Module>(module: M, dtype: DType) -> M {
-    struct Cast(DType);
-    impl ModuleMapper for Cast {
-        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            cast_param(param, self.0)
-        }
-    }
-    module.map(&mut Cast(dtype))
 }
 
 /// Checks that a size is at least 1.

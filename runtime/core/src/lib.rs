@@ -45,13 +45,12 @@ mod check;
 mod device;
 mod error;
 pub mod fp8;
-mod initial;
 mod large_pages;
 pub mod moe;
 pub mod nn;
 pub mod operation;
 mod ops;
-mod state;
+mod parameters;
 #[cfg(feature = "xla")]
 mod xla;
 

@@ -4,7 +4,7 @@ use super::codec::{amax, fake_quantize};
 use super::scales::Fp8Scales;
 use crate::Error;
 use crate::check::check_size;
-use crate::state::{set, value};
+use crate::parameters::{set, value};
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::Fault;

@@ -5,8 +5,8 @@ use super::matrices::{Codes, Fp8Matrices, Instructions};
 use super::product::{Fp8Product, Fp8Recipe};
 use super::tensor::Fp8Tensor;
 use crate::Error;
-use crate::check::{cast_param, reshaped, stacked};
-use crate::initial::zeros;
+use crate::check::{reshaped, stacked};
+use crate::parameters::{cast_param, zeros};
 use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
     Param, ParamId, Reparameterization, Reparameterizer,

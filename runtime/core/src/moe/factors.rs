@@ -4,7 +4,7 @@ use super::routers::RouterConfig;
 use super::running::{Follow, check_state, constant, follow, relative_load};
 use crate::Error;
 use crate::check::{check_positive, check_within};
-use crate::state::value;
+use crate::parameters::value;
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_ops::{Fault, Mismatch};

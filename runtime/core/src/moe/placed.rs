@@ -6,7 +6,7 @@ use super::route::Routing;
 use super::routers::{Router, RouterConfig};
 use crate::Error;
 use crate::check::check_same;
-use crate::state::value;
+use crate::parameters::value;
 use crate::xla::DeviceGroup;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::{Fault, Mismatch};

@@ -1,7 +1,7 @@
 //! State that training forwards change; records hold it, optimizers don't touch it.
 
 use crate::check::{check_device, check_same, check_within};
-use crate::state::{set, value};
+use crate::parameters::{set, value};
 use burn::module::RunningState;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 use moebius_ops::Mismatch;

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::check::{check_device, check_positive, check_same};
 use crate::fp8::training::{Fp8Product, Fp8Recipe};
 use crate::fp8::{ActivationScaling, Fp8Tensor, Instructions, Operand, Quantizer, Weight};
-use crate::initial::uniform;
+use crate::parameters::uniform;
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{DType, Device, Tensor};

@@ -2,7 +2,7 @@
 //! overflow are skipped.
 
 use crate::Error;
-use crate::state::{set, value};
+use crate::parameters::{set, value};
 use burn::module::{Module, ModuleVisitor, Param, RunningState};
 #[cfg(feature = "autodiff")]
 use burn::tensor::Gradients;

@@ -5,7 +5,7 @@ use super::optimizer::StepGuard;
 use super::products;
 use crate::Error;
 use crate::fp8::product::{AmaxAlgorithm, Fp8Product, Fp8Recipe, Fp8Scaling, Fp8State, value};
-use crate::state::set;
+use crate::parameters::set;
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::{Module, RunningState};
 use burn::optim::{GradientsParams, ModuleOptimizer};

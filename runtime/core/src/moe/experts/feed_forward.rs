@@ -5,13 +5,12 @@ use super::{
     DType, Device, Error, Like, Mismatch, Module, MoeConfig, Param, Precision, Tensor, activate,
     bias_of, biases, stacked,
 };
-use crate::check::cast_param;
 use crate::fp8::training::Fp8Recipe;
 use crate::fp8::{Instructions, Operand, Weight, known_container};
-use crate::initial::uniform;
 use crate::moe::config::SharedExpertConfig;
 use crate::moe::route::router_logits;
 use crate::ops::{self, Assignment, FeedForward, Rows, Run};
+use crate::parameters::{cast_param, uniform};
 use burn::tensor::activation::sigmoid;
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::{experts, routing};

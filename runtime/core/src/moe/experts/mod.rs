@@ -21,10 +21,9 @@ pub use parameter_efficient::{Adaptation, AdapterWeights, LoraWeights, Parameter
 use super::check::Like;
 use super::config::MoeConfig;
 use crate::Error;
-use crate::check::cast_all;
 use crate::fp8::Precision;
-use crate::initial::uniform;
 use crate::ops::Assignment;
+use crate::parameters::{cast_all, uniform};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};

@@ -5,9 +5,9 @@ use super::{
     Slots, Tensor, activate, apply, bias_of, cast_all, dropped, stacked,
 };
 use crate::fp8::known_container;
-use crate::initial::zeros;
 use crate::nn;
 use crate::ops::Assignment;
+use crate::parameters::zeros;
 
 /// Experts that share the frozen network f(x) = W_out · act(W_in · x + b_in) + b_out and differ in
 /// a [`LoraWeights`] or an [`AdapterWeights`]. At first every expert is f.

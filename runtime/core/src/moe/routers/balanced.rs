@@ -5,12 +5,11 @@ use super::{
     SigmoidBiasConfig, Sizes, matrix,
 };
 use crate::Error;
-use crate::check::{cast_all, cast_param};
 use crate::moe::check::Like;
 use crate::moe::route::{Routing, check_mask, choose, router_logits};
 use crate::moe::running::{Follow, check_state, constant, follow, relative_load, total};
 use crate::ops::{Assignment, CapacityRule};
-use crate::state::{set, value};
+use crate::parameters::{cast_all, cast_param, set, value};
 use burn::module::{Module, Param, RunningState};
 use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor};

@@ -25,9 +25,9 @@ pub use config::{
 
 use super::check::Like;
 use super::route::{Routing, check_mask, choose, router_logits};
-use crate::check::{cast_all, check_same, element};
-use crate::initial::uniform;
+use crate::check::{check_same, element};
 use crate::ops::{self, Assignment};
+use crate::parameters::{cast_all, uniform};
 use crate::{Error, nn};
 use burn::module::{Module, Param};
 use burn::nn::{Dropout, DropoutConfig};
