@@ -1,10 +1,13 @@
 //! XLA's devices: what `moebius-xla` opens, in this crate's terms.
 
 use crate::Error;
+use burn::tensor::{Tensor, TensorData};
 use moebius_device::{Device, Found, OpenError, XlaPlatform};
-use moebius_pjrt::{Environment, Platform, locate};
+use moebius_pjrt::{Environment, LoadedExecutable, Platform, locate};
 use moebius_shaders::Unsupported;
 use moebius_xla::parallel::Group;
+use moebius_xla::stablehlo::Program;
+use std::sync::{Mutex, PoisonError};
 
 /// Neighbouring devices of XLA that compute one layer together: see
 /// [`MoeLayer::place`](crate::moe::MoeLayer::place). Cloning gives the same devices.
@@ -31,6 +34,52 @@ impl DeviceGroup {
     pub fn count(&self) -> usize {
         self.0.devices().len()
     }
+}
+
+/// What a program of a group computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    Forward,
+    /// Forward and backward.
+    Both,
+}
+
+/// Compiled programs of a group by what they compute, at most [`Programs::MOST`].
+#[derive(Debug)]
+pub(crate) struct Programs<K>(Mutex<Vec<(K, LoadedExecutable)>>);
+
+impl<K: PartialEq> Programs<K> {
+    const MOST: usize = 32;
+
+    pub(crate) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    /// The program of `key`, which is compiled when it is first asked for.
+    pub(crate) fn get(
+        &self,
+        group: &DeviceGroup,
+        key: K,
+        program: impl FnOnce() -> Result<Program, Error>,
+    ) -> Result<LoadedExecutable, Error> {
+        let programs = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, program)) = programs().iter().find(|(other, _)| *other == key) {
+            return Ok(program.clone());
+        }
+        // Not under the lock: others may compile at the same time.
+        let program = group.0.compile(&program()?).map_err(Error::device)?;
+        let mut programs = programs();
+        if programs.len() >= Self::MOST {
+            programs.clear();
+        }
+        programs.push((key, program.clone()));
+        Ok(program)
+    }
+}
+
+/// A tensor's values; waits for them.
+pub(crate) fn data<const D: usize>(tensor: Tensor<D>) -> Result<TensorData, Error> {
+    tensor.try_into_data().map_err(Error::device)
 }
 
 /// Opens a device for ordinary tensors.

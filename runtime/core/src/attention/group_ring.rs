@@ -5,13 +5,12 @@ use super::{Attend, Attended};
 use crate::Error;
 use crate::check::check_same;
 use crate::ops::DeviceValue;
-use crate::xla::DeviceGroup;
+use crate::xla::{DeviceGroup, Pass, Programs, data};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::attention::{Chunks, Sizes};
 use moebius_ops::{Attention, AttentionPass, Fault, Mismatch, Operation};
-use moebius_pjrt::{Buffer, LoadedExecutable};
+use moebius_pjrt::Buffer;
 use moebius_xla::parallel::{Ring, join};
-use std::sync::{Mutex, PoisonError};
 
 /// The devices of a [`DeviceGroup`], each with a chunk of a sequence: ring attention (Liu et al. 2023) as one program, in which
 /// keys and values go from device to device by XLA's own exchange. Chunks of which the rules hide all aren't computed; under a causal
@@ -22,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct GroupRing {
     group: DeviceGroup,
-    programs: Mutex<Vec<(Ring, Pass, LoadedExecutable)>>,
+    programs: Programs<(Ring, Pass)>,
 }
 
 /// What [`GroupRing::gradients`] returns.
@@ -42,21 +41,12 @@ pub struct RingGradients {
     pub sinks: Option<Tensor<1>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
-    Forward,
-    Both,
-}
-
-/// Programs that are kept.
-const MOST_PROGRAMS: usize = 32;
-
 impl GroupRing {
     /// A ring of the devices, in the order of the sequence.
     pub fn new(group: &DeviceGroup) -> Self {
         Self {
             group: group.clone(),
-            programs: Mutex::default(),
+            programs: Programs::new(),
         }
     }
 
@@ -146,7 +136,13 @@ impl GroupRing {
             Some(_) => Pass::Both,
             None => Pass::Forward,
         };
-        let program = self.program(ring, pass)?;
+        let described = || -> Result<_, Error> {
+            Ok(match pass {
+                Pass::Forward => ring.forward(),
+                Pass::Both => ring.gradients(),
+            })
+        };
+        let program = self.programs.get(&self.group, (ring, pass), described)?;
         let mut arguments = Vec::new();
         for rows in qkv {
             arguments.push(group.divide(&cut(rows, count)?).map_err(Error::device)?);
@@ -190,27 +186,6 @@ impl GroupRing {
         };
         names.enumerate().map(table).collect()
     }
-
-    /// The compiled program of a pass.
-    fn program(&self, ring: Ring, pass: Pass) -> Result<LoadedExecutable, Error> {
-        let programs = || self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = |(other, of, _): &&(Ring, Pass, _)| *other == ring && *of == pass;
-        if let Some((_, _, program)) = programs().iter().find(found) {
-            return Ok(program.clone());
-        }
-        let program = match pass {
-            Pass::Forward => ring.forward(),
-            Pass::Both => ring.gradients(),
-        };
-        // Not under the lock: others may compile at the same time.
-        let program = self.group.0.compile(&program).map_err(Error::device)?;
-        let mut programs = programs();
-        if programs.len() >= MOST_PROGRAMS {
-            programs.clear();
-        }
-        programs.push((ring, pass, program.clone()));
-        Ok(program)
-    }
 }
 
 fn attended(results: &[Vec<Buffer>], device: &Device) -> Result<Attended, Error> {
@@ -236,11 +211,6 @@ fn whole(parts: &[Buffer], device: &Device) -> Result<Tensor<4>, Error> {
     let rows = Tensor::<5>::from_data(data, (device, dtype)).permute([1, 2, 0, 3, 4]);
     let [b, h, n, size, d] = rows.dims();
     Ok(rows.reshape([b, h, n * size, d]))
-}
-
-/// A tensor's values; waits for them.
-fn data<const D: usize>(tensor: Tensor<D>) -> Result<TensorData, Error> {
-    tensor.try_into_data().map_err(Error::device)
 }
 
 /// The words of a table; waits for them.

@@ -32,24 +32,20 @@ mod check_rule;
 #[cfg(feature = "xla")]
 mod group_ring;
 mod layer;
-mod merge;
-mod pages;
 mod ring;
 mod tables;
 
 pub use attend::{Attend, Attended};
-pub use cache::KvCache;
+pub use cache::{KvCache, Pages, Span, Step};
 #[cfg(feature = "autodiff")]
 pub use check_rule::check_rule;
 #[cfg(feature = "xla")]
 pub use group_ring::{GroupRing, RingGradients};
 pub use layer::Attention;
-pub use merge::merge;
 pub use moebius_ops::attention::{HostRule, Pair};
 pub use moebius_ops::kv_cache::CacheFormat;
 pub use moebius_shaders::attention::{LaunchRule, Pairs, RuleArgs, ScoreRule};
-pub use pages::{Pages, Span, Step};
-pub use ring::Ring;
+pub use ring::{Ring, merge};
 
 use crate::Error;
 use burn::tensor::ops::AttentionModuleOptions;

@@ -7,13 +7,11 @@ use super::routers::{Router, RouterConfig};
 use crate::Error;
 use crate::check::check_same;
 use crate::parameters::value;
-use crate::xla::DeviceGroup;
+use crate::xla::{DeviceGroup, Pass, Programs, data};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::{Fault, Mismatch};
-use moebius_pjrt::{Buffer, LoadedExecutable};
+use moebius_pjrt::Buffer;
 use moebius_xla::parallel::{Divided, Layer, join};
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 /// A [`MoeLayer`] as it was when it was placed, with E/P neighbouring experts on each of P devices and the router on
 /// all of them.
@@ -29,7 +27,7 @@ pub struct PlacedLayer {
     dtype: DType,
     /// Arguments after those of a batch: for each the buffers of all devices.
     weights: Vec<Vec<Buffer>>,
-    programs: Mutex<HashMap<(usize, Pass), LoadedExecutable>>,
+    programs: Programs<(usize, Pass)>,
 }
 
 /// Gradients of a placed layer's y, in the shapes of its [`MoeLayer`].
@@ -42,15 +40,6 @@ pub struct PlacedGradients<const D: usize> {
     /// Of the weights.
     pub weights: MoeWeights,
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Pass {
-    Forward,
-    Both,
-}
-
-/// Programs that are kept.
-const MOST_PROGRAMS: usize = 32;
 
 impl MoeLayer {
     /// The layer with its experts divided among the devices of `group`. Its weights are copied there once: place it again
@@ -78,7 +67,7 @@ impl MoeLayer {
             config,
             dtype,
             weights: Vec::new(),
-            programs: Mutex::default(),
+            programs: Programs::new(),
         };
         // With as few tokens as possible: what is wrong with the experts is said before weights travel.
         placed.divided(group.count())?;
@@ -179,7 +168,14 @@ impl PlacedLayer {
             let expected = "one that records no gradients";
             Fault::Device.unless(!autodiff, what, expected, "one that does")?;
         }
-        let program = self.program(tokens, pass)?;
+        let described = || -> Result<_, Error> {
+            let divided = self.divided(tokens)?;
+            Ok(match pass {
+                Pass::Forward => divided.forward_and_choice()?,
+                Pass::Both => divided.gradients()?,
+            })
+        };
+        let program = self.programs.get(&self.group, (tokens, pass), described)?;
         let mut parts = Vec::new();
         for rows in batch {
             let rows = data(rows.clone().reshape([tokens, hidden]))?;
@@ -198,27 +194,6 @@ impl PlacedLayer {
         };
         Divided::balanced(layer, self.group.count())
     }
-
-    /// The compiled program of a pass over `tokens` tokens.
-    fn program(&self, tokens: usize, pass: Pass) -> Result<LoadedExecutable, Error> {
-        let programs = || self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(program) = programs().get(&(tokens, pass)) {
-            return Ok(program.clone());
-        }
-        let divided = self.divided(tokens)?;
-        let program = match pass {
-            Pass::Forward => divided.forward_and_choice()?,
-            Pass::Both => divided.gradients()?,
-        };
-        // Not under the lock: others may compile at the same time.
-        let program = self.group.0.compile(&program).map_err(Error::device)?;
-        let mut programs = programs();
-        if programs.len() >= MOST_PROGRAMS {
-            programs.clear();
-        }
-        programs.insert((tokens, pass), program.clone());
-        Ok(program)
-    }
 }
 
 /// Checks that the programs know the router.
@@ -231,11 +206,6 @@ fn check_router(router: &RouterConfig) -> Result<(), Mismatch> {
     };
     let expected = "top_k without a bias, switch or sigmoid_bias";
     Err(Fault::Unsupported.error("router of a placed layer", expected, got))
-}
-
-/// A tensor's values; waits for them.
-fn data<const D: usize>(tensor: Tensor<D>) -> Result<TensorData, Error> {
-    tensor.try_into_data().map_err(Error::device)
 }
 
 fn tensor<const D: usize>(data: TensorData, device: &Device) -> Tensor<D> {
