@@ -136,11 +136,7 @@ pub(super) mod flex {
     //! The experts on Flex.
 
     use super::StageClock;
-    use crate::ops::host::{
-        Floats, Operands, Rows, cast_like, float_tensor, floats, matrices, segments,
-    };
-    use crate::ops::tensors::Value;
-    use burn::backend::Flex;
+    use crate::ops::host::{Computed, Floats, Operands, Rows, floats, matrices, segments};
     use moebius_host::experts::{self as host, Stage, Weights};
     use moebius_host::permute::Segments;
     use moebius_ops::Experts as Operation;
@@ -188,7 +184,7 @@ pub(super) mod flex {
         operation: &Operation,
         clock: Option<&StageClock>,
         b: Operands,
-    ) -> Vec<Value<Flex>> {
+    ) -> Vec<Computed> {
         let results = match operation {
             Operation::Forward { problem, keep } => forward(problem, *keep, clock, b),
             Operation::Backward {
@@ -198,7 +194,7 @@ pub(super) mod flex {
                 ..
             } => gradients(problem, [*x, *weights], b),
         };
-        results.into_iter().map(Value::Float).collect()
+        results.into_iter().map(Computed::from).collect()
     }
 
     /// y, and the first product before its activation where it is kept.
@@ -207,17 +203,12 @@ pub(super) mod flex {
         keep: bool,
         clock: Option<&StageClock>,
         mut b: Operands,
-    ) -> Vec<Rows> {
+    ) -> Vec<Vec<f32>> {
         let inputs = Inputs::of(&mut b, problem);
         let ended = clock.map(|clock| move |stage| clock.mark(named(stage)));
         let ended = ended.as_ref().map(|ended| ended as &dyn Fn(Stage));
         let (y, pre) = host::forward(problem, &inputs.operands(), keep, ended);
-        let y = float_tensor(y, &[problem.routing.tokens(), problem.hidden]);
-        let shape = [problem.row_bound, problem.columns_in()];
-        let pre = pre.map(|pre| float_tensor(pre, &shape));
-        let results = [y].into_iter().chain(pre);
-        let dtype = inputs.x.dtype();
-        results.map(|result| cast_like(result, dtype)).collect()
+        [y].into_iter().chain(pre).collect()
     }
 
     fn named(stage: Stage) -> moebius_shaders::Stage {
@@ -229,31 +220,23 @@ pub(super) mod flex {
     }
 
     /// Gradients of x where it is needed, of the router weights where there are any, and of weights and biases where they are needed.
-    fn gradients(problem: &Problem, needs: [bool; 2], mut b: Operands) -> Vec<Rows> {
+    fn gradients(problem: &Problem, needs: [bool; 2], mut b: Operands) -> Vec<Vec<f32>> {
         let [dy, pre] = ["dy", "pre"].map(|name| Floats::of(&mut b, name));
         let inputs = Inputs::of(&mut b, problem);
-        let dtype = inputs.x.dtype();
         let found = host::backward(
             problem,
             &inputs.operands(),
             (dy.values(), pre.maybe()),
             needs,
         );
-        let (routing, experts) = (problem.routing, problem.routing.experts());
-        let (hidden, columns) = (problem.hidden, problem.columns_in());
-        let tensor = |values, shape: &[usize]| cast_like(float_tensor(values, shape), dtype);
-        let x = found.x.map(|x| tensor(x, &[routing.tokens(), hidden]));
-        let mut all: Vec<Rows> = x.into_iter().collect();
+        let mut all: Vec<Vec<f32>> = found.x.into_iter().collect();
         if !problem.dense {
-            let slots = [routing.tokens(), routing.top_k()];
-            all.push(float_tensor(found.weights, &slots));
+            all.push(found.weights);
         }
         if let Some(of) = found.experts {
-            all.push(tensor(of.w_in, &[experts, columns, hidden]));
-            all.push(tensor(of.w_out, &[experts, hidden, problem.inter]));
+            all.extend([of.w_in, of.w_out]);
             if problem.bias {
-                all.push(tensor(of.b_in, &[experts, columns]));
-                all.push(tensor(of.b_out, &[experts, hidden]));
+                all.extend([of.b_in, of.b_out]);
             }
         }
         all

@@ -13,7 +13,7 @@ use moebius_ops::attention::HostRule;
 impl Operations for Flex {
     fn moebius_run(operands: Tensors<Self>, call: Call) -> Tensors<Self> {
         let b = Operands::new(call.operands(), operands.0);
-        Tensors(match &call.operation {
+        let computed = match &call.operation {
             Operation::Quantize(operation) => quantize::flex::run(operation, b),
             Operation::Routing(operation) => routing::flex::run(operation, b),
             Operation::Permute(operation) => permute::flex::run(operation, b),
@@ -25,6 +25,9 @@ impl Operations for Flex {
                 attention::flex::run(operation, rule.map(|rule| rule as &dyn HostRule), b)
             }
             Operation::KvCache(operation) => kv_cache::flex::run(operation, b),
-        })
+        };
+        let results = computed.into_iter().zip(&call.signature.results);
+        let tensors = results.map(|(computed, info)| computed.into_tensor(info));
+        Tensors(tensors.collect())
     }
 }

@@ -196,11 +196,8 @@ fn needs_kernels(device: &Device, instructions: &str) -> Result<(), Error> {
 pub(super) mod flex {
     //! Products on Flex.
 
-    use crate::ops::host::{
-        Floats, Operands, Words, cast_like, float_tensor, matrices, segments, to_f32, words,
-    };
+    use crate::ops::host::{Computed, Floats, Operands, Words, matrices, segments, to_f32, words};
     use crate::ops::tensors::Value;
-    use burn::backend::Flex;
     use burn::tensor::DType;
     use moebius_host::grouped_gemm as host;
     use moebius_host::grouped_gemm::fp8::{self, Weights};
@@ -209,7 +206,7 @@ pub(super) mod flex {
     use moebius_ops::grouped_gemm::Problem;
     use std::borrow::Cow;
 
-    pub(in crate::ops) fn run(operation: &GroupedGemm, b: Operands) -> Vec<Value<Flex>> {
+    pub(in crate::ops) fn run(operation: &GroupedGemm, b: Operands) -> Vec<Computed> {
         match operation {
             GroupedGemm::Linear(problem) => linear(problem, b),
             GroupedGemm::LinearBackward {
@@ -225,9 +222,8 @@ pub(super) mod flex {
         }
     }
 
-    fn linear(problem: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
+    fn linear(problem: &Problem, mut b: Operands) -> Vec<Computed> {
         let segments = segments(&mut b, problem.row_bound);
-        let dtype = b.get("rows").float().dtype();
         let [rows, bias] = ["rows", "b"].map(|name| Floats::of(&mut b, name));
         let w = b.float("W").to_contiguous();
         let y = host::linear(
@@ -237,39 +233,21 @@ pub(super) mod flex {
             matrices(&w),
             bias.maybe(),
         );
-        let y = float_tensor(y, &[problem.row_bound, problem.n]);
-        vec![Value::Float(cast_like(y, dtype))]
+        vec![y.into()]
     }
 
     /// The gradients that are needed: of the rows, the weights and the biases.
-    fn gradients(problem: &Problem, needs: [bool; 3], mut b: Operands) -> Vec<Value<Flex>> {
+    fn gradients(problem: &Problem, needs: [bool; 3], mut b: Operands) -> Vec<Computed> {
         let segments = segments(&mut b, problem.row_bound);
-        let dtype = b.get("rows").float().dtype();
         let floats = ["dy", "rows"].map(|name| Floats::of(&mut b, name));
         let w = b.float("W").to_contiguous();
         let floats = floats.each_ref().map(Floats::values);
-        let [rows, w, bias] =
-            host::linear_backward(problem, &segments, needs, floats, matrices(&w));
-        let Problem {
-            experts,
-            row_bound,
-            n,
-            k,
-            ..
-        } = *problem;
-        let tensor = |values: Option<Vec<f32>>, shape: &[usize]| {
-            let tensor = float_tensor(values?, shape);
-            Some(Value::Float(cast_like(tensor, dtype)))
-        };
-        let gradients = [
-            tensor(rows, &[row_bound, k]),
-            tensor(w, &[experts, n, k]),
-            tensor(bias, &[experts, n]),
-        ];
-        gradients.into_iter().flatten().collect()
+        let gradients = host::linear_backward(problem, &segments, needs, floats, matrices(&w));
+        let needed = gradients.into_iter().flatten();
+        needed.map(Computed::from).collect()
     }
 
-    fn fp8_linear(p: &Problem, mut b: Operands) -> Vec<Value<Flex>> {
+    fn fp8_linear(p: &Problem, mut b: Operands) -> Vec<Computed> {
         let x = b.float("x").to_contiguous();
         let segments = (!p.dense).then(|| segments(&mut b, 0));
         let codes = b.word("codes").to_contiguous();
@@ -286,9 +264,7 @@ pub(super) mod flex {
             },
             bias: bias.maybe(),
         };
-        let y = fp8::linear(p, segments.as_ref(), matrices(&x), &weights);
-        let y = float_tensor(y, &[p.row_bound, p.n]);
-        vec![Value::Float(cast_like(y, x.dtype()))]
+        vec![fp8::linear(p, segments.as_ref(), matrices(&x), &weights).into()]
     }
 
     /// The words of a contiguous tensor, without a copy of those that Burn's integers have here.

@@ -1,5 +1,6 @@
 //! Flex's tensors as slices, and slices as its tensors.
 
+use super::dtype;
 use super::tensors::{Named, Value};
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::ops::IntTensorOps;
@@ -8,7 +9,7 @@ use burn::backend::{Flex, TensorMetadata};
 use burn::tensor::{DType, FloatDType, TensorData};
 use moebius_host::permute::Segments;
 use moebius_host::{Matrices, Values};
-use moebius_ops::Operation;
+use moebius_ops::TensorInfo;
 
 pub(super) type Rows = FloatTensor<Flex>;
 pub(super) type Words = IntTensor<Flex>;
@@ -67,27 +68,46 @@ pub(super) fn words(tensor: Words) -> Vec<u32> {
     }
 }
 
-pub(super) fn int_tensor(words: &[u32], shape: &[usize]) -> Words {
-    let words: Vec<i32> = words.iter().map(|w| *w as i32).collect();
-    Flex::int_from_data(TensorData::new(words, shape.to_vec()), &Default::default())
+/// A result that a body on slices computed.
+pub(super) enum Computed {
+    Floats(Vec<f32>),
+    Words(Vec<u32>),
+    /// An operand that was changed in place.
+    Changed(Words),
+}
+
+impl From<Vec<f32>> for Computed {
+    fn from(values: Vec<f32>) -> Self {
+        Self::Floats(values)
+    }
+}
+
+impl From<Vec<u32>> for Computed {
+    fn from(words: Vec<u32>) -> Self {
+        Self::Words(words)
+    }
+}
+
+impl Computed {
+    /// The tensor of the shape and type that the description says.
+    pub(super) fn into_tensor(self, info: &TensorInfo) -> Value<Flex> {
+        match self {
+            Self::Floats(values) => {
+                let values = float_tensor(values, &info.shape);
+                Value::Float(cast_like(values, dtype(info.scalar)))
+            }
+            Self::Words(words) => {
+                let words: Vec<i32> = words.into_iter().map(|word| word as i32).collect();
+                let data = TensorData::new(words, info.shape.clone());
+                Value::Word(Flex::int_from_data(data, &Default::default()))
+            }
+            Self::Changed(tensor) => Value::Word(tensor),
+        }
+    }
 }
 
 pub(super) fn float_tensor(values: Vec<f32>, shape: &[usize]) -> Rows {
     Flex::float_from_data(TensorData::new(values, shape.to_vec()), &Default::default())
-}
-
-/// Results in the shapes and dtypes that `operation` describes.
-pub(super) fn described(
-    operation: impl Into<Operation>,
-    results: Vec<Vec<f32>>,
-) -> Vec<Value<Flex>> {
-    let signature = operation.into().signature();
-    let described = results.into_iter().zip(signature.results);
-    let tensors = described.map(|(values, info)| {
-        let dtype = super::dtype(info.scalar);
-        Value::Float(cast_like(float_tensor(values, &info.shape), dtype))
-    });
-    tensors.collect()
 }
 
 /// Values in another tensor's dtype.

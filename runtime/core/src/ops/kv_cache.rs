@@ -45,18 +45,16 @@ pub(crate) fn attend(
 pub(super) mod flex {
     //! Caches on Flex: tokens into their pages in place, and attention over them.
 
-    use crate::ops::host::{Floats, Operands, Words, cast_like, float_tensor, words};
-    use crate::ops::tensors::Value;
-    use burn::backend::Flex;
+    use crate::ops::host::{Computed, Floats, Operands, Words, words};
     use moebius_host::kv_cache::{self as host, Places, Queries};
+    use moebius_ops::KvCache;
     use moebius_ops::kv_cache::{Append, Attend};
-    use moebius_ops::{KvCache, Scalar};
 
     /// The pool, or o and its log-sum-exp.
-    pub(in crate::ops) fn run(operation: &KvCache, b: Operands) -> Vec<Value<Flex>> {
+    pub(in crate::ops) fn run(operation: &KvCache, b: Operands) -> Vec<Computed> {
         match operation {
-            KvCache::Append(append) => vec![Value::Word(appended(append, b))],
-            KvCache::Attend(attend) => attended(attend, b),
+            KvCache::Append(append) => vec![Computed::Changed(appended(append, b))],
+            KvCache::Attend(attend) => attended(attend, b).map(Computed::from).into(),
         }
     }
 
@@ -74,9 +72,7 @@ pub(super) mod flex {
         pool
     }
 
-    fn attended(attend: &Attend, mut b: Operands) -> Vec<Value<Flex>> {
-        let p = attend.attention();
-        let s = p.sizes();
+    fn attended(attend: &Attend, mut b: Operands) -> [Vec<f32>; 2] {
         let [table, spans] = ["table", "spans"].map(|name| words(b.word(name)));
         let pool = b.word("pool").to_contiguous();
         let floats = ["q", "slopes", "relative", "sinks"].map(|name| Floats::of(&mut b, name));
@@ -92,10 +88,6 @@ pub(super) mod flex {
             spans: &spans,
             pages: attend.table(),
         };
-        let [o, lse] = host::attend(attend, &places, queries, pool.storage());
-        let o = float_tensor(o, &[s.batch, s.heads, s.queries, s.value_dim]);
-        let lse = float_tensor(lse, &[s.batch, s.heads, s.queries]);
-        let dtype = crate::ops::dtype(Scalar::Float(p.element()));
-        vec![Value::Float(cast_like(o, dtype)), Value::Float(lse)]
+        host::attend(attend, &places, queries, pool.storage())
     }
 }

@@ -239,28 +239,23 @@ fn beside<const D: usize, K: Basic>(x: Tensor<D, K>, by: i64, outside: i64) -> T
 pub(super) mod flex {
     //! The sort of slots, and moved rows, on Flex. Capacities are the kernels' references.
 
-    use crate::ops::host::{
-        Floats, Operands, Rows, Words, cast_like, float_tensor, floats, int_tensor, segments, words,
-    };
-    use crate::ops::tensors::Value;
-    use burn::backend::Flex;
+    use crate::ops::host::{Computed, Floats, Operands, floats, segments, words};
     use moebius_host::permute as host;
     use moebius_ops::Permute;
     use moebius_ops::permute::sorting::Problem as Sort;
     use moebius_ops::permute::{RowsProblem, capacities_reference, capacity};
 
-    pub(in crate::ops) fn run(operation: &Permute, b: Operands) -> Vec<Value<Flex>> {
-        let results = match operation {
-            Permute::Sort { problem, .. } => return sort(problem, b).map(Value::Word).into(),
-            Permute::Gather(p) => vec![gather(p, b)],
-            Permute::Combine { problem, .. } => vec![combine(problem, b)],
-            Permute::CombineBackward(p) => combine_backward(p, b).into(),
-        };
-        results.into_iter().map(Value::Float).collect()
+    pub(in crate::ops) fn run(operation: &Permute, b: Operands) -> Vec<Computed> {
+        match operation {
+            Permute::Sort { problem, .. } => sort(problem, b).map(Computed::from).into(),
+            Permute::Gather(p) => vec![gather(p, b).into()],
+            Permute::Combine { problem, .. } => vec![combine(problem, b).into()],
+            Permute::CombineBackward(p) => combine_backward(p, b).map(Computed::from).into(),
+        }
     }
 
     /// The order, offsets, positions and number of dropped slots.
-    fn sort(sort: &Sort, mut b: Operands) -> [Words; 4] {
+    fn sort(sort: &Sort, mut b: Operands) -> [Vec<u32>; 4] {
         let (slots, experts) = (sort.slots(), sort.experts());
         let mut keys = words(b.word("indices"));
         if let Some(rule) = sort.capacity() {
@@ -274,33 +269,28 @@ pub(super) mod flex {
         let sorted = host::sort(&keys, experts);
         let kept = sorted.offsets[experts];
         [
-            int_tensor(&sorted.order, &[slots]),
-            int_tensor(&sorted.offsets, &[experts + 1]),
-            int_tensor(&sorted.positions, &[slots]),
-            int_tensor(&[slots as u32 - kept], &[1]),
+            sorted.order,
+            sorted.offsets,
+            sorted.positions,
+            vec![slots as u32 - kept],
         ]
     }
 
-    fn gather(p: &RowsProblem, mut b: Operands) -> Rows {
-        let (segments, dtype) = (segments(&mut b, 0), b.get("x").float().dtype());
-        let rows = host::gather(p, &segments, Floats::of(&mut b, "x").values());
-        cast_like(float_tensor(rows, &[p.row_bound(), p.width()]), dtype)
+    fn gather(p: &RowsProblem, mut b: Operands) -> Vec<f32> {
+        let segments = segments(&mut b, 0);
+        host::gather(p, &segments, Floats::of(&mut b, "x").values())
     }
 
-    fn combine(p: &RowsProblem, mut b: Operands) -> Rows {
-        let (segments, dtype) = (segments(&mut b, 0), b.get("rows").float().dtype());
+    fn combine(p: &RowsProblem, mut b: Operands) -> Vec<f32> {
+        let segments = segments(&mut b, 0);
         let [rows, weights] = ["rows", "weights"].map(|name| Floats::of(&mut b, name));
-        let y = host::combine(p, &segments, rows.values(), weights.maybe());
-        cast_like(float_tensor(y, &[p.tokens(), p.width()]), dtype)
+        host::combine(p, &segments, rows.values(), weights.maybe())
     }
 
-    fn combine_backward(p: &RowsProblem, mut b: Operands) -> [Rows; 2] {
-        let (segments, dtype) = (segments(&mut b, 0), b.get("rows").float().dtype());
+    fn combine_backward(p: &RowsProblem, mut b: Operands) -> [Vec<f32>; 2] {
+        let segments = segments(&mut b, 0);
         let floats = ["rows", "weights", "dy"].map(|name| Floats::of(&mut b, name));
         let [rows, weights, dy] = floats.each_ref().map(Floats::values);
-        let [drows, dweights] = host::combine_backward(p, &segments, [rows, weights], dy);
-        let drows = float_tensor(drows, &[p.row_bound(), p.width()]);
-        let dweights = float_tensor(dweights, &[p.tokens(), p.top_k()]);
-        [cast_like(drows, dtype), dweights]
+        host::combine_backward(p, &segments, [rows, weights], dy)
     }
 }

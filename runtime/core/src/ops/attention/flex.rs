@@ -1,8 +1,6 @@
 //! Attention on Flex, in f32.
 
-use crate::ops::host::{Floats, Operands, described, words};
-use crate::ops::tensors::Value;
-use burn::backend::Flex;
+use crate::ops::host::{Computed, Floats, Operands, words};
 use moebius_host::attention::{self, Results};
 use moebius_ops::attention::{Dropout, HostRule, Problem};
 use moebius_ops::{Attention, AttentionPass};
@@ -12,14 +10,14 @@ pub(in crate::ops) fn run(
     operation: &Attention,
     rule: Option<&dyn HostRule>,
     mut b: Operands,
-) -> Vec<Value<Flex>> {
+) -> Vec<Computed> {
     let names = ["q", "k", "v", "slopes", "bias", "relative", "sinks"];
     let floats = names.map(|name| Floats::of(&mut b, name));
     let operands = attention::Operands {
         rule,
         ..operands(&operation.problem, &floats, &mut b)
     };
-    let results = match operation.pass {
+    let results: Vec<Vec<f32>> = match operation.pass {
         AttentionPass::Forward => attention::forward(&operands).into(),
         AttentionPass::Output(_) | AttentionPass::LogSumExp(_) => {
             let results = ["o", "do", "lse", "dlse"].map(|name| Floats::of(&mut b, name));
@@ -28,7 +26,7 @@ pub(in crate::ops) fn run(
             attention::backward(&operands, operation.pass, &results)
         }
     };
-    described(*operation, results)
+    results.into_iter().map(Computed::from).collect()
 }
 
 fn operands<'a>(
