@@ -2,7 +2,7 @@
 //! shapes as in [`moebius_ops::experts`].
 
 use super::call::Request;
-use super::{Assignment, Sorted};
+use super::{Rows, Sorted};
 use crate::{Error, device};
 use burn::tensor::{Device, Tensor};
 use moebius_ops::Experts;
@@ -30,40 +30,43 @@ pub(crate) struct Run {
     pub(crate) clock: Option<StageClock>,
 }
 
-impl FeedForward {
-    /// The call with these after its other operands.
-    fn read_by(self, call: Request) -> Request {
-        let call = call.reads([self.w_in, self.w_out]);
-        call.reads(self.b_in).reads(self.b_out)
-    }
-}
-
-/// A call of `problem` by kernels of `variant`, without its operands.
-fn request(
-    problem: Problem,
-    device: &Device,
-    variant: Option<Variant>,
-    run: Run,
-) -> Result<Request, Error> {
-    problem.check()?;
-    let forward = |keep| Experts::Forward { problem, keep };
-    let call = Request::new(forward(false), device, &variant)?.timed(run.clock);
-    match run.keep {
-        Keep::Inputs => Ok(call),
-        Keep::FirstProduct => call.recorded_as(forward(true), device, &variant),
-    }
-}
-
-/// y \[T,H\] of x \[T,H\], whose rows all go through the one expert of `problem`, a dense network.
-pub(crate) fn dense(
+/// y \[T,H\] of x \[T,H\]: the sum of sorted rows by router weights \[T,K\], or what the one expert of a dense network makes of all rows, which
+/// has no weights. The routing and the bound of `problem` are those of the sort where there is one.
+pub(crate) fn run(
     x: Tensor<2>,
+    weights: Option<Tensor<2>>,
     experts: FeedForward,
+    of: Rows<'_>,
     problem: Problem,
-    variant: Option<Variant>,
     run: Run,
 ) -> Result<Tensor<2>, Error> {
-    let call = request(problem, &x.device(), variant, run)?.reads([x]);
-    Ok(experts.read_by(call).run().floats())
+    let problem = match of {
+        Rows::Sorted(assignment) => Problem {
+            routing: assignment.routing,
+            row_bound: assignment.row_bound,
+            ..problem
+        },
+        Rows::All(_) => problem,
+    };
+    problem.check()?;
+    let (device, variant) = (x.device(), of.variant());
+    let forward = |keep| Experts::Forward { problem, keep };
+    let call = Request::new(forward(false), &device, &variant)?.timed(run.clock);
+    let call = match run.keep {
+        Keep::Inputs => call,
+        Keep::FirstProduct => call.recorded_as(forward(true), &device, &variant)?,
+    };
+    let sort = of
+        .sorted()
+        .map(|sorted| [&sorted.order, &sorted.offsets, &sorted.positions]);
+    let call = call.reads([x]).reads(weights);
+    let call = call.reads(sort.into_iter().flatten());
+    let call = call.reads([experts.w_in, experts.w_out]);
+    let call = call.reads(experts.b_in).reads(experts.b_out);
+    Ok(call
+        .beside(of.sorted().and_then(Sorted::tiles))
+        .run()
+        .floats())
 }
 
 /// How `problem` runs as kernels of `variant`, as a forward chooses it before it sorts; `None` without kernels.
@@ -81,33 +84,6 @@ pub(crate) fn plan(
         };
         experts::plan(problem, device, choice)
     })
-}
-
-impl Assignment {
-    /// y \[T,H\] of x \[T,H\] and router weights \[T,K\]; `shape` is of any routing.
-    pub(crate) fn feed_forward(
-        &self,
-        [x, weights]: [Tensor<2>; 2],
-        experts: FeedForward,
-        shape: Problem,
-        run: Run,
-    ) -> Result<Tensor<2>, Error> {
-        let problem = Problem {
-            routing: self.routing,
-            row_bound: self.row_bound,
-            ..shape
-        };
-        let call = request(problem, &x.device(), self.variant, run)?;
-        let Sorted {
-            order,
-            offsets,
-            positions,
-            ..
-        } = &self.sorted;
-        let call = call.reads([x, weights]).reads([order, offsets, positions]);
-        let call = experts.read_by(call).beside(self.sorted.tiles());
-        Ok(call.run().floats())
-    }
 }
 
 /// When the stages of one call ended.

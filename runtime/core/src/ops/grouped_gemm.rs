@@ -23,14 +23,14 @@ pub(crate) enum Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn sorted(self) -> Option<&'a Sorted> {
+    pub(super) fn sorted(self) -> Option<&'a Sorted> {
         match self {
             Self::Sorted(assignment) => Some(&assignment.sorted),
             Self::All(_) => None,
         }
     }
 
-    fn variant(self) -> Option<Variant> {
+    pub(super) fn variant(self) -> Option<Variant> {
         match self {
             Self::Sorted(assignment) => assignment.variant,
             Self::All(variant) => variant,

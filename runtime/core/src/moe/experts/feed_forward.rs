@@ -70,7 +70,8 @@ impl FeedForwardExperts {
         let dtype = x.dtype();
         if let Some(experts) = self.fused(&x.device(), config) {
             let problem = config.fused(assignment.routing(), dtype)?;
-            return assignment.feed_forward([x, weights], experts, problem, run);
+            let of = Rows::Sorted(assignment);
+            return ops::experts::run(x, Some(weights), experts, of, problem, run);
         }
         let rows = self.products(Rows::Sorted(assignment), x, config)?;
         Ok(of_dtype(assignment.combine(rows, Some(weights))?, dtype))
@@ -85,7 +86,7 @@ impl FeedForwardExperts {
         config: &MoeConfig,
         variant: Option<Variant>,
     ) -> Result<Tensor<2>, Error> {
-        let dtype = x.dtype();
+        let (dtype, of) = (x.dtype(), Rows::All(variant));
         let y = match self.fused(&x.device(), config) {
             Some(experts) => {
                 let routing = routing::Problem::new(x.dims()[0], 1, 1)?;
@@ -94,9 +95,9 @@ impl FeedForwardExperts {
                     ..config.fused(routing, dtype)?
                 };
                 let (keep, clock) = (config.keep, None);
-                ops::experts::dense(x, experts, problem, variant, Run { keep, clock })?
+                ops::experts::run(x, None, experts, of, problem, Run { keep, clock })?
             }
-            None => self.products(Rows::All(variant), x, config)?,
+            None => self.products(of, x, config)?,
         };
         let y = of_dtype(y, dtype);
         match weights {

@@ -24,7 +24,7 @@ use super::route::check_mask;
 use super::routers::Router;
 use crate::Error;
 use crate::check::check_same;
-use crate::ops::{Assignment, CapacityRule, Run, routing};
+use crate::ops::{self, Assignment, CapacityRule, Rows, Run, routing};
 use burn::module::Param;
 use burn::tensor::{Bool, Bytes, DType, Device, Int, Tensor, TensorData};
 use moebius_ops::{Fault, Mismatch};
@@ -171,7 +171,8 @@ impl SwitchedExperts {
         let config = &self.layer.config;
         let problem = config.fused(assignment.routing(), rows.dtype())?;
         let experts = self.cache.experts();
-        assignment.feed_forward([rows, ones], experts, problem, Run::default())
+        let of = Rows::Sorted(&assignment);
+        ops::experts::run(rows, Some(ones), experts, of, problem, Run::default())
     }
 }
 
