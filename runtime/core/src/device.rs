@@ -2,15 +2,9 @@
 
 use crate::Error;
 use burn::backend::DispatchDevice;
-#[cfg(feature = "cube")]
-use moebius_device::Runtime;
 use moebius_device::{Capability, Device, Found, Opened};
 use moebius_shaders::Unsupported;
-#[cfg(feature = "cube")]
-use std::collections::HashMap;
 use std::sync::Arc;
-#[cfg(feature = "cube")]
-use std::sync::{Mutex, PoisonError};
 
 /// Opens `device` for Burn; `auto` chooses, preferring a real GPU, then the fastest CPU path.
 ///
@@ -70,7 +64,7 @@ pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Arc<Cap
     let device = device.clone().inner();
     match device.as_dispatch() {
         #[cfg(feature = "cube")]
-        DispatchDevice::Cube(cube) => Ok(Some(of_cube(cube))),
+        DispatchDevice::Cube(cube) => Ok(Some(cube::capability(cube))),
         #[cfg(feature = "flex")]
         DispatchDevice::Flex(_) => Ok(None),
         #[cfg(feature = "xla")]
@@ -107,32 +101,6 @@ pub(crate) fn plan<P, E: Into<Error>>(
     let capability = capability(device)?;
     let plan = capability.map(|capability| plan(&capability));
     plan.transpose().map_err(Into::into)
-}
-
-/// What a device of CubeCL can do, found once for each.
-#[cfg(feature = "cube")]
-fn of_cube(device: &cubecl::Device) -> Arc<Capability> {
-    static FOUND: Mutex<Option<HashMap<cubecl::Device, Arc<Capability>>>> = Mutex::new(None);
-    /// Browsers make a new device each time that one is opened.
-    const MOST: usize = 64;
-    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = found.get_or_insert_default();
-    if let Some(capability) = found.get(device) {
-        return capability.clone();
-    }
-    let runtime = match device {
-        cubecl::Device::Cuda(_) => Runtime::Cuda,
-        cubecl::Device::Hip(_) => Runtime::Rocm,
-        cubecl::Device::Cpu(_) => Runtime::Cpu,
-        _ => Runtime::Wgpu,
-    };
-    let client = device.client();
-    let capability = Arc::new(Capability::from_properties(runtime, client.properties()));
-    if found.len() >= MOST {
-        found.clear();
-    }
-    found.insert(device.clone(), capability.clone());
-    capability
 }
 
 /// Waits for what was launched before, on CubeCL's CPU runtime and nowhere else.
@@ -217,5 +185,37 @@ fn bytes_in_use(device: &burn::tensor::Device) -> Option<u64> {
             reason = "without the features of other backends there are none"
         )]
         _ => None,
+    }
+}
+
+#[cfg(feature = "cube")]
+mod cube {
+    use moebius_device::{Capability, Runtime};
+    use std::collections::HashMap;
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    /// What a device of CubeCL can do, found once for each.
+    pub(super) fn capability(device: &cubecl::Device) -> Arc<Capability> {
+        static FOUND: Mutex<Option<HashMap<cubecl::Device, Arc<Capability>>>> = Mutex::new(None);
+        /// Browsers make a new device each time that one is opened.
+        const MOST: usize = 64;
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = found.get_or_insert_default();
+        if let Some(capability) = found.get(device) {
+            return capability.clone();
+        }
+        let runtime = match device {
+            cubecl::Device::Cuda(_) => Runtime::Cuda,
+            cubecl::Device::Hip(_) => Runtime::Rocm,
+            cubecl::Device::Cpu(_) => Runtime::Cpu,
+            _ => Runtime::Wgpu,
+        };
+        let client = device.client();
+        let capability = Arc::new(Capability::from_properties(runtime, client.properties()));
+        if found.len() >= MOST {
+            found.clear();
+        }
+        found.insert(device.clone(), capability.clone());
+        capability
     }
 }

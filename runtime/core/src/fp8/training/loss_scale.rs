@@ -3,9 +3,7 @@
 
 use crate::Error;
 use crate::parameters::{set, value};
-use burn::module::{Module, ModuleVisitor, Param, RunningState};
-#[cfg(feature = "autodiff")]
-use burn::tensor::Gradients;
+use burn::module::{Module, RunningState};
 use burn::tensor::{Bool, DType, Device, Tensor};
 use moebius_ops::Fault;
 use serde::{Deserialize, Serialize};
@@ -95,7 +93,7 @@ impl Default for LossScaling {
 
 /// Whether all gradients of a step are finite; known to the device, and to the host on request.
 #[derive(Clone, Debug)]
-pub struct Finite(Tensor<1, Bool>);
+pub struct Finite(pub(super) Tensor<1, Bool>);
 
 impl Finite {
     /// `new` after a step with finite gradients, else `old`: what makes a step of an optimizer none,
@@ -108,12 +106,6 @@ impl Finite {
         };
         let mask = mask.reshape([1; D]).expand(new.shape());
         old.mask_where(mask, new)
-    }
-
-    /// Where it is known.
-    #[cfg(feature = "autodiff")]
-    pub(super) fn device(&self) -> Device {
-        self.0.device().inner()
     }
 
     /// Waits for the device.
@@ -187,7 +179,7 @@ impl LossScaler {
         self.scaling
     }
 
-    fn numbers(&self) -> [Tensor<1>; 3] {
+    pub(super) fn numbers(&self) -> [Tensor<1>; 3] {
         let state = value(&self.state);
         [0, 1, 2].map(|at| state.clone().narrow(0, at, 1))
     }
@@ -200,21 +192,6 @@ impl LossScaler {
         let [scale, _, _] = self.numbers();
         let dtype = loss.dtype();
         loss * scale.cast(dtype)
-    }
-
-    /// Divides the gradients of all parameters of `module` by the scale; returns whether they all
-    /// were finite. The state doesn't change.
-    #[cfg(feature = "autodiff")]
-    pub fn unscale<M: Module>(&self, gradients: &mut Gradients, module: &M) -> Finite {
-        let [scale, _, _] = self.numbers();
-        let factor = scale.without_autodiff().recip();
-        let mut visitor = Unscale {
-            gradients,
-            factor: (self.scaling != LossScaling::Off).then_some(factor.clone()),
-            zero: Tensor::zeros([1], (&factor.device(), DType::F32)),
-        };
-        module.visit(&mut visitor);
-        Finite(visitor.zero.is_nan().bool_not())
     }
 
     /// The rule of [`LossScaling`], after a step.
@@ -272,32 +249,5 @@ impl LossScaler {
         let device = self.state.value_sync().device();
         set(&self.state, Tensor::from_floats(state, &device));
         Ok(())
-    }
-}
-
-/// Divides gradients and looks for what isn't finite: ±inf · 0 and NaN · 0 are NaN, and so is every sum
-/// with one. Two launches a gradient, where asking every element takes seven.
-#[cfg(feature = "autodiff")]
-struct Unscale<'a> {
-    gradients: &'a mut Gradients,
-    factor: Option<Tensor<1>>,
-    /// \[1\]: 0, or NaN.
-    zero: Tensor<1>,
-}
-
-#[cfg(feature = "autodiff")]
-impl ModuleVisitor for Unscale<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let param = param.val();
-        let (Some(gradient), Some(factor)) = (param.grad(self.gradients), &self.factor) else {
-            return;
-        };
-        let elements = gradient.shape().num_elements();
-        let zeros = gradient.clone().mul_scalar(0.0).reshape([1, elements]);
-        // Along an axis, because a sum of everything adds atomically on some devices.
-        let zero = zeros.sum_dim(1).reshape([1]).cast(DType::F32);
-        self.zero = self.zero.clone() + zero;
-        let factor = factor.clone().cast(gradient.dtype()).reshape([1; D]);
-        param.grad_replace(self.gradients, gradient * factor);
     }
 }

@@ -99,7 +99,7 @@ impl StepGuard {
     /// The next step of the optimizer counts if `finite`.
     pub fn set(&self, finite: &Finite) {
         let mut state = self.state();
-        let device = finite.device();
+        let device = finite.0.device().inner();
         let betas = Tensor::<1>::from_floats([self.config.beta_1, self.config.beta_2], &device);
         let before = state.powers.take();
         let before = before.unwrap_or_else(|| Tensor::ones([2], &device));
