@@ -5,10 +5,10 @@ use crate::fp8_linear::{BLOCK, bits, e4m3, normal};
 use crate::moe_layer::floats;
 use burn::module::{Module, Param};
 use burn::nn;
-use burn::tensor::{Device, Distribution, Tensor};
+use burn::tensor::{DType, Device, Distribution, Tensor};
 use moebius::fp8::{Activations, Fp8Conversion, Granularity, InferenceEngine, Precision, Weight};
 use moebius::moe::experts::FeedForwardExperts;
-use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig};
+use moebius::moe::{Activation, Experts, MoeConfig, MoeLayer, SharedExpertConfig, Variant};
 use moebius::nn::{Linear, LinearConfig};
 use moebius::{ErrorKind, memory_in_use};
 use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
@@ -79,6 +79,30 @@ pub(crate) fn experts(target: &Target) -> Outcome {
             }
         }
     }
+    Outcome::Ran
+}
+
+/// A variant that is asked for reaches a shared expert in FP8 codes: matrix instructions don't take its 70 inner columns.
+pub(crate) fn shared_expert_by_matrices_f16(target: &Target) -> Outcome {
+    if target.client().is_none() || target.capability().mma.is_empty() {
+        return Outcome::Unsupported("no matrix instructions".into());
+    }
+    let device = target.burn();
+    let config = MoeConfig::new(96, 72, 6).with_shared(Some(SharedExpertConfig::new(70)));
+    let layer = config.init(&device).unwrap().cast(DType::F16).unwrap();
+    let mut layer = layer.with_variant(Some(Variant::TensorCore));
+    let x = normal::<2>([50, 96], &device).cast(DType::F16);
+    let mut alone = layer.clone();
+    alone.shared = None;
+    if let Err(refused) = alone.forward(x.clone()) {
+        return Outcome::Unsupported(refused.to_string());
+    }
+    let shared = &mut layer.shared.as_mut().unwrap().experts;
+    for weight in [&mut shared.w_in, &mut shared.w_out] {
+        *weight = weight.quantize(&e4m3(Granularity::Row)).unwrap().0;
+    }
+    let error = layer.forward(x).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     Outcome::Ran
 }
 

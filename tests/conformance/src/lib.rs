@@ -176,5 +176,5 @@ pub const FP8_LAYERS: &[Case] = cases! {
         delayed_activations, f16, bf16, records, refuses_wrong_input, checkpoints;
     fp8_instructions: linear_layers, experts, refusals;
     fp8_models: experts, experts_independent_of_the_batch, experts_with_rounded_activations, conversion,
-        engine, copies_calibrate_apart, skips_and_refusals, device_memory;
+        engine, copies_calibrate_apart, skips_and_refusals, shared_expert_by_matrices_f16, device_memory;
 };
