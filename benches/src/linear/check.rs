@@ -94,8 +94,9 @@ fn decoded(weight: &Weight<2>) -> Result<HostTensor, BenchError> {
     let codes = codes.ok_or_else(|| BenchError::device("no codes"))?;
     let weights = codes.to_tensor()?;
     let layout = weights.layout();
-    let (granularity, format) = (layout.granularity, layout.format);
-    let problem = quantize::Problem::new(layout.shape, Element::F32, granularity, format);
+    let scheme = layout.scheme;
+    let problem =
+        quantize::Problem::new(layout.shape, Element::F32, scheme.granularity, scheme.format);
     let problem = problem.map_err(Error::from)?;
     let scales = match weights.scales() {
         Fp8Scales::F32(scales) => {

@@ -5,8 +5,8 @@ use crate::quantize::{FORMATS, block, granularities, normal};
 use burn::tensor::{FloatDType, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::fp8::{
-    Fp8Format, Fp8Layout, Fp8Tensor, Granularity, HostScales, Overflow, Quantizer, ScaleRule, amax,
-    fake_quantize,
+    Fp8Format, Fp8Layout, Fp8Scheme, Fp8Tensor, Granularity, HostScales, Overflow, Quantizer,
+    ScaleRule, amax, fake_quantize,
 };
 use moebius_ops::fp8::{decode_host, encode_host};
 use moebius_tests::target::Target;
@@ -23,8 +23,10 @@ pub(crate) fn every_code(target: &Target) -> Outcome {
         ] {
             let layout = Fp8Layout {
                 shape: [1, codes.len() / columns, columns],
-                format,
-                granularity,
+                scheme: Fp8Scheme {
+                    format,
+                    granularity,
+                },
             };
             let rows = layout.shape[1];
             let scales: Vec<i32> = (0..rows as i32).map(|row| row % 3 - 1).collect();
@@ -59,11 +61,13 @@ pub(crate) fn every_e8m0_scale(target: &Target) -> Outcome {
     let bytes: Vec<u8> = (0..=255).collect();
     let layout = Fp8Layout {
         shape: [1, 64, 128],
-        format: Fp8Format::E5M2,
-        granularity: Granularity::Mx,
+        scheme: Fp8Scheme {
+            format: Fp8Format::E5M2,
+            granularity: Granularity::Mx,
+        },
     };
     // 1024, so that 2⁻¹²⁷ · 1024 is normal and 2¹²⁷ · 1024 infinite.
-    let code = encode_host(1024.0, layout.format, Overflow::Saturate);
+    let code = encode_host(1024.0, layout.scheme.format, Overflow::Saturate);
     let codes = vec![code; 64 * 128];
     let scales = HostScales::E8M0(bytes.clone());
     let packed = Fp8Tensor::from_codes(&codes, &scales, layout, &target.burn()).unwrap();
@@ -213,14 +217,14 @@ pub(crate) fn refuses_wrong_parts(target: &Target) -> Outcome {
         shape: [1, 5, 6],
         ..layout
     };
-    let tensor = Fp8Layout {
-        granularity: Granularity::Tensor,
+    let scaled = |granularity| Fp8Layout {
+        scheme: Fp8Scheme {
+            granularity,
+            ..layout.scheme
+        },
         ..layout
     };
-    let mx = Fp8Layout {
-        granularity: Granularity::Mx,
-        ..layout
-    };
+    let (tensor, mx) = (scaled(Granularity::Tensor), scaled(Granularity::Mx));
     refused(
         Fp8Tensor::from_parts(words.clone(), scales.clone(), tall),
         "fp8 words",
@@ -281,8 +285,10 @@ pub(crate) fn concatenates(target: &Target) -> Outcome {
 pub(crate) fn keeps_more_than_it_decodes(target: &Target) -> Outcome {
     let layout = Fp8Layout {
         shape: [1, 2048, 18_000],
-        format: Fp8Format::E4M3,
-        granularity: Granularity::Tensor,
+        scheme: Fp8Scheme {
+            format: Fp8Format::E4M3,
+            granularity: Granularity::Tensor,
+        },
     };
     let codes = vec![0x38; 2048 * 18_000];
     let one = HostScales::F32(vec![0.5]);

@@ -3,8 +3,8 @@
 use crate::Outcome;
 use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
 use moebius::fp8::{
-    Fp8Format, Fp8Layout, Fp8Scales, Fp8Tensor, Granularity, HostScales, Overflow, Quantizer, amax,
-    fake_quantize,
+    Fp8Format, Fp8Layout, Fp8Scales, Fp8Scheme, Fp8Tensor, Granularity, HostScales, Overflow,
+    Quantizer, amax, fake_quantize,
 };
 use moebius_device::Runtime;
 use moebius_ops::Element;
@@ -405,8 +405,10 @@ fn check_unscaled(target: &Target, stack: &Stack) {
     } = stack.quantizer;
     let layout = Fp8Layout {
         shape: stack.shape,
-        format,
-        granularity,
+        scheme: Fp8Scheme {
+            format,
+            granularity,
+        },
     };
     let codes = vec![0; stack.x.len()];
     let one = match granularity {

@@ -6,7 +6,7 @@ use std::fs;
 
 use moebius_tree::root;
 
-/// Files whose `pub use` is the public surface, and those whose public functions are.
+/// Files whose `pub use` and public types are the public surface, and those whose public functions are.
 const REEXPORTS: &[&str] = &[
     "lib.rs",
     "attention/mod.rs",
@@ -18,10 +18,12 @@ const REEXPORTS: &[&str] = &[
     "fp8/training/mod.rs",
     "nn.rs",
 ];
-const FUNCTIONS: &[&str] = &["attention/mod.rs", "nn.rs", "operation.rs"];
-
-/// Types that are written where they are public, in no `pub use`.
-const WRITTEN: &[&str] = &["SwitchedExperts", "RouterLinear"];
+const FUNCTIONS: &[&str] = &[
+    "attention/mod.rs",
+    "fp8/training/mod.rs",
+    "nn.rs",
+    "operation.rs",
+];
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let part = |c: char| c.is_alphanumeric() || c == '_';
@@ -41,19 +43,27 @@ fn reexported(text: &str) -> BTreeSet<String> {
     names.collect()
 }
 
+/// The names of the items that a file has after `keyword` at the beginning of a line.
+fn written(text: &str, keyword: &str) -> BTreeSet<String> {
+    let items = text.split(keyword).skip(1);
+    items
+        .map(|rest| words(rest).next().unwrap().to_owned())
+        .collect()
+}
+
 fn public() -> BTreeSet<String> {
     let src = root().join("runtime/core/src");
-    let read = |name: &&str| fs::read_to_string(src.join(name)).unwrap();
-    let mut names: BTreeSet<String> = REEXPORTS
-        .iter()
-        .flat_map(|name| reexported(&read(name)))
-        .collect();
-    for name in FUNCTIONS {
+    let read = |name: &str| fs::read_to_string(src.join(name)).unwrap();
+    let mut names = BTreeSet::new();
+    for name in REEXPORTS {
         let text = read(name);
-        let functions = text.split("\npub fn ").skip(1);
-        names.extend(functions.map(|rest| words(rest).next().unwrap().to_owned()));
+        names.extend(reexported(&text));
+        names.extend(written(&text, "\npub struct "));
+        names.extend(written(&text, "\npub enum "));
     }
-    names.extend(WRITTEN.iter().map(|name| (*name).to_owned()));
+    for name in FUNCTIONS {
+        names.extend(written(&read(name), "\npub fn "));
+    }
     names
 }
 

@@ -13,8 +13,8 @@
 
 use burn::tensor::{Device, FloatDType, Tensor};
 use moebius::fp8::{
-    self, ActivationScaling, Activations, Fp8Format, Fp8Layout, Fp8Tensor, Granularity, HostScales,
-    Overflow, Quantizer,
+    self, ActivationScaling, Activations, Fp8Format, Fp8Layout, Fp8Scheme, Fp8Tensor, Granularity,
+    HostScales, Overflow, Quantizer,
 };
 use moebius::nn::Linear;
 use serde::Deserialize;
@@ -161,8 +161,10 @@ pub(crate) async fn linear(case: &CaseFile, device: &Device) -> Result<Vec<Produ
     }
     let layout = Fp8Layout {
         shape: [1, n, k],
-        format,
-        granularity: granularity(&scale, [n, k])?,
+        scheme: Fp8Scheme {
+            format,
+            granularity: granularity(&scale, [n, k])?,
+        },
     };
     let scales = HostScales::F32(scale.view.to_f32()?);
     let weight = Fp8Tensor::from_codes(&codes.view.to_bytes()?, &scales, layout, device)?;

@@ -77,7 +77,7 @@ impl Fp8Matrices {
         let expected = format_args!("at least 1 matrix of {parts} parts with equal rows");
         let got = format_args!("{:?}", layout.shape);
         Mismatch::unless(right, "fp8 weights", expected, got)?;
-        layout.scheme().check(k)?;
+        layout.scheme.check(k)?;
         let (rows, words) = (n / parts, k.div_ceil(LANES_PER_WORD));
         let mut packed = weights.words().clone().without_autodiff();
         packed = packed.reshape([experts * parts, rows, words]);
@@ -90,7 +90,10 @@ impl Fp8Matrices {
             packed = Tensor::cat(vec![packed, zeros], 1);
         }
         let panels = experts * parts * rows.div_ceil(PANEL);
-        let format = Tensor::zeros([marker(layout.format)], (&packed.device(), DType::I32));
+        let format = Tensor::zeros(
+            [marker(layout.scheme.format)],
+            (&packed.device(), DType::I32),
+        );
         let turned = packed.reshape([panels, PANEL, words]).swap_dims(1, 2);
         Ok(Self {
             panels: Param::initialized(ParamId::new(), laid_out(turned)),
@@ -146,12 +149,12 @@ impl Fp8Matrices {
         let marked = self.format.val().dims()[0];
         Mismatch::check(
             "marker of the fp8 format",
-            marker(self.layout.format),
+            marker(self.layout.scheme.format),
             marked,
         )?;
         check_device("device of fp8 weights", self.device(), device)?;
-        let (shape, granularity) = (self.layout.scales_shape(), self.layout.granularity);
-        self.scales.val().check(shape, granularity, device)
+        let (shape, scheme) = (self.layout.scales_shape(), self.layout.scheme);
+        self.scales.val().check(shape, scheme.granularity, device)
     }
 
     /// Projections of a matrix.
@@ -242,7 +245,7 @@ impl Codes {
     ) -> Result<Tensor<2>, Error> {
         let problem = Problem {
             bias: bias.is_some(),
-            fp8: Some(self.matrices.layout().scheme()),
+            fp8: Some(self.matrices.layout().scheme),
             ..problem
         };
         let conversion = match self.instructions {

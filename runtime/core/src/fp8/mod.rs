@@ -31,7 +31,7 @@ pub use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 pub use moebius_ops::matches_pattern;
 pub use moebius_ops::quantize::{LEAST_SQUARES_TRIED, Quantizer, ScaleRule, least_squares_factors};
 pub use moebius_ops::scaling::{
-    Granularity, HostScales, MX_BLOCK, ScaleType, e8m0_host, e8m0_value, scale_host,
+    Fp8Scheme, Granularity, HostScales, MX_BLOCK, ScaleType, e8m0_host, e8m0_value, scale_host,
 };
 pub use scales::{Fp8Layout, Fp8Scales};
 pub use tensor::Fp8Tensor;

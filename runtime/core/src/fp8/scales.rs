@@ -4,7 +4,7 @@ use crate::Error;
 use crate::check::{check_equal, check_same};
 use crate::ops::{DeviceValue, quantize};
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
-use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
+use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::quantize::{Problem, Quantizer, least_squares_factors};
 use moebius_ops::scaling::{Fp8Scheme, Granularity, ScaleType};
 use moebius_ops::{Element, Fault, Mismatch};
@@ -16,10 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct Fp8Layout {
     /// Matrices of the stack, rows and columns: \[M, rows, columns\].
     pub shape: [usize; 3],
-    /// Format of the codes.
-    pub format: Fp8Format,
-    /// Which values share a scale; blocks end with their matrix.
-    pub granularity: Granularity,
+    /// Format of the codes, and which values share a scale; blocks end with their matrix.
+    pub scheme: Fp8Scheme,
 }
 
 impl Fp8Layout {
@@ -32,31 +30,25 @@ impl Fp8Layout {
     /// Shape of the scales: \[M, down, across\] f32s, or words of four E8M0 bytes.
     pub fn scales_shape(&self) -> [usize; 3] {
         let [matrices, rows, columns] = self.shape;
-        let [down, across] = self.granularity.scale_shape(rows, columns);
+        let [down, across] = self.scheme.granularity.scale_shape(rows, columns);
         [matrices, down, across]
     }
 
     /// Rows of E8M0 bytes, and bytes of each.
     pub(super) fn scale_bytes(&self) -> [usize; 2] {
         let [matrices, rows, columns] = self.shape;
-        let [down, across] = self.granularity.blocks(rows, columns);
+        let [down, across] = self.scheme.granularity.blocks(rows, columns);
         [matrices * down, across]
-    }
-
-    /// Format and granularity.
-    pub(crate) fn scheme(&self) -> Fp8Scheme {
-        Fp8Scheme {
-            format: self.format,
-            granularity: self.granularity,
-        }
     }
 
     /// Of values that `quantizer` rounds.
     pub(super) fn of(shape: [usize; 3], quantizer: &Quantizer) -> Self {
         Self {
             shape,
-            format: quantizer.format,
-            granularity: quantizer.granularity,
+            scheme: Fp8Scheme {
+                format: quantizer.format,
+                granularity: quantizer.granularity,
+            },
         }
     }
 
@@ -65,7 +57,11 @@ impl Fp8Layout {
         // A stack may have more values than an index counts; each matrix may not.
         let [matrices, rows, columns] = self.shape;
         let one = [matrices.min(1), rows, columns];
-        let one = Problem::new(one, Element::F32, self.granularity, self.format)?;
+        let Fp8Scheme {
+            format,
+            granularity,
+        } = self.scheme;
+        let one = Problem::new(one, Element::F32, granularity, format)?;
         quantize::check_kept(&one, matrices, device)
     }
 }
@@ -146,7 +142,7 @@ impl Fp8Scales {
 
     pub(super) fn empty(layout: &Fp8Layout, device: &Device) -> Self {
         let shape = layout.scales_shape();
-        match layout.granularity.scale_type() {
+        match layout.scheme.granularity.scale_type() {
             ScaleType::F32 => Self::F32(Tensor::ones(shape, (device, DType::F32))),
             ScaleType::E8M0 => Self::E8M0(Tensor::zeros(shape, (device, DType::I32))),
         }

@@ -80,7 +80,11 @@ impl Fp8Tensor {
         let x = stacked(x)?;
         let problem = quantizer.problem(x.dims(), element(x.dtype())?)?;
         let layout = Fp8Layout::of(x.dims(), quantizer);
-        scales.check(layout.scales_shape(), layout.granularity, &x.device())?;
+        scales.check(
+            layout.scales_shape(),
+            layout.scheme.granularity,
+            &x.device(),
+        )?;
         if problem.is_empty() {
             return Ok(Self::empty(layout, &x.device()));
         }
@@ -116,7 +120,7 @@ impl Fp8Tensor {
         layout.check(&device)?;
         check_same("fp8 words", words.dims(), layout.words_shape())?;
         check_words(words.dtype())?;
-        scales.check(layout.scales_shape(), layout.granularity, &device)?;
+        scales.check(layout.scales_shape(), layout.scheme.granularity, &device)?;
         Ok(Self::of(layout, words, scales))
     }
 
@@ -138,7 +142,7 @@ impl Fp8Tensor {
         let words = packed_rows(codes, columns);
         let data = TensorData::new(words, layout.words_shape());
         let words = Tensor::from_data(data, (device, DType::I32));
-        let kind = layout.granularity.scale_type();
+        let kind = layout.scheme.granularity.scale_type();
         check_same("type of scales", scales.scale_type(), kind)?;
         let scales = match scales {
             HostScales::F32(scales) => {
@@ -191,7 +195,7 @@ impl Fp8Tensor {
                 Fp8Scales::E8M0(scales) => bytes.push(scales),
             }
         }
-        let scales = match layout.granularity.scale_type() {
+        let scales = match layout.scheme.granularity.scale_type() {
             ScaleType::F32 => Fp8Scales::F32(Tensor::cat(floats, 0)),
             ScaleType::E8M0 => Fp8Scales::E8M0(Tensor::cat(bytes, 0)),
         };
@@ -263,12 +267,8 @@ impl Fp8Tensor {
     pub fn dequantize(&self, dtype: FloatDType) -> Result<Tensor<3>, Error> {
         let device = self.device();
         let dtype = DType::from(dtype);
-        let Fp8Layout {
-            shape,
-            format,
-            granularity,
-        } = self.layout;
-        let problem = Problem::new(shape, element(dtype)?, granularity, format)?;
+        let Fp8Layout { shape, scheme } = self.layout;
+        let problem = Problem::new(shape, element(dtype)?, scheme.granularity, scheme.format)?;
         if problem.is_empty() {
             return Ok(Tensor::zeros(shape, (&device, dtype)));
         }

@@ -181,8 +181,7 @@ pub fn upload(weight: &Fp8Weight, device: &Device) -> Result<Fp8Tensor, Error> {
     weight.check()?;
     let layout = Fp8Layout {
         shape: weight.extents(),
-        format: weight.scheme.format,
-        granularity: weight.scheme.granularity,
+        scheme: weight.scheme,
     };
     let tensor = Fp8Tensor::from_codes(&weight.codes, &weight.scales, layout, device)?;
     Ok(tensor)
