@@ -7,13 +7,12 @@
 
 mod linear;
 
-pub use crate::ops::fused::Pairs;
+pub use crate::ops::fused::{Pairs, rms_norm, rotate};
 pub use linear::{Linear, LinearConfig};
 
 use crate::Error;
 use crate::check::{check_device, check_same, element};
 use crate::ops::{self, Rows};
-use burn::nn::RmsNorm;
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::{Fault, Mismatch};
@@ -56,38 +55,6 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
     }
     let (w, bias) = (w.unsqueeze(), bias.map(Tensor::unsqueeze));
     ops::grouped_gemm::run(x, w, bias, Rows::All(None), problem)
-}
-
-/// Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension, in one pass on Flex where no gradients are recorded.
-///
-/// # Panics
-/// As the norm's own forward, for an x of another width.
-pub fn rms_norm<const D: usize>(norm: &RmsNorm, x: Tensor<D>) -> Tensor<D> {
-    ops::fused::rms_norm(x, norm)
-}
-
-/// x \[B, S, heads, D\] with pairs of elements turned by angles, as rotary positions are (Su et al. 2021): (l, r) becomes
-/// (l · cos − r · sin, r · cos + l · sin). Pairs of neighbours come out apart, as the others are: queries and keys alike, so that their
-/// products stay.
-///
-/// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for tables of cosines and sines other than \[B or 1, S, 1, turned / 2\], and more turned
-/// elements than a head has.
-pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tensor<4>, Error> {
-    let ([b, s, _, width], [cos, sin]) = (x.dims(), tables.each_ref().map(Tensor::dims));
-    let half = cos[3];
-    let fits = [[1, s, 1, half], [b, s, 1, half]].contains(&cos) && sin == cos;
-    let expected = format_args!("[{b} or 1, {s}, 1, half of what is turned], both");
-    Mismatch::unless(
-        fits,
-        "cosines and sines",
-        expected,
-        format_args!("{cos:?} and {sin:?}"),
-    )?;
-    let end = pairs.at + 2 * half;
-    let expected = format_args!("at most {width}");
-    Mismatch::unless(end <= width, "end of what is turned", expected, end)?;
-    Ok(ops::fused::rotate(x, tables, pairs))
 }
 
 /// \[T, heads·D\]: in every sequence of `sequence` tokens, the last of which may be shorter, each token attends to all of them, or

@@ -1,9 +1,9 @@
 //! Activations rounded to FP8 before a product with FP8 weights (W8A8).
 
-use super::codec::{amax, fake_quantize};
-use super::scales::Fp8Scales;
+use super::scales::{Fp8Scales, fake_quantize};
 use crate::Error;
 use crate::check::check_size;
+use crate::ops::quantize::amax;
 use crate::parameters::{set, value};
 use burn::module::{Module, RunningState};
 use burn::tensor::{DType, Device, Tensor};

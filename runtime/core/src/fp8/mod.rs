@@ -11,7 +11,6 @@
 //! multiplies when a code is decoded, as `weight_scale_inv` of published checkpoints does.
 
 mod activations;
-mod codec;
 mod convert;
 mod engine;
 mod matrices;
@@ -21,8 +20,8 @@ mod tensor;
 pub mod training;
 mod weight;
 
+pub use crate::ops::quantize::{amax, decode, encode};
 pub use activations::{ActivationScaling, Activations};
-pub use codec::{amax, decode, encode, fake_quantize};
 pub use convert::{ConversionReport, Fp8Conversion, LayerReport, LeftOut};
 pub(crate) use convert::{FROZEN_EXPERTS, SHARED_EXPERT, container, known_container, same_name};
 pub use engine::{InferenceEngine, MemoryReport};
@@ -33,7 +32,7 @@ pub use moebius_ops::quantize::{LEAST_SQUARES_TRIED, Quantizer, ScaleRule, least
 pub use moebius_ops::scaling::{
     Fp8Scheme, Granularity, HostScales, MX_BLOCK, ScaleType, e8m0_host, e8m0_value, scale_host,
 };
-pub use scales::{Fp8Layout, Fp8Scales};
+pub use scales::{Fp8Layout, Fp8Scales, fake_quantize};
 pub use tensor::Fp8Tensor;
 pub(crate) use weight::Operand;
 pub use weight::{Precision, Weight};

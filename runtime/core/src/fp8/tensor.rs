@@ -1,6 +1,5 @@
 //! Stacks of matrices as FP8 codes and scales.
 
-use super::codec::amax;
 use super::scales::{Fp8Layout, Fp8Scales, check_words, least_squares};
 use crate::Error;
 use crate::check::{check_equal, check_same, element, stacked};
@@ -290,7 +289,7 @@ impl Fp8Tensor {
         }
         let x = x.cast(FloatDType::F32);
         // Squares of values near 1 neither over- nor underflow.
-        let unit = amax(x.clone())?
+        let unit = quantize::amax(x.clone())?
             .clamp_min(f32::MIN_POSITIVE)
             .reshape([1, 1, 1]);
         let y = self.dequantize(FloatDType::F32)?;

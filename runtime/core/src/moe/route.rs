@@ -185,12 +185,3 @@ pub(super) fn choose(
         logits,
     })
 }
-
-/// x · Wgᵀ in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; checked by the caller.
-pub(super) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
-    let ([tokens, _], [experts, _]) = (x.dims(), w.dims());
-    if tokens == 0 {
-        return Ok(Tensor::empty([0, experts], &x.device()));
-    }
-    ops::routing::logits(x, w)
-}

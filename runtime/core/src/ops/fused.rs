@@ -1,10 +1,15 @@
 //! What other devices' compilers make one kernel of, and Flex computes in one pass here: on Flex every operation of Burn writes a tensor of its own.
 
+use crate::Error;
 use burn::nn::RmsNorm;
 use burn::tensor::Tensor;
+use moebius_ops::Mismatch;
 
-/// x / √(mean(x²) + ε) · γ over the last dimension.
-pub(crate) fn rms_norm<const D: usize>(x: Tensor<D>, norm: &RmsNorm) -> Tensor<D> {
+/// Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension, in one pass on Flex where no gradients are recorded.
+///
+/// # Panics
+/// As the norm's own forward, for an x of another width.
+pub fn rms_norm<const D: usize>(norm: &RmsNorm, x: Tensor<D>) -> Tensor<D> {
     #[cfg(feature = "flex")]
     if let Some(y) = flex::rms_norm(&x, norm) {
         return y;
@@ -12,16 +17,29 @@ pub(crate) fn rms_norm<const D: usize>(x: Tensor<D>, norm: &RmsNorm) -> Tensor<D
     norm.forward(x)
 }
 
-/// As [`crate::nn::rotate`].
-pub(crate) fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Tensor<4> {
+/// x \[B, S, heads, D\] with pairs of elements turned by angles, as rotary positions are (Su et al. 2021): (l, r) becomes
+/// (l · cos − r · sin, r · cos + l · sin). Pairs of neighbours come out apart, as the others are: queries and keys alike, so that their
+/// products stay.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for tables of cosines and sines other than \[B or 1, S, 1, turned / 2\], and more turned
+/// elements than a head has.
+pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tensor<4>, Error> {
+    let ([b, s, heads, width], Pairs { at, interleaved }) = (x.dims(), pairs);
+    let [cos, sin] = tables.each_ref().map(Tensor::dims);
+    let half = cos[3];
+    let fits = [[1, s, 1, half], [b, s, 1, half]].contains(&cos) && sin == cos;
+    let expected = format_args!("[{b} or 1, {s}, 1, half of what is turned], both");
+    let got = format_args!("{cos:?} and {sin:?}");
+    Mismatch::unless(fits, "cosines and sines", expected, got)?;
+    let end = at + 2 * half;
+    let expected = format_args!("at most {width}");
+    Mismatch::unless(end <= width, "end of what is turned", expected, end)?;
     #[cfg(feature = "flex")]
     if let Some(y) = flex::rotate(&x, &tables, pairs) {
-        return y;
+        return Ok(y);
     }
-    let [b, s, heads, width] = x.dims();
-    let Pairs { at, interleaved } = pairs;
     let [cos, sin] = tables;
-    let half = cos.dims()[3];
     let [left, right] = if interleaved {
         let pairs = x.clone().narrow(3, at, 2 * half);
         let pairs = pairs.reshape([b, s, heads, half, 2]);
@@ -36,11 +54,10 @@ pub(crate) fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Tens
         left.clone() * cos.clone() - right.clone() * sin.clone(),
         right * cos + left * sin,
     ];
-    let end = at + 2 * half;
     let before = (at > 0).then(|| x.clone().narrow(3, 0, at));
     let after = (end < width).then(|| x.narrow(3, end, width - end));
     let parts = before.into_iter().chain(turned).chain(after);
-    Tensor::cat(parts.collect(), 3)
+    Ok(Tensor::cat(parts.collect(), 3))
 }
 
 /// Which elements of a head are turned together.
@@ -100,12 +117,8 @@ mod flex {
         [cos, sin]: &[Tensor<4>; 2],
         pairs: Pairs,
     ) -> Option<Tensor<4>> {
-        let [b, s, heads, width] = x.dims();
-        let [sequences, tokens, _, half] = cos.dims();
-        let fits = [1, b].contains(&sequences) && tokens == s && pairs.at + 2 * half <= width;
-        if !fits || sin.dims() != cos.dims() {
-            return None;
-        }
+        let [_, s, heads, width] = x.dims();
+        let [sequences, _, _, half] = cos.dims();
         let (values, cos, sin) = (on_host(x)?, on_host(cos)?, on_host(sin)?);
         let rotation = Rotation {
             tables: [cos.storage(), sin.storage()],

@@ -7,30 +7,41 @@ use super::DeviceValue;
 use super::call::Request;
 use crate::check::element;
 use crate::{Error, device};
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_ops::fp8::{self, Fp8Format, LANES_PER_WORD, Overflow};
 use moebius_ops::quantize::Problem;
-use moebius_ops::{Element, Quantize};
+use moebius_ops::{Element, Mismatch, Quantize};
 use moebius_shaders::quantize as kernels;
 
-/// The codes of x f32 \[n\], n at least 1, in ⌈n/4⌉ words.
-pub(crate) fn encode(
+/// words\[⌈n/4⌉\] = the codes of x\[n\], rounded to nearest even; the last word padded with zeros.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x isn't f32,
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it exceeds a binding.
+pub fn encode(
     x: Tensor<1>,
     format: Fp8Format,
     overflow: Overflow,
 ) -> Result<Tensor<1, Int>, Error> {
-    let [len] = x.dims();
+    let (dtype, [len]) = (x.dtype(), x.dims());
+    let (right, got) = (dtype == DType::F32, format_args!("{dtype:?}"));
+    Mismatch::unless(right, "fp8 input", "f32", got)?;
+    if len == 0 {
+        return Ok(Tensor::empty([0], &x.device()));
+    }
     let problem = fp8::Problem::new(len, len.div_ceil(LANES_PER_WORD), format)?;
     let call = request(Quantize::Encode { problem, overflow }, &x.device())?;
     Ok(call.reads([x]).run().words())
 }
 
-/// The values of the first `len` codes of `words`.
-pub(crate) fn decode(
-    words: Tensor<1, Int>,
-    len: usize,
-    format: Fp8Format,
-) -> Result<Tensor<1>, Error> {
+/// y\[`len`\] = the values of the first `len` codes of `words`; exact.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there aren't ⌈`len`/4⌉ words of 32 bits.
+pub fn decode(words: Tensor<1, Int>, len: usize, format: Fp8Format) -> Result<Tensor<1>, Error> {
+    let dtype = words.dtype();
+    let right = matches!(dtype, DType::I32 | DType::U32);
+    Mismatch::unless(right, "fp8 words", "i32 or u32", format_args!("{dtype:?}"))?;
     let problem = fp8::Problem::new(len, words.dims()[0], format)?;
     let call = request(Quantize::Decode(problem), &words.device())?;
     if len == 0 {
@@ -93,9 +104,17 @@ pub(super) fn fake_quantize_request(
     request(operation, device)
 }
 
-/// The largest finite magnitude \[1\] of x, which isn't empty.
-pub(crate) fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
-    let call = amax_request(x.shape().to_vec(), element(x.dtype())?, &x.device())?;
+/// amax \[1\] = max |x| over the finite values of x, in f32; 0 without any. Nothing is read back.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x isn't f32, f16 or bf16,
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it exceeds a binding.
+pub fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
+    let (element, device) = (element(x.dtype())?, x.device());
+    if x.shape().num_elements() == 0 {
+        return Ok(Tensor::zeros([1], (&device, DType::F32)));
+    }
+    let call = amax_request(x.shape().to_vec(), element, &device)?;
     Ok(call.reads([x]).run().floats())
 }
 

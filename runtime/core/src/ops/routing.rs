@@ -8,10 +8,12 @@ use burn::tensor::{Bool, Int, Tensor};
 use moebius_ops::Routing;
 use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, Problem};
 
-/// x · Wgᵀ \[T,E\] in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; T is at least 1, and the caller has
-/// checked the shapes.
-pub(crate) fn logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
+/// x · Wgᵀ \[T,E\] in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; the caller has checked the shapes.
+pub(crate) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
     let ([tokens, hidden], [experts, _]) = (x.dims(), w.dims());
+    if tokens == 0 {
+        return Ok(Tensor::empty([0, experts], &x.device()));
+    }
     let problem = Problem::new(tokens, experts, 1)?;
     let element = element(x.dtype())?;
     let logits = Routing::Logits {

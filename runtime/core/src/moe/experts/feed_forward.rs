@@ -8,7 +8,7 @@ use super::{
 use crate::fp8::training::Fp8Recipe;
 use crate::fp8::{Instructions, Operand, Weight, known_container};
 use crate::moe::config::SharedExpertConfig;
-use crate::moe::route::router_logits;
+use crate::ops::routing::router_logits;
 use crate::ops::{self, Assignment, FeedForward, Rows, Run};
 use crate::parameters::{cast_param, uniform};
 use burn::tensor::activation::sigmoid;

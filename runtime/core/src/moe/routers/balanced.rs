@@ -6,8 +6,9 @@ use super::{
 };
 use crate::Error;
 use crate::moe::check::Like;
-use crate::moe::route::{Routing, check_mask, choose, router_logits};
+use crate::moe::route::{Routing, check_mask, choose};
 use crate::moe::running::{Follow, check_state, constant, follow, relative_load, total};
+use crate::ops::routing::router_logits;
 use crate::ops::{Assignment, CapacityRule};
 use crate::parameters::{cast_all, cast_param, set, value};
 use burn::module::{Module, Param, RunningState};

@@ -24,8 +24,9 @@ pub use config::{
 };
 
 use super::check::Like;
-use super::route::{Routing, check_mask, choose, router_logits};
+use super::route::{Routing, check_mask, choose};
 use crate::check::{check_same, element};
+use crate::ops::routing::router_logits;
 use crate::ops::{self, Assignment};
 use crate::parameters::{cast_all, uniform};
 use crate::{Error, nn};
