@@ -2,7 +2,7 @@
 //! gradients pass, or values pass and their gradients are rounded on the way back.
 
 use super::call::{Call, Operations, Request};
-use super::quantize;
+use super::quantize::request;
 use super::tensors::{DeviceValue, Tensors, Value};
 use crate::Error;
 use crate::check::element;
@@ -10,6 +10,7 @@ use burn::backend::Dispatch;
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, TensorMetadata, backend_extension, get_device_settings};
 use burn::tensor::{Shape, Tensor};
+use moebius_ops::Quantize;
 use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::Granularity;
@@ -62,8 +63,16 @@ impl RoundCall {
         let problem = problem
             .with_overflow(Overflow::Saturate)
             .with_margin(margin)?;
-        let quantize = quantize::fake_quantize_request(problem, given, &device)?;
-        let amax = || quantize::amax_request(shape.to_vec(), element, &device);
+        let operation = if given {
+            Quantize::FakeQuantizeBy(problem)
+        } else {
+            Quantize::FakeQuantize(problem)
+        };
+        let quantize = request(operation, &device)?;
+        let amax = || {
+            let shape = shape.to_vec();
+            request(Quantize::Amax { shape, element }, &device)
+        };
         Ok(Self {
             shape,
             quantize: quantize.into_call(),

@@ -10,7 +10,7 @@ use crate::{Error, device};
 use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_ops::fp8::{self, Fp8Format, LANES_PER_WORD, Overflow};
 use moebius_ops::quantize::Problem;
-use moebius_ops::{Element, Mismatch, Quantize};
+use moebius_ops::{Mismatch, Quantize};
 use moebius_shaders::quantize as kernels;
 
 /// words\[⌈n/4⌉\] = the codes of x\[n\], rounded to nearest even; the last word padded with zeros.
@@ -86,22 +86,12 @@ pub(crate) fn fake_quantize(
     scales: Option<DeviceValue>,
     problem: Problem,
 ) -> Result<Tensor<3>, Error> {
-    let call = fake_quantize_request(problem, scales.is_some(), &x.device())?;
-    Ok(call.reads([x]).reads(scales).run().floats())
-}
-
-/// The call of [`fake_quantize`], under `given` scales or x's own, without its operands.
-pub(super) fn fake_quantize_request(
-    problem: Problem,
-    given: bool,
-    device: &Device,
-) -> Result<Request, Error> {
-    let operation = if given {
-        Quantize::FakeQuantizeBy(problem)
-    } else {
-        Quantize::FakeQuantize(problem)
+    let operation = match scales {
+        Some(_) => Quantize::FakeQuantizeBy(problem),
+        None => Quantize::FakeQuantize(problem),
     };
-    request(operation, device)
+    let call = request(operation, &x.device())?;
+    Ok(call.reads([x]).reads(scales).run().floats())
 }
 
 /// amax \[1\] = max |x| over the finite values of x, in f32; 0 without any. Nothing is read back.
@@ -114,20 +104,12 @@ pub fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
     if x.shape().num_elements() == 0 {
         return Ok(Tensor::zeros([1], (&device, DType::F32)));
     }
-    let call = amax_request(x.shape().to_vec(), element, &device)?;
+    let shape = x.shape().to_vec();
+    let call = request(Quantize::Amax { shape, element }, &device)?;
     Ok(call.reads([x]).run().floats())
 }
 
-/// The call of [`amax`] without its operand.
-pub(super) fn amax_request(
-    shape: Vec<usize>,
-    element: Element,
-    device: &Device,
-) -> Result<Request, Error> {
-    request(Quantize::Amax { shape, element }, device)
-}
-
-fn request(operation: Quantize, device: &Device) -> Result<Request, Error> {
+pub(super) fn request(operation: Quantize, device: &Device) -> Result<Request, Error> {
     Request::new(operation, device, &())
 }
 
