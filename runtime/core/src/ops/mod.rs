@@ -39,16 +39,4 @@ pub(crate) use call::Request;
 pub(crate) use experts::{FeedForward, Run, StageClock};
 pub(crate) use grouped_gemm::Rows;
 pub(crate) use permute::{Assignment, CapacityRule, Sorted};
-pub(crate) use tensors::DeviceValue;
-
-/// The dtype of what is described.
-pub(crate) fn dtype(scalar: moebius_ops::Scalar) -> burn::tensor::DType {
-    use burn::tensor::DType;
-    use moebius_ops::{Element, Scalar};
-    match scalar {
-        Scalar::Float(Element::F32) => DType::F32,
-        Scalar::Float(Element::F16) => DType::F16,
-        Scalar::Float(Element::Bf16) => DType::BF16,
-        Scalar::Word => DType::I32,
-    }
-}
+pub(crate) use tensors::{DeviceValue, dtype};

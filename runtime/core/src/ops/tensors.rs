@@ -6,6 +6,7 @@ use burn::backend::{
     ExtensionType,
 };
 use burn::tensor::{Bool, DType, Int, Tensor};
+use moebius_ops::{Element, Scalar};
 
 /// A tensor of either kind.
 #[derive(ExtensionType, Clone, Debug)]
@@ -150,5 +151,15 @@ impl<V: Clone> Named<V> {
     pub(crate) fn only(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| names.contains(name));
         self
+    }
+}
+
+/// The dtype of what is described.
+pub(crate) fn dtype(scalar: Scalar) -> DType {
+    match scalar {
+        Scalar::Float(Element::F32) => DType::F32,
+        Scalar::Float(Element::F16) => DType::F16,
+        Scalar::Float(Element::Bf16) => DType::BF16,
+        Scalar::Word => DType::I32,
     }
 }
