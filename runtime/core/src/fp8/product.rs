@@ -297,11 +297,6 @@ impl Fp8Recipe {
         let margin = f64::from(self.margin);
         check_within("fp8 margin", margin, -MAX_MARGIN, MAX_MARGIN)
     }
-
-    /// The formats of inputs, weights and gradients, in the order of all states.
-    pub(crate) fn formats(&self) -> [Fp8Format; 3] {
-        [self.forward, self.forward, self.backward]
-    }
 }
 
 impl Default for Fp8Recipe {

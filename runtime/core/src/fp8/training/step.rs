@@ -237,7 +237,9 @@ impl Numbers {
             let values: Vec<f32> = of.iter().copied().cycle().take(count).collect();
             Tensor::<1>::from_floats(&values[..], &amaxes.device())
         };
-        let ranges = each(recipe.formats().map(first_beyond));
+        // Of inputs, weights and gradients, in the order of all states.
+        let formats = [recipe.forward, recipe.forward, recipe.backward];
+        let ranges = each(formats.map(first_beyond));
         let beyond = amaxes.clone().greater(self.scales.clone() * ranges);
         let staged = amaxes.clone().reshape([count, 1]);
         let mut slots = vec![Tensor::zeros_like(&staged)];
@@ -253,11 +255,7 @@ impl Numbers {
             slots.push(staged);
         }
         // One division, so that it is `scale_host` bit for bit where division is IEEE's.
-        let divisors = each(
-            recipe
-                .formats()
-                .map(|format| divisor(format, recipe.margin)),
-        );
+        let divisors = each(formats.map(|format| divisor(format, recipe.margin)));
         let scales = amax.clone() / divisors;
         let scales = scales.clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX));
         let finite = amax.clone().lower_equal_scalar(f32::MAX);
