@@ -1,6 +1,6 @@
 //! o and its log-sum-exp, a block of queries by a block of keys at a time (Milakov & Gimelshein 2018, Dao 2022).
 
-use super::panels::{Left, Line, PANEL, Panels, add_product, panels_of, turn};
+use super::panels::{Hidden, Left, Line, PANEL, Pairs, Panels, add_product, panels_of, turn};
 use super::scores::{Block, KEYS, Operands};
 use crate::vector::{Kernel, Transpose, dispatch, exp, vectorized};
 use moebius_ops::attention::Sizes;
