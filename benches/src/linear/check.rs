@@ -95,8 +95,12 @@ fn decoded(weight: &Weight<2>) -> Result<HostTensor, BenchError> {
     let weights = codes.to_tensor()?;
     let layout = weights.layout();
     let scheme = layout.scheme;
-    let problem =
-        quantize::Problem::new(layout.shape, Element::F32, scheme.granularity, scheme.format);
+    let problem = quantize::Problem::new(
+        layout.shape,
+        Element::F32,
+        scheme.granularity,
+        scheme.format,
+    );
     let problem = problem.map_err(Error::from)?;
     let scales = match weights.scales() {
         Fp8Scales::F32(scales) => {
