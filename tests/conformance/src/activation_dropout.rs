@@ -1,7 +1,6 @@
 //! Dropout after the activation of an expert: its rate, its scale, its gradients, and where it is absent.
 
-use crate::Outcome;
-use crate::moe_layer::floats;
+use crate::tensors::floats;
 use burn::module::Module;
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
@@ -105,7 +104,7 @@ fn check(name: &str, y: &[f32], x: &[f32]) {
     }
 }
 
-pub(crate) fn rate_and_scale(target: &Target) -> Outcome {
+pub(crate) fn rate_and_scale(target: &Target) {
     let x = batch();
     let tensor = |device: &burn::tensor::Device| {
         Tensor::<2>::from_data(TensorData::new(x.clone(), [TOKENS, WIDTH]), device)
@@ -126,11 +125,10 @@ pub(crate) fn rate_and_scale(target: &Target) -> Outcome {
         device.seed(5);
         assert_eq!(run(), seeded, "{name}");
     }
-    Outcome::Ran
 }
 
 /// What a forward dropped has no gradient, and what it kept has that of the scaled value.
-pub(crate) fn gradients_follow_the_forward(target: &Target) -> Outcome {
+pub(crate) fn gradients_follow_the_forward(target: &Target) {
     let x = batch();
     for (name, layer) in identities(target) {
         let layer = layer.train();
@@ -160,11 +158,10 @@ pub(crate) fn gradients_follow_the_forward(target: &Target) -> Outcome {
         let sums: Vec<f64> = (0..WIDTH).map(sum).collect();
         assert_close("d w_out", &got, &sums.repeat(WIDTH), 1e-5);
     }
-    Outcome::Ran
 }
 
 /// The dense blocks of a GLaM-style model drop like the others; a record has nothing of it.
-pub(crate) fn dense_blocks_and_records(target: &Target) -> Outcome {
+pub(crate) fn dense_blocks_and_records(target: &Target) {
     let mut config = GlamConfig::new(WIDTH, WIDTH, 2);
     config.moe = config.moe.with_activation_dropout(P);
     let block = config.init(1, &target.burn()).unwrap().remove(0);
@@ -184,5 +181,4 @@ pub(crate) fn dense_blocks_and_records(target: &Target) -> Outcome {
     let values = |layer: &MoeLayer| parameters(layer).into_iter().map(|p| p.values);
     assert!(values(&loaded).eq(values(&layer)));
     assert_eq!(loaded.config().activation_dropout, 0.0);
-    Outcome::Ran
 }

@@ -4,6 +4,38 @@ use crate::model_scale::slow;
 use moebius_device::{Capability, Runtime};
 use moebius_tests::target::Target;
 
+/// Families and cases that launch kernels of CubeCL's by themselves, or ask for the allocator's figures.
+const NEED_KERNELS: [&str; 20] = [
+    "grouped_gemm",
+    "fp8_gemm",
+    "fp8_mma",
+    "fp8_conversion",
+    "weight_gradient",
+    "expert_activation",
+    "permute::tiles_cover_every_row",
+    "permute::row_bound",
+    "capacity::shared_under_a_mask",
+    "capacity::own_factors",
+    "rows::positions_past_the_rows",
+    "router_backward::one_of_both",
+    "moe_layer::warm_forward_allocates_nothing",
+    "moe_layer::launches_are_fixed",
+    "moe_layer::training_launches_are_fixed",
+    "layers::keeping_less_is_less",
+    "switching::device_memory",
+    "fp8_models::device_memory",
+    "quantize::overwrites_its_outputs",
+    "attention::visits",
+];
+
+/// Whether a device without CubeCL's kernels has nothing to run of the case.
+pub(crate) fn needs_kernels(case: &str) -> bool {
+    let family = case.split("::").next();
+    NEED_KERNELS
+        .iter()
+        .any(|name| *name == case || Some(*name) == family)
+}
+
 /// Whether the device multiplies squares of one of these edges in its planes, whose size it tells.
 fn has_matrices(capability: &Capability, element: &str, edges: &[u32]) -> bool {
     let planes = capability
@@ -16,32 +48,8 @@ fn has_matrices(capability: &Capability, element: &str, edges: &[u32]) -> bool {
 /// Why `target` is expected to refuse the case, or `None` when it must run.
 pub(crate) fn unsupported(case: &str, target: &Target) -> Option<&'static str> {
     let capability = target.capability();
-    let kernels_only = [
-        "grouped_gemm::",
-        "fp8_gemm::",
-        "weight_gradient::",
-        "expert_activation::",
-    ];
-    let kernels_only = kernels_only.iter().any(|prefix| case.starts_with(prefix));
-    let their_own = [
-        "permute::tiles_cover_every_row",
-        "permute::row_bound",
-        "capacity::shared_under_a_mask",
-        "capacity::own_factors",
-        "rows::positions_past_the_rows",
-        "router_backward::one_of_both",
-        "moe_layer::device_memory",
-        "moe_layer::warm_forward_allocates_nothing",
-        "moe_layer::launches_are_fixed",
-        "layers::keeping_less_is_less",
-        "moe_layer::training_launches_are_fixed",
-        "switching::device_memory",
-        "fp8_models::device_memory",
-        "quantize::overwrites_its_outputs",
-        "attention::visits",
-    ];
     let without_kernels = matches!(capability.runtime, Runtime::Flex | Runtime::Xla);
-    if without_kernels && (kernels_only || their_own.contains(&case)) {
+    if without_kernels && (needs_kernels(case) || case == "moe_layer::device_memory") {
         return Some("no CubeCL kernels there, and no allocator of CubeCL's");
     }
     let fp8_instructions = capability.runtime == Runtime::Cuda && capability.fp8_mma;

@@ -1,8 +1,8 @@
 //! FP8 conversion instructions against integer arithmetic, bit for bit.
 
 use crate::Outcome;
-use crate::fp8_gemm::{coded, with_codes};
-use crate::grouped_gemm::Product;
+use crate::fp8_gemm::{Coded, FORMATS, with_codes};
+use crate::grouped_gemm::with;
 use cubecl::client::Client;
 use half::{bf16, f16};
 use moebius_device::Capability;
@@ -11,18 +11,15 @@ use moebius_ops::fp8::{Fp8Format, Overflow, Problem, decode_host, encode_host, u
 use moebius_ops::grouped_gemm;
 use moebius_ops::quantize;
 use moebius_ops::scaling::Granularity;
+use moebius_shaders::ProductHow;
 use moebius_shaders::fp8::{Conversion, Plan, launch_decode, launch_encode, plan};
-use moebius_shaders::grouped_gemm::{Choice, Variant};
+use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::quantize as kernels;
 use moebius_tests::target::{Target, download_f32, download_u32, poisoned, upload_f32, upload_u32};
 
-const FORMATS: [Fp8Format; 2] = [Fp8Format::E4M3, Fp8Format::E5M2];
-
 /// What a device with instructions does with them.
 fn by_instructions(target: &Target, check: impl Fn(&Client, &Capability)) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
+    let client = target.client().unwrap();
     let device = target.capability();
     if let Err(refusal) = Conversion::Instructions.supported("fp8_cast", device) {
         return Outcome::Unsupported(refusal.to_string());
@@ -146,25 +143,23 @@ fn without_nan(bits: Vec<u32>) -> Vec<u32> {
 
 /// Weights decoded by instructions give the products that they give by integer arithmetic.
 pub(crate) fn products(target: &Target) -> Outcome {
-    by_instructions(target, |client, device| {
+    by_instructions(target, |_, _| {
         for format in FORMATS {
             for (variant, element) in [
                 (Variant::Unit, Element::F32),
                 (Variant::Gemv, Element::F32),
                 (Variant::TensorCore, Element::F16),
             ] {
-                let dense = grouped_gemm::Problem {
-                    element,
-                    ..grouped_gemm::Problem::dense(70, 200, 392).unwrap()
-                };
+                let dense = grouped_gemm::Problem::dense(70, 200, 392).unwrap();
+                let dense = with(dense, |p| p.element = element);
                 let problem = with_codes(dense, format, Granularity::of_blocks(128, 128));
-                let product = coded(Product::random(problem));
+                let product = Coded::random(problem);
                 let run = |conversion| {
-                    let choice = Choice::of(variant);
-                    let plan = moebius_shaders::grouped_gemm::plan(problem, device, choice);
-                    let plan = plan.unwrap().by(conversion, device).unwrap();
-                    let out = product.run_planned(client, device, &plan);
-                    out.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+                    let how = ProductHow {
+                        variant: Some(variant),
+                        conversion,
+                    };
+                    product.bits(target, how)
                 };
                 let (got, want) = (run(Conversion::Instructions), run(Conversion::Bits));
                 assert_eq!(got, want, "{variant:?} {format:?}");

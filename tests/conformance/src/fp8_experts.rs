@@ -2,7 +2,7 @@
 
 use crate::Outcome;
 use crate::fp8_training::{amax, quantised};
-use crate::moe_layer::floats;
+use crate::tensors::{doubles, floats};
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::store::ModuleRecord;
@@ -171,10 +171,6 @@ fn want(slots: &[Slot], [x, w_in, w_out, dy]: [&[f64]; 4], fp8: bool) -> Want {
     want
 }
 
-fn wide<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
-    floats(tensor).iter().map(|v| f64::from(*v)).collect()
-}
-
 /// A step of the layer against the reference; experts that `mask` leaves out get no slot.
 fn check(target: &Target, mask: Option<[bool; EXPERTS]>) -> Outcome {
     let device = target.burn().autodiff();
@@ -194,7 +190,7 @@ fn check(target: &Target, mask: Option<[bool; EXPERTS]>) -> Outcome {
     let indices = out.routing.indices.into_data();
     let slots: Vec<Slot> = indices
         .iter::<i64>()
-        .zip(wide(out.routing.weights))
+        .zip(doubles(out.routing.weights))
         .enumerate()
         .map(|(at, (expert, weight))| Slot {
             token: at / 2,
@@ -210,7 +206,12 @@ fn check(target: &Target, mask: Option<[bool; EXPERTS]>) -> Outcome {
         weights.w_in.grad(&gradients),
         weights.w_out.grad(&gradients),
     );
-    let (x, w_in, w_out, dy) = (wide(x), wide(weights.w_in), wide(weights.w_out), wide(dy));
+    let (x, w_in, w_out, dy) = (
+        doubles(x),
+        doubles(weights.w_in),
+        doubles(weights.w_out),
+        doubles(dy),
+    );
     let inputs = [&x[..], &w_in, &w_out, &dy];
     let exact = want(&slots, inputs, true);
     // A hidden value on a tie may round the other way when its sum is in another order: one in
@@ -269,7 +270,7 @@ fn train(target: &Target, recipe: Option<Fp8Recipe>, interrupt: bool) -> Vec<f32
     losses
 }
 
-pub(crate) fn learns_as_without_fp8(target: &Target) -> Outcome {
+pub(crate) fn learns_as_without_fp8(target: &Target) {
     let plain = train(target, None, false);
     for recipe in [delayed(), Fp8Recipe::current()] {
         let losses = train(target, Some(recipe), false);
@@ -279,17 +280,15 @@ pub(crate) fn learns_as_without_fp8(target: &Target) -> Outcome {
         }
         assert!(losses != plain);
     }
-    Outcome::Ran
 }
 
-pub(crate) fn records_continue_bit_for_bit(target: &Target) -> Outcome {
+pub(crate) fn records_continue_bit_for_bit(target: &Target) {
     let whole = train(target, Some(delayed()), false);
     assert_eq!(train(target, Some(delayed()), false), whole, "two runs");
     assert_eq!(train(target, Some(delayed()), true), whole, "resumed");
-    Outcome::Ran
 }
 
-pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+pub(crate) fn refuses_wrong_input(target: &Target) {
     let device = target.burn();
     let config = config(Fp8Recipe::current());
     let is = |kind: ErrorKind, error: moebius::Error| assert_eq!(error.kind(), kind, "{error}");
@@ -334,5 +333,4 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
             .dims(),
         [0, HIDDEN]
     );
-    Outcome::Ran
 }

@@ -1,7 +1,7 @@
 //! Layers with FP8 weights against the same layers with the decoded weights, and the way to inference.
 
 use crate::Outcome;
-use crate::moe_layer::floats;
+use crate::tensors::{bits, floats};
 use burn::module::{Module, Param};
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
@@ -34,10 +34,6 @@ pub(crate) fn normal<const D: usize>(shape: [usize; D], device: &Device) -> Tens
     Tensor::<1>::from_floats(values.as_slice(), device).reshape(shape)
 }
 
-pub(crate) fn bits<const D: usize>(tensor: Tensor<D>) -> Vec<u32> {
-    floats(tensor).into_iter().map(f32::to_bits).collect()
-}
-
 /// A layer \[n, k\] with a bias, and the weights and bias that it computes with.
 fn layer(
     device: &Device,
@@ -66,7 +62,7 @@ fn reference(x: &[f32], w: &[f32], bias: &[f32]) -> Vec<f64> {
 }
 
 /// Every kind of scale, few and many rows, sizes that are no multiple of anything.
-pub(crate) fn values(target: &Target) -> Outcome {
+pub(crate) fn values(target: &Target) {
     let device = target.burn();
     for format in [Fp8Format::E4M3, Fp8Format::E5M2] {
         for granularity in [
@@ -86,11 +82,10 @@ pub(crate) fn values(target: &Target) -> Outcome {
             }
         }
     }
-    Outcome::Ran
 }
 
 /// x of any rank, and none.
-pub(crate) fn ranks(target: &Target) -> Outcome {
+pub(crate) fn ranks(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [10, 12], e4m3(Granularity::Row));
     let x = normal([2, 3, 4, 12], &device);
@@ -106,11 +101,10 @@ pub(crate) fn ranks(target: &Target) -> Outcome {
         .forward(Tensor::<2>::zeros([0, 12], &device))
         .unwrap();
     assert_eq!(none.dims(), [0, 10]);
-    Outcome::Ran
 }
 
 /// A row's result doesn't depend on the others, whichever path their number takes.
-pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
+pub(crate) fn independent_of_the_batch(target: &Target) {
     let device = target.burn();
     for granularity in [Granularity::Row, BLOCK] {
         let (linear, ..) = layer(&device, [100, 200], e4m3(granularity));
@@ -121,11 +115,10 @@ pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
             target.assert_same_rows(&format!("{rows} rows"), &floats(some), &all[..rows * 100]);
         }
     }
-    Outcome::Ran
 }
 
 /// Rounded activations are the same product on rounded x, bit for bit.
-pub(crate) fn rounded_activations(target: &Target) -> Outcome {
+pub(crate) fn rounded_activations(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [33, 256], e4m3(BLOCK));
     let x = normal([9, 256], &device) * 10.0;
@@ -146,11 +139,10 @@ pub(crate) fn rounded_activations(target: &Target) -> Outcome {
         let got = rounding.forward(x.clone());
         assert_eq!(bits(got.unwrap()), want, "{granularity:?}");
     }
-    Outcome::Ran
 }
 
 /// A calibrated scale is used and stays; what is beyond it saturates.
-pub(crate) fn static_activations(target: &Target) -> Outcome {
+pub(crate) fn static_activations(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
     let mut scaling = ActivationScaling::new(Activations::Static, &device);
@@ -180,11 +172,10 @@ pub(crate) fn static_activations(target: &Target) -> Outcome {
     }
     assert!(ActivationScaling::fixed(f32::NAN, &device).is_err());
     assert!(ActivationScaling::fixed(0.0, &device).is_err());
-    Outcome::Ran
 }
 
 /// Scales of the batches before: the first has its own, and what is forgotten doesn't count.
-pub(crate) fn delayed_activations(target: &Target) -> Outcome {
+pub(crate) fn delayed_activations(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
     let source = Activations::Delayed { history: 2 };
@@ -217,7 +208,6 @@ pub(crate) fn delayed_activations(target: &Target) -> Outcome {
         // A quotient may round differently on the device, and a code with it.
         assert_close("y", &floats(delayed.forward(x).unwrap()), &want, 1e-2);
     }
-    Outcome::Ran
 }
 
 fn half(dtype: DType, element: Element, target: &Target) -> Outcome {
@@ -254,7 +244,7 @@ pub(crate) fn bf16(target: &Target) -> Outcome {
 }
 
 /// Codes, scales and calibrated scales are in records.
-pub(crate) fn records(target: &Target) -> Outcome {
+pub(crate) fn records(target: &Target) {
     let device = target.burn();
     for granularity in [BLOCK, Granularity::Mx] {
         let scaling = ActivationScaling::fixed(0.01, &device).unwrap();
@@ -288,10 +278,9 @@ pub(crate) fn records(target: &Target) -> Outcome {
         };
         assert!(refused, "a record of e4m3 was taken for e5m2");
     }
-    Outcome::Ran
 }
 
-pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+pub(crate) fn refuses_wrong_input(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
     let refused = |x: Tensor<2>| linear.forward(x).unwrap_err();
@@ -328,11 +317,10 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     let odd = Fp8Tensor::quantize(normal([4, 16], &device), &e4m3(odd)).unwrap();
     let error = Linear::from_fp8(odd, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    Outcome::Ran
 }
 
 /// Weights of files that PyTorch wrote: their values, and the layers made of them.
-pub(crate) fn checkpoints(target: &Target) -> Outcome {
+pub(crate) fn checkpoints(target: &Target) {
     let device = target.burn();
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases/weights");
     for (name, values) in [
@@ -361,5 +349,4 @@ pub(crate) fn checkpoints(target: &Target) -> Outcome {
             }
         }
     }
-    Outcome::Ran
 }

@@ -3,6 +3,7 @@
 
 use crate::Outcome;
 use crate::cases::Case;
+use crate::tensors::floats;
 use burn::optim::GradientsParams;
 use burn::tensor::{Tensor, TensorData};
 use moebius::moe::{
@@ -117,7 +118,7 @@ fn experts(target: &Target, config: MoeConfig, seed: u64) {
     Probe::new(layer, 9, seed).check(&format!("{:?}", config.kind));
 }
 
-pub(crate) fn feed_forward(target: &Target) -> Outcome {
+pub(crate) fn feed_forward(target: &Target) {
     let kind = ExpertKind::FeedForward;
     for (seed, activation) in [
         Activation::Relu,
@@ -138,43 +139,38 @@ pub(crate) fn feed_forward(target: &Target) -> Outcome {
             40 + seed as u64,
         );
     }
-    Outcome::Ran
 }
 
-pub(crate) fn convolutional(target: &Target) -> Outcome {
+pub(crate) fn convolutional(target: &Target) {
     for causal in [false, true] {
         let config = expert(ExpertKind::Convolutional { causal });
         experts(target, config, 50);
         experts(target, config.with_bias(true).with_gated(true), 51);
     }
-    Outcome::Ran
 }
 
-pub(crate) fn attention(target: &Target) -> Outcome {
+pub(crate) fn attention(target: &Target) {
     for causal in [false, true] {
         let config = expert(ExpertKind::Attention { heads: 2, causal });
         experts(target, config, 52);
         experts(target, config.with_bias(true), 53);
     }
-    Outcome::Ran
 }
 
-pub(crate) fn parameter_efficient(target: &Target) -> Outcome {
+pub(crate) fn parameter_efficient(target: &Target) {
     for form in [Adapted::Lora, Adapted::Adapter] {
         let config = expert(ExpertKind::ParameterEfficient { form, rank: 3 });
         experts(target, config, 54);
         experts(target, config.with_bias(true).with_gated(true), 55);
     }
-    Outcome::Ran
 }
 
-pub(crate) fn shared_expert(target: &Target) -> Outcome {
+pub(crate) fn shared_expert(target: &Target) {
     for gate in [false, true] {
         let shared = SharedExpertConfig::new(20).with_sigmoid_gate(gate);
         let config = expert(ExpertKind::FeedForward).with_shared(Some(shared));
         experts(target, config.with_gated(true).with_bias(true), 56);
     }
-    Outcome::Ran
 }
 
 /// A case of PyTorch's on a recording device.
@@ -247,12 +243,8 @@ impl Recorded {
     }
 }
 
-fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().iter::<f32>().collect()
-}
-
 /// Gradients that PyTorch computed in f64, through the public API.
-pub(crate) fn as_pytorch(target: &Target) -> Outcome {
+pub(crate) fn as_pytorch(target: &Target) {
     for name in ["gelu", "relu", "glu_silu", "glu_silu_raw"] {
         let recorded = Recorded::read(name, target);
         let layer = recorded.layer();
@@ -283,5 +275,4 @@ pub(crate) fn as_pytorch(target: &Target) -> Outcome {
             }
         }
     }
-    Outcome::Ran
 }

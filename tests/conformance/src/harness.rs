@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use moebius::{Error, ErrorKind};
 use moebius_tests::record::{self, End, Line};
 use moebius_tests::target::Target;
 
@@ -28,6 +29,26 @@ impl Outcome {
     }
 }
 
+/// A case that no device refuses.
+impl From<()> for Outcome {
+    fn from((): ()) -> Self {
+        Self::Ran
+    }
+}
+
+/// A case that a device may refuse as unsupported; any other error is a failure.
+impl From<Result<(), Error>> for Outcome {
+    fn from(result: Result<(), Error>) -> Self {
+        match result {
+            Ok(()) => Self::Ran,
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Self::Unsupported(error.to_string())
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// A case, by its name.
 #[derive(Clone, Copy)]
 pub struct Case {
@@ -35,12 +56,19 @@ pub struct Case {
     pub(crate) check: fn(&Target) -> Outcome,
 }
 
-/// The cases of modules, named after both.
+/// The cases of modules, named after both. A case is the function of its name, or `name = function(argument)`: a function that
+/// several cases share, and what it is given after the target.
 macro_rules! cases {
-    ($($module:ident: $($case:ident),+;)+) => {
+    (@check $module:ident $case:ident) => {
+        |target| $crate::harness::Outcome::from($crate::$module::$case(target))
+    };
+    (@check $module:ident $case:ident $function:ident $argument:expr) => {
+        |target| $crate::harness::Outcome::from($crate::$module::$function(target, $argument))
+    };
+    ($($module:ident: $($case:ident $(= $function:ident($argument:expr))?),+;)+) => {
         &[$($($crate::harness::Case {
             name: concat!(stringify!($module), "::", stringify!($case)),
-            check: $crate::$module::$case,
+            check: $crate::harness::cases!(@check $module $case $($function $argument)?),
         }),+),+]
     };
 }
@@ -66,7 +94,12 @@ fn compares_nothing(name: &str) -> bool {
 
 fn judge(case: Case, target: &Target) -> Result<End, Failed> {
     let refusal = expect::unsupported(case.name, target);
-    let end = match ((case.check)(target), refusal) {
+    let outcome = if expect::needs_kernels(case.name) && target.client().is_none() {
+        Outcome::Unsupported("no kernels".into())
+    } else {
+        (case.check)(target)
+    };
+    let end = match (outcome, refusal) {
         (Outcome::Ran, None) => End::Ran,
         (Outcome::Unsupported(error), Some(_)) => End::Refused(error),
         (Outcome::Ran, Some(reason)) => {

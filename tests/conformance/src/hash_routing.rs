@@ -55,7 +55,7 @@ pub(crate) fn mask(target: &Target) -> Outcome {
     )
 }
 
-fn contents(target: &Target, element: Element) -> Outcome {
+pub(crate) fn contents(target: &Target, element: Element) -> Outcome {
     Outcome::of([1, 7, 16, 100].map(|hidden| {
         let mut x = Rng::new(hidden as u64).vec(66 * hidden, 3.0);
         // The same number with another sign or payload, and what some devices flush to 0.
@@ -80,12 +80,4 @@ pub(crate) fn content(target: &Target) -> Outcome {
         contents(target, Element::F32),
         check(target, (4, 64, 2), key, None, &tiny),
     ])
-}
-
-pub(crate) fn f16(target: &Target) -> Outcome {
-    contents(target, Element::F16)
-}
-
-pub(crate) fn bf16(target: &Target) -> Outcome {
-    contents(target, Element::Bf16)
 }

@@ -428,7 +428,7 @@ pub(crate) fn paged_is_contiguous(target: &Target) -> Outcome {
     assert_same("pages", target, [&paged, &whole])
 }
 
-pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
+pub(crate) fn independent_of_the_batch(target: &Target) {
     let alone = Case::new(&[&[37], &[1], &[1], &[3], &[1]]);
     let (alone, beside) = match (alone.run(target), Case::new(&STEPS).run(target)) {
         (Ok(alone), Ok(beside)) => (alone, beside),
@@ -438,7 +438,6 @@ pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
         let other = beside.iter().find(|other| other.at == row.at).unwrap();
         target.assert_same_rows("alone", &row.o, &other.o);
     }
-    Outcome::Ran
 }
 
 /// Appending is one launch: nothing is copied, and no memory is taken.

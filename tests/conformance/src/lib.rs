@@ -53,28 +53,34 @@ mod routing;
 mod rows;
 mod segment_attention;
 mod switching;
+mod tensors;
 mod topk;
 mod weight_gradient;
 
 pub use harness::{Case, run};
 
+use burn::tensor::DType;
 use harness::{Outcome, cases};
+use moebius_ops::Element;
 
 /// Codes of FP8 and what rounds to them.
 pub const QUANTIZE: &[Case] = cases! {
     casts: f16, bf16;
     fp8: encode_edges, encode_every_half, decode_every_code, lengths;
     quantize: sizes, modes, large, extreme_blocks, every_f16_value, every_bf16_value, largest_magnitude,
-        repeats_bit_for_bit, overwrites_its_outputs, f16, bf16;
+        repeats_bit_for_bit, overwrites_its_outputs, f16 = halves(Element::F16),
+        bf16 = halves(Element::Bf16);
 };
 
 /// Which experts a token goes to.
 pub const ROUTING: &[Case] = cases! {
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
-        mask_leaves_too_few, sizes, router_logits, f16, bf16;
+        mask_leaves_too_few, sizes, router_logits = check_logits(DType::F32),
+        f16 = check_logits(DType::F16), bf16 = check_logits(DType::BF16);
     topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;
-    router_backward: sizes, one_of_both, logits_independent_of_the_batch, f16, bf16;
-    hash_routing: positions, mask, content, f16, bf16;
+    router_backward: sizes = check(Element::F32), one_of_both, logits_independent_of_the_batch,
+        f16 = check(Element::F16), bf16 = check(Element::Bf16);
+    hash_routing: positions, mask, content, f16 = contents(Element::F16), bf16 = contents(Element::Bf16);
     expert_load: block_edges, groups, one_expert_gets_all;
 };
 
@@ -84,25 +90,28 @@ pub const PERMUTE: &[Case] = cases! {
         keys_beyond_the_experts;
     capacity: by_weight, of_each_expert, ties_go_to_the_earlier_slot, keeps_nan, shared_under_a_mask,
         own_factors;
-    rows: sizes, many_slots, uneven_experts, row_bound, positions_past_the_rows, repeats_bit_for_bit, f16,
-        bf16;
+    rows: sizes, many_slots, uneven_experts, row_bound, positions_past_the_rows, repeats_bit_for_bit,
+        f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
 };
 
 /// Products of the experts, their gradients, and what is done to their rows.
 pub const GROUPED_GEMM: &[Case] = cases! {
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound, in_out_weights,
-        uneven_experts, variants_agree_bit_for_bit, weights_in_slabs, webgpu_default_limits, f16, bf16,
-        matrices_f16, matrices_bf16;
-    weight_gradient: tile_edges, dense, row_blocks, uneven_experts, gather, variants_agree_bit_for_bit,
-        gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted, bias_uneven_experts, f16, bf16,
-        matrices_f16, matrices_bf16;
-    expert_activation: sizes, activations, far_out, uneven_experts, dense, many_rows, output_bias, empty_batch,
-        f16, bf16;
+        uneven_experts, variants_agree_bit_for_bit, weights_in_slabs, webgpu_default_limits,
+        f16 = halves(Element::F16), bf16 = halves(Element::Bf16), matrices_f16 = matrices(Element::F16),
+        matrices_bf16 = matrices(Element::Bf16);
+    weight_gradient: tile_edges, dense = dense_of(Element::F32), row_blocks, uneven_experts, gather,
+        variants_agree_bit_for_bit, gradients_in_slabs, webgpu_default_limits, bias_sorted, bias_weighted,
+        bias_uneven_experts, f16 = halves(Element::F16), bf16 = halves(Element::Bf16),
+        matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16);
+    expert_activation: sizes, activations, far_out, uneven_experts, dense, many_rows, output_bias,
+        empty_batch, f16 = of_element(Element::F16), bf16 = of_element(Element::Bf16);
 };
 
 /// Products of weights in FP8.
 pub const FP8_GEMM: &[Case] = cases! {
-    fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16, bf16, matrices_f16, matrices_bf16;
+    fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16 = halves(Element::F16),
+        bf16 = halves(Element::Bf16), matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16);
     fp8_conversion: every_value, every_code, quantize, products;
     fp8_mma: values, experts, small_integers_are_exact, every_code;
 };
@@ -117,9 +126,10 @@ pub const SEGMENT_ATTENTION: &[Case] = cases! {
 pub const ATTENTION: &[Case] = cases! {
     attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long,
         positions, few_queries, sinks, through_lse, large_scores, unseen_values, seen_values, wide_windows,
-        independent_of_the_batch, repeats_bit_for_bit, parts, tiles, tiles_f16, tiles_bf16, visits, views,
-        f16, bf16, dropout, dropout_f16, masks, dropout_repeats, own_rule, own_rule_agrees, matrices_f16,
-        matrices_bf16;
+        independent_of_the_batch, repeats_bit_for_bit, parts, tiles, tiles_f16 = half_tiles(Element::F16),
+        tiles_bf16 = half_tiles(Element::Bf16), visits, views, f16 = halves(Element::F16),
+        bf16 = halves(Element::Bf16), dropout, dropout_f16, masks, dropout_repeats, own_rule,
+        own_rule_agrees, matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16);
 };
 
 /// Attention over a cache.
@@ -130,16 +140,18 @@ pub const KV_CACHE: &[Case] = cases! {
 
 /// Burn's own modules through our kernels.
 pub const NN: &[Case] = cases! {
-    nn: linear, attention, f16, bf16;
+    nn: linear, attention, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
 };
 
 /// Layers with experts, their routers and losses.
 pub const MOE: &[Case] = cases! {
-    moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16, bf16,
-        repeats_bit_for_bit, independent_of_the_batch, device_memory, warm_forward_allocates_nothing,
-        launches_are_fixed, training_launches_are_fixed, dense_networks, refuses_wrong_input;
+    moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16 = half(DType::F16),
+        bf16 = half(DType::BF16), repeats_bit_for_bit, independent_of_the_batch, device_memory,
+        warm_forward_allocates_nothing, launches_are_fixed, training_launches_are_fixed, dense_networks,
+        refuses_wrong_input;
     moe_training: relu, gated_silu, biases, capacity, keeping_less_changes_no_bit, repeats_bit_for_bit,
-        frozen_experts, f16, bf16, matrices_f16, matrices_bf16;
+        frozen_experts, f16 = half(DType::F16), bf16 = half(DType::BF16),
+        matrices_f16 = matrices(DType::F16), matrices_bf16 = matrices(DType::BF16);
     model_scale: few_tokens_f16, many_tokens_f16;
     routers: switch_keeps_the_raw_probability, noise_and_dropout_only_in_training, hash_is_the_reference,
         learned_is_an_mlp, dynamic_follows_its_formula, dynamic_capacities_reach_dispatch,
@@ -147,8 +159,9 @@ pub const MOE: &[Case] = cases! {
         expert_choice_takes_the_best, expert_choice_layer, masks_in_every_router, independent_of_the_batch,
         state_is_in_records, refuses_wrong_input;
     experts: convolutional_is_a_convolution, attention_is_self_attention,
-        parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less, sequences_are_apart,
-        every_kind_in_every_layer, f16, bf16, refuses_wrong_input;
+        parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less,
+        sequences_are_apart, every_kind_in_every_layer, f16 = half(DType::F16), bf16 = half(DType::BF16),
+        refuses_wrong_input;
     gradients: top_k, switch, hash, learned, dynamic, sigmoid_bias, expert_choice, feed_forward,
         convolutional, attention, parameter_efficient, shared_expert, as_pytorch;
     layers: standard, sparse, switch, glam, adaptive, scheduler, one_source_of_factors, shared_expert,
@@ -158,8 +171,8 @@ pub const MOE: &[Case] = cases! {
     activation_dropout: rate_and_scale, gradients_follow_the_forward, dense_blocks_and_records;
     losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
         nothing_available, statistics;
-    switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches, f16, bf16,
-        device_memory, refuses_wrong_input;
+    switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches,
+        f16 = half(DType::F16), bf16 = half(DType::BF16), device_memory, refuses_wrong_input;
 };
 
 /// Tensors and layers in FP8.

@@ -1,7 +1,6 @@
 //! Loss scaling against its rule on the host.
 
-use crate::Outcome;
-use crate::moe_layer::floats;
+use crate::tensors::floats;
 use burn::module::Param;
 use burn::tensor::{Device, Tensor};
 use moebius::ErrorKind;
@@ -63,7 +62,7 @@ fn scaled_steps(scaler: &LossScaler, kinds: &[f32], device: &Device) -> Vec<Loss
     kinds.iter().map(step).collect()
 }
 
-pub(crate) fn halves_and_doubles(target: &Target) -> Outcome {
+pub(crate) fn halves_and_doubles(target: &Target) {
     let device = target.burn().autodiff();
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     let kinds = [
@@ -97,11 +96,10 @@ pub(crate) fn halves_and_doubles(target: &Target) -> Outcome {
             8.0, 8.0, 16.0, 16.0, 16.0, 8.0, 8.0, 8.0, 4.0, 2.0, 2.0, 2.0
         ]
     );
-    Outcome::Ran
 }
 
 /// In six intervals of clean steps the scale doubles six times.
-pub(crate) fn grows_once_an_interval(target: &Target) -> Outcome {
+pub(crate) fn grows_once_an_interval(target: &Target) {
     let device = target.burn().autodiff();
     let scaling = LossScaling::Dynamic {
         initial: 1.0,
@@ -117,10 +115,9 @@ pub(crate) fn grows_once_an_interval(target: &Target) -> Outcome {
         assert_eq!(now.clean_steps, (step as u32 + 1) % 4);
         assert_eq!(now.skipped_steps, 0);
     }
-    Outcome::Ran
 }
 
-pub(crate) fn fixed_and_off(target: &Target) -> Outcome {
+pub(crate) fn fixed_and_off(target: &Target) {
     let device = target.burn().autodiff();
     let nan = f32::NAN;
     let fixed = LossScaler::new(LossScaling::Static { scale: 4.0 }, &device).unwrap();
@@ -146,10 +143,9 @@ pub(crate) fn fixed_and_off(target: &Target) -> Outcome {
         [2.0, 3.0]
     );
     assert_eq!(off.read().unwrap().skipped_steps, 0);
-    Outcome::Ran
 }
 
-pub(crate) fn refuses_wrong_numbers(target: &Target) -> Outcome {
+pub(crate) fn refuses_wrong_numbers(target: &Target) {
     let device = target.burn();
     for wrong in [
         LossScaling::Static { scale: 0.0 },
@@ -184,5 +180,4 @@ pub(crate) fn refuses_wrong_numbers(target: &Target) -> Outcome {
     };
     let error = scaler.restore(numbers).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    Outcome::Ran
 }

@@ -1,17 +1,13 @@
 //! Balance losses and load statistics: at uniform, at collapse, under masks, and against PyTorch.
 
-use crate::Outcome;
 use crate::cases::Case;
+use crate::tensors::floats;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{LoadStatistics, LossWeights, Losses, RouteConfig, Routing, Score, route};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
-
-fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().iter::<f32>().collect()
-}
 
 fn routed(
     device: &burn::tensor::Device,
@@ -47,7 +43,7 @@ fn balanced() -> Vec<f32> {
     logits
 }
 
-pub(crate) fn uniform(target: &Target) -> Outcome {
+pub(crate) fn uniform(target: &Target) {
     for score in [Score::Softmax, Score::Sigmoid] {
         for top_k in [1, 2, 8] {
             let config = RouteConfig {
@@ -66,10 +62,9 @@ pub(crate) fn uniform(target: &Target) -> Outcome {
     // (ln 8)² of zero logits.
     let zero = routed(&target.burn(), &[0.0; 80], 8, top(2));
     close("z", zero.losses(1).unwrap().z.unwrap(), 4.324_077_1);
-    Outcome::Ran
 }
 
-pub(crate) fn collapse(target: &Target) -> Outcome {
+pub(crate) fn collapse(target: &Target) {
     let mut logits = vec![0.0; 32 * 8];
     for t in 0..32 {
         logits[t * 8 + 5] = 60.0;
@@ -85,10 +80,9 @@ pub(crate) fn collapse(target: &Target) -> Outcome {
         .losses(1)
         .unwrap();
     close("entropy of one expert", one.entropy, 0.0);
-    Outcome::Ran
 }
 
-pub(crate) fn as_pytorch(target: &Target) -> Outcome {
+pub(crate) fn as_pytorch(target: &Target) {
     let case = Case::read("balance_losses");
     let top_k = case.params()["top_k"].as_u64().unwrap() as usize;
     let logits = case.floats("in.logits");
@@ -111,7 +105,6 @@ pub(crate) fn as_pytorch(target: &Target) -> Outcome {
     let want = case.floats("out.utilization");
     let want: Vec<f64> = want.iter().map(|u| f64::from(*u)).collect();
     assert_close("utilization", &utilization, &want, 1e-6);
-    Outcome::Ran
 }
 
 /// The losses in f64 from the device's probabilities.
@@ -173,7 +166,7 @@ fn check(losses: Losses, want: [f64; 4]) {
     }
 }
 
-pub(crate) fn groups_and_masks(target: &Target) -> Outcome {
+pub(crate) fn groups_and_masks(target: &Target) {
     let device = target.burn();
     let logits = Rng::new(3).vec(48 * 6, 2.0);
     let logits = Tensor::<2>::from_data(TensorData::new(logits, [48, 6]), &device);
@@ -192,12 +185,11 @@ pub(crate) fn groups_and_masks(target: &Target) -> Outcome {
     }
     let none = route(Tensor::zeros([0, 6], &device), None, &top(2)).unwrap();
     check(none.losses(1).unwrap(), [0.0; 4]);
-    Outcome::Ran
 }
 
 /// The gradient of a balance loss pushes an overloaded expert's logits down and the others' up.
 /// With every expert masked there is nothing to balance, and nothing to learn from.
-pub(crate) fn nothing_available(target: &Target) -> Outcome {
+pub(crate) fn nothing_available(target: &Target) {
     let device = target.burn().autodiff();
     let logits = Tensor::<2>::from_data(TensorData::new(balanced(), [64, 8]), &device);
     let logits = logits.require_grad();
@@ -211,10 +203,9 @@ pub(crate) fn nothing_available(target: &Target) -> Outcome {
     let sum = losses.switch + losses.gshard + losses.entropy + z;
     let gradient = floats(logits.grad(&sum.backward()).unwrap());
     assert!(gradient.iter().all(|g| *g == 0.0), "{gradient:?}");
-    Outcome::Ran
 }
 
-pub(crate) fn gradients_balance(target: &Target) -> Outcome {
+pub(crate) fn gradients_balance(target: &Target) {
     let device = target.burn().autodiff();
     let mut logits = Rng::new(4).vec(40 * 4, 0.5);
     logits.iter_mut().step_by(4).for_each(|l| *l += 2.0);
@@ -245,10 +236,9 @@ pub(crate) fn gradients_balance(target: &Target) -> Outcome {
         .map(|(at, p)| 2.0 * f64::from(lse[at / 4]) * f64::from(*p) / 40.0)
         .collect();
     assert_close("z", &gradient, &want, 1e-5);
-    Outcome::Ran
 }
 
-pub(crate) fn weighted_sum(target: &Target) -> Outcome {
+pub(crate) fn weighted_sum(target: &Target) {
     let routing = routed(&target.burn(), &Rng::new(5).vec(64, 2.0), 8, top(2));
     let losses = routing.losses(1).unwrap();
     let [switch, gshard, entropy, z] = reference(&routing, 1);
@@ -272,10 +262,9 @@ pub(crate) fn weighted_sum(target: &Target) -> Outcome {
         z: 0.0,
     };
     close("none", losses.weighted(&none), 0.0);
-    Outcome::Ran
 }
 
-pub(crate) fn statistics(target: &Target) -> Outcome {
+pub(crate) fn statistics(target: &Target) {
     let read = |counts: &[i32]| {
         let load = Tensor::<1, Int>::from_data(TensorData::from(counts), &target.burn());
         LoadStatistics::read(load).unwrap()
@@ -310,5 +299,4 @@ pub(crate) fn statistics(target: &Target) -> Outcome {
     let counted = routed(&target.burn(), &balanced(), 8, top(2));
     let statistics = LoadStatistics::read(counted.load().unwrap()).unwrap();
     assert_eq!(statistics.counts, [16; 8]);
-    Outcome::Ran
 }

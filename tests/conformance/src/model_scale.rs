@@ -1,7 +1,7 @@
 //! Layers as large as those of models in use: Qwen3-30B-A3B's 128 experts of 2048 × 768, 8 a token.
 
 use crate::Outcome;
-use crate::moe_layer::floats;
+use crate::tensors::floats;
 use burn::tensor::{DType, Distribution, Int, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{Activation, MoeConfig, MoeLayer, MoeOutput, MoeWeights, RouteConfig};

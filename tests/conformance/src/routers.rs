@@ -1,6 +1,6 @@
 //! Every router: its rule against plain Rust, its gradients, its state, and masks.
 
-use crate::Outcome;
+use crate::tensors::{floats, integers};
 use burn::module::Module;
 use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
 use moebius::ErrorKind;
@@ -14,14 +14,6 @@ use moebius_tests::data::Rng;
 use moebius_tests::gradients::{filled, parameters, with_values};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
-
-fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().iter::<f32>().collect()
-}
-
-fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
-    tensor.into_data().iter::<i64>().collect()
-}
 
 fn matrix(values: &[f32], shape: [usize; 2], device: &burn::tensor::Device) -> Tensor<2> {
     let options = (device, DType::F32);
@@ -99,7 +91,7 @@ fn same_choice(got: &Routing, want: &routing::Routed) {
     assert_close("probs", &probs, &want.probs, 1e-5);
 }
 
-pub(crate) fn switch_keeps_the_raw_probability(target: &Target) -> Outcome {
+pub(crate) fn switch_keeps_the_raw_probability(target: &Target) {
     let config = RouterConfig::Switch(SwitchConfig::default());
     let router = router(target, config);
     let x = batch(1);
@@ -119,10 +111,9 @@ pub(crate) fn switch_keeps_the_raw_probability(target: &Target) -> Outcome {
         "{ratios:?}"
     );
     assert!(ratios.iter().any(|r| *r > 1.005) && ratios.iter().any(|r| *r < 0.995));
-    Outcome::Ran
 }
 
-pub(crate) fn noise_and_dropout_only_in_training(target: &Target) -> Outcome {
+pub(crate) fn noise_and_dropout_only_in_training(target: &Target) {
     let noisy = RouterConfig::TopK(TopKConfig {
         noise_std: 0.5,
         ..TopKConfig::default()
@@ -168,10 +159,9 @@ pub(crate) fn noise_and_dropout_only_in_training(target: &Target) -> Outcome {
         let error = (got - x / 0.75).abs();
         assert!(*got == 0.0 || error <= 1e-6, "{got} of {x}");
     }
-    Outcome::Ran
 }
 
-pub(crate) fn hash_is_the_reference(target: &Target) -> Outcome {
+pub(crate) fn hash_is_the_reference(target: &Target) {
     let available = [true, false, true, true, true, false, true, true];
     let x = batch(3);
     for key in [HashKey::Content, HashKey::Position { sequence: 15 }] {
@@ -218,7 +208,6 @@ pub(crate) fn hash_is_the_reference(target: &Target) -> Outcome {
             assert_eq!(floats(sum), floats(losses.switch * 0.01));
         }
     }
-    Outcome::Ran
 }
 
 /// A product in f64: rows of `width`, weights \[out, width\].
@@ -258,7 +247,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-pub(crate) fn learned_is_an_mlp(target: &Target) -> Outcome {
+pub(crate) fn learned_is_an_mlp(target: &Target) {
     let config = LearnedConfig {
         width: 20,
         layers: 2,
@@ -276,10 +265,9 @@ pub(crate) fn learned_is_an_mlp(target: &Target) -> Outcome {
     assert_close("logits", &floats(got.logits.clone()), &logits, 1e-5);
     let route = RouteConfig::default();
     same_choice(&got, &chosen(route, &floats(got.logits.clone()), None));
-    Outcome::Ran
 }
 
-pub(crate) fn dynamic_follows_its_formula(target: &Target) -> Outcome {
+pub(crate) fn dynamic_follows_its_formula(target: &Target) {
     let config = DynamicConfig {
         follow: Follow::new(0.25, 0.5, 2.0),
         ..DynamicConfig::default()
@@ -327,10 +315,9 @@ pub(crate) fn dynamic_follows_its_formula(target: &Target) -> Outcome {
         factors.iter().all(|f| (0.5..=2.0).contains(f)),
         "{factors:?}"
     );
-    Outcome::Ran
 }
 
-pub(crate) fn dynamic_capacities_reach_dispatch(target: &Target) -> Outcome {
+pub(crate) fn dynamic_capacities_reach_dispatch(target: &Target) {
     let router = RouterConfig::Dynamic(DynamicConfig::default());
     let config = MoeConfig::new(HIDDEN, 8, EXPERTS)
         .with_router(router)
@@ -353,10 +340,9 @@ pub(crate) fn dynamic_capacities_reach_dispatch(target: &Target) -> Outcome {
             .sum();
         assert_eq!(integers(out.dropped_slots), [dropped], "{factors:?}");
     }
-    Outcome::Ran
 }
 
-pub(crate) fn sigmoid_bias_selects_but_does_not_weigh(target: &Target) -> Outcome {
+pub(crate) fn sigmoid_bias_selects_but_does_not_weigh(target: &Target) {
     let config = RouterConfig::SigmoidBias(SigmoidBiasConfig::default());
     let router = with_values(router(target, config), "bias", &[0.0; EXPERTS]);
     let x = batch(7);
@@ -375,10 +361,9 @@ pub(crate) fn sigmoid_bias_selects_but_does_not_weigh(target: &Target) -> Outcom
         assert!((weights[2 * t] - score(0) / sum).abs() < 1e-5);
         assert!((weights[2 * t + 1] - score(1) / sum).abs() < 1e-5);
     }
-    Outcome::Ran
 }
 
-pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) -> Outcome {
+pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) {
     let config = SigmoidBiasConfig {
         rate: 0.01,
         ..SigmoidBiasConfig::default()
@@ -424,7 +409,6 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) -> Outcome {
         .map(|(new, old)| f64::from(new - old).signum() * f64::from((new - old).abs() > 1e-6))
         .collect();
     assert_eq!(moved, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-    Outcome::Ran
 }
 
 /// The tokens an expert takes: the most probable, ties to the earlier.
@@ -437,7 +421,7 @@ fn best_tokens(probs: &[f32], expert: usize, count: usize) -> Vec<usize> {
     order
 }
 
-pub(crate) fn expert_choice_takes_the_best(target: &Target) -> Outcome {
+pub(crate) fn expert_choice_takes_the_best(target: &Target) {
     let available = [true, true, false, true, true, true, true, false];
     for (factor, mask, count) in [
         (2.0, None, 12),
@@ -476,11 +460,10 @@ pub(crate) fn expert_choice_takes_the_best(target: &Target) -> Outcome {
             }
         }
     }
-    Outcome::Ran
 }
 
 /// y of a layer whose experts choose, against a sum over what they chose.
-pub(crate) fn expert_choice_layer(target: &Target) -> Outcome {
+pub(crate) fn expert_choice_layer(target: &Target) {
     let config = MoeConfig::new(HIDDEN, 16, EXPERTS)
         .with_router(RouterConfig::ExpertChoice(ExpertChoiceConfig::default()));
     let layer = filled(config.init(&target.burn()).unwrap(), 4, 0.4);
@@ -505,10 +488,9 @@ pub(crate) fn expert_choice_layer(target: &Target) -> Outcome {
         }
     }
     assert_close("y", &floats(out.y), &want, 1e-5);
-    Outcome::Ran
 }
 
-pub(crate) fn masks_in_every_router(target: &Target) -> Outcome {
+pub(crate) fn masks_in_every_router(target: &Target) {
     let available = [false, true, true, false, true, true, false, true];
     for config in routers() {
         let router = router(target, config);
@@ -530,11 +512,10 @@ pub(crate) fn masks_in_every_router(target: &Target) -> Outcome {
         let load = integers(got.load().unwrap());
         assert!((0..EXPERTS).all(|e| available[e] || load[e] == 0), "{name}");
     }
-    Outcome::Ran
 }
 
 /// A token routed alone goes where it goes in a batch, but for experts that choose.
-pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
+pub(crate) fn independent_of_the_batch(target: &Target) {
     let x = batch(12);
     for config in routers().into_iter().take(6) {
         let router = router(target, config);
@@ -546,10 +527,9 @@ pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
             assert_eq!(floats(alone.logits), want, "{}", config.name());
         }
     }
-    Outcome::Ran
 }
 
-pub(crate) fn state_is_in_records(target: &Target) -> Outcome {
+pub(crate) fn state_is_in_records(target: &Target) {
     for config in routers() {
         let trained = router(target, config).train();
         drop(run(target, &trained, &batch(13), None));
@@ -567,10 +547,9 @@ pub(crate) fn state_is_in_records(target: &Target) -> Outcome {
         assert_eq!(integers(a.indices), integers(b.indices));
         assert_eq!(floats(a.weights), floats(b.weights));
     }
-    Outcome::Ran
 }
 
-pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+pub(crate) fn refuses_wrong_input(target: &Target) {
     let device = target.burn();
     let learned = |layers, width| {
         let route = RouteConfig::default();
@@ -630,5 +609,4 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
         let none = router.forward(none, None).unwrap();
         assert_eq!(none.indices.dims(), [0, config.choices(EXPERTS)]);
     }
-    Outcome::Ran
 }

@@ -64,31 +64,28 @@ fn config(top_k: usize, score: Score, renormalize: bool) -> RouteConfig {
     }
 }
 
-pub(crate) fn softmax(target: &Target) -> Outcome {
+pub(crate) fn softmax(target: &Target) {
     Batch::random(129, 8).check(target, config(2, Score::Softmax, true));
     let after = RouteConfig {
         softmax_after_topk: true,
         ..config(3, Score::Sigmoid, false)
     };
     Batch::random(37, 6).check(target, after);
-    Outcome::Ran
 }
 
-pub(crate) fn sigmoid(target: &Target) -> Outcome {
+pub(crate) fn sigmoid(target: &Target) {
     Batch::random(65, 16).check(target, config(4, Score::Sigmoid, true));
     let mut tiny = Batch::random(5, 8);
     tiny.logits.iter_mut().for_each(|logit| *logit -= 80.0);
     tiny.check(target, config(2, Score::Sigmoid, true));
-    Outcome::Ran
 }
 
-pub(crate) fn raw_scores(target: &Target) -> Outcome {
+pub(crate) fn raw_scores(target: &Target) {
     Batch::random(64, 8).check(target, config(2, Score::Softmax, false));
     Batch::random(64, 8).check(target, config(1, Score::Sigmoid, false));
-    Outcome::Ran
 }
 
-pub(crate) fn ties_go_to_the_lowest_index(target: &Target) -> Outcome {
+pub(crate) fn ties_go_to_the_lowest_index(target: &Target) {
     let mut batch = Batch::random(40, 8);
     batch
         .logits
@@ -97,10 +94,9 @@ pub(crate) fn ties_go_to_the_lowest_index(target: &Target) -> Outcome {
     batch.logits[..8].fill(0.0);
     batch.logits[8..16].copy_from_slice(&[-0.0, 0.0, -0.0, 0.0, -1.0, -0.0, 0.0, 0.0]);
     batch.check(target, config(3, Score::Softmax, true));
-    Outcome::Ran
 }
 
-pub(crate) fn hostile_logits(target: &Target) -> Outcome {
+pub(crate) fn hostile_logits(target: &Target) {
     let mut batch = Batch::random(4, 6);
     batch.logits[2] = f32::NEG_INFINITY;
     batch.logits[6..12].fill(f32::NAN);
@@ -139,28 +135,25 @@ pub(crate) fn hostile_logits(target: &Target) -> Outcome {
         weights[2..4].iter().all(|w| w.is_nan()),
         "all NaN: {weights:?}"
     );
-    Outcome::Ran
 }
 
-pub(crate) fn mask(target: &Target) -> Outcome {
+pub(crate) fn mask(target: &Target) {
     for score in [Score::Softmax, Score::Sigmoid] {
         let mut batch = Batch::random(50, 9);
         batch.mask = Some((0..9).map(|e| e % 3 != 1).collect());
         batch.check(target, config(3, score, true));
         batch.check(target, config(2, score, false));
     }
-    Outcome::Ran
 }
 
 /// Slots that find no expert hold index E and weight 0.
-pub(crate) fn mask_leaves_too_few(target: &Target) -> Outcome {
+pub(crate) fn mask_leaves_too_few(target: &Target) {
     let mut batch = Batch::random(7, 5);
     batch.mask = Some(vec![false, false, true, false, true]);
     batch.check(target, config(4, Score::Softmax, true));
-    Outcome::Ran
 }
 
-pub(crate) fn sizes(target: &Target) -> Outcome {
+pub(crate) fn sizes(target: &Target) {
     for (tokens, experts, top_k) in [(1, 1, 1), (1, 8, 8), (63, 2, 1), (257, 128, 8), (3, 256, 8)] {
         Batch::random(tokens, experts).check(target, config(top_k, Score::Softmax, true));
     }
@@ -180,10 +173,9 @@ pub(crate) fn sizes(target: &Target) -> Outcome {
             "{error}"
         );
     }
-    Outcome::Ran
 }
 
-fn check_logits(target: &Target, dtype: DType) -> Outcome {
+pub(crate) fn check_logits(target: &Target, dtype: DType) -> Outcome {
     for (tokens, hidden, experts) in [(1, 1, 1), (33, 64, 8), (5, 7, 3), (17, 96, 128)] {
         let config = MoeConfig::new(hidden, 4, experts).with_router(RouteConfig::new(1));
         let layer = config.init(&target.burn()).unwrap();
@@ -216,16 +208,4 @@ fn check_logits(target: &Target, dtype: DType) -> Outcome {
         assert_close("logits", &floats(got), &want, 1e-5);
     }
     Outcome::Ran
-}
-
-pub(crate) fn router_logits(target: &Target) -> Outcome {
-    check_logits(target, DType::F32)
-}
-
-pub(crate) fn f16(target: &Target) -> Outcome {
-    check_logits(target, DType::F16)
-}
-
-pub(crate) fn bf16(target: &Target) -> Outcome {
-    check_logits(target, DType::BF16)
 }

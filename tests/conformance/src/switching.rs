@@ -1,6 +1,7 @@
 //! Experts that are moved to the device when they are needed: the same bits, within the budget.
 
 use crate::Outcome;
+use crate::tensors::floats;
 use burn::tensor::{Bool, DType, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::switching::{HostLayer, SwitchedExperts};
@@ -12,10 +13,6 @@ use moebius_device::memory_in_use;
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::{filled, with_values};
 use moebius_tests::target::Target;
-
-fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
-    tensor.into_data().convert::<f32>().iter::<f32>().collect()
-}
 
 fn batch(target: &Target, [tokens, hidden]: [usize; 2], seed: u64) -> Tensor<2> {
     let values = Rng::new(seed).vec(tokens * hidden, 1.5);
@@ -49,7 +46,7 @@ fn switched(target: &Target, layer: &MoeLayer, places: usize) -> SwitchedExperts
     switched
 }
 
-pub(crate) fn same_bits_as_in_memory(target: &Target) -> Outcome {
+pub(crate) fn same_bits_as_in_memory(target: &Target) {
     let config = MoeConfig::new(20, 24, 8).with_activation(Activation::Gelu);
     let shared = SharedExpertConfig::new(12).with_sigmoid_gate(true);
     let choosing = RouterConfig::ExpertChoice(ExpertChoiceConfig::default());
@@ -81,7 +78,6 @@ pub(crate) fn same_bits_as_in_memory(target: &Target) -> Outcome {
             }
         }
     }
-    Outcome::Ran
 }
 
 /// Tokens of which each wants one of `experts`, in their order, and no other: the router's weights are the identity.
@@ -104,7 +100,7 @@ fn one_hot_layer(target: &Target) -> MoeLayer {
     with_values(layer, "router.TopK.weight", &identity)
 }
 
-pub(crate) fn cold_experts_go_and_come_back(target: &Target) -> Outcome {
+pub(crate) fn cold_experts_go_and_come_back(target: &Target) {
     let layer = one_hot_layer(target);
     let mut switched = switched(target, &layer, 2);
     let bytes = expert_bytes(layer.config());
@@ -137,10 +133,9 @@ pub(crate) fn cold_experts_go_and_come_back(target: &Target) -> Outcome {
         assert_eq!(counted, [hits, misses, evictions], "{wanted:?}");
         assert_eq!(statistics.moved_bytes, misses * bytes);
     }
-    Outcome::Ran
 }
 
-pub(crate) fn masks_and_empty_batches(target: &Target) -> Outcome {
+pub(crate) fn masks_and_empty_batches(target: &Target) {
     let layer = layer(target, MoeConfig::new(20, 24, 8));
     let mut switched = switched(target, &layer, 2);
     let available = [false, true, false, false, true, false, true, false];
@@ -158,10 +153,9 @@ pub(crate) fn masks_and_empty_batches(target: &Target) -> Outcome {
     let empty = switched.forward(Tensor::<2>::zeros([0, 20], &target.burn()));
     assert_eq!(empty.unwrap().y.dims(), [0, 20]);
     assert_eq!(switched.cache().statistics().misses, 3);
-    Outcome::Ran
 }
 
-fn half(target: &Target, dtype: DType) -> Outcome {
+pub(crate) fn half(target: &Target, dtype: DType) -> Outcome {
     let layer = layer(target, MoeConfig::new(20, 24, 8));
     if let Err(error) = layer.plan(4, dtype, &target.burn()) {
         return Outcome::Unsupported(error.to_string());
@@ -185,20 +179,10 @@ fn half(target: &Target, dtype: DType) -> Outcome {
     Outcome::Ran
 }
 
-pub(crate) fn f16(target: &Target) -> Outcome {
-    half(target, DType::F16)
-}
-
-pub(crate) fn bf16(target: &Target) -> Outcome {
-    half(target, DType::BF16)
-}
-
 /// Experts that take turns on the device stay within the budget of live bytes, and CubeCL reserves much less than for
 /// all experts.
-pub(crate) fn device_memory(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no device allocator".into());
-    };
+pub(crate) fn device_memory(target: &Target) {
+    let client = target.client().unwrap();
     // Memory that earlier cases have left free would hide what this case takes.
     client.memory_cleanup().unwrap();
     let config = MoeConfig::new(512, 1024, 16).with_router(RouteConfig::new(1));
@@ -229,10 +213,9 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
     }
     let statistics = switched.cache().statistics();
     assert!(statistics.evictions > 16, "{statistics:?}");
-    Outcome::Ran
 }
 
-pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
+pub(crate) fn refuses_wrong_input(target: &Target) {
     let device = target.burn();
     let layer = layer(target, MoeConfig::new(20, 24, 8));
     let bytes = expert_bytes(layer.config());
@@ -262,5 +245,4 @@ pub(crate) fn refuses_wrong_input(target: &Target) -> Outcome {
     let mut switched = host.switched(4 * bytes, &device).unwrap();
     let error = switched.forward(Tensor::<2>::zeros([3, 21], &device));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Shape);
-    Outcome::Ran
 }

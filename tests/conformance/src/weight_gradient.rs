@@ -1,70 +1,38 @@
 //! Gradients of the experts' weights and biases: every variant a device can run, against the f64 oracle.
 
 use crate::Outcome;
-use crate::grouped_gemm::{rounded, upload};
+use crate::grouped_gemm::{random_keys, segments, with, with_bindings};
 use cubecl::client::Client;
-use cubecl::prelude::*;
 use moebius_device::Capability;
-use moebius_ops::grouped_gemm::Problem as Product;
-use moebius_ops::grouped_gemm::Source;
+use moebius_ops::Element;
 use moebius_ops::grouped_gemm::weight_gradient::{Problem, reference};
-use moebius_ops::{Element, permute};
+use moebius_ops::grouped_gemm::{Problem as Product, Source, bias_gradient as bias};
+use moebius_ops::permute::{self, Sorted};
 use moebius_shaders::grouped_gemm::weight_gradient::{Operands, launch, plan};
 use moebius_shaders::grouped_gemm::{Choice, Segments, Variant, bias_gradient};
 use moebius_tests::data::Rng;
-use moebius_tests::target::{Target, download_f32, nans, upload_u32};
+use moebius_tests::elements::{exact, rounded, upload};
+use moebius_tests::target::{Target, download_f32, nans, upload_f32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
-/// A sort of slots, on the host and as buffers; rows that go nowhere are never read.
-struct Sorted {
-    host: permute::Sorted,
-    rows: usize,
+/// What a gradient of `product` reads of a sort, if that isn't dense; no gradient reads the tiles.
+fn sort_of(product: &Product, client: &Client, sorted: &Sorted) -> Option<Segments> {
+    (!product.dense).then(|| segments(client, sorted, &[0]))
 }
 
-impl Sorted {
-    fn new(keys: &[u32], experts: usize) -> Self {
-        let host = permute::reference(keys, experts);
-        Self {
-            rows: host.offsets[experts] as usize,
-            host,
-        }
+/// Random rows; sorted rows that no slot is sorted to are NaN.
+fn rows_of(
+    rng: &mut Rng,
+    sorted: &Sorted,
+    source: Source,
+    [rows, columns]: [usize; 2],
+    element: Element,
+) -> Vec<f32> {
+    let mut values = rounded(rng.vec(rows * columns, 1.0), element);
+    if let (Source::Sorted, Some(used)) = (source, sorted.offsets.last()) {
+        values[*used as usize * columns..].fill(f32::NAN);
     }
-
-    /// What a gradient that isn't dense reads; no gradient reads the tiles.
-    fn segments(&self, client: &Client, dense: bool) -> Option<Segments> {
-        let upload = |words: &[u32]| upload_u32(client, words);
-        (!dense).then(|| Segments {
-            order: upload(&self.host.order),
-            offsets: upload(&self.host.offsets),
-            tiles: upload(&[0]),
-        })
-    }
-
-    /// Random rows of `columns`; sorted rows no slot is sorted to are NaN.
-    fn operand(
-        &self,
-        rng: &mut Rng,
-        rows: usize,
-        columns: usize,
-        of: (Source, Element),
-    ) -> Vec<f32> {
-        let (source, element) = of;
-        let values = rng.vec(rows * columns, 1.0).into_iter();
-        let mut values: Vec<f32> = values.map(|value| rounded(value, element)).collect();
-        if source == Source::Sorted {
-            values[self.rows * columns..].fill(f32::NAN);
-        }
-        values
-    }
-}
-
-fn random_keys(slots: usize, experts: usize) -> Vec<u32> {
-    let mut rng = Rng::new(slots as u64);
-    (0..slots).map(|_| rng.below(experts) as u32).collect()
-}
-
-fn wide(values: &[f32]) -> Vec<f64> {
-    values.iter().map(|value| f64::from(*value)).collect()
+    values
 }
 
 /// One weight gradient with its data, rounded to the element type.
@@ -79,10 +47,10 @@ impl Gradient {
     fn new(problem: Problem, keys: &[u32]) -> Self {
         let [m, n] = problem.columns();
         let mut rng = Rng::new((m * 31 + n) as u64);
-        let sorted = Sorted::new(keys, problem.product.experts);
+        let sorted = permute::reference(keys, problem.product.experts);
         let mut operand = |source, columns| {
-            let of = (source, problem.product.element);
-            sorted.operand(&mut rng, problem.rows(source), columns, of)
+            let shape = [problem.rows(source), columns];
+            rows_of(&mut rng, &sorted, source, shape, problem.product.element)
         };
         Self {
             a: operand(problem.a, m),
@@ -104,44 +72,36 @@ impl Gradient {
         device: &Capability,
         variant: Variant,
     ) -> Result<Vec<f32>, String> {
-        let choice = Choice {
-            variant: Some(variant),
-            allow_unproven: false,
-        };
         let p = &self.problem.product;
-        let plan = plan(self.problem, device, choice).map_err(|error| error.to_string())?;
+        let plan = plan(self.problem, device, Choice::of(variant));
+        let plan = plan.map_err(|error| error.to_string())?;
         let len = p.experts * p.n * p.k;
         let operands = Operands {
             a: upload(client, &self.a, p.element),
             b: upload(client, &self.b, p.element),
-            segments: self.sorted.segments(client, p.dense),
+            segments: sort_of(p, client, &self.sorted),
             out: nans(client, len),
         };
         launch(client, &plan, operands.clone());
         Ok(download_f32(client, operands.out, len))
     }
 
-    fn want(&self) -> Vec<f64> {
-        reference(
-            &self.problem,
-            &self.sorted.host,
-            &wide(&self.a),
-            &wide(&self.b),
-        )
-    }
-
     /// Runs every variant for this sort of device and compares.
     fn check(&self, target: &Target) -> Outcome {
-        self.check_by(target, &variants(target))
+        self.check_on(target, target.capability(), &variants(target))
     }
 
-    fn check_by(&self, target: &Target, variants: &[Variant]) -> Outcome {
-        let Some(client) = target.client() else {
-            return Outcome::Unsupported("no kernels".into());
-        };
-        let want = self.want();
+    /// Runs these variants, planned for a device of this capability, and compares.
+    fn check_on(&self, target: &Target, device: &Capability, variants: &[Variant]) -> Outcome {
+        let client = target.client().unwrap();
+        let want = reference(
+            &self.problem,
+            &self.sorted,
+            &exact(&self.a),
+            &exact(&self.b),
+        );
         for &variant in variants {
-            match self.run(&client, target.capability(), variant) {
+            match self.run(&client, device, variant) {
                 // Sums are f32 and stored as such whatever the operands are.
                 Ok(got) => {
                     let what = format!("{variant:?} {:?}", self.problem);
@@ -189,7 +149,7 @@ pub(crate) fn tile_edges(target: &Target) -> Outcome {
 }
 
 /// The rows of an ordinary product, which no sort has seen, around the same edges.
-fn dense_of(target: &Target, element: Element) -> Outcome {
+pub(crate) fn dense_of(target: &Target, element: Element) -> Outcome {
     let sizes = [
         (1, 1, 1),
         (15, 7, 17),
@@ -198,22 +158,13 @@ fn dense_of(target: &Target, element: Element) -> Outcome {
         (513, 20, 48),
     ];
     Outcome::of(sizes.into_iter().flat_map(|(rows, m, n)| {
-        let product = |m, n| Product {
-            element,
-            ..Product::dense(rows, m, n).unwrap()
-        };
-        let weights = Problem::of(&product(m, n));
-        let bias = moebius_ops::grouped_gemm::bias_gradient::Problem::of(&product(n, 1));
+        let product = |m, n| with(Product::dense(rows, m, n).unwrap(), |p| p.element = element);
         let keys = vec![0; rows];
         [
-            Gradient::new(weights, &keys).check(target),
-            check_bias(target, bias, &keys),
+            Gradient::new(Problem::of(&product(m, n)), &keys).check(target),
+            check_bias(target, bias::Problem::of(&product(n, 1)), &keys),
         ]
     }))
-}
-
-pub(crate) fn dense(target: &Target) -> Outcome {
-    dense_of(target, Element::F32)
 }
 
 /// More rows than the `cpu` variant packs at once, and one row more or less than that.
@@ -227,15 +178,12 @@ pub(crate) fn row_blocks(target: &Target) -> Outcome {
 /// One expert takes all, some none, and some slots go nowhere.
 pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     let some: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
-    let bounded = Problem::of(&Product {
-        row_bound: 100,
-        ..problem(150, 5, 20, 36).product
-    });
+    let bounded = with(problem(150, 5, 20, 36).product, |p| p.row_bound = 100);
     Outcome::of([
         Gradient::new(problem(100, 8, 24, 16), &[6; 100]).check(target),
         Gradient::new(problem(100, 1, 24, 16), &[1; 100]).check(target),
         Gradient::new(problem(150, 5, 24, 33), &some).check(target),
-        Gradient::new(bounded, &some).check(target),
+        Gradient::new(Problem::of(&bounded), &some).check(target),
     ])
 }
 
@@ -253,7 +201,7 @@ pub(crate) fn gather(target: &Target) -> Outcome {
 }
 
 /// Rows and columns around fragments of 8 and 16 and tiles of 64.
-fn matrices(target: &Target, element: Element) -> Outcome {
+pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     let sizes = [
         (1, 4, 4),
         (7, 12, 20),
@@ -262,12 +210,9 @@ fn matrices(target: &Target, element: Element) -> Outcome {
         (200, 132, 72),
     ];
     let by_matrices = |problem: Problem| {
-        let product = Product {
-            element,
-            ..problem.product
-        };
+        let product = with(problem.product, |p| p.element = element);
         let gradient = Gradient::random(Problem { product, ..problem });
-        gradient.check_by(target, &[Variant::TensorCore])
+        gradient.check_on(target, target.capability(), &[Variant::TensorCore])
     };
     let dense = Problem::of(&Product::dense(70, 24, 32).unwrap());
     let gathered = Problem {
@@ -279,18 +224,8 @@ fn matrices(target: &Target, element: Element) -> Outcome {
     Outcome::of(sizes.into_iter().chain([dense, gathered]).map(by_matrices))
 }
 
-pub(crate) fn matrices_f16(target: &Target) -> Outcome {
-    matrices(target, Element::F16)
-}
-
-pub(crate) fn matrices_bf16(target: &Target) -> Outcome {
-    matrices(target, Element::Bf16)
-}
-
-pub(crate) fn variants_agree_bit_for_bit(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
+pub(crate) fn variants_agree_bit_for_bit(target: &Target) {
+    let client = target.client().unwrap();
     for (m, n) in [(70, 200), (36, 61)] {
         let gradient = Gradient::random(problem(1300, 2, m, n));
         let [got, naive] = variants(target).map(|variant| {
@@ -302,21 +237,16 @@ pub(crate) fn variants_agree_bit_for_bit(target: &Target) -> Outcome {
         });
         assert!(got == naive, "{:?} and naive differ", variants(target)[0]);
     }
-    Outcome::Ran
 }
 
 /// A device whose bindings hold the gradients of one or two experts only.
-pub(crate) fn gradients_in_slabs(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
+pub(crate) fn gradients_in_slabs(target: &Target) {
+    let (client, device) = (target.client().unwrap(), target.capability());
     let gradient = Gradient::random(problem(60, 5, 64, 32));
     for variant in variants(target) {
-        let whole = gradient.run(&client, target.capability(), variant).unwrap();
+        let whole = gradient.run(&client, device, variant).unwrap();
         for experts in [1, 2] {
-            let mut small = target.capability().clone();
-            small.limits.max_binding_bytes = (64 * 32 * 4 * experts).max(60 * 64 * 4);
-            small.limits.binding_alignment = small.limits.binding_alignment.max(4);
+            let small = with_bindings(device, (64 * 32 * 4 * experts).max(60 * 64 * 4));
             let slabs = plan(gradient.problem, &small, Choice::default())
                 .unwrap()
                 .slabs;
@@ -325,76 +255,48 @@ pub(crate) fn gradients_in_slabs(target: &Target) -> Outcome {
             assert!(split == whole, "split gradients give other results");
         }
     }
-    Outcome::Ran
 }
 
 /// Every variant a GPU takes, planned for WebGPU's default limits and nothing beyond them.
 pub(crate) fn webgpu_default_limits(target: &Target) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
     if target.capability().cpu_cores.is_some() {
         return Outcome::Unsupported("not a GPU runtime".into());
     }
     let gradient = Gradient::random(problem(130, 4, 70, 50));
-    for variant in variants(target) {
-        let got = gradient.run(&client, &Capability::webgpu_default(), variant);
-        let what = format!("{variant:?}");
-        assert_close(&what, &got.unwrap(), &gradient.want(), rel_l2(Element::F32));
-    }
-    Outcome::Ran
+    gradient.check_on(target, &Capability::webgpu_default(), &variants(target))
 }
 
 /// Runs a bias gradient of random rows and compares.
-fn check_bias(
-    target: &Target,
-    problem: moebius_ops::grouped_gemm::bias_gradient::Problem,
-    keys: &[u32],
-) -> Outcome {
-    let Some(client) = target.client() else {
-        return Outcome::Unsupported("no kernels".into());
-    };
+fn check_bias(target: &Target, problem: bias::Problem, keys: &[u32]) -> Outcome {
+    let client = target.client().unwrap();
     let plan = match bias_gradient::plan(problem, target.capability()) {
         Ok(plan) => plan,
         Err(error) => return Outcome::Unsupported(error.to_string()),
     };
     let p = &problem.product;
     let mut rng = Rng::new(p.n as u64);
-    let sorted = Sorted::new(keys, p.experts);
-    let of = (problem.rows, p.element);
-    let rows = sorted.operand(&mut rng, problem.input_rows(), p.n, of);
+    let sorted = permute::reference(keys, p.experts);
+    let shape = [problem.input_rows(), p.n];
+    let rows = rows_of(&mut rng, &sorted, problem.rows, shape, p.element);
     let weights = problem.weighted.then(|| rng.vec(p.slots, 1.0));
+    let weights = weights.as_deref();
     let len = p.experts * p.n;
-    let out = nans(&client, len);
     let operands = bias_gradient::Operands {
         rows: upload(&client, &rows, p.element),
-        segments: sorted.segments(&client, p.dense),
-        weights: weights
-            .as_ref()
-            .map(|weights| client.create_from_slice(f32::as_bytes(weights))),
-        out: out.clone(),
+        segments: sort_of(p, &client, &sorted),
+        weights: weights.map(|weights| upload_f32(&client, weights)),
+        out: nans(&client, len),
     };
-    bias_gradient::launch(&client, &plan, operands);
-    let got = download_f32(&client, out, len);
-    let want = moebius_ops::grouped_gemm::bias_gradient::reference(
-        &problem,
-        &sorted.host,
-        &wide(&rows),
-        weights.as_deref(),
-    );
+    bias_gradient::launch(&client, &plan, operands.clone());
+    let got = download_f32(&client, operands.out, len);
+    let want = bias::reference(&problem, &sorted, &exact(&rows), weights);
     let what = format!("{problem:?}");
     assert_close(&what, &got, &want, rel_l2(Element::F32));
     Outcome::Ran
 }
 
-fn bias_problem(
-    slots: usize,
-    experts: usize,
-    n: usize,
-) -> moebius_ops::grouped_gemm::bias_gradient::Problem {
-    moebius_ops::grouped_gemm::bias_gradient::Problem::of(
-        &Product::new(slots, experts, 1, n, 1).unwrap(),
-    )
+fn bias_problem(slots: usize, experts: usize, n: usize) -> bias::Problem {
+    bias::Problem::of(&Product::new(slots, experts, 1, n, 1).unwrap())
 }
 
 pub(crate) fn bias_sorted(target: &Target) -> Outcome {
@@ -407,13 +309,12 @@ pub(crate) fn bias_sorted(target: &Target) -> Outcome {
 
 /// Token rows, each multiplied by the weights of its slots.
 pub(crate) fn bias_weighted(target: &Target) -> Outcome {
+    let product = Product::new(90, 4, 3, 40, 1).unwrap();
     Outcome::of([Source::Tokens, Source::Sorted].map(|rows| {
-        let problem = moebius_ops::grouped_gemm::bias_gradient::Problem {
+        let problem = bias::Problem {
+            product,
             rows,
             weighted: true,
-            ..moebius_ops::grouped_gemm::bias_gradient::Problem::of(
-                &Product::new(90, 4, 3, 40, 1).unwrap(),
-            )
         };
         check_bias(target, problem, &random_keys(90, 4))
     }))
@@ -421,24 +322,18 @@ pub(crate) fn bias_weighted(target: &Target) -> Outcome {
 
 pub(crate) fn bias_uneven_experts(target: &Target) -> Outcome {
     let some: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
-    let bounded = moebius_ops::grouped_gemm::bias_gradient::Problem::of(&Product {
-        row_bound: 100,
-        ..bias_problem(150, 5, 20).product
-    });
+    let bounded = with(bias_problem(150, 5, 20).product, |p| p.row_bound = 100);
     Outcome::of([
         check_bias(target, bias_problem(100, 8, 24), &[6; 100]),
         check_bias(target, bias_problem(100, 1, 24), &[1; 100]),
-        check_bias(target, bounded, &some),
+        check_bias(target, bias::Problem::of(&bounded), &some),
     ])
 }
 
-fn halves(target: &Target, element: Element) -> Outcome {
-    let columns = [(64, 64), (33, 35), (48, 31)];
-    let gradients = columns.map(|(m, n)| {
-        let product = Product {
-            element,
-            ..Product::new(80, 3, 2, m, n).unwrap()
-        };
+pub(crate) fn halves(target: &Target, element: Element) -> Outcome {
+    let typed = |product| with(product, |p| p.element = element);
+    let gradients = [(64, 64), (33, 35), (48, 31)].map(|(m, n)| {
+        let product = typed(Product::new(80, 3, 2, m, n).unwrap());
         let problem = Problem {
             a: Source::Tokens,
             ..Problem::of(&product)
@@ -446,24 +341,12 @@ fn halves(target: &Target, element: Element) -> Outcome {
         Gradient::random(problem).check(target)
     });
     let biases = [(64, true), (33, false)].map(|(n, weighted)| {
-        let product = Product {
-            element,
-            ..bias_problem(70, 3, n).product
-        };
-        let problem = moebius_ops::grouped_gemm::bias_gradient::Problem {
+        let problem = bias::Problem {
             weighted,
-            ..moebius_ops::grouped_gemm::bias_gradient::Problem::of(&product)
+            ..bias::Problem::of(&typed(bias_problem(70, 3, n).product))
         };
         check_bias(target, problem, &random_keys(70, 3))
     });
     let all = gradients.into_iter().chain(biases);
     Outcome::of(all.chain([dense_of(target, element)]))
-}
-
-pub(crate) fn f16(target: &Target) -> Outcome {
-    halves(target, Element::F16)
-}
-
-pub(crate) fn bf16(target: &Target) -> Outcome {
-    halves(target, Element::Bf16)
 }

@@ -18,7 +18,7 @@ use moebius_shaders::DeviceElement;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 pub(crate) use own_rule::{own_rule, own_rule_agrees};
-pub(crate) use variants::{matrices_bf16, matrices_f16, tiles, tiles_bf16, tiles_f16, visits};
+pub(crate) use variants::{half_tiles, matrices, tiles, visits};
 pub(crate) use views::views;
 
 const EVERY: [Rule; 14] = [
@@ -508,7 +508,7 @@ fn merged(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-fn halves(target: &Target, element: Element) -> Outcome {
+pub(crate) fn halves(target: &Target, element: Element) -> Outcome {
     if let Err(refused) = element.supported("attention", target.capability()) {
         return Outcome::Unsupported(refused.to_string());
     }
@@ -521,12 +521,4 @@ fn halves(target: &Target, element: Element) -> Outcome {
         let sinks = !rules.is_empty();
         Case::new(problem(of, &rules).with_element(element).with_sinks(sinks)).check(target)
     }))
-}
-
-pub(crate) fn f16(target: &Target) -> Outcome {
-    halves(target, Element::F16)
-}
-
-pub(crate) fn bf16(target: &Target) -> Outcome {
-    halves(target, Element::Bf16)
 }

@@ -42,21 +42,13 @@ pub(crate) fn tiles(target: &Target) -> Outcome {
     ])
 }
 
-fn half_tiles(target: &Target, element: Element) -> Outcome {
+pub(crate) fn half_tiles(target: &Target, element: Element) -> Outcome {
     let problem = problem(WHOLE_EIGHTS, &[]).with_element(element);
     both(target, &Case::new(problem))
 }
 
-pub(crate) fn tiles_f16(target: &Target) -> Outcome {
-    half_tiles(target, Element::F16)
-}
-
-pub(crate) fn tiles_bf16(target: &Target) -> Outcome {
-    half_tiles(target, Element::Bf16)
-}
-
 /// Every way in which the kernel of matrix instructions is emitted, and rules that exclude tiles.
-fn matrices(target: &Target, element: Element) -> Outcome {
+pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     let of = [2, 4, 2, 137, 170, 32, 48];
     let none = problem(of, &[]);
     let others = [
@@ -74,14 +66,6 @@ fn matrices(target: &Target, element: Element) -> Outcome {
         let (want, _) = case.want();
         compare(target, Variant::TensorCore, &case, &want)
     }))
-}
-
-pub(crate) fn matrices_f16(target: &Target) -> Outcome {
-    matrices(target, Element::F16)
-}
-
-pub(crate) fn matrices_bf16(target: &Target) -> Outcome {
-    matrices(target, Element::Bf16)
 }
 
 /// NaN in a key that no query sees, among keys that they do.

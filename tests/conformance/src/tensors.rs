@@ -1,0 +1,56 @@
+//! Tensors of numbers, and the numbers of tensors.
+
+use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
+use moebius_ops::Element;
+use moebius_tests::elements::exact;
+
+/// A tensor of these numbers.
+pub(crate) fn tensor<const D: usize>(
+    values: &[f32],
+    shape: [usize; D],
+    device: &Device,
+) -> Tensor<D> {
+    Tensor::from_data(TensorData::new(values.to_vec(), shape), device)
+}
+
+/// A tensor of these numbers, rounded to `dtype`.
+pub(crate) fn typed<const D: usize>(
+    values: &[f32],
+    shape: [usize; D],
+    dtype: DType,
+    device: &Device,
+) -> Tensor<D> {
+    let data = TensorData::new(values.to_vec(), shape).convert_dtype(dtype);
+    Tensor::from_data(data, (device, dtype))
+}
+
+/// A mask of experts.
+pub(crate) fn mask(available: &[bool], device: &Device) -> Tensor<1, Bool> {
+    Tensor::from_data(TensorData::from(available), device)
+}
+
+/// Burn's name of an element type.
+pub(crate) fn dtype(element: Element) -> DType {
+    match element {
+        Element::F32 => DType::F32,
+        Element::F16 => DType::F16,
+        Element::Bf16 => DType::BF16,
+    }
+}
+
+pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().iter::<f32>().collect()
+}
+
+/// The same for an oracle.
+pub(crate) fn doubles<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    exact(&floats(tensor))
+}
+
+pub(crate) fn bits<const D: usize>(tensor: Tensor<D>) -> Vec<u32> {
+    floats(tensor).into_iter().map(f32::to_bits).collect()
+}
+
+pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
+    tensor.into_data().iter::<i64>().collect()
+}
