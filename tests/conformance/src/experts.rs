@@ -1,15 +1,17 @@
 //! Every kind of expert: its formula against plain Rust in f64, its gradients, and sequences.
 
 use crate::Outcome;
-use crate::tensors::{doubles, floats};
+use crate::harness::assert_refused;
+use crate::tensors::{doubles, dtype, floats, integers, random};
 use burn::module::Module;
 use burn::optim::{GradientsParams, SgdConfig};
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor};
 use moebius::ErrorKind;
 use moebius::moe::{
     Activation, Adapted, ExpertKind, MoeConfig, MoeLayer, MoeOutput, RouterConfig, SwitchConfig,
 };
-use moebius_tests::data::Rng;
+use moebius_ops::Element;
+use moebius_tests::elements::exact;
 use moebius_tests::gradients::{
     filled, parameters, trained_gradients, trained_parameters, with_values,
 };
@@ -52,8 +54,7 @@ fn layer(target: &Target, config: MoeConfig) -> MoeLayer {
 }
 
 fn batch(target: &Target, shape: [usize; 3], seed: u64) -> Tensor<3> {
-    let values = Rng::new(seed).vec(shape.iter().product(), 1.5);
-    Tensor::from_data(TensorData::new(values, shape), &target.burn())
+    random(seed, shape, 1.5, &target.burn())
 }
 
 /// Named weights of a layer as f64.
@@ -62,8 +63,7 @@ struct Weights(Vec<(String, Vec<f64>)>);
 impl Weights {
     fn of(layer: &MoeLayer) -> Self {
         let all = parameters(layer).into_iter();
-        let doubles = |values: Vec<f32>| values.into_iter().map(f64::from).collect();
-        Self(all.map(|p| (p.path, doubles(p.values))).collect())
+        Self(all.map(|p| (p.path, exact(&p.values))).collect())
     }
 
     /// The weights of one of `experts` experts; zeros of no length for an absent bias.
@@ -115,7 +115,7 @@ fn reference(x: &Tensor<3>, out: &MoeOutput<3>, expert: impl Fn(usize, &Rows) ->
     let [sequences, length, hidden] = x.dims();
     let values = floats(x.clone());
     let top_k = out.routing.indices.dims()[1];
-    let indices: Vec<i64> = out.routing.indices.clone().into_data().iter().collect();
+    let indices = integers(out.routing.indices.clone());
     let weights = floats(out.routing.weights.clone());
     let mut y = vec![0.0; values.len()];
     for sequence in 0..sequences {
@@ -258,10 +258,7 @@ pub(crate) fn parameter_efficient_trains_less(target: &Target) {
         assert_eq!(trained, EXPERTS * (each + 64), "{kind:?}");
         assert!(trained < whole, "{kind:?} trains {trained} of {whole}");
         // At first every expert is the frozen network, and a step doesn't change that one.
-        let x = Tensor::<3>::from_data(
-            TensorData::new(Rng::new(4).vec(10 * 64, 1.0), [2, 5, 64]),
-            &device,
-        );
+        let x = random(4, [2, 5, 64], 1.0, &device);
         let frozen = |layer: &MoeLayer| -> Vec<Vec<f32>> {
             let all = parameters(layer).into_iter();
             all.filter(|p| p.path.contains("frozen"))
@@ -282,8 +279,7 @@ pub(crate) fn parameter_efficient_trains_less(target: &Target) {
         form: Adapted::Lora,
         rank: 40,
     };
-    let error = shape.with_kind(kind).init(&device).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_refused(ErrorKind::Config, shape.with_kind(kind).init(&device));
 }
 
 /// Each sequence by itself gives what it gives in a batch, and causal experts don't look ahead.
@@ -331,9 +327,7 @@ fn pass(config: MoeConfig, device: &Device) -> Vec<(String, Vec<f32>)> {
         None => layer,
     };
     let layer = layer.train();
-    let values = Rng::new(6).vec(2 * 30 * HIDDEN, 1.5);
-    let data = TensorData::new(values, [2, 30, HIDDEN]);
-    let x = Tensor::<3>::from_data(data, &layer.devices()[0]).require_grad();
+    let x = random(6, [2, 30, HIDDEN], 1.5, &layer.devices()[0]).require_grad();
     let out = layer.forward(x.clone()).unwrap();
     let loss = out.y.clone().powi_scalar(2).sum() + out.losses().unwrap().switch;
     let grads = loss.backward();
@@ -350,16 +344,14 @@ fn pass(config: MoeConfig, device: &Device) -> Vec<(String, Vec<f32>)> {
 pub(crate) fn every_kind_in_every_layer(target: &Target) {
     for config in layers() {
         let config = match config.router {
-            RouterConfig::Switch(_) => {
-                config.with_router(RouterConfig::Switch(SwitchConfig { jitter: 0.0 }))
-            }
+            RouterConfig::Switch(_) => config.with_router(SwitchConfig { jitter: 0.0 }),
             _ => config,
         };
         for kind in kinds() {
             let config = config.with_kind(kind).with_expert_dropout(0.0);
             let want = pass(config, &Device::flex());
             for ((name, got), (_, want)) in pass(config, &target.burn()).iter().zip(want) {
-                let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+                let want = exact(&want);
                 let moved = want.iter().any(|v| *v != 0.0);
                 let what = format!("{config:?}: {name}");
                 assert!(moved && want.iter().all(|v| v.is_finite()), "{what}");
@@ -370,27 +362,22 @@ pub(crate) fn every_kind_in_every_layer(target: &Target) {
 }
 
 /// f16 and bf16 experts against the same weights in f32.
-pub(crate) fn half(target: &Target, dtype: DType) -> Outcome {
+pub(crate) fn half(target: &Target, element: Element) -> Outcome {
+    let dtype = dtype(element);
     let probe = MoeConfig::new(16, 16, 2).init(&target.burn()).unwrap();
     if let Err(error) = probe.plan(4, dtype, &target.burn()) {
         return Outcome::Unsupported(error.to_string());
     }
-    let element = if dtype == DType::F16 {
-        moebius_ops::Element::F16
-    } else {
-        moebius_ops::Element::Bf16
-    };
     for kind in kinds() {
         let switch = RouterConfig::Switch(SwitchConfig::default());
         let config = config(kind).with_bias(true).with_router(switch);
         // Values that both types hold.
         let rounded = layer(target, config).cast(dtype).unwrap();
-        let exact = rounded.clone().cast(DType::F32).unwrap();
+        let wide = rounded.clone().cast(DType::F32).unwrap();
         let x = batch(target, [2, 9, HIDDEN], 7).cast(dtype);
         let got = rounded.forward(x.clone()).unwrap();
         assert_eq!(got.y.dtype(), dtype, "{kind:?}");
-        let want = exact.forward(x.cast(DType::F32)).unwrap();
-        let want = doubles(want.y);
+        let want = doubles(wide.forward(x.cast(DType::F32)).unwrap().y);
         // More products in a row round more often than the two the tolerance is made for.
         let tolerance = 4.0 * rel_l2(element);
         assert_close(&format!("{kind:?}"), &floats(got.y), &want, tolerance);
@@ -412,15 +399,11 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
             rank: 0,
         }),
     ] {
-        let error = config.init(&target.burn()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config, "{config:?}");
+        assert_refused(ErrorKind::Config, config.init(&target.burn()));
     }
     // A problem and a plan are of feed-forward experts.
     let layer = layer(target, config(heads(2)));
-    assert_eq!(
-        layer.problem(4, DType::F32).unwrap_err().kind(),
-        ErrorKind::Unsupported
-    );
+    assert_refused(ErrorKind::Unsupported, layer.problem(4, DType::F32));
     let empty = Tensor::<3>::zeros([2, 0, HIDDEN], &target.burn());
     for kind in kinds() {
         let layer = config(kind).init(&target.burn()).unwrap();

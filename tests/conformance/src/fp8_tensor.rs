@@ -1,6 +1,7 @@
 //! `Fp8Tensor`: its values, what it tells about its error, its gradients, what it refuses.
 
 use crate::Outcome;
+use crate::harness::assert_refused;
 use crate::quantize::{FORMATS, block, granularities, normal};
 use burn::tensor::{FloatDType, Tensor, TensorData};
 use moebius::ErrorKind;
@@ -171,9 +172,8 @@ pub(crate) fn gradients(target: &Target) {
 
 /// An error of this kind with this message.
 fn refused_as(kind: ErrorKind, result: Result<Fp8Tensor, moebius::Error>, message: &str) {
-    let error = result.unwrap_err();
-    assert_eq!(error.kind(), kind);
-    assert!(error.to_string().contains(message), "{error}");
+    let error = assert_refused(kind, result);
+    assert!(error.contains(message), "{error}");
 }
 
 /// A shape error with this message.

@@ -49,6 +49,16 @@ impl From<Result<(), Error>> for Outcome {
     }
 }
 
+/// Asserts that the library refused something with an error of this kind, and gives what the error says.
+#[track_caller]
+pub(crate) fn assert_refused<T>(kind: ErrorKind, result: Result<T, Error>) -> String {
+    let Err(error) = result else {
+        panic!("expected an error, {kind:?}");
+    };
+    assert_eq!(error.kind(), kind, "{error}");
+    error.to_string()
+}
+
 /// A case, by its name.
 #[derive(Clone, Copy)]
 pub struct Case {

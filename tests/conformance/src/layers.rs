@@ -1,9 +1,10 @@
 //! The five layers and what is beside the experts: each differs where it says so.
 
-use crate::tensors::{doubles, floats, integers};
+use crate::harness::assert_refused;
+use crate::tensors::{doubles, floats, integers, mask, random};
 use burn::module::{Module, Param};
 use burn::optim::{AdamConfig, GradientsParams};
-use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
+use burn::tensor::{DType, Device, Int, Tensor};
 use moebius::fp8::Weight;
 use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::{
@@ -12,15 +13,18 @@ use moebius::moe::{
     Router, RouterConfig, SharedExpertConfig, SwitchConfig, TopKConfig,
 };
 use moebius::{Error, ErrorKind, memory_in_use};
-use moebius_tests::data::Rng;
 use moebius_tests::gradients::{filled, parameters, with_values};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 
-fn batch(device: &burn::tensor::Device, [tokens, hidden]: [usize; 2], bound: f32) -> Tensor<2> {
-    let values = Rng::new(tokens as u64).vec(tokens * hidden, bound);
-    Tensor::from_data(TensorData::new(values, [tokens, hidden]), device)
+fn batch(device: &Device, [tokens, hidden]: [usize; 2], bound: f32) -> Tensor<2> {
+    random(tokens as u64, [tokens, hidden], bound, device)
 }
+
+const ATTENTION: ExpertKind = ExpertKind::Attention {
+    heads: 2,
+    causal: false,
+};
 
 fn made(target: &Target, config: MoeConfig) -> MoeLayer {
     filled(config.init(&target.burn()).unwrap(), 8, 0.5)
@@ -46,16 +50,9 @@ pub(crate) fn standard(target: &Target) {
 
 pub(crate) fn sparse(_: &Target) {
     let top_k = |experts, sparsity| MoeConfig::sparse(8, 8, experts, sparsity).top_k();
-    assert_eq!(
-        [
-            top_k(8, 0.0),
-            top_k(8, 0.2),
-            top_k(8, 0.25),
-            top_k(8, 0.9),
-            top_k(1, 1.0),
-        ],
-        [1, 1, 2, 2, 1]
-    );
+    let of_8 = [0.0, 0.2, 0.25, 0.9].map(|sparsity| top_k(8, sparsity));
+    assert_eq!(of_8, [1, 1, 2, 2]);
+    assert_eq!(top_k(1, 1.0), 1);
     let of_16 = |sparsity| RouteConfig::sparse(16, sparsity, 6).top_k;
     assert_eq!([0.26, f64::NAN, 0.9].map(of_16), [4, 1, 6]);
 }
@@ -79,10 +76,8 @@ pub(crate) fn switch(target: &Target) {
 pub(crate) fn glam(target: &Target) {
     let config = GlamConfig::new(16, 32, 8);
     let blocks = config.init(5, &target.burn()).unwrap();
-    let moe: Vec<bool> = blocks
-        .iter()
-        .map(|block| matches!(block, FeedForwardBlock::Moe(_)))
-        .collect();
+    let moe = |block: &FeedForwardBlock| matches!(block, FeedForwardBlock::Moe(_));
+    let moe: Vec<bool> = blocks.iter().map(moe).collect();
     assert_eq!(moe, [false, true, false, true, false]);
     let dense = MoeConfig::new(16, 32, 1).with_router(RouteConfig::new(1));
     let dense = dense.init(&target.burn()).unwrap();
@@ -94,7 +89,7 @@ pub(crate) fn glam(target: &Target) {
         let out = block.forward::<3>(x.clone()).unwrap();
         assert_eq!(out.routing.is_some(), at % 2 == 1);
         assert_eq!(out.dropped_slots.is_some(), at % 2 == 1);
-        let nobody = Tensor::<1, Bool>::from_data([false; 8], &target.burn());
+        let nobody = mask(&[false; 8], &target.burn());
         let masked = block.forward_masked::<3>(x.clone(), nobody).unwrap();
         let idle = floats(masked.y).iter().all(|y| *y == 0.0);
         assert_eq!(idle, at % 2 == 1);
@@ -109,14 +104,13 @@ pub(crate) fn glam(target: &Target) {
     let x = batch(&target.burn(), [7, 16], 1.0);
     let hidden = on_host(x.clone()).matmul(weight(&block.experts.w_in));
     let hidden = burn::tensor::activation::relu(hidden);
-    let want = floats(hidden.matmul(weight(&block.experts.w_out)));
-    let want: Vec<f64> = want.iter().map(|y| f64::from(*y)).collect();
+    let want = doubles(hidden.matmul(weight(&block.experts.w_out)));
     assert_close("dense", &floats(block.forward(x).unwrap()), &want, 1e-5);
 }
 
 /// A copy on `flex`, whose products need no threads that would slow later tests down.
 fn on_host<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
-    Tensor::from_data(tensor.into_data(), &burn::tensor::Device::flex())
+    Tensor::from_data(tensor.into_data(), &Device::flex())
 }
 
 /// A layer in training of which autodiff records nothing. What hundreds of passes left behind would go in the next
@@ -199,10 +193,7 @@ pub(crate) fn scheduler(target: &Target) {
     let factors = floats(scheduler.factors());
     assert_eq!(factors, [4.0, 0.25, 0.25, 0.25]);
     let short = Tensor::<1, Int>::from_ints([1, 2], &device);
-    assert_eq!(
-        scheduler.observe(short).unwrap_err().kind(),
-        ErrorKind::Shape
-    );
+    assert_refused(ErrorKind::Shape, scheduler.observe(short));
 
     // In a layer the factors follow training's load, and dispatch obeys them.
     let config = MoeConfig::standard(16, 24, 8)
@@ -221,11 +212,8 @@ pub(crate) fn scheduler(target: &Target) {
         let want = (1.25 * *load as f32 / 64.0).clamp(0.25, 4.0);
         assert!((factor - want).abs() < 1e-2, "{factors:?} for {load}");
     }
-    let dropped: i64 = load
-        .iter()
-        .zip(&factors)
-        .map(|(load, f)| (load - (64.0 * f).ceil() as i64).max(0))
-        .sum();
+    let over = |(load, f): (&i64, &f32)| (load - (64.0 * f).ceil() as i64).max(0);
+    let dropped: i64 = load.iter().zip(&factors).map(over).sum();
     assert_eq!(integers(out.dropped_slots), [dropped]);
     // The same layer with one factor for all drops more.
     let fixed = config.with_factors(None);
@@ -246,8 +234,7 @@ pub(crate) fn one_source_of_factors(target: &Target) {
             .with_factors(Some(FactorsConfig::load())),
         config.with_router(choosing),
     ] {
-        let error = config.init(&target.burn()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config);
+        assert_refused(ErrorKind::Config, config.init(&target.burn()));
     }
     // Experts that choose can follow the variance: T · 2 · factor / E tokens each.
     let layer = made(target, config.with_router(choosing).with_capacity(None));
@@ -329,15 +316,13 @@ pub(crate) fn expert_dropout(target: &Target) {
     let config = MoeConfig::new(16, 8, 8).with_expert_dropout(0.999);
     let layer = unrecorded(made(target, config));
     let available = [true, true, false, true, false, true, false, false];
-    let mask = Tensor::<1, Bool>::from_data(TensorData::from(&available[..]), &target.burn());
+    let mask = mask(&available, &target.burn());
     let x = batch(&target.burn().autodiff(), [50, 16], 1.5);
     for _ in 0..10 {
         let out = layer.forward_masked(x.clone(), mask.clone()).unwrap();
         let indices = integers(out.routing.indices);
-        assert!(
-            indices.iter().all(|e| *e < 8 && available[*e as usize]),
-            "{indices:?}"
-        );
+        let left = |e: &i64| *e < 8 && available[*e as usize];
+        assert!(indices.iter().all(left), "{indices:?}");
     }
 }
 
@@ -345,7 +330,7 @@ pub(crate) fn a_mask_shares_the_capacity(target: &Target) {
     let config = MoeConfig::new(16, 8, 8).with_capacity(Some(Capacity::new(1.0, 1).unwrap()));
     let layer = made(target, config);
     let available = [true, true, false, true, false, true, true, false];
-    let mask = Tensor::<1, Bool>::from_data(TensorData::from(&available[..]), &target.burn());
+    let mask = mask(&available, &target.burn());
     let x = batch(&target.burn(), [96, 16], 1.5);
     let out = layer.forward_masked(x.clone(), mask.clone()).unwrap();
     let load = integers(out.routing.load().unwrap());
@@ -389,55 +374,40 @@ pub(crate) fn options_have_effects(target: &Target) {
             route: RouteConfig::new(3),
             ..TopKConfig::default()
         };
-        assert_eq!(
-            config.with_router(RouteConfig::new(3)).router,
-            RouterConfig::TopK(three)
-        );
+        let got = config.with_router(RouteConfig::new(3)).router;
+        assert_eq!(got, RouterConfig::TopK(three));
     }
     let plain = MoeConfig::new(16, 24, 8);
     let switch = SwitchConfig { jitter: 0.5 };
-    assert_eq!(
-        plain.with_router(switch).router,
-        RouterConfig::Switch(switch)
-    );
+    let got = plain.with_router(switch).router;
+    assert_eq!(got, RouterConfig::Switch(switch));
 
-    let attention = plain.with_kind(ExpertKind::Attention {
-        heads: 2,
-        causal: false,
-    });
+    let attention = plain.with_kind(ATTENTION);
     let lora = plain.with_kind(ExpertKind::ParameterEfficient {
         form: Adapted::Lora,
         rank: 2,
     });
     let fp8 = plain.with_fp8(Some(Fp8Recipe::current()));
-    let choosing = RouterConfig::ExpertChoice(Default::default());
-    for (what, config) in [
-        ("capacity", config.with_capacity(capacity(2.5))),
-        ("capacity", dynamic.with_capacity(capacity(0.25))),
-        (
-            "capacity",
-            plain.with_router(choosing).with_capacity(capacity(1.0)),
-        ),
-        ("activation", attention.with_activation(Activation::Silu)),
-        ("activation_dropout", attention.with_activation_dropout(0.1)),
-        ("activation_dropout", plain.with_activation_dropout(1.0)),
-        ("activation_dropout", plain.with_activation_dropout(-0.1)),
-        (
-            "activation_dropout",
-            plain.with_activation_dropout(f64::NAN),
-        ),
-        ("keep", attention.with_keep(Keep::Inputs)),
-        ("keep", lora.with_keep(Keep::Inputs)),
-        ("keep", fp8.with_keep(Keep::Inputs)),
-        (
-            "keep",
-            plain.with_activation_dropout(0.1).with_keep(Keep::Inputs),
-        ),
-    ] {
-        let error = config.init(&device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config);
-        assert!(error.to_string().starts_with(what), "{error}");
-    }
+    let choosing = plain.with_router(RouterConfig::ExpertChoice(Default::default()));
+    let dropping = |p: f64| plain.with_activation_dropout(p);
+    let refused = |what: &str, configs: &[MoeConfig]| {
+        for config in configs {
+            let error = assert_refused(ErrorKind::Config, config.init(&device));
+            assert!(error.starts_with(what), "{error}");
+        }
+    };
+    let limited = [
+        config.with_capacity(capacity(2.5)),
+        dynamic.with_capacity(capacity(0.25)),
+        choosing.with_capacity(capacity(1.0)),
+    ];
+    refused("capacity", &limited);
+    refused("activation", &[attention.with_activation(Activation::Silu)]);
+    let attending = attention.with_activation_dropout(0.1);
+    let dropped = [attending, dropping(1.0), dropping(-0.1), dropping(f64::NAN)];
+    refused("activation_dropout", &dropped);
+    let less = [attention, lora, fp8, dropping(0.1)].map(|config| config.with_keep(Keep::Inputs));
+    refused("keep", &less);
     // A shared expert follows them.
     let shared = attention.with_shared(Some(SharedExpertConfig::new(8)));
     let shared = shared.with_activation(Activation::Silu);
@@ -466,11 +436,8 @@ pub(crate) fn keeping_less_is_less(target: &Target) {
     };
     let (all, less) = (held(Keep::FirstProduct), held(Keep::Inputs));
     // 2F f32 of every slot.
-    assert_eq!(
-        all - less,
-        (tokens * 2 * 1024 * 4) as u64,
-        "{all} and {less} bytes"
-    );
+    let want = (tokens * 2 * 1024 * 4) as u64;
+    assert_eq!(all - less, want, "{all} and {less} bytes");
 }
 
 /// What a training forward keeps changes memory and time, not a bit of the gradients.
@@ -545,8 +512,7 @@ pub(crate) fn cast_keeps_training(target: &Target) {
     if let Some(CapacityFactors::Variance(factors)) = &layer.factors {
         assert_eq!(factors.factor.value_sync().dtype(), DType::F32);
     }
-    let error = layer.cast(DType::F64).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Shape);
+    assert_refused(ErrorKind::Shape, layer.cast(DType::F64));
 }
 
 /// `with_weights` takes what a router matrix and feed-forward experts need, and nothing else.
@@ -573,13 +539,9 @@ pub(crate) fn weights_of_other_layers(target: &Target) {
         config.with_router(RouterConfig::Hash(Default::default())),
         config.with_router(RouterConfig::Learned(Default::default())),
         config.with_router(biased),
-        config.with_kind(moebius::moe::ExpertKind::Attention {
-            heads: 2,
-            causal: false,
-        }),
+        config.with_kind(ATTENTION),
     ] {
-        let error = config.with_weights(weights.clone()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert_refused(ErrorKind::Unsupported, config.with_weights(weights.clone()));
     }
 }
 
@@ -608,26 +570,21 @@ pub(crate) fn refuses_wrong_parts(target: &Target) {
     };
     router.bias = short.bias;
     let mut attending = with(config);
-    attending.experts = with(config.with_kind(moebius::moe::ExpertKind::Attention {
-        heads: 2,
-        causal: false,
-    }))
-    .experts;
+    attending.experts = with(config.with_kind(ATTENTION)).experts;
     wrong.push(attending);
     for (follow, headroom) in [
         (Follow::new(0.5, 4.0, 0.25), 1.25),
         (Follow::new(f64::NAN, 0.25, 4.0), 1.25),
         (Follow::new(0.5, 0.25, 4.0), f64::NAN),
     ] {
-        let error = ExpertScheduler::new(4, follow, headroom, &device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config);
+        let scheduler = ExpertScheduler::new(4, follow, headroom, &device);
+        assert_refused(ErrorKind::Config, scheduler);
     }
     let (config, shape) = (ErrorKind::Config, ErrorKind::Shape);
     let kinds = [config, config, shape, shape, config];
     assert_eq!(wrong.len(), kinds.len());
     for (layer, kind) in wrong.iter().zip(kinds) {
-        let error = layer.forward(batch(&device, [5, 8], 1.0)).unwrap_err();
-        assert_eq!(error.kind(), kind, "{error}");
+        assert_refused(kind, layer.forward(batch(&device, [5, 8], 1.0)));
     }
 }
 
@@ -645,7 +602,7 @@ pub(crate) fn configurations_are_data(_: &Target) {
     for router in routers {
         let config = MoeConfig::standard(8, 6, 4)
             .with_router(router)
-            .with_kind(moebius::moe::ExpertKind::lora())
+            .with_kind(ExpertKind::lora())
             .with_factors(Some(FactorsConfig::load()))
             .with_activation_dropout(0.1)
             .with_shared(Some(SharedExpertConfig::new(3)));

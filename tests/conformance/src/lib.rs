@@ -15,14 +15,11 @@
 
 mod activation_dropout;
 mod attention;
-mod capacity;
 mod cases;
 mod casts;
 mod expect;
 mod expert_activation;
-mod expert_load;
 mod experts;
-mod fp8;
 mod fp8_conversion;
 mod fp8_experts;
 mod fp8_gemm;
@@ -62,6 +59,10 @@ pub use harness::{Case, run};
 use burn::tensor::DType;
 use harness::{Outcome, cases};
 use moebius_ops::Element;
+// Families that share a file.
+use casts as fp8;
+use hash_routing as expert_load;
+use permute as capacity;
 
 /// Codes of FP8 and what rounds to them.
 pub const QUANTIZE: &[Case] = cases! {
@@ -160,7 +161,7 @@ pub const MOE: &[Case] = cases! {
         state_is_in_records, refuses_wrong_input;
     experts: convolutional_is_a_convolution, attention_is_self_attention,
         parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less,
-        sequences_are_apart, every_kind_in_every_layer, f16 = half(DType::F16), bf16 = half(DType::BF16),
+        sequences_are_apart, every_kind_in_every_layer, f16 = half(Element::F16), bf16 = half(Element::Bf16),
         refuses_wrong_input;
     gradients: top_k, switch, hash, learned, dynamic, sigmoid_bias, expert_choice, feed_forward,
         convolutional, attention, parameter_efficient, shared_expert, as_pytorch;

@@ -1,11 +1,13 @@
 //! Balance losses and load statistics: at uniform, at collapse, under masks, and against PyTorch.
 
 use crate::cases::Case;
-use crate::tensors::floats;
-use burn::tensor::{Bool, Int, Tensor, TensorData};
+use crate::harness::assert_refused;
+use crate::tensors::{floats, integers, mask, random, tensor};
+use burn::tensor::{Int, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{LoadStatistics, LossWeights, Losses, RouteConfig, Routing, Score, route};
 use moebius_tests::data::Rng;
+use moebius_tests::elements::exact;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 
@@ -15,8 +17,7 @@ fn routed(
     experts: usize,
     config: RouteConfig,
 ) -> Routing {
-    let shape = [logits.len() / experts, experts];
-    let logits = Tensor::<2>::from_data(TensorData::new(logits.to_vec(), shape), device);
+    let logits = tensor(logits, [logits.len() / experts, experts], device);
     route(logits, None, &config).unwrap()
 }
 
@@ -103,8 +104,7 @@ pub(crate) fn as_pytorch(target: &Target) {
     let balance = statistics.balance.unwrap();
     let utilization: Vec<f32> = balance.utilization.iter().map(|u| *u as f32).collect();
     let want = case.floats("out.utilization");
-    let want: Vec<f64> = want.iter().map(|u| f64::from(*u)).collect();
-    assert_close("utilization", &utilization, &want, 1e-6);
+    assert_close("utilization", &utilization, &exact(&want), 1e-6);
 }
 
 /// The losses in f64 from the device's probabilities.
@@ -121,7 +121,7 @@ fn reference(routing: &Routing, groups: usize) -> [f64; 4] {
         let len = range.len() as f64;
         range.map(|t| probs[t * experts + e]).sum::<f64>() / len
     };
-    let indices: Vec<i64> = routing.indices.clone().into_data().iter().collect();
+    let indices = integers(routing.indices.clone());
     let share =
         |e: usize| indices.iter().filter(|i| **i == e as i64).count() as f64 / indices.len() as f64;
     let each = || 0..experts;
@@ -157,22 +157,17 @@ fn reference(routing: &Routing, groups: usize) -> [f64; 4] {
 fn check(losses: Losses, want: [f64; 4]) {
     let z = losses.z.unwrap();
     let got = [losses.switch, losses.gshard, losses.entropy, z];
-    for ((name, got), want) in ["switch", "gshard", "entropy", "z"]
-        .into_iter()
-        .zip(got)
-        .zip(want)
-    {
+    let names = ["switch", "gshard", "entropy", "z"];
+    for ((name, got), want) in names.into_iter().zip(got).zip(want) {
         close(name, got, want);
     }
 }
 
 pub(crate) fn groups_and_masks(target: &Target) {
     let device = target.burn();
-    let logits = Rng::new(3).vec(48 * 6, 2.0);
-    let logits = Tensor::<2>::from_data(TensorData::new(logits, [48, 6]), &device);
-    let mask = [true, false, true, true, false, true];
-    let mask = Tensor::<1, Bool>::from_data(TensorData::from(&mask[..]), &device);
-    for mask in [None, Some(mask)] {
+    let logits = random(3, [48, 6], 2.0, &device);
+    let some = mask(&[true, false, true, true, false, true], &device);
+    for mask in [None, Some(some)] {
         for groups in [1, 3, 48] {
             let routing = route(logits.clone(), mask.clone(), &top(2)).unwrap();
             check(routing.losses(groups).unwrap(), reference(&routing, groups));
@@ -180,8 +175,7 @@ pub(crate) fn groups_and_masks(target: &Target) {
     }
     let routing = route(logits, None, &top(2)).unwrap();
     for groups in [0, 5] {
-        let error = routing.losses(groups).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config);
+        assert_refused(ErrorKind::Config, routing.losses(groups));
     }
     let none = route(Tensor::zeros([0, 6], &device), None, &top(2)).unwrap();
     check(none.losses(1).unwrap(), [0.0; 4]);
@@ -191,10 +185,9 @@ pub(crate) fn groups_and_masks(target: &Target) {
 /// With every expert masked there is nothing to balance, and nothing to learn from.
 pub(crate) fn nothing_available(target: &Target) {
     let device = target.burn().autodiff();
-    let logits = Tensor::<2>::from_data(TensorData::new(balanced(), [64, 8]), &device);
-    let logits = logits.require_grad();
-    let mask = Tensor::<1, Bool>::from_data([false; 8], &device);
-    let losses = route(logits.clone(), Some(mask), &top(2)).unwrap();
+    let logits = tensor(&balanced(), [64, 8], &device).require_grad();
+    let none = mask(&[false; 8], &device);
+    let losses = route(logits.clone(), Some(none), &top(2)).unwrap();
     let losses = losses.losses(1).unwrap();
     let z = losses.z.unwrap();
     for loss in [&losses.switch, &losses.gshard, &losses.entropy, &z] {
@@ -209,7 +202,7 @@ pub(crate) fn gradients_balance(target: &Target) {
     let device = target.burn().autodiff();
     let mut logits = Rng::new(4).vec(40 * 4, 0.5);
     logits.iter_mut().step_by(4).for_each(|l| *l += 2.0);
-    let logits = Tensor::<2>::from_data(TensorData::new(logits, [40, 4]), &device).require_grad();
+    let logits = tensor(&logits, [40, 4], &device).require_grad();
     // A backward pass consumes its graph.
     let losses = || {
         let routing = route(logits.clone(), None, &top(1)).unwrap();
@@ -230,11 +223,8 @@ pub(crate) fn gradients_balance(target: &Target) {
     let gradient = floats(logits.grad(&losses().z.unwrap().backward()).unwrap());
     let routing = route(logits, None, &top(1)).unwrap();
     let (lse, probs) = (floats(routing.logsumexp.unwrap()), floats(routing.probs));
-    let want: Vec<f64> = probs
-        .iter()
-        .enumerate()
-        .map(|(at, p)| 2.0 * f64::from(lse[at / 4]) * f64::from(*p) / 40.0)
-        .collect();
+    let gradient_of = |(at, p): (usize, &f32)| 2.0 * f64::from(lse[at / 4]) * f64::from(*p) / 40.0;
+    let want: Vec<f64> = probs.iter().enumerate().map(gradient_of).collect();
     assert_close("z", &gradient, &want, 1e-5);
 }
 
@@ -242,11 +232,8 @@ pub(crate) fn weighted_sum(target: &Target) {
     let routing = routed(&target.burn(), &Rng::new(5).vec(64, 2.0), 8, top(2));
     let losses = routing.losses(1).unwrap();
     let [switch, gshard, entropy, z] = reference(&routing, 1);
-    close(
-        "default",
-        losses.weighted(&LossWeights::default()),
-        0.01 * switch + 0.001 * z,
-    );
+    let default = losses.weighted(&LossWeights::default());
+    close("default", default, 0.01 * switch + 0.001 * z);
     let all = LossWeights {
         switch: 1.0,
         gshard: 2.0,

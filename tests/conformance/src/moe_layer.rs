@@ -1,9 +1,10 @@
 //! The whole layer through Burn against the f64 oracle, and its promises about memory and order.
 
-use crate::tensors::floats;
+use crate::harness::assert_refused;
+use crate::tensors::{drawn, floats, integers, random, words};
 use crate::{Outcome, operation};
 use burn::module::Param;
-use burn::tensor::{DType, Tensor, TensorData};
+use burn::tensor::{DType, Tensor};
 use moebius::moe::{
     Activation, Capacity, Experts, FeedForwardBlock, GlamConfig, MoeConfig, MoeLayer, MoeWeights,
     RouteConfig, Variant,
@@ -31,30 +32,17 @@ pub(crate) fn fixture(target: &Target, config: MoeConfig, dtype: DType) -> Fixtu
     let device = target.burn();
     let (e, h, f) = (config.experts, config.hidden, config.inter);
     let columns = if config.gated { 2 * f } else { f };
-    fn tensor<const D: usize>(
-        rng: &mut Rng,
-        shape: [usize; D],
-        bound: f32,
-        device: &burn::tensor::Device,
-        dtype: DType,
-    ) -> Tensor<D> {
-        let values = rng.vec(shape.iter().product(), bound);
-        Tensor::from_data(
-            TensorData::new(values, shape).convert_dtype(dtype),
-            (device, dtype),
-        )
-    }
     let bound = |k: usize| (3.0 / k as f32).sqrt();
+    let bias = |rng: &mut Rng, columns| {
+        let bias = config.bias.then_some(rng);
+        bias.map(|rng| drawn(rng, [e, columns], 0.3, dtype, &device))
+    };
     let weights = MoeWeights {
-        router: tensor(&mut rng, [e, h], bound(h), &device, dtype),
-        w_in: tensor(&mut rng, [e, columns, h], bound(h), &device, dtype),
-        b_in: config
-            .bias
-            .then(|| tensor(&mut rng, [e, columns], 0.3, &device, dtype)),
-        w_out: tensor(&mut rng, [e, h, f], bound(f), &device, dtype),
-        b_out: config
-            .bias
-            .then(|| tensor(&mut rng, [e, h], 0.3, &device, dtype)),
+        router: drawn(&mut rng, [e, h], bound(h), dtype, &device),
+        w_in: drawn(&mut rng, [e, columns, h], bound(h), dtype, &device),
+        b_in: bias(&mut rng, columns),
+        w_out: drawn(&mut rng, [e, h, f], bound(f), dtype, &device),
+        b_out: bias(&mut rng, h),
     };
     Fixture {
         config,
@@ -66,9 +54,8 @@ pub(crate) fn fixture(target: &Target, config: MoeConfig, dtype: DType) -> Fixtu
 
 impl Fixture {
     pub(crate) fn batch(&self, target: &Target, tokens: usize, seed: u64) -> Tensor<2> {
-        let values = Rng::new(seed).vec(tokens * self.config.hidden, 1.7);
-        let data = TensorData::new(values, [tokens, self.config.hidden]).convert_dtype(self.dtype);
-        Tensor::from_data(data, (&target.burn(), self.dtype))
+        let (rng, shape) = (&mut Rng::new(seed), [tokens, self.config.hidden]);
+        drawn(rng, shape, 1.7, self.dtype, &target.burn())
     }
 
     /// Runs `x` and compares y and the dropped slots with the oracle, given the device's routing.
@@ -82,19 +69,12 @@ impl Fixture {
         };
         let problem = self.layer.problem(tokens, self.dtype).unwrap();
         let routed = routing::reference(&problem.routing, &floats(out.routing.logits), None);
-        let indices: Vec<u32> = out
-            .routing
-            .indices
-            .into_data()
-            .iter::<i64>()
-            .map(|i| i as u32)
-            .collect();
-        assert_eq!(indices, routed.indices);
+        assert_eq!(words(out.routing.indices), routed.indices);
         let weights = self.layer.weights().unwrap();
         let (b_in, b_out) = (weights.b_in.map(floats), weights.b_out.map(floats));
         let inputs = experts::ReferenceInputs {
             x: &floats(x),
-            indices: &indices,
+            indices: &routed.indices,
             weights: &routed.weights,
             w_in: &floats(weights.w_in),
             b_in: b_in.as_deref(),
@@ -103,7 +83,7 @@ impl Fixture {
         };
         let (want, dropped) = experts::reference(&problem, &inputs).unwrap();
         assert_close("y", &floats(out.y), &want, rel_l2(problem.element));
-        let got: Vec<i64> = out.dropped_slots.into_data().iter().collect();
+        let got = integers(out.dropped_slots);
         assert_eq!(got, [dropped as i64], "dropped slots");
         Outcome::Ran
     }
@@ -115,11 +95,8 @@ pub(crate) fn config() -> MoeConfig {
 
 pub(crate) fn relu(target: &Target) -> Outcome {
     let layer = fixture(target, config(), DType::F32);
-    let odd = fixture(
-        target,
-        MoeConfig::new(40, 50, 3).with_router(RouteConfig::new(3)),
-        DType::F32,
-    );
+    let odd = MoeConfig::new(40, 50, 3).with_router(RouteConfig::new(3));
+    let odd = fixture(target, odd, DType::F32);
     let runs = [1, 2, 37, 300].map(|tokens| layer.check(target, tokens));
     Outcome::of(runs.into_iter().chain([odd.check(target, 41)]))
 }
@@ -147,20 +124,15 @@ pub(crate) fn ranks_and_empty_batch(target: &Target) {
     let fixture = fixture(target, config(), DType::F32);
     let x = fixture.batch(target, 30, 4);
     let flat = floats(fixture.layer.forward(x.clone()).unwrap().y);
-    let cube = fixture
-        .layer
-        .forward(x.clone().reshape([2, 3, 5, 64]))
-        .unwrap()
-        .y;
+    let cube = x.clone().reshape([2, 3, 5, 64]);
+    let cube = fixture.layer.forward(cube).unwrap().y;
     assert_eq!(cube.dims(), [2, 3, 5, 64]);
     assert_eq!(floats(cube), flat);
     // A strided view of the same values.
     let turned = x.swap_dims(0, 1).swap_dims(0, 1);
     assert_eq!(floats(fixture.layer.forward(turned).unwrap().y), flat);
-    let empty = fixture
-        .layer
-        .forward(Tensor::<3>::zeros([2, 0, 64], &target.burn()))
-        .unwrap();
+    let empty = Tensor::<3>::zeros([2, 0, 64], &target.burn());
+    let empty = fixture.layer.forward(empty).unwrap();
     assert_eq!(empty.y.dims(), [2, 0, 64]);
     assert_eq!(empty.routing.indices.dims(), [0, 2]);
 }
@@ -184,15 +156,8 @@ fn supports(target: &Target, dtype: DType) -> Result<(), Error> {
 
 pub(crate) fn repeats_bit_for_bit(target: &Target) {
     let fixture = fixture(target, config(), DType::F32);
-    let run = || {
-        floats(
-            fixture
-                .layer
-                .forward(fixture.batch(target, 200, 8))
-                .unwrap()
-                .y,
-        )
-    };
+    let x = || fixture.batch(target, 200, 8);
+    let run = || floats(fixture.layer.forward(x()).unwrap().y);
     let first = run();
     for _ in 0..3 {
         assert!(run() == first, "two runs of the same input differ");
@@ -278,18 +243,16 @@ pub(crate) fn warm_forward_allocates_nothing(target: &Target) {
 }
 
 /// Launches of a forward of `tokens` tokens, Burn's included, and how many of ours were planned.
-fn forward_launches(target: &Target, config: MoeConfig, tokens: usize) -> Option<(usize, usize)> {
+fn forward_launches(target: &Target, config: MoeConfig, tokens: usize) -> [usize; 2] {
     let fixture = fixture(target, config, DType::F32);
-    let planned = fixture
-        .layer
-        .plan(tokens, DType::F32, &target.burn())
-        .unwrap()?;
+    let planned = fixture.layer.plan(tokens, DType::F32, &target.burn());
+    let planned = planned.unwrap().unwrap();
     let x = fixture.batch(target, tokens, 5);
     let launched = launched_by(|| {
         drop(fixture.layer.forward(x).unwrap());
         target.burn().sync().unwrap();
     });
-    Some((launched.len(), planned.launches() + 2))
+    [launched.len(), planned.launches() + 2]
 }
 
 /// Launches of a dense block as wide as an expert, Burn's included.
@@ -302,11 +265,7 @@ fn dense_launches(target: &Target, config: MoeConfig, tokens: usize) -> usize {
     let FeedForwardBlock::Dense(block) = &blocks[0] else {
         panic!("the first block is dense");
     };
-    let data = TensorData::new(
-        Rng::new(5).vec(tokens * config.hidden, 1.0),
-        [tokens, config.hidden],
-    );
-    let x = Tensor::<2>::from_data(data, &target.burn());
+    let x = random(5, [tokens, config.hidden], 1.0, &target.burn());
     // Burn draws the weights when they are first read.
     drop(block.forward(x.clone()).unwrap());
     target.burn().sync().unwrap();
@@ -320,20 +279,17 @@ fn dense_launches(target: &Target, config: MoeConfig, tokens: usize) -> usize {
 /// Router, top-k, histogram, scan, scatter, two products, combine, and nothing else: no copy, no
 /// cast, for any batch and any number of experts. A capacity adds the capacities and the drop rule, and runs the sort
 /// twice. A dense block is two products.
-pub(crate) fn launches_are_fixed(target: &Target) -> Outcome {
+pub(crate) fn launches_are_fixed(target: &Target) {
     let capacity = Some(Capacity::new(1.0, 1).unwrap());
     for (experts, tokens) in [(8, 1), (8, 64), (8, 1000), (3, 64), (20, 64)] {
         // Rows of 512 bytes: CUDA pads others to that, and has them copied first.
         let config = MoeConfig::new(128, 256, experts);
-        let Some(dropless) = forward_launches(target, config, tokens) else {
-            return Outcome::Unsupported("no kernels".into());
-        };
-        assert_eq!(dropless, (8, 8), "{tokens} tokens, {experts} experts");
+        let dropless = forward_launches(target, config, tokens);
+        assert_eq!(dropless, [8, 8], "{tokens} tokens, {experts} experts");
         let limited = forward_launches(target, config.with_capacity(capacity), tokens);
-        assert_eq!(limited, Some((13, 13)), "{tokens} tokens, a capacity");
+        assert_eq!(limited, [13, 13], "{tokens} tokens, a capacity");
         assert_eq!(dense_launches(target, config, tokens), 2, "{tokens} tokens");
     }
-    Outcome::Ran
 }
 
 /// Launches of a forward and a backward pass: ours, Burn's, and the sums of the router's gradient over blocks of
@@ -362,12 +318,9 @@ pub(crate) fn training_launches_are_fixed(target: &Target) {
     let [_, burn, _] = training_launches(target, 3, 64);
     for (experts, tokens) in [(3, 64), (8, 64), (20, 64), (8, 1), (8, 200)] {
         let [ours, others, sums] = training_launches(target, experts, tokens);
-        assert_eq!(
-            [ours, others],
-            [21, burn],
-            "{tokens} tokens, {experts} experts"
-        );
-        assert!(sums <= 1, "{tokens} tokens, {experts} experts");
+        let what = format!("{tokens} tokens, {experts} experts");
+        assert_eq!([ours, others], [21, burn], "{what}");
+        assert!(sums <= 1, "{what}");
     }
 }
 
@@ -389,11 +342,11 @@ fn check_network(target: &Target, [tokens, hidden, inter]: [usize; 3]) -> Outcom
     let kept = Operation::from(forward(true));
     let mut rng = Rng::new(tokens as u64);
     let mut tensor = |len: usize| HostTensor::of_f32(&rng.vec(len, 0.3));
-    let operands = kept.signature().operands;
-    let operands = operands
+    let infos = kept.signature().operands;
+    let lens = infos
         .iter()
-        .map(|info| tensor(info.shape.iter().product()));
-    let operands: Vec<HostTensor> = operands.collect();
+        .map(|info| info.shape.iter().product::<usize>());
+    let operands: Vec<HostTensor> = lens.map(&mut tensor).collect();
     let pre = kept.reference(&operands).unwrap().remove(1);
     let read = [vec![tensor(tokens * hidden)], operands.clone()].concat();
     let read_kept = [read.clone(), vec![pre]].concat();
@@ -439,53 +392,34 @@ fn other_device(target: &Target) -> burn::tensor::Device {
 pub(crate) fn refuses_wrong_input(target: &Target) {
     let device = target.burn();
     let layer = config().init(&device).unwrap();
-    let error = layer
-        .forward(Tensor::<2>::zeros([3, 63], &device))
-        .unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Shape);
-    assert_eq!(
-        error.to_string(),
-        "last dimension of x: expected 64, got 63"
-    );
-    let elsewhere = Tensor::<2>::zeros([3, 64], &other_device(target));
-    let error = layer.forward(elsewhere).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Device);
-    let error = error.to_string();
+    let x = |hidden: usize, device: &burn::tensor::Device| Tensor::<2>::zeros([3, hidden], device);
+    let error = assert_refused(ErrorKind::Shape, layer.forward(x(63, &device)));
+    assert_eq!(error, "last dimension of x: expected 64, got 63");
+    let elsewhere = x(64, &other_device(target));
+    let error = assert_refused(ErrorKind::Device, layer.forward(elsewhere));
     assert!(error.starts_with("device of x: expected"), "{error}");
     // A record or a caller may have replaced a weight by one of another shape.
     let mut swapped = layer.clone();
     if let Experts::FeedForward(experts) = &mut swapped.experts {
         experts.w_out = Param::from_tensor(Tensor::zeros([8, 64, 95], &device)).into();
     }
-    let error = swapped
-        .forward(Tensor::<2>::zeros([3, 64], &device))
-        .unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "w_out [E,H,F]: expected [8, 64, 96], got [8, 64, 95]"
-    );
+    let error = swapped.forward(x(64, &device)).unwrap_err().to_string();
+    let want = "w_out [E,H,F]: expected [8, 64, 96], got [8, 64, 95]";
+    assert_eq!(error, want);
+    let capacity = |factor| Some(Capacity { factor, min: 4 });
     let bad = [
         config().with_router(RouteConfig::new(9)),
         config().with_router(RouteConfig::new(0)),
         MoeConfig::new(0, 1, 1),
-        config().with_capacity(Some(Capacity {
-            factor: f64::NAN,
-            min: 4,
-        })),
-        config().with_capacity(Some(Capacity {
-            factor: -1.0,
-            min: 4,
-        })),
+        config().with_capacity(capacity(f64::NAN)),
+        config().with_capacity(capacity(-1.0)),
     ];
     for config in bad {
-        let error = config.init(&device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-        assert!(error.to_string().contains("expected"), "{error}");
+        let error = assert_refused(ErrorKind::Config, config.init(&device));
+        assert!(error.contains("expected"), "{error}");
     }
     if target.client().is_some() && target.capability().mma.is_empty() {
-        let error = layer
-            .with_variant(Some(Variant::TensorCore))
-            .forward(Tensor::<2>::zeros([3, 64], &device));
-        assert_eq!(error.unwrap_err().kind(), ErrorKind::Unsupported);
+        let layer = layer.with_variant(Some(Variant::TensorCore));
+        assert_refused(ErrorKind::Unsupported, layer.forward(x(64, &device)));
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::Outcome;
 use crate::moe_layer::{Fixture, config, fixture};
-use crate::tensors::floats;
-use burn::tensor::{DType, Gradients, Tensor, TensorData};
+use crate::tensors::{doubles, drawn, floats, tensor};
+use burn::tensor::{DType, Gradients, Tensor};
 use moebius::ErrorKind;
 use moebius::moe::{
     Activation, Capacity, Keep, MoeConfig, MoeLayer, MoeOutput, MoeWeights, RouteConfig, Router,
@@ -45,11 +45,9 @@ impl Pass {
     fn run(fixture: &Fixture, target: &Target, tokens: usize) -> Result<Self, Outcome> {
         let layer = recording(fixture);
         let x = fixture.batch(target, tokens, 7).autodiff().require_grad();
-        let dy = Rng::new(9).vec(tokens * fixture.config.hidden, 1.0);
-        let data = TensorData::new(dy, [tokens, fixture.config.hidden]);
-        let device = target.burn().autodiff();
-        let dy =
-            Tensor::<2>::from_data(data.convert_dtype(fixture.dtype), (&device, fixture.dtype));
+        let (rng, device) = (&mut Rng::new(9), target.burn().autodiff());
+        let shape = [tokens, fixture.config.hidden];
+        let dy = drawn(rng, shape, 1.0, fixture.dtype, &device);
         let out = match layer.forward(x.clone()) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 return Err(Outcome::Unsupported(error.to_string()));
@@ -57,11 +55,10 @@ impl Pass {
             out => out.unwrap(),
         };
         let gradients = (out.y.clone() * dy.clone()).sum().backward();
-        let dy = floats(dy).iter().map(|dy| f64::from(*dy)).collect();
         Ok(Self {
             layer,
             x,
-            dy,
+            dy: doubles(dy),
             out,
             gradients,
         })
@@ -78,13 +75,9 @@ impl Pass {
         let problem = self.layer.problem(tokens, self.x.dtype()).unwrap();
         let logits = floats(self.out.routing.logits.clone());
         let routed = routing::reference(&problem.routing, &logits, None);
-        let (x, w_in, w_out) = (
-            floats(self.x.clone()),
-            floats(weights.w_in.clone()),
-            floats(weights.w_out.clone()),
-        );
-        let b_in = weights.b_in.clone().map(floats);
-        let b_out = weights.b_out.clone().map(floats);
+        let [w_in, w_out] = [&weights.w_in, &weights.w_out].map(|w| floats(w.clone()));
+        let [b_in, b_out] = [&weights.b_in, &weights.b_out].map(|b| b.clone().map(floats));
+        let x = floats(self.x.clone());
         let inputs = experts::ReferenceInputs {
             x: &x,
             indices: &routed.indices,
@@ -123,11 +116,8 @@ fn through_router(
     for t in 0..problem.tokens() {
         let slots = t * problem.top_k()..(t + 1) * problem.top_k();
         let weights = &routed.weights[slots.clone()];
-        let dot: f64 = weights
-            .iter()
-            .zip(&experts.weights[slots.clone()])
-            .map(|(w, d)| w * d)
-            .sum();
+        let products = weights.iter().zip(&experts.weights[slots.clone()]);
+        let dot: f64 = products.map(|(w, d)| w * d).sum();
         for (slot, weight) in slots.zip(weights) {
             let expert = routed.indices[slot] as usize;
             let dlogit = weight * (experts.weights[slot] - dot);
@@ -151,8 +141,10 @@ fn check_by(
     dtype: DType,
     tokens: usize,
 ) -> Outcome {
-    let mut fixture = fixture(target, config, dtype);
-    fixture.variant = variant;
+    let fixture = Fixture {
+        variant,
+        ..fixture(target, config, dtype)
+    };
     let element = fixture.layer.problem(tokens, dtype).unwrap().element;
     match Pass::run(&fixture, target, tokens) {
         Err(refused) => refused,
@@ -177,20 +169,9 @@ pub(crate) fn gated_silu(target: &Target) -> Outcome {
 
 pub(crate) fn biases(target: &Target) -> Outcome {
     let plain = MoeConfig::new(33, 47, 5).with_bias(true);
-    Outcome::of([
-        check(
-            target,
-            plain.with_activation(Activation::Gelu),
-            DType::F32,
-            70,
-        ),
-        check(
-            target,
-            plain.with_gated(true).with_activation(Activation::Mish),
-            DType::F32,
-            70,
-        ),
-    ])
+    let gated = plain.with_gated(true).with_activation(Activation::Mish);
+    let configs = [plain.with_activation(Activation::Gelu), gated];
+    Outcome::of(configs.map(|config| check(target, config, DType::F32, 70)))
 }
 
 pub(crate) fn capacity(target: &Target) -> Outcome {
@@ -232,12 +213,8 @@ pub(crate) fn repeats_bit_for_bit(target: &Target) {
         ]
     };
     let first = run();
-    for _ in 0..2 {
-        assert!(
-            run() == first,
-            "two backward passes of the same batch differ"
-        );
-    }
+    let what = "two backward passes of the same batch differ";
+    (0..2).for_each(|_| assert!(run() == first, "{what}"));
 }
 
 /// Frozen experts still pass gradients on to x and the router, and have none of their own.
@@ -251,9 +228,8 @@ pub(crate) fn frozen_experts(target: &Target) {
     let mut layer = recording(&fixture);
     layer.experts = burn::module::Module::no_grad(layer.experts);
     let x = pass.x.clone().detach().require_grad();
-    let dims = x.dims();
     let dy: Vec<f32> = pass.dy.iter().map(|dy| *dy as f32).collect();
-    let dy = Tensor::<2>::from_data(TensorData::new(dy, dims), &x.device());
+    let dy = tensor(&dy, x.dims(), &x.device());
     let gradients = (layer.forward(x.clone()).unwrap().y * dy).sum().backward();
     pass.gradients = gradients;
     let Router::TopK(_) = &layer.router else {

@@ -1,8 +1,8 @@
 //! Ordinary layers by the experts' kernels, and their gradients, against the f64 oracle.
 
 use crate::Outcome;
-use crate::tensors::floats;
-use burn::tensor::{DType, Tensor, TensorData};
+use crate::tensors::{dtype, floats, typed};
+use burn::tensor::Tensor;
 use moebius::nn;
 use moebius_ops::Element;
 use moebius_ops::permute;
@@ -10,7 +10,8 @@ use moebius_ops::segment_attention::{
     Problem, Segments, reference, reference_backward, reference_segments,
 };
 use moebius_shaders::DeviceElement;
-use moebius_tests::data::{Rng, rounded};
+use moebius_tests::data::Rng;
+use moebius_tests::elements::{exact, rounded};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 
@@ -22,18 +23,11 @@ struct Operand<const D: usize> {
 
 impl<const D: usize> Operand<D> {
     fn new(target: &Target, shape: [usize; D], seed: u64, element: Element) -> Self {
-        let values = Rng::new(seed).vec(shape.iter().product(), 1.0).into_iter();
-        let values: Vec<f32> = values.map(|value| rounded(value, element)).collect();
-        let dtype = match element {
-            Element::F32 => DType::F32,
-            Element::F16 => DType::F16,
-            Element::Bf16 => DType::BF16,
-        };
-        let device = target.burn().autodiff();
-        let host = values.iter().map(|value| f64::from(*value)).collect();
-        let tensor = Tensor::from_data(TensorData::new(values, shape), (&device, dtype));
+        let values = Rng::new(seed).vec(shape.iter().product(), 1.0);
+        let values = rounded(values, element);
+        let tensor = typed(&values, shape, dtype(element), &target.burn().autodiff());
         Self {
-            host,
+            host: exact(&values),
             tensor: tensor.require_grad(),
         }
     }
@@ -101,11 +95,9 @@ fn attention_of(target: &Target, [tokens, sequence]: [usize; 2], causal: bool, e
 }
 
 pub(crate) fn linear(target: &Target) {
-    for (index, size) in [[1, 1, 1], [17, 9, 33], [70, 65, 20], [3, 130, 64]]
-        .into_iter()
-        .enumerate()
-    {
-        linear_of(target, size, index % 2 == 1, Element::F32);
+    let sizes = [[1, 1, 1], [17, 9, 33], [70, 65, 20], [3, 130, 64]];
+    for (size, bias) in sizes.into_iter().zip([false, true, false, true]) {
+        linear_of(target, size, bias, Element::F32);
     }
 }
 

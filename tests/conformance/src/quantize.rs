@@ -1,21 +1,20 @@
 //! FP8 quantisation against its oracle: scales, codes, values, and what is left out of them.
 
-use crate::Outcome;
+use crate::tensors::typed;
+use crate::{Outcome, operation};
 use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
 use moebius::fp8::{
     Fp8Format, Fp8Layout, Fp8Scales, Fp8Scheme, Fp8Tensor, Granularity, HostScales, Overflow,
     Quantizer, amax, fake_quantize,
 };
 use moebius_device::Runtime;
-use moebius_ops::Element;
 use moebius_ops::fp8::{LANES_PER_WORD, encode_host, unpack};
 use moebius_ops::quantize::{
     Problem, Scales, amax_reference, dequantize_reference, scales_reference,
 };
-use moebius_shaders::quantize;
+use moebius_ops::{Element, HostTensor, Operation, Quantize};
 use moebius_tests::data::{Rng, rounded};
-use moebius_tests::target::{Target, download_f32, download_u32, nans, poisoned, upload_f32};
-use moebius_tests::tolerance::assert_close;
+use moebius_tests::target::Target;
 
 pub(crate) const FORMATS: [Fp8Format; 2] = [Fp8Format::E4M3, Fp8Format::E5M2];
 const MODES: [Overflow; 2] = [Overflow::Saturate, Overflow::Ieee];
@@ -109,8 +108,7 @@ impl Stack {
 
     fn tensor(&self, target: &Target) -> Tensor<3> {
         let dtype = DType::from(dtype(self.element));
-        let data = TensorData::new(self.x.clone(), self.shape).convert_dtype(dtype);
-        Tensor::from_data(data, (&target.burn(), dtype))
+        typed(&self.x, self.shape, dtype, &target.burn())
     }
 
     /// What the device makes of it, if it can store the element type.
@@ -477,50 +475,23 @@ pub(crate) fn repeats_bit_for_bit(target: &Target) {
 }
 
 /// Every word of codes and scales, padding included, in buffers that were full of nonsense.
-pub(crate) fn overwrites_its_outputs(target: &Target) {
-    let client = target.client().unwrap();
-    for granularity in granularities() {
+pub(crate) fn overwrites_its_outputs(target: &Target) -> Outcome {
+    Outcome::of(granularities().map(|granularity| {
         // Powers of two: no quotient is near a tie.
         let x: Vec<f32> = (0..2 * 5 * 131).map(|i| 2f32.powi(i % 7)).collect();
         let stack = Stack::new([2, 5, 131], x, Quantizer::new(FORMATS[0], granularity));
         let problem = stack.problem();
-        let plan = quantize::plan(problem, target.capability()).unwrap();
-        let words: usize = problem.words_shape().iter().product();
-        let scales: usize = problem.scales_shape().iter().product();
-        let buffers = || quantize::Buffers {
-            values: upload_f32(&client, &stack.x),
-            words: poisoned(&client, words),
-            scales: poisoned(&client, scales),
-        };
-        let first = buffers();
-        let (codes, made) = (first.words.clone(), first.scales.clone());
-        quantize::launch(&client, &plan, first.clone());
-        let by = quantize::Buffers {
-            scales: made.clone(),
-            ..buffers()
-        };
-        quantize::launch_by(&client, &plan, by.clone());
-        let y = nans(&client, stack.x.len());
-        let values = y.clone();
-        quantize::launch_dequantize(&client, &plan, quantize::Buffers { values, ..first });
-        let made = match scales_reference(&problem, &stack.x).unwrap() {
-            Scales::F32(_) => Scales::F32(download_f32(&client, made, scales)),
-            Scales::E8M0(want) => {
-                assert_eq!(download_u32(&client, made, scales), want);
-                Scales::E8M0(want)
-            }
-        };
-        let want = moebius_ops::quantize::encode_reference(&problem, &stack.x, &made).unwrap();
-        assert_eq!(download_u32(&client, codes, words), want, "{granularity:?}");
-        assert_eq!(
-            download_u32(&client, by.words, words),
-            want,
-            "{granularity:?}"
-        );
-        let values = dequantize_reference(&problem, &want, &made).unwrap();
-        let y = download_f32(&client, y, stack.x.len());
-        assert_close("values", &y, &values, 1e-6);
-    }
+        let x = [HostTensor::of_f32(&stack.x)];
+        let coded = Operation::from(Quantize::Quantize(problem)).reference(&x);
+        let coded = coded.unwrap();
+        let scaled = [x[0].clone(), coded[1].clone()];
+        let check = |of, operands: &[HostTensor]| operation::check(target, of, operands, |_| 1e-6);
+        Outcome::of([
+            check(Quantize::Quantize(problem), &x),
+            check(Quantize::QuantizeBy(problem), &scaled),
+            check(Quantize::Dequantize(problem), &coded),
+        ])
+    }))
 }
 
 pub(crate) fn halves(target: &Target, element: Element) -> Outcome {

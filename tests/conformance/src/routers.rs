@@ -1,8 +1,9 @@
 //! Every router: its rule against plain Rust, its gradients, its state, and masks.
 
-use crate::tensors::{floats, integers};
+use crate::harness::assert_refused;
+use crate::tensors::{floats, integers, mask, tensor, words};
 use burn::module::Module;
-use burn::tensor::{Bool, DType, Int, Tensor, TensorData};
+use burn::tensor::{Int, Tensor};
 use moebius::ErrorKind;
 use moebius::moe::{
     Capacity, DynamicConfig, ExpertChoiceConfig, Follow, Groups, HashConfig, HashKey,
@@ -11,18 +12,10 @@ use moebius::moe::{
 };
 use moebius_ops::{Element, routing};
 use moebius_tests::data::Rng;
+use moebius_tests::elements::exact;
 use moebius_tests::gradients::{filled, parameters, with_values};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
-
-fn matrix(values: &[f32], shape: [usize; 2], device: &burn::tensor::Device) -> Tensor<2> {
-    let options = (device, DType::F32);
-    Tensor::from_data(TensorData::new(values.to_vec(), shape), options)
-}
-
-fn mask(available: &[bool], device: &burn::tensor::Device) -> Tensor<1, Bool> {
-    Tensor::from_data(TensorData::from(available), device)
-}
 
 const TOKENS: usize = 45;
 const HIDDEN: usize = 24;
@@ -68,7 +61,7 @@ fn router(target: &Target, config: RouterConfig) -> Router {
 fn run(target: &Target, router: &Router, x: &[f32], available: Option<&[bool]>) -> Routing {
     let device = router.devices();
     let device = device.first().cloned().unwrap_or_else(|| target.burn());
-    let x = matrix(x, [x.len() / HIDDEN, HIDDEN], &device);
+    let x = tensor(x, [x.len() / HIDDEN, HIDDEN], &device);
     router
         .forward(x, available.map(|a| mask(a, &device)))
         .unwrap()
@@ -83,11 +76,9 @@ fn chosen(route: RouteConfig, logits: &[f32], available: Option<&[bool]>) -> rou
 }
 
 fn same_choice(got: &Routing, want: &routing::Routed) {
-    let want_indices: Vec<i64> = want.indices.iter().map(|i| i64::from(*i)).collect();
-    assert_eq!(integers(got.indices.clone()), want_indices);
-    let weights = floats(got.weights.clone());
+    assert_eq!(words(got.indices.clone()), want.indices);
+    let [weights, probs] = [&got.weights, &got.probs].map(|of| floats(of.clone()));
     assert_close("weights", &weights, &want.weights, 1e-5);
-    let probs = floats(got.probs.clone());
     assert_close("probs", &probs, &want.probs, 1e-5);
 }
 
@@ -98,18 +89,15 @@ pub(crate) fn switch_keeps_the_raw_probability(target: &Target) {
     let quiet = run(target, &router, &x, None);
     assert_eq!(quiet.indices.dims(), [TOKENS, 1]);
     let probs = floats(quiet.probs);
-    let largest = probs
-        .chunks(EXPERTS)
-        .map(|row| row.iter().copied().fold(0.0, f32::max));
-    assert_eq!(floats(quiet.weights), largest.collect::<Vec<_>>());
+    let largest = |row: &[f32]| row.iter().copied().fold(0.0, f32::max);
+    let largest: Vec<f32> = probs.chunks(EXPERTS).map(largest).collect();
+    assert_eq!(floats(quiet.weights), largest);
     // In training every logit is off by at most 1 %, and they aren't all off alike.
     let jittered = floats(run(target, &router.train(), &x, None).logits);
     let logits = floats(quiet.logits);
     let ratios: Vec<f32> = jittered.iter().zip(&logits).map(|(a, b)| a / b).collect();
-    assert!(
-        ratios.iter().all(|r| (0.9899..1.0101).contains(r)),
-        "{ratios:?}"
-    );
+    let near = ratios.iter().all(|r| (0.9899..1.0101).contains(r));
+    assert!(near, "{ratios:?}");
     assert!(ratios.iter().any(|r| *r > 1.005) && ratios.iter().any(|r| *r < 0.995));
 }
 
@@ -123,18 +111,13 @@ pub(crate) fn noise_and_dropout_only_in_training(target: &Target) {
     let quiet = floats(run(target, &router_, &x, None).logits);
     assert_eq!(floats(run(target, &router_, &x, None).logits), quiet);
     let noise = floats(run(target, &router_.train(), &x, None).logits);
-    let noise: Vec<f64> = noise
-        .iter()
-        .zip(&quiet)
-        .map(|(a, b)| f64::from(a - b))
-        .collect();
+    let pairs = noise.iter().zip(&quiet);
+    let noise: Vec<f64> = pairs.map(|(a, b)| f64::from(a - b)).collect();
     let mean = noise.iter().sum::<f64>() / noise.len() as f64;
     let deviation = noise.iter().map(|n| (n - mean).powi(2)).sum::<f64>() / noise.len() as f64;
     // 360 draws of a normal: their deviation is good to 4 %, their mean to 0.03.
-    assert!(
-        mean.abs() < 0.12 && (deviation.sqrt() - 0.5).abs() < 0.1,
-        "{mean} {deviation}"
-    );
+    let near = mean.abs() < 0.12 && (deviation.sqrt() - 0.5).abs() < 0.1;
+    assert!(near, "{mean} {deviation}");
 
     let dropping = RouterConfig::TopK(TopKConfig {
         dropout: 0.25,
@@ -145,11 +128,8 @@ pub(crate) fn noise_and_dropout_only_in_training(target: &Target) {
     (0..EXPERTS).for_each(|e| first[e * HIDDEN + e] = 1.0);
     let dropping = with_values(router(target, dropping), "weight", &first);
     let x = Rng::new(20).vec(800 * HIDDEN, 1.5);
-    let want: Vec<f32> = x
-        .chunks(HIDDEN)
-        .flat_map(|row| &row[..EXPERTS])
-        .copied()
-        .collect();
+    let firsts = x.chunks(HIDDEN).flat_map(|row| &row[..EXPERTS]);
+    let want: Vec<f32> = firsts.copied().collect();
     assert_eq!(floats(run(target, &dropping, &x, None).logits), want);
     let got = floats(run(target, &dropping.train(), &x, None).logits);
     let dropped = got.iter().filter(|x| **x == 0.0).count();
@@ -171,12 +151,8 @@ pub(crate) fn hash_is_the_reference(target: &Target) {
                 key,
                 seed: 99,
             };
-            let got = run(
-                target,
-                &router(target, RouterConfig::Hash(config)),
-                &x,
-                mask,
-            );
+            let router = router(target, RouterConfig::Hash(config));
+            let got = run(target, &router, &x, mask);
             let key = match key {
                 HashKey::Content => routing::HashKey::Content {
                     hidden: x.len() / TOKENS,
@@ -187,11 +163,8 @@ pub(crate) fn hash_is_the_reference(target: &Target) {
             let routing = routing::Problem::new(TOKENS, EXPERTS, top_k).unwrap();
             let problem = routing::HashProblem::new(routing, key).unwrap();
             let (indices, weights) = routing::hash_reference(&problem, 99, &x, mask);
-            let got_indices: Vec<u32> = integers(got.indices.clone())
-                .iter()
-                .map(|i| *i as u32)
-                .collect();
-            assert_eq!(got_indices, indices, "{key:?}, {top_k}");
+            let chosen = words(got.indices.clone());
+            assert_eq!(chosen, indices, "{key:?}, {top_k}");
             assert_eq!(floats(got.weights.clone()), weights);
             let mut probs = vec![0.0; TOKENS * EXPERTS];
             for (slot, expert) in indices.iter().enumerate() {
@@ -217,10 +190,6 @@ fn product(rows: &[f64], weight: &[f32], width: usize) -> Vec<f64> {
         weight.chunks(width).map(dot).collect()
     };
     rows.chunks(width).flat_map(row).collect()
-}
-
-fn doubles(values: &[f32]) -> Vec<f64> {
-    values.iter().map(|v| f64::from(*v)).collect()
 }
 
 /// act(rows · Wᵀ + b) of a router's linear layer.
@@ -255,7 +224,7 @@ pub(crate) fn learned_is_an_mlp(target: &Target) {
     };
     let router = router(target, RouterConfig::Learned(config));
     let x = batch(4);
-    let hidden = linear(&doubles(&x), &router, "layers.0", relu);
+    let hidden = linear(&exact(&x), &router, "layers.0", relu);
     let hidden = linear(&hidden, &router, "layers.1", relu);
     let Router::Learned(inner) = &router else {
         panic!("the router is learned");
@@ -277,10 +246,10 @@ pub(crate) fn dynamic_follows_its_formula(target: &Target) {
     let router = with_values(router, "usage", &usage);
     let router = with_values(router, "factors", &[1.0; EXPERTS]);
     let x = batch(5);
-    let hidden = linear(&doubles(&x), &router, "demand_in", relu);
+    let hidden = linear(&exact(&x), &router, "demand_in", relu);
     let demand = linear(&hidden, &router, "demand_out", sigmoid);
     let matrix = floats(router.matrix().unwrap());
-    let mut logits = product(&doubles(&x), &matrix, HIDDEN);
+    let mut logits = product(&exact(&x), &matrix, HIDDEN);
     for (at, logit) in logits.iter_mut().enumerate() {
         let u = f64::from(usage[at % EXPERTS]);
         *logit += demand[at / EXPERTS] * (1.0 - u) - 0.1 * u;
@@ -311,10 +280,8 @@ pub(crate) fn dynamic_follows_its_formula(target: &Target) {
         drop(run(target, &trained, &x, None));
     }
     let factors = state(&trained, "factors");
-    assert!(
-        factors.iter().all(|f| (0.5..=2.0).contains(f)),
-        "{factors:?}"
-    );
+    let within = factors.iter().all(|f| (0.5..=2.0).contains(f));
+    assert!(within, "{factors:?}");
 }
 
 pub(crate) fn dynamic_capacities_reach_dispatch(target: &Target) {
@@ -323,7 +290,7 @@ pub(crate) fn dynamic_capacities_reach_dispatch(target: &Target) {
         .with_router(router)
         .with_capacity(Some(Capacity::new(1.0, 1).unwrap()));
     let layer = filled(config.init(&target.burn()).unwrap(), 3, 0.4);
-    let x = matrix(&batch(6), [TOKENS, HIDDEN], &target.burn());
+    let x = tensor(&batch(6), [TOKENS, HIDDEN], &target.burn());
     for factors in [[0.5f32; EXPERTS], [2.0; EXPERTS], {
         let mut uneven = [0.5; EXPERTS];
         uneven[2] = 2.0;
@@ -333,11 +300,8 @@ pub(crate) fn dynamic_capacities_reach_dispatch(target: &Target) {
         let out = layer.forward(x.clone()).unwrap();
         let load = integers(out.routing.load().unwrap());
         let even = 2.0 * TOKENS as f64 / EXPERTS as f64;
-        let dropped: i64 = load
-            .iter()
-            .zip(factors)
-            .map(|(a, f)| (a - (even * f64::from(f)).ceil() as i64).max(0))
-            .sum();
+        let over = |(a, f): (&i64, f32)| (a - (even * f64::from(f)).ceil() as i64).max(0);
+        let dropped: i64 = load.iter().zip(factors).map(over).sum();
         assert_eq!(integers(out.dropped_slots), [dropped], "{factors:?}");
     }
 }
@@ -369,9 +333,8 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) {
         ..SigmoidBiasConfig::default()
     };
     let router = router(target, RouterConfig::SigmoidBias(config));
-    let router = with_values(router, "bias", &[0.0; EXPERTS])
-        .train()
-        .no_grad();
+    let router = with_values(router, "bias", &[0.0; EXPERTS]);
+    let router = router.train().no_grad();
     // All tokens lean the same way, so that the load starts uneven.
     let x: Vec<f32> = batch(8).iter().map(|x| x + 1.0).collect();
     let deviation = || {
@@ -386,12 +349,8 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) {
     // One training forward moved every bias by the rate towards an even load, or not at all.
     let first = floats(inner.bias.value_sync());
     let load = integers(run(target, &router.valid(), &x, None).load().unwrap());
-    assert!(
-        first
-            .iter()
-            .all(|b| b.abs() < 1e-9 || (b.abs() - 0.01).abs() < 1e-6),
-        "{first:?} {load:?}"
-    );
+    let moved = |b: &f32| b.abs() < 1e-9 || (b.abs() - 0.01).abs() < 1e-6;
+    assert!(first.iter().all(moved), "{first:?} {load:?}");
     for _ in 0..100 {
         drop(run(target, &router, &x, None));
     }
@@ -403,11 +362,12 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) {
     let load = Tensor::<1, Int>::from_ints([8, 0, 4, 4, 4, 4, 4, 0], &device);
     let available = mask(&[true, true, true, true, true, true, true, false], &device);
     inner.update_bias(load, Some(available)).unwrap();
-    let moved: Vec<f64> = floats(inner.bias.value_sync())
-        .iter()
-        .zip(&bias)
-        .map(|(new, old)| f64::from(new - old).signum() * f64::from((new - old).abs() > 1e-6))
-        .collect();
+    let direction = |(new, old): (&f32, &f32)| {
+        let by = new - old;
+        f64::from(by).signum() * f64::from(by.abs() > 1e-6)
+    };
+    let now = floats(inner.bias.value_sync());
+    let moved: Vec<f64> = now.iter().zip(&bias).map(direction).collect();
     assert_eq!(moved, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
 }
 
@@ -432,12 +392,8 @@ pub(crate) fn expert_choice_takes_the_best(target: &Target) {
         (2.0, Some(&available), 16),
     ] {
         let config = RouterConfig::ExpertChoice(ExpertChoiceConfig { factor });
-        let got = run(
-            target,
-            &router(target, config),
-            &batch(9),
-            mask.map(|m| &m[..]),
-        );
+        let router = router(target, config);
+        let got = run(target, &router, &batch(9), mask.map(|m| &m[..]));
         let (indices, probs) = (integers(got.indices), floats(got.probs));
         let weights = floats(got.weights);
         for e in 0..EXPERTS {
@@ -469,9 +425,8 @@ pub(crate) fn expert_choice_layer(target: &Target) {
     let layer = filled(config.init(&target.burn()).unwrap(), 4, 0.4);
     let device = target.burn();
     let x = batch(10);
-    let out = layer
-        .forward(matrix(&x, [TOKENS, HIDDEN], &device))
-        .unwrap();
+    let out = layer.forward(tensor(&x, [TOKENS, HIDDEN], &device));
+    let out = out.unwrap();
     assert_eq!(integers(out.dropped_slots), [0]);
     let weights = layer.weights().unwrap();
     let (w_in, w_out) = (floats(weights.w_in), floats(weights.w_out));
@@ -479,7 +434,7 @@ pub(crate) fn expert_choice_layer(target: &Target) {
     let mut want = vec![0.0; TOKENS * HIDDEN];
     for slot in (0..indices.len()).filter(|slot| indices[*slot] < EXPERTS as i64) {
         let (t, e) = (slot / EXPERTS, indices[slot] as usize);
-        let row = doubles(&x[t * HIDDEN..(t + 1) * HIDDEN]);
+        let row = exact(&x[t * HIDDEN..(t + 1) * HIDDEN]);
         let hidden = product(&row, &w_in[e * 16 * HIDDEN..(e + 1) * 16 * HIDDEN], HIDDEN);
         let hidden: Vec<f64> = hidden.into_iter().map(relu).collect();
         let y = product(&hidden, &w_out[e * 16 * HIDDEN..(e + 1) * 16 * HIDDEN], 16);
@@ -500,10 +455,8 @@ pub(crate) fn masks_in_every_router(target: &Target) {
         let name = config.name();
         for (slot, expert) in indices.iter().enumerate() {
             let nowhere = *expert == EXPERTS as i64;
-            assert!(
-                nowhere || available[*expert as usize],
-                "{name} chose {expert}"
-            );
+            let right = nowhere || available[*expert as usize];
+            assert!(right, "{name} chose {expert}");
             assert!(!nowhere || weights[slot] == 0.0, "{name} weighs nowhere");
         }
         for (at, prob) in probs.iter().enumerate() {
@@ -540,10 +493,8 @@ pub(crate) fn state_is_in_records(target: &Target) {
             all.map(|p| (p.path, p.values)).collect()
         };
         assert_eq!(values(&loaded), values(&trained), "{}", config.name());
-        let (a, b) = (
-            run(target, &loaded.valid(), &batch(14), None),
-            run(target, &trained.valid(), &batch(14), None),
-        );
+        let run = |router: Router| run(target, &router.valid(), &batch(14), None);
+        let (a, b) = (run(loaded), run(trained));
         assert_eq!(integers(a.indices), integers(b.indices));
         assert_eq!(floats(a.weights), floats(b.weights));
     }
@@ -591,20 +542,18 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
         RouteConfig::new(9).into(),
     ];
     for config in bad {
-        let error = config.init(HIDDEN, EXPERTS, &device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config, "{config:?}");
+        assert_refused(ErrorKind::Config, config.init(HIDDEN, EXPERTS, &device));
     }
     for config in routers() {
         // More elements than 31 bits count; a hash has none, but obeys the same bound.
-        let error = config.init(usize::MAX / 2, EXPERTS, &device).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config, "{config:?}");
+        let huge = config.init(usize::MAX / 2, EXPERTS, &device);
+        assert_refused(ErrorKind::Config, huge);
         let router = router(target, config);
         let wide = Tensor::<2>::zeros([3, HIDDEN + 1], &device);
-        let error = router.forward(wide, None).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Shape, "{}", config.name());
+        assert_refused(ErrorKind::Shape, router.forward(wide, None));
         let x = Tensor::<2>::zeros([3, HIDDEN], &device);
-        let error = router.forward(x, Some(mask(&[true; 3], &device)));
-        assert_eq!(error.unwrap_err().kind(), ErrorKind::Shape);
+        let masked = router.forward(x, Some(mask(&[true; 3], &device)));
+        assert_refused(ErrorKind::Shape, masked);
         let none = Tensor::<2>::zeros([0, HIDDEN], &device);
         let none = router.forward(none, None).unwrap();
         assert_eq!(none.indices.dims(), [0, config.choices(EXPERTS)]);

@@ -1,7 +1,8 @@
 //! The choice of experts against the f64 oracle.
 
 use crate::Outcome;
-use burn::tensor::{Bool, DType, Tensor, TensorData};
+use crate::tensors::{self, drawn, floats, tensor, words};
+use burn::tensor::{DType, Tensor};
 use moebius::moe::{MoeConfig, RouteConfig, Score, route};
 use moebius_ops::routing::{Problem, reference};
 use moebius_tests::data::Rng;
@@ -29,12 +30,9 @@ impl Batch {
     /// Routes on the device and checks indices exactly and weights and probabilities closely.
     fn check(&self, target: &Target, config: RouteConfig) {
         let device = target.burn();
-        let data = TensorData::new(self.logits.clone(), [self.tokens, self.experts]);
-        let mask = self
-            .mask
-            .as_ref()
-            .map(|mask| Tensor::<1, Bool>::from_data(TensorData::from(mask.as_slice()), &device));
-        let routing = route(Tensor::from_data(data, &device), mask, &config).unwrap();
+        let logits = tensor(&self.logits, [self.tokens, self.experts], &device);
+        let mask = self.mask.as_ref().map(|mask| tensors::mask(mask, &device));
+        let routing = route(logits, mask, &config).unwrap();
         let problem = Problem::new(self.tokens, self.experts, config.top_k).unwrap();
         let problem = if config.softmax_after_topk {
             problem.with_score(Score::Softmax, true)
@@ -42,14 +40,8 @@ impl Batch {
             problem.with_score(config.score, config.renormalize)
         };
         let want = reference(&problem, &self.logits, self.mask.as_deref());
-        let indices: Vec<u32> = routing
-            .indices
-            .into_data()
-            .iter::<i64>()
-            .map(|i| i as u32)
-            .collect();
+        let indices = words(routing.indices);
         assert_eq!(indices, want.indices, "indices of {config:?}");
-        let floats = |tensor: Tensor<2>| tensor.into_data().iter::<f32>().collect::<Vec<_>>();
         assert_close("weights", &floats(routing.weights), &want.weights, 1e-5);
         assert_close("probs", &floats(routing.probs), &want.probs, 1e-5);
     }
@@ -87,10 +79,9 @@ pub(crate) fn raw_scores(target: &Target) {
 
 pub(crate) fn ties_go_to_the_lowest_index(target: &Target) {
     let mut batch = Batch::random(40, 8);
-    batch
-        .logits
-        .iter_mut()
-        .for_each(|logit| *logit = logit.round().clamp(-1.0, 1.0));
+    for logit in &mut batch.logits {
+        *logit = logit.round().clamp(-1.0, 1.0);
+    }
     batch.logits[..8].fill(0.0);
     batch.logits[8..16].copy_from_slice(&[-0.0, 0.0, -0.0, 0.0, -1.0, -0.0, 0.0, 0.0]);
     batch.check(target, config(3, Score::Softmax, true));
@@ -104,37 +95,17 @@ pub(crate) fn hostile_logits(target: &Target) {
     batch.logits[18..24].copy_from_slice(&[3e38, -3e38, 3e38, 0.0, 1e-40, -1e-40]);
     let problem = Problem::new(4, 6, 2).unwrap();
     let want = reference(&problem, &batch.logits, None);
-    let data = TensorData::new(batch.logits, [4, 6]);
-    let routing = route(
-        Tensor::from_data(data, &target.burn()),
-        None,
-        &RouteConfig::default(),
-    );
-    let routing = routing.unwrap();
-    let indices: Vec<u32> = routing
-        .indices
-        .into_data()
-        .iter::<i64>()
-        .map(|i| i as u32)
-        .collect();
-    assert_eq!(
-        indices, want.indices,
-        "an index stays within the experts, NaN ranks last"
-    );
-    let weights: Vec<f32> = routing.weights.into_data().iter().collect();
+    let logits = tensor(&batch.logits, [4, 6], &target.burn());
+    let routing = route(logits, None, &RouteConfig::default()).unwrap();
+    let what = "an index stays within the experts, NaN ranks last";
+    assert_eq!(words(routing.indices), want.indices, "{what}");
+    let weights = floats(routing.weights);
     for row in [0, 2, 3] {
-        let row = 2 * row..2 * row + 2;
-        assert_close(
-            "weights of numbers",
-            &weights[row.clone()],
-            &want.weights[row],
-            1e-5,
-        );
+        let (got, want) = (&weights[2 * row..][..2], &want.weights[2 * row..][..2]);
+        assert_close("weights of numbers", got, want, 1e-5);
     }
-    assert!(
-        weights[2..4].iter().all(|w| w.is_nan()),
-        "all NaN: {weights:?}"
-    );
+    let unknown = weights[2..4].iter().all(|w| w.is_nan());
+    assert!(unknown, "all NaN: {weights:?}");
 }
 
 pub(crate) fn mask(target: &Target) {
@@ -158,20 +129,13 @@ pub(crate) fn sizes(target: &Target) {
         Batch::random(tokens, experts).check(target, config(top_k, Score::Softmax, true));
     }
     let empty = Tensor::<2>::zeros([0, 4], &target.burn());
-    assert_eq!(
-        route(empty, None, &RouteConfig::default())
-            .unwrap()
-            .indices
-            .dims(),
-        [0, 2]
-    );
+    let none = route(empty, None, &RouteConfig::default()).unwrap();
+    assert_eq!(none.indices.dims(), [0, 2]);
     for top_k in [0, 5] {
         let logits = Tensor::<2>::zeros([3, 4], &target.burn());
-        let error = route(logits, None, &config(top_k, Score::Softmax, true)).unwrap_err();
-        assert!(
-            error.to_string().contains("top_k: expected 1 to 4"),
-            "{error}"
-        );
+        let error = route(logits, None, &config(top_k, Score::Softmax, true));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("top_k: expected 1 to 4"), "{error}");
     }
 }
 
@@ -183,26 +147,16 @@ pub(crate) fn check_logits(target: &Target, dtype: DType) -> Outcome {
             return Outcome::Unsupported(error.to_string());
         }
         let layer = layer.cast(dtype).unwrap();
-        let values = Rng::new(9).vec(tokens * hidden, 1.0);
-        let data = TensorData::new(values, [tokens, hidden]).convert_dtype(dtype);
-        let x = Tensor::<2>::from_data(data, (&target.burn(), dtype));
+        let (rng, shape) = (&mut Rng::new(9), [tokens, hidden]);
+        let x = drawn(rng, shape, 1.0, dtype, &target.burn());
         let got = layer.router_logits(x.clone()).unwrap();
         // The oracle multiplies what is left of the values after rounding to the dtype.
-        let floats = |t: Tensor<2>| {
-            t.into_data()
-                .convert::<f32>()
-                .iter::<f32>()
-                .collect::<Vec<_>>()
-        };
         let (x, w) = (floats(x), floats(layer.router.matrix().unwrap()));
         let mut want = Vec::new();
         for row in x.chunks(hidden) {
             for column in w.chunks(hidden) {
-                let products = row
-                    .iter()
-                    .zip(column)
-                    .map(|(a, b)| f64::from(*a) * f64::from(*b));
-                want.push(products.sum());
+                let pairs = row.iter().zip(column);
+                want.push(pairs.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum());
             }
         }
         assert_close("logits", &floats(got), &want, 1e-5);

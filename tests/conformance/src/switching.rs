@@ -1,8 +1,9 @@
 //! Experts that are moved to the device when they are needed: the same bits, within the budget.
 
 use crate::Outcome;
-use crate::tensors::floats;
-use burn::tensor::{Bool, DType, Tensor, TensorData};
+use crate::harness::assert_refused;
+use crate::tensors::{floats, integers, mask, random, tensor};
+use burn::tensor::{DType, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::switching::{HostLayer, SwitchedExperts};
 use moebius::moe::{
@@ -10,13 +11,11 @@ use moebius::moe::{
     RouterConfig, SharedExpertConfig,
 };
 use moebius_device::memory_in_use;
-use moebius_tests::data::Rng;
 use moebius_tests::gradients::{filled, with_values};
 use moebius_tests::target::Target;
 
 fn batch(target: &Target, [tokens, hidden]: [usize; 2], seed: u64) -> Tensor<2> {
-    let values = Rng::new(seed).vec(tokens * hidden, 1.5);
-    Tensor::from_data(TensorData::new(values, [tokens, hidden]), &target.burn())
+    random(seed, [tokens, hidden], 1.5, &target.burn())
 }
 
 fn layer(target: &Target, config: MoeConfig) -> MoeLayer {
@@ -39,10 +38,8 @@ fn switched(target: &Target, layer: &MoeLayer, places: usize) -> SwitchedExperts
     let host = HostLayer::read(layer.clone()).unwrap();
     let switched = host.switched(budget, &target.burn()).unwrap();
     assert_eq!(switched.cache().places(), places);
-    assert_eq!(
-        switched.cache().device_bytes(),
-        expert_bytes(layer.config()) * places as u64
-    );
+    let bytes = expert_bytes(layer.config()) * places as u64;
+    assert_eq!(switched.cache().device_bytes(), bytes);
     switched
 }
 
@@ -71,10 +68,8 @@ pub(crate) fn same_bits_as_in_memory(target: &Target) {
                 let got = switched.forward(x).unwrap();
                 let what = format!("{places} places, {config:?}");
                 target.assert_same_rows(&what, &floats(got.y), &floats(want.y));
-                let dropped = |tensor: Tensor<1, burn::tensor::Int>| -> Vec<i64> {
-                    tensor.into_data().iter().collect()
-                };
-                assert_eq!(dropped(got.dropped_slots), dropped(want.dropped_slots));
+                let (got, want) = (got.dropped_slots, want.dropped_slots);
+                assert_eq!(integers(got), integers(want));
             }
         }
     }
@@ -86,15 +81,12 @@ fn wanting(target: &Target, experts: &[usize]) -> Tensor<2> {
     for (t, e) in experts.iter().enumerate() {
         values[t * 8 + e] = 3.0;
     }
-    let data = TensorData::new(values, [experts.len(), 8]);
-    Tensor::from_data(data, &target.burn())
+    tensor(&values, [experts.len(), 8], &target.burn())
 }
 
 fn one_hot_layer(target: &Target) -> MoeLayer {
-    let layer = layer(
-        target,
-        MoeConfig::new(8, 16, 8).with_router(RouteConfig::new(1)),
-    );
+    let config = MoeConfig::new(8, 16, 8).with_router(RouteConfig::new(1));
+    let layer = layer(target, config);
     let mut identity = vec![0.0; 64];
     identity.iter_mut().step_by(9).for_each(|v| *v = 1.0);
     with_values(layer, "router.TopK.weight", &identity)
@@ -121,9 +113,8 @@ pub(crate) fn cold_experts_go_and_come_back(target: &Target) {
     for (wanted, residents, [hits, misses, evictions]) in steps {
         let x = wanting(target, wanted);
         let got = switched.forward(x.clone()).unwrap();
-        let chosen: Vec<i64> = got.routing.indices.into_data().iter().collect();
         let wanted: Vec<i64> = wanted.iter().map(|e| *e as i64).collect();
-        assert_eq!(chosen, wanted);
+        assert_eq!(integers(got.routing.indices), wanted);
         let want = floats(layer.forward(x).unwrap().y);
         target.assert_same_rows("switched", &floats(got.y), &want);
         let cache = switched.cache();
@@ -139,15 +130,15 @@ pub(crate) fn masks_and_empty_batches(target: &Target) {
     let layer = layer(target, MoeConfig::new(20, 24, 8));
     let mut switched = switched(target, &layer, 2);
     let available = [false, true, false, false, true, false, true, false];
-    let mask = Tensor::<1, Bool>::from_data(TensorData::from(&available[..]), &target.burn());
+    let some = mask(&available, &target.burn());
     let x = batch(target, [30, 20], 5).reshape([5, 6, 20]);
-    let got = switched.forward_masked(x.clone(), mask.clone()).unwrap().y;
+    let got = switched.forward_masked(x.clone(), some.clone()).unwrap().y;
     assert_eq!(got.dims(), [5, 6, 20]);
-    let want = floats(layer.forward_masked(x.clone(), mask).unwrap().y);
+    let want = floats(layer.forward_masked(x.clone(), some).unwrap().y);
     target.assert_same_rows("masked", &floats(got), &want);
     assert_eq!(switched.cache().statistics().misses, 3);
     // Without an available expert nothing is moved and y is 0.
-    let none = Tensor::<1, Bool>::from_data(TensorData::from([false; 8]), &target.burn());
+    let none = mask(&[false; 8], &target.burn());
     let got = switched.forward_masked(x, none).unwrap();
     assert!(floats(got.y).iter().all(|y| *y == 0.0));
     let empty = switched.forward(Tensor::<2>::zeros([0, 20], &target.burn()));
@@ -171,10 +162,8 @@ pub(crate) fn half(target: &Target, dtype: DType) -> Outcome {
     // On Flex each slot's output is rounded here, and not in a layer that has all its experts.
     let tolerance = if target.client().is_some() { 0.0 } else { 1e-2 };
     for (got, want) in got.iter().zip(&want) {
-        assert!(
-            (got - want).abs() <= tolerance * want.abs().max(1.0),
-            "{got} {want}"
-        );
+        let close = (got - want).abs() <= tolerance * want.abs().max(1.0);
+        assert!(close, "{got} {want}");
     }
     Outcome::Ran
 }
@@ -220,29 +209,25 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     let layer = layer(target, MoeConfig::new(20, 24, 8));
     let bytes = expert_bytes(layer.config());
     let host = HostLayer::read(layer.clone()).unwrap();
-    let kind = |result: Result<SwitchedExperts, moebius::Error>| result.unwrap_err().kind();
-    assert_eq!(
-        kind(host.clone().switched(2 * bytes - 1, &device)),
-        ErrorKind::Config
-    );
+    let refused = |host: &HostLayer, budget, device, kind| {
+        assert_refused(kind, host.clone().switched(budget, device));
+    };
+    refused(&host, 2 * bytes - 1, &device, ErrorKind::Config);
     let recording = device.clone().autodiff();
-    assert_eq!(
-        kind(host.clone().switched(4 * bytes, &recording)),
-        ErrorKind::Device
-    );
+    refused(&host, 4 * bytes, &recording, ErrorKind::Device);
     let mut short = host.clone();
     short.experts.pop();
-    assert_eq!(kind(short.switched(4 * bytes, &device)), ErrorKind::Shape);
+    refused(&short, 4 * bytes, &device, ErrorKind::Shape);
     let mut wrong = host.clone();
     wrong.experts[3].w_out = TensorData::new(vec![0.0f32; 24 * 20], [24, 20]);
-    assert_eq!(kind(wrong.switched(4 * bytes, &device)), ErrorKind::Shape);
+    refused(&wrong, 4 * bytes, &device, ErrorKind::Shape);
     let attention = MoeConfig::new(20, 24, 8).with_kind(ExpertKind::Attention {
         heads: 2,
         causal: false,
     });
-    let error = HostLayer::read(attention.init(&device).unwrap()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let attention = attention.init(&device).unwrap();
+    assert_refused(ErrorKind::Unsupported, HostLayer::read(attention));
     let mut switched = host.switched(4 * bytes, &device).unwrap();
-    let error = switched.forward(Tensor::<2>::zeros([3, 21], &device));
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::Shape);
+    let wide = Tensor::<2>::zeros([3, 21], &device);
+    assert_refused(ErrorKind::Shape, switched.forward(wide));
 }

@@ -2,6 +2,7 @@
 
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius_ops::Element;
+use moebius_tests::data::Rng;
 use moebius_tests::elements::exact;
 
 /// A tensor of these numbers.
@@ -10,7 +11,7 @@ pub(crate) fn tensor<const D: usize>(
     shape: [usize; D],
     device: &Device,
 ) -> Tensor<D> {
-    Tensor::from_data(TensorData::new(values.to_vec(), shape), device)
+    typed(values, shape, DType::F32, device)
 }
 
 /// A tensor of these numbers, rounded to `dtype`.
@@ -22,6 +23,32 @@ pub(crate) fn typed<const D: usize>(
 ) -> Tensor<D> {
     let data = TensorData::new(values.to_vec(), shape).convert_dtype(dtype);
     Tensor::from_data(data, (device, dtype))
+}
+
+/// A tensor of random numbers within ±`bound`, rounded to `dtype`.
+pub(crate) fn drawn<const D: usize>(
+    rng: &mut Rng,
+    shape: [usize; D],
+    bound: f32,
+    dtype: DType,
+    device: &Device,
+) -> Tensor<D> {
+    typed(
+        &rng.vec(shape.iter().product(), bound),
+        shape,
+        dtype,
+        device,
+    )
+}
+
+/// The same in f32, by a seed.
+pub(crate) fn random<const D: usize>(
+    seed: u64,
+    shape: [usize; D],
+    bound: f32,
+    device: &Device,
+) -> Tensor<D> {
+    drawn(&mut Rng::new(seed), shape, bound, DType::F32, device)
 }
 
 /// A mask of experts.
@@ -49,6 +76,11 @@ pub(crate) fn doubles<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
 
 pub(crate) fn bits<const D: usize>(tensor: Tensor<D>) -> Vec<u32> {
     floats(tensor).into_iter().map(f32::to_bits).collect()
+}
+
+pub(crate) fn words<const D: usize>(tensor: Tensor<D, Int>) -> Vec<u32> {
+    let words = tensor.into_data();
+    words.iter::<i64>().map(|word| word as u32).collect()
 }
 
 pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
