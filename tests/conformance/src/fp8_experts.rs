@@ -1,12 +1,12 @@
 //! Experts that train in FP8 against plain f64 sums over values rounded by the host codec.
 
 use crate::Outcome;
-use crate::fp8_training::{amax, quantised};
-use crate::tensors::{doubles, floats};
+use crate::fp8_training::{amax, quantised, resumed};
+use crate::harness::assert_refused;
+use crate::tensors::{self, doubles, drawn, floats, integers, random};
 use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
-use burn::store::ModuleRecord;
-use burn::tensor::{Bool, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor};
 use moebius::ErrorKind;
 use moebius::fp8::Precision;
 use moebius::fp8::training::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling, update};
@@ -16,6 +16,7 @@ use moebius::moe::{
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::scale_host;
 use moebius_tests::data::Rng;
+use moebius_tests::elements::exact;
 use moebius_tests::gradients::filled;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, relative_error};
@@ -42,8 +43,7 @@ fn delayed() -> Fp8Recipe {
 fn layer(config: MoeConfig, device: &Device) -> MoeLayer {
     let mut rng = Rng::new(21);
     fn of<const D: usize>(rng: &mut Rng, shape: [usize; D], device: &Device) -> Tensor<D> {
-        let values = rng.vec(shape.iter().product(), 0.6);
-        Tensor::from_data(TensorData::new(values, shape), device).require_grad()
+        drawn(rng, shape, 0.6, DType::F32, device).require_grad()
     }
     let weights = MoeWeights {
         router: of(&mut rng, [EXPERTS, HIDDEN], device),
@@ -56,8 +56,7 @@ fn layer(config: MoeConfig, device: &Device) -> MoeLayer {
 }
 
 fn batch(seed: u64, device: &Device) -> Tensor<2> {
-    let values = Rng::new(seed).vec(TOKENS * HIDDEN, 1.5);
-    Tensor::from_data(TensorData::new(values, [TOKENS, HIDDEN]), device)
+    random(seed, [TOKENS, HIDDEN], 1.5, device)
 }
 
 /// Values rounded with the scale of their own amax.
@@ -65,7 +64,7 @@ fn current(values: &[f64], format: Fp8Format) -> Vec<f64> {
     let values: Vec<f32> = values.iter().map(|v| *v as f32).collect();
     let scale = scale_host(amax(&values), format, 0);
     let rounded = quantised(&values, format, scale);
-    rounded.iter().map(|v| f64::from(*v)).collect()
+    exact(&rounded)
 }
 
 /// A slot that reached an expert.
@@ -179,7 +178,7 @@ fn check(target: &Target, mask: Option<[bool; EXPERTS]>) -> Outcome {
     let out = match mask {
         None => layer.forward(x.clone()),
         Some(mask) => {
-            let mask = Tensor::<1, Bool>::from_data(TensorData::from(mask), &device);
+            let mask = tensors::mask(&mask, &device);
             layer.forward_masked(x.clone(), mask)
         }
     };
@@ -199,7 +198,7 @@ fn check(target: &Target, mask: Option<[bool; EXPERTS]>) -> Outcome {
         })
         .filter(|slot| slot.expert < EXPERTS && mask.is_none_or(|mask| mask[slot.expert]))
         .collect();
-    let dropped: Vec<i64> = out.dropped_slots.into_data().iter().collect();
+    let dropped = integers(out.dropped_slots);
     assert_eq!(slots.len(), 2 * TOKENS - dropped[0] as usize);
     let weights = layer.weights().unwrap();
     let (dw_in, dw_out) = (
@@ -250,13 +249,7 @@ fn train(target: &Target, recipe: Option<Fp8Recipe>, interrupt: bool) -> Vec<f32
     let mut losses = Vec::new();
     for step in 0..6 {
         if interrupt && step == 3 {
-            let record = model.clone().into_record().into_bytes().unwrap();
-            let record = ModuleRecord::from_bytes(record).unwrap();
-            model = config
-                .init(&device)
-                .unwrap()
-                .try_load_record(record)
-                .unwrap();
+            model = resumed(model, config.init(&device).unwrap());
         }
         let out = model.forward(batch(1, &device)).unwrap();
         let loss = (out.y - batch(2, &device)).powi_scalar(2);
@@ -291,46 +284,25 @@ pub(crate) fn records_continue_bit_for_bit(target: &Target) {
 pub(crate) fn refuses_wrong_input(target: &Target) {
     let device = target.burn();
     let config = config(Fp8Recipe::current());
-    let is = |kind: ErrorKind, error: moebius::Error| assert_eq!(error.kind(), kind, "{error}");
-    let attention = ExpertKind::Convolutional { causal: true };
-    let error = config.with_kind(attention).init(&device).unwrap_err();
-    is(ErrorKind::Config, error);
-    let margin = Fp8Recipe::current().with_margin(40);
-    let error = config.with_fp8(Some(margin)).init(&device).unwrap_err();
-    is(ErrorKind::Config, error);
+    let convolutional = config.with_kind(ExpertKind::Convolutional { causal: true });
+    assert_refused(ErrorKind::Config, convolutional.init(&device));
+    let margin = config.with_fp8(Some(Fp8Recipe::current().with_margin(40)));
+    assert_refused(ErrorKind::Config, margin.init(&device));
     // Experts of another precision than the configuration's.
     let mut mixed = config.init(&device).unwrap();
     mixed.experts = config.with_fp8(None).init(&device).unwrap().experts;
-    is(
-        ErrorKind::Config,
-        mixed.forward(batch(1, &device)).unwrap_err(),
-    );
+    assert_refused(ErrorKind::Config, mixed.forward(batch(1, &device)));
     let fp8 = config.init(&device).unwrap();
     let Experts::FeedForward(experts) = &fp8.experts else {
         panic!("they are feed-forward");
     };
     assert_eq!(experts.w_in.precision(), Precision::Fp8Training);
-    is(
-        ErrorKind::Unsupported,
-        switching::HostLayer::read(fp8).unwrap_err(),
-    );
+    assert_refused(ErrorKind::Unsupported, switching::HostLayer::read(fp8));
     let shared = config.with_shared(Some(SharedExpertConfig::new(5)));
-    let y = shared
-        .init(&device)
-        .unwrap()
-        .forward(batch(1, &device))
-        .unwrap()
-        .y;
+    let shared = shared.init(&device).unwrap();
+    let y = shared.forward(batch(1, &device)).unwrap().y;
     assert_eq!(y.dims(), [TOKENS, HIDDEN]);
     let none = Tensor::<2>::zeros([0, HIDDEN], &device);
-    assert_eq!(
-        config
-            .init(&device)
-            .unwrap()
-            .forward(none)
-            .unwrap()
-            .y
-            .dims(),
-        [0, HIDDEN]
-    );
+    let none = config.init(&device).unwrap().forward(none).unwrap();
+    assert_eq!(none.y.dims(), [0, HIDDEN]);
 }

@@ -1,8 +1,7 @@
 //! Layers whose products take a device's FP8 instructions, against the same layers without: on cards that have the
 //! instructions, in software or not, as [`crate::fp8_mma`].
 
-use crate::Outcome;
-use crate::fp8_linear::{BLOCK, e4m3, normal};
+use crate::fp8_linear::{BLOCK, OF_ROW, e4m3, normal};
 use crate::harness::assert_refused;
 use crate::tensors::{bits, doubles, floats};
 use burn::tensor::Device;
@@ -16,11 +15,6 @@ use moebius_shaders::grouped_gemm::Variant;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 
-const OF_ROW: Granularity = Granularity::Block {
-    rows: 1,
-    columns: 128,
-};
-
 /// Scales of activations and of weights.
 const SCALES: [[Granularity; 2]; 2] = [[Granularity::Row, Granularity::Row], [OF_ROW, BLOCK]];
 
@@ -29,18 +23,6 @@ const ONE_PRODUCT: f64 = 2e-3;
 
 /// Largest relative L2 error of two: some hidden values are rounded to the other neighbour.
 const TWO_PRODUCTS: f64 = 1e-2;
-
-/// What was computed, or the refusal of a device that hasn't the instructions.
-fn done<T>(result: Result<T, Error>) -> Result<T, Outcome> {
-    result.map_err(|error| {
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        Outcome::Unsupported(error.to_string())
-    })
-}
-
-fn outcome(result: Result<(), Outcome>) -> Outcome {
-    result.err().unwrap_or(Outcome::Ran)
-}
 
 /// A layer \[70, 257\] with a bias.
 fn linear([x, w]: [Granularity; 2], device: &Device) -> Linear {
@@ -51,24 +33,23 @@ fn linear([x, w]: [Granularity; 2], device: &Device) -> Linear {
 }
 
 /// Products of codes are those of what they decode to, and conversions change no bit.
-pub(crate) fn linear_layers(target: &Target) -> Outcome {
+pub(crate) fn linear_layers(target: &Target) -> Result<(), Error> {
     let device = target.burn();
-    let check = |scales: [Granularity; 2]| {
+    for scales in SCALES {
         let linear = linear(scales, &device);
         let x = normal([2, 9, 257], &device);
         let want = linear.forward(x.clone()).unwrap();
         let by = |instructions| {
             let linear = linear.clone().with_unproven_instructions(instructions);
-            done(linear.unwrap().forward(x.clone()))
+            linear.unwrap().forward(x.clone())
         };
         let what = format!("{scales:?}");
         let got = by(Instructions::Conversion)?;
         assert_eq!(bits(got), bits(want.clone()), "{what}");
         let got = floats(by(Instructions::Matrix)?);
         assert_close(&what, &got, &doubles(want), ONE_PRODUCT);
-        Ok(())
-    };
-    outcome(SCALES.into_iter().try_for_each(check))
+    }
+    Ok(())
 }
 
 fn moe(gated: bool, inter: usize, device: &Device) -> MoeLayer {
@@ -94,7 +75,7 @@ fn converted(layer: MoeLayer, [x, w]: [Granularity; 2], by: Instructions) -> Moe
 }
 
 /// Gated experts with a shared one, and others with biases, for few tokens and many.
-pub(crate) fn experts(target: &Target) -> Outcome {
+pub(crate) fn experts(target: &Target) -> Result<(), Error> {
     let device = target.burn();
     let check = |(gated, inter): (bool, usize), scales: [Granularity; 2], tokens: usize| {
         let layer = moe(gated, inter, &device);
@@ -105,40 +86,36 @@ pub(crate) fn experts(target: &Target) -> Outcome {
         };
         let want = by(Instructions::None).unwrap();
         let what = format!("{scales:?}, gated {gated}, {tokens} tokens");
-        let got = done(by(Instructions::Conversion))?;
+        let got = by(Instructions::Conversion)?;
         assert_eq!(bits(got), bits(want.clone()), "{what}");
-        let got = floats(done(by(Instructions::Matrix))?);
+        let got = floats(by(Instructions::Matrix)?);
         assert_close(&what, &got, &doubles(want), TWO_PRODUCTS);
-        Ok(())
+        Ok::<(), Error>(())
     };
-    let mut result = Ok(());
     for kind in [(true, 128), (false, 70)] {
         for scales in SCALES {
             for tokens in [1, 50] {
-                result = result.and_then(|()| check(kind, scales, tokens));
+                check(kind, scales, tokens)?;
             }
         }
     }
-    outcome(result)
+    Ok(())
 }
 
 /// What the instructions can't take, on a device that has them.
-pub(crate) fn refusals(target: &Target) {
+pub(crate) fn refusals(target: &Target) -> Result<(), Error> {
     let device = target.burn();
     let scales = SCALES[0];
     let x = normal([50, 96], &device);
     let by = Instructions::Matrix;
     let layer = converted(moe(true, 128, &device), scales, by);
-    if let Err(refused) = done(layer.forward(x.clone())) {
-        return refused;
-    }
+    layer.forward(x.clone())?;
     let other = layer.with_variant(Some(Variant::Gemv));
     let error = assert_refused(ErrorKind::Unsupported, other.forward(x.clone()));
     assert!(error.contains("64 rows"), "{error}");
     let odd = converted(moe(true, 70, &device), scales, by);
-    let error = odd.forward(x).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
-    assert!(error.to_string().contains("multiple of 64"), "{error}");
+    let error = assert_refused(ErrorKind::Shape, odd.forward(x));
+    assert!(error.contains("multiple of 64"), "{error}");
     let float = linear(scales, &device)
         .with_activations(ActivationScaling::new(Activations::Float, &device));
     let float = float.unwrap().with_unproven_instructions(by).unwrap();
@@ -146,4 +123,5 @@ pub(crate) fn refusals(target: &Target) {
     let none = float.weight.values().unwrap().unsqueeze::<3>();
     let none = moebius::fp8::Weight::from(burn::module::Param::from_tensor(none));
     assert_refused(ErrorKind::State, none.with_unproven_instructions(by));
+    Ok(())
 }

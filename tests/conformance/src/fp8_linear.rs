@@ -1,8 +1,9 @@
 //! Layers with FP8 weights against the same layers with the decoded weights, and the way to inference.
 
 use crate::Outcome;
+use crate::fp8_training::{amax, resumed};
 use crate::harness::assert_refused;
-use crate::tensors::{bits, floats};
+use crate::tensors::{bits, doubles, dtype, floats, random};
 use burn::module::{Module, Param};
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
@@ -14,7 +15,6 @@ use moebius::nn::Linear;
 use moebius_model::upload;
 use moebius_ops::Element;
 use moebius_shaders::DeviceElement;
-use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 use moebius_weights::{Reader, Unscaled};
@@ -25,14 +25,20 @@ pub(crate) const BLOCK: Granularity = Granularity::Block {
     columns: 128,
 };
 
+/// Blocks of a row.
+pub(crate) const OF_ROW: Granularity = Granularity::Block {
+    rows: 1,
+    columns: 128,
+};
+
+const ROW: Granularity = Granularity::Row;
+
 pub(crate) fn e4m3(granularity: Granularity) -> Quantizer {
     Quantizer::new(Fp8Format::E4M3, granularity)
 }
 
 pub(crate) fn normal<const D: usize>(shape: [usize; D], device: &Device) -> Tensor<D> {
-    let mut rng = Rng::new(shape.iter().sum::<usize>() as u64);
-    let values = rng.vec(shape.iter().product(), 2.0);
-    Tensor::<1>::from_floats(values.as_slice(), device).reshape(shape)
+    random(shape.iter().sum::<usize>() as u64, shape, 2.0, device)
 }
 
 /// A layer \[n, k\] with a bias, and the weights and bias that it computes with.
@@ -66,12 +72,7 @@ fn reference(x: &[f32], w: &[f32], bias: &[f32]) -> Vec<f64> {
 pub(crate) fn values(target: &Target) {
     let device = target.burn();
     for format in [Fp8Format::E4M3, Fp8Format::E5M2] {
-        for granularity in [
-            Granularity::Tensor,
-            Granularity::Row,
-            BLOCK,
-            Granularity::Mx,
-        ] {
+        for granularity in [Granularity::Tensor, ROW, BLOCK, Granularity::Mx] {
             for [m, n, k] in [[1, 1, 1], [1, 70, 131], [7, 64, 64], [40, 129, 257]] {
                 let quantizer = Quantizer::new(format, granularity);
                 let (linear, w, bias) = layer(&device, [n, k], quantizer);
@@ -88,26 +89,23 @@ pub(crate) fn values(target: &Target) {
 /// x of any rank, and none.
 pub(crate) fn ranks(target: &Target) {
     let device = target.burn();
-    let (linear, ..) = layer(&device, [10, 12], e4m3(Granularity::Row));
+    let (linear, ..) = layer(&device, [10, 12], e4m3(ROW));
     let x = normal([2, 3, 4, 12], &device);
     let y = bits(linear.forward(x.clone()).unwrap());
     let flat = linear.forward(x.clone().reshape([24, 12])).unwrap();
     assert_eq!(bits(flat.clone()), y);
-    let one = linear
-        .forward(x.reshape([24 * 12]).narrow(0, 0, 12))
-        .unwrap();
+    let one = x.reshape([24 * 12]).narrow(0, 0, 12);
+    let one = linear.forward(one).unwrap();
     assert_eq!(one.dims(), [10]);
     target.assert_same_rows("one row", &floats(one), &floats(flat)[..10]);
-    let none = linear
-        .forward(Tensor::<2>::zeros([0, 12], &device))
-        .unwrap();
-    assert_eq!(none.dims(), [0, 10]);
+    let none = linear.forward(Tensor::<2>::zeros([0, 12], &device));
+    assert_eq!(none.unwrap().dims(), [0, 10]);
 }
 
 /// A row's result doesn't depend on the others, whichever path their number takes.
 pub(crate) fn independent_of_the_batch(target: &Target) {
     let device = target.burn();
-    for granularity in [Granularity::Row, BLOCK] {
+    for granularity in [ROW, BLOCK] {
         let (linear, ..) = layer(&device, [100, 200], e4m3(granularity));
         let x = normal([70, 200], &device);
         let all = floats(linear.forward(x.clone()).unwrap());
@@ -123,16 +121,7 @@ pub(crate) fn rounded_activations(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [33, 256], e4m3(BLOCK));
     let x = normal([9, 256], &device) * 10.0;
-    let of_row = Granularity::Block {
-        rows: 1,
-        columns: 128,
-    };
-    for granularity in [
-        Granularity::Row,
-        of_row,
-        Granularity::Tensor,
-        Granularity::Mx,
-    ] {
+    for granularity in [ROW, OF_ROW, Granularity::Tensor, Granularity::Mx] {
         let scaling = ActivationScaling::new(Activations::Dynamic(granularity), &device);
         let rounded = fake_quantize(x.clone(), &e4m3(granularity), None).unwrap();
         let want = bits(linear.forward(rounded).unwrap());
@@ -145,7 +134,7 @@ pub(crate) fn rounded_activations(target: &Target) {
 /// A calibrated scale is used and stays; what is beyond it saturates.
 pub(crate) fn static_activations(target: &Target) {
     let device = target.burn();
-    let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
+    let (linear, ..) = layer(&device, [8, 16], e4m3(ROW));
     let mut scaling = ActivationScaling::new(Activations::Static, &device);
     let uncalibrated = linear.clone().with_activations(scaling.clone()).unwrap();
     let x = normal([4, 16], &device).clamp(-2.0, 1.5);
@@ -160,10 +149,7 @@ pub(crate) fn static_activations(target: &Target) {
     let mut scaling = observing.weight.activations().unwrap().clone();
     scaling.fix().unwrap();
     let observing = observing.with_activations(scaling).unwrap();
-    let largest = floats(x.clone())
-        .into_iter()
-        .fold(0f32, |a, x| a.max(x.abs()))
-        * 2.0;
+    let largest = 2.0 * amax(&floats(x.clone()));
     let fixed = ActivationScaling::fixed(largest / 448.0, &device).unwrap();
     let fixed = linear.with_activations(fixed).unwrap();
     for x in [x.clone(), x * 100.0] {
@@ -177,41 +163,26 @@ pub(crate) fn static_activations(target: &Target) {
 /// Scales of the batches before: the first has its own, and what is forgotten doesn't count.
 pub(crate) fn delayed_activations(target: &Target) {
     let device = target.burn();
-    let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
+    let (linear, ..) = layer(&device, [8, 16], e4m3(ROW));
     let source = Activations::Delayed { history: 2 };
     let scaling = ActivationScaling::new(source, &device);
     let delayed = linear.clone().with_activations(scaling).unwrap();
     let x = normal([4, 16], &device);
-    let unit = floats(x.clone())
-        .into_iter()
-        .fold(0f32, |a, x| a.max(x.abs()));
+    let unit = amax(&floats(x.clone()));
     // Factors of the batches, and of those that their scales are from.
-    for (batch, scale) in [
-        (3.0, 3.0),
-        (1.0, 3.0),
-        (5.0, 3.0),
-        (1.0, 5.0),
-        (1.0, 5.0),
-        (9.0, 1.0),
-    ] {
+    let batches = [3.0, 1.0, 5.0, 1.0, 1.0, 9.0];
+    for (batch, scale) in batches.into_iter().zip([3.0, 3.0, 3.0, 5.0, 5.0, 1.0]) {
         let fixed = ActivationScaling::fixed(unit * scale / 448.0, &device).unwrap();
         let x = x.clone() * batch;
-        let want = floats(
-            linear
-                .clone()
-                .with_activations(fixed)
-                .unwrap()
-                .forward(x.clone())
-                .unwrap(),
-        );
-        let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+        let fixed = linear.clone().with_activations(fixed).unwrap();
+        let want = doubles(fixed.forward(x.clone()).unwrap());
         // A quotient may round differently on the device, and a code with it.
         assert_close("y", &floats(delayed.forward(x).unwrap()), &want, 1e-2);
     }
 }
 
-fn half(dtype: DType, element: Element, target: &Target) -> Outcome {
-    let device = target.burn();
+pub(crate) fn half(target: &Target, element: Element) -> Outcome {
+    let (device, dtype) = (target.burn(), dtype(element));
     if let Err(error) = element.supported("fp8_linear", target.capability())
         && target.client().is_some()
     {
@@ -225,22 +196,10 @@ fn half(dtype: DType, element: Element, target: &Target) -> Outcome {
         let x = normal([rows, 132], &device).cast(dtype);
         let got = floats(linear.forward(x.clone()).unwrap());
         let bias = floats(bias.clone().cast(dtype));
-        assert_close(
-            "y",
-            &got,
-            &reference(&floats(x), &w, &bias),
-            rel_l2(element),
-        );
+        let want = reference(&floats(x), &w, &bias);
+        assert_close("y", &got, &want, rel_l2(element));
     }
     Outcome::Ran
-}
-
-pub(crate) fn f16(target: &Target) -> Outcome {
-    half(DType::F16, Element::F16, target)
-}
-
-pub(crate) fn bf16(target: &Target) -> Outcome {
-    half(DType::BF16, Element::Bf16, target)
 }
 
 /// Codes, scales and calibrated scales are in records.
@@ -252,17 +211,11 @@ pub(crate) fn records(target: &Target) {
         let linear = linear.with_activations(scaling).unwrap();
         let x = normal([3, 200], &device);
         let want = bits(linear.forward(x.clone()).unwrap());
-        let bytes = linear.clone().into_record().into_bytes().unwrap();
         let other = Tensor::<2>::ones([20, 200], &device);
         let other = Fp8Tensor::quantize(other, &e4m3(granularity)).unwrap();
         let other = Linear::from_fp8(other, Some(Tensor::zeros([20], &device))).unwrap();
         let empty = ActivationScaling::new(Activations::Static, &device);
-        let record = ModuleRecord::from_bytes(bytes).unwrap();
-        let loaded = other
-            .with_activations(empty)
-            .unwrap()
-            .try_load_record(record)
-            .unwrap();
+        let loaded = resumed(linear.clone(), other.with_activations(empty).unwrap());
         assert!(loaded.forward(x.clone()).is_err(), "not prepared yet");
         let mut scaling = loaded.weight.activations().unwrap().clone();
         scaling.fix().unwrap();
@@ -282,18 +235,15 @@ pub(crate) fn records(target: &Target) {
 
 pub(crate) fn refuses_wrong_input(target: &Target) {
     let device = target.burn();
-    let (linear, ..) = layer(&device, [8, 16], e4m3(Granularity::Row));
-    let refused = |x: Tensor<2>| linear.forward(x).unwrap_err();
-    let error = refused(normal([2, 15], &device));
-    assert_eq!(
-        error.to_string(),
-        "x [.., in]: expected [.., 16], got [2, 15]"
-    );
-    let error = refused(normal([2, 16], &device.clone().autodiff()));
-    assert_eq!(error.kind(), ErrorKind::Device, "{error}");
+    let (linear, ..) = layer(&device, [8, 16], e4m3(ROW));
+    let error = linear.forward(normal([2, 15], &device)).unwrap_err();
+    let want = "x [.., in]: expected [.., 16], got [2, 15]";
+    assert_eq!(error.to_string(), want);
+    let recorded = normal([2, 16], &device.clone().autodiff());
+    assert_refused(ErrorKind::Device, linear.forward(recorded));
     if target.capability().f16 || target.client().is_none() {
-        let error = refused(normal([2, 16], &device).cast(DType::F16));
-        assert_eq!(error.kind(), ErrorKind::Shape, "{error}");
+        let short = normal([2, 16], &device).cast(DType::F16);
+        assert_refused(ErrorKind::Shape, linear.forward(short));
     }
     let mut replaced = linear.clone();
     replaced.bias = Some(Param::from_tensor(Tensor::ones([7], &device)));
@@ -305,9 +255,9 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     let bias = Tensor::ones([8], &recording);
     let trained = Linear::from_fp8(weight, Some(bias)).unwrap();
     trained.forward(normal([2, 16], &device)).unwrap();
-    let stack = Fp8Tensor::quantize(normal([2, 4, 4], &device), &e4m3(Granularity::Row)).unwrap();
+    let stack = Fp8Tensor::quantize(normal([2, 4, 4], &device), &e4m3(ROW)).unwrap();
     assert!(Linear::from_fp8(stack, None).is_err());
-    let one = || Fp8Tensor::quantize(normal([4, 4], &device), &e4m3(Granularity::Row)).unwrap();
+    let one = || Fp8Tensor::quantize(normal([4, 4], &device), &e4m3(ROW)).unwrap();
     assert!(Linear::from_fp8(one(), Some(Tensor::zeros([5], &device))).is_err());
     // A block that words straddle.
     let odd = Granularity::Block {
@@ -334,10 +284,8 @@ pub(crate) fn checkpoints(target: &Target) {
             let weight = upload(&reader.fp8_weight(&layout).unwrap(), &device).unwrap();
             let want = values.read_f32(&layout.name).unwrap();
             let got = floats(weight.dequantize(FloatDType::F32).unwrap());
-            let same = got
-                .iter()
-                .zip(&want)
-                .all(|(a, b)| a.to_bits() == b.to_bits());
+            let mut pairs = got.iter().zip(&want);
+            let same = pairs.all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(got.len() == want.len() && same, "{}", layout.name);
             let [stack, n, k] = weight.layout().shape;
             if stack == 1 {

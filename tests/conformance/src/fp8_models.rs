@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::fp8_linear::{BLOCK, e4m3, normal};
 use crate::harness::assert_refused;
-use crate::tensors::{bits, doubles, floats};
+use crate::tensors::{bits, doubles, floats, integers};
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{DType, Device, Distribution, Tensor};
@@ -136,6 +136,12 @@ fn rounded(rows: &Rows, amax: Option<f64>) -> Rows {
     rows.iter().map(row).collect()
 }
 
+/// What the engine's model gives, bit for bit.
+fn inferred(engine: &InferenceEngine<Network>, x: Tensor<2>) -> Vec<u32> {
+    let y = engine.infer(|model| model.forward(x)).unwrap();
+    bits(y.unwrap())
+}
+
 fn largest<'a>(rows: impl IntoIterator<Item = &'a Vec<f64>>) -> f64 {
     let all = rows.into_iter().flatten();
     all.fold(0.0, |largest, v| largest.max(v.abs()))
@@ -181,14 +187,13 @@ fn emulate(
 fn emulated(layer: &MoeLayer, x: &Tensor<2>, own: bool) -> Vec<f64> {
     let routing = layer.forward(x.clone()).unwrap().routing;
     let [tokens, top_k] = routing.indices.dims();
-    let indices: Vec<i64> = routing.indices.into_data().iter().collect();
-    let weights = floats(routing.weights).into_iter().map(f64::from);
+    let (indices, weights) = (integers(routing.indices), doubles(routing.weights));
     let chosen = indices.iter().zip(weights).enumerate();
     let chosen: Vec<_> = chosen
         .map(|(slot, (e, w))| (slot / top_k, *e as usize, w))
         .collect();
     let every: Vec<_> = (0..tokens).map(|t| (t, 0, 1.0)).collect();
-    let values: Vec<f64> = floats(x.clone()).into_iter().map(f64::from).collect();
+    let values = doubles(x.clone());
     let x: Rows = values
         .chunks(values.len() / tokens)
         .map(<[f64]>::to_vec)
@@ -214,11 +219,8 @@ pub(crate) fn experts_with_rounded_activations(target: &Target) {
     engine
         .calibrate([x.clone()], |model, x| model[0].forward(x).map(drop))
         .unwrap();
-    let y = engine
-        .infer(|model| model[0].forward(x.clone()))
-        .unwrap()
-        .unwrap()
-        .y;
+    let y = engine.infer(|model| model[0].forward(x.clone())).unwrap();
+    let y = y.unwrap().y;
     let want = emulated(&engine.model()[0], &x, false);
     assert_close("static", &floats(y), &want, ROUNDED);
     let source = Activations::Dynamic(Granularity::Row);
@@ -229,10 +231,8 @@ pub(crate) fn experts_with_rounded_activations(target: &Target) {
     let y = dynamic.forward(x).unwrap().y;
     assert_close("dynamic", &floats(y), &want, ROUNDED);
     let source = Activations::Dynamic(Granularity::Tensor);
-    assert_refused(
-        ErrorKind::Config,
-        conversion.with_activations(source).convert(float, &device),
-    );
+    let conversion = conversion.with_activations(source);
+    assert_refused(ErrorKind::Config, conversion.convert(float, &device));
 }
 
 #[derive(Module, Debug)]
@@ -275,11 +275,8 @@ pub(crate) fn conversion(target: &Target) {
         .skip("layers.1*");
     let (copy, report) = conversion.convert(model.clone(), &device).unwrap();
     assert_eq!(model.layers[0].weight.precision(), Precision::Float);
-    let paths: Vec<&str> = report
-        .layers
-        .iter()
-        .map(|layer| layer.path.as_str())
-        .collect();
+    let layers = report.layers.iter();
+    let paths: Vec<&str> = layers.map(|layer| layer.path.as_str()).collect();
     let moe = [
         "experts.w_in",
         "experts.w_out",
@@ -301,10 +298,7 @@ pub(crate) fn conversion(target: &Target) {
     let bias = copy.layers[0].bias.clone();
     want.layers[0] = nn::Linear { weight, bias }.into();
     let x = normal([12, 96], &device);
-    let want: Vec<f64> = floats(want.forward(x.clone()).unwrap())
-        .into_iter()
-        .map(f64::from)
-        .collect();
+    let want = doubles(want.forward(x.clone()).unwrap());
     assert_close("y", &floats(copy.forward(x).unwrap()), &want, 1e-5);
 }
 
@@ -313,36 +307,20 @@ pub(crate) fn engine(target: &Target) {
     let device = target.burn();
     let x = || normal([12, 96], &device);
     let mut engine = InferenceEngine::new(network(&device), &device);
-    let early = |error: moebius::Error| assert_eq!(error.kind(), ErrorKind::State, "{error}");
-    early(
-        engine
-            .infer(|model| model.forward(x()).map(drop))
-            .unwrap_err(),
-    );
-    early(engine.memory().unwrap_err());
-    early(engine.prepare().unwrap_err());
+    let early = ErrorKind::State;
+    let run = |model: &Network| model.forward(x()).map(drop);
+    assert_refused(early, engine.infer(run));
+    assert_refused(early, engine.memory());
+    assert_refused(early, engine.prepare());
     let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(Activations::Static);
     let mut engine = engine.convert(&conversion).unwrap();
-    early(
-        engine
-            .infer(|model| model.forward(x()).map(drop))
-            .unwrap_err(),
-    );
-    early(engine.prepare().unwrap_err());
+    assert_refused(early, engine.infer(run));
+    assert_refused(early, engine.prepare());
     let none: [Tensor<2>; 0] = [];
-    early(
-        engine
-            .calibrate(none, |model, x| model.forward(x).map(drop))
-            .unwrap_err(),
-    );
-    engine
-        .calibrate([x(), x() * 0.5], |model, x| model.forward(x).map(drop))
-        .unwrap();
-    let y = bits(engine.infer(|model| model.forward(x())).unwrap().unwrap());
-    assert_eq!(
-        bits(engine.infer(|model| model.forward(x())).unwrap().unwrap()),
-        y
-    );
+    let forward = |model: &Network, x| model.forward(x).map(drop);
+    assert_refused(early, engine.calibrate(none, forward));
+    engine.calibrate([x(), x() * 0.5], forward).unwrap();
+    assert_eq!(inferred(&engine, x()), inferred(&engine, x()));
     let [before, after] = engine.memory().unwrap().weight_bytes;
     assert!(after < before, "{after} bytes of {before}");
 }
@@ -385,7 +363,7 @@ pub(crate) fn copies_calibrate_apart(target: &Target) {
     engine
         .calibrate([x()], |model, x| model.forward(x).map(drop))
         .unwrap();
-    let want = bits(engine.infer(|model| model.forward(x())).unwrap().unwrap());
+    let want = inferred(&engine, x());
     let copy = InferenceEngine::new(engine.model().clone(), &device);
     let mut copy = copy.convert(&conversion).unwrap();
     let report = copy.conversion().unwrap();
@@ -393,12 +371,8 @@ pub(crate) fn copies_calibrate_apart(target: &Target) {
     assert_eq!(report.already.len(), 5, "{:?}", report.already);
     copy.calibrate([x() * 7.0], |model, x| model.forward(x).map(drop))
         .unwrap();
-    let other = bits(copy.infer(|model| model.forward(x())).unwrap().unwrap());
-    assert_ne!(other, want, "another scale, another result");
-    assert_eq!(
-        bits(engine.infer(|model| model.forward(x())).unwrap().unwrap()),
-        want
-    );
+    assert_ne!(inferred(&copy, x()), want, "another scale, another result");
+    assert_eq!(inferred(&engine, x()), want);
     // A conversion also changes how layers that are FP8 already round activations.
     let dynamic = Activations::Dynamic(Granularity::Row);
     let dynamic = Fp8Conversion::new(e4m3(BLOCK)).with_activations(dynamic);
@@ -407,10 +381,7 @@ pub(crate) fn copies_calibrate_apart(target: &Target) {
     // An engine takes a converted model as it is.
     let mut loaded = InferenceEngine::new(engine.into_model(), &device);
     loaded.prepare().unwrap();
-    assert_eq!(
-        bits(loaded.infer(|model| model.forward(x())).unwrap().unwrap()),
-        want
-    );
+    assert_eq!(inferred(&loaded, x()), want);
 }
 
 /// A conversion skips parts of a layer by their paths, reports patterns that match no layer, and refuses bad settings
@@ -436,9 +407,7 @@ pub(crate) fn skips_and_refusals(target: &Target) {
         }),
     ] {
         let conversion = Fp8Conversion::new(e4m3(BLOCK)).with_activations(activations);
-        assert_refused(
-            ErrorKind::Config,
-            conversion.convert(network(&device), &device),
-        );
+        let converted = conversion.convert(network(&device), &device);
+        assert_refused(ErrorKind::Config, converted);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::own_rule::Fading;
 use crate::Outcome;
+use crate::tensors::{dtype, tensor, typed};
 use burn::tensor::{Bool, DType, Gradients, Int, Tensor, TensorData};
+use moebius::Error;
 use moebius::attention::{Attend, Attended, HostRule};
-use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_ops::attention::{
     Dropout, Inputs, Pattern, Problem, Rule, Rules, Sizes, Tables, reference, reference_backward,
@@ -77,10 +78,8 @@ impl Case {
         let pairs = |pattern: Option<Pattern>| {
             pattern.map_or(0, |pattern| pattern.shape(&s).iter().product())
         };
-        let (q, k) = (
-            values(problem.query_rows() * s.head_dim, 2.0),
-            values(problem.key_rows() * s.head_dim, 2.0),
-        );
+        let q = values(problem.query_rows() * s.head_dim, 2.0);
+        let k = values(problem.key_rows() * s.head_dim, 2.0);
         let v = values(problem.key_rows() * s.value_dim, 1.0);
         let d_o = values(problem.query_rows() * s.value_dim, 1.0);
         let relative = rules.relative().map_or(0, |n| s.heads * (2 * n + 1));
@@ -182,7 +181,7 @@ impl Case {
     }
 
     pub(super) fn check(&self, target: &Target) -> Outcome {
-        outcome(self.compare(target))
+        self.compare(target).into()
     }
 
     /// Compares results and gradients with the oracle's.
@@ -197,11 +196,8 @@ impl Case {
         let nothing = f64::from(f32::MIN);
         let seen = |lse: f64| if lse == nothing { 0.0 } else { lse };
         for (got, want) in lse.iter().zip(&want.lse) {
-            assert_eq!(
-                f64::from(*got) == nothing,
-                *want == nothing,
-                "{what}: {got}"
-            );
+            let unseen = [f64::from(*got), *want].map(|lse| lse == nothing);
+            assert_eq!(unseen[0], unseen[1], "{what}: {got}");
         }
         let got: Vec<f32> = lse.iter().map(|lse| seen(f64::from(*lse)) as f32).collect();
         let want: Vec<f64> = want.lse.iter().map(|lse| seen(*lse)).collect();
@@ -234,17 +230,6 @@ impl Case {
     }
 }
 
-/// The outcome of a case: the device ran it, or refused it.
-pub(super) fn outcome(result: Result<(), Error>) -> Outcome {
-    match result {
-        Ok(()) => Outcome::Ran,
-        Err(error) if error.kind() == ErrorKind::Unsupported => {
-            Outcome::Unsupported(error.to_string())
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
 pub(super) fn floats<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     let tensor = tensor.clone().cast(DType::F32);
     tensor.into_data().iter().collect()
@@ -265,14 +250,8 @@ impl Run {
     pub(super) fn new(target: &Target, case: &Case) -> Result<Self, Error> {
         let (p, s) = (&case.problem, *case.problem.sizes());
         let device = target.burn().autodiff();
-        let dtype = match p.element() {
-            Element::F32 => DType::F32,
-            Element::F16 => DType::F16,
-            Element::Bf16 => DType::BF16,
-        };
         let put = |values: &[f32], shape: [usize; 4]| {
-            let data = TensorData::new(values.to_vec(), shape);
-            Tensor::<4>::from_data(data, (&device, dtype)).require_grad()
+            typed(values, shape, dtype(p.element()), &device).require_grad()
         };
         let q = put(&case.q, [s.batch, s.heads, s.queries, s.head_dim]);
         let k = put(&case.k, [s.batch, s.kv_heads, s.keys, s.head_dim]);
@@ -351,15 +330,13 @@ impl Run {
             Rule::Alibi => attend.alibi_slopes(Tensor::from_floats(&case.slopes[..], device)),
             Rule::Softcap(cap) => attend.softcap(cap),
             Rule::Bias(pattern) => {
-                let bias = TensorData::new(case.bias.clone(), pattern.shape(&s));
-                let bias = Tensor::<4>::from_data(bias, device).require_grad();
+                let bias = tensor(&case.bias, pattern.shape(&s), device).require_grad();
                 self.bias = Some(bias.clone());
                 attend.bias(bias)
             }
             Rule::Relative(reach) => {
                 let shape = [s.heads, 2 * n(reach) + 1];
-                let table = TensorData::new(case.relative.clone(), shape);
-                let table = Tensor::<2>::from_data(table, device).require_grad();
+                let table = tensor(&case.relative, shape, device).require_grad();
                 self.relative = Some(table.clone());
                 attend.relative(table)
             }
@@ -368,12 +345,9 @@ impl Run {
 
     /// The gradients of Σ o ∘ do + Σ lse ∘ dlse.
     pub(super) fn backward(&self, case: &Case) -> Gradients {
-        let put = |values: &[f32], shape: Vec<usize>| TensorData::new(values.to_vec(), shape);
         let (o, lse) = (&self.out.o, &self.out.lse);
-        let d_o = put(&case.d_o, o.dims().to_vec());
-        let d_o = Tensor::<4>::from_data(d_o, (&o.device(), o.dtype()));
-        let d_lse = put(&case.d_lse, lse.dims().to_vec());
-        let d_lse = Tensor::<3>::from_data(d_lse, &lse.device());
+        let d_o = typed(&case.d_o, o.dims(), o.dtype(), &o.device());
+        let d_lse = tensor(&case.d_lse, lse.dims(), &lse.device());
         let through_o = (o.clone() * d_o).cast(DType::F32).sum();
         (through_o + (lse.clone() * d_lse).sum()).backward()
     }

@@ -1,9 +1,10 @@
 //! Dropout of weights: the reference's mask forward and backward on every device.
 
-use super::case::{Case, Run, USUAL, floats, outcome, problem};
+use super::case::{Case, Run, USUAL, floats, problem};
 use super::{EVERY, PER_HEAD};
 use crate::Outcome;
-use burn::tensor::{Tensor, TensorData};
+use crate::tensors::tensor;
+use burn::tensor::Tensor;
 use moebius::Error;
 use moebius::attention::Attend;
 use moebius_ops::Element;
@@ -55,10 +56,8 @@ fn factors(target: &Target, of: [usize; 4], (p, seed): (f64, u64)) -> Result<Vec
     let unit: Vec<f32> = (0..keys * keys)
         .map(|i| if i % (keys + 1) == 0 { 1.0 } else { 0.0 })
         .collect();
-    let v = Tensor::<2>::from_data(TensorData::new(unit, [keys, keys]), &device);
-    let v = v
-        .reshape([1, 1, keys, keys])
-        .expand([batch, heads, keys, keys]);
+    let v = tensor(&unit, [1, 1, keys, keys], &device);
+    let v = v.expand([batch, heads, keys, keys]);
     let attend = Attend::new().dropout(p, seed);
     let out = attend.forward(zeros(queries), zeros(keys), v)?;
     let lse = floats(&out.lse);
@@ -68,7 +67,7 @@ fn factors(target: &Target, of: [usize; 4], (p, seed): (f64, u64)) -> Result<Vec
 }
 
 /// The mask is the reference's, weight by weight, and the share of dropped weights is near p.
-pub(crate) fn masks(target: &Target) -> Outcome {
+pub(crate) fn masks(target: &Target) -> Result<(), Error> {
     let of = [2, 3, 200, 250];
     let [_, heads, queries, keys] = of;
     let all = [
@@ -78,7 +77,7 @@ pub(crate) fn masks(target: &Target) -> Outcome {
         (1e-9, 1),
         (1.0 - 1e-9, 1),
     ];
-    outcome(all.into_iter().try_for_each(|(p, seed)| {
+    for (p, seed) in all {
         let found = factors(target, of, (p, seed))?;
         let dropout = Dropout::new(p, seed).unwrap();
         for (at, found) in found.iter().enumerate() {
@@ -90,23 +89,20 @@ pub(crate) fn masks(target: &Target) -> Outcome {
             };
             let want = dropout.factor(site);
             let close = (found - want).abs() <= 1e-5 * want;
-            assert!(
-                close,
-                "{found} for {want} at {site:?}, p {p}, on {}",
-                target.name
-            );
+            let name = target.name;
+            assert!(close, "{found} for {want} at {site:?}, p {p}, on {name}");
         }
         let dropped = found.iter().filter(|factor| **factor == 0.0).count();
         let (share, count) = (dropped as f64 / found.len() as f64, found.len() as f64);
         // Five standard deviations of a binomial share.
         let bound = 5.0 * (p * (1.0 - p) / count).sqrt() + 1.0 / count;
         assert!((share - p).abs() < bound, "{share} of the weights for {p}");
-        Ok(())
-    }))
+    }
+    Ok(())
 }
 
 /// A seed gives the same bits again, another one another mask, and a probability of 0 the bits without dropout.
-pub(crate) fn dropout_repeats(target: &Target) -> Outcome {
+pub(crate) fn dropout_repeats(target: &Target) -> Result<(), Error> {
     let bits = |problem: Problem, dropout: Option<(f64, u64)>| -> Result<Vec<u32>, Error> {
         let case = Case {
             dropout,
@@ -119,21 +115,18 @@ pub(crate) fn dropout_repeats(target: &Target) -> Outcome {
         Ok(all.concat().into_iter().map(f32::to_bits).collect())
     };
     let plain = problem([2, 4, 2, 37, 70, 16, 8], &[Rule::Causal]);
-    let compare = || -> Result<(), Error> {
-        let [first, again, other, none, zero] = [
-            Some((0.3, 5)),
-            Some((0.3, 5)),
-            Some((0.3, 5 + (1 << 40))),
-            None,
-            Some((0.0, 5)),
-        ]
-        .map(|dropout| bits(plain, dropout));
-        let (first, none) = (first?, none?);
-        assert_eq!(first, again?);
-        assert_ne!(first, other?);
-        assert_ne!(first, none);
-        assert_eq!(none, zero?);
-        Ok(())
-    };
-    outcome(compare())
+    let [first, again, other, none, zero] = [
+        Some((0.3, 5)),
+        Some((0.3, 5)),
+        Some((0.3, 5 + (1 << 40))),
+        None,
+        Some((0.0, 5)),
+    ]
+    .map(|dropout| bits(plain, dropout));
+    let (first, none) = (first?, none?);
+    assert_eq!(first, again?);
+    assert_ne!(first, other?);
+    assert_ne!(first, none);
+    assert_eq!(none, zero?);
+    Ok(())
 }

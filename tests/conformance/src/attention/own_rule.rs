@@ -1,11 +1,12 @@
 //! A rule that a program writes itself, and what finds its mistakes.
 
 use super::PER_HEAD;
-use super::case::{Case, USUAL, outcome, problem};
+use super::case::{Case, USUAL, problem};
 use crate::Outcome;
+use crate::harness::assert_refused;
 use cubecl::prelude::*;
-use moebius::ErrorKind;
 use moebius::attention::{HostRule, LaunchRule, Pair, Pairs, RuleArgs, ScoreRule, check_rule};
+use moebius::{Error, ErrorKind};
 use moebius_ops::attention::Rule;
 use moebius_tests::target::Target;
 
@@ -105,20 +106,15 @@ pub(crate) fn own_rule(target: &Target) -> Outcome {
 }
 
 /// The rule's parts agree, and a wrong slope is found.
-pub(crate) fn own_rule_agrees(target: &Target) -> Outcome {
+pub(crate) fn own_rule_agrees(target: &Target) -> Result<(), Error> {
     let sizes = [2, 2, 5, 9];
-    let checked = check_rule(&FADING, &target.burn(), sizes, 4.0);
-    if checked.is_ok() {
-        let wrong = Fading {
-            mistake: 0.1,
-            ..FADING
-        };
-        let error = check_rule(&wrong, &target.burn(), sizes, 4.0).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Config);
-        assert!(
-            error.to_string().starts_with("slope on the host"),
-            "{error}"
-        );
-    }
-    outcome(checked)
+    check_rule(&FADING, &target.burn(), sizes, 4.0)?;
+    let wrong = Fading {
+        mistake: 0.1,
+        ..FADING
+    };
+    let checked = check_rule(&wrong, &target.burn(), sizes, 4.0);
+    let error = assert_refused(ErrorKind::Config, checked);
+    assert!(error.starts_with("slope on the host"), "{error}");
+    Ok(())
 }
