@@ -1,20 +1,21 @@
 //! Dropout after the activation of an expert: its rate, its scale, its gradients, and where it is absent.
 
-use crate::tensors::floats;
+use crate::tensors::{floats, tensor};
 use burn::module::Module;
 use burn::optim::GradientsParams;
-use burn::tensor::{Tensor, TensorData};
 use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::{
     Adapted, ExpertKind, GlamConfig, MoeConfig, MoeLayer, RouteConfig, SharedExpertConfig,
 };
 use moebius_tests::data::Rng;
+use moebius_tests::elements::exact;
 use moebius_tests::gradients::{parameters, trained_parameters, with_values};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 
 const WIDTH: usize = 16;
 const TOKENS: usize = 300;
+const SHAPE: [usize; 2] = [TOKENS, WIDTH];
 const P: f64 = 0.3;
 
 /// One relu expert that every token chooses, with weight 1.
@@ -47,49 +48,37 @@ fn identities(target: &Target) -> Vec<(&'static str, MoeLayer)> {
     let convolutional = with_values(convolutional, "w_in", &middle);
     let shared = made(config().with_shared(Some(SharedExpertConfig::new(WIDTH))));
     let mut gated = made(config().with_gated(true).with_bias(true));
+    let gate = [shifted(WIDTH, 0), vec![0.0; WIDTH * WIDTH]].concat();
     for (name, values) in [
-        (
-            "w_in",
-            [shifted(WIDTH, 0), vec![0.0; WIDTH * WIDTH]].concat(),
-        ),
+        ("w_in", gate),
         ("b_in", [vec![0.0; WIDTH], vec![1.0; WIDTH]].concat()),
         ("w_out", shifted(WIDTH, 0)),
         ("b_out", vec![0.0; WIDTH]),
     ] {
         gated = with_values(gated, name, &values);
     }
+    let shared = with_values(square(shared), "FeedForward.w_out", &[0.0; WIDTH * WIDTH]);
+    let fp8 = config().with_fp8(Some(Fp8Recipe::current()));
+    let adapted = |form| square(made(config().with_kind(small(form))));
     vec![
         ("feed-forward", square(made(config()))),
         ("gated", gated),
-        (
-            "shared",
-            with_values(square(shared), "FeedForward.w_out", &[0.0; WIDTH * WIDTH]),
-        ),
-        (
-            "in FP8",
-            square(made(config().with_fp8(Some(Fp8Recipe::current())))),
-        ),
+        ("shared", shared),
+        ("in FP8", square(made(fp8))),
         (
             "convolutional",
             with_values(convolutional, "w_out", &middle),
         ),
-        (
-            "LoRA",
-            square(made(config().with_kind(small(Adapted::Lora)))),
-        ),
-        (
-            "adapter",
-            square(made(config().with_kind(small(Adapted::Adapter)))),
-        ),
+        ("LoRA", adapted(Adapted::Lora)),
+        ("adapter", adapted(Adapted::Adapter)),
     ]
 }
 
 /// Powers of 2, of which FP8 rounds none.
 fn batch() -> Vec<f32> {
     let mut rng = Rng::new(9);
-    (0..TOKENS * WIDTH)
-        .map(|_| [0.5, 1.0, 2.0][rng.below(3)])
-        .collect()
+    let mut one = || [0.5, 1.0, 2.0][rng.below(3)];
+    (0..TOKENS * WIDTH).map(|_| one()).collect()
 }
 
 /// Fails unless `y` is x / (1 − p), or 0 as often as p says.
@@ -106,16 +95,12 @@ fn check(name: &str, y: &[f32], x: &[f32]) {
 
 pub(crate) fn rate_and_scale(target: &Target) {
     let x = batch();
-    let tensor = |device: &burn::tensor::Device| {
-        Tensor::<2>::from_data(TensorData::new(x.clone(), [TOKENS, WIDTH]), device)
-    };
     for (name, layer) in identities(target) {
-        let quiet = layer.forward(tensor(&target.burn())).unwrap();
-        let want: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
-        assert_close(name, &floats(quiet.y), &want, 1e-6);
+        let quiet = layer.forward(tensor(&x, SHAPE, &target.burn())).unwrap();
+        assert_close(name, &floats(quiet.y), &exact(&x), 1e-6);
         let layer = layer.train();
         let device = target.burn().autodiff();
-        let run = || floats(layer.forward(tensor(&device)).unwrap().y);
+        let run = || floats(layer.forward(tensor(&x, SHAPE, &device)).unwrap().y);
         let (first, second) = (run(), run());
         check(name, &first, &x);
         assert_ne!(first, second, "{name}: the same elements twice");
@@ -133,18 +118,14 @@ pub(crate) fn gradients_follow_the_forward(target: &Target) {
     for (name, layer) in identities(target) {
         let layer = layer.train();
         let device = target.burn().autodiff();
-        let data = TensorData::new(x.clone(), [TOKENS, WIDTH]);
-        let input = Tensor::<2>::from_data(data, &device).require_grad();
+        let input = tensor(&x, SHAPE, &device).require_grad();
         let y = layer.forward(input.clone()).unwrap().y;
         let grads = y.clone().sum().backward();
         let (y, dx) = (floats(y), floats(input.grad(&grads).unwrap()));
         for ((y, x), dx) in y.iter().zip(&x).zip(&dx) {
             let want = y / x;
-            let error = (dx - want).abs();
-            assert!(
-                error <= 1e-5 * want && (*y != 0.0 || *dx == 0.0),
-                "{name}: {dx} for {want}"
-            );
+            let close = (dx - want).abs() <= 1e-5 * want && (*y != 0.0 || *dx == 0.0);
+            assert!(close, "{name}: {dx} for {want}");
         }
         if name != "feed-forward" {
             continue;
@@ -168,8 +149,7 @@ pub(crate) fn dense_blocks_and_records(target: &Target) {
     let block = with_values(block, "w_in", &shifted(WIDTH, 0));
     let block = with_values(block, "w_out", &shifted(WIDTH, 0)).train();
     let x = batch();
-    let data = TensorData::new(x.clone(), [TOKENS, WIDTH]);
-    let input = Tensor::<2>::from_data(data, &target.burn().autodiff());
+    let input = tensor(&x, SHAPE, &target.burn().autodiff());
     check("dense", &floats(block.forward(input).unwrap().y), &x);
     config.moe = config.moe.with_activation_dropout(f64::NAN);
     assert!(config.init(1, &target.burn()).is_err());

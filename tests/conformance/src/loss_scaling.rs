@@ -33,6 +33,16 @@ impl HostScaler {
     }
 }
 
+/// A scale between `bounds`.
+fn dynamic(initial: f32, interval: u32, [min, max]: [f32; 2]) -> LossScaling {
+    LossScaling::Dynamic {
+        initial,
+        interval,
+        min,
+        max,
+    }
+}
+
 /// A parameter whose gradient is what one likes.
 fn parameter(device: &Device) -> Param<Tensor<1>> {
     Param::from_tensor(Tensor::from_floats([1.0, 1.0, 1.0], device).require_grad())
@@ -70,12 +80,7 @@ pub(crate) fn halves_and_doubles(target: &Target) {
         1.0, 1.0, 1.0, 1.0, 1.0, nan, 1.0, 1.0, inf, -inf, nan, nan, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0,
         1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0,
     ];
-    let scaling = LossScaling::Dynamic {
-        initial: 8.0,
-        interval: 3,
-        min: 2.0,
-        max: 16.0,
-    };
+    let scaling = dynamic(8.0, 3, [2.0, 16.0]);
     let scaler = LossScaler::new(scaling, &device).unwrap();
     let mut host = HostScaler {
         now: scaler.read().unwrap(),
@@ -91,23 +96,16 @@ pub(crate) fn halves_and_doubles(target: &Target) {
     assert_eq!(scaled_steps(&scaler, &kinds, &device), want);
     // By hand: 8, after three clean steps 16, which is the most; halved by NaN; to the least.
     let scales: Vec<f32> = want.iter().map(|now| now.scale).collect();
-    assert_eq!(
-        scales[..12],
-        [
-            8.0, 8.0, 16.0, 16.0, 16.0, 8.0, 8.0, 8.0, 4.0, 2.0, 2.0, 2.0
-        ]
-    );
+    let by_hand = [
+        8.0, 8.0, 16.0, 16.0, 16.0, 8.0, 8.0, 8.0, 4.0, 2.0, 2.0, 2.0,
+    ];
+    assert_eq!(scales[..12], by_hand);
 }
 
 /// In six intervals of clean steps the scale doubles six times.
 pub(crate) fn grows_once_an_interval(target: &Target) {
     let device = target.burn().autodiff();
-    let scaling = LossScaling::Dynamic {
-        initial: 1.0,
-        interval: 4,
-        min: 1.0,
-        max: 1024.0,
-    };
+    let scaling = dynamic(1.0, 4, [1.0, 1024.0]);
     let scaler = LossScaler::new(scaling, &device).unwrap();
     let got = scaled_steps(&scaler, &[1.0; 24], &device);
     for (step, now) in got.iter().enumerate() {
@@ -123,14 +121,10 @@ pub(crate) fn fixed_and_off(target: &Target) {
     let nan = f32::NAN;
     let fixed = LossScaler::new(LossScaling::Static { scale: 4.0 }, &device).unwrap();
     let got = scaled_steps(&fixed, &[1.0, nan, 1.0, 1.0], &device);
-    let numbers: Vec<_> = got
-        .iter()
-        .map(|now| (now.scale, now.clean_steps, now.skipped_steps))
-        .collect();
-    assert_eq!(
-        numbers,
-        [(4.0, 1, 0), (4.0, 0, 1), (4.0, 1, 1), (4.0, 2, 1)]
-    );
+    let numbers = |now: &LossScale| (now.scale, now.clean_steps, now.skipped_steps);
+    let numbers: Vec<_> = got.iter().map(numbers).collect();
+    let want = [(4.0, 1, 0), (4.0, 0, 1), (4.0, 1, 1), (4.0, 2, 1)];
+    assert_eq!(numbers, want);
 
     let off = LossScaler::new(LossScaling::Off, &device).unwrap();
     let weight = parameter(&device);
@@ -139,10 +133,8 @@ pub(crate) fn fixed_and_off(target: &Target) {
     let finite = off.unscale(&mut gradients, &weight);
     off.update(&finite);
     assert!(finite.read().unwrap());
-    assert_eq!(
-        floats(weight.val().grad(&gradients).unwrap())[1..],
-        [2.0, 3.0]
-    );
+    let kept = floats(weight.val().grad(&gradients).unwrap());
+    assert_eq!(kept[1..], [2.0, 3.0]);
     assert_eq!(off.read().unwrap().skipped_steps, 0);
 }
 
@@ -151,24 +143,9 @@ pub(crate) fn refuses_wrong_numbers(target: &Target) {
     for wrong in [
         LossScaling::Static { scale: 0.0 },
         LossScaling::Static { scale: f32::NAN },
-        LossScaling::Dynamic {
-            initial: 8.0,
-            interval: 0,
-            min: 1.0,
-            max: 16.0,
-        },
-        LossScaling::Dynamic {
-            initial: 32.0,
-            interval: 1,
-            min: 1.0,
-            max: 16.0,
-        },
-        LossScaling::Dynamic {
-            initial: 8.0,
-            interval: 1,
-            min: 1.0,
-            max: f32::INFINITY,
-        },
+        dynamic(8.0, 0, [1.0, 16.0]),
+        dynamic(32.0, 1, [1.0, 16.0]),
+        dynamic(8.0, 1, [1.0, f32::INFINITY]),
     ] {
         assert_refused(ErrorKind::Config, LossScaler::new(wrong, &device));
     }

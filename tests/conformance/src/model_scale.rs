@@ -1,12 +1,13 @@
 //! Layers as large as those of models in use: Qwen3-30B-A3B's 128 experts of 2048 × 768, 8 a token.
 
 use crate::Outcome;
-use crate::tensors::floats;
+use crate::tensors::{floats, integers};
 use burn::tensor::{DType, Distribution, Int, Tensor, TensorData};
-use moebius::ErrorKind;
+use moebius::Error;
 use moebius::moe::{Activation, MoeConfig, MoeLayer, MoeOutput, MoeWeights, RouteConfig};
 use moebius_device::{DeviceKind, Runtime};
 use moebius_ops::Element;
+use moebius_tests::elements::exact;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 use std::sync::{Mutex, PoisonError};
@@ -63,18 +64,13 @@ fn check(layer: &MoeLayer, x: &Tensor<2>, out: &MoeOutput<2>) {
     for token in [0, x.dims()[0] / 2, x.dims()[0] - 1] {
         let row = |tensor: &Tensor<2>| floats(tensor.clone().narrow(0, token, 1));
         let chosen: Tensor<2, Int> = out.routing.indices.clone().narrow(0, token, 1);
-        let chosen: Vec<i64> = chosen.into_data().iter::<i64>().collect();
-        let x = row(x);
+        let x = exact(&row(x));
         let mut want = vec![0.0; HIDDEN];
-        for (e, weight) in chosen.iter().zip(row(&out.routing.weights)) {
-            let (w_in, w_out) = (
-                matrix(&weights.w_in, *e as usize),
-                matrix(&weights.w_out, *e as usize),
-            );
+        for (e, weight) in integers(chosen).iter().zip(row(&out.routing.weights)) {
+            let [w_in, w_out] = [&weights.w_in, &weights.w_out].map(|w| matrix(w, *e as usize));
             let dot = |row: &[f32], with: &[f64]| -> f64 {
                 row.iter().zip(with).map(|(a, b)| f64::from(*a) * b).sum()
             };
-            let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
             let pre: Vec<f64> = w_in.chunks(HIDDEN).map(|row| dot(row, &x)).collect();
             let silu = |x: f64| Activation::Silu.reference(x);
             let hidden: Vec<f64> = (0..INTER).map(|c| silu(pre[c]) * pre[INTER + c]).collect();
@@ -86,7 +82,7 @@ fn check(layer: &MoeLayer, x: &Tensor<2>, out: &MoeOutput<2>) {
     }
 }
 
-fn run(target: &Target, tokens: usize, keep: bool) -> Outcome {
+fn run(target: &Target, tokens: usize, keep: bool) -> Result<(), Error> {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = left.take().filter(|(name, _)| *name == target.name);
     let device = target.burn();
@@ -94,25 +90,16 @@ fn run(target: &Target, tokens: usize, keep: bool) -> Outcome {
         .with_router(RouteConfig::new(1))
         .init(&device)
         .unwrap();
-    if let Err(error) = probe.plan(1, DType::F16, &device) {
-        return Outcome::Unsupported(error.to_string());
-    }
+    probe.plan(1, DType::F16, &device)?;
     let layer = kept.map_or_else(|| layer(target, DType::F16), |(_, layer)| layer);
     let normal = Distribution::Normal(0.0, 1.0);
     let x = Tensor::<2>::random([tokens, HIDDEN], normal, (&device, DType::F16));
-    match layer.forward(x.clone()) {
-        Err(error) if error.kind() == ErrorKind::Unsupported => {
-            Outcome::Unsupported(error.to_string())
-        }
-        out => {
-            check(&layer, &x, &out.unwrap());
-            *left = keep.then_some((target.name, layer));
-            Outcome::Ran
-        }
-    }
+    check(&layer, &x, &layer.forward(x.clone())?);
+    *left = keep.then_some((target.name, layer));
+    Ok(())
 }
 
-pub(crate) fn few_tokens_f16(target: &Target) -> Outcome {
+pub(crate) fn few_tokens_f16(target: &Target) -> Result<(), Error> {
     run(target, 16, !slow(target))
 }
 
@@ -121,7 +108,7 @@ pub(crate) fn many_tokens_f16(target: &Target) -> Outcome {
     if slow(target) {
         return Outcome::Unsupported("a software adapter takes minutes".into());
     }
-    run(target, 4096, false)
+    run(target, 4096, false).into()
 }
 
 /// Whether the target draws its speed from a CPU that emulates a GPU.
