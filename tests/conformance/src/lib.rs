@@ -1,8 +1,8 @@
 //! Conformance: every case on every device, named `grouped_gemm::tile_edges[wgpu]`.
 //!
 //! A case is an ordinary function of a [`Target`](moebius_tests::target::Target) that returns whether the device could run it, or
-//! nothing where no device may refuse it; `expect.rs` says which may. A device that must run a case and can't fails, and so does one that is listed as unsupported
-//! and can.
+//! nothing where no device may refuse it; `expect.rs` says which may. A device that must run a case and can't fails, and so does one
+//! that is listed as unsupported and can.
 //!
 //! Each list of cases below is a program of its own in `programs/`. The linker leaves out what a program can't reach, so a
 //! program changes with the kernels and layers that its cases use and with no others, and `scripts/test` need not run it again.
