@@ -3,7 +3,7 @@
 use crate::Outcome;
 use crate::fp8_training::{amax, resumed};
 use crate::harness::assert_refused;
-use crate::tensors::{bits, doubles, dtype, floats, random};
+use crate::tensors::{bits, case_file, doubles, dtype, floats, random};
 use burn::module::{Module, Param};
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
@@ -17,8 +17,7 @@ use moebius_ops::Element;
 use moebius_shaders::DeviceElement;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
-use moebius_weights::{Reader, Unscaled};
-use std::path::Path;
+use moebius_weights::Unscaled;
 
 pub(crate) const BLOCK: Granularity = Granularity::Block {
     rows: 128,
@@ -271,13 +270,11 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
 /// Weights of files that PyTorch wrote: their values, and the layers made of them.
 pub(crate) fn checkpoints(target: &Target) {
     let device = target.burn();
-    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases/weights");
     for (name, values) in [
         ("blocks", "expected_blocks.safetensors"),
         ("schemes.safetensors", "expected_schemes.safetensors"),
     ] {
-        let reader = Reader::open(&cases.join(name)).unwrap();
-        let values = Reader::open(&cases.join(values)).unwrap();
+        let [reader, values] = [name, values].map(|name| case_file(&format!("weights/{name}")));
         let layouts = reader.fp8_layouts(Unscaled::Refuse).unwrap();
         assert!(!layouts.is_empty());
         for layout in layouts {

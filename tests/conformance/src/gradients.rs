@@ -1,8 +1,7 @@
 //! Gradients of whole layers: against central differences for every router and every kind of
 //! expert, and against PyTorch.
 
-use crate::cases::Case;
-use crate::tensors::{floats, tensor};
+use crate::tensors::{case_file, floats, params, tensor};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use moebius::moe::{
@@ -14,6 +13,7 @@ use moebius_tests::elements::exact;
 use moebius_tests::gradients::{Probe, filled, trained_parameters};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
+use moebius_weights::Reader;
 
 /// Σ y∘dy and losses of a layer with this router.
 fn router(target: &Target, router: RouterConfig, seed: u64) {
@@ -163,15 +163,15 @@ pub(crate) fn shared_expert(target: &Target) {
 
 /// A case of PyTorch's on a recording device.
 struct Recorded {
-    case: Case,
+    case: Reader,
     device: burn::tensor::Device,
     gated: bool,
 }
 
 impl Recorded {
     fn read(name: &str, target: &Target) -> Self {
-        let case = Case::read(&format!("moe_layer_backward_{name}"));
-        let gated = case.params()["gated"].as_bool().unwrap();
+        let case = case_file(&format!("moe_layer_backward_{name}.safetensors"));
+        let gated = params(&case)["gated"].as_bool().unwrap();
         let device = target.burn().autodiff();
         Self {
             case,
@@ -182,8 +182,9 @@ impl Recorded {
 
     fn input<const D: usize>(&self, name: &str) -> Tensor<D> {
         let name = format!("in.{name}");
-        let shape = self.case.shape(&name).try_into().unwrap();
-        tensor(&self.case.floats(&name), shape, &self.device)
+        let shape = self.case.get(&name).unwrap().shape.clone();
+        let values = self.case.read_f32(&name).unwrap();
+        tensor(&values, shape.try_into().unwrap(), &self.device)
     }
 
     fn layer(&self) -> MoeLayer {
@@ -208,7 +209,7 @@ impl Recorded {
                 b_out: Some(self.input("b_out")),
             }
         };
-        let params = self.case.params();
+        let params = params(&self.case);
         let route = RouteConfig {
             top_k: params["top_k"].as_u64().unwrap() as usize,
             renormalize: params["renormalize"].as_bool().unwrap(),
@@ -225,7 +226,7 @@ impl Recorded {
     }
 
     fn check(&self, name: &str, gradient: &[f32]) {
-        let want = self.case.floats(&format!("out.d_{name}"));
+        let want = self.case.read_f32(&format!("out.d_{name}")).unwrap();
         assert_close(name, gradient, &exact(&want), 1e-4);
     }
 }

@@ -15,7 +15,6 @@
 
 mod activation_dropout;
 mod attention;
-mod cases;
 mod casts;
 mod expect;
 mod expert_activation;

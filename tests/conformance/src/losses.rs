@@ -1,8 +1,7 @@
 //! Balance losses and load statistics: at uniform, at collapse, under masks, and against PyTorch.
 
-use crate::cases::Case;
 use crate::harness::assert_refused;
-use crate::tensors::{floats, integers, mask, random, tensor};
+use crate::tensors::{case_file, floats, integers, mask, params, random, tensor};
 use burn::tensor::{Int, Tensor, TensorData};
 use moebius::ErrorKind;
 use moebius::moe::{LoadStatistics, LossWeights, Losses, RouteConfig, Routing, Score, route};
@@ -84,9 +83,9 @@ pub(crate) fn collapse(target: &Target) {
 }
 
 pub(crate) fn as_pytorch(target: &Target) {
-    let case = Case::read("balance_losses");
-    let top_k = case.params()["top_k"].as_u64().unwrap() as usize;
-    let logits = case.floats("in.logits");
+    let case = case_file("balance_losses.safetensors");
+    let top_k = params(&case)["top_k"].as_u64().unwrap() as usize;
+    let logits = case.read_f32("in.logits").unwrap();
     let routing = routed(&target.burn(), &logits, 8, top(top_k));
     let losses = routing.losses(1).unwrap();
     for (name, loss) in [
@@ -95,15 +94,15 @@ pub(crate) fn as_pytorch(target: &Target) {
         ("entropy", losses.entropy),
         ("z", losses.z.unwrap()),
     ] {
-        let want = f64::from(case.floats(&format!("out.{name}"))[0]);
-        close(name, loss, want);
+        let want = case.read_f32(&format!("out.{name}")).unwrap();
+        close(name, loss, f64::from(want[0]));
     }
     let statistics = LoadStatistics::read(routing.load().unwrap()).unwrap();
     let awaited = pollster::block_on(LoadStatistics::read_async(routing.load().unwrap()));
     assert_eq!(awaited.unwrap(), statistics);
     let balance = statistics.balance.unwrap();
     let utilization: Vec<f32> = balance.utilization.iter().map(|u| *u as f32).collect();
-    let want = case.floats("out.utilization");
+    let want = case.read_f32("out.utilization").unwrap();
     assert_close("utilization", &utilization, &exact(&want), 1e-6);
 }
 

@@ -1,9 +1,12 @@
-//! Tensors of numbers, and the numbers of tensors.
+//! Tensors of numbers, the numbers of tensors, and case files of both.
 
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius_ops::Element;
 use moebius_tests::data::Rng;
 use moebius_tests::elements::exact;
+use moebius_weights::Reader;
+use serde_json::Value;
+use std::path::Path;
 
 /// A tensor of these numbers.
 pub(crate) fn tensor<const D: usize>(
@@ -85,4 +88,15 @@ pub(crate) fn words<const D: usize>(tensor: Tensor<D, Int>) -> Vec<u32> {
 
 pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
     tensor.into_data().iter::<i64>().collect()
+}
+
+/// The file of this name in `tests/cases`, or a folder there: inputs and outputs that PyTorch computed.
+pub(crate) fn case_file(name: &str) -> Reader {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
+    Reader::open(&cases.join(name)).unwrap()
+}
+
+/// The parameters of a case file's operation.
+pub(crate) fn params(case: &Reader) -> Value {
+    serde_json::from_str(case.metadata()["params"]).unwrap()
 }
