@@ -1,7 +1,8 @@
 //! `Fp8Tensor`: its values, what it tells about its error, its gradients, what it refuses.
 
+use crate::fp8_gemm::{FORMATS, block};
 use crate::harness::assert_refused;
-use crate::quantize::{FORMATS, block, granularities, normal};
+use crate::quantize::{granularities, normal};
 use crate::tensors::{floats, tensor};
 use burn::tensor::{FloatDType, Tensor};
 use moebius::ErrorKind;

@@ -85,7 +85,7 @@ pub(crate) fn content(target: &Target) -> Outcome {
 /// Counts of the slots of every expert against the exact oracle.
 fn check_load(target: &Target, problem: LoadProblem, indices: &[u32]) -> Outcome {
     let operands = [HostTensor::Words(indices.to_vec())];
-    operation::check_load(target, Routing::Load(problem), &operands, |_| 0.0)
+    operation::check(target, Routing::Load(problem), &operands, |_| 0.0)
 }
 
 /// Random indices up to and beyond E, counted over all choices and over the first.

@@ -54,8 +54,9 @@ pub(crate) fn fixture(target: &Target, config: MoeConfig, dtype: DType) -> Fixtu
 
 impl Fixture {
     pub(crate) fn batch(&self, target: &Target, tokens: usize, seed: u64) -> Tensor<2> {
-        let (rng, shape) = (&mut Rng::new(seed), [tokens, self.config.hidden]);
-        drawn(rng, shape, 1.7, self.dtype, &target.burn())
+        let mut rng = Rng::new(seed);
+        let shape = [tokens, self.config.hidden];
+        drawn(&mut rng, shape, 1.7, self.dtype, &target.burn())
     }
 
     /// Runs `x` and compares y and the dropped slots with the oracle, given the device's routing.

@@ -45,9 +45,9 @@ impl Pass {
     fn run(fixture: &Fixture, target: &Target, tokens: usize) -> Result<Self, Outcome> {
         let layer = recording(fixture);
         let x = fixture.batch(target, tokens, 7).autodiff().require_grad();
-        let (rng, device) = (&mut Rng::new(9), target.burn().autodiff());
-        let shape = [tokens, fixture.config.hidden];
-        let dy = drawn(rng, shape, 1.0, fixture.dtype, &device);
+        let mut rng = Rng::new(9);
+        let (shape, device) = (x.dims(), target.burn().autodiff());
+        let dy = drawn(&mut rng, shape, 1.0, fixture.dtype, &device);
         let out = match layer.forward(x.clone()) {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 return Err(Outcome::Unsupported(error.to_string()));

@@ -1,5 +1,6 @@
 //! FP8 quantisation against its oracle: scales, codes, values, and what is left out of them.
 
+use crate::fp8_gemm::{FORMATS, block};
 use crate::tensors::{tensor, typed, words};
 use crate::{Outcome, operation};
 use burn::tensor::{DType, FloatDType, Tensor};
@@ -16,15 +17,10 @@ use moebius_ops::{Element, HostTensor, Operation, Quantize};
 use moebius_tests::data::{Rng, rounded};
 use moebius_tests::target::Target;
 
-pub(crate) const FORMATS: [Fp8Format; 2] = [Fp8Format::E4M3, Fp8Format::E5M2];
 const MODES: [Overflow; 2] = [Overflow::Saturate, Overflow::Ieee];
 
 /// How far a quotient may be from the exact one: WGSL grants a division 2.5 units in the last place.
 const DIVISION: f64 = 4.0 / (1 << 24) as f64;
-
-pub(crate) fn block(rows: usize, columns: usize) -> Granularity {
-    Granularity::Block { rows, columns }
-}
 
 pub(crate) fn granularities() -> [Granularity; 8] {
     [

@@ -147,8 +147,8 @@ pub(crate) fn check_logits(target: &Target, dtype: DType) -> Outcome {
             return Outcome::Unsupported(error.to_string());
         }
         let layer = layer.cast(dtype).unwrap();
-        let (rng, shape) = (&mut Rng::new(9), [tokens, hidden]);
-        let x = drawn(rng, shape, 1.0, dtype, &target.burn());
+        let mut rng = Rng::new(9);
+        let x = drawn(&mut rng, [tokens, hidden], 1.0, dtype, &target.burn());
         let got = layer.router_logits(x.clone()).unwrap();
         // The oracle multiplies what is left of the values after rounding to the dtype.
         let (x, w) = (floats(x), floats(layer.router.matrix().unwrap()));

@@ -1,4 +1,4 @@
-//! Tensors of numbers, the numbers of tensors, and case files of both.
+//! Tensors made of numbers and read back, and case files.
 
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius_ops::Element;
