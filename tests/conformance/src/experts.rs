@@ -1,15 +1,15 @@
 //! Every kind of expert: its formula against plain Rust in f64, its gradients, and sequences.
 
-use crate::Outcome;
 use crate::harness::assert_refused;
+use crate::moe_layer::supports;
 use crate::tensors::{doubles, dtype, floats, integers, random};
 use burn::module::Module;
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{DType, Device, Tensor};
-use moebius::ErrorKind;
 use moebius::moe::{
     Activation, Adapted, ExpertKind, MoeConfig, MoeLayer, MoeOutput, RouterConfig, SwitchConfig,
 };
+use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_tests::elements::exact;
 use moebius_tests::gradients::{
@@ -362,12 +362,9 @@ pub(crate) fn every_kind_in_every_layer(target: &Target) {
 }
 
 /// f16 and bf16 experts against the same weights in f32.
-pub(crate) fn half(target: &Target, element: Element) -> Outcome {
+pub(crate) fn half(target: &Target, element: Element) -> Result<(), Error> {
     let dtype = dtype(element);
-    let probe = MoeConfig::new(16, 16, 2).init(&target.burn()).unwrap();
-    if let Err(error) = probe.plan(4, dtype, &target.burn()) {
-        return Outcome::Unsupported(error.to_string());
-    }
+    supports(target, dtype)?;
     for kind in kinds() {
         let switch = RouterConfig::Switch(SwitchConfig::default());
         let config = config(kind).with_bias(true).with_router(switch);
@@ -382,7 +379,7 @@ pub(crate) fn half(target: &Target, element: Element) -> Outcome {
         let tolerance = 4.0 * rel_l2(element);
         assert_close(&format!("{kind:?}"), &floats(got.y), &want, tolerance);
     }
-    Outcome::Ran
+    Ok(())
 }
 
 pub(crate) fn refuses_wrong_input(target: &Target) {

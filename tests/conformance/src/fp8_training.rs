@@ -1,18 +1,17 @@
 //! Training in FP8 against plain f64 sums over values rounded by the host codec.
 
-use crate::Outcome;
 use crate::harness::assert_refused;
+use crate::moe_layer::supports;
 use crate::tensors::{doubles, dtype, floats, random, tensor, typed};
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, Tensor};
-use moebius::ErrorKind;
 use moebius::fp8::training::{
     AmaxAlgorithm, Fp8Recipe, Fp8Scaling, Fp8State, LossScale, LossScaler, LossScaling, update,
 };
-use moebius::moe::{MoeConfig, RouteConfig};
 use moebius::nn::{Linear, LinearConfig};
+use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_ops::scaling::scale_host;
@@ -244,17 +243,11 @@ pub(crate) fn delayed_scaling(target: &Target) {
     }
 }
 
-pub(crate) fn bf16(target: &Target) -> Outcome {
-    // Where the type can't even be stored, a plan says so.
-    let layer = MoeConfig::new(8, 8, 1)
-        .with_router(RouteConfig::new(1))
-        .init(&target.burn());
-    if let Err(error) = layer.unwrap().plan(8, DType::BF16, &target.burn()) {
-        return Outcome::Unsupported(error.to_string());
-    }
+pub(crate) fn bf16(target: &Target) -> Result<(), Error> {
+    supports(target, DType::BF16)?;
     check(target, Fp8Recipe::current(), Element::Bf16);
     check(target, delayed(3, AmaxAlgorithm::Max), Element::Bf16);
-    Outcome::Ran
+    Ok(())
 }
 
 /// Values beyond the range of a delayed scale saturate, and the gradient passes all the same.

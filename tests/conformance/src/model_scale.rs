@@ -1,6 +1,7 @@
 //! Layers as large as those of models in use: Qwen3-30B-A3B's 128 experts of 2048 × 768, 8 a token.
 
 use crate::Outcome;
+use crate::moe_layer::supports;
 use crate::tensors::{floats, integers};
 use burn::tensor::{DType, Distribution, Int, Tensor, TensorData};
 use moebius::Error;
@@ -86,11 +87,7 @@ fn run(target: &Target, tokens: usize, keep: bool) -> Result<(), Error> {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = left.take().filter(|(name, _)| *name == target.name);
     let device = target.burn();
-    let probe = MoeConfig::new(8, 8, 1)
-        .with_router(RouteConfig::new(1))
-        .init(&device)
-        .unwrap();
-    probe.plan(1, DType::F16, &device)?;
+    supports(target, DType::F16)?;
     let layer = kept.map_or_else(|| layer(target, DType::F16), |(_, layer)| layer);
     let normal = Distribution::Normal(0.0, 1.0);
     let x = Tensor::<2>::random([tokens, HIDDEN], normal, (&device, DType::F16));

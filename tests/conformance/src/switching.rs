@@ -1,15 +1,15 @@
 //! Experts that are moved to the device when they are needed: the same bits, within the budget.
 
-use crate::Outcome;
 use crate::harness::assert_refused;
+use crate::moe_layer::supports;
 use crate::tensors::{floats, integers, mask, random, tensor};
 use burn::tensor::{DType, Tensor, TensorData};
-use moebius::ErrorKind;
 use moebius::moe::switching::{HostLayer, SwitchedExperts};
 use moebius::moe::{
     Activation, Capacity, ExpertChoiceConfig, ExpertKind, MoeConfig, MoeLayer, RouteConfig,
     RouterConfig, SharedExpertConfig,
 };
+use moebius::{Error, ErrorKind};
 use moebius_device::memory_in_use;
 use moebius_tests::gradients::{filled, with_values};
 use moebius_tests::target::Target;
@@ -146,11 +146,9 @@ pub(crate) fn masks_and_empty_batches(target: &Target) {
     assert_eq!(switched.cache().statistics().misses, 3);
 }
 
-pub(crate) fn half(target: &Target, dtype: DType) -> Outcome {
+pub(crate) fn half(target: &Target, dtype: DType) -> Result<(), Error> {
+    supports(target, dtype)?;
     let layer = layer(target, MoeConfig::new(20, 24, 8));
-    if let Err(error) = layer.plan(4, dtype, &target.burn()) {
-        return Outcome::Unsupported(error.to_string());
-    }
     let layer = layer.cast(dtype).unwrap();
     let host = HostLayer::read(layer.clone()).unwrap();
     let budget = expert_bytes(layer.config()) / 2 * 4;
@@ -165,7 +163,7 @@ pub(crate) fn half(target: &Target, dtype: DType) -> Outcome {
         let close = (got - want).abs() <= tolerance * want.abs().max(1.0);
         assert!(close, "{got} {want}");
     }
-    Outcome::Ran
+    Ok(())
 }
 
 /// Experts that take turns on the device stay within the budget of live bytes, and CubeCL reserves much less than for
