@@ -1,17 +1,16 @@
 //! Layers with FP8 weights against the same layers with the decoded weights, and the way to inference.
 
-use crate::Outcome;
 use crate::fp8_training::{amax, resumed};
 use crate::harness::assert_refused;
 use crate::tensors::{bits, case_file, doubles, dtype, floats, random};
 use burn::module::{Module, Param};
 use burn::store::ModuleRecord;
 use burn::tensor::{DType, Device, FloatDType, Tensor};
-use moebius::ErrorKind;
 use moebius::fp8::{
     ActivationScaling, Activations, Fp8Format, Fp8Tensor, Granularity, Quantizer, fake_quantize,
 };
 use moebius::nn::Linear;
+use moebius::{Error, ErrorKind};
 use moebius_model::upload;
 use moebius_ops::Element;
 use moebius_shaders::DeviceElement;
@@ -180,12 +179,10 @@ pub(crate) fn delayed_activations(target: &Target) {
     }
 }
 
-pub(crate) fn half(target: &Target, element: Element) -> Outcome {
+pub(crate) fn half(target: &Target, element: Element) -> Result<(), Error> {
     let (device, dtype) = (target.burn(), dtype(element));
-    if let Err(error) = element.supported("fp8_linear", target.capability())
-        && target.client().is_some()
-    {
-        return Outcome::Unsupported(error.to_string());
+    if target.client().is_some() {
+        element.supported("fp8_linear", target.capability())?;
     }
     let weight = Fp8Tensor::quantize(normal([70, 132], &device), &e4m3(BLOCK)).unwrap();
     let w = floats(weight.dequantize(FloatDType::F32).unwrap());
@@ -198,7 +195,7 @@ pub(crate) fn half(target: &Target, element: Element) -> Outcome {
         let want = reference(&floats(x), &w, &bias);
         assert_close("y", &got, &want, rel_l2(element));
     }
-    Outcome::Ran
+    Ok(())
 }
 
 /// Codes, scales and calibrated scales are in records.

@@ -71,9 +71,9 @@ impl Product {
         let product = &self.problem.product;
         let words = |codes: &[u8]| codes.chunks(product.k).flat_map(pack).collect::<Vec<u32>>();
         let mut operands = vec![
-            words(&self.x).into(),
+            HostTensor::Words(words(&self.x)),
             HostTensor::of_f32(&self.x_scales),
-            fp8::to_panels(product, &words(&self.w)).into(),
+            HostTensor::Words(fp8::to_panels(product, &words(&self.w))),
             HostTensor::of_f32(&self.w_scales),
         ];
         if !product.dense {

@@ -1,9 +1,8 @@
 //! Ordinary layers by the experts' kernels, and their gradients, against the f64 oracle.
 
-use crate::Outcome;
 use crate::tensors::{dtype, floats, typed};
 use burn::tensor::Tensor;
-use moebius::nn;
+use moebius::{Error, nn};
 use moebius_ops::Element;
 use moebius_ops::permute;
 use moebius_ops::segment_attention::{
@@ -109,13 +108,11 @@ pub(crate) fn attention(target: &Target) {
     }
 }
 
-pub(crate) fn halves(target: &Target, element: Element) -> Outcome {
-    if let Err(refused) = element.supported("nn", target.capability()) {
-        return Outcome::Unsupported(refused.to_string());
-    }
+pub(crate) fn halves(target: &Target, element: Element) -> Result<(), Error> {
+    element.supported("nn", target.capability())?;
     for tokens in [3, 34, 130] {
         linear_of(target, [tokens, 20, 48], true, element);
     }
     attention_of(target, [23, 10], true, element);
-    Outcome::Ran
+    Ok(())
 }
