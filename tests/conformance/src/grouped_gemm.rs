@@ -12,6 +12,7 @@ use moebius_tests::data::Rng;
 use moebius_tests::elements::{download, exact, rounded, unwritten, upload};
 use moebius_tests::target::{Target, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
+use std::fmt::Debug;
 
 /// One product with its data, rounded to the element type.
 pub(crate) struct Product {
@@ -98,17 +99,27 @@ impl Product {
         let p = &self.problem;
         let (x, bias) = (exact(&self.x), self.bias.as_deref());
         let want = reference(p, &self.sorted, &x, &self.weights, bias);
-        for variant in variants {
-            match self.run(&client, device, *variant) {
-                Ok(got) => {
-                    let what = format!("{variant:?} {p:?}");
-                    assert_close(&what, &got, &want, rel_l2(p.element));
-                }
-                Err(error) => return Outcome::Unsupported(error),
-            }
-        }
-        Outcome::Ran
+        compare(p, variants, &want, rel_l2(p.element), |variant| {
+            self.run(&client, device, variant)
+        })
     }
+}
+
+/// Runs these variants of a problem and compares each with the oracle.
+pub(crate) fn compare(
+    problem: &impl Debug,
+    variants: &[Variant],
+    want: &[f64],
+    tolerance: f64,
+    run: impl Fn(Variant) -> Result<Vec<f32>, String>,
+) -> Outcome {
+    for &variant in variants {
+        match run(variant) {
+            Ok(got) => assert_close(&format!("{variant:?} {problem:?}"), &got, want, tolerance),
+            Err(error) => return Outcome::Unsupported(error),
+        }
+    }
+    Outcome::Ran
 }
 
 /// Random experts for every slot.

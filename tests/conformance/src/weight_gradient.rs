@@ -1,7 +1,7 @@
 //! Gradients of the experts' weights and biases: every variant a device can run, against the f64 oracle.
 
 use crate::Outcome;
-use crate::grouped_gemm::{random_keys, segments, with, with_bindings};
+use crate::grouped_gemm::{compare, random_keys, segments, with, with_bindings};
 use cubecl::client::Client;
 use moebius_device::Capability;
 use moebius_ops::Element;
@@ -94,23 +94,13 @@ impl Gradient {
     /// Runs these variants, planned for a device of this capability, and compares.
     fn check_on(&self, target: &Target, device: &Capability, variants: &[Variant]) -> Outcome {
         let client = target.client().unwrap();
-        let want = reference(
-            &self.problem,
-            &self.sorted,
-            &exact(&self.a),
-            &exact(&self.b),
-        );
-        for &variant in variants {
-            match self.run(&client, device, variant) {
-                // Sums are f32 and stored as such whatever the operands are.
-                Ok(got) => {
-                    let what = format!("{variant:?} {:?}", self.problem);
-                    assert_close(&what, &got, &want, rel_l2(Element::F32));
-                }
-                Err(error) => return Outcome::Unsupported(error),
-            }
-        }
-        Outcome::Ran
+        let (a, b) = (exact(&self.a), exact(&self.b));
+        let want = reference(&self.problem, &self.sorted, &a, &b);
+        // Sums are f32 and stored as such whatever the operands are.
+        let tolerance = rel_l2(Element::F32);
+        compare(&self.problem, variants, &want, tolerance, |variant| {
+            self.run(&client, device, variant)
+        })
     }
 }
 
