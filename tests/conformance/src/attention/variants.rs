@@ -14,7 +14,8 @@ use moebius_tests::tolerance::{assert_close, rel_l2};
 /// With heads that suit tiles.
 const WHOLE_EIGHTS: [usize; 7] = [2, 4, 2, 37, 70, 16, 24];
 
-/// Each rule alone and none, at the usual position and before the keys, those that kernels are emitted with, and sizes around the edges of tiles and blocks of queries.
+/// Each rule alone and none, at the usual position and before the keys, those that kernels are emitted with, and sizes around the
+/// edges of tiles and blocks of queries.
 pub(crate) fn tiles(target: &Target) -> Outcome {
     let alone = EVERY.map(|rule| problem(WHOLE_EIGHTS, &[rule]));
     let sizes = [
@@ -124,8 +125,7 @@ pub(crate) fn visits(target: &Target) -> Outcome {
         Outcome::of(variants.into_iter().map(|variant| {
             let plan_of = |problem| plan(problem, Some(variant), target.capability());
             let plan = match plan_of(case.problem) {
-                Ok(plan) if target.client().is_some() => plan.counting(),
-                Ok(_) => return Outcome::Unsupported("no kernels".into()),
+                Ok(plan) => plan.counting(),
                 Err(refused) => return Outcome::Unsupported(refused.to_string()),
             };
             let (_, counted) = launched(target, &plan, &case);
