@@ -4,10 +4,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 use std::{env, fs, process};
 
-use crate::grid::stack::STACK_BYTES;
-use crate::{kept, settings, text};
+use crate::grid::state::STACK_BYTES;
+use crate::{settings, text};
 
 /// Flags that make the host compute as a GPU does: nothing contracted, nothing reordered, pointers that may
 /// be another type's, integers that wrap.
@@ -92,8 +93,8 @@ impl Source {
             hash.update(part.as_bytes());
             hash.update(&[0]);
         }
-        let path = kept::folder()?.join(format!("{}.so", hash.finalize().to_hex()));
-        if kept::is_kept(&path) {
+        let path = folder()?.join(format!("{}.so", hash.finalize().to_hex()));
+        if is_kept(&path) {
             return Ok(path);
         }
         build(compiler, &flags, &program, &path)?;
@@ -212,6 +213,54 @@ fn succeeded(run: io::Result<Output>, program: &str) -> Result<(), String> {
     }
 }
 
+/// Objects that no process has asked for in this time are removed.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The folder, after old objects were removed; the reason where it can't be made.
+fn folder() -> Result<&'static Path, String> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let folder = place();
+        let swept = fs::create_dir_all(&folder).and_then(|()| sweep(&folder));
+        swept
+            .map(|()| folder.clone())
+            .map_err(|error| format!("{}: {error}", folder.display()))
+    });
+    folder.as_deref().map_err(Clone::clone)
+}
+
+/// Whether an object of this name is kept; if so, it was used now.
+fn is_kept(object: &Path) -> bool {
+    let Ok(file) = fs::File::open(object) else {
+        return false;
+    };
+    // Of a folder that can't be written to, nothing is removed either.
+    let _ = file.set_modified(SystemTime::now());
+    true
+}
+
+/// `$MOEBIUS_EMULATOR_CACHE`, else a folder of the user's.
+fn place() -> PathBuf {
+    if let Some(folder) = env::var_os("MOEBIUS_EMULATOR_CACHE") {
+        return PathBuf::from(folder);
+    }
+    let home = env::var_os("HOME").map_or_else(env::temp_dir, PathBuf::from);
+    home.join(".cache/moebius/emulator")
+}
+
+fn sweep(folder: &Path) -> io::Result<()> {
+    let now = SystemTime::now();
+    for entry in fs::read_dir(folder)?.flatten() {
+        let used = entry.metadata().and_then(|data| data.modified());
+        let age = used.ok().and_then(|used| now.duration_since(used).ok());
+        if age.is_some_and(|age| age > KEPT) {
+            // Another process may have removed it.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,5 +273,21 @@ mod tests {
             assert_eq!(Source::of_image(&source.image()), Some(source));
         }
         assert_eq!(Source::of_image(".version 8.0"), None);
+    }
+
+    #[test]
+    fn what_was_not_used_for_long_is_removed() -> io::Result<()> {
+        let folder = env::temp_dir().join(format!("moebius-emulator-{}", process::id()));
+        fs::create_dir_all(&folder)?;
+        let [old, used] = ["old.so", "used.so"].map(|name| folder.join(name));
+        for object in [&old, &used] {
+            fs::write(object, "")?;
+            let long_ago = SystemTime::now() - 2 * KEPT;
+            fs::File::open(object)?.set_modified(long_ago)?;
+        }
+        assert!(is_kept(&used) && !is_kept(&folder.join("new.so")));
+        sweep(&folder)?;
+        assert!(!old.exists() && used.exists());
+        fs::remove_dir_all(&folder)
     }
 }

@@ -8,12 +8,36 @@
     reason = "it is a C interface, and runs machine code on stacks of its own"
 )]
 
+/// Functions of a C interface, documented by their names: a body ends in a `Result`, whose error is the status that the function returns.
+macro_rules! functions {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) { $($body:tt)* })*) => {$(
+        #[doc = concat!("See `", stringify!($name), "`.")]
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> $crate::driver::Status {
+            $crate::driver::status(|| -> Result<(), $crate::driver::Status> { $($body)* })
+        }
+    )*};
+}
+
+/// Functions of a C interface that are others by another name.
+macro_rules! renamed {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) = $call:expr;)*) => {$(
+        #[doc = concat!("See `", stringify!($name), "`.")]
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> $crate::driver::Status {
+            // SAFETY: the caller's arguments mean the same to the other function.
+            unsafe { $call }
+        }
+    )*};
+}
+
 mod card;
 mod compile;
 pub mod driver;
 mod grid;
 pub mod hip;
-mod kept;
 pub mod metal;
 pub mod nvrtc;
 mod report;

@@ -9,7 +9,7 @@ use crate::driver::launch::cuLaunchKernel;
 use crate::driver::memory::{cuMemAlloc_v2, cuMemFree_v2, cuMemcpyDtoH_v2, cuMemcpyHtoD_v2};
 use crate::driver::module::{Function, Module, cuModuleGetFunction, cuModuleLoadData};
 use crate::driver::{SUCCESS, Status};
-use crate::text::metal;
+use crate::text::shared_bytes;
 
 /// What a call came to: a status of the driver.
 fn done(status: Status) -> Result<(), String> {
@@ -122,7 +122,7 @@ impl Kernel {
         }
         Ok(Self {
             function,
-            shared_bytes: metal::shared_bytes(text),
+            shared_bytes: shared_bytes(text),
         })
     }
 

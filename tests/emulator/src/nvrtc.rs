@@ -29,73 +29,15 @@ pub struct Program {
     log: CString,
 }
 
-/// See `nvrtcVersion`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> Status {
-    if major.is_null() || minor.is_null() {
-        return INVALID_INPUT;
-    }
-    // SAFETY: the caller's pointers.
-    unsafe {
-        major.write(VERSION / 1000);
-        minor.write(VERSION % 1000 / 10);
-    }
-    SUCCESS
-}
-
-/// See `nvrtcCreateProgram`. Headers given beside the text are not read: CubeCL gives none.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcCreateProgram(
-    to: *mut *mut Program,
-    text: *const c_char,
-    _name: *const c_char,
-    headers: c_int,
-    _contents: *const *const c_char,
-    _names: *const *const c_char,
-) -> Status {
-    if to.is_null() || text.is_null() || headers != 0 {
-        return INVALID_INPUT;
-    }
-    // SAFETY: the caller's text.
-    let text = unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned();
-    let program = Program {
-        text,
-        image: CString::default(),
-        log: CString::default(),
-    };
-    // SAFETY: the caller's pointer.
-    unsafe { to.write(Box::into_raw(Box::new(program))) };
-    SUCCESS
-}
-
-/// See `nvrtcCompileProgram`. Of the options, the architecture is read.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcCompileProgram(
-    program: *mut Program,
-    count: c_int,
-    options: *const *const c_char,
-) -> Status {
-    let count = usize::try_from(count).unwrap_or(0);
-    // SAFETY: the caller's options.
-    let options = (0..count).map(|index| unsafe { CStr::from_ptr(*options.add(index)) });
-    let architecture = options.filter_map(architecture).next_back().unwrap_or(520);
-    // SAFETY: the caller's program.
-    unsafe { Program::compile(program, Language::Cuda(architecture)) }
-}
-
 impl Program {
     /// Compiles a program's text.
     ///
     /// # Safety
     ///
     /// The program is null, or a live one.
-    pub(crate) unsafe fn compile(program: *mut Program, language: Language) -> Status {
+    pub(crate) unsafe fn compile(program: *mut Program, language: Language) -> Result<(), Status> {
         // SAFETY: as the caller promises.
-        let Some(program) = (unsafe { program.as_mut() }) else {
-            return INVALID_PROGRAM;
-        };
+        let program = unsafe { program.as_mut() }.ok_or(INVALID_PROGRAM)?;
         let source = Source {
             language,
             text: program.text.clone(),
@@ -104,11 +46,11 @@ impl Program {
         match source.object() {
             Ok(_) => {
                 program.image = whole(source.image());
-                SUCCESS
+                Ok(())
             }
             Err(log) => {
                 program.log = whole(log);
-                COMPILATION
+                Err(COMPILATION)
             }
         }
     }
@@ -125,82 +67,108 @@ fn architecture(option: &CStr) -> Option<u32> {
     (name.contains("arch")).then_some(number * 10)
 }
 
-/// See `nvrtcDestroyProgram`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcDestroyProgram(program: *mut *mut Program) -> Status {
-    // SAFETY: the caller's pointer, and its last use of the program.
-    unsafe {
-        if program.is_null() || (*program).is_null() {
-            return INVALID_PROGRAM;
-        }
-        drop(Box::from_raw(*program));
-    }
-    SUCCESS
-}
-
-unsafe fn size(program: *const Program, to: *mut usize, of: fn(&Program) -> &CString) -> Status {
+/// How long a text of a program is, its end included.
+unsafe fn size(
+    program: *const Program,
+    to: *mut usize,
+    of: fn(&Program) -> &CString,
+) -> Result<(), Status> {
     // SAFETY: the caller's pointers.
-    match unsafe { (program.as_ref(), to.as_mut()) } {
-        (None, _) => INVALID_PROGRAM,
-        (_, None) => INVALID_INPUT,
-        (Some(program), Some(to)) => {
-            *to = of(program).as_bytes_with_nul().len();
-            SUCCESS
-        }
-    }
+    let (program, to) = unsafe { (program.as_ref(), to.as_mut()) };
+    let program = program.ok_or(INVALID_PROGRAM)?;
+    *to.ok_or(INVALID_INPUT)? = of(program).as_bytes_with_nul().len();
+    Ok(())
 }
 
-unsafe fn text(program: *const Program, to: *mut c_char, of: fn(&Program) -> &CString) -> Status {
+/// Writes a text of a program, its end included.
+unsafe fn text(
+    program: *const Program,
+    to: *mut c_char,
+    of: fn(&Program) -> &CString,
+) -> Result<(), Status> {
     // SAFETY: the caller's program.
-    let Some(program) = (unsafe { program.as_ref() }) else {
-        return INVALID_PROGRAM;
-    };
+    let program = unsafe { program.as_ref() }.ok_or(INVALID_PROGRAM)?;
     let bytes = of(program).as_bytes_with_nul();
     // SAFETY: the caller asked for the size and has the room.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), to, bytes.len()) };
-    SUCCESS
+    Ok(())
 }
 
-/// See `nvrtcGetPTXSize`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcGetPTXSize(program: *const Program, to: *mut usize) -> Status {
-    // SAFETY: the caller's pointers.
-    unsafe { size(program, to, |program| &program.image) }
+functions! {
+    fn nvrtcVersion(major: *mut c_int, minor: *mut c_int) {
+        if major.is_null() || minor.is_null() {
+            return Err(INVALID_INPUT);
+        }
+        // SAFETY: the caller's pointers.
+        unsafe {
+            major.write(VERSION / 1000);
+            minor.write(VERSION % 1000 / 10);
+        }
+        Ok(())
+    }
+
+    /// Headers given beside the text are not read: CubeCL gives none.
+    fn nvrtcCreateProgram(
+        to: *mut *mut Program, text: *const c_char, _name: *const c_char,
+        headers: c_int, _contents: *const *const c_char, _names: *const *const c_char,
+    ) {
+        if to.is_null() || text.is_null() || headers != 0 {
+            return Err(INVALID_INPUT);
+        }
+        // SAFETY: the caller's text.
+        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+        let program = Program { text, image: CString::default(), log: CString::default() };
+        // SAFETY: the caller's pointer.
+        unsafe { to.write(Box::into_raw(Box::new(program))) };
+        Ok(())
+    }
+
+    /// Of the options, the architecture is read.
+    fn nvrtcCompileProgram(program: *mut Program, count: c_int, options: *const *const c_char) {
+        let count = usize::try_from(count).unwrap_or(0);
+        // SAFETY: the caller's options.
+        let options = (0..count).map(|index| unsafe { CStr::from_ptr(*options.add(index)) });
+        let architecture = options.filter_map(architecture).next_back().unwrap_or(520);
+        // SAFETY: the caller's program.
+        unsafe { Program::compile(program, Language::Cuda(architecture)) }
+    }
+
+    fn nvrtcDestroyProgram(program: *mut *mut Program) {
+        // SAFETY: the caller's pointer, and its last use of the program.
+        unsafe {
+            if program.is_null() || (*program).is_null() {
+                return Err(INVALID_PROGRAM);
+            }
+            drop(Box::from_raw(*program));
+        }
+        Ok(())
+    }
+
+    fn nvrtcGetPTXSize(program: *const Program, to: *mut usize) {
+        // SAFETY: the caller's pointers.
+        unsafe { size(program, to, |program| &program.image) }
+    }
+
+    /// What it gives is the text itself.
+    fn nvrtcGetPTX(program: *const Program, to: *mut c_char) {
+        // SAFETY: the caller's pointers.
+        unsafe { text(program, to, |program| &program.image) }
+    }
+
+    fn nvrtcGetProgramLogSize(program: *const Program, to: *mut usize) {
+        // SAFETY: the caller's pointers.
+        unsafe { size(program, to, |program| &program.log) }
+    }
+
+    fn nvrtcGetProgramLog(program: *const Program, to: *mut c_char) {
+        // SAFETY: the caller's pointers.
+        unsafe { text(program, to, |program| &program.log) }
+    }
 }
 
-/// See `nvrtcGetPTX`. What it gives is the text itself.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcGetPTX(program: *const Program, to: *mut c_char) -> Status {
-    // SAFETY: the caller's pointers.
-    unsafe { text(program, to, |program| &program.image) }
-}
-
-/// See `nvrtcGetCUBINSize`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcGetCUBINSize(program: *const Program, to: *mut usize) -> Status {
-    // SAFETY: the caller's pointers.
-    unsafe { nvrtcGetPTXSize(program, to) }
-}
-
-/// See `nvrtcGetCUBIN`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcGetCUBIN(program: *const Program, to: *mut c_char) -> Status {
-    // SAFETY: the caller's pointers.
-    unsafe { nvrtcGetPTX(program, to) }
-}
-
-/// See `nvrtcGetProgramLogSize`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcGetProgramLogSize(program: *const Program, to: *mut usize) -> Status {
-    // SAFETY: the caller's pointers.
-    unsafe { size(program, to, |program| &program.log) }
-}
-
-/// See `nvrtcGetProgramLog`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nvrtcGetProgramLog(program: *const Program, to: *mut c_char) -> Status {
-    // SAFETY: the caller's pointers.
-    unsafe { text(program, to, |program| &program.log) }
+renamed! {
+    fn nvrtcGetCUBINSize(program: *const Program, to: *mut usize) = nvrtcGetPTXSize(program, to);
+    fn nvrtcGetCUBIN(program: *const Program, to: *mut c_char) = nvrtcGetPTX(program, to);
 }
 
 /// See `nvrtcGetErrorString`.

@@ -10,10 +10,9 @@ mod card;
 use std::ptr::{null, null_mut};
 
 use card::{Buffer, Kernel};
-use moebius_emulator::driver::graph::*;
 use moebius_emulator::driver::memory::{Copy2d, cuMemcpy2DAsync_v2, cuMemsetD8Async};
 use moebius_emulator::driver::stream::*;
-use moebius_emulator::driver::{INVALID_HANDLE, SUCCESS, device, unsupported};
+use moebius_emulator::driver::{INVALID_HANDLE, SUCCESS, cuTensorMapEncodeTiled, device};
 
 const ADD: &str = "extern \"C\" __global__ void k(unsigned const* in, unsigned* out) {\n\
                    out[threadIdx.x] += in[threadIdx.x];\n}";
@@ -112,7 +111,7 @@ fn events_measure() {
 fn what_is_missing_says_so() {
     // SAFETY: their arguments are not read.
     unsafe {
-        assert_eq!(unsupported::cuTensorMapEncodeTiled(), 801);
+        assert_eq!(cuTensorMapEncodeTiled(), 801);
         assert_ne!(device::cuDeviceGet(&mut 0, 1), SUCCESS);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, Status, answer, context, status};
+use super::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, Status, answer, context};
 use crate::card::{Card, Maker};
 use crate::settings;
 
@@ -28,36 +28,6 @@ pub(crate) fn capability() -> Result<(c_int, c_int), Status> {
     shown().map(|(_, capability)| capability).ok_or(NO_DEVICE)
 }
 
-/// See `cuInit`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuInit(flags: c_uint) -> Status {
-    match flags {
-        0 => status(|| capability().map(|_| ())),
-        _ => INVALID_VALUE,
-    }
-}
-
-/// See `cuDriverGetVersion`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Status {
-    // SAFETY: the caller's pointer.
-    status(|| unsafe { answer(version, VERSION) })
-}
-
-/// See `cuDeviceGetCount`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Status {
-    // SAFETY: the caller's pointer.
-    status(|| unsafe { answer(count, c_int::from(shown().is_some())) })
-}
-
-/// See `cuDeviceGet`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Status {
-    // SAFETY: the caller's pointer.
-    status(|| card(ordinal).and_then(|_| unsafe { answer(device, ordinal) }))
-}
-
 /// Copies a text with its end into the caller's buffer.
 pub(crate) unsafe fn text(to: *mut c_char, room: c_int, text: &[u8]) -> Result<(), Status> {
     let room = usize::try_from(room).map_err(|_| INVALID_VALUE)?;
@@ -71,56 +41,6 @@ pub(crate) unsafe fn text(to: *mut c_char, room: c_int, text: &[u8]) -> Result<(
         to.add(length).write(0);
     }
     Ok(())
-}
-
-/// See `cuDeviceGetName`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, room: c_int, device: c_int) -> Status {
-    // SAFETY: the caller's buffer.
-    status(|| unsafe { text(name, room, card(device)?.name.as_bytes()) })
-}
-
-/// See `cuDeviceGetPCIBusId`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetPCIBusId(
-    id: *mut c_char,
-    room: c_int,
-    device: c_int,
-) -> Status {
-    // SAFETY: the caller's buffer.
-    status(|| unsafe { card(device).and_then(|_| text(id, room, BUS_ID)) })
-}
-
-/// See `cuDeviceGetUuid`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) -> Status {
-    // SAFETY: the caller's pointer.
-    status(|| card(device).and_then(|_| unsafe { answer(uuid, *b"moebius-emulator") }))
-}
-
-/// See `cuDeviceGetUuid_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) -> Status {
-    // SAFETY: the caller's pointer.
-    unsafe { cuDeviceGetUuid(uuid, device) }
-}
-
-/// See `cuDeviceTotalMem_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> Status {
-    // SAFETY: the caller's pointer.
-    status(|| unsafe { answer(bytes, card(device)?.memory as usize) })
-}
-
-/// See `cuDeviceGetAttribute`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetAttribute(
-    value: *mut c_int,
-    attribute: c_int,
-    device: c_int,
-) -> Status {
-    // SAFETY: the caller's pointer.
-    status(|| unsafe { answer(value, attribute_of(card(device)?, attribute)?) })
 }
 
 /// `CUdevice_attribute`, by the numbers of `cuda.h`: the limits of all cards, then what tells them apart. What a
@@ -165,59 +85,91 @@ fn attribute_of(card: &Card, attribute: c_int) -> Result<c_int, Status> {
 /// The one context there is.
 static CONTEXT: u8 = 0;
 
-pub(crate) fn context_handle() -> *mut c_void {
+fn context_handle() -> *mut c_void {
     (&raw const CONTEXT).cast_mut().cast()
 }
 
-/// See `cuDevicePrimaryCtxRetain`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(to: *mut *mut c_void, device: c_int) -> Status {
-    // SAFETY: the caller's pointer.
-    status(|| card(device).and_then(|_| unsafe { answer(to, context_handle()) }))
+functions! {
+    fn cuInit(flags: c_uint) {
+        if flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        capability().map(|_| ())
+    }
+
+    fn cuDriverGetVersion(version: *mut c_int) {
+        // SAFETY: the caller's pointer.
+        unsafe { answer(version, VERSION) }
+    }
+
+    fn cuDeviceGetCount(count: *mut c_int) {
+        // SAFETY: the caller's pointer.
+        unsafe { answer(count, c_int::from(shown().is_some())) }
+    }
+
+    fn cuDeviceGet(device: *mut c_int, ordinal: c_int) {
+        card(ordinal)?;
+        // SAFETY: the caller's pointer.
+        unsafe { answer(device, ordinal) }
+    }
+
+    fn cuDeviceGetName(name: *mut c_char, room: c_int, device: c_int) {
+        // SAFETY: the caller's buffer.
+        unsafe { text(name, room, card(device)?.name.as_bytes()) }
+    }
+
+    fn cuDeviceGetPCIBusId(id: *mut c_char, room: c_int, device: c_int) {
+        card(device)?;
+        // SAFETY: the caller's buffer.
+        unsafe { text(id, room, BUS_ID) }
+    }
+
+    fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) {
+        card(device)?;
+        // SAFETY: the caller's pointer.
+        unsafe { answer(uuid, *b"moebius-emulator") }
+    }
+
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) {
+        // SAFETY: the caller's pointer.
+        unsafe { answer(bytes, card(device)?.memory as usize) }
+    }
+
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) {
+        // SAFETY: the caller's pointer.
+        unsafe { answer(value, attribute_of(card(device)?, attribute)?) }
+    }
+
+    fn cuDevicePrimaryCtxRetain(to: *mut *mut c_void, device: c_int) {
+        card(device)?;
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, context_handle()) }
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int) { card(device).map(|_| ()) }
+
+    /// A lost context can still be chosen; what is done in it fails.
+    fn cuCtxSetCurrent(_context: *mut c_void) { Ok(()) }
+
+    fn cuCtxGetCurrent(to: *mut *mut c_void) {
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, context_handle()) }
+    }
+
+    fn cuCtxSynchronize() { context() }
+
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
+        // SAFETY: the caller's pointers.
+        unsafe { answer(least, 0).and_then(|()| answer(greatest, -5)) }
+    }
+
+    /// There is one card.
+    fn cuDeviceCanAccessPeer(can: *mut c_int, _device: c_int, _peer: c_int) {
+        // SAFETY: the caller's pointer.
+        unsafe { answer(can, 0) }
+    }
 }
 
-/// See `cuDevicePrimaryCtxRelease_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(device: c_int) -> Status {
-    status(|| card(device).map(|_| ()))
-}
-
-/// See `cuCtxSetCurrent`. A lost context can still be chosen; what is done in it fails.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuCtxSetCurrent(_context: *mut c_void) -> Status {
-    SUCCESS
-}
-
-/// See `cuCtxGetCurrent`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuCtxGetCurrent(to: *mut *mut c_void) -> Status {
-    // SAFETY: the caller's pointer.
-    status(|| unsafe { answer(to, context_handle()) })
-}
-
-/// See `cuCtxSynchronize`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuCtxSynchronize() -> Status {
-    status(context)
-}
-
-/// See `cuCtxGetStreamPriorityRange`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuCtxGetStreamPriorityRange(
-    least: *mut c_int,
-    greatest: *mut c_int,
-) -> Status {
-    // SAFETY: the caller's pointers.
-    status(|| unsafe { answer(least, 0).and_then(|()| answer(greatest, -5)) })
-}
-
-/// See `cuDeviceCanAccessPeer`: there is one card.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceCanAccessPeer(
-    can: *mut c_int,
-    _device: c_int,
-    _peer: c_int,
-) -> Status {
-    // SAFETY: the caller's pointer.
-    status(|| unsafe { answer(can, 0) })
+renamed! {
+    fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) = cuDeviceGetUuid(uuid, device);
 }

@@ -1,20 +1,19 @@
-//! Launches: what a grid may look like, and its run.
+//! Launches: what a grid may look like, what it may touch, and its run.
 
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 
-use super::bounds;
-use super::memory::buffers;
+use super::memory::{Buffer, buffers};
 use super::module::Function;
 use super::stream::{Operation, Stream, submit};
-use super::{INVALID_HANDLE, INVALID_VALUE, Status, status};
+use super::{INVALID_HANDLE, INVALID_VALUE, Status, context, lose_context, unsupported};
 use crate::card::Maker;
 use crate::grid::block::Fault;
 use crate::grid::check::Check;
 use crate::grid::order::Order;
 use crate::grid::snapshot::Snapshot;
-use crate::grid::state::Dim3;
+use crate::grid::state::{Dim3, KernelEntry};
 use crate::grid::{self, Shape};
 use crate::{report, settings};
 
@@ -81,7 +80,7 @@ impl Launch {
             orders => self.in_orders(&pointers, orders),
         };
         if let Some(status) = lost {
-            super::lose_context(status);
+            lose_context(status);
         }
         Ok(())
     }
@@ -138,7 +137,7 @@ impl Launch {
         let mut check = settings::get().check.then(|| {
             let given: Vec<*const u8> = arguments.iter().map(|at| at.cast_const().cast()).collect();
             // SAFETY: the entry and its arguments belong together.
-            let bounds = unsafe { bounds::of(self.function.entry(), &given) };
+            let bounds = unsafe { bounds(self.function.entry(), &given) };
             Check::new(grid, block, bounds)
         });
         let checked = check
@@ -179,36 +178,62 @@ fn check_launch(function: &Function, shape: &Shape) -> Result<(), Status> {
     ok.then_some(()).ok_or(INVALID_VALUE)
 }
 
-/// See `cuLaunchKernel`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuLaunchKernel(
-    function: *const Function,
-    grid_x: c_uint,
-    grid_y: c_uint,
-    grid_z: c_uint,
-    block_x: c_uint,
-    block_y: c_uint,
-    block_z: c_uint,
-    shared_bytes: c_uint,
-    stream: *mut Stream,
-    parameters: *const *const c_void,
-    extra: *const *const c_void,
-) -> Status {
-    let shape = Shape {
-        grid: Dim3 {
-            x: grid_x,
-            y: grid_y,
-            z: grid_z,
-        },
-        block: Dim3 {
-            x: block_x,
-            y: block_y,
-            z: block_z,
-        },
-        shared_bytes,
+/// Begin and end of everything that a kernel may touch, in order and apart: the tensors that its arguments point to, or all
+/// buffers of the card where no lengths are told. CubeCL keeps many tensors in one buffer of the driver, and tells a kernel how
+/// long each is.
+///
+/// # Safety
+///
+/// The arguments point to what the kernel's parameters say.
+unsafe fn bounds(entry: &KernelEntry, arguments: &[*const u8]) -> Vec<(usize, usize)> {
+    let buffers = buffers();
+    let whole = |(start, buffer): (usize, &Buffer)| (start, start + buffer.bytes);
+    let Some((last, pointers)) = arguments.split_last().filter(|_| entry.length_bytes > 0) else {
+        let all = buffers.by_address.iter();
+        return all.map(|(&start, buffer)| whole((start, buffer))).collect();
     };
-    // SAFETY: the caller's function, parameters and stream.
-    status(|| unsafe { put(function, shape, stream, parameters, extra) })
+    let with_lengths = pointers.len() - entry.dynamic as usize;
+    // SAFETY: as the caller promises; the entry has as many element sizes as arguments, and the last argument, or what it
+    // points to, has a length for each buffer.
+    let given = unsafe {
+        let elements = |index: usize| *entry.elements.add(index) as usize;
+        let address = |argument: *const u8| argument.cast::<usize>().read();
+        let info = match elements(pointers.len()) {
+            0 => *last,
+            _ => std::ptr::with_exposed_provenance(address(*last)),
+        };
+        let length = |index: usize| {
+            let at = info.add(entry.lengths as usize + index * entry.length_bytes as usize);
+            match entry.length_bytes {
+                4 => at.cast::<u32>().read() as usize,
+                _ => at.cast::<u64>().read() as usize,
+            }
+        };
+        let tensor = |(index, argument): (usize, &*const u8)| {
+            let start = address(*argument);
+            (start, start + length(index) * elements(index))
+        };
+        let tensors = pointers[..with_lengths].iter().enumerate().map(tensor);
+        // Shapes, and what the lengths are in, lie in buffers of their own.
+        let others = arguments[with_lengths..].iter().enumerate();
+        let others = others.filter(|(index, _)| elements(with_lengths + index) > 0);
+        let others = others.filter_map(|(_, argument)| buffers.around(address(*argument)));
+        tensors.chain(others.map(whole)).collect()
+    };
+    apart(given)
+}
+
+/// The same in order, as one where they overlap: an operand may be read and written through two arguments.
+fn apart(mut ranges: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    ranges.sort_unstable();
+    let mut apart: Vec<(usize, usize)> = Vec::new();
+    for (start, end) in ranges.into_iter().filter(|(start, end)| start < end) {
+        match apart.last_mut() {
+            Some((_, last)) if start < *last => *last = end.max(*last),
+            _ => apart.push((start, end)),
+        }
+    }
+    apart
 }
 
 unsafe fn put(
@@ -218,17 +243,14 @@ unsafe fn put(
     parameters: *const *const c_void,
     extra: *const *const c_void,
 ) -> Result<(), Status> {
-    super::context()?;
+    context()?;
     if !extra.is_null() {
-        return Err(super::unsupported::told("arguments in one buffer"));
+        return Err(unsupported("arguments in one buffer"));
     }
     // SAFETY: as the caller promises.
     unsafe {
         let launch = Launch::new(function, shape, parameters)?;
-        match submit(stream, Operation::Launch(launch)) {
-            super::SUCCESS => Ok(()),
-            failed => Err(failed),
-        }
+        submit(stream, Operation::Launch(launch))
     }
 }
 
@@ -245,27 +267,70 @@ pub struct Config {
     pub attribute_count: c_uint,
 }
 
-/// See `cuLaunchKernelEx`, without attributes: clusters and the like are not emulated.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuLaunchKernelEx(
-    config: *const Config,
-    function: *const Function,
-    parameters: *const *const c_void,
-    extra: *const *const c_void,
-) -> Status {
-    status(|| {
+functions! {
+    fn cuLaunchKernel(
+        function: *const Function,
+        grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
+        block_x: c_uint, block_y: c_uint, block_z: c_uint,
+        shared_bytes: c_uint, stream: *mut Stream, parameters: *const *const c_void, extra: *const *const c_void,
+    ) {
+        let grid = Dim3 { x: grid_x, y: grid_y, z: grid_z };
+        let block = Dim3 { x: block_x, y: block_y, z: block_z };
+        // SAFETY: the caller's function, parameters and stream.
+        unsafe { put(function, Shape { grid, block, shared_bytes }, stream, parameters, extra) }
+    }
+
+    /// Without attributes: clusters and the like are not emulated.
+    fn cuLaunchKernelEx(
+        config: *const Config, function: *const Function, parameters: *const *const c_void, extra: *const *const c_void,
+    ) {
         // SAFETY: the caller's description.
         let config = unsafe { config.as_ref() }.ok_or(INVALID_VALUE)?;
         if config.attribute_count > 0 {
-            return Err(super::unsupported::told("attributes of a launch"));
+            return Err(unsupported("attributes of a launch"));
         }
         let dim = |[x, y, z]: [c_uint; 3]| Dim3 { x, y, z };
-        let shape = Shape {
-            grid: dim(config.grid),
-            block: dim(config.block),
-            shared_bytes: config.shared_bytes,
-        };
+        let shape = Shape { grid: dim(config.grid), block: dim(config.block), shared_bytes: config.shared_bytes };
         // SAFETY: the caller's function, parameters and stream.
         unsafe { put(function, shape, config.stream, parameters, extra) }
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::state::Thread;
+
+    #[test]
+    fn tensors_are_as_long_as_the_kernel_is_told() {
+        unsafe extern "C" fn thread(_: *const *mut c_void) {}
+        unsafe extern "C" fn threads(_: *const *mut c_void, _: *mut Thread) {}
+        // Words, vectors of four floats, shapes, and at last a scalar and two lengths.
+        let (sizes, elements) = ([8, 8, 8, 12], [4, 16, 4, 0]);
+        let entry = KernelEntry {
+            name: std::ptr::null(),
+            thread,
+            threads,
+            sizes: sizes.as_ptr(),
+            elements: elements.as_ptr(),
+            parameters: 4,
+            most_threads: 1,
+            waits: 0,
+            lengths: 4,
+            length_bytes: 4,
+            dynamic: 1,
+        };
+        let (pointers, info) = ([4096_usize, 64, 1 << 40], [7_u32, 5, 3]);
+        let pointers = pointers.iter().map(|at| std::ptr::from_ref(at).cast());
+        let arguments: Vec<*const u8> = pointers.chain([info.as_ptr().cast()]).collect();
+        // SAFETY: the arguments are as the entry says.
+        let found = unsafe { bounds(&entry, &arguments) };
+        assert_eq!(found, [(64, 64 + 3 * 16), (4096, 4096 + 5 * 4)]);
+    }
+
+    #[test]
+    fn ranges_that_overlap_are_one() {
+        let given = vec![(8, 12), (0, 4), (4, 6), (5, 7), (20, 20), (9, 10)];
+        assert_eq!(apart(given), [(0, 4), (4, 7), (8, 12)]);
+    }
 }

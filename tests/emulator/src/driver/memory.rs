@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_uchar, c_uint, c_void};
+use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stream::{Operation, Stream, submit};
-use super::{INVALID_VALUE, OUT_OF_MEMORY, SUCCESS, Status, answer, context, status};
+use super::{INVALID_VALUE, OUT_OF_MEMORY, Status, answer, context, unsupported};
 use crate::grid::written;
 use crate::settings;
 
@@ -61,7 +62,7 @@ impl Buffers {
         // SAFETY: a new mapping; the part made accessible lies inside it.
         let (start, whole) = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            let whole = libc::mmap(std::ptr::null_mut(), mapped, libc::PROT_NONE, flags, -1, 0);
+            let whole = libc::mmap(null_mut(), mapped, libc::PROT_NONE, flags, -1, 0);
             if whole == libc::MAP_FAILED {
                 return Err(OUT_OF_MEMORY);
             }
@@ -108,163 +109,6 @@ pub(crate) fn buffers() -> MutexGuard<'static, Buffers> {
     BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// See `cuMemAlloc_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemAlloc_v2(to: *mut Address, bytes: usize) -> Status {
-    status(|| {
-        context()?;
-        let address = buffers().allocate(bytes)?;
-        // SAFETY: the caller's pointer.
-        unsafe { answer(to, address) }
-    })
-}
-
-/// See `cuMemAllocAsync`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemAllocAsync(
-    to: *mut Address,
-    bytes: usize,
-    _stream: *mut Stream,
-) -> Status {
-    // SAFETY: the caller's pointer.
-    unsafe { cuMemAlloc_v2(to, bytes) }
-}
-
-/// See `cuMemFree_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemFree_v2(address: Address) -> Status {
-    if address == 0 {
-        return SUCCESS;
-    }
-    status(|| {
-        let bytes = buffers().free(address)?;
-        if settings::get().check {
-            written::lock().forget(address as usize, bytes);
-        }
-        Ok(())
-    })
-}
-
-/// See `cuMemFreeAsync`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemFreeAsync(address: Address, _stream: *mut Stream) -> Status {
-    // SAFETY: no pointer is read.
-    unsafe { cuMemFree_v2(address) }
-}
-
-/// See `cuMemGetInfo_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> Status {
-    let memory = settings::get().card.memory;
-    let used = buffers().used;
-    // SAFETY: the caller's pointers.
-    status(|| unsafe {
-        answer(free, (memory - used) as usize)?;
-        answer(total, memory as usize)
-    })
-}
-
-/// See `cuMemAllocHost_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemAllocHost_v2(to: *mut *mut c_void, bytes: usize) -> Status {
-    status(|| {
-        // SAFETY: plain memory, aligned as a page is; freed by `cuMemFreeHost`.
-        let memory = unsafe { libc::memalign(4096, bytes.max(1)) };
-        if memory.is_null() {
-            return Err(OUT_OF_MEMORY);
-        }
-        // SAFETY: the caller's pointer.
-        unsafe { answer(to, memory) }
-    })
-}
-
-/// See `cuMemFreeHost`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemFreeHost(memory: *mut c_void) -> Status {
-    // SAFETY: from `cuMemAllocHost_v2`.
-    unsafe { libc::free(memory) };
-    SUCCESS
-}
-
-/// See `cuMemcpyHtoDAsync_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
-    to: Address,
-    from: *const c_void,
-    bytes: usize,
-    stream: *mut Stream,
-) -> Status {
-    // SAFETY: the caller's stream and memory.
-    unsafe {
-        submit(
-            stream,
-            Operation::copy(to, from.expose_provenance() as Address, bytes),
-        )
-    }
-}
-
-/// See `cuMemcpyHtoD_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyHtoD_v2(to: Address, from: *const c_void, bytes: usize) -> Status {
-    // SAFETY: as there.
-    unsafe { cuMemcpyHtoDAsync_v2(to, from, bytes, std::ptr::null_mut()) }
-}
-
-/// See `cuMemcpyDtoHAsync_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
-    to: *mut c_void,
-    from: Address,
-    bytes: usize,
-    stream: *mut Stream,
-) -> Status {
-    // SAFETY: the caller's stream and memory.
-    unsafe {
-        submit(
-            stream,
-            Operation::copy(to.expose_provenance() as Address, from, bytes),
-        )
-    }
-}
-
-/// See `cuMemcpyDtoH_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyDtoH_v2(to: *mut c_void, from: Address, bytes: usize) -> Status {
-    // SAFETY: as there.
-    unsafe { cuMemcpyDtoHAsync_v2(to, from, bytes, std::ptr::null_mut()) }
-}
-
-/// See `cuMemcpyDtoDAsync_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
-    to: Address,
-    from: Address,
-    bytes: usize,
-    stream: *mut Stream,
-) -> Status {
-    // SAFETY: the caller's stream and memory.
-    unsafe { submit(stream, Operation::copy(to, from, bytes)) }
-}
-
-/// See `cuMemcpyDtoD_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpyDtoD_v2(to: Address, from: Address, bytes: usize) -> Status {
-    // SAFETY: as there.
-    unsafe { cuMemcpyDtoDAsync_v2(to, from, bytes, std::ptr::null_mut()) }
-}
-
-/// See `cuMemsetD8Async`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemsetD8Async(
-    to: Address,
-    value: c_uchar,
-    bytes: usize,
-    stream: *mut Stream,
-) -> Status {
-    // SAFETY: the caller's stream and memory.
-    unsafe { submit(stream, Operation::Fill { to, value, bytes }) }
-}
-
 /// `CUDA_MEMCPY2D`.
 #[repr(C)]
 #[derive(Debug)]
@@ -293,16 +137,78 @@ pub(crate) const HOST: c_uint = 1;
 /// One that is memory of the card.
 pub(crate) const DEVICE: c_uint = 2;
 
-/// See `cuMemcpy2DAsync_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const Copy2d, stream: *mut Stream) -> Status {
-    status(|| {
+functions! {
+    fn cuMemAlloc_v2(to: *mut Address, bytes: usize) {
+        context()?;
+        let address = buffers().allocate(bytes)?;
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, address) }
+    }
+
+    fn cuMemFree_v2(address: Address) {
+        if address == 0 {
+            return Ok(());
+        }
+        let bytes = buffers().free(address)?;
+        if settings::get().check {
+            written::lock().forget(address as usize, bytes);
+        }
+        Ok(())
+    }
+
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        let memory = settings::get().card.memory;
+        let used = buffers().used;
+        // SAFETY: the caller's pointers.
+        unsafe {
+            answer(free, (memory - used) as usize)?;
+            answer(total, memory as usize)
+        }
+    }
+
+    fn cuMemAllocHost_v2(to: *mut *mut c_void, bytes: usize) {
+        // SAFETY: plain memory, aligned as a page is; freed by `cuMemFreeHost`.
+        let memory = unsafe { libc::memalign(4096, bytes.max(1)) };
+        if memory.is_null() {
+            return Err(OUT_OF_MEMORY);
+        }
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, memory) }
+    }
+
+    fn cuMemFreeHost(memory: *mut c_void) {
+        // SAFETY: from `cuMemAllocHost_v2`.
+        unsafe { libc::free(memory) };
+        Ok(())
+    }
+
+    fn cuMemcpyHtoDAsync_v2(to: Address, from: *const c_void, bytes: usize, stream: *mut Stream) {
+        // SAFETY: the caller's stream and memory.
+        unsafe { submit(stream, Operation::copy(to, from.expose_provenance() as Address, bytes)) }
+    }
+
+    fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: Address, bytes: usize, stream: *mut Stream) {
+        // SAFETY: the caller's stream and memory.
+        unsafe { submit(stream, Operation::copy(to.expose_provenance() as Address, from, bytes)) }
+    }
+
+    fn cuMemcpyDtoDAsync_v2(to: Address, from: Address, bytes: usize, stream: *mut Stream) {
+        // SAFETY: the caller's stream and memory.
+        unsafe { submit(stream, Operation::copy(to, from, bytes)) }
+    }
+
+    fn cuMemsetD8Async(to: Address, value: c_uchar, bytes: usize, stream: *mut Stream) {
+        // SAFETY: the caller's stream and memory.
+        unsafe { submit(stream, Operation::Fill { to, value, bytes }) }
+    }
+
+    fn cuMemcpy2DAsync_v2(copy: *const Copy2d, stream: *mut Stream) {
         // SAFETY: the caller's description.
         let copy = unsafe { copy.as_ref() }.ok_or(INVALID_VALUE)?;
         let side = |kind, host: *const c_void, device| match kind {
             HOST => Ok(host.expose_provenance() as Address),
             DEVICE => Ok(device),
-            _ => Err(super::unsupported::told("cuMemcpy2DAsync_v2 of an array")),
+            _ => Err(unsupported("cuMemcpy2DAsync_v2 of an array")),
         };
         let from = side(copy.source_kind, copy.source_host, copy.source_device)?;
         let to = side(copy.target_kind, copy.target_host, copy.target_device)?;
@@ -315,9 +221,14 @@ pub unsafe extern "C" fn cuMemcpy2DAsync_v2(copy: *const Copy2d, stream: *mut St
             from_pitch: copy.source_pitch,
         };
         // SAFETY: the caller's stream and memory.
-        match unsafe { submit(stream, operation) } {
-            SUCCESS => Ok(()),
-            failed => Err(failed),
-        }
-    })
+        unsafe { submit(stream, operation) }
+    }
+}
+
+renamed! {
+    fn cuMemAllocAsync(to: *mut Address, bytes: usize, _stream: *mut Stream) = cuMemAlloc_v2(to, bytes);
+    fn cuMemFreeAsync(address: Address, _stream: *mut Stream) = cuMemFree_v2(address);
+    fn cuMemcpyHtoD_v2(to: Address, from: *const c_void, bytes: usize) = cuMemcpyHtoDAsync_v2(to, from, bytes, null_mut());
+    fn cuMemcpyDtoH_v2(to: *mut c_void, from: Address, bytes: usize) = cuMemcpyDtoHAsync_v2(to, from, bytes, null_mut());
+    fn cuMemcpyDtoD_v2(to: Address, from: Address, bytes: usize) = cuMemcpyDtoDAsync_v2(to, from, bytes, null_mut());
 }

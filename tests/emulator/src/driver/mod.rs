@@ -11,49 +11,64 @@
     reason = "the signatures are the CUDA driver API's"
 )]
 
-mod bounds;
 pub mod device;
-pub mod graph;
 pub mod launch;
 pub mod memory;
 pub mod module;
-pub mod names;
 pub mod stream;
-pub mod unsupported;
 
+use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `CUresult`.
 pub type Status = u32;
 
-/// The call did what it says.
-pub const SUCCESS: Status = 0;
-/// An argument is out of its range.
-pub const INVALID_VALUE: Status = 1;
-/// The card's memory, or the host's, is used up.
-pub const OUT_OF_MEMORY: Status = 2;
-/// The card is not one that this driver shows.
-pub const NO_DEVICE: Status = 100;
-/// There is no such device.
-pub const INVALID_DEVICE: Status = 101;
-/// A module could not be read.
-pub const INVALID_PTX: Status = 218;
-/// A text could not be compiled.
-pub const INVALID_SOURCE: Status = 300;
-/// A handle stands for nothing.
-pub const INVALID_HANDLE: Status = 400;
-/// There is no such name.
-pub const NOT_FOUND: Status = 500;
-/// A kernel touched memory that isn't there.
-pub const ILLEGAL_ADDRESS: Status = 700;
-/// A kernel failed.
-pub const LAUNCH_FAILED: Status = 719;
-/// The emulator can't do that.
-pub const NOT_SUPPORTED: Status = 801;
-/// Not while a stream is being captured.
-pub const CAPTURE_UNSUPPORTED: Status = 900;
-/// The stream is not being captured.
-pub const CAPTURE_UNMATCHED: Status = 903;
+/// A status with its texts.
+struct Known {
+    number: Status,
+    name: &'static CStr,
+    meaning: &'static CStr,
+}
+
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $constant:ident = $number:expr, $name:expr, $meaning:expr;)*) => {
+        $($(#[$doc])* pub const $constant: Status = $number;)*
+        const STATUSES: &[Known] = &[$(Known { number: $number, name: $name, meaning: $meaning }),*];
+    };
+}
+
+statuses! {
+    /// The call did what it says.
+    SUCCESS = 0, c"CUDA_SUCCESS", c"no error";
+    /// An argument is out of its range.
+    INVALID_VALUE = 1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument";
+    /// The card's memory, or the host's, is used up.
+    OUT_OF_MEMORY = 2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory";
+    /// The driver was not initialised.
+    NOT_INITIALIZED = 3, c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error";
+    /// The card is not one that this driver shows.
+    NO_DEVICE = 100, c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected";
+    /// There is no such device.
+    INVALID_DEVICE = 101, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal";
+    /// A module could not be read.
+    INVALID_PTX = 218, c"CUDA_ERROR_INVALID_PTX", c"a PTX JIT compilation failed";
+    /// A text could not be compiled.
+    INVALID_SOURCE = 300, c"CUDA_ERROR_INVALID_SOURCE", c"device kernel image is invalid";
+    /// A handle stands for nothing.
+    INVALID_HANDLE = 400, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle";
+    /// There is no such name.
+    NOT_FOUND = 500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found";
+    /// A kernel touched memory that isn't there.
+    ILLEGAL_ADDRESS = 700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered";
+    /// A kernel failed.
+    LAUNCH_FAILED = 719, c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure";
+    /// The emulator can't do that.
+    NOT_SUPPORTED = 801, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported";
+    /// Not while a stream is being captured.
+    CAPTURE_UNSUPPORTED = 900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing";
+    /// The stream is not being captured.
+    CAPTURE_UNMATCHED = 903, c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", c"the capture was not initiated in this stream";
+}
 
 /// The fault that every later call returns, as on a GPU: the context is lost with it.
 static STICKY: AtomicU32 = AtomicU32::new(SUCCESS);
@@ -87,4 +102,64 @@ pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> Result<(), Status> {
     // SAFETY: as the caller promises.
     unsafe { to.write(value) };
     Ok(())
+}
+
+/// Gives back a handle that a function of this driver made: the caller's last use of the handle.
+///
+/// # Safety
+///
+/// It is null, or came from `Box::into_raw`.
+pub(crate) unsafe fn destroy<T>(handle: *mut T) -> Result<(), Status> {
+    if handle.is_null() {
+        return Err(INVALID_HANDLE);
+    }
+    // SAFETY: as the caller promises.
+    drop(unsafe { Box::from_raw(handle) });
+    Ok(())
+}
+
+/// Says what CubeCL may ask for and the emulator has not.
+pub(crate) fn unsupported(what: &str) -> Status {
+    eprintln!("moebius-emulator: not supported: {what}");
+    NOT_SUPPORTED
+}
+
+/// Writes a text of a status, or null where there is no such status.
+///
+/// # Safety
+///
+/// As [`answer`].
+unsafe fn text_of(
+    status: Status,
+    to: *mut *const c_char,
+    text: fn(&Known) -> &'static CStr,
+) -> Result<(), Status> {
+    let found = STATUSES
+        .iter()
+        .find(|known| known.number == status)
+        .map(text);
+    // SAFETY: as the caller promises.
+    unsafe { answer(to, found.map_or(std::ptr::null(), CStr::as_ptr)) }?;
+    found.map(|_| ()).ok_or(INVALID_VALUE)
+}
+
+functions! {
+    fn cuGetErrorName(status: Status, to: *mut *const c_char) {
+        // SAFETY: the caller's pointer.
+        unsafe { text_of(status, to, |known| known.name) }
+    }
+
+    fn cuGetErrorString(status: Status, to: *mut *const c_char) {
+        // SAFETY: the caller's pointer.
+        unsafe { text_of(status, to, |known| known.meaning) }
+    }
+
+    /// Its arguments are not read.
+    fn cuTensorMapEncodeTiled() { Err(unsupported("cuTensorMapEncodeTiled")) }
+
+    /// Its arguments are not read.
+    fn cuTensorMapEncodeIm2col() { Err(unsupported("cuTensorMapEncodeIm2col")) }
+
+    /// Its arguments are not read.
+    fn cuTensorMapEncodeIm2colWide() { Err(unsupported("cuTensorMapEncodeIm2colWide")) }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{
-    INVALID_HANDLE, INVALID_PTX, INVALID_SOURCE, INVALID_VALUE, NOT_FOUND, SUCCESS, Status, answer,
-    context, status,
+    INVALID_HANDLE, INVALID_PTX, INVALID_SOURCE, INVALID_VALUE, NOT_FOUND, Status, answer, context,
+    destroy,
 };
 use crate::compile::Source;
 use crate::grid::state::KernelEntry;
@@ -41,36 +41,6 @@ impl Function {
     }
 }
 
-/// See `cuModuleLoadData`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuModuleLoadData(to: *mut *mut Module, image: *const c_void) -> Status {
-    status(|| {
-        context()?;
-        if image.is_null() {
-            return Err(INVALID_VALUE);
-        }
-        // SAFETY: an image of ours is a text with an end; so is PTX.
-        let image = unsafe { CStr::from_ptr(image.cast()) };
-        let Some(source) = image.to_str().ok().and_then(Source::of_image) else {
-            eprintln!(
-                "moebius-emulator: a module that this emulator did not compile; only CUDA C++ can be run, \
-                 not PTX"
-            );
-            return Err(INVALID_PTX);
-        };
-        let object = source.object().map_err(|log| {
-            eprintln!("moebius-emulator: {log}");
-            INVALID_SOURCE
-        })?;
-        let module = Module {
-            library: load(&object)?,
-            source: Box::leak(Box::new(source)),
-        };
-        // SAFETY: the caller's pointer.
-        unsafe { answer(to, Box::into_raw(Box::new(module))) }
-    })
-}
-
 fn load(object: &Path) -> Result<*mut c_void, Status> {
     let path = CString::new(object.as_os_str().as_encoded_bytes()).map_err(|_| INVALID_VALUE)?;
     // SAFETY: an object that this crate compiled; it has no initialisers.
@@ -84,50 +54,47 @@ fn load(object: &Path) -> Result<*mut c_void, Status> {
     Ok(library)
 }
 
-/// See `cuModuleLoadDataEx`. The options are about PTX.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuModuleLoadDataEx(
-    to: *mut *mut Module,
-    image: *const c_void,
-    _count: c_uint,
-    _options: *mut c_int,
-    _values: *mut *mut c_void,
-) -> Status {
-    // SAFETY: the caller's pointers.
-    unsafe { cuModuleLoadData(to, image) }
-}
+/// Attributes of functions.
+const MAX_THREADS: c_int = 0;
+const BINARY_VERSION: c_int = 6;
+const MAX_DYNAMIC_SHARED: c_int = 8;
+const CARVEOUT: c_int = 9;
+const LAST: c_int = 16;
 
-/// See `cuModuleUnload`. The code stays: functions of it may be known.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuModuleUnload(module: *mut Module) -> Status {
-    if module.is_null() {
-        return INVALID_HANDLE;
-    }
-    // SAFETY: from `cuModuleLoadData`, and the caller's last use.
-    drop(unsafe { Box::from_raw(module) });
-    SUCCESS
-}
-
-/// See `cuModuleGetFunction`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuModuleGetFunction(
-    to: *mut *const Function,
-    module: *mut Module,
-    name: *const c_char,
-) -> Status {
-    status(|| {
-        // SAFETY: the caller's module and name.
-        let (module, name) = unsafe {
-            let module = module.as_ref().ok_or(INVALID_HANDLE)?;
-            (
-                module,
-                CStr::from_ptr(name).to_str().map_err(|_| NOT_FOUND)?,
-            )
+functions! {
+    fn cuModuleLoadData(to: *mut *mut Module, image: *const c_void) {
+        context()?;
+        if image.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: an image of ours is a text with an end; so is PTX.
+        let image = unsafe { CStr::from_ptr(image.cast()) };
+        let Some(source) = image.to_str().ok().and_then(Source::of_image) else {
+            eprintln!("moebius-emulator: a module that this emulator did not compile; only CUDA C++ can be run, not PTX");
+            return Err(INVALID_PTX);
         };
+        let object = source.object().map_err(|log| {
+            eprintln!("moebius-emulator: {log}");
+            INVALID_SOURCE
+        })?;
+        let module = Module { library: load(&object)?, source: Box::leak(Box::new(source)) };
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, Box::into_raw(Box::new(module))) }
+    }
+
+    /// The code stays: functions of it may be known.
+    fn cuModuleUnload(module: *mut Module) {
+        // SAFETY: from `cuModuleLoadData`, and the caller's last use.
+        unsafe { destroy(module) }
+    }
+
+    fn cuModuleGetFunction(to: *mut *const Function, module: *mut Module, name: *const c_char) {
+        // SAFETY: the caller's module and name.
+        let (module, name) = unsafe { (module.as_ref().ok_or(INVALID_HANDLE)?, CStr::from_ptr(name)) };
+        let name = name.to_str().map_err(|_| NOT_FOUND)?;
         let symbol = CString::new(format!("emu_kernel_{name}")).map_err(|_| NOT_FOUND)?;
         // SAFETY: a loaded library; the symbol is an entry, as `EMU_KERNEL` of grid.h defines it.
-        let entry: *const KernelEntry =
-            unsafe { libc::dlsym(module.library, symbol.as_ptr()) }.cast();
+        let entry: *const KernelEntry = unsafe { libc::dlsym(module.library, symbol.as_ptr()) }.cast();
         if entry.is_null() {
             return Err(NOT_FOUND);
         }
@@ -139,48 +106,23 @@ pub unsafe extern "C" fn cuModuleGetFunction(
         }));
         // SAFETY: the caller's pointer.
         unsafe { answer(to, function) }
-    })
-}
+    }
 
-const MAX_THREADS: c_int = 0;
-const BINARY_VERSION: c_int = 6;
-const MAX_DYNAMIC_SHARED: c_int = 8;
-const CARVEOUT: c_int = 9;
-const LAST: c_int = 16;
-
-/// See `cuFuncSetAttribute`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuFuncSetAttribute(
-    function: *const Function,
-    attribute: c_int,
-    value: c_int,
-) -> Status {
-    status(|| {
+    fn cuFuncSetAttribute(function: *const Function, attribute: c_int, value: c_int) {
         context()?;
         // SAFETY: the caller's function.
         let function = unsafe { function.as_ref() }.ok_or(INVALID_HANDLE)?;
         match attribute {
-            MAX_DYNAMIC_SHARED => {
-                if !(0..=settings::get().card.shared_bytes_of_block).contains(&value) {
-                    return Err(INVALID_VALUE);
-                }
+            MAX_DYNAMIC_SHARED if (0..=settings::get().card.shared_bytes_of_block).contains(&value) => {
                 function.most_shared.store(value, Ordering::Relaxed);
                 Ok(())
             }
             CARVEOUT => Ok(()),
             _ => Err(INVALID_VALUE),
         }
-    })
-}
+    }
 
-/// See `cuFuncGetAttribute`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuFuncGetAttribute(
-    to: *mut c_int,
-    attribute: c_int,
-    function: *const Function,
-) -> Status {
-    status(|| {
+    fn cuFuncGetAttribute(to: *mut c_int, attribute: c_int, function: *const Function) {
         // SAFETY: the caller's function.
         let function = unsafe { function.as_ref() }.ok_or(INVALID_HANDLE)?;
         let (major, minor) = super::device::capability()?;
@@ -193,27 +135,25 @@ pub unsafe extern "C" fn cuFuncGetAttribute(
         };
         // SAFETY: the caller's pointer.
         unsafe { answer(to, value) }
-    })
-}
+    }
 
-/// See `cuOccupancyMaxActiveBlocksPerMultiprocessor`. Registers are not counted.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
-    to: *mut c_int,
-    _function: *const Function,
-    threads: c_int,
-    shared: usize,
-) -> Status {
-    status(|| {
+    /// Registers are not counted.
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(to: *mut c_int, _function: *const Function, threads: c_int, shared: usize) {
         let card = settings::get().card;
         if threads <= 0 {
             return Err(INVALID_VALUE);
         }
         let reserved = 1 << 10;
         let shared = c_int::try_from(shared).map_err(|_| INVALID_VALUE)? + reserved;
-        let blocks = card.blocks_of_multiprocessor;
-        let blocks = blocks.min(card.threads_of_multiprocessor / threads);
+        let blocks = card.blocks_of_multiprocessor.min(card.threads_of_multiprocessor / threads);
         // SAFETY: the caller's pointer.
         unsafe { answer(to, blocks.min(card.shared_bytes / shared)) }
-    })
+    }
+}
+
+renamed! {
+    /// The options are about PTX.
+    fn cuModuleLoadDataEx(
+        to: *mut *mut Module, image: *const c_void, _count: c_uint, _options: *mut c_int, _values: *mut *mut c_void,
+    ) = cuModuleLoadData(to, image);
 }

@@ -1,12 +1,16 @@
-//! Streams and events. What is put into a stream is done at once, or kept while the stream is captured.
+//! Streams, events and graphs. What is put into a stream is done at once, or kept while the stream is captured; a graph is what a
+//! captured stream was given, to be done again.
 
-use std::ffi::{c_int, c_uint};
-use std::sync::{Mutex, PoisonError};
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::launch::Launch;
 use super::memory::Address;
-use super::{CAPTURE_UNSUPPORTED, INVALID_HANDLE, SUCCESS, Status, answer, context, status};
+use super::{
+    CAPTURE_UNMATCHED, CAPTURE_UNSUPPORTED, INVALID_HANDLE, INVALID_VALUE, Status, answer, context,
+    destroy,
+};
 
 /// A `CUstream`.
 #[derive(Debug, Default)]
@@ -95,77 +99,20 @@ unsafe fn copy_row(to: usize, from: usize, bytes: usize) {
 /// # Safety
 ///
 /// As `Operation::run`; the stream is null or live.
-pub(crate) unsafe fn submit(stream: *mut Stream, operation: Operation) -> Status {
-    status(|| {
-        // SAFETY: the caller's stream.
-        if let Some(stream) = unsafe { stream.as_ref() }
-            && let Some(captured) = &mut *stream.captured()
-        {
-            captured.push(operation);
-            return Ok(());
-        }
-        // SAFETY: as the caller promises.
-        unsafe { operation.run() }
-    })
-}
-
-impl Stream {
-    pub(crate) fn captured(&self) -> std::sync::MutexGuard<'_, Option<Vec<Operation>>> {
-        self.captured.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// See `cuStreamCreate`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamCreate(to: *mut *mut Stream, _flags: c_uint) -> Status {
-    status(|| {
-        context()?;
-        // SAFETY: the caller's pointer.
-        unsafe { answer(to, Box::into_raw(Box::default())) }
-    })
-}
-
-/// See `cuStreamCreateWithPriority`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamCreateWithPriority(
-    to: *mut *mut Stream,
-    flags: c_uint,
-    _priority: c_int,
-) -> Status {
-    // SAFETY: the caller's pointer.
-    unsafe { cuStreamCreate(to, flags) }
-}
-
-/// See `cuStreamDestroy_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamDestroy_v2(stream: *mut Stream) -> Status {
-    if stream.is_null() {
-        return INVALID_HANDLE;
-    }
-    // SAFETY: from `cuStreamCreate`, and the caller's last use.
-    drop(unsafe { Box::from_raw(stream) });
-    SUCCESS
-}
-
-/// See `cuStreamSynchronize`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamSynchronize(stream: *mut Stream) -> Status {
+pub(crate) unsafe fn submit(stream: *mut Stream, operation: Operation) -> Result<(), Status> {
     // SAFETY: the caller's stream.
-    let stream = unsafe { stream.as_ref() };
-    if stream.is_some_and(|stream| stream.captured().is_some()) {
-        return CAPTURE_UNSUPPORTED;
+    if let Some(stream) = unsafe { stream.as_ref() }
+        && let Some(captured) = &mut *lock(&stream.captured)
+    {
+        captured.push(operation);
+        return Ok(());
     }
-    status(context)
+    // SAFETY: as the caller promises.
+    unsafe { operation.run() }
 }
 
-/// See `cuStreamWaitEvent`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamWaitEvent(
-    _stream: *mut Stream,
-    _event: *mut Event,
-    _flags: c_uint,
-) -> Status {
-    status(context)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A `CUevent`.
@@ -174,82 +121,150 @@ pub struct Event {
     at: Mutex<Option<Instant>>,
 }
 
-impl Event {
-    fn at(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.at.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A `CUgraph`, and a `CUgraphExec`: there is nothing to prepare.
+#[derive(Debug)]
+pub struct Graph {
+    operations: Vec<Operation>,
 }
 
-/// See `cuEventCreate`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventCreate(to: *mut *mut Event, _flags: c_uint) -> Status {
-    status(|| {
+functions! {
+    fn cuStreamCreate(to: *mut *mut Stream, _flags: c_uint) {
         context()?;
         // SAFETY: the caller's pointer.
         unsafe { answer(to, Box::into_raw(Box::default())) }
-    })
-}
-
-/// See `cuEventDestroy_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventDestroy_v2(event: *mut Event) -> Status {
-    if event.is_null() {
-        return INVALID_HANDLE;
     }
-    // SAFETY: from `cuEventCreate`, and the caller's last use.
-    drop(unsafe { Box::from_raw(event) });
-    SUCCESS
-}
 
-/// See `cuEventRecord`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventRecord(event: *mut Event, _stream: *mut Stream) -> Status {
-    status(|| {
+    fn cuStreamDestroy_v2(stream: *mut Stream) {
+        // SAFETY: from `cuStreamCreate`, and the caller's last use.
+        unsafe { destroy(stream) }
+    }
+
+    fn cuStreamSynchronize(stream: *mut Stream) {
+        // SAFETY: the caller's stream.
+        let stream = unsafe { stream.as_ref() };
+        if stream.is_some_and(|stream| lock(&stream.captured).is_some()) {
+            return Err(CAPTURE_UNSUPPORTED);
+        }
+        context()
+    }
+
+    fn cuStreamWaitEvent(_stream: *mut Stream, _event: *mut Event, _flags: c_uint) { context() }
+
+    fn cuEventCreate(to: *mut *mut Event, _flags: c_uint) {
+        context()?;
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, Box::into_raw(Box::default())) }
+    }
+
+    fn cuEventDestroy_v2(event: *mut Event) {
+        // SAFETY: from `cuEventCreate`, and the caller's last use.
+        unsafe { destroy(event) }
+    }
+
+    fn cuEventRecord(event: *mut Event, _stream: *mut Stream) {
         context()?;
         // SAFETY: the caller's event.
         let event = unsafe { event.as_ref() }.ok_or(INVALID_HANDLE)?;
-        *event.at() = Some(Instant::now());
+        *lock(&event.at) = Some(Instant::now());
         Ok(())
-    })
-}
+    }
 
-/// See `cuEventSynchronize`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventSynchronize(_event: *mut Event) -> Status {
-    status(context)
-}
+    fn cuEventSynchronize(_event: *mut Event) { context() }
 
-/// See `cuEventQuery`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventQuery(_event: *mut Event) -> Status {
-    status(context)
-}
+    fn cuEventQuery(_event: *mut Event) { context() }
 
-/// See `cuEventElapsedTime`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventElapsedTime(
-    to: *mut f32,
-    start: *mut Event,
-    end: *mut Event,
-) -> Status {
-    status(|| {
+    fn cuEventElapsedTime(to: *mut f32, start: *mut Event, end: *mut Event) {
         context()?;
         // SAFETY: the caller's events.
         let (start, end) = unsafe { (start.as_ref(), end.as_ref()) };
-        let at = |event: Option<&Event>| event.and_then(|event| *event.at()).ok_or(INVALID_HANDLE);
+        let at = |event: Option<&Event>| event.and_then(|event| *lock(&event.at)).ok_or(INVALID_HANDLE);
         let passed = at(end)?.saturating_duration_since(at(start)?);
         // SAFETY: the caller's pointer.
         unsafe { answer(to, passed.as_secs_f32() * 1000.0) }
-    })
+    }
+
+    fn cuStreamBeginCapture_v2(stream: *mut Stream, _mode: c_uint) {
+        context()?;
+        // SAFETY: the caller's stream. The default stream can't be captured.
+        let stream = unsafe { stream.as_ref() }.ok_or(CAPTURE_UNSUPPORTED)?;
+        let mut captured = lock(&stream.captured);
+        if captured.is_some() {
+            return Err(CAPTURE_UNSUPPORTED);
+        }
+        *captured = Some(Vec::new());
+        Ok(())
+    }
+
+    fn cuStreamEndCapture(stream: *mut Stream, to: *mut *mut Graph) {
+        // SAFETY: the caller's stream.
+        let stream = unsafe { stream.as_ref() }.ok_or(INVALID_HANDLE)?;
+        let operations = lock(&stream.captured).take().ok_or(CAPTURE_UNMATCHED)?;
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, Box::into_raw(Box::new(Graph { operations }))) }
+    }
+
+    fn cuStreamIsCapturing(stream: *mut Stream, to: *mut c_int) {
+        // SAFETY: the caller's stream.
+        let stream = unsafe { stream.as_ref() };
+        let capturing = stream.is_some_and(|stream| lock(&stream.captured).is_some());
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, c_int::from(capturing)) }
+    }
+
+    /// The operations are the nodes: a graph must outlive what is asked of them.
+    fn cuGraphGetNodes(graph: *mut Graph, nodes: *mut *const c_void, count: *mut usize) {
+        // SAFETY: the caller's graph and pointers; `nodes` has room for `count`.
+        unsafe {
+            let graph = graph.as_ref().ok_or(INVALID_HANDLE)?;
+            if nodes.is_null() {
+                return answer(count, graph.operations.len());
+            }
+            let room = count.as_ref().copied().ok_or(INVALID_VALUE)?;
+            for (index, operation) in graph.operations.iter().take(room).enumerate() {
+                nodes.add(index).write(std::ptr::from_ref(operation).cast());
+            }
+            answer(count, graph.operations.len().min(room))
+        }
+    }
+
+    /// The numbers of `CUgraphNodeType` are those of `hipGraphNodeType`, too: a kernel, a copy, a fill.
+    fn cuGraphNodeGetType(node: *const c_void, to: *mut c_uint) {
+        // SAFETY: a node of a live graph.
+        let kind: c_uint = match unsafe { node.cast::<Operation>().as_ref() }.ok_or(INVALID_HANDLE)? {
+            Operation::Launch(_) => 0,
+            Operation::Copy { .. } => 1,
+            Operation::Fill { .. } => 2,
+        };
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, kind) }
+    }
+
+    fn cuGraphInstantiateWithFlags(to: *mut *mut Graph, graph: *mut Graph, _flags: u64) {
+        // SAFETY: the caller's graph.
+        let graph = unsafe { graph.as_ref() }.ok_or(INVALID_HANDLE)?;
+        let operations = graph.operations.clone();
+        // SAFETY: the caller's pointer.
+        unsafe { answer(to, Box::into_raw(Box::new(Graph { operations }))) }
+    }
+
+    fn cuGraphUpload(_graph: *mut Graph, _stream: *mut Stream) { context() }
+
+    fn cuGraphLaunch(graph: *mut Graph, _stream: *mut Stream) {
+        // SAFETY: the caller's graph, whose operations name live memory.
+        unsafe {
+            let graph = graph.as_ref().ok_or(INVALID_HANDLE)?;
+            graph.operations.iter().try_for_each(|operation| operation.run())
+        }
+    }
+
+    fn cuGraphDestroy(graph: *mut Graph) {
+        // SAFETY: from a capture or an instantiation, and the caller's last use.
+        unsafe { destroy(graph) }
+    }
 }
 
-/// See `cuEventElapsedTime_v2`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventElapsedTime_v2(
-    to: *mut f32,
-    start: *mut Event,
-    end: *mut Event,
-) -> Status {
-    // SAFETY: as there.
-    unsafe { cuEventElapsedTime(to, start, end) }
+renamed! {
+    fn cuStreamCreateWithPriority(to: *mut *mut Stream, flags: c_uint, _priority: c_int) = cuStreamCreate(to, flags);
+    fn cuEventElapsedTime_v2(to: *mut f32, start: *mut Event, end: *mut Event) = cuEventElapsedTime(to, start, end);
+    fn cuGraphExecDestroy(graph: *mut Graph) = cuGraphDestroy(graph);
 }

@@ -8,8 +8,9 @@ use corosensei::{Coroutine, CoroutineResult};
 
 use super::check::Check;
 use super::order::Order;
-use super::stack::{STACK_BYTES, ThreadStack};
-use super::state::{Act, Block, Dim3, End, Go, KernelEntry, Meeting, Thread, Trap, Wait};
+use super::state::{
+    Act, Block, Dim3, End, Go, KernelEntry, Meeting, STACK_BYTES, Thread, ThreadStack, Trap, Wait,
+};
 use super::traps;
 use super::{MOST_LANES, lanes};
 

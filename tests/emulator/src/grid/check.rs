@@ -3,7 +3,8 @@
 //! read was written.
 
 use std::collections::HashSet;
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
+use std::process::Command;
 
 use super::shadow::{Access, Conflict, Order, Shadow};
 use super::state::{Block, Dim3, Thread, Wait};
@@ -307,5 +308,32 @@ pub(crate) fn line(site: Site) -> Option<u32> {
     if site < LINES {
         return u32::try_from(site).ok().filter(|&line| line > 0);
     }
-    super::lines::of(site)
+    line_of(site)
+}
+
+/// The line of `kernel.cu` that a place in compiled code comes from, through what was inlined from our headers. The host's
+/// `addr2line` knows.
+fn line_of(code: usize) -> Option<u32> {
+    // SAFETY: `dladdr` only looks the address up; the name it gives has an end.
+    let (file, offset) = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr(std::ptr::without_provenance(code), &mut info) == 0 {
+            return None;
+        }
+        let file = CStr::from_ptr(info.dli_fname).to_str().ok()?.to_owned();
+        (file, code - info.dli_fbase.addr())
+    };
+    let mut lookup = Command::new("addr2line");
+    let answer = lookup
+        .args(["-i", "-e", &file, &format!("{offset:#x}")])
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&answer.stdout);
+    text.lines().find_map(|frame| {
+        let (_, line) = frame.split_once("kernel.cu:")?;
+        line.split(|c: char| !c.is_ascii_digit())
+            .next()?
+            .parse()
+            .ok()
+    })
 }

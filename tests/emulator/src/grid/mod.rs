@@ -2,20 +2,18 @@
 
 pub(crate) mod block;
 pub(crate) mod check;
-mod lines;
 pub(crate) mod order;
-mod pages;
-mod pool;
 mod shadow;
 pub(crate) mod snapshot;
-pub(crate) mod stack;
 pub(crate) mod state;
 pub(crate) mod traps;
 pub(crate) mod written;
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::{num, thread};
 
 use block::{Fault, Threads, Work};
 use order::Order;
@@ -88,7 +86,7 @@ pub(crate) unsafe fn run(
             first.get_or_insert(fault);
         }
     };
-    pool::on_processors(helpers, &work);
+    on_processors(helpers, &work);
     let first = first.into_inner().unwrap_or_else(PoisonError::into_inner);
     first.map_or(Ok(()), Err)
 }
@@ -177,4 +175,76 @@ impl Run<'_> {
         }
         true
     }
+}
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Processors that wait for work, so that their threads' stacks are kept from launch to launch.
+struct Pool {
+    processors: Vec<Mutex<Sender<Task>>>,
+}
+
+/// How many of the tasks are still to end.
+#[derive(Default)]
+struct Left {
+    count: Mutex<usize>,
+    none: Condvar,
+}
+
+impl Pool {
+    fn get() -> &'static Pool {
+        static POOL: OnceLock<Pool> = OnceLock::new();
+        POOL.get_or_init(|| {
+            let count = thread::available_parallelism().map_or(1, num::NonZero::get);
+            Pool {
+                processors: (1..count).filter_map(|_| processor()).collect(),
+            }
+        })
+    }
+}
+
+fn processor() -> Option<Mutex<Sender<Task>>> {
+    let (sender, tasks) = channel::<Task>();
+    let run = move || tasks.into_iter().for_each(|task| task());
+    let name = "emulated processor".to_owned();
+    let started = thread::Builder::new().name(name).spawn(run);
+    started.is_ok().then(|| Mutex::new(sender))
+}
+
+/// Runs `work` on the caller's processor and on up to this many others at once, and returns when all are done.
+fn on_processors(others: usize, work: &(dyn Fn() + Sync)) {
+    let left = Left::default();
+    // SAFETY: both outlive the tasks, which are waited for below; nothing here unwinds before that.
+    let (work_always, left_always) = unsafe {
+        (
+            std::mem::transmute::<&(dyn Fn() + Sync), &'static (dyn Fn() + Sync)>(work),
+            std::mem::transmute::<&Left, &'static Left>(&left),
+        )
+    };
+    for processor in Pool::get().processors.iter().take(others) {
+        *lock(&left.count) += 1;
+        let task: Task = Box::new(move || {
+            work_always();
+            let mut count = lock(&left_always.count);
+            *count -= 1;
+            if *count == 0 {
+                left_always.none.notify_all();
+            }
+        });
+        if lock(processor).send(task).is_err() {
+            *lock(&left.count) -= 1;
+        }
+    }
+    work();
+    let mut count = lock(&left.count);
+    while *count > 0 {
+        count = left
+            .none
+            .wait(count)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Who touched which bytes last: four accesses are kept for each word of 4 bytes.
 
 use super::check::Site;
-use super::pages::Pages;
+use super::written::Pages;
 use super::{MOST_LANES, lanes};
 
 const WORD: usize = 4;

@@ -4,9 +4,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use crate::card::{Card, Maker};
 use crate::driver::device::{BUS_ID, text};
-use crate::driver::{
-    INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, SUCCESS, Status, answer, context, status,
-};
+use crate::driver::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, Status, answer, context};
 use crate::settings;
 
 /// The card with the name of its architecture, if it is one of AMD's.
@@ -20,46 +18,6 @@ fn shown() -> Option<(&'static Card, &'static str)> {
 
 fn card(device: c_int) -> Result<(&'static Card, &'static str), Status> {
     shown().filter(|_| device == 0).ok_or(INVALID_DEVICE)
-}
-
-/// See `hipGetDeviceCount`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipGetDeviceCount(count: *mut c_int) -> Status {
-    let shown = c_int::from(shown().is_some());
-    status(|| {
-        // SAFETY: the caller's pointer.
-        unsafe { answer(count, shown) }?;
-        if shown == 0 { Err(NO_DEVICE) } else { Ok(()) }
-    })
-}
-
-/// See `hipSetDevice`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipSetDevice(device: c_int) -> Status {
-    status(|| card(device).map(|_| ()))
-}
-
-/// See `hipSetDeviceFlags`: they say how to wait, and nothing waits here.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipSetDeviceFlags(_flags: c_uint) -> Status {
-    SUCCESS
-}
-
-/// See `hipDeviceSynchronize`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipDeviceSynchronize() -> Status {
-    status(context)
-}
-
-/// See `hipDeviceGetPCIBusId`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipDeviceGetPCIBusId(
-    id: *mut c_char,
-    room: c_int,
-    device: c_int,
-) -> Status {
-    // SAFETY: the caller's buffer.
-    status(|| unsafe { card(device).and_then(|_| text(id, room, BUS_ID)) })
 }
 
 /// `hipDeviceProp_tR0600`, as HIP has it since version 6, with the fields that are given here.
@@ -102,10 +60,28 @@ const _: () = {
     assert!(size_of::<Properties>() == 1472);
 };
 
-/// See `hipGetDevicePropertiesR0600`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipGetDevicePropertiesR0600(to: *mut Properties, device: c_int) -> Status {
-    status(|| {
+functions! {
+    fn hipGetDeviceCount(count: *mut c_int) {
+        let shown = shown().is_some();
+        // SAFETY: the caller's pointer.
+        unsafe { answer(count, c_int::from(shown)) }?;
+        if shown { Ok(()) } else { Err(NO_DEVICE) }
+    }
+
+    fn hipSetDevice(device: c_int) { card(device).map(|_| ()) }
+
+    /// The flags say how to wait, and nothing waits here.
+    fn hipSetDeviceFlags(_flags: c_uint) { Ok(()) }
+
+    fn hipDeviceSynchronize() { context() }
+
+    fn hipDeviceGetPCIBusId(id: *mut c_char, room: c_int, device: c_int) {
+        card(device)?;
+        // SAFETY: the caller's buffer.
+        unsafe { text(id, room, BUS_ID) }
+    }
+
+    fn hipGetDevicePropertiesR0600(to: *mut Properties, device: c_int) {
         let (card, architecture) = card(device)?;
         // SAFETY: the caller's pointer; zeros are a value of every field.
         let properties = unsafe {
@@ -134,5 +110,5 @@ pub unsafe extern "C" fn hipGetDevicePropertiesR0600(to: *mut Properties, device
         to.overlap = 1;
         to.multiprocessors = card.multiprocessors;
         Ok(())
-    })
+    }
 }

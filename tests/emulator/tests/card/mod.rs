@@ -12,8 +12,7 @@ use moebius_emulator::driver::memory::{
 };
 use moebius_emulator::driver::module::{Function, Module, cuModuleGetFunction, cuModuleLoadData};
 use moebius_emulator::driver::stream::Stream;
-use moebius_emulator::hip::rtc;
-use moebius_emulator::{driver, nvrtc};
+use moebius_emulator::{driver, hip, nvrtc};
 
 /// A buffer of the card.
 pub(crate) struct Buffer {
@@ -77,7 +76,7 @@ pub(crate) fn compile(text: &str) -> Result<Vec<u8>, String> {
             nvrtc::nvrtcCreateProgram(&mut program, text.as_ptr(), none, 0, null_mut(), null_mut());
         assert_eq!(made, nvrtc::SUCCESS);
         let compiled = if is_amds() {
-            rtc::hiprtcCompileProgram(program, 0, null_mut())
+            hip::hiprtcCompileProgram(program, 0, null_mut())
         } else {
             nvrtc::nvrtcCompileProgram(program, 1, options.as_ptr())
         };
