@@ -1,4 +1,4 @@
-//! What the tests of the tree share: where it is, and what cargo says about it.
+//! What the tests of the tree share: where the tree is, which files it has, and what cargo says about it.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 use serde_json::Value;
@@ -29,4 +29,45 @@ pub fn metadata(options: &[&str]) -> Value {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "cargo metadata: {errors}");
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The files that git tracks or would track, relative to the root, with `/`; without git (an archive of the sources) all files but
+/// build output.
+///
+/// # Panics
+/// Where a folder can't be read.
+pub fn paths() -> Vec<String> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+    match git.current_dir(root()).output() {
+        Ok(listing) if listing.status.success() => {
+            let names = String::from_utf8_lossy(&listing.stdout).into_owned();
+            names.lines().map(str::to_owned).collect()
+        }
+        _ => walk(&root(), Path::new("")),
+    }
+}
+
+fn walk(root: &Path, folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = folder.join(entry.file_name());
+        if !entry.file_type().unwrap().is_dir() {
+            found.push(path.to_string_lossy().replace('\\', "/"));
+        } else if !["target", ".git", "node_modules"]
+            .contains(&&*entry.file_name().to_string_lossy())
+        {
+            found.extend(walk(root, &path));
+        }
+    }
+    found
+}
+
+/// Fails where there are offences, and lists them below the rule.
+///
+/// # Panics
+/// Where there is one.
+pub fn assert_none(rule: &str, offences: &[String]) {
+    assert!(offences.is_empty(), "{rule}\n  {}", offences.join("\n  "));
 }

@@ -3,30 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
-use moebius_tree::root;
+use moebius_tree::{paths, root};
 
 /// What a Rust file does with the environment. A file that does any of it names the variables it means.
 const READS: &[&str] = &["env::var(", "var_os(", "set_var(", "override_from_env("];
 
-/// Folders of what is built, fetched or generated.
-const NOT_SOURCES: &[&str] = &["target", ".git", "node_modules", "snapshots", "pkg", "dist"];
-
 /// Capitals that are no variables of the environment: bash's own, one of /etc/os-release, JavaScript's, a word of an error.
 const NO_VARIABLES: &[&str] = &["SECONDS", "ID", "JSON", "FP8"];
-
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        match path.is_dir() {
-            true if NOT_SOURCES.contains(&name.as_str()) || name.starts_with("dist.") => {}
-            true => walk(&path, found),
-            false => found.push(path),
-        }
-    }
-}
 
 /// A word of capitals, digits and `_`.
 fn is_name(word: &str) -> bool {
@@ -82,10 +66,9 @@ fn shell(text: &str) -> BTreeSet<String> {
 
 /// The variables of the whole tree.
 fn read() -> BTreeSet<String> {
-    let mut paths = Vec::new();
-    walk(&root(), &mut paths);
     let (mut names, mut shells) = (BTreeSet::new(), String::new());
-    for path in paths {
+    for path in paths() {
+        let path = root().join(path);
         // This file names variables in order to look for them.
         let Ok(text) = std::fs::read_to_string(&path) else {
             continue;

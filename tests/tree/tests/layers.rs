@@ -3,179 +3,64 @@
 //! Reads what cargo itself says about the workspace, so an edge through a feature, a target or a rename counts too.
 #![allow(clippy::unwrap_used, reason = "a test may panic on a broken workspace")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Each crate of the workspace, and the crates of ours that it may depend on.
-const EDGES: &[(&str, &[&str])] = &[
-    ("moebius-device", &[]),
-    ("moebius-ops", &[]),
-    ("moebius-host", &["moebius-ops"]),
-    (
-        "moebius-shaders",
-        &["moebius-ops", "moebius-device", "moebius-profiles"],
-    ),
-    ("moebius-pjrt", &[]),
-    ("moebius-xla", &["moebius-ops", "moebius-pjrt"]),
-    (
-        "moebius",
-        &[
-            "moebius-ops",
-            "moebius-host",
-            "moebius-shaders",
-            "moebius-device",
-            "moebius-pjrt",
-            "moebius-xla",
-        ],
-    ),
-    (
-        "moebius-benches",
-        &[
-            "moebius-ops",
-            "moebius",
-            "moebius-host",
-            "moebius-shaders",
-            "moebius-device",
-            "moebius-pjrt",
-            "moebius-profiles",
-            "moebius-xla",
-            // Whose forward a bench of launches times.
-            "moebius-model",
-        ],
-    ),
-    ("moebius-weights", &["moebius-ops"]),
-    (
-        "moebius-model",
-        &["moebius", "moebius-ops", "moebius-weights"],
-    ),
-    ("moebius-text", &["moebius-weights"]),
-    (
-        "moebius-engine",
-        &["moebius", "moebius-model", "moebius-ops"],
-    ),
-    (
-        "moebius-cases",
-        &["moebius", "moebius-model", "moebius-weights"],
-    ),
-    (
-        "moebius-wasm",
-        &[
-            "moebius-ops",
-            "moebius",
-            "moebius-cases",
-            "moebius-device",
-            "moebius-engine",
-            "moebius-model",
-            "moebius-shaders",
-            "moebius-weights",
-        ],
-    ),
-    ("moebius-words", &["moebius-text", "moebius-weights"]),
-    (
-        "moebius-cli",
-        &[
-            "moebius",
-            "moebius-benches",
-            "moebius-cases",
-            "moebius-device",
-            "moebius-engine",
-            "moebius-host",
-            "moebius-model",
-            "moebius-ops",
-            "moebius-profiles",
-            "moebius-shaders",
-            "moebius-text",
-            "moebius-weights",
-        ],
-    ),
-    (
-        "moebius-conformance",
-        &[
-            "moebius",
-            "moebius-device",
-            "moebius-model",
-            "moebius-ops",
-            "moebius-shaders",
-            "moebius-tests",
-            "moebius-weights",
-        ],
-    ),
-    (
-        "moebius-validate",
-        &[
-            "moebius-device",
-            "moebius-emulator",
-            "moebius-ops",
-            "moebius-shaders",
-            "moebius-tests",
-        ],
-    ),
-    (
-        "moebius-tests",
-        &[
-            "moebius-ops",
-            "moebius",
-            "moebius-benches",
-            "moebius-cases",
-            "moebius-cli",
-            "moebius-device",
-            "moebius-emulator",
-            "moebius-engine",
-            "moebius-model",
-            "moebius-pjrt",
-            "moebius-profiles",
-            "moebius-shaders",
-            "moebius-text",
-            "moebius-weights",
-            "moebius-xla",
-        ],
-    ),
-    ("moebius-tree", &[]),
-    ("moebius-runner", &[]),
-    ("moebius-emulator", &[]),
-    ("moebius-profiles", &["moebius-device"]),
-];
+/// Each crate of the workspace, and the crates of ours that the crate may depend on; all but `moebius` have a `moebius-` before their
+/// names. `benches` may depend on `model` because a bench of launches times the forward of one.
+const EDGES: &str = "
+    device:
+    ops:
+    host: ops
+    shaders: ops device profiles
+    pjrt:
+    xla: ops pjrt
+    moebius: ops host shaders device pjrt xla
+    benches: ops moebius host shaders device pjrt profiles xla model
+    weights: ops
+    model: moebius ops weights
+    text: weights
+    engine: moebius model ops
+    cases: moebius model weights
+    wasm: ops moebius cases device engine model shaders weights
+    words: text weights
+    cli: moebius benches cases device engine host model ops profiles shaders text weights
+    conformance: moebius device model ops shaders tests weights
+    validate: device emulator ops shaders tests
+    tests: ops moebius benches cases cli device emulator engine model pjrt profiles shaders text weights xla
+    tree:
+    runner:
+    emulator:
+    profiles: device
+";
 
-/// Families of libraries (the crate itself and `name-*`) that only the listed crates may use.
-const LIBRARIES: &[(&str, &[&str])] = &[
-    (
-        "burn",
-        &[
-            "moebius",
-            "moebius-benches",
-            "moebius-cases",
-            "moebius-cli",
-            "moebius-conformance",
-            "moebius-engine",
-            "moebius-model",
-            "moebius-tests",
-            "moebius-wasm",
-            "moebius-xla",
-        ],
-    ),
-    (
-        "cubecl",
-        &[
-            "moebius-device",
-            "moebius-shaders",
-            "moebius",
-            "moebius-benches",
-            "moebius-conformance",
-            "moebius-tests",
-            "moebius-validate",
-        ],
-    ),
-    ("wgpu", &["moebius-device"]),
-    ("naga", &["moebius-tests", "moebius-validate"]),
-    ("tokio", &["moebius-xla"]),
-    ("axum", &[]),
-    ("tokenizers", &["moebius-text"]),
-    ("minijinja", &["moebius-text"]),
-];
+/// Families of libraries (the crate itself and `name-*`), and the crates that alone may use each.
+const LIBRARIES: &str = "
+    burn: moebius benches cases cli conformance engine model tests wasm xla
+    cubecl: device shaders moebius benches conformance tests validate
+    wgpu: device
+    naga: tests validate
+    tokio: xla
+    axum:
+    tokenizers: text
+    minijinja: text
+";
 
 /// Libraries whose kernels and APIs change between patch releases: pinned exactly.
 const PINNED: &[&str] = &["burn", "cubecl"];
+
+/// The rows of a table: what stands before the colon, and the words after it.
+fn rows(table: &'static str) -> Vec<(&'static str, Vec<&'static str>)> {
+    let rows = table.lines().filter_map(|row| row.trim().split_once(':'));
+    rows.map(|(name, words)| (name, words.split_whitespace().collect()))
+        .collect()
+}
+
+/// The name of one of our crates as the tables have it.
+fn short(name: &str) -> &str {
+    name.strip_prefix("moebius-").unwrap_or(name)
+}
 
 fn metadata() -> Value {
     moebius_tree::metadata(&["--no-deps"])
@@ -189,22 +74,26 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Package name → names it depends on, of every kind (normal, dev, build).
-fn dependencies(metadata: &Value) -> BTreeMap<&str, Vec<&Value>> {
+/// Names of packages → what each depends on, of every kind (normal, dev, build).
+fn dependencies(metadata: &Value) -> BTreeMap<&str, &[Value]> {
     let packages = list(metadata, "packages").iter();
-    packages
-        .map(|package| {
-            (
-                text(package, "name"),
-                list(package, "dependencies").iter().collect(),
-            )
-        })
-        .collect()
+    let named = packages.map(|one| (text(one, "name"), list(one, "dependencies")));
+    named.collect()
 }
 
 fn in_family(name: &str, family: &str) -> bool {
-    name.strip_prefix(family)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    let rest = name.strip_prefix(family);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Fails where `offends` finds something in a dependency of a member: the member's name, and the dependency.
+fn no_dependency(rule: &str, offends: impl Fn(&str, &Value) -> Option<String>) {
+    let metadata = metadata();
+    let mut offences = Vec::new();
+    for (name, dependencies) in dependencies(&metadata) {
+        offences.extend(dependencies.iter().filter_map(|to| offends(name, to)));
+    }
+    assert_none(rule, &offences);
 }
 
 fn assert_none(rule: &str, offences: &[String]) {
@@ -218,100 +107,78 @@ fn assert_none(rule: &str, offences: &[String]) {
 #[test]
 fn every_member_is_in_the_table() {
     let metadata = metadata();
-    let members = dependencies(&metadata);
-    let mut offences: Vec<String> = members
-        .keys()
-        .filter(|name| EDGES.iter().all(|(known, _)| known != *name))
-        .map(|name| format!("{name} is a member, but no rule says what it may depend on"))
-        .collect();
-    let gone = EDGES
-        .iter()
-        .filter(|(known, _)| !members.contains_key(known));
-    offences.extend(gone.map(|(known, _)| format!("{known} has a rule, but is no member")));
+    let dependencies = dependencies(&metadata);
+    let members: BTreeSet<&str> = dependencies.keys().map(|name| short(name)).collect();
+    let known: BTreeSet<&str> = rows(EDGES).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(known.len(), rows(EDGES).len(), "a member has two rules");
+    let new = members.difference(&known);
+    let new = new.map(|name| format!("{name} is a member, but no rule says what it may depend on"));
+    let gone = known.difference(&members);
+    let gone = gone.map(|name| format!("{name} has a rule, but is no member"));
+    let offences: Vec<String> = new.chain(gone).collect();
     assert_none("Every workspace member has a rule:", &offences);
 }
 
 #[test]
 fn our_crates_depend_downwards_only() {
-    let metadata = metadata();
-    let members = dependencies(&metadata);
-    let mut offences = Vec::new();
-    for (name, allowed) in EDGES {
-        for dependency in members.get(name).into_iter().flatten() {
-            let to = text(dependency, "name");
-            if members.contains_key(to) && !allowed.contains(&to) {
-                offences.push(format!(
-                    "{name} -> {to} (it may use: {})",
-                    allowed.join(", ")
-                ));
-            }
-        }
-    }
-    assert_none(
+    let rows: BTreeMap<_, _> = rows(EDGES).into_iter().collect();
+    no_dependency(
         "Lower layers never name higher ones; not allowed:",
-        &offences,
+        |name, dependency| {
+            let (allowed, to) = (rows.get(short(name))?, text(dependency, "name"));
+            let ours = to == "moebius" || to.starts_with("moebius-");
+            (ours && !allowed.contains(&short(to)))
+                .then(|| format!("{name} -> {to} (it may use: {})", allowed.join(", ")))
+        },
     );
 }
 
 #[test]
 fn libraries_stay_where_they_belong() {
-    let metadata = metadata();
-    let mut offences = Vec::new();
-    for (name, dependencies) in dependencies(&metadata) {
-        for dependency in dependencies {
-            let to = text(dependency, "name");
-            for (family, users) in LIBRARIES {
-                if in_family(to, family) && !users.contains(&name) {
-                    offences.push(format!(
-                        "{name} -> {to} ({family} is for: {})",
-                        users.join(", ")
-                    ));
-                }
-            }
-        }
-    }
-    assert_none(
+    let rows = rows(LIBRARIES);
+    no_dependency(
         "A library is used in the layer it belongs to; not allowed:",
-        &offences,
+        |name, dependency| {
+            let to = text(dependency, "name");
+            let wrong = |(family, users): &&(&str, Vec<&str>)| {
+                in_family(to, family) && !users.contains(&short(name))
+            };
+            let (family, users) = rows.iter().find(wrong)?;
+            Some(format!(
+                "{name} -> {to} ({family} is for: {})",
+                users.join(", ")
+            ))
+        },
     );
 }
 
 #[test]
 fn kernel_libraries_are_pinned_exactly() {
-    let metadata = metadata();
-    let mut offences = Vec::new();
-    for (name, dependencies) in dependencies(&metadata) {
-        for dependency in dependencies {
+    no_dependency(
+        "burn and cubecl are pinned exactly (`=x.y.z`); not pinned:",
+        |name, dependency| {
             let (to, requirement) = (text(dependency, "name"), text(dependency, "req"));
             let pinned = PINNED.iter().any(|family| in_family(to, family));
-            if pinned && !requirement.starts_with('=') {
-                offences.push(format!("{name} -> {to} {requirement}"));
-            }
-        }
-    }
-    assert_none(
-        "burn and cubecl are pinned exactly (`=x.y.z`); not pinned:",
-        &offences,
+            (pinned && !requirement.starts_with('='))
+                .then(|| format!("{name} -> {to} {requirement}"))
+        },
     );
 }
 
 #[test]
 fn every_member_takes_the_workspace_lints() {
     let metadata = metadata();
-    let offences: Vec<String> = list(&metadata, "packages")
-        .iter()
-        .filter(|package| {
-            let manifest = std::fs::read_to_string(text(package, "manifest_path")).unwrap();
-            let lints = manifest.split("\n[lints]\n").nth(1).unwrap_or_default();
-            !lints.trim_start().starts_with("workspace = true")
-        })
-        .map(|package| {
-            format!(
-                "{} lacks `[lints]` with `workspace = true`",
-                text(package, "name")
-            )
-        })
-        .collect();
+    let lacks = |package: &&Value| {
+        let manifest = std::fs::read_to_string(text(package, "manifest_path")).unwrap();
+        let lints = manifest.split("\n[lints]\n").nth(1).unwrap_or_default();
+        !lints.trim_start().starts_with("workspace = true")
+    };
+    let packages = list(&metadata, "packages").iter().filter(lacks);
+    let offences = packages.map(|package| {
+        let name = text(package, "name");
+        format!("{name} lacks `[lints]` with `workspace = true`")
+    });
+    let offences: Vec<String> = offences.collect();
     assert_none("There is one set of lints, the workspace's:", &offences);
 }
 
@@ -323,15 +190,12 @@ fn cargo_run_is_the_main_job() {
         .iter()
         .filter_map(Value::as_str)
         .collect();
-    let runnable: Vec<&str> = list(&metadata, "packages")
-        .iter()
-        .filter(|package| default.contains(&text(package, "id")))
+    let packages = list(&metadata, "packages").iter();
+    let packages = packages.filter(|package| default.contains(&text(package, "id")));
+    let is_program = |target: &&Value| list(target, "kind").contains(&Value::from("bin"));
+    let runnable: Vec<&str> = packages
         .flat_map(|package| list(package, "targets"))
-        .filter(|target| {
-            list(target, "kind")
-                .iter()
-                .any(|kind| kind.as_str() == Some("bin"))
-        })
+        .filter(is_program)
         .map(|target| text(target, "name"))
         .collect();
     assert_eq!(

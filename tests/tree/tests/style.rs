@@ -1,10 +1,7 @@
 //! The rules of the house that no lint knows, read from the sources themselves. One test per rule; each lists `file:line`.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
-use std::path::Path;
-use std::process::Command;
-
-use moebius_tree::root;
+use moebius_tree::{assert_none, paths, root};
 use syn::visit::{self, Visit};
 
 const MAX_FILE_LINES: usize = 600;
@@ -82,38 +79,6 @@ impl Source {
     }
 }
 
-/// Files that git tracks or would track; without git (a source archive), all files but build output.
-fn paths() -> Vec<String> {
-    let listing = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(root())
-        .output();
-    match listing {
-        Ok(listing) if listing.status.success() => String::from_utf8_lossy(&listing.stdout)
-            .lines()
-            .map(str::to_owned)
-            .collect(),
-        _ => walk(&root(), Path::new("")),
-    }
-}
-
-fn walk(root: &Path, folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(root.join(folder)).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name();
-        let path = folder.join(&name);
-        if entry.file_type().unwrap().is_dir() {
-            if !["target", ".git", "node_modules"].contains(&&*name.to_string_lossy()) {
-                found.extend(walk(root, &path));
-            }
-        } else {
-            found.push(path.to_string_lossy().replace('\\', "/"));
-        }
-    }
-    found
-}
-
 /// Every text file of the project that people write.
 fn sources() -> Vec<Source> {
     let ours = paths()
@@ -125,10 +90,6 @@ fn sources() -> Vec<Source> {
         Some(Source { path, text })
     })
     .collect()
-}
-
-fn assert_none(rule: &str, offences: &[String]) {
-    assert!(offences.is_empty(), "{rule}\n  {}", offences.join("\n  "));
 }
 
 fn check(rule: &str, offences: impl Fn(&Source) -> Vec<String>) {
@@ -373,134 +334,95 @@ fn personal_path(source: &Source) -> Vec<String> {
     })
 }
 
-#[test]
-fn files_are_short() {
-    check("A source file has at most 600 lines:", file_length);
+macro_rules! rules {
+    ($($test:ident: $rule:literal, $offences:expr;)*) => {$(
+        #[test]
+        fn $test() {
+            check($rule, $offences);
+        }
+    )*};
 }
 
-#[test]
-fn lines_of_scripts_are_short() {
-    check(
-        "A line of JavaScript or a style sheet has at most 120 columns:",
-        line_length,
-    );
+rules! {
+    files_are_short: "A source file has at most 600 lines:", file_length;
+    lines_of_scripts_are_short: "A line of JavaScript or a style sheet has at most 120 columns:", line_length;
+    functions_are_short: "A function has at most 60 lines, from `fn` to the closing brace:", function_length;
+    reexports_name_what_they_export: "No `pub use` ends in a glob:", |s| survey(s, Rule::GlobReexport);
+    names_say_something: "No file, folder or module is called base, utils, common, helpers or misc:",
+        |s| [file_name(s), survey(s, Rule::ModuleName)].concat();
+    nothing_is_left_half_done: "Real work, a typed error, or gone:", stubs;
+    examples_in_docs_compile: "An example in the docs is compiled (`no_run` at most):", uncompiled_example;
+    no_test_is_ignored: "A test runs, or it is not there:", |s| survey(s, Rule::IgnoredTest);
+    unsafe_code_is_in_few_places: "The lint against unsafe code is lifted in few places only:", lifted_unsafe_lint;
+    no_path_of_one_machine: "No path of one person's machine is written down:", personal_path;
 }
 
-#[test]
-fn functions_are_short() {
-    check(
-        "A function has at most 60 lines, from `fn` to the closing brace:",
-        function_length,
-    );
-}
-
-#[test]
-fn reexports_name_what_they_export() {
-    check("No `pub use` ends in a glob:", |s| {
-        survey(s, Rule::GlobReexport)
-    });
-}
-
-#[test]
-fn names_say_something() {
-    check(
-        "No file, folder or module is called base, utils, common, helpers or misc:",
-        |s| [file_name(s), survey(s, Rule::ModuleName)].concat(),
-    );
-}
-
-#[test]
-fn nothing_is_left_half_done() {
-    check("Real work, a typed error, or gone:", stubs);
-}
-
-#[test]
-fn examples_in_docs_compile() {
-    check(
-        "An example in the docs is compiled (`no_run` at most):",
-        uncompiled_example,
-    );
-}
-
-#[test]
-fn no_test_is_ignored() {
-    check("A test runs, or it is not there:", |s| {
-        survey(s, Rule::IgnoredTest)
-    });
-}
-
-#[test]
-fn unsafe_code_is_in_few_places() {
-    check(
-        "The lint against unsafe code is lifted in few places only:",
-        lifted_unsafe_lint,
-    );
-}
-
-#[test]
-fn no_path_of_one_machine() {
-    check(
-        "No path of one person's machine is written down:",
-        personal_path,
-    );
-}
-
-/// Each rule is shown one offence, so that none of the tests above passes because it looks at nothing.
+/// Each rule is shown offences, so that none of the tests above passes because it looks at nothing.
 #[test]
 fn each_rule_finds_its_offence() {
-    let rust = |text: &str| Source {
-        path: "core/src/lib.rs".to_owned(),
-        text: text.to_owned(),
-    };
-    let syntax: &[(Rule, String)] = &[
+    type Offends = fn(&Source) -> Vec<String>;
+    let (rust, script, document) = ("core/src/lib.rs", "web/page.mjs", "docs/a.md");
+    let modules: Offends = |s| survey(s, Rule::ModuleName);
+    let ignored: Offends = |s| survey(s, Rule::IgnoredTest);
+    let lengths: Offends = |s| survey(s, Rule::FunctionLength);
+    let globs: Offends = |s| survey(s, Rule::GlobReexport);
+    let calls = |count| "g();\n".repeat(count);
+    let cases: [(Offends, &str, String, usize); 19] = [
+        (lengths, rust, format!("fn f() {{\n{}}}", calls(59)), 1),
         (
-            Rule::FunctionLength,
-            format!("fn f() {{\n{}}}", "g();\n".repeat(59)),
+            lengths,
+            rust,
+            format!("#[cfg(test)] mod tests {{ fn f() {{\n{}}} }}", calls(99)),
+            0,
+        ),
+        (globs, rust, "pub use a::{b, c::{self, *}};".into(), 1),
+        (modules, rust, "mod a { mod utils {} }".into(), 1),
+        (modules, rust, "this is no Rust".into(), 1),
+        (
+            ignored,
+            rust,
+            concat!("#[test] #[ig", "nore] fn f() {}").into(),
+            1,
+        ),
+        (file_length, rust, "//\n".repeat(601), 1),
+        (file_length, script, "//\n".repeat(601), 1),
+        (line_length, script, "x".repeat(121), 1),
+        (line_length, script, "é".repeat(120), 0),
+        (
+            lifted_unsafe_lint,
+            rust,
+            concat!("#![allow(", "unsafe_code, reason = \"quick\")]").into(),
+            1,
+        ),
+        (stubs, rust, format!("// {}: later", STUBS[2]), 1),
+        (stubs, rust, format!("fn {}s() {{}}", STUBS[2]), 0),
+        (uncompiled_example, rust, "/// ```rust,ignore".into(), 1),
+        (
+            uncompiled_example,
+            document,
+            "```rust,ignore\n```\n```rust\n```".into(),
+            1,
         ),
         (
-            Rule::GlobReexport,
-            "pub use a::{b, c::{self, *}};".to_owned(),
+            personal_path,
+            rust,
+            format!("let p = \"{}me\";", PERSONAL_FOLDERS[0]),
+            1,
         ),
-        (Rule::ModuleName, "mod a { mod utils {} }".to_owned()),
-        (
-            Rule::IgnoredTest,
-            concat!("#[test] #[ig", "nore] fn f() {}").to_owned(),
-        ),
-        (Rule::ModuleName, "this is no Rust".to_owned()),
+        (personal_path, rust, "see ~/home/a, x/root/b".into(), 0),
+        (file_name, "core/src/misc.rs", String::new(), 1),
+        (file_name, "core/base/a.rs", String::new(), 1),
     ];
-    for (rule, text) in syntax {
-        assert_eq!(survey(&rust(text), *rule).len(), 1, "{rule:?}: {text}");
+    for (offends, path, text, count) in cases {
+        let path = path.to_owned();
+        let source = Source { path, text };
+        let found = offends(&source);
+        assert_eq!(
+            found.len(),
+            count,
+            "{}: {}: {found:?}",
+            source.path,
+            source.text
+        );
     }
-    assert_eq!(file_length(&rust(&"//\n".repeat(601))).len(), 1);
-    let long = format!(
-        "#[cfg(test)] mod tests {{ fn f() {{\n{}}} }}",
-        "g();\n".repeat(99)
-    );
-    assert_eq!(survey(&rust(&long), Rule::FunctionLength).len(), 0);
-    let lifted = concat!("#![allow(", "unsafe_code, reason = \"quick\")]");
-    assert_eq!(lifted_unsafe_lint(&rust(lifted)).len(), 1);
-    assert_eq!(stubs(&rust(&format!("// {}: later", STUBS[2]))).len(), 1);
-    assert_eq!(stubs(&rust(&format!("fn {}s() {{}}", STUBS[2]))).len(), 0);
-    assert_eq!(uncompiled_example(&rust("/// ```rust,ignore")).len(), 1);
-    let document = Source {
-        path: "docs/a.md".to_owned(),
-        text: "```rust,ignore\n```\n```rust\n```".to_owned(),
-    };
-    assert_eq!(uncompiled_example(&document).len(), 1);
-    let path = format!("let p = \"{}me\";", PERSONAL_FOLDERS[0]);
-    assert_eq!(personal_path(&rust(&path)).len(), 1);
-    assert_eq!(personal_path(&rust("see ~/home/a, x/root/b")).len(), 0);
-    let named = |path: &str| Source {
-        path: path.to_owned(),
-        text: String::new(),
-    };
-    assert_eq!(file_name(&named("core/src/misc.rs")).len(), 1);
-    let script = |text: &str| Source {
-        path: "web/page.mjs".to_owned(),
-        text: text.to_owned(),
-    };
-    assert_eq!(file_length(&script(&"//\n".repeat(601))).len(), 1);
-    assert_eq!(line_length(&script(&"x".repeat(121))).len(), 1);
-    assert_eq!(line_length(&script(&"é".repeat(120))).len(), 0);
-    assert_eq!(file_name(&named("core/base/a.rs")).len(), 1);
 }
