@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 /// What a job's output counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Counts {
     /// Tests: at least one must run, and none may be left out.
     Tests,
     /// Unit tests, of which a crate may have none.
     Units,
     /// Nothing but its exit status.
+    #[default]
     Nothing,
 }
 
@@ -18,7 +19,7 @@ pub(crate) enum Counts {
 pub(crate) const XLA: &str = "xla";
 
 /// A process of the run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
     /// What the report calls it; others name it in `after`.
     pub(crate) name: String,
@@ -51,18 +52,29 @@ impl Job {
     pub(crate) fn new(name: impl Into<String>, command: &[&str]) -> Self {
         Self {
             name: name.into(),
-            command: command.iter().map(|word| (*word).to_owned()).collect(),
-            variables: Vec::new(),
             folder: PathBuf::from("."),
-            counts: Counts::Nothing,
-            alone: false,
-            asks: false,
-            holds: None,
-            after: Vec::new(),
-            deep: false,
-            depends_on: Vec::new(),
-            reads: Vec::new(),
+            ..Self::default()
         }
+        .arguments(command)
+    }
+
+    /// [`Job::new`] of a command whose words have no spaces.
+    pub(crate) fn words(name: impl Into<String>, command: &str) -> Self {
+        Self::new(name, &command.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// Adds words to the end of the command.
+    pub(crate) fn arguments(mut self, words: &[&str]) -> Self {
+        let words = words.iter().map(|word| (*word).to_owned());
+        self.command.extend(words);
+        self
+    }
+
+    /// Has another command run this one: its words come first.
+    pub(crate) fn under(mut self, words: &[&str]) -> Self {
+        let words = words.iter().map(|word| (*word).to_owned());
+        self.command.splice(0..0, words);
+        self
     }
 
     pub(crate) fn tests(mut self) -> Self {
@@ -97,6 +109,11 @@ impl Job {
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.variables.retain(|(known, _)| known != name);
         self
     }
 }

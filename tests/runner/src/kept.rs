@@ -10,9 +10,8 @@ use serde_json::{Value, json};
 
 use crate::lanes::Finished;
 use crate::places;
-use crate::report::SLOW;
+use crate::report::{SLOW, Totals};
 use crate::timings::{Build, Part, Unit};
-use crate::totals::Totals;
 
 /// The costs of so many runs are kept, and so many of cargo's reports.
 pub(crate) const NEWEST: usize = 30;
@@ -142,15 +141,14 @@ pub(crate) fn keep(
 pub(crate) fn prune(folder: &Path, stem: &str, newest: usize) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
+        entries => entries?.collect::<io::Result<Vec<_>>>()?,
     };
-    let mut paths = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(stem) {
-            paths.push(entry.path());
-        }
-    }
+    let named = |entry: &&fs::DirEntry| entry.file_name().to_string_lossy().starts_with(stem);
+    let mut paths: Vec<PathBuf> = entries
+        .iter()
+        .filter(named)
+        .map(fs::DirEntry::path)
+        .collect();
     paths.sort();
     let old = paths.len().saturating_sub(newest);
     paths[..old].iter().try_for_each(fs::remove_file)
@@ -169,12 +167,21 @@ fn utc(time: SystemTime) -> String {
         days -= 365 + u64::from(leap(year));
         year += 1;
     }
-    let february = 28 + u64::from(leap(year));
+    let lengths = [
+        31,
+        28 + u64::from(leap(year)),
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+    ];
     let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
+    while let Some(length) = lengths.get(month - 1).filter(|length| days >= **length) {
         days -= length;
         month += 1;
     }
@@ -229,7 +236,7 @@ mod tests {
         let cases =
             "echo 'test a ... ok <2.500s>'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored;'";
         let jobs = vec![
-            Job::new("first", &["sleep", "0.2"]).holding("x"),
+            Job::words("first", "sleep 0.2").holding("x"),
             Job::new("second", &["sh", "-c", cases])
                 .tests()
                 .holding("x"),

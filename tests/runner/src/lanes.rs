@@ -48,27 +48,25 @@ impl Finished {
         self.span.seconds()
     }
 
-    /// A job that didn't run: it could not be started, or need not.
-    fn without_a_run(waiting: Waiting, span: Span, why: Result<Green, String>) -> Self {
-        let (unchanged, failure) = match why {
-            Ok(green) => (Some(green), None),
-            Err(failure) => (None, Some(failure)),
-        };
-        let outcome = Outcome {
-            failed: usize::from(failure.is_some()),
-            ..Outcome::default()
-        };
+    /// A job that ran no test, and took nothing that is known of.
+    pub(crate) fn new(job: Job, waits: Waits, span: Span) -> Self {
         Self {
-            job: waiting.job,
-            outcome,
+            job,
+            outcome: Outcome::default(),
             cases: 0,
             span,
-            waits: waiting.waits,
+            waits,
             usage: None,
-            failure,
-            unchanged,
+            failure: None,
+            unchanged: None,
             log: PathBuf::new(),
         }
+    }
+
+    /// What the job said; nothing where it said nothing.
+    pub(crate) fn log(&self) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
@@ -93,12 +91,6 @@ struct Running {
     records: PathBuf,
     /// What stands for all that the job depends on, for a job that is known by it later.
     key: Option<String>,
-}
-
-/// What became of a job that might start.
-enum Started {
-    Runs(Box<Running>),
-    Need(Green),
 }
 
 /// Runs jobs and keeps what came of them.
@@ -160,7 +152,7 @@ impl Lanes {
                 self.fill();
             }
             for finished in &self.finished[said..] {
-                seen(self.elapsed(), finished);
+                seen(self.seconds() as u64, finished);
             }
             said = self.finished.len();
             let stopped = failed(self) && !self.keep_going;
@@ -192,30 +184,32 @@ impl Lanes {
             };
             let waiting = self.waiting.remove(index);
             let freed_by = self.freed_by(&waiting);
+            let started = self.seconds();
             let job = &waiting.job;
             let bad = |one: &&Finished| one.failed() && job.after.contains(&one.job.name);
-            let begun = self.seconds();
-            let started = match self.finished.iter().find(bad) {
-                Some(one) => Err(format!("not run, because {} failed", one.job.name)),
+            let failed = self.finished.iter().find(bad);
+            let failed = failed.map(|one| format!("not run, because {} failed", one.job.name));
+            let came = match failed {
+                Some(why) => Err(why),
                 None => self
                     .start(&waiting, freed_by)
-                    .map_err(|error| format!("{}: {error}", job.command[0])),
-            };
-            let why = match started {
-                Ok(Started::Runs(running)) => {
-                    self.running.push(*running);
-                    continue;
-                }
-                Ok(Started::Need(green)) => Ok(green),
-                Err(failure) => Err(failure),
+                    .map_err(|error| format!("{}: {error}", waiting.job.command[0])),
             };
             let span = Span {
-                started: begun,
+                started,
                 ended: self.seconds(),
                 freed_by,
             };
-            self.finished
-                .push(Finished::without_a_run(waiting, span, why));
+            let mut finished = Finished::new(waiting.job, waiting.waits, span);
+            match came {
+                Ok(None) => continue,
+                Ok(unchanged) => finished.unchanged = unchanged,
+                Err(failure) => {
+                    finished.outcome.failed = 1;
+                    finished.failure = Some(failure);
+                }
+            }
+            self.finished.push(finished);
         };
         for (waiting, hindrance) in self.waiting.iter_mut().zip(hindrances) {
             waiting.hindrance = hindrance;
@@ -269,24 +263,22 @@ impl Lanes {
         !waits && !runs
     }
 
-    /// Starts a job, unless it passed with all that it has now.
-    fn start(&self, waiting: &Waiting, freed_by: Option<usize>) -> io::Result<Started> {
+    /// Starts a job, unless it passed with all that it has now: then says when.
+    fn start(&mut self, waiting: &Waiting, freed_by: Option<usize>) -> io::Result<Option<Green>> {
         let job = &waiting.job;
-        let stem: String = job
-            .name
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-            .collect();
+        let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let stem: String = job.name.chars().map(letter).collect();
         let log = self.scratch.join(format!("{stem}.log"));
         let records = self.scratch.join(format!("{stem}.records"));
         fs::create_dir_all(&records)?;
-        let known = self.known.as_ref();
-        let key = known.map(|known| known.key(job)).transpose()?.flatten();
-        if let (Some(known), Some(key)) = (known, &key)
-            && let Some(green) = known.passed(key, &records)
-        {
-            gather(&records)?;
-            return Ok(Started::Need(green));
+        let mut key = None;
+        if let Some(known) = &self.known {
+            key = known.key(job)?;
+            let green = key.as_ref().and_then(|key| known.passed(key, &records));
+            if green.is_some() {
+                gather(&records)?;
+                return Ok(green);
+            }
         }
         let output = File::create(&log)?;
         let mut command = Command::new(&job.command[0]);
@@ -300,7 +292,7 @@ impl Lanes {
             .stderr(output);
         let began = SystemTime::now();
         let start = Instant::now();
-        Ok(Started::Runs(Box::new(Running {
+        self.running.push(Running {
             job: job.clone(),
             waits: waiting.waits.clone(),
             process: Process::start(&mut command, job.asks)?,
@@ -310,7 +302,8 @@ impl Lanes {
             log,
             records,
             key,
-        })))
+        });
+        Ok(None)
     }
 
     /// The jobs that ended since this was last asked.
@@ -350,11 +343,6 @@ impl Lanes {
         self.clock.elapsed().as_secs_f64()
     }
 
-    /// Whole seconds since the run began.
-    pub(crate) fn elapsed(&self) -> u64 {
-        self.clock.elapsed().as_secs()
-    }
-
     /// A count of all jobs together.
     pub(crate) fn sum(&self, count: fn(&Outcome) -> usize) -> usize {
         self.finished.iter().map(|one| count(&one.outcome)).sum()
@@ -372,19 +360,19 @@ impl Waiting {
 }
 
 fn finish(running: Running, span: Span, end: Ended, late: bool) -> io::Result<Finished> {
-    let log = fs::read(&running.log)?;
+    let job = running.job;
     let mut outcome = Outcome::default();
-    if running.job.counts != Counts::Nothing {
+    if job.counts != Counts::Nothing {
+        let log = fs::read(&running.log)?;
         outcome = Outcome::of_log(&String::from_utf8_lossy(&log));
         outcome.add_records(&running.records);
         gather(&running.records)?;
     }
-    let kept = running.job.variable("MOEBIUS_XLA_CACHE");
-    if let (Some(XLA), Some(kept)) = (running.job.holds, kept) {
+    if let (Some(XLA), Some(kept)) = (job.holds, job.variable("MOEBIUS_XLA_CACHE")) {
         outcome.add_programs(Path::new(kept), running.began);
     }
     let cases = outcome.passed + outcome.failed;
-    let failure = match running.job.counts {
+    let failure = match job.counts {
         _ if late => Some(format!("it did not end within {} s", LIMIT.as_secs())),
         _ if !end.status.success() => Some(end.status.to_string()),
         Counts::Tests if cases + outcome.refused == 0 => Some("it ran no test".to_owned()),
@@ -395,15 +383,12 @@ fn finish(running: Running, span: Span, end: Ended, late: bool) -> io::Result<Fi
         outcome.failed = 1;
     }
     Ok(Finished {
-        job: running.job,
         outcome,
         cases,
-        span,
-        waits: running.waits,
         usage: end.usage,
         failure,
-        unchanged: None,
         log: running.log,
+        ..Finished::new(job, running.waits, span)
     })
 }
 
@@ -436,32 +421,30 @@ mod tests {
     fn a_signal_ends_the_run() {
         let mut lanes = lanes("signal");
         let interrupted = lanes.interrupted.clone();
-        let jobs = vec![
-            Job::new("short", &["true"]),
-            Job::new("long", &["sleep", "60"]),
-        ];
+        let jobs = vec![Job::words("short", "true"), Job::words("long", "sleep 60")];
         let mut signal = |_: u64, _: &Finished| interrupted.store(true, Ordering::Relaxed);
         assert!(lanes.run(jobs, &mut signal).is_err());
         assert_eq!(names(&lanes), ["short"]);
         assert!(lanes.seconds() < 30.0 && lanes.running.is_empty());
     }
 
+    fn alone(job: Job) -> Job {
+        Job { alone: true, ..job }
+    }
+
     fn names(lanes: &Lanes) -> Vec<&str> {
-        lanes
-            .finished
-            .iter()
-            .map(|one| one.job.name.as_str())
-            .collect()
+        let finished = lanes.finished.iter();
+        finished.map(|one| one.job.name.as_str()).collect()
     }
 
     #[test]
     fn jobs_wait_for_what_they_need() {
         let mut lanes = lanes("order");
         let jobs = vec![
-            Job::new("last", &["true"])
+            Job::words("last", "true")
                 .after("first")
                 .after("not part of this run"),
-            Job::new("first", &["sleep", "0.2"]),
+            Job::words("first", "sleep 0.2"),
         ];
         assert!(lanes.run(jobs, &mut |_, _| ()).unwrap());
         assert_eq!(names(&lanes), ["first", "last"]);
@@ -474,14 +457,8 @@ mod tests {
         let shell = format!("echo in >>{0}; sleep 0.1; echo out >>{0}", trace.display());
         let job = |name: &str| Job::new(name, &["sh", "-c", &shell]);
         let jobs = vec![
-            Job {
-                alone: true,
-                ..job("a")
-            },
-            Job {
-                alone: true,
-                ..job("b")
-            },
+            alone(job("a")),
+            alone(job("b")),
             job("c").holding("x"),
             job("d").holding("x"),
         ];
@@ -493,7 +470,7 @@ mod tests {
     #[test]
     fn what_each_job_waited_for_is_told_and_whose_end_let_the_job_start() {
         let mut lanes = lanes("waits");
-        let sleeps = |name: &str| Job::new(name, &["sleep", "0.1"]);
+        let sleeps = |name: &str| Job::words(name, "sleep 0.1");
         assert!(lanes.run(vec![sleeps("build")], &mut |_, _| ()).unwrap());
         let mark = lanes.scratch.join("mark").display().to_string();
         let until = format!("until [ -e {mark} ]; do sleep 0.02; done");
@@ -503,10 +480,7 @@ mod tests {
             sleeps("locked").holding("x"),
             sleeps("queued"),
             Job::new("later", &["touch", &mark]).after("queued"),
-            Job {
-                alone: true,
-                ..sleeps("alone")
-            },
+            alone(sleeps("alone")),
             sleeps("last"),
         ];
         assert!(lanes.run(jobs, &mut |_, _| ()).unwrap());
@@ -538,7 +512,7 @@ mod tests {
     fn a_failure_starts_nothing_more_and_is_told() {
         let mut lanes = lanes("failure");
         lanes.width = 1;
-        let jobs = vec![Job::new("bad", &["false"]), Job::new("never", &["true"])];
+        let jobs = vec![Job::words("bad", "false"), Job::words("never", "true")];
         assert!(!lanes.run(jobs, &mut |_, _| ()).unwrap());
         assert_eq!(names(&lanes), ["bad"]);
         assert_eq!(lanes.sum(|outcome| outcome.failed), 1);
@@ -549,11 +523,11 @@ mod tests {
         let mut lanes = lanes("going-on");
         lanes.keep_going = true;
         let jobs = vec![
-            Job::new("bad", &["false"]),
-            Job::new("missing", &["/no/such/program"]),
-            Job::new("waits", &["true"]).after("bad"),
-            Job::new("waits longer", &["true"]).after("waits"),
-            Job::new("good", &["true"]),
+            Job::words("bad", "false"),
+            Job::words("missing", "/no/such/program"),
+            Job::words("waits", "true").after("bad"),
+            Job::words("waits longer", "true").after("waits"),
+            Job::words("good", "true"),
         ];
         assert!(!lanes.run(jobs, &mut |_, _| ()).unwrap());
         let failed = lanes.finished.iter().filter(|one| one.failed());
@@ -578,22 +552,20 @@ mod tests {
 
     #[test]
     fn tests_that_run_nothing_or_leave_something_out_have_failed() {
-        let said = |text: &str| Job::new(text, &["echo", text]).tests();
-        for text in [
-            "nothing",
-            "test result: ok. 0 passed; 0 failed; 0 ignored;",
-            "test result: ok. 2 passed; 0 failed; 1 ignored;",
+        for (text, passed) in [
+            ("nothing", None),
+            ("test result: ok. 0 passed; 0 failed; 0 ignored;", None),
+            ("test result: ok. 2 passed; 0 failed; 1 ignored;", None),
+            ("test result: ok. 2 passed; 0 failed; 0 ignored;", Some(2)),
         ] {
             let mut lanes = lanes("nothing");
-            assert!(
-                !lanes.run(vec![said(text)], &mut |_, _| ()).unwrap(),
-                "{text}"
-            );
+            let job = Job::new(text, &["echo", text]).tests();
+            let good = lanes.run(vec![job], &mut |_, _| ()).unwrap();
+            assert_eq!(good, passed.is_some(), "{text}");
+            if let Some(passed) = passed {
+                assert_eq!(lanes.sum(|outcome| outcome.passed), passed);
+            }
         }
-        let mut lanes = lanes("something");
-        let good = said("test result: ok. 2 passed; 0 failed; 0 ignored;");
-        assert!(lanes.run(vec![good], &mut |_, _| ()).unwrap());
-        assert_eq!(lanes.sum(|outcome| outcome.passed), 2);
     }
 
     #[test]
@@ -607,17 +579,13 @@ mod tests {
             lanes.known = Some(Known::of(&cache, &lanes.scratch, "common"));
             let line = "test result: ok. 3 passed; 0 failed; 0 ignored;";
             let job = Job::new("cases", &["echo", line]).tests();
-            let jobs = vec![
-                job.depending_on([&program]),
-                Job::new("later", &["true"]).after("cases"),
-            ];
+            let later = Job::words("later", "true").after("cases");
+            let jobs = vec![job.depending_on([&program]), later];
             assert!(lanes.run(jobs, &mut |_, _| ()).unwrap());
             assert_eq!(names(&lanes), ["cases", "later"]);
             let unchanged = lanes.finished[0].unchanged.as_ref();
-            (
-                lanes.sum(|outcome| outcome.passed),
-                unchanged.map(|green| green.passed),
-            )
+            let unchanged = unchanged.map(|green| green.passed);
+            (lanes.sum(|outcome| outcome.passed), unchanged)
         };
         let ran = (3, None);
         assert_eq!(passed("one"), ran);

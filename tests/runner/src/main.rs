@@ -3,7 +3,6 @@
 
 mod child;
 mod deep;
-mod deep_plan;
 mod job;
 mod kept;
 mod lanes;
@@ -14,7 +13,6 @@ mod programs;
 mod report;
 mod schedule;
 mod timings;
-mod totals;
 mod unchanged;
 
 use std::collections::{BTreeSet, HashSet};
@@ -29,8 +27,8 @@ use kept::Circumstances;
 use lanes::Lanes;
 use places::Places;
 use programs::Program;
+use report::Totals;
 use timings::Build;
-use totals::Totals;
 use unchanged::Known;
 
 const USAGE: &str = "\
@@ -47,13 +45,15 @@ Sets up what the tests need and runs them, cheapest first. The last line reads \
   -v                       show the output of jobs that pass, too
 ";
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Tier {
     Quick,
+    #[default]
     Default,
     All,
 }
 
+#[derive(Default)]
 struct Options {
     tier: Tier,
     fresh: bool,
@@ -65,14 +65,7 @@ struct Options {
 
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
-        let mut options = Self {
-            tier: Tier::Default,
-            fresh: false,
-            only: String::new(),
-            list: false,
-            keep_going: false,
-            verbose: false,
-        };
+        let mut options = Self::default();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--quick" => options.tier = Tier::Quick,
@@ -139,14 +132,9 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     if !good {
         return Ok(closing.verdict(&lanes, false));
     }
-    let log = fs::read_to_string(
-        &lanes
-            .finished
-            .last()
-            .ok_or_else(|| io::Error::other("no build"))?
-            .log,
-    )?;
-    let mut programs = programs::built(&log, &metadata)?;
+    let built = lanes.finished.last();
+    let built = built.ok_or_else(|| io::Error::other("no build"))?;
+    let mut programs = programs::built(&fs::read_to_string(&built.log)?, &metadata)?;
     for program in programs.iter_mut().filter(|one| one.rules.conformance) {
         program.ask_families()?;
     }
@@ -230,25 +218,23 @@ impl Closing {
 }
 
 fn verdict(lanes: &Lanes, good: bool) -> ExitCode {
-    let [passed, refused, failed] = [
-        lanes.sum(|outcome| outcome.passed),
-        lanes.sum(|outcome| outcome.refused),
-        lanes.sum(|outcome| outcome.failed),
-    ];
+    let passed = lanes.sum(|outcome| outcome.passed);
+    let refused = lanes.sum(|outcome| outcome.refused);
+    let failed = lanes.sum(|outcome| outcome.failed);
     print!("{}", report::failures(lanes));
-    let unchanged = lanes
-        .finished
-        .iter()
-        .filter_map(|one| one.unchanged.as_ref());
-    let unchanged: Vec<usize> = unchanged.map(|green| green.passed).collect();
+    let finished = lanes.finished.iter();
+    let unchanged = finished.filter_map(|one| Some(one.unchanged.as_ref()?.passed));
+    let unchanged: Vec<usize> = unchanged.collect();
     if !unchanged.is_empty() {
+        let (jobs, tests) = (unchanged.len(), unchanged.iter().sum::<usize>());
         println!(
-            "{} jobs are unchanged and did not run: {} tests, which passed at the commits above and count as none here",
-            unchanged.len(),
-            unchanged.iter().sum::<usize>()
+            "{jobs} jobs are unchanged and did not run: {tests} tests, which passed at the commits above and count as none here"
         );
     }
-    println!("{} s, {refused} cases refused as listed", lanes.elapsed());
+    println!(
+        "{} s, {refused} cases refused as listed",
+        lanes.seconds() as u64
+    );
     println!("{passed} passed, {failed} failed");
     if good {
         ExitCode::SUCCESS
@@ -270,10 +256,8 @@ impl Run<'_> {
         let tests = plan::tests(&self.programs, self.wants_libtpu());
         let mut checks = plan::cargo_checks();
         if self.options.tier == Tier::Quick {
-            let quick = tests
-                .into_iter()
-                .filter(|job| !opens_a_device(job, &self.programs));
-            return Ok(checks.into_iter().chain(quick).collect());
+            checks.extend(tests.into_iter().filter(|job| !self.opens_a_device(job)));
+            return Ok(checks);
         }
         let mut jobs = vec![checks.remove(0)];
         jobs.extend(plan::browser(&self.places));
@@ -281,16 +265,11 @@ impl Run<'_> {
         let cold = self.is_cold(ledger);
         for group in plan::GROUPS {
             let wanted = whole_in_chromium(group.0, changed.as_deref());
-            let whole = plan::in_chromium(&self.places, group, true);
-            let left = wanted && cold;
-            if left {
+            if wanted && cold {
+                let whole = plan::in_chromium(&self.places, group, true);
                 ledger.owe(&whole.name, CHROMIUM_SECONDS);
             }
-            jobs.push(if wanted && !left {
-                whole
-            } else {
-                plan::in_chromium(&self.places, group, false)
-            });
+            jobs.push(plan::in_chromium(&self.places, group, wanted && !cold));
         }
         jobs.extend(tests);
         jobs.extend(checks);
@@ -317,12 +296,10 @@ impl Run<'_> {
 
     /// Every kernel on drivers in software, and the support table held against the record of all devices.
     fn software_gpus(&self) -> io::Result<Vec<Job>> {
-        let table = self
-            .programs
-            .iter()
-            .find(|program| program.target == "support_table");
-        let has_vulkan = self.places.gpu.is_some() || self.places.spirv_driver.is_some();
-        let (Some(table), Some(drivers), true) = (table, self.software_drivers()?, has_vulkan)
+        let mut programs = self.programs.iter();
+        let table = programs.find(|program| program.target == "support_table");
+        let (Some(table), Some(drivers), true) =
+            (table, self.software_drivers()?, self.has_vulkan())
         else {
             return Ok(Vec::new());
         };
@@ -333,10 +310,16 @@ impl Run<'_> {
             let on_card = |card| plan::kernels_on_a_card(program, card, &drivers);
             jobs.extend(plan::CARDS.into_iter().filter_map(on_card));
         }
-        let (records, programs) = (places::text(&self.records()), self.conformance());
-        let programs: Vec<&Program> = programs.collect();
+        // Where conformance on all devices leaves what it ran.
+        let records = places::text(&self.scratch.join("records"));
+        let programs: Vec<&Program> = self.conformance().collect();
         jobs.push(plan::support_table(table, &records, &programs));
         Ok(jobs)
+    }
+
+    /// Whether SPIR-V runs here: on a GPU, or on a software driver.
+    fn has_vulkan(&self) -> bool {
+        self.places.gpu.is_some() || self.places.spirv_driver.is_some()
     }
 
     /// A folder in which the drivers in software have the names of NVIDIA's and AMD's libraries, where they are built, and in which
@@ -349,27 +332,17 @@ impl Run<'_> {
         let folder = self.scratch.join("drivers");
         fs::create_dir_all(&folder)?;
         let hipconfig = folder.join("hipconfig");
-        fs::write(
-            &hipconfig,
-            format!("#!/bin/sh\necho '{}'\n", places::text(&folder)),
-        )?;
-        let names = [
-            "libcuda.so",
-            "libcuda.so.1",
-            "libnvrtc.so",
-            "libamdhip64.so",
-            "libhiprtc.so",
-        ];
+        let script = format!("#!/bin/sh\necho '{}'\n", places::text(&folder));
+        fs::write(&hipconfig, script)?;
         #[cfg(unix)]
         {
-            use std::os::unix::fs::PermissionsExt;
+            use std::os::unix::fs::{PermissionsExt, symlink};
             fs::set_permissions(&hipconfig, fs::Permissions::from_mode(0o755))?;
-        }
-        for name in names {
-            let link = folder.join(name);
-            if !link.exists() {
-                #[cfg(unix)]
-                std::os::unix::fs::symlink(&library, link)?;
+            let names = "libcuda.so libcuda.so.1 libnvrtc.so libamdhip64.so libhiprtc.so";
+            for link in names.split(' ').map(|name| folder.join(name)) {
+                if !link.exists() {
+                    symlink(&library, link)?;
+                }
             }
         }
         Ok(Some(folder))
@@ -377,9 +350,9 @@ impl Run<'_> {
 
     /// The deep jobs of this run: all that were asked for, or, in CI, those that are due.
     fn deep(&self, ledger: &mut Ledger, changed: Option<Vec<String>>) -> io::Result<Vec<Job>> {
-        let mut deep = deep_plan::jobs(&self.programs, &self.places);
+        let mut deep = deep::jobs(&self.programs, &self.places);
         if let Some(drivers) = self.software_drivers()? {
-            deep.extend(deep_plan::on_cards(&self.programs, &drivers));
+            deep.extend(deep::on_cards(&self.programs, &drivers));
         }
         if self.options.tier == Tier::All {
             return Ok(deep.into_iter().map(|deep| deep.job).collect());
@@ -409,9 +382,10 @@ impl Run<'_> {
             .filter(|program| program.rules.conformance)
     }
 
-    /// Where conformance on all devices leaves what it ran.
-    fn records(&self) -> PathBuf {
-        self.scratch.join("records")
+    fn opens_a_device(&self, job: &Job) -> bool {
+        let mut programs = self.programs.iter();
+        let program = programs.find(|one| job.command[0] == places::text(&one.executable));
+        program.is_some_and(|program| program.rules.device || program.rules.each_device)
     }
 
     fn wants_libtpu(&self) -> bool {
@@ -442,13 +416,12 @@ impl Run<'_> {
             shared.push(("XDG_RUNTIME_DIR", runtime));
         }
         for job in jobs {
-            let missing = shared
-                .iter()
-                .filter(|(name, _)| job.variables.iter().all(|(known, _)| known != name));
-            let missing: Vec<_> = missing
-                .map(|(name, path)| ((*name).to_owned(), places::text(path)))
-                .collect();
-            job.variables.extend(missing);
+            for (name, path) in &shared {
+                if job.variable(name).is_none() {
+                    let variable = ((*name).to_owned(), places::text(path));
+                    job.variables.push(variable);
+                }
+            }
         }
         Ok(())
     }
@@ -458,36 +431,36 @@ impl Run<'_> {
             "\ndevices: cpu, flex, xla:cpu, wgpu and vulkan ({})",
             self.places.gpu.as_deref().unwrap_or("no GPU: lavapipe")
         );
-        let emulated = lanes
-            .finished
-            .iter()
-            .any(|one| one.job.name.contains("emulated Haswell"));
-        let also = if emulated {
+        let mut finished = lanes.finished.iter();
+        let also = if finished.any(|one| one.job.name.contains("emulated Haswell")) {
             ", and AVX2 emulated where a stage says so"
         } else {
             ""
         };
         println!("processors: {}{also}", places::instruction_set());
-        if !self.wants_libtpu() {
-            println!(
-                "not run: programs compiled for TPUs (MOEBIUS_LIBTPU=yes fetches libtpu, under Google's terms)"
-            );
-        }
-        if self.places.gpu.is_none() && self.places.spirv_driver.is_none() {
-            println!(
-                "not run: kernels on vulkan and on an emulated cuda, and the support table against it (scripts/setup has no lavapipe for SPIR-V here)"
-            );
-        }
-        if cold {
-            println!(
-                "not run, because no earlier run is kept here (the next run takes them): all of Chromium's tests, kernels on vulkan, msl and \
-                 emulated cards, the support table, and rustdoc's lints"
-            );
-        }
-        if self.places.swiftshader.is_none() {
-            println!(
-                "not run: conformance within WebGPU's default limits (SwiftShader is Linux only)"
-            );
+        for (missing, what) in [
+            (
+                !self.wants_libtpu(),
+                ": programs compiled for TPUs (MOEBIUS_LIBTPU=yes fetches libtpu, under Google's terms)",
+            ),
+            (
+                !self.has_vulkan(),
+                ": kernels on vulkan and on an emulated cuda, and the support table against it (scripts/setup has no lavapipe for \
+                 SPIR-V here)",
+            ),
+            (
+                cold,
+                ", because no earlier run is kept here (the next run takes them): all of Chromium's tests, kernels on vulkan, msl and \
+                 emulated cards, the support table, and rustdoc's lints",
+            ),
+            (
+                self.places.swiftshader.is_none(),
+                ": conformance within WebGPU's default limits (SwiftShader is Linux only)",
+            ),
+        ] {
+            if missing {
+                println!("not run{what}");
+            }
         }
     }
 }
@@ -517,14 +490,6 @@ fn whole_in_chromium(group: &str, changed: Option<&[String]>) -> bool {
     changed.is_none_or(|changed| changed.iter().any(any))
 }
 
-fn opens_a_device(job: &Job, programs: &[Program]) -> bool {
-    let of = |program: &&Program| job.command[0] == places::text(&program.executable);
-    programs
-        .iter()
-        .find(of)
-        .is_some_and(|program| program.rules.device || program.rules.each_device)
-}
-
 /// The names of the jobs that contain `text`, and of those that they run after.
 fn chosen(jobs: &[Job], text: &str) -> HashSet<String> {
     let contain = jobs.iter().filter(|job| job.name.contains(text));
@@ -546,19 +511,15 @@ mod tests {
 
     #[test]
     fn a_group_in_chromium_runs_whole_after_a_change_of_its_own() {
-        let whole = |group, path: &str| whole_in_chromium(group, Some(&[path.to_owned()]));
-        assert!(whole("page", "web-demo/text.js") && !whole("package", "web-demo/text.js"));
-        assert!(whole("package", "wasm/src/lib.rs") && !whole("page", "wasm/src/lib.rs"));
-        assert!(
-            ["page", "package"]
-                .iter()
-                .all(|group| whole(group, "web-demo/test/run.mjs"))
-        );
-        assert!(
-            ["page", "package"]
-                .iter()
-                .all(|group| !whole(group, "scripts/setup"))
-        );
+        for (path, page, package) in [
+            ("web-demo/text.js", true, false),
+            ("wasm/src/lib.rs", false, true),
+            ("web-demo/test/run.mjs", true, true),
+            ("scripts/setup", false, false),
+        ] {
+            let whole = |group| whole_in_chromium(group, Some(&[path.to_owned()]));
+            assert_eq!((whole("page"), whole("package")), (page, package), "{path}");
+        }
         assert!(whole_in_chromium("page", None));
     }
 }

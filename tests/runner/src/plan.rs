@@ -39,94 +39,46 @@ const READING: [&str; 2] = ["moebius-tree", "moebius-runner"];
 /// What needs no build of Burn and nothing installed but Rust: the first verdict.
 pub(crate) fn reading() -> Vec<Job> {
     let parse = r#"for file in scripts/* .ci/run; do case "$file" in *.mjs) ;; *) bash -n "$file" || exit ;; esac; done"#;
+    let [tree, runner] = READING;
+    let tests = format!("cargo test --locked -p {tree} -p {runner}");
     vec![
-        Job::new("format", &["cargo", "fmt", "--all", "--check"]),
+        Job::words("format", "cargo fmt --all --check"),
         Job::new("shell scripts parse", &["bash", "-c", parse]),
-        Job::new(
-            "the tree: style, layers, documents",
-            &[
-                "cargo", "test", "--locked", "-p", READING[0], "-p", READING[1],
-            ],
-        )
-        .tests(),
+        Job::words("the tree: style, layers, documents", &tests).tests(),
     ]
 }
 
 /// Compiles every test program; its messages name them, and cargo's report says what took how long.
 pub(crate) fn build() -> Job {
-    let mut job = cargo(
-        "build",
-        "test",
-        &[
-            "--no-run",
-            "--message-format=json-render-diagnostics",
-            "--timings",
-        ],
-    );
-    job.command
-        .extend(["--features", FEATURES].map(str::to_owned));
-    job
+    let options = "--no-run --message-format=json-render-diagnostics --timings";
+    let command = format!("cargo test --locked --workspace {options} --features {FEATURES}");
+    Job::words("build", &command).holding("cargo")
 }
 
 /// The crates that users depend on.
-pub(crate) const PUBLISHED: [&str; 12] = [
-    "moebius-ops",
-    "moebius-host",
-    "moebius-device",
-    "moebius-shaders",
-    "moebius-pjrt",
-    "moebius-xla",
-    "moebius",
-    "moebius-weights",
-    "moebius-model",
-    "moebius-text",
-    "moebius-engine",
-    "moebius-cases",
-];
+pub(crate) const PUBLISHED: &str = "moebius-ops moebius-host moebius-device moebius-shaders moebius-pjrt moebius-xla moebius \
+    moebius-weights moebius-model moebius-text moebius-engine moebius-cases";
 
-/// Checks by cargo besides tests, of which only one at a time can use its target folder.
+/// Checks by cargo besides tests, of which only one at a time can use its target folder. The crates that users depend on are packed
+/// without compiling them again.
 pub(crate) fn cargo_checks() -> Vec<Job> {
+    let cargo =
+        |name: &str, words: &str| Job::words(name, &format!("cargo {words}")).holding("cargo");
     // With the program that has all cases of conformance, which no run builds.
-    let features = format!("{ALL_FEATURES},whole");
-    let mut clippy = cargo(
-        "clippy",
-        "clippy",
-        &["--all-targets", "--features", &features],
+    let clippy = format!(
+        "clippy --locked --workspace --all-targets --features {ALL_FEATURES},whole -- -D warnings"
     );
-    clippy
-        .command
-        .extend(["--", "-D", "warnings"].map(str::to_owned));
-    let docs = cargo(
-        "docs",
-        "doc",
-        &["--no-deps", "--lib", "--features", ALL_FEATURES],
-    );
-    let examples = cargo(
-        "examples in the docs",
-        "test",
-        &["--doc", "--features", FEATURES],
-    );
+    let docs = format!("doc --locked --workspace --no-deps --lib --features {ALL_FEATURES}");
+    let examples = format!("test --locked --workspace --doc --features {FEATURES}");
+    let packages = PUBLISHED.split_whitespace();
+    let packages: String = packages.map(|name| format!(" --package {name}")).collect();
+    let packages = format!("package --locked --offline --allow-dirty --no-verify{packages}");
     vec![
-        clippy,
-        docs.with("RUSTDOCFLAGS", "-D warnings"),
-        examples.tests(),
-        packages(),
+        cargo("clippy", &clippy),
+        cargo("docs", &docs).with("RUSTDOCFLAGS", "-D warnings"),
+        cargo("examples in the docs", &examples).tests(),
+        cargo("packages of the crates", &packages),
     ]
-}
-
-/// Packs the crates that users depend on, without compiling them again.
-fn packages() -> Job {
-    let options = ["--locked", "--offline", "--allow-dirty", "--no-verify"];
-    let mut command = [&["cargo", "package"], &options[..]].concat();
-    for name in PUBLISHED {
-        command.extend(["--package", name]);
-    }
-    Job::new("packages of the crates", &command).holding("cargo")
-}
-
-fn cargo(name: &str, command: &str, arguments: &[&str]) -> Job {
-    let command = [&["cargo", command, "--locked", "--workspace"], arguments].concat();
-    Job::new(name, &command).holding("cargo")
 }
 
 /// A test program as a job; `words` are added to its name, `arguments` to its command.
@@ -137,16 +89,14 @@ pub(crate) fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
         format!("{} {words}", program.target)
     };
     let executable = text(&program.executable);
-    let mut job = Job::new(
-        name.trim_end(),
-        &[&[executable.as_str()], arguments].concat(),
-    )
-    .tests();
+    let mut job = Job::new(name.trim_end(), &[&executable])
+        .arguments(arguments)
+        .tests();
     if !program.rules.own_harness {
         // libtest tells how long each test took; the option is unstable, so it has to be let in.
-        let option = ["-Z", "unstable-options", "--report-time"];
-        job.command.extend(option.map(str::to_owned));
-        job = job.with("RUSTC_BOOTSTRAP", "1");
+        job = job
+            .arguments(&["-Z", "unstable-options", "--report-time"])
+            .with("RUSTC_BOOTSTRAP", "1");
     }
     if program.unit {
         job.counts = Counts::Units;
@@ -165,18 +115,14 @@ fn depends_on(program: &Program) -> Vec<PathBuf> {
     if !(rules.device || rules.each_device || rules.long) {
         return Vec::new();
     }
+    let mut all = vec![program.executable.clone()];
     // Test programs lie in `deps`, beside which cargo puts the programs of the workspace.
-    let command = program
-        .executable
-        .ancestors()
-        .nth(2)
-        .map(|folder| folder.join("moebius"));
-    let runs_command = program.package == "moebius-cli";
-    let command = command.filter(|_| runs_command);
-    [program.executable.clone()]
-        .into_iter()
-        .chain(command)
-        .collect()
+    if program.package == "moebius-cli"
+        && let Some(folder) = program.executable.ancestors().nth(2)
+    {
+        all.push(folder.join("moebius"));
+    }
+    all
 }
 
 /// Every test program once, or once for each device; device-free ones first.
@@ -279,10 +225,8 @@ pub(crate) fn on_a_card(program: &Program, card: Card, drivers: &Path, words: &s
         let job = job.with("LD_LIBRARY_PATH", folder.as_str());
         return job.with("CUDA_PATH", folder);
     }
-    let mut job = job.with("ROCM_PATH", folder);
     let run = ["bash", "-c", r#"PATH=$ROCM_PATH:$PATH exec "$@""#, "bash"];
-    job.command.splice(0..0, run.map(str::to_owned));
-    job
+    job.with("ROCM_PATH", folder).under(&run)
 }
 
 /// A program on `vulkan`: on a GPU, or on a software driver that takes SPIR-V, with the loader that its libraries need.
@@ -291,13 +235,12 @@ pub(crate) fn on_vulkan(program: &Program, places: &Places, words: &str) -> Opti
     if places.gpu.is_some() {
         return Some(job);
     }
-    let mut job = job.with("VK_ICD_FILENAMES", places.spirv_driver.as_ref()?);
-    if let Some(loader) = &places.spirv_loader {
-        let libraries = Path::new(loader).parent().map(text).unwrap_or_default();
-        let under = [loader.as_str(), "--library-path", &libraries];
-        job.command.splice(0..0, under.map(str::to_owned));
-    }
-    Some(job)
+    let job = job.with("VK_ICD_FILENAMES", places.spirv_driver.as_ref()?);
+    let Some(loader) = &places.spirv_loader else {
+        return Some(job);
+    };
+    let libraries = Path::new(loader).parent().map(text).unwrap_or_default();
+    Some(job.under(&[loader, "--library-path", &libraries]))
 }
 
 /// Holds the support table against what conformance left in `records`.

@@ -92,10 +92,9 @@ pub(crate) struct Rules {
 impl Rules {
     fn of(package: &Value, target: &str) -> io::Result<Self> {
         let mut rules = Self::default();
-        let Some(entry) = package["metadata"]["tests"][target].as_object() else {
-            return Ok(rules);
-        };
-        for (key, value) in entry {
+        let wrong = |what: String| invalid(format!("[package.metadata.tests.{target}] {what}"));
+        let entry = package["metadata"]["tests"][target].as_object();
+        for (key, value) in entry.into_iter().flatten() {
             let rule = match key.as_str() {
                 "conformance" => &mut rules.conformance,
                 "each-device" => &mut rules.each_device,
@@ -108,17 +107,10 @@ impl Rules {
                 "random" => &mut rules.random,
                 "xla" => &mut rules.xla,
                 "xla-quickly" => &mut rules.xla_quickly,
-                _ => {
-                    return Err(invalid(format!(
-                        "[package.metadata.tests.{target}] has an unknown key `{key}`"
-                    )));
-                }
+                _ => return Err(wrong(format!("has an unknown key `{key}`"))),
             };
-            *rule = value.as_bool().ok_or_else(|| {
-                invalid(format!(
-                    "[package.metadata.tests.{target}] {key} is true or false"
-                ))
-            })?;
+            let value = value.as_bool();
+            *rule = value.ok_or_else(|| wrong(format!("{key} is true or false")))?;
         }
         if rules.conformance {
             rules.each_device = true;
@@ -147,45 +139,38 @@ pub(crate) fn metadata() -> io::Result<Value> {
 /// The test programs that a build's messages (`--message-format=json…`, other lines among them) name, in the order of
 /// their names, so that two runs are alike.
 pub(crate) fn built(log: &str, metadata: &Value) -> io::Result<Vec<Program>> {
-    let packages = metadata["packages"]
-        .as_array()
-        .map_or(&[][..], Vec::as_slice);
-    let packages: BTreeMap<&str, &Value> = packages
-        .iter()
-        .filter_map(|p| Some((p["id"].as_str()?, p)))
-        .collect();
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let packages = packages.filter_map(|package| Some((package["id"].as_str()?, package)));
+    let packages: BTreeMap<&str, &Value> = packages.collect();
     let mut programs = Vec::new();
     for line in log.lines().filter(|line| line.starts_with('{')) {
         let message: Value = serde_json::from_str(line)?;
-        let package = message["package_id"]
-            .as_str()
-            .and_then(|id| packages.get(id));
+        let package = message["package_id"].as_str();
+        let package = package.and_then(|id| packages.get(id));
         let (Some(package), Some(executable)) = (package, message["executable"].as_str()) else {
             continue;
         };
-        if message["profile"]["test"] != true {
-            continue;
-        }
         let target = &message["target"];
         let (name, manifest) = (target["name"].as_str(), package["manifest_path"].as_str());
         let (Some(name), Some(manifest)) = (name, manifest) else {
             continue;
         };
+        if message["profile"]["test"] != true {
+            continue;
+        }
+        let folder = Path::new(manifest).parent().unwrap_or(Path::new("."));
         programs.push(Program {
             package: package["name"].as_str().unwrap_or_default().to_owned(),
             target: name.to_owned(),
             executable: executable.into(),
-            folder: Path::new(manifest)
-                .parent()
-                .unwrap_or(Path::new("."))
-                .to_owned(),
+            folder: folder.to_owned(),
             unit: target["kind"][0] != "test",
             rules: Rules::of(package, name)?,
             families: Vec::new(),
         });
     }
-    programs
-        .sort_by(|one, other| (&one.package, &one.target).cmp(&(&other.package, &other.target)));
+    let place = |one: &Program| (one.package.clone(), one.target.clone());
+    programs.sort_by_key(place);
     Ok(programs)
 }
 

@@ -2,95 +2,97 @@
 //! figure that nobody measured.
 
 use std::fmt::Write;
-use std::fs;
+use std::thread::available_parallelism;
 
 use crate::lanes::{Finished, Lanes};
+use crate::schedule::{Span, critical_path};
 use crate::timings::{Build, Part};
-use crate::totals::Totals;
 
 /// Cases of more than so many seconds are listed.
 pub(crate) const SLOW: f64 = 2.0;
 /// So many units of the build are listed, the longest first.
 const UNITS: usize = 5;
 /// The columns of the table of jobs.
-const COLUMNS: [&str; 10] = [
-    "stage",
-    "cases run",
-    "refused",
-    "seconds",
-    "CPU s",
-    "waited s",
-    "for",
-    "peak MB",
-    "XLA programs compiled",
-    "loaded",
-];
+const COLUMNS: &str = "stage | cases run | refused | seconds | CPU s | waited s | for | peak MB | XLA programs compiled | loaded";
 /// Lines of a failed job's output that are shown.
 const TAIL: usize = 200;
 /// Lines of a failed job that are repeated at the end.
 const COMPLAINTS: usize = 40;
 
+/// Figures of all jobs together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Totals {
+    /// Seconds from the run's beginning to its end.
+    pub(crate) wall: f64,
+    /// Processor time of all jobs, in seconds; `None` where the system doesn't say what processes took.
+    pub(crate) cpu: Option<f64>,
+    pub(crate) processors: usize,
+    /// The places of the jobs on the critical path, in the list of those that have ended.
+    pub(crate) path: Vec<usize>,
+}
+
+impl Totals {
+    /// The figures of a run of `wall` seconds.
+    pub(crate) fn of(finished: &[Finished], wall: f64) -> Self {
+        let spans: Vec<Span> = finished.iter().map(|one| one.span).collect();
+        let used = finished.iter().filter_map(|one| one.usage);
+        let used: Vec<f64> = used.map(|usage| usage.cpu).collect();
+        Self {
+            wall,
+            cpu: (!used.is_empty()).then(|| used.iter().sum()),
+            processors: available_parallelism().map_or(1, |n| n.get()),
+            path: critical_path(&spans),
+        }
+    }
+
+    /// The part of the processors' time that the jobs used: 1 if no processor was ever idle.
+    pub(crate) fn busy(&self) -> Option<f64> {
+        Some(self.cpu? / (self.wall * self.processors as f64))
+    }
+}
+
 /// Says that a job has ended, and shows the output of one that failed, or of all.
 pub(crate) fn ended(elapsed: u64, finished: &Finished, verbose: bool) {
-    let (name, outcome) = (&finished.job.name, &finished.outcome);
-    let what = match (&finished.failure, outcome.passed + outcome.refused) {
-        (Some(reason), _) => format!("FAILED: {reason}"),
-        (None, _) if finished.unchanged.is_some() => unchanged(finished),
-        (None, 0) => "ok".to_owned(),
-        (None, _) if outcome.refused > 0 => {
-            format!("{} passed, {} refused", outcome.passed, outcome.refused)
-        }
-        (None, _) => format!("{} passed", outcome.passed),
-    };
-    println!(
-        "[{elapsed:>5} s] {name}: {what} ({:.1} s)",
-        finished.seconds()
-    );
+    let (name, took) = (&finished.job.name, finished.seconds());
+    let what = what_became_of(finished);
+    println!("[{elapsed:>5} s] {name}: {what} ({took:.1} s)");
     if verbose || finished.failure.is_some() {
-        let log = fs::read(&finished.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let log = finished.log();
         // cargo's messages to programs are not for people.
-        let lines: Vec<&str> = log
-            .lines()
-            .filter(|line| !line.starts_with("{\""))
-            .collect();
-        let from = if verbose {
-            0
-        } else {
-            lines.len().saturating_sub(TAIL)
-        };
-        for line in &lines[from..] {
+        let lines = log.lines().filter(|line| !line.starts_with("{\""));
+        let lines: Vec<&str> = lines.collect();
+        let tail = if verbose { usize::MAX } else { TAIL };
+        for line in &lines[lines.len().saturating_sub(tail)..] {
             println!("    {line}");
         }
     }
 }
 
-/// Says which commit proved a job that need not run, and with how many tests.
-fn unchanged(finished: &Finished) -> String {
-    finished
-        .unchanged
-        .as_ref()
-        .map_or_else(String::new, |green| {
-            let commit = green.commit.get(..8).unwrap_or("an unknown commit");
-            format!(
-                "unchanged since {commit}, which passed {} there",
-                green.passed
-            )
-        })
+fn what_became_of(finished: &Finished) -> String {
+    if let Some(reason) = &finished.failure {
+        return format!("FAILED: {reason}");
+    }
+    if let Some(green) = &finished.unchanged {
+        let (commit, passed) = (green.commit.get(..8), green.passed);
+        let commit = commit.unwrap_or("an unknown commit");
+        return format!("unchanged since {commit}, which passed {passed} there");
+    }
+    match (finished.outcome.passed, finished.outcome.refused) {
+        (0, 0) => "ok".to_owned(),
+        (passed, 0) => format!("{passed} passed"),
+        (passed, refused) => format!("{passed} passed, {refused} refused"),
+    }
 }
 
 /// A row of a table.
-fn row(cells: &[String]) -> String {
+fn row<const N: usize>(cells: [&str; N]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The first two rows of a table, after an empty line.
-fn head(columns: &[&str]) -> String {
-    format!(
-        "\n| {} |\n{}|\n",
-        columns.join(" | "),
-        "|---".repeat(columns.len())
-    )
+/// The first two rows of a table, after an empty line; `columns` has a bar between two names.
+fn head(columns: &str) -> String {
+    let lines = "|---".repeat(columns.split(" | ").count());
+    format!("\n| {columns} |\n{lines}|\n")
 }
 
 fn dash() -> String {
@@ -111,24 +113,26 @@ fn count(n: usize) -> String {
 /// children that they waited for: their time together, and the memory of the largest. A job waits from the time at
 /// which the lanes have it.
 pub(crate) fn table(finished: &[Finished]) -> String {
-    let mut table = head(&COLUMNS);
+    let mut table = head(COLUMNS);
     for one in finished {
         let outcome = &one.outcome;
         let waited = one.waits.total();
         let peak = one.usage.map(|usage| format!("{:.0}", usage.peak));
-        table += &row(&[
-            one.job.name.clone(),
-            one.unchanged
-                .as_ref()
-                .map_or_else(|| count(one.cases), |_| "unchanged".to_owned()),
-            count(outcome.refused),
-            seconds(Some(one.seconds())),
-            seconds(one.usage.map(|usage| usage.cpu)),
-            seconds(waited),
-            waited.map_or_else(dash, |_| one.waits.text()),
-            peak.unwrap_or_else(dash),
-            count(outcome.compiled),
-            count(outcome.loaded),
+        let cases = match &one.unchanged {
+            Some(_) => "unchanged".to_owned(),
+            None => count(one.cases),
+        };
+        table += &row([
+            &one.job.name,
+            &cases,
+            &count(outcome.refused),
+            &seconds(Some(one.seconds())),
+            &seconds(one.usage.map(|usage| usage.cpu)),
+            &seconds(waited),
+            &waited.map_or_else(dash, |_| one.waits.text()),
+            &peak.unwrap_or_else(dash),
+            &count(outcome.compiled),
+            &count(outcome.loaded),
         ]);
     }
     let slow = finished.iter().flat_map(|one| {
@@ -139,14 +143,9 @@ pub(crate) fn table(finished: &[Finished]) -> String {
     });
     let mut slow: Vec<_> = slow.collect();
     slow.sort_by(|(_, one), (_, other)| other.seconds.total_cmp(&one.seconds));
-    let case = format!("case of more than {SLOW} s");
-    table += &head(&[&case, "stage", "seconds"]);
+    table += &head(&format!("case of more than {SLOW} s | stage | seconds"));
     for (one, case) in slow {
-        table += &row(&[
-            case.name.clone(),
-            one.job.name.clone(),
-            seconds(Some(case.seconds)),
-        ]);
+        table += &row([&case.name, &one.job.name, &seconds(Some(case.seconds))]);
     }
     table
 }
@@ -154,38 +153,30 @@ pub(crate) fn table(finished: &[Finished]) -> String {
 /// The tables of what the build's time went into. Units are compiled side by side, each with its own seconds, so that
 /// the seconds of all are more than the build's.
 pub(crate) fn build(build: &Build) -> String {
-    let mut table = head(&["part of the build", "built", "seconds of its units"]);
+    let mut table = head("part of the build | built | seconds of its units");
     for part in Part::ALL {
         let (built, sum) = build.sum(part);
         let sum = (built > 0).then_some(sum);
-        table += &row(&[part.name().to_owned(), count(built), seconds(sum)]);
+        table += &row([part.name(), &count(built), &seconds(sum)]);
     }
     if !build.units.is_empty() {
-        table += &head(&["longest units of the build", "part", "seconds"]);
+        table += &head("longest units of the build | part | seconds");
     }
     for unit in build.units.iter().take(UNITS) {
-        table += &row(&[
-            unit.name(),
-            unit.part.name().to_owned(),
-            seconds(Some(unit.seconds)),
-        ]);
+        let took = seconds(Some(unit.seconds));
+        table += &row([&unit.name(), unit.part.name(), &took]);
     }
     table
 }
 
 /// The critical path, and what the run took as a whole.
 pub(crate) fn totals(finished: &[Finished], totals: &Totals) -> String {
-    let mut text = head(&[
-        "critical path: each let the next one start",
-        "started at s",
-        "seconds",
-    ]);
-    let path = totals.path.iter().map(|at| &finished[*at]);
+    let mut text = head("critical path: each let the next one start | started at s | seconds");
     let mut sum = 0.0;
-    for one in path {
+    for one in totals.path.iter().map(|at| &finished[*at]) {
         sum += one.seconds();
         let [started, took] = [one.span.started, one.seconds()].map(|time| seconds(Some(time)));
-        text += &row(&[one.job.name.clone(), started, took]);
+        text += &row([&one.job.name, &started, &took]);
     }
     let busy = totals.busy().map(|busy| format!("{:.0} %", 100.0 * busy));
     let _ = writeln!(
@@ -205,8 +196,7 @@ pub(crate) fn failures(lanes: &Lanes) -> String {
     for one in &lanes.finished {
         let Some(reason) = &one.failure else { continue };
         let _ = writeln!(text, "FAILED: {}: {reason}", one.job.name);
-        let log = fs::read(&one.log).unwrap_or_default();
-        for line in complaints(&String::from_utf8_lossy(&log)) {
+        for line in complaints(&one.log()) {
             let _ = writeln!(text, "    {line}");
         }
     }
@@ -230,34 +220,26 @@ mod tests {
     use super::*;
     use crate::child::Usage;
     use crate::job::Job;
-    use crate::outcome::{Case, Outcome};
-    use crate::schedule::{Span, Wait, Waits};
+    use crate::outcome::Case;
+    use crate::schedule::{Wait, Waits};
     use crate::timings::Unit;
-    use std::path::PathBuf;
 
-    fn finished(name: &str, times: [f64; 2], freed_by: Option<usize>, usage: [f64; 2]) -> Finished {
-        let [cpu, peak] = usage;
-        let [started, ended] = times;
+    fn finished(name: &str, [started, ended]: [f64; 2], [cpu, peak]: [f64; 2]) -> Finished {
+        let freed_by = (started > 0.0).then_some(0);
+        let span = Span {
+            started,
+            ended,
+            freed_by,
+        };
         Finished {
-            job: Job::new(name, &["true"]),
-            outcome: Outcome::default(),
-            cases: 0,
-            span: Span {
-                started,
-                ended,
-                freed_by,
-            },
-            waits: Waits::default(),
             usage: Some(Usage { cpu, peak }),
-            failure: None,
-            unchanged: None,
-            log: PathBuf::new(),
+            ..Finished::new(Job::new(name, &["true"]), Waits::default(), span)
         }
     }
 
     /// A run of three jobs.
     fn run() -> Vec<Finished> {
-        let mut cases = finished("conformance [cpu]", [80.0, 399.2], Some(0), [402.5, 2310.4]);
+        let mut cases = finished("conformance [cpu]", [80.0, 399.2], [402.5, 2310.4]);
         cases.waits.add(&Wait::Lane, 0.02);
         cases.cases = 267;
         cases.outcome.refused = 7;
@@ -269,14 +251,14 @@ mod tests {
             case("casts::f16[cpu]", 1.5),
             case("attention::rules[cpu]", 9.25),
         ];
-        let mut others = finished("cli_xla", [90.5, 94.75], Some(0), [5.0, 310.0]);
+        let mut others = finished("cli_xla", [90.5, 94.75], [5.0, 310.0]);
         others.waits.add(&Wait::Lock("xla"), 10.25);
         others.waits.add(&Wait::Lane, 0.25);
         others.cases = 5;
         others.outcome.loaded = 44;
         others.usage = None;
         vec![
-            finished("build", [0.0, 80.0], None, [130.0, 1804.6]),
+            finished("build", [0.0, 80.0], [130.0, 1804.6]),
             others,
             cases,
         ]

@@ -72,13 +72,14 @@ impl Known {
     pub(crate) fn read(places: &Places, scratch: &Path) -> io::Result<Self> {
         let (tree, folders) = tree()?;
         let mut common = blake3::Hasher::new();
-        common.update(FORMAT.as_bytes());
-        common.update(tree.as_bytes());
-        common.update(machine(places)?.as_bytes());
-        let common = common.finalize().to_hex();
-        let mut known = Self::of(&places.cache, scratch, &common);
-        known.folders = folders;
-        Ok(known)
+        for part in [FORMAT, &tree, &machine(places)?] {
+            common.update(part.as_bytes());
+        }
+        let common = hex(&common);
+        Ok(Self {
+            folders,
+            ..Self::of(&places.cache, scratch, &common)
+        })
     }
 
     /// As [`Known::read`], with a text that stands for all that jobs have in common.
@@ -122,9 +123,7 @@ impl Known {
         variables.sort();
         let variables = variables.iter().flat_map(|(name, value)| [name, value]);
         for text in [&job.name].into_iter().chain(&job.command).chain(variables) {
-            let text = text.replace(&self.fleeting, "");
-            hasher.update(&(text.len() as u64).to_le_bytes());
-            hasher.update(text.as_bytes());
+            add_bytes(&mut hasher, text.replace(&self.fleeting, "").as_bytes());
         }
         for path in &job.depends_on {
             if path.is_dir() {
@@ -137,7 +136,7 @@ impl Known {
             let hash = self.folders.get(folder).map_or("", String::as_str);
             hasher.update(format!("{folder}={hash}\n").as_bytes());
         }
-        Ok(Some(hasher.finalize().to_hex().to_string()))
+        Ok(Some(hex(&hasher)))
     }
 
     /// A hash of what is loaded of a program, or of another file's bytes.
@@ -171,26 +170,31 @@ impl Known {
         self.green.insert(key.to_owned(), green);
         self.drop_oldest(MOST)?;
         let entry = |green: &Green| json!({"commit": green.commit, "passed": green.passed, "refused": green.refused, "at": green.at});
-        let entries = self
-            .green
-            .iter()
-            .map(|(key, green)| (key.clone(), entry(green)));
+        let entries = self.green.iter();
+        let entries = entries.map(|(key, green)| (key.clone(), entry(green)));
         let text = Value::Object(entries.collect()).to_string();
         places::replace(&self.folder.join("jobs.json"), &text)
     }
 
     /// Forgets the jobs that passed longest ago, beyond `most` of them.
     fn drop_oldest(&mut self, most: usize) -> io::Result<()> {
-        while self.green.len() > most {
-            let oldest = self.green.iter().min_by_key(|(_, green)| green.at);
-            let Some(key) = oldest.map(|(key, _)| key.clone()) else {
-                break;
-            };
+        let mut keys: Vec<(u64, String)> = self
+            .green
+            .iter()
+            .map(|(key, green)| (green.at, key.clone()))
+            .collect();
+        keys.sort();
+        let beyond = keys.len().saturating_sub(most);
+        for (_, key) in keys.drain(..beyond) {
             self.green.remove(&key);
             fs::remove_dir_all(self.folder.join(key))?;
         }
         Ok(())
     }
+}
+
+fn hex(hasher: &blake3::Hasher) -> String {
+    hasher.finalize().to_hex().to_string()
 }
 
 fn seconds_since_1970() -> u64 {
@@ -221,49 +225,48 @@ fn loaded(bytes: &[u8]) -> Option<blake3::Hash> {
     Some(hasher.finalize())
 }
 
-/// An error that names the path.
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+/// The bytes of a file; an error names the path.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let named =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    fs::read(path).map_err(named)
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    fs::read(path).map_err(|error| at(path, &error))
+/// Adds bytes with their length to what is hashed, so that none can pass for the end of those before or the start of the next.
+fn add_bytes(hasher: &mut blake3::Hasher, bytes: &[u8]) {
+    hasher.update(&(bytes.len() as u64).to_le_bytes());
+    hasher.update(bytes);
 }
 
 /// Adds a file, or the files of a folder in the order of their names, to what is hashed.
 fn add(hasher: &mut blake3::Hasher, path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        let entries: io::Result<Vec<PathBuf>> =
-            fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect();
-        let mut entries = entries.map_err(|error| at(path, &error))?;
-        entries.sort();
-        for entry in entries {
-            let name = entry.file_name().unwrap_or_default().as_encoded_bytes();
-            hasher.update(&(name.len() as u64).to_le_bytes());
-            hasher.update(name);
-            add(hasher, &entry)?;
-        }
+    if !path.is_dir() {
+        hasher.update(blake3::hash(&read(path)?).as_bytes());
         return Ok(());
     }
-    hasher.update(blake3::hash(&read(path)?).as_bytes());
+    let entries: io::Result<Vec<PathBuf>> =
+        fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect();
+    let mut entries = entries?;
+    entries.sort();
+    for entry in entries {
+        add_bytes(
+            hasher,
+            entry.file_name().unwrap_or_default().as_encoded_bytes(),
+        );
+        add(hasher, &entry)?;
+    }
     Ok(())
 }
 
 /// Hashes of the files of the tree that programs may read when they run: of those that any may, and of each folder that few do.
 fn tree() -> io::Result<(String, BTreeMap<&'static str, String>)> {
-    let list = [
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ];
+    let list = "ls-files -z --cached --others --exclude-standard".split(' ');
     let output = Command::new("git").args(list).output()?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = String::from_utf8_lossy(&output.stderr);
         return Err(io::Error::other(format!("git ls-files: {said}")));
     }
-    let names = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names = String::from_utf8_lossy(&output.stdout);
     let mut names: Vec<&str> = names.split('\0').filter(|name| is_data(name)).collect();
     names.sort_unstable();
     names.dedup();
@@ -281,30 +284,25 @@ fn tree() -> io::Result<(String, BTreeMap<&'static str, String>)> {
             add(hasher, Path::new(name))?;
         }
     }
-    let text = |hasher: &blake3::Hasher| hasher.finalize().to_hex().to_string();
     let folders = folders
         .iter()
-        .map(|(folder, hasher)| (*folder, text(hasher)));
-    Ok((text(&common), folders.collect()))
+        .map(|(folder, hasher)| (*folder, hex(hasher)));
+    Ok((hex(&common), folders.collect()))
 }
 
 /// Whether a program may read the file of the tree when it runs: Rust sources, manifests and scripts make programs, whose contents
 /// are in keys, and the tests of documents always run.
 fn is_data(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
+    let manifests = "Cargo.toml Cargo.lock clippy.toml rustfmt.toml .gitignore";
     let makes_programs = name.ends_with(".rs")
-        || [
-            "Cargo.toml",
-            "Cargo.lock",
-            "clippy.toml",
-            "rustfmt.toml",
-            ".gitignore",
-        ]
-        .contains(&file)
-        || [".ci/", ".cargo/", "scripts/"]
-            .iter()
-            .any(|folder| name.starts_with(folder));
+        || manifests.split(' ').any(|manifest| manifest == file)
+        || starts_with_one(name, &[".ci/", ".cargo/", "scripts/"]);
     !name.is_empty() && !makes_programs && !is_document(name)
+}
+
+fn starts_with_one(name: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| name.starts_with(start))
 }
 
 /// Whether a path of the tree is a text for people, which only tests read that always run.
@@ -324,86 +322,85 @@ fn machine(places: &Places) -> io::Result<String> {
         hasher.update(line.as_bytes());
     }
     // The packages of the system, as Debian lists them, and what lies in the cache folder by version.
-    let listed = [PathBuf::from("/var/lib/dpkg/status")];
     let unpacked = [
         "lavapipe/libraries/version",
         "lavapipe/lvp_icd.json",
         "nvrtc/version",
         "spirv-tools/version",
-    ];
-    let unpacked = unpacked.iter().map(|name| places.cache.join(name));
-    for path in listed
-        .into_iter()
-        .chain(unpacked)
-        .filter(|path| path.exists())
-    {
-        add(&mut hasher, &path)?;
+    ]
+    .map(|name| places.cache.join(name));
+    let listed = [PathBuf::from("/var/lib/dpkg/status")];
+    let files = listed.iter().chain(&unpacked);
+    for path in files.filter(|path| path.exists()) {
+        add(&mut hasher, path)?;
     }
     for (folder, stem) in [("pjrt", ""), ("", "deno-")] {
-        let entries = fs::read_dir(places.cache.join(folder))
-            .into_iter()
-            .flatten()
-            .flatten();
+        let entries = fs::read_dir(places.cache.join(folder)).into_iter();
+        let entries = entries.flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         let mut names: Vec<String> = names.filter(|name| name.starts_with(stem)).collect();
         names.sort();
         hasher.update(names.join("\n").as_bytes());
     }
-    let ours = |name: &str| {
-        ["MOEBIUS_", "XLA_", "RUST_", "CUBECL_"]
-            .iter()
-            .any(|start| name.starts_with(start))
-    };
-    let mut variables: Vec<(String, String)> =
-        std::env::vars().filter(|(name, _)| ours(name)).collect();
-    variables.sort();
-    for (name, value) in variables {
+    let ours = |name: &str| starts_with_one(name, &["MOEBIUS_", "XLA_", "RUST_", "CUBECL_"]);
+    let variables = std::env::vars().filter(|(name, _)| ours(name));
+    for (name, value) in variables.collect::<BTreeMap<_, _>>() {
         hasher.update(format!("{name}={value}\n").as_bytes());
     }
-    for driver in [
+    let drivers = [
         &places.lavapipe,
         &places.swiftshader,
         &places.spirv_driver,
         &places.gpu,
-    ] {
+    ];
+    for driver in drivers {
         hasher.update(driver.as_deref().unwrap_or("none").as_bytes());
     }
-    Ok(hasher.finalize().to_hex().to_string())
+    Ok(hex(&hasher))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     /// A folder for one test, with a program in it.
     struct Fixture(PathBuf);
 
     impl Fixture {
         fn new(name: &str) -> Self {
-            let folder =
-                std::env::temp_dir().join(format!("moebius-green-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&folder);
+            let name = format!("moebius-green-{name}-{}", std::process::id());
+            let fixture = Self(std::env::temp_dir().join(name));
+            let _ = fs::remove_dir_all(&fixture.0);
             for part in ["scratch/records", "again", "cache", "data"] {
-                fs::create_dir_all(folder.join(part)).unwrap();
+                fs::create_dir_all(fixture.path(part)).unwrap();
             }
-            fs::write(
-                folder.join("program"),
-                "kernel text, reference and tolerance",
-            )
-            .unwrap();
-            fs::write(folder.join("data/case"), "values").unwrap();
-            Self(folder)
+            fixture.write("program", "kernel text, reference and tolerance");
+            fixture.write("data/case", "values");
+            fixture
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            fs::write(self.path(name), text).unwrap();
         }
 
         fn known(&self, common: &str) -> Known {
-            Known::of(&self.0.join("cache"), &self.0.join("scratch"), common)
+            Known::of(&self.path("cache"), &self.path("scratch"), common)
+        }
+
+        fn key(&self, job: &Job) -> String {
+            self.known("common").key(job).unwrap().unwrap()
         }
 
         fn job(&self) -> Job {
-            let drivers = places::text(&self.0.join("scratch/drivers"));
-            let mut job = Job::new("cases [cuda]", &["program", "--all"]).with("DRIVERS", drivers);
-            job.depends_on = vec![self.0.join("program"), self.0.join("data")];
-            job
+            let drivers = places::text(&self.path("scratch/drivers"));
+            Job::words("cases [cuda]", "program --all")
+                .with("DRIVERS", drivers)
+                .depending_on([self.path("program"), self.path("data")])
         }
     }
 
@@ -416,30 +413,24 @@ mod tests {
     #[test]
     fn a_job_that_passed_is_known_with_its_records() {
         let fixture = Fixture::new("known");
-        let job = fixture.job();
+        let [records, again] = ["scratch/records", "again"].map(|name| fixture.path(name));
         let mut known = fixture.known("common");
-        let key = known.key(&job).unwrap().unwrap();
-        let again = fixture.0.join("again");
+        let key = fixture.key(&fixture.job());
         assert_eq!(known.passed(&key, &again), None);
-        fs::write(fixture.0.join("scratch/records/cases-1.tsv"), "a line").unwrap();
+        fixture.write("scratch/records/cases-1.tsv", "a line");
         let outcome = Outcome {
             passed: 7,
             refused: 2,
             ..Outcome::default()
         };
-        known
-            .keep(&key, &outcome, &fixture.0.join("scratch/records"))
-            .unwrap();
+        known.keep(&key, &outcome, &records).unwrap();
         let read = fixture.known("common");
-        let green = read
-            .passed(&read.key(&job).unwrap().unwrap(), &again)
-            .unwrap();
+        let key = read.key(&fixture.job()).unwrap().unwrap();
+        let green = read.passed(&key, &again).unwrap();
         assert_eq!((green.passed, green.refused), (7, 2));
-        assert_eq!(
-            fs::read_to_string(again.join("cases-1.tsv")).unwrap(),
-            "a line"
-        );
-        fs::write(fixture.0.join("cache/green/jobs.json"), "{").unwrap();
+        let kept = fs::read_to_string(again.join("cases-1.tsv")).unwrap();
+        assert_eq!(kept, "a line");
+        fixture.write("cache/green/jobs.json", "{");
         assert!(fixture.known("common").green.is_empty());
     }
 
@@ -447,65 +438,56 @@ mod tests {
     fn the_jobs_that_passed_last_are_kept() {
         let fixture = Fixture::new("oldest");
         let mut known = fixture.known("common");
-        let records = fixture.0.join("scratch/records");
+        let records = fixture.path("scratch/records");
         for (key, at) in [("a", 3), ("b", 1), ("c", 2)] {
             known.keep(key, &Outcome::default(), &records).unwrap();
             known.green.get_mut(key).unwrap().at = at;
         }
         known.drop_oldest(2).unwrap();
-        let folder = |key: &str| fixture.0.join("cache/green").join(key).exists();
+        let folder = |key: &str| fixture.path("cache/green").join(key).exists();
         assert_eq!(["a", "b", "c"].map(folder), [true, false, true]);
     }
 
     #[test]
     fn a_change_of_anything_is_another_key() {
         let fixture = Fixture::new("changes");
-        let key = |job: &Job, common: &str| fixture.known(common).key(job).unwrap().unwrap();
-        let first = key(&fixture.job(), "common");
-        assert_eq!(key(&fixture.job(), "common"), first);
+        let job = fixture.job();
+        let mut keys = vec![fixture.key(&job)];
+        assert_eq!(fixture.key(&job), keys[0]);
         // A constant of a kernel, of a reference or of a tolerance is in the program; a driver's version is in `common`.
-        fs::write(
-            fixture.0.join("program"),
-            "kernel text, reference and Tolerance",
-        )
-        .unwrap();
-        assert_ne!(key(&fixture.job(), "common"), first);
-        let second = key(&fixture.job(), "common");
-        assert_ne!(key(&fixture.job(), "another driver"), second);
-        assert_ne!(key(&fixture.job().with("CARD", "h100"), "common"), second);
-        let mut job = fixture.job();
-        job.command.push("--quick".to_owned());
-        assert_ne!(key(&job, "common"), second);
-        fs::write(fixture.0.join("data/case"), "Values").unwrap();
-        assert_ne!(key(&fixture.job(), "common"), second);
-        fs::rename(fixture.0.join("data/case"), fixture.0.join("data/other")).unwrap();
-        let third = key(&fixture.job(), "common");
-        fs::write(fixture.0.join("data/new"), "").unwrap();
-        assert_ne!(key(&fixture.job(), "common"), third);
+        fixture.write("program", "kernel text, reference and Tolerance");
+        keys.push(fixture.key(&job));
+        let driver = fixture.known("another driver");
+        keys.push(driver.key(&job).unwrap().unwrap());
+        keys.push(fixture.key(&job.clone().with("CARD", "h100")));
+        keys.push(fixture.key(&job.clone().arguments(&["--quick"])));
+        fixture.write("data/case", "Values");
+        keys.push(fixture.key(&job));
+        fs::rename(fixture.path("data/case"), fixture.path("data/other")).unwrap();
+        keys.push(fixture.key(&job));
+        fixture.write("data/new", "");
+        keys.push(fixture.key(&job));
+        assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 8, "{keys:?}");
     }
 
     #[test]
     fn the_place_of_a_runs_own_files_makes_no_difference() {
         let fixture = Fixture::new("places");
-        let first = fixture.known("common").key(&fixture.job()).unwrap();
-        let elsewhere = fixture.0.join("elsewhere");
-        let known = Known::of(&fixture.0.join("cache"), &elsewhere, "common");
+        let elsewhere = fixture.path("elsewhere");
+        let known = Known::of(&fixture.path("cache"), &elsewhere, "common");
         let drivers = places::text(&elsewhere.join("drivers"));
-        let mut job = fixture.job();
-        job.variables = vec![("DRIVERS".to_owned(), drivers)];
-        assert_eq!(known.key(&job).unwrap(), first);
+        let job = fixture.job().without("DRIVERS").with("DRIVERS", drivers);
+        let key = known.key(&job).unwrap();
+        assert_eq!(key, Some(fixture.key(&fixture.job())));
     }
 
     #[test]
     fn a_job_without_a_program_always_runs_and_a_missing_program_is_an_error() {
         let fixture = Fixture::new("always");
         let known = fixture.known("common");
-        assert_eq!(
-            known.key(&Job::new("format", &["cargo", "fmt"])).unwrap(),
-            None
-        );
-        let mut job = fixture.job();
-        job.depends_on.push(fixture.0.join("missing"));
+        let always = Job::words("format", "cargo fmt");
+        assert_eq!(known.key(&always).unwrap(), None);
+        let job = fixture.job().depending_on([fixture.path("missing")]);
         assert!(known.key(&job).unwrap_err().to_string().contains("missing"));
     }
 
@@ -535,8 +517,11 @@ mod tests {
         let key = |hash: &str, reads: &[&'static str]| {
             let mut known = fixture.known("common");
             known.folders.insert("web-demo/", hash.to_owned());
-            let mut job = fixture.job();
-            job.reads = reads.to_vec();
+            let reads = reads.to_vec();
+            let job = Job {
+                reads,
+                ..fixture.job()
+            };
             known.key(&job).unwrap().unwrap()
         };
         assert_eq!(key("a", &[]), key("b", &[]));
@@ -554,26 +539,16 @@ mod tests {
         let output = Command::new("git").args(list).current_dir(&root).output();
         let names = String::from_utf8(output.unwrap().stdout).unwrap();
         let always = ["tests/tree/", "tests/runner/"];
-        let sources = names
-            .lines()
-            .filter(|name| always.iter().all(|of| !name.starts_with(of)));
         let mut named = 0;
-        for name in sources {
-            let Ok(text) = fs::read_to_string(root.join(name)) else {
-                continue;
-            };
-            let code: String = text
-                .lines()
-                .filter(|line| !line.trim_start().starts_with("//"))
-                .collect();
+        for name in names.lines().filter(|name| !starts_with_one(name, &always)) {
+            let text = fs::read_to_string(root.join(name)).unwrap_or_default();
+            let comment = |line: &&str| line.trim_start().starts_with("//");
+            let code: String = text.lines().filter(|line| !comment(line)).collect();
             for (folder, readers) in READ_BY {
                 let last = folder.trim_end_matches('/').rsplit('/').next().unwrap();
                 if code.contains(&format!("\"{last}\"")) || code.contains(&format!("{last}/")) {
                     let known = readers.iter().any(|reader| name.contains(reader));
-                    assert!(
-                        known,
-                        "{name} names {folder}, which READ_BY says it doesn't read"
-                    );
+                    assert!(known, "{name} names {folder}, which others alone read");
                     named += 1;
                 }
             }
@@ -583,23 +558,12 @@ mod tests {
 
     #[test]
     fn data_is_what_programs_read_when_they_run() {
-        for name in [
-            "tests/cases/a.safetensors",
-            "web-demo/page.js",
-            "tests/emulator/src/device/grid.h",
-            "backends/xla/OPERATIONS.md",
-        ] {
+        let data = "tests/cases/a.safetensors web-demo/page.js tests/emulator/src/device/grid.h backends/xla/OPERATIONS.md";
+        for name in data.split(' ') {
             assert!(is_data(name), "{name}");
         }
-        for name in [
-            "",
-            "README.md",
-            "runtime/core/Cargo.toml",
-            "scripts/test",
-            "docs/page.png",
-            "shaders/kernels/src/lib.rs",
-            "benches/RESULTS.md",
-        ] {
+        let others = "README.md runtime/core/Cargo.toml scripts/test docs/page.png shaders/kernels/src/lib.rs benches/RESULTS.md";
+        for name in others.split(' ').chain([""]) {
             assert!(!is_data(name), "{name}");
         }
     }
