@@ -8,27 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use moebius_tree::root;
+use moebius_tree::{assert_none, root};
 
 /// The crates that are looked at, each with its `src`: all libraries, the command, and what `scripts/test` runs.
-const CRATES: &[&str] = &[
-    "backends/device",
-    "backends/host",
-    "shaders/ops",
-    "shaders/kernels",
-    "backends/pjrt",
-    "backends/xla",
-    "runtime/core",
-    "runtime/weights",
-    "runtime/model",
-    "runtime/text",
-    "runtime/engine",
-    "runtime/cases",
-    "runtime/cli",
-    "benches",
-    "wasm",
-    "tests/runner",
-];
+const CRATES: &str = "backends/device backends/host shaders/ops shaders/kernels backends/pjrt backends/xla runtime/core runtime/weights \
+    runtime/model runtime/text runtime/engine runtime/cases runtime/cli benches wasm tests/runner";
 
 /// Rust files below a folder, those of tests left out.
 fn sources(folder: &Path) -> Vec<PathBuf> {
@@ -106,6 +90,12 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
     [folder.to_owned()].into_iter().chain(below).collect()
 }
 
+/// The module that a file belongs to, by the file's path in a folder.
+fn module(below: &Path) -> &str {
+    let first = below.components().next().unwrap().as_os_str();
+    first.to_str().unwrap().trim_end_matches(".rs")
+}
+
 /// Which modules of a folder each of its modules names.
 fn edges(src: &Path, folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let of_folder = folder.strip_prefix(src).unwrap().components();
@@ -116,9 +106,8 @@ fn edges(src: &Path, folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for path in sources(folder) {
         let below = path.strip_prefix(folder).unwrap();
-        let first = below.components().next().unwrap().as_os_str();
-        let module = first.to_str().unwrap().trim_end_matches(".rs").to_owned();
-        if ["lib", "main", "mod"].contains(&module.as_str()) {
+        let module = module(below);
+        if ["lib", "main", "mod"].contains(&module) {
             continue;
         }
         // From a module's own file the folder is one `super` away, from the files of its folder one more each.
@@ -129,10 +118,8 @@ fn edges(src: &Path, folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
         let names = named(&code, &from_root)
             .into_iter()
             .chain(named(&code, &upward));
-        edges
-            .entry(module)
-            .or_default()
-            .extend(names.map(str::to_owned));
+        let edges = edges.entry(module.to_owned()).or_default();
+        edges.extend(names.map(str::to_owned));
     }
     let modules: BTreeSet<String> = edges.keys().cloned().collect();
     for (module, named) in &mut edges {
@@ -175,18 +162,15 @@ fn circle(edges: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
 #[test]
 fn modules_form_no_circles() {
     let mut circles = Vec::new();
-    for src in CRATES.iter().map(|name| root().join(name).join("src")) {
+    for name in CRATES.split(' ') {
+        let src = root().join(name).join("src");
         for folder in folders(&src) {
             let name = folder.strip_prefix(root()).unwrap().display();
             let circle = circle(&edges(&src, &folder));
             circles.extend(circle.map(|circle| format!("{name}: {}", circle.join(" → "))));
         }
     }
-    assert!(
-        circles.is_empty(),
-        "modules that name each other in a circle:\n{}",
-        circles.join("\n")
-    );
+    assert_none("Modules that name each other in a circle:", &circles);
 }
 
 #[test]
@@ -215,8 +199,7 @@ fn only_operations_plan_and_dispatch() {
     let mut offences = Vec::new();
     for path in sources(&src) {
         let below = path.strip_prefix(&src).unwrap();
-        let first = below.components().next().unwrap().as_os_str();
-        let module = first.to_str().unwrap().trim_end_matches(".rs");
+        let module = module(below);
         let code = code(&path);
         let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
         let words: BTreeSet<&str> = words.collect();
@@ -229,5 +212,5 @@ fn only_operations_plan_and_dispatch() {
             offences.push(format!("{}: names a module above", below.display()));
         }
     }
-    assert!(offences.is_empty(), "{}", offences.join("\n"));
+    assert_none("Only operations plan and dispatch:", &offences);
 }

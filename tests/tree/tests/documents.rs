@@ -1,16 +1,19 @@
-//! The documents are right about the tree: the files they name exist, and the commands they show are there.
+//! The documents are right about the tree: the files they name exist, the commands they show are there, `docs/api.md` lists what the crate
+//! `moebius` makes public, and `docs/environment.md` every environment variable that a program, a test or a script reads, and no other.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
-use moebius_tree::root;
+use moebius_tree::{assert_none, paths, root};
 
 /// The documents that describe the tree, and so must be right about it.
 const MAPS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// The paths of all documents that are checked: [`MAPS`] and the pages of `docs/`.
 fn maps() -> Vec<String> {
-    let pages = std::fs::read_dir(root().join("docs")).unwrap();
+    let pages = fs::read_dir(root().join("docs")).unwrap();
     let names = pages.map(|page| page.unwrap().file_name().to_string_lossy().into_owned());
     let pages = names
         .filter(|name| name.ends_with(".md"))
@@ -26,7 +29,7 @@ fn documents_name_files_that_exist() {
     let mut offences = Vec::new();
     for map in maps() {
         let file = root().join(&map);
-        let text = std::fs::read_to_string(&file).unwrap();
+        let text = fs::read_to_string(&file).unwrap();
         // A link starts at its page; a path in prose at the root.
         let folder = file.parent().unwrap().to_owned();
         for (number, line) in prose(&text) {
@@ -41,11 +44,8 @@ fn documents_name_files_that_exist() {
             }
         }
     }
-    assert!(
-        offences.is_empty(),
-        "A document names a file or folder that is not there:\n  {}",
-        offences.join("\n  ")
-    );
+    let rule = "A document names a file or folder that is not there:";
+    assert_none(rule, &offences);
 }
 
 /// Numbered lines outside of code fences.
@@ -89,7 +89,7 @@ fn code_paths(line: &str) -> Vec<&str> {
 /// The book's contents name every page, and nothing else.
 #[test]
 fn the_book_has_all_pages() {
-    let summary = std::fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let mut listed: Vec<String> = prose(&summary)
         .flat_map(|(_, line)| links(line))
         .map(|page| format!("docs/{page}"))
@@ -103,31 +103,22 @@ fn the_book_has_all_pages() {
 
 #[test]
 fn the_two_commands_of_the_readme_work() {
-    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
     let readme = read("README.md");
     for command in ["cargo run --release", "scripts/test"] {
-        assert!(
-            readme.lines().any(|line| line.starts_with(command)),
-            "README.md shows no line `{command}`"
-        );
+        let shown = readme.lines().any(|line| line.starts_with(command));
+        assert!(shown, "README.md shows no line `{command}`");
     }
-    assert!(
-        read(".ci/run").contains("exec scripts/test"),
-        ".ci/run is scripts/test"
-    );
-    assert!(
-        read("scripts/test").contains("-p moebius-runner"),
-        "scripts/test is the program in tests/runner"
-    );
-    assert!(
-        read("tests/runner/src/main.rs").contains(r#"&["scripts/setup"]"#),
-        "the tests set up first"
-    );
+    for (path, text) in [
+        (".ci/run", "exec scripts/test"),
+        ("scripts/test", "-p moebius-runner"),
+        ("tests/runner/src/main.rs", r#"&["scripts/setup"]"#),
+    ] {
+        assert!(read(path).contains(text), "{path} has no {text}");
+    }
     for script in ["scripts/setup", "scripts/test", ".ci/run"] {
-        assert!(
-            is_executable(&root().join(script)),
-            "{script} has no run bit"
-        );
+        let runs = is_executable(&root().join(script));
+        assert!(runs, "{script} has no run bit");
     }
 }
 
@@ -140,4 +131,200 @@ fn is_executable(path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_executable(path: &Path) -> bool {
     path.exists() // other systems keep no run bit
+}
+
+/// Files whose `pub use` and public types are the public surface, and those whose public functions are.
+const REEXPORTS: &str = "lib.rs attention/mod.rs moe/mod.rs moe/experts/mod.rs moe/routers/mod.rs moe/switching/mod.rs fp8/mod.rs \
+    fp8/training/mod.rs nn.rs";
+const FUNCTIONS: &str = "attention/mod.rs fp8/training/mod.rs nn.rs operation.rs";
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    text.split(move |c: char| !part(c))
+        .filter(|word| !word.is_empty())
+}
+
+/// The names that a file re-exports for everyone.
+fn reexported(text: &str) -> BTreeSet<String> {
+    let statements = text.split("\npub use ").skip(1);
+    let names = statements.flat_map(|statement| {
+        let path = statement.split(';').next().unwrap();
+        let list = path.split('{').nth(1);
+        let last = path.rsplit("::").next().unwrap();
+        words(list.unwrap_or(last)).map(str::to_owned)
+    });
+    names.collect()
+}
+
+/// The names of the items that a file has after `keyword` at the beginning of a line.
+fn written(text: &str, keyword: &str) -> BTreeSet<String> {
+    let items = text.split(keyword).skip(1);
+    items
+        .map(|rest| words(rest).next().unwrap().to_owned())
+        .collect()
+}
+
+fn public() -> BTreeSet<String> {
+    let src = root().join("runtime/core/src");
+    let read = |name: &str| fs::read_to_string(src.join(name)).unwrap();
+    let mut names = BTreeSet::new();
+    for name in REEXPORTS.split(' ') {
+        let text = read(name);
+        names.extend(reexported(&text));
+        names.extend(written(&text, "\npub struct "));
+        names.extend(written(&text, "\npub enum "));
+    }
+    for name in FUNCTIONS.split(' ') {
+        names.extend(written(&read(name), "\npub fn "));
+    }
+    names
+}
+
+/// The names in backquotes of the page, but paths and files.
+fn listed(page: &str) -> BTreeSet<String> {
+    let quoted = page.split('`').skip(1).step_by(2);
+    let names = quoted.filter(|name| !name.contains([':', '-', ' ', '(', '.', '…']));
+    names.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_lists_what_is_public() {
+    let page = fs::read_to_string(root().join("docs/api.md")).unwrap();
+    let (public, listed) = (public(), listed(&page));
+    let missing: Vec<_> = public.difference(&listed).collect();
+    assert!(missing.is_empty(), "docs/api.md lacks {missing:?}");
+    let known = "MultiHeadAttention moebius auto wgpu vulkan cuda rocm cpu flex Result";
+    let others = listed.difference(&public);
+    let others: Vec<_> = others
+        .filter(|name| known.split(' ').all(|known| known != *name))
+        .collect();
+    assert!(others.is_empty(), "docs/api.md lists {others:?}");
+}
+
+/// What a Rust file does with the environment. A file that does any of it names the variables it means.
+const READS: &[&str] = &["env::var(", "var_os(", "set_var(", "override_from_env("];
+
+/// Capitals that are no variables of the environment: bash's own, one of /etc/os-release, JavaScript's, a word of an error.
+const NO_VARIABLES: &[&str] = &["SECONDS", "ID", "JSON", "FP8"];
+
+/// A word of capitals, digits and `_`.
+fn is_name(word: &str) -> bool {
+    let part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    word.len() > 1 && word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(part)
+}
+
+/// Of a Rust file that reads the environment: its texts that are names.
+fn rust(text: &str) -> BTreeSet<String> {
+    if !READS.iter().any(|call| text.contains(call)) {
+        return BTreeSet::new();
+    }
+    // Those of the compiler, `env!("…")`, are no part of a program's environment.
+    let parts: Vec<&str> = text.split('"').collect();
+    let texts = parts.windows(2).filter(|pair| !pair[0].ends_with("env!("));
+    let names = texts.map(|pair| pair[1]).filter(|text| is_name(text));
+    names.map(str::to_owned).collect()
+}
+
+/// Of JavaScript and Python: the names in lines with `marker`.
+fn script(text: &str, marker: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| line.contains(marker));
+    let words = lines.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
+    words
+        .filter(|word| is_name(word))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Of the shell: names that are read and never assigned, or read with another value for where they aren't set.
+fn shell(text: &str) -> BTreeSet<String> {
+    let code: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with('#'))
+        .collect();
+    let assigned = |name: &str| {
+        let assignment = format!("{name}=");
+        let words = code.iter().flat_map(|line| line.split([' ', ';', '(']));
+        words.into_iter().any(|word| word.starts_with(&assignment))
+    };
+    let mut read = BTreeSet::new();
+    for rest in code.iter().flat_map(|line| line.split('$').skip(1)) {
+        let rest = rest.strip_prefix('{').unwrap_or(rest);
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+        let with_default = after.starts_with(":-") || after.starts_with('-');
+        if is_name(name) && (with_default || !assigned(name)) {
+            read.insert(name.to_owned());
+        }
+    }
+    read
+}
+
+/// The variables of the whole tree.
+fn read() -> BTreeSet<String> {
+    let (mut names, mut shells) = (BTreeSet::new(), String::new());
+    for path in paths() {
+        let path = root().join(path);
+        // This file names variables in order to look for them.
+        let Ok(text) = fs::read_to_string(&path) else {
+            continue;
+        };
+        match path.extension().and_then(|ending| ending.to_str()) {
+            // What cargo hands to a build script is no setting.
+            _ if path.ends_with("tests/documents.rs") || path.ends_with("build.rs") => {}
+            Some("rs") => names.extend(rust(&text)),
+            Some("mjs" | "js" | "ts") => names.extend(script(&text, "process.env")),
+            Some("py") => names.extend(script(&text, "environ")),
+            Some("sh") | None if text.contains("shell=bash") || text.starts_with("#!") => {
+                // Together: some set what others read.
+                shells.push_str(&text);
+            }
+            _ => {}
+        }
+    }
+    names.extend(shell(&shells));
+    names.retain(|name| !NO_VARIABLES.contains(&name.as_str()));
+    names
+}
+
+/// The names in the first cells of the table.
+fn documented(page: &str) -> BTreeSet<String> {
+    let cells = page
+        .lines()
+        .filter_map(|row| row.strip_prefix("| `")?.split(" | ").next());
+    let spans = cells.flat_map(|cell| cell.split('`').step_by(2));
+    let names = spans.filter_map(|span| span.split('=').next());
+    names
+        .filter(|name| is_name(name))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_table_has_what_is_read() {
+    let page = fs::read_to_string(root().join("docs/environment.md")).unwrap();
+    let (table, read) = (documented(&page), read());
+    let missing: Vec<&String> = read.difference(&table).collect();
+    let idle: Vec<&String> = table.difference(&read).collect();
+    assert!(
+        missing.is_empty() && idle.is_empty(),
+        "docs/environment.md lacks {missing:?}, and has {idle:?}, which nothing reads"
+    );
+}
+
+#[test]
+fn each_way_to_read_a_variable_is_found() {
+    let set =
+        |names: &[&str]| -> BTreeSet<String> { names.iter().map(|n| (*n).to_owned()).collect() };
+    assert_eq!(rust("f(\"HOME\"); std::env::var_os(n)"), set(&["HOME"]));
+    assert_eq!(rust("f(\"HOME\")"), set(&[]));
+    assert_eq!(
+        script("const { A_B, ...rest } = process.env;\nC_D", "process.env"),
+        set(&["A_B"])
+    );
+    assert_eq!(rust("env!(\"AA\"); env::var(\"BB\")"), set(&["BB"]));
+    let text =
+        "A1=1\nexport B1=$C1\necho \"$A1 ${D1:-x} ${B1} ${B1:+x} $HOME\"\n# $E1\nF1=\"${F1:-y}\"";
+    assert_eq!(shell(text), set(&["C1", "D1", "F1", "HOME"]));
+    let table = "# Environment variables\n\n| `A_B=yes`, `C_D` | x `E_F` | y |\n\nand `G_H`\n";
+    assert_eq!(documented(table), set(&["A_B", "C_D"]));
 }

@@ -1,4 +1,5 @@
-//! Lower layers never name higher ones: the allowed edges between our crates, and who may use which library.
+//! Lower layers never name higher ones: the allowed edges between our crates, who may use which library, and what the packages of
+//! `Cargo.lock` are licensed under and where they come from: a user of Moebius takes them all on.
 //!
 //! Reads what cargo itself says about the workspace, so an edge through a feature, a target or a rename counts too.
 #![allow(clippy::unwrap_used, reason = "a test may panic on a broken workspace")]
@@ -204,4 +205,58 @@ fn cargo_run_is_the_main_job() {
         "the root Cargo.toml needs `default-members = [\"runtime/cli\"]`; with more members, cargo run \
          would unite their features and ask for LLVM. Default members: {default:?}"
     );
+}
+
+/// Licences that ask for no more than a notice, and MPL-2.0, which asks for changes of its own files.
+const ALLOWED: &str = "0BSD, Apache-2.0, Apache-2.0 WITH LLVM-exception, BSD-2-Clause, BSD-3-Clause, BSL-1.0, CC0-1.0, CDLA-Permissive-2.0, \
+    ISC, MIT, MPL-2.0, NCSA, Unicode-3.0, Unlicense, Zlib";
+
+/// Packages with a licence file in place of an expression, and what the file is.
+const BY_FILE: &[(&str, &str)] = &[("cfg_block", "Apache-2.0")];
+
+/// Whether an expression of SPDX allows one of the allowed licences. `/` is the old way to write OR; packages nest no further than
+/// (A OR B) AND C.
+fn allowed(expression: &str) -> bool {
+    let one = |licence: &str| {
+        let licence = licence.trim_matches(['(', ')', ' ']);
+        ALLOWED.split(", ").any(|allowed| allowed == licence)
+    };
+    let either = |part: &str| part.replace('/', " OR ").split(" OR ").any(one);
+    expression.split(" AND ").all(either)
+}
+
+#[test]
+fn expressions_are_read() {
+    for (expression, good) in [
+        ("MIT", true),
+        ("MIT/Apache-2.0", true),
+        ("GPL-3.0 OR ISC", true),
+        ("(MIT OR X) AND NCSA", true),
+        ("GPL-3.0", false),
+        ("MIT AND GPL-3.0", false),
+        ("", false),
+        ("LGPL-2.1-or-later", false),
+    ] {
+        assert_eq!(allowed(expression), good, "{expression}");
+    }
+}
+
+#[test]
+fn every_package_may_be_used() {
+    let metadata = moebius_tree::metadata(&[]);
+    let packages = metadata["packages"].as_array().unwrap();
+    assert!(packages.len() > 100, "{} packages", packages.len());
+    let refused = |package: &&Value| {
+        let name = package["name"].as_str().unwrap();
+        let by_file = BY_FILE.iter().find(|(of, _)| *of == name);
+        let licence = package["license"].as_str().or(by_file.map(|(_, l)| *l));
+        let source = package["source"].as_str();
+        let known =
+            source.is_none_or(|source| source.contains("github.com/rust-lang/crates.io-index"));
+        !known || !licence.is_some_and(allowed)
+    };
+    let refused = packages.iter().filter(refused);
+    let refused = refused.map(|p| format!("{} {} from {}", p["name"], p["license"], p["source"]));
+    let refused: Vec<String> = refused.collect();
+    moebius_tree::assert_none("Packages with other licences or from elsewhere:", &refused);
 }
