@@ -24,7 +24,7 @@ const WATCHDOG: Duration = Duration::from_secs(30);
 
 fn main() {
     let arguments = Arguments::from_args();
-    let Some(plugin) = moebius_tests::libtpu::plugin() else {
+    let Some(plugin) = moebius_tests::target::libtpu() else {
         libtest_mimic::run(&arguments, Vec::new()).exit();
     };
     let mut tests = vec![

@@ -1,6 +1,5 @@
 //! Thousands of steps and hundreds of shapes take no more memory than the first of them.
 
-use crate::process::{command, output};
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
 use moebius::moe::{Capacity, MoeConfig, MoeLayer};
@@ -26,18 +25,6 @@ fn steps(device: &str) -> [usize; 2] {
     }
 }
 
-pub(crate) fn on_cpu() {
-    print!("{}", output(command("endure", &["cpu"])));
-}
-
-pub(crate) fn on_wgpu() {
-    print!("{}", output(command("endure", &["wgpu"])));
-}
-
-pub(crate) fn on_flex() {
-    print!("{}", output(command("endure", &["flex"])));
-}
-
 /// A forward pass of some tokens; every tenth with gradients.
 fn step(number: usize, (layer, training): (&MoeLayer, &MoeLayer), rng: &mut Rng, device: &Device) {
     let tokens = 1 + rng.below(TOKENS);
@@ -59,15 +46,12 @@ fn step(number: usize, (layer, training): (&MoeLayer, &MoeLayer), rng: &mut Rng,
 /// Bytes of live buffers, taken from the device, and resident.
 fn memory(device: &Device, client: &Option<cubecl::client::Client>) -> [u64; 3] {
     device.sync().unwrap();
-    let taken = client
-        .as_ref()
-        .map(moebius_device::memory_in_use)
-        .unwrap_or_default();
-    [
-        taken.in_use,
-        taken.reserved,
+    let taken = client.as_ref().map(moebius_device::memory_in_use);
+    let (taken, resident) = (
+        taken.unwrap_or_default(),
         process_memory().unwrap().resident,
-    ]
+    );
+    [taken.in_use, taken.reserved, resident]
 }
 
 pub(crate) fn endure(arguments: &[String]) {
@@ -93,15 +77,14 @@ pub(crate) fn endure(arguments: &[String]) {
     println!("after {steps} more {after:?}");
     // A batch may be on its way out, pools may take another page or two, and allocators crumble.
     let allowed = [1 << 20, 16 << 20, 64 << 20];
-    for (index, what) in ["in use", "taken from the device", "resident"]
+    for (at, what) in ["in use", "taken from the device", "resident"]
         .iter()
         .enumerate()
     {
-        let grown = after[index].saturating_sub(before[index]);
+        let (grown, allowed) = (after[at].saturating_sub(before[at]), allowed[at]);
         assert!(
-            grown <= allowed[index],
-            "{what}: {grown} bytes more, expected at most {}",
-            allowed[index]
+            grown <= allowed,
+            "{what}: {grown} bytes more, expected at most {allowed}"
         );
     }
 }

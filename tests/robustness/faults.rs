@@ -1,6 +1,5 @@
 //! Devices without memory, and devices that are gone: a typed error where a result is read, and no more than that.
 
-use crate::process::{command, output};
 use burn::tensor::{Device, Tensor};
 use cubecl::device::{WgpuBackend, WgpuDevice, WgpuDeviceKind};
 use cubecl::wgpu::{AutoGraphicsApi, RuntimeOptions, init_setup};
@@ -33,14 +32,6 @@ fn large(device: &Device, inter: usize, tokens: usize) -> Result<Vec<f32>, Strin
     y.try_into_vec_as().map_err(|error| error.to_string())
 }
 
-pub(crate) fn too_large_for_cpu() {
-    print!("{}", output(command("too-large", &["cpu"])));
-}
-
-pub(crate) fn too_large_for_wgpu() {
-    print!("{}", output(command("too-large", &["wgpu"])));
-}
-
 /// Buffers that are larger than the device: a terabyte between the two products of the experts, and four of a tensor.
 pub(crate) fn ask_too_much(arguments: &[String]) {
     let device = moebius::open(&arguments[0].parse().unwrap()).unwrap();
@@ -52,24 +43,12 @@ pub(crate) fn ask_too_much(arguments: &[String]) {
     assert_eq!(small(&device), before);
 }
 
-pub(crate) fn no_memory_left_on_cpu() {
-    print!("{}", output(command("no-memory", &["cpu"])));
-}
-
-pub(crate) fn no_memory_left_on_wgpu() {
-    print!("{}", output(command("no-memory", &["wgpu"])));
-}
-
 /// Limits this process to its present size and `more` bytes; `None` lifts the limit.
 fn limit(more: Option<u64>) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
-    let size: u64 = size
-        .unwrap()
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap();
+    let size = size.unwrap().trim().trim_end_matches(" kB");
+    let size: u64 = size.parse().unwrap();
     let limit = match more {
         Some(more) => format!("--as={}:", 1024 * size + more),
         None => "--as=unlimited:".to_owned(),
@@ -97,10 +76,6 @@ pub(crate) fn run_out(arguments: &[String]) {
     limit(None);
     assert_eq!(small(&device), before);
     drop(buffer(1).unwrap());
-}
-
-pub(crate) fn a_lost_device() {
-    print!("{}", output(command("lost", &[])));
 }
 
 /// The adapter that `wgpu` is.

@@ -30,56 +30,54 @@ fn deep() -> bool {
 type OnDevice = fn(&Target);
 type Role = fn(&[String]);
 
+/// Functions by their names.
+macro_rules! named {
+    ($($module:ident::$case:ident),* $(,)?) => {
+        &[$((concat!(stringify!($module), "::", stringify!($case)), $module::$case)),*]
+    };
+}
+
 /// Cases of one device each.
-const ON_EACH: &[(&str, OnDevice)] = &[
-    ("threads::different_layers", threads::different_layers),
-    ("threads::one_layer", threads::one_layer),
-    ("records::trainings_resume", records::trainings_resume),
-    ("records::layers_load", records::layers_load),
+const ON_EACH: &[(&str, OnDevice)] = named![
+    threads::different_layers,
+    threads::one_layer,
+    records::trainings_resume,
+    records::layers_load,
 ];
 
 /// Cases that choose their devices.
-const ONCE: &[(&str, fn())] = &[
-    (
-        "threads::devices_side_by_side",
-        threads::devices_side_by_side,
-    ),
-    ("worker_counts::flex", worker_counts::flex),
-    ("endurance::on_cpu", endurance::on_cpu),
-    ("endurance::on_wgpu", endurance::on_wgpu),
-    ("endurance::on_flex", endurance::on_flex),
-    ("faults::too_large_for_cpu", faults::too_large_for_cpu),
-    ("faults::too_large_for_wgpu", faults::too_large_for_wgpu),
-    ("faults::a_lost_device", faults::a_lost_device),
-    (
-        "kills::a_finished_checkpoint_survives",
-        kills::a_finished_checkpoint_survives,
-    ),
-    (
-        "kills::a_conversion_is_whole_or_absent",
-        kills::a_conversion_is_whole_or_absent,
-    ),
+const ONCE: &[(&str, fn())] = named![
+    threads::devices_side_by_side,
+    worker_counts::flex,
+    kills::a_finished_checkpoint_survives,
+    kills::a_conversion_is_whole_or_absent,
 ];
 
-/// Cases that need Linux's `taskset` and `prlimit`.
-const ON_LINUX: &[(&str, fn())] = &[
-    ("worker_counts::cpu", worker_counts::cpu),
-    (
-        "faults::no_memory_left_on_cpu",
-        faults::no_memory_left_on_cpu,
-    ),
-    (
-        "faults::no_memory_left_on_wgpu",
-        faults::no_memory_left_on_wgpu,
-    ),
-];
+/// Cases that need Linux's `taskset`.
+const ON_LINUX: &[(&str, fn())] = named![worker_counts::cpu];
 
 /// Cases of gigabytes.
-const DEEP: &[(&str, fn())] = &[
-    ("offsets::weights_on_cpu", offsets::weights_on_cpu),
-    ("offsets::weights_on_flex", offsets::weights_on_flex),
-    ("offsets::tokens_on_cpu", offsets::tokens_on_cpu),
-    ("offsets::tokens_on_flex", offsets::tokens_on_flex),
+const DEEP: &[(&str, fn())] = named![
+    offsets::weights_on_cpu,
+    offsets::weights_on_flex,
+    offsets::tokens_on_cpu,
+    offsets::tokens_on_flex,
+];
+
+/// Cases that are a process of their own, which must end well: the child's role, and what it is given.
+const CHILDREN: &[(&str, &str, &[&str])] = &[
+    ("endurance::on_cpu", "endure", &["cpu"]),
+    ("endurance::on_wgpu", "endure", &["wgpu"]),
+    ("endurance::on_flex", "endure", &["flex"]),
+    ("faults::too_large_for_cpu", "too-large", &["cpu"]),
+    ("faults::too_large_for_wgpu", "too-large", &["wgpu"]),
+    ("faults::a_lost_device", "lost", &[]),
+];
+
+/// Those of them that need Linux's `prlimit`.
+const CHILDREN_ON_LINUX: &[(&str, &str, &[&str])] = &[
+    ("faults::no_memory_left_on_cpu", "no-memory", &["cpu"]),
+    ("faults::no_memory_left_on_wgpu", "no-memory", &["wgpu"]),
 ];
 
 /// What this program does as another's child.
@@ -112,11 +110,19 @@ fn main() {
             }));
         }
     }
-    let linux = ON_LINUX.iter().filter(|_| cfg!(target_os = "linux"));
+    let on_linux = cfg!(target_os = "linux");
+    let linux = ON_LINUX.iter().filter(|_| on_linux);
     let deep = DEEP.iter().filter(|_| deep());
     for (name, case) in ONCE.iter().chain(linux).chain(deep) {
         trials.push(Trial::test(*name, || {
             case();
+            Ok(())
+        }));
+    }
+    let linux = CHILDREN_ON_LINUX.iter().filter(|_| on_linux);
+    for (name, role, arguments) in CHILDREN.iter().chain(linux) {
+        trials.push(Trial::test(*name, move || {
+            print!("{}", process::output(process::command(role, arguments)));
             Ok(())
         }));
     }

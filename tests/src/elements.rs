@@ -6,16 +6,13 @@ use cubecl::server::Handle;
 use half::{bf16, f16};
 use moebius_ops::Element;
 
+use crate::data;
 use crate::target::{download_f32, nans, upload_f32};
 
 /// `values` as `element` holds them.
 pub fn rounded(values: Vec<f32>, element: Element) -> Vec<f32> {
-    let round = |value: f32| match element {
-        Element::F32 => value,
-        Element::F16 => f16::from_f32(value).to_f32(),
-        Element::Bf16 => bf16::from_f32(value).to_f32(),
-    };
-    values.into_iter().map(round).collect()
+    let values = values.into_iter();
+    values.map(|value| data::rounded(value, element)).collect()
 }
 
 /// A buffer with these values, rounded to `element`; never an empty one.

@@ -18,7 +18,6 @@ pub mod data;
 pub mod delayed_scale;
 pub mod elements;
 pub mod gradients;
-pub mod libtpu;
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")

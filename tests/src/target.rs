@@ -6,6 +6,7 @@ use cubecl::prelude::*;
 use cubecl::server::Handle;
 use moebius_device::{Capability, Device, Runtime};
 use moebius_ops::Element;
+use moebius_pjrt::{Environment, Error, Platform, Plugin};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A device under test.
@@ -145,4 +146,19 @@ pub fn download_f32(client: &Client, buffer: Handle, len: usize) -> Vec<f32> {
         .read_one(buffer)
         .unwrap_or_else(|error| panic!("{error}"));
     f32::from_bytes(&bytes)[..len].to_vec()
+}
+
+/// libtpu's plugin, which isn't free software and not everywhere; without libtpu says so and is `None`.
+///
+/// # Panics
+/// When it is there, or was asked for by its path, and can't be loaded.
+pub fn libtpu() -> Option<Plugin> {
+    match Plugin::open(Platform::Tpu, &Environment::from_process()) {
+        Ok(plugin) => Some(plugin),
+        Err(Error::NotFound(reason)) if reason.named_by.is_none() => {
+            println!("not run: {reason}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
 }

@@ -5,8 +5,6 @@
 //! so. `MOEBIUS_BLESS=1` writes the table anew.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
-mod block;
-mod decoder;
 mod programs;
 mod table;
 
@@ -31,7 +29,7 @@ const SEVERAL: [(&str, usize); 6] = [
 
 fn main() {
     let arguments = Arguments::from_args();
-    let Some(plugin) = moebius_tests::libtpu::plugin() else {
+    let Some(plugin) = moebius_tests::target::libtpu() else {
         libtest_mimic::run(&arguments, Vec::new()).exit();
     };
     let rows = Arc::new(Mutex::new(Vec::new()));
@@ -58,7 +56,7 @@ fn main() {
         add(topology, programs::of_one_chip(ElementType::BF16));
     }
     add(CHIPS[0], programs::of_one_chip(ElementType::F32));
-    let step = decoder::step();
+    let step = programs::training_step();
     for topology in CHIPS {
         let name = "decoder, training step, f32";
         add(topology, vec![programs::named(name, 1, step.clone())]);

@@ -1,11 +1,18 @@
 //! The programs that are compiled, at sizes of a real layer.
 
+use burn::module::{Module, ModuleMapper, Param};
+use burn::nn::transformer::{TransformerEncoderConfig, TransformerEncoderInput};
+use burn::tensor::{DType, Device, Shape, Tensor, TensorData};
+use moebius_device::XlaPlatform;
+use moebius_model::{DecoderConfig, Text, TrainConfig, Trainer};
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::{self, Activation};
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
 use moebius_ops::{Element, GroupedGemm, experts, routing};
-use moebius_pjrt::{ElementType, TensorType};
+use moebius_pjrt::{ElementType, Platform, TensorType};
+use moebius_xla::Arguments;
 use moebius_xla::custom;
+use moebius_xla::lower::graph;
 use moebius_xla::parallel::{Divided, Layer, Whole};
 use moebius_xla::stablehlo::{Builder, Program, Value};
 
@@ -50,7 +57,7 @@ pub(crate) fn of_one_chip(element: ElementType) -> Vec<Named> {
         layer: layer(element, 8),
         devices: 1,
     };
-    let block = super::block::program(element);
+    let block = block(element);
     let one = |name: &str, program| named(format!("{name}, {element}"), 1, program);
     vec![
         one("MoE, forward", whole.forward().unwrap()),
@@ -125,4 +132,52 @@ pub(crate) fn of_chips(chips: usize, every: bool) -> Vec<Named> {
     let all = all.into_iter();
     all.map(|(name, program)| named(format!("{name}, {half}"), chips, program))
         .collect()
+}
+
+/// Parameters of another type.
+struct Cast(DType);
+
+impl ModuleMapper for Cast {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| tensor.cast(self.0))
+    }
+}
+
+/// A transformer block of Burn's modules, captured: 8 sequences of 512 tokens of 512 columns, 8 heads, 2048 hidden columns.
+fn block(element: ElementType) -> Program {
+    let dtype = match element {
+        ElementType::BF16 => DType::BF16,
+        _ => DType::F32,
+    };
+    let config = TransformerEncoderConfig::new(512, 2048, 8, 1).with_dropout(0.0);
+    let block = config.init(&Device::flex()).map(&mut Cast(dtype));
+    let shape = Shape::from([8, 512, 512]);
+    let bytes = vec![0; shape.num_elements() * dtype.size()];
+    let zeros = TensorData::from_bytes_vec(bytes, shape, dtype);
+    let device = Device::capture();
+    let captured = device.capture_scope(|scope| {
+        let x = Tensor::<3>::from_data(zeros, (&device, dtype));
+        let y = block
+            .fork(&device)
+            .forward(TransformerEncoderInput::new(x.clone()));
+        scope.complete(x.ids().into_iter().flatten(), y.ids().into_iter().flatten())
+    });
+    let captured = captured.unwrap_or_else(|error| panic!("{error:?}"));
+    let lowered = graph(&captured).unwrap_or_else(|error| panic!("{error}"));
+    lowered.program
+}
+
+/// The program of a decoder's training step with the default sizes, in f32: the first two differ from the others, which have the
+/// optimizer's state from before.
+pub(crate) fn training_step() -> Program {
+    let device = moebius::open(&moebius_device::Device::Xla(XlaPlatform::Cpu, None));
+    let device = device.unwrap_or_else(|error| panic!("{error}"));
+    let (config, sizes) = (TrainConfig::default(), DecoderConfig::default());
+    let mut trainer = Trainer::new(config, sizes, Text::bundled().ids(), &device).unwrap();
+    for _ in 0..4 {
+        trainer.step().unwrap();
+    }
+    device.sync().unwrap();
+    let programs = moebius_xla::programs(Platform::Cpu, 0).unwrap();
+    Program::clone(&programs[0])
 }

@@ -11,11 +11,8 @@
 
 #[cfg(feature = "vulkan")]
 mod bf16;
-mod cuda;
 mod nvrtc;
-mod object;
 mod tools;
-mod verdicts;
 mod wgsl;
 
 use std::process::{Command, exit};
@@ -24,6 +21,10 @@ use std::{env, io};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use moebius_shaders::emit::{self, Artifact, EmitError, KernelEntry, Target};
+use moebius_shaders::{
+    expert_activation, fp8, fp8_mma, grouped_gemm, kv_cache, peak, permute, quantize,
+    segment_attention,
+};
 use moebius_tests::availability::unavailable;
 
 /// What a check found wrong.
@@ -33,10 +34,10 @@ fn validate(entry: &KernelEntry, target: Target, artifact: &Artifact) -> Verdict
     match target {
         Target::Wgsl => wgsl::validate(entry, artifact),
         Target::SpirV => tools::spirv_val(artifact),
-        Target::CudaCpp => cuda::compile(entry, artifact),
-        Target::Ptx => cuda::assemble(entry, artifact),
-        Target::AmdgpuGfx942 => object::validate(artifact, object::GFX942),
-        Target::AmdgpuGfx1201 => object::validate(artifact, object::GFX1201),
+        Target::CudaCpp => nvrtc::compile(entry, artifact),
+        Target::Ptx => nvrtc::assemble(entry, artifact),
+        Target::AmdgpuGfx942 => code_object(artifact, 0x4c),
+        Target::AmdgpuGfx1201 => code_object(artifact, 0x4e),
         Target::HipCpp => names_its_entry(artifact),
         Target::Msl => metal(artifact),
     }
@@ -67,6 +68,34 @@ fn names_its_entry(artifact: &Artifact) -> Verdict {
         return Ok(());
     }
     Err(format!("no function {} in:\n{text}", artifact.entry_point))
+}
+
+/// `e_type` of a shared object and `e_machine` of AMDGPU.
+const ET_DYN: u8 = 3;
+const EM_AMDGPU: u8 = 0xe0;
+
+/// AMDGPU code objects: shared ELF files with a kernel and its descriptor. `machine` is `EF_AMDGPU_MACH`, the low byte of `e_flags`.
+fn code_object(artifact: &Artifact, machine: u8) -> Verdict {
+    let bytes = &artifact.bytes;
+    if bytes.len() < 64 || !bytes.starts_with(b"\x7fELF") {
+        return Err(format!("{} bytes that are no ELF file", bytes.len()));
+    }
+    let (kind, processor, flags) = (bytes[16], bytes[18], bytes[48]);
+    if (kind, processor, flags) != (ET_DYN, EM_AMDGPU, machine) {
+        return Err(format!(
+            "type {kind}, machine {processor:#x}, flags {flags:#x}: expected {ET_DYN}, {EM_AMDGPU:#x}, {machine:#x}"
+        ));
+    }
+    // The code, and the descriptor that a launch looks up.
+    for end in ["", ".kd"] {
+        let symbol = format!("{}{end}", artifact.entry_point);
+        let name = format!("\0{symbol}\0");
+        let mut windows = bytes.windows(name.len());
+        if !windows.any(|window| window == name.as_bytes()) {
+            return Err(format!("no symbol {symbol}"));
+        }
+    }
+    Ok(())
 }
 
 fn check(entry: &KernelEntry, target: Target) -> Result<(), Failed> {
@@ -116,6 +145,10 @@ fn with_cuda_path() -> io::Result<()> {
 /// The kernels of a program.
 pub type Kernels = fn() -> Vec<KernelEntry>;
 
+fn all<const N: usize>(families: [Vec<KernelEntry>; N]) -> Vec<KernelEntry> {
+    families.into_iter().flatten().collect()
+}
+
 /// Kernels of attention.
 pub fn attention() -> Vec<KernelEntry> {
     moebius_shaders::attention::entries()
@@ -123,50 +156,28 @@ pub fn attention() -> Vec<KernelEntry> {
 
 /// Kernels of attention over caches and inside of experts.
 pub fn caches() -> Vec<KernelEntry> {
-    [
-        moebius_shaders::kv_cache::entries(),
-        moebius_shaders::segment_attention::entries(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    all([kv_cache::entries(), segment_attention::entries()])
 }
 
 /// Products of the experts, their gradients, and what is done to their rows.
 pub fn products() -> Vec<KernelEntry> {
-    [
-        moebius_shaders::grouped_gemm::entries(),
-        moebius_shaders::fp8_mma::entries(),
-        moebius_shaders::grouped_gemm::weight_gradient::entries(),
-        moebius_shaders::grouped_gemm::bias_gradient::entries(),
-        moebius_shaders::expert_activation::entries(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    all([
+        grouped_gemm::entries(),
+        fp8_mma::entries(),
+        grouped_gemm::weight_gradient::entries(),
+        grouped_gemm::bias_gradient::entries(),
+        expert_activation::entries(),
+    ])
 }
 
 /// Routing and permutation.
 pub fn routing() -> Vec<KernelEntry> {
-    [
-        moebius_shaders::routing::entries(),
-        moebius_shaders::permute::entries(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    all([moebius_shaders::routing::entries(), permute::entries()])
 }
 
 /// FP8 codes; and the instrument of the benchmarks.
 pub fn codes() -> Vec<KernelEntry> {
-    [
-        moebius_shaders::fp8::entries(),
-        moebius_shaders::quantize::entries(),
-        vec![moebius_shaders::peak::entry()],
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    all([fp8::entries(), quantize::entries(), vec![peak::entry()]])
 }
 
 /// A kernel's trials: one for each target.
@@ -186,13 +197,13 @@ fn trials(kernels: Vec<KernelEntry>) -> Vec<Trial> {
 pub fn trials_of_tools() -> Vec<Trial> {
     vec![
         Trial::test("each_tool_refuses_nonsense", || {
-            refuse_nonsense(&moebius_shaders::peak::entry())
+            refuse_nonsense(&peak::entry())
         }),
         #[cfg(feature = "vulkan")]
         Trial::test("bf16_arithmetic_is_made_valid", || {
             Ok(bf16::arithmetic_is_made_valid()?)
         }),
-        Trial::test("verdicts_are_kept", || Ok(verdicts::are_kept()?)),
+        Trial::test("verdicts_are_kept", || Ok(tools::verdicts_are_kept()?)),
     ]
 }
 

@@ -1,16 +1,71 @@
-//! NVIDIA's run-time compiler, loaded as a library: no GPU and no driver is needed to compile.
+//! CUDA C++ through NVRTC, NVIDIA's run-time compiler, loaded as a library: no GPU and no driver is needed to compile. And PTX through
+//! ptxas.
 #![allow(
     unsafe_code,
     reason = "NVRTC is a C library; its five functions are called here and nowhere else"
 )]
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CString, OsStr, c_char, c_int, c_void};
 use std::ptr::null;
 use std::sync::OnceLock;
 
 use libloading::{Library, Symbol};
+use moebius_shaders::emit::{Artifact, KernelEntry};
+use moebius_tests::availability::converts_by_instructions;
 
-use crate::tools;
+use crate::{Verdict, tools};
+
+/// Ampere, Ada and Hopper.
+const ARCHITECTURES: [u32; 3] = [80, 89, 90];
+
+/// The first architecture that has what a kernel needs, and the last that lacks it; in the deep tier all.
+fn architectures(needed: u32) -> Vec<u32> {
+    if std::env::var_os("MOEBIUS_TEST_DEEP").is_some() {
+        return ARCHITECTURES.into();
+    }
+    let takes = ARCHITECTURES.into_iter().find(|one| *one >= needed);
+    let refuses = ARCHITECTURES.into_iter().rfind(|one| *one < needed);
+    takes.into_iter().chain(refuses).collect()
+}
+
+pub(crate) fn compile(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
+    let source = String::from_utf8_lossy(&artifact.bytes);
+    for architecture in architectures(entry.sm) {
+        let (version, name) = (tools::cuda_version(), &entry.name);
+        let tool = format!("nvrtc {version} sm_{architecture} {name}");
+        let ask = || compile_for(&source, name, architecture);
+        let compiled = tools::verdict(&tool, &artifact.bytes, ask);
+        match (compiled, architecture >= entry.sm) {
+            (Ok(()), true) | (Err(_), false) => {}
+            // Without the instructions NVIDIA's header converts in software.
+            (Ok(()), false) if converts_by_instructions(entry.variant) => {}
+            (Err(log), true) => return Err(format!("sm_{architecture}: {log}")),
+            (Ok(()), false) => {
+                let needed = entry.sm;
+                return Err(format!(
+                    "for sm_{needed} only, but sm_{architecture} takes it"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn assemble(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
+    let text = String::from_utf8_lossy(&artifact.bytes);
+    let wanted = format!(".visible .entry {}(", entry.name);
+    if !text.contains(&wanted) {
+        return Err(format!("no `{wanted}` in:\n{text}"));
+    }
+    let tool = format!("ptxas {} sm_90a", tools::cuda_version());
+    tools::verdict(&tool, &artifact.bytes, || {
+        let file = tools::file(&artifact.bytes, ".ptx")?;
+        let arguments = ["-arch", "sm_90a", "-o", "/dev/null"].map(OsStr::new);
+        let ptxas = tools::cuda_nvcc().join("bin/ptxas");
+        let arguments = [&arguments[..], &[file.path().as_os_str()]].concat();
+        tools::run(&ptxas, &arguments)
+    })
+}
 
 type Program = *mut c_void;
 type Create = unsafe extern "C" fn(
@@ -53,7 +108,7 @@ unsafe fn function<T>(name: &str) -> Result<Symbol<'static, T>, String> {
 ///
 /// # Errors
 /// The compiler's log, or why there is no compiler.
-pub(crate) fn compile(source: &str, name: &str, architecture: u32) -> Result<(), String> {
+fn compile_for(source: &str, name: &str, architecture: u32) -> Verdict {
     let include = tools::cuda_runtime().join("include");
     let options = [
         format!("--gpu-architecture=sm_{architecture}"),
