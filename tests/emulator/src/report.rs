@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::driver::launch::Launch;
 use crate::driver::memory::buffers;
@@ -29,6 +29,18 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
+    /// A finding that names no place yet.
+    fn new(launch: &Launch, what: &'static str, text: String) -> Finding {
+        Finding {
+            kernel: launch.function.name.clone(),
+            what,
+            text,
+            lines: Vec::new(),
+            places: Vec::new(),
+            address: None,
+        }
+    }
+
     /// Tells it, the first time in this process that it is about these lines.
     pub(crate) fn tell(&self) {
         static TOLD: Mutex<BTreeSet<(String, &str, Vec<u32>)>> = Mutex::new(BTreeSet::new());
@@ -54,38 +66,27 @@ impl Finding {
 
     fn json(&self) -> Value {
         let dim = |dim: &Dim3| json!([dim.x, dim.y, dim.z]);
-        let lines: Vec<Value> = self
-            .lines
-            .iter()
-            .map(|(line, text)| json!({ "line": line, "text": text }))
-            .collect();
-        let places: Vec<Value> = self
-            .places
-            .iter()
-            .map(|(block, thread)| json!({ "block": dim(block), "thread": dim(thread) }))
-            .collect();
-        let mut all = Map::new();
-        all.insert("kernel".to_owned(), json!(self.kernel));
-        all.insert("what".to_owned(), json!(self.what));
-        all.insert("message".to_owned(), json!(self.text));
-        all.insert("lines".to_owned(), json!(lines));
-        all.insert("places".to_owned(), json!(places));
-        all.insert("address".to_owned(), json!(self.address));
-        Value::Object(all)
+        let lines = self.lines.iter();
+        let lines = lines.map(|(line, text)| json!({ "line": line, "text": text }));
+        let places = self.places.iter();
+        let places =
+            places.map(|(block, thread)| json!({ "block": dim(block), "thread": dim(thread) }));
+        json!({
+            "kernel": self.kernel,
+            "what": self.what,
+            "message": self.text,
+            "lines": lines.collect::<Vec<_>>(),
+            "places": places.collect::<Vec<_>>(),
+            "address": self.address,
+        })
     }
 }
 
 /// A line of a kernel's text.
 pub(crate) fn line_of(text: &str, line: u32) -> (u32, String) {
     let index = (line as usize).saturating_sub(1);
-    (
-        line,
-        text.lines()
-            .nth(index)
-            .unwrap_or_default()
-            .trim()
-            .to_owned(),
-    )
+    let text = text.lines().nth(index).unwrap_or_default();
+    (line, text.trim().to_owned())
 }
 
 /// An address as a buffer of the card and a place in it.
@@ -131,21 +132,15 @@ pub(crate) fn found(launch: &Launch, all: &[Found]) -> Option<Status> {
                 format!("reads {bytes} bytes that were never written, at {place}"),
             ),
         };
-        let other = found.other;
-        let sites = [Some(found.site), other.map(|(site, ..)| site)];
-        let lines = sites.into_iter().flatten().filter_map(check::line);
-        let places = [
-            Some(found.at),
-            other.map(|(_, block, thread)| (block, thread)),
-        ];
-        let finding = Finding {
-            kernel: launch.function.name.clone(),
-            what,
-            text: message,
-            lines: lines.map(|line| line_of(text, line)).collect(),
-            places: places.into_iter().flatten().collect(),
-            address: Some(place),
-        };
+        let (block, thread) = found.at;
+        let sides = [Some((found.site, block, thread)), found.other];
+        let mut finding = Finding::new(launch, what, message);
+        finding.address = Some(place);
+        for (site, block, thread) in sides.into_iter().flatten() {
+            let line = check::line(site).map(|line| line_of(text, line));
+            finding.lines.extend(line);
+            finding.places.push((block, thread));
+        }
         finding.tell();
         lost = match found.what {
             What::Outside => Some(ILLEGAL_ADDRESS),
@@ -159,14 +154,9 @@ pub(crate) fn found(launch: &Launch, all: &[Found]) -> Option<Status> {
 /// Tells that two orders left different bits.
 pub(crate) fn order(launch: &Launch, first: Order, other: Order, address: usize) -> Option<Status> {
     let place = place_of(address);
-    let finding = Finding {
-        kernel: launch.function.name.clone(),
-        what: "order",
-        text: format!("{other:?} leaves other bits than {first:?}, first at {place}"),
-        lines: Vec::new(),
-        places: Vec::new(),
-        address: Some(place),
-    };
+    let text = format!("{other:?} leaves other bits than {first:?}, first at {place}");
+    let mut finding = Finding::new(launch, "order", text);
+    finding.address = Some(place);
     finding.tell();
     (!settings::get().keep_going).then_some(LAUNCH_FAILED)
 }
@@ -174,14 +164,7 @@ pub(crate) fn order(launch: &Launch, first: Order, other: Order, address: usize)
 /// Tells a fault, and how the context is lost by it.
 pub(crate) fn fault(launch: &Launch, fault: &Fault) -> Status {
     let text = &launch.function.source.text;
-    let mut finding = Finding {
-        kernel: launch.function.name.clone(),
-        what: "stacks",
-        text: String::new(),
-        lines: Vec::new(),
-        places: Vec::new(),
-        address: None,
-    };
+    let mut finding = Finding::new(launch, "stacks", String::new());
     match fault {
         Fault::Trap {
             trap,

@@ -213,44 +213,31 @@ fn one() {
 #[test]
 fn planted_faults_are_reported() {
     for case in CASES {
-        let reports = env::temp_dir().join(format!(
-            "moebius-emulator-{}-{}",
-            case.name,
-            std::process::id()
-        ));
+        let name = case.name;
+        let reports = format!("moebius-emulator-{name}-{}", std::process::id());
+        let reports = env::temp_dir().join(reports);
         let mut own = Command::new(env::current_exe().unwrap());
-        own.args(["--exact", "one"])
-            .env("MOEBIUS_EMULATOR_CASE", case.name);
+        own.args(["--exact", "one"]);
+        own.env("MOEBIUS_EMULATOR_CASE", name);
         own.env("MOEBIUS_EMULATOR_REPORTS", &reports);
         let run = own.envs(case.settings.iter().copied()).output().unwrap();
-        let told = String::from_utf8_lossy(&run.stderr);
-        assert!(
-            run.status.success(),
-            "{}: {}{told}",
-            case.name,
-            String::from_utf8_lossy(&run.stdout)
-        );
+        let told = [run.stdout, run.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert!(run.status.success(), "{name}: {told}");
         let text = fs::read_to_string(&reports).unwrap_or_default();
         let _ = fs::remove_file(&reports);
-        let found: Vec<serde_json::Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        let found: Vec<(String, Vec<u64>)> = found
-            .iter()
-            .map(|finding| {
-                let lines = finding["lines"].as_array().unwrap().iter();
-                let mut lines: Vec<u64> =
-                    lines.map(|line| line["line"].as_u64().unwrap()).collect();
-                lines.sort_unstable();
-                (finding["what"].as_str().unwrap().to_owned(), lines)
-            })
-            .collect();
-        let expected: Vec<(String, Vec<u64>)> = case
-            .findings
-            .iter()
-            .map(|(what, lines)| ((*what).to_owned(), lines.to_vec()))
-            .collect();
-        assert_eq!(found, expected, "{}: {told}", case.name);
+        let found: Vec<_> = text.lines().map(finding).collect();
+        let expected = case.findings.iter();
+        let expected = expected.map(|(what, lines)| ((*what).to_owned(), lines.to_vec()));
+        assert_eq!(found, expected.collect::<Vec<_>>(), "{name}: {told}");
     }
+}
+
+/// What a line of a report found, and the lines of the text that it names, in order.
+fn finding(report: &str) -> (String, Vec<u64>) {
+    let finding: serde_json::Value = serde_json::from_str(report).unwrap();
+    let lines = finding["lines"].as_array().unwrap().iter();
+    let mut lines: Vec<u64> = lines.map(|line| line["line"].as_u64().unwrap()).collect();
+    lines.sort_unstable();
+    (finding["what"].as_str().unwrap().to_owned(), lines)
 }

@@ -10,7 +10,7 @@ mod card;
 use std::env;
 use std::process::Command;
 
-use card::{Buffer, Kernel};
+use card::{Buffer, launch};
 use half::bf16;
 use moebius_emulator::driver::device::{cuDeviceGetCount, cuInit};
 use moebius_emulator::driver::{NO_DEVICE, SUCCESS};
@@ -64,7 +64,7 @@ fn shuffles_and_votes(lanes: u32) {
                 out[threadIdx.x] = set + sum + after + first + __all(v < 1000) + __any(v == 127);\n}";
     let given: Vec<u32> = (0..128).collect();
     let (input, out) = (Buffer::of(&given), Buffer::new(128 * 8));
-    assert_eq!(Kernel::new(text, "k").launch(1, 128, 0, &[&input, &out]), 0);
+    launch(text, 1, 128, 0, &[&input, &out]);
     let wavefront = |thread: u32| thread / lanes * lanes..(thread / lanes + 1) * lanes;
     let set: u64 = (0..lanes)
         .filter(|lane| lane % 3 == 0)
@@ -98,10 +98,7 @@ fn a_product_of_matrices(lanes: u32) {
     let value = |i: usize| ((i * 7 + i / 16) % 11) as f32 - 5.0;
     let given: Vec<bf16> = (0..512).map(|i| bf16::from_f32(value(i))).collect();
     let (input, out) = (Buffer::of(&given), Buffer::new(256 * 4));
-    assert_eq!(
-        Kernel::new(text, "k").launch(1, lanes, 0, &[&input, &out]),
-        0
-    );
+    launch(text, 1, lanes, 0, &[&input, &out]);
     for (i, result) in out.read::<f32>().into_iter().enumerate() {
         let terms = (0..16).map(|k| value(i / 16 * 16 + k) * value(256 + i % 16 * 16 + k));
         assert_eq!(result, 1.0 + terms.sum::<f32>(), "element {i}");

@@ -6,7 +6,7 @@
 
 mod card;
 
-use card::{Buffer, Kernel, attribute, compile};
+use card::{Buffer, Kernel, attribute, compile, launch};
 use half::{bf16, f16};
 use moebius_emulator::metal;
 
@@ -25,50 +25,31 @@ fn on_all(body: &str, result: &str, argument: &str) -> String {
 
 fn run<T: Copy, U: Copy + Default>(text: &str, given: &[T], count: usize) -> Vec<U> {
     let (given, out) = (Buffer::of(given), Buffer::new(count * size_of::<U>()));
-    let kernel = Kernel::new(text, "k");
-    assert_eq!(
-        kernel.launch((count / 256) as u32, 256, 0, &[&given, &out]),
-        0
-    );
+    launch(text, (count / 256) as u32, 256, 0, &[&given, &out]);
     out.read()
 }
 
 #[test]
 fn every_half_widens_and_narrows() {
-    let wide: Vec<f32> = run(
-        &on_all("out[i] = float(in[i]);", "float", "__half"),
-        &all_bits(),
-        65536,
-    );
+    let text = on_all("out[i] = float(in[i]);", "float", "__half");
+    let wide: Vec<f32> = run(&text, &all_bits(), 65536);
     for (bits, wide) in all_bits().into_iter().zip(&wide) {
         let expected = f16::from_bits(bits).to_f32();
-        assert!(
-            wide.to_bits() == expected.to_bits() || expected.is_nan() && wide.is_nan(),
-            "{bits:#x}"
-        );
+        let same = wide.to_bits() == expected.to_bits();
+        assert!(same || expected.is_nan() && wide.is_nan(), "{bits:#x}");
     }
-    let narrow: Vec<u16> = run(
-        &on_all("out[i] = __half(in[i]);", "__half", "float"),
-        &wide,
-        65536,
-    );
+    let text = on_all("out[i] = __half(in[i]);", "__half", "float");
+    let narrow: Vec<u16> = run(&text, &wide, 65536);
     for (bits, narrow) in all_bits().into_iter().zip(narrow) {
-        let expected = if f16::from_bits(bits).is_nan() {
-            0x7fff
-        } else {
-            bits
-        };
-        assert_eq!(narrow, expected);
+        let is_nan = f16::from_bits(bits).is_nan();
+        assert_eq!(narrow, if is_nan { 0x7fff } else { bits });
     }
 }
 
 /// Values around every bfloat16 and every half, and half way between two of them.
 fn between<F: Fn(u16) -> f32>(widen: F) -> Vec<f32> {
     let values = all_bits().into_iter().flat_map(|bits| {
-        let (low, high) = (
-            f64::from(widen(bits)),
-            f64::from(widen(bits.wrapping_add(1))),
-        );
+        let [low, high] = [bits, bits.wrapping_add(1)].map(|bits| f64::from(widen(bits)));
         let middle = ((low + high) / 2.0) as f32;
         [middle, middle.next_up(), middle.next_down(), low as f32]
     });
@@ -81,36 +62,29 @@ fn narrows(name: &str, widened: fn(u16) -> f32, expected: fn(f32) -> u16) {
     let text = on_all(&format!("out[i] = {name}(in[i]);"), name, "float");
     let narrow: Vec<u16> = run(&text, &given, given.len());
     for (value, narrow) in given.iter().zip(narrow) {
-        let expected = if value.is_nan() {
+        let nearest = if value.is_nan() {
             0x7fff
         } else {
             expected(*value)
         };
-        assert_eq!(narrow, expected, "{name} of {value:e}");
+        assert_eq!(narrow, nearest, "{name} of {value:e}");
     }
 }
 
 #[test]
 fn narrowing_is_to_nearest_even() {
-    narrows(
-        "__half",
-        |bits| f16::from_bits(bits).to_f32(),
-        |value| f16::from_f32(value).to_bits(),
-    );
-    narrows(
-        "__nv_bfloat16",
-        |bits| bf16::from_bits(bits).to_f32(),
-        |value| bf16::from_f32(value).to_bits(),
-    );
+    let half = |bits| f16::from_bits(bits).to_f32();
+    narrows("__half", half, |value| f16::from_f32(value).to_bits());
+    let brain = |bits| bf16::from_bits(bits).to_f32();
+    narrows("__nv_bfloat16", brain, |value| {
+        bf16::from_f32(value).to_bits()
+    });
 }
 
 #[test]
 fn every_bfloat16_widens() {
-    let wide: Vec<f32> = run(
-        &on_all("out[i] = float(in[i]);", "float", "__nv_bfloat16"),
-        &all_bits(),
-        65536,
-    );
+    let text = on_all("out[i] = float(in[i]);", "float", "__nv_bfloat16");
+    let wide: Vec<f32> = run(&text, &all_bits(), 65536);
     for (bits, wide) in all_bits().into_iter().zip(wide) {
         assert_eq!(wide.to_bits(), u32::from(bits) << 16);
     }
@@ -120,11 +94,8 @@ fn every_bfloat16_widens() {
 fn code_value(code: u8, mantissa: u32, bias: i32, largest: u8) -> f64 {
     let size = code & 0x7f;
     if size > largest {
-        return if mantissa == 2 && size == 0x7c {
-            f64::INFINITY
-        } else {
-            f64::NAN
-        };
+        let infinite = mantissa == 2 && size == 0x7c;
+        return if infinite { f64::INFINITY } else { f64::NAN };
     }
     let exponent = i32::from(size >> mantissa);
     let part = f64::from(size & ((1 << mantissa) - 1)) / f64::from(1 << mantissa);
@@ -179,21 +150,15 @@ fn every_half_and_bfloat16_encodes() {
     for (name, mantissa, bias, largest) in FORMATS {
         for (kind, prefix) in [("__half", "halfraw"), ("__nv_bfloat16", "bfloat16raw")] {
             let body = format!("out[i] = __nv_cvt_{prefix}_to_fp8(in[i], __NV_SATFINITE, {name});");
-            let codes: Vec<u8> = run(
-                &on_all(&body, "__nv_fp8_storage_t", kind),
-                &all_bits(),
-                65536,
-            );
+            let text = on_all(&body, "__nv_fp8_storage_t", kind);
+            let codes: Vec<u8> = run(&text, &all_bits(), 65536);
             for (bits, code) in all_bits().into_iter().zip(codes) {
                 let value = match kind {
                     "__half" => f16::from_bits(bits).to_f64(),
                     _ => bf16::from_bits(bits).to_f64(),
                 };
-                assert_eq!(
-                    code,
-                    nearest(value, mantissa, bias, largest),
-                    "{name} of {kind} {value:e}"
-                );
+                let expected = nearest(value, mantissa, bias, largest);
+                assert_eq!(code, expected, "{name} of {kind} {value:e}");
             }
         }
     }
@@ -231,24 +196,13 @@ fn rounded(exact: i128) -> u16 {
             high = middle
         }
     }
-    let next = if high == 0x7c00 {
-        65536u128 << 48
-    } else {
-        value(high)
+    let above = match high {
+        0x7c00 => 65536u128 << 48,
+        high => value(high),
     };
-    let up = (next - size).cmp(&(size - value(low)));
-    let best = match up {
-        std::cmp::Ordering::Less => high,
-        std::cmp::Ordering::Greater => low,
-        std::cmp::Ordering::Equal => {
-            if low & 1 == 0 {
-                low
-            } else {
-                high
-            }
-        }
-    };
-    sign | best
+    let (up, down) = (above - size, size - value(low));
+    let rounds_up = up < down || up == down && low & 1 == 1;
+    sign | if rounds_up { high } else { low }
 }
 
 #[test]
@@ -268,7 +222,7 @@ fn shuffles_and_votes() {
         .map(|i: u32| i.wrapping_mul(2_654_435_761))
         .collect();
     let (input, out) = (Buffer::of(&given), Buffer::new(64 * 8 * 4));
-    assert_eq!(Kernel::new(text, "k").launch(1, 64, 0, &[&input, &out]), 0);
+    launch(text, 1, 64, 0, &[&input, &out]);
     let out: Vec<u32> = out.read();
     for thread in 0..64usize {
         let (warp, lane) = (thread & !31, thread & 31);
@@ -346,10 +300,7 @@ fn a_wmma_product() {
     let a: Vec<f16> = (0..256).map(value).collect();
     let b: Vec<f16> = (0..256).map(|i| value(i + 11)).collect();
     let (first, second, out) = (Buffer::of(&a), Buffer::of(&b), Buffer::new(1024));
-    assert_eq!(
-        Kernel::new(text, "k").launch(1, 32, 0, &[&first, &second, &out]),
-        0
-    );
+    launch(text, 1, 32, 0, &[&first, &second, &out]);
     for (i, value) in out.read::<f32>().into_iter().enumerate() {
         let (m, n) = (i / 16, i % 16);
         let terms = (0..16).map(|k| a[m * 16 + k].to_f64() * b[n * 16 + k].to_f64());
@@ -387,10 +338,7 @@ fn an_fp8_matrix_instruction() {
         Buffer::of(&b_registers),
         Buffer::new(512),
     );
-    assert_eq!(
-        Kernel::new(text, "k").launch(1, 32, 0, &[&first, &second, &out]),
-        0
-    );
+    launch(text, 1, 32, 0, &[&first, &second, &out]);
     let out: Vec<f32> = out.read();
     let value = |code: u8| code_value(code, 3, 7, 0x7e);
     for lane in 0..32 {
@@ -418,10 +366,7 @@ fn barriers_and_atomics_over_many_blocks() {
         if (threadIdx.x == 0) atomicAdd(out, sums[0]);\n}";
     let given: Vec<u32> = (0..128 * 64).collect();
     let (input, out) = (Buffer::of(&given), Buffer::of(&[0u32]));
-    assert_eq!(
-        Kernel::new(text, "k").launch(64, 128, 512, &[&input, &out]),
-        0
-    );
+    launch(text, 64, 128, 512, &[&input, &out]);
     assert_eq!(out.read::<u32>(), [given.iter().sum::<u32>()]);
 }
 

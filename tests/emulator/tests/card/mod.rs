@@ -161,6 +161,12 @@ impl Kernel {
     }
 }
 
+/// Launches the kernel `k` of a text, which must end well.
+pub(crate) fn launch(text: &str, grid: u32, block: u32, shared: u32, buffers: &[&Buffer]) {
+    let status = Kernel::new(text, "k").launch(grid, block, shared, buffers);
+    assert_eq!(status, driver::SUCCESS);
+}
+
 /// The number of a device attribute's value.
 pub(crate) fn attribute(number: c_int) -> c_int {
     let mut value = 0;
