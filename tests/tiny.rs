@@ -1,20 +1,24 @@
-//! A tour, small enough to check by hand; read this first. It shows names of devices, FP8 codes, a linear layer of
-//! codes, the MoE layer with top-k and expert choice, a capacity, losses, gradients, convolutional and shared experts,
-//! experts in host memory, and a refusal. The other routers and experts, attention, caches, models and the engine aren't in it.
+//! A tour, small enough to check by hand; read this first. It uses each part once: names of devices, FP8 codes, a linear layer of
+//! codes, the MoE layer with its routers, kinds of experts, a capacity and factors, losses, gradients, a shared expert, experts in
+//! host memory, attention with a cache, a model with an engine, and a refusal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use burn::module::Param;
 use burn::optim::GradientsParams;
-use burn::tensor::{Int, Tensor};
+use burn::tensor::{Int, Tensor, TensorData};
+use moebius::attention::{Attend, CacheFormat, KvCache, Pages};
 use moebius::fp8::{Fp8Format, Fp8Tensor, Granularity, Overflow, Quantizer, decode, encode};
 use moebius::moe::switching::HostLayer;
 use moebius::moe::{
-    Activation, Capacity, ExpertChoiceConfig, ExpertKind, Experts, LoadStatistics, MoeConfig,
-    MoeWeights, RouteConfig, RouterConfig, SharedExpertConfig, route,
+    Activation, Adapted, Capacity, ExpertChoiceConfig, ExpertKind, Experts, FactorsConfig,
+    LearnedConfig, LoadStatistics, MoeConfig, MoeLayer, MoeWeights, RouteConfig, RouterConfig,
+    SharedExpertConfig, route,
 };
 use moebius::nn::Linear;
 use moebius::{Device, ErrorKind};
+use moebius_engine::{Engine, EngineOptions, Event, Generation};
+use moebius_model::DecoderConfig;
 
 /// The devices that are on every machine: the CubeCL CPU runtime and Burn's Flex.
 fn devices() -> [burn::tensor::Device; 2] {
@@ -43,16 +47,34 @@ fn two_experts(device: &burn::tensor::Device) -> MoeWeights {
     }
 }
 
+fn assert_near(got: &[f32], want: &[f32]) {
+    let near = |(got, want): (&f32, &f32)| (got - want).abs() < 1e-6 * want.abs().max(1.0);
+    let all = got.len() == want.len() && got.iter().zip(want).all(near);
+    assert!(all, "{got:?} for {want:?}");
+}
+
+/// A layer of tokens of two numbers whose experts all double a token.
+fn doubling(config: MoeConfig, device: &burn::tensor::Device) -> MoeLayer {
+    let mut layer = config.init(device).unwrap();
+    let (count, experts) = match &mut layer.experts {
+        Experts::FeedForward(experts) => (config.experts, experts),
+        Experts::ParameterEfficient(experts) => (1, &mut experts.frozen),
+        _ => unreachable!("these experts are feed-forward"),
+    };
+    let times = |factor: f32| -> Param<Tensor<3>> {
+        let values = [factor, 0.0, 0.0, factor].repeat(count);
+        Param::from_data(TensorData::new(values, [count, 2, 2]), device)
+    };
+    experts.w_in = times(1.0).into();
+    experts.w_out = times(2.0).into();
+    layer
+}
+
 #[test]
 fn a_device_has_a_name() {
     assert_eq!("cuda:1".parse::<Device>().unwrap().to_string(), "cuda:1");
-    assert!(
-        "cuba"
-            .parse::<Device>()
-            .unwrap_err()
-            .to_string()
-            .contains("cuda")
-    );
+    let error = "cuba".parse::<Device>().unwrap_err();
+    assert!(error.to_string().contains("cuda"));
 }
 
 #[test]
@@ -87,11 +109,44 @@ fn a_token_goes_to_its_largest_logits() {
         // Ties go to the lowest index.
         assert_eq!(integers(routing.indices), [1, 2, 0, 1]);
         let sigmoid = 1.0 / (1.0 + (-1.0f32).exp());
-        for (got, want) in floats(routing.weights)
-            .iter()
-            .zip([sigmoid, 1.0 - sigmoid, 0.5, 0.5])
-        {
-            assert!((got - want).abs() < 1e-6, "{got} for {want}");
+        let weights = floats(routing.weights);
+        assert_near(&weights, &[sigmoid, 1.0 - sigmoid, 0.5, 0.5]);
+    }
+}
+
+#[test]
+fn experts_count_as_every_router_weights_them() {
+    let plain = MoeConfig::new(2, 2, 2);
+    let learned = LearnedConfig {
+        width: 3,
+        ..LearnedConfig::default()
+    };
+    let (form, rank) = (Adapted::Lora, 1);
+    let configs = [
+        plain,
+        plain.with_router(RouterConfig::Switch(Default::default())),
+        plain.with_router(RouterConfig::Hash(Default::default())),
+        plain.with_router(RouterConfig::Learned(learned)),
+        plain.with_router(RouterConfig::Dynamic(Default::default())),
+        plain.with_router(RouterConfig::SigmoidBias(Default::default())),
+        plain.with_factors(Some(FactorsConfig::variance())),
+        // What an expert adds to the frozen network is at first 0.
+        plain.with_kind(ExpertKind::ParameterEfficient { form, rank }),
+    ];
+    let x = [[3.0, 1.0], [1.0, 4.0]];
+    for device in devices() {
+        for config in configs {
+            let layer = doubling(config, &device);
+            let out = layer.forward(Tensor::<2>::from_floats(x, &device));
+            let out = out.unwrap();
+            assert_eq!(integers(out.dropped_slots), [0], "{config:?}");
+            let weights = floats(out.routing.weights);
+            let of_tokens = weights.chunks(weights.len() / 2).zip(x);
+            let want = of_tokens.flat_map(|(weights, token)| {
+                let sum: f32 = weights.iter().sum();
+                token.map(|x| 2.0 * sum * x)
+            });
+            assert_near(&floats(out.y), &want.collect::<Vec<_>>());
         }
     }
 }
@@ -206,6 +261,26 @@ fn a_convolutional_expert_sees_its_neighbours() {
 }
 
 #[test]
+fn an_attention_expert_mixes_the_tokens_of_a_sequence() {
+    for device in devices() {
+        let (heads, causal) = (1, false);
+        let config = MoeConfig::new(2, 2, 1)
+            .with_router(RouteConfig::new(1))
+            .with_kind(ExpertKind::Attention { heads, causal });
+        let mut layer = config.init(&device).unwrap();
+        if let Experts::Attention(experts) = &mut layer.experts {
+            // All scores are 0, values are the tokens, and what comes out is doubled.
+            experts.w_q = Param::from_data([[[0.0, 0.0], [0.0, 0.0]]], &device);
+            experts.w_v = Param::from_data([[[1.0, 0.0], [0.0, 1.0]]], &device);
+            experts.w_o = Param::from_data([[[2.0, 0.0], [0.0, 2.0]]], &device);
+        }
+        let x = Tensor::<3>::from_floats([[[3.0, 1.0], [1.0, 5.0]]], &device);
+        let y = floats(layer.forward(x).unwrap().y);
+        assert_near(&y, &[4.0, 6.0, 4.0, 6.0]);
+    }
+}
+
+#[test]
 fn a_shared_expert_sees_every_token() {
     for device in devices() {
         let config = MoeConfig::new(2, 2, 2)
@@ -235,6 +310,60 @@ fn experts_that_do_not_fit_take_turns() {
         assert_eq!(y, [6.0, 2.0, -1.0, -4.0]);
         assert_eq!(switched.cache().residents(), [Some(1)]);
         assert_eq!(switched.cache().statistics().moved_bytes, 64);
+    }
+}
+
+#[test]
+fn a_cache_keeps_what_later_tokens_see() {
+    for device in devices() {
+        // Heads of eight equal numbers.
+        let rows = |values: &[f32]| {
+            let numbers: Vec<f32> = values.iter().flat_map(|value| [*value; 8]).collect();
+            Tensor::<4>::from_data(TensorData::new(numbers, [1, 1, values.len(), 8]), &device)
+        };
+        // With keys of zeros a token sees the mean of the values up to its own.
+        let attend = Attend::new().causal();
+        let whole = attend.forward(rows(&[1.0, 1.0]), rows(&[0.0, 0.0]), rows(&[1.0, 3.0]));
+        assert_near(&floats(whole.unwrap().o), &[[1.0f32; 8], [2.0; 8]].concat());
+        let mut pages = Pages::contiguous(1, 16).unwrap();
+        let mut cache = KvCache::new(&pages, 1, [8, 8], CacheFormat::F32, &device).unwrap();
+        for (value, mean) in [(1.0, 1.0), (3.0, 2.0)] {
+            let step = pages.extend(&[1], &device).unwrap();
+            cache.append(rows(&[0.0]), rows(&[value]), &step).unwrap();
+            let out = cache.attend(rows(&[1.0]), &step, &attend).unwrap();
+            assert_near(&floats(out.o), &[mean; 8]);
+        }
+        assert_eq!(pages.lengths(), [2]);
+    }
+}
+
+#[test]
+fn an_engine_generates_what_its_model_finds_likeliest() {
+    let sizes = DecoderConfig {
+        hidden: 8,
+        heads: 1,
+        layers: 1,
+        sequence: 16,
+        experts: 2,
+        inter: 8,
+        top_k: 1,
+    };
+    for device in devices() {
+        let model = sizes.init(1, &device).unwrap();
+        let prompt = vec![72, 105, 33];
+        let logits = model.last_logits(&prompt, &device).unwrap();
+        let likeliest = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
+        let mut engine = Engine::new(model, EngineOptions::for_one(16), &device).unwrap();
+        engine.add(Generation::new(prompt, 1)).unwrap();
+        let mut answer = None;
+        while !engine.is_idle() {
+            for (_, event) in engine.step().unwrap() {
+                if let Event::Token(draw) = event {
+                    assert_eq!(answer.replace(draw.id as usize), None);
+                }
+            }
+        }
+        assert_eq!(answer, likeliest);
     }
 }
 
