@@ -53,21 +53,17 @@ type Column = (&'static str, &'static str, fn(&KernelEntry, &Ran) -> Cell);
 
 const COLUMNS: [Column; 6] = [
     ("cpu", "cpu", |entry, ran| on_device(entry, "cpu", ran)),
-    ("wgpu (WGSL)", "wgpu", |entry, ran| {
-        on_device(entry, "wgpu", ran)
-    }),
+    ("wgpu (WGSL)", "wgpu", |e, ran| on_device(e, "wgpu", ran)),
     ("vulkan (SPIR-V)", "vulkan", vulkan),
-    ("cuda", "cuda", |entry, ran| {
-        card(entry, "cuda", &[Target::CudaCpp, Target::Ptx], ran)
-    }),
-    ("rocm", "rocm", |entry, ran| {
-        let targets = [Target::AmdgpuGfx942, Target::AmdgpuGfx1201];
-        card(entry, "rocm", &targets, ran)
-    }),
-    ("metal (MSL)", METAL, |entry, ran| {
-        card(entry, METAL, &[Target::Msl], ran)
-    }),
+    ("cuda", "cuda", |e, ran| card(e, "cuda", &CUDA, ran)),
+    ("rocm", "rocm", |e, ran| card(e, "rocm", &ROCM, ran)),
+    ("metal (MSL)", METAL, |e, ran| card(e, METAL, &MSL, ran)),
 ];
+
+/// What the compilers of CI take for the cards of each column.
+const CUDA: [Target; 2] = [Target::CudaCpp, Target::Ptx];
+const ROCM: [Target; 2] = [Target::AmdgpuGfx942, Target::AmdgpuGfx1201];
+const MSL: [Target; 1] = [Target::Msl];
 
 /// What the table is made of.
 struct Known {
@@ -100,8 +96,8 @@ fn recording() -> impl Iterator<Item = &'static str> {
 }
 
 fn has_run(entry: &KernelEntry, device: &str, ran: &Ran) -> bool {
-    ran.get(&entry.name)
-        .is_some_and(|devices| devices.contains(device))
+    let devices = ran.get(&entry.name);
+    devices.is_some_and(|devices| devices.contains(device))
 }
 
 fn on_device(entry: &KernelEntry, device: &str, ran: &Ran) -> Cell {
@@ -175,9 +171,8 @@ fn rows(entries: &[KernelEntry], known: &Known) -> Vec<Row> {
     let mut worst: BTreeMap<(String, String), States> = BTreeMap::new();
     for entry in entries {
         let kernel = format!("{} · {}", entry.family, entry.variant).replace('_', " ");
-        let element = entry
-            .element
-            .map_or("–".to_owned(), |element| element.to_string());
+        let element = entry.element.map(|element| element.to_string());
+        let element = element.unwrap_or("–".to_owned());
         let states = known.states(entry);
         let key = (kernel, element);
         if !order.contains(&key) {
@@ -223,10 +218,8 @@ fn summary(entries: &[KernelEntry], known: &Known) -> String {
         format!("| {name} | {counts} |\n")
     };
     let states = counts.iter().rev();
-    let states: String = states
-        .map(|(cell, counts)| row(cell.text(), *counts))
-        .collect();
-    states + &row("ran on a GPU ✓", on_gpus)
+    let states = states.map(|(cell, counts)| row(cell.text(), *counts));
+    states.collect::<String>() + &row("ran on a GPU ✓", on_gpus)
 }
 
 fn table(known: &Known) -> String {
@@ -272,9 +265,8 @@ fn gpus_path() -> PathBuf {
 fn committed(path: &Path) -> Result<Ran, String> {
     let text = read(path)?;
     let line = |line: &str| -> Result<(String, BTreeSet<String>), String> {
-        let (kernel, devices) = line
-            .split_once('\t')
-            .ok_or_else(|| format!("expected a tab, got {line:?}"))?;
+        let parts = line.split_once('\t');
+        let (kernel, devices) = parts.ok_or_else(|| format!("expected a tab, got {line:?}"))?;
         let devices = devices.split(',').map(str::to_owned).collect();
         Ok((kernel.to_owned(), devices))
     };
@@ -292,13 +284,12 @@ fn recorded(folder: &Path) -> Result<Ran, String> {
         }
     }
     let mut ran = Ran::new();
-    let compared = lines
-        .into_iter()
-        .filter(|line| line.end == End::Ran && recording().any(|device| device == line.device));
-    for line in compared {
-        let kernels = line.kernels.into_iter().map(|(name, _)| name);
-        for kernel in kernels.filter(|name| names.contains(name.as_str())) {
-            ran.entry(kernel).or_default().insert(line.device.clone());
+    for line in lines {
+        let recorded = recording().any(|device| device == line.device);
+        for (kernel, _) in line.kernels {
+            if recorded && line.end == End::Ran && names.contains(kernel.as_str()) {
+                ran.entry(kernel).or_default().insert(line.device.clone());
+            }
         }
     }
     Ok(ran)
@@ -310,17 +301,12 @@ fn recorded_on_gpus(folder: &Path) -> Result<Ran, String> {
     let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     let (mut ran, mut failed) = (Ran::new(), BTreeSet::new());
     for line in record::read(folder)? {
-        let kernels = line.kernels.iter().map(|(name, _)| name);
+        let kernels = line.kernels.into_iter().map(|(name, _)| name);
         for kernel in kernels.filter(|kernel| names.contains(kernel.as_str())) {
+            let device = line.device.clone();
             match line.end {
-                End::Ran => {
-                    ran.entry(kernel.clone())
-                        .or_default()
-                        .insert(line.device.clone());
-                }
-                End::Failed => {
-                    failed.insert((kernel.clone(), line.device.clone()));
-                }
+                End::Ran => _ = ran.entry(kernel).or_default().insert(device),
+                End::Failed => _ = failed.insert((kernel, device)),
                 End::Refused(_) => {}
             }
         }
@@ -334,12 +320,11 @@ fn recorded_on_gpus(folder: &Path) -> Result<Ran, String> {
 
 /// (kernel, device) pairs.
 fn pairs(ran: &Ran) -> BTreeSet<(&str, &str)> {
-    ran.iter()
-        .flat_map(|(kernel, devices)| {
-            let devices = devices.iter();
-            devices.map(move |device| (kernel.as_str(), device.as_str()))
-        })
-        .collect()
+    let pairs = ran.iter().flat_map(|(kernel, devices)| {
+        let devices = devices.iter();
+        devices.map(move |device| (kernel.as_str(), device.as_str()))
+    });
+    pairs.collect()
 }
 
 fn differences(committed: &Ran, recorded: &Ran) -> Vec<String> {
@@ -362,10 +347,8 @@ fn verdict(problems: &[String], advice: &str) -> Result<(), Failed> {
 
 fn the_record_says_what_the_table_says(folder: &Path) -> Result<(), Failed> {
     let problems = differences(&committed(&ran_path())?, &recorded(folder)?);
-    verdict(
-        &problems,
-        "if that is right: MOEBIUS_BLESS=1 with the same record",
-    )
+    let advice = "if that is right: MOEBIUS_BLESS=1 with the same record";
+    verdict(&problems, advice)
 }
 
 /// Kernels that some device of CI could run and that no case launches there.
@@ -383,10 +366,8 @@ fn never_launched(entries: &[KernelEntry], ran: &Ran) -> Vec<String> {
 
 fn every_kernel_is_launched() -> Result<(), Failed> {
     let problems = never_launched(&entries(), &committed(&ran_path())?);
-    verdict(
-        &problems,
-        "no conformance case launches these and compares what they write",
-    )
+    let advice = "no conformance case launches these and compares what they write";
+    verdict(&problems, advice)
 }
 
 fn kernels_are_told_by_their_names() -> Result<(), Failed> {
@@ -405,12 +386,11 @@ fn misnamed(entries: &[KernelEntry], lines: &[Line]) -> Vec<String> {
     let mut problems = Vec::new();
     for line in lines.iter().filter(|line| line.device == "wgpu") {
         for (name, launched) in &line.kernels {
-            match types.get(name.as_str()) {
-                Some(emitted) if emitted != launched => problems.push(format!(
-                    "{}: {name} is {emitted}, and {launched} is launched",
-                    line.case
-                )),
-                _ => {}
+            let emitted = types.get(name.as_str());
+            if let Some(emitted) = emitted.filter(|emitted| **emitted != launched) {
+                let case = &line.case;
+                let problem = format!("{case}: {name} is {emitted}, and {launched} is launched");
+                problems.push(problem);
             }
         }
     }
@@ -421,11 +401,9 @@ fn launches_have_the_names_of_their_kernels(folder: &Path) -> Result<(), Failed>
     let (entries, mut lines) = (entries(), record::read(folder)?);
     verdict(&misnamed(&entries, &lines), "see `launched::note`")?;
     // The check itself, on a launch with another kernel's type.
-    let named = lines
-        .iter_mut()
-        .filter(|line| line.device == "wgpu")
-        .flat_map(|line| &mut line.kernels)
-        .find(|(name, _)| entries.iter().any(|entry| entry.name == *name));
+    let on_wgpu = lines.iter_mut().filter(|line| line.device == "wgpu");
+    let mut kernels = on_wgpu.flat_map(|line| &mut line.kernels);
+    let named = kernels.find(|(name, _)| entries.iter().any(|entry| entry.name == *name));
     let (_, launched) = named.ok_or("no kernel is launched on wgpu")?;
     launched.push('!');
     assert!(!misnamed(&entries, &lines).is_empty());
@@ -447,10 +425,8 @@ fn the_page_has_the_current_support_table() -> Result<(), Failed> {
     };
     let table = table(&Known::committed()?);
     if blessing() {
-        return Ok(write(
-            &path,
-            &format!("{before}{BEGIN}\n{table}{END}{after}"),
-        )?);
+        let page = format!("{before}{BEGIN}\n{table}{END}{after}");
+        return Ok(write(&path, &page)?);
     }
     let mut lines = shown.lines().zip(table.lines());
     let stale = lines.find(|(old, new)| old != new);
@@ -472,9 +448,8 @@ fn the_table_tells_kernels_apart() -> Result<(), Failed> {
         Cell::Unproven,
         Cell::NotAvailable,
     ] {
-        let found = rows
-            .iter()
-            .any(|row| row.states.iter().any(|(of, _)| *of == cell));
+        let mut states = rows.iter().flat_map(|row| row.states);
+        let found = states.any(|(of, _)| of == cell);
         assert!(found, "no cell says `{}`", cell.text());
     }
     Ok(())
@@ -487,10 +462,8 @@ fn a_kernel_that_did_not_run_is_found() -> Result<(), Failed> {
     let ran = Ran::from([("b".to_owned(), all("wgpu"))]);
     let problems = differences(&said, &ran);
     assert_eq!(problems.len(), 3, "{problems:#?}");
-    assert!(
-        problems[0].starts_with("a is said to run on cpu"),
-        "{problems:#?}"
-    );
+    let begins = problems[0].starts_with("a is said to run on cpu");
+    assert!(begins, "{problems:#?}");
     assert!(differences(&said, &said).is_empty());
     let without = never_launched(&entries(), &Ran::new());
     assert!(without.contains(&"sort_scan on wgpu".to_owned()));
@@ -528,35 +501,24 @@ fn main() {
     if blessing() && !arguments.list {
         bless_all(record.as_deref()).unwrap_or_else(|error| panic!("{error}"));
     }
-    type Test = fn() -> Result<(), Failed>;
-    let tests: [(&str, Test); 5] = [
-        ("every_kernel_is_launched", every_kernel_is_launched),
-        (
-            "kernels_are_told_by_their_names",
-            kernels_are_told_by_their_names,
-        ),
-        (
-            "the_page_has_the_current_support_table",
-            the_page_has_the_current_support_table,
-        ),
-        (
-            "the_table_tells_kernels_apart",
-            the_table_tells_kernels_apart,
-        ),
-        (
-            "a_kernel_that_did_not_run_is_found",
-            a_kernel_that_did_not_run_is_found,
-        ),
+    macro_rules! trials {
+        ($($test:ident($($given:expr)?)),*) => {
+            vec![$(Trial::test(stringify!($test), move || $test($($given)?))),*]
+        };
+    }
+    let mut trials = trials![
+        every_kernel_is_launched(),
+        kernels_are_told_by_their_names(),
+        the_page_has_the_current_support_table(),
+        the_table_tells_kernels_apart(),
+        a_kernel_that_did_not_run_is_found()
     ];
-    let mut trials: Vec<Trial> = tests.map(|(name, test)| Trial::test(name, test)).into();
     if let Some(folder) = record {
-        let name = "the_record_says_what_the_table_says";
-        let record = folder.clone();
-        let check = move || the_record_says_what_the_table_says(&record);
-        trials.push(Trial::test(name, check));
-        let name = "launches_have_the_names_of_their_kernels";
-        let check = move || launches_have_the_names_of_their_kernels(&folder);
-        trials.push(Trial::test(name, check));
+        let folder: &'static Path = Box::leak(folder.into_boxed_path());
+        trials.extend(trials![
+            the_record_says_what_the_table_says(folder),
+            launches_have_the_names_of_their_kernels(folder)
+        ]);
     }
     libtest_mimic::run(&arguments, trials).exit();
 }

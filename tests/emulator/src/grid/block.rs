@@ -89,15 +89,14 @@ impl Threads {
             }
             End::Returned
         });
-        let outcome = resume(&mut fibre, Go::On);
-        let fault = match outcome {
+        let outcome = match resume(&mut fibre, Go::On) {
             // SAFETY: the thread ran until now.
-            CoroutineResult::Return(End::Trap(trap)) => Some(unsafe { at_trap(trap, state) }),
-            CoroutineResult::Yield(_) => Some(Fault::Refused),
-            CoroutineResult::Return(End::Returned) => None,
+            CoroutineResult::Return(End::Trap(trap)) => Err(unsafe { at_trap(trap, state) }),
+            CoroutineResult::Yield(_) => Err(Fault::Refused),
+            CoroutineResult::Return(End::Returned) => Ok(()),
         };
         self.stacks.push(finish(fibre));
-        fault.map_or(Ok(()), Err)
+        outcome
     }
 
     /// Runs one block whose threads may wait for each other.
@@ -108,13 +107,10 @@ impl Threads {
         order: &Order,
     ) -> Result<(), Fault> {
         // SAFETY: the caller's block, which lives until the run is over.
-        let size = unsafe { (*block).block_size };
-        let mut slots = Vec::new();
-        for number in 0..usize::try_from(size.count()).unwrap_or(usize::MAX) {
-            slots.push(self.start(work, block, size, number)?);
-        }
-        // SAFETY: as above.
-        let check = unsafe { (*block).check };
+        let (size, check) = unsafe { ((*block).block_size, (*block).check) };
+        let count = usize::try_from(size.count()).unwrap_or(usize::MAX);
+        let slots = (0..count).map(|number| self.start(work, block, size, number));
+        let mut slots = slots.collect::<Result<Vec<Slot>, Fault>>()?;
         let outcome = run_all(&mut slots, order, check);
         for slot in slots {
             self.stacks.push(finish(slot.fibre));
@@ -148,10 +144,9 @@ impl Threads {
     }
 
     fn take(&mut self, number: usize) -> Result<ThreadStack, Fault> {
-        let failed = |error: io::Error| Fault::Stacks(error.to_string());
         let kept = self.stacks.pop().map(Ok);
-        kept.unwrap_or_else(|| ThreadStack::new(number))
-            .map_err(failed)
+        let stack = kept.unwrap_or_else(|| ThreadStack::new(number));
+        stack.map_err(|error: io::Error| Fault::Stacks(error.to_string()))
     }
 }
 
@@ -232,9 +227,8 @@ fn finish(mut fibre: Fibre) -> ThreadStack {
 unsafe fn at_trap(trap: Trap, state: *const Thread) -> Fault {
     if trap.address & !(STACK_BYTES - 1) == state.addr() {
         let room = STACK_BYTES >> 10;
-        return Fault::Stacks(format!(
-            "a thread needs more than the {room} KiB of its stack"
-        ));
+        let reason = format!("a thread needs more than the {room} KiB of its stack");
+        return Fault::Stacks(reason);
     }
     // SAFETY: as the caller promises.
     let (thread, block) = unsafe { ((*state).thread, (*(*state).block).block) };
@@ -332,16 +326,17 @@ fn run_lane(slot: &mut Slot, go: Go) -> Result<(), Fault> {
 /// The lanes of a complete meeting, and one of them: of several, that which stands first in the text. Lanes
 /// that left a loop wait behind it for those that are still inside.
 fn gathered(lanes: &[Slot]) -> Option<(u64, usize)> {
-    let mut candidates: Vec<(u32, usize)> = Vec::new();
-    for (lane, slot) in lanes.iter().enumerate() {
-        if let At::Meeting(meeting) = &slot.at {
-            candidates.push((meeting.line, lane));
-        }
-    }
+    let candidates = lanes
+        .iter()
+        .enumerate()
+        .filter_map(|(lane, slot)| match &slot.at {
+            At::Meeting(meeting) => Some((meeting.line, lane)),
+            _ => None,
+        });
+    let mut candidates: Vec<(u32, usize)> = candidates.collect();
     candidates.sort_unstable();
-    candidates
-        .into_iter()
-        .find_map(|(_, lane)| complete(lanes, lane).map(|present| (present, lane)))
+    let mut leaders = candidates.into_iter().map(|(_, lane)| lane);
+    leaders.find_map(|lane| Some((complete(lanes, lane)?, lane)))
 }
 
 fn complete(lanes: &[Slot], leader: usize) -> Option<u64> {
@@ -371,13 +366,11 @@ fn meet(lanes: &mut [Slot], present: u64, leader: usize) -> Result<(), Fault> {
             pointers[lane] = meeting.lane;
         }
     }
-    run_lane(
-        &mut lanes[leader],
-        Go::Act {
-            lanes: pointers.as_ptr(),
-            present,
-        },
-    )?;
+    let act = Go::Act {
+        lanes: pointers.as_ptr(),
+        present,
+    };
+    run_lane(&mut lanes[leader], act)?;
     for (lane, slot) in lanes.iter_mut().enumerate() {
         if present >> lane & 1 == 1 {
             slot.at = At::Ready;
@@ -398,16 +391,17 @@ fn stuck(slots: &[Slot]) -> Fault {
         At::Meeting(Meeting { line, .. }) | At::Barrier { line } => Some(line),
         At::Ready | At::Ended => None,
     };
-    let waiting: Vec<&Slot> = slots.iter().filter(|slot| line(slot).is_some()).collect();
-    let Some(first) = waiting.first() else {
+    let waits = |slot: &Slot| line(slot).map(|line| (place(slot), line));
+    let mut waiting = slots.iter().filter_map(waits);
+    let Some(((thread, block), line)) = waiting.next() else {
         unreachable!("only what waits can be stuck");
     };
-    let elsewhere = waiting.iter().find(|slot| line(slot) != line(first));
+    let elsewhere = waiting.find(|(_, other)| *other != line);
     Fault::Stuck {
-        block: place(first).1,
-        thread: place(first).0,
-        line: line(first).unwrap_or(0),
-        other: elsewhere.map(|slot| (place(slot).0, line(slot).unwrap_or(0))),
+        block,
+        thread,
+        line,
+        other: elsewhere.map(|((thread, _), line)| (thread, line)),
     }
 }
 

@@ -37,40 +37,12 @@ const HIP_HALF: &str =
 const METAL_ENDS: &str = "#undef device\n#undef constant\n#undef thread\n#undef threadgroup";
 
 /// Headers of CUDA, HIP and Metal whose place ours take.
-const KNOWN: [&str; 11] = [
-    "rocwmma/rocwmma.hpp",
-    "hip/hip_bf16.h",
-    "cuda_fp16.h",
-    "cuda_bf16.h",
-    "cuda_fp8.h",
-    "mma.h",
-    "cuComplex.h",
-    "cuda_runtime.h",
-    "stdint.h",
-    "metal_stdlib",
-    "cstdint",
-];
+const KNOWN: &str = "rocwmma/rocwmma.hpp hip/hip_bf16.h cuda_fp16.h cuda_bf16.h cuda_fp8.h mma.h cuComplex.h cuda_runtime.h stdint.h \
+    metal_stdlib cstdint";
 
 /// What lets threads wait for each other.
-const WAITING: [&str; 11] = [
-    "__shfl",
-    "__ballot",
-    "__any",
-    "__all",
-    "wave_barrier",
-    "__syncthreads",
-    "_sync(",
-    "__syncwarp",
-    "__activemask",
-    "emu_elect",
-    "emu_mma<",
-];
-const ALSO_WAITING: [&str; 4] = [
-    "emu_ldmatrix",
-    "emu_stmatrix",
-    "threadgroup_barrier",
-    "simdgroup_",
-];
+const WAITING: &str = "__shfl __ballot __any __all wave_barrier __syncthreads _sync( __syncwarp __activemask emu_elect emu_mma< \
+    emu_ldmatrix emu_stmatrix threadgroup_barrier simdgroup_";
 
 /// The whole program for the host's compiler. `check` adds what tells every access.
 pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
@@ -82,10 +54,7 @@ pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
     } else {
         rewritten(given)
     };
-    let waits = WAITING
-        .iter()
-        .chain(&ALSO_WAITING)
-        .any(|word| body.contains(word));
+    let waits = WAITING.split(' ').any(|word| body.contains(word));
     let mut out = String::new();
     let mut add = |header: &str, name: &str, wanted: bool| {
         if wanted {
@@ -96,13 +65,8 @@ pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
     let fp8 = has("cuda_fp8.h") || has("emu_e4m3") || has("emu_e5m2");
     let matrix = has("mma.h") || has("emu_mma<") || has("matrix<") || has("rocwmma");
     let hip = language == Language::Hip;
-    let half = fp8
-        || matrix
-        || metal
-        || has("cuda_fp16.h")
-        || has("cuda_bf16.h")
-        || has("__half")
-        || has("bfloat16");
+    let mut words = "cuda_fp16.h cuda_bf16.h __half bfloat16".split(' ');
+    let half = fp8 || matrix || metal || words.any(has);
     add(GRID, "grid.h", true);
     add(CHECK, "check.h", check);
     add(MATH, "math.h", true);
@@ -118,17 +82,10 @@ pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
     add(METAL, "metal.h", metal);
     add(&body, "kernel.cu", true);
     add(METAL_ENDS, "metal.h", metal);
-    for Kernel {
-        name,
-        most_threads,
-        dynamic,
-    } in kernels(&body)
-    {
-        let [waits, dynamic] = [waits, dynamic].map(u8::from);
-        let _ = writeln!(
-            out,
-            "EMU_KERNEL({name}, {most_threads}, {waits}, {dynamic})"
-        );
+    for kernel in kernels(&body) {
+        let (name, most) = (kernel.name, kernel.most_threads);
+        let [waits, dynamic] = [waits, kernel.dynamic].map(u8::from);
+        let _ = writeln!(out, "EMU_KERNEL({name}, {most}, {waits}, {dynamic})");
     }
     out
 }
@@ -142,11 +99,10 @@ fn rewritten(cuda: &str) -> String {
 fn line(text: &str) -> String {
     if let Some(header) = text.trim().strip_prefix("#include") {
         let name = header.trim().trim_matches(['<', '>', '"']);
-        return if KNOWN.contains(&name) {
-            String::new()
-        } else {
-            format!("#error the emulator has no <{name}>")
-        };
+        if KNOWN.split(' ').any(|known| known == name) {
+            return String::new();
+        }
+        return format!("#error the emulator has no <{name}>");
     }
     let Some(start) = text.find("extern __shared__") else {
         return if text.contains("__shared__") {
@@ -159,10 +115,8 @@ fn line(text: &str) -> String {
         return text.to_owned();
     };
     let declaration = &text[start + "extern __shared__".len()..end];
-    let (kind, name) = declaration
-        .trim()
-        .rsplit_once(' ')
-        .unwrap_or(("char", declaration));
+    let parts = declaration.trim().rsplit_once(' ');
+    let (kind, name) = parts.unwrap_or(("char", declaration));
     let kind = kind.rsplit(')').next().unwrap_or(kind).trim();
     let (before, after) = (&text[..start], &text[end + "[];".len()..]);
     format!("{before}{kind}* const {name} = reinterpret_cast<{kind}*>(emu_shared());{after}")

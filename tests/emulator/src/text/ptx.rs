@@ -5,12 +5,10 @@ pub(super) fn called(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, statement, after)) = next(rest) {
-        out.push_str(before);
-        out.push_str(&call(&statement));
-        let lines = rest[before.len()..rest.len() - after.len()]
-            .matches('\n')
-            .count();
-        out.push_str(&"\n".repeat(lines));
+        let whole = &rest[before.len()..rest.len() - after.len()];
+        out += before;
+        out += &call(&statement);
+        out += &"\n".repeat(whole.matches('\n').count());
         rest = after;
     }
     out.push_str(rest);
@@ -91,38 +89,36 @@ fn parse(inside: &str) -> Statement {
         expressions.collect()
     };
     let template = parts.first().copied().unwrap_or_default();
+    let template = template.trim_matches('"').replace("\\n", " ");
     Statement {
-        template: template
-            .trim_matches('"')
-            .replace("\\n", " ")
-            .replace("\\t", " "),
+        template: template.replace("\\t", " "),
         outputs: operands(parts.get(1)),
         inputs: operands(parts.get(2)),
     }
 }
 
 fn call(statement: &Statement) -> String {
-    let Statement {
-        template,
-        outputs,
-        inputs,
-    } = statement;
+    let (template, inputs) = (&statement.template, &statement.inputs);
     if template.contains("elect.sync") {
-        return format!("{} = emu_elect(__activemask());", outputs.join(""));
+        let result = statement.outputs.join("");
+        return format!("{result} = emu_elect(__activemask());");
     }
     let (name, registers) = template.trim().split_once(' ').unwrap_or((template, ""));
     let words: Vec<&str> = name.split('.').collect();
     let translated = match words.as_slice() {
         ["mma", "sync", "aligned", shape, "row", "col", types @ ..] => mma(shape, types, statement),
-        ["ldmatrix", "sync", "aligned", "m8n8", _, options @ ..] => {
+        [
+            kind @ ("ldmatrix" | "stmatrix"),
+            "sync",
+            "aligned",
+            "m8n8",
+            _,
+            options @ ..,
+        ] => {
             let transposed = options.contains(&"trans");
-            let all = [inputs.as_slice(), outputs.as_slice()].concat().join(", ");
-            Some(format!("emu_ldmatrix<{transposed}>(__LINE__, {all});"))
-        }
-        ["stmatrix", "sync", "aligned", "m8n8", _, options @ ..] => {
-            let transposed = options.contains(&"trans");
-            let all = inputs.join(", ");
-            Some(format!("emu_stmatrix<{transposed}>(__LINE__, {all});"))
+            // A store has no outputs.
+            let all = [inputs.as_slice(), &statement.outputs].concat().join(", ");
+            Some(format!("emu_{kind}<{transposed}>(__LINE__, {all});"))
         }
         ["atom", "relaxed", operation, .., kind] => atom(operation, kind, statement),
         ["cp", "async", "ca" | "cg", ..] => copy(registers, inputs),
@@ -138,28 +134,22 @@ fn call(statement: &Statement) -> String {
 }
 
 fn both(function: &str, statement: &Statement) -> Option<String> {
-    let result = statement.outputs.first()?;
-    Some(format!(
-        "{result} = {function}({});",
-        statement.inputs.join(", ")
-    ))
+    let (result, inputs) = (statement.outputs.first()?, statement.inputs.join(", "));
+    Some(format!("{result} = {function}({inputs});"))
 }
 
 fn saturating(sign: char, statement: &Statement) -> Option<String> {
     let (result, [a, b]) = (statement.outputs.first()?, statement.inputs.as_slice()) else {
         return None;
     };
-    Some(format!(
-        "{result} = emu_clamped((long long)({a}) {sign} (long long)({b}));"
-    ))
+    let sum = format!("(long long)({a}) {sign} (long long)({b})");
+    Some(format!("{result} = emu_clamped({sum});"))
 }
 
 fn mma(shape: &str, types: &[&str], statement: &Statement) -> Option<String> {
     let k = shape.strip_prefix("m16n8k")?;
-    let types: Vec<&&str> = types
-        .iter()
-        .filter(|kind| !kind.starts_with("kind::"))
-        .collect();
+    let types = types.iter().filter(|kind| !kind.starts_with("kind::"));
+    let types: Vec<&&str> = types.collect();
     let [result, a, b, _] = types.as_slice() else {
         return None;
     };
@@ -174,9 +164,8 @@ fn mma(shape: &str, types: &[&str], statement: &Statement) -> Option<String> {
         _ => None,
     };
     let (a, b) = (element(a)?, element(b)?);
-    let all = [statement.outputs.as_slice(), statement.inputs.as_slice()]
-        .concat()
-        .join(", ");
+    let all = [statement.outputs.as_slice(), &statement.inputs].concat();
+    let all = all.join(", ");
     Some(format!(
         "emu_mma<{register}, {a}, {b}, {k}>(__LINE__, {all});"
     ))
@@ -212,16 +201,14 @@ fn atom(operation: &str, kind: &str, statement: &Statement) -> Option<String> {
 
 /// `cp.async`: the copy is made at once; bytes beyond the source's length are zero.
 fn copy(registers: &str, inputs: &[String]) -> Option<String> {
-    let arguments = registers
-        .trim_end_matches([';', ' '])
-        .split(',')
-        .map(|argument| {
-            let argument = argument.trim().trim_matches(['[', ']']);
-            match argument.strip_prefix('%') {
-                Some(index) => inputs.get(index.parse::<usize>().ok()?).cloned(),
-                None => Some(argument.to_owned()),
-            }
-        });
+    let arguments = registers.trim_end_matches([';', ' ']).split(',');
+    let arguments = arguments.map(|argument| {
+        let argument = argument.trim().trim_matches(['[', ']']);
+        match argument.strip_prefix('%') {
+            Some(index) => inputs.get(index.parse::<usize>().ok()?).cloned(),
+            None => Some(argument.to_owned()),
+        }
+    });
     let arguments: Option<Vec<String>> = arguments.collect();
     Some(format!("emu_copy_async({});", arguments?.join(", ")))
 }
