@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use moebius_device::{Capability, Limits};
+use moebius_ops::experts::Problem as Layer;
 use moebius_ops::grouped_gemm::{Activation, Problem, Source, WeightLayout};
 use moebius_ops::permute::Capacity;
 use moebius_ops::{Element, routing};
-use moebius_profiles as profiles;
+use moebius_profiles::{
+    a100, apple_m, cpu_2core_avx512, cpu_4core_avx2, cpu_neon, h100, l4, lavapipe, mi300x, rdna4,
+    swiftshader, webgpu_default,
+};
 use moebius_shaders::experts;
 use moebius_shaders::fp8;
 use moebius_shaders::grouped_gemm::{Choice, Variant, plan};
@@ -36,25 +40,13 @@ fn variant(problem: Problem, device: &Capability) -> Variant {
 }
 
 fn gpus() -> Vec<Capability> {
-    vec![
-        profiles::webgpu_default(),
-        profiles::lavapipe(),
-        profiles::swiftshader(),
-        profiles::apple_m(),
-        profiles::a100(),
-        profiles::h100(),
-        profiles::l4(),
-        profiles::mi300x(),
-        profiles::rdna4(),
-    ]
+    let software = [webgpu_default(), lavapipe(), swiftshader(), apple_m()];
+    let cards = [a100(), h100(), l4(), mi300x(), rdna4()];
+    software.into_iter().chain(cards).collect()
 }
 
-fn cpus() -> Vec<Capability> {
-    vec![
-        profiles::cpu_2core_avx512(),
-        profiles::cpu_4core_avx2(),
-        profiles::cpu_neon(),
-    ]
+fn cpus() -> [Capability; 3] {
+    [cpu_2core_avx512(), cpu_4core_avx2(), cpu_neon()]
 }
 
 #[test]
@@ -67,14 +59,11 @@ fn a_gpu_takes_the_tile_that_fits_the_batch() {
 
 #[test]
 fn a_cpu_takes_its_registers_and_cores() {
+    let cores = cpu_neon().cpu_cores.unwrap() as usize;
     for (device, lanes, cores) in [
-        (profiles::cpu_2core_avx512(), 16, 2),
-        (profiles::cpu_4core_avx2(), 8, 4),
-        (
-            profiles::cpu_neon(),
-            4,
-            profiles::cpu_neon().cpu_cores.unwrap() as usize,
-        ),
+        (cpu_2core_avx512(), 16, 2),
+        (cpu_4core_avx2(), 8, 4),
+        (cpu_neon(), 4, cores),
     ] {
         let plan = plan(many(), &device, Choice::default()).unwrap();
         let got = (plan.variant, plan.lanes, plan.cores, plan.slabs.len());
@@ -93,31 +82,18 @@ fn an_unproven_variant_is_never_the_default() {
         allow_unproven: true,
         ..Choice::default()
     };
-    for device in [
-        profiles::a100(),
-        profiles::h100(),
-        profiles::l4(),
-        profiles::rdna4(),
-    ] {
+    for device in [a100(), h100(), l4(), rdna4()] {
         assert_eq!(variant(half, &device), Variant::Unit, "{}", device.name);
         let plan = plan(half, &device, allowed).unwrap();
         assert_eq!(plan.variant, Variant::TensorCore, "{}", device.name);
         assert!(!plan.variant.proven());
     }
-    for device in [
-        profiles::mi300x(),
-        profiles::webgpu_default(),
-        profiles::lavapipe(),
-    ] {
+    for device in [mi300x(), webgpu_default(), lavapipe()] {
         let forced = Choice {
             variant: Some(Variant::TensorCore),
             allow_unproven: true,
         };
-        let half = Problem {
-            element: Element::F32,
-            ..many()
-        };
-        let refused = refusal(plan(half, &device, forced));
+        let refused = refusal(plan(many(), &device, forced));
         assert!(refused.needs.contains("matrix instructions"), "{refused}");
     }
 }
@@ -135,7 +111,7 @@ fn weights_by_input_columns_are_planned_with_matrix_instructions_where_they_are_
         variant,
         allow_unproven: true,
     };
-    let device = profiles::h100();
+    let device = h100();
     let automatic = plan(transposed, &device, choice(None)).unwrap();
     assert_eq!(automatic.variant, Variant::TensorCore);
     let ragged = Problem {
@@ -164,7 +140,7 @@ fn a_row_bound_makes_the_sorted_side_smaller() {
         row_bound: 1024,
         ..many()
     };
-    let device = profiles::webgpu_default();
+    let device = webgpu_default();
     let [whole, part] =
         [many(), bounded].map(|problem| plan(problem, &device, Choice::default()).unwrap());
     assert!(part.max_tiles() < whole.max_tiles());
@@ -174,36 +150,27 @@ fn a_row_bound_makes_the_sorted_side_smaller() {
         row_bound: 0,
         ..many()
     };
-    assert_eq!(
-        plan(none, &device, Choice::default()).unwrap().launches(),
-        0
-    );
+    let none = plan(none, &device, Choice::default()).unwrap();
+    assert_eq!(none.launches(), 0);
 }
 
 #[test]
 fn a_type_the_device_lacks_is_refused_by_name() {
     for (device, element, word) in [
-        (profiles::webgpu_default(), Element::F16, "f16"),
-        (profiles::swiftshader(), Element::F16, "f16"),
-        (profiles::apple_m(), Element::Bf16, "bf16"),
+        (webgpu_default(), Element::F16, "f16"),
+        (swiftshader(), Element::F16, "f16"),
+        (apple_m(), Element::Bf16, "bf16"),
     ] {
-        let error = refusal(plan(
-            Problem { element, ..few() },
-            &device,
-            Choice::default(),
-        ));
-        assert_eq!(
-            error.needs,
-            format!("{word} storage buffers"),
-            "{}",
-            device.name
-        );
+        let problem = Problem { element, ..few() };
+        let error = refusal(plan(problem, &device, Choice::default()));
+        let needs = format!("{word} storage buffers");
+        assert_eq!(error.needs, needs, "{}", device.name);
     }
     let half = Problem {
         element: Element::F16,
         ..few()
     };
-    assert!(plan(half, &profiles::lavapipe(), Choice::default()).is_ok());
+    assert!(plan(half, &lavapipe(), Choice::default()).is_ok());
 }
 
 /// 8 experts of 32 MiB: 256 MiB of weights in bindings of at most 128 MiB.
@@ -213,14 +180,10 @@ fn weights_beyond_a_binding_are_split() {
         gated: true,
         ..many()
     };
-    let device = profiles::webgpu_default();
+    let device = webgpu_default();
     let plan = plan(gated, &device, Choice::default()).unwrap();
-    let slabs: Vec<_> = plan
-        .slabs
-        .iter()
-        .map(|slab| (slab.first, slab.last))
-        .collect();
-    assert_eq!(slabs, [(0, 4), (4, 8)]);
+    let slabs = plan.slabs.iter().map(|slab| (slab.first, slab.last));
+    assert_eq!(slabs.collect::<Vec<_>>(), [(0, 4), (4, 8)]);
     for slab in &plan.slabs {
         let bytes = u64::from(slab.last - slab.first) * gated.expert_bytes() as u64;
         assert!(bytes <= device.limits.max_binding_bytes);
@@ -230,44 +193,39 @@ fn weights_beyond_a_binding_are_split() {
         element: Element::F16,
         ..gated
     };
-    let plan = moebius_shaders::grouped_gemm::plan(half, &profiles::lavapipe(), Choice::default());
+    let plan = moebius_shaders::grouped_gemm::plan(half, &lavapipe(), Choice::default());
     assert_eq!(plan.unwrap().slabs.len(), 1);
     // One expert of 140 MiB has nowhere to be cut.
     let huge = Problem::new(8, 1, 1, 8960, 4096).unwrap();
     let error = moebius_shaders::grouped_gemm::plan(huge, &device, Choice::default()).unwrap_err();
-    assert!(
-        error.to_string().contains("weights of one expert"),
-        "{error}"
-    );
+    let error = error.to_string();
+    assert!(error.contains("weights of one expert"), "{error}");
 }
 
 #[test]
 fn workgroups_stay_within_the_default_limits() {
     let limits = Limits::WEBGPU_DEFAULT;
-    for problem in [
-        many(),
-        few(),
-        Problem {
-            gated: true,
-            bias: true,
-            ..many()
-        },
-    ] {
-        let plan = plan(problem, &profiles::webgpu_default(), Choice::default()).unwrap();
+    let gated = Problem {
+        gated: true,
+        bias: true,
+        ..many()
+    };
+    for problem in [many(), few(), gated] {
+        let plan = plan(problem, &webgpu_default(), Choice::default()).unwrap();
         assert!(plan.tile.units() <= limits.max_units_per_cube);
         assert!(plan.tile.shared_bytes(problem.parts()) <= limits.max_shared_memory);
         assert!(plan.max_tiles() <= limits.max_cube_count[0] as usize);
     }
-    let mut small = profiles::webgpu_default();
+    let mut small = webgpu_default();
     small.limits.max_shared_memory = 8 * 1024;
     let error = refusal(plan(many(), &small, Choice::default()));
     assert!(error.needs.contains("bytes of workgroup memory"), "{error}");
 }
 
-fn layer(tokens: usize, capacity: Option<Capacity>) -> moebius_ops::experts::Problem {
+fn layer(tokens: usize, capacity: Option<Capacity>) -> Layer {
     let routing = routing::Problem::new(tokens, 8, 2).unwrap();
     let sort = moebius_ops::permute::sorting::Problem::new(&routing, capacity, false).unwrap();
-    moebius_ops::experts::Problem {
+    Layer {
         routing,
         row_bound: sort.row_bound(),
         dense: false,
@@ -287,12 +245,9 @@ fn a_layer_takes_the_same_launches_everywhere() {
     let capacity = Some(Capacity::new(1.25, 4).unwrap());
     for device in gpus().iter().chain(&cpus()) {
         for tokens in [1, 100, 4096] {
-            let launches = |problem| {
-                experts::plan(problem, device, Choice::default())
-                    .unwrap()
-                    .launches()
-            };
-            let network = moebius_ops::experts::Problem {
+            let planned = |problem| experts::plan(problem, device, Choice::default());
+            let launches = |problem| planned(problem).unwrap().launches();
+            let network = Layer {
                 routing: routing::Problem::new(tokens, 1, 1).unwrap(),
                 row_bound: tokens,
                 dense: true,
@@ -306,8 +261,8 @@ fn a_layer_takes_the_same_launches_everywhere() {
 
 #[test]
 fn more_than_a_binding_of_activations_is_refused() {
-    let device = profiles::webgpu_default();
-    let wide = moebius_ops::experts::Problem {
+    let device = webgpu_default();
+    let wide = Layer {
         inter: 1 << 15,
         ..layer(4096, None)
     };
@@ -316,7 +271,7 @@ fn more_than_a_binding_of_activations_is_refused() {
     let cast = moebius_ops::fp8::Problem::new(1 << 26, 1 << 24, moebius_ops::fp8::Fp8Format::E4M3)
         .unwrap();
     assert!(fp8::plan(cast, &device).is_err());
-    assert!(fp8::plan(cast, &profiles::h100()).is_ok());
+    assert!(fp8::plan(cast, &h100()).is_ok());
 }
 
 #[test]
@@ -336,32 +291,22 @@ fn sizes_that_make_no_sense_are_shape_errors() {
         assert!(Capacity::new(factor, 4).is_err());
     }
     // The capacity counts all K choices of a token, and never falls below its floor.
-    assert_eq!(
-        Capacity::new(1.25, 4).unwrap().slots_per_expert(8192, 8),
-        1280
-    );
-    assert_eq!(Capacity::new(0.1, 4).unwrap().slots_per_expert(16, 8), 4);
+    let slots = |factor, slots| Capacity::new(factor, 4).unwrap().slots_per_expert(slots, 8);
+    assert_eq!([slots(1.25, 8192), slots(0.1, 16)], [1280, 4]);
 }
 
 /// The experts of models in use, as their configurations give them.
-fn model(
-    experts: usize,
-    hidden: usize,
-    inter: usize,
-    tokens: usize,
-) -> moebius_ops::experts::Problem {
+fn model(experts: usize, hidden: usize, inter: usize, tokens: usize) -> Layer {
     let routing = routing::Problem::new(tokens, experts, 8).unwrap();
-    moebius_ops::experts::Problem {
+    Layer {
         routing,
+        row_bound: routing.slots(),
         hidden,
         inter,
         element: Element::F16,
         gated: true,
         activation: Activation::Silu,
-        bias: false,
-        capacity: None,
-        row_bound: routing.slots(),
-        dense: false,
+        ..layer(tokens, None)
     }
 }
 
@@ -373,7 +318,7 @@ fn qwen3_30b_a3b_is_planned() {
     let bytes = 2 * (128 * (3 * 2048 * 768 + 2048) + 2 * 4096 * 2048 + 32768 * (768 + 2048));
     assert_eq!(shape(4096).floor_bytes(), bytes);
     // Of one browser's GPU and one laptop's: 805 MB of first weights are one buffer.
-    for device in [profiles::swiftshader(), profiles::apple_m()] {
+    for device in [swiftshader(), apple_m()] {
         let device = Capability {
             f16: true,
             ..device
@@ -383,15 +328,13 @@ fn qwen3_30b_a3b_is_planned() {
             assert_eq!((plan.up.slabs.len(), plan.down.slabs.len()), (1, 1));
             // Their gradient is f32: 1.6 GB.
             let training = experts::plan_training(shape(tokens), plan.up.variant, &device);
-            assert_eq!(
-                training.is_ok(),
-                device.limits.max_buffer_bytes >= 1_610_612_736
-            );
+            let fits = device.limits.max_buffer_bytes >= 1_610_612_736;
+            assert_eq!(training.is_ok(), fits);
         }
     }
     let default = Capability {
         f16: true,
-        ..profiles::webgpu_default()
+        ..webgpu_default()
     };
     let refused = experts::plan(shape(1), &default, Choice::default()).unwrap_err();
     assert!(refused.to_string().contains("805306368 bytes"), "{refused}");
@@ -400,21 +343,19 @@ fn qwen3_30b_a3b_is_planned() {
 #[test]
 fn deepseek_v3_is_planned() {
     let shape = |tokens| model(256, 7168, 2048, tokens);
-    for device in [profiles::h100(), profiles::mi300x()] {
+    for device in [h100(), mi300x()] {
         for tokens in [1, 64, 4096] {
             let plan = experts::plan(shape(tokens), &device, Choice::default()).unwrap();
             assert_eq!((plan.up.slabs.len(), plan.down.slabs.len()), slabs(&device));
         }
     }
-    let device = profiles::mi300x();
+    let device = mi300x();
     let plan = experts::plan(shape(4096), &device, Choice::default()).unwrap();
     experts::plan_training(shape(4096), plan.up.variant, &device).unwrap();
     // 15 GB of first weights.
-    let refused = experts::plan(shape(1), &profiles::l4(), Choice::default()).unwrap_err();
-    assert!(
-        refused.to_string().contains("15032385536 bytes"),
-        "{refused}"
-    );
+    let refused = experts::plan(shape(1), &l4(), Choice::default()).unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("15032385536 bytes"), "{refused}");
 }
 
 /// Slabs of DeepSeek-V3's weights on a device: as many experts as its binding and 31 bits hold.
