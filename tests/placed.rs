@@ -235,33 +235,29 @@ fn what_cannot_be_placed_is_named() {
         place(ErrorKind::Shape, MoeConfig::new(HIDDEN, 24, 6)),
         "experts: expected a multiple of 4 devices, got 6"
     );
-    let cases = [
-        (
-            config().with_kind(ExpertKind::Convolutional { causal: true }),
-            "experts of a placed layer: expected feed-forward ones in floating point, got convolutional ones",
-        ),
-        (
-            config().with_shared(Some(SharedExpertConfig::new(8))),
-            "shared of a placed layer: expected none, got a shared expert",
-        ),
-        (
-            config().with_factors(Some(FactorsConfig::variance())),
-            "factors of a placed layer: expected none, got capacity factors that change",
-        ),
-        (
-            config().with_router(RouterConfig::ExpertChoice(Default::default())),
-            "router of a placed layer: expected top_k without a bias, switch or sigmoid_bias, got expert_choice",
-        ),
-        (
-            config().with_router(RouterConfig::TopK(TopKConfig {
-                bias: true,
-                ..TopKConfig::default()
-            })),
-            "router of a placed layer: expected top_k without a bias, switch or sigmoid_bias, got top_k with a bias",
-        ),
-    ];
-    for (config, expected) in cases {
-        assert_eq!(place(ErrorKind::Unsupported, config), expected);
+    let convolutional = ExpertKind::Convolutional { causal: true };
+    let choosing = RouterConfig::ExpertChoice(Default::default());
+    let biased = RouterConfig::TopK(TopKConfig {
+        bias: true,
+        ..TopKConfig::default()
+    });
+    let routers = "expected top_k without a bias, switch or sigmoid_bias, got";
+    let got = |config| place(ErrorKind::Unsupported, config);
+    assert_eq!(
+        got(config().with_kind(convolutional)),
+        "experts of a placed layer: expected feed-forward ones in floating point, got convolutional ones"
+    );
+    assert_eq!(
+        got(config().with_shared(Some(SharedExpertConfig::new(8)))),
+        "shared of a placed layer: expected none, got a shared expert"
+    );
+    assert_eq!(
+        got(config().with_factors(Some(FactorsConfig::variance()))),
+        "factors of a placed layer: expected none, got capacity factors that change"
+    );
+    for (router, end) in [(choosing, "expert_choice"), (biased, "top_k with a bias")] {
+        let expected = format!("router of a placed layer: {routers} {end}");
+        assert_eq!(got(config().with_router(router)), expected);
     }
 }
 
@@ -270,21 +266,21 @@ fn batches_that_do_not_fit_are_refused() {
     let flex = moebius::open(&moebius::Device::Flex).unwrap();
     let placed = config().init(&flex).unwrap().place(group(4)).unwrap();
     let zeros = |shape: [usize; 2]| Tensor::<2>::zeros(shape, &flex);
-    let forward = |x| refused(ErrorKind::Shape, placed.forward(x));
-    assert_eq!(
-        forward(zeros([6, HIDDEN])),
-        "tokens: expected a multiple of 4 devices, got 6"
-    );
-    assert_eq!(
-        forward(zeros([0, HIDDEN])),
-        "tokens: expected at least 1, got 0"
-    );
-    assert_eq!(
-        forward(zeros([8, 15])),
-        "last dimension of x and dy: expected 16, got 15"
-    );
     let halves = zeros([8, HIDDEN]).cast(DType::BF16);
-    assert_eq!(forward(halves), "dtype of x and dy: expected F32, got BF16");
+    for (x, expected) in [
+        (
+            zeros([6, HIDDEN]),
+            "tokens: expected a multiple of 4 devices, got 6",
+        ),
+        (zeros([0, HIDDEN]), "tokens: expected at least 1, got 0"),
+        (
+            zeros([8, 15]),
+            "last dimension of x and dy: expected 16, got 15",
+        ),
+        (halves, "dtype of x and dy: expected F32, got BF16"),
+    ] {
+        assert_eq!(refused(ErrorKind::Shape, placed.forward(x)), expected);
+    }
     let recording = Tensor::<2>::zeros([8, HIDDEN], &flex.clone().autodiff());
     assert_eq!(
         refused(ErrorKind::Device, placed.forward(recording)),

@@ -56,12 +56,12 @@ impl Given {
         let problem = Problem::new(SIZES).unwrap().with_sinks(sinks);
         let mut rng = Rng::new(11);
         let s = SIZES;
-        let qkv = [
-            s.heads * s.head_dim,
-            s.kv_heads * s.head_dim,
-            s.kv_heads * s.value_dim,
-        ]
-        .map(|width| rng.vec(s.batch * s.keys * width, 2.0));
+        let heads = [
+            (s.heads, s.head_dim),
+            (s.kv_heads, s.head_dim),
+            (s.kv_heads, s.value_dim),
+        ];
+        let qkv = heads.map(|(heads, dim)| rng.vec(s.batch * s.keys * heads * dim, 2.0));
         let table = rules.relative().map_or(0, |n| s.heads * (2 * n + 1));
         Self {
             problem: problem.with_rules(rules).unwrap(),
@@ -94,10 +94,8 @@ impl Given {
             tables,
         };
         let d_lse = vec![0.0; self.problem.query_rows()];
-        (
-            reference(&self.problem, &inputs),
-            reference_backward(&self.problem, &inputs, &d_o, &d_lse),
-        )
+        let gradients = reference_backward(&self.problem, &inputs, &d_o, &d_lse);
+        (reference(&self.problem, &inputs), gradients)
     }
 
     fn rows(&self, at: usize, device: &Device) -> Tensor<4> {
@@ -177,9 +175,8 @@ fn by_queues(given: &Given, devices: &[Device]) -> Found {
     let attend = given.attend(&relative, &sinks, &device);
     let [q, k, v] = given.qkv(&device).map(Tensor::require_grad);
     let ring = Ring::new(devices).unwrap();
-    let out = ring
-        .forward(&attend, q.clone(), k.clone(), v.clone())
-        .unwrap();
+    let out = ring.forward(&attend, q.clone(), k.clone(), v.clone());
+    let out = out.unwrap();
     assert_eq!(out.o.device(), device);
     let found = (out.o.clone() * given.rows(3, &device)).sum().backward();
     let of = |x: &Tensor<4>| floats(&x.grad(&found).unwrap());
@@ -200,9 +197,8 @@ fn by_group(given: &Given, ring: &GroupRing) -> Found {
     let (relative, sinks) = (given.relative(&device), given.sinks(&device));
     let attend = given.attend(&relative, &sinks, &device);
     let [q, k, v] = given.qkv(&device);
-    let out = ring
-        .forward(&attend, q.clone(), k.clone(), v.clone())
-        .unwrap();
+    let out = ring.forward(&attend, q.clone(), k.clone(), v.clone());
+    let out = out.unwrap();
     let d_o = given.rows(3, &device);
     let found = ring.gradients(&attend, [q, k, v], d_o).unwrap();
     assert_eq!(floats(&found.out.o), floats(&out.o));
@@ -322,27 +318,25 @@ fn what_chunks_cannot_tell_is_refused() {
         let other = group.forward(&attend, x(queries), x(keys), x(keys));
         (refused(kind, one), refused(kind, other))
     };
-    let rule = "rule of a sequence in chunks: expected one that follows from distances, documents or scores, got";
     let bias = Tensor::<4>::zeros([1, 1, 8, 8], &device);
+    let attend = Attend::new;
+    let rule = "rule of a sequence in chunks: expected one that follows from distances, documents or scores, got";
+    let table = "rule of a sequence in chunks: expected one without a table of pairs, got";
     let cases = [
-        (Attend::new().prefix(3), format!("{rule} prefix")),
-        (Attend::new().global(1, 2), format!("{rule} global")),
+        (attend().prefix(3), format!("{rule} prefix")),
+        (attend().global(1, 2), format!("{rule} global")),
         (
-            Attend::new().causal_top_left(),
+            attend().causal_top_left(),
             format!("{rule} causal_top_left"),
         ),
+        (attend().bias(bias), format!("{table} bias")),
         (
-            Attend::new().bias(bias),
-            "rule of a sequence in chunks: expected one without a table of pairs, got bias"
-                .to_owned(),
+            attend().dropout(0.5, 3),
+            "dropout of a sequence in chunks: expected none, got some".into(),
         ),
         (
-            Attend::new().dropout(0.5, 3),
-            "dropout of a sequence in chunks: expected none, got some".to_owned(),
-        ),
-        (
-            Attend::new().position(4),
-            "position of a sequence in chunks: expected none, got 4".to_owned(),
+            attend().position(4),
+            "position of a sequence in chunks: expected none, got 4".into(),
         ),
     ];
     for (attend, expected) in cases {
@@ -374,25 +368,16 @@ fn chunks_that_are_elsewhere_are_refused() {
     assert_eq!(message, "chunks of a ring: expected 2, got 1");
     let elsewhere = forward(vec![chunk(4, &flex), chunk(4, &flex)]);
     let message = refused(ErrorKind::Device, elsewhere);
-    assert!(
-        message.starts_with("device of a chunk: expected Device"),
-        "{message}"
-    );
-    let message = refused(
-        ErrorKind::Shape,
-        forward(vec![chunk(4, &flex), chunk(5, &cpu)]),
-    );
+    let begins = message.starts_with("device of a chunk: expected Device");
+    assert!(begins, "{message}");
+    let uneven = forward(vec![chunk(4, &flex), chunk(5, &cpu)]);
+    let message = refused(ErrorKind::Shape, uneven);
     assert!(message.starts_with("q of a chunk"), "{message}");
     let halves = chunk(4, &cpu).map(|x| x.cast(DType::BF16));
     let message = refused(ErrorKind::Shape, forward(vec![chunk(4, &flex), halves]));
     assert_eq!(message, "dtype of a chunk: expected F32, got BF16");
-    let recording = chunk(4, &flex.autodiff());
-    let recorded = GroupRing::new(group(1)).forward(
-        &Attend::new(),
-        recording[0].clone(),
-        recording[1].clone(),
-        recording[2].clone(),
-    );
+    let [q, k, v] = chunk(4, &flex.autodiff());
+    let recorded = GroupRing::new(group(1)).forward(&Attend::new(), q, k, v);
     let message = refused(ErrorKind::Device, recorded);
     assert_eq!(
         message,
