@@ -12,22 +12,10 @@ use crate::{settings, text};
 
 /// Flags that make the host compute as a GPU does: nothing contracted, nothing reordered, pointers that may
 /// be another type's, integers that wrap.
-const FLAGS: [&str; 14] = [
-    "-x",
-    "c++",
-    "-std=c++17",
-    "-O1",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-fno-strict-aliasing",
-    "-fwrapv",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-fno-exceptions",
-    "-fno-rtti",
-    "-fno-stack-protector",
-    "-w",
-];
+const FLAGS: &str = "-x c++ -std=c++17 -O1 -fPIC -fvisibility=hidden -fno-strict-aliasing -fwrapv -ffp-contract=off -fno-math-errno \
+    -fno-exceptions -fno-rtti -fno-stack-protector -w";
+/// Flags with which every access calls the emulator. Volatile reads are what CubeCL makes of atomic loads.
+const CHECKS: &str = "-fsanitize=thread --param=tsan-distinguish-volatile=1 -g1 -DEMU_CHECK";
 
 /// What a text is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,21 +90,14 @@ impl Source {
     }
 
     fn flags(&self, check: bool) -> Vec<String> {
-        let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
+        let mut flags: Vec<String> = FLAGS.split(' ').map(str::to_owned).collect();
         if let Language::Cuda(architecture) = self.language {
             flags.push(format!("-D__CUDA_ARCH__={architecture}"));
         }
         flags.push(format!("-DEMU_LANES={}u", settings::get().card.lanes));
         flags.push(format!("-DEMU_STACK_BYTES={STACK_BYTES}ul"));
         if check {
-            // Volatile reads are what CubeCL makes of atomic loads.
-            let checks = [
-                "-fsanitize=thread",
-                "--param=tsan-distinguish-volatile=1",
-                "-g1",
-                "-DEMU_CHECK",
-            ];
-            flags.extend(checks.map(str::to_owned));
+            flags.extend(CHECKS.split(' ').map(str::to_owned));
         }
         #[cfg(target_arch = "x86_64")]
         for (present, flag) in [
@@ -142,12 +123,10 @@ fn compiler() -> Result<&'static Compiler, String> {
     static FOUND: OnceLock<Option<Compiler>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
         let own = env::var("CXX").ok().filter(|name| !name.is_empty());
-        let names = own.map_or(vec!["c++", "g++", "clang++"], |_| Vec::new());
-        let own = env::var("CXX").unwrap_or_default();
-        let all = names
-            .into_iter()
-            .chain((!own.is_empty()).then_some(own.as_str()));
-        all.filter_map(asked).next()
+        match own {
+            Some(own) => asked(&own),
+            None => ["c++", "g++", "clang++"].into_iter().find_map(asked),
+        }
     });
     let none = "the emulator compiles kernels with the host's C++ compiler, and found none: set CXX, \
                 or install g++ 12 or clang 15 or newer";
@@ -189,28 +168,19 @@ fn steps(
     let mut file = fs::File::create(source).map_err(failed)?;
     file.write_all(program.as_bytes()).map_err(failed)?;
     let mut compile = Command::new(&compiler.program);
-    compile
-        .args(flags)
-        .arg("-c")
-        .arg(source)
-        .arg("-o")
-        .arg(object);
+    compile.args(flags).arg("-c").arg(source);
+    compile.arg("-o").arg(object);
     succeeded(compile.output(), &compiler.program)?;
     let mut link = Command::new(&compiler.program);
-    link.args(["-shared", "-Wl,-Bsymbolic", "-o"])
-        .arg(library)
-        .arg(object)
-        .arg("-lm");
+    link.args(["-shared", "-Wl,-Bsymbolic", "-o"]);
+    link.args([library, object]).arg("-lm");
     succeeded(link.output(), &compiler.program)
 }
 
 fn succeeded(run: io::Result<Output>, program: &str) -> Result<(), String> {
     let output = run.map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
+    let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+    output.status.success().then_some(()).ok_or_else(said)
 }
 
 /// Objects that no process has asked for in this time are removed.

@@ -137,8 +137,7 @@ impl Check {
             self.find(&by, given, What::Outside, None);
             return false;
         }
-        let unwritten = self.reads_unwritten(&given, shared);
-        if unwritten {
+        if self.reads_unwritten(&given, shared) {
             self.find(&by, given, What::Unwritten, None);
         }
         let number = self.block_size.number(thread.thread) as usize;
@@ -160,13 +159,10 @@ impl Check {
         } else {
             &mut self.global
         };
-        if let Some(Conflict { other, address }) = shadow.access(at, bytes, &order) {
-            let place = self.place(&other);
-            let given = Given {
-                at: address,
-                ..given
-            };
-            self.find(&by, given, What::Race, Some((other.site, place.0, place.1)));
+        if let Some(Conflict { other, address: at }) = shadow.access(at, bytes, &order) {
+            let (block, thread) = self.place(&other);
+            let other = Some((other.site, block, thread));
+            self.find(&by, Given { at, ..given }, What::Race, other);
         }
         true
     }
@@ -198,22 +194,16 @@ impl Check {
 
     fn find(&mut self, by: &By, given: Given, what: What, other: Option<(Site, Dim3, Dim3)>) {
         let pair = other.map_or(0, |(site, ..)| site);
-        if !self
-            .seen
-            .insert((what, given.site.min(pair), given.site.max(pair)))
-        {
+        let about = (what, given.site.min(pair), given.site.max(pair));
+        if !self.seen.insert(about) {
             return;
         }
-        let address = if by.shared {
-            given.at - by.block.shared.addr()
-        } else {
-            given.at
-        };
+        let base = if by.shared { by.block.shared.addr() } else { 0 };
         self.found.push(Found {
             what,
             site: given.site,
             at: (by.block.block, by.thread.thread),
-            address,
+            address: given.at - base,
             bytes: given.bytes,
             shared: by.shared,
             other,
@@ -324,16 +314,12 @@ fn line_of(code: usize) -> Option<u32> {
         (file, code - info.dli_fbase.addr())
     };
     let mut lookup = Command::new("addr2line");
-    let answer = lookup
-        .args(["-i", "-e", &file, &format!("{offset:#x}")])
-        .output()
-        .ok()?;
+    lookup.args(["-i", "-e", &file, &format!("{offset:#x}")]);
+    let answer = lookup.output().ok()?;
     let text = String::from_utf8_lossy(&answer.stdout);
     text.lines().find_map(|frame| {
         let (_, line) = frame.split_once("kernel.cu:")?;
-        line.split(|c: char| !c.is_ascii_digit())
-            .next()?
-            .parse()
-            .ok()
+        let digits = line.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok()
     })
 }

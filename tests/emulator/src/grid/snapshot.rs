@@ -7,6 +7,9 @@ use std::{hint, io};
 /// As large as the largest page of any Linux that this runs on.
 const GRANULE: usize = 1 << 16;
 
+/// Memory that may be read and written.
+const WRITABLE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
 /// The snapshot that write faults belong to.
 static ACTIVE: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -35,37 +38,30 @@ impl Snapshot {
     ///
     /// The host has no room.
     pub(crate) fn new(ranges: &[(usize, usize)]) -> io::Result<Box<Snapshot>> {
-        let ranges: io::Result<Vec<Range>> =
-            ranges.iter().map(|&range| Range::new(range)).collect();
+        let ranges = ranges.iter().map(|&range| Range::new(range));
         let mut snapshot = Box::new(Snapshot {
-            ranges: ranges?,
+            ranges: ranges.collect::<io::Result<_>>()?,
             busy: AtomicBool::new(false),
         });
         ACTIVE.store(&mut *snapshot, Ordering::Release);
-        snapshot
-            .ranges
-            .iter()
-            .try_for_each(|range| protect(range.start, range.bytes, libc::PROT_READ))?;
+        for range in &snapshot.ranges {
+            protect(range.start, range.bytes, libc::PROT_READ)?;
+        }
         Ok(snapshot)
     }
 
     /// What is there now, where anything was written since the snapshot.
     pub(crate) fn result(&self) -> Result {
-        self.dirty()
-            .map(|(range, offset)| (range.start + offset, memory(range.start + offset).into()))
-            .collect()
+        let starts = self.dirty().map(|(range, offset)| range.start + offset);
+        starts.map(|start| (start, memory(start).into())).collect()
     }
 
     /// Makes all memory what it was.
     pub(crate) fn restore(&self) {
         for (range, offset) in self.dirty() {
+            let to = pointer(range.start + offset);
             // SAFETY: the granule was kept here, and it can be written since.
-            unsafe {
-                range
-                    .kept
-                    .add(offset)
-                    .copy_to_nonoverlapping(pointer(range.start + offset), GRANULE)
-            };
+            unsafe { to.copy_from_nonoverlapping(range.kept.add(offset), GRANULE) };
         }
     }
 
@@ -79,10 +75,8 @@ impl Snapshot {
                 // SAFETY: the granule was kept here.
                 Err(_) => unsafe { std::slice::from_raw_parts(range.kept.add(offset), GRANULE) },
             };
-            let differs = memory(start)
-                .iter()
-                .zip(expected)
-                .position(|(now, then)| now != then);
+            let mut pairs = memory(start).iter().zip(expected);
+            let differs = pairs.position(|(now, then)| now != then);
             differs.map(|byte| start + byte)
         })
     }
@@ -108,16 +102,11 @@ impl Snapshot {
         let dirty = &range.dirty[offset / GRANULE];
         // Another processor may have kept it while this one waited.
         let kept = dirty.load(Ordering::Acquire) || {
-            let from = pointer(range.start + offset);
+            let start = range.start + offset;
             // SAFETY: the granule can be read, and its place is mapped.
-            unsafe { from.copy_to_nonoverlapping(range.kept.add(offset), GRANULE) };
+            unsafe { pointer(start).copy_to_nonoverlapping(range.kept.add(offset), GRANULE) };
             dirty.store(true, Ordering::Release);
-            protect(
-                range.start + offset,
-                GRANULE,
-                libc::PROT_READ | libc::PROT_WRITE,
-            )
-            .is_ok()
+            protect(start, GRANULE, WRITABLE).is_ok()
         };
         self.busy.store(false, Ordering::Release);
         kept
@@ -129,7 +118,7 @@ impl Drop for Snapshot {
         ACTIVE.store(std::ptr::null_mut(), Ordering::Release);
         for range in &self.ranges {
             // A failure here shows as a fault of the next write.
-            let _ = protect(range.start, range.bytes, libc::PROT_READ | libc::PROT_WRITE);
+            let _ = protect(range.start, range.bytes, WRITABLE);
             // SAFETY: the mapping that `Range::new` made.
             unsafe { libc::munmap(range.kept.cast(), range.bytes) };
         }
@@ -138,21 +127,18 @@ impl Drop for Snapshot {
 
 impl Range {
     fn new((start, bytes): (usize, usize)) -> io::Result<Range> {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping; memory is taken where it is written.
-        let kept = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+        let kept = unsafe { libc::mmap(std::ptr::null_mut(), bytes, WRITABLE, flags, -1, 0) };
         if kept == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let dirty = (0..bytes / GRANULE)
-            .map(|_| AtomicBool::new(false))
-            .collect();
+        let dirty = (0..bytes / GRANULE).map(|_| AtomicBool::new(false));
         Ok(Range {
             start,
             bytes,
             kept: kept.cast(),
-            dirty,
+            dirty: dirty.collect(),
         })
     }
 }
