@@ -117,26 +117,18 @@ fn each_layer(device: &Device, each: &mut impl Each) {
         form: Adapted::Lora,
         rank: 2,
     };
+    let convolution = ExpertKind::Convolutional { causal: true };
+    let hash = RouterConfig::Hash(Default::default());
+    let dynamic = RouterConfig::Dynamic(Default::default());
+    let sigmoid_bias = RouterConfig::SigmoidBias(Default::default());
     let configs = [
         ("top_k", moe.with_shared(Some(shared))),
-        (
-            "hash",
-            moe.with_router(RouterConfig::Hash(Default::default())),
-        ),
+        ("hash", moe.with_router(hash)),
         ("learned", moe.with_router(RouterConfig::Learned(learned))),
-        (
-            "dynamic",
-            moe.with_router(RouterConfig::Dynamic(Default::default())),
-        ),
-        (
-            "sigmoid_bias",
-            moe.with_router(RouterConfig::SigmoidBias(Default::default())),
-        ),
+        ("dynamic", moe.with_router(dynamic)),
+        ("sigmoid_bias", moe.with_router(sigmoid_bias)),
         ("attention", plain.with_kind(attention)),
-        (
-            "convolution",
-            plain.with_kind(ExpertKind::Convolutional { causal: true }),
-        ),
+        ("convolution", plain.with_kind(convolution)),
         ("lora", plain.with_kind(lora)),
         ("factors", moe.with_factors(Some(FactorsConfig::variance()))),
     ];
@@ -144,16 +136,13 @@ fn each_layer(device: &Device, each: &mut impl Each) {
         each.layer(name, |seed| filled(config.init(device).unwrap(), seed, 0.5));
     }
     let recipe = Fp8Recipe::delayed();
-    // Scales are positive.
+    let moe = MoeConfig::new(8, 12, 3).with_fp8(Some(recipe));
     each.layer("experts_fp8", |seed| {
-        let config = MoeConfig::new(8, 12, 3).with_fp8(Some(recipe));
-        let layer = filled(config.init(device).unwrap(), seed, 0.5);
-        with_values(layer, "scales", &[0.01 * seed as f32; 3])
+        scaled(moe.init(device).unwrap(), seed)
     });
+    let linear = LinearConfig::new(8, 8).with_fp8(Some(recipe));
     each.layer("linear_training", |seed| {
-        let config = LinearConfig::new(8, 8).with_fp8(Some(recipe));
-        let layer = filled(config.init(device).unwrap(), seed, 0.5);
-        with_values(layer, "scales", &[0.01 * seed as f32; 3])
+        scaled(linear.init(device).unwrap(), seed)
     });
     let block = Granularity::Block {
         rows: 16,
@@ -167,6 +156,12 @@ fn each_layer(device: &Device, each: &mut impl Each) {
     for (name, granularity) in scales {
         each.layer(name, |seed| fp8_linear(granularity, seed, device));
     }
+}
+
+/// A layer of random numbers; scales are positive.
+fn scaled<L: Layer>(layer: L, seed: u64) -> L {
+    let layer = filled(layer, seed, 0.5);
+    with_values(layer, "scales", &[0.01 * seed as f32; 3])
 }
 
 fn fp8_linear(granularity: Granularity, seed: u64, device: &Device) -> Linear {
@@ -235,8 +230,8 @@ pub(crate) fn make(_: &[String]) {
                 return;
             }
             let layer = layer(1);
-            self.1
-                .insert(name.into(), numbers(layer.run(batch(&self.0))));
+            let output = numbers(layer.run(batch(&self.0)));
+            self.1.insert(name.into(), output);
             let bytes = layer.into_record().into_bytes().unwrap();
             fs::write(record_path(name), &bytes[..]).unwrap();
         }
@@ -260,11 +255,8 @@ pub(crate) fn make(_: &[String]) {
         }
         let mut trainer = Trainer::new(config, SIZES, Text::bundled().ids(), &device).unwrap();
         losses(&mut trainer, STEPS[0]);
-        trainer
-            .checkpoint()
-            .unwrap()
-            .write(&folder().join(name))
-            .unwrap();
+        let checkpoint = trainer.checkpoint().unwrap();
+        checkpoint.write(&folder().join(name)).unwrap();
         curves.insert(name.into(), losses(&mut trainer, STEPS[1]));
     }
     write_numbers("losses.json", &curves);
