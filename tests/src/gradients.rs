@@ -108,11 +108,8 @@ impl<F: FnMut(ParamId, usize) -> Option<Vec<f32>>> ModuleMapper for Replace<F> {
 /// When no parameter is named so.
 pub fn with_values<M: Module>(module: M, path: &str, values: &[f32]) -> M {
     let all = parameters(&module);
-    let named: Vec<ParamId> = all
-        .iter()
-        .filter(|p| p.path.ends_with(path))
-        .map(|p| p.id)
-        .collect();
+    let named = all.iter().filter(|p| p.path.ends_with(path));
+    let named: Vec<ParamId> = named.map(|p| p.id).collect();
     assert!(!named.is_empty(), "no parameter ends with {path}");
     module.map(&mut Replace(|id: ParamId, _: usize| {
         named.contains(&id).then(|| values.to_vec())
@@ -140,9 +137,8 @@ pub struct Probe {
 
 /// A layer on `flex` of the same values. Running states are shared by copies, so that moving one moves them all.
 fn twin(layer: &MoeLayer) -> MoeLayer {
-    let mut values = parameters(layer)
-        .into_iter()
-        .map(|parameter| parameter.values);
+    let parameters = parameters(layer).into_iter();
+    let mut values = parameters.map(|parameter| parameter.values);
     let twin = layer.config().init(&Device::flex()).unwrap();
     twin.map(&mut Replace(|_: ParamId, _: usize| values.next()))
 }
@@ -212,13 +208,10 @@ impl Probe {
         let out = layer.forward(x).unwrap();
         let losses = floats(out.losses().unwrap().weighted(&LOSSES));
         let y = floats(out.y);
-        let sum: f64 = y
-            .iter()
-            .zip(&self.dy)
-            .map(|(y, dy)| f64::from(*y) * f64::from(*dy))
-            .sum();
+        let pairs = y.iter().zip(&self.dy);
+        let products = pairs.map(|(y, dy)| f64::from(*y) * f64::from(*dy));
         let chosen = out.routing.indices.into_data().iter::<i64>().collect();
-        (sum + f64::from(losses[0]), chosen)
+        (products.sum::<f64>() + f64::from(losses[0]), chosen)
     }
 
     /// Gradients of x and of every trained parameter.
@@ -244,10 +237,8 @@ impl Probe {
         let (own, chosen) = self.value(&self.layer, &self.x);
         let (twin, chosen_by_twin) = self.value(&self.twin, &self.x);
         assert_eq!(chosen, chosen_by_twin, "{what}: the choice on flex");
-        assert!(
-            (own - twin).abs() <= SAME * (1.0 + twin.abs()),
-            "{what}: {own} here, {twin} on flex"
-        );
+        let same = (own - twin).abs() <= SAME * (1.0 + twin.abs());
+        assert!(same, "{what}: {own} here, {twin} on flex");
         let (dx, trained) = self.gradients();
         self.compare(&format!("{what}: x"), &self.x, &dx, |x| {
             self.value(&self.twin, x)
@@ -279,20 +270,15 @@ impl Probe {
         let length = length.sqrt();
         assert!(length.is_finite(), "{what}: the gradient isn't finite");
         // A bias of keys moves all scores of a row alike, which no softmax sees.
-        let none = what.ends_with(".b_k");
-        assert_eq!(
-            length < ROUNDING / 10.0,
-            none,
-            "{what}: a gradient of length {length:.1e}"
-        );
+        let (none, short) = (what.ends_with(".b_k"), length < ROUNDING / 10.0);
+        assert_eq!(short, none, "{what}: a gradient of length {length:.1e}");
         let allowed = TOLERANCE * length.max(ROUNDING);
         let (_, chosen) = f(values);
         let mut rng = Rng::new(values.len() as u64);
         for _ in 0..2 {
             // Half the elements move, so that two directions are unlike.
-            let direction: Vec<f32> = (0..values.len())
-                .map(|_| [-1.0, 1.0, 0.0, 0.0][rng.below(4)])
-                .collect();
+            let signs = values.iter().map(|_| [-1.0, 1.0, 0.0, 0.0][rng.below(4)]);
+            let direction: Vec<f32> = signs.collect();
             let products = gradient.iter().zip(&direction);
             let derivative: f64 = products.map(|(g, d)| f64::from(*g) * f64::from(*d)).sum();
             let difference = |step: f32| -> Option<f64> {

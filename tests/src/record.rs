@@ -128,10 +128,8 @@ pub struct Line {
 impl Line {
     fn text(&self) -> String {
         let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let kernels = self
-            .kernels
-            .iter()
-            .map(|(name, kernel)| format!("{name}={kernel}"));
+        let kernels = self.kernels.iter();
+        let kernels = kernels.map(|(name, kernel)| format!("{name}={kernel}"));
         let (end, reason) = match &self.end {
             End::Ran => ("ran", ""),
             End::Refused(reason) => ("refused", reason.as_str()),
@@ -154,7 +152,10 @@ impl Line {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let fields: Vec<&str> = text.split('\t').collect();
+        let fields: Vec<String> = text.split('\t').map(str::to_owned).collect();
+        let count = fields.len();
+        let fields: Result<[String; 8], _> = fields.try_into();
+        let fields = fields.map_err(|_| format!("expected 8 fields, got {count}"))?;
         let [
             case,
             device,
@@ -164,10 +165,7 @@ impl Line {
             seconds,
             launches,
             kernels,
-        ] = fields[..]
-        else {
-            return Err(format!("expected 8 fields, got {}", fields.len()));
-        };
+        ] = fields;
         let pair = |text: &str| {
             let (name, kernel) = text.split_once('=')?;
             Some((name.to_owned(), kernel.to_owned()))
@@ -175,12 +173,12 @@ impl Line {
         let kernels = kernels.split('|').filter(|pair| !pair.is_empty());
         let kernels: Option<Vec<_>> = kernels.map(pair).collect();
         Ok(Self {
-            case: case.to_owned(),
-            device: device.to_owned(),
-            adapter: adapter.to_owned(),
-            end: match end {
+            case,
+            device,
+            adapter,
+            end: match end.as_str() {
                 "ran" => End::Ran,
-                "refused" => End::Refused(reason.to_owned()),
+                "refused" => End::Refused(reason),
                 "failed" => End::Failed,
                 _ => return Err(format!("expected ran, refused or failed, got {end:?}")),
             },
@@ -217,22 +215,18 @@ pub fn append(folder: &Path, line: &Line) {
 /// # Errors
 /// Which file can't be read, or which line makes no sense.
 pub fn read(folder: &Path) -> Result<Vec<Line>, String> {
-    let failed = |path: &Path, error: String| format!("{}: {error}", path.display());
+    let named = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let files = fs::read_dir(folder).and_then(|files| files.collect::<std::io::Result<Vec<_>>>());
     let mut lines = Vec::new();
-    let files = fs::read_dir(folder).map_err(|error| failed(folder, error.to_string()))?;
-    for file in files {
-        let path = file
-            .map_err(|error| failed(folder, error.to_string()))?
-            .path();
+    for file in files.map_err(|error| named(folder, error))? {
+        let path = file.path();
         if path.extension().is_none_or(|extension| extension != "tsv") {
             continue;
         }
-        let text = fs::read_to_string(&path).map_err(|error| failed(&path, error.to_string()))?;
-        for (number, line) in text.lines().enumerate() {
-            let line = Line::parse(line);
-            lines.push(
-                line.map_err(|error| failed(&path, format!("line {}: {error}", number + 1)))?,
-            );
+        let text = fs::read_to_string(&path).map_err(|error| named(&path, error))?;
+        for (number, line) in (1..).zip(text.lines()) {
+            let wrong = |error| format!("{}: line {number}: {error}", path.display());
+            lines.push(Line::parse(line).map_err(wrong)?);
         }
     }
     Ok(lines)
@@ -251,13 +245,9 @@ mod tests {
             end: End::Refused("no kernels\tthere\n at all".into()),
             seconds: 1.25,
             launches: 12,
-            kernels: vec![
-                ("sort_scan".into(), "moebius_shaders::sort::Scan".into()),
-                (
-                    "sort_scatter".into(),
-                    "moebius_shaders::sort::Scatter<f32, 4>".into(),
-                ),
-            ],
+            kernels: [("scan", "sort::Scan"), ("scatter", "sort::Scatter<f32, 4>")]
+                .map(|(name, kernel)| (name.to_owned(), kernel.to_owned()))
+                .into(),
         };
         let text = line.text();
         let read = Line::parse(text.trim_end_matches('\n')).unwrap();

@@ -126,15 +126,13 @@ fn wait(child: &mut Child, block: bool) -> io::Result<Option<Ended>> {
 
 #[cfg(not(unix))]
 fn wait(child: &mut Child, block: bool) -> io::Result<Option<Ended>> {
+    let usage = None;
     let status = if block {
         Some(child.wait()?)
     } else {
         child.try_wait()?
     };
-    Ok(status.map(|status| Ended {
-        status,
-        usage: None,
-    }))
+    Ok(status.map(|status| Ended { status, usage }))
 }
 
 impl Usage {
@@ -143,11 +141,8 @@ impl Usage {
     fn of(usage: &libc::rusage) -> Self {
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
         // Apple's systems count bytes, the others KiB.
-        let unit = if cfg!(target_vendor = "apple") {
-            1.0
-        } else {
-            1024.0
-        };
+        let apple = cfg!(target_vendor = "apple");
+        let unit = if apple { 1.0 } else { 1024.0 };
         Self {
             cpu: seconds(usage.ru_utime) + seconds(usage.ru_stime),
             peak: usage.ru_maxrss as f64 * unit / 1e6,
@@ -186,8 +181,8 @@ mod tests {
         let mut turns = 100_000;
         let (usage, said) = loop {
             // The loop runs in a shell below the shell, and a process beside them takes nothing of theirs.
-            let script =
-                format!("(i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done); times >\"$0\"");
+            let turn = format!("while [ $i -lt {turns} ]; do i=$((i+1)); done");
+            let script = format!("(i=0; {turn}); times >\"$0\"");
             let mut beside = Process::start(Command::new("sleep").arg("0.1"), false).unwrap();
             let ended = run(Command::new("sh").args(["-c", &script]).arg(&times));
             assert!(ended.status.success());
@@ -223,9 +218,8 @@ mod tests {
     fn a_process_that_is_let_go_of_ends_with_its_children() {
         // The pipe ends when the last process has ended that could write into it.
         let mut shell = Command::new("sh");
-        shell
-            .args(["-c", "sleep 60 & sleep 60"])
-            .stdout(Stdio::piped());
+        shell.args(["-c", "sleep 60 & sleep 60"]);
+        shell.stdout(Stdio::piped());
         let mut process = Process::start(&mut shell, false).unwrap();
         let mut pipe = process.child.stdout.take().unwrap();
         let begun = std::time::Instant::now();

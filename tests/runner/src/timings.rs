@@ -53,9 +53,8 @@ impl Unit {
         let text = |key: &str| entry[key].as_str().unwrap_or_default().trim();
         let (package, target) = (text("name"), text("target"));
         // Cargo rounds to hundredths of a second and writes 0 for what was there already.
-        let seconds = entry["duration"]
-            .as_f64()
-            .filter(|seconds| *seconds > 0.0)?;
+        let seconds = entry["duration"].as_f64();
+        let seconds = seconds.filter(|seconds| *seconds > 0.0)?;
         let part = match target {
             _ if !own.contains(package) => Part::ThirdParty,
             "" | "build-script" | "build-script (run)" => Part::Libraries,
@@ -114,13 +113,10 @@ impl Build {
         let first = serde_json::Deserializer::from_str(list).into_iter().next();
         let list: Vec<Value> = first.ok_or_else(unknown)??;
         let packages = metadata["packages"].as_array().into_iter().flatten();
-        let own = packages
-            .filter_map(|package| package["name"].as_str())
-            .collect();
-        let mut units: Vec<Unit> = list
-            .iter()
-            .filter_map(|entry| Unit::of(entry, &own))
-            .collect();
+        let own = packages.filter_map(|package| package["name"].as_str());
+        let own: BTreeSet<&str> = own.collect();
+        let units = list.iter().filter_map(|entry| Unit::of(entry, &own));
+        let mut units: Vec<Unit> = units.collect();
         units.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
         Ok(Self { units })
     }
@@ -128,17 +124,17 @@ impl Build {
     /// How many crates or programs a part had to build, and the seconds of its units together. Units are compiled side
     /// by side, so that the parts' seconds are more than the build's.
     pub(crate) fn sum(&self, part: Part) -> (usize, f64) {
-        let units: Vec<&Unit> = self.units.iter().filter(|unit| unit.part == part).collect();
-        // The build scripts of a crate are no crates of their own.
-        let target = |unit: &&Unit| match part {
-            Part::Programs => unit.target.clone(),
-            _ => String::new(),
-        };
-        let names = units
-            .iter()
-            .map(|unit| (&unit.package, &unit.version, target(unit)));
-        let count = names.collect::<BTreeSet<_>>().len();
-        (count, units.iter().map(|unit| unit.seconds).sum())
+        let (mut names, mut seconds) = (BTreeSet::new(), 0.0);
+        for unit in self.units.iter().filter(|unit| unit.part == part) {
+            // The build scripts of a crate are no crates of their own.
+            let target = match part {
+                Part::Programs => unit.target.as_str(),
+                _ => "",
+            };
+            names.insert((&unit.package, &unit.version, target));
+            seconds += unit.seconds;
+        }
+        (names.len(), seconds)
     }
 }
 
@@ -180,15 +176,11 @@ const CONCURRENCY_DATA = [{"t": 0.0, "active": 1}];
     fn units_are_told_apart_and_what_was_there_is_left_out() {
         let metadata = json!({"packages": [{"name": "p"}]});
         let build = Build::parse(REPORT, &metadata).unwrap();
-        let sums = Part::ALL.map(|part| {
-            let (count, seconds) = build.sum(part);
-            (count, format!("{seconds:.2}"))
-        });
         let expected = [(1, "3.77"), (1, "0.75"), (2, "6.03")];
-        assert_eq!(
-            sums,
-            expected.map(|(count, seconds)| (count, seconds.to_owned()))
-        );
+        for (part, (count, seconds)) in Part::ALL.into_iter().zip(expected) {
+            let (found, sum) = build.sum(part);
+            assert_eq!((found, format!("{sum:.2}")), (count, seconds.to_owned()));
+        }
         let names: Vec<String> = build.units.iter().take(3).map(Unit::name).collect();
         let expected = [
             r#"p it "test" (test)"#,
@@ -200,14 +192,11 @@ const CONCURRENCY_DATA = [{"t": 0.0, "active": 1}];
 
     #[test]
     fn another_text_is_an_error_and_an_old_report_is_none() {
-        for text in [
-            "",
-            "const UNIT_DATA = ",
-            "const UNIT_DATA = {};",
-            "const UNIT_DATA = [1",
-        ] {
-            assert!(Build::parse(text, &json!({})).is_err(), "{text}");
+        for list in ["", "{};", "[1"] {
+            let text = format!("{LIST}{list}");
+            assert!(Build::parse(&text, &json!({})).is_err(), "{text}");
         }
+        assert!(Build::parse("", &json!({})).is_err());
         let target = std::env::temp_dir().join(format!("moebius-timings-{}", std::process::id()));
         let second = std::time::Duration::from_secs(1);
         let read = |start| Build::read(&target, start, &json!({})).unwrap();
