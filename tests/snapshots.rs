@@ -107,9 +107,8 @@ fn wanted() -> BTreeMap<String, String> {
     let kernels = kernels();
     let texts = stories(&kernels).into_iter();
     let texts = texts.map(|(name, text)| (name, text.to_owned()));
-    texts
-        .chain([("wgsl.tsv".to_owned(), list(&kernels))])
-        .collect()
+    let list = ("wgsl.tsv".to_owned(), list(&kernels));
+    texts.chain([list]).collect()
 }
 
 /// Names of the committed texts.
@@ -118,9 +117,8 @@ fn committed() -> Vec<String> {
         return Vec::new();
     };
     let names = files.map(|file| file.unwrap_or_else(|error| panic!("{error}")).file_name());
-    let mut names: Vec<String> = names
-        .map(|name| format!("wgsl/{}", name.to_string_lossy()))
-        .collect();
+    let names = names.map(|name| format!("wgsl/{}", name.to_string_lossy()));
+    let mut names: Vec<String> = names.collect();
     names.sort();
     names
 }
@@ -169,9 +167,8 @@ fn wgsl_is_as_committed() {
             Err(_) => problems.push(format!("{name}: missing")),
         }
     }
-    let orphans = committed()
-        .into_iter()
-        .filter(|name| !wanted.contains_key(name));
+    let orphans = committed().into_iter();
+    let orphans = orphans.filter(|name| !wanted.contains_key(name));
     problems.extend(orphans.map(|name| format!("{name}: no kernel has this story")));
     assert!(
         problems.is_empty(),
@@ -207,9 +204,8 @@ fn compiling_twice_gives_the_same_bytes() {
             (first != second).then(|| format!("{} for {target}", entry.name))
         })
     };
-    let others = Target::ALL
-        .into_iter()
-        .filter(|target| *target != Target::Wgsl);
+    let all = Target::ALL.into_iter();
+    let others = all.filter(|target| *target != Target::Wgsl);
     let different: Vec<String> = others.filter_map(differs).collect();
     assert!(different.is_empty(), "{different:?}");
 }
@@ -219,8 +215,6 @@ fn a_difference_is_shown_with_its_line() {
     assert_eq!(first_difference("k", "a\nb\n", "a\nb\n"), None);
     let shown = first_difference("k", "a\nb\n", "a\n").unwrap_or_default();
     assert_eq!(shown, "k:2:\n  - b\n  + (end of file)");
-    assert!(
-        first_difference("k", "a", "a\n").is_some(),
-        "a missing newline is a difference"
-    );
+    let shown = first_difference("k", "a", "a\n");
+    assert!(shown.is_some(), "a missing newline is a difference");
 }

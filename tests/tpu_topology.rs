@@ -88,10 +88,7 @@ fn devices_are_described(plugin: Plugin, name: &str, count: usize, kind: &str) {
 }
 
 fn a_product_compiles(plugin: Plugin, name: &str, element: ElementType) {
-    let (matrix, result) = (
-        TensorType::new([1024, 1024], element),
-        TensorType::new([1024, 1024], ElementType::F32),
-    );
+    let [matrix, result] = [element, ElementType::F32].map(|ty| TensorType::new([1024, 1024], ty));
     let text = format!(
         "func.func public @main(%a: {matrix}, %b: {matrix}) -> {result} {{
            %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : ({matrix}, {matrix}) -> {result}
@@ -103,14 +100,10 @@ fn a_product_compiles(plugin: Plugin, name: &str, element: ElementType) {
         .unwrap();
     let memory = executable.memory().unwrap();
     let (inputs, output) = (2 * matrix.bytes() as u64, result.bytes() as u64);
-    assert_eq!(
-        (memory.arguments, memory.outputs, memory.aliased),
-        (inputs, output, 0)
-    );
-    assert!(
-        memory.code > 0 && memory.peak >= inputs + output,
-        "{memory:?}"
-    );
+    let planned = (memory.arguments, memory.outputs, memory.aliased);
+    assert_eq!(planned, (inputs, output, 0));
+    let enough = memory.code > 0 && memory.peak >= inputs + output;
+    assert!(enough, "{memory:?}");
     assert_eq!(executable.outputs().unwrap(), [result]);
     assert!(executable.serialize().unwrap().len() > 1000);
     assert!(!executable.fingerprint().unwrap().is_empty());
@@ -127,10 +120,8 @@ fn memory_that_a_chip_does_not_have(plugin: Plugin) {
     let refused = create(plugin, "v5e:1x1").compile(&text, &CompileOptions::default());
     let error = refused.unwrap_err();
     assert_eq!(error.code(), Some(Code::ResourceExhausted), "{error}");
-    assert!(
-        error.to_string().contains("exceeds available HBM"),
-        "{error}"
-    );
+    let too_much = error.to_string().contains("exceeds available HBM");
+    assert!(too_much, "{error}");
 }
 
 fn programs_of_four_chips(plugin: Plugin) {
@@ -174,22 +165,16 @@ fn names_that_are_no_topologies(plugin: Plugin) {
     }
     let hosts = [("chips_per_host_bounds", Value::Ints(vec![1, 1, 1]))];
     let topology = Topology::create(plugin, "v5e:2x2", &hosts).unwrap();
-    let mut processes: Vec<i32> = topology
-        .devices()
-        .iter()
-        .map(|device| device.process_index)
-        .collect();
+    let processes = topology.devices().iter().map(|device| device.process_index);
+    let mut processes: Vec<i32> = processes.collect();
     processes.sort_unstable();
     assert_eq!(processes, [0, 1, 2, 3]);
 }
 
 fn mistakes_in_a_text(plugin: Plugin) {
     let topology = create(plugin, "v6e:2x2");
-    let compile = |text: &str| {
-        topology
-            .compile(text, &CompileOptions::default())
-            .unwrap_err()
-    };
+    let options = CompileOptions::default();
+    let compile = |text: &str| topology.compile(text, &options).unwrap_err();
     let unknown = compile("func.func public @main() { stablehlo.no_such return }");
     assert!(matches!(unknown, Error::Plugin { .. }), "{unknown}");
     let nested = compile(&"tuple<".repeat(10_000));

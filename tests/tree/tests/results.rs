@@ -24,27 +24,20 @@ fn sections(results: &str) -> Vec<(String, String)> {
 /// What a section lacks.
 fn lacks((name, text): &(String, String)) -> Option<String> {
     let taken = text.lines().nth(2).unwrap_or_default();
-    let commit = taken
-        .strip_prefix("Taken at `")
-        .and_then(|rest| rest.split('`').next())
-        .unwrap_or_default();
+    let rest = taken.strip_prefix("Taken at `").unwrap_or_default();
+    let commit = rest.split('`').next().unwrap_or_default();
     let hexadecimal = |c: char| c.is_ascii_hexdigit() && !c.is_ascii_uppercase();
     let script = format!("`scripts/bench {name}`: `");
-    if !text.starts_with(&format!("`{name}`: ")) {
-        Some(format!(
-            "expected a heading \"### `SECTION`: …\", got {text:.40}"
-        ))
+    let (expected, got) = if !text.starts_with(&format!("`{name}`: ")) {
+        ("a heading \"### `SECTION`: …\"".to_owned(), text.as_str())
     } else if !(7..=40).contains(&commit.len()) || !commit.chars().all(hexadecimal) {
-        Some(format!(
-            "{name}: expected \"Taken at `COMMIT`\" first, got {taken:.40}"
-        ))
+        ("\"Taken at `COMMIT`\" first".to_owned(), taken)
     } else if !taken.contains(&script) {
-        Some(format!(
-            "{name}: expected {script}COMMAND` in its first line, got {taken}"
-        ))
+        (format!("{script}COMMAND` in its first line"), taken)
     } else {
-        None
-    }
+        return None;
+    };
+    Some(format!("{name}: expected {expected}, got {got:.80}"))
 }
 
 fn bench(arguments: &[&str], path: &str) -> Output {
@@ -71,8 +64,8 @@ fn text(bytes: &[u8]) -> String {
 fn listed() -> Vec<String> {
     let output = bench(&["--list"], &path());
     assert!(output.status.success(), "{output:?}");
-    let names = text(&output.stdout);
-    let names = names
+    let lines = text(&output.stdout);
+    let names = lines
         .lines()
         .filter_map(|line| line.split_whitespace().next());
     names.map(str::to_owned).collect()
@@ -88,10 +81,7 @@ fn sections_have_a_commit_a_command_and_a_script() {
     let mut listed = listed();
     names.sort();
     listed.sort();
-    assert_eq!(
-        names, listed,
-        "RESULTS.md's sections and those of scripts/bench"
-    );
+    assert_eq!(names, listed, "sections of RESULTS.md and of scripts/bench");
 }
 
 #[test]
@@ -112,12 +102,9 @@ fn a_section_without_commit_or_command_is_found() {
 
 #[test]
 fn what_is_no_section_is_an_error_with_the_list() {
-    for arguments in [
-        &["no-such"][..],
-        &["start-up", "moe"],
-        &["--json", "start-up"],
-    ] {
-        let output = bench(arguments, &path());
+    for arguments in ["no-such", "start-up moe", "--json start-up"] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let output = bench(&arguments, &path());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
     }
     let said = text(&bench(&["no-such"], &path()).stderr);
@@ -149,32 +136,23 @@ fn stubs() -> PathBuf {
 fn every_section_runs_release_builds_on_the_device_asked_for() {
     let path = format!("{}:{}", stubs().display(), path());
     for name in listed().iter().filter(|name| !name.starts_with("browser")) {
-        let device = if name.starts_with("xla") {
-            "xla:cpu"
-        } else {
-            "cuda:0"
-        };
+        let xla = name.starts_with("xla");
+        let device = if xla { "xla:cpu" } else { "cuda:0" };
         let output = bench(&["--device", device, name], &path);
         let (said, progress) = (text(&output.stdout), text(&output.stderr));
         assert!(output.status.success(), "{name}: {said}{progress}");
-        for line in [
-            "# machine: ",
-            "# commit: ",
-            "# date: ",
-            "# compiler: ran rustc",
-        ] {
-            assert!(progress.contains(line), "{name}: {line}: {progress}");
+        for key in ["machine: ", "commit: ", "date: ", "compiler: ran rustc"] {
+            let told = progress.contains(&format!("# {key}"));
+            assert!(told, "{name}: {key}: {progress}");
         }
         let commands = progress.lines().filter_map(|line| line.strip_prefix("$ "));
         let commands: Vec<&str> = commands.collect();
         assert!(!commands.is_empty(), "{name}: {progress}");
         for command in commands {
-            assert!(
-                command.contains(" --release ")
-                    || command.starts_with("cargo bench ")
-                    || command.ends_with("/release/moebius devices"),
-                "{name}: {command}"
-            );
+            let in_release = command.contains(" --release ")
+                || command.starts_with("cargo bench ")
+                || command.ends_with("/release/moebius devices");
+            assert!(in_release, "{name}: {command}");
         }
         if name != "xla-call" {
             assert!(progress.contains(device), "{name}: {progress}");
@@ -184,8 +162,7 @@ fn every_section_runs_release_builds_on_the_device_asked_for() {
     let runs = text(&output.stdout);
     let runs: Vec<&str> = runs.lines().collect();
     assert!(!runs.is_empty(), "{output:?}");
-    assert!(
-        runs.iter().all(|run| run.contains(" -- --json bench moe ")),
-        "{runs:?}"
-    );
+    let mut benches = runs.iter();
+    let all = benches.all(|run| run.contains(" -- --json bench moe "));
+    assert!(all, "{runs:?}");
 }
