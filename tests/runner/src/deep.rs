@@ -63,20 +63,20 @@ impl Ledger {
     pub(crate) fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap_or_default();
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
-        let entries = value["deep"].as_object().cloned().unwrap_or_default();
-        let entry = |value: &Value| Entry {
-            run: value["run"].as_u64().unwrap_or_default(),
-            seconds: value["seconds"].as_f64().unwrap_or_default(),
-            changed: value["changed"].as_bool().unwrap_or_default(),
+        let entries = value["deep"].as_object().into_iter().flatten();
+        let entry = |(name, value): (&String, &Value)| {
+            let entry = Entry {
+                run: value["run"].as_u64().unwrap_or_default(),
+                seconds: value["seconds"].as_f64().unwrap_or_default(),
+                changed: value["changed"].as_bool().unwrap_or_default(),
+            };
+            (name.clone(), entry)
         };
         Self {
             path: path.to_owned(),
             run: value["run"].as_u64().unwrap_or_default() + 1,
             green: value["green"].as_str().map(str::to_owned),
-            entries: entries
-                .iter()
-                .map(|(name, value)| (name.clone(), entry(value)))
-                .collect(),
+            entries: entries.map(entry).collect(),
         }
     }
 
@@ -88,16 +88,16 @@ impl Ledger {
     /// The names of the jobs that this run takes, of all deep ones.
     pub(crate) fn due(&mut self, jobs: &[Deep], changed: &[String]) -> Vec<String> {
         let run = self.run;
-        self.entries
-            .retain(|name, _| jobs.iter().any(|deep| deep.job.name == *name));
+        let known = |name: &String| jobs.iter().any(|deep| deep.job.name == *name);
+        self.entries.retain(|name, _| known(name));
         for deep in jobs {
-            let name = deep.job.name.clone();
-            let entry = self.entries.entry(name).or_insert(Entry {
+            let fresh = Entry {
                 run: run - 1,
                 seconds: deep.seconds,
                 changed: false,
-            });
-            entry.changed |= names(changed, &deep.family);
+            };
+            let entry = self.entries.entry(deep.job.name.clone());
+            entry.or_insert(fresh).changed |= names(changed, &deep.family);
         }
         let mut order: Vec<(&String, &Entry)> = self.entries.iter().collect();
         order.sort_by_key(|(name, entry)| (entry.run, (*name).clone()));
@@ -140,11 +140,9 @@ impl Ledger {
     /// Writes the ledger after a green run of `commit`.
     pub(crate) fn write(&self, commit: &str) -> io::Result<()> {
         let entry = |entry: &Entry| json!({"run": entry.run, "seconds": entry.seconds, "changed": entry.changed});
-        let entries: serde_json::Map<String, Value> = self
-            .entries
-            .iter()
-            .map(|(name, one)| (name.clone(), entry(one)))
-            .collect();
+        let entries = self.entries.iter();
+        let entries = entries.map(|(name, one)| (name.clone(), entry(one)));
+        let entries: serde_json::Map<String, Value> = entries.collect();
         let text = json!({"run": self.run, "green": commit, "deep": entries}).to_string();
         places::replace(&self.path, &text)
     }
@@ -184,11 +182,8 @@ const EMULATED: [(&str, &str, &str, f64); 8] = [
 /// All deep jobs.
 pub(crate) fn jobs(programs: &[Program], places: &Places) -> Vec<Deep> {
     let find = |target: &str| programs.iter().find(|program| program.target == target);
-    let mut jobs: Vec<Deep> = programs
-        .iter()
-        .filter(|program| !program.rules.libtpu || places.libtpu.is_some())
-        .flat_map(at_length)
-        .collect();
+    let here = |program: &&Program| !program.rules.libtpu || places.libtpu.is_some();
+    let mut jobs: Vec<Deep> = programs.iter().filter(here).flat_map(at_length).collect();
     for program in programs {
         let of_family = |family: &String| of_family(program, family, places);
         jobs.extend(program.families.iter().flat_map(of_family));
@@ -199,10 +194,8 @@ pub(crate) fn jobs(programs: &[Program], places: &Places) -> Vec<Deep> {
         jobs.extend(job.map(|job| Deep::new(job, program.subject(), 60.0)));
     }
     if let (Some(qemu), "AVX-512") = (&places.qemu, instruction_set()) {
-        let programs = EMULATED
-            .iter()
-            .filter_map(|case| Some((find(case.0)?, case)));
-        jobs.extend(programs.map(|(program, case)| emulated(program, case, qemu)));
+        let cases = EMULATED.iter();
+        jobs.extend(cases.filter_map(|case| Some(emulated(find(case.0)?, case, qemu))));
     }
     jobs.extend(builds(places));
     for (group, folder) in [("package", "wasm"), ("page", "web-demo")] {
@@ -386,12 +379,9 @@ mod tests {
                 ledger.passed(&name, Some(30.0));
                 last.insert(name, run);
             }
-            if run >= ROUND {
-                let late = jobs()
-                    .iter()
-                    .any(|deep| last.get(&deep.job.name).is_none_or(|at| run - at >= ROUND));
-                assert!(!late, "run {run}: {last:?}");
-            }
+            let overdue = |deep: &Deep| last.get(&deep.job.name).is_none_or(|at| run - at >= ROUND);
+            let late = run >= ROUND && jobs().iter().any(overdue);
+            assert!(!late, "run {run}: {last:?}");
         }
     }
 

@@ -495,8 +495,8 @@ mod tests {
             ("alone", vec![Wait::Lane, Wait::Machine], Some("locked")),
             ("last", vec![Wait::Lane, Wait::Alone], Some("alone")),
         ] {
-            let of = |one: &&Finished| one.job.name == name;
-            let one = lanes.finished.iter().find(of).unwrap();
+            let mut finished = lanes.finished.iter();
+            let one = finished.find(|one| one.job.name == name).unwrap();
             let freed = one.span.freed_by.map(|at| &lanes.finished[at].job.name);
             assert_eq!(freed.map(String::as_str), freed_by, "{name}");
             let waits = one.waits.longest();

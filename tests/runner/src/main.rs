@@ -494,15 +494,14 @@ fn whole_in_chromium(group: &str, changed: Option<&[String]>) -> bool {
 fn chosen(jobs: &[Job], text: &str) -> HashSet<String> {
     let contain = jobs.iter().filter(|job| job.name.contains(text));
     let mut names: HashSet<String> = contain.map(|job| job.name.clone()).collect();
-    loop {
+    let mut known = 0;
+    while names.len() > known {
+        known = names.len();
         let before = jobs.iter().filter(|job| names.contains(&job.name));
         let before: Vec<String> = before.flat_map(|job| job.after.clone()).collect();
-        let known = names.len();
         names.extend(before);
-        if names.len() == known {
-            return names;
-        }
     }
+    names
 }
 
 #[cfg(test)]

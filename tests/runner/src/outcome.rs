@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// A case and its seconds.
@@ -46,8 +46,8 @@ impl Outcome {
     /// Adds what the test programs of the job wrote down in `folder`: `cases-*.tsv` has a line for each case of a
     /// device (`tests/src/record.rs`).
     pub(crate) fn add_records(&mut self, folder: &Path) {
-        for text in records(folder) {
-            for line in text.lines() {
+        for path in files(folder, "tsv") {
+            for line in fs::read_to_string(path).unwrap_or_default().lines() {
                 let columns: Vec<&str> = line.split('\t').collect();
                 let [name, device, _, state, _, seconds, ..] = columns[..] else {
                     continue;
@@ -65,14 +65,7 @@ impl Outcome {
 
     /// Counts the programs that XLA compiled into the folder of kept ones since `start`, and those that it took from there.
     pub(crate) fn add_programs(&mut self, kept: &Path, start: SystemTime) {
-        let entries = fs::read_dir(kept).into_iter().flatten().flatten();
-        let programs = entries.filter(|entry| {
-            entry
-                .path()
-                .extension()
-                .is_some_and(|extension| extension == "xla")
-        });
-        for data in programs.filter_map(|entry| entry.metadata().ok()) {
+        for data in files(kept, "xla").filter_map(|path| path.metadata().ok()) {
             let since = |time: std::io::Result<SystemTime>| time.is_ok_and(|time| time >= start);
             if since(data.created()) {
                 self.compiled += 1;
@@ -98,24 +91,18 @@ impl Outcome {
     }
 }
 
-/// The texts of the records in `folder`.
-fn records(folder: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    let files = entries.flatten().map(|entry| entry.path());
-    files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "tsv"))
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .collect()
+/// The files of a folder whose names have this ending.
+fn files(folder: &Path, ending: &str) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(move |path| path.extension().is_some_and(|own| own == ending))
 }
 
 /// The number before `what` in `ok. 3 passed; 0 failed; …`.
 fn count(result: &str, what: &str) -> usize {
     let words: Vec<&str> = result.split_whitespace().collect();
-    let found = words
-        .windows(2)
-        .find(|pair| pair[1].trim_end_matches(';') == what);
+    let mut pairs = words.windows(2);
+    let found = pairs.find(|pair| pair[1].trim_end_matches(';') == what);
     found.map_or(0, |pair| pair[0].parse().unwrap_or(0))
 }
 
@@ -140,9 +127,8 @@ mod tests {
         let outcome = Outcome::of_log(log);
         let counted = (outcome.passed, outcome.failed, outcome.ignored);
         assert_eq!(counted, (2, 1, 3));
-        let cases: Vec<_> = outcome
-            .cases
-            .iter()
+        let cases = outcome.cases.iter();
+        let cases: Vec<_> = cases
             .map(|case| (case.name.as_str(), case.seconds))
             .collect();
         assert_eq!(cases, [("a", 0.5), ("page::opens", 2.5)]);

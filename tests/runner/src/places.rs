@@ -103,8 +103,7 @@ pub(crate) fn commit() -> String {
 
 /// Whether the tree has changes that no commit has.
 pub(crate) fn uncommitted() -> bool {
-    let arguments = ["status", "--porcelain"];
-    let output = Command::new("git").args(arguments).output();
+    let output = Command::new("git").args(["status", "--porcelain"]).output();
     output.is_ok_and(|output| !output.stdout.is_empty())
 }
 

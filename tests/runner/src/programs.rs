@@ -186,22 +186,24 @@ mod tests {
     #[test]
     fn programs_come_with_the_rules_of_their_package() {
         let metadata = package(&json!({"cases": {"each-device": true, "own-harness": true}}));
-        let line = |kind: &str, name: &str, test: bool, file: &str| json!({"package_id": "p 1", "executable": file, "profile": {"test": test}, "target": {"kind": [kind], "name": name}});
-        let log = format!(
-            "   Compiling p\n{}\n{}\n{}\n",
-            line("test", "cases", true, "/t/cases-1"),
-            line("lib", "p", true, "/t/p-1"),
-            line("bin", "p", false, "/t/p")
-        );
-        let programs = built(&log, &metadata).unwrap();
-        assert_eq!(programs.len(), 2);
-        assert!(
-            programs[0].rules.each_device
-                && programs[0].rules.own_harness
-                && !programs[0].rules.alone
-        );
-        assert_eq!(programs[0].folder, Path::new("/a/p"));
-        assert!(programs[1].unit);
+        let line = |kind: &str, name: &str, test: bool, file: &str| {
+            let target = json!({"kind": [kind], "name": name});
+            json!({"package_id": "p 1", "executable": file, "profile": {"test": test}, "target": target})
+        };
+        let lines = [
+            "   Compiling p".to_owned(),
+            line("test", "cases", true, "/t/cases-1").to_string(),
+            line("lib", "p", true, "/t/p-1").to_string(),
+            line("bin", "p", false, "/t/p").to_string(),
+        ];
+        let programs = built(&lines.join("\n"), &metadata).unwrap();
+        let [cases, units] = &programs[..] else {
+            panic!("expected two programs");
+        };
+        let rules = &cases.rules;
+        assert!(rules.each_device && rules.own_harness && !rules.alone);
+        assert_eq!(cases.folder, Path::new("/a/p"));
+        assert!(units.unit);
     }
 
     #[test]

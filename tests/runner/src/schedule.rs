@@ -94,8 +94,8 @@ impl Span {
 /// The critical path: the places in `spans` of the jobs on the way from the first to the one that ended last, of which
 /// each let the next one start. `spans` is in the order in which jobs ended.
 pub(crate) fn critical_path(spans: &[Span]) -> Vec<usize> {
-    let last =
-        (0..spans.len()).max_by(|one, other| spans[*one].ended.total_cmp(&spans[*other].ended));
+    let ended = |at: &usize| spans[*at].ended;
+    let last = (0..spans.len()).max_by(|one, other| ended(one).total_cmp(&ended(other)));
     let mut path: Vec<usize> = last.into_iter().collect();
     // A job is let start by one that ended before, so that places become smaller.
     while let Some(&at) = path.last()
