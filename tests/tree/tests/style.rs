@@ -71,19 +71,20 @@ impl Source {
 
     /// The lines on which `offends` finds something, as `path:line: what`.
     fn lines(&self, offends: impl Fn(&str) -> Option<String>) -> Vec<String> {
-        let numbered = self.text.lines().enumerate();
-        let found = numbered.filter_map(|(i, line)| Some((i + 1, offends(line)?)));
-        found
-            .map(|(line, what)| format!("{}:{line}: {what}", self.path))
-            .collect()
+        let numbered = (1..).zip(self.text.lines());
+        let found = numbered.filter_map(|(i, line)| Some(self.at(i, &offends(line)?)));
+        found.collect()
+    }
+
+    fn at(&self, line: usize, what: &str) -> String {
+        format!("{}:{line}: {what}", self.path)
     }
 }
 
 /// Every text file of the project that people write.
 fn sources() -> Vec<Source> {
-    let ours = paths()
-        .into_iter()
-        .filter(|path| !NOT_OURS.iter().any(|prefix| path.starts_with(prefix)));
+    let theirs = |path: &String| NOT_OURS.iter().any(|prefix| path.starts_with(prefix));
+    let ours = paths().into_iter().filter(|path| !theirs(path));
     // A file that is gone, or holds binary data, has no text to check.
     ours.filter_map(|path| {
         let text = std::fs::read_to_string(root().join(&path)).ok()?;
@@ -94,10 +95,8 @@ fn sources() -> Vec<Source> {
 
 fn check(rule: &str, offences: impl Fn(&Source) -> Vec<String>) {
     let sources = sources();
-    assert!(
-        sources.iter().any(Source::is_rust),
-        "no Rust file was found to check"
-    );
+    let any = sources.iter().any(Source::is_rust);
+    assert!(any, "no Rust file was found to check");
     let found: Vec<String> = sources.iter().flat_map(offences).collect();
     assert_none(rule, &found);
 }
@@ -126,11 +125,8 @@ impl Survey {
         let lines = block.brace_token.span.close().end().line + 1 - first;
         if lines > MAX_FUNCTION_LINES {
             let name = &signature.ident;
-            self.add(
-                Rule::FunctionLength,
-                name.span(),
-                format!("{name} has {lines} lines"),
-            );
+            let what = format!("{name} has {lines} lines");
+            self.add(Rule::FunctionLength, name.span(), what);
         }
     }
 }
@@ -166,21 +162,15 @@ impl<'ast> Visit<'ast> for Survey {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         let public = !matches!(item.vis, syn::Visibility::Inherited);
         if public && has_glob(&item.tree) {
-            self.add(
-                Rule::GlobReexport,
-                item.use_token.span,
-                "name what is re-exported".to_owned(),
-            );
+            let what = "name what is re-exported".to_owned();
+            self.add(Rule::GlobReexport, item.use_token.span, what);
         }
     }
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if EMPTY_NAMES.contains(&item.ident.to_string().as_str()) {
-            self.add(
-                Rule::ModuleName,
-                item.ident.span(),
-                format!("mod {}", item.ident),
-            );
+        let name = item.ident.to_string();
+        if EMPTY_NAMES.contains(&name.as_str()) {
+            self.add(Rule::ModuleName, item.ident.span(), format!("mod {name}"));
         }
         if !for_tests(&item.attrs) {
             visit::visit_item_mod(self, item);
@@ -188,13 +178,9 @@ impl<'ast> Visit<'ast> for Survey {
     }
 
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
-        let path = attribute.path();
-        if path.is_ident("ignore") {
-            self.add(
-                Rule::IgnoredTest,
-                attribute.pound_token.span,
-                "a listed expectation, or gone".to_owned(),
-            );
+        if attribute.path().is_ident("ignore") {
+            let what = "a listed expectation, or gone".to_owned();
+            self.add(Rule::IgnoredTest, attribute.pound_token.span, what);
         }
     }
 }
@@ -215,28 +201,19 @@ fn survey(source: &Source, rule: Rule) -> Vec<String> {
     }
     let file = match syn::parse_file(&source.text) {
         Ok(file) => file,
-        Err(error) => {
-            return vec![format!(
-                "{}:{}: {error}",
-                source.path,
-                error.span().start().line
-            )];
-        }
+        Err(error) => return vec![source.at(error.span().start().line, &error.to_string())],
     };
     let mut survey = Survey::default();
     survey.visit_file(&file);
     let of_rule = survey.found.into_iter().filter(|found| found.0 == rule);
-    of_rule
-        .map(|(_, line, what)| format!("{}:{line}: {what}", source.path))
-        .collect()
+    let lines = of_rule.map(|(_, line, what)| source.at(line, &what));
+    lines.collect()
 }
 
 /// Files of tests; a length limit would cut them up where nothing parts.
 fn is_test(path: &str) -> bool {
-    let folder = path
-        .split('/')
-        .any(|part| part == "tests" || part == "test");
-    folder || path.ends_with("/tests.rs")
+    let mut parts = path.split('/');
+    parts.any(|part| part == "tests" || part == "test") || path.ends_with("/tests.rs")
 }
 
 fn function_length(source: &Source) -> Vec<String> {
@@ -252,7 +229,7 @@ fn file_length(source: &Source) -> Vec<String> {
     if !counted || lines <= MAX_FILE_LINES {
         return Vec::new();
     }
-    vec![format!("{}:{lines}: {lines} lines", source.path)]
+    vec![source.at(lines, &format!("{lines} lines"))]
 }
 
 fn line_length(source: &Source) -> Vec<String> {
@@ -273,14 +250,12 @@ fn file_name(source: &Source) -> Vec<String> {
     if !source.path.split('/').any(named_so) {
         return Vec::new();
     }
-    vec![format!("{}:1: says nothing", source.path)]
+    vec![source.at(1, "says nothing")]
 }
 
 fn lifted_unsafe_lint(source: &Source) -> Vec<String> {
-    if UNSAFE_ALLOWED
-        .iter()
-        .any(|folder| source.path.starts_with(folder))
-    {
+    let mut allowed = UNSAFE_ALLOWED.iter();
+    if allowed.any(|folder| source.path.starts_with(folder)) {
         return Vec::new();
     }
     source.lines(|line| {
@@ -309,12 +284,9 @@ fn has_word(line: &str, word: &str) -> bool {
 fn uncompiled_example(source: &Source) -> Vec<String> {
     source.lines(|line| {
         let info = line.split("```").nth(1)?;
-        let options = info.split(',').map(str::trim);
+        let mut options = info.split(',').map(str::trim);
         let documents = source.path.ends_with(".md") || line.trim_start().starts_with("//");
-        let ignored = documents
-            && options
-                .into_iter()
-                .any(|option| option.starts_with("ignore"));
+        let ignored = documents && options.any(|option| option.starts_with("ignore"));
         ignored.then(|| line.trim().to_owned())
     })
 }
@@ -327,10 +299,8 @@ fn personal_path(source: &Source) -> Vec<String> {
                 before.is_none_or(|c| !(c.is_alphanumeric() || "._-~*}>)]$".contains(c)))
             })
         };
-        PERSONAL_FOLDERS
-            .iter()
-            .any(|folder| starts_there(folder))
-            .then(|| line.trim().to_owned())
+        let personal = PERSONAL_FOLDERS.iter().any(|folder| starts_there(folder));
+        personal.then(|| line.trim().to_owned())
     })
 }
 
@@ -417,12 +387,7 @@ fn each_rule_finds_its_offence() {
         let path = path.to_owned();
         let source = Source { path, text };
         let found = offends(&source);
-        assert_eq!(
-            found.len(),
-            count,
-            "{}: {}: {found:?}",
-            source.path,
-            source.text
-        );
+        let Source { path, text } = source;
+        assert_eq!(found.len(), count, "{path}: {text}: {found:?}");
     }
 }
