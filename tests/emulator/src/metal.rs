@@ -5,10 +5,11 @@ use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
 
 use crate::compile::{Language, Source};
-use crate::driver::launch::cuLaunchKernel;
+use crate::driver::launch::put;
 use crate::driver::memory::{cuMemAlloc_v2, cuMemFree_v2, cuMemcpyDtoH_v2, cuMemcpyHtoD_v2};
 use crate::driver::module::{Function, Module, cuModuleGetFunction, cuModuleLoadData};
-use crate::driver::{SUCCESS, Status};
+use crate::driver::{SUCCESS, Status, context, status};
+use crate::grid::Shape;
 use crate::text::shared_bytes;
 
 /// What a call came to: a status of the driver.
@@ -143,26 +144,23 @@ impl Kernel {
     ) -> Result<(), String> {
         let argument = |address: &u64| std::ptr::from_ref(address).cast();
         let arguments: Vec<*const c_void> = arguments.iter().map(argument).collect();
-        let ([x, y, z], [a, b, c]) = (grid, block);
-        let (stream, extra) = (null_mut(), std::ptr::null());
+        let shape = Shape {
+            grid: grid.into(),
+            block: block.into(),
+            shared_bytes: self.shared_bytes,
+        };
+        let arguments = arguments.as_ptr();
         // SAFETY: as the caller promises.
-        unsafe {
-            let arguments = arguments.as_ptr();
-            let shared = self.shared_bytes;
-            done(cuLaunchKernel(
+        let put = || unsafe {
+            put(
                 self.function,
-                x,
-                y,
-                z,
-                a,
-                b,
-                c,
-                shared,
-                stream,
+                shape,
+                null_mut(),
                 arguments,
-                extra,
-            ))?;
-            done(crate::driver::device::cuCtxSynchronize())
-        }
+                std::ptr::null(),
+            )
+        };
+        done(status(put))?;
+        done(status(context))
     }
 }

@@ -236,7 +236,12 @@ fn apart(mut ranges: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
     apart
 }
 
-unsafe fn put(
+/// Puts a launch into a stream.
+///
+/// # Safety
+///
+/// The function and the stream are null or live; the parameters are what the function's signature says.
+pub(crate) unsafe fn put(
     function: *const Function,
     shape: Shape,
     stream: *mut Stream,
@@ -274,8 +279,7 @@ functions! {
         block_x: c_uint, block_y: c_uint, block_z: c_uint,
         shared_bytes: c_uint, stream: *mut Stream, parameters: *const *const c_void, extra: *const *const c_void,
     ) {
-        let grid = Dim3 { x: grid_x, y: grid_y, z: grid_z };
-        let block = Dim3 { x: block_x, y: block_y, z: block_z };
+        let (grid, block) = ([grid_x, grid_y, grid_z].into(), [block_x, block_y, block_z].into());
         // SAFETY: the caller's function, parameters and stream.
         unsafe { put(function, Shape { grid, block, shared_bytes }, stream, parameters, extra) }
     }
@@ -289,8 +293,8 @@ functions! {
         if config.attribute_count > 0 {
             return Err(unsupported("attributes of a launch"));
         }
-        let dim = |[x, y, z]: [c_uint; 3]| Dim3 { x, y, z };
-        let shape = Shape { grid: dim(config.grid), block: dim(config.block), shared_bytes: config.shared_bytes };
+        let (grid, block) = (config.grid.into(), config.block.into());
+        let shape = Shape { grid, block, shared_bytes: config.shared_bytes };
         // SAFETY: the caller's function, parameters and stream.
         unsafe { put(function, shape, config.stream, parameters, extra) }
     }

@@ -50,7 +50,7 @@ impl Buffers {
         (address - start < buffer.bytes).then_some((start, buffer))
     }
 
-    fn allocate(&mut self, bytes: usize) -> Result<Address, Status> {
+    pub(crate) fn allocate(&mut self, bytes: usize) -> Result<Address, Status> {
         if bytes == 0 {
             return Err(INVALID_VALUE);
         }

@@ -19,6 +19,12 @@ pub(crate) struct Dim3 {
     pub(crate) z: u32,
 }
 
+impl From<[u32; 3]> for Dim3 {
+    fn from([x, y, z]: [u32; 3]) -> Self {
+        Self { x, y, z }
+    }
+}
+
 impl Dim3 {
     /// How many places there are.
     pub(crate) fn count(self) -> u64 {

@@ -12,25 +12,24 @@
 pub mod device;
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use crate::compile::Language;
-use crate::driver::launch::cuLaunchKernel;
+use crate::driver::launch::put;
 use crate::driver::memory::{
-    Address, Copy2d, DEVICE, HOST, cuMemAlloc_v2, cuMemAllocHost_v2, cuMemFree_v2, cuMemFreeHost,
-    cuMemGetInfo_v2, cuMemcpy2DAsync_v2, cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2,
-    cuMemcpyHtoDAsync_v2,
+    Address, buffers, cuMemAllocHost_v2, cuMemFree_v2, cuMemFreeHost, cuMemGetInfo_v2,
+    cuMemcpyDtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyHtoDAsync_v2,
 };
 use crate::driver::module::{Function, Module, cuModuleGetFunction, cuModuleLoadData};
 use crate::driver::stream::{
-    Event, Graph, Stream, cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime, cuEventRecord,
-    cuEventSynchronize, cuGraphDestroy, cuGraphExecDestroy, cuGraphGetNodes,
+    Event, Graph, Operation, Stream, cuEventCreate, cuEventDestroy_v2, cuEventElapsedTime,
+    cuEventRecord, cuEventSynchronize, cuGraphDestroy, cuGraphExecDestroy, cuGraphGetNodes,
     cuGraphInstantiateWithFlags, cuGraphLaunch, cuGraphNodeGetType, cuGraphUpload,
     cuStreamBeginCapture_v2, cuStreamCreate, cuStreamDestroy_v2, cuStreamEndCapture,
-    cuStreamSynchronize, cuStreamWaitEvent,
+    cuStreamSynchronize, cuStreamWaitEvent, submit,
 };
-use crate::driver::{INVALID_VALUE, SUCCESS, Status, answer, status, unsupported};
+use crate::driver::{INVALID_VALUE, SUCCESS, Status, answer, context, unsupported};
+use crate::grid::Shape;
 use crate::nvrtc::{
     self, Program, nvrtcCreateProgram, nvrtcDestroyProgram, nvrtcGetErrorString, nvrtcGetPTX,
     nvrtcGetPTXSize, nvrtcGetProgramLog, nvrtcGetProgramLogSize,
@@ -96,6 +95,47 @@ functions! {
 
     /// There are no pools.
     fn hipMemPoolTrimTo(_pool: *mut c_void, _bytes: usize) { Ok(()) }
+
+    /// No bytes are no error, as they are for CUDA.
+    fn hipMalloc(to: *mut *mut c_void, bytes: usize) {
+        let mut address = 0;
+        if bytes > 0 {
+            context()?;
+            address = buffers().allocate(bytes)?;
+        }
+        // SAFETY: the caller's pointer; an address is as large as a pointer.
+        unsafe { answer(to.cast::<Address>(), address) }
+    }
+
+    fn hipMemcpy2DAsync(
+        to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize,
+        width: usize, height: usize, kind: c_uint, stream: *mut Stream,
+    ) {
+        // `hipMemcpyKind`, from 0: host to host, host to device, device to host, device to device. The card's memory is the host's.
+        if kind > 3 {
+            return Err(unsupported("hipMemcpy2DAsync of a kind of its own choice"));
+        }
+        let (to, from) = (address(to), address(from));
+        let operation = Operation::Copy { to, from, width, height, to_pitch, from_pitch };
+        // SAFETY: the caller's stream and memory.
+        unsafe { submit(stream, operation) }
+    }
+
+    /// Threads are counted along each side of the grid, in 32 bits.
+    fn hipModuleLaunchKernel(
+        function: *const Function,
+        grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
+        block_x: c_uint, block_y: c_uint, block_z: c_uint,
+        shared_bytes: c_uint, stream: *mut Stream, parameters: *const *const c_void, extra: *const *const c_void,
+    ) {
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        if grid.iter().zip(block).any(|(grid, block)| grid.checked_mul(block).is_none()) {
+            return Err(INVALID_VALUE);
+        }
+        let shape = Shape { grid: grid.into(), block: block.into(), shared_bytes };
+        // SAFETY: the caller's function, parameters and stream.
+        unsafe { put(function, shape, stream, parameters, extra) }
+    }
 }
 
 /// See `hiprtcGetErrorString`.
@@ -108,59 +148,6 @@ pub unsafe extern "C" fn hiprtcGetErrorString(status: nvrtc::Status) -> *const c
 /// An address of the card, which is a pointer for HIP.
 fn address(pointer: *const c_void) -> Address {
     pointer.expose_provenance() as Address
-}
-
-/// See `hipMalloc`. No bytes are no error, as they are for CUDA.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipMalloc(to: *mut *mut c_void, bytes: usize) -> Status {
-    if bytes == 0 {
-        // SAFETY: the caller's pointer.
-        return status(|| unsafe { answer(to, null_mut()) });
-    }
-    // SAFETY: the caller's pointer; an address is as large as a pointer.
-    unsafe { cuMemAlloc_v2(to.cast(), bytes) }
-}
-
-/// See `hipMemcpy2DAsync`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipMemcpy2DAsync(
-    to: *mut c_void,
-    to_pitch: usize,
-    from: *const c_void,
-    from_pitch: usize,
-    width: usize,
-    height: usize,
-    kind: c_uint,
-    stream: *mut Stream,
-) -> Status {
-    // `hipMemcpyKind`, from 0: host to host, host to device, device to host, device to device.
-    let (source_kind, target_kind) = match kind {
-        0 => (HOST, HOST),
-        1 => (HOST, DEVICE),
-        2 => (DEVICE, HOST),
-        3 => (DEVICE, DEVICE),
-        _ => return unsupported("hipMemcpy2DAsync of a kind of its own choice"),
-    };
-    let copy = Copy2d {
-        source_x: 0,
-        source_y: 0,
-        source_kind,
-        source_host: from,
-        source_device: address(from),
-        source_array: null_mut(),
-        source_pitch: from_pitch,
-        target_x: 0,
-        target_y: 0,
-        target_kind,
-        target_host: to,
-        target_device: address(to),
-        target_array: null_mut(),
-        target_pitch: to_pitch,
-        width,
-        height,
-    };
-    // SAFETY: the caller's stream and memory.
-    unsafe { cuMemcpy2DAsync_v2(&raw const copy, stream) }
 }
 
 /// See `hipModuleGetFunction`. A block may use all the shared memory there is without saying so first.
@@ -178,45 +165,5 @@ pub unsafe extern "C" fn hipModuleGetFunction(
             (**to).most_shared.store(most, Ordering::Relaxed);
         }
         status
-    }
-}
-
-/// See `hipModuleLaunchKernel`. Threads are counted along each side of the grid, in 32 bits.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipModuleLaunchKernel(
-    function: *const Function,
-    grid_x: c_uint,
-    grid_y: c_uint,
-    grid_z: c_uint,
-    block_x: c_uint,
-    block_y: c_uint,
-    block_z: c_uint,
-    shared_bytes: c_uint,
-    stream: *mut Stream,
-    parameters: *const *const c_void,
-    extra: *const *const c_void,
-) -> Status {
-    let sides = [(grid_x, block_x), (grid_y, block_y), (grid_z, block_z)];
-    if sides
-        .iter()
-        .any(|(grid, block)| grid.checked_mul(*block).is_none())
-    {
-        return INVALID_VALUE;
-    }
-    // SAFETY: the caller's function, parameters and stream.
-    unsafe {
-        cuLaunchKernel(
-            function,
-            grid_x,
-            grid_y,
-            grid_z,
-            block_x,
-            block_y,
-            block_z,
-            shared_bytes,
-            stream,
-            parameters,
-            extra,
-        )
     }
 }
