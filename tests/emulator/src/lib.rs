@@ -33,7 +33,6 @@ macro_rules! renamed {
     )*};
 }
 
-mod card;
 mod compile;
 pub mod driver;
 mod grid;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use crate::driver::launch::Launch;
 use crate::driver::memory::buffers;
 use crate::driver::{ILLEGAL_ADDRESS, LAUNCH_FAILED, Status};
+use crate::grid::Order;
 use crate::grid::block::Fault;
 use crate::grid::check::{self, Found, What};
-use crate::grid::order::Order;
 use crate::grid::state::{Dim3, Trap};
 use crate::settings;
 

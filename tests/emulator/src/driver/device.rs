@@ -3,8 +3,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, Status, answer, context};
-use crate::card::{Card, Maker};
-use crate::settings;
+use crate::settings::{self, Card, Maker};
 
 /// A toolkit of 12.9, the first that knows all that CubeCL asks for.
 pub(crate) const VERSION: c_int = 12090;

@@ -8,14 +8,14 @@ use super::memory::{Buffer, buffers};
 use super::module::Function;
 use super::stream::{Operation, Stream, submit};
 use super::{INVALID_HANDLE, INVALID_VALUE, Status, context, lose_context, unsupported};
-use crate::card::Maker;
+use crate::grid::Order;
 use crate::grid::block::Fault;
 use crate::grid::check::Check;
-use crate::grid::order::Order;
 use crate::grid::snapshot::Snapshot;
 use crate::grid::state::{Dim3, KernelEntry};
 use crate::grid::{self, Shape};
-use crate::{report, settings};
+use crate::report;
+use crate::settings::{self, Maker};
 
 /// A kernel with its arguments, which are copied: a graph launches it long after.
 #[derive(Clone, Debug)]

@@ -133,9 +133,9 @@ pub struct Copy2d {
 }
 
 /// A side of a copy that is memory of the host.
-pub(crate) const HOST: c_uint = 1;
+const HOST: c_uint = 1;
 /// One that is memory of the card.
-pub(crate) const DEVICE: c_uint = 2;
+const DEVICE: c_uint = 2;
 
 functions! {
     fn cuMemAlloc_v2(to: *mut Address, bytes: usize) {

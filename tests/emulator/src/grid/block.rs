@@ -6,8 +6,8 @@ use std::io;
 
 use corosensei::{Coroutine, CoroutineResult};
 
+use super::Order;
 use super::check::Check;
-use super::order::Order;
 use super::state::{
     Act, Block, Dim3, End, Go, KernelEntry, Meeting, STACK_BYTES, Thread, ThreadStack, Trap, Wait,
 };

@@ -2,10 +2,9 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 
-use crate::card::{Card, Maker};
 use crate::driver::device::{BUS_ID, text};
 use crate::driver::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, Status, answer, context};
-use crate::settings;
+use crate::settings::{self, Card, Maker};
 
 /// The card with the name of its architecture, if it is one of AMD's.
 fn shown() -> Option<(&'static Card, &'static str)> {
