@@ -35,10 +35,7 @@ fn layer(device: &Device) -> Vec<f32> {
         .with_activation(Activation::Gelu)
         .with_gated(true)
         .with_bias(true)
-        .with_capacity(Some(Capacity {
-            factor: 1.25,
-            min: 4,
-        }));
+        .with_capacity(Some(Capacity::new(1.25, 4).unwrap()));
     let layer = config.with_weights(moe_weights(&config, 7, device));
     let x: Vec<f32> = (0..TOKENS * HIDDEN).map(value).collect();
     let x = Tensor::<2>::from_data(TensorData::new(x, [TOKENS, HIDDEN]), device);
@@ -56,9 +53,8 @@ fn losses(device: &Device) -> Vec<f32> {
         ..ClassifierConfig::default()
     };
     let mut trainer = ClassifierTrainer::new(config, samples, device).unwrap();
-    (0..STEPS)
-        .map(|_| trainer.step().unwrap().loss.into_scalar())
-        .collect()
+    let losses = (0..STEPS).map(|_| trainer.step().unwrap().loss.into_scalar());
+    losses.collect()
 }
 
 fn path() -> PathBuf {
@@ -96,11 +92,8 @@ fn every_device_agrees_with_what_the_browser_is_compared_with() {
         assert_close(&what, &layer(&device), &floats(&committed["y"]), LAYER);
         for (got, expected) in losses(&device).iter().zip(floats(&committed["losses"])) {
             let error = (f64::from(*got) - expected).abs() / expected;
-            assert!(
-                error <= LOSS,
-                "loss on {}: {got} for {expected}",
-                target.name
-            );
+            let name = target.name;
+            assert!(error <= LOSS, "loss on {name}: {got} for {expected}");
         }
     }
 }

@@ -19,9 +19,8 @@ fn folders() -> Vec<PathBuf> {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let entries = std::fs::read_dir(cases).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    let mut folders: Vec<_> = paths
-        .filter(|path| path.join("logits.case.safetensors").is_file())
-        .collect();
+    let paths = paths.filter(|path| path.join("logits.case.safetensors").is_file());
+    let mut folders: Vec<_> = paths.collect();
     folders.sort();
     folders.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/shipped"));
     folders
@@ -54,10 +53,8 @@ fn failures(folder: &Path, target: &Target) -> Vec<String> {
 fn every_family_has_a_case() {
     let all: BTreeSet<_> = FAMILIES.iter().map(|family| family.name).collect();
     let folders = folders().into_iter();
-    let with: BTreeSet<_> = folders
-        .map(|folder| ModelFiles::open(&folder).unwrap().family())
-        .collect();
-    assert_eq!(with, all);
+    let with = folders.map(|folder| ModelFiles::open(&folder).unwrap().family());
+    assert_eq!(with.collect::<BTreeSet<_>>(), all);
 }
 
 #[test]

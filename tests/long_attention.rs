@@ -67,10 +67,9 @@ fn chunks_of_a_long_sequence_are_the_whole() {
         let shape = [1, 1, tokens, DIM];
         Tensor::<4>::random(shape, Distribution::Normal(0.0, 1.0), &device)
     });
-    let chunks: Vec<Attended> = (0..tokens)
-        .step_by(size)
-        .map(|at| of_chunk([&q, &k, &v], at, size))
-        .collect();
+    let starts = (0..tokens).step_by(size);
+    let chunks = starts.map(|at| of_chunk([&q, &k, &v], at, size));
+    let chunks: Vec<Attended> = chunks.collect();
     let o = floats(Tensor::cat(chunks.iter().map(|c| c.o.clone()).collect(), 2));
     let lse = floats(Tensor::cat(chunks.into_iter().map(|c| c.lse).collect(), 2));
     let [q, k, v] = [q, k, v].map(floats);
@@ -85,14 +84,10 @@ fn chunks_of_a_long_sequence_are_the_whole() {
             size += want.powi(2);
         }
         let distance = (f64::from(lse[row]) - sum).abs();
-        assert!(
-            distance < 1e-4,
-            "log-sum-exp of query {row}: {distance:e} away from {sum}"
-        );
+        let what = format!("log-sum-exp of query {row}");
+        assert!(distance < 1e-4, "{what}: {distance:e} away from {sum}");
     }
     let relative = f64::sqrt(error / size);
-    assert!(
-        relative < 1e-5,
-        "relative L2 error of o: expected less than 1e-5, got {relative:e}"
-    );
+    let what = "relative L2 error of o: expected less than 1e-5";
+    assert!(relative < 1e-5, "{what}, got {relative:e}");
 }

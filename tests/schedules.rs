@@ -44,9 +44,8 @@ const VOCABULARY: u32 = 64;
 fn model(device: &Device) -> Model {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let files = ModelFiles::open(&cases.join(MODEL)).unwrap();
-    files
-        .load(device, LoadOptions::default(), &mut |_| ())
-        .unwrap()
+    let model = files.load(device, LoadOptions::default(), &mut |_| ());
+    model.unwrap()
 }
 
 fn engine(model: &Model, limits: Limits, device: &Device) -> Engine {
@@ -175,12 +174,11 @@ fn no_schedule_changes_a_bit() {
         let _alone = target.alone();
         let (name, device) = (target.name, target.burn());
         let model = model(&device);
-        let requests = requests().into_iter();
-        let want = requests.map(|request| {
+        let with_draws = |request: Generation| {
             let draws = alone(&model, &request, &device);
             (request, draws)
-        });
-        let want: Vec<_> = want.collect();
+        };
+        let want: Vec<_> = requests().into_iter().map(with_draws).collect();
         let seeds = FIRST..FIRST + schedules(name, deep);
         let runs = seeds.map(|seed| schedule(seed, &model, &want, target));
         let met: Vec<Met> = runs.collect();

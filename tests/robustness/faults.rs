@@ -49,10 +49,8 @@ fn limit(more: Option<u64>) {
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
     let size = size.unwrap().trim().trim_end_matches(" kB");
     let size: u64 = size.parse().unwrap();
-    let limit = match more {
-        Some(more) => format!("--as={}:", 1024 * size + more),
-        None => "--as=unlimited:".to_owned(),
-    };
+    let most = more.map(|more| (1024 * size + more).to_string());
+    let limit = format!("--as={}:", most.unwrap_or("unlimited".to_owned()));
     let pid = std::process::id().to_string();
     let mut prlimit = Command::new("prlimit");
     prlimit.args(["--pid", &pid, &limit]);
@@ -133,10 +131,8 @@ pub(crate) fn lose(_: &[String]) {
     println!("checkpoint: {}", trainer.checkpoint().unwrap_err());
     let step = trainer.step().and_then(|()| trainer.report());
     println!("step: {}", step.unwrap_err());
-    let y = layer
-        .forward(Tensor::<2>::ones([7, 16], &device))
-        .map(|out| out.y);
-    let read = y.unwrap().try_into_vec_as::<f32>();
+    let out = layer.forward(Tensor::<2>::ones([7, 16], &device)).unwrap();
+    let read = out.y.try_into_vec_as::<f32>();
     println!("layer: {}", read.unwrap_err());
     println!("memory: {}", moebius::memory_in_use(&device).unwrap_err());
 

@@ -75,16 +75,12 @@ fn tokens(device: &Device, tokens: usize) {
     const ROWS: usize = 5;
     let mut rng = Rng::new(4);
     let some = rng.vec(ROWS * HIDDEN, 1.0);
-    let layer = MoeConfig::new(HIDDEN, 8, 4)
-        .with_router(RouteConfig::new(1))
-        .init(device)
-        .unwrap();
+    let config = MoeConfig::new(HIDDEN, 8, 4).with_router(RouteConfig::new(1));
+    let layer = config.init(device).unwrap();
     let logits = |values: Vec<f32>| {
         let rows = values.len() / HIDDEN;
-        let x = Tensor::<2>::from_data(
-            TensorData::new(values, [rows, HIDDEN]),
-            (device, DType::F32),
-        );
+        let data = TensorData::new(values, [rows, HIDDEN]);
+        let x = Tensor::<2>::from_data(data, (device, DType::F32));
         floats(layer.router_logits(x).unwrap())
     };
     let want = logits(some.clone());
@@ -95,11 +91,8 @@ fn tokens(device: &Device, tokens: usize) {
     let got = logits(values);
     assert!(got[..want.len()] == want[..], "the first tokens");
     assert!(got[got.len() - want.len()..] == want[..], "the last tokens");
-    let between = &got[want.len()..got.len() - want.len()];
-    assert!(
-        between.iter().all(|logit| *logit == 0.0),
-        "the tokens between"
-    );
+    let mut between = got[want.len()..got.len() - want.len()].iter();
+    assert!(between.all(|logit| *logit == 0.0), "the tokens between");
 }
 
 /// The last tokens lie beyond 2³² bytes.

@@ -1,5 +1,6 @@
 //! This program as its own child.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -26,15 +27,10 @@ pub(crate) fn command(role: &str, arguments: &[&str]) -> Command {
 /// [`command`] started by another program, such as `taskset -c 0`.
 pub(crate) fn command_under(wrapper: &[&str], role: &str, arguments: &[&str]) -> Command {
     let program = std::env::current_exe().unwrap();
-    let mut command = match wrapper {
-        [] => Command::new(program),
-        [first, rest @ ..] => {
-            let mut command = Command::new(first);
-            command.args(rest).arg(program);
-            command
-        }
-    };
-    command.args(arguments).env(ROLE, role).stdin(Stdio::null());
+    let mut words = wrapper.iter().map(OsStr::new).chain([program.as_os_str()]);
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).args(arguments);
+    command.env(ROLE, role).stdin(Stdio::null());
     command
 }
 
@@ -42,9 +38,8 @@ pub(crate) fn command_under(wrapper: &[&str], role: &str, arguments: &[&str]) ->
 pub(crate) fn start(mut command: Command, output: &Path) -> Child {
     let file = File::create(output).unwrap();
     command.stdout(file.try_clone().unwrap()).stderr(file);
-    command
-        .spawn()
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
+    let child = command.spawn();
+    child.unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 /// Waits for a child's end.

@@ -74,10 +74,8 @@ fn at_once(numbers: usize, work: impl Fn(usize) -> Vec<u32> + Sync) -> Vec<Vec<u
             })
         };
         let threads: Vec<_> = (0..numbers).map(run).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
+        let results = threads.into_iter().map(|thread| thread.join().unwrap());
+        results.collect()
     })
 }
 
@@ -94,10 +92,8 @@ pub(crate) fn different_layers(target: &Target) {
         for threads in [2, 4] {
             let got = at_once(threads, work);
             for (number, (got, want)) in got.iter().zip(&alone).enumerate() {
-                let what = format!(
-                    "round {round}: layer {number} beside {} others",
-                    threads - 1
-                );
+                let others = threads - 1;
+                let what = format!("round {round}: layer {number} beside {others} others");
                 assert!(got == want, "{what} gives other bits than alone");
             }
         }
@@ -109,14 +105,10 @@ pub(crate) fn one_layer(target: &Target) {
     let layer = layer(1, &target.burn());
     let alone = passes(&layer, 19, 2);
     for round in 0..rounds() {
-        for (number, got) in at_once(4, |_| passes(&layer, 19, 2))
-            .into_iter()
-            .enumerate()
-        {
-            assert!(
-                got == alone,
-                "round {round}: thread {number} gives other bits"
-            );
+        let found = at_once(4, |_| passes(&layer, 19, 2));
+        for (number, got) in found.into_iter().enumerate() {
+            let what = format!("round {round}: thread {number}");
+            assert!(got == alone, "{what} gives other bits");
         }
     }
 }
@@ -132,11 +124,8 @@ pub(crate) fn devices_side_by_side() {
     let alone: Vec<_> = (0..targets.len()).map(work).collect();
     for _ in 0..rounds() {
         for ((target, got), want) in targets.iter().zip(at_once(targets.len(), work)).zip(&alone) {
-            assert!(
-                got == *want,
-                "{} beside the others gives other bits",
-                target.name
-            );
+            let name = target.name;
+            assert!(got == *want, "{name} beside the others gives other bits");
         }
     }
 }

@@ -36,9 +36,8 @@ pub(crate) fn cpu() {
 /// The processors that this process may use.
 fn processors() -> Vec<String> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let list = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let ranges = list.unwrap().trim().split(',').flat_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         first.parse::<usize>().unwrap()..=last.parse().unwrap()
@@ -71,10 +70,8 @@ pub(crate) fn print_bits(arguments: &[String]) {
     };
     // Enough tokens that a backend shares them out.
     let config = MoeConfig::new(192, 320, 4);
-    let attention = ExpertKind::Attention {
-        heads: 4,
-        causal: true,
-    };
+    let (heads, causal) = (4, true);
+    let attention = ExpertKind::Attention { heads, causal };
     let shared = Some(SharedExpertConfig::new(100));
     let layers = [
         ("gated", config.with_gated(true).with_shared(shared)),
