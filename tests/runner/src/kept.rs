@@ -154,39 +154,21 @@ pub(crate) fn prune(folder: &Path, stem: &str, newest: usize) -> io::Result<()> 
     paths[..old].iter().try_for_each(fs::remove_file)
 }
 
-/// A time in the form `20261127T024806Z`.
+/// A time in the form `20261127T024806Z`. Years begin in March here, so that a leap day is the last of a year (Howard Hinnant,
+/// "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`).
 fn utc(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let seconds = since.unwrap_or(Duration::ZERO).as_secs();
-    let (mut days, second) = (seconds / 86_400, seconds % 86_400);
-    let leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let lengths = [
-        31,
-        28 + u64::from(leap(year)),
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-    ];
-    let mut month = 1;
-    while let Some(length) = lengths.get(month - 1).filter(|length| days >= **length) {
-        days -= length;
-        month += 1;
-    }
+    // Days since 1 March of the year 0, of which 400 years have 146,097.
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let years = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * years + years / 4 - years / 100);
+    let months = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * months + 2) / 5 + 1;
+    let month = if months < 10 { months + 3 } else { months - 9 };
+    let year = 400 * era + years + u64::from(month <= 2);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let day = days + 1;
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
@@ -238,8 +220,8 @@ mod tests {
         let jobs = vec![
             Job::words("first", "sleep 0.2").holding("x"),
             Job::new("second", &["sh", "-c", cases])
-                .tests()
-                .holding("x"),
+                .holding("x")
+                .tests(),
         ];
         assert!(lanes.run(jobs, &mut |_, _| ()).unwrap());
         let totals = Totals::of(&lanes.finished, lanes.seconds());
@@ -256,8 +238,8 @@ mod tests {
         let costs = costs(&about, &lanes.finished, &totals, Some(&build));
         let path = keep(&cache, &about, &costs).unwrap();
         assert_eq!(path, cache.join("runs/20261231T235959Z-01234567.json"));
-        let read =
-            |path: &Path| -> Value { serde_json::from_slice(&fs::read(path).unwrap()).unwrap() };
+        let value = |bytes: Vec<u8>| -> Value { serde_json::from_slice(&bytes).unwrap() };
+        let read = |path: &Path| value(fs::read(path).unwrap());
         let last = read(&cache.join("last-run.json"));
         assert_eq!((read(&path), &last), (costs, &last));
         let second = &last["jobs"][1];

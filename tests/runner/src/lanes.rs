@@ -309,16 +309,14 @@ impl Lanes {
     /// The jobs that ended since this was last asked.
     fn ended(&mut self) -> io::Result<Vec<Finished>> {
         let mut ended = Vec::new();
-        let mut index = 0;
-        while index < self.running.len() {
-            let running = &mut self.running[index];
+        for mut running in std::mem::take(&mut self.running) {
             let mut end = running.process.try_wait()?;
             let late = end.is_none() && running.start.elapsed() > LIMIT;
             if late {
                 end = running.process.kill()?;
             }
             let Some(end) = end else {
-                index += 1;
+                self.running.push(running);
                 continue;
             };
             // The end is taken before the job's log and records are read: reading is none of the job's time.
@@ -327,7 +325,6 @@ impl Lanes {
                 ended: self.clock.elapsed().as_secs_f64(),
                 freed_by: running.freed_by,
             };
-            let running = self.running.remove(index);
             let (key, records) = (running.key.clone(), running.records.clone());
             let finished = finish(running, span, end, late)?;
             if let (Some(known), Some(key), false) = (&mut self.known, key, finished.failed()) {
