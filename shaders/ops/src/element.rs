@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 named! {
-    /// Element type of activations and weights; sums are f32 whatever it is.
+    /// Element type of activations and weights; kernels sum in f32 for every type.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Element {

@@ -1,22 +1,22 @@
-//! The error of what doesn't fit.
+//! The error for arguments that don't fit an operation.
 
-/// What sort of thing doesn't fit.
+/// The kind of a [`Mismatch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A shape, length, dtype or content of tensors.
     Shape,
-    /// A setting or an argument: out of its range, or not with the others.
+    /// A setting or an argument out of its range or in conflict with others.
     Config,
-    /// The device that something is on.
+    /// The device that holds a tensor or module.
     Device,
-    /// A call too early or too late: what it asks of isn't there yet, or is no longer.
+    /// A call too early or too late: the state it needs doesn't exist yet, or no longer.
     State,
-    /// What the operation asked for can't do.
+    /// A request that the operation doesn't support.
     Unsupported,
 }
 
 impl Fault {
-    /// `what` was to satisfy `expected`, and is `got`.
+    /// A [`Mismatch`] of this kind: `what` should have been `expected` but is `got`.
     pub fn error(
         self,
         what: &'static str,
@@ -31,10 +31,10 @@ impl Fault {
         }
     }
 
-    /// Refuses what isn't `right`; the texts are only made then.
+    /// Returns an error unless `right`; the texts are formatted only in that case.
     ///
     /// # Errors
-    /// That `what` was to satisfy `expected`, and is `got`.
+    /// [`Mismatch`] of this kind, saying that `what` should have been `expected` but is `got`.
     pub fn unless(
         self,
         right: bool,
@@ -50,30 +50,30 @@ impl Fault {
     }
 }
 
-/// What doesn't fit an operation: what was expected, and what came.
+/// An argument that doesn't fit an operation, with the expected and the given value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: expected {expected}, got {got}")]
 pub struct Mismatch {
-    /// What sort of thing it is.
+    /// The kind of error.
     pub fault: Fault,
-    /// The thing that is wrong, e.g. `top_k`.
+    /// The name of the wrong argument, e.g. `top_k`.
     pub what: &'static str,
-    /// What would have been right.
+    /// A description of valid values.
     pub expected: String,
-    /// What was given.
+    /// The given value.
     pub got: String,
 }
 
 impl Mismatch {
-    /// Of a shape `what` that was to satisfy `expected`, and is `got`.
+    /// A [`Fault::Shape`] error: `what` should have been `expected` but is `got`.
     pub fn new(what: &'static str, expected: impl ToString, got: impl ToString) -> Self {
         Fault::Shape.error(what, expected, got)
     }
 
-    /// Refuses a shape that isn't `right`; the texts are only made then.
+    /// Returns a [`Fault::Shape`] error unless `right`; the texts are formatted only in that case.
     ///
     /// # Errors
-    /// That `what` was to satisfy `expected`, and is `got`.
+    /// [`Mismatch`] saying that `what` should have been `expected` but is `got`.
     pub fn unless(
         right: bool,
         what: &'static str,
@@ -83,7 +83,7 @@ impl Mismatch {
         Fault::Shape.unless(right, what, expected, got)
     }
 
-    /// Checks that `got` is `expected`.
+    /// Checks that `got` equals `expected`.
     pub fn check(what: &'static str, expected: usize, got: usize) -> Result<(), Self> {
         Self::unless(expected == got, what, expected, got)
     }
@@ -96,13 +96,13 @@ impl Mismatch {
         }
     }
 
-    /// Checks that `slots` are those of tokens with `top_k` choices each.
+    /// Checks that `slots` is a multiple of `top_k`, the slots per token.
     pub(crate) fn of_tokens(slots: usize, top_k: usize) -> Result<(), Self> {
         let expected = format_args!("a multiple of top_k = {top_k}");
         Self::unless(slots.is_multiple_of(top_k), "slots", expected, slots)
     }
 
-    /// Checks that kernels can count to the product of `sizes`.
+    /// Checks that the product of `sizes` fits a kernel's 31-bit index.
     pub(crate) fn index(what: &'static str, sizes: &[usize]) -> Result<(), Self> {
         if fits(sizes) {
             return Ok(());
@@ -112,10 +112,10 @@ impl Mismatch {
     }
 }
 
-/// What kernels count to.
+/// The range of a kernel's index, for error messages.
 pub(crate) const INDEX: &str = "at most 2^31 - 1";
 
-/// Whether kernels can count to the product of `sizes`.
+/// Whether the product of `sizes` fits a kernel's 31-bit index.
 pub(crate) fn fits(sizes: &[usize]) -> bool {
     let product = sizes
         .iter()

@@ -12,40 +12,40 @@ use crate::permute::{self, Capacity, RowsProblem, capacity, combine};
 use crate::routing;
 use serde::{Deserialize, Serialize};
 
-/// The shape of a layer's experts and of one batch.
+/// The description of a layer's experts and of one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Tokens, experts, choices per token.
+    /// The routing: tokens, experts, and choices per token.
     pub routing: routing::Problem,
-    /// Width of a token H.
+    /// Values of a token H.
     pub hidden: usize,
-    /// Width of an expert F.
+    /// Hidden values of an expert F.
     pub inter: usize,
     /// Type of x, the weights and y.
     pub element: Element,
-    /// Gate and up projections instead of one.
+    /// Whether the first product has a gate and an up projection instead of one projection.
     pub gated: bool,
-    /// Between the two products.
+    /// The activation between the two products.
     pub activation: Activation,
     /// Whether the experts have biases.
     pub bias: bool,
-    /// Slots an expert takes; `None` never drops.
+    /// The largest number of slots of an expert; `None` never drops a slot.
     #[serde(with = "crate::permute::capacity::exact")]
     pub capacity: Option<Capacity>,
-    /// The most slots that reach an expert R; S unless a capacity is known here.
+    /// The largest number R of slots that reach an expert; S unless `capacity` limits it.
     pub row_bound: usize,
-    /// One expert has all tokens, in their order, with router weights of 1; there is no sort.
+    /// Whether one expert gets all tokens in order, with router weights of 1 and without a sort.
     pub dense: bool,
 }
 
-/// What a forward keeps for its backward pass, beside its inputs.
+/// The values that a forward keeps for its backward pass, beside its inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
-    /// The first product before its activation: F or 2F elements a slot.
+    /// The first product before its activation: F or 2F elements per slot.
     #[default]
     FirstProduct,
-    /// Nothing: the first product is computed again.
+    /// Nothing: the backward pass computes the first product again.
     Inputs,
 }
 
@@ -75,7 +75,7 @@ impl Problem {
         }
     }
 
-    /// A product of the sorted rows: \[.., `k`\] · \[`n`, `k`\]ᵀ per expert.
+    /// A product of the sorted rows: \[.., `k`\] · \[`n`, `k`\]ᵀ for each expert.
     ///
     /// # Errors
     /// [`Mismatch`] when a size is 0 or an index would not fit 31 bits.
@@ -91,7 +91,7 @@ impl Problem {
         })
     }
 
-    /// How a product of the experts' rows finds them in a buffer with one row for each token.
+    /// How a product of the experts' rows finds them in a buffer with one row per token.
     pub fn token_rows(&self) -> Source {
         if self.dense {
             Source::Sorted
@@ -100,10 +100,10 @@ impl Problem {
         }
     }
 
-    /// The first product, with the activation.
+    /// The first product, including the activation.
     ///
     /// # Errors
-    /// As [`Problem::check`].
+    /// [`Mismatch`] under the conditions of [`Problem::check`].
     pub fn up(&self) -> Result<grouped_gemm::Problem, Mismatch> {
         Ok(grouped_gemm::Problem {
             rows: self.token_rows(),
@@ -117,7 +117,7 @@ impl Problem {
     /// The second product.
     ///
     /// # Errors
-    /// As [`Problem::check`].
+    /// [`Mismatch`] under the conditions of [`Problem::check`].
     pub fn down(&self) -> Result<grouped_gemm::Problem, Mismatch> {
         Ok(grouped_gemm::Problem {
             bias: self.bias,
@@ -125,10 +125,10 @@ impl Problem {
         })
     }
 
-    /// The rows of the second product.
+    /// The rows of the second product's output.
     ///
     /// # Errors
-    /// As [`Problem::check`].
+    /// [`Mismatch`] under the conditions of [`Problem::check`].
     pub fn output_rows(&self) -> Result<RowsProblem, Mismatch> {
         RowsProblem::new(&self.routing, self.row_bound, self.hidden, self.element)
     }
@@ -136,8 +136,8 @@ impl Problem {
     /// Checks the sizes of both products.
     ///
     /// # Errors
-    /// [`Mismatch`] when a size is 0 or an index would not fit 31 bits, and for a dense network of several experts, choices, or
-    /// rows of a token.
+    /// [`Mismatch`] when a size is 0 or an index would not fit 31 bits, and for a dense network with several experts, choices, or
+    /// rows per token.
     pub fn check(&self) -> Result<(), Mismatch> {
         if self.dense {
             let r = &self.routing;
@@ -149,13 +149,13 @@ impl Problem {
         self.down().map(drop)
     }
 
-    /// Floating-point operations of both products of as many rows as a routing can produce.
+    /// Floating-point operations of both products over the largest number of rows that a routing can produce.
     pub fn flops(&self) -> u64 {
         let products = if self.gated { 3 } else { 2 };
         2 * products * (self.row_bound * self.hidden) as u64 * self.inter as u64
     }
 
-    /// Bytes a forward must hold: weights, x, y, hidden activations and the experts' outputs.
+    /// The bytes that a forward must hold at least: weights, x, y, hidden activations and the experts' outputs.
     pub fn floor_bytes(&self) -> u64 {
         let (h, f, e) = (self.hidden, self.inter, self.routing.experts());
         let projections = if self.gated { 3 } else { 2 };
@@ -165,25 +165,25 @@ impl Problem {
     }
 }
 
-/// Inputs of [`reference()`]: f32 copies of the buffers of the same names.
+/// The inputs of [`reference()`]: host copies of the buffers of the same names.
 pub struct ReferenceInputs<'a> {
-    /// \[T,H\].
+    /// Tokens \[T,H\].
     pub x: &'a [f32],
-    /// \[T,K\].
+    /// Chosen expert of each slot \[T,K\].
     pub indices: &'a [u32],
-    /// \[T,K\].
+    /// Router weights \[T,K\].
     pub weights: &'a [f64],
-    /// \[E, F or 2F, H\].
+    /// Weights of the first product \[E, F or 2F, H\].
     pub w_in: &'a [f32],
-    /// \[E, F or 2F\].
+    /// Bias of the first product \[E, F or 2F\].
     pub b_in: Option<&'a [f32]>,
-    /// \[E,H,F\].
+    /// Weights of the second product \[E,H,F\].
     pub w_out: &'a [f32],
-    /// \[E,H\].
+    /// Bias of the second product \[E,H\].
     pub b_out: Option<&'a [f32]>,
 }
 
-/// The oracle, in f64: y \[T,H\] and the number of slots that reached no expert.
+/// The oracle of the forward pass, in f64: y \[T,H\] and the number of slots that reached no expert.
 ///
 /// # Errors
 /// [`Mismatch`] when the problem's sizes are wrong.
@@ -204,7 +204,7 @@ pub fn reference(
     Ok((y, dropped.count()))
 }
 
-/// The expert of every slot, E for one that the capacity dropped.
+/// The expert of every slot; E for a slot that the capacity dropped.
 fn kept(problem: &Problem, inputs: &ReferenceInputs) -> Vec<u32> {
     let r = &problem.routing;
     let Some(capacity) = problem.capacity else {
@@ -215,24 +215,24 @@ fn kept(problem: &Problem, inputs: &ReferenceInputs) -> Vec<u32> {
     capacity::reference(inputs.indices, &weights, &vec![limit; r.experts()])
 }
 
-/// What [`reference_backward()`] returns, each of the shape of what it is the gradient of.
+/// The results of [`reference_backward()`], each in the shape of the tensor whose gradient it is.
 #[derive(Clone, Debug, Default)]
 pub struct ReferenceGradients {
-    /// \[T,H\].
+    /// Gradient of the tokens \[T,H\].
     pub x: Vec<f64>,
-    /// \[T,K\], of the router weights.
+    /// Gradient of the router weights \[T,K\].
     pub weights: Vec<f64>,
-    /// \[E, F or 2F, H\].
+    /// Gradient of the first product's weights \[E, F or 2F, H\].
     pub w_in: Vec<f64>,
-    /// \[E,H,F\].
+    /// Gradient of the second product's weights \[E,H,F\].
     pub w_out: Vec<f64>,
-    /// \[E, F or 2F\], whether or not there are biases.
+    /// Gradient of the first product's bias \[E, F or 2F\], computed even without a bias.
     pub b_in: Vec<f64>,
-    /// \[E,H\], whether or not there are biases.
+    /// Gradient of the second product's bias \[E,H\], computed even without a bias.
     pub b_out: Vec<f64>,
 }
 
-/// The oracle of the gradients for dy \[T,H\], slot by slot.
+/// The oracle of the gradients for dy \[T,H\], slot by slot, in f64.
 pub fn reference_backward(
     problem: &Problem,
     inputs: &ReferenceInputs,

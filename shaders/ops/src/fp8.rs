@@ -10,7 +10,7 @@
 use crate::error::Mismatch;
 use serde::{Deserialize, Serialize};
 
-/// Codes in one u32 word.
+/// Codes per u32 word.
 pub const LANES_PER_WORD: usize = 4;
 
 /// An 8-bit floating-point format.
@@ -23,18 +23,18 @@ pub enum Fp8Format {
     E5M2,
 }
 
-/// What encoding does with a magnitude beyond the largest value.
+/// How encoding treats a magnitude beyond the format's largest value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Overflow {
-    /// The largest value, for ±inf too; NaN stays NaN.
+    /// Encode it as the largest value, ±inf included; NaN stays NaN.
     Saturate,
-    /// NaN in E4M3, infinity in E5M2.
+    /// Encode it as NaN in E4M3 and as infinity in E5M2.
     Ieee,
 }
 
 impl Fp8Format {
-    /// What it is of either format.
+    /// `e4m3` or `e5m2`, by the format.
     const fn of<T: Copy>(self, e4m3: T, e5m2: T) -> T {
         match self {
             Self::E4M3 => e4m3,
@@ -42,38 +42,38 @@ impl Fp8Format {
         }
     }
 
-    /// Its name in names of kernels.
+    /// The format's name in kernel names.
     pub fn name(self) -> &'static str {
         self.of("e4m3", "e5m2")
     }
 
-    /// Mantissa bits.
+    /// The number of mantissa bits.
     pub const fn mantissa_bits(self) -> u32 {
         self.of(3, 2)
     }
 
-    /// Exponent bias.
+    /// The exponent bias.
     pub const fn bias(self) -> u32 {
         self.of(7, 15)
     }
 
-    /// Code of the largest finite value.
+    /// The code of the largest finite value.
     pub const fn max_code(self) -> u8 {
         self.of(0x7E, 0x7B)
     }
 
-    /// Code NaN encodes to, sign aside.
+    /// The code of NaN, without the sign bit.
     pub const fn nan_code(self) -> u8 {
         self.of(0x7F, 0x7E)
     }
 
-    /// Largest finite value.
+    /// The largest finite value.
     pub const fn max(self) -> f32 {
         self.of(448.0, 57344.0)
     }
 }
 
-/// The code of `value`, on the host.
+/// Encodes `value` on the host.
 pub fn encode_host(value: f32, format: Fp8Format, overflow: Overflow) -> u8 {
     let bits = value.to_bits();
     let sign = ((bits >> 24) & 0x80) as u8;
@@ -87,7 +87,7 @@ pub fn encode_host(value: f32, format: Fp8Format, overflow: Overflow) -> u8 {
         let shift = 23 - mantissa;
         round_to_even(magnitude, shift) - ((127 - bias) << mantissa)
     } else {
-        // Below the smallest normal: a count of smallest subnormals. 25 shifts everything out.
+        // Below the smallest normal number, the code counts smallest subnormals. A shift by 25 leaves 0.
         let shift = (23 - mantissa + 128 - bias)
             .saturating_sub(exponent)
             .min(25);
@@ -101,7 +101,7 @@ pub fn encode_host(value: f32, format: Fp8Format, overflow: Overflow) -> u8 {
     sign | code as u8
 }
 
-/// The value of `code`, on the host; exact.
+/// Decodes `code` on the host, exactly.
 pub fn decode_host(code: u8, format: Fp8Format) -> f32 {
     let sign = u32::from(code & 0x80) << 24;
     let magnitude = u32::from(code & 0x7F);
@@ -139,7 +139,7 @@ pub fn unpack(words: &[u32], len: usize) -> Vec<u8> {
     codes.take(len).collect()
 }
 
-/// `value / 2^shift`, ties to even; `shift` is 1 to 25.
+/// Divides `value` by 2^`shift`, rounding ties to even; `shift` is 1 to 25.
 fn round_to_even(value: u32, shift: u32) -> u32 {
     (value + (1 << (shift - 1)) - 1 + ((value >> shift) & 1)) >> shift
 }
@@ -148,7 +148,7 @@ getters! {
     /// A cast of `len` values between f32 and FP8.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Problem {
-        /// Values.
+        /// The number of values.
         len: usize,
         /// Format of the codes.
         format: Fp8Format,
@@ -156,21 +156,21 @@ getters! {
 }
 
 impl Problem {
-    /// A cast of `len` values, given a buffer of `words` packed words.
+    /// A cast of `len` values whose codes are in a buffer of `words` packed words.
     ///
     /// # Errors
-    /// [`Mismatch`] when `words` isn't ceil(len / 4).
+    /// [`Mismatch`] when `words` isn't ⌈`len` / 4⌉.
     pub fn new(len: usize, words: usize, format: Fp8Format) -> Result<Self, Mismatch> {
         Mismatch::check("fp8 words", len.div_ceil(LANES_PER_WORD), words)?;
         Ok(Self { len, format })
     }
 
-    /// Words of the codes.
+    /// The number of words of the codes.
     pub fn words(&self) -> usize {
         self.len.div_ceil(LANES_PER_WORD)
     }
 
-    /// Whether there are no values; then nothing is launched.
+    /// Whether there are no values, so that nothing is launched.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

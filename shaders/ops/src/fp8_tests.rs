@@ -30,7 +30,7 @@ fn limits_match_the_specification() {
 }
 
 proptest! {
-    /// The code is one of the two neighbours, and the nearer one (or the even one).
+    /// The code is the nearer of the value's two neighbours, or the even one of a tie.
     #[test]
     fn encoding_is_nearest(value in -500.0f32..500.0, e5m2: bool) {
         let format = if e5m2 { Fp8Format::E5M2 } else { Fp8Format::E4M3 };

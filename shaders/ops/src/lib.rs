@@ -1,8 +1,8 @@
-//! What Moebius computes, each operation once and without a device: its sizes, checked by the one constructor of
-//! its problem, its formula and source, and its reference in plain Rust and f64.
+//! The operations of Moebius, each described once and without a device: its sizes, checked by the constructor of its problem, its
+//! formula and source, and its reference in plain Rust and f64.
 //!
-//! How an operation is computed is told elsewhere: by `moebius-shaders` in CubeCL, by `moebius-xla` in StableHLO, and by
-//! `moebius-host` in plain Rust for processors.
+//! Other crates compute the operations: `moebius-shaders` in CubeCL, `moebius-xla` in StableHLO, and `moebius-host` in plain Rust
+//! for processors.
 //!
 //! | module | operations |
 //! |---|---|
@@ -17,11 +17,11 @@
 //! | [`fp8`], [`scaling`], [`quantize`] | the FP8 codec, its scales, codes and scales of matrices |
 //! | [`fp8_mma`] | codes times codes |
 //!
-//! [`Operation`] describes each of them with its operands and results, for devices that take a description instead of a
-//! launch, and for those that compute later.
+//! [`Operation`] describes any of them with its operands and results, for devices that take a description instead of a launch,
+//! and for devices that compute later.
 
-/// Functions that read what a constructor has checked: one for each field, of its name; and the structure itself, where every
-/// field has one, with functions that return a copy with another value of a field.
+/// Defines a getter for each field of a structure whose constructor checks the fields. Given the whole structure, it defines that
+/// too, and for each field marked `=> name` a method `name` that returns a copy with another value.
 macro_rules! getters {
     ($(#[$of_all:meta])* pub struct $of:ident {
         $($(#[$documented:meta])* $field:ident: $type:ty $(=> $setter:ident)?,)*
@@ -45,7 +45,7 @@ macro_rules! getters {
     };
 }
 
-/// An enumeration whose values have names: a list of all, and the name of each, as it is displayed.
+/// Defines an enumeration of named values, with a list of all values, their names, and `Display` by name.
 #[macro_export]
 macro_rules! named {
     ($(#[$of_all:meta])* pub enum $of:ident {
@@ -55,10 +55,10 @@ macro_rules! named {
         pub enum $of { $($(#[$documented])* $value,)* }
 
         impl $of {
-            /// All of them, in order.
+            /// All values, in order.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
 
-            /// Its name in reports, names of kernels and files.
+            /// The value's name in reports, kernel names and files.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $name,)*

@@ -1,11 +1,11 @@
-//! Patterns of names: of layers in a model, of tensors in a file.
+//! Wildcard patterns for names of layers in a model and of tensors in a file.
 
-/// Whether `pattern` is all of `name`; `*` stands for any characters, `?` for one.
+/// Whether `pattern` matches all of `name`; `*` stands for any characters, `?` for one.
 pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // Where to go on when what follows the last `*` does not fit: that star, and one character more for it.
+    // Where to resume after a mismatch behind the last `*`: at that star, which then takes one more character.
     let mut star = None;
     while n < name.len() {
         match pattern.get(p) {

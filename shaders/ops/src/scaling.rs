@@ -1,13 +1,12 @@
-//! FP8 scales: which values share one, how it follows from their largest magnitude, how it is kept.
+//! FP8 scales: which values share one, how it follows from their largest magnitude, and how it is stored.
 //!
-//! x ≈ code · scale: a scale multiplies when a code is decoded. Of a block with the largest finite
-//! magnitude amax, scale = amax · 2^margin / MAX, where MAX is the format's largest value; 1 for a
-//! block of zeros, never below 2⁻¹²⁶ (smaller ones would be flushed to 0 by some devices), never
-//! above the largest f32. NaN and infinities take no part, so that one of them doesn't cost its
-//! neighbours their precision.
+//! x ≈ code · scale: decoding multiplies a code by its scale. A block with largest finite magnitude amax has scale = amax ·
+//! 2^margin / MAX, where MAX is the format's largest value. The scale is 1 for a block of zeros, never below 2⁻¹²⁶ (some devices
+//! would flush smaller ones to 0), and never above the largest f32. NaN and infinities don't count for amax, so that one of them
+//! doesn't cost its neighbours their precision.
 //!
-//! MX scales are E8M0 bytes: 2^(byte − 127), the power of two at or above amax · 2^margin / MAX.
-//! Source: OCP Microscaling Formats 1.0, rounded up as in Transformer Engine, so nothing saturates.
+//! MX scales are E8M0 bytes: 2^(byte − 127), the smallest power of two that is at least amax · 2^margin / MAX. Source: OCP
+//! Microscaling Formats 1.0, rounded up as in Transformer Engine, so that nothing saturates.
 
 use std::fmt;
 
@@ -18,44 +17,44 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Granularity {
-    /// All of them: scales \[1, 1\].
+    /// All values: scales \[1, 1\].
     Tensor,
-    /// A row: scales \[rows, 1\].
+    /// The values of a row: scales \[rows, 1\].
     Row,
-    /// A rectangle, the last of a row or column cut short: scales \[⌈rows/r⌉, ⌈columns/c⌉\].
+    /// A rectangle of r × c values, cut at the edges: scales \[⌈rows/r⌉, ⌈columns/c⌉\].
     Block {
-        /// Rows of a rectangle.
+        /// Rows r of a rectangle.
         rows: usize,
-        /// Columns of a rectangle.
+        /// Columns c of a rectangle.
         columns: usize,
     },
-    /// 32 values of a row, E8M0 bytes \[rows, ⌈columns/32⌉\], packed four to a word of a row.
+    /// 32 neighbouring values of a row: scales \[rows, ⌈columns/32⌉\] as E8M0 bytes, packed four to a word along a row.
     Mx,
 }
 
-/// How a scale is kept.
+/// The storage type of a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScaleType {
     /// An f32.
     F32,
-    /// A power of two in a byte, four to a word, lane 0 lowest.
+    /// A power of two as a byte, four to a word, lane 0 in the low byte.
     E8M0,
 }
 
-/// Values under one MX scale.
+/// Values per MX scale.
 pub const MX_BLOCK: usize = 32;
 
-/// The E8M0 byte of 1.
+/// The E8M0 byte whose value is 1.
 pub const E8M0_ONE: u8 = 127;
 
 impl Granularity {
-    /// Rectangles of `rows` × `columns`.
+    /// Blocks of `rows` × `columns` values.
     pub const fn of_blocks(rows: usize, columns: usize) -> Self {
         Self::Block { rows, columns }
     }
 
-    /// Its name in names of kernels.
+    /// The granularity's name in kernel names.
     pub fn name(self) -> String {
         match self {
             Self::Tensor => "tensor".to_owned(),
@@ -66,7 +65,7 @@ impl Granularity {
         }
     }
 
-    /// Rows and columns of a block in a matrix of `rows` × `columns`; at least 1 each.
+    /// The rows and columns of a block in a matrix of `rows` × `columns`, at least 1 each.
     pub fn block(self, rows: usize, columns: usize) -> [usize; 2] {
         let block = match self {
             Self::Tensor => [rows, columns],
@@ -77,13 +76,13 @@ impl Granularity {
         block.map(|size| size.max(1))
     }
 
-    /// Blocks of a matrix of `rows` × `columns`, down and across.
+    /// The number of blocks of a matrix of `rows` × `columns`, down and across.
     pub fn blocks(self, rows: usize, columns: usize) -> [usize; 2] {
         let [r, c] = self.block(rows, columns);
         [rows.div_ceil(r), columns.div_ceil(c)]
     }
 
-    /// How its scales are kept.
+    /// The storage type of the scales.
     pub fn scale_type(self) -> ScaleType {
         match self {
             Self::Mx => ScaleType::E8M0,
@@ -91,7 +90,7 @@ impl Granularity {
         }
     }
 
-    /// Shape of the tensor of scales: f32s, or words of four E8M0 bytes.
+    /// The shape of the tensor of scales: f32s, or words of four E8M0 bytes.
     pub fn scale_shape(self, rows: usize, columns: usize) -> [usize; 2] {
         let [down, across] = self.blocks(rows, columns);
         match self.scale_type() {
@@ -121,7 +120,7 @@ pub fn e8m0_host(amax: f32, format: Fp8Format, margin: i32) -> u8 {
     (exponent + margin + i32::from(E8M0_ONE)).clamp(1, 254) as u8
 }
 
-/// The value of an E8M0 byte, on the host: NaN for 255; 0 stands for 2⁻¹²⁷.
+/// The value of an E8M0 byte, on the host: NaN for 255, 2⁻¹²⁷ for 0.
 pub fn e8m0_value(byte: u8) -> f32 {
     match byte {
         0 => f32::MIN_POSITIVE / 2.0,
@@ -130,7 +129,7 @@ pub fn e8m0_value(byte: u8) -> f32 {
     }
 }
 
-/// How matrices are kept: the codes' format, and which values share a scale.
+/// How a matrix is quantised: the format of its codes, and which values share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fp8Scheme {
     /// Format of the codes.
@@ -152,7 +151,8 @@ impl fmt::Display for Fp8Scheme {
 }
 
 impl Fp8Scheme {
-    /// Scales that a file has of a matrix of `rows` × `columns`, down and across. A tensor and a row have one even when empty.
+    /// The number of scales in a file for a matrix of `rows` × `columns`, down and across. A tensor and a row have one even when
+    /// empty.
     pub fn grid(self, rows: usize, columns: usize) -> [usize; 2] {
         match self.granularity {
             Granularity::Tensor => [1, 1],
@@ -165,14 +165,14 @@ impl Fp8Scheme {
 /// Scales on the host, matrix by matrix, row by row, without padding.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostScales {
-    /// One for each block.
+    /// One f32 per block.
     F32(Vec<f32>),
-    /// A byte for each block: 2^(byte − 127).
+    /// One byte per block, whose value is 2^(byte − 127).
     E8M0(Vec<u8>),
 }
 
 impl HostScales {
-    /// Those of blocks whose largest finite magnitudes are `amaxes`.
+    /// The scales of blocks whose largest finite magnitudes are `amaxes`.
     pub fn of_amaxes(kind: ScaleType, amaxes: &[f32], format: Fp8Format, margin: i32) -> Self {
         let amaxes = amaxes.iter();
         match kind {
@@ -189,7 +189,7 @@ impl HostScales {
         }
     }
 
-    /// How many there are.
+    /// The number of scales.
     pub fn len(&self) -> usize {
         match self {
             Self::F32(scales) => scales.len(),
@@ -197,12 +197,12 @@ impl HostScales {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no scales.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How they are kept.
+    /// The storage type of the scales.
     pub fn scale_type(&self) -> ScaleType {
         match self {
             Self::F32(_) => ScaleType::F32,
@@ -210,7 +210,7 @@ impl HostScales {
         }
     }
 
-    /// The factors.
+    /// The scales as f32.
     pub fn to_f32(&self) -> Vec<f32> {
         match self {
             Self::F32(scales) => scales.clone(),
@@ -218,7 +218,7 @@ impl HostScales {
         }
     }
 
-    /// As they are in a file: little-endian f32s, or bytes.
+    /// The scales as stored in a file: little-endian f32s, or E8M0 bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::F32(scales) => scales.iter().flat_map(|s| s.to_le_bytes()).collect(),

@@ -7,17 +7,16 @@
 //! - backward, with ds_ij = p_ij · (⟨do_i, v_j⟩ − ⟨do_i, o_i⟩): dq_i = Σ_j ds_ij · k_j / √D,
 //!   dk_j = Σ_i ds_ij · q_i / √D, dv_j = Σ_i p_ij · do_i.
 //!
-//! Shapes: q, k, v, o and their gradients \[R, heads·D\] of the element type, lse f32 \[R, heads\],
-//! segments u32 \[R,2\] (first row, and one past the last), order u32 \[S\], offsets u32 \[E+1\].
-//! Rows from offsets\[E\] on belong to no segment; their values don't matter, their outputs are 0.
-//! D is at most 128.
+//! Shapes: q, k, v, o and their gradients \[R, heads·D\] of the element type, lse f32 \[R, heads\], segments u32 \[R,2\] (first
+//! row, and one past the last), order u32 \[S\], offsets u32 \[E+1\]. Rows from offsets\[E\] on belong to no segment: their
+//! values don't matter, and their outputs are 0. D is at most 128.
 //!
-//! With P = Σ over segments of length², half of it when causal: FLOPs 4·P·heads·D forward, 16
-//! backward. Bytes: 4·R·heads·D elements forward, and the rows of a segment again from cache.
+//! With P the sum of squared lengths of all segments, halved when causal: 4·P·heads·D FLOPs forward and 16·P·heads·D backward.
+//! Bytes: 4·R·heads·D elements forward, and each segment's rows again from cache.
 //!
-//! A segment's results are those of its [`crate::attention`] by itself ([`Problem::of_segment`]). One attention of all R rows with
-//! segments as documents has the same formula, but a row's last bits would follow from where its segment lies, and work
-//! from R² on devices that don't know the documents before they run.
+//! A segment's results equal those of a [`crate::attention`] of that segment alone ([`Problem::of_segment`]). One attention over
+//! all R rows, with segments as documents, has the same formula; but there a row's last bits depend on where its segment lies,
+//! and the work grows with R² on devices that learn the documents only at run time.
 
 use crate::attention::{self, Rule, Rules, Sizes, Tables};
 use crate::element::Element;
@@ -26,11 +25,11 @@ use crate::permute::{Sorted, check_row_bound};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The largest head: a unit keeps up to three rows of it.
+/// The largest D: a unit keeps up to three rows of a head.
 pub const MAX_HEAD_DIM: usize = 128;
 
 getters! {
-    /// Which rows belong together.
+    /// Which rows form a segment.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Segments {
         /// Slots S.
@@ -39,18 +38,16 @@ getters! {
         rows: usize,
         /// Experts E.
         experts: usize,
-        /// Slots of a sequence.
+        /// Slots per sequence.
         sequence_slots: usize,
     }
 }
 
 impl Segments {
-    /// Segments of `slots` = T·`top_k` slots in sequences of `sequence` tokens, the last of which
-    /// may be shorter.
+    /// The segments of `slots` = T·`top_k` slots in sequences of `sequence` tokens; the last sequence may be shorter.
     ///
     /// # Errors
-    /// [`Mismatch`] when a size is 0, the slots are no multiple of `top_k`, or more than 30 bits
-    /// count.
+    /// [`Mismatch`] when a size is 0, `slots` isn't a multiple of `top_k`, or there are more slots than 30 bits count.
     pub fn new(
         slots: usize,
         experts: usize,
@@ -68,12 +65,12 @@ impl Segments {
             slots,
             rows: slots,
             experts,
-            // A sequence longer than all tokens is one of all tokens.
+            // A sequence longer than all tokens counts as one of all tokens.
             sequence_slots: sequence.min((slots / top_k).max(1)) * top_k,
         })
     }
 
-    /// A copy with at most `rows` sorted rows, whatever the routing.
+    /// A copy with at most `rows` sorted rows for every routing.
     ///
     /// # Errors
     /// [`Mismatch`] unless 1 ≤ `rows` ≤ S.
@@ -82,14 +79,14 @@ impl Segments {
         Ok(Self { rows, ..self })
     }
 
-    /// Checks what the constructors do, of segments that were read.
+    /// Repeats the constructors' checks for deserialised segments.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         let all = Self::new(self.slots, self.experts, 1, self.sequence_slots)?;
         all.with_row_bound(self.rows).map(drop)
     }
 }
 
-/// The oracle: (first row, one past the last) of every row's segment \[R,2\].
+/// The oracle of segments: for every row, (first row, one past the last) of its segment \[R,2\].
 pub fn reference_segments(segments: &Segments, sorted: &Sorted) -> Vec<u32> {
     let mut found = vec![0; 2 * segments.rows];
     for e in 0..segments.experts {
@@ -109,27 +106,27 @@ pub fn reference_segments(segments: &Segments, sorted: &Sorted) -> Vec<u32> {
 }
 
 getters! {
-    /// Attention of some heads over [`Segments`].
+    /// Attention of some heads within [`Segments`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Problem {
-        /// Which rows belong together.
+        /// Which rows form a segment.
         segments: Segments,
-        /// Heads.
+        /// The number of heads.
         heads: usize,
-        /// Values of a head D.
+        /// Values per head D.
         head_dim: usize,
         /// Type of the rows.
         element: Element => with_element,
-        /// A row attends to itself and the rows before it.
+        /// Whether a row attends only to itself and the rows before it.
         causal: bool => with_causal,
     }
 }
 
 impl Problem {
-    /// `heads` heads of `head_dim` values in f32, not causal.
+    /// An attention of `heads` heads of `head_dim` values in f32, not causal.
     ///
     /// # Errors
-    /// [`Mismatch`] when a size is 0, the head exceeds 128 or an index would not fit 31 bits.
+    /// [`Mismatch`] when a size is 0, `head_dim` exceeds 128, or an index would not fit 31 bits.
     pub fn new(segments: Segments, heads: usize, head_dim: usize) -> Result<Self, Mismatch> {
         Mismatch::positive(&[("heads", heads)])?;
         let right = (1..=MAX_HEAD_DIM).contains(&head_dim);
@@ -148,28 +145,28 @@ impl Problem {
         })
     }
 
-    /// Checks what the constructors do, of a problem that was read.
+    /// Repeats the constructors' checks for a deserialised problem.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.segments.check()?;
         Self::new(self.segments, self.heads, self.head_dim).map(drop)
     }
 
-    /// Sorted rows R.
+    /// The number of sorted rows R.
     pub fn rows(&self) -> usize {
         self.segments.rows()
     }
 
-    /// Elements of q, k, v and o.
+    /// The number of elements of each of q, k, v and o.
     pub fn elements(&self) -> usize {
         self.heads_of_rows() * self.head_dim
     }
 
-    /// (row, head) pairs, the elements of lse.
+    /// The number of (row, head) pairs, which is the number of elements of lse.
     pub fn heads_of_rows(&self) -> usize {
         self.rows() * self.heads
     }
 
-    /// The attention of a segment of `rows` rows by itself, in f32.
+    /// The attention of a single segment of `rows` rows, in f32.
     pub fn of_segment(&self, rows: usize) -> attention::Problem {
         let sizes = Sizes {
             batch: 1,
@@ -185,7 +182,7 @@ impl Problem {
         problem.unwrap_or_else(|wrong| unreachable!("all rows together fit, but {wrong}"))
     }
 
-    /// A segment's rows of x \[R, heads·n\] as [`Self::of_segment`] has them, \[heads, rows, n\].
+    /// Copies a segment's rows of x \[R, heads·n\] into the layout of [`Self::of_segment`], \[heads, rows, n\].
     pub fn by_head<T: Copy>(&self, x: &[T], segment: Range<usize>) -> Vec<T> {
         let n = x.len() / self.heads_of_rows();
         let mut found = Vec::with_capacity(segment.len() * self.heads * n);
@@ -197,7 +194,7 @@ impl Problem {
         found
     }
 
-    /// Writes a segment's rows \[heads, rows, n\] to x \[R, heads·n\].
+    /// Writes a segment's rows \[heads, rows, n\] into x \[R, heads·n\].
     pub fn put_by_head<T: Copy>(&self, x: &mut [T], segment: Range<usize>, found: &[T]) {
         let n = x.len() / self.heads_of_rows();
         let places = (0..self.heads).flat_map(|head| segment.clone().map(move |row| (row, head)));
@@ -207,7 +204,7 @@ impl Problem {
     }
 }
 
-/// The segments that have rows, of `segments` \[R,2\].
+/// The distinct non-empty segments of `segments` \[R,2\].
 fn each(segments: &[u32]) -> impl Iterator<Item = Range<usize>> {
     let spans = segments.chunks_exact(2);
     let spans = spans.map(|span| span[0] as usize..span[1] as usize);
@@ -215,7 +212,8 @@ fn each(segments: &[u32]) -> impl Iterator<Item = Range<usize>> {
     spans.enumerate().filter(first).map(|(_, span)| span)
 }
 
-/// The oracle, in f64: o \[R, heads·D\] and lse \[R, heads\] of q, k and v \[R, heads·D\], for `segments` \[R,2\].
+/// The oracle of the forward pass, in f64: o \[R, heads·D\] and lse \[R, heads\] for q, k and v \[R, heads·D\] and `segments`
+/// \[R,2\].
 pub fn reference(problem: &Problem, segments: &[u32], qkv: [&[f64]; 3]) -> [Vec<f64>; 2] {
     let mut results = [problem.elements(), problem.heads_of_rows()].map(|n| vec![0.0; n]);
     for segment in each(segments) {
@@ -230,7 +228,7 @@ pub fn reference(problem: &Problem, segments: &[u32], qkv: [&[f64]; 3]) -> [Vec<
     results
 }
 
-/// The oracle, in f64: the gradients of q, k and v \[R, heads·D\], for the gradient `d_o` of o.
+/// The oracle of the backward pass, in f64: the gradients of q, k and v \[R, heads·D\] for the gradient `d_o` of o.
 pub fn reference_backward(
     problem: &Problem,
     segments: &[u32],

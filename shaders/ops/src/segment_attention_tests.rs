@@ -1,8 +1,8 @@
 use super::*;
 use crate::permute;
 
-/// Three sequences of three tokens, top-2 of 3: expert 1 has rows of all of them, expert 0 one
-/// row of each of two, expert 2 none; the last slot goes nowhere.
+/// Three sequences of three tokens, top-2 of 3 experts: expert 1 has rows of all three sequences, expert 0 one row of each of
+/// two, and expert 2 none; the last slot goes nowhere.
 fn sorted() -> Sorted {
     let keys = [1, 3, 0, 1, 1, 3, 1, 3, 1, 3, 0, 1, 1, 3, 1, 3, 1, 3];
     permute::reference(&keys, 3)
@@ -16,7 +16,7 @@ fn segments() -> Segments {
 #[test]
 fn segments_are_runs_of_one_sequence() {
     let got = reference_segments(&segments(), &sorted());
-    // Rows 0 and 1 are expert 0's; 2 to 10 expert 1's, three of each sequence.
+    // Rows 0 and 1 belong to expert 0, rows 2 to 10 to expert 1, three of each sequence.
     let want = [
         [0, 1],
         [1, 2],
@@ -56,7 +56,7 @@ fn one_row_attends_to_itself() {
     assert_eq!(lse[22..], [0.0; 2], "a row without an expert");
 }
 
-/// The loss ⟨d_o, o⟩ has the gradients that `reference_backward` returns.
+/// `reference_backward` returns the gradients of the loss ⟨d_o, o⟩.
 #[test]
 fn backward_matches_differences_of_the_loss() {
     for causal in [false, true] {

@@ -1,13 +1,13 @@
-//! A sequence that is cut in equal chunks, which several devices or queues have: ring attention (Liu et al. 2023).
+//! A sequence cut into equal chunks that lie on several devices or queues: ring attention (Liu et al. 2023).
 //!
-//! Place i has the queries of chunk i, and in turn t the keys and values of chunk i − t, modulo the number of chunks. What its queries
-//! see of each is merged by the log-sum-exp. As rules of chunks follow from distances alone, a pair of chunks is told by how far they are
-//! apart: in turn t by t, or by t less the number of chunks.
+//! Place i holds the queries of chunk i. In turn t it also gets the keys and values of chunk i − t, modulo the number of chunks,
+//! and merges the partial outputs by their log-sum-exp. The rules of chunks depend on distances alone, so a pair of chunks is
+//! described by its distance in chunks: t in turn t, or t minus the number of chunks where the index wraps around.
 
 use super::{Problem, Rule, Tile};
 use crate::error::{Fault, Mismatch};
 
-/// An attention within a sequence of equal chunks: that of a chunk to itself, and how many there are.
+/// Attention within a sequence of equal chunks: the attention of a chunk to itself, and the number of chunks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chunks {
     chunk: Problem,
@@ -15,11 +15,12 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// `count` chunks, of which `chunk` is the attention of each to itself.
+    /// A sequence of `count` chunks; `chunk` is the attention of each chunk to itself.
     ///
     /// # Errors
-    /// [`Mismatch`] for no chunks, sequences or tokens, other keys than queries, a dropout, rules that chunks can't tell from distances
-    /// and documents (causal from the top left, prefix, global, blocks, mask, bias), and a sequence of too many tokens for a position.
+    /// [`Mismatch`] when there are no chunks, sequences or tokens, when queries and keys differ in number, for a dropout, for
+    /// rules that depend on more than distances and documents (causal from the top left, prefix, global, blocks, mask, bias), and
+    /// when the sequence has too many tokens for a position.
     pub fn new(chunk: Problem, count: usize) -> Result<Self, Mismatch> {
         let s = chunk.sizes();
         let sizes = [
@@ -53,7 +54,7 @@ impl Chunks {
             Fault::Unsupported.unless(fits, what, expected, rule.name())?;
         }
         let this = Self { chunk, count };
-        // Those between are nearer.
+        // The two largest distances: every other pair of chunks is nearer.
         for apart in [count as i64 - 1, 1 - count as i64] {
             this.problem(apart)?;
         }
@@ -65,18 +66,18 @@ impl Chunks {
         &self.chunk
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Tokens of a chunk.
+    /// The number of tokens of a chunk.
     pub fn tokens(&self) -> usize {
         self.chunk.sizes().queries
     }
 
-    /// The attention of a chunk's queries to the keys of the chunk that lies `apart` chunks before it: nothing where the rules let no
-    /// pair be seen. Sinks are in that of a chunk to itself, which always is.
+    /// The attention of a chunk's queries to the keys of the chunk `apart` chunks before it; `None` when the rules hide every
+    /// pair. Sinks belong to the attention of a chunk to itself (`apart` = 0), which is never `None`.
     pub fn pair(&self, apart: i64) -> Option<Problem> {
         let problem = self.problem(apart).ok()?;
         let all = 0..self.tokens();
@@ -84,12 +85,12 @@ impl Chunks {
         (tile != Tile::Empty).then_some(problem)
     }
 
-    /// How far apart the chunks are that meet in turn `turn`: at the places from `turn` on, and at those before.
+    /// The distances, in chunks, between queries and keys in turn `turn`: at places from `turn` on, and at places below `turn`.
     pub fn apart(&self, turn: usize) -> [i64; 2] {
         [turn as i64, turn as i64 - self.count as i64]
     }
 
-    /// The turns, from 0 on, in which some place computes something.
+    /// The turns, from 0 on, in which at least one place has something to compute.
     pub fn turns(&self) -> impl Iterator<Item = usize> {
         let some = |turn: &usize| self.apart(*turn).iter().any(|x| self.pair(*x).is_some());
         (0..self.count).filter(some)

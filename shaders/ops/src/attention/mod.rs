@@ -9,16 +9,16 @@
 //!
 //! Shapes: q \[B, Hq, Sq, D\], k \[B, Hkv, Skv, D\], v \[B, Hkv, Skv, Dv\], o \[B, Hq, Sq, Dv\] of the element type,
 //! lse f32 \[B, Hq, Sq\]; what rules read is in [`Rule`]'s table. A query that sees no key has o = 0, no gradient, and
-//! lse = `f32::MIN` unless there are sinks: then parts of the keys merge by their lse without NaN.
+//! lse = `f32::MIN` unless there are sinks: results for parts of the keys can then be merged by their lse without NaN.
 //! Values of keys that a query doesn't see, NaN included, don't reach its output.
 //!
-//! A dropout multiplies weights after the softmax by w_ij ([`Dropout`] says by which): o_i = Σ_j w_ij · p_ij · v_j, while lse is that
-//! without it. Backward dv_j has w_ij · p_ij in place of p_ij, and ds_ij = p_ij · (w_ij · ⟨do_i, v_j⟩ − Δ_i).
+//! A dropout multiplies weights after the softmax by w_ij (see [`Dropout`]): o_i = Σ_j w_ij · p_ij · v_j, while lse ignores the
+//! dropout. Backward, dv_j has w_ij · p_ij in place of p_ij, and ds_ij = p_ij · (w_ij · ⟨do_i, v_j⟩ − Δ_i).
 //!
 //! Online softmax: Milakov & Gimelshein 2018; lse kept for the backward pass: Dao 2022; sinks: Xiao et al. 2023.
 //!
-//! With P = the pairs (i, j) that are seen, over all heads: FLOPs 2·P·(D + Dv) forward, and 2·P·(4·D + 3·Dv) backward, where
-//! dq and the pair dk, dv compute the scores anew. Bytes: each operand once.
+//! With P the number of pairs (i, j) seen over all heads: 2·P·(D + Dv) FLOPs forward and 2·P·(4·D + 3·Dv) backward, where dq and
+//! the pair dk, dv each recompute the scores. Bytes: each operand is read once.
 
 mod chunks;
 mod part;
@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::ops::Range;
 
-/// The largest head.
+/// The largest number of values of a head.
 pub const MAX_HEAD_DIM: usize = 256;
 
 /// The sizes of an attention.
@@ -48,17 +48,17 @@ pub struct Sizes {
     pub heads: usize,
     /// Key and value heads Hkv, a divisor of Hq.
     pub kv_heads: usize,
-    /// Queries of a sequence Sq.
+    /// Queries per sequence Sq.
     pub queries: usize,
-    /// Keys of a sequence Skv.
+    /// Keys per sequence Skv.
     pub keys: usize,
-    /// Values of a query or key head D.
+    /// Values per query or key head D.
     pub head_dim: usize,
-    /// Values of a value head Dv.
+    /// Values per value head Dv.
     pub value_dim: usize,
 }
 
-/// An attention: sizes, types, scale and rules.
+/// The description of an attention: sizes, element type, scale, rules, sinks and dropout.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
     sizes: Sizes,
@@ -70,11 +70,11 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Attention in f32 without rules, scaled by 1/√D.
+    /// An attention in f32 without rules, scaled by 1/√D.
     ///
     /// # Errors
-    /// [`Mismatch`] for no heads, key heads that don't divide the query heads, heads of no or more than 256 values, or
-    /// tensors of 2³¹ elements or more.
+    /// [`Mismatch`] when there are no heads, the key heads don't divide the query heads, a head has no or more than 256 values,
+    /// or a tensor has 2³¹ elements or more.
     pub fn new(sizes: Sizes) -> Result<Self, Mismatch> {
         let Sizes {
             heads, kv_heads, ..
@@ -101,7 +101,7 @@ impl Problem {
         for (what, [heads, rows, dim]) in tensors {
             few_elements(what, &[sizes.batch, heads, rows, dim])?;
         }
-        // Positions of queries among the keys are signed.
+        // Query positions among the keys are signed 32-bit numbers.
         for (what, size) in [
             ("query positions", sizes.queries),
             ("key positions", sizes.keys),
@@ -118,15 +118,15 @@ impl Problem {
         })
     }
 
-    /// A copy with q, k, v and o of `element`.
+    /// A copy whose q, k, v and o are of type `element`.
     pub fn with_element(self, element: Element) -> Self {
         Self { element, ..self }
     }
 
-    /// A copy whose products ⟨q, k⟩ are multiplied by `scale`.
+    /// A copy that multiplies ⟨q, k⟩ by `scale`.
     ///
     /// # Errors
-    /// [`Mismatch`] unless it is finite.
+    /// [`Mismatch`] unless `scale` is finite.
     pub fn with_scale(self, scale: f32) -> Result<Self, Mismatch> {
         Fault::Config.unless(scale.is_finite(), "scale", "a finite number", scale)?;
         Ok(Self { scale, ..self })
@@ -135,32 +135,32 @@ impl Problem {
     /// A copy under `rules`.
     ///
     /// # Errors
-    /// [`Mismatch`] where they don't fit the sizes.
+    /// [`Mismatch`] when `rules` don't fit the sizes.
     pub fn with_rules(self, rules: Rules) -> Result<Self, Mismatch> {
         rules.check(&self.sizes)?;
         Ok(Self { rules, ..self })
     }
 
-    /// A copy with a sink for each query head, or without.
+    /// A copy with or without a sink for each query head.
     pub fn with_sinks(self, sinks: bool) -> Self {
         Self { sinks, ..self }
     }
 
-    /// A copy with a dropout, or without.
+    /// A copy with or without a dropout.
     pub fn with_dropout(self, dropout: bool) -> Self {
         Self { dropout, ..self }
     }
 
-    /// A copy of other sizes.
+    /// A copy with other sizes.
     ///
     /// # Errors
-    /// As [`Problem::new`] and [`Problem::with_rules`].
+    /// [`Mismatch`] under the conditions of [`Problem::new`] and [`Problem::with_rules`].
     pub fn with_sizes(self, sizes: Sizes) -> Result<Self, Mismatch> {
         let sizes = *Self::new(sizes)?.sizes();
         Self { sizes, ..self }.with_rules(self.rules)
     }
 
-    /// Checks what the constructors do, of a problem that was read.
+    /// Repeats the constructors' checks for a deserialised problem.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         let rules = Rules::new(self.rules.iter())?.with_position(self.rules.position());
         Self::new(self.sizes)?
@@ -169,43 +169,43 @@ impl Problem {
             .map(drop)
     }
 
-    /// Its sizes.
+    /// The sizes.
     pub fn sizes(&self) -> &Sizes {
         &self.sizes
     }
 
-    /// Its rules.
+    /// The score rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// Query heads that share a key head.
+    /// The number of query heads that share a key head.
     pub fn group(&self) -> usize {
         self.sizes.heads / self.sizes.kv_heads
     }
 
-    /// Rows of q and o, and elements of lse.
+    /// The number of rows of q and o, which is the number of elements of lse.
     pub fn query_rows(&self) -> usize {
         self.sizes.batch * self.sizes.heads * self.sizes.queries
     }
 
-    /// Rows of k and v.
+    /// The number of rows of k and v.
     pub fn key_rows(&self) -> usize {
         self.sizes.batch * self.sizes.kv_heads * self.sizes.keys
     }
 
-    /// What rules call the position of query `i`: the key that lies where it does when both end together, unless the rules say
-    /// where the first query is.
+    /// The position of query `i` among the keys, as rules count it: i + Skv − Sq (queries and keys end together), or i plus the
+    /// first query's position where the rules give that.
     pub fn position(&self, i: usize) -> i64 {
         self.rules.place(&self.sizes, i)
     }
 
-    /// A range of keys outside of which the rules let none of these queries see any, whatever their tables say.
+    /// A range that contains every key the rules let one of `queries` see; tables can only hide more keys.
     pub fn keys_of(&self, queries: Range<usize>) -> Range<usize> {
         self.rules.keys_of(&self.sizes, queries)
     }
 
-    /// A range of queries outside of which none sees any of these keys, whatever the tables say.
+    /// A range that contains every query the rules let see one of `keys`; tables can only hide more keys.
     pub fn queries_of(&self, keys: Range<usize>) -> Range<usize> {
         self.rules.queries_of(&self.sizes, keys)
     }
@@ -214,38 +214,38 @@ impl Problem {
 getters! { Problem:
     /// Type of q, k, v and o.
     element: Element,
-    /// What ⟨q, k⟩ is multiplied by.
+    /// Factor of ⟨q, k⟩.
     scale: f32,
     /// Whether every query head has a sink.
     sinks: bool,
-    /// Whether weights are dropped; which follows from the operand of that name.
+    /// Whether attention weights are dropped, as the operand `dropout` says.
     dropout: bool,
 }
 
-/// Checks that a tensor of this shape has fewer than 2³¹ elements.
+/// Checks that a tensor of shape `shape` has fewer than 2³¹ elements.
 pub(crate) fn few_elements(what: &'static str, shape: &[usize]) -> Result<(), Mismatch> {
     let expected = "a tensor of at most 2^31 - 1 elements";
     Mismatch::unless(fits(shape), what, expected, format_args!("{shape:?}"))
 }
 
-/// A dropout of attention's weights, as kernels read it: u32 \[4\].
+/// A dropout of attention weights, as the four u32 words that kernels read.
 ///
-/// The weight of query i and key j in sequence b and query head h is kept where the hash of (b, h, i, j) isn't below t, and is then
-/// multiplied by f; the others are multiplied by 0. Arithmetic is modulo 2³², mix is an avalanche of 32 bits (lowbias32,
-/// Chris Wellons):
+/// The weight of query i and key j in sequence b and query head h is kept and multiplied by f when the hash of (b, h, i, j) is at
+/// least t; every other weight is multiplied by 0. Arithmetic is modulo 2³²; mix is a 32-bit avalanche function (lowbias32, Chris
+/// Wellons):
 /// - r_n = mix(mix(mix(seed_n + b) + h) + i) for n = 0 and 1; the hash is mix(mix(j ⊕ r_0) + r_1);
 /// - the words are seed_0, seed_1, t = ⌊p · 2³²⌋, and the bits of f = 1 / (1 − p) in f32.
 ///
-/// So a weight's fate depends on its place and on the words alone, and no mask is kept.
+/// A weight's factor depends only on its place and on the words, so no mask is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropout([u32; Self::WORDS]);
 
 impl Dropout {
-    /// How many words there are.
+    /// The number of words.
     pub const WORDS: usize = 4;
 
-    /// Drops a weight with probability `p`; seed_0 and seed_1 are the halves of what SplitMix64 (Steele et al. 2014) makes of
-    /// `seed`.
+    /// A dropout that drops a weight with probability `p`; seed_0 and seed_1 are the low and high half of SplitMix64 (Steele et
+    /// al. 2014) of `seed`.
     ///
     /// # Errors
     /// [`Mismatch`] unless 0 ≤ p < 1.
@@ -256,7 +256,7 @@ impl Dropout {
         let seed = (seed ^ (seed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let seed = (seed ^ (seed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         let seed = seed ^ (seed >> 31);
-        // Saturates where p is nearer to 1 than 2⁻³².
+        // The cast saturates when p is closer to 1 than 2⁻³².
         let threshold = (p * 2.0_f64.powi(32)) as u32;
         let factor = (1.0 / (1.0 - p)) as f32;
         Ok(Self([
@@ -267,17 +267,17 @@ impl Dropout {
         ]))
     }
 
-    /// The dropout whose words these are.
+    /// The dropout encoded by `words`.
     pub fn of(words: [u32; Self::WORDS]) -> Self {
         Self(words)
     }
 
-    /// The words.
+    /// The four words.
     pub fn words(&self) -> [u32; Self::WORDS] {
         self.0
     }
 
-    /// What the weights of a query are multiplied by: 0 or f for each key.
+    /// The factors of a query's weights: for each key, 0 or f.
     pub fn row(&self, [batch, head, query]: [usize; 3]) -> impl Fn(u32) -> f32 + use<> {
         let [first, second, threshold, factor] = self.0;
         let row = |seed: u32| {
@@ -292,13 +292,13 @@ impl Dropout {
         }
     }
 
-    /// What the weight of a query and a key is multiplied by.
+    /// The factor of the weight of one query and key: 0 or f.
     pub fn factor(&self, site: Site) -> f32 {
         self.row([site.batch, site.head, site.query])(site.key as u32)
     }
 }
 
-/// A pair of a query and a key, as a [`HostRule`] is told it.
+/// A query and a key, as a [`HostRule`] sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The sequence.
@@ -307,14 +307,15 @@ pub struct Pair {
     pub head: usize,
     /// The query i.
     pub query: usize,
-    /// The query's: i + Skv − Sq, the key beside it when both end together, unless the first query's was given.
+    /// The position of the query: i + Skv − Sq (queries and keys end together), or i plus the first query's position if that is
+    /// given.
     pub position: i64,
     /// The key j.
     pub key: usize,
 }
 
 impl Pair {
-    /// That of a site.
+    /// The pair at `site` of `problem`.
     pub fn new(problem: &Problem, site: Site) -> Self {
         Self {
             batch: site.batch,
@@ -326,16 +327,16 @@ impl Pair {
     }
 }
 
-/// What a program's own rule computes, in plain Rust. It comes after all others: it is given what they made of a score, for
-/// keys that they let a query see.
+/// A user-defined score rule in plain Rust. It runs after all built-in rules, on the score they produced, for the keys they let a
+/// query see.
 pub trait HostRule: Debug + Send + Sync {
-    /// What becomes of the score `s`.
+    /// The new score for the score `s`.
     fn score(&self, s: f64, at: &Pair) -> f64;
 
-    /// The derivative of that by `s`.
+    /// The derivative of [`Self::score`] with respect to `s`.
     fn slope(&self, s: f64, at: &Pair) -> f64;
 
-    /// Whether the query sees the key.
+    /// Whether the query sees the key; true by default.
     fn seen(&self, at: &Pair) -> bool {
         let _ = at;
         true

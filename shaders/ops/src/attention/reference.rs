@@ -1,36 +1,36 @@
-//! o, lse and the gradients in f64, pair by pair.
+//! The oracles of attention: o, lse and the gradients in f64, pair by pair.
 
 use super::rules::relative_index;
 use super::{Dropout, HostRule, Pair, Problem, Rule, Site, Tables};
 
-/// What the oracles read.
+/// The inputs of the oracles.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
-    /// \[B, Hq, Sq, D\].
+    /// Queries \[B, Hq, Sq, D\].
     pub q: &'a [f64],
-    /// \[B, Hkv, Skv, D\].
+    /// Keys \[B, Hkv, Skv, D\].
     pub k: &'a [f64],
-    /// \[B, Hkv, Skv, Dv\].
+    /// Values \[B, Hkv, Skv, Dv\].
     pub v: &'a [f64],
-    /// What the rules read.
+    /// The tables that rules read.
     pub tables: Tables<'a>,
 }
 
-/// What [`reference()`] returns.
+/// The results of [`reference()`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attended {
-    /// \[B, Hq, Sq, Dv\].
+    /// Output \[B, Hq, Sq, Dv\].
     pub o: Vec<f64>,
-    /// \[B, Hq, Sq\].
+    /// Log-sum-exp of the scores \[B, Hq, Sq\].
     pub lse: Vec<f64>,
 }
 
-/// ⟨a, b⟩.
+/// The dot product ⟨a, b⟩.
 fn product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The sites that query row `row` of \[B, Hq, Sq\] sees, with the rows of their keys in \[B, Hkv, Skv\].
+/// The sites of the keys that query row `row` of \[B, Hq, Sq\] sees, each with its key's row in \[B, Hkv, Skv\].
 fn sites(problem: &Problem, tables: &Tables<'_>, row: usize) -> Vec<(Site, usize)> {
     let s = *problem.sizes();
     let (batch, head, query) = (
@@ -55,7 +55,7 @@ fn sites(problem: &Problem, tables: &Tables<'_>, row: usize) -> Vec<(Site, usize
     seen.map(|key| (site(key), key_row + key)).collect()
 }
 
-/// scale · ⟨q, k⟩ of a row of queries and one of keys.
+/// The score scale · ⟨q, k⟩ of query row `row` and key row `key`, before any rule.
 fn raw_score(problem: &Problem, inputs: &Inputs<'_>, row: usize, key: usize) -> f64 {
     let dim = problem.sizes().head_dim;
     let (q, k) = (&inputs.q[row * dim..][..dim], &inputs.k[key * dim..][..dim]);
@@ -63,14 +63,14 @@ fn raw_score(problem: &Problem, inputs: &Inputs<'_>, row: usize, key: usize) -> 
 }
 
 impl Tables<'_> {
-    /// What a program's own rule makes of a score, and its slope there.
+    /// The score after the user-defined rule, and the rule's slope at `s`.
     fn own(&self, problem: &Problem, site: Site, s: f64) -> (f64, f64) {
         let at = Pair::new(problem, site);
         let of = |rule: &dyn HostRule| (rule.score(s, &at), rule.slope(s, &at));
         self.rule.map_or((s, 1.0), of)
     }
 
-    /// What a dropout multiplies a weight by, 1 without one.
+    /// The dropout's factor of a weight; 1 without a dropout.
     fn kept(&self, problem: &Problem, site: Site) -> f64 {
         match (problem.dropout(), self.dropout) {
             (true, &[a, b, c, d]) => f64::from(Dropout::of([a, b, c, d]).factor(site)),
@@ -79,7 +79,7 @@ impl Tables<'_> {
     }
 }
 
-/// The oracle, in f64.
+/// The oracle of the forward pass, in f64.
 pub fn reference(problem: &Problem, inputs: &Inputs<'_>) -> Attended {
     let s = *problem.sizes();
     let dim = s.value_dim;
@@ -112,24 +112,25 @@ pub fn reference(problem: &Problem, inputs: &Inputs<'_>) -> Attended {
     Attended { o, lse }
 }
 
-/// What [`reference_backward()`] returns; gradients of tables that aren't there are empty.
+/// The results of [`reference_backward()`]; the gradient of an absent table is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gradients {
-    /// Of the queries.
+    /// Gradient of the queries \[B, Hq, Sq, D\].
     pub dq: Vec<f64>,
-    /// Of the keys.
+    /// Gradient of the keys \[B, Hkv, Skv, D\].
     pub dk: Vec<f64>,
-    /// Of the values.
+    /// Gradient of the values \[B, Hkv, Skv, Dv\].
     pub dv: Vec<f64>,
-    /// Of the dense bias.
+    /// Gradient of the dense bias \[B or 1, Hq or 1, Sq, Skv\].
     pub dbias: Vec<f64>,
-    /// Of the biases by distance.
+    /// Gradient of the relative bias \[Hq, 2n + 1\].
     pub drelative: Vec<f64>,
-    /// Of the sinks.
+    /// Gradient of the sinks \[Hq\].
     pub dsinks: Vec<f64>,
 }
 
-/// The oracle, in f64, for the gradients `d_o` \[B, Hq, Sq, Dv\] and `d_lse` \[B, Hq, Sq\] of what [`reference()`] returns.
+/// The oracle of the gradients, in f64, given `d_o` \[B, Hq, Sq, Dv\] and `d_lse` \[B, Hq, Sq\], the gradients of the results of
+/// [`reference()`].
 pub fn reference_backward(
     problem: &Problem,
     inputs: &Inputs<'_>,
@@ -178,7 +179,7 @@ pub fn reference_backward(
     g
 }
 
-/// Adds what a pair gives to the gradients of dense biases and of those by distance: ds times the slope of later rules.
+/// Adds a pair's share to the gradients of the dense and the relative bias: ds times the slopes of the later rules.
 fn table_gradients(
     problem: &Problem,
     inputs: &Inputs<'_>,

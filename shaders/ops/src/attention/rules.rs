@@ -1,15 +1,16 @@
-//! What changes scores, and which keys a query sees.
+//! Score rules: they change scores and decide which keys a query sees.
 
 use super::{HostRule, Sizes, few_elements};
 use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The most rules of an attention.
+/// The largest number of rules of an attention.
 pub const MAX_RULES: usize = 8;
 
-/// One rule. Query i is at position p = i + Skv − Sq, so that queries and keys end together, unless [`Rules::with_position`] gives
-/// the first query's. Keys are counted from the first of these keys, wherever that lies in a longer sequence.
+/// A score rule. Query i is at position p = i + Skv − Sq, so that queries and keys end together, or at p = i plus the first
+/// query's position if [`Rules::with_position`] gives one. Key 0 is the first of these keys, wherever it lies in a longer
+/// sequence.
 ///
 /// | rule | changes s, or lets query i see key j where | reads |
 /// |---|---|---|
@@ -20,7 +21,7 @@ pub const MAX_RULES: usize = 8;
 /// | `Prefix(n)` | j < n or j ≤ p | |
 /// | `Global { tokens, window }` | \|p − j\| < window, j < tokens or p < tokens | |
 /// | `Dilated(d)` | p − j is a multiple of d | |
-/// | `Documents` | the ids of both are the same | query_documents u32 \[B, Sq\], key_documents u32 \[B, Skv\] |
+/// | `Documents` | i and j have the same document id | query_documents u32 \[B, Sq\], key_documents u32 \[B, Skv\] |
 /// | `Blocks(n)` | blocks\[i / n, j / n\] isn't 0 | blocks u32 \[⌈Sq / n⌉, ⌈Skv / n⌉\] |
 /// | `Mask(pattern)` | mask\[b, h, i, j\] isn't 0 | mask u32 \[B or 1, Hq or 1, Sq, Skv\] |
 /// | `Alibi` | s + slope_h · (j − p) | slopes f32 \[Hq\] |
@@ -32,52 +33,52 @@ pub const MAX_RULES: usize = 8;
 /// Longformer 2020 and Sparse Transformers 2019.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Rule {
-    /// No later keys, where the last query is beside the last key.
+    /// Hides keys after the query's position.
     Causal,
-    /// No later keys, where the first query is beside the first key.
+    /// Hides keys with a larger index than the query: query 0 is aligned with key 0.
     CausalTopLeft,
-    /// The last keys, the query's own among them.
+    /// The last w keys, counting the key at the query's own position.
     Window(u32),
-    /// Keys nearby on both sides.
+    /// Keys less than w positions away, on either side.
     SymmetricWindow(u32),
-    /// The first keys, and no later ones beyond them.
+    /// The first n keys for every query, and beyond them no key after the query's position.
     Prefix(u32),
-    /// Keys nearby on both sides, and the first tokens: they see all keys, and all queries see them.
+    /// Keys nearby on both sides, plus global tokens: the first tokens see all keys, and all queries see them.
     Global {
-        /// How many of the first tokens.
+        /// The number of global tokens.
         tokens: u32,
-        /// See [`Rule::SymmetricWindow`].
+        /// The window w of [`Rule::SymmetricWindow`].
         window: u32,
     },
-    /// Every so many keys.
+    /// Every d-th key, counted from the query's position.
     Dilated(u32),
-    /// Keys of the same document.
+    /// Keys of the query's document.
     Documents,
-    /// Blocks of queries see blocks of keys.
+    /// Visibility by a table with an entry for each n × n block of pairs.
     Blocks(u32),
-    /// A mask of every pair.
+    /// A dense mask with an entry for each pair.
     Mask(Pattern),
-    /// Linear biases.
+    /// Biases linear in the distance (ALiBi).
     Alibi,
-    /// A bound for scores.
+    /// A soft bound c on scores.
     Softcap(f32),
-    /// A bias of every pair.
+    /// A dense bias with an entry for each pair.
     Bias(Pattern),
-    /// A bias by distance.
+    /// A bias by distance, clamped to n keys either way.
     Relative(u32),
 }
 
-/// Which dimensions a dense table has; it is the same for all of the others.
+/// The dimensions of a dense table; along an absent one, the table is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pattern {
-    /// One for each sequence.
+    /// Whether each sequence has its own table.
     pub batch: bool,
-    /// One for each query head.
+    /// Whether each query head has its own table.
     pub heads: bool,
 }
 
 impl Pattern {
-    /// \[B or 1, Hq or 1, Sq, Skv\].
+    /// The table's shape \[B or 1, Hq or 1, Sq, Skv\].
     pub fn shape(self, sizes: &Sizes) -> [usize; 4] {
         let or_one = |has: bool, size| if has { size } else { 1 };
         [
@@ -88,7 +89,7 @@ impl Pattern {
         ]
     }
 
-    /// Where `site`'s element lies.
+    /// The index of `site`'s element in the table.
     pub(super) fn index(self, sizes: &Sizes, site: Site) -> usize {
         let heads = if self.heads { sizes.heads } else { 1 };
         let b = if self.batch { site.batch } else { 0 };
@@ -97,32 +98,32 @@ impl Pattern {
     }
 }
 
-/// What rules read. Tables of rules that aren't there are empty.
+/// The tables that rules read; the table of an absent rule is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tables<'a> {
-    /// \[B, Sq\].
+    /// Document id of each query \[B, Sq\].
     pub query_documents: &'a [u32],
-    /// \[B, Skv\].
+    /// Document id of each key \[B, Skv\].
     pub key_documents: &'a [u32],
-    /// \[⌈Sq / n⌉, ⌈Skv / n⌉\].
+    /// Visible blocks \[⌈Sq / n⌉, ⌈Skv / n⌉\], 0 for a hidden one.
     pub blocks: &'a [u32],
-    /// \[B or 1, Hq or 1, Sq, Skv\].
+    /// Visible pairs \[B or 1, Hq or 1, Sq, Skv\], 0 for a hidden one.
     pub mask: &'a [u32],
-    /// \[Hq\].
+    /// ALiBi slopes \[Hq\].
     pub slopes: &'a [f64],
-    /// \[B or 1, Hq or 1, Sq, Skv\].
+    /// Dense bias \[B or 1, Hq or 1, Sq, Skv\].
     pub bias: &'a [f64],
-    /// \[Hq, 2n + 1\].
+    /// Relative bias by distance \[Hq, 2n + 1\].
     pub relative: &'a [f64],
-    /// \[Hq\]: of the softmax, not of a rule.
+    /// Sinks of the softmax \[Hq\]; no rule reads them.
     pub sinks: &'a [f64],
-    /// Its words \[4\]: see [`super::Dropout`].
+    /// The four words of a [`super::Dropout`].
     pub dropout: &'a [u32],
-    /// What comes after the rules: a program's own one.
+    /// A user-defined rule, applied after all others.
     pub rule: Option<&'a dyn HostRule>,
 }
 
-/// A query and a key.
+/// The indices of a query and a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The sequence.
@@ -135,34 +136,34 @@ pub struct Site {
     pub key: usize,
 }
 
-/// How many pairs of a tile are seen.
+/// How many pairs of a tile of queries × keys are visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tile {
-    /// None.
+    /// No pair.
     Empty,
-    /// Some, perhaps.
+    /// Possibly some pairs, possibly not all.
     Part,
-    /// All.
+    /// Every pair.
     Full,
 }
 
-/// How far the numbers that follow from positions stay away from the ends of an i32: whole blocks reach past the last token.
+/// The margin that position arithmetic keeps from both ends of an i32, because whole blocks reach past the last token.
 const SPARE: u64 = 1 << 12;
 
-/// Rules in the order in which they change scores; a kind occurs once.
+/// Score rules in the order in which they change scores, at most one of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rules {
     list: [Option<Rule>; MAX_RULES],
-    /// The first query's position, where queries and keys don't end together.
+    /// The first query's position; `None` when queries and keys end together.
     first: Option<i64>,
 }
 
 impl Rules {
-    /// These rules, in this order.
+    /// The given rules, in the given order.
     ///
     /// # Errors
-    /// [`Mismatch`] for more than eight, one kind twice, a window, dilation or block of 0, or a cap that isn't positive
-    /// and finite.
+    /// [`Mismatch`] for more than eight rules, two rules of one kind, a window, dilation or block of 0, or a cap that isn't
+    /// positive and finite.
     pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, Mismatch> {
         let mut all = [None; MAX_RULES];
         for (count, rule) in rules.into_iter().enumerate() {
@@ -184,22 +185,22 @@ impl Rules {
         })
     }
 
-    /// The same, with the first query at position `first`, counted from the first key; `None` is Skv − Sq.
+    /// A copy with the first query at position `first`, counted from the first key; `None` means Skv − Sq.
     pub fn with_position(self, first: Option<i64>) -> Self {
         Self { first, ..self }
     }
 
-    /// The position of the first query, if it was given.
+    /// The position of the first query, if given.
     pub fn position(&self) -> Option<i64> {
         self.first
     }
 
-    /// The rules in their order.
+    /// The rules in order.
     pub fn iter(&self) -> impl Iterator<Item = Rule> {
         self.list.iter().flatten().copied()
     }
 
-    /// The dense mask's dimensions, if there is one.
+    /// The dimensions of the dense mask, if there is one.
     pub fn mask(&self) -> Option<Pattern> {
         self.iter().find_map(|rule| match rule {
             Rule::Mask(pattern) => Some(pattern),
@@ -207,7 +208,7 @@ impl Rules {
         })
     }
 
-    /// The dense bias's dimensions, if there is one.
+    /// The dimensions of the dense bias, if there is one.
     pub fn bias(&self) -> Option<Pattern> {
         self.iter().find_map(|rule| match rule {
             Rule::Bias(pattern) => Some(pattern),
@@ -215,7 +216,7 @@ impl Rules {
         })
     }
 
-    /// How far biases by distance reach, if there are any.
+    /// The largest distance n with its own relative bias, if there is such a rule.
     pub fn relative(&self) -> Option<usize> {
         self.iter().find_map(|rule| match rule {
             Rule::Relative(reach) => Some(reach as usize),
@@ -223,7 +224,7 @@ impl Rules {
         })
     }
 
-    /// The size of a block of the pattern, if there is one.
+    /// The size n of a block of [`Rule::Blocks`], if there is such a rule.
     pub fn blocks(&self) -> Option<usize> {
         self.iter().find_map(|rule| match rule {
             Rule::Blocks(size) => Some(size as usize),
@@ -231,7 +232,7 @@ impl Rules {
         })
     }
 
-    /// Whether `rule` is one of them.
+    /// Whether `rule` is in the list.
     pub fn has(&self, rule: Rule) -> bool {
         self.iter().any(|other| other == rule)
     }
@@ -251,7 +252,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Checks that devices can compute distances and the ends of windows in 32 bits.
+    /// Checks that distances and ends of windows fit 32 bits.
     fn check_position(&self, sizes: &Sizes) -> Result<(), Mismatch> {
         let Some(first) = self.first else {
             return Ok(());
@@ -271,13 +272,13 @@ impl Rules {
         Fault::Config.unless(first.unsigned_abs() <= most, "position", expected, first)
     }
 
-    /// The position of a query.
+    /// The position of query `query`.
     pub(super) fn place(&self, sizes: &Sizes, query: usize) -> i64 {
         let together = || sizes.keys as i64 - sizes.queries as i64;
         query as i64 + self.first.unwrap_or_else(together)
     }
 
-    /// Whether every rule lets the query see the key.
+    /// Whether every rule lets the query of `site` see its key.
     pub fn seen(&self, sizes: &Sizes, tables: &Tables<'_>, site: Site) -> bool {
         let position = self.place(sizes, site.query);
         let back = position - site.key as i64;
@@ -305,7 +306,7 @@ impl Rules {
         })
     }
 
-    /// A seen score, and by each rule that has one its slope there.
+    /// The score of a visible pair after all rules, and for each rule its slope.
     fn trace(&self, sizes: &Sizes, tables: &Tables<'_>, site: Site, s: f64) -> (f64, Vec<f64>) {
         let ahead = site.key as i64 - self.place(sizes, site.query);
         let mut slopes = Vec::new();
@@ -331,12 +332,12 @@ impl Rules {
         (score, slopes)
     }
 
-    /// What the rules make of the score `s`.
+    /// The score after all rules, given the raw score `s`.
     pub fn score(&self, sizes: &Sizes, tables: &Tables<'_>, site: Site, s: f64) -> f64 {
         self.trace(sizes, tables, site, s).0
     }
 
-    /// The slope of what the rules from place `from` on make of it: of all of them from 0.
+    /// The slope at the raw score `s` of the rules from index `from` on; 0 means all rules.
     pub fn slope(
         &self,
         sizes: &Sizes,
@@ -403,13 +404,13 @@ impl Rules {
         range(first, end)
     }
 
-    /// How many pairs of `queries` × `keys`, neither of them empty, the rules without tables let see; tables can only take more
-    /// away. `Full` only without rules that read a table.
+    /// How many pairs of `queries` × `keys` (neither empty) the rules let see, ignoring tables. Tables can only hide more pairs,
+    /// so `Full` is returned only when no rule that hides keys reads a table.
     pub fn tile(&self, sizes: &Sizes, queries: Range<usize>, keys: Range<usize>) -> Tile {
         let low = self.place(sizes, queries.start);
         let high = self.place(sizes, queries.end - 1);
         let (first, last) = (keys.start as i64, keys.end as i64 - 1);
-        // How far behind its query a key of the tile is, at least and at most.
+        // The smallest and the largest distance of a key of the tile behind its query.
         let (near, far) = (low - last, high - first);
         let of = |some: bool, all: bool| match (some, all) {
             (false, _) => Tile::Empty,
@@ -453,8 +454,8 @@ impl Rules {
         each.min().unwrap_or(Tile::Full)
     }
 
-    /// Whether the tables of documents and blocks may let one of `queries` of sequence `batch` see one of `keys`; neither is empty.
-    /// Documents are usually in order; where they aren't, this tells less.
+    /// Whether the tables of documents and blocks may let one of `queries` of sequence `batch` see one of `keys`; neither range
+    /// is empty. Documents are compared by their ranges of ids, so unsorted ids hide fewer tiles.
     pub fn tables_show(
         &self,
         sizes: &Sizes,
@@ -487,7 +488,7 @@ impl Rules {
 }
 
 impl Rule {
-    /// Its name in errors and in the names of kernels.
+    /// The rule's name in errors and in kernel names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Causal => "causal",
@@ -531,8 +532,8 @@ impl Rule {
     }
 }
 
-/// The slopes of ALiBi \[heads\]: 2^(−8(h + 1)/n) for a power of two n of heads; for other numbers those of the power below, then
-/// every second one of the power above (Press et al. 2021).
+/// The ALiBi slopes \[heads\]: 2^(−8(h + 1)/n) when the number of heads n is a power of two. Otherwise the slopes of the next
+/// lower power of two, then every second slope of the next higher one (Press et al. 2021).
 pub fn alibi_slopes(heads: usize) -> Vec<f32> {
     let of_power = |n: usize, h: usize| (-8.0 * (h + 1) as f64 / n as f64).exp2() as f32;
     let below = match heads.checked_ilog2() {
@@ -544,13 +545,13 @@ pub fn alibi_slopes(heads: usize) -> Vec<f32> {
     first.chain(rest).collect()
 }
 
-/// Where the bias of a key so far ahead of its query lies in its head's row.
+/// The index, within its head's row, of the relative bias of a key `ahead` positions after its query.
 pub(super) fn relative_index(reach: u32, ahead: i64) -> usize {
     let reach = i64::from(reach);
     (ahead.clamp(-reach, reach) + reach) as usize
 }
 
-/// The numbers from `first` to `end`, none where they cross.
+/// The range from `first` to `end`, cut at 0; empty when `first` isn't below `end`.
 fn range(first: i64, end: i64) -> Range<usize> {
     let (first, end) = (first.max(0), end.max(0));
     if first < end {

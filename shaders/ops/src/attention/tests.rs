@@ -13,7 +13,7 @@ fn sizes(queries: usize, keys: usize) -> Sizes {
     }
 }
 
-/// Values of a generator that repeats, from −1 to 1.
+/// Reproducible pseudo-random values from −1 to 1.
 fn values(n: usize, seed: u64) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -120,7 +120,7 @@ fn three_keys_by_hand() {
         tables: Tables::default(),
     };
     let Attended { o, lse } = reference(&problem, &inputs);
-    // Query 0 is at position 1 and weighs keys 1 : 2, query 1 weighs all by their squares 1 : 4 : 9.
+    // Query 0 is at position 1 and weighs its two keys 1 : 2; query 1 weighs its three keys 1 : 4 : 9.
     let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} instead of {b}");
     close(o[0], 50.0 / 3.0);
     close(lse[0], log(3.0));
@@ -139,7 +139,7 @@ fn three_keys_by_hand() {
 
 #[test]
 fn a_query_that_sees_no_key_has_no_output_and_no_gradient() {
-    // Six queries and two keys: the first four are before the first key.
+    // Six queries and two keys: the first four queries are before the first key.
     let problem = problem(6, 2, &[Rule::Causal]);
     let data = Data::new(&problem);
     let Attended { o, lse } = reference(&problem, &data.inputs());
@@ -164,7 +164,7 @@ fn slopes_are_those_of_the_paper() {
     assert!(alibi_slopes(0).is_empty());
 }
 
-/// Every gradient is the difference of the forward, whatever its rules.
+/// Analytic gradients match finite differences of the forward pass under every rule.
 #[test]
 fn gradients_are_differences_of_the_forward() {
     let all = Pattern {
@@ -228,7 +228,8 @@ fn gradients_are_differences_of_the_forward() {
     }
 }
 
-/// The formula by hand, and what a mask must be: near its share, in rows, columns and pairs of neighbours, too.
+/// The factors match the formula computed by hand, and the share of dropped weights is near p in total, per row and per column,
+/// and near p² among pairs of neighbours.
 #[test]
 fn dropouts_are_what_their_hash_says() {
     let mix = crate::routing::mix;
@@ -277,7 +278,7 @@ fn dropouts_are_what_their_hash_says() {
     assert_eq!(Dropout::new(1.0 - 1e-16, 1).unwrap().words()[2], u32::MAX);
 }
 
-/// The keys of a problem in two parts, merged by their log-sum-exp.
+/// Attention over two parts of the keys, merged by log-sum-exp, equals attention over all keys.
 #[test]
 fn parts_of_the_keys_merge_to_the_whole() {
     let whole = problem(3, 7, &[]);
@@ -369,7 +370,7 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(message, "window: expected 1 to 2^30 - 1, got 0");
 }
 
-/// Positions that devices can't compute with, and the last that they can.
+/// The largest positions that fit 32 bits are accepted and larger ones are refused.
 #[test]
 fn positions_fit_32_bits() {
     let of = |rule, first| {
@@ -388,7 +389,7 @@ fn positions_fit_32_bits() {
     assert_eq!(message, format!("position: expected {range}, got {most}"));
 }
 
-/// A sequence by chunks is the sequence: every pair that is seen is in one pair of chunks, with the same score.
+/// Chunks cover the sequence: every visible pair is in exactly one pair of chunks, with the same score.
 #[test]
 fn chunks_see_what_the_sequence_does() {
     let all = [
@@ -446,7 +447,7 @@ fn any_rule() -> impl Strategy<Value = Rule> {
 }
 
 proptest! {
-    /// What rules say of tiles and ranges is what they say of pairs.
+    /// `tile`, `keys_of` and `queries_of` agree with the visibility of single pairs.
     #[test]
     fn tiles_and_ranges_agree_with_pairs(
         queries in 1..14usize,
@@ -480,7 +481,7 @@ proptest! {
         match rules.tile(s, q, k) {
             Tile::Empty => prop_assert!(pairs.iter().all(|seen| !seen)),
             Tile::Full => prop_assert!(pairs.iter().all(|seen| *seen)),
-            // One rule alone is told exactly.
+            // With a single rule, `Part` means that at least one pair is visible.
             Tile::Part if rules.iter().count() == 1 => prop_assert!(pairs.iter().any(|seen| *seen)),
             Tile::Part => {}
         }

@@ -1,21 +1,19 @@
-//! The activation of an expert's rows as launches of their own, forward and backward, for training.
+//! The activation of an expert's rows as separate launches, forward and backward, for training.
 //!
-//! Inference applies the activation inside the first product ([`crate::grouped_gemm`]); training
-//! keeps `pre`, the rows before it. Rows are sorted by expert ([`crate::permute`]), R of them.
-//! - forward: hidden = act(pre), gated hidden = act(gate) · up, or what
-//!   [`Activation::reference_gated`] makes of up;
-//! - backward, in one pass over `pre` and `dhidden`: with the gradient d of a row's hidden values
-//!   before the weight w of its slot, d_s = ⟨d, hidden⟩ is the gradient of w, dpre the gradient of
-//!   `pre` for w · d, and w · hidden takes the place of d, which is the operand of the second
-//!   product's weight gradient;
+//! Inference applies the activation inside the first product ([`crate::grouped_gemm`]); training keeps `pre`, the rows before the
+//! activation. There are R rows, sorted by expert ([`crate::permute`]).
+//! - forward: hidden = act(pre), or gated hidden = act(gate) · up, where [`Activation::reference_gated`] may change up first;
+//! - backward, in one pass over `pre` and `dhidden`: d is the gradient of a row's hidden values before they are multiplied by the
+//!   weight w of the row's slot. The pass computes the gradient of w, d_s = ⟨d, hidden⟩, and the gradient dpre of `pre` for w ·
+//!   d, and overwrites d by w · hidden, an operand of the second product's weight gradient;
 //! - gradient: dpre for d, without weights.
 //!
-//! Shapes: pre and dpre \[R, F or 2F (gate columns, then up columns)\], hidden and dhidden \[R,F\] of
-//! the element type; order u32 \[S\], offsets u32 \[E+1\], weights and dweights f32 \[S\]. Sums are
-//! f32, in a fixed order. Rows from offsets\[E\] on are not read and written as 0; every slot gets a
-//! dweight, 0 without an expert. Without offsets, in a dense network, forward and gradient read all R rows. The derivative of relu at 0 is 0.
+//! Shapes: pre and dpre \[R, F or 2F (gate columns, then up columns)\], hidden and dhidden \[R,F\] of the element type; order u32
+//! \[S\], offsets u32 \[E+1\], weights and dweights f32 \[S\]. Sums are f32, in a fixed order. Rows from offsets\[E\] on are not
+//! read and are written as 0; every slot gets a dweight, 0 for a slot without an expert. Without offsets (a dense network),
+//! forward and gradient read all R rows. The derivative of relu at 0 is 0.
 //!
-//! FLOPs: some 10 per element. Bytes: (parts + 1)·R·F elements forward, 2·(parts + 1)·R·F backward.
+//! FLOPs: about 10 per element. Bytes: (parts + 1)·R·F elements forward, 2·(parts + 1)·R·F backward.
 
 pub mod output_bias;
 
@@ -25,28 +23,28 @@ use crate::grouped_gemm::Activation;
 use crate::permute::{Sorted, check_row_bound};
 
 getters! {
-    /// Activations of the rows of all experts.
+    /// The activation of the rows of all experts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Problem {
         /// Slots S.
         slots: usize,
-        /// The most sorted rows R.
+        /// The largest number of sorted rows R.
         row_bound: usize,
         /// Experts E.
         experts: usize,
-        /// Hidden values F.
+        /// Hidden values per row F.
         inter: usize,
         /// Type of the rows.
         element: Element => with_element,
-        /// Two parts, multiplied after the activation of the first.
+        /// Whether a row has two parts, gate and up, that are multiplied after the gate's activation.
         gated: bool,
-        /// Identity for `None`.
+        /// The activation; `None` is the identity.
         activation: Option<Activation>,
     }
 }
 
 impl Problem {
-    /// Rows of `inter` hidden values in f32, one for each of `slots` slots; ungated identity.
+    /// An ungated identity over rows of `inter` hidden values in f32, one row for each of `slots` slots.
     ///
     /// # Errors
     /// [`Mismatch`] when a size is 0 or an index would not fit 31 bits.
@@ -65,7 +63,7 @@ impl Problem {
         })
     }
 
-    /// A copy with at most `rows` sorted rows, whatever the routing.
+    /// A copy with at most `rows` sorted rows for every routing.
     ///
     /// # Errors
     /// [`Mismatch`] unless 1 ≤ `rows` ≤ S.
@@ -77,7 +75,7 @@ impl Problem {
         })
     }
 
-    /// A copy with an activation, and with a gate that it applies to.
+    /// A copy with an activation, applied to a gate if `gated`.
     pub fn with_activation(self, activation: Option<Activation>, gated: bool) -> Self {
         Self {
             gated,
@@ -86,23 +84,23 @@ impl Problem {
         }
     }
 
-    /// Elements of `hidden`.
+    /// The number of elements of `hidden`.
     pub fn hidden_len(&self) -> usize {
         self.row_bound * self.inter
     }
 
-    /// Parts of a row of `pre`: gate and up, or one.
+    /// The number of parts of a row of `pre`: 2 (gate and up) when gated, else 1.
     pub fn parts(&self) -> usize {
         if self.gated { 2 } else { 1 }
     }
 
-    /// Elements of `pre`.
+    /// The number of elements of `pre`.
     pub fn pre_len(&self) -> usize {
         self.hidden_len() * self.parts()
     }
 }
 
-/// The oracle, in f64: hidden \[R,F\] of `pre` \[R, F or 2F\].
+/// The oracle of the forward pass, in f64: hidden \[R,F\] for `pre` \[R, F or 2F\].
 pub fn reference(problem: &Problem, sorted: &Sorted, pre: &[f64]) -> Vec<f64> {
     let (inter, columns) = (problem.inter, problem.inter * problem.parts());
     let mut hidden = vec![0.0; problem.hidden_len()];
@@ -121,23 +119,23 @@ pub fn reference(problem: &Problem, sorted: &Sorted, pre: &[f64]) -> Vec<f64> {
     hidden
 }
 
-/// What the activation of a gate multiplies.
+/// The factor that up contributes to a gated hidden value.
 fn gated(problem: &Problem, up: f64) -> f64 {
     problem.activation.map_or(up, |a| a.reference_gated(up))
 }
 
-/// What [`reference_backward()`] returns.
+/// The results of [`reference_backward()`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gradients {
-    /// \[R, F or 2F\].
+    /// Gradient of `pre` \[R, F or 2F\].
     pub dpre: Vec<f64>,
-    /// w · hidden \[R,F\].
+    /// Weighted hidden values w · hidden \[R,F\].
     pub weighted: Vec<f64>,
-    /// \[S\].
+    /// Gradients of the weights \[S\].
     pub dweights: Vec<f64>,
 }
 
-/// The oracle, in f64; with weights of 1 its `dpre` is the gradient without weights.
+/// The oracle of the backward pass, in f64; with all weights 1, its `dpre` is the gradient without weights.
 pub fn reference_backward(
     problem: &Problem,
     sorted: &Sorted,

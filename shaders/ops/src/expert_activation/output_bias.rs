@@ -1,7 +1,7 @@
-//! What the output bias adds to the gradient of the routing weights: dweights\[s\] += ⟨dy_t, b_e⟩.
+//! The output bias's share of the gradient of the routing weights: dweights\[s\] += ⟨dy_t, b_e⟩.
 //!
-//! y_t = Σ_k w_tk · (W_e · hidden + b_e), so the weight of slot s = t·K + k sees ⟨dy_t, b_e⟩ besides
-//! what [`super::reference_backward`] gives. Slots without an expert are left as they are.
+//! y_t = Σ_k w_tk · (W_e · hidden + b_e), so the gradient of the weight of slot s = t·K + k gets ⟨dy_t, b_e⟩ in addition to the
+//! result of [`super::reference_backward`]. Slots without an expert are left unchanged.
 //! Shapes: dy \[T,H\] and b \[E,H\] of the element type, dweights f32 \[S\]; sums are f32.
 //! FLOPs 2·S·H; bytes 2·S·H elements, from cache if K > 1.
 
@@ -10,7 +10,7 @@ use crate::error::{Mismatch, fits};
 use crate::permute::Sorted;
 
 getters! {
-    /// The products of gradients and biases of `hidden` values.
+    /// The dot products of dy and the output bias.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Problem {
         /// Slots S.
@@ -19,7 +19,7 @@ getters! {
         experts: usize,
         /// Slots per token K.
         top_k: usize,
-        /// Width H.
+        /// Values of a row H.
         hidden: usize,
         /// Type of dy and the bias.
         element: Element => with_element,
@@ -27,11 +27,10 @@ getters! {
 }
 
 impl Problem {
-    /// `slots` = T·`top_k` slots and rows of `hidden` values in f32.
+    /// A problem of `slots` = T·`top_k` slots and rows of `hidden` values in f32.
     ///
     /// # Errors
-    /// [`Mismatch`] when a size is 0, the slots are no multiple of `top_k`, or an index would
-    /// not fit 31 bits.
+    /// [`Mismatch`] when a size is 0, `slots` isn't a multiple of `top_k`, or an index would not fit 31 bits.
     pub fn new(
         slots: usize,
         experts: usize,
@@ -54,7 +53,7 @@ impl Problem {
     }
 }
 
-/// The oracle, in f64: what is added to dweights \[S\].
+/// The oracle, in f64: the values added to dweights \[S\].
 pub fn reference(problem: &Problem, sorted: &Sorted, dy: &[f64], bias: &[f64]) -> Vec<f64> {
     let hidden = problem.hidden;
     let mut added = vec![0.0; problem.slots];

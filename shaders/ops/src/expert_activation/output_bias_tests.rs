@@ -4,7 +4,7 @@ use crate::permute;
 #[test]
 fn reference_values() {
     let problem = Problem::new(4, 2, 2, 2).unwrap();
-    // Token 0 goes to experts 1 and 0, token 1 to expert 1 and nowhere.
+    // Token 0 goes to experts 1 and 0; token 1 goes to expert 1, and its second slot nowhere.
     let sorted = permute::reference(&[1, 0, 1, 2], 2);
     let got = reference(
         &problem,

@@ -21,10 +21,10 @@ fn wave(len: usize, phase: f64) -> Vec<f64> {
         .collect()
 }
 
-/// The loss Σ_s w_s ⟨d_s, hidden_s⟩ has the gradients that `reference_backward` returns.
+/// `reference_backward` returns the gradients of the loss Σ_s w_s ⟨d_s, hidden_s⟩.
 #[test]
 fn backward_matches_differences_of_the_loss() {
-    // Slot 2 goes nowhere, and expert 0 comes last in slot order.
+    // Slot 2 goes nowhere, and expert 0's slot comes last in slot order.
     let sorted = permute::reference(&[1, 1, 2, 0], 2);
     let weights = [0.3, -0.7, 0.9, 1.1];
     for gated in [false, true] {

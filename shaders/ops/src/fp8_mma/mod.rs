@@ -1,17 +1,17 @@
-//! W8A8 with FP8 matrix instructions: codes of x times codes of W, without decoding either.
+//! Products of FP8 codes by FP8 matrix instructions (W8A8): codes of x times codes of W, without decoding either.
 //!
-//! out\[r\] = Σ_k (sx · x_k) · (sw · w_k) + b, where x and w are FP8 codes and sx, sw their scales; rows and
-//! experts as in [`grouped_gemm`], panels of W as in [`grouped_gemm::fp8`]. `mma.m16n8k32` multiplies
-//! codes exactly and sums in f32, 128 inner columns at most: those sums are added in f32 outside the
-//! instruction (Hopper's keeps some 14 bits of a sum), times their scales where scales change along
-//! k. Other scales multiply once, at the end.
+//! out\[r\] = Σ_k (sx · x_k) · (sw · w_k) + b, where x and w are FP8 codes and sx, sw their scales. Rows and experts are as in
+//! [`grouped_gemm`], panels of W as in [`grouped_gemm::fp8`]. `mma.m16n8k32` multiplies codes exactly and sums in f32.
+//! Instructions alone sum at most 128 inner columns, because Hopper's keeps only about 14 bits of a sum; the partial sums are
+//! added in f32 outside the instruction. Scales that change along k multiply each partial sum; other scales multiply the total
+//! once.
 //!
-//! Shapes: x u32 \[T or R, ⌈k/4⌉\], four codes along k to a word, missing ones zero codes; its scales f32
-//! as [`Granularity`] has them for \[T or R, k\]; W panels \[E, 1, ⌈n/64⌉, ⌈k/4⌉, 64\], its scales f32; b f32
-//! \[E, n\], where there is one; out \[R, n\] f32. A block of scales has a multiple of 32 inner columns, those of one instruction, or all.
-//! Rows no slot is sorted to are left as they are. The hardware chooses the order of a sum.
+//! Shapes: x u32 \[T or R, ⌈k/4⌉\], four codes along k per word, padded with zero codes, with f32 scales in the shape that
+//! [`Granularity`] gives for \[T or R, k\]; W panels \[E, 1, ⌈n/64⌉, ⌈k/4⌉, 64\] with f32 scales; b f32 \[E, n\], optional; out
+//! \[R, n\] f32. A block of scales covers a multiple of 32 inner columns (one instruction's), or all of them. Rows that no slot
+//! is sorted to are left unchanged. The hardware chooses the order of a sum.
 //!
-//! Source of the sums of 128 columns: DeepSeek-V3, 3.3.2.
+//! Source of the limit of 128 columns: DeepSeek-V3, 3.3.2.
 //!
 //! FLOPs 2·R·n·k. Bytes at least R·k + E·n·k + 4·R·n.
 
@@ -24,30 +24,29 @@ use crate::permute::Sorted;
 use crate::scaling::{Fp8Scheme, Granularity};
 use serde::{Deserialize, Serialize};
 
-/// Inner columns of one instruction.
+/// Inner columns per instruction.
 pub const STEP: usize = 32;
 
-/// The most inner columns that are summed by instructions alone.
+/// The largest number of inner columns summed by instructions alone.
 pub const PROMOTED: usize = 128;
 
-/// One product of codes.
+/// One product of FP8 codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// Rows, experts and sizes, and what the codes of W are.
+    /// Rows, experts, sizes, and the FP8 scheme of W.
     pub product: grouped_gemm::Problem,
-    /// What the codes of x are; the formats may differ.
+    /// The FP8 scheme of x; its format may differ from that of W.
     pub x: Fp8Scheme,
-    /// What the codes of W are.
+    /// The FP8 scheme of W.
     pub w: Fp8Scheme,
 }
 
 impl Problem {
-    /// `product`, whose weights are codes, with rows that are codes as `x` says.
+    /// `product`, whose weights are FP8 codes, with rows of x quantised by the scheme `x`.
     ///
     /// # Errors
-    /// [`Mismatch`] for weights that aren't codes in \[E, n, k\], a product that is more than one
-    /// (gate, activation) or not f32, MX scales, or scale blocks that cut the inner columns of
-    /// an instruction.
+    /// [`Mismatch`] when the weights aren't codes in \[E, n, k\], the product has a gate or an activation or isn't f32, scales
+    /// are MX, or a block of scales ends inside the inner columns of an instruction.
     pub fn new(product: grouped_gemm::Problem, x: Fp8Scheme) -> Result<Self, Mismatch> {
         let refuse =
             |expected: &str, got: String| Err(Fault::Config.error("fp8_mma", expected, got));
@@ -78,25 +77,25 @@ impl Problem {
         Ok(Self { product, x, w })
     }
 
-    /// Words of a row of x, and of a column of W.
+    /// The number of words of a row of x, and of a column of W.
     pub fn row_words(&self) -> usize {
         self.product.k.div_ceil(LANES_PER_WORD)
     }
 
-    /// Scales of x, down and across.
+    /// The number of scales of x, down and across.
     pub fn x_scale_shape(&self) -> [usize; 2] {
         let (rows, k) = (self.product.input_rows(), self.product.k);
         self.x.granularity.scale_shape(rows, k)
     }
 
-    /// Whether a scale changes along k.
+    /// Whether the scales of x or W change along k.
     pub fn scales_along_k(&self) -> bool {
         [self.x, self.w]
             .iter()
             .any(|codes| self.along_k(*codes).is_some())
     }
 
-    /// Inner columns under one scale, where they are fewer than all.
+    /// The inner columns that share a scale, if they aren't all of them.
     fn along_k(&self, codes: Fp8Scheme) -> Option<usize> {
         match codes.granularity {
             Granularity::Block { columns, .. } => Some(columns).filter(|c| *c < self.product.k),
@@ -104,7 +103,7 @@ impl Problem {
         }
     }
 
-    /// Inner columns whose sums are added at once: under one scale of x and one of W, at most 128.
+    /// The inner columns summed before the scales multiply: they share one scale of x and one of W and are at most 128.
     pub fn segment(&self) -> usize {
         let columns = [self.x, self.w].map(|codes| self.along_k(codes).unwrap_or(PROMOTED));
         columns.into_iter().fold(PROMOTED, gcd)
@@ -115,11 +114,11 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The oracle: codes multiplied in f64, sums under one pair of scales times both; rows that no slot
-/// is sorted to are 0.
+/// The oracle: sums the products of codes under one pair of scales in f64, times both scales; rows that no slot is sorted to are
+/// 0.
 ///
-/// `x` and `weights` are words and scales as in [`Problem`], `bias` is empty where the problem has none; a
-/// dense product is that of one expert with all rows.
+/// `x` and `weights` are words and scales as [`Problem`] describes them, and `bias` is empty for a problem without one. A dense
+/// product is computed as one expert's product of all rows.
 pub fn reference(
     problem: &Problem,
     sorted: &Sorted,

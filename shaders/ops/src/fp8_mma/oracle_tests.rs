@@ -5,7 +5,7 @@ use crate::grouped_gemm::{self, fp8};
 use crate::permute;
 use crate::scaling::Granularity;
 
-/// Numbers that look random, the same each time.
+/// Reproducible pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// Against the product of what the codes decode to.
+/// Checks the oracle against the product of the decoded values.
 fn check(product: grouped_gemm::Problem, x: Granularity, w: Granularity) {
     let of = |format, granularity| Fp8Scheme {
         format,

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn reference_values() {
-    // Φ from tables; silu and relu from their definitions.
+    // Values of Φ from tables; silu and relu from their definitions.
     assert!((Activation::Gelu.reference(1.0) - 0.841_344_746_068_542_9).abs() < 1e-15);
     assert!((Activation::Gelu.reference(-5.0) + 5.0 * 2.866_515_718_791_939e-7).abs() < 1e-15);
     assert!((Activation::Silu.reference(0.0)).abs() < 1e-300);
@@ -13,7 +13,7 @@ fn reference_values() {
     assert!((Activation::Mish.reference_gradient(0.0) - 0.6).abs() < 1e-15);
     assert!((Activation::Mish.reference(1.0) - 0.865_098_388_267_310_3).abs() < 1e-15);
     assert_eq!(Activation::Mish.reference(1e4), 1e4);
-    // 1 / (1 + exp(−1.702)); from 7 on nothing rises.
+    // σ(1.702) = 1 / (1 + exp(−1.702)); beyond 7 the function is constant.
     assert!((Activation::Clamped.reference(1.0) - 0.845_795_768_8).abs() < 1e-9);
     assert_eq!(
         Activation::Clamped.reference(9.0),
@@ -30,7 +30,7 @@ fn gradients_are_those_of_finite_differences() {
     const STEP: f64 = 1e-5;
     for activation in Activation::ALL {
         for i in -60..=60 {
-            // Never 0, where relu has no derivative.
+            // x is never 0, where relu has no derivative.
             let x = f64::from(i) * 0.21 + 0.005;
             let rise = activation.reference(x + STEP) - activation.reference(x - STEP);
             let (got, want) = (activation.reference_gradient(x), rise / (2.0 * STEP));

@@ -1,26 +1,26 @@
 //! Gradient of an expert's bias: db_e = Σ_r w_r · rows\[r\] over the rows r of expert e.
 //!
-//! Rows are sorted, or one per token and found through the sort ([`Source`]); w_r is the router
-//! weight of the slot behind row r, 1 without weights. Shapes: rows \[R,n\] or \[T,n\] of f32, f16 or
-//! bf16; weights f32 \[S\]; db \[E,n\] f32, zeros for an expert without rows. Sums run over the rows in
-//! order, in f32. [`Problem::dense`](super::Problem::dense) sums all rows, and nothing is sorted. FLOPs R·n, twice that weighted; bytes R·n elements.
+//! Rows are sorted, or one per token and found through the sort ([`Source`]); w_r is the router weight of the slot of row r, or 1
+//! without weights. Shapes: rows \[R,n\] or \[T,n\] of f32, f16 or bf16; weights f32 \[S\]; db \[E,n\] f32, zeros for an expert
+//! without rows. Sums run over the rows in order, in f32. [`Problem::dense`](super::Problem::dense) sums all rows without a sort.
+//! FLOPs: R·n, twice that with weights. Bytes: R·n elements.
 
 use super::Source;
 use crate::error::Mismatch;
 
-/// One bias gradient.
+/// The gradient of one product's bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The product whose n columns have the bias; a dense one has all rows, in their order, unweighted.
+    /// The product whose n columns have the bias; a dense product reads all rows in order, without weights.
     pub product: super::Problem,
     /// Which rows are read.
     pub rows: Source,
-    /// Whether rows are multiplied by the weights of their slots.
+    /// Whether each row is multiplied by the weight of its slot.
     pub weighted: bool,
 }
 
 impl Problem {
-    /// The gradient of the bias of `product` from sorted rows, or from all rows of a dense one.
+    /// The gradient of the bias of `product`, from sorted rows or, if it is dense, from all rows.
     pub fn of(product: &super::Problem) -> Self {
         Self {
             product: *product,
@@ -29,21 +29,21 @@ impl Problem {
         }
     }
 
-    /// Checks the sizes, of a problem whose fields were set one by one.
+    /// Checks the sizes of a problem whose fields were set one by one.
     ///
     /// # Errors
-    /// As [`super::Problem::check`].
+    /// [`Mismatch`] under the conditions of [`super::Problem::check`].
     pub fn check(&self) -> Result<(), Mismatch> {
         self.product.reading(self.rows).check()
     }
 
-    /// Rows of the operand.
+    /// The number of rows of the operand.
     pub fn input_rows(&self) -> usize {
         self.product.reading(self.rows).input_rows()
     }
 }
 
-/// The oracle, in f64; `order` and `offsets` come from the sort, `weights` are those of the slots.
+/// The oracle, in f64; `order` and `offsets` are the results of the sort, `weights` the router weights of the slots.
 pub fn reference(
     problem: &Problem,
     sorted: &crate::permute::Sorted,
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::grouped_gemm::Problem as Product;
 
-    /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1; slot 2 has no expert.
+    /// Two tokens with two slots each: expert 1 gets slots 0 and 3, expert 0 slot 1; slot 2 has no expert.
     #[test]
     fn reference_sums_the_rows_of_an_expert() {
         let sorted = crate::permute::reference(&[1, 0, 3, 1], 3);

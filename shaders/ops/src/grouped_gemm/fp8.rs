@@ -1,11 +1,10 @@
-//! Weights as FP8 codes that are decoded while they are loaded: a quarter of the bytes of f32.
+//! Weights as FP8 codes that kernels decode while loading: a quarter of the bytes of f32.
 //!
-//! w = code · scale, rounded to f32, so a product is that of the decoded weights to the last bit.
-//! Words lie in panels \[E, parts, ⌈n/64⌉, ⌈k/4⌉, 64\]: the codes of four neighbouring inner columns
-//! of one output column to a word, 64 output columns side by side. A register of a CPU or the
-//! neighbouring units of a GPU read neighbouring words, a panel is read front to back, and nothing
-//! is transposed on the way. Missing columns and codes are zeros. Scales lie as [`Granularity`] has
-//! them for a matrix of \[n or 2n, k\], one after the other for each expert.
+//! w = code · scale, rounded to f32, so the product equals the product of the decoded weights to the last bit. Words lie in
+//! panels \[E, parts, ⌈n/64⌉, ⌈k/4⌉, 64\]: a word holds the codes of four neighbouring inner columns of one output column, and
+//! the words of 64 output columns lie side by side. A CPU register and the neighbouring units of a GPU therefore read
+//! neighbouring words, and a panel is read front to back without transposition. Missing columns and codes are zeros. Each
+//! expert's scales have the shape that [`Granularity`] gives for a matrix \[n or 2n, k\], one expert after the other.
 
 use super::Problem;
 use crate::error::{Fault, Mismatch};
@@ -13,14 +12,14 @@ use crate::fp8::{LANES_PER_WORD, decode_host};
 use crate::quantize;
 use crate::scaling::{Fp8Scheme, Granularity, e8m0_value};
 
-/// Output columns of a panel.
+/// Output columns per panel.
 pub const PANEL: usize = 64;
 
 impl Fp8Scheme {
-    /// Checks that all codes of a word share a scale, in matrices of `k` inner columns.
+    /// Checks that the four codes of a word share a scale, in matrices of `k` inner columns.
     ///
     /// # Errors
-    /// [`Mismatch`] for blocks that words straddle, or without rows or columns.
+    /// [`Mismatch`] for blocks that end inside a word, or that have no rows or columns.
     pub fn check(&self, k: usize) -> Result<(), Mismatch> {
         let Granularity::Block { rows, columns } = self.granularity else {
             return Ok(());
@@ -33,10 +32,10 @@ impl Fp8Scheme {
     }
 }
 
-/// The codes of one expert's weights as a matrix \[n or 2n, k\] with its scales.
+/// The quantisation problem of one expert's weights, a matrix \[n or 2n, k\].
 ///
 /// # Errors
-/// [`Mismatch`] without codes, and for more of them than 31 bits count.
+/// [`Mismatch`] when the weights aren't codes or an index would not fit 31 bits.
 pub fn matrix(problem: &Problem) -> Result<quantize::Problem, Mismatch> {
     let Some(weights) = problem.fp8 else {
         return Err(Fault::Config.error("weights", "FP8 codes", "floats"));
@@ -45,13 +44,13 @@ pub fn matrix(problem: &Problem) -> Result<quantize::Problem, Mismatch> {
     quantize::Problem::new(shape, problem.element, weights.granularity, weights.format)
 }
 
-/// Words of one expert's panels.
+/// The number of words of one expert's panels.
 pub fn expert_words(problem: &Problem) -> usize {
     let panels = problem.parts() * problem.n.div_ceil(PANEL);
     panels * PANEL * problem.k.div_ceil(LANES_PER_WORD)
 }
 
-/// Scales down and across the matrix of an expert, as they lie in memory; 0 without codes.
+/// The number of scales of an expert's matrix, down and across, as they lie in memory; 0 without codes.
 pub fn scale_shape(problem: &Problem) -> [usize; 2] {
     let shape = |weights: Fp8Scheme| {
         let rows = problem.n * problem.parts();
@@ -60,13 +59,13 @@ pub fn scale_shape(problem: &Problem) -> [usize; 2] {
     problem.fp8.map_or([0, 0], shape)
 }
 
-/// f32s or words of E8M0 bytes of all scales.
+/// The number of f32 scales, or of words of E8M0 scales, of all experts.
 pub fn scale_words(problem: &Problem) -> usize {
     let [down, across] = scale_shape(problem);
     problem.experts * down * across
 }
 
-/// Row-major words \[E, n or 2n, ⌈k/4⌉\] as panels.
+/// Rearranges row-major words \[E, n or 2n, ⌈k/4⌉\] into panels.
 pub fn to_panels(problem: &Problem, words: &[u32]) -> Vec<u32> {
     let mut panels = vec![0; problem.experts * expert_words(problem)];
     for (row, word, at) in places(problem) {
@@ -75,7 +74,7 @@ pub fn to_panels(problem: &Problem, words: &[u32]) -> Vec<u32> {
     panels
 }
 
-/// The decoded weights \[E, n or 2n, k\] of `panels`, and of `scales` as [`Granularity`] has them.
+/// Decodes `panels` to the weights \[E, n or 2n, k\]; `scales` lie as [`Granularity`] describes.
 pub fn decoded(problem: &Problem, panels: &[u32], scales: &[u32]) -> Vec<f32> {
     let Some(Fp8Scheme {
         format,
@@ -107,7 +106,7 @@ pub fn decoded(problem: &Problem, panels: &[u32], scales: &[u32]) -> Vec<f32> {
     weights
 }
 
-/// Row, word of the row and place in the panels of every word.
+/// For every word: its row, its index in the row, and its index in the panels.
 fn places(problem: &Problem) -> impl Iterator<Item = (usize, usize, usize)> {
     let (n, words) = (problem.n, problem.k.div_ceil(LANES_PER_WORD));
     let panels = n.div_ceil(PANEL);

@@ -1,22 +1,18 @@
 //! Grouped GEMM: every expert multiplies the rows routed to it by its own matrix.
 //!
-//! out\[r\] = act(x\[r\] · W_eᵀ + b_e) for the rows r of expert e; gated: act(x · Gᵀ + g) · (x · Uᵀ + u)
-//! with both products in one pass over x. Rows are found through a sort of the slots
-//! ([`crate::permute`]), so nothing need be copied into expert order: row r reads token row
-//! `order[r] / K` ([`Source::Tokens`]) or sorted row r ([`Source::Sorted`]).
+//! out\[r\] = act(x\[r\] · W_eᵀ + b_e) for the rows r of expert e; gated: act(x · Gᵀ + g) · (x · Uᵀ + u) with both products in
+//! one pass over x. Rows are found through a sort of the slots ([`crate::permute`]), so they needn't be copied into expert order:
+//! row r reads token row `order[r] / K` ([`Source::Tokens`]) or sorted row r ([`Source::Sorted`]).
 //!
-//! Shapes: W \[E, n or 2n (gate rows, then up rows), k\], or \[E, k, n\] for x · W_e, the backward of
-//! a product ([`WeightLayout`]); b \[E, n or 2n\]; x \[T,k\] or \[R,k\], out \[R,n\],
-//! where R ≤ S is the most sorted rows any routing produces. f32, f16 or bf16 with f32
-//! sums. Rows no slot is sorted to are left as they are.
-//! [`Problem::dense`] is the ordinary product: one matrix for all rows, and nothing is sorted.
-//! Weights may be FP8 codes, decoded while they are loaded ([`fp8`]); the result is, to the last
-//! bit, that of the decoded weights in f32.
+//! Shapes: W \[E, n or 2n (gate rows, then up rows), k\], or \[E, k, n\] for x · W_e, the backward of a product
+//! ([`WeightLayout`]); b \[E, n or 2n\]; x \[T,k\] or \[R,k\], out \[R,n\], where R ≤ S is the largest number of sorted rows of
+//! any routing. Elements are f32, f16 or bf16; sums are f32. Rows that no slot is sorted to are left unchanged.
+//! [`Problem::dense`] is the ordinary product: one matrix for all rows, without a sort. Weights may be FP8 codes, decoded while
+//! they are loaded ([`fp8`]); the result equals, to the last bit, the product of the decoded weights in f32.
 //!
-//! FLOPs 2·R·n·k, twice that gated. Bytes at least (R·k + E·n·k + R·n) elements.
+//! FLOPs: 2·R·n·k, twice that gated. Bytes: at least (R·k + E·n·k + R·n) elements.
 //!
-//! The gradients of W and b are sums over the rows of an expert: [`weight_gradient`],
-//! [`bias_gradient`].
+//! [`weight_gradient`] and [`bias_gradient`] compute the gradients of W and b, which are sums over the rows of an expert.
 
 pub mod bias_gradient;
 pub mod fp8;
@@ -28,17 +24,17 @@ use crate::permute::{Sorted, check_row_bound};
 use crate::scaling::Fp8Scheme;
 use serde::{Deserialize, Serialize};
 
-/// Which rows of a buffer belong to the slots of an expert.
+/// How the rows of x are arranged in their buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Source {
     /// One row per token: slot s reads row s / K.
     Tokens,
-    /// One row per sorted row.
+    /// One row per sorted row: sorted row r reads row r.
     Sorted,
 }
 
 impl Source {
-    /// The buffer's row that sorted row `row` reads.
+    /// The row of the buffer that sorted row `row` reads.
     pub(crate) fn row(self, row: usize, sorted: &Sorted, top_k: usize) -> usize {
         match self {
             Self::Tokens => sorted.order[row] as usize / top_k,
@@ -47,13 +43,13 @@ impl Source {
     }
 }
 
-/// How the weights of an expert lie in memory.
+/// How an expert's weights lie in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WeightLayout {
-    /// \[n or 2n, k\]: out = x · Wᵀ.
+    /// W \[n or 2n, k\]: out = x · Wᵀ.
     #[default]
     OutIn,
-    /// \[k, n\]: out = x · W, as in the gradient of x. Not gated.
+    /// W \[k, n\]: out = x · W, as in the gradient of x. Can't be gated.
     InOut,
 }
 
@@ -62,39 +58,39 @@ pub enum WeightLayout {
 pub struct Problem {
     /// Slots S.
     pub slots: usize,
-    /// The most sorted rows R any routing produces, at most S.
+    /// The largest number R of sorted rows of any routing, at most S.
     pub row_bound: usize,
     /// Experts E.
     pub experts: usize,
     /// Slots per token K.
     pub top_k: usize,
-    /// Output columns.
+    /// Output columns n.
     pub n: usize,
-    /// Input columns.
+    /// Inner columns k.
     pub k: usize,
     /// Type of x, W, b and out.
     pub element: Element,
-    /// Which rows of x are read.
+    /// How the rows of x are arranged.
     pub rows: Source,
     /// How W lies in memory.
     pub layout: WeightLayout,
-    /// Two products, multiplied after the activation of the first.
+    /// Whether there are two products, gate and up, that are multiplied after the gate's activation.
     pub gated: bool,
-    /// Applied before the store.
+    /// The activation applied before the store, if any.
     pub activation: Option<Activation>,
-    /// Whether there is a bias.
+    /// Whether there is a bias b.
     pub bias: bool,
-    /// One expert has all rows, in their order; there is no sort.
+    /// Whether one expert has all rows in order, without a sort.
     pub dense: bool,
-    /// The weights are FP8 codes; those of [`WeightLayout::OutIn`].
+    /// The FP8 scheme of the weights if they are codes; only with [`WeightLayout::OutIn`].
     pub fp8: Option<Fp8Scheme>,
 }
 
 impl Problem {
-    /// x \[`m`, `k`\] · W \[`n`, `k`\]ᵀ.
+    /// The dense product x \[`m`, `k`\] · W \[`n`, `k`\]ᵀ.
     ///
     /// # Errors
-    /// [`Mismatch`] when n or k is 0 or an index would not fit 31 bits.
+    /// [`Mismatch`] when `n` or `k` is 0 or an index would not fit 31 bits.
     pub fn dense(m: usize, n: usize, k: usize) -> Result<Self, Mismatch> {
         Ok(Self {
             rows: Source::Sorted,
@@ -103,7 +99,7 @@ impl Problem {
         })
     }
 
-    /// A plain product of `slots` = T·`top_k` rows: \[.., `k`\] · \[`n`, `k`\]ᵀ per expert.
+    /// A plain grouped product of `slots` = T·`top_k` rows: \[.., `k`\] · \[`n`, `k`\]ᵀ per expert.
     ///
     /// # Errors
     /// [`Mismatch`] when a size is 0 or an index would not fit 31 bits.
@@ -144,11 +140,11 @@ impl Problem {
         })
     }
 
-    /// Checks the sizes, of a problem whose fields were set one by one.
+    /// Checks the sizes of a problem whose fields were set one by one.
     ///
     /// # Errors
-    /// As [`Problem::new`], and for rows that aren't the slots', a dense product that isn't one expert's, and scale blocks
-    /// that words straddle.
+    /// [`Mismatch`] under the conditions of [`Problem::new`], when `row_bound` doesn't fit the slots, when a dense product has
+    /// several experts or other rows than slots, and when a block of scales ends inside a word.
     pub fn check(&self) -> Result<(), Mismatch> {
         Self::new(self.slots, self.experts, self.top_k, self.n, self.k)?;
         check_row_bound(self.row_bound, self.slots)?;
@@ -159,12 +155,12 @@ impl Problem {
         self.fp8.map_or(Ok(()), |weights| weights.check(self.k))
     }
 
-    /// Weight matrices per expert: 2 when gated.
+    /// The number of weight matrices per expert: 2 when gated, else 1.
     pub fn parts(&self) -> usize {
         if self.gated { 2 } else { 1 }
     }
 
-    /// Elements of one expert's weights as they are bound, and the bytes of each.
+    /// The number of elements of one expert's weights as a kernel binds them, and the bytes of each element.
     pub fn expert_elements(&self) -> (usize, usize) {
         match self.fp8 {
             Some(_) => (fp8::expert_words(self), 4),
@@ -172,7 +168,7 @@ impl Problem {
         }
     }
 
-    /// Bytes of one expert's weights, without their scales.
+    /// The bytes of one expert's weights, without scales.
     pub fn expert_bytes(&self) -> usize {
         let (elements, bytes) = self.expert_elements();
         elements * bytes
@@ -183,7 +179,7 @@ impl Problem {
         2 * self.row_bound as u64 * (self.n * self.parts()) as u64 * self.k as u64
     }
 
-    /// Rows of x.
+    /// The number of rows of x.
     pub fn input_rows(&self) -> usize {
         match self.rows {
             Source::Tokens => self.slots / self.top_k,
@@ -191,15 +187,15 @@ impl Problem {
         }
     }
 
-    /// The same of other rows.
+    /// The same product over rows arranged as `rows`.
     fn reading(self, rows: Source) -> Self {
         Self { rows, ..self }
     }
 }
 
-/// The oracle: f64 throughout, rows that no slot is sorted to are 0.
+/// The oracle, in f64; rows that no slot is sorted to are 0.
 ///
-/// `order` and `offsets` come from the sort.
+/// `order` and `offsets` are the results of the sort.
 pub fn reference(
     problem: &Problem,
     sorted: &crate::permute::Sorted,
@@ -252,19 +248,19 @@ named! {
         Silu = "silu",
         /// x · tanh(ln(1 + exp(x))).
         Mish = "mish",
-        /// m · σ(1.702 · m) with m = min(x, 7); a gate of it multiplies clamp(up, −7, 7) + 1 in place of up (gpt-oss, 2025).
+        /// m · σ(1.702 · m) with m = min(x, 7); used as a gate, it multiplies clamp(up, −7, 7) + 1 instead of up (gpt-oss, 2025).
         Clamped = "clamped",
     }
 }
 
-/// How steep [`Activation::Clamped`]'s σ is.
+/// The factor 1.702 inside [`Activation::Clamped`]'s σ.
 pub const CLAMPED_SLOPE: f32 = 1.702;
 
-/// Where [`Activation::Clamped`] cuts.
+/// The bound 7 of [`Activation::Clamped`].
 pub const CLAMPED_LIMIT: f32 = 7.0;
 
 impl Activation {
-    /// The oracle, in f64.
+    /// The oracle of the activation, in f64.
     pub fn reference(self, x: f64) -> f64 {
         match self {
             Self::Relu if x < 0.0 => 0.0,
@@ -274,14 +270,14 @@ impl Activation {
             Self::Mish => x * x.exp().ln_1p().tanh(),
             Self::Clamped => {
                 let m = x.min(f64::from(CLAMPED_LIMIT));
-                // `min` of a NaN is the other number.
+                // `f64::min` of a NaN and a number is the number.
                 let m = if x.is_nan() { x } else { m };
                 m / (1.0 + (-f64::from(CLAMPED_SLOPE) * m).exp())
             }
         }
     }
 
-    /// What a gate of it multiplies, in f64: up, but for [`Activation::Clamped`].
+    /// The factor that a gate multiplies, in f64: up, except for [`Activation::Clamped`].
     pub fn reference_gated(self, up: f64) -> f64 {
         let limit = f64::from(CLAMPED_LIMIT);
         match self {
@@ -290,7 +286,7 @@ impl Activation {
         }
     }
 
-    /// The derivative of [`Self::reference_gated`], in f64; 0 where it is cut.
+    /// The derivative of [`Self::reference_gated`], in f64; 0 where up is clamped.
     pub fn reference_gated_gradient(self, up: f64) -> f64 {
         match self {
             Self::Clamped if up.abs() > f64::from(CLAMPED_LIMIT) => 0.0,
@@ -298,7 +294,7 @@ impl Activation {
         }
     }
 
-    /// The oracle of the derivative, in f64; 0 where relu has none.
+    /// The oracle of the activation's derivative, in f64; 0 where relu has none.
     pub fn reference_gradient(self, x: f64) -> f64 {
         let logistic = 1.0 / (1.0 + (-x).exp());
         match self {
@@ -323,7 +319,7 @@ impl Activation {
     }
 }
 
-/// erf by its Maclaurin series below 3 and its continued fraction above; error below 1e-15.
+/// erf by its Maclaurin series below 3 and its continued fraction above; the error is below 1e-15.
 fn erf(x: f64) -> f64 {
     let z = x.abs();
     let value = if z < 3.0 {

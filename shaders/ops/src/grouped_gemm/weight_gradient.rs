@@ -1,33 +1,32 @@
 //! Gradient of an expert's weights: dW_e = Σ_r a\[r\] ⊗ b\[r\] over the rows r of expert e.
 //!
-//! For out = x · Wᵀ the gradient of W \[E, m, n\] has a = the gradient of out (m = output columns) and
-//! b = x (n = input columns). Either operand has one row per sorted row, or one per token that is
-//! found through the sort ([`Source`]), so nothing is copied into expert order. [`Product::dense`](super::Problem::dense) is
-//! the gradient of one matrix from all rows, and nothing is sorted.
+//! For out = x · Wᵀ, the gradient of W \[E, m, n\] has a = the gradient of out (m = output columns) and b = x (n = input
+//! columns). Each operand has one row per sorted row, or one per token that is found through the sort ([`Source`]), so nothing is
+//! copied into expert order. [`Product::dense`](super::Problem::dense) is the gradient of one matrix from all rows, without a
+//! sort.
 //!
-//! Shapes: a \[T,m\] or \[R,m\], b \[T,n\] or \[R,n\] of f32, f16 or bf16; dW \[E, m, n\] is f32 whatever
-//! they are, because it is added to f32 master weights or rounded once by the caller. Experts
-//! without rows get zeros; rows no slot is sorted to are not read. Every variant sums over the rows
-//! in order with fused multiply-adds, so variants agree to the last bit.
+//! Shapes: a \[T,m\] or \[R,m\], b \[T,n\] or \[R,n\] of f32, f16 or bf16. dW \[E, m, n\] is always f32, because the caller adds
+//! it to f32 master weights or rounds it once. Experts without rows get zeros; rows that no slot is sorted to are not read. Every
+//! variant sums over the rows in order with fused multiply-adds, so variants agree to the last bit.
 //!
-//! FLOPs 2·R·m·n. Bytes at least R·(m + n) elements and 4·E·m·n bytes.
+//! FLOPs: 2·R·m·n. Bytes: at least R·(m + n) elements and 4·E·m·n bytes.
 
 use super::Source;
 use crate::error::Mismatch;
 
-/// One weight gradient.
+/// The gradient of one product's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The product whose weights have the gradient: m is its n, and n its k.
+    /// The product whose weights have the gradient; its n is this m, its k this n.
     pub product: super::Problem,
-    /// Which rows of a are read.
+    /// How the rows of a are arranged.
     pub a: Source,
-    /// Which rows of b are read.
+    /// How the rows of b are arranged.
     pub b: Source,
 }
 
 impl Problem {
-    /// The gradient of the weights of `product` from sorted rows, or from all rows of a dense one.
+    /// The gradient of the weights of `product`, from sorted rows or, if it is dense, from all rows.
     pub fn of(product: &super::Problem) -> Self {
         Self {
             product: *product,
@@ -36,20 +35,20 @@ impl Problem {
         }
     }
 
-    /// Columns m of a and n of b.
+    /// The number of columns m of a and n of b.
     pub fn columns(&self) -> [usize; 2] {
         [self.product.n, self.product.k]
     }
 
-    /// Checks the sizes, of a problem whose fields were set one by one.
+    /// Checks the sizes of a problem whose fields were set one by one.
     ///
     /// # Errors
-    /// As [`super::Problem::check`].
+    /// [`Mismatch`] under the conditions of [`super::Problem::check`].
     pub fn check(&self) -> Result<(), Mismatch> {
         self.product.reading(self.a).check()
     }
 
-    /// Rows of an operand.
+    /// The number of rows of an operand arranged as `source`.
     pub fn rows(&self, source: Source) -> usize {
         self.product.reading(source).input_rows()
     }
@@ -61,7 +60,7 @@ impl Problem {
     }
 }
 
-/// The oracle, in f64; `order` and `offsets` come from the sort.
+/// The oracle, in f64; `order` and `offsets` are the results of the sort.
 pub fn reference(
     problem: &Problem,
     sorted: &crate::permute::Sorted,
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
     use crate::grouped_gemm::Problem as Product;
 
-    /// Two tokens, two experts each; expert 1 gets slots 0 and 3, expert 0 slot 1; slot 2 has no expert.
+    /// Two tokens with two slots each: expert 1 gets slots 0 and 3, expert 0 slot 1; slot 2 has no expert.
     #[test]
     fn reference_sums_the_rows_of_an_expert() {
         let sorted = crate::permute::reference(&[1, 0, 3, 1], 3);

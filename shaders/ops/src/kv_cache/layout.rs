@@ -1,4 +1,4 @@
-//! How a kept value is stored, and where the words of a token are.
+//! The storage of cached keys and values: formats, and the place of a token's words in a page.
 
 use crate::attention::MAX_HEAD_DIM;
 use crate::error::{Fault, Mismatch};
@@ -7,23 +7,23 @@ use crate::scaling::{e8m0_host, e8m0_value};
 use serde::{Deserialize, Serialize};
 
 named! {
-    /// The type of kept keys and values, whatever the device computes in.
+    /// The storage format of cached keys and values, independent of the device's element type.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     pub enum CacheFormat {
-        /// f32.
+        /// IEEE single precision.
         F32 = "f32",
         /// IEEE half precision.
         F16 = "f16",
         /// bfloat16.
         Bf16 = "bf16",
-        /// FP8 with 4 bits of exponent, and for each token and head a scale that is a power of two: the smallest with which the
-        /// largest magnitude is at most 448. A sum of products scales exactly with it.
+        /// FP8 with 4 exponent bits, and a power-of-two scale for each token and head: the smallest scale that brings the largest
+        /// magnitude to at most 448. A power-of-two scale can be moved out of a sum of products exactly.
         E4m3 = "e4m3",
     }
 }
 
 impl CacheFormat {
-    /// Values in a 32-bit word.
+    /// Values per 32-bit word.
     pub const fn per_word(self) -> usize {
         match self {
             Self::F32 => 1,
@@ -32,12 +32,12 @@ impl CacheFormat {
         }
     }
 
-    /// Whether tokens have a scale.
+    /// Whether each token has scales.
     pub const fn scaled(self) -> bool {
         matches!(self, Self::E4m3)
     }
 
-    /// The scale of values with this largest finite magnitude.
+    /// The scale of values whose largest finite magnitude is `amax`.
     pub fn scale(self, amax: f32) -> f32 {
         if self.scaled() {
             e8m0_value(e8m0_host(amax, Fp8Format::E4M3, 0))
@@ -46,7 +46,7 @@ impl CacheFormat {
         }
     }
 
-    /// The scale of a token's key or value: that of its largest finite magnitude.
+    /// The scale of a token's key or value `row`, from its largest finite magnitude.
     pub fn scale_of(self, row: &[f32]) -> f32 {
         if !self.scaled() {
             return 1.0;
@@ -55,14 +55,14 @@ impl CacheFormat {
         self.scale(finite.fold(0.0, f32::max))
     }
 
-    /// What is kept of a token's key or value.
+    /// A token's key or value `row` after a round trip through the cache.
     pub fn kept(self, row: &[f32]) -> impl Iterator<Item = f32> {
         let scale = self.scale_of(row);
         row.iter()
             .map(move |x| self.decode(self.encode(x / scale), 0) * scale)
     }
 
-    /// The code of a value that was divided by its scale.
+    /// Encodes a value that was already divided by its scale.
     pub fn encode(self, value: f32) -> u32 {
         match self {
             Self::F32 => value.to_bits(),
@@ -72,7 +72,7 @@ impl CacheFormat {
         }
     }
 
-    /// The value of code `place` of a word, without its scale.
+    /// Decodes code `place` of `word`, without the scale.
     pub fn decode(self, word: u32, place: usize) -> f32 {
         let code = word >> (32 / self.per_word() * place);
         match self {
@@ -84,39 +84,41 @@ impl CacheFormat {
     }
 }
 
-/// Tokens that lie together.
+/// Tokens per block of a page.
 pub const BLOCK: usize = 16;
 
 getters! {
-    /// A pool of pages.
+    /// The layout of a pool of pages.
     ///
-    /// A page has its tokens in blocks of 16 for each key head: first the keys, for each word of a key head the 16 tokens' words
-    /// side by side; then the values, token by token; then, in FP8, the scales of 16 keys and of 16 values. Word w of a key
-    /// holds its neighbours n·w, n·w + 1 and on, n to a word, the first in the low bits; word w of a value those at w, w + W,
-    /// w + 2·W and on, where W words make a value: so that a kernel reads registers of tokens' keys, and of neighbouring values.
+    /// A page stores each key head's tokens in blocks of 16. A block holds first the keys: for each word of a key, that word of
+    /// the 16 tokens, side by side. Then it holds the values, token by token, and in FP8 the scales of the 16 keys and of the 16
+    /// values. With n values per word, word w of a key holds neighbours n·w, n·w + 1, …, the first in the low bits. Word w of a
+    /// value of W words holds the elements w, w + W, w + 2·W, …. A vector load thus reads one word of many tokens' keys, or
+    /// neighbouring elements of a value.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     pub struct Layout {
-        /// Pages.
+        /// The number of pages.
         pages: usize,
-        /// Tokens of a page.
+        /// Tokens per page.
         page: usize,
-        /// Key heads.
+        /// Key heads Hkv.
         kv_heads: usize,
-        /// Elements of a key head.
+        /// Values per key head D.
         head_dim: usize,
-        /// Elements of a value head.
+        /// Values per value head Dv.
         value_dim: usize,
-        /// The type of kept values.
+        /// The storage format of keys and values.
         format: CacheFormat,
     }
 }
 
 impl Layout {
-    /// `pages` pages of `page` tokens with `kv_heads` keys of `head_dim` and values of `value_dim` elements in `format`.
+    /// A pool of `pages` pages of `page` tokens, with `kv_heads` heads of `head_dim` elements per key and `value_dim` per value,
+    /// in `format`.
     ///
     /// # Errors
-    /// [`Mismatch`] for no heads, a page that isn't some blocks of 16 tokens, heads that aren't 8, 16 and so on to 256
-    /// elements, and 2³¹ words or more.
+    /// [`Mismatch`] when there are no heads, a page isn't a positive multiple of 16 tokens, the elements of a head aren't a
+    /// multiple of 8 from 8 to 256, or the pool has 2³¹ words or more.
     pub fn new(
         [pages, page]: [usize; 2],
         kv_heads: usize,
@@ -134,7 +136,7 @@ impl Layout {
         layout.check()
     }
 
-    /// The layout, if it is one.
+    /// Returns the layout if its fields are valid.
     pub(super) fn check(self) -> Result<Self, Mismatch> {
         Fault::Config.unless(self.kv_heads > 0, "key heads", "at least 1", 0)?;
         let right = self.page > 0 && self.page.is_multiple_of(BLOCK);
@@ -155,38 +157,38 @@ impl Layout {
         Ok(self)
     }
 
-    /// Words of a key.
+    /// The number of words of a key.
     pub fn key_words(&self) -> usize {
         self.head_dim / self.format.per_word()
     }
 
-    /// Words of a value.
+    /// The number of words of a value.
     pub fn value_words(&self) -> usize {
         self.value_dim / self.format.per_word()
     }
 
-    /// Words of 16 tokens of a head.
+    /// The number of words of a block: one head's 16 tokens.
     pub fn block_words(&self) -> usize {
         let scales = if self.format.scaled() { 2 } else { 0 };
         BLOCK * (self.key_words() + self.value_words() + scales)
     }
 
-    /// Words of a page.
+    /// The number of words of a page.
     pub fn page_words(&self) -> usize {
         self.kv_heads * (self.page / BLOCK) * self.block_words()
     }
 
-    /// Words of the pool.
+    /// The number of words of the pool.
     pub fn words(&self) -> usize {
         self.pages * self.page_words()
     }
 
-    /// Bytes of the pool.
+    /// The number of bytes of the pool.
     pub fn bytes(&self) -> usize {
         self.words() * 4
     }
 
-    /// Where the block of a page begins that holds token `token` of the page.
+    /// The index of the first word of the block that holds token `token` of page `page` for key head `head`.
     pub fn block(&self, page: usize, head: usize, token: usize) -> usize {
         ((page * self.kv_heads + head) * (self.page / BLOCK) + token / BLOCK) * self.block_words()
     }

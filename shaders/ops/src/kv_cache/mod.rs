@@ -1,16 +1,16 @@
-//! Keys and values that are kept from step to step in pages, and attention over them.
+//! Keys and values cached in pages from step to step, and attention over them.
 //!
-//! - append: tokens t of sequence b become tokens start_b + t, as far as they are before end_b;
-//! - attend: query i of sequence b is at position start_b + i and sees tokens before end_b that every rule lets it see, as in
-//!   [`crate::attention`]; queries at positions from end_b on see none: o = 0 and lse = `f32::MIN`, sinks or not. end_b is at
-//!   most start_b + Sq.
+//! - append: the new tokens t of sequence b become tokens start_b + t of the sequence; those at end_b and beyond are ignored;
+//! - attend: query i of sequence b is at position start_b + i and sees the tokens before end_b that every rule lets it see, as in
+//!   [`crate::attention`]. A query at position end_b or beyond sees none: o = 0 and lse = `f32::MIN`, even with sinks. end_b is
+//!   at most start_b + Sq.
 //!
-//! Shapes: pool u32 \[pages, words of a page\] ([`Layout`]), k \[B, Hkv, T, D\], v \[B, Hkv, T, Dv\], q and o \[B, Hq, Sq, D or Dv\],
-//! lse f32 \[B, Hq, Sq\], table u32 \[B, M\], spans u32 \[B, 2\] = (start, end). Tokens n·page and on of a sequence, `page` of them, are
-//! in page table\[b, n\]; pages that the pool doesn't have are neither written nor seen. A cache of one page per sequence is
+//! Shapes: pool u32 \[pages, words of a page\] ([`Layout`]), k \[B, Hkv, T, D\], v \[B, Hkv, T, Dv\], q and o \[B, Hq, Sq, D or
+//! Dv\], lse f32 \[B, Hq, Sq\], table u32 \[B, M\], spans u32 \[B, 2\] = (start, end). Page table\[b, n\] holds the tokens n·page
+//! to n·page + page − 1 of sequence b. Pages outside the pool are neither written nor seen. A cache of one page per sequence is
 //! contiguous.
 //!
-//! Pages of tokens: Kwon et al. 2023. Bytes of a step: the sequence's tokens once, for all query heads of a key head.
+//! Source of paging: Kwon et al. 2023. Bytes of a step: the sequence's tokens once, for all query heads of a key head.
 
 mod layout;
 
@@ -21,16 +21,16 @@ use crate::element::Element;
 use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
-/// Tokens to append.
+/// The operation that appends tokens to a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Append {
-    /// Where they are kept.
+    /// The cache's layout.
     pub layout: Layout,
     /// Sequences B.
     pub batch: usize,
-    /// Tokens T of a sequence, those past its end among them.
+    /// New tokens T per sequence, including those past the sequence's end.
     pub tokens: usize,
-    /// Pages M of a sequence in the table.
+    /// Pages M per sequence in the table.
     pub table: usize,
     /// Type of k and v.
     pub element: Element,
@@ -40,7 +40,7 @@ impl Append {
     /// Checks the sizes.
     ///
     /// # Errors
-    /// [`Mismatch`] for tensors of 2³¹ elements or more, and a layout that [`Layout::new`] doesn't make.
+    /// [`Mismatch`] when a tensor has 2³¹ elements or more, or [`Layout::new`] would refuse the layout.
     pub fn check(&self) -> Result<(), Mismatch> {
         let l = self.layout.check()?;
         let dim = l.head_dim().max(l.value_dim());
@@ -59,11 +59,11 @@ pub struct Attend {
 }
 
 impl Attend {
-    /// `attention` over the tokens of a cache whose table has `table` pages for each sequence: its keys are table · page.
+    /// `attention` over a cache whose table has `table` pages per sequence, so that its number of keys is `table` · page.
     ///
     /// # Errors
-    /// [`Mismatch`] where heads or their sizes aren't the cache's, for a dropout, a position, and rules that read tables of pairs or count keys
-    /// from the first query, which a cache doesn't have.
+    /// [`Mismatch`] when heads or their sizes differ from the cache's, for a dropout, for a position, and for rules that a cache
+    /// can't serve: those that read tables of pairs or count keys from the first query.
     pub fn new(
         attention: attention::Problem,
         layout: Layout,
@@ -104,45 +104,45 @@ impl Attend {
         })
     }
 
-    /// Checks what [`Attend::new`] does, of a problem that was read.
+    /// Repeats the constructor's checks for a deserialised problem.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.attention.check()?;
         self.layout.check()?;
         Self::new(self.attention, self.layout, self.table).map(drop)
     }
 
-    /// The attention; its keys are all that the table has room for.
+    /// The attention; its number of keys is the room of the table.
     pub fn attention(&self) -> &attention::Problem {
         &self.attention
     }
 
-    /// How tokens are kept.
+    /// The cache's layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Pages of a sequence in the table.
+    /// Pages per sequence in the table.
     pub fn table(&self) -> usize {
         self.table
     }
 }
 
-/// Where the sequences of a call are.
+/// The pages and spans of the sequences of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// \[B, M\].
+    /// Page numbers of each sequence \[B, M\].
     pub table: &'a [u32],
-    /// \[B, 2\].
+    /// Start and end of each sequence's queries or new tokens \[B, 2\].
     pub spans: &'a [u32],
 }
 
 impl Step<'_> {
-    /// The first token's position, and one past the last.
+    /// The position of the sequence's first new token, and one past its last.
     fn span(&self, sequence: usize) -> [usize; 2] {
         [0, 1].map(|at| self.spans[2 * sequence + at] as usize)
     }
 
-    /// The page that holds a token, if the pool has it.
+    /// The page that holds a token, or `None` if the pool doesn't have that page.
     fn page(&self, layout: &Layout, pages: usize, sequence: usize, token: usize) -> Option<usize> {
         let row = self.table[sequence * pages..].get(..pages)?;
         let page = *row.get(token / layout.page())? as usize;
@@ -150,7 +150,7 @@ impl Step<'_> {
     }
 }
 
-/// The word and the place in it of element `at` of a token's key, or value, and the word of its scale.
+/// The word and the place within it of element `at` of a token's key (or value), and the word of its scale.
 fn place(layout: &Layout, block: usize, token: usize, at: usize, key: bool) -> [usize; 3] {
     let (per, token) = (layout.format().per_word(), token % BLOCK);
     let [keys, values] = [layout.key_words(), layout.value_words()];
@@ -198,8 +198,8 @@ pub fn reference_append(append: &Append, pool: &mut [u32], step: Step<'_>, kv: [
     }
 }
 
-/// The keys \[Hkv, tokens, D\] and values \[Hkv, tokens, Dv\] that are kept of a sequence, `pages` to a row of the table; 0 where the
-/// pool has no such page.
+/// The cached keys \[Hkv, tokens, D\] and values \[Hkv, tokens, Dv\] of a sequence, with `pages` entries per row of the table; 0
+/// for pages outside the pool.
 pub fn stored(
     layout: &Layout,
     pool: &[u32],
@@ -226,7 +226,7 @@ pub fn stored(
     })
 }
 
-/// The oracle, in f64: each sequence alone, with the tokens that it has. Its pages must be the pool's.
+/// The oracle, in f64: attends over each sequence by itself, with its own number of tokens. Its pages must be in the pool.
 pub fn reference(
     attend: &Attend,
     pool: &[u32],

@@ -1,7 +1,7 @@
 use super::*;
 use crate::attention::{Inputs, Problem, Rules, Sizes, Tables, alibi_slopes};
 
-/// Values of a generator that repeats, from −2 to 2.
+/// Reproducible pseudo-random values from −2 to 2.
 fn values(n: usize, seed: u32) -> Vec<f32> {
     let next = |i: usize| {
         let mixed = (i as u32 + 1)
@@ -17,7 +17,7 @@ fn layout([pages, page]: [usize; 2], format: CacheFormat) -> Layout {
     Layout::new([pages, page], 2, [16, 8], format).expect("a layout")
 }
 
-/// The pool after two sequences of 21 and 5 tokens were appended, and k and v of the first.
+/// The pool after appending two sequences of 21 and 5 tokens, and k and v of the first.
 fn filled(layout: Layout, table: &[u32]) -> (Vec<u32>, [Vec<f32>; 2]) {
     let mut pool = vec![0; layout.words()];
     let append = Append {
@@ -49,7 +49,7 @@ fn what_is_kept_is_what_came_rounded() {
         let found = stored(&layout, &pool, (step, 2, 0), 21);
         for (kept, came) in found.iter().zip([k, v]) {
             for (kept, came) in kept.iter().zip(&came) {
-                // A code below the smallest normal number is off by half of the smallest.
+                // A code below the smallest normal number errs by up to half the smallest subnormal.
                 let allowed = relative * came.abs() + if relative > 0.01 { 4e-3 } else { 0.0 };
                 assert!((kept - came).abs() <= allowed, "{format:?}: {kept} {came}");
             }
@@ -121,7 +121,7 @@ fn an_attention_over_the_cache_is_one_over_its_tokens() {
         keys: 21,
         ..sizes
     };
-    // Those of the first sequence lie first.
+    // The first sequence's keys and values come first.
     let first = |x: &[f32], dim: usize| x[..2 * 21 * dim].iter().map(|x| f64::from(*x)).collect();
     let (k, v): (Vec<f64>, Vec<f64>) = (first(&k, 16), first(&v, 8));
     let inputs = Inputs {

@@ -11,31 +11,31 @@ use serde::{Deserialize, Serialize};
 /// An operation of [`crate::attention`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
-    /// The attention.
+    /// The attention's sizes, type, scale and rules.
     pub problem: Problem,
-    /// What of it.
+    /// Whether this is the forward pass or a backward pass.
     pub pass: AttentionPass,
 }
 
-/// Forward, or the gradients through one of its results.
+/// The forward pass, or the backward pass through one of its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AttentionPass {
-    /// o and its log-sum-exp.
+    /// The output o and its log-sum-exp.
     Forward,
-    /// Gradients from that of o.
+    /// The backward pass from the gradient of o.
     Output(TableGradients),
-    /// Gradients from that of the log-sum-exp; there is none of v.
+    /// The backward pass from the gradient of the log-sum-exp; v gets no gradient.
     LogSumExp(TableGradients),
 }
 
-/// Which gradients beside those of q, k and v are wanted, of tables that the problem has.
+/// The wanted gradients beside those of q, k and v; the problem must have the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableGradients {
-    /// Of the dense bias.
+    /// The gradient of the dense bias.
     pub bias: bool,
-    /// Of the biases by distance.
+    /// The gradient of the relative bias.
     pub relative: bool,
-    /// Of the sinks.
+    /// The gradient of the sinks.
     pub sinks: bool,
 }
 
@@ -68,7 +68,7 @@ impl Attention {
         }
     }
 
-    /// The sizes by their letters.
+    /// The sizes under their letters in the signature.
     fn letters(&self) -> [(char, usize); 15] {
         let (p, s) = (&self.problem, self.problem.sizes());
         let none = Pattern {
@@ -127,7 +127,7 @@ impl Attention {
             let attended = reference(p, &inputs);
             return Ok(vec![("o", attended.o.into()), ("lse", attended.lse.into())]);
         }
-        // One of the two gradients is an operand, and the other 0.
+        // Either do or dlse is an operand; the other one is 0.
         let or_zeros = |name, len| match b.find(name) {
             Some(_) => b.floats(name).to_vec(),
             None => vec![0.0; len],
@@ -137,7 +137,7 @@ impl Attention {
             or_zeros("do", rows * p.sizes().value_dim),
             or_zeros("dlse", rows),
         );
-        // No value takes part in a log-sum-exp: 0 · NaN would be NaN.
+        // A log-sum-exp doesn't depend on v; zeros avoid 0 · NaN = NaN.
         let no_values = vec![0.0; inputs.v.len()];
         let v = match self.pass {
             AttentionPass::LogSumExp(_) => &no_values,
@@ -154,7 +154,7 @@ impl Attention {
         ])
     }
 
-    /// Its gradients through `result`.
+    /// The backward pass through `result`.
     pub(super) fn gradient(self, result: &str, needs: impl Fn(&str) -> bool) -> Self {
         let rules = self.problem.rules();
         let tables = TableGradients {
@@ -171,7 +171,7 @@ impl Attention {
 }
 
 impl Operands<'_> {
-    /// What rules read.
+    /// The tables that rules read.
     pub(super) fn tables(&self) -> Tables<'_> {
         Tables {
             query_documents: self.words("query_documents"),

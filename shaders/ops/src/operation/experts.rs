@@ -12,22 +12,22 @@ use serde::{Deserialize, Serialize};
 /// An operation of [`crate::experts`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Experts {
-    /// The sum of a token's experts.
+    /// The forward pass: for each token, the weighted sum of its experts' outputs.
     Forward {
-        /// The experts and the batch.
+        /// The description of the experts and the batch.
         problem: Problem,
         /// Whether the first product before its activation is a result, too.
         keep: bool,
     },
-    /// The gradients.
+    /// The backward pass.
     Backward {
-        /// The experts and the batch.
+        /// The description of the experts and the batch.
         problem: Problem,
-        /// Whether the forward kept its first product; it is computed again otherwise.
+        /// Whether the first product is an operand; without it, the backward pass computes it again.
         pre: bool,
-        /// Whether the gradient of x is needed.
+        /// Whether to compute the gradient of x.
         x: bool,
-        /// Whether those of the weights and biases are.
+        /// Whether to compute the gradients of the weights and biases.
         weights: bool,
     },
 }
@@ -60,7 +60,7 @@ impl Experts {
 
     pub(super) fn compute(&self, b: &Operands<'_>) -> Result<Computed, Mismatch> {
         let (Self::Forward { problem, .. } | Self::Backward { problem, .. }) = self;
-        // The sort has dropped what the capacity drops.
+        // The capacity has already dropped slots in the sort.
         let p = Problem {
             capacity: None,
             ..*problem
@@ -100,14 +100,14 @@ impl Experts {
     }
 }
 
-/// The expert of each slot, by the row that the sort gave it; of a slot without a row, E.
+/// The expert of each slot, from the slot's sorted row; E for a slot without a row.
 fn experts_of_slots(sorted: &Sorted) -> Vec<u32> {
     let ends = &sorted.offsets[1..];
     let expert = |row: &u32| ends.partition_point(|end| end <= row) as u32;
     sorted.positions.iter().map(expert).collect()
 }
 
-/// What the operands and gradients of router weights and of a sort are called, which a dense network has none of.
+/// The names of the operands and gradients that a dense network doesn't have: router weights and the results of a sort.
 const OF_SLOTS: [&str; 5] = ["weights", "order", "offsets", "positions", "dweights"];
 
 fn described(name: &str, p: &Problem) -> Signature {

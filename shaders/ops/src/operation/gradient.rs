@@ -1,4 +1,4 @@
-//! Which operation computes an operation's gradients.
+//! The operation that computes another operation's gradients.
 
 use super::{
     Attention, AttentionPass, Experts, GroupedGemm, Operation, Permute, Quantize, Routing,
@@ -6,23 +6,23 @@ use super::{
 };
 use crate::routing::TopkGradient;
 
-/// How the gradients of an operation's operands follow from that of one of its results.
+/// How to compute the gradients of an operation's operands from the gradient of one of its results.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gradient {
-    /// The first operand's is the result's.
+    /// The gradient of the first operand equals the gradient of the result.
     Same,
-    /// By an operation of its own. It calls the forward's tensors as the forward does, the gradient of a tensor by a `d`
-    /// before its name.
+    /// A separate operation computes the gradients. It uses the forward's names of tensors, and `d` followed by a tensor's name
+    /// for its gradient, except for `names`.
     By {
-        /// The operation.
+        /// The operation that computes the gradients.
         operation: Box<Operation>,
-        /// Tensors that it calls otherwise: its name, and what the forward calls the same tensor.
+        /// Exceptions: the operation's name of a tensor, and the forward's name of the same tensor.
         names: &'static [(&'static str, &'static str)],
     },
 }
 
 impl Operation {
-    /// The results that have a gradient.
+    /// The names of the results that have a gradient.
     pub fn differentiable(&self) -> &'static [&'static str] {
         match self {
             Self::Quantize(Quantize::FakeQuantize(_) | Quantize::FakeQuantizeBy(_)) => &["y"],
@@ -46,7 +46,8 @@ impl Operation {
         }
     }
 
-    /// The gradients through `result`, of the operands that `needs` names where there is a choice; `None` where there are none.
+    /// How to compute the gradients through `result`, limited to operands that `needs` selects where the operation allows that;
+    /// `None` if `result` has no gradient.
     pub fn gradient(&self, result: &str, needs: impl Fn(&str) -> bool) -> Option<Gradient> {
         if !self.differentiable().contains(&result) {
             return None;

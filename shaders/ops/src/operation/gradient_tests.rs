@@ -5,7 +5,7 @@ use crate::operation::{AttentionPass, TableGradients};
 use crate::permute::RowsProblem;
 use crate::{experts, grouped_gemm, routing, segment_attention};
 
-/// Every name that a backward pass reads or writes is one of the forward's, or the gradient of one.
+/// Every name that a backward pass reads or writes is a tensor of its forward or the gradient of one.
 #[test]
 fn a_gradient_names_the_tensors_of_its_forward() {
     for (operation, beside) in operations() {
@@ -37,7 +37,7 @@ fn a_gradient_names_the_tensors_of_its_forward() {
     }
 }
 
-/// Operations with gradients, and what their backward passes read besides.
+/// Operations with gradients, each with the further tensors that its backward pass reads.
 pub(in crate::operation) fn operations() -> Vec<(Operation, &'static [&'static str])> {
     let routing = routing::Problem::new(6, 4, 2).unwrap();
     let rows = RowsProblem::new(&routing, routing.slots(), 8, Element::F32).unwrap();

@@ -1,4 +1,4 @@
-//! Products per expert, dense ones too.
+//! Products per expert, and dense products.
 
 use super::operands::{Computed, Operands};
 use super::quantize::scale_scalar;
@@ -14,22 +14,22 @@ use serde::{Deserialize, Serialize};
 /// An operation of [`crate::grouped_gemm`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum GroupedGemm {
-    /// rows · W_eᵀ + b_e of sorted rows, or of all rows in a dense product; without gate or activation.
+    /// rows · W_eᵀ + b_e over sorted rows, or over all rows in a dense product; without gate or activation.
     Linear(Problem),
-    /// Gradients of such a product: of the rows dy · W_e, of W Σ_r dy_r ⊗ rows_r, of the bias Σ_r dy_r.
+    /// The gradients of a [`Self::Linear`]: of the rows dy · W_e, of W Σ_r dy_r ⊗ rows_r, of the bias Σ_r dy_r.
     LinearBackward {
-        /// The product.
+        /// The forward product.
         problem: Problem,
-        /// Whether the rows' gradient is needed.
+        /// Whether to compute the gradient of the rows.
         rows: bool,
-        /// Whether that of W is.
+        /// Whether to compute the gradient of W.
         w: bool,
-        /// Whether that of the bias is.
+        /// Whether to compute the gradient of the bias.
         bias: bool,
     },
-    /// act(x · W_eᵀ + b_e), gated too, with weights as FP8 codes ([`fp8`]).
+    /// act(x · W_eᵀ + b_e), or its gated form, with weights as FP8 codes ([`fp8`]).
     Fp8Linear(Problem),
-    /// y \[R, n\] f32 of codes of x and of weights ([`fp8_mma`]). Only matrix instructions compute it.
+    /// y \[R, n\] f32 from FP8 codes of x and of the weights ([`fp8_mma`]). It needs matrix instructions.
     Fp8Codes(fp8_mma::Problem),
 }
 
@@ -116,7 +116,7 @@ fn product_of_codes(p: &fp8_mma::Problem, b: &Operands<'_>) -> Vec<f64> {
     fp8_mma::reference(p, &sorted, (x, &x_scales), (weights, &scales), &bias)
 }
 
-/// Scales as they lie in memory: f32s by their bits, or words of four.
+/// The words of the scales: the bits of each f32, or four E8M0 bytes per word.
 fn scale_words(b: &Operands<'_>) -> Vec<u32> {
     match b.find("scales") {
         Some(HostTensor::Words(words)) => words.clone(),
@@ -124,7 +124,7 @@ fn scale_words(b: &Operands<'_>) -> Vec<u32> {
     }
 }
 
-/// Sorted rows R, or all in a dense product, which has no sort.
+/// The signature `name` of a product over sorted rows, or over all rows without a sort if it is dense.
 fn multiplied(name: &str, p: &Problem) -> Signature {
     let [down, across] = fp8::scale_shape(p);
     let sizes = [

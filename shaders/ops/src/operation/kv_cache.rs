@@ -1,4 +1,4 @@
-//! Keys and values in pages.
+//! Keys and values cached in pages.
 
 use super::operands::{Computed, Operands};
 use super::{Signature, signature};
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// An operation of [`crate::kv_cache`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum KvCache {
-    /// Tokens more.
+    /// Appends tokens to the cache.
     Append(Append),
-    /// Attention over the tokens.
+    /// Attends over the cached tokens.
     Attend(Attend),
 }
 
@@ -68,7 +68,7 @@ impl KvCache {
     }
 }
 
-/// What both operations have.
+/// The sizes that both operations share.
 fn sizes(layout: &Layout, batch: usize, table: usize) -> [(char, usize); 8] {
     [
         ('B', batch),

@@ -1,8 +1,8 @@
-//! The description of every operation that crosses the seam to a device: its problem, and which operands it has.
+//! Descriptions of every operation that Moebius sends to a device: the problem, and which operands are present.
 //!
-//! A description says all but the tensors: [`Operation::signature`] names the operands and results with their shapes
-//! and types, which follow from it alone. Descriptions travel as text; what was read is checked again by
-//! [`Operation::check`] before anything is computed.
+//! A description contains everything but the tensors: [`Operation::signature`] derives the names, shapes and types of operands
+//! and results from it. Descriptions are sent as text; [`Operation::check`] checks a parsed description again before anything is
+//! computed.
 //!
 //! | file | operations |
 //! |---|---|
@@ -55,21 +55,21 @@ pub enum Scalar {
     Word,
 }
 
-/// An operand or result.
+/// The description of an operand or result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// What the formulas call it.
+    /// The tensor's name in the formulas.
     pub name: &'static str,
     /// Its shape.
     pub shape: Vec<usize>,
     /// The type of its elements.
     pub scalar: Scalar,
-    /// Whether it is a sum over rows, which kernels write in f32 whatever its type.
+    /// Whether the tensor is a sum over rows, which kernels write in f32 regardless of `scalar`.
     pub summed: bool,
 }
 
 impl TensorInfo {
-    /// The type in which kernels write it.
+    /// The element type in which kernels write the tensor.
     pub fn written(&self) -> Scalar {
         if self.summed {
             Scalar::Float(Element::F32)
@@ -78,7 +78,7 @@ impl TensorInfo {
         }
     }
 
-    /// Bytes of its elements as kernels write them.
+    /// The size in bytes of the tensor as kernels write it.
     pub fn bytes(&self) -> usize {
         let of_element = match self.written() {
             Scalar::Float(element) => element.bytes(),
@@ -88,18 +88,18 @@ impl TensorInfo {
     }
 }
 
-/// What an operation reads and writes, in order.
+/// The operands and results of an operation, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// The operation's name in errors.
     pub name: &'static str,
-    /// What it reads.
+    /// The tensors that the operation reads.
     pub operands: Vec<TensorInfo>,
-    /// What it writes.
+    /// The tensors that the operation writes.
     pub results: Vec<TensorInfo>,
 }
 
-/// The operations of all families, each of which has a signature and a check.
+/// Defines [`Operation`] over all families, each of which has `signature`, `check` and `compute`.
 macro_rules! families {
     ($($(#[$documented:meta])* $family:ident,)*) => {
         /// One operation, without its tensors.
@@ -107,17 +107,17 @@ macro_rules! families {
         pub enum Operation { $($(#[$documented])* $family($family),)* }
 
         impl Operation {
-            /// Its operands and results.
+            /// The operands and results.
             pub fn signature(&self) -> Signature {
                 match self {
                     $(Self::$family(operation) => operation.signature(),)*
                 }
             }
 
-            /// Checks what the constructors of the problems check, of a description that was read.
+            /// Repeats the constructors' checks for a deserialised description.
             ///
             /// # Errors
-            /// [`Mismatch`] for sizes that no constructor takes, or that don't fit each other.
+            /// [`Mismatch`] for sizes that a constructor refuses or that contradict each other.
             pub fn check(&self) -> Result<(), Mismatch> {
                 match self {
                     $(Self::$family(operation) => operation.check(),)*
@@ -140,7 +140,7 @@ macro_rules! families {
         impl TryFrom<Operation> for $family {
             type Error = Operation;
 
-            /// The operation, or what it is where it is another family's.
+            /// Returns the operation if it is of this family, else `operation` as the error.
             fn try_from(operation: Operation) -> Result<Self, Operation> {
                 match operation {
                     Operation::$family(operation) => Ok(operation),
@@ -154,11 +154,11 @@ macro_rules! families {
 families! {
     /// FP8 codes and scales.
     Quantize,
-    /// The choice of experts.
+    /// Router logits and the choice of experts.
     Routing,
-    /// Moved slots and rows.
+    /// The sort of slots, and moves of rows.
     Permute,
-    /// Products.
+    /// Grouped and dense matrix products.
     GroupedGemm,
     /// Feed-forward experts.
     Experts,
@@ -166,14 +166,13 @@ families! {
     SegmentAttention,
     /// Attention under score rules.
     Attention,
-    /// Keys and values that are kept.
+    /// Cached keys and values.
     KvCache,
 }
 
-/// What operations read and write, as `name: reads -> writes`. A tensor is its name, a letter of the operation's sizes for
-/// each dimension, and `f` for f32s or `w` for words; without either it is of the operation's type, with `s` one that kernels
-/// sum in f32. A result that is called like
-/// an operand is the operand, changed.
+/// The signatures of all operations, as `name: operands -> results`. A tensor is its name, one size letter for each dimension,
+/// and its type: `f` for f32, `w` for words, nothing for the operation's element type, or `s` for that type in a tensor that
+/// kernels sum in f32. A result with the name of an operand is that operand, changed in place.
 const SIGNATURES: &str = "\
 fp8 encode: x n f -> codes c w
 fp8 decode: codes c w -> y n f
@@ -222,7 +221,7 @@ cache attention: q BHQD, pool Pw w, table BM w, spans Bs w, slopes H f, relative
     -> o BHQE, lse BHQ f
 ";
 
-/// [`SIGNATURES`] by their names: what is read, what is written.
+/// [`SIGNATURES`] by name: operands, results.
 static TABLES: LazyLock<HashMap<&str, [Vec<Entry>; 2]>> = LazyLock::new(|| {
     let sides = |line: &'static str| {
         let (name, tensors) = line.split_once(": ")?;
@@ -238,7 +237,7 @@ struct Entry {
     name: &'static str,
     /// A letter for each dimension.
     sizes: &'static str,
-    /// Absent where it is the operation's type.
+    /// The type, or `None` for the operation's element type.
     scalar: Option<Scalar>,
     summed: bool,
 }
@@ -283,7 +282,7 @@ fn signature(name: &str, element: Element, sizes: &[(char, usize)]) -> Signature
 }
 
 impl Signature {
-    /// Without the tensors of these names unless they are there.
+    /// The signature without the tensors in `names`, unless `present`.
     fn with(mut self, names: &[&str], present: bool) -> Self {
         let kept = |tensor: &TensorInfo| present || !names.contains(&tensor.name);
         self.operands.retain(kept);

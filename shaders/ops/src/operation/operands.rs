@@ -1,5 +1,5 @@
-//! Tensors on the host: those of a call by their names, what kernels take for granted of the words among them, and what an
-//! operation computes of them in plain Rust, the one oracle of every harness.
+//! Tensors on the host: the operands of a call by name, checks of the indices that kernels trust, and the results in plain Rust.
+//! Every test harness uses this one oracle.
 
 use super::{
     Experts, GroupedGemm, KvCache, Operation, Permute, Routing, Scalar, Signature, TensorInfo,
@@ -7,22 +7,22 @@ use super::{
 use crate::error::Mismatch;
 use crate::permute::{NOWHERE, Sorted};
 
-/// The elements of a tensor on the host; its shape is in the operation's signature.
+/// The elements of a tensor on the host; the operation's signature has its shape.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostTensor {
-    /// Floats of any type: f64 holds each of them.
+    /// Floats of any element type; f64 holds each of them exactly.
     Floats(Vec<f64>),
     /// 32-bit words.
     Words(Vec<u32>),
 }
 
 impl HostTensor {
-    /// Floats in f32.
+    /// A tensor of floats from f32 values.
     pub fn of_f32(values: &[f32]) -> Self {
         Self::Floats(values.iter().copied().map(f64::from).collect())
     }
 
-    /// The floats of the tensor; none of words.
+    /// The floats of the tensor; empty for a tensor of words.
     pub fn floats(&self) -> &[f64] {
         match self {
             Self::Floats(values) => values,
@@ -30,7 +30,7 @@ impl HostTensor {
         }
     }
 
-    /// The words of the tensor; none of floats.
+    /// The words of the tensor; empty for a tensor of floats.
     pub fn words(&self) -> &[u32] {
         match self {
             Self::Words(words) => words,
@@ -38,7 +38,7 @@ impl HostTensor {
         }
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Floats(values) => values.len(),
@@ -46,12 +46,12 @@ impl HostTensor {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Checks that there are as many elements as `of` has, and floats where it has floats.
+    /// Checks that the tensor has the number of elements and the kind of elements that `of` describes.
     fn check(&self, of: &TensorInfo) -> Result<(), Mismatch> {
         let kind = |floats| if floats { "floats" } else { "words" };
         let expected = matches!(of.scalar, Scalar::Float(_));
@@ -73,10 +73,10 @@ impl From<Vec<u32>> for HostTensor {
     }
 }
 
-/// What an oracle computes, by the names of the signature. It may have more than the operation asks for.
+/// An oracle's results by their names in the signature; it may compute more than the operation asks for.
 pub(super) type Computed = Vec<(&'static str, HostTensor)>;
 
-/// Operands by their names.
+/// Operands by name.
 pub(super) struct Operands<'a>(Vec<(&'static str, &'a HostTensor)>);
 
 impl<'a> Operands<'a> {
@@ -90,34 +90,34 @@ impl<'a> Operands<'a> {
         found.map(|(_, tensor)| *tensor)
     }
 
-    /// The floats of an operand; none where the operation has no such operand.
+    /// The floats of operand `name`; empty if the operation has no such operand.
     pub(super) fn floats(&self, name: &str) -> &'a [f64] {
         self.find(name).map_or(&[], HostTensor::floats)
     }
 
-    /// The same in f32, which holds what any of the element types does.
+    /// The floats of operand `name` in f32, which holds every element type exactly.
     pub(super) fn f32s(&self, name: &str) -> Vec<f32> {
         self.floats(name).iter().map(|x| *x as f32).collect()
     }
 
-    /// The same of an operand that may be absent.
+    /// The floats of operand `name` in f32, or `None` if the operation has no such operand.
     pub(super) fn maybe_f32s(&self, name: &str) -> Option<Vec<f32>> {
         self.find(name).map(|_| self.f32s(name))
     }
 
-    /// The words of an operand; none where the operation has no such operand.
+    /// The words of operand `name`; empty if the operation has no such operand.
     pub(super) fn words(&self, name: &str) -> &'a [u32] {
         self.find(name).map_or(&[], HostTensor::words)
     }
 
-    /// A mask that may be absent.
+    /// The operand `mask` as booleans, if present.
     pub(super) fn mask(&self) -> Option<Vec<bool>> {
         self.find("mask")?;
         let mask = self.words("mask").iter();
         Some(mask.map(|word| *word != 0).collect())
     }
 
-    /// The sort of the slots. Without one, all `rows` rows are one expert's, in their order.
+    /// The sort of the slots. Without a sort among the operands, all `rows` rows belong to one expert, in order.
     pub(super) fn sorted(&self, rows: usize) -> Sorted {
         if self.find("offsets").is_none() {
             let order: Vec<u32> = (0..rows as u32).collect();
@@ -136,11 +136,11 @@ impl<'a> Operands<'a> {
 }
 
 impl Operation {
-    /// Checks the description, and that `tensors` are its operands: as many elements of the right kind, and sorts, places and spans
-    /// that exist.
+    /// Checks the description and that `tensors` match its operands in number and kind of elements, and that sorts, positions and
+    /// spans stay within their tensors.
     ///
     /// # Errors
-    /// [`Mismatch`] for what doesn't fit.
+    /// [`Mismatch`] for the first tensor or value that doesn't fit.
     pub fn check_operands(&self, tensors: &[HostTensor]) -> Result<(), Mismatch> {
         self.check()?;
         let signature = self.signature();
@@ -150,11 +150,11 @@ impl Operation {
         check_contents(self, &Operands::new(&signature, tensors))
     }
 
-    /// The results for `operands`, both in the order of the signature, computed in f64 and not rounded to the operation's type;
-    /// rows of experts that no slot is sorted to are 0.
+    /// Computes the results for `operands`, both in the order of the signature, in f64 without rounding to the element type; rows
+    /// that no slot is sorted to are 0.
     ///
     /// # Errors
-    /// As [`Operation::check_operands`].
+    /// [`Mismatch`] under the conditions of [`Operation::check_operands`].
     pub fn reference(&self, operands: &[HostTensor]) -> Result<Vec<HostTensor>, Mismatch> {
         self.check_operands(operands)?;
         let signature = self.signature();
@@ -171,7 +171,7 @@ impl Operation {
     }
 }
 
-/// Checks order, offsets and positions of a sort, chosen experts that a gradient is of, and spans of cached tokens.
+/// Checks the order, offsets and positions of a sort, the chosen experts of a backward pass, and the spans of a cache.
 fn check_contents(operation: &Operation, b: &Operands<'_>) -> Result<(), Mismatch> {
     let rows = sorted_rows(operation);
     check_offsets(b.words("offsets"), rows)?;
@@ -201,7 +201,7 @@ fn check_contents(operation: &Operation, b: &Operands<'_>) -> Result<(), Mismatc
     }
 }
 
-/// The rows that buffers in the order of the experts have; 0 for operations without a sort among their operands.
+/// The number of rows of buffers sorted by expert; 0 for operations without a sort among their operands.
 fn sorted_rows(operation: &Operation) -> usize {
     match operation {
         Operation::Permute(
@@ -230,7 +230,7 @@ fn check_offsets(offsets: &[u32], rows: usize) -> Result<(), Mismatch> {
     Mismatch::unless(ascending, "offsets", expected, format_args!("{offsets:?}"))
 }
 
-/// Starts and ends of the tokens that a call knows of, `new` of which may be its own.
+/// Checks that each (start, end) lies within `room` cached tokens and that end ≤ start + `new`.
 fn check_spans(spans: &[u32], new: usize, room: usize) -> Result<(), Mismatch> {
     for span in spans.chunks(2) {
         let [start, end] = [span[0] as usize, span[1] as usize];
@@ -241,7 +241,7 @@ fn check_spans(spans: &[u32], new: usize, room: usize) -> Result<(), Mismatch> {
     Ok(())
 }
 
-/// Checks that each word of an operand names one of `things`.
+/// Checks that each of `words` satisfies `right`; `things` names the valid words in the error.
 fn all(
     words: &[u32],
     what: &'static str,

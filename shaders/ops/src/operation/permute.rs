@@ -1,4 +1,4 @@
-//! Slots in the order of their experts, and rows in and out of it.
+//! The sort of slots by expert, and moves of rows into and out of that order.
 
 use super::operands::{Computed, Operands};
 use super::routing::sizes;
@@ -13,23 +13,23 @@ use serde::{Deserialize, Serialize};
 /// An operation of [`crate::permute`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Permute {
-    /// Slots sorted by expert.
+    /// The sort of slots by expert.
     Sort {
-        /// The sort.
+        /// The description of the sort.
         problem: sorting::Problem,
-        /// Whether a mask says who takes any.
+        /// Whether a mask says which experts take slots.
         mask: bool,
     },
-    /// The token of every sorted row: [`crate::permute::dispatch`] without weights.
+    /// Copies the token of every sorted row: [`crate::permute::dispatch`] without weights.
     Gather(RowsProblem),
-    /// The sum of a token's rows: [`crate::permute::combine`].
+    /// Sums the rows of each token: [`crate::permute::combine`].
     Combine {
-        /// The rows.
+        /// The description of the rows.
         problem: RowsProblem,
-        /// Whether there are weights other than 1.
+        /// Whether the rows have weights; otherwise every weight is 1.
         weighted: bool,
     },
-    /// Gradients of a weighted sum: of the rows and of the weights.
+    /// The gradients of a weighted sum: of the rows and of the weights.
     CombineBackward(RowsProblem),
 }
 

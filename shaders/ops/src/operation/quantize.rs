@@ -1,4 +1,4 @@
-//! Casts to FP8 and back, codes and scales of matrices.
+//! Casts to and from FP8, and the quantisation of matrices into codes and scales.
 
 use super::operands::{Computed, Operands};
 use super::{HostTensor, Scalar, Signature, signature};
@@ -14,28 +14,28 @@ use serde::{Deserialize, Serialize};
 /// An operation of [`crate::fp8`] or [`crate::quantize`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Quantize {
-    /// Codes of a flat tensor.
+    /// Encodes a flat tensor.
     Encode {
-        /// The cast.
+        /// The description of the cast.
         problem: fp8::Problem,
-        /// What becomes of magnitudes beyond the largest value.
+        /// How to encode magnitudes beyond the largest value.
         overflow: Overflow,
     },
-    /// A flat tensor of codes.
+    /// Decodes a flat tensor of codes.
     Decode(fp8::Problem),
-    /// Codes and scales of x.
+    /// Computes codes and scales of x.
     Quantize(Problem),
-    /// Codes of x under given scales.
+    /// Computes codes of x under given scales.
     QuantizeBy(Problem),
-    /// Values of codes and scales.
+    /// Computes values from codes and scales.
     Dequantize(Problem),
-    /// x as its codes have it.
+    /// Quantises and dequantises x.
     FakeQuantize(Problem),
-    /// The same under given scales.
+    /// Quantises and dequantises x under given scales.
     FakeQuantizeBy(Problem),
-    /// The largest finite magnitude of a tensor of any shape; 0 without elements.
+    /// Computes the largest finite magnitude of a tensor of any shape; 0 without elements.
     Amax {
-        /// Of x.
+        /// Shape of x.
         shape: Vec<usize>,
         /// Type of x.
         element: Element,
@@ -114,7 +114,7 @@ impl Quantize {
     }
 }
 
-/// x as its codes under `scales` have it.
+/// x after quantisation and dequantisation under `scales`.
 fn rounded(p: &Problem, b: &Operands<'_>, scales: &Scales) -> Result<Vec<f64>, Mismatch> {
     let codes = encode_reference(p, &b.f32s("x"), scales)?;
     dequantize_reference(p, &codes, scales)
@@ -136,12 +136,12 @@ impl From<Scales> for HostTensor {
     }
 }
 
-/// n values in c words.
+/// The signature `name` of a cast: n values in c words.
 fn flat(name: &str, p: &fp8::Problem) -> Signature {
     signature(name, Element::F32, &[('n', p.len()), ('c', p.words())])
 }
 
-/// M matrices of m · n values in m · c words, with d · a scales, which are f32s unless they are powers of two.
+/// The signature `name` of M matrices of m · n values in m · c words, with d · a scales each: f32, or words of E8M0 bytes.
 fn matrices(name: &str, p: &Problem) -> Signature {
     let ([matrices, rows, columns], [_, down, across]) = (p.shape(), p.scales_shape());
     let sizes = [

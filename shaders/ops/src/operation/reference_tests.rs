@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 type Named = BTreeMap<&'static str, HostTensor>;
 
-/// Numbers that f32 holds exactly, as it does their sums with steps of [`STEP`].
+/// Pseudo-random numbers that f32 holds exactly, also after adding a step of [`STEP`].
 struct Numbers(u32);
 
 const STEP: f64 = 1.0 / 128.0;
@@ -27,7 +27,7 @@ impl Numbers {
         let len = info.shape.iter().product();
         match info.scalar {
             Scalar::Float(_) => self.floats(len).into(),
-            // Documents and masks: most pairs see each other, and no row sees none.
+            // Documents and masks: most pairs see each other, and every row sees at least one.
             Scalar::Word => (0..len)
                 .map(|at| u32::from(at % 5 != 3))
                 .collect::<Vec<_>>()
@@ -71,7 +71,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The oracle of each gradient against differences of the oracle of its forward, along one direction of all operands.
+/// The oracle of each gradient matches differences of the forward's oracle along one direction of all operands.
 #[test]
 fn a_gradient_is_the_derivative_of_its_forward() {
     for (operation, _) in operations() {
@@ -150,7 +150,7 @@ fn operands_of_another_kind_or_length_are_refused() {
     assert_eq!(error(&[x, words]), "W: expected floats, got words");
 }
 
-/// Kernels read and write where these words say.
+/// Indices that point outside a tensor are refused, because kernels would follow them.
 #[test]
 fn words_that_lead_out_of_a_tensor_are_refused() {
     let choice = routing::Problem::new(2, 2, 1).unwrap();
@@ -210,7 +210,7 @@ fn tokens_past_a_cache_are_refused() {
     }
 }
 
-/// What a sort gives is what products of its rows read; codes decode to what was encoded.
+/// Products accept the results of a sort, and decoding inverts encoding.
 #[test]
 fn operations_follow_each_other() {
     let choice = routing::Problem::new(2, 2, 1).unwrap();

@@ -14,49 +14,49 @@ use serde::{Deserialize, Serialize};
 /// An operation of [`crate::routing`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Routing {
-    /// x · Wgᵀ in f32.
+    /// Router logits x · Wgᵀ in f32, or their gradients.
     Logits {
-        /// Tokens and experts.
+        /// The numbers of tokens and experts.
         problem: Problem,
-        /// Width of a token H.
+        /// Values of a token H.
         hidden: usize,
         /// Type of x and Wg.
         element: Element,
-        /// The gradients of x and Wg instead.
+        /// Whether to compute the gradients of x and Wg instead of the logits.
         backward: bool,
     },
-    /// The choice of experts.
+    /// The choice of experts by their scores.
     Route {
-        /// The choice.
+        /// The description of the choice.
         problem: Problem,
-        /// Whether a mask says who may be chosen.
+        /// Whether a mask says which experts may be chosen.
         mask: bool,
-        /// Whether a bias is added to the scores for the choice.
+        /// Whether a bias is added to the scores that decide the choice.
         bias: bool,
     },
-    /// The logits' gradient through one output of the choice.
+    /// The gradient of the logits through one output of the choice.
     RouteBackward {
-        /// The choice.
+        /// The description of the choice.
         problem: Problem,
-        /// Whether a mask said who might be chosen.
+        /// Whether a mask said which experts might be chosen.
         mask: bool,
-        /// The output.
+        /// The output whose gradient is given.
         of: TopkGradient,
     },
     /// The choice of experts by hash.
     Hash {
-        /// The choice.
+        /// The description of the choice.
         problem: HashProblem,
-        /// Columns of x, which is an operand even where only the position is hashed: it says on which device.
+        /// Values of a row of x. x is an operand even when only the position is hashed, because it determines the device.
         hidden: usize,
         /// Type of x.
         element: Element,
-        /// Makes one choice differ from another.
+        /// The seed; different seeds give different choices.
         seed: u32,
-        /// Whether a mask says who may be chosen.
+        /// Whether a mask says which experts may be chosen.
         mask: bool,
     },
-    /// Counts of choices.
+    /// Counts of the choices per expert.
     Load(LoadProblem),
 }
 
@@ -181,7 +181,7 @@ impl Routing {
     }
 }
 
-/// Tokens, experts, choices of a token, slots, and where the rows of the experts begin and end.
+/// The size letters of a routing: tokens, experts, choices per token, slots, and E + 1 offsets.
 pub(super) fn sizes(p: &Problem) -> [(char, usize); 5] {
     let (tokens, experts) = (p.tokens(), p.experts());
     [
@@ -193,7 +193,7 @@ pub(super) fn sizes(p: &Problem) -> [(char, usize); 5] {
     ]
 }
 
-/// The same, and columns.
+/// The size letters of [`sizes`], and H for `hidden`.
 fn wide(p: &Problem, hidden: usize) -> [(char, usize); 6] {
     let [t, e, k, s, b] = sizes(p);
     [t, e, k, s, b, ('H', hidden)]

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 /// An operation of [`crate::segment_attention`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SegmentAttention {
-    /// The attention.
+    /// The description of the attention.
     pub problem: Problem,
-    /// The gradients of q, k and v instead.
+    /// Whether to compute the gradients of q, k and v instead of o and lse.
     pub backward: bool,
 }
 
 impl SegmentAttention {
-    /// Of h heads.
+    /// The operands and results.
     pub(super) fn signature(&self) -> Signature {
         let (p, segments) = (&self.problem, self.problem.segments());
         let sizes = [

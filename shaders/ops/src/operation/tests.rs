@@ -37,7 +37,7 @@ fn absent_operands_and_results_are_left_out() {
     assert_eq!(backward.operands[3].shape, [5]);
 }
 
-/// Fields that are public, or that a parser sets, are checked again.
+/// Public fields and fields set by a parser are checked again.
 #[test]
 fn what_no_constructor_makes_is_refused() {
     let problem = grouped_gemm::Problem::dense(3, 4, 5).unwrap();

@@ -1,18 +1,17 @@
-//! The capacity rule: expert e keeps its C_e heaviest slots, ties to the earlier slot.
+//! The capacity rule: expert e keeps its C_e slots of largest weight; of equal weights, the earlier slot.
 //!
-//! Capacities u32 \[E\] are those of [`capacities_reference`], or the caller's. Who is dropped
-//! depends on the router weights and the slot order alone, never on chance; a NaN weight counts as
-//! the heaviest.
+//! Capacities u32 \[E\] come from [`capacities_reference`] or from the caller. The rule depends only on the router weights and
+//! the slot order, never on chance; a NaN weight counts as the largest.
 
 use crate::error::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
-/// How many slots an expert takes.
+/// A limit on the slots per expert.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
     /// Capacity relative to a perfectly even load.
     pub factor: f64,
-    /// Least capacity of an expert.
+    /// The smallest capacity of an expert.
     pub min: usize,
 }
 
@@ -28,16 +27,16 @@ impl Capacity {
         Ok(Self { factor, min })
     }
 
-    /// Slots each of `experts` takes when there are `slots`.
+    /// The number of slots that each of `experts` experts takes out of `slots`.
     pub fn slots_per_expert(&self, slots: usize, experts: usize) -> usize {
         let even = (slots as f64 * self.factor / experts as f64).ceil();
-        // A float to integer cast saturates, and more than all slots is no limit.
+        // The cast from float saturates, and a limit above all slots is no limit.
         (even as usize).max(self.min).min(slots)
     }
 }
 
-/// A capacity in a description: the factor by its bits, because parsers of text may round its last one, and one slot more
-/// or less is another operation.
+/// Serialises a capacity with the bits of its factor, because text parsers may round the last bit, and one slot more or less
+/// would change the operation.
 pub(crate) mod exact {
     use super::Capacity;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -62,7 +61,7 @@ pub(crate) mod exact {
     }
 }
 
-/// The oracle: the keys after dropping, for router weights \[S\] and capacities \[E\].
+/// The oracle of dropping: the keys with E in place of dropped slots, for router weights \[S\] and capacities \[E\].
 pub fn reference(indices: &[u32], weights: &[f32], capacities: &[u32]) -> Vec<u32> {
     let mut keys = indices.to_vec();
     for (expert, capacity) in capacities.iter().enumerate() {
@@ -78,14 +77,13 @@ pub fn reference(indices: &[u32], weights: &[f32], capacities: &[u32]) -> Vec<u3
     keys
 }
 
-/// The oracle of how many slots each of `experts` experts takes: capacities u32 \[E\].
+/// The oracle of the capacities u32 \[E\] of `experts` experts.
 ///
-/// C_e = max(⌈S·f_e / E⌉, min), at most S. Without factors f32 \[E\] of their own all experts have
-/// that of the [`Capacity`], and the host computes the one C exactly. With them S·f_e is rounded
-/// to f32 once and divided in integers, so every device gets the same; they must be finite and not
-/// negative, or C_e is somewhere between min and S. With a mask u32 \[E\] (non-zero = available)
-/// the others take nothing, and Σ C_e over them, divided by the number of available experts and
-/// rounded down, is added to each of those.
+/// C_e = max(⌈S·f_e / E⌉, min), at most S. Without `factors` f32 \[E\], every f_e is the factor of the [`Capacity`], and the host
+/// computes C exactly. With `factors`, S·f_e is rounded to f32 once and divided in integers, so every device gets the same
+/// result; factors must be finite and not negative, otherwise C_e is some number between min and S. With a mask u32 \[E\]
+/// (non-zero = available), a masked expert takes nothing; the sum of the masked experts' C_e, divided by the number of available
+/// experts and rounded down, is added to each available expert's C_e.
 pub fn capacities_reference(
     capacity: &Capacity,
     slots: usize,
@@ -94,7 +92,7 @@ pub fn capacities_reference(
     factors: Option<&[f32]>,
 ) -> Vec<u32> {
     let own = |expert: usize| match factors {
-        // In f32, as the contract says.
+        // Rounded to f32, as the contract says.
         Some(factors) => {
             let all = (slots as f32 * factors[expert]).ceil() as usize;
             all.div_ceil(experts).max(capacity.min).min(slots)

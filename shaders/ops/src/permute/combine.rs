@@ -1,9 +1,8 @@
 //! Combine: y_t = Σ_k w_tk · rows\[positions(t,k)\], summed in slot order in f32.
 //!
-//! Shapes: sorted rows \[R,H\] and y \[T,H\] of the element type, weights f32 \[S\] (1 without),
-//! positions u32 \[S\]. A slot whose position is [`super::NOWHERE`] contributes nothing, whatever its
-//! weight. It is the gradient of an unweighted [`super::dispatch`], too.
-//! FLOPs 2·S·H; bytes (S + T)·H elements.
+//! Shapes: sorted rows \[R,H\] and y \[T,H\] of the element type, weights f32 \[S\] (1 if absent), positions u32 \[S\]. A slot
+//! whose position is [`super::NOWHERE`] contributes nothing, whatever its weight. Combine is also the gradient of an unweighted
+//! [`super::dispatch`]. FLOPs: 2·S·H. Bytes: (S + T)·H elements.
 
 use super::RowsProblem;
 use crate::error::Mismatch;
@@ -11,7 +10,7 @@ use crate::error::Mismatch;
 /// The oracle, in f64.
 ///
 /// # Errors
-/// [`Mismatch`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when the length of a slice differs from the problem's.
 pub fn reference(
     problem: &RowsProblem,
     positions: &[u32],

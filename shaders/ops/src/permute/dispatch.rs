@@ -1,9 +1,8 @@
 //! Dispatch: rows\[r\] = w · x of the token of sorted row r.
 //!
-//! rows\[r\] = w\[order\[r\]\] · x\[order\[r\] / K\] for r < offsets\[E\], 0 for the rest. Shapes: x \[T,H\] and
-//! rows \[R,H\] of the element type, weights f32 \[S\] (1 without), order u32 \[S\], offsets u32 \[E+1\].
-//! Weighted it is the gradient of [`super::combine`] for its rows, given that of y.
-//! FLOPs R·H; bytes 2·R·H elements.
+//! rows\[r\] = w\[order\[r\]\] · x\[order\[r\] / K\] for r < offsets\[E\], 0 for later rows. Shapes: x \[T,H\] and rows \[R,H\]
+//! of the element type, weights f32 \[S\] (1 if absent), order u32 \[S\], offsets u32 \[E+1\]. A weighted dispatch of dy is the
+//! gradient of [`super::combine`] with respect to its rows. FLOPs: R·H. Bytes: 2·R·H elements.
 
 use super::RowsProblem;
 use crate::error::Mismatch;
@@ -11,7 +10,7 @@ use crate::error::Mismatch;
 /// The oracle, in f64.
 ///
 /// # Errors
-/// [`Mismatch`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when the length of a slice differs from the problem's.
 pub fn reference(
     problem: &RowsProblem,
     sorted: &super::Sorted,

@@ -4,14 +4,14 @@
 //! that goes nowhere. Results, all u32:
 //! - `order` \[S\]: slots sorted by key, equal keys in slot order; entries past `offsets[E]` go nowhere.
 //! - `offsets` \[E+1\]: expert e owns `order[offsets[e]..offsets[e+1]]`.
-//! - `positions` \[S\]: where in `order` a slot is, [`NOWHERE`] for a slot without an expert.
-//! - `dropped` \[1\]: slots that go nowhere.
+//! - `positions` \[S\]: the index of a slot in `order`; [`NOWHERE`] for a slot without an expert.
+//! - `dropped` \[1\]: the number of slots that go nowhere.
 //! - `tiles` \[3·max_tiles\]: (expert, first row, one past the last) of every tile of at most `tile_rows`
 //!   rows; (E, 0, 0) for no tile.
 //!
-//! Row r of a *sorted* buffer belongs to the slot `order[r]`. Such buffers have R =
-//! [`Problem::row_bound`] rows, the most that a routing can produce. A caller that sorts more breaks
-//! the contract: `tiles` lacks the last ones, and kernels on sorted rows would leave their buffers.
+//! Row r of a *sorted* buffer belongs to the slot `order[r]`. Such a buffer has R = [`Problem::row_bound`] rows, the largest
+//! number that a routing can produce. A caller that sorts more slots breaks the contract: `tiles` misses the last ones, and
+//! kernels would read and write past the ends of sorted buffers.
 
 pub mod capacity;
 pub mod combine;
@@ -39,16 +39,16 @@ getters! {
         experts: usize,
         /// Rows of a tile.
         tile_rows: usize,
-        /// The most rows of a sorted buffer R.
+        /// The largest number of rows R of a sorted buffer.
         row_bound: usize,
     }
 }
 
 impl Problem {
-    /// Sorts `slots` slots by expert and cuts the segments into tiles of `tile_rows` rows.
+    /// A sort of `slots` slots by expert, whose segments are cut into tiles of `tile_rows` rows.
     ///
     /// # Errors
-    /// [`Mismatch`] for no experts, no tile rows, or more slots than 31 bits count.
+    /// [`Mismatch`] when there are no experts, no rows per tile, or more slots than 31 bits count.
     pub fn new(slots: usize, experts: usize, tile_rows: usize) -> Result<Self, Mismatch> {
         Mismatch::positive(&[("experts", experts), ("tile rows", tile_rows)])?;
         let right = fits(&[slots, experts.saturating_add(1)]);
@@ -61,10 +61,10 @@ impl Problem {
         })
     }
 
-    /// The same for a routing in which at most `rows` slots have an expert.
+    /// A copy for routings in which at most `rows` slots have an expert.
     ///
     /// # Errors
-    /// [`Mismatch`] for more rows than slots, or none.
+    /// [`Mismatch`] unless 1 ≤ `rows` ≤ S.
     pub fn with_row_bound(self, rows: usize) -> Result<Self, Mismatch> {
         check_row_bound(rows, self.slots)?;
         Ok(Self {
@@ -73,28 +73,28 @@ impl Problem {
         })
     }
 
-    /// The most tiles such a routing can need: every expert's last tile may be partial.
+    /// The largest number of tiles of such a routing; each expert's last tile may be partial.
     pub fn max_tiles(&self) -> usize {
         let partial = self.experts * (self.tile_rows - 1);
         ((self.row_bound + partial) / self.tile_rows).min(self.row_bound)
     }
 }
 
-/// Checks that some of `slots` slots can have `rows` rows.
+/// Checks that 1 ≤ `rows` ≤ `slots`, or that both are 0.
 pub fn check_row_bound(rows: usize, slots: usize) -> Result<(), Mismatch> {
     let right = (1.min(slots)..=slots).contains(&rows);
     let expected = format_args!("1 to {slots} (the slots)");
     Mismatch::unless(right, "row bound", expected, rows)
 }
 
-/// What [`reference()`] returns.
+/// The results of [`reference()`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sorted {
-    /// Slots by expert, those that go nowhere last.
+    /// Slots sorted by expert; slots that go nowhere are last.
     pub order: Vec<u32>,
-    /// Start of every expert's segment, and the end of the last.
+    /// The first row of each expert's segment, and the end of the last segment.
     pub offsets: Vec<u32>,
-    /// Where in the order a slot is; [`NOWHERE`] for those that go nowhere.
+    /// The index of each slot in `order`; [`NOWHERE`] for a slot that goes nowhere.
     pub positions: Vec<u32>,
 }
 
@@ -135,10 +135,10 @@ getters! {
 }
 
 impl RowsProblem {
-    /// Rows of the tokens of `routing`, at most `row_bound` of whose slots have an expert.
+    /// The rows of the tokens of `routing`, of whose slots at most `row_bound` have an expert.
     ///
     /// # Errors
-    /// [`Mismatch`] for no width, no rows or more than slots, or an index that would not fit 31 bits.
+    /// [`Mismatch`] when `width` or `row_bound` is 0, `row_bound` exceeds the slots, or an index would not fit 31 bits.
     pub fn new(
         routing: &routing::Problem,
         row_bound: usize,
@@ -158,13 +158,13 @@ impl RowsProblem {
         })
     }
 
-    /// Checks what the constructor does, of a problem that was read.
+    /// Repeats the constructor's checks for a deserialised problem.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         let routing = routing::Problem::new(self.tokens, self.experts, self.top_k)?;
         Self::new(&routing, self.row_bound, self.width, self.element).map(drop)
     }
 
-    /// Slots S = T·K.
+    /// The number of slots S = T·K.
     pub fn slots(&self) -> usize {
         self.tokens * self.top_k
     }
@@ -183,14 +183,14 @@ mod tests {
         assert_eq!(sorted.positions, [2, 0, NOWHERE, 1, 3]);
     }
 
-    /// 3 experts of 4-row tiles: each of the 3 may have a last tile of one row.
+    /// With 3 experts and tiles of 4 rows, each expert may have a last tile of one row.
     #[test]
     fn fewer_rows_need_fewer_tiles() {
         let problem = Problem::new(100, 3, 4).unwrap();
         assert_eq!((problem.row_bound(), problem.max_tiles()), (100, 27));
         let bounded = problem.with_row_bound(10).unwrap();
         assert_eq!((bounded.row_bound(), bounded.max_tiles()), (10, 4));
-        // No more tiles than rows.
+        // There are never more tiles than rows.
         assert_eq!(problem.with_row_bound(2).unwrap().max_tiles(), 2);
         assert!(problem.with_row_bound(0).is_err() && problem.with_row_bound(101).is_err());
     }

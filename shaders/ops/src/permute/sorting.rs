@@ -1,11 +1,11 @@
-//! The sort of a layer's slots, after its capacity has dropped some.
+//! The sort of a layer's slots by expert, after its capacity has dropped some.
 
 use crate::error::{Fault, Mismatch};
 use crate::permute::Capacity;
 use crate::routing;
 use serde::{Deserialize, Serialize};
 
-/// The sort of the slots of a choice by expert.
+/// The sort of a routing's slots by expert.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
     routing: routing::Problem,
@@ -15,12 +15,12 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Sorts the slots of a choice, at most `capacity` to an expert.
+    /// A sort of the slots of `routing`, at most `capacity` per expert.
     ///
-    /// `factors` says that every expert has a capacity factor of its own, known on the device.
+    /// `factors` says that each expert has its own capacity factor, known only on the device.
     ///
     /// # Errors
-    /// [`Mismatch`] for factors without a capacity, or one that isn't finite and positive.
+    /// [`Mismatch`] for factors without a capacity, or a capacity whose factor isn't finite and positive.
     pub fn new(
         routing: &routing::Problem,
         capacity: Option<Capacity>,
@@ -39,23 +39,23 @@ impl Problem {
         })
     }
 
-    /// Checks what the constructor does, of a problem that was read.
+    /// Repeats the constructor's checks for a deserialised problem.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.routing.check()?;
         Self::new(&self.routing, self.capacity, self.factors).map(drop)
     }
 
-    /// Slots S.
+    /// The number of slots S.
     pub fn slots(&self) -> usize {
         self.routing.slots()
     }
 
-    /// Experts E.
+    /// The number of experts E.
     pub fn experts(&self) -> usize {
         self.routing.experts()
     }
 
-    /// The most slots that can reach an expert R: all of them unless a capacity is known here.
+    /// The largest number R of slots that can reach an expert: S unless the host knows the capacities.
     pub fn row_bound(&self) -> usize {
         match self.capacity {
             Some(capacity) if !self.factors => {
@@ -67,7 +67,7 @@ impl Problem {
         }
     }
 
-    /// Launches of one sort.
+    /// The number of launches of the sort.
     pub fn launches(&self) -> usize {
         if self.capacity.is_some() { 8 } else { 3 }
     }
@@ -78,6 +78,6 @@ getters! { Problem:
     routing: routing::Problem,
     /// The rule that drops slots.
     capacity: Option<Capacity>,
-    /// Whether every expert has a capacity factor of its own, on the device.
+    /// Whether each expert has its own capacity factor on the device.
     factors: bool,
 }

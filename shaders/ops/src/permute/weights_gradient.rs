@@ -1,4 +1,4 @@
-//! The gradient of [`super::combine`] for its weights: dw\[s\] = ⟨dy\[s / K\], rows\[positions\[s\]\]⟩.
+//! The gradient of [`super::combine`] with respect to its weights: dw\[s\] = ⟨dy\[s / K\], rows\[positions\[s\]\]⟩.
 //!
 //! Shapes: dy \[T,H\] and sorted rows \[R,H\] of the element type, positions u32 \[S\], dw f32 \[S\]; 0 for
 //! a slot whose position is [`super::NOWHERE`]. FLOPs 2·S·H; bytes 2·S·H elements.
@@ -9,7 +9,7 @@ use crate::error::Mismatch;
 /// The oracle, in f64.
 ///
 /// # Errors
-/// [`Mismatch`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when the length of a slice differs from the problem's.
 pub fn reference(
     problem: &RowsProblem,
     positions: &[u32],

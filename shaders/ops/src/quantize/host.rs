@@ -1,5 +1,5 @@
-//! Quantisation on the host, as kernels compute it: a block's scale follows from its largest finite magnitude or is found by least
-//! squares, a value is divided by it in f32 and encoded; NaN stays NaN.
+//! Quantisation on the host, with the arithmetic of the kernels: a block's scale follows from its largest finite magnitude or
+//! from a least-squares search; each value is divided by the scale in f32 and encoded. NaN stays NaN.
 
 use super::{Quantizer, ScaleRule};
 use crate::error::Mismatch;
@@ -9,22 +9,22 @@ use std::num::NonZero;
 use std::ops::Range;
 use std::thread;
 
-/// Values below which a second thread costs more than it saves.
+/// The number of values below which a second thread costs more than it saves.
 const SMALL: usize = 1 << 16;
 
 /// The codes and scales of one matrix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantized {
-    /// One code a value, row-major.
+    /// One code per value, row-major.
     pub codes: Vec<u8>,
-    /// Scales, row-major; one where the whole matrix shares it.
+    /// Scales, row-major; a single one if the whole matrix shares it.
     pub scales: HostScales,
 }
 
-/// Codes and scales of `values`, row-major \[rows, columns\], on all cores of the host; least squares by rows of blocks.
+/// Quantises `values`, row-major \[rows, columns\], on all cores of the host.
 ///
 /// # Errors
-/// [`Mismatch`] when `values` is not of `rows` × `columns`, or the quantiser's settings don't fit each other.
+/// [`Mismatch`] when the length of `values` isn't `rows` · `columns`, or the quantiser's settings don't fit each other.
 pub fn quantize_host(
     values: &[f32],
     rows: usize,
@@ -43,7 +43,7 @@ pub fn quantize_host(
         thread::available_parallelism().map_or(1, NonZero::get)
     };
     let amaxes = if values.is_empty() {
-        // A tensor's one scale is there even so.
+        // A tensor has its one scale even when it is empty.
         let grid = Fp8Scheme::from(quantizer).grid(rows, columns);
         vec![0.0; grid.iter().product()]
     } else {
@@ -61,7 +61,7 @@ pub fn quantize_host(
     Ok(Quantized { codes, scales })
 }
 
-/// The largest finite magnitude, 0 without any: as integers, magnitudes are ordered alike.
+/// The largest finite magnitude, or 0 if there is none. The bits of magnitudes, as integers, are ordered like the magnitudes.
 pub fn amax_host(values: &[f32]) -> f32 {
     let magnitude = |value: &f32| {
         let bits = value.to_bits() & 0x7FFF_FFFF;
@@ -70,7 +70,7 @@ pub fn amax_host(values: &[f32]) -> f32 {
     f32::from_bits(values.iter().map(magnitude).fold(0, u32::max))
 }
 
-/// The blocks of a stack of matrices, whose scales lie matrix by matrix, row by row, without padding.
+/// The blocks of a stack of matrices; their scales lie matrix by matrix, row by row, without padding.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
     rows: usize,
@@ -82,19 +82,19 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Of matrices of so many rows and columns.
+    /// The blocks of matrices of `rows` × `columns`.
     pub fn of(granularity: Granularity, [rows, columns]: [usize; 2]) -> Self {
         let [high, wide] = granularity.block(rows, columns);
         Self {
             rows,
             columns,
-            // Indices past the matrix would only overflow.
+            // Clamped to the matrix, because larger sizes could overflow indices.
             block: [high.min(rows.max(1)), wide.min(columns.max(1))],
             count: granularity.blocks(rows, columns),
         }
     }
 
-    /// Values of a row.
+    /// The number of values per row.
     pub fn columns(&self) -> usize {
         self.columns
     }
@@ -104,21 +104,21 @@ impl Blocks {
         self.count
     }
 
-    /// The scales of the blocks in a row, of all rows of all matrices.
+    /// The indices of the scales of a row's blocks; rows are counted over all matrices.
     pub fn of_row(&self, row: usize) -> Range<usize> {
         let [down, across] = self.count;
         let first = (row / self.rows * down + row % self.rows / self.block[0]) * across;
         first..first + across
     }
 
-    /// Raises the largest finite magnitudes of the blocks in a row to those of its values.
+    /// Raises the `amaxes` of a row's blocks to the row's largest finite magnitudes.
     pub fn raise(&self, amaxes: &mut [f32], values: &[f32]) {
         for (amax, values) in amaxes.iter_mut().zip(values.chunks(self.block[1])) {
             *amax = amax.max(amax_host(values));
         }
     }
 
-    /// Writes the codes of a row of values under the scales of its blocks; what there is more of codes stays.
+    /// Encodes a row of values under the scales of its blocks; `codes` beyond the row stay unchanged.
     pub fn encode(
         &self,
         values: &[f32],
@@ -135,7 +135,7 @@ impl Blocks {
         }
     }
 
-    /// Writes code · scale of a row; `table` has the values of all codes.
+    /// Decodes a row as code · scale; `table` has the values of all codes.
     pub fn decode(&self, codes: &[u8], scales: &[f32], table: &[f32; 256], values: &mut [f32]) {
         let wide = self.block[1];
         let blocks = values.chunks_mut(wide).zip(codes.chunks(wide));
@@ -152,7 +152,7 @@ pub fn decoded_codes(format: Fp8Format) -> [f32; 256] {
     std::array::from_fn(|code| decode_host(code as u8, format))
 }
 
-/// The largest finite magnitude of every block of a matrix that isn't empty.
+/// The largest finite magnitude of every block of a non-empty matrix.
 fn amaxes(values: &[f32], blocks: &Blocks, threads: usize) -> Vec<f32> {
     let (columns, [down, across]) = (blocks.columns, blocks.count);
     let mut amaxes = vec![0.0f32; down * across];
@@ -161,7 +161,7 @@ fn amaxes(values: &[f32], blocks: &Blocks, threads: usize) -> Vec<f32> {
             .for_each(|row| blocks.raise(amaxes, row));
     };
     if down == 1 {
-        // One row of blocks: shared out by rows of values, so that a matrix with one scale uses all cores.
+        // With a single row of blocks, threads share the rows of values, so that a matrix with one scale uses all cores.
         let band = blocks.rows.div_ceil(threads);
         let mut parts = vec![0.0f32; blocks.rows.div_ceil(band) * across];
         in_bands(&mut parts, across, |index, part| {
@@ -186,7 +186,7 @@ fn amaxes(values: &[f32], blocks: &Blocks, threads: usize) -> Vec<f32> {
     amaxes
 }
 
-/// Scales that leave less error, from those of the largest magnitudes.
+/// Replaces the scales of the largest magnitudes by scales with a smaller squared error.
 fn improve(scales: &mut [f32], values: &[f32], blocks: &Blocks, format: Fp8Format, threads: usize) {
     let (width, [down, across]) = (blocks.columns, blocks.count);
     let strip = blocks.block[0] * width;
@@ -200,7 +200,7 @@ fn improve(scales: &mut [f32], values: &[f32], blocks: &Blocks, format: Fp8Forma
     });
 }
 
-/// The codes of a matrix by the scales of its blocks.
+/// Encodes a matrix under the scales of its blocks.
 fn encode(
     values: &[f32],
     blocks: &Blocks,
@@ -225,7 +225,7 @@ fn encode(
     codes
 }
 
-/// Calls `work` with the number and the elements of every band of `out`, each on a thread of its own.
+/// Splits `out` into bands of `band` elements and calls `work` with each band's index and elements, each on its own thread.
 fn in_bands<T: Send>(out: &mut [T], band: usize, work: impl Fn(usize, &mut [T]) + Sync) {
     if out.len() <= band {
         return work(0, out);
@@ -238,17 +238,17 @@ fn in_bands<T: Send>(out: &mut [T], band: usize, work: impl Fn(usize, &mut [T]) 
     });
 }
 
-/// Scales that are tried.
+/// The number of candidate scales of [`ScaleRule::LeastSquares`].
 pub const LEAST_SQUARES_TRIED: usize = 16;
 
-/// What the scale of the largest magnitude is multiplied by for the scales that are tried, itself the first: 2^(i/16). A whole octave more is
-/// the same codes with another exponent, but for those that lose bits at the end of their range; smaller scales saturate, which never paid
-/// for 32 values or more of SmolLM2's weights.
+/// The factors 2^(i/16) of the candidate scales, relative to the scale of the largest magnitude, which is the first candidate. A
+/// factor of 2 gives the same codes with another exponent, except for codes that lose bits at the end of their range. Smaller
+/// factors saturate; for blocks of 32 or more of SmolLM2's weights they never helped.
 pub fn least_squares_factors() -> [f32; LEAST_SQUARES_TRIED] {
     std::array::from_fn(|i| (i as f64 / LEAST_SQUARES_TRIED as f64).exp2() as f32)
 }
 
-/// The search for scales, of values in one format.
+/// The least-squares search for the scales of values in one format.
 struct LeastSquares {
     grid: Grid,
     factors: [f32; LEAST_SQUARES_TRIED],
@@ -262,10 +262,10 @@ impl LeastSquares {
         }
     }
 
-    /// Chooses among the scales that are tried for blocks of a matrix, given the first of them: of each block the one with the least
-    /// Σ (code · scale − x)², and the first of several. A block with a value that isn't finite keeps its first.
+    /// Replaces each of `scales`, the first candidates, by the block's candidate with the least Σ (code · scale − x)², the first
+    /// of equals. A block with a value that isn't finite keeps its first candidate.
     ///
-    /// `strip` has the values of one row of blocks, `width` to a row, each block `columns` wide.
+    /// `strip` has the values of one row of blocks, `width` per row; each block is `columns` wide.
     fn choose(&self, scales: &mut [f32], strip: &[f32], [width, columns]: [usize; 2]) {
         let tried = |first: f32, i: usize| (first * self.factors[i]).min(f32::MAX);
         let mut errors = vec![[0.0f64; LEAST_SQUARES_TRIED]; scales.len()];
@@ -280,7 +280,7 @@ impl LeastSquares {
         for (scale, errors) in scales.iter_mut().zip(errors) {
             let mut best = 0;
             for i in 1..LEAST_SQUARES_TRIED {
-                // Not so where either is NaN.
+                // The comparison is false if either error is NaN.
                 if errors[i] < errors[best] {
                     best = i;
                 }
@@ -290,13 +290,13 @@ impl LeastSquares {
     }
 }
 
-/// The values that a format has, as bits of f32: what is below its mantissa, and what its subnormal values are apart.
+/// The values of a format, by f32 bits: the mantissa bits it lacks, and the spacing of its subnormal values.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
-    /// Bits of an f32 that the mantissa lacks.
+    /// The number of f32 mantissa bits that the format lacks.
     below: u32,
     smallest_normal: f32,
-    /// 1.5 · 2²³ subnormal steps: what is added to it is rounded to them.
+    /// 1.5 · 2²³ subnormal steps: adding it rounds a number to a multiple of the step.
     rounder: f32,
 }
 
@@ -312,8 +312,8 @@ impl Grid {
         }
     }
 
-    /// The nearest value of the format, ties to even, without its upper end: no magnitude is beyond it. Written without branches, so that it is
-    /// computed for many values at once.
+    /// The nearest value of the format, ties to even. It ignores the format's largest value, because no magnitude exceeds that
+    /// here. It has no branches, so that compilers vectorise it.
     fn nearest(self, x: f32) -> f32 {
         let bits = x.to_bits();
         let odd = (bits >> self.below) & 1;
@@ -327,7 +327,7 @@ impl Grid {
         }
     }
 
-    /// Σ (code · scale − x)² of part of a block.
+    /// The sum Σ (code · scale − x)² over part of a block.
     fn squared_errors(self, block: &[f32], scale: f32) -> f32 {
         let mut sums = [0.0f32; LANES];
         let (whole, rest) = block.as_chunks::<LANES>();
@@ -346,7 +346,7 @@ impl Grid {
     }
 }
 
-/// Values that are summed side by side.
+/// Partial sums kept side by side, for SIMD.
 const LANES: usize = 16;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The host's quantiser against a plain loop over blocks, and against numbers.
+//! Tests of the host's quantiser against a plain loop over blocks, and against known numbers.
 
 use super::{Grid, Quantized, quantize_host};
 use crate::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use crate::scaling::{Fp8Scheme, Granularity, HostScales, e8m0_host, e8m0_value, scale_host};
 use proptest::prelude::*;
 
-/// Numbers of 0..1 from a small generator: the same ones every time.
+/// Reproducible pseudo-random numbers in 0..1.
 fn uniform(seed: u32) -> impl Iterator<Item = f32> {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     std::iter::repeat_with(move || {
@@ -16,7 +16,7 @@ fn uniform(seed: u32) -> impl Iterator<Item = f32> {
     })
 }
 
-/// Values of both signs and many sizes.
+/// Values of both signs and many magnitudes.
 fn noise(count: usize, seed: u32) -> Vec<f32> {
     let pairs: Vec<f32> = uniform(seed).take(2 * count).collect();
     let pairs = pairs.as_chunks::<2>().0.iter();
@@ -25,7 +25,7 @@ fn noise(count: usize, seed: u32) -> Vec<f32> {
         .collect()
 }
 
-/// Every block by itself, in the order of the definition.
+/// Quantises block by block, as the definition says.
 fn plain(values: &[f32], rows: usize, columns: usize, scheme: Fp8Scheme) -> Quantized {
     let [r, c] = scheme.granularity.block(rows, columns);
     let mut codes = vec![0; values.len()];
@@ -104,7 +104,7 @@ fn threads_change_nothing() {
             assert_eq!(got, plain(&values, rows, columns, scheme), "{scheme}");
         }
     }
-    // One long row, and one long column.
+    // A single long row, and a single long column.
     let scheme = Fp8Scheme {
         format: Fp8Format::E4M3,
         granularity: Granularity::Tensor,
@@ -117,7 +117,7 @@ fn threads_change_nothing() {
 
 #[test]
 fn normal_values_come_back_within_the_formats_error() {
-    // The sum of twelve uniform numbers is close enough to normal.
+    // The sum of twelve uniform numbers is close enough to a normal distribution.
     let parts: Vec<f32> = uniform(9).take(12 * 256 * 256).collect();
     let values: Vec<f32> = parts
         .chunks(12)
@@ -178,7 +178,7 @@ proptest! {
             None => Granularity::Mx,
         };
         let scheme = Fp8Scheme { format, granularity };
-        // Every f32 there is: NaN, infinities, subnormals.
+        // All bit patterns, including NaN, infinities and subnormals.
         let values: Vec<f32> = bits[..rows * columns].iter().map(|&b| f32::from_bits(b)).collect();
         let got = quantize_host(&values, rows, columns, scheme).unwrap();
         prop_assert_eq!(got, plain(&values, rows, columns, scheme));

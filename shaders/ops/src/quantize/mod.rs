@@ -1,19 +1,17 @@
-//! FP8 quantisation: codes and scales of a stack of matrices, and back.
+//! FP8 quantisation of a stack of matrices into codes and scales, and dequantisation.
 //!
-//! code = encode(x / scale), y = decode(code) · scale, where a block of values shares a scale that
-//! follows from its largest finite magnitude ([`crate::scaling`]) or is given. Quotients of f32
-//! scales are divisions, as exact as the target's; those of E8M0 scales are exact. NaN and
-//! infinities are encoded as such ([`crate::fp8::Overflow`]).
+//! code = encode(x / scale), y = decode(code) · scale. A block of values shares a scale, which follows from its largest finite
+//! magnitude ([`crate::scaling`]) or is given. With f32 scales, x / scale is a division, as exact as the target's; with E8M0
+//! scales it is exact. NaN and infinities are encoded as [`crate::fp8::Overflow`] says.
 //!
-//! Shapes: x and y \[M, rows, columns\] of the element type, words u32 \[M, rows, ⌈columns/4⌉\] where
-//! every row is padded with zero codes, scales f32 \[M, down, across\] or words of four E8M0 bytes
-//! \[M, rows, ⌈across/4⌉\], padded with zeros ([`scale_shape`](crate::scaling::Granularity::scale_shape)). Blocks end at the edges
-//! of their matrix. Given scales are positive and finite; others, and f32 scales below 2⁻¹²⁶,
-//! make codes or values that no contract covers. A value below 2⁻¹²⁶ counts as 0 in a quotient on
-//! a device that flushes subnormals, though not in the largest magnitude. Bytes: x once
-//! or twice, a quarter of f32 for the words.
+//! Shapes: x and y \[M, rows, columns\] of the element type; words u32 \[M, rows, ⌈columns/4⌉\], where every row is padded with
+//! zero codes; scales f32 \[M, down, across\], or words of four E8M0 bytes \[M, rows, ⌈across/4⌉\] padded with zeros
+//! ([`scale_shape`](crate::scaling::Granularity::scale_shape)). Blocks are cut at the edges of their matrix. Given scales must be
+//! positive and finite; others, and f32 scales below 2⁻¹²⁶, give unspecified codes and values. On a device that flushes
+//! subnormals, a value below 2⁻¹²⁶ counts as 0 in x / scale, but still counts in the largest magnitude. Bytes: x once or twice,
+//! and a quarter of the bytes of f32 for the words.
 //!
-//! [`quantize_host`] quantises matrices on the host; functions that end in `_reference` are the oracle.
+//! [`quantize_host`] quantises matrices on the host; functions whose names end in `_reference` are the oracles.
 
 mod host;
 mod oracle;
@@ -32,14 +30,14 @@ use crate::fp8::{Fp8Format, LANES_PER_WORD, Overflow};
 use crate::scaling::{Fp8Scheme, Granularity, ScaleType};
 use serde::{Deserialize, Serialize};
 
-/// The largest margin either way, in powers of two.
+/// The largest absolute margin, in powers of two.
 pub const MARGIN_MAX: i32 = 64;
 
 getters! {
-    /// A stack of matrices and how its values are scaled.
+    /// The description of a stack of matrices and its quantisation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct Problem {
-        /// \[M, rows, columns\].
+        /// The shape \[M, rows, columns\].
         shape: [usize; 3],
         /// Type of x and y.
         element: Element,
@@ -47,15 +45,15 @@ getters! {
         granularity: Granularity,
         /// Format of the codes.
         format: Fp8Format,
-        /// What becomes of magnitudes beyond the largest value.
+        /// How to encode magnitudes beyond the largest value.
         overflow: Overflow => with_overflow,
-        /// Powers of two that scales have to spare.
+        /// The power of two by which scales are enlarged, as headroom.
         margin: i32,
     }
 }
 
 impl Problem {
-    /// Of `shape` = \[M, rows, columns\] values; saturating, without a margin.
+    /// A problem over `shape` = \[M, rows, columns\] values that saturates and has no margin.
     ///
     /// # Errors
     /// [`Mismatch`] for a block without rows or columns, or an index that would not fit 31 bits.
@@ -67,7 +65,7 @@ impl Problem {
     ) -> Result<Self, Mismatch> {
         check_granularity(granularity)?;
         let [matrices, rows, columns] = shape;
-        // Padding a row to a word must not overflow either.
+        // The padding of a row to whole words must not overflow either.
         let padded = columns.checked_next_multiple_of(LANES_PER_WORD * LANES_PER_WORD);
         let padded = padded.unwrap_or(usize::MAX);
         let right = fits(&[padded, rows.max(1), matrices.max(1)]);
@@ -83,50 +81,50 @@ impl Problem {
         })
     }
 
-    /// A copy with scales 2^`margin` times as large.
+    /// A copy whose scales are 2^`margin` times as large.
     ///
     /// # Errors
-    /// [`Mismatch`] beyond ±[`MARGIN_MAX`].
+    /// [`Mismatch`] when `margin` is beyond ±[`MARGIN_MAX`].
     pub fn with_margin(self, margin: i32) -> Result<Self, Mismatch> {
         check_margin(margin)?;
         Ok(Self { margin, ..self })
     }
 
-    /// Checks what the constructor does, of a problem that was read.
+    /// Repeats the constructor's checks for a deserialised problem.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         Self::new(self.shape, self.element, self.granularity, self.format)?;
         check_margin(self.margin)
     }
 
-    /// \[M, rows, ⌈columns/4⌉\].
+    /// The shape of the words \[M, rows, ⌈columns/4⌉\].
     pub fn words_shape(&self) -> [usize; 3] {
         let [matrices, rows, columns] = self.shape;
         [matrices, rows, columns.div_ceil(LANES_PER_WORD)]
     }
 
-    /// \[M, down, across\] f32s or words of E8M0 bytes.
+    /// The shape of the scales: f32 \[M, down, across\], or words of E8M0 bytes \[M, rows, ⌈across/4⌉\].
     pub fn scales_shape(&self) -> [usize; 3] {
         let [matrices, rows, columns] = self.shape;
         let [down, across] = self.granularity.scale_shape(rows, columns);
         [matrices, down, across]
     }
 
-    /// Values M · rows · columns.
+    /// The number of values M · rows · columns.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether there are no values; then nothing is launched.
+    /// Whether there are no values, so that nothing is launched.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Words of the codes.
+    /// The number of words of the codes.
     pub fn words(&self) -> usize {
         self.words_shape().iter().product()
     }
 
-    /// Elements of the tensor of scales.
+    /// The number of elements of the tensor of scales.
     pub fn scales(&self) -> usize {
         self.scales_shape().iter().product()
     }
@@ -135,7 +133,7 @@ impl Problem {
     pub fn block(&self) -> [usize; 2] {
         let [_, rows, columns] = self.shape;
         let [r, c] = self.granularity.block(rows, columns);
-        // Indices past the matrix would only overflow.
+        // Clamped to the matrix, because larger sizes could overflow indices.
         [r.min(rows.max(1)), c.min(columns.max(1))]
     }
 
@@ -145,19 +143,19 @@ impl Problem {
         self.granularity.blocks(rows, columns)
     }
 
-    /// Whether a word may have values of two blocks.
+    /// Whether a word may hold codes of two blocks.
     pub fn cuts_words(&self) -> bool {
         let [_, across] = self.blocks();
         across > 1 && !self.block()[1].is_multiple_of(LANES_PER_WORD)
     }
 
-    /// Blocks across a matrix, a whole number of words of scales.
+    /// The number of scales across a matrix, padded to whole words.
     pub fn padded_across(&self) -> usize {
         let [_, across] = self.blocks();
         across.next_multiple_of(self.scales_per_word())
     }
 
-    /// Scales of a word, or 1.
+    /// The number of scales per word: 4 for E8M0, 1 for f32.
     pub fn scales_per_word(&self) -> usize {
         match self.granularity {
             Granularity::Mx => LANES_PER_WORD,
@@ -166,7 +164,7 @@ impl Problem {
     }
 }
 
-/// Checks that a block holds something.
+/// Checks that a block isn't empty.
 ///
 /// # Errors
 /// [`Mismatch`] for a block without rows or columns.
@@ -180,10 +178,10 @@ pub fn check_granularity(granularity: Granularity) -> Result<(), Mismatch> {
     }
 }
 
-/// Checks a margin.
+/// Checks the margin of scales.
 ///
 /// # Errors
-/// [`Mismatch`] beyond ±[`MARGIN_MAX`].
+/// [`Mismatch`] when `margin` is beyond ±[`MARGIN_MAX`].
 pub fn check_margin(margin: i32) -> Result<(), Mismatch> {
     let right = margin.unsigned_abs() <= MARGIN_MAX.unsigned_abs();
     let expected = format_args!("-{MARGIN_MAX} to {MARGIN_MAX}");
@@ -191,22 +189,23 @@ pub fn check_margin(margin: i32) -> Result<(), Mismatch> {
 }
 
 getters! {
-    /// The largest finite magnitude of a tensor, as an f32 \[1\]: amax = max |x| over the finite x, 0 without any; subnormals count.
+    /// The largest finite magnitude of a tensor as f32 \[1\]: amax = max |x| over the finite x, subnormals included; 0 if no x is
+    /// finite.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AmaxProblem {
-        /// Values, at least one.
+        /// The number of values, at least 1.
         #[allow(clippy::len_without_is_empty, reason = "there is at least one")]
         len: usize,
-        /// Their type.
+        /// The type of the values.
         element: Element,
     }
 }
 
 impl AmaxProblem {
-    /// Of `len` values.
+    /// A problem over `len` values.
     ///
     /// # Errors
-    /// [`Mismatch`] for none, or an index that would not fit 31 bits.
+    /// [`Mismatch`] when `len` is 0 or an index would not fit 31 bits.
     pub fn new(len: usize, element: Element) -> Result<Self, Mismatch> {
         let right = (1..=i32::MAX as usize).contains(&len);
         Mismatch::unless(right, "values of an amax", "1 to 2^31 - 1", len)?;
@@ -214,25 +213,25 @@ impl AmaxProblem {
     }
 }
 
-/// How the scale of values that share one follows from them.
+/// How a block's scale follows from its values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScaleRule {
-    /// From their largest magnitude, so that none saturates.
+    /// From the block's largest magnitude, so that no value saturates.
     #[default]
     Largest,
-    /// Of that scale and fifteen larger ones, each a sixteenth of an octave above the one before, that with the least squared error. None
-    /// saturates, and the fewer values share a scale, the more there is to gain. Not for MX scales. On a device it takes seventeen quantisations
-    /// and sixteen dequantisations, and memory for the values in f32 a few times over. Where squares under- or overflow in f32, a block
-    /// keeps its first scale.
+    /// The scale with the least squared error among sixteen: the scale of [`Self::Largest`] and fifteen larger ones, spaced by
+    /// 1/16 octave. No value saturates, and smaller blocks gain more. MX scales don't support it. On a device it takes seventeen
+    /// quantisations and sixteen dequantisations, and memory for a few copies of the values in f32. A block whose squares under-
+    /// or overflow in f32 keeps its first scale.
     LeastSquares,
 }
 
-/// code = encode(x / scale) with scale = amax · 2^margin / MAX, where amax is the largest finite
-/// magnitude among the values that share a scale.
+/// The settings of a quantisation: code = encode(x / scale) with scale = amax · 2^margin / MAX, where amax is the largest finite
+/// magnitude among the values that share a scale, and MAX the format's largest value.
 ///
-/// A block of zeros has scale 1; no scale is below 2⁻¹²⁶. NaN and infinities take no part in amax.
-/// An MX scale is the power of two at or above that quotient. [`ScaleRule::LeastSquares`] looks for better scales above.
+/// A block of zeros has scale 1; no scale is below 2⁻¹²⁶. NaN and infinities don't count for amax. An MX scale is the smallest
+/// power of two that is at least amax · 2^margin / MAX. [`ScaleRule::LeastSquares`] also tries larger scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantizer {
@@ -240,11 +239,11 @@ pub struct Quantizer {
     pub format: Fp8Format,
     /// Which values share a scale.
     pub granularity: Granularity,
-    /// What becomes of magnitudes beyond the largest value: of infinities, and, where scales are
-    /// given or the margin is negative, of others.
+    /// How to encode magnitudes beyond the largest value: infinities, and also finite values if scales are given or the margin is
+    /// negative.
     #[serde(default = "saturate")]
     pub overflow: Overflow,
-    /// Powers of two that scales have to spare, −64 to 64.
+    /// The power of two by which scales are enlarged, −64 to 64.
     #[serde(default)]
     pub margin: i32,
     /// How scales follow from the values.
@@ -257,7 +256,7 @@ fn saturate() -> Overflow {
 }
 
 impl Quantizer {
-    /// Saturating, without a margin.
+    /// A quantiser that saturates and has no margin.
     pub fn new(format: Fp8Format, granularity: Granularity) -> Self {
         Self {
             format,
@@ -268,35 +267,35 @@ impl Quantizer {
         }
     }
 
-    /// With another overflow mode.
+    /// A copy with another overflow mode.
     #[must_use]
     pub fn with_overflow(self, overflow: Overflow) -> Self {
         Self { overflow, ..self }
     }
 
-    /// With scales 2^`margin` times as large.
+    /// A copy whose scales are 2^`margin` times as large.
     #[must_use]
     pub fn with_margin(self, margin: i32) -> Self {
         Self { margin, ..self }
     }
 
-    /// With scales by another rule.
+    /// A copy with another rule for scales.
     #[must_use]
     pub fn with_scales(self, scales: ScaleRule) -> Self {
         Self { scales, ..self }
     }
 
-    /// Checks the settings; whatever quantises does so, too.
+    /// Checks the settings; every quantisation does so, too.
     ///
     /// # Errors
-    /// [`Mismatch`] for a margin beyond ±64, a block without rows or columns, or least squares of MX scales or with
-    /// a negative margin.
+    /// [`Mismatch`] for a margin beyond ±64, a block without rows or columns, or least squares with MX scales or a negative
+    /// margin.
     pub fn validate(&self) -> Result<(), Mismatch> {
         check_granularity(self.granularity)?;
         let searched = self.scales == ScaleRule::LeastSquares;
         let fits = !searched || self.granularity.scale_type() == ScaleType::F32;
         Fault::Config.unless(fits, "scales by least squares", "f32", "E8M0")?;
-        // Values would saturate, which the search doesn't weigh.
+        // A negative margin makes values saturate, which the search doesn't take into account.
         let fits = !searched || self.margin >= 0;
         Fault::Config.unless(
             fits,
@@ -307,10 +306,10 @@ impl Quantizer {
         check_margin(self.margin)
     }
 
-    /// The quantisation of a stack of matrices.
+    /// The quantisation of a stack of matrices of `shape` by these settings.
     ///
     /// # Errors
-    /// Those of [`Self::validate`] and [`Problem::new`].
+    /// [`Mismatch`] under the conditions of [`Self::validate`] and [`Problem::new`].
     pub fn problem(&self, shape: [usize; 3], element: Element) -> Result<Problem, Mismatch> {
         self.validate()?;
         let problem = Problem::new(shape, element, self.granularity, self.format)?;

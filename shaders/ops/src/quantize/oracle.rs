@@ -1,4 +1,4 @@
-//! The oracle, in plain Rust: quotients and products in f64, codes and scales by the host codec.
+//! The oracles of quantisation in plain Rust: quotients and products in f64, codes and scales by the host codec.
 
 use super::Problem;
 use crate::error::Mismatch;
@@ -8,15 +8,15 @@ use crate::scaling::{ScaleType, e8m0_host, e8m0_value, scale_host};
 /// Scales on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scales {
-    /// An f32 for each block.
+    /// One f32 per block.
     F32(Vec<f32>),
-    /// Four E8M0 bytes to a word.
+    /// One E8M0 byte per block, four to a word, rows padded to whole words.
     E8M0(Vec<u32>),
 }
 
 impl Problem {
-    /// Where the value at `column` of `row` (of all matrices) has its scale: the index of an f32,
-    /// or of a byte, rows of which are padded.
+    /// The index of the scale of the value at `column` of `row`, counting rows over all matrices: an index of f32s, or of E8M0
+    /// bytes in padded rows.
     fn scale_index(&self, row: usize, column: usize) -> usize {
         let [_, rows, _] = self.shape();
         let ([block_rows, block_columns], [down, _]) = (self.block(), self.blocks());
@@ -24,7 +24,7 @@ impl Problem {
         line * self.padded_across() + column / block_columns
     }
 
-    /// Every row, column and index of a value.
+    /// The row and column of every value.
     fn places(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let [matrices, rows, columns] = self.shape();
         (0..matrices * rows).flat_map(move |row| (0..columns).map(move |column| (row, column)))
@@ -32,7 +32,7 @@ impl Problem {
 }
 
 impl Scales {
-    /// The scale at an index of [`Problem::scale_index`].
+    /// The scale at an index from [`Problem::scale_index`].
     fn at(&self, index: usize) -> f64 {
         match self {
             Self::F32(scales) => f64::from(scales[index]),
@@ -55,16 +55,16 @@ impl Scales {
     }
 }
 
-/// The oracle: the largest finite magnitude, 0 without any.
+/// The oracle of amax: the largest finite magnitude, or 0 if there is none.
 pub fn amax_reference(x: &[f32]) -> f32 {
     let finite = x.iter().filter(|x| x.is_finite());
     finite.fold(0.0, |amax: f32, x| amax.max(x.abs()))
 }
 
-/// The scales of x \[M, rows, columns\].
+/// The oracle of the scales of x \[M, rows, columns\].
 ///
 /// # Errors
-/// [`Mismatch`] when x isn't as long as the problem says.
+/// [`Mismatch`] when the length of `x` differs from the problem's.
 pub fn scales_reference(problem: &Problem, x: &[f32]) -> Result<Scales, Mismatch> {
     Mismatch::check("x", problem.len(), x.len())?;
     let [down, across] = problem.blocks();
@@ -91,10 +91,10 @@ pub fn scales_reference(problem: &Problem, x: &[f32]) -> Result<Scales, Mismatch
     })
 }
 
-/// The words of x \[M, rows, columns\] under `scales`.
+/// The oracle of the words of x \[M, rows, columns\] under `scales`.
 ///
 /// # Errors
-/// [`Mismatch`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when the length of a slice differs from the problem's.
 pub fn encode_reference(
     problem: &Problem,
     x: &[f32],
@@ -118,10 +118,10 @@ pub fn encode_reference(
     Ok(words)
 }
 
-/// The values \[M, rows, columns\] of `words` under `scales`.
+/// The oracle of the values \[M, rows, columns\] of `words` under `scales`.
 ///
 /// # Errors
-/// [`Mismatch`] when a slice isn't as long as the problem says.
+/// [`Mismatch`] when the length of a slice differs from the problem's.
 pub fn dequantize_reference(
     problem: &Problem,
     words: &[u32],

@@ -27,7 +27,7 @@ fn blocks_end_with_their_matrix() {
         rows: 2,
         columns: 3,
     };
-    // Two matrices of 3 × 4: blocks of 2 × 3, 2 × 1, 1 × 3 and 1 × 1.
+    // Two matrices of 3 × 4 with blocks of 2 × 3; the cut ones are 2 × 1, 1 × 3 and 1 × 1.
     let problem = problem([2, 3, 4], block);
     let x: Vec<f32> = (0..24).map(|i| 448.0 * i as f32).collect();
     let scales = scales_reference(&problem, &x).unwrap();

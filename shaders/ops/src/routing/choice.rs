@@ -41,25 +41,25 @@ pub fn logits_backward_reference(
     (dx, dw)
 }
 
-/// What [`reference()`] returns: `indices` and `weights` \[T,K\], `probs` \[T,E\], `lse` \[T\].
+/// The results of [`reference()`]: `indices` and `weights` \[T,K\], `probs` \[T,E\], `lse` \[T\].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routed {
-    /// Chosen experts; E where none was available.
+    /// Chosen experts; E for a slot that found no available expert.
     pub indices: Vec<u32>,
-    /// Their weights.
+    /// Weights of the chosen experts.
     pub weights: Vec<f64>,
-    /// Scores of all experts, 0 where masked.
+    /// Scores of all experts; 0 for a masked expert.
     pub probs: Vec<f64>,
     /// Logsumexp over the available experts.
     pub lse: Vec<f64>,
 }
 
-/// The oracle without a bias: the choice of experts for `logits` \[T,E\] in f64.
+/// The oracle of the choice without a bias, in f64, for `logits` \[T,E\].
 pub fn reference(problem: &Problem, logits: &[f32], mask: Option<&[bool]>) -> Routed {
     reference_with_bias(problem, logits, mask, None)
 }
 
-/// The oracle: the choice of experts for `logits` \[T,E\], `mask` and `bias` \[E\], in f64.
+/// The oracle of the choice, in f64, for `logits` \[T,E\], `mask` and `bias` \[E\].
 pub fn reference_with_bias(
     problem: &Problem,
     logits: &[f32],
@@ -82,7 +82,7 @@ pub fn reference_with_bias(
             Score::Softmax => softmax(&masked),
             Score::Sigmoid => masked.iter().map(|l| 1.0 / (1.0 + (-l).exp())).collect(),
         };
-        // Whatever the other logits are: a NaN among them makes all their shares NaN.
+        // A masked expert gets 0 even when a NaN among the other logits makes every share NaN.
         let unavailable = (0..row.len()).filter(|e| !available(e));
         unavailable.for_each(|e| probs[e] = 0.0);
         let biased = |e: usize| probs[e] + bias.map_or(0.0, |bias| f64::from(bias[e]));
@@ -92,7 +92,7 @@ pub fn reference_with_bias(
         };
         let open = open_groups_reference(problem, &available, &biased);
         let mut order: Vec<usize> = (0..row.len()).filter(available).filter(open).collect();
-        // A stable sort keeps equal keys in the order of their index.
+        // A stable sort keeps equal keys in the order of their indices.
         order.sort_by(|a, b| descending(key(*a), key(*b)));
         order.truncate(problem.top_k);
         let mut weights = weights_reference(problem, row, &probs, &order);
@@ -106,13 +106,13 @@ pub fn reference_with_bias(
     routed
 }
 
-/// The larger first, a NaN last.
+/// Orders larger numbers first and NaN last.
 fn descending(a: f64, b: f64) -> Ordering {
     let nan_last = a.is_nan().cmp(&b.is_nan());
     nan_last.then(b.partial_cmp(&a).unwrap_or(Ordering::Equal))
 }
 
-/// Which experts belong to a group that was chosen.
+/// A predicate that tells whether an expert belongs to a chosen group.
 fn open_groups_reference(
     problem: &Problem,
     available: &dyn Fn(&usize) -> bool,
@@ -136,7 +136,7 @@ fn open_groups_reference(
     move |expert| scores.iter().any(|(group, _)| expert / size == *group)
 }
 
-/// Weights of the experts in `order`.
+/// The weights of the experts in `order`.
 fn weights_reference(problem: &Problem, row: &[f32], probs: &[f64], order: &[usize]) -> Vec<f64> {
     let scores: Vec<f64> = order.iter().map(|e| probs[*e]).collect();
     let weights = match problem.score {
@@ -170,12 +170,10 @@ fn logsumexp(logits: &[f64]) -> f64 {
     largest + sum.ln()
 }
 
-/// Which output of the choice the incoming gradient is of.
+/// The output of the choice whose gradient is given, for the gradient of the logits.
 ///
-/// Gradients of the logits, from that of the weights, the probabilities or the logsumexp.
-///
-/// The chosen indices are constants; mask, bias and groups only decide which they are. With
-/// u = w / scale, and d the incoming gradient,
+/// The chosen indices are constants; mask, bias and groups only affect which indices are chosen. With u = w / scale, and d the
+/// gradient of the output,
 ///
 /// | of | softmax | sigmoid |
 /// |---|---|---|
@@ -184,22 +182,21 @@ fn logsumexp(logits: &[f64]) -> f64 {
 /// | probs | p_e · (d_e − Σ_j d_j·p_j) | d_e · σ'(l_e) |
 /// | lse | d · exp(l_e − lse) | the same |
 ///
-/// Shapes: dlogits \[T,E\], d \[T,K\], \[T,E\] or \[T\], all f32. What is masked, or has probability 0 where
-/// the formula has p as a factor, gets 0 whatever the incoming gradient. Sums run over k in order,
-/// or over e lane by lane and then over the lanes.
+/// Shapes: dlogits \[T,E\], d \[T,K\], \[T,E\] or \[T\], all f32. A masked expert, or one with probability 0 where the formula
+/// has p as a factor, gets 0 for any d. Sums run over k in order, or over e lane by lane and then over the lanes.
 ///
-/// FLOPs: T·E·(K + 4) at most. Bytes: 4·T·(3·E + 3·K) at most.
+/// FLOPs: at most T·E·(K + 4). Bytes: at most 4·T·(3·E + 3·K).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TopkGradient {
-    /// Weights \[T,K\].
+    /// The weights \[T,K\].
     Weights,
-    /// Probabilities \[T,E\].
+    /// The probabilities \[T,E\].
     Probs,
-    /// Logsumexp \[T\].
+    /// The logsumexp \[T\].
     Lse,
 }
 
-/// The oracle: dlogits \[T,E\] of `logits`, which were `routed`, for an incoming `gradient`, in f64.
+/// The oracle, in f64: dlogits \[T,E\] for `logits`, their choice `routed`, and the `gradient` of one of its outputs.
 pub fn topk_backward_reference(
     problem: &Problem,
     of: TopkGradient,
@@ -241,14 +238,14 @@ pub fn topk_backward_reference(
     dlogits
 }
 
-/// The gradient of values that are `share`s of a sum that doesn't change.
+/// The gradient of terms through their `share`s of the sum: share · (d − Σ share · d), as of a softmax.
 fn through_shares(share: &[f64], d: &[f64]) -> Vec<f64> {
     let dot: f64 = share.iter().zip(d).map(|(share, d)| share * d).sum();
     let each = share.iter().zip(d).map(|(share, d)| share * (d - dot));
     each.collect()
 }
 
-/// From the gradient of every score to that of the logits.
+/// The gradient of the logits from the gradient `d` of all scores.
 fn through_score(problem: &Problem, logits: &[f32], probs: &[f64], d: &[f64]) -> Vec<f64> {
     match problem.score {
         Score::Softmax => through_shares(probs, d),
@@ -264,7 +261,7 @@ fn through_score(problem: &Problem, logits: &[f32], probs: &[f64], d: &[f64]) ->
     }
 }
 
-/// From the gradients of the weights of some experts to those of the logits.
+/// The gradient of the logits from the gradients of the chosen experts' weights.
 fn through_weights(
     problem: &Problem,
     logits: &[f32],
@@ -292,7 +289,7 @@ fn through_weights(
     for ((e, _), d) in chosen.iter().zip(through_shares(&share, &d)) {
         row[*e] = match problem.score {
             Score::Softmax => d,
-            // ln σ grows with the logit by σ(−l).
+            // The derivative of ln σ(l) is σ(−l).
             Score::Sigmoid => d * sigmoid_host(-logits[*e]),
         };
     }

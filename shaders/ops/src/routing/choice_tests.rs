@@ -1,6 +1,6 @@
 use super::*;
 
-/// Scores 1/2, 1/5, 4/5 and 1/3 as sigmoids.
+/// Logits whose sigmoids are 1/2, 1/5, 4/5 and 1/3.
 const LOGITS: [f32; 4] = [0.0, -1.386_294_4, 1.386_294_4, -std::f32::consts::LN_2];
 
 fn sigmoid(top_k: usize) -> Problem {
@@ -25,11 +25,11 @@ fn a_bias_moves_the_choice_and_not_the_weights() {
 
 #[test]
 fn groups_go_by_their_two_best() {
-    // 1/2 + 1/5 against 4/5 + 1/3.
+    // Group scores: 1/2 + 1/5 against 4/5 + 1/3.
     let groups = |chosen| Some(Groups { count: 2, chosen });
     let one = sigmoid(2).with_groups(groups(1)).unwrap();
     assert_eq!(reference(&one, &LOGITS, None).indices, [2, 3]);
-    // Without its best the second group has 1/3.
+    // With its best expert masked, the second group scores 1/3.
     let mask = [true, true, false, true];
     let routed = reference(&one.with_scale(2.0).unwrap(), &LOGITS, Some(&mask));
     assert_eq!(routed.indices, [0, 1]);
@@ -81,10 +81,10 @@ const EXPERTS: usize = 8;
 
 const TOP_K: usize = 3;
 
-/// Exact in f32 beside the logits, and too small to change a choice.
+/// A step that f32 adds to the logits exactly, and that is too small to change a choice.
 const STEP: f32 = 1.0 / 256.0;
 
-/// Two tokens whose logits are 1/8 apart at least.
+/// Two tokens whose logits differ by at least 1/8.
 fn spread_logits() -> Vec<f32> {
     let order = [3, 9, 14, 1, 7, 12, 5, 10, 2, 13, 6, 15, 0, 4, 11, 8];
     order.map(|i| i as f32 / 8.0 - 1.0).to_vec()
@@ -121,7 +121,7 @@ fn check_gradients(problem: &Problem, mask: Option<&[bool]>, bias: Option<&[f32]
             let up = loss(&moved);
             moved[i] -= 2.0 * STEP;
             let want = (up - loss(&moved)) / (2.0 * f64::from(STEP));
-            // The central difference errs by STEP²/6 of the third derivative.
+            // The central difference errs by STEP²/6 times the third derivative.
             assert!(
                 (got - want).abs() < 1e-5,
                 "{problem:?} {of:?} {i}: {got} {want}"

@@ -1,16 +1,16 @@
-//! Hash routing: K distinct available experts per token, chosen by an integer hash, weight 1/K each.
+//! Hash routing: K distinct available experts per token, chosen by an integer hash, with weight 1/K each.
 //!
-//! With A experts available, choice k is the (h_k mod (A − k))-th of those not chosen yet, where
-//! h_k = mix(h_{k−1} + φ), h_{−1} = mix(key ⊕ mix(seed)), mix is an avalanche of 32 bits (lowbias32, Chris
-//! Wellons) and φ = 0x9E3779B9. Arithmetic is modulo 2³². The key of token t is
+//! With A experts available, choice k is the (h_k mod (A − k))-th of the experts not chosen yet, where h_k = mix(h_{k−1} + φ),
+//! h_{−1} = mix(key ⊕ mix(seed)), mix is a 32-bit avalanche function (lowbias32, Chris Wellons) and φ = 0x9E3779B9. Arithmetic is
+//! modulo 2³². The key of token t is
 //! - [`HashKey::Position`]: t mod `sequence`, whatever the token holds;
-//! - [`HashKey::Content`]: Σ_h mix(bits(x\[t,h\]) + φ·h), bits of the value as f32. Subnormals of f32 and −0
-//!   count as 0 and all NaN as one, as devices may change them.
+//! - [`HashKey::Content`]: Σ_h mix(bits(x\[t,h\]) + φ·h), over the bits of the values as f32. Subnormals of f32 and −0 count as
+//!   0, and all NaN as one, because devices may change them.
 //!
-//! Shapes: x \[T,H\] f32, f16 or bf16, mask u32 \[E\], indices u32 and weights f32 \[T,K\]. Slots beyond the
-//! A-th hold index E and weight 0. Every step is exact, so every device agrees with the reference.
+//! Shapes: x \[T,H\] f32, f16 or bf16, mask u32 \[E\], indices u32 and weights f32 \[T,K\]. Slots beyond the A-th hold index E
+//! and weight 0. Every step is exact, so every device agrees with the reference.
 //!
-//! Operations: 8 per element of x; K² + K·E with a mask per token. Bytes: x read, 8·T·K written.
+//! Operations: 8 per element of x; K² per token, plus K·E with a mask. Bytes: x read, 8·T·K written.
 
 use super::Problem;
 use crate::element::Element;
@@ -20,26 +20,26 @@ use serde::{Deserialize, Serialize};
 /// 2³² divided by the golden ratio.
 pub const PHI: u32 = 0x9E37_79B9;
 
-/// The bits of ∞ in f32; those above are of NaN.
+/// The bits of ∞ in f32; larger magnitudes are NaN.
 pub const INFINITY: u32 = 0x7F80_0000;
 
-/// The bits of 2⁻¹²⁶ in f32; those below are of subnormals.
+/// The bits of 2⁻¹²⁶ in f32; smaller magnitudes are subnormals or 0.
 pub const SMALLEST_NORMAL: u32 = 0x0080_0000;
 
-/// A unit keeps its choices in memory of its own, of which WebGPU promises 8 KiB.
+/// The largest K: a unit keeps its choices in private memory, of which WebGPU guarantees 8 KiB.
 const MAX_TOP_K: usize = 1024;
 
-/// What is hashed.
+/// What a hash is computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HashKey {
     /// The position of the token in its sequence.
     Position {
-        /// Tokens of a sequence; the batch holds one after the other.
+        /// Tokens per sequence; the batch holds one sequence after the other.
         sequence: usize,
     },
-    /// The numbers of the token's row.
+    /// The values of the token's row.
     Content {
-        /// Columns H.
+        /// Values per row H.
         hidden: usize,
         /// Type of x.
         element: Element,
@@ -47,22 +47,21 @@ pub enum HashKey {
 }
 
 getters! {
-    /// A choice by hash.
+    /// A choice of experts by hash.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct HashProblem {
         /// Tokens, experts and choices per token.
         routing: Problem,
-        /// What is hashed.
+        /// What the hash is computed from.
         key: HashKey,
     }
 }
 
 impl HashProblem {
-    /// Chooses for the tokens of `routing`, of which only the sizes matter, by `key`.
+    /// A choice by `key` for the tokens of `routing`, of which only the sizes matter.
     ///
     /// # Errors
-    /// [`Mismatch`] for sequences or rows of length 0, more than 2³¹ − 1 elements, or more than 1024
-    /// choices per token.
+    /// [`Mismatch`] for sequences or rows of length 0, more than 2³¹ − 1 elements, or more than 1024 choices per token.
     pub fn new(routing: Problem, key: HashKey) -> Result<Self, Mismatch> {
         let (what, len) = match key {
             HashKey::Position { sequence } => ("tokens of a sequence", sequence),
@@ -78,13 +77,13 @@ impl HashProblem {
         Ok(Self { routing, key })
     }
 
-    /// Checks what the constructor does, of a problem that was read.
+    /// Repeats the constructor's checks for a deserialised problem.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.routing.check()?;
         Self::new(self.routing, self.key).map(drop)
     }
 
-    /// Elements of a row of x; 0 where the position is hashed.
+    /// The number of values of a row of x; 0 when the position is hashed.
     pub fn hidden(&self) -> usize {
         match self.key {
             HashKey::Position { .. } => 0,
@@ -92,7 +91,7 @@ impl HashProblem {
         }
     }
 
-    /// Type of x; f32 where the position is hashed.
+    /// The type of x; f32 when the position is hashed.
     pub fn element(&self) -> Element {
         match self.key {
             HashKey::Position { .. } => Element::F32,
@@ -101,7 +100,7 @@ impl HashProblem {
     }
 }
 
-/// Spreads every bit over all 32: lowbias32.
+/// The 32-bit avalanche function lowbias32: every input bit affects every output bit.
 #[inline]
 pub fn mix(value: u32) -> u32 {
     let a = (value ^ (value >> 16)).wrapping_mul(0x7FEB_352D);
@@ -121,8 +120,7 @@ fn content_key_host(row: &[f32]) -> u32 {
     row.iter().enumerate().map(of).fold(0, u32::wrapping_add)
 }
 
-/// The oracle, exact: indices and weights \[T,K\]; `x` \[T,H\] holds the numbers of the tokens where
-/// they are hashed.
+/// The exact oracle: indices and weights \[T,K\]; `x` \[T,H\] holds the tokens' values if content is hashed.
 pub fn hash_reference(
     problem: &HashProblem,
     seed: u32,

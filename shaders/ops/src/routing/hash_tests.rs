@@ -16,7 +16,7 @@ fn choices_are_distinct_available_and_even() {
         row.iter().for_each(|e| load[*e as usize] += 1);
     }
     for (load, available) in load.iter().zip(&mask) {
-        // Binomial with mean 1536 and deviation 31.
+        // The count is binomial with mean 1536 and standard deviation 31.
         let range = if *available {
             1536 - 155..1536 + 155
         } else {

@@ -1,15 +1,16 @@
 //! Routing: router logits, then the `top_k` experts of every token and their weights.
 //!
-//! The choice of a token is of the K largest keys, ties to the lowest index. score = softmax or sigmoid of the logits. Without a bias
-//! the key is the logit, which both scores grow with; with one it is score + bias (DeepSeek-V3), and the weights still come from the
-//! score alone: the chosen scores, divided by their sum where the problem renormalises, times its scale. With [`Groups`] only the
-//! experts of the groups with the largest sum of their two best keys (score + bias; one key where a group has no second) can be
-//! chosen, ties to the lowest group. lse = ln Σ exp(l) over the available experts, −∞ without any. A NaN key ranks below every number. A
-//! NaN logit makes the softmax and lse of its token NaN, and the renormalised weights too if it is chosen.
+//! Each token chooses the K experts with the largest keys, ties to the lowest index. score = softmax or sigmoid of the logits.
+//! Without a bias, the key is the logit, of which both scores are increasing functions; with a bias it is score + bias
+//! (DeepSeek-V3). The weights always come from the scores alone: the chosen scores, divided by their sum if the problem
+//! renormalises, times its scale. With [`Groups`], only experts of the best groups can be chosen; a group's value is the sum of
+//! its two largest keys (score + bias), or its one key if there is no second, ties to the lowest group. lse = ln Σ exp(l) over
+//! the available experts, −∞ if there are none. A NaN key ranks below every number. A NaN logit makes the softmax and lse of its
+//! token NaN, and the renormalised weights too if it is chosen.
 //!
-//! Shapes: x \[T,H\], Wg \[E,H\], logits and probs \[T,E\] f32, indices u32 and weights f32 \[T,K\],
-//! lse \[T\] f32, mask u32 \[E\] (0 = unavailable), bias f32 \[E\]. A masked expert is never chosen and
-//! has probability 0; a slot that finds no expert holds index E and weight 0.
+//! Shapes: x \[T,H\], Wg \[E,H\], logits and probs \[T,E\] f32, indices u32 and weights f32 \[T,K\], lse \[T\] f32, mask u32
+//! \[E\] (0 = unavailable), bias f32 \[E\]. A masked expert is never chosen and has probability 0; a slot that finds no expert
+//! holds index E and weight 0.
 
 mod choice;
 mod hash;
@@ -37,13 +38,13 @@ pub enum Score {
 /// A choice limited to the best groups of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Groups {
-    /// Groups of E / `count` neighbouring experts each.
+    /// The number of groups, each of E / `count` neighbouring experts.
     pub count: usize,
-    /// Groups whose experts may be chosen.
+    /// The number of groups whose experts may be chosen.
     pub chosen: usize,
 }
 
-/// Most groups: a unit keeps a word for each.
+/// The largest number of groups: a unit keeps one word per group.
 const MAX_GROUPS: usize = 1024;
 
 getters! {
@@ -60,18 +61,18 @@ getters! {
         score: Score,
         /// Whether the chosen scores are divided by their sum.
         renormalize: bool,
-        /// Groups the choice is limited to.
+        /// The groups that limit the choice, if any.
         groups: Option<Groups>,
-        /// Factor on the weights.
+        /// Factor of the weights.
         scale: f32,
     }
 }
 
-// The scale is finite, so a problem equals itself.
+// The scale is finite, never NaN, so every problem equals itself.
 impl Eq for Problem {}
 
 impl Problem {
-    /// Chooses `top_k` of `experts`.
+    /// A choice of `top_k` of `experts` experts for each of `tokens` tokens.
     ///
     /// # Errors
     /// [`Mismatch`] unless 1 ≤ `top_k` ≤ `experts` and every product of sizes fits 31 bits.
@@ -91,10 +92,10 @@ impl Problem {
         })
     }
 
-    /// A copy for another number of tokens.
+    /// A copy with another number of tokens.
     ///
     /// # Errors
-    /// [`Mismatch`] when the product of tokens and experts doesn't fit 31 bits.
+    /// [`Mismatch`] when tokens · experts doesn't fit 31 bits.
     pub fn with_tokens(self, tokens: usize) -> Result<Self, Mismatch> {
         Mismatch::index("tokens x experts", &[tokens, self.experts])?;
         Ok(Self { tokens, ..self })
@@ -109,10 +110,10 @@ impl Problem {
         }
     }
 
-    /// A copy with the choice limited to the best groups; `None` lifts the limit.
+    /// A copy whose choice is limited to the best groups; `None` lifts the limit.
     ///
     /// # Errors
-    /// [`Mismatch`] unless the groups divide the experts, and the chosen ones hold `top_k`.
+    /// [`Mismatch`] unless the group count divides the experts and the chosen groups hold at least `top_k`.
     pub fn with_groups(self, groups: Option<Groups>) -> Result<Self, Mismatch> {
         if let Some(Groups { count, chosen }) = groups {
             let right = (1..=MAX_GROUPS).contains(&count) && self.experts.is_multiple_of(count);
@@ -138,7 +139,7 @@ impl Problem {
         Ok(Self { scale, ..self })
     }
 
-    /// Checks what the constructors do, of a problem that was read.
+    /// Repeats the constructors' checks for a deserialised problem.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         Self::new(self.tokens, self.experts, self.top_k)?
             .with_groups(self.groups)?
@@ -146,35 +147,35 @@ impl Problem {
             .map(drop)
     }
 
-    /// (token, choice) pairs S = T·K.
+    /// The number of slots, (token, choice) pairs, S = T·K.
     pub fn slots(&self) -> usize {
         self.tokens * self.top_k
     }
 }
 
 getters! {
-    /// Load: counts\[g,e\] = how many slots of group g chose expert e.
+    /// The load of experts: counts\[g,e\] is the number of slots of group g that chose expert e.
     ///
-    /// The tokens are cut into G groups of T/G neighbours. Every choice counts, or only the first of every
-    /// token; index E and beyond count nowhere. Counts are exact: no limit below 2³².
+    /// The tokens are cut into G groups of T/G neighbours. Either every choice counts, or only each token's first; index E and
+    /// above count for no expert. Counts are exact up to 2³² − 1.
     ///
     /// Shapes: indices u32 \[T,K\], counts u32 \[G,E\]. Bytes: 4·T·K.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct LoadProblem {
         /// Tokens, experts and choices per token.
         routing: Problem,
-        /// Groups of tokens.
+        /// The number of groups of tokens G.
         groups: usize,
-        /// Whether only the first choice of a token counts.
+        /// Whether only each token's first choice counts.
         first_only: bool,
     }
 }
 
 impl LoadProblem {
-    /// Counts all choices of `routing`, of which only the sizes matter, in `groups` groups of tokens.
+    /// Counts of all choices of `routing`, of which only the sizes matter, in `groups` groups of tokens.
     ///
     /// # Errors
-    /// [`Mismatch`] unless `groups` divides the tokens and groups × experts fits 31 bits.
+    /// [`Mismatch`] unless `groups` divides the tokens and groups · experts fits 31 bits.
     pub fn new(routing: Problem, groups: usize) -> Result<Self, Mismatch> {
         let right = groups > 0 && routing.tokens.is_multiple_of(groups);
         let expected = format_args!("a divisor of {} tokens", routing.tokens);
@@ -187,7 +188,7 @@ impl LoadProblem {
         })
     }
 
-    /// The same, of the first choice of every token only.
+    /// A copy that counts only each token's first choice.
     pub fn of_first_choices(self) -> Self {
         Self {
             first_only: true,
@@ -195,23 +196,23 @@ impl LoadProblem {
         }
     }
 
-    /// Checks what the constructor does, of a problem that was read.
+    /// Repeats the constructor's checks for a deserialised problem.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         self.routing.check()?;
         Self::new(self.routing, self.groups).map(drop)
     }
 
-    /// Counts, G·E.
+    /// The number of counts G·E.
     pub fn counts(&self) -> usize {
         self.groups * self.routing.experts
     }
 
-    /// Tokens of a group.
+    /// The number of tokens per group.
     pub fn tokens(&self) -> usize {
         self.routing.tokens / self.groups
     }
 
-    /// Choices of a token that count.
+    /// The number of choices per token that count.
     pub fn choices(&self) -> usize {
         if self.first_only {
             1
