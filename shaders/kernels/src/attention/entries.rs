@@ -1,4 +1,4 @@
-//! What is compiled of attention: every type, and rules in f32 alone and together.
+//! The compiled variants of attention: every element type, each rule alone in f32, and rules together.
 
 use super::{Problem, Variant, launch, launch_backward, name, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
@@ -15,15 +15,15 @@ const SIZES: Sizes = Sizes {
     value_dim: 64,
 };
 
-/// For `rows`, the kernel of `tile` in another shape: its text, and the time to check it, grow with the head, because each of
-/// eight queries has registers of its own.
+/// The sizes for `rows`, the kernel of `tile` in another shape. Small heads keep the text, and the time to check it, short,
+/// because each of eight queries has its own registers.
 const SHORT: Sizes = Sizes {
     head_dim: 8,
     value_dim: 8,
     ..SIZES
 };
 
-/// Every type without rules, causal, rules that change scores, those that read tables, and a dropout.
+/// Seven problems: without rules, causal, rules that change scores, rules that read tables, and a dropout.
 fn problems(sizes: Sizes) -> [Problem; 7] {
     let problem = |rules: &[Rule]| {
         let rules = valid(Rules::new(rules.iter().copied()));
@@ -54,7 +54,7 @@ fn problems(sizes: Sizes) -> [Problem; 7] {
     ]
 }
 
-/// The same but the first, in f16 where they are in f32.
+/// All problems but the first, in f16 instead of f32.
 fn halves(all: [Problem; 7]) -> [Problem; 6] {
     let [_, rest @ ..] = all;
     rest.map(|p| match p.element() {
@@ -90,7 +90,7 @@ fn through_lse(at: &Machine, problem: Problem) -> Planned {
     backward(at, problem, true)
 }
 
-/// Every variant, forwards and backwards, in the cases that compile to different code.
+/// Every variant, forward and backward, in the cases that compile to different code.
 pub fn entries() -> Vec<KernelEntry> {
     let entry = |variant, name: String, p: Problem, launch: fn(&Machine, Problem) -> Planned| {
         let launch = move |at: &Machine| launch(at, p);
@@ -99,7 +99,7 @@ pub fn entries() -> Vec<KernelEntry> {
     let of = |kernel: &str, p| name(&p, kernel);
     let all = problems(SIZES);
     let [f32, f16, bf16, _, _, tables, _] = all;
-    // No target but a processor's compiles these: what is emitted is the refusal.
+    // Only a processor's target compiles this variant; for other targets the entry records the refusal.
     let processor = |at: &Machine, p: Problem| forward_by(at, p, Some(Variant::Cpu));
     let table = entry("tables", "attention_table".to_owned(), tables, forward);
     let sinks = "attention_sink_gradient".to_owned();

@@ -1,16 +1,16 @@
 //! How CubeCL computes [`moebius_ops::attention`].
 //!
-//! | variant | how |
+//! | variant | method |
 //! |---|---|
-//! | `unit` | one unit per query, or per key backward, which walks over what it meets; WebGPU's default limits |
+//! | `unit` | one unit per query (backward, per query and per key), which walks over the keys it sees; WebGPU's default limits |
 //! | `tile` | forward, on GPUs: queries in registers, tiles of keys and values in workgroup memory; WebGPU's default limits |
 //! | `rows` | forward, on software adapters: more queries in registers, no workgroup memory; WebGPU's default limits |
-//! | `tensor_core` | forward, where a caller names it: both products in matrix instructions, f16 and bf16 |
+//! | `tensor_core` | forward, only if the caller names it: both products by matrix instructions, f16 and bf16 |
 //! | `cpu` | one task per core: packed keys, register tiles over tiles of keys, no barriers |
 //!
-//! Sums are f32 in ascending order without atomics, so that the same inputs give the same bits, and those of a query depend
-//! on its own sequence alone. Tiles of keys that the rules exclude by their place, by documents or by blocks are never visited:
-//! [`Plan::visited`] predicts how many are.
+//! Sums are f32 in ascending order without atomics, so the same inputs give the same bits, and a query's result depends only on
+//! its own sequence. Tiles of keys that are hidden by positions, documents or blocks are never visited: [`Plan::visited`]
+//! predicts how many tiles are.
 
 mod backward;
 mod cpu;
@@ -43,7 +43,7 @@ use std::ops::Range;
 
 const KERNEL: &str = "attention";
 
-/// What one of the kernels is called for `problem`.
+/// The name of kernel `kernel` for `problem`.
 fn name(problem: &Problem, kernel: &str) -> String {
     let rules = problem
         .rules()
@@ -59,56 +59,56 @@ fn name(problem: &Problem, kernel: &str) -> String {
 }
 
 moebius_ops::named! {
-    /// How the forward pass is computed.
+    /// The method of the forward pass.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum Variant {
-        /// One unit per query; WebGPU's default limits suffice.
+        /// One unit per query; needs only WebGPU's default limits.
         Unit = "unit",
-        /// A unit per few queries, over tiles of keys that a cube shares, for GPUs; WebGPU's default limits suffice.
+        /// One unit per few queries, over tiles of keys that a cube shares, for GPUs; needs only WebGPU's default limits.
         Tile = "tile",
-        /// A unit per more queries, each on its own, for software adapters.
+        /// One unit per several queries, without sharing, for software adapters.
         Rows = "rows",
-        /// Matrix instructions, f16 and bf16, for callers that name them: the plan never chooses them.
+        /// Matrix instructions on f16 and bf16, only if the caller names the variant.
         TensorCore = "tensor_core",
         /// One task per core, for processors.
         Cpu = "cpu",
     }
 }
 
-/// A [`Problem`] this device can run.
+/// An attention [`Problem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
-    /// How.
+    /// The variant of the forward pass.
     pub variant: Variant,
     lanes: usize,
-    /// Of the `Tile`, `Rows` and `TensorCore` variants.
+    /// Shape and grid of the `Tile`, `Rows` and `TensorCore` variants.
     tiling: Option<Tiling>,
-    /// Units of a plane, of the `TensorCore` variant.
+    /// Units per plane, for the `TensorCore` variant.
     plane: u32,
-    /// f32s of a register, and tasks, of the `Cpu` variant.
+    /// f32s per register, and number of tasks, for the `Cpu` variant.
     register: usize,
     cores: usize,
-    /// A unit per query and head.
+    /// One unit per query and head.
     per_query: Grid,
-    /// A unit per key and key head.
+    /// One unit per key and key head.
     per_key: Grid,
-    /// A unit per word of the longest table.
+    /// One unit per word of the longest table.
     table_grid: Grid,
-    /// For a rule of the program's own.
+    /// Whether the kernels include a user-defined rule.
     ruled: bool,
-    /// Counts visits in place of log-sum-exps.
+    /// Whether the forward pass writes counts of visits instead of log-sum-exps.
     counted: bool,
 }
 
-/// Plans the attention and its backward pass; the forward by `variant`, or by what suits the device.
+/// Plans the attention and its backward pass; `variant` is that of the forward pass, or `None` for the one that suits the device.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds,
-/// for [`Variant::Cpu`] elsewhere than on a CPU runtime, for [`Variant::TensorCore`] without its matrix instructions or with heads that
-/// aren't whole sixteens, and for [`Variant::Tile`] and [`Variant::Rows`] there, with heads that
-/// aren't whole eights, or with fewer than 16 queries: where the plan chooses, [`Variant::Unit`] takes those.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds; for [`Variant::Cpu`] on
+/// another runtime than the CPU's; for [`Variant::TensorCore`] without its matrix instructions or with heads that aren't
+/// multiples of 16; and for [`Variant::Tile`] and [`Variant::Rows`] on the CPU runtime, with heads that aren't multiples of 8, or
+/// with fewer than 16 queries. If the plan chooses, it takes [`Variant::Unit`] in those last cases.
 pub fn plan(
     problem: Problem,
     variant: Option<Variant>,
@@ -146,10 +146,11 @@ pub fn plan(
     })
 }
 
-/// Plans the same with a [`LaunchRule`] after the problem's rules: by [`Variant::Cpu`] on a processor, and [`Variant::Unit`] elsewhere.
+/// Plans an attention with a [`LaunchRule`] after the problem's rules, by [`Variant::Cpu`] on a processor and [`Variant::Unit`]
+/// elsewhere.
 ///
 /// # Errors
-/// As [`plan`].
+/// [`Unsupported`] under the conditions of [`plan`].
 pub fn plan_ruled(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let variant = match device.cpu_cores {
         Some(_) => Variant::Cpu,
@@ -162,7 +163,7 @@ pub fn plan_ruled(problem: Problem, device: &Capability) -> Result<Plan, Unsuppo
     })
 }
 
-/// `variant`, or what suits the device, and the tiling of the variants that have one.
+/// Returns `variant`, or the one that suits the device, and the tiling of the variants that have one.
 fn choose(
     problem: &Problem,
     variant: Option<Variant>,
@@ -197,7 +198,7 @@ fn choose(
 }
 
 impl Plan {
-    /// What one of its kernels is called.
+    /// The name of kernel `kernel` of this plan.
     fn name(&self, kernel: &str) -> String {
         let suffix = crate::launched::suffix;
         name(&self.problem, kernel)
@@ -229,19 +230,19 @@ impl Plan {
     }
 }
 
-/// What the kernels are specialised on.
+/// Compile-time parameters of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Form {
     kinds: Kinds,
-    /// Vectors of a query or key head.
+    /// Vectors per query or key head.
     vectors: usize,
-    /// Vectors of a value head.
+    /// Vectors per value head.
     value_vectors: usize,
     sinks: bool,
     dropout: bool,
-    /// With a rule of the program's own.
+    /// Whether there is a user-defined rule.
     ruled: bool,
-    /// See [`Plan::counting`].
+    /// Whether visits are counted; see [`Plan::counting`].
     counted: bool,
 }
 
@@ -251,25 +252,25 @@ buffers! {
         pub q: Strided => "[B, Hq, Sq, D]" read,
         pub k: Strided => "[B, Hkv, Skv, D]" read,
         pub v: Strided => "[B, Hkv, Skv, Dv]" read,
-        /// Read.
+        /// Tables of the rules, read.
         pub tables: TableBuffers,
         pub o: Handle => "[B, Hq, Sq, Dv]" written,
         pub lse: Handle => "[B, Hq, Sq] f32" written,
     }
 }
 
-/// Enqueues the attention: one launch, and one per table where there are several.
+/// Enqueues the attention: one launch, and one per table if there are several.
 ///
 /// # Panics
-/// Where a table of a rule is missing.
+/// If the table of a rule is missing.
 pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     launch_by(client, plan, buffers, &NoRule);
 }
 
-/// [`launch`] with `rule` after the problem's rules.
+/// Enqueues [`launch`] with `rule` after the problem's rules.
 ///
 /// # Panics
-/// As [`launch`], and unless the plan is one of [`plan_ruled`].
+/// Like [`launch`], and unless the plan comes from [`plan_ruled`].
 pub fn launch_ruled<R: LaunchRule>(
     client: &Client,
     plan: &Plan,
@@ -296,8 +297,8 @@ fn launch_by<R: LaunchRule>(client: &Client, plan: &Plan, buffers: ForwardBuffer
 }
 
 impl Plan {
-    /// The same, with a forward pass that writes, in place of each log-sum-exp, how many tiles of keys it visited for the query; keys for
-    /// [`Variant::Unit`].
+    /// A copy whose forward pass writes the number of tiles of keys that it visited for the query instead of the log-sum-exp; for
+    /// [`Variant::Unit`], the number of keys.
     pub fn counting(self) -> Self {
         Self {
             counted: true,
@@ -305,7 +306,7 @@ impl Plan {
         }
     }
 
-    /// What [`Plan::counting`] counts, \[B, Hq, Sq\], as it follows from the rules and from the tables of documents and blocks.
+    /// Predicts the counts of [`Plan::counting`], \[B, Hq, Sq\], from the rules and from the tables of documents and blocks.
     pub fn visited(&self, tables: &Tables<'_>) -> Vec<usize> {
         let (p, s) = (&self.problem, self.problem.sizes());
         let mut visited = Vec::with_capacity(p.query_rows());
@@ -318,7 +319,7 @@ impl Plan {
         visited
     }
 
-    /// What query `query` of a head, by its place in its group, visits.
+    /// The number of tiles (or keys) that query `query` visits; `head` is the index of its head in its group.
     fn visited_by(&self, [batch, head, query]: [usize; 3], tables: &Tables<'_>) -> usize {
         let (s, group) = (self.problem.sizes(), self.problem.group());
         let shared = |first: usize, size: usize| first..(first + size).min(s.queries);
@@ -337,7 +338,8 @@ impl Plan {
         }
     }
 
-    /// Tiles of so many keys whose keys the tables may show the queries of a block, and the other rules those of its part.
+    /// The number of tiles of `size` keys that tables may show to the queries of `block` and that the other rules may show to
+    /// those of `part`.
     fn tiles(
         &self,
         batch: usize,

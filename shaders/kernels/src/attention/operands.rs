@@ -1,8 +1,8 @@
-//! The buffers of an attention: operands whose rows lie where a view has them (heads side by side in a row of tokens, or the parts of one
-//! projection), what rules read, and what a backward pass reads and writes.
+//! The buffers of an attention: q, k and v, whose rows may lie as strides say (heads side by side in a row of tokens, or the
+//! parts of one projection), the tables of rules, and the operands and results of a backward pass.
 //!
-//! Tables come in one binding: WebGPU grants seven buffers, and q, k, v, o and lse take five. One table is bound as it is; several are
-//! copied behind each other, floats as their bits.
+//! All tables share one binding, because WebGPU guarantees only seven buffers beside CubeCL's own, and q, k, v, o and lse take
+//! five. A single table is bound as it is; several are copied one behind the other, floats as their bits.
 
 use super::{ForwardBuffers, Plan};
 use crate::named::{FromNames, Lookup, first};
@@ -10,12 +10,12 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::attention::{Dropout, Problem, Rule};
 
-/// A buffer of rows \[B, H, S, D\], each of them without gaps.
+/// A buffer of rows \[B, H, S, D\]; each row is contiguous.
 #[derive(Clone)]
 pub struct Strided {
-    /// The first row begins where the buffer does.
+    /// The buffer; it begins with the first row.
     pub buffer: Handle,
-    /// Elements from a sequence, a head and a row to the next, multiples of D; without them rows follow each other in this order.
+    /// Strides of sequences, heads and rows in elements, multiples of D; `None` if the tensor is contiguous.
     pub strides: Option<[usize; 3]>,
 }
 
@@ -36,14 +36,14 @@ impl FromNames for Strided {
 }
 
 impl Strided {
-    /// The strides of rows \[B, H, S, D\].
+    /// The strides of rows of shape \[B, H, S, D\].
     fn strides(&self, [_, heads, rows, dim]: [usize; 4]) -> [usize; 3] {
         self.strides
             .unwrap_or([heads * rows * dim, rows * dim, dim])
     }
 
-    /// The buffer to its last row, of elements of so many bytes, and its strides in vectors of so many elements; without rows
-    /// `other`, because no binding is empty.
+    /// Binds the buffer up to its last row, of elements of `bytes` bytes, with strides in vectors of `lanes` elements. Without
+    /// rows it binds `other`, because no binding may be empty.
     pub(super) fn bind(
         &self,
         shape: [usize; 4],
@@ -63,7 +63,7 @@ impl Strided {
     }
 }
 
-/// Vectors from a sequence, a head and a row to the next.
+/// Strides of sequences, heads and rows, in vectors.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 pub(super) struct Strides {
     batch: usize,
@@ -71,7 +71,7 @@ pub(super) struct Strides {
     pub(super) row: usize,
 }
 
-/// Where rows of each operand lie.
+/// The strides of the rows of q, k and v.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) q: Strides,
@@ -80,7 +80,7 @@ pub(super) struct Layout {
 }
 
 impl ForwardBuffers {
-    /// q, k and v as the plan's vectors, and where their rows lie; where there are none, something else is bound.
+    /// Binds q, k and v as the plan's vectors, with the strides of their rows; an empty tensor is replaced by o.
     pub(super) fn operands(&self, plan: &Plan) -> [(BufferArg, StridesLaunch); 3] {
         let [queries, keys, values] = plan.shapes();
         let bytes = plan.problem.element().bytes();
@@ -89,14 +89,14 @@ impl ForwardBuffers {
     }
 }
 
-/// Where the rows of a head begin.
+/// The offset of a head's first row.
 #[cube]
 pub(super) fn head_at(strides: &Strides, batch: usize, head: usize) -> usize {
     batch * strides.batch + head * strides.head
 }
 
 buffers! {
-    /// Tables of the rules that there are; see [`Rule`].
+    /// Tables of the problem's rules, if present; see [`Rule`].
     #[derive(Default)]
     pub struct TableBuffers {
         pub dropout: Option<Handle> => "u32 [4]" read,
@@ -111,8 +111,8 @@ buffers! {
     }
 }
 
-/// Words of each table, in the order of [`TableBuffers`]; 0 for those that aren't there. A dropout's come first, so that kernels
-/// find them without a scalar.
+/// The number of words of each table, in the order of [`TableBuffers`]; 0 for an absent table. The dropout's words come first, so
+/// that kernels find them at a constant offset.
 pub(crate) fn table_lengths(problem: &Problem) -> [usize; 9] {
     let (s, rules) = (problem.sizes(), problem.rules());
     let when = |there: bool, words: usize| if there { words } else { 0 };
@@ -133,7 +133,7 @@ pub(crate) fn table_lengths(problem: &Problem) -> [usize; 9] {
     ]
 }
 
-/// Where each table begins in the binding, in the same order.
+/// The offset of each table in the shared binding, in the order of [`TableBuffers`].
 pub(crate) fn table_offsets(problem: &Problem) -> [usize; 9] {
     let mut words = 0;
     table_lengths(problem).map(|length| {
@@ -149,7 +149,7 @@ fn attention_table(table: &[u32], tables: &mut [u32], first: usize, words: usize
     }
 }
 
-/// The binding of all tables, a word where there is none; `grid` has a unit for each word of the longest.
+/// Returns one buffer with all tables, or a word if there are none; `grid` has a unit for each word of the longest table.
 pub(crate) fn gather_tables(
     client: &Client,
     problem: &Problem,
@@ -209,10 +209,10 @@ buffers! {
         pub q: Handle => "[B, Hq, Sq, D]" read,
         pub k: Handle => "[B, Hkv, Skv, D]" read,
         pub v: Handle => "[B, Hkv, Skv, Dv]" read,
-        /// Read.
+        /// Tables of the rules, read.
         pub tables: TableBuffers,
         pub lse: Handle => "[B, Hq, Sq] f32" read: "what the forward pass wrote",
-        /// Where the gradient comes from.
+        /// The result through which the gradient comes, with its buffers.
         pub through: Through,
         pub dq: Handle => "[B, Hq, Sq, D]" written,
         pub dk: Handle => "[B, Hkv, Skv, D]" written,
@@ -222,16 +222,16 @@ buffers! {
     }
 }
 
-/// The result whose gradient comes in.
+/// The result whose gradient is given.
 #[derive(Clone)]
 pub enum Through {
-    /// o.
+    /// The output o.
     Output {
-        /// Read: what the forward pass wrote.
+        /// The output of the forward pass, read.
         o: Handle,
         /// Gradient of o, read.
         d_o: Handle,
-        /// Written.
+        /// Gradient of v, written.
         dv: Handle,
     },
     /// The log-sum-exp; the gradient of v is 0.
@@ -242,7 +242,7 @@ pub enum Through {
 }
 
 impl FromNames for Through {
-    /// Through the log-sum-exp where that has a gradient.
+    /// Chooses the log-sum-exp if its gradient `dlse` is there, else o.
     fn from_names(buffers: &impl Lookup, _: &[&str]) -> Self {
         let of = |name: &str| Handle::from_names(buffers, &[name]);
         match buffers.find("dlse") {
@@ -256,19 +256,19 @@ impl FromNames for Through {
     }
 }
 
-/// What the launches of a backward pass share.
+/// The arguments that all launches of a backward pass share.
 pub(super) struct Backward<'a, R> {
     pub(super) client: &'a Client,
     pub(super) plan: &'a Plan,
     pub(super) buffers: &'a BackwardBuffers,
     pub(super) tables: Handle,
-    /// f32 \[B, Hq, Sq, 2\].
+    /// (lse, Δ) of each query row, f32 \[B, Hq, Sq, 2\].
     pub(super) statistics: Handle,
     pub(super) rule: &'a R,
 }
 
 impl<R> Backward<'_, R> {
-    /// A matrix of so many rows; one without rows isn't read, and something else is bound.
+    /// Binds a matrix of `rows` rows; one without rows is never read, and the statistics fill its binding.
     pub(super) fn bind(&self, buffer: &Handle, rows: usize) -> BufferArg {
         bind(match rows {
             0 => self.statistics.clone(),
@@ -280,7 +280,7 @@ impl<R> Backward<'_, R> {
         matches!(self.buffers.through, Through::LogSumExp { .. })
     }
 
-    /// do, or q where the gradient comes through the log-sum-exp and nothing reads it.
+    /// Binds do, or q for a gradient through the log-sum-exp, where nothing reads it.
     pub(super) fn d_o(&self) -> BufferArg {
         let d_o = match &self.buffers.through {
             Through::Output { d_o, .. } => d_o,
@@ -297,7 +297,7 @@ impl<R> Backward<'_, R> {
         bind(self.tables.clone())
     }
 
-    /// q, k, v, do, statistics and tables: what every gradient of pairs reads, in this order.
+    /// Binds the inputs of every gradient of pairs, in this order: q, k, v, do, statistics and tables.
     pub(super) fn inputs(&self) -> [BufferArg; 6] {
         let (p, b) = (&self.plan.problem, self.buffers);
         [

@@ -1,13 +1,13 @@
-//! Score rules on a device: [`moebius_ops::attention::Rule`] says what each means.
+//! Score rules on a device; [`moebius_ops::attention::Rule`] defines them.
 //!
-//! Which rules there are is compiled in; their numbers come as scalars, so that another window or cap compiles nothing. A
-//! register of scores belongs to one query and to keys that follow each other.
+//! The list of rules is known at compile time. Their numbers are scalars, so that another window or cap needs no new kernel. A
+//! register of scores belongs to one query and to consecutive keys.
 
 use super::operands::table_offsets;
 use cubecl::prelude::*;
 use moebius_ops::attention::{MAX_RULES, Pattern, Problem, Rule};
 
-/// A rule without its numbers.
+/// The kind of a rule, without its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     None,
@@ -27,12 +27,12 @@ pub(crate) enum Kind {
     Relative,
 }
 
-/// The rules of a kernel in their order.
+/// The kinds of a kernel's rules, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kinds([Kind; MAX_RULES]);
 
 impl Default for Kinds {
-    /// No rule.
+    /// An empty list of rules.
     fn default() -> Self {
         Self([Kind::None; MAX_RULES])
     }
@@ -66,7 +66,7 @@ impl Kinds {
         self.0[place]
     }
 
-    /// The place of a kind.
+    /// The index of `kind` in the list.
     pub(crate) fn place(self, kind: Kind) -> usize {
         self.0
             .iter()
@@ -74,23 +74,23 @@ impl Kinds {
             .unwrap_or(MAX_RULES)
     }
 
-    /// Whether a rule changes scores.
+    /// Whether any rule changes scores.
     pub(crate) fn change_scores(self) -> bool {
         self.any(&[Kind::Alibi, Kind::Softcap, Kind::Bias, Kind::Relative])
     }
 
-    /// Whether a rule looks up numbers of each pair.
+    /// Whether any rule reads a table element for each pair.
     pub(crate) fn read_tables(self) -> bool {
         let hiding = [Kind::Documents, Kind::Blocks, Kind::Mask];
         self.any(&hiding) || self.any(&[Kind::Bias, Kind::Relative])
     }
 
-    /// Whether tables tell which tiles hide all of their keys.
+    /// Whether tables can hide whole tiles.
     pub(crate) fn skip_by_tables(self) -> bool {
         self.any(&[Kind::Documents, Kind::Blocks])
     }
 
-    /// Whether one of these is there.
+    /// Whether the list contains any of `kinds`.
     pub(crate) fn any(self, kinds: &[Kind]) -> bool {
         self.0.iter().any(|kind| kinds.contains(kind))
     }
@@ -101,12 +101,12 @@ impl Kinds {
 pub(crate) struct Scalars {
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
-    /// Query heads to a key head.
+    /// Query heads per key head.
     pub(crate) group: usize,
     pub(crate) queries: usize,
     pub(crate) keys: usize,
     pub(crate) scale: f32,
-    /// Added to a query, its position.
+    /// The position of query 0: query index plus `shift` is the query's position.
     pub(crate) shift: i32,
     window: i32,
     symmetric: i32,
@@ -117,7 +117,7 @@ pub(crate) struct Scalars {
     pub(crate) reach: i32,
     pub(crate) block: usize,
     cap: f32,
-    /// Where tables begin.
+    /// Offsets of the tables.
     pub(crate) query_documents: usize,
     pub(crate) key_documents: usize,
     pub(crate) blocks: usize,
@@ -126,7 +126,7 @@ pub(crate) struct Scalars {
     bias: usize,
     relative: usize,
     pub(crate) sinks: usize,
-    /// From one sequence or head to the next in dense tables.
+    /// Strides of sequences and heads in dense tables.
     mask_batch: usize,
     mask_head: usize,
     bias_batch: usize,
@@ -195,7 +195,7 @@ pub(crate) fn scalars(problem: &Problem) -> ScalarsLaunch {
     )
 }
 
-/// The numbers of the rules that there are.
+/// The numbers of the rules of a problem.
 #[derive(Default)]
 struct Numbers {
     window: i32,
@@ -232,18 +232,18 @@ impl Numbers {
     }
 }
 
-/// A query, and the keys of a register: key + lane.
+/// A query and the consecutive keys of a register: lane l holds `key` + l.
 #[derive(CubeType, Clone, Copy)]
 pub(crate) struct Site<N: Size> {
     pub(crate) batch: usize,
     pub(crate) head: usize,
     pub(crate) query: usize,
     pub(crate) key: usize,
-    /// 0, 1, 2 and so on.
+    /// The lane numbers 0, 1, 2, ….
     pub(crate) lanes: Vector<i32, N>,
 }
 
-/// The first keys of a query.
+/// A query with keys from 0 on.
 #[cube]
 pub(crate) fn site<N: Size>(batch: usize, head: usize, query: usize) -> Site<N> {
     Site::<N> {
@@ -255,7 +255,7 @@ pub(crate) fn site<N: Size>(batch: usize, head: usize, query: usize) -> Site<N> 
     }
 }
 
-/// 0, 1, 2 and so on.
+/// The lane numbers 0, 1, 2, ….
 #[cube]
 fn lane_numbers<N: Size>() -> Vector<i32, N> {
     let mut lanes = Vector::<i32, N>::new(0i32);
@@ -266,14 +266,14 @@ fn lane_numbers<N: Size>() -> Vector<i32, N> {
     lanes
 }
 
-/// How far the keys are ahead of the query's position.
+/// The distance of each key ahead of the query's position.
 #[cube]
 fn ahead<N: Size>(site: &Site<N>, scalars: &Scalars) -> Vector<i32, N> {
     let position = site.query as i32 + scalars.shift;
     Vector::new(site.key as i32 - position) + site.lanes
 }
 
-/// The words of a row of a table that starts at `row`, at the keys of the site; keys past the last read the last one's.
+/// The words at the site's keys in the table row that starts at `row`; a key past the last reads the last key's word.
 #[cube]
 fn words_of<N: Size>(tables: &[u32], row: usize, site: &Site<N>, keys: usize) -> Vector<u32, N> {
     let mut words = Vector::<u32, N>::new(0u32);
@@ -284,7 +284,7 @@ fn words_of<N: Size>(tables: &[u32], row: usize, site: &Site<N>, keys: usize) ->
     words
 }
 
-/// Whether every rule lets the query see each key; keys past the last may be told seen.
+/// Whether every rule lets the query see each key; a key past the last may count as seen.
 #[cube]
 pub(crate) fn seen<N: Size>(
     site: &Site<N>,
@@ -372,7 +372,7 @@ fn seen_by_place<N: Size>(
     seen
 }
 
-/// The pattern's words for the blocks of the keys.
+/// The words of [`Kind::Blocks`]'s table for the keys' blocks.
 #[cube]
 fn block_words<N: Size>(tables: &[u32], site: &Site<N>, scalars: &Scalars) -> Vector<u32, N> {
     let across = scalars.keys.div_ceil(scalars.block);
@@ -386,7 +386,7 @@ fn block_words<N: Size>(tables: &[u32], site: &Site<N>, scalars: &Scalars) -> Ve
     words
 }
 
-/// What the rules make of scores, and the slope of what those from place `from` on make of it.
+/// The scores after all rules, and the slope of the rules from index `from` on.
 #[cube]
 pub(crate) fn trace<N: Size>(
     raw: Vector<f32, N>,
@@ -449,7 +449,7 @@ pub(crate) fn trace<N: Size>(
     (s, slope)
 }
 
-/// tanh, from an exponential of a number that isn't positive: drivers' own overflow for large ones.
+/// tanh by the exponential of a number that isn't positive, because drivers' own tanh overflows for large numbers.
 #[cube]
 fn tanh_of<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     let e = (x.abs() * Vector::new(-2.0f32)).exp();
@@ -458,7 +458,7 @@ fn tanh_of<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     select_many(x.less_than(&Vector::new(0.0f32)), -t, t)
 }
 
-/// The keys that queries from `first` to `last` may see: the first, and one past the last.
+/// The keys that the queries from `first` to `last` may see: the first key, and one past the last.
 #[cube]
 pub(crate) fn keys_of(
     first: usize,
@@ -491,7 +491,7 @@ pub(crate) fn keys_of(
     (min(begin, end) as usize, end as usize)
 }
 
-/// The queries that may see keys from `first` to `last`: the first, and one past the last.
+/// The queries that may see the keys from `first` to `last`: the first query, and one past the last.
 #[cube]
 pub(crate) fn queries_of(
     first: usize,
@@ -527,7 +527,8 @@ pub(crate) fn queries_of(
     (min(begin, end) as usize, end as usize)
 }
 
-/// How many pairs of queries and keys the rules let see, each range given by its first and its last: 0 none, 1 some perhaps, 2 all.
+/// How many pairs of the queries and keys, each range given by its first and last, the rules without tables show: 0 none, 1
+/// possibly some, 2 all.
 #[cube]
 pub(crate) fn tile_of(
     first_query: usize,
@@ -540,7 +541,7 @@ pub(crate) fn tile_of(
     let (first, last) = (first_key as i32, last_key as i32);
     let low = first_query as i32 + scalars.shift;
     let high = last_query as i32 + scalars.shift;
-    // How far behind its query a key is, at least and at most.
+    // The smallest and the largest distance of a key behind its query.
     let (near, far) = (low - last, high - first);
     let mut some = true.runtime();
     let mut all = true.runtime();

@@ -1,14 +1,14 @@
-//! A rule that a program writes itself, on a device.
+//! A user-defined score rule on a device.
 //!
-//! It is compiled into the kernels of the `unit` and `cpu` variants: `tile` and `rows` unroll a rule for each of their queries,
-//! and a plan with such a rule takes neither.
+//! It is compiled into the kernels of the `unit` and `cpu` variants only: `tile` and `rows` would unroll it for each of their
+//! queries, so a plan with such a rule chooses neither.
 
 use super::Form;
 use super::rules::{Scalars, Site, seen, tile_of, trace};
 use cubecl::prelude::*;
 use moebius_ops::attention::{HostRule, Pair};
 
-/// A query, and keys that follow each other, one for each lane.
+/// A query and consecutive keys, one per lane.
 #[derive(CubeType, Clone, Copy)]
 pub struct Pairs<N: Size> {
     /// The sequence.
@@ -17,39 +17,39 @@ pub struct Pairs<N: Size> {
     pub head: u32,
     /// The query i.
     pub query: u32,
-    /// The key that lies where the query does when both end together: i + Skv − Sq.
+    /// The position of the query among the keys: i + Skv − Sq, so that queries and keys end together.
     pub position: i32,
-    /// The keys j. Those past the last may be asked for; what is said of them counts for nothing.
+    /// The keys j. Some may lie past the last key; results for them are ignored.
     pub keys: Vector<i32, N>,
 }
 
-/// What a program's own rule computes, in CubeCL; [`HostRule`] is the same in plain Rust. It comes after all others.
+/// A user-defined score rule in CubeCL; [`HostRule`] is the same rule in plain Rust. It runs after all built-in rules.
 #[allow(missing_docs, reason = "the macro adds functions of its own")]
 #[cube]
 pub trait ScoreRule: Send + Sync + 'static {
-    /// Its numbers, which come when kernels are launched: another number compiles nothing.
+    /// The rule's numbers, given at launch, so that another number needs no new kernel.
     type Args: LaunchArg;
 
-    /// What becomes of the scores `s`.
+    /// The new scores for the scores `s`.
     fn score<N: Size>(args: &Self::Args, s: Vector<f32, N>, at: &Pairs<N>) -> Vector<f32, N>;
 
-    /// The derivatives of that by `s`.
+    /// The derivatives of [`ScoreRule::score`] with respect to `s`.
     fn slope<N: Size>(args: &Self::Args, s: Vector<f32, N>, at: &Pairs<N>) -> Vector<f32, N>;
 
     /// Whether the query sees each key.
     fn seen<N: Size>(args: &Self::Args, at: &Pairs<N>) -> Vector<bool, N>;
 }
 
-/// The numbers of a rule at a launch.
+/// The launch arguments of a rule.
 pub type RuleArgs<R> = <<R as ScoreRule>::Args as LaunchArg>::RuntimeArg;
 
-/// A rule with its numbers, for the host and for devices.
+/// A user-defined rule with its numbers, for the host and for devices.
 pub trait LaunchRule: HostRule + ScoreRule + Sized {
-    /// The numbers.
+    /// The rule's launch arguments.
     fn args(&self) -> RuleArgs<Self>;
 }
 
-/// No such rule.
+/// The absence of a user-defined rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoRule;
 
@@ -95,7 +95,7 @@ fn pairs_of<N: Size>(site: &Site<N>, scalars: &Scalars) -> Pairs<N> {
     }
 }
 
-/// [`seen`], and by the program's rule.
+/// [`seen`], combined with the user-defined rule.
 #[cube]
 pub(super) fn seen_by<N: Size, R: ScoreRule>(
     site: &Site<N>,
@@ -112,7 +112,7 @@ pub(super) fn seen_by<N: Size, R: ScoreRule>(
     }
 }
 
-/// What all rules make of scores.
+/// The scores after all rules.
 #[cube]
 pub(super) fn scores_by<N: Size, R: ScoreRule>(
     raw: Vector<f32, N>,
@@ -126,7 +126,7 @@ pub(super) fn scores_by<N: Size, R: ScoreRule>(
     score_by::<N, R>(others, site, scalars, rule, form)
 }
 
-/// What the program's rule makes of scores.
+/// The scores after the user-defined rule.
 #[cube]
 pub(super) fn score_by<N: Size, R: ScoreRule>(
     s: Vector<f32, N>,
@@ -142,7 +142,7 @@ pub(super) fn score_by<N: Size, R: ScoreRule>(
     }
 }
 
-/// Gradients of what it made of the scores `s`, as those of the scores.
+/// The gradients before the user-defined rule, from the gradients `ds` after it and the scores `s` before it.
 #[cube]
 pub(super) fn before_rule<N: Size, R: ScoreRule>(
     ds: Vector<f32, N>,
@@ -159,7 +159,7 @@ pub(super) fn before_rule<N: Size, R: ScoreRule>(
     }
 }
 
-/// [`tile_of`]; the program's rule may hide any pair.
+/// [`tile_of`], except that a user-defined rule may hide any pair.
 #[cube]
 pub(super) fn tile_by(
     first_query: usize,

@@ -4,24 +4,24 @@ use super::{KERNEL, Variant};
 use crate::prelude::*;
 use moebius_ops::attention::Problem;
 
-/// Elements of a vector along a head, and keys of a register of scores.
+/// Elements per vector along a head, and keys per register of scores.
 pub(super) const LANES: usize = 4;
-/// With fewer queries most of a cube would compute in vain.
+/// The smallest number of queries for tiles; with fewer, most of a cube would idle.
 const FEWEST_QUERIES: usize = 16;
 
-/// What the units of a cube share, and what each has for itself.
+/// The sizes of a unit's and a cube's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shape {
     pub(super) units: usize,
-    /// Queries of a unit.
+    /// Queries per unit.
     pub(super) rows: usize,
-    /// Keys of a tile.
+    /// Keys per tile.
     pub(super) keys: usize,
-    /// Tiles are copied to workgroup memory.
+    /// Whether tiles are copied to workgroup memory.
     pub(super) staged: bool,
 }
 
-/// A shape, and a cube for each block of queries of each head.
+/// A shape, and a grid with a cube for each block of queries of each head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiling {
     pub(super) shape: Shape,
@@ -60,9 +60,9 @@ impl Shape {
         Ok(shape)
     }
 
-    /// A vector that is read costs lavapipe about 700 cycles, for one query to a unit as for eight. With eight queries of 64
-    /// elements the kernel compiles for five seconds, with sixteen for twelve (Mesa 22.3.6, a core of an EPYC with AVX2). Eight heads
-    /// of 64 and 1024 queries and keys take 0.57 s (causal 0.44 s), `unit` 4.8 s (3.5 s).
+    /// The shape of `rows`. Reading a vector costs lavapipe about 700 cycles, for one query per unit as for eight. With eight
+    /// queries of 64 elements the kernel takes five seconds to compile, with sixteen twelve (Mesa 22.3.6, a core of an EPYC with
+    /// AVX2). Eight heads of 64 with 1024 queries and keys take 0.57 s (causal 0.44 s); `unit` takes 4.8 s (3.5 s).
     fn rows(elements: usize) -> Self {
         Self {
             units: 16,
@@ -72,7 +72,7 @@ impl Shape {
         }
     }
 
-    /// At most 128 registers for queries and sums, but for long heads, and 8 KiB of workgroup memory.
+    /// The shape of `tile`: at most 128 registers for queries and sums, except for long heads, and 8 KiB of workgroup memory.
     fn tile(elements: usize) -> Self {
         Self {
             units: 64,
@@ -82,7 +82,7 @@ impl Shape {
         }
     }
 
-    /// Queries of a cube.
+    /// The number of queries of a cube.
     pub(super) const fn queries(self) -> usize {
         self.units * self.rows
     }
@@ -95,7 +95,7 @@ impl Shape {
         }
     }
 
-    /// A cube for each block of queries of each head.
+    /// A grid with a cube for each block of queries of each head.
     pub(super) fn grid(self, problem: &Problem, device: &Capability) -> Result<Grid, Unsupported> {
         let s = problem.sizes();
         let cubes = s.batch * s.heads * s.queries.div_ceil(self.queries());

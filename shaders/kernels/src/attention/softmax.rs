@@ -1,15 +1,16 @@
-//! What a softmax is made of: eˣ for numbers that are at most 0, or NaN, in fewer steps than CubeCL's, which takes any; the end of a
-//! row; and dropout, whose words are the first of the tables ([`moebius_ops::attention::Dropout`] says which weights it drops).
+//! The parts of a softmax: eˣ for numbers that are at most 0 or NaN, in fewer steps than CubeCL's, which accepts any number; the
+//! end of a row; and dropout, whose words come first among the tables ([`moebius_ops::attention::Dropout`] defines which weights
+//! it drops).
 
 use super::Form;
 use super::rules::{Scalars, Site};
 use crate::routing::hash::{mix, mix_one};
 use cubecl::prelude::*;
 
-/// 1.5 · 2²³: added to a small number, its last bits are that number rounded to an integer.
+/// 1.5 · 2²³: the last bits of the sum of it and a small number are that number rounded to an integer.
 const ROUND: f32 = 12_582_912.0;
 
-// Degree-six fit of 2^f for |f| ≤ 1/2, to 2e-8: that of exp by CubeCL, in powers of ln 2.
+// A polynomial of degree six for 2^f with |f| ≤ 1/2, accurate to 2e-8: CubeCL's polynomial for exp, in powers of ln 2.
 const C1: f32 = std::f32::consts::LN_2;
 const C2: f32 = 0.240_226_46;
 const C3: f32 = 0.055_503_286;
@@ -17,7 +18,7 @@ const C4: f32 = 0.009_618_488;
 const C5: f32 = 0.001_339_993_1;
 const C6: f32 = 0.000_153_458_12;
 
-/// eˣ to 2e-7, and 0 where that is below 2⁻¹²⁶; the exact 1 for 0.
+/// eˣ with a relative error of 2e-7, 0 for results below 2⁻¹²⁶, and exactly 1 for 0.
 #[cube]
 pub(crate) fn exp<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     let round = Vector::<f32, N>::new(ROUND);
@@ -36,7 +37,7 @@ pub(crate) fn exp<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     select_many(x.equal(&x), series * whole, x)
 }
 
-/// The largest of a number and a register's.
+/// The largest of `number` and the lanes of `register`.
 #[cube]
 pub(crate) fn highest<N: Size>(register: Vector<f32, N>, number: f32) -> f32 {
     let mut top = number;
@@ -47,8 +48,8 @@ pub(crate) fn highest<N: Size>(register: Vector<f32, N>, number: f32) -> f32 {
     top
 }
 
-/// A row's end, from its largest score and its sum of exponentials, which is 0 where no key was seen: what its sums of values are
-/// multiplied by, and its log-sum-exp, both after the head's sink.
+/// Ends a row, given its largest score and its sum of exponentials (0 if no key was seen): returns the factor of its sums of
+/// values, and its log-sum-exp, both including the head's sink.
 #[cube]
 pub(super) fn ended(
     top: f32,
@@ -68,7 +69,7 @@ pub(super) fn ended(
         top = raised;
     }
     let mut log = f32::min_value();
-    // By its bits, because a sum that isn't a number has seen a key, too.
+    // Compares bits, because a NaN sum has seen a key, too.
     if u32::reinterpret(total) != 0u32 {
         share /= total;
         log = top + total.ln();
@@ -78,7 +79,7 @@ pub(super) fn ended(
     (share, log)
 }
 
-/// What follows from a query and the dropout's words.
+/// The part of a dropout's hash that depends on the query, with threshold and factor.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Row {
     first: u32,
@@ -97,7 +98,7 @@ pub(super) fn row_of<N: Size>(site: &Site<N>, tables: &[u32]) -> Row {
     }
 }
 
-/// The same; without a dropout a row that nothing reads.
+/// The dropout's [`Row`] of a query; without a dropout, a row that nothing reads.
 #[cube]
 pub(super) fn row_or_none<N: Size>(site: &Site<N>, tables: &[u32], #[comptime] form: Form) -> Row {
     if comptime!(form.dropout) {
@@ -118,7 +119,7 @@ fn word_of<N: Size>(seed: u32, site: &Site<N>) -> u32 {
     mix_one(word + site.query as u32)
 }
 
-/// What the weights of the site's keys are multiplied by.
+/// The dropout's factors of the weights of the site's keys.
 #[cube]
 pub(super) fn factors<N: Size>(row: &Row, site: &Site<N>) -> Vector<f32, N> {
     let keys = Vector::<u32, N>::new(site.key as u32) + Vector::cast_from(site.lanes);
@@ -127,7 +128,7 @@ pub(super) fn factors<N: Size>(row: &Row, site: &Site<N>) -> Vector<f32, N> {
     select_many(none, Vector::new(0.0f32), Vector::new(row.factor))
 }
 
-/// The same; 1 without a dropout.
+/// The dropout's factors of the weights of the site's keys; 1 without a dropout.
 #[cube]
 pub(super) fn factors_or_one<N: Size>(
     row: &Row,
@@ -141,7 +142,7 @@ pub(super) fn factors_or_one<N: Size>(
     }
 }
 
-/// Two numbers of a pair times what its weight is multiplied by.
+/// Two numbers of a pair, each times the dropout's factor of the pair.
 #[cube]
 pub(super) fn dropped(
     weight: f32,

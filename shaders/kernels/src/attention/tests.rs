@@ -19,12 +19,12 @@ fn a_plan_refuses_what_the_device_lacks() {
         Problem::new(sizes).unwrap()
     };
     assert!(plan(problem(1 << 10).with_element(Element::F16), None, &device).is_err());
-    // 128 MiB are 2^16 rows of 8 heads of 64.
+    // 128 MiB hold 2^16 rows of 8 heads of 64 f32.
     assert!(plan(problem(1 << 16), None, &device).is_ok());
     assert!(plan(problem((1 << 16) + 1), None, &device).is_err());
 }
 
-/// Another number of a rule is no other kernel.
+/// Different numbers of a rule give the same kernel.
 #[test]
 fn numbers_of_rules_are_not_compiled_in() {
     let of = |rules: [Rule; 3]| {
@@ -54,7 +54,7 @@ fn numbers_of_rules_are_not_compiled_in() {
     );
 }
 
-/// B 1, two heads on one, so many queries, 40 keys, D, Dv.
+/// A problem of one sequence and 40 keys, with two query heads on one key head.
 fn heads(queries: usize, head_dim: usize, value_dim: usize) -> Problem {
     let sizes = Sizes {
         batch: 1,
@@ -68,7 +68,7 @@ fn heads(queries: usize, head_dim: usize, value_dim: usize) -> Problem {
     Problem::new(sizes).unwrap()
 }
 
-/// Heads of whole eights and more than a few queries take tiles, or rows on a software adapter; a processor neither.
+/// Heads of multiples of 8 and enough queries choose `tile`, or `rows` on a software adapter; a processor chooses neither.
 #[test]
 fn heads_and_queries_choose_the_variant() {
     let (gpu, software) = (profiles::apple_m(), profiles::lavapipe());
@@ -94,14 +94,14 @@ fn heads_and_queries_choose_the_variant() {
     assert!(plan(heads(64, 64, 64), Some(Variant::Tile), &cpu).is_err());
 }
 
-/// Every block of queries of every head has a cube.
+/// There is a cube for every block of queries of every head.
 #[test]
 fn cubes_take_blocks_of_queries() {
     let cubes = |problem, device| {
         let plan = plan(problem, None, device).unwrap();
         plan.tiling.unwrap().grid.cubes
     };
-    // 64 units of one query, and 16 of eight.
+    // On a GPU 64 units with one query each, on a software adapter 16 with eight each.
     let (gpu, software) = (profiles::webgpu_default(), profiles::lavapipe());
     assert_eq!(cubes(heads(128, 64, 64), &gpu), [4, 1, 1]);
     assert_eq!(cubes(heads(129, 64, 64), &gpu), [6, 1, 1]);

@@ -1,4 +1,4 @@
-//! The `unit` variant: one unit per query and head, in one pass over the keys it sees.
+//! The forward pass of the `unit` variant: one unit per query and head, in one pass over the keys it sees.
 
 use super::operands::{Layout, LayoutLaunch, head_at};
 use super::rules::{Scalars, Site, keys_of, scalars, site};
@@ -11,14 +11,15 @@ use crate::segment_attention::head::{
 };
 use cubecl::prelude::*;
 
-/// The softmax of a query so far: its largest score and the sum of exponentials, 0 until a key is seen.
+/// The running softmax of a query: its largest score, and the sum of exponentials (0 until a key is seen).
 #[derive(CubeType, Clone, Copy)]
 struct Softmax {
     largest: f32,
     total: f32,
 }
 
-/// Units with neighbouring queries of one head, so that most of them read the same key at once.
+/// Computes o and lse; one unit per query and head. Neighbouring units have neighbouring queries of one head, so that most of
+/// them read the same key at once.
 #[cube(launch_unchecked)]
 fn attention_unit<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
@@ -71,7 +72,7 @@ fn attention_unit<F: Float, N: Size, R: ScoreRule>(
     }
 }
 
-/// The sequence, head and query of a row of queries; the first key.
+/// The sequence, head and query of query row `row`, with keys from 0 on.
 #[cube]
 pub(super) fn site_of(row: usize, scalars: &Scalars) -> Site<Const<1>> {
     site::<Const<1>>(
@@ -81,7 +82,7 @@ pub(super) fn site_of(row: usize, scalars: &Scalars) -> Site<Const<1>> {
     )
 }
 
-/// The exponential of a further score, which the softmax now counts; sums shrink where it is the largest so far.
+/// Adds a score to the softmax and returns its exponential; shrinks the sums if the score is the largest so far.
 #[cube]
 fn raised<N: Size>(
     softmax: &mut Softmax,

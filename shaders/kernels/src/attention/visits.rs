@@ -1,9 +1,9 @@
-//! Which tiles of keys are visited, where tables tell.
+//! Which tiles of keys are visited, according to rules and tables.
 
 use super::rules::{Kind, Kinds, Scalars, tile_of};
 use cubecl::prelude::*;
 
-/// The least and the largest of so many words of a table from `first` on.
+/// The smallest and the largest of `count` words of a table from `first` on.
 #[cube]
 fn bounds(tables: &[u32], first: usize, count: usize) -> (u32, u32) {
     let mut least = tables[first];
@@ -16,7 +16,7 @@ fn bounds(tables: &[u32], first: usize, count: usize) -> (u32, u32) {
     (least, most)
 }
 
-/// Queries of a sequence that meet keys together, the first and the last, and the least and the largest of their documents.
+/// Queries of a sequence that are processed together, from `first` to `last`, and the smallest and largest of their document ids.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Span {
     batch: usize,
@@ -51,7 +51,7 @@ pub(super) fn span(
     }
 }
 
-/// [`moebius_ops::attention::Rules::tables_show`], with keys by their first and last: 0 where it doesn't, without a table 1.
+/// [`moebius_ops::attention::Rules::tables_show`] for the keys from `first` to `last`: 0 if the tables hide all of them, else 1.
 #[cube]
 pub(super) fn tables_show(
     span: &Span,
@@ -82,7 +82,7 @@ pub(super) fn tables_show(
     show
 }
 
-/// How many pairs of queries and keys all rules let see, as [`tile_of`] tells it.
+/// How many pairs of the span's queries and the keys from `first` to `last` all rules show, coded like [`tile_of`].
 #[cube]
 pub(super) fn met_of(
     span: &Span,

@@ -1,4 +1,4 @@
-//! Tokens into their pages.
+//! Appends tokens to their pages.
 
 use super::{KERNEL, Pool, Spec, block_at, code_of, place_of, pool};
 use crate::attention::rules::Kinds;
@@ -19,19 +19,19 @@ buffers! {
     }
 }
 
-/// An append that this device can run.
+/// An append, planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AppendPlan {
-    /// What is computed.
+    /// The append.
     pub problem: Append,
-    /// A unit per token and head.
+    /// One unit per token and head.
     grid: Grid,
 }
 
 /// Plans an append.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan_append(problem: Append, device: &Capability) -> Result<AppendPlan, Unsupported> {
     let layout = &problem.layout;
     problem.element.supported(KERNEL, device)?;
@@ -49,7 +49,7 @@ pub fn plan_append(problem: Append, device: &Capability) -> Result<AppendPlan, U
     Ok(AppendPlan { problem, grid })
 }
 
-/// The bits of the scale of a row, and what its values are multiplied by.
+/// The bits of a row's scale, and the reciprocal of the scale.
 #[cube]
 fn scale_of<F: Float>(row: &[F], first: usize, #[comptime] dim: usize) -> (u32, f32) {
     let mut largest = 0u32;
@@ -61,7 +61,7 @@ fn scale_of<F: Float>(row: &[F], first: usize, #[comptime] dim: usize) -> (u32, 
     (byte << 23, f32::reinterpret((254 - byte) << 23))
 }
 
-/// A word of `row` from element `first` on, whose codes are of elements `step` apart.
+/// Packs a word of codes from elements of `row` that are `step` apart, from element `first` on.
 #[cube]
 fn word_of<F: Float>(
     row: &[F],

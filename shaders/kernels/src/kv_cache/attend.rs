@@ -1,4 +1,5 @@
-//! Parts of the softmax of rows of queries, and what becomes of them in ascending order.
+//! Attention over a cache: the softmax of rows of queries over each part of the tokens, and the merge of the parts in ascending
+//! order.
 
 use super::rows::{Rows, Softmax, add_block, nothing, rows_of, tensor_row};
 use super::{Buffers, PART, Plan, Pool, Spec, block_at, place_of, pool, units};
@@ -8,18 +9,18 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::kv_cache::BLOCK;
 
-/// Who takes which part of what.
+/// The distribution of the work over units.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Walk {
     /// Units of rows times splits.
     items: usize,
     splits: usize,
-    /// Parts of a split.
+    /// Parts per split.
     parts: usize,
     units: usize,
 }
 
-/// The softmax of some rows over the tokens of one part that they may see: from `begin` to before `end`.
+/// The softmax of some rows over the visible tokens of one part, from `begin` to before `end`.
 #[cube]
 fn part<F: Float, N: Size>(
     q: &[F],
@@ -37,7 +38,7 @@ fn part<F: Float, N: Size>(
     let last_row = min(rows.first + comptime!(spec.rows), rows.end) - 1;
     let (first_query, last_query) = (rows.first / scalars.group, last_row / scalars.group);
     let all_there = last_query as i32 + scalars.shift < scalars.keys as i32;
-    // Counted on from block to block, because a division takes as long as the products of several tokens.
+    // The place is advanced from block to block, because a division takes as long as the products of several tokens.
     let mut place = place_of(pool, begin);
     for at in begin / comptime!(BLOCK)..end.div_ceil(comptime!(BLOCK)) {
         let token = at * comptime!(BLOCK);
@@ -68,7 +69,7 @@ fn part<F: Float, N: Size>(
     softmax
 }
 
-/// Adds a part to what came before it, which has its totals in the first lane.
+/// Merges a part into the softmax of earlier parts, which keeps its totals in lane 0.
 #[cube]
 fn join<N: Size>(all: &mut Softmax<N>, part: &Softmax<N>, #[comptime] spec: Spec) {
     let width = N::value();
@@ -114,7 +115,7 @@ fn cache_attention<F: Float, N: Size>(
         let (batch, kv_head) = (head / own.kv_heads, head % own.kv_heads);
         let first = item % across * comptime!(spec.rows);
         let rows = rows_of::<F>(q, batch, kv_head, first, of_head, &own, spec);
-        // Positions and the number of tokens are those of the sequence.
+        // Position and number of tokens come from the sequence's span.
         own.shift = spans[2 * rows.batch] as i32;
         own.keys = min(spans[2 * rows.batch + 1] as usize, pool.table * pool.page);
         let last = (min(rows.first + comptime!(spec.rows), of_head) - 1) / own.group;
@@ -143,10 +144,10 @@ fn cache_attention<F: Float, N: Size>(
     }
 }
 
-/// Enqueues the attention: two launches, and one per table where there are several.
+/// Enqueues the attention: two launches, and one per table if there are several.
 ///
 /// # Panics
-/// Where a table of a rule is missing.
+/// If the table of a rule is missing.
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let (p, layout) = (plan.problem.attention(), plan.problem.layout());
     let s = *p.sizes();
@@ -167,7 +168,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
         units(&plan.grid),
     );
     let pages = plan.pages();
-    // Without pages nothing is read, and something else is bound.
+    // Without pages nothing is read, and other buffers fill the bindings.
     let [words, table] = match pages {
         0 => [&sums, &sums],
         _ => [&buffers.pool, &buffers.table],
@@ -189,14 +190,14 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     launch_merge(client, plan, [sums, stats, gathered], buffers);
 }
 
-/// The largest score of two parts, and what the sums of either must be multiplied by.
+/// The largest score of two parts, and the factors of the first and the second part's sums.
 #[cube]
 fn joined(before: f32, own: f32) -> (f32, f32, f32) {
     let top = max(before, own);
     (top, (before - top).exp(), (own - top).exp())
 }
 
-/// The sums of two parts as one.
+/// The merged sums of two parts, given the factor of each.
 #[cube]
 fn sum_of_parts<N: Size>(
     all: Vector<f32, N>,
@@ -228,7 +229,7 @@ fn cache_merge<F: Float, N: Size>(
         let mut all = Vector::<f32, N>::new(0.0f32);
         for part in row * splits..(row + 1) * splits {
             let of_part = stats[2 * part + 1];
-            // By its bits, because a sum that isn't a number is of some tokens, too.
+            // Compares bits, because a NaN sum is also a sum of some tokens.
             if u32::reinterpret(of_part) != 0u32 {
                 let (largest, before, own) = joined(top, stats[2 * part]);
                 top = largest;
@@ -260,7 +261,7 @@ fn cache_merge<F: Float, N: Size>(
     }
 }
 
-/// Enqueues the merge of sums, and what belongs to them; the last are the tables.
+/// Enqueues the merge of partial sums; the buffers are the sums, the statistics (largest score and total), and the tables.
 fn launch_merge(
     client: &Client,
     plan: &Plan,

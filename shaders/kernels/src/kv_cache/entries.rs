@@ -1,4 +1,4 @@
-//! What is compiled of caches: every format and type, and rules together.
+//! The compiled variants of cache operations: every format and element type, and rules together.
 
 use super::{
     Attend, CacheFormat, Layout, append_name, launch, launch_append, merge_name, name, plan,
@@ -38,7 +38,7 @@ fn appended(at: &Machine, problem: Append) -> Planned {
     at.launch(&[], plan_append(problem, &at.capability), launch_append)
 }
 
-/// Appending and attending in every format of a cache.
+/// Appending and attending, in every cache format.
 pub fn entries() -> Vec<KernelEntry> {
     let rules = [
         Rule::Alibi,

@@ -1,14 +1,14 @@
 //! How CubeCL computes [`moebius_ops::kv_cache`].
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `append.rs` | tokens into their pages, in place |
-//! | `attend.rs` | attention of some rows of queries to parts of the tokens, without barriers; then the parts in ascending order, sinks, o and lse |
-//! | `rows.rs` | one block of 16 tokens |
+//! | `append.rs` | appends tokens to their pages, in place |
+//! | `attend.rs` | attends to parts of the tokens, without barriers; merges the parts in order, adds sinks, and writes o and lse |
+//! | `rows.rs` | processes one block of 16 tokens |
 //!
-//! Tokens are cut into parts of 256 at absolute positions, and the softmax of a part is that of its tokens alone. Few
-//! rows of queries are spread: a unit takes one part, and the merge joins them. Where there are more, a unit joins the parts
-//! by itself, by the same arithmetic: a row's bits are the same either way, whatever rows and sequences are beside it.
+//! Tokens are cut into parts of 256 at absolute positions, and the softmax of a part covers its tokens alone. For few rows of
+//! queries, each unit takes one part, and the merge joins the parts. For more rows, a unit joins several parts itself by the same
+//! arithmetic. A row's bits are therefore the same either way, and independent of other rows and sequences.
 
 mod append;
 mod attend;
@@ -33,7 +33,7 @@ use moebius_ops::kv_cache::{Append, Attend, BLOCK, CacheFormat, Layout};
 
 const KERNEL: &str = "kv cache";
 
-/// What the kernel of `problem` is called.
+/// The name of the kernel for `problem`.
 fn name(problem: &Attend) -> String {
     let p = problem.attention();
     let rules = p.rules().iter().map(|rule| format!("_{}", rule.name()));
@@ -55,39 +55,39 @@ fn merge_name(p: &Problem) -> String {
     format!("cache_merge_{}{sinks}", p.element())
 }
 
-/// Tokens of a part.
+/// Tokens per part.
 const PART: usize = 256;
 
-/// The most rows of queries of a key head that are spread over units.
+/// The largest number of rows of queries per key head for which each unit takes a single part.
 const FEW: usize = 16;
 
-/// Rows of queries that a task on a processor takes at once: with two registers of tokens their sums fit the registers.
+/// Rows of queries per task on a processor: with two registers of tokens, their sums fit the registers.
 const ROWS: usize = 4;
 
-/// An attention over a cache that this device can run.
+/// An attention over a cache, planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// What is computed.
+    /// The problem.
     pub problem: Attend,
-    /// Units that share the tokens of a row.
+    /// The number of units that share the tokens of a row.
     pub splits: usize,
-    /// Words of a register.
+    /// Words per register.
     lanes: usize,
-    /// Rows of a unit.
+    /// Rows per unit.
     rows: usize,
     cpu: bool,
-    /// A unit per part of some rows, or one per core.
+    /// One unit per part of some rows, or one per core.
     grid: Grid,
-    /// A unit per register of o.
+    /// One unit per register of o.
     merge: Grid,
-    /// A unit per word of the longest table.
+    /// One unit per word of the longest table.
     tables: Grid,
 }
 
 /// Plans an attention over a cache.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan(problem: Attend, device: &Capability) -> Result<Plan, Unsupported> {
     let (p, s, layout) = (
         problem.attention(),
@@ -141,7 +141,7 @@ impl Plan {
         }
     }
 
-    /// Pages of a sequence, 0 where the pool has none.
+    /// The number of pages per sequence; 0 if the pool is empty.
     fn pages(&self) -> usize {
         match self.problem.layout().words() {
             0 => 0,
@@ -150,7 +150,7 @@ impl Plan {
     }
 }
 
-/// A unit per item, or a task per core that takes every so many items.
+/// A grid of one unit per item, or of one task per core that takes every `cores`-th item.
 fn one_each(items: usize, device: &Capability) -> Result<Grid, Unsupported> {
     let items = match device.cpu_cores {
         Some(cores) => cores as usize,
@@ -171,7 +171,7 @@ buffers! {
         pub pool: Handle => "[pages, words]" read,
         pub table: Handle => "u32 [B, M]" read,
         pub spans: Handle => "u32 [B, 2]" read,
-        /// Read.
+        /// Tables of the rules, read.
         pub tables: TableBuffers,
         pub o: Handle => "[B, Hq, Sq, Dv]" written,
         pub lse: Handle => "[B, Hq, Sq] f32" written,
@@ -182,10 +182,10 @@ buffers! {
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Pool {
     pages: usize,
-    /// Tokens of a page.
+    /// Tokens per page.
     page: usize,
     kv_heads: usize,
-    /// Pages of a sequence in the table.
+    /// Pages per sequence in the table.
     table: usize,
 }
 
@@ -193,7 +193,7 @@ fn pool(layout: &Layout, table: usize) -> PoolLaunch {
     PoolLaunch::new(layout.pages(), layout.page(), layout.kv_heads(), table)
 }
 
-/// What the kernels are specialised on.
+/// Compile-time parameters of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     kinds: Kinds,
@@ -205,13 +205,14 @@ struct Spec {
 }
 
 impl Spec {
-    /// Whether a GPU keeps the sums of a row in registers, which have no index that is computed; a processor has few.
+    /// Whether the sums of a row stay in registers. A GPU keeps them there if all indices are constants; a processor has too few
+    /// registers.
     const fn in_registers(self, width: usize) -> bool {
         !self.cpu && self.value_dim / width <= 32
     }
 
-    /// Where the sums of a row have the first register of sum `at` of some that are added to at once: `group` registers side by
-    /// side for each code of a word, row after row; a value has `of_value` registers of words.
+    /// The index, within the sums, of the first register of sum `at` of a group that is updated together: `group` neighbouring
+    /// registers for each code of a word, row after row; a value has `of_value` registers of words.
     const fn register(self, at: usize, group: usize, of_value: usize) -> usize {
         let per = self.per_word();
         let (row, column) = (at / (per * group), at % (per * group));
@@ -234,7 +235,7 @@ impl Spec {
         self.value_dim / self.per_word()
     }
 
-    /// Where in a block the values and the scales begin, and how long it is.
+    /// Offsets of the values and of the scales within a block, and the block's length, in words.
     const fn values(self) -> usize {
         BLOCK * self.key_words()
     }
@@ -249,7 +250,7 @@ impl Spec {
     }
 }
 
-/// Where a block lies: a column of the table, and the block's place in the page.
+/// The place of a block: a column of the table, and the block's index in the page.
 #[derive(CubeType, Clone, Copy)]
 struct Place {
     column: usize,
@@ -264,7 +265,8 @@ fn place_of(pool: &Pool, token: usize) -> Place {
     }
 }
 
-/// The page of a place, and the word where the block begins; the pool's number of pages where it has none.
+/// The page of a place, and the index of the block's first word; if the pool lacks the page, the page is the pool's number of
+/// pages.
 #[cube]
 fn block_at(
     table: &[u32],
@@ -286,7 +288,7 @@ fn block_at(
     (page, block * comptime!(spec.block()))
 }
 
-/// The values of code `place` of every word, without their scales.
+/// The values of code `place` of every word, without scales.
 #[cube]
 fn value_of<N: Size>(
     words: Vector<u32, N>,
@@ -311,7 +313,7 @@ fn value_of<N: Size>(
     }
 }
 
-/// The halves in the low bits. No f32 on the way is subnormal: drivers make those 0.
+/// The f16 values of the low bits. No intermediate f32 is subnormal, because drivers flush those to 0.
 #[cube]
 fn half_of<N: Size>(words: Vector<u32, N>) -> Vector<f32, N> {
     let sign = (words & Vector::new(0x8000u32)) << Vector::new(16u32);
@@ -325,7 +327,7 @@ fn half_of<N: Size>(words: Vector<u32, N>) -> Vector<f32, N> {
     Vector::<f32, N>::reinterpret(bits | sign)
 }
 
-/// The values of the e4m3 codes in the low bits, the same way.
+/// The E4M3 values of the low bits, also without a subnormal f32 on the way.
 #[cube]
 fn e4m3_of<N: Size>(words: Vector<u32, N>) -> Vector<f32, N> {
     let sign = (words & Vector::new(0x80u32)) << Vector::new(24u32);
@@ -339,7 +341,7 @@ fn e4m3_of<N: Size>(words: Vector<u32, N>) -> Vector<f32, N> {
     Vector::<f32, N>::reinterpret(bits | sign)
 }
 
-/// The bits of subnormal codes: a normal number of the smallest exponent, less its implicit bit.
+/// The bits of subnormal codes, computed as a normal number of the smallest exponent minus its implicit bit.
 #[cube]
 fn from_smallest<N: Size>(magnitude: Vector<u32, N>, #[comptime] exponent: u32) -> Vector<u32, N> {
     let implicit = comptime!(f32::from_bits(exponent << 23));
@@ -348,7 +350,7 @@ fn from_smallest<N: Size>(magnitude: Vector<u32, N>, #[comptime] exponent: u32) 
     Vector::<u32, N>::reinterpret(value)
 }
 
-/// The code of a value that was divided by its scale.
+/// Encodes a value that was already divided by its scale.
 #[cube]
 fn code_of(value: f32, #[comptime] format: CacheFormat) -> u32 {
     let bits = u32::reinterpret(value);
@@ -360,7 +362,7 @@ fn code_of(value: f32, #[comptime] format: CacheFormat) -> u32 {
             select(magnitude > 0x7F80_0000, (bits >> 16) | 0x40, rounded)
         }
         CacheFormat::F16 => {
-            // Added to 1/2, a subnormal half is rounded to its place in the last bits.
+            // Adding 1/2 rounds a subnormal half to the last bits of the sum.
             let small = u32::reinterpret(f32::reinterpret(magnitude) + 0.5f32) - 0x3F00_0000;
             let rebased = max(magnitude, 0x3880_0000u32) - 0x3800_0000;
             let normal = (rebased + 0xFFF + ((rebased >> 13) & 1)) >> 13;

@@ -1,4 +1,4 @@
-//! One block of 16 tokens, and some rows of queries.
+//! The softmax of some rows of queries over one block of 16 tokens.
 
 use super::{Spec, value_of};
 use crate::attention::rules::{Scalars, seen, site, trace};
@@ -6,14 +6,14 @@ use crate::attention::softmax::{exp, highest};
 use cubecl::prelude::*;
 use moebius_ops::kv_cache::BLOCK;
 
-/// The softmax of some rows over some tokens.
+/// The running softmax of some rows over tokens.
 #[derive(CubeType)]
 pub(super) struct Softmax<N: Size> {
     /// The largest score of each row.
     pub(super) largest: Array<f32>,
-    /// Sums of exponentials, of each lane of tokens.
+    /// The sums of exponentials of each row, one for each lane of tokens.
     pub(super) totals: Array<Vector<f32, N>>,
-    /// Sums of values, a row after the other.
+    /// The sums of exponentials times values, row after row.
     pub(super) sums: Array<Vector<f32, N>>,
 }
 
@@ -22,17 +22,18 @@ pub(super) struct Softmax<N: Size> {
 pub(super) struct Rows {
     pub(super) batch: usize,
     pub(super) kv_head: usize,
-    /// The first row, and one past the last of the key head.
+    /// The first row, and one past the key head's last.
     pub(super) first: usize,
     pub(super) end: usize,
-    /// Head and query of each row. Rows past the end repeat the last.
+    /// The head and the query of each row. Rows past the end repeat the last.
     heads: Array<usize>,
     queries: Array<usize>,
-    /// Rows of q on a processor: where they lie in q takes divisions, which LLVM would repeat for each value that it reads.
+    /// Copies of the rows of q on a processor, because their offsets in q take divisions, which LLVM would repeat for each value
+    /// read.
     q: Array<f32>,
 }
 
-/// Rows from `first` on, of the `end` rows of a sequence's key head.
+/// The rows from `first` on, of the `end` rows of a sequence's key head.
 #[cube]
 pub(super) fn rows_of<F: Float>(
     q: &[F],
@@ -75,13 +76,13 @@ pub(super) fn rows_of<F: Float>(
     }
 }
 
-/// The row of q, o and lse.
+/// The row of q, o and lse of row `r`.
 #[cube]
 pub(super) fn tensor_row(rows: &Rows, r: usize, scalars: &Scalars) -> usize {
     (rows.batch * scalars.heads + rows.heads[r]) * scalars.queries + rows.queries[r]
 }
 
-/// Of no tokens.
+/// The softmax over no tokens.
 #[cube]
 pub(super) fn nothing<N: Size>(#[comptime] spec: Spec) -> Softmax<N> {
     let width = N::value();
@@ -105,7 +106,7 @@ pub(super) fn nothing<N: Size>(#[comptime] spec: Spec) -> Softmax<N> {
     }
 }
 
-/// ⟨q, k⟩ of the rows and a block's tokens, whose keys are without their scales.
+/// The dot products ⟨q, k⟩ of the rows and a block's tokens, before the scales of the keys.
 #[cube]
 fn products<F: Float, N: Size>(
     q: &[F],
@@ -149,7 +150,7 @@ fn products<F: Float, N: Size>(
             }
         }
     }
-    // An array of their own, because registers have no index that is computed.
+    // A separate array, because registers can't be indexed by a computed number.
     let mut found = Array::<Vector<f32, N>>::new(comptime!(spec.rows * across));
     #[unroll]
     for i in 0..comptime!(spec.rows * across) {
@@ -172,7 +173,7 @@ fn scales<N: Size>(
     Vector::<f32, N>::reinterpret(pool[(block + from) / width + i])
 }
 
-/// eˣ of numbers that are at most 0.
+/// eˣ for numbers that are at most 0.
 #[cube]
 pub(super) fn power<N: Size>(x: Vector<f32, N>, #[comptime] spec: Spec) -> Vector<f32, N> {
     if comptime!(spec.cpu) {
@@ -182,7 +183,8 @@ pub(super) fn power<N: Size>(x: Vector<f32, N>, #[comptime] spec: Spec) -> Vecto
     }
 }
 
-/// The scores of row `r` become exponentials, which the softmax counts; its sums shrink where a score is the largest so far.
+/// Turns the scores of row `r` into exponentials and adds them to the softmax, whose sums shrink if a score is the largest so
+/// far.
 #[cube]
 fn soften<N: Size>(
     scores: &mut Array<Vector<f32, N>>,
@@ -200,7 +202,7 @@ fn soften<N: Size>(
     let mut site = site::<N>(rows.batch, rows.heads[r], rows.queries[r]);
     let floor = Vector::<f32, N>::min_value();
     let mut largest = floor;
-    // A query past the end sees nothing.
+    // A query past the end of its sequence sees no token.
     let there = site.query as i32 + scalars.shift < scalars.keys as i32;
     #[unroll]
     for i in 0..across {
@@ -242,8 +244,7 @@ fn soften<N: Size>(
     }
 }
 
-/// Adds exponentials times the values of a block. Where `careful`, a token that a row doesn't see gives it nothing, whatever
-/// its values are.
+/// Adds exponentials times the values of a block. If `careful`, a hidden token contributes nothing, whatever its values are.
 #[cube]
 fn weigh<N: Size>(
     pool: &[Vector<u32, N>],
@@ -259,7 +260,7 @@ fn weigh<N: Size>(
     let first = (block + comptime!(spec.values())) / width;
     let per = comptime!(spec.per_word());
     let zero = Vector::<f32, N>::new(0.0f32);
-    // Enough sums at once to hide how long one takes.
+    // Enough independent sums to hide the latency of one.
     let group = comptime!(if per == 1 && of_value % 2 == 0 { 2 } else { 1 });
     let rows = comptime!(spec.rows);
     #[unroll(spec.in_registers(width))]
@@ -303,7 +304,7 @@ fn weigh<N: Size>(
     }
 }
 
-/// Adds the tokens of the block at word `block` that starts with `token`, all of which all rows see where `full`.
+/// Adds the tokens of the block at word `block`, whose first token is `token`; `full` says that every row sees every token.
 #[cube]
 pub(super) fn add_block<F: Float, N: Size>(
     q: &[F],
@@ -349,7 +350,7 @@ pub(super) fn add_block<F: Float, N: Size>(
             }
         }
     }
-    // One text of it is enough on a GPU, where memory is what decides; a processor would feel the selection.
+    // On a GPU memory is the bound, so one form suffices; on a processor the selection would cost time.
     if comptime!(!spec.cpu) {
         weigh::<N>(pool, block, &scores, softmax, true, spec);
     } else if full {

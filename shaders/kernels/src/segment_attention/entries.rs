@@ -1,4 +1,4 @@
-//! What is compiled of attention within segments: every type, and causal in f32.
+//! The compiled variants of attention within segments: every element type, and causal in f32.
 
 use super::{Problem, Side, launch, launch_backward, launch_segments, name, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
@@ -7,7 +7,7 @@ use moebius_ops::segment_attention::Segments;
 
 fn problems() -> [Problem; 4] {
     let problem = |element, causal| {
-        // 1024 tokens of 4 sequences, top-2 of 8.
+        // 1024 tokens in 4 sequences, top-2 of 8 experts.
         let segments = valid(Segments::new(2048, 8, 2, 256));
         let problem = valid(Problem::new(segments, 8, 64));
         problem.with_element(element).with_causal(causal)
@@ -30,7 +30,7 @@ fn backward(at: &Machine, problem: Problem) -> Planned {
     at.launch(&[], plan(problem, &at.capability), launch_backward)
 }
 
-/// Forwards and backwards, of every element type.
+/// Forward and backward passes in every element type.
 pub fn entries() -> Vec<KernelEntry> {
     let segments = KernelEntry::new(
         "segment_attention",

@@ -1,11 +1,11 @@
-//! One head of one row in f32, as vectors that a unit keeps to itself.
+//! One head of one row in f32, as vectors in a unit's private memory.
 
 use cubecl::prelude::*;
 
-/// Loops over longer heads stay loops: drivers take long to compile hundreds of copies.
+/// The largest number of vectors for which loops are unrolled: drivers take long to compile hundreds of copies.
 const MOST_UNROLLED: usize = 32;
 
-/// One head's values from vector `at` on, times `factor`.
+/// Loads a head from vector `at` on, times `factor`.
 #[cube]
 pub(crate) fn load_head<F: Float, N: Size>(
     from: &[Vector<F, N>],
@@ -21,7 +21,7 @@ pub(crate) fn load_head<F: Float, N: Size>(
     head
 }
 
-/// ⟨head, from\[at..\]⟩, summed lane by lane, then over the lanes.
+/// The dot product ⟨head, from\[at..\]⟩, summed lane by lane and then over the lanes.
 #[cube]
 pub(crate) fn dot<F: Float, N: Size>(
     head: &Array<Vector<f32, N>>,

@@ -1,12 +1,13 @@
 //! How CubeCL computes [`moebius_ops::segment_attention`].
 //!
-//! [`launch_segments()`] finds the segment of every row once, and every other kernel reads it. Sums are f32, in the order of the rows;
-//! the softmax is rescaled as its largest score grows (Milakov & Gimelshein 2018), and what the backward pass keeps of it is lse (Dao
-//! 2022).
+//! [`launch_segments()`] finds the segment of every row once, and every other kernel reads it. Sums are f32, in the order of the
+//! rows; the softmax is rescaled as its largest score grows (Milakov & Gimelshein 2018), and the backward pass keeps only lse of
+//! it (Dao 2022).
 //!
-//! Not a caller of [`attention`](crate::attention) with its documents: segments are shorter than that family's tiles of 32 or 64 keys, most
-//! pairs of which would be hidden; its `unit` variant and its gradients look at every key's document; and a tile begins at a multiple of its
-//! size, so that the bits of a row would follow from where its segment lies.
+//! This family doesn't call [`attention`](crate::attention) with segments as documents, for three reasons: segments are shorter
+//! than that family's tiles of 32 or 64 keys, so most pairs of a tile would be hidden; its `unit` variant and its gradients look
+//! at every key's document; and its tiles begin at multiples of their size, so a row's bits would depend on where its segment
+//! lies.
 
 #[cfg(feature = "emit")]
 mod entries;
@@ -22,16 +23,16 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::segment_attention::Problem;
 
-/// What one of the kernels is called for `problem`.
+/// The name of kernel `kernel` for `problem`.
 fn name(problem: &Problem, kernel: &str) -> String {
     let causal = launched::suffix(problem.causal(), "_causal");
     format!("{kernel}_{}{causal}", problem.element())
 }
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
     lanes: usize,
     per_row: Grid,
@@ -41,7 +42,7 @@ pub struct Plan {
 /// Plans the segments, the attention and its backward pass.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let kernel = "segment_attention";
     let bytes = problem.element().bytes();
@@ -72,11 +73,11 @@ impl Plan {
     }
 }
 
-/// What the kernels are specialised on.
+/// Compile-time parameters of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Form {
     head_dim: usize,
-    /// Vectors of a head.
+    /// Vectors per head.
     vectors: usize,
     causal: bool,
 }
@@ -87,7 +88,7 @@ impl Form {
     }
 }
 
-/// Whose rows a unit holds while it walks over the other side's.
+/// The side whose row a unit holds while it walks over the rows of the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Side {
     Query,
@@ -95,7 +96,7 @@ enum Side {
 }
 
 impl Side {
-    /// The kernel of its gradient.
+    /// The kernel of the side's gradient.
     fn kernel(self) -> &'static str {
         match self {
             Self::Query => "attention_query_gradient",
@@ -104,7 +105,7 @@ impl Side {
     }
 }
 
-/// The rows that `row` of this side meets: the first, and one past the last.
+/// The rows of the other side that pair with `row` of this side: the first, and one past the last.
 #[cube]
 fn partners(
     segments: &[u32],
@@ -123,7 +124,7 @@ fn partners(
     }
 }
 
-/// The first row of \[low, high) whose slot is at least `slot`, or `high`; slots ascend there.
+/// The first row in \[low, high) whose slot is at least `slot`, or `high`; slots ascend in this range.
 #[cube]
 fn first_row_from(order: &[u32], low: usize, high: usize, slot: usize) -> usize {
     let mut first = low;
@@ -139,7 +140,7 @@ fn first_row_from(order: &[u32], low: usize, high: usize, slot: usize) -> usize 
     first
 }
 
-/// One unit per sorted row.
+/// Finds the segments; one unit per sorted row.
 #[cube(launch_unchecked)]
 fn attention_segments(
     order: &[u32],
@@ -166,7 +167,7 @@ fn attention_segments(
     }
 }
 
-/// Enqueues the search for segments, by two searches of each row among those of its expert: one launch.
+/// Enqueues the search for segments, one launch: for each row, two binary searches among the rows of its expert.
 ///
 /// `order` u32 \[S\] and `offsets` u32 \[E+1\] are read, `segments` u32 \[R,2\] is written.
 pub fn launch_segments(
@@ -212,7 +213,7 @@ mod tests {
             Problem::new(segments, 8, 64).unwrap()
         };
         assert!(plan(problem(1 << 10).with_element(Element::F16), &device).is_err());
-        // 128 MiB are 2^16 rows of 2 KiB.
+        // 128 MiB hold 2^16 rows of 2 KiB.
         assert!(plan(problem(1 << 16), &device).is_ok());
         assert!(plan(problem((1 << 16) + 1), &device).is_err());
     }

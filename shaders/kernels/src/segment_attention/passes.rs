@@ -1,15 +1,15 @@
-//! o and lse, and the gradients dq, dk and dv.
+//! The kernels for o and lse, and for the gradients dq, dk and dv.
 //!
-//! Forward, a unit per (row, head) goes once over the rows that its row attends to. Backward are four launches of one unit per
-//! (row, head), which sums over the rows it meets. dq and dk are one kernel: both hold a row of theirs, walk over the other
-//! side and sum ds times what they meet, so nothing is added to by two units.
+//! Forward, one unit per (row, head) walks once over the rows that its row attends to. The backward pass is four launches of one
+//! unit per (row, head), which sums over the rows on the other side. dq and dk share one kernel: a unit holds a row of one side,
+//! walks over the other side, and sums ds times the rows it finds, so no two units add to the same value.
 
 use super::head::{accumulate, dot, load_head, store_head, zero_head};
 use super::{Form, Plan, Side, partners};
 use crate::prelude::*;
 use cubecl::prelude::*;
 
-/// Units with neighbouring rows of one head, so that most of them read the same key at once.
+/// Computes o and lse. Neighbouring units have neighbouring rows of one head, so that most of them read the same key at once.
 #[cube(launch_unchecked)]
 fn segment_attention<F: Float, N: Size>(
     q: &[Vector<F, N>],
@@ -92,7 +92,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     }
 }
 
-/// statistics\[i, h\] = (lse, ⟨do, o⟩): what a score's gradient needs of its query row, in one binding.
+/// Computes statistics\[i, h\] = (lse, ⟨do, o⟩), the numbers of a query row that gradients of scores need, in one binding.
 #[cube(launch_unchecked)]
 fn attention_statistics<F: Float, N: Size>(
     o: &[Vector<F, N>],
@@ -111,7 +111,7 @@ fn attention_statistics<F: Float, N: Size>(
     }
 }
 
-/// out\[i\] = Σ_j ds · other\[j\] / √D, where one side is q and do, the other k and v.
+/// Computes out\[i\] = Σ_j ds · other\[j\] / √D, where one side has q and do, the other k and v.
 #[cube(launch_unchecked)]
 fn attention_score_gradient<F: Float, N: Size>(
     own: &[Vector<F, N>],
@@ -153,7 +153,7 @@ fn attention_score_gradient<F: Float, N: Size>(
     }
 }
 
-/// dv\[j\] = Σ_i p · do\[i\].
+/// Computes dv\[j\] = Σ_i p · do\[i\].
 #[cube(launch_unchecked)]
 fn attention_value_gradient<F: Float, N: Size>(
     q: &[Vector<F, N>],

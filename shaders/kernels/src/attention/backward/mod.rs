@@ -1,8 +1,8 @@
-//! Gradients of queries, keys and values: sums in ascending order, without atomics.
+//! The backward pass of attention: gradients of queries, keys, values and tables, summed in ascending order without atomics.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `unit.rs` | what a pair adds; dq, dk and dv by the `unit` variant, as `cpu/backward.rs` by the `cpu` variant |
+//! | `unit.rs` | the contribution of one pair; dq, dk and dv of the `unit` variant (`cpu/backward.rs` has the `cpu` variant) |
 //! | `tables.rs` | gradients of tables |
 
 mod tables;
@@ -15,7 +15,7 @@ use crate::prelude::*;
 use crate::segment_attention::head::{dot, load_head};
 use cubecl::prelude::*;
 
-/// statistics\[row\] = (lse, Δ): Δ = ⟨do, o⟩, or −dlse where the gradient comes through the log-sum-exp.
+/// Computes statistics\[row\] = (lse, Δ) of every query row: Δ = ⟨do, o⟩, or −dlse for a gradient through the log-sum-exp.
 #[cube(launch_unchecked)]
 fn attention_statistics<F: Float, N: Size>(
     o: ComptimeOption<&[Vector<F, N>]>,
@@ -46,19 +46,18 @@ fn attention_statistics<F: Float, N: Size>(
     }
 }
 
-/// Enqueues the backward pass: four launches or fewer, one more for each table's gradient, and one per table where there
-/// are several.
+/// Enqueues the backward pass: at most four launches, one more per gradient of a table, and one per table if there are several.
 ///
 /// # Panics
-/// Where a table of a rule is missing.
+/// If the table of a rule is missing.
 pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
     launch_by(client, plan, &buffers, &NoRule);
 }
 
-/// [`launch_backward`] with `rule` after the problem's rules.
+/// Enqueues [`launch_backward`] with `rule` after the problem's rules.
 ///
 /// # Panics
-/// As [`launch_backward`], and unless the plan is one of [`super::plan_ruled`].
+/// Like [`launch_backward`], and unless the plan comes from [`super::plan_ruled`].
 pub fn launch_backward_ruled<R: LaunchRule>(
     client: &Client,
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! Gradients of tables: a unit per element sums over the pairs that read it, in ascending order.
+//! Gradients of tables: one unit per element sums, in ascending order, over the pairs that read the element.
 
 use super::unit::{pair, value_product};
 use crate::attention::Form;
@@ -10,16 +10,16 @@ use crate::prelude::*;
 use crate::segment_attention::head::{dot, load_head};
 use cubecl::prelude::*;
 
-/// What every kernel here reads of a pair.
+/// Compile-time parameters of the kernels of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     form: Form,
     through_lse: bool,
-    /// The place of the first rule after the table's.
+    /// The index of the first rule after the table's rule.
     after: usize,
 }
 
-/// The gradient of the rule's result at a seen pair, 0 at one that isn't.
+/// The gradient at the output of the table's rule for a visible pair; 0 for a hidden one.
 #[cube]
 fn of_pair<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
@@ -66,7 +66,7 @@ fn of_pair<F: Float, N: Size, R: ScoreRule>(
     gradient
 }
 
-/// dbias\[b, h, i, j\], summed over the sequences and heads that share it.
+/// Computes dbias\[b, h, i, j\], summed over the sequences and heads that share the element; one unit per element.
 #[cube(launch_unchecked)]
 fn attention_bias_gradient<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
@@ -78,7 +78,7 @@ fn attention_bias_gradient<F: Float, N: Size, R: ScoreRule>(
     d_bias: &mut [f32],
     scalars: Scalars,
     rule: R::Args,
-    // Sequences and heads of the table, and those that share an element of it.
+    // The table's number of heads, and the numbers of sequences and heads that share an element.
     heads: usize,
     batches_each: usize,
     heads_each: usize,
@@ -105,7 +105,8 @@ fn attention_bias_gradient<F: Float, N: Size, R: ScoreRule>(
     }
 }
 
-/// drelative\[h, r\]: a diagonal of pairs for every sequence, and all beyond it at both ends.
+/// Computes drelative\[h, r\]; one unit per element. It sums a diagonal of pairs of each sequence; the two outermost distances
+/// sum every pair beyond them as well.
 #[cube(launch_unchecked)]
 fn attention_relative_gradient<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
@@ -155,7 +156,7 @@ fn attention_relative_gradient<F: Float, N: Size, R: ScoreRule>(
     }
 }
 
-/// dsinks\[h\] = −Σ_(b, i) exp(sink − lse) · Δ.
+/// Computes dsinks\[h\] = −Σ_(b, i) exp(sink − lse) · Δ; one unit per head.
 #[cube(launch_unchecked)]
 fn attention_sink_gradient(
     statistics: &[f32],
@@ -177,7 +178,7 @@ fn attention_sink_gradient(
     }
 }
 
-/// Enqueues the gradients of the tables whose buffers are there.
+/// Enqueues the gradients of the tables that have a buffer for it.
 pub(super) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
     let buffers = backward.buffers;
     if let Some(d_bias) = &buffers.d_bias {

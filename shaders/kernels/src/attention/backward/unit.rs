@@ -1,8 +1,8 @@
-//! dq, dk and dv by the `unit` variant, and what a pair of a query and a key adds to gradients.
+//! The backward pass of the `unit` variant (dq, dk and dv), and the contribution of one pair of a query and a key to gradients.
 //!
-//! Two passes compute the scores anew: a unit per query sums dq over the keys it sees, and a unit per key sums dk and dv
-//! over the queries that see it, the heads of its group one after the other. lse and Δ of a query come in one binding, and
-//! dk and dv leave by their own launches: WebGPU grants seven buffers.
+//! Two passes recompute the scores: one unit per query sums dq over the keys it sees, and one unit per key sums dk or dv over the
+//! queries that see it, one head of its group after the other. lse and Δ of a query share one binding, and dk and dv are separate
+//! launches, because WebGPU guarantees only seven buffers beside CubeCL's own.
 
 use crate::attention::Form;
 use crate::attention::operands::{Backward, Through};
@@ -16,7 +16,7 @@ use crate::segment_attention::head::{
 };
 use cubecl::prelude::*;
 
-/// ⟨do, v⟩ of a query and a key, one of them held by the unit; 0 where nothing reads it.
+/// The dot product ⟨do, v⟩ of a query and a key, one of which the unit holds; 0 if `unread`.
 #[cube]
 pub(super) fn value_product<F: Float, N: Size>(
     held: &Array<Vector<f32, N>>,
@@ -32,7 +32,8 @@ pub(super) fn value_product<F: Float, N: Size>(
     }
 }
 
-/// p as dropout leaves it and ds of a seen pair from ⟨q, k⟩ and ⟨do, v⟩ and its query's lse and Δ, ds before the slope of the rules, and that slope from place `from` on.
+/// The contribution of a visible pair, from ⟨q, k⟩, ⟨do, v⟩ and its query's lse and Δ: p after dropout, ds before the slope of
+/// the problem's rules, and the slope of the rules from index `from` on.
 #[cube]
 pub(super) fn pair<R: ScoreRule>(
     score: f32,
@@ -57,7 +58,7 @@ pub(super) fn pair<R: ScoreRule>(
     (weight, ds.extract(0usize), slope.extract(0usize))
 }
 
-/// dq\[i\] = scale · Σ_j ds_ij · k\[j\].
+/// Computes dq\[i\] = scale · Σ_j ds_ij · k\[j\]; one unit per query and head.
 #[cube(launch_unchecked)]
 fn attention_query_gradient_unit<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
@@ -110,7 +111,8 @@ fn attention_query_gradient_unit<F: Float, N: Size, R: ScoreRule>(
     }
 }
 
-/// dk\[j\] = scale · Σ_i ds_ij · q\[i\], or dv\[j\] = Σ_i p_ij · do\[i\], over the queries of all heads of the group.
+/// Computes dk\[j\] = scale · Σ_i ds_ij · q\[i\], or dv\[j\] = Σ_i p_ij · do\[i\], over the queries of all heads of the group;
+/// one unit per key and key head.
 #[cube(launch_unchecked)]
 fn attention_key_gradient_unit<F: Float, N: Size, R: ScoreRule>(
     q: &[Vector<F, N>],
@@ -170,17 +172,17 @@ fn attention_key_gradient_unit<F: Float, N: Size, R: ScoreRule>(
     }
 }
 
-/// Which gradient a unit of a key sums.
+/// The gradient that a unit of a key sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Of {
     Keys,
-    /// That of the keys through the log-sum-exp, where no values take part.
+    /// The gradient of the keys through the log-sum-exp, which doesn't involve values.
     KeysOfLse,
     Values,
 }
 
 impl Of {
-    /// Vectors of a row that is written, and of one of values that is held.
+    /// Vectors per row that is written, and vectors per value row that the unit holds.
     fn widths(self, form: Form) -> (usize, usize) {
         match self {
             Self::Keys => (form.vectors, form.value_vectors),

@@ -1,8 +1,9 @@
-//! dq, dk and dv in one pass over the pairs, so that scores are computed once more and not twice.
+//! The backward pass of the `cpu` variant: dq, dk and dv in one pass over the pairs, which recomputes each score once.
 //!
-//! A task takes every `cores`-th key head and walks over its tiles of keys; for each over the blocks of [`ROWS`] query rows that
-//! see it. Strips of a block become probabilities and their gradients, in scratch, and add to their rows' dq; then the block adds
-//! to dk and dv of the tile. So dq takes keys, and dk and dv take queries, in ascending order.
+//! A task takes every `cores`-th key head and walks over its tiles of keys, and for each tile over the blocks of [`ROWS`] query
+//! rows that see it. For each strip of a block, it computes probabilities and gradients of scores in scratch and adds to dq of
+//! the strip's rows; then the whole block adds to dk and dv of the tile. dq thus sums over keys, and dk and dv over queries, in
+//! ascending order.
 
 use super::forward::{Block, site_of, tensor_row};
 use super::{
@@ -20,13 +21,13 @@ use crate::attention::{Form, Plan};
 use crate::prelude::*;
 use cubecl::prelude::*;
 
-/// Rows of a tile in whole strips.
+/// Rows of a tile, rounded up to whole strips.
 const fn tile_rows(spec: Spec) -> usize {
     spec.tile.next_multiple_of(STRIP)
 }
 
-/// Where the parts of a task's scratch begin, in f32s: dk and dv of a tile, probabilities and their gradients of a block (the
-/// last strip of a tile reads a row's end beyond it), and dq of the head.
+/// Offsets of the parts of a task's scratch, in f32s: dk and dv of a tile, then probabilities and gradients of scores of a block,
+/// each with one row more because the tile's last strip reads past a row's end, then dq of the head.
 impl Spec {
     const fn value_sums(self) -> usize {
         tile_rows(self) * self.padded_head
@@ -44,13 +45,13 @@ impl Spec {
         self.gradients() + (ROWS + 1) * self.tile
     }
 
-    /// f32s of a task's scratch.
+    /// The number of f32s of a task's scratch.
     fn words(self, plan: &Plan) -> usize {
         let rows = plan.problem.sizes().queries * plan.problem.group();
         self.query_sums() + rows.next_multiple_of(ROWS) * self.padded_head
     }
 
-    /// The sums of dq, of a strip.
+    /// The sums of dq for one strip.
     const fn to_queries(self) -> Sums {
         Sums {
             rows: STRIP,
@@ -60,7 +61,7 @@ impl Spec {
         }
     }
 
-    /// Those of dk or dv, of a tile.
+    /// The sums of dk or dv for one tile.
     const fn to_keys(self, padded: usize) -> Sums {
         Sums {
             rows: tile_rows(self),
@@ -70,13 +71,13 @@ impl Spec {
         }
     }
 
-    /// f32s of the rows of a block: queries, then the gradients of their outputs.
+    /// The number of f32s of a block's rows: queries, then gradients of outputs.
     const fn block(self) -> usize {
         ROWS * (self.padded_head + self.padded_value)
     }
 }
 
-/// A tile of keys that a task is at: the key head, the first key, and where the task's scratch begins.
+/// The tile of keys that a task works on: key head, first key, and offset of the task's scratch.
 #[derive(CubeType, Clone, Copy)]
 struct KeyTile {
     head: usize,
@@ -84,7 +85,7 @@ struct KeyTile {
     base: usize,
 }
 
-/// What the kernel is specialised on beside [`Spec`].
+/// Compile-time parameters of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Pass {
     spec: Spec,
@@ -101,7 +102,7 @@ fn clear<N: Size>(scratch: &mut [Vector<f32, Const<1>>], first: usize, count: us
     }
 }
 
-/// Copies the queries of a block and the gradients of their outputs; rows past the last are 0.
+/// Copies the queries of a block and the gradients of its outputs; rows past the last query are 0.
 #[cube]
 fn load<F: Float>(
     q: &[F],
@@ -136,7 +137,7 @@ fn load<F: Float>(
     }
 }
 
-/// A strip's rows at `left` times the panels from `panel` on, to `to` in scratch.
+/// Writes the product of a strip's rows, which begin at `left`, and the panels from `panel` on to `to` in scratch.
 #[cube]
 fn score<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
@@ -180,7 +181,8 @@ fn score<N: Size>(
     }
 }
 
-/// One row of a strip: raw scores become probabilities, and products with values the gradients of scores before their scale.
+/// Turns one row of a strip into the operands of the gradients: raw scores into probabilities, and products ⟨do, v⟩ into
+/// gradients of scores before the scale.
 #[cube]
 fn soften<N: Size, R: ScoreRule>(
     scratch: &mut [Vector<f32, Const<1>>],
@@ -207,7 +209,7 @@ fn soften<N: Size, R: ScoreRule>(
     let zero = Vector::<f32, N>::new(0.0f32);
     let weights = (base + comptime!(spec.weights()) + row * comptime!(spec.tile)) / width;
     let gradients = (base + comptime!(spec.gradients()) + row * comptime!(spec.tile)) / width;
-    // A row past the last sees nothing.
+    // A row past the last query sees no key.
     let keys = select(block.first + row < block.end, scalars.keys as i32, 0i32);
     let view = scratch.with_vector_size_mut::<N>();
     #[unroll]
@@ -241,7 +243,7 @@ fn soften<N: Size, R: ScoreRule>(
     }
 }
 
-/// How many pairs of a strip's rows and of `count` keys are seen, as [`tile_by`] tells it; no row past the last sees any.
+/// How many pairs of a strip's rows and `count` keys are visible, coded like [`tile_by`]; rows past the last query see none.
 #[cube]
 fn met_by(
     block: &Block,
@@ -260,8 +262,8 @@ fn met_by(
     met
 }
 
-/// A strip of a block's rows, from `row` on, and a tile of keys: probabilities and gradients of scores, and what they add to dq.
-/// `odd` tells infinite keys in the tile.
+/// Computes probabilities and gradients of scores for the strip from `row` on and a tile of keys, and adds to dq of the strip.
+/// `odd` says that the tile has infinite or NaN keys.
 #[cube]
 fn strip<N: Size, R: ScoreRule>(
     k_panels: &[Vector<f32, N>],
@@ -324,7 +326,7 @@ fn strip<N: Size, R: ScoreRule>(
     }
 }
 
-/// Adds what a block of rows gives to dk and dv of a tile; `base` is where the task's scratch begins.
+/// Adds a block's contribution to dk and dv of a tile; `base` is the offset of the task's scratch.
 #[cube]
 fn add_to_keys<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
@@ -355,7 +357,7 @@ fn add_to_keys<N: Size>(
     add_product::<N>(scratch, view, base, &from, steps, odd, sums);
 }
 
-/// `count` rows of sums from `from` on, times `factor`, to row `to` of `out`.
+/// Writes `count` rows of sums from `from` on, times `factor`, to `out` from row `to` on.
 #[cube]
 fn write<F: Float>(
     scratch: &mut [Vector<f32, Const<1>>],
@@ -375,7 +377,7 @@ fn write<F: Float>(
     }
 }
 
-/// dq of a head, from its sums at `base`.
+/// Writes dq of a key head from the sums in the scratch at `base`.
 #[cube]
 fn write_queries<F: Float>(
     scratch: &mut [Vector<f32, Const<1>>],
@@ -403,7 +405,7 @@ fn write_queries<F: Float>(
     }
 }
 
-/// All blocks that see a tile of keys: dk and dv of the tile, in scratch.
+/// Computes dk and dv of a tile of keys in scratch, over all blocks of rows that see the tile.
 #[cube]
 fn meet<F: Float, N: Size, R: ScoreRule>(
     q: &[F],
@@ -474,7 +476,7 @@ fn attention_gradients_cpu<F: Float, N: Size, R: ScoreRule>(
     rule: R::Args,
     heads: usize,
     cores: usize,
-    // f32s of a task's scratch.
+    // The number of f32s of a task's scratch.
     words: usize,
     #[comptime] pass: Pass,
     #[define(F)] _element: ElemType,
@@ -515,7 +517,7 @@ fn attention_gradients_cpu<F: Float, N: Size, R: ScoreRule>(
     }
 }
 
-/// Enqueues the gradients of queries, keys and values: what the pass reads packed, and the pass. There are queries.
+/// Enqueues the gradients of queries, keys and values: first the packing of k and v, then the pass. There must be queries.
 pub(in crate::attention) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
     let (client, plan, b) = (backward.client, backward.plan, backward.buffers);
     let (p, spec, width) = (&plan.problem, Spec::of(plan), plan.register);
@@ -526,13 +528,13 @@ pub(in crate::attention) fn launch<R: LaunchRule>(backward: &Backward<'_, R>) {
     let key_panels = panels(client, plan, &k, s.head_dim);
     let key_rows = rows(client, plan, &k, s.head_dim, spec.padded_head);
     let of_keys = |buffer: &Handle| match p.key_rows() {
-        // Without keys none is read, and something else is bound.
+        // Without keys nothing is read, and `scratch` fills the binding.
         0 => bind(scratch.clone()),
         _ => bind(buffer.clone()),
     };
     let (d_o, v, dv, value_dim) = match &b.through {
         Through::Output { d_o, dv, .. } => (d_o, &b.v, dv, s.value_dim),
-        // No values take part: what is bound in their places isn't used.
+        // Values aren't involved; the buffers bound in their places aren't used.
         Through::LogSumExp { .. } => (&b.q, &b.k, &b.dk, s.head_dim),
     };
     let value_panels = panels(client, plan, &v.clone().into(), value_dim);

@@ -1,8 +1,9 @@
-//! o and lse.
+//! The forward pass of the `cpu` variant: o and lse.
 //!
-//! A task takes every `cores`-th block of [`ROWS`] query rows of a key head, the heads of its group side by side, and walks over
-//! tiles of keys at absolute boundaries. In a tile it goes down its rows in strips of [`STRIP`]: scores into scratch, rules and
-//! the softmax row by row, then probabilities times values. A strip and a tile that the rules part are skipped.
+//! A task takes every `cores`-th block of [`ROWS`] query rows of a key head, with the heads of its group side by side, and walks
+//! over tiles of keys, which begin at multiples of their size. For each tile it goes through the block in strips of [`STRIP`]
+//! rows: scores into scratch, then rules and softmax row by row, then probabilities times values. A strip skips a tile whose
+//! pairs the rules all hide.
 
 use super::{Apart, Corner, ROWS, STRIP, Spec, any_infinite, multiply, panels, rows};
 use crate::attention::operands::{Strides, head_at};
@@ -15,7 +16,8 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 
 impl Spec {
-    /// f32s of a task's scratch: queries, sums, lane sums and largest scores of a block, the scores of a strip, and the rows' visits.
+    /// The number of f32s of a task's scratch: queries, sums, lane sums and largest scores of a block, the scores of a strip, and
+    /// the rows' counts of visited tiles.
     const fn scratch(self, width: usize) -> usize {
         let counted = if self.form.counted { ROWS } else { 0 };
         self.visits(width) + counted.next_multiple_of(width)
@@ -50,7 +52,7 @@ pub(super) struct Block {
     /// The first row, and one past the last.
     pub(super) first: usize,
     pub(super) end: usize,
-    /// Where the scratch of the task begins.
+    /// The offset of the task's scratch.
     pub(super) base: usize,
 }
 
@@ -60,13 +62,13 @@ pub(super) fn site_of<N: Size>(row: usize, block: &Block, scalars: &Scalars) -> 
     site::<N>(block.batch, head, row / scalars.group)
 }
 
-/// The row of q, o and lse.
+/// The row of `site` in q, o and lse.
 #[cube]
 pub(super) fn tensor_row<N: Size>(site: &Site<N>, scalars: &Scalars) -> usize {
     (site.batch * scalars.heads + site.head) * scalars.queries + site.query
 }
 
-/// Scaled queries, and an empty softmax.
+/// Writes a block's scaled queries and an empty softmax to the scratch.
 #[cube]
 fn begin<F: Float, N: Size>(
     q: &[F],
@@ -79,7 +81,7 @@ fn begin<F: Float, N: Size>(
     let width = N::value();
     let dim = comptime!(spec.head_dim);
     for row in 0..comptime!(ROWS) {
-        // Rows past the last repeat it.
+        // Rows past the last repeat the last.
         let site = site_of::<Const<1>>(min(block.first + row, block.end - 1), block, scalars);
         let from = head_at(strides, site.batch, site.head) + site.query * strides.row;
         for d in 0..dim {
@@ -103,7 +105,8 @@ fn begin<F: Float, N: Size>(
     }
 }
 
-/// Scores of a strip that starts at row `row` of the block with the keys of the tile from `key` on, into scratch.
+/// Writes the scores of the strip that starts at row `row` of the block, with a tile of keys from panel `panel` on, to the
+/// scratch.
 #[cube]
 fn score<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
@@ -145,7 +148,7 @@ fn score<N: Size>(
     }
 }
 
-/// A row of a strip: its places in the block and in the strip, and the first key that it meets.
+/// A row of a strip: its index in the block and in the strip, and the first key of the tile.
 #[derive(CubeType, Clone, Copy)]
 struct StripRow {
     row: usize,
@@ -153,7 +156,7 @@ struct StripRow {
     key: usize,
 }
 
-/// One row of a strip: its scores become probabilities; returns what its sums so far must be multiplied by.
+/// Turns one row's scores into probabilities; returns the factor by which the row's earlier sums must shrink.
 #[cube]
 fn soften<N: Size, R: ScoreRule>(
     scratch: &mut [Vector<f32, Const<1>>],
@@ -175,7 +178,7 @@ fn soften<N: Size, R: ScoreRule>(
     let from = (base + comptime!(spec.scores(width))) / width + strip_row * registers;
     let state = base + comptime!(spec.largest(width)) + row;
     let before = scratch[state].extract(0usize);
-    // What isn't seen is marked by a number that no exponential tells from −∞.
+    // Hidden keys get the smallest finite f32, whose exponential is 0 as that of −∞ is.
     let lowest = Vector::<f32, N>::new(f32::min_value());
     let mut scores = Array::<Vector<f32, N>>::new(registers);
     let mut largest = lowest;
@@ -216,7 +219,7 @@ fn soften<N: Size, R: ScoreRule>(
     shrink
 }
 
-/// Adds probabilities times the values of a strip's keys, `count` of them from row `values` on, to its sums, which shrink first.
+/// Shrinks a strip's sums, and adds probabilities times the values of `count` keys from row `values` on.
 #[cube]
 fn weigh<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
@@ -302,19 +305,19 @@ fn finish<F: Float, N: Size>(
     }
 }
 
-/// A tile of keys that a block meets.
+/// A tile of keys, as a block processes it.
 #[derive(CubeType, Clone, Copy)]
 struct KeyTile {
     /// The key head, and the first key.
     head: usize,
     key: usize,
-    /// Whether tables show the block any of the keys.
+    /// 0 if tables hide every key of the tile from the block.
     show: u32,
-    /// Whether a value is infinite or NaN.
+    /// Whether a value of the tile is infinite or NaN.
     odd: bool,
 }
 
-/// A strip of a block's rows, from `row` on, and a tile of keys.
+/// Processes the strip of a block from row `row` on with a tile of keys.
 #[cube]
 fn strip<N: Size, R: ScoreRule>(
     packed: &[Vector<f32, N>],
@@ -363,7 +366,7 @@ fn strip<N: Size, R: ScoreRule>(
     }
 }
 
-/// A block's rows meet the tiles of a key head.
+/// Processes a block's rows with all tiles of a key head that they may see.
 #[cube]
 fn meet<N: Size, R: ScoreRule>(
     packed: &[Vector<f32, N>],
@@ -424,7 +427,7 @@ fn attention_cpu<F: Float, N: Size, R: ScoreRule>(
     let of_head = rows.div_ceil(comptime!(ROWS));
     let heads = blocks / of_head;
     for item in range_stepped(ABSOLUTE_POS, blocks, cores) {
-        // Later queries, which see more keys where a rule is causal, come first.
+        // Later queries come first: they see more keys under a causal rule.
         let head = item % heads;
         let first = (of_head - 1 - item / heads) * comptime!(ROWS);
         let block = Block {
@@ -442,7 +445,8 @@ fn attention_cpu<F: Float, N: Size, R: ScoreRule>(
     }
 }
 
-/// Enqueues the forward: the keys packed, the values too where they aren't registers of f32s, and the attention.
+/// Enqueues the forward pass: the packing of the keys, the packing of the values unless they already are rows of whole registers
+/// of f32, and the attention.
 pub(in crate::attention) fn launch<R: LaunchRule>(
     client: &Client,
     plan: &Plan,
@@ -458,7 +462,7 @@ pub(in crate::attention) fn launch<R: LaunchRule>(
     let [queries, ..] = plan.shapes();
     let (q, of_q) = buffers.q.bind(queries, 1, p.element().bytes(), &buffers.o);
     let scratch = empty_words(client, plan.cores * spec.scratch(width));
-    // Without keys none is read, and something else is bound.
+    // Without keys nothing is read, and another buffer fills the binding.
     let [keys, values] = match p.key_rows() {
         0 => [scratch.clone(), scratch.clone()],
         _ => [keys, values],

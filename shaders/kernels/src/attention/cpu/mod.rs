@@ -1,13 +1,13 @@
-//! The `cpu` variant: one task per core, no barriers, no workgroup memory.
+//! The `cpu` variant of attention: one task per core, no barriers, no workgroup memory.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `forward.rs` | o and lse |
 //! | `backward.rs` | dq, dk and dv |
 //!
-//! A row's sums take what they meet in ascending order, whatever rows are beside it.
-//! Keys and values lie as the register tile, which both passes are made of, reads them: keys in panels of two registers (their transpose, as
-//! the grouped GEMM packs weights), rows as f32s up to whole pairs of registers.
+//! Each row sums in ascending order, independently of the rows beside it. Keys and values are packed for the register tile that
+//! both passes use: as panels of two registers (the transpose, as the grouped GEMM packs weights), or as rows of f32 padded to
+//! whole pairs of registers.
 
 mod backward;
 mod forward;
@@ -21,13 +21,13 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use std::ops::Range;
 
-/// Query rows of a block: enough for a tile of keys and values to pay for its way into the cache.
+/// Query rows per block: enough to amortise loading a tile of keys and values into the cache.
 const ROWS: usize = 96;
 
 /// Rows of the register tile, as in the grouped GEMM.
 const STRIP: usize = 6;
 
-/// The rows of row `row`'s block, and of its strip, of so many rows of a key head.
+/// The rows of the block, and of the strip, that contain row `row` of the `rows` rows of a key head.
 pub(super) fn shared_with(row: usize, rows: usize) -> [Range<usize>; 2] {
     let block = row / ROWS * ROWS;
     let strip = block + (row - block) / STRIP * STRIP;
@@ -37,21 +37,21 @@ pub(super) fn shared_with(row: usize, rows: usize) -> [Range<usize>; 2] {
     ]
 }
 
-/// Keys of a tile.
+/// The number of keys of a tile.
 pub(super) fn tile_keys(plan: &Plan) -> usize {
     Spec::of(plan).tile
 }
 
-/// What the kernels are specialised on.
+/// Compile-time parameters of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     form: Form,
     head_dim: usize,
     value_dim: usize,
-    /// f32s of a row of keys and of values, up to whole pairs of registers.
+    /// f32s per row of keys and per row of values, rounded up to whole pairs of registers.
     padded_head: usize,
     padded_value: usize,
-    /// Keys of a tile: with their values they fit the nearest cache.
+    /// Keys per tile; with their values they fit the first-level cache.
     tile: usize,
 }
 
@@ -69,7 +69,7 @@ impl Spec {
         }
     }
 
-    /// Rows of queries and keys.
+    /// The width of a row of queries or keys.
     const fn head(self) -> Width {
         Width {
             dim: self.head_dim,
@@ -77,7 +77,7 @@ impl Spec {
         }
     }
 
-    /// Rows of values.
+    /// The width of a row of values.
     const fn value(self) -> Width {
         Width {
             dim: self.value_dim,
@@ -86,22 +86,22 @@ impl Spec {
     }
 }
 
-/// Values of a row, and f32s that it takes in scratch.
+/// The number of values of a row, and of the f32s that it takes in scratch.
 #[derive(Clone, Copy)]
 struct Width {
     dim: usize,
     padded: usize,
 }
 
-/// Where the factors of a product begin: a scalar on the left, a register on the right.
+/// Where the operands of a product begin: the scalar of the left one, the register of the right one.
 #[derive(CubeType, Clone, Copy)]
 struct Corner {
     left: usize,
     right: usize,
 }
 
-/// How far the factors of a product lie apart: scalars from a row and from a step to the next on the left, registers from a step to
-/// the next on the right.
+/// The strides of the operands of a product: of the left one, in scalars, to the next row (`row`) and to the next step
+/// (`across`); of the right one, in registers, to the next step (`down`).
 #[derive(Clone, Copy)]
 struct Apart {
     row: usize,
@@ -110,7 +110,7 @@ struct Apart {
 }
 
 impl Apart {
-    /// Rows on the left, panels of two registers on the right.
+    /// The strides of rows on the left and panels of two registers on the right.
     const fn of_panels(row: usize) -> Self {
         Self {
             row,
@@ -120,8 +120,8 @@ impl Apart {
     }
 }
 
-/// sums += left · right: [`STRIP`] rows of scalars by two registers for each of `steps` steps. Where `careful`, a factor of 0 on the
-/// left makes a product of 0 whatever is on the right: a pair that isn't seen gives nothing of a NaN.
+/// sums += left · right: [`STRIP`] rows of scalars times two registers in each of `steps` steps. If `careful`, a factor of 0 on
+/// the left gives 0 for any number on the right, so that a hidden pair passes no NaN on.
 #[cube]
 fn multiply<N: Size>(
     sums: &mut Array<Vector<f32, N>>,
@@ -162,7 +162,7 @@ fn multiply<N: Size>(
     }
 }
 
-/// Rows of sums and f32s of each, and the strides of the product's factor on the left.
+/// The number of rows of sums and of f32s per row, and the strides of the product's left operand.
 #[derive(Clone, Copy)]
 struct Sums {
     rows: usize,
@@ -171,7 +171,7 @@ struct Sums {
     across: usize,
 }
 
-/// sums\[rows\] += left · right, by strips of rows; the sums begin at `sums_at`, and their factors at `from`.
+/// sums\[rows\] += left · right, strip by strip; the sums begin at `sums_at`, the operands at `from`.
 #[cube]
 fn add_product<N: Size>(
     scratch: &mut [Vector<f32, Const<1>>],
@@ -222,7 +222,7 @@ fn add_product<N: Size>(
     }
 }
 
-/// Whether any of `count` registers is infinite or NaN.
+/// Whether any number in `count` registers from `first` on is infinite or NaN.
 #[cube]
 fn any_infinite<N: Size>(from: &[Vector<f32, N>], first: usize, count: usize) -> bool {
     let zero = Vector::<f32, N>::new(0.0f32);
@@ -233,7 +233,7 @@ fn any_infinite<N: Size>(from: &[Vector<f32, N>], first: usize, count: usize) ->
     sum.vector_sum() != 0.0f32
 }
 
-/// packed\[head\]\[panel\]\[d\]\[2\] = the rows of the panel at column d; rows past the last repeat it.
+/// packed\[head\]\[panel\]\[d\]\[2\] = column d of the panel's rows; rows past the last repeat the last.
 #[cube(launch_unchecked)]
 fn attention_pack_panels<F: Float, N: Size>(
     x: &[F],
@@ -267,7 +267,7 @@ fn attention_pack_panels<F: Float, N: Size>(
     }
 }
 
-/// Rows in f32, filled up with zeros to `padded`.
+/// Converts rows to f32, padded with zeros to `padded` values.
 #[cube(launch_unchecked)]
 fn attention_pack_rows<F: Float>(
     x: &[F],
@@ -293,7 +293,7 @@ fn attention_pack_rows<F: Float>(
     }
 }
 
-/// Panels of k or v, whose rows have `dim` values.
+/// Packs k or v, whose rows have `dim` values, into panels.
 fn panels(client: &Client, plan: &Plan, x: &Strided, dim: usize) -> Handle {
     let (p, s, width) = (&plan.problem, plan.problem.sizes(), plan.register);
     let keys = s.keys.next_multiple_of(2 * width);
@@ -325,14 +325,15 @@ fn panels(client: &Client, plan: &Plan, x: &Strided, dim: usize) -> Handle {
     packed
 }
 
-/// k or v, whose rows have `dim` values, as elements.
+/// Binds k or v, whose rows have `dim` values, as scalars.
 fn elements(plan: &Plan, x: &Strided, dim: usize, other: &Handle) -> (BufferArg, StridesLaunch) {
     let s = plan.problem.sizes();
     let shape = [s.batch, s.kv_heads, s.keys, dim];
     x.bind(shape, 1, plan.problem.element().bytes(), other)
 }
 
-/// Rows of k or v, of `dim` values, as f32s to whole pairs of registers: the tensor itself where it is that.
+/// Converts the rows of k or v, of `dim` values, to f32 padded to whole pairs of registers; returns the tensor itself if it
+/// already is.
 fn rows(client: &Client, plan: &Plan, x: &Strided, dim: usize, padded: usize) -> Handle {
     let p = &plan.problem;
     if p.element() == Element::F32 && padded == dim && x.strides.is_none() {

@@ -1,4 +1,4 @@
-//! What a cube keeps in workgroup memory.
+//! The workgroup memory of the `tensor_core` variant.
 
 use super::{ALIGNMENT, KEYS, PADDING, QUERIES, Spec};
 use crate::attention::operands::Layout;
@@ -11,13 +11,13 @@ pub(super) struct Tiles<F: Float> {
     pub(super) queries: Shared<[Vector<F, Const<4>>]>,
     pub(super) keys: Shared<[Vector<F, Const<4>>]>,
     pub(super) values: Shared<[Vector<F, Const<4>>]>,
-    /// Probabilities.
+    /// Probabilities of a tile.
     pub(super) weights: Shared<[Vector<F, Const<4>>]>,
     /// Scores, and sums of probabilities times values.
     pub(super) staged: Shared<[f32]>,
-    /// By query: what its sums are multiplied by.
+    /// The factor of each query's sums.
     pub(super) factors: Shared<[f32]>,
-    /// Whether a value of the tile isn't finite, which several units may find.
+    /// Whether a value of the tile is infinite or NaN; several units may find one.
     pub(super) odd: Shared<[Atomic<u32>]>,
 }
 
@@ -39,7 +39,7 @@ fn tile<F: Float>(#[comptime] vectors: usize) -> Shared<[Vector<F, Const<4>>]> {
     Shared::<[Vector<F, Const<4>>]>::new_aligned_slice(vectors, ALIGNMENT)
 }
 
-/// Loads `held` keys and their values from a key on.
+/// Loads `held` keys and their values, from key `key` on.
 #[cube]
 pub(super) fn load_tile<F: Float>(
     k: &[Vector<F, Const<4>>],
@@ -86,7 +86,7 @@ pub(super) fn load_tile<F: Float>(
     );
 }
 
-/// Rows of a tile, vectors of a row, and the units that load them.
+/// The rows of a tile, the vectors of a row, and the units that load them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Size {
     pub(super) rows: usize,
@@ -94,7 +94,8 @@ pub(super) struct Size {
     pub(super) units: usize,
 }
 
-/// Copies `held` rows of vectors to a tile and zeros up to its last row; where `watched`, `odd` tells a number that isn't finite.
+/// Copies `held` rows of vectors to a tile, and fills its other rows with zeros; if `watched`, `odd` reports infinite and NaN
+/// numbers.
 #[cube]
 pub(super) fn load<F: Float>(
     from: &[Vector<F, Const<4>>],
@@ -115,7 +116,7 @@ pub(super) fn load<F: Float>(
             vector = from[first + row * step + d];
             if comptime!(watched) {
                 let number = Vector::<f32, Const<4>>::cast_from(vector);
-                // By its bits, because the compiler makes any number times 0 a 0.
+                // Compares bits, because the compiler turns any number times 0 into 0.
                 let bits = Vector::<u32, Const<4>>::reinterpret(number);
                 let exponents = bits & Vector::new(0x7f80_0000u32);
                 #[unroll]

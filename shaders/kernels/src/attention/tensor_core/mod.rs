@@ -1,6 +1,6 @@
 //! The `tensor_core` variant: both products in 16 × 16 × 16 matrix instructions, f16 or bf16 in, f32 sums.
 //!
-//! A cube of four planes takes 64 queries of a head; each plane owns 16 of them. Scores leave their fragments through workgroup
+//! A cube of four planes takes 64 queries of a head, 16 per plane. Scores leave their fragments through workgroup
 //! memory, because a fragment's layout is the target's secret: a unit per query makes them probabilities, and the sums of
 //! probabilities times values come back by the same way into the units' registers. Probabilities are rounded to the type of the
 //! values. Of GPUs an H100 alone has run it, through CUDA and Vulkan; it compiles for RDNA, too.
@@ -20,23 +20,23 @@ use cubecl::prelude::*;
 use memory::{Size, Tiles, load, load_tile, tiles};
 use moebius_ops::attention::Problem;
 
-/// Edge of a fragment, and queries of a plane.
+/// Edge of a fragment, and queries per plane.
 const EDGE: usize = 16;
 const PLANES: usize = 4;
-/// Queries of a cube, and keys of a tile.
+/// Queries per cube, and keys per tile.
 const QUERIES: usize = PLANES * EDGE;
 const KEYS: usize = 32;
-/// Between rows of a tile, in vectors of four: a padding of eight elements spreads the banks and keeps fragments aligned.
+/// Padding of a row of a tile, in vectors of four: eight elements spread the rows over the banks and keep fragments aligned.
 const PADDING: usize = 2;
-/// Bytes CUDA's fragment loads and stores ask of an address.
+/// The alignment in bytes that CUDA's fragment loads and stores require.
 const ALIGNMENT: usize = 32;
 
-/// What the kernel is specialised on.
+/// Compile-time parameters of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     form: Form,
     shape: Shape,
-    /// Units of a plane.
+    /// Units per plane.
     plane: usize,
 }
 
@@ -45,7 +45,7 @@ impl Spec {
         self.plane * PLANES
     }
 
-    /// From one row of queries and keys, values and probabilities to the next, in vectors.
+    /// The strides of rows of queries and keys, of values and of probabilities, in vectors.
     const fn key_row(self) -> usize {
         self.form.vectors + PADDING
     }
@@ -58,7 +58,7 @@ impl Spec {
         KEYS / 4 + PADDING
     }
 
-    /// f32s that a unit has of its plane's sums.
+    /// The number of f32s of a plane's sums that each unit holds.
     const fn sums(self) -> usize {
         EDGE * self.form.value_vectors * 4 / self.plane
     }
@@ -105,7 +105,7 @@ pub(super) fn tiling(
     Ok(Tiling { shape, grid })
 }
 
-/// 16 × 16 of left · right, of so many steps of 16; strides in elements.
+/// A 16 × 16 fragment of left · right, over `steps` steps of 16 inner columns.
 #[cube]
 fn product<F: Float>(
     left: &Shared<[Vector<F, Const<4>>]>,
@@ -113,7 +113,7 @@ fn product<F: Float>(
     left_at: usize,
     right_at: usize,
     #[comptime] steps: usize,
-    // Vectors from a row to the next, and from a step to the next on the right.
+    // The strides in vectors: to the next row, and on the right to the next step.
     #[comptime] left_row: usize,
     #[comptime] right_row: usize,
     #[comptime] right_step: usize,
@@ -154,7 +154,7 @@ fn product<F: Float>(
     sum
 }
 
-/// Writes fragment number `column` of the plane's rows of `staged`.
+/// Writes fragment `column` to the plane's rows of `staged`.
 #[cube]
 fn stage(staged: &mut Shared<[f32]>, fragment: &cmma::Matrix<f32>, #[comptime] column: usize) {
     let from = UNIT_POS_Y as usize * comptime!(EDGE * KEYS) + comptime!(column * EDGE);
@@ -167,8 +167,8 @@ fn stage(staged: &mut Shared<[f32]>, fragment: &cmma::Matrix<f32>, #[comptime] c
     );
 }
 
-/// A query's scores with a tile become probabilities; returns its largest score and its sum with them, and what its sums so far
-/// shrink by.
+/// Turns a query's scores with a tile into probabilities; returns its new largest score and sum, and the factor by which its
+/// earlier sums shrink.
 #[cube]
 fn soften<F: Float>(
     tiles: &mut Tiles<F>,
@@ -222,8 +222,8 @@ fn soften<F: Float>(
     (top, total, shrink)
 }
 
-/// Adds probabilities times values of a tile to the units' sums, which shrink first. A value that isn't finite takes no part where its
-/// probability is 0: matrix instructions would spread it to queries that don't see it.
+/// Shrinks the units' sums, and adds probabilities times values of a tile. An infinite or NaN value is skipped for probabilities
+/// of 0, because matrix instructions would pass it on to queries that don't see it.
 #[cube]
 fn weigh<F: Float>(sums: &mut Array<f32>, tiles: &mut Tiles<F>, #[comptime] spec: Spec) {
     let plane = UNIT_POS_Y as usize;
@@ -271,7 +271,7 @@ fn weigh<F: Float>(sums: &mut Array<f32>, tiles: &mut Tiles<F>, #[comptime] spec
     }
 }
 
-/// One sum of a query's probabilities times values, without those of probability 0.
+/// One sum of a query's probabilities times values, skipping probabilities of 0.
 #[cube]
 fn careful<F: Float>(
     tiles: &mut Tiles<F>,
@@ -291,7 +291,7 @@ fn careful<F: Float>(
     sum
 }
 
-/// Element number `lane`, which isn't known when the kernel is compiled.
+/// Element `lane` of four, where `lane` isn't known at compile time.
 #[cube]
 fn element<F: Float>(four: Vector<F, Const<4>>, lane: usize) -> f32 {
     let mut found = 0.0f32;
@@ -302,7 +302,7 @@ fn element<F: Float>(four: Vector<F, Const<4>>, lane: usize) -> f32 {
     found
 }
 
-/// The plane's scores with a tile.
+/// Computes the plane's scores with a tile.
 #[cube]
 fn score<F: Float>(tiles: &mut Tiles<F>, #[comptime] spec: Spec) {
     let row = comptime!(spec.key_row());
@@ -325,8 +325,8 @@ fn score<F: Float>(tiles: &mut Tiles<F>, #[comptime] spec: Spec) {
     }
 }
 
-/// The cube's queries meet the tiles of keys that they may see: the largest score and the sum of the unit's query, and how many tiles
-/// were visited.
+/// Processes the cube's queries with the tiles of keys that they may see; returns the largest score and the sum of the unit's
+/// query, and the number of visited tiles.
 #[cube]
 fn meet<F: Float>(
     k: &[Vector<F, Const<4>>],
@@ -350,7 +350,7 @@ fn meet<F: Float>(
         let key = at * comptime!(KEYS);
         let held = min(comptime!(KEYS), scalars.keys - key);
         let met = met_of(&span, key, key + held - 1, scalars, tables, kinds);
-        // The same for the whole cube, so the barriers inside are reached by all its units or none.
+        // `met` is the same for the whole cube, so either all units or none reach the barriers inside.
         if met > 0 {
             visits += 1;
             tiles.odd[0].store(0u32);
@@ -430,7 +430,7 @@ fn attention_tensor_core<F: Float>(
     }
 }
 
-/// Writes a query's log-sum-exp; returns what its sums are multiplied by.
+/// Writes a query's log-sum-exp; returns the factor of its sums.
 #[cube]
 fn finish(
     tables: &[u32],

@@ -1,11 +1,11 @@
-//! The `tile` and `rows` variants: a unit keeps queries and their sums in registers, so that each vector of a key or value that
-//! it reads serves all of them.
+//! The `tile` and `rows` variants: a unit keeps several queries and their sums in registers, so that each vector of a key or
+//! value that it reads serves all of them.
 //!
 //! `tile` is for GPUs: the units of a cube share tiles of keys and values in workgroup memory, with a barrier before and after
-//! their load, and all read the same vector at once. `rows` is for software adapters, where a read of either memory takes as
-//! long as tens of multiply-adds: more queries to a unit, which reads the vectors where they are. Tiles start at multiples of
-//! their size. Those without a key that some query of the cube may see are skipped: which ones follows from the cube's place
-//! and from scalars, the same for all its units. In the others, a key that a query doesn't see changes no bit of its results.
+//! each load, and all read the same vector at once. `rows` is for software adapters, where reading either memory takes as long as
+//! tens of multiply-adds: each unit has more queries, and reads the vectors directly from the buffers. Tiles start at multiples
+//! of their size. A tile is skipped if no query of the cube may see its keys; this follows from the cube's index and from
+//! scalars, so it is the same for all units. In other tiles, a hidden key changes no bit of a query's result.
 
 mod sums;
 
@@ -19,61 +19,61 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use sums::{weigh, weigh_all};
 
-/// What the kernel is specialised on.
+/// Compile-time parameters of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     form: Form,
     shape: Shape,
 }
 
-/// Queries of a head that a cube takes, from `first` to `last`.
+/// The queries of a head that a cube takes, from `first` to `last` inclusive.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Block {
     pub(super) batch: usize,
     pub(super) head: usize,
     pub(super) first: usize,
     pub(super) last: usize,
-    /// Where the head's keys and values begin.
+    /// The offsets of the head's keys and values.
     pub(super) keys: usize,
     pub(super) values: usize,
 }
 
-/// What a unit has of its queries.
+/// The state of a unit's queries.
 #[derive(CubeType)]
 struct Rows<N: Size> {
-    /// Scaled.
+    /// The scaled queries.
     queries: Array<Vector<f32, N>>,
-    /// Of probabilities times values.
+    /// The sums of probabilities times values.
     sums: Array<Vector<f32, N>>,
-    /// The largest scores so far.
+    /// The largest score of each query so far.
     largest: Array<f32>,
-    /// The sums of exponentials, 0 until a key is seen.
+    /// The sum of exponentials of each query; 0 until a key is seen.
     totals: Array<f32>,
 }
 
-/// Where units read keys and values: tiles of them, the keys first, or all of them.
+/// Where units read keys and values: from a tile with the keys first, or from the buffers.
 #[derive(CubeType, Clone, Copy)]
 struct Source {
-    /// The first key in the tile, and of the head.
+    /// The first key's index in the tile, and in the head.
     in_tile: usize,
     key: usize,
     /// The last key of the head.
     last: usize,
-    /// Where the head's keys and values begin, and from one to the next.
+    /// The offsets of the head's keys and values, and the strides of their rows.
     keys: usize,
     values: usize,
     key_step: usize,
     value_step: usize,
 }
 
-/// The unit's query number `row`; past the last one of the block, that one.
+/// The unit's query number `row`, or the block's last query if that lies past it.
 #[cube]
 fn query_of(block: &Block, row: usize, #[comptime] shape: Shape) -> usize {
     let query = block.first + UNIT_POS as usize + row * comptime!(shape.units);
     min(query, block.last)
 }
 
-/// That query, and the keys from `key` on.
+/// The unit's query number `row`, with the keys from `key` on.
 #[cube]
 fn site_of<N: Size>(block: &Block, row: usize, key: usize, #[comptime] shape: Shape) -> Site<N> {
     let mut site = site::<N>(block.batch, block.head, query_of(block, row, shape));
@@ -81,7 +81,7 @@ fn site_of<N: Size>(block: &Block, row: usize, key: usize, #[comptime] shape: Sh
     site
 }
 
-/// The scaled queries of a unit, and an empty softmax for each.
+/// The scaled queries of a unit, with an empty softmax for each.
 #[cube]
 fn begin<F: Float, N: Size>(
     q: &[Vector<F, N>],
@@ -120,8 +120,8 @@ fn begin<F: Float, N: Size>(
     }
 }
 
-/// Copies rows of `width` vectors to the tile from its vector `to` on: `held` vectors of the rows from `first` on, `step` apart, and zeros
-/// up to `count`.
+/// Copies rows of `width` vectors into the tile from vector `to` on: `held` vectors, of rows from `first` on that are `step`
+/// apart, followed by zeros up to `count` vectors.
 #[cube]
 fn load<F: Float, N: Size>(
     from: &[Vector<F, N>],
@@ -146,7 +146,7 @@ fn load<F: Float, N: Size>(
     }
 }
 
-/// Copies `held` keys and their values from a key on; the tile is whole.
+/// Loads a tile: `held` keys and their values from key `key` on, and zeros for the rest of the tile.
 #[cube]
 fn load_tile<F: Float, N: Size>(
     k: &[Vector<F, N>],
@@ -179,7 +179,7 @@ fn load_tile<F: Float, N: Size>(
     );
 }
 
-/// Scores of the unit's queries with N keys.
+/// The scores of the unit's queries with N keys.
 #[cube]
 fn score<F: Float, N: Size>(
     queries: &Array<Vector<f32, N>>,
@@ -195,7 +195,7 @@ fn score<F: Float, N: Size>(
     for row in 0..rows {
         scores[row] = Vector::new(0.0f32);
     }
-    // A loop, because an unrolled one would be four times as long to compile.
+    // A loop, because the unrolled code takes four times as long to compile.
     for lane in 0..comptime!(LANES) {
         let mut dots = Array::<f32>::new(rows);
         #[unroll]
@@ -228,8 +228,7 @@ fn score<F: Float, N: Size>(
     scores
 }
 
-/// A row's scores as the rules make them; those of keys it doesn't see are f32's least number, which no exponential tells
-/// from −∞.
+/// A row's scores after the rules; those of hidden keys are the smallest finite f32, whose exponential is 0 as that of −∞ is.
 #[cube]
 fn ruled<N: Size>(
     raw: Vector<f32, N>,
@@ -253,8 +252,8 @@ fn ruled<N: Size>(
     scores
 }
 
-/// Makes scores with keys from `key` on probabilities. The result is what each row's sums shrink by, which is less than 1 where one
-/// of the scores is the largest so far; those of a tile in workgroup memory do so here.
+/// Turns scores with the keys from `key` on into probabilities. Returns the factor by which each row's sums shrink, less than 1
+/// if a new score is the largest so far; with tiles in workgroup memory, it already shrinks the sums.
 #[cube]
 fn soften<N: Size>(
     rows: &mut Rows<N>,
@@ -269,7 +268,7 @@ fn soften<N: Size>(
     let value_vectors = comptime!(spec.form.value_vectors);
     let mut shrinks = Array::<f32>::new(comptime!(spec.shape.rows));
     let lowest = Vector::<f32, N>::new(f32::min_value());
-    // SwiftShader compiled eight unrolled rows of lookups in tables for minutes, with 17 GB.
+    // Not unrolled with table lookups: SwiftShader compiled eight unrolled rows for minutes, using 17 GB.
     #[unroll(spec.shape.staged || !spec.form.kinds.read_tables())]
     for row in 0..comptime!(spec.shape.rows) {
         let site = site_of::<N>(block, row, key, spec.shape);
@@ -301,7 +300,7 @@ fn soften<N: Size>(
     shrinks
 }
 
-/// The unit's queries meet the keys of the tile that starts at `key`; `full` where they see all of them.
+/// Processes the unit's queries with the tile of keys that starts at `key`; `full` says that every query sees every key.
 #[cube]
 fn meet<F: Float, N: Size>(
     rows: &mut Rows<N>,
@@ -339,13 +338,13 @@ fn meet<F: Float, N: Size>(
             let all = comptime!(LANES).runtime();
             weigh::<N>(rows, tile, &source, lanes, plain, all, &scores, true, spec);
         } else {
-            // A software adapter computes both branches of a condition, and an empty loop once: so there is one form for all.
+            // A software adapter executes both branches of a condition, and even an empty loop once, so there is a single form.
             weigh_all::<F, N>(rows, v, &source, &scores, &shrinks, spec);
         }
     }
 }
 
-/// The cube's queries: later ones, which see more keys where a rule is causal, come first.
+/// The block of queries of cube `cube`: later queries come first, because they see more keys under a causal rule.
 #[cube]
 pub(super) fn block_of(
     cube: usize,
@@ -404,7 +403,7 @@ fn attention_tile<F: Float, N: Size>(
             let key = at * size;
             let held = min(size, scalars.keys - key);
             let met = met_of(&span, key, key + held - 1, &scalars, tables, kinds);
-            // The same for the whole cube, so the barriers inside are reached by all its units or none.
+            // `met` is the same for the whole cube, so either all units or none reach the barriers inside.
             if met > 0 {
                 if comptime!(shape.staged) {
                     sync_cube();

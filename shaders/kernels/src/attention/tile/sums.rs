@@ -1,11 +1,11 @@
-//! Probabilities times values: in one way for GPUs, in another for software adapters.
+//! Probabilities times values: one form for GPUs, another for software adapters.
 
 use super::{Rows, Source, Spec};
 use crate::attention::shape::LANES;
 use cubecl::prelude::*;
 
-/// Adds probabilities times values of some of N keys in the tile, from lane `begin` to before `end`. Where `careful`, a probability of 0 gives 0 whatever the value
-/// is: a key that a query doesn't see gives it nothing of a NaN.
+/// Adds probabilities times values for the lanes from `begin` to before `end` of N keys in the tile. If `careful`, a probability
+/// of 0 gives 0 for any value, so that a hidden key passes no NaN on.
 #[cube]
 pub(super) fn weigh<N: Size>(
     rows: &mut Rows<N>,
@@ -45,9 +45,9 @@ pub(super) fn weigh<N: Size>(
     }
 }
 
-/// The same for all N keys where they are, carefully, after the sums have shrunk. SwiftShader keeps sums in memory, and storing
-/// them for each key, and once more to shrink them, took 120 of 209 ms, where the scores took 40 (8 heads of 64, 512 queries and
-/// keys, 2 cores of an EPYC with AVX2).
+/// Shrinks the sums and adds probabilities times values for all N keys, read from the buffer; a probability of 0 gives 0 for any
+/// value. SwiftShader keeps sums in memory: storing them for each key, and once more to shrink them, took 120 of 209 ms, while
+/// the scores took 40 (8 heads of 64, 512 queries and keys, 2 cores of an EPYC with AVX2).
 #[cube]
 pub(super) fn weigh_all<F: Float, N: Size>(
     rows: &mut Rows<N>,
@@ -59,7 +59,7 @@ pub(super) fn weigh_all<F: Float, N: Size>(
 ) {
     let count = comptime!(spec.shape.rows);
     let value_vectors = comptime!(spec.form.value_vectors);
-    // The bits of a value that count: a choice for each value takes three instructions there in place of one.
+    // A mask of a value's bits, all or none: selecting each value would take three instructions instead of one.
     let mut kept = Array::<Vector<u32, N>>::new(comptime!(count * LANES));
     #[unroll]
     for row in 0..count {
