@@ -1,4 +1,5 @@
-//! What is compiled of the activation: every type gated with silu, as most models have it, and the other activations in f32.
+//! The compiled variants of the activation: every element type gated with silu, as most models have it, and other activations in
+//! f32.
 
 use super::{
     Activation, Problem, launch, launch_backward, launch_gradient, name, output_bias, plan,
@@ -20,7 +21,7 @@ fn problems() -> impl Iterator<Item = Problem> {
     gated.into_iter().chain(plain)
 }
 
-/// Activations, gated and plain, and their gradients, of every element type; those of a dense network in f32.
+/// Activations (gated and plain) and their gradients in every element type, and those of a dense network in f32.
 pub fn entries() -> Vec<KernelEntry> {
     type Launch = fn(&Machine, Problem) -> Planned;
     let kernels: [(&str, &str, Launch); 3] = [

@@ -13,7 +13,7 @@ use cubecl::prelude::*;
 use moebius_ops::expert_activation::Problem;
 use moebius_ops::grouped_gemm::Activation;
 
-/// What one of the kernels is called for `problem`, of rows that were sorted or of all of a dense network's.
+/// The name of kernel `kernel` for `problem`, over sorted rows, or over all rows of a `dense` network.
 fn name(problem: &Problem, kernel: &str, dense: bool) -> String {
     let dense = launched::suffix(dense, "_dense");
     let gated = launched::suffix(problem.gated(), "_gated");
@@ -22,7 +22,7 @@ fn name(problem: &Problem, kernel: &str, dense: bool) -> String {
     format!("{kernel}_{}{gated}{activation}{dense}", problem.element())
 }
 
-/// What the kernels are specialised on.
+/// Compile-time parameters of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Form {
     gated: bool,
@@ -35,10 +35,10 @@ impl Form {
     }
 }
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
     lanes: usize,
     vectors: Grid,
@@ -64,11 +64,11 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     })
 }
 
-/// Units that share one row: a whole cube on a GPU, one unit on a CPU, which would spin at barriers.
+/// The units that share a row: a whole cube on a GPU, a single unit on a CPU, which would spin at barriers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RowGrid {
     grid: Grid,
-    /// Units of a row, a power of two.
+    /// Units per row, a power of two.
     units: usize,
 }
 
@@ -84,7 +84,7 @@ impl RowGrid {
     }
 }
 
-/// Sum over the units of a row by a fixed tree; the whole cube calls it, once in a kernel.
+/// Sums `value` over the units of a row in a fixed tree; the whole cube must call it, once per kernel.
 #[cube]
 fn row_sum(value: f32, #[comptime] units: usize) -> f32 {
     if comptime!(units == 1) {
@@ -106,10 +106,10 @@ fn row_sum(value: f32, #[comptime] units: usize) -> f32 {
     }
 }
 
-/// The expert that owns sorted row `row`, which must lie below offsets\[E\].
+/// The expert that owns sorted row `row`, which must be below offsets\[E\].
 #[cube]
 pub(crate) fn expert_of(offsets: &[u32], row: usize, experts: usize) -> usize {
-    // The last expert that starts at or before the row: those without rows start where it does.
+    // The last expert that starts at or before the row; experts without rows before it start there, too.
     let mut expert = 0usize;
     let mut beyond = experts;
     while expert + 1 < beyond {
@@ -123,7 +123,7 @@ pub(crate) fn expert_of(offsets: &[u32], row: usize, experts: usize) -> usize {
     expert
 }
 
-/// The hidden values of vector `column` of row `sorted`, of `row` vectors.
+/// The hidden values of vector `column` of sorted row `sorted`, whose rows have `row` vectors.
 #[cube]
 fn hidden_of<F: Float, N: Size>(
     pre: &[Vector<F, N>],
@@ -142,7 +142,7 @@ fn hidden_of<F: Float, N: Size>(
     }
 }
 
-/// One unit per vector of `hidden`.
+/// Computes `hidden`; one unit per vector.
 #[cube(launch_unchecked)]
 fn expert_activation<F: Float, N: Size>(
     pre: &[Vector<F, N>],
@@ -182,7 +182,7 @@ buffers! {
 }
 
 impl Plan {
-    /// Experts, vectors of a row, what kernels are specialised on, and the type of the rows.
+    /// The number of experts, the vectors per row, the kernels' compile-time parameters, and the element type.
     fn sizes(&self) -> (usize, usize, Form, ElemType) {
         let p = &self.problem;
         let form = Form {
@@ -213,7 +213,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: ForwardBuffers) {
     }
 }
 
-/// Writes dpre of the vector at `gate` for the gradient `d` of its hidden values; returns those.
+/// Writes dpre of the vector at `gate` for the gradient `d` of its hidden values; returns the hidden values.
 #[cube]
 fn differentiate<F: Float, N: Size>(
     pre: &[Vector<F, N>],
@@ -239,7 +239,7 @@ fn differentiate<F: Float, N: Size>(
     }
 }
 
-/// dpre of the vector at `gate` is 0.
+/// Sets dpre of the vector at `gate` to 0.
 #[cube]
 fn clear<F: Float, N: Size>(
     dpre: &mut [Vector<F, N>],
@@ -253,7 +253,8 @@ fn clear<F: Float, N: Size>(
     }
 }
 
-/// `units` units per entry of `order`: R sorted rows, then the slots beyond, whose dweights are 0.
+/// Computes dpre, w · hidden and dweights; `units` units per entry of `order`. The first R entries are sorted rows; later entries
+/// get a dweight of 0.
 #[cube(launch_unchecked)]
 fn expert_activation_backward<F: Float, N: Size>(
     pre: &[Vector<F, N>],
@@ -296,7 +297,7 @@ fn expert_activation_backward<F: Float, N: Size>(
     }
 }
 
-/// One unit per vector of `dhidden`.
+/// Computes dpre without weights; one unit per vector of `dhidden`.
 #[cube(launch_unchecked)]
 fn expert_activation_gradient<F: Float, N: Size>(
     pre: &[Vector<F, N>],
@@ -367,7 +368,7 @@ pub fn launch_backward(client: &Client, plan: &Plan, buffers: BackwardBuffers) {
 }
 
 buffers! {
-    /// Buffers of the gradient alone.
+    /// Buffers of the gradient without weights.
     pub struct GradientBuffers {
         pub pre: Handle => "[R, F or 2F]" read,
         pub dhidden: Handle => "[R,F]" read,

@@ -5,7 +5,7 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::expert_activation::output_bias::Problem;
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     problem: Problem,
@@ -13,10 +13,10 @@ pub struct Plan {
     per_slot: RowGrid,
 }
 
-/// Plans the products.
+/// Plans the dot products of dy and the output bias.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let kernel = "output_bias";
     let bytes = problem.element().bytes();
@@ -32,7 +32,7 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     })
 }
 
-/// `units` units per entry of `order`.
+/// Adds ⟨dy, bias⟩ to dweights; `units` units per entry of `order`.
 #[cube(launch_unchecked)]
 fn output_bias_weights<F: Float, N: Size>(
     dy: &[Vector<F, N>],
@@ -66,7 +66,7 @@ fn output_bias_weights<F: Float, N: Size>(
 }
 
 buffers! {
-    /// Buffers of the products.
+    /// Buffers of the dot products.
     pub struct Buffers {
         pub dy: Handle => "[T,H]" read,
         pub bias: Handle => "[E,H]" read,
@@ -76,7 +76,7 @@ buffers! {
     }
 }
 
-/// Enqueues the products: one launch.
+/// Enqueues the dot products: one launch.
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let p = &plan.problem;
     if p.slots() == 0 {

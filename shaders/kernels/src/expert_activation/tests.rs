@@ -32,7 +32,7 @@ fn a_plan_refuses_what_the_device_lacks() {
     let device = profiles::webgpu_default();
     let half = problem(true, None).with_element(Element::F16);
     assert!(plan(half, &device).is_err());
-    // A row of 2 · 4096 values takes 32 KiB, so 128 MiB are 4096 rows.
+    // A row of 2 · 4096 f32 takes 32 KiB, so 128 MiB hold 4096 rows.
     let gated = |slots| {
         Problem::new(slots, 2, 1 << 12)
             .unwrap()

@@ -1,10 +1,9 @@
 //! How CubeCL computes [`moebius_ops::experts`], as a fixed number of launches.
 //!
-//! After routing and the sort ([`permute::sorting`]) they are two products ([`grouped_gemm`]), one launch for each slab of weights, and
-//! [`permute::combine`]; those of the backward pass are listed in [`training`]. Nothing is read back; buffers are
-//! sized for the worst routing. Beside its inputs and y a forward holds the hidden activations
-//! \[R,F\], the rows of the second product \[R,H\] and a few words per slot. A dense network is the two products alone, and the
-//! second one's rows are y.
+//! After routing and the sort ([`permute::sorting`]), a forward is two products ([`grouped_gemm`]), with one launch for each slab
+//! of weights, and [`permute::combine`]; [`training`] lists the launches of the backward pass. Nothing is read back; buffers are
+//! sized for the worst routing. In addition to its inputs and y, a forward holds the hidden activations \[R,F\], the rows of the
+//! second product \[R,H\] and a few words per slot. A dense network is the two products alone, and y is the second one's rows.
 
 pub mod training;
 
@@ -17,20 +16,20 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::experts::Problem;
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
-    /// First product.
+    /// The first product.
     pub up: grouped_gemm::Plan,
-    /// Second product.
+    /// The second product.
     pub down: grouped_gemm::Plan,
     combine: RowsPlan,
 }
 
 impl Plan {
-    /// Launches of one sort and one call, whatever the routing.
+    /// The number of launches of one sort and one forward, for every routing.
     pub fn launches(&self) -> usize {
         if self.problem.routing.slots() == 0 {
             return 0;
@@ -51,12 +50,12 @@ impl Plan {
 /// Plans the experts of a layer.
 ///
 /// # Errors
-/// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+/// [`PlanError`] with the size that is wrong, or with what a kernel needs and the device lacks.
 pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, PlanError> {
     let up = grouped_gemm::plan(problem.up()?, device, choice)?;
     Ok(Plan {
         problem,
-        // Both products walk the same tiles.
+        // Both products walk the same list of tiles.
         down: grouped_gemm::plan_over_tiles(problem.down()?, device, up.variant)?,
         up,
         combine: permute::plan_rows(problem.output_rows()?, device)?,
@@ -74,35 +73,35 @@ buffers! {
 }
 
 buffers! {
-    /// What a sort says of the experts' rows.
+    /// The results of a sort that locate the experts' rows.
     pub struct Slots {
         pub weights: Handle => "[T,K] f32" read,
-        /// Read.
+        /// The segments of the experts, read.
         pub segments: Segments,
         pub positions: Handle => "[S] u32" read: "the sorted row of a slot",
     }
 }
 
 buffers! {
-    /// Buffers of one call.
+    /// Buffers of one forward.
     pub struct Buffers {
         pub x: Handle => "[T,H]" read,
-        /// Read; absent in a dense network.
+        /// The results of the sort, read; absent in a dense network.
         pub slots: Option<Slots> = "positions",
-        /// Read.
+        /// The weights and biases, read.
         pub experts: Weights,
         pub y: Handle = "y" | "dy" => "[T,H]" written,
     }
 }
 
 impl Buffers {
-    /// Which rows belong to which expert; absent in a dense network.
+    /// The rows of each expert; `None` in a dense network.
     fn segments(&self) -> Option<Segments> {
         self.slots.as_ref().map(|slots| slots.segments.clone())
     }
 }
 
-/// Enqueues the experts; calls `done` after the launches of every stage.
+/// Enqueues the forward; calls `done` after the launches of each stage.
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers, done: &mut dyn FnMut(Stage)) {
     let problem = &plan.problem;
     if problem.routing.slots() == 0 {
@@ -115,7 +114,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers, done: &mut dyn FnM
     launch_down(client, plan, buffers, hidden, done);
 }
 
-/// Enqueues a product of the rows of every expert: x, W and what is written.
+/// Enqueues a product of the rows of every expert; the handles are x, W and the output.
 fn launch_product(
     client: &Client,
     plan: &grouped_gemm::Plan,

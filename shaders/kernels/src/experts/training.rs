@@ -1,4 +1,4 @@
-//! The forward that keeps what a backward pass needs, and that pass.
+//! The forward that keeps the operands of a backward pass, and the backward pass.
 //!
 //! With dy \[T,H\] the gradient of y, h = act(pre) and a row r of slot s = (t,k) of expert e:
 //!
@@ -12,9 +12,9 @@
 //! | db_out, db_in | Σ_r w_s · dy_t, Σ_r dpre_r | [`bias_gradient`] |
 //! | dx | Σ_k W_inᵀ · dpre_(t,k) | [`grouped_gemm`], [`permute::combine`] |
 //!
-//! In a dense network w_s is 1 and has no gradient, and dpre W_in is dx.
+//! In a dense network w_s is 1 and has no gradient, and dx is dpre · W_in.
 //!
-//! The experts' outputs aren't needed: ⟨dy, W h⟩ = ⟨Wᵀ dy, h⟩. Sums run in a fixed order, so that
+//! The backward pass doesn't need the experts' outputs: ⟨dy, W h⟩ = ⟨Wᵀ dy, h⟩. Sums run in a fixed order, so that
 //! gradients repeat bit for bit. FLOPs: twice the forward's, and half of it once more (a third when
 //! ungated) to compute pre again. Beside the gradients a pass holds rows of 2F + H elements (3F + H
 //! gated), and pre where it was kept.
@@ -30,7 +30,7 @@ use moebius_ops::expert_activation::{self as activation, output_bias as output};
 use moebius_ops::grouped_gemm::{self as product, WeightLayout};
 use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
 
-/// Plans of the biases' parts.
+/// Plans of the bias gradients and of the output bias's share of dweights.
 #[derive(Clone, Debug, PartialEq)]
 struct BiasPlans {
     dots: output_bias::Plan,
@@ -38,7 +38,7 @@ struct BiasPlans {
     b_out: bias_gradient::Plan,
 }
 
-/// A backward pass this device can run.
+/// A backward pass, planned for a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
     problem: Problem,
@@ -55,7 +55,7 @@ pub struct TrainingPlan {
 /// Plans a backward pass over the tiles of `variant`.
 ///
 /// # Errors
-/// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+/// [`PlanError`] with the size that is wrong, or with what a kernel needs and the device lacks.
 pub fn plan_training(
     problem: Problem,
     variant: Variant,
@@ -102,7 +102,7 @@ pub fn plan_training(
     })
 }
 
-/// Both products of sorted rows, without their activation.
+/// Both products of sorted rows, without the activation.
 fn products(p: &Problem) -> Result<(product::Problem, product::Problem), Mismatch> {
     let up = p.product(p.columns_in(), p.hidden)?;
     Ok((up, p.product(p.hidden, p.inter)?))
@@ -129,7 +129,7 @@ fn launch_pre(client: &Client, plan: &TrainingPlan, buffers: &Buffers, out: &Han
     launch_product(client, &plan.pre, buffers, tensors, &buffers.experts.b_in);
 }
 
-/// [`super::launch`] that also writes `pre` \[R, F or 2F\], what the backward pass reads.
+/// Enqueues the forward like [`super::launch`] and also writes `pre` \[R, F or 2F\] for the backward pass.
 pub fn launch_keeping(
     client: &Client,
     plan: &Plan,
@@ -165,16 +165,16 @@ buffers! {
 }
 
 buffers! {
-    /// Gradients a pass writes.
+    /// Buffers of the gradients that a backward pass writes.
     pub struct Gradients {
         pub x: Option<Handle> = "dx" => "[T,H] of the element type" written: "where it is wanted",
         pub weights: Option<Handle> = "dweights" => "[T,K] f32" written: "of the router weights; absent in a dense network",
-        /// Left out when the experts are frozen.
+        /// The gradients of the experts' weights; absent when the experts are frozen.
         pub experts: Option<WeightGradients> = "dw_in",
     }
 }
 
-/// Enqueues a backward pass: `buffers.y` holds dy, `pre` what the forward kept.
+/// Enqueues a backward pass; `buffers.y` holds dy, and `pre` is the result of a forward that kept it.
 pub fn launch_backward(
     client: &Client,
     plan: &TrainingPlan,
@@ -192,7 +192,7 @@ pub fn launch_backward(
         launch_pre(client, plan, &buffers, &pre);
         pre
     });
-    // The unweighted gradient of the hidden rows; the activation's step leaves w · h in it.
+    // The gradient of the hidden rows without weights; the activation's backward pass overwrites it with w · h.
     let hidden = rows(problem.inter);
     let tensors = [&buffers.y, &buffers.experts.w_out, &hidden];
     launch_product(client, &plan.dhidden, &buffers, tensors, &None);
@@ -212,7 +212,7 @@ pub fn launch_backward(
     }
 }
 
-/// The activation's step, and what the bias adds to the gradient of the router weights.
+/// Enqueues the activation's backward pass, and the output bias's share of dweights.
 fn launch_weighted(
     client: &Client,
     plan: &TrainingPlan,
@@ -244,7 +244,8 @@ fn launch_weighted(
     }
 }
 
-/// The activation's step of a dense network: dpre, then h in the place of its gradient where that of W_out is wanted.
+/// Enqueues the activation's backward pass of a dense network: dpre, then h in place of its gradient if the gradient of W_out is
+/// wanted.
 fn launch_unweighted(
     client: &Client,
     plan: &TrainingPlan,
@@ -269,7 +270,7 @@ fn launch_unweighted(
     expert_activation::launch(client, &plan.activation, forward);
 }
 
-/// The input's gradient: the rows through `w_in`, then each token's sum of its rows, where it may have several.
+/// Enqueues the gradient of x: rows of dpre · W_in, and their sum for each token unless the network is dense.
 fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Handle, dx: Handle) {
     let problem = &plan.problem;
     let bytes = problem.row_bound * problem.hidden * problem.element.bytes();
@@ -291,7 +292,7 @@ fn launch_dx(client: &Client, plan: &TrainingPlan, buffers: &Buffers, dpre: Hand
     combine::launch(client, &plan.combine, combined);
 }
 
-/// The experts' gradients from w · h and dpre.
+/// Enqueues the gradients of weights and biases from w · h and dpre.
 fn launch_weights(
     client: &Client,
     plan: &TrainingPlan,

@@ -1,4 +1,4 @@
-//! What is compiled for every target that has the instructions.
+//! The compiled variants of products of codes, for every target with the instructions.
 
 use super::{Problem, launch, plan};
 use crate::emit::{KernelEntry, Machine, valid};
@@ -7,10 +7,10 @@ use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::{self, Source};
 use moebius_ops::scaling::{Fp8Scheme, Granularity};
 
-/// The oldest architecture with the instructions.
+/// The oldest CUDA architecture with the instructions.
 const SM: u32 = 89;
 
-/// Codes of x and of W, and the rows of a product of several experts.
+/// The schemes of x and of W, and the source of rows; `None` for a dense product.
 type Case = (Fp8Scheme, Fp8Scheme, Option<Source>);
 
 const fn row(format: Fp8Format) -> Fp8Scheme {
@@ -27,7 +27,7 @@ const fn block(rows: usize) -> Fp8Scheme {
     }
 }
 
-/// Both formats as either operand, scales along k and not, every source of rows, with a bias and without.
+/// Both formats as either operand, with and without scales along k, every source of rows, with and without a bias.
 const CASES: [Case; 4] = [
     (row(Fp8Format::E4M3), row(Fp8Format::E4M3), None),
     (block(1), block(128), None),
@@ -39,7 +39,7 @@ const CASES: [Case; 4] = [
     ),
 ];
 
-/// Products of every element type, plain and of sorted rows.
+/// Every case, as an entry to compile.
 pub fn entries() -> Vec<KernelEntry> {
     let entry = |(x, w, rows): Case| {
         let problem = valid(problem(x, w, rows));

@@ -1,9 +1,8 @@
-//! The kernel: a cube of four planes takes 64 rows × one panel of 64 columns.
+//! The kernel of products of codes: a cube of four planes takes 64 rows × one panel of 64 columns.
 //!
-//! A plane owns 16 rows and all columns of the panel: eight products of 16 × 8, which share the
-//! fragment of x. Words of four codes are what the instruction's registers hold, so each lane loads
-//! its own straight from memory; there is no workgroup memory and no barrier. Where a lane's words
-//! and sums lie is CubeCL's [`cmma::MmaDefinition`] to say.
+//! A plane owns 16 rows and all columns of the panel: eight products of 16 × 8, which share the fragment of x. The instruction's
+//! registers hold words of four codes, so each lane loads its words directly from memory; there is no workgroup memory and no
+//! barrier. CubeCL's [`cmma::MmaDefinition`] tells the positions of a lane's words and sums.
 
 use super::{Operands, PANEL, PLANE, PLANES, Plan, STEP, TILE_ROWS, input};
 use crate::grouped_gemm::{input_row, tile_at, with_bias};
@@ -14,7 +13,7 @@ use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_ops::grouped_gemm::Source;
 use moebius_ops::scaling::Fp8Scheme;
 
-/// Rows, columns and inner columns of one instruction, and words of the latter.
+/// Rows, columns and inner columns per instruction, and words of the inner columns.
 const M: usize = 16;
 
 const N: usize = 8;
@@ -23,7 +22,7 @@ const STEP_WORDS: usize = STEP / LANES_PER_WORD;
 /// Instructions side by side in a panel.
 const FRAGMENTS: usize = PANEL / N;
 
-/// What the kernel is specialised on.
+/// Compile-time parameters of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     rows: Source,
@@ -44,21 +43,21 @@ impl Spec {
     }
 }
 
-/// Sizes that are told at launch.
+/// Sizes given at launch.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
     n: usize,
-    /// Words of a row of x.
+    /// Words per row of x.
     words: usize,
-    /// Words whose sums are added at once.
+    /// Words whose products are summed before scaling.
     segment: usize,
     top_k: usize,
     experts: usize,
-    /// Rows of a dense product.
+    /// The number of rows of a dense product.
     rows: usize,
 }
 
-/// Rows and inner columns under one scale, and scales down and across one matrix.
+/// Rows and inner columns per scale, and the number of scales down and across one matrix.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Blocks {
     rows: usize,
@@ -67,7 +66,7 @@ struct Blocks {
     across: usize,
 }
 
-/// Where the lanes of a plane have their words; codes of either format are as wide as u8.
+/// The positions of a lane's words in fragments; codes of either format are as wide as u8.
 #[cube]
 fn layout() -> cmma::MmaDefinition<u8, u8, f32> {
     cmma::MmaDefinition::<u8, u8, f32>::new(M, N, STEP)
@@ -83,7 +82,7 @@ fn multiply(
 ) -> Vector<f32, Const<4>> {
     let x_type = comptime!(input(spec.x));
     let w_type = comptime!(input(spec.w));
-    // An operand that is a variable would be its address; these are values.
+    // Reinterpreting makes values of the operands; variables would be passed as addresses.
     let a = Vector::<u32, Const<4>>::reinterpret(a);
     let b = Vector::<u32, Const<2>>::reinterpret(b);
     let c = Vector::<f32, Const<4>>::reinterpret(c);
@@ -96,8 +95,7 @@ fn multiply(
     out
 }
 
-/// First words of the rows of x that this lane's four registers read; those past the last row read
-/// the last, and are not stored.
+/// The offsets of the rows of x that this lane's four registers read; rows past the last repeat the last and are not stored.
 #[cube]
 fn row_words(
     order: &ComptimeOption<&[u32]>,
@@ -133,7 +131,7 @@ fn x_fragment(x: &[u32], from: &Array<usize>, word: usize, words: usize) -> Vect
     a
 }
 
-/// A fragment of the panel that starts at `panel`, at word `word` of its columns.
+/// The fragment of the panel that starts at `panel`, at word `word` of its columns.
 #[cube]
 fn w_fragment(
     w: &[u32],
@@ -165,14 +163,14 @@ fn zeros() -> Array<Vector<f32, Const<4>>> {
     sums
 }
 
-/// The scale of a row of a matrix for an inner column.
+/// The scale of a row of a matrix at an inner column.
 #[cube]
 fn scale_at(scales: &[f32], blocks: &Blocks, matrix: usize, row: usize, column: usize) -> f32 {
     let down = matrix * blocks.down + row / blocks.rows;
     scales[down * blocks.across + column / blocks.columns]
 }
 
-/// Where a plane's sums belong, and the first inner column of those it has.
+/// The position of a plane's sums: rows, columns, and the first inner column they include.
 #[derive(CubeType)]
 struct Place {
     first: usize,
@@ -183,7 +181,7 @@ struct Place {
     inner: usize,
 }
 
-/// Scales of this lane's four sums by the row of x they belong to.
+/// The scales of x for the rows of this lane's four sums.
 #[cube]
 fn x_scales_at(
     scales: &[f32],
@@ -208,8 +206,8 @@ fn x_scales_at(
     four
 }
 
-/// Multiplies by the scales of the columns of W, and by `x_scales`, one after the other: their
-/// product may be no number where the result is.
+/// Multiplies sums by the scales of the columns of W and by `x_scales`, one after the other, because the product of the scales
+/// may overflow even if the result doesn't.
 #[cube]
 fn scale(
     sums: &mut Array<Vector<f32, Const<4>>>,
@@ -236,7 +234,7 @@ fn scale(
     }
 }
 
-/// Writes the sums that lie inside the matrix, with the bias of their columns.
+/// Writes the sums that lie inside the matrix, adding the bias of their columns.
 #[cube]
 fn store(
     out: &mut [f32],
@@ -279,7 +277,7 @@ fn fp8_gemm_mma(
     let (expert, tile_row, end) = tile_at(&tiles, CUBE_POS_X as usize, sizes.rows, TILE_ROWS);
     let first = tile_row + UNIT_POS_Y as usize * M;
     let panel = CUBE_POS_Y as usize;
-    // The same for all lanes of a plane, which multiply together.
+    // The condition is the same for all lanes of a plane, because they multiply together.
     if expert < sizes.experts && first < end {
         let mut place = Place {
             first,
@@ -321,7 +319,7 @@ fn fp8_gemm_mma(
     }
 }
 
-/// Of codes of matrices of `shape`.
+/// The blocks of scales of codes in matrices of `shape`.
 fn blocks(codes: Fp8Scheme, [rows, columns]: [usize; 2]) -> BlocksLaunch {
     let [r, c] = codes.granularity.block(rows, columns);
     let [down, across] = codes.granularity.scale_shape(rows, columns);

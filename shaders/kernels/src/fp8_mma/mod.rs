@@ -1,10 +1,10 @@
 //! How CubeCL computes [`moebius_ops::fp8_mma`]: `mma.m16n8k32` multiplies codes exactly and sums in f32.
 //!
-//! [Unproven](crate#unproven): the kernel compiles for sm_89 and newer, and of such GPUs an H100 alone has run it.
-//! [`plan()`] refuses it unless asked, and nothing chooses it. Only CubeCL's CUDA C++ compiler has it. The instruction is
-//! written out, because CubeCL 0.11.3 spells FP8 products `.kind::f8f6f4`, which ptxas takes for
-//! sm_120a but neither for sm_89 nor sm_90. Source: PTX ISA, "Matrix fragments for mma.m16n8k32". x is read ⌈n/64⌉ times and W once for
-//! 64 rows, through the caches.
+//! [Unproven](crate#unproven): the kernel compiles for sm_89 and newer, and an H100 is the only such GPU that has run it.
+//! [`plan()`] refuses it unless allowed, and nothing chooses it automatically. Only CubeCL's CUDA C++ compiler supports it. The
+//! kernel contains the instruction as text, because CubeCL 0.11.3 spells FP8 products `.kind::f8f6f4`, which ptxas accepts for
+//! sm_120a but neither for sm_89 nor sm_90. Source: PTX ISA, "Matrix fragments for mma.m16n8k32". x is read ⌈n/64⌉ times, and W
+//! once per 64 rows, through the caches.
 
 #[cfg(feature = "emit")]
 mod entries;
@@ -23,10 +23,10 @@ use moebius_ops::grouped_gemm::fp8::{PANEL, expert_words, scale_words};
 
 const KERNEL: &str = "fp8_mma";
 
-/// Rows of a cube's tile, which the sort must cut segments into.
+/// Rows per tile of a cube; the sort must cut segments into tiles of this size.
 pub const TILE_ROWS: usize = 64;
 
-/// Planes of a cube, 16 rows each, and the units of a plane.
+/// Planes per cube, with 16 rows each, and units per plane.
 const PLANES: usize = TILE_ROWS / 16;
 
 const PLANE: u32 = 32;
@@ -43,20 +43,20 @@ fn name(problem: &Problem) -> String {
     format!("fp8_gemm_mma_{formats}_{scales}_{rows}{bias}")
 }
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
 }
 
 impl Plan {
-    /// Tiles of the worst routing.
+    /// The number of tiles of the worst routing.
     pub fn max_tiles(&self) -> usize {
         max_tiles(&self.problem.product, TILE_ROWS)
     }
 
-    /// Cubes along x and y: one tile of rows each, a panel of columns each.
+    /// Cubes along x, one per tile of rows, and along y, one per panel of columns.
     fn cubes(&self) -> [usize; 2] {
         [self.max_tiles(), self.problem.product.n.div_ceil(PANEL)]
     }
@@ -67,7 +67,7 @@ buffers! {
     pub struct Operands {
         pub x: Handle => "[T or R, ⌈k/4⌉]" read: "codes",
         pub x_scales: Handle => "f32" read,
-        /// Read; absent in a dense product. Its tiles are of [`TILE_ROWS`] rows.
+        /// The segments of the experts, read; absent in a dense product. Tiles have [`TILE_ROWS`] rows.
         pub segments: Option<Segments> = "offsets",
         pub weights: Handle = "codes" => "panels of codes" read,
         pub w_scales: Handle = "scales" => "f32" read,
@@ -79,8 +79,8 @@ buffers! {
 /// Plans `problem` on `device`.
 ///
 /// # Errors
-/// [`Unsupported`] unless `allow_unproven`, without FP8 instructions of 16 × 8 × 32 in CubeCL's CUDA
-/// C++ compiler (its LLVM compiler has none), and for buffers or grids beyond the device's limits.
+/// [`Unsupported`] unless `allow_unproven`; without FP8 instructions of 16 × 8 × 32 in CubeCL's CUDA C++ compiler (its LLVM
+/// compiler has none); and for buffers or grids beyond the device's limits.
 pub fn plan(
     problem: Problem,
     device: &Capability,

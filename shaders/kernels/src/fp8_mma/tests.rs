@@ -69,7 +69,7 @@ fn limits_are_refused() {
     );
 }
 
-/// Rows and columns of every code and sum of a fragment, as the PTX ISA has them.
+/// The rows and columns of a fragment's codes and sums match the PTX ISA.
 #[test]
 fn fragments_are_those_of_the_ptx_manual() {
     for lane in 0..32u32 {

@@ -1,9 +1,9 @@
-//! Activations of the f32 sums before they are stored, and their derivatives, on vectors.
+//! Activations of f32 sums before the store, and their derivatives, on vectors.
 
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
 
-/// `activation` of every lane, or the value itself for `None`.
+/// Applies `activation` to every lane; `None` is the identity.
 #[cube]
 pub(crate) fn activate<N: Size>(
     x: Vector<f32, N>,
@@ -31,7 +31,7 @@ pub(crate) fn activate<N: Size>(
     }
 }
 
-/// What a gate with `activation` multiplies: `up`, but for the clamped one.
+/// The factor that a gate with `activation` multiplies: `up`, or for the clamped activation clamp(up) + 1.
 #[cube]
 pub(crate) fn gated<N: Size>(
     up: Vector<f32, N>,
@@ -67,15 +67,15 @@ pub(crate) fn gated_gradient<N: Size>(
     }
 }
 
-/// x cut at the limit; NaN stays.
+/// min(x, limit) that keeps NaN.
 #[cube]
 fn at_most<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     let most = Vector::<f32, N>::new(CLAMPED_LIMIT);
     select_many(most.less_than(&x), most, x)
 }
 
-/// e = exp(x) and e² + 2e, with which tanh(ln(1 + e)) = (e² + 2e) / (e² + 2e + 2); no subtraction
-/// loses digits. At 20 the fraction has long been 1 in f32, and e⁴ is still finite.
+/// e = exp(x), and e² + 2e, with which tanh(ln(1 + e)) = (e² + 2e) / (e² + 2e + 2) without cancellation. x is cut at 20, where
+/// the fraction has long been 1 in f32 and e⁴ is still finite.
 #[cube]
 fn mish_terms<N: Size>(x: Vector<f32, N>) -> (Vector<f32, N>, Vector<f32, N>) {
     let most = Vector::<f32, N>::new(20.0f32);
@@ -107,7 +107,7 @@ pub(crate) fn activation_gradient<N: Size>(
         Some(Activation::Mish) => {
             // tanh + x · e/(1+e) · (1 − tanh²), over one denominator.
             let (e, squares) = mish_terms::<N>(x);
-            // Above 20 the term is 0, which a large x must not undo.
+            // Above 20 the second term is 0; x is cut so that a large one can't change that.
             let most = Vector::<f32, N>::new(20.0f32);
             let x = select_many(most.less_than(&x), most, x);
             let four = Vector::<f32, N>::new(4.0f32);

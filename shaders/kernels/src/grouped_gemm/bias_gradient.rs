@@ -13,10 +13,10 @@ fn name(problem: &Problem) -> String {
     format!("bias_gradient_{}{weighted}{dense}", problem.product.element)
 }
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
     lanes: usize,
     grid: Grid,
@@ -25,7 +25,7 @@ pub struct Plan {
 /// Plans `problem` on `device`.
 ///
 /// # Errors
-/// [`PlanError`] for sizes that are wrong, an element type the device lacks, or more than a binding or a grid holds.
+/// [`PlanError`] for wrong sizes, for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, PlanError> {
     let Product {
         experts,
@@ -42,7 +42,7 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, PlanError> {
     let bytes = element.bytes();
     crate::fits_binding(KERNEL, problem.input_rows() * n * bytes, device)?;
     crate::fits_binding(KERNEL, experts * n * 4, device)?;
-    // Sums are f32, whatever the rows are.
+    // Sums are f32 for every type of the rows.
     let lanes = lanes(n, 4, device);
     Ok(Plan {
         problem,
@@ -51,7 +51,7 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, PlanError> {
     })
 }
 
-/// One unit per vector of db.
+/// Computes db; one unit per vector.
 #[cube(launch_unchecked)]
 fn bias_gradient<F: Float, N: Size>(
     rows: &[Vector<F, N>],
@@ -86,7 +86,7 @@ fn bias_gradient<F: Float, N: Size>(
     }
 }
 
-/// The slot behind a sorted row.
+/// The slot of a sorted row.
 #[cube]
 fn slot(order: &ComptimeOption<&[u32]>, row: usize) -> usize {
     #[comptime]
@@ -100,15 +100,14 @@ buffers! {
     /// Buffers of one bias gradient.
     pub struct Operands {
         pub rows: Handle => "[R,n] or [T,n]" read,
-        /// Read; absent in a dense product. Its tiles aren't used.
+        /// The segments of the experts, read; absent in a dense product. The tiles aren't used.
         pub segments: Option<Segments> = "offsets",
         pub weights: Option<Handle> => "[S] f32" read: "present when the problem is weighted",
         pub out: Handle => "[E,n] f32" written,
     }
 }
 
-/// Enqueues the gradient: one launch; none for a batch without slots, whose gradient of zeros is
-/// the caller's.
+/// Enqueues the gradient: one launch, or none without slots; the caller must then write the zeros itself.
 pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     let (problem, p) = (&plan.problem, &plan.problem.product);
     if p.row_bound == 0 {
@@ -130,7 +129,7 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     }
 }
 
-/// Weighted token rows of every element type, plain sorted rows, and dense ones.
+/// Weighted token rows of every element type, plain sorted rows, and dense rows.
 #[cfg(feature = "emit")]
 pub fn entries() -> Vec<crate::emit::KernelEntry> {
     use crate::emit::{KernelEntry, Machine, Planned, valid};

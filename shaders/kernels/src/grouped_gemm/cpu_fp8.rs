@@ -1,8 +1,8 @@
 //! The `cpu` variant on FP8 codes: a panel of 64 columns at a time, front to back.
 //!
-//! Few rows multiply the codes as they are decoded, so that 16 MB are read where f32 weights have
-//! 64: decode is bound by memory. More rows share one decoding of two registers of columns into
-//! scratch, and from there on the product is that of [`super::cpu`]. Both sum over k in order.
+//! Few rows multiply the codes while decoding them, which is bound by memory: 16 MB are read instead of the 64 MB of f32 weights.
+//! More rows share one decoding of a group of columns into scratch, and then use the product of [`super::cpu`]. Both sum over k
+//! in order.
 
 use super::cpu::{
     Packed, Spec, begun_tile, biases_of, blocks_of_rows, panel_row, scratch, store_rows,
@@ -13,14 +13,14 @@ use cubecl::prelude::*;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
-/// Rows up to which codes are multiplied as they are decoded. Beyond, decoding them again costs
-/// more than writing the decoded weights once.
+/// The largest number of rows that multiply codes while decoding them. With more rows, decoding repeatedly costs more than
+/// writing the decoded weights once.
 const FEW_ROWS: usize = 8;
 
-/// Words of a register of columns that are looked at together for codes that are NaN or infinite: 16 KiB of a panel.
+/// Words of a register of columns that are checked together for NaN and infinite codes: 16 KiB of a panel.
 const CHUNK: usize = 64;
 
-/// What the codes are, and how many rows they are multiplied with.
+/// The kernel's compile-time parameters, and the number of rows of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Tile {
     what: Spec,
@@ -33,7 +33,7 @@ impl Tile {
     }
 }
 
-/// The rows of an expert, the first and one past the last, and its first weight row.
+/// The rows of an expert (the first, and one past the last), and its first weight row.
 #[derive(CubeType, Clone, Copy)]
 struct Rows {
     begin: usize,
@@ -41,18 +41,19 @@ struct Rows {
     expert_row: usize,
 }
 
-/// A group of columns, those of two registers or more.
+/// A group of columns: those of two or more registers.
 #[derive(CubeType, Clone, Copy)]
 struct Group {
     expert: usize,
     /// The first column.
     first: usize,
-    /// Where the words of its first register are at inner column 0, and those of the first register of its up columns, if it is gated.
+    /// The index of the first word of its first register at inner column 0, and, if gated, of the first register of its up
+    /// columns.
     left: usize,
     right: usize,
 }
 
-/// The group of `expert` from column `first`.
+/// The group of `expert` that starts at column `first`.
 #[cube]
 fn group_at<N: Size>(sizes: &Sizes, expert: usize, first: usize, #[comptime] gated: bool) -> Group {
     let width = N::value();
@@ -91,7 +92,7 @@ fn scale_register<N: Size>(
     register
 }
 
-/// What the codes are; the kernel is launched for those only.
+/// The FP8 scheme of the weights; the kernel is launched only for codes.
 fn codes_of(spec: Spec) -> (super::Fp8Scheme, bool) {
     match spec.fp8 {
         Some(codes) => codes,
@@ -148,7 +149,7 @@ fn pack_codes<N: Size>(
     }
 }
 
-/// Where word `word` of register `register` of a group is.
+/// The index of word `word` of register `register` of a group.
 #[cube]
 fn word_at<N: Size>(
     group: &Group,
@@ -166,7 +167,7 @@ fn word_at<N: Size>(
     }
 }
 
-/// The values of code `lane` of every word, or of `plain` ones without their [`rebias`].
+/// The values of code `lane` of every word; if `plain`, without the factor [`rebias`].
 #[cube]
 fn lane_of<N: Size>(
     words: Vector<u32, N>,
@@ -181,7 +182,8 @@ fn lane_of<N: Size>(
     }
 }
 
-/// The sums of a tile of rows from `row` (rows past `end` repeat the last) by a group of columns, whose codes are decoded on the way.
+/// The sums of a tile of rows from `row` (rows past `end` repeat the last) times a group of columns, decoding the codes on the
+/// way.
 #[cube]
 fn direct_tile<F: Float, N: Size>(
     x: &[F],
@@ -204,7 +206,7 @@ fn direct_tile<F: Float, N: Size>(
         let of_block = scale_registers::<N>(scales, sizes, group, b, what);
         let past = min((b + 1) * block, words);
         if comptime!(count > 1) {
-            // Beside their multiply-adds, looking at words twice takes longer than looking at each value.
+            // With several rows, checking the words first takes longer than checking each value.
             let begin = b * block;
             add_words::<F, N>(
                 x, codes, &from, &of_block, &mut sums, sizes, group, begin, past, tile, false,
@@ -241,8 +243,8 @@ fn direct_tile<F: Float, N: Size>(
     sums
 }
 
-/// Adds the products of rows and the words of a group from `begin` up to `past`, which share scales. Where all codes are `plain`,
-/// what a code's bits lack in the exponent is part of its scale.
+/// Adds the products of rows and a group's words from `begin` to before `past`, which share scales. If no code is NaN or infinite
+/// (`plain`), the factor [`rebias`] is multiplied into the scale.
 #[cube]
 fn add_words<F: Float, N: Size>(
     x: &[F],
@@ -289,7 +291,7 @@ fn add_words<F: Float, N: Size>(
     }
 }
 
-/// Whether a lane has a bit.
+/// Whether any lane has a bit set.
 #[cube]
 fn any_lane<N: Size>(bits: Vector<u32, N>) -> bool {
     let mut all = 0u32;
@@ -300,7 +302,7 @@ fn any_lane<N: Size>(bits: Vector<u32, N>) -> bool {
     all != 0
 }
 
-/// Columns that go through the register tile of so many rows at once.
+/// The number of columns that `rows` rows are multiplied with at once.
 #[cube]
 fn columns_for<N: Size>(
     rows: usize,
@@ -380,7 +382,7 @@ fn grouped_gemm_cpu_fp8<F: Float, N: Size, O: Size>(
     }
 }
 
-/// As [`few_rows`], times a group that is decoded into the scratch at `base` first.
+/// Multiplies all rows of an expert by a group that is first decoded into the scratch at `base`.
 #[cube]
 fn many_rows<F: Float, N: Size, O: Size>(
     x: &[F],
@@ -410,7 +412,7 @@ fn many_rows<F: Float, N: Size, O: Size>(
     blocks_of_rows::<F, N, O>(x, order, packed, out, sizes, &span, &biases, spec);
 }
 
-/// All rows of an expert times a group.
+/// Multiplies all rows of an expert by a group, decoding the codes on the way.
 #[cube]
 fn few_rows<F: Float, N: Size, O: Size>(
     x: &[F],

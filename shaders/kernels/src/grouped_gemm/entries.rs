@@ -1,4 +1,4 @@
-//! Which variants of the grouped GEMM are compiled for every target.
+//! The variants of the grouped GEMM that are compiled for every target.
 
 use super::{Activation, Choice, Fp8Scheme, Problem, Source, Variant};
 use super::{WeightLayout, launch, plan};
@@ -8,7 +8,7 @@ use moebius_ops::Element;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::Granularity;
 
-/// 1024 tokens, 2 of 8 experts, 512 columns either way; of another element where an entry says so.
+/// A layer of 1024 tokens, 2 of 8 experts, and 512 columns either way, in f32.
 const fn of(rows: Source, activation: Option<Activation>, bias: bool) -> Problem {
     Problem {
         slots: 2048,
@@ -28,7 +28,7 @@ const fn of(rows: Source, activation: Option<Activation>, bias: bool) -> Problem
     }
 }
 
-/// An ordinary layer of as many tokens.
+/// A dense layer of 1024 tokens.
 const fn dense(bias: bool) -> Problem {
     Problem {
         slots: 1024,
@@ -40,7 +40,7 @@ const fn dense(bias: bool) -> Problem {
     }
 }
 
-/// The same as a gradient needs it, of the hidden rows from those of the tokens, or of the inputs.
+/// The product that a gradient needs: of the hidden rows from those of the tokens, or of the inputs.
 const fn turned(problem: Problem) -> Problem {
     Problem {
         layout: WeightLayout::InOut,
@@ -71,13 +71,13 @@ const GATHER_IN_OUT: Problem = turned(of(Source::Tokens, None, false));
 const SORTED_IN_OUT: Problem = turned(SORTED);
 const BLOCK: Granularity = Granularity::of_blocks(128, 128);
 
-/// Codes: both formats, every kind of scale, every source of rows.
+/// FP8 weights: both formats, every kind of scale, every source of rows.
 const DENSE_BLOCK: Problem = coded(dense(false), Fp8Format::E4M3, BLOCK);
 const DENSE_TENSOR: Problem = coded(dense(true), Fp8Format::E5M2, Granularity::Tensor);
 const GATHER_GATED_ROW: Problem = coded(GATHER_GATED_SILU, Fp8Format::E4M3, Granularity::Row);
 const SORTED_MX: Problem = coded(SORTED, Fp8Format::E4M3, Granularity::Mx);
 
-/// The cases of f32, which cover every option, and those of 16-bit types, which cover the stores.
+/// The cases in f32, which cover every option, and those in 16-bit types, which cover the stores.
 const FULL: &[Problem] = &[
     GATHER_RELU,
     GATHER_GELU_BIAS,
@@ -105,7 +105,7 @@ const MATRIX: &[Problem] = &[
 const ALL: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Naive, Variant::Cpu];
 const FAST: &[Variant] = &[Variant::Unit, Variant::Gemv, Variant::Cpu];
 
-/// Variants with their cases of f32 and of 16-bit types, which the naive one has none of.
+/// Variants with their cases in f32 and in 16-bit types; the naive variant has none of the latter.
 const ENTRIES: [(&[Variant], &[Problem], &[Problem]); 4] = [
     (ALL, FULL, HALF),
     (&[Variant::TensorCore], &[], MATRIX),
@@ -144,7 +144,7 @@ fn entry(variant: Variant, problem: Problem) -> KernelEntry {
     entry.proven(variant.proven())
 }
 
-/// FP8 weights that are decoded by instructions.
+/// FP8 weights decoded by conversion instructions.
 fn converted(variant: Variant, element: Element) -> KernelEntry {
     let problem = Problem {
         element,

@@ -8,7 +8,7 @@ use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_ops::grouped_gemm::fp8::{PANEL, scale_words};
 use moebius_ops::scaling::{Fp8Scheme, Granularity, MX_BLOCK};
 
-/// Whether the kernels can read these weights on `device`.
+/// Checks that the kernels can read the problem's weights on `device`.
 pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Unsupported> {
     let Some(weights) = problem.fp8 else {
         return Ok(());
@@ -21,7 +21,7 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<(), Un
     crate::fits_binding(KERNEL, scale_words(problem) * 4, device)
 }
 
-/// Words of inner columns that share a scale.
+/// The number of words along k that share a scale.
 #[cube]
 pub(super) fn block_words(words: usize, #[comptime] granularity: Granularity) -> usize {
     match comptime!(granularity) {
@@ -31,7 +31,7 @@ pub(super) fn block_words(words: usize, #[comptime] granularity: Granularity) ->
     }
 }
 
-/// The scale of a row of the matrix of an expert in a block across.
+/// The scale of a row of an expert's matrix in block `across`.
 #[cube]
 pub(super) fn scale_at(
     scales: &[u32],
@@ -51,23 +51,23 @@ pub(super) fn scale_at(
         Granularity::Mx => {
             let word = scales[(first + row) * sizes.scales_across + block / 4];
             let byte = (word >> (8 * (block % 4) as u32)) & 0xFF;
-            // 2⁻¹²⁷ is no normal number; 255 is NaN.
+            // 2⁻¹²⁷ is subnormal; 255 is NaN.
             let bits = select(byte == 0, 0x0040_0000u32, byte << 23);
             f32::reinterpret(select(byte == 255, 0x7FC0_0000u32, bits))
         }
     }
 }
 
-/// What the codes of an expert are found by.
+/// The numbers by which the codes of an expert are found.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Panels {
     expert: usize,
-    /// Words of a column, and those that share a scale.
+    /// Words per column, and words that share a scale.
     words: usize,
     block: usize,
-    /// The expert's first matrix in the slab.
+    /// The index of the expert's first matrix in the slab.
     in_slab: usize,
-    /// Panels of a matrix.
+    /// Panels per matrix.
     of_part: usize,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn panels_of(
     }
 }
 
-/// A word of a column of a part of an expert, times its scale; 0 past the ends.
+/// The four values of a word of a column of a part of an expert, times their scale; 0 past the ends.
 #[cube]
 pub(super) fn four_of_column(
     codes: &[u32],
@@ -113,10 +113,10 @@ pub(super) fn four_of_column(
     four
 }
 
-/// The values of code `lane` of every word, for devices that keep subnormals.
+/// Decodes code `lane` of every word, for devices that keep subnormals.
 ///
-/// The code's bits, moved to where an f32 has its exponent, are a number 2^(127 − bias) too small:
-/// one exact product makes it right, and a subnormal with it.
+/// The code's bits, moved to the exponent of an f32, make a number that is too small by a factor of 2^(127 − bias). One exact
+/// product corrects it, also for subnormal codes.
 #[cube]
 pub(crate) fn decode_lane<N: Size>(
     words: Vector<u32, N>,
@@ -125,7 +125,7 @@ pub(crate) fn decode_lane<N: Size>(
 ) -> Vector<f32, N> {
     let (magnitude, bits) = lane_bits::<N>(words, lane, format);
     let value = Vector::<f32, N>::reinterpret(bits) * Vector::new(comptime!(rebias(format)));
-    // E5M2: the exponent of infinities and NaN; E4M3: NaN.
+    // The exponent of infinities and NaN in E5M2; NaN in E4M3.
     let (special, rest) = comptime!(match format {
         Fp8Format::E4M3 => (0x07F0_0000u32, 0x7FC0_0000u32),
         Fp8Format::E5M2 => (0x0F80_0000u32, 0x7F80_0000u32),
@@ -135,12 +135,12 @@ pub(crate) fn decode_lane<N: Size>(
     select_many(is_special, Vector::<f32, N>::reinterpret(all), value)
 }
 
-/// 2^(127 − bias): by so much a code's bits are too small where an f32 has its exponent.
+/// The factor 2^(127 − bias) that a code's bits lack when moved to the exponent of an f32.
 pub(super) fn rebias(format: Fp8Format) -> f32 {
     f32::from_bits((254 - format.bias()) << 23)
 }
 
-/// As [`decode_lane`] of codes that are neither NaN nor infinite, without [`rebias`].
+/// Like [`decode_lane`] for codes that are neither NaN nor infinite, but without the factor [`rebias`].
 #[cube]
 pub(super) fn plain_lane<N: Size>(
     words: Vector<u32, N>,
@@ -151,8 +151,8 @@ pub(super) fn plain_lane<N: Size>(
     Vector::reinterpret(bits)
 }
 
-/// The bits of code `lane` of every word where an f32 has its exponent, without and with the sign. CubeCL's CPU compiler shifts vectors
-/// of signed integers like those of unsigned ones, so the sign takes a step of its own.
+/// The bits of code `lane` of every word, moved to the exponent of an f32: without and with the sign. CubeCL's CPU compiler
+/// shifts vectors of signed integers like unsigned ones, so the sign is moved separately.
 #[cube]
 fn lane_bits<N: Size>(
     words: Vector<u32, N>,
@@ -160,7 +160,7 @@ fn lane_bits<N: Size>(
     #[comptime] format: Fp8Format,
 ) -> (Vector<u32, N>, Vector<u32, N>) {
     let shift = comptime!(8 * (3 - lane as u32));
-    // From the top byte to an exponent that ends at bit 23.
+    // The shift from the top byte to an exponent that ends at bit 23.
     let down = comptime!(format.mantissa_bits() + 1);
     let keep = comptime!(0x7Fu32 << (24 - down));
     let mut top = words;
@@ -171,7 +171,7 @@ fn lane_bits<N: Size>(
     (magnitude, (top & Vector::new(0x8000_0000u32)) | magnitude)
 }
 
-/// Bits of every word that has a code which is NaN or infinite: a carry out of its exponent, or with E4M3 out of its mantissa.
+/// Nonzero bits in every word that has a NaN or infinite code: a carry out of the exponent, or in E4M3 out of the mantissa.
 #[cube]
 pub(super) fn special_codes<N: Size>(
     words: Vector<u32, N>,
@@ -186,7 +186,7 @@ pub(super) fn special_codes<N: Size>(
     ((words & Vector::new(ones)) + Vector::new(one)) & Vector::new(0x8080_8080u32)
 }
 
-/// A bit of every scale that is not finite, or wouldn't be times [`rebias`].
+/// A nonzero bit for every scale that isn't finite, or wouldn't be after a product with [`rebias`].
 #[cube]
 pub(super) fn beyond<N: Size>(
     scales: Vector<f32, N>,

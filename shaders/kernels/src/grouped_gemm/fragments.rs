@@ -1,8 +1,8 @@
-//! Matrix instructions, as the kernels of products use them: square fragments whose edge is the device's.
+//! Matrix instructions as the kernels of products use them: square fragments whose edge depends on the device.
 //!
 //! A cube takes 64 rows × 64 columns of the result. Each of its planes owns the rows of one fragment and all columns, so one
-//! fragment of the left operand feeds all products of a plane. Sums leave through workgroup memory, one fragment at a time,
-//! because where a fragment keeps its elements is the target's secret.
+//! fragment of the left operand serves all products of a plane. Sums are stored through workgroup memory, one fragment at a time,
+//! because the target doesn't tell where a fragment keeps its elements.
 
 use crate::prelude::*;
 use cubecl::cmma;
@@ -12,23 +12,23 @@ use moebius_ops::Element;
 /// Rows and columns of a cube's tile.
 pub(super) const TILE: usize = 64;
 
-/// Bytes CUDA's fragment loads and stores ask of an address.
+/// The alignment in bytes that CUDA's fragment loads and stores require.
 pub(super) const ALIGNMENT: usize = 32;
 
-/// Edges of fragments that the kernels know, the one that devices for tensors have first.
+/// The edges of fragments that the kernels support, in order of preference; tensor devices have the first.
 const EDGES: [usize; 2] = [16, 8];
 
 /// A device's fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fragments {
-    /// Rows, columns and inner columns of one.
+    /// Rows, columns and inner columns of a fragment.
     pub(super) edge: usize,
-    /// Units of a plane.
+    /// Units per plane.
     pub(super) plane: usize,
 }
 
 impl Fragments {
-    /// Those of `device` for elements of this type with sums in f32.
+    /// The fragments of `device` for elements of type `element` with sums in f32.
     pub(super) fn of(
         element: Element,
         kernel: &'static str,
@@ -40,7 +40,7 @@ impl Fragments {
             device.has_mma((edge, edge, edge), &input, "f32")
         };
         let edge = EDGES.into_iter().find(|edge| has(*edge));
-        // Units of a plane have to be known before the kernel is compiled.
+        // The number of units of a plane must be known at compile time.
         let plane = device.subgroup.filter(|(smallest, largest)| {
             smallest == largest || device.runtime != moebius_device::Runtime::Vulkan
         });
@@ -55,23 +55,23 @@ impl Fragments {
         Err(Unsupported::new(kernel, needs, have))
     }
 
-    /// Planes of a cube.
+    /// The number of planes of a cube.
     pub(super) const fn planes(self) -> usize {
         TILE / self.edge
     }
 
-    /// Units of a cube.
+    /// The number of units of a cube.
     pub(super) const fn units(self) -> usize {
         self.planes() * self.plane
     }
 
-    /// Elements of the fragments of all planes that leave at a time, `parts` for each.
+    /// The number of elements that all planes store at a time, with `parts` fragments each.
     pub(super) const fn staged(self, parts: usize) -> usize {
         self.planes() * self.edge * self.edge * parts
     }
 }
 
-/// How an operand lies in workgroup memory: lines of rows or columns, or lines of the inner columns.
+/// The layout of an operand in workgroup memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Lines {
     /// A line for each row (or column) of the result.
@@ -81,8 +81,8 @@ pub(super) enum Lines {
 }
 
 impl Lines {
-    /// Vectors of four from one line to the next, of a tile of `lines` rows or columns of the result: a padding of eight elements
-    /// spreads the banks and keeps fragments 32-byte aligned.
+    /// The stride of lines, in vectors of four, of a tile of `lines` rows or columns of the result: a padding of eight elements
+    /// spreads the lines over the banks and keeps fragments 32-byte aligned.
     pub(super) const fn stride(self, fragments: Fragments, lines: usize) -> usize {
         let elements = match self {
             Self::Outer => fragments.edge,
@@ -91,7 +91,7 @@ impl Lines {
         elements / 4 + 2
     }
 
-    /// Vectors of such a tile.
+    /// The number of vectors of a tile of `lines` rows or columns of the result.
     pub(super) const fn vectors(self, fragments: Fragments, lines: usize) -> usize {
         let stride = self.stride(fragments, lines);
         match self {
@@ -101,7 +101,7 @@ impl Lines {
     }
 }
 
-/// The fragments of this plane's sums, one for each `edge` of `columns`.
+/// Zeroed fragments for this plane's sums, one per `edge` of `columns`.
 #[cube]
 pub(super) fn zero_sums(
     #[comptime] columns: usize,
@@ -158,7 +158,7 @@ fn fragment<F: Float>(
     )
 }
 
-/// One step of every product of this plane.
+/// Multiplies one step of inner columns into all sums of this plane.
 #[cube]
 pub(super) fn multiply<F: Float>(
     left: &Shared<[Vector<F, Const<4>>]>,
@@ -178,7 +178,7 @@ pub(super) fn multiply<F: Float>(
     }
 }
 
-/// Writes `sum`, part `part` of `parts`, to this plane's piece of workgroup memory.
+/// Writes `sum`, part `part` of `parts`, to this plane's section of workgroup memory.
 #[cube]
 pub(super) fn stage(
     staged: &mut Shared<[f32]>,

@@ -1,7 +1,7 @@
 //! The gradients of a product per expert: dx_r = W_eᵀ · dy_r, dW_e = Σ_r dy_r ⊗ x_r, db_e = Σ_r dy_r.
 //!
-//! Rows dy \[R,n\] and x \[R,k\], W \[E,n,k\], b \[E,n\]. Shapes, sums and promises are those of
-//! [`crate::grouped_gemm`]; a dense problem is an ordinary linear layer, without a sort.
+//! The shapes are dy \[R,n\], x \[R,k\], W \[E,n,k\] and b \[E,n\]. [`crate::grouped_gemm`] describes shapes, sums and
+//! guarantees; a dense problem is an ordinary linear layer without a sort.
 
 use crate::grouped_gemm::{self, Operands, Segments, Variant, bias_gradient, weight_gradient};
 use crate::prelude::*;
@@ -9,7 +9,7 @@ use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::{Problem, Source, WeightLayout};
 use moebius_ops::grouped_gemm::{bias_gradient as sum, weight_gradient as outer};
 
-/// Gradients that this device can compute.
+/// The gradients of a product, planned for a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     rows: grouped_gemm::Plan,
@@ -20,7 +20,7 @@ pub struct Plan {
 /// Plans the gradients of `problem` over the tiles of `variant`.
 ///
 /// # Errors
-/// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+/// [`PlanError`] with the size that is wrong, or with what a kernel needs and the device lacks.
 pub fn plan(problem: Problem, variant: Variant, device: &Capability) -> Result<Plan, PlanError> {
     let back = Problem {
         n: problem.k,
@@ -39,12 +39,12 @@ pub fn plan(problem: Problem, variant: Variant, device: &Capability) -> Result<P
 }
 
 buffers! {
-    /// Buffers of the gradients; those that aren't wanted are left out.
+    /// Buffers of the gradients; an unwanted gradient has none.
     pub struct GradientBuffers {
         pub dy: Handle => "[R,n]" read,
         pub rows: Handle => "[R,k]" read,
         pub w: Handle = "W" => "[E,n,k]" read,
-        /// Read; absent in a dense layer.
+        /// The segments of the experts, read; absent in a dense layer.
         pub segments: Option<Segments> = "offsets",
         pub drows: Option<Handle> => "[R,k]" written,
         pub dw: Option<Handle> = "dW" => "[E,n,k] f32" written,

@@ -35,7 +35,7 @@ use moebius_ops::scaling::Fp8Scheme;
 
 const KERNEL: &str = "grouped_gemm";
 
-/// What the kernel of `variant` is called, by all that changes its code but sizes.
+/// The name of `variant`'s kernel for `problem`, with everything that changes its code except sizes.
 fn name(problem: &Problem, variant: Variant) -> String {
     let family = if problem.fp8.is_some() {
         "fp8_gemm"
@@ -56,7 +56,7 @@ fn name(problem: &Problem, variant: Variant) -> String {
     name
 }
 
-/// What names of kernels have for the rows that a product reads.
+/// The part of a kernel's name for the rows that a product reads.
 pub(crate) fn rows_name(problem: &Problem) -> &'static str {
     match problem.rows {
         _ if problem.dense => "dense",
@@ -65,7 +65,7 @@ pub(crate) fn rows_name(problem: &Problem) -> &'static str {
     }
 }
 
-/// Tiles of `tile_rows` rows in the worst routing.
+/// The number of tiles of `tile_rows` rows in the worst routing.
 pub(crate) fn max_tiles(problem: &Problem, tile_rows: usize) -> usize {
     let rows = problem.row_bound;
     if problem.dense {
@@ -76,11 +76,11 @@ pub(crate) fn max_tiles(problem: &Problem, tile_rows: usize) -> usize {
 }
 
 buffers! {
-    /// Which rows belong to which expert: the result of a sort.
+    /// The rows of each expert, from a sort.
     pub struct Segments {
         pub order: Handle => "[S] u32" read: "slots sorted by expert",
         pub offsets: Handle => "[E+1] u32" read,
-        /// Tiles of the sort.
+        /// The list of tiles of the sort.
         pub tiles: Handle,
     }
 }
@@ -89,11 +89,11 @@ buffers! {
     /// Buffers of one grouped GEMM.
     pub struct Operands {
         pub x: Handle = "x" | "rows" => "[T,k] or [R,k]" read,
-        /// Read; absent in a dense product.
+        /// The segments of the experts, read; absent in a dense product.
         pub segments: Option<Segments> = "offsets",
-        /// \[E, n or 2n, k\] or \[E, k, n\], or panels of codes ([`fp8`]), read.
+        /// Weights \[E, n or 2n, k\] or \[E, k, n\], or panels of codes ([`fp8`]), read.
         pub weights: Handle = "codes" | "W",
-        /// Read; present when the weights are codes.
+        /// Scales of the codes, read; present if the weights are codes.
         pub scales: Option<Handle>,
         pub bias: Option<Handle> = "b" => "[E, n or 2n]" read: "present when the problem has a bias",
         pub out: Handle = "y" => "[R,n]" written,
@@ -119,18 +119,18 @@ pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     }
 }
 
-/// Sizes the variants that take a slab are told at launch.
+/// Sizes given at launch to the variants that bind slabs.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
     n: usize,
     k: usize,
     top_k: usize,
-    /// Rows of a dense product.
+    /// The number of rows of a dense product.
     rows: usize,
-    /// Scales down and across an expert's matrix.
+    /// The number of scales down and across an expert's matrix.
     scales_down: usize,
     scales_across: usize,
-    /// Experts whose weights are bound: first, and one past the last.
+    /// The experts whose weights are bound: the first, and one past the last.
     slab_first: usize,
     slab_last: usize,
 }
@@ -142,7 +142,7 @@ fn sizes(plan: &Plan, slab: &Slab) -> SizesLaunch {
     SizesLaunch::new(p.n, p.k, p.top_k, p.row_bound, down, across, first, last)
 }
 
-/// One weight column's sum with its bias.
+/// Adds the bias of weight row `row` to a sum.
 #[cube]
 pub(crate) fn with_bias<F: Float>(bias: &ComptimeOption<&[F]>, sum: f32, row: usize) -> f32 {
     #[comptime]
@@ -170,7 +170,7 @@ pub(crate) fn input_row(
     }
 }
 
-/// The rows of `expert`: all `rows` of them in a dense product.
+/// The first row of `expert` and one past its last; 0 and `rows` in a dense product.
 #[cube]
 fn segment(offsets: &ComptimeOption<&[u32]>, expert: usize, rows: usize) -> (usize, usize) {
     #[comptime]
@@ -180,7 +180,7 @@ fn segment(offsets: &ComptimeOption<&[u32]>, expert: usize, rows: usize) -> (usi
     }
 }
 
-/// Expert, first row and one past the last of tile `at`.
+/// The expert of tile `at`, its first row, and one past its last.
 #[cube]
 pub(crate) fn tile_at(
     tiles: &ComptimeOption<&[u32]>,
@@ -205,7 +205,7 @@ pub(crate) fn tile_at(
     }
 }
 
-/// The tile of out that a cube computes: rows of an expert, the first and one past the last, and the first column.
+/// The tile of out that a cube computes: rows of an expert (the first, and one past the last), and the first column.
 #[derive(CubeType, Clone, Copy)]
 struct Place {
     expert: usize,
@@ -214,7 +214,7 @@ struct Place {
     column: usize,
 }
 
-/// The order, the offsets and the tiles of a sort, where a product has one.
+/// Binds the order, offsets and tiles of a sort, if the product has one.
 fn bind_segments(segments: Option<Segments>) -> [Option<BufferArg>; 3] {
     match segments {
         Some(s) => [s.order, s.offsets, s.tiles].map(|buffer| Some(bind(buffer))),
@@ -222,7 +222,7 @@ fn bind_segments(segments: Option<Segments>) -> [Option<BufferArg>; 3] {
     }
 }
 
-/// The buffer arguments every variant binds, in binding order.
+/// The buffer arguments that every variant binds, in binding order.
 struct Bindings {
     x: BufferArg,
     order: Option<BufferArg>,
@@ -235,7 +235,7 @@ struct Bindings {
 }
 
 impl Bindings {
-    /// Binds `operands`, of the weights those of `slab`.
+    /// Binds `operands`, with only the weights of `slab`.
     fn new(problem: &Problem, slab: &Slab, operands: &Operands) -> Self {
         let operands = operands.clone();
         let others = [slab.first as usize, problem.experts - slab.last as usize];
@@ -253,7 +253,7 @@ impl Bindings {
         }
     }
 
-    /// The weights as elements or as codes, whichever `problem` has.
+    /// Returns the weights as elements or as codes, whichever `problem` has.
     fn weights_or_codes(
         weights: BufferArg,
         problem: &Problem,

@@ -1,4 +1,4 @@
-//! The `naive` variant: one unit per output, the baseline of the benchmarks.
+//! The `naive` variant: one unit per output, as the baseline of the benchmarks.
 
 use super::activation::{activate, gated};
 use super::fp8::{block_words, scale_at};
@@ -11,7 +11,7 @@ use crate::fp8::decode_bits;
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::fp8::PANEL;
 
-/// Units of a cube, one per column.
+/// Units per cube, one per column.
 pub(super) const UNITS: u32 = 64;
 
 #[cube(launch_unchecked)]
@@ -36,7 +36,7 @@ fn grouped_gemm_naive<F: Float>(
         let mut value = 1.0f32;
         #[unroll]
         for part in 0..parts {
-            // The gate's activation belongs to the last factor computed, part 0.
+            // Parts are computed in reverse, so that the last factor is part 0, the gate, which gets the activation.
             let part = comptime!(parts - 1 - part);
             let mut sum = match comptime!(spec.fp8) {
                 Some(fp8) => {
@@ -62,7 +62,7 @@ fn grouped_gemm_naive<F: Float>(
     }
 }
 
-/// The product of the row of x at `from` and a column of a part of an expert.
+/// The dot product of the row of x at `from` and a column of a part of an expert.
 #[cube]
 fn dot<F: Float>(
     x: &[F],
@@ -90,7 +90,7 @@ fn dot<F: Float>(
     sum
 }
 
-/// [`dot`] with codes.
+/// Like [`dot`], with FP8 weights.
 #[cube]
 fn dot_codes<F: Float>(
     x: &[F],

@@ -1,4 +1,4 @@
-//! Which variant runs a grouped GEMM on which device, with what tiles.
+//! The choice of a variant, tiles and slabs of a grouped GEMM for a device.
 
 use super::fragments::Fragments;
 use super::tile::TileShape;
@@ -8,31 +8,31 @@ use crate::prelude::*;
 use serde::Serialize;
 
 moebius_ops::named! {
-    /// How a grouped GEMM is computed.
+    /// The method of a grouped GEMM.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Variant {
-        /// Register tile over tiles in workgroup memory; WebGPU's default limits suffice.
+        /// A register tile over tiles in workgroup memory; needs only WebGPU's default limits.
         Unit = "unit",
-        /// The tiles of `unit` with four rows to a tile, for few tokens per expert.
+        /// Like `unit` with four rows per tile, for few tokens per expert.
         Gemv = "gemv",
         /// One task per core: weights packed into panels, a register tile, no barriers.
         Cpu = "cpu",
-        /// Matrix-multiply-accumulate instructions on tiles of 16 × 16 × 16 or 8 × 8 × 8. Unproven.
+        /// Matrix instructions on tiles of 16 × 16 × 16 or 8 × 8 × 8. Unproven.
         TensorCore = "tensor_core",
-        /// One unit per output: the baseline that benchmarks compare with.
+        /// One unit per output: the baseline of the benchmarks.
         Naive = "naive",
     }
 }
 
 impl Variant {
-    /// Whether a plan may choose the variant by itself; if not, it is unproven as the
-    /// [crate's documentation](crate#unproven) has it.
+    /// Whether a plan may choose the variant by itself; if not, it is unproven, as the [crate's documentation](crate#unproven)
+    /// explains.
     pub fn proven(self) -> bool {
         self != Self::TensorCore
     }
 
-    /// The fastest without matrix instructions, for at most `rows` sorted rows.
+    /// The fastest variant without matrix instructions for at most `rows` sorted rows.
     pub fn portable(rows: usize, experts: usize, device: &Capability) -> Self {
         if device.cpu_cores.is_some() {
             return Self::Cpu;
@@ -43,7 +43,7 @@ impl Variant {
         Self::Unit
     }
 
-    /// The variant that is named, or the portable one.
+    /// Returns the variant `named`, or the portable one.
     pub fn or_portable(
         named: Option<Self>,
         rows: usize,
@@ -53,7 +53,7 @@ impl Variant {
         named.unwrap_or_else(|| Self::portable(rows, experts, device))
     }
 
-    /// Rows per tile the sort must cut segments into; both products of an expert share one list of tiles.
+    /// Rows per tile, into which the sort must cut segments; both products of an expert share one list of tiles.
     pub fn tile_rows(self) -> usize {
         match self {
             Self::Unit => TileShape::UNIT.rows(),
@@ -65,17 +65,17 @@ impl Variant {
     }
 }
 
-/// What the caller wants of the choice of variant.
+/// The caller's constraints on the choice of a variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// This one, or an error; `None` leaves it to the plan.
+    /// The required variant; `None` leaves the choice to the plan.
     pub variant: Option<Variant>,
-    /// The plan may choose variants that are [unproven](crate#unproven).
+    /// Whether the plan may choose variants that are [unproven](crate#unproven).
     pub allow_unproven: bool,
 }
 
 impl Choice {
-    /// `variant`, or an error, unproven or not.
+    /// A choice of exactly `variant`, whether unproven or not.
     pub const fn of(variant: Variant) -> Self {
         Self {
             variant: Some(variant),
@@ -92,26 +92,26 @@ impl Choice {
 /// A range of experts whose weights are bound together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slab {
-    /// First expert.
+    /// The first expert.
     pub first: u32,
     /// One past the last expert.
     pub last: u32,
 }
 
-/// A [`Problem`] this device can run, and how.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
-    /// How.
+    /// The variant.
     pub variant: Variant,
-    /// Elements per vector load along k (GPU), or per register (CPU).
+    /// Elements per vector load along k (GPU) or per register (CPU).
     pub lanes: usize,
-    /// Tile of the `Unit` and `Gemv` variants.
+    /// The tile of the `Unit` and `Gemv` variants.
     pub tile: TileShape,
-    /// Weights bound per launch.
+    /// The experts bound by each launch.
     pub slabs: Vec<Slab>,
-    /// Parallel tasks of the `Cpu` variant.
+    /// The number of parallel tasks of the `Cpu` variant.
     pub cores: usize,
     /// The device's matrix instructions, for the `TensorCore` variant.
     pub(super) fragments: Option<Fragments>,
@@ -119,10 +119,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Decodes codes so.
+    /// A copy that decodes FP8 weights by `conversion`.
     ///
     /// # Errors
-    /// As [`Conversion::supported`], and for the `Cpu` and `Naive` variants, which have integer arithmetic only.
+    /// [`Unsupported`] under the conditions of [`Conversion::supported`], and for instructions in the `Cpu` and `Naive` variants.
     pub fn by(self, conversion: Conversion, device: &Capability) -> Result<Self, Unsupported> {
         conversion.supported(KERNEL, device)?;
         let arithmetic = matches!(self.variant, Variant::Cpu | Variant::Naive);
@@ -132,17 +132,17 @@ impl Plan {
         Ok(Self { conversion, ..self })
     }
 
-    /// Rows per tile the sort must cut segments into.
+    /// Rows per tile, into which the sort must cut segments.
     pub fn tile_rows(&self) -> usize {
         self.variant.tile_rows()
     }
 
-    /// Tiles of the worst routing.
+    /// The number of tiles of the worst routing.
     pub fn max_tiles(&self) -> usize {
         super::max_tiles(&self.problem, self.tile_rows())
     }
 
-    /// Cubes along x, of a tile of rows each, and along y, of a block of columns each.
+    /// Cubes along x (one per tile of rows), along y (one per block of columns), and along z (1).
     pub(super) fn cubes(&self) -> [usize; 3] {
         let columns = match self.variant {
             Variant::Cpu => return [1; 3],
@@ -153,21 +153,20 @@ impl Plan {
         [self.max_tiles(), self.problem.n.div_ceil(columns), 1]
     }
 
-    /// Launches this plan enqueues.
+    /// The number of launches of this plan.
     pub fn launches(&self) -> usize {
         launches(self.problem.row_bound, &self.slabs)
     }
 }
 
-/// Rows per expert up to which [`Variant::Gemv`] wastes fewer rows than [`Variant::Unit`].
+/// The largest number of rows per expert for which [`Variant::Gemv`] wastes fewer rows than [`Variant::Unit`].
 const GEMV_ROWS_PER_EXPERT: usize = 4;
 
 /// Plans `problem` on `device`.
 ///
 /// # Errors
-/// [`PlanError`] with the size that is wrong, or what the variant needs and what the device has: element type, workgroup
-/// size and memory, bindings, a single expert larger than a binding, or gated weights of
-/// [`WeightLayout::InOut`].
+/// [`PlanError`] with the size that is wrong, or with what the variant needs and what the device has: element type, workgroup
+/// size and memory, bindings, a single expert larger than a binding, or gated weights of [`WeightLayout::InOut`].
 pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, PlanError> {
     // Without rows nothing is launched.
     if problem.row_bound > 0 {
@@ -211,11 +210,11 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     Ok(plan)
 }
 
-/// Plans `problem` over the tiles that `variant` has: those of matrix instructions are the `Unit` variant's, which takes what the
-/// instructions don't.
+/// Plans `problem` over the tiles of `variant`. Matrix instructions use the tiles of [`Variant::Unit`], which also computes
+/// problems that the instructions can't.
 ///
 /// # Errors
-/// As [`plan`].
+/// [`PlanError`] under the conditions of [`plan`].
 pub(crate) fn plan_over_tiles(
     problem: Problem,
     device: &Capability,
@@ -229,7 +228,7 @@ pub(crate) fn plan_over_tiles(
     plan(problem, device, Choice::of(variant))
 }
 
-/// The fastest variant that is proven, or allowed, on this device.
+/// The fastest variant on this device that is proven or allowed.
 fn best_variant(problem: &Problem, device: &Capability, choice: Choice) -> Variant {
     if choice.may_take(Variant::TensorCore) && tensor_core::supported(problem, device).is_ok() {
         return Variant::TensorCore;
@@ -248,7 +247,7 @@ fn check_variant(
     Unsupported::unless(plain, KERNEL, needs, "weights of [E, k, n]")?;
     super::fp8::supported(problem, device)?;
     match variant {
-        // Its own check finds the device's fragments.
+        // `tensor_core::supported` finds the device's fragments itself.
         Variant::TensorCore => Ok(()),
         Variant::Cpu => {
             let needs = "a CPU runtime for the cpu variant";
@@ -266,13 +265,13 @@ fn check_variant(
     }
 }
 
-/// One for each slab, or none without rows.
+/// The number of launches: one per slab, or none without rows.
 pub(super) fn launches(rows: usize, slabs: &[Slab]) -> usize {
     if rows == 0 { 0 } else { slabs.len() }
 }
 
-/// Cuts `experts` experts into slabs whose weights, so many elements of so many bytes each, fit one
-/// binding, at offsets a binding may start at.
+/// Cuts `experts` experts into slabs whose weights, `elements` elements of `bytes` bytes per expert, fit one binding and begin at
+/// valid binding offsets.
 pub(super) fn slabs(
     kernel: &'static str,
     experts: usize,

@@ -1,7 +1,7 @@
 //! The `tensor_core` variant: matrix-multiply-accumulate of 16 × 16 × 16 or 8 × 8 × 8, f16 or bf16 in, f32 sums.
 //!
-//! Codes are decoded, times their scale, into the element type as they enter workgroup memory. The hardware chooses the order
-//! of summation, so results differ from the other variants in the last bits.
+//! Codes are decoded and multiplied by their scale into the element type when they are loaded to workgroup memory. The hardware
+//! chooses the order of summation, so results differ from those of other variants in the last bits.
 
 use super::activation::{activate, gated};
 use super::fp8::{four_of_column, panels_of};
@@ -19,7 +19,7 @@ pub(super) const ROWS: usize = TILE;
 
 pub(super) const COLUMNS: usize = TILE;
 
-/// What the kernel is specialised on.
+/// Compile-time parameters of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spec {
     rows: Source,
@@ -45,7 +45,7 @@ impl Spec {
         }
     }
 
-    /// Columns of the weights of a tile, gate and up.
+    /// The number of columns of the weights of a tile, gate and up.
     const fn columns(&self) -> usize {
         COLUMNS * self.parts
     }
@@ -58,7 +58,7 @@ fn weight_lines(problem: &Problem) -> Lines {
     }
 }
 
-/// Bytes of workgroup memory: both operands, and the sums on their way out.
+/// The number of bytes of workgroup memory: both operands, and the sums on their way to the store.
 fn shared_bytes(problem: &Problem, fragments: Fragments) -> usize {
     let columns = COLUMNS * problem.parts();
     let vectors =
@@ -83,7 +83,7 @@ pub(super) fn supported(problem: &Problem, device: &Capability) -> Result<Fragme
     Ok(fragments)
 }
 
-/// Copies a step of inner columns from `k0` of the rows of x into workgroup memory; those past the last repeat it.
+/// Copies inner columns from `k0` of the rows of x into workgroup memory; rows past the last repeat the last.
 #[cube]
 fn load_rows<F: Float>(
     x: &[Vector<F, Const<4>>],
@@ -113,7 +113,7 @@ fn load_rows<F: Float>(
     }
 }
 
-/// Copies a step of inner columns from `k0` of the weights of the tile's columns into workgroup memory, gate and up.
+/// Copies inner columns from `k0` of the weights of the tile's columns, gate and up, into workgroup memory.
 #[cube]
 fn load_weights<F: Float>(
     w: &[Vector<F, Const<4>>],
@@ -160,7 +160,7 @@ fn load_weights<F: Float>(
     }
 }
 
-/// Decodes a step of inner columns from `k0` of the codes of the tile's columns into workgroup memory.
+/// Decodes inner columns from `k0` of the codes of the tile's columns into workgroup memory.
 #[cube]
 fn load_codes<F: Float>(
     codes: &[u32],
@@ -230,7 +230,7 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
         end,
         column,
     };
-    // The same for the whole cube, so the barriers inside are reached by all its units or none.
+    // The condition is the same for the whole cube, so either all units or none reach the barriers inside.
     if expert >= sizes.slab_first && expert < sizes.slab_last {
         let sums = zero_sums(columns, fragments);
         for k0 in range_stepped(0, sizes.k, comptime!(fragments.edge)) {
@@ -251,7 +251,7 @@ pub(super) fn grouped_gemm_tensor_core<F: Float>(
     }
 }
 
-/// Bias, activation, gate, and the store of what lies inside the matrix, a fragment of each plane at a time.
+/// Applies bias, activation and gate, and stores the sums inside the matrix, one fragment of each plane at a time.
 #[cube]
 fn store<F: Float>(
     bias: &ComptimeOption<&[F]>,

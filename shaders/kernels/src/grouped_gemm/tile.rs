@@ -1,12 +1,11 @@
 //! The `unit` and `gemv` variants: a register tile per unit over tiles in workgroup memory.
 //!
-//! A cube takes one tile of an expert's rows and a block of columns. Its units load both operands
-//! in vectors of four along k, which is also how the register tile reads them: `tm` + `tn` vectors
-//! feed 4·`tm`·`tn` multiply-adds. Weights in \[k, n\] are loaded element by element, neighbouring
-//! units taking neighbouring columns, into the same tile. Rows of workgroup memory are padded by one vector so that
-//! neighbouring units fall into different banks. Inside WebGPU's default limits: 256 units, 16 KiB,
-//! 7 bindings, no subgroups. Codes are decoded between their load and the tile: once for all rows of a
-//! tile, so 64 rows pay for a decode what 64 multiply-adds cost.
+//! A cube takes one tile of an expert's rows and a block of columns. Its units load both operands in vectors of four along k,
+//! which is also how the register tile reads them: `tm` + `tn` vectors feed 4·`tm`·`tn` multiply-adds. Weights in \[k, n\] are
+//! loaded into the same tile element by element, with neighbouring units on neighbouring columns. Rows of workgroup memory are
+//! padded by one vector so that neighbouring units use different banks. The kernel stays within WebGPU's default limits: 256
+//! units, 16 KiB, 7 bindings, no subgroups. Codes are decoded between their load and the tile, once for all rows of a tile, so 64
+//! rows share the cost of a decode, about 64 multiply-adds.
 
 use super::activation::{activate, gated};
 use super::fp8::{four_of_column, panels_of};
@@ -16,7 +15,7 @@ use super::{
 };
 use cubecl::prelude::*;
 
-/// Units of a cube and the register tile of each.
+/// The units of a cube, and the register tile of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TileShape {
     units_m: usize,
@@ -28,8 +27,8 @@ pub struct TileShape {
 }
 
 impl TileShape {
-    /// 64 rows × 64 columns by 8 × 16 units. Twelve vectors are read for 128 multiply-adds; with 4 × 4 in a unit eight
-    /// would be for 64, and a software adapter takes 1.45 times as long (SwiftShader, two cores of an EPYC).
+    /// 64 rows × 64 columns by 8 × 16 units. A unit reads twelve vectors for 128 multiply-adds. With 4 × 4 per unit it would read
+    /// eight for 64, which takes a software adapter 1.45 times as long (SwiftShader, two cores of an EPYC).
     pub const UNIT: Self = Self {
         units_m: 8,
         units_n: 16,
@@ -37,7 +36,7 @@ impl TileShape {
         tn: 4,
         steps: 4,
     };
-    /// 4 rows × 64 columns by 64 units: few tokens per expert, bound by reading weights.
+    /// 4 rows × 64 columns by 64 units, for few tokens per expert, where reading weights is the bound.
     pub const GEMV: Self = Self {
         units_m: 1,
         units_n: 64,
@@ -46,33 +45,33 @@ impl TileShape {
         steps: 4,
     };
 
-    /// Rows of a tile.
+    /// The number of rows of a tile.
     pub const fn rows(&self) -> usize {
         self.units_m * self.tm
     }
 
-    /// Columns of a tile.
+    /// The number of columns of a tile.
     pub const fn columns(&self) -> usize {
         self.units_n * self.tn
     }
 
-    /// Units of a cube.
+    /// The number of units of a cube.
     pub const fn units(&self) -> u32 {
         (self.units_m * self.units_n) as u32
     }
 
-    /// Vectors from one row of workgroup memory to the next.
+    /// The stride of rows in workgroup memory, in vectors.
     const fn stride(&self) -> usize {
         self.steps + 1
     }
 
-    /// Bytes of workgroup memory, with `parts` weight tiles.
+    /// The number of bytes of workgroup memory with `parts` weight tiles.
     pub const fn shared_bytes(&self, parts: usize) -> usize {
         (self.rows() + self.columns() * parts) * self.stride() * 16
     }
 }
 
-/// What this kernel and the `naive` one are specialised on.
+/// Compile-time parameters of this kernel and of the `naive` one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spec {
     shape: TileShape,
@@ -98,7 +97,7 @@ impl Spec {
         }
     }
 
-    /// Elements, or words of codes, per load of weights.
+    /// The number of elements, or of words of codes, per load of weights.
     fn weight_lanes(&self, plan: &Plan) -> usize {
         match self.layout {
             WeightLayout::OutIn if self.fp8.is_none() => plan.lanes,
@@ -107,7 +106,7 @@ impl Spec {
     }
 }
 
-/// Four elements of row `row` from column `column`, 0 past the end of the row.
+/// Four elements of row `row` from `column` on; 0 past the end of the row.
 #[cube]
 pub(super) fn load_four<F: Float, N: Size>(
     from: &[Vector<F, N>],
@@ -204,8 +203,8 @@ fn load_weights<F: Float, N: Size>(
     }
 }
 
-/// Four elements of a column of an expert's \[k, n\] weights from `row`, 0 past the last; `expert_row` is the expert's first output
-/// column among those of all experts.
+/// Four elements of a column of an expert's \[k, n\] weights from `row` on, 0 past the last; `expert_row` is the index of the
+/// expert's first output column among those of all experts.
 #[cube]
 fn load_column<F: Float, N: Size>(
     w: &[Vector<F, N>],
@@ -261,7 +260,7 @@ fn load_codes(
     }
 }
 
-/// Adds one step of both tiles to the register tile, in the order of k.
+/// Adds the products of one step of both tiles to the register tile, in the order of k.
 #[cube]
 fn multiply(
     x_tile: &Shared<[Vector<f32, Const<4>>]>,
@@ -272,7 +271,7 @@ fn multiply(
     let shape = comptime!(spec.shape);
     let (tm, stride) = comptime!((shape.tm, shape.stride()));
     let tn = comptime!(shape.tn * spec.parts);
-    // Not unrolled here: a browser sends and compiles the text, and a driver unrolls four rounds by itself.
+    // Not unrolled here, because a browser sends and compiles the text, and a driver unrolls four rounds by itself.
     for step in 0..comptime!(shape.steps) {
         let mut a = Array::<Vector<f32, Const<4>>>::new(tm);
         #[unroll]
@@ -331,7 +330,7 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
         end,
         column,
     };
-    // The same for the whole cube, so the barriers inside are reached by all its units or none.
+    // The condition is the same for the whole cube, so either all units or none reach the barriers inside.
     if expert >= sizes.slab_first && expert < sizes.slab_last {
         for k0 in range_stepped(0, sizes.k, comptime!(4 * shape.steps)) {
             load_rows::<F, N>(x, &order, &mut x_tile, &sizes, &place, k0, spec);
@@ -350,7 +349,7 @@ fn grouped_gemm_tile<F: Float, N: Size, L: Size>(
     }
 }
 
-/// Bias, activation, gate, and the store of the register tile's part inside the matrix.
+/// Applies bias, activation and gate, and stores the part of the register tile inside the matrix.
 #[cube]
 fn store_tile<F: Float>(
     bias: &ComptimeOption<&[F]>,

@@ -1,13 +1,14 @@
 //! The `cpu` variant: one task per core, no barriers, no workgroup memory.
 //!
-//! A task takes every `cores`-th panel of weight columns of every expert. It packs the panel (\[columns, k\] → \[k\]\[registers\], or
-//! \[k, columns\] register by register) into its scratch once, then runs a register tile down the expert's rows: each step loads the
-//! panel's registers of weights and broadcasts [`ROWS`] activations. A panel has two registers, or four where there are 32 of them
-//! (AVX-512): half as much is read of the rows. Packing costs one pass over the weights, at most 7 % at 1024 rows per expert; keeping
-//! packed weights would double their memory. Rows take [`DEEP`] inner columns at a time, which stay in the second-level cache. Few rows
-//! take panels of two registers, packed in blocks of [`BLOCK`] inner columns, which stay in the first: their time is that of reading the
-//! weights, and the rows of four registers would be more streams than a cache has ways. The first half of a gated panel is gate
-//! columns, the second up columns.
+//! A task takes every `cores`-th panel of weight columns of every expert. It packs the panel (\[columns, k\] →
+//! \[k\]\[registers\], or \[k, columns\] register by register) into its scratch once, and then runs a register tile down the
+//! expert's rows: each step loads the panel's registers of weights and broadcasts [`ROWS`] activations. A panel has two
+//! registers, or four on a CPU with 32 registers (AVX-512), which halves the reads of the rows. Packing costs one pass over the
+//! weights, at most 7 % at 1024 rows per expert; keeping packed weights would double their memory. Rows are multiplied with
+//! [`DEEP`] inner columns at a time, which stay in the second-level cache. For few rows, panels have two registers and are packed
+//! in blocks of [`BLOCK`] inner columns, which stay in the first-level cache: the time is then that of reading the weights, and
+//! the weight rows of four registers would be more streams than a cache has ways. The first half of a gated panel holds gate
+//! columns, the second half up columns.
 
 mod panel;
 
@@ -20,41 +21,41 @@ use panel::pack_panel;
 
 pub(super) use panel::{biases_of, load_register, panel_row, store_register, store_rows};
 
-/// Rows of the register tile: 2 × 6 sums + 3 operands fit AVX2's 16 registers, 4 × 6 + 5 the 32 of AVX-512.
+/// Rows of the register tile: 2 × 6 sums and 3 operands fit AVX2's 16 registers, 4 × 6 and 5 the 32 of AVX-512.
 pub(super) const ROWS: usize = 6;
 
-/// Rows of an expert up to which a panel is packed in blocks.
+/// The largest number of rows of an expert for which a panel is packed in blocks.
 const FEW_ROWS: usize = 16;
 
-/// Inner columns of a block: 8 KiB of a panel with 16 lanes.
+/// Inner columns per block: 8 KiB of a panel with 16 lanes.
 const BLOCK: usize = 64;
 
-/// Rows of an expert that go through the blocks of a packed panel together.
+/// Rows of an expert that are multiplied with one block of a packed panel before the next block.
 const MANY_ROWS: usize = 384;
 
-/// Inner columns of a packed panel that many rows are multiplied with at a time: 128 KiB of a panel of four registers with 16 lanes.
+/// Inner columns of a packed panel per block for many rows: 128 KiB of a panel of four registers with 16 lanes.
 const DEEP: usize = 512;
 
-/// Registers of scratch in which one task keeps a panel of so many registers, or a block of it, and the sums of rows that wait for
-/// the next block.
+/// The size, in registers, of a task's scratch: a panel of `registers` registers or a block of it, and the sums of rows that wait
+/// for the next block.
 pub(super) const fn scratch(k: usize, registers: usize) -> usize {
     registers * (if k > BLOCK { k } else { BLOCK } + MANY_ROWS)
 }
 
-/// What the kernel is specialised on.
+/// Compile-time parameters of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spec {
     pub(super) rows: Source,
     pub(super) layout: WeightLayout,
     pub(super) gated: bool,
     pub(super) activation: Option<Activation>,
-    /// Registers of a panel.
+    /// Registers per panel.
     pub(super) registers: usize,
-    /// Columns are a multiple of the register width, so whole registers are stored.
+    /// Whether the columns are a multiple of the register width, so that whole registers are stored.
     pub(super) aligned: bool,
-    /// k is a multiple of the register width, so whole registers of a weight row are loaded.
+    /// Whether k is a multiple of the register width, so that whole registers of a weight row are loaded.
     whole: bool,
-    /// What the codes are, and whether k is a number of whole words.
+    /// The FP8 scheme of the weights, and whether k is a multiple of 4, a whole number of words.
     pub(super) fp8: Option<(Fp8Scheme, bool)>,
 }
 
@@ -73,12 +74,12 @@ impl Spec {
         }
     }
 
-    /// Elements per store.
+    /// The number of elements per store.
     pub(super) fn out_lanes(&self, plan: &Plan) -> usize {
         if self.aligned { plan.lanes } else { 1 }
     }
 
-    /// Elements per load of weights.
+    /// The number of elements per load of weights.
     fn weight_lanes(&self, plan: &Plan) -> usize {
         match self.layout {
             WeightLayout::OutIn if self.whole => plan.lanes,
@@ -87,18 +88,18 @@ impl Spec {
         }
     }
 
-    /// The same with panels of so many registers.
+    /// A copy with `registers` registers per panel.
     pub(super) fn with_registers(self, registers: usize) -> Self {
         Self { registers, ..self }
     }
 
-    /// Columns of a panel of registers of `width` lanes.
+    /// The number of columns of a panel whose registers have `width` lanes.
     pub(super) fn columns(&self, width: usize) -> usize {
         let parts = if self.gated { 2 } else { 1 };
         self.registers / parts * width
     }
 
-    /// Which part of a gated panel a register is in, and which register of that part it is.
+    /// The part (gate or up) of a gated panel that a register belongs to, and the register's index in that part.
     pub(super) fn part_of(&self, register: usize) -> (usize, usize) {
         if self.gated {
             let half = self.registers / 2;
@@ -108,7 +109,7 @@ impl Spec {
         }
     }
 
-    /// The registers that are stored together, and the first column of theirs in registers.
+    /// The two registers that are stored together, and their first column in units of registers.
     fn pair(&self, pair: usize) -> (usize, usize, usize) {
         if self.gated {
             (pair, pair + self.registers / 2, pair)
@@ -117,7 +118,7 @@ impl Spec {
         }
     }
 
-    /// Inner columns of weights that are loaded together, into registers of `width` lanes.
+    /// The number of inner columns of weights loaded together into registers of `width` lanes.
     fn depth(self, width: usize) -> usize {
         if self.whole && self.layout == WeightLayout::OutIn {
             width
@@ -188,22 +189,22 @@ fn grouped_gemm_cpu<F: Float, N: Size, L: Size, O: Size>(
     }
 }
 
-/// A panel of an expert's weights, and the rows that it is multiplied with.
+/// A panel of an expert's weights, and the rows that are multiplied with it.
 #[derive(CubeType, Clone, Copy)]
 struct Panel {
     /// Sorted rows: the first, and one past the last.
     begin: usize,
     end: usize,
-    /// The expert's first weight row among all, and among those of the slab.
+    /// The expert's first weight row among those of all experts, and among those of the slab.
     expert_row: usize,
     row_in_slab: usize,
     /// The panel's first column.
     first: usize,
-    /// Where the task's scratch begins.
+    /// The offset of the task's scratch.
     base: usize,
 }
 
-/// The rows of an expert times a panel, `block` inner columns of which are packed at a time into the scratch.
+/// Multiplies the rows of an expert by a panel, packing `block` inner columns at a time into the scratch.
 #[cube]
 fn whole_panel<F: Float, N: Size, L: Size, O: Size>(
     x: &[F],
@@ -234,24 +235,24 @@ fn whole_panel<F: Float, N: Size, L: Size, O: Size>(
     }
 }
 
-/// What of a panel is packed, and the rows it is multiplied with.
+/// A packed part of a panel, and the rows that are multiplied with it.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Packed {
     /// Sorted rows: the first, and one past the last.
     pub(super) begin: usize,
     pub(super) end: usize,
-    /// Where the scratch has the weights, from the first inner column on.
+    /// The offset in the scratch of the weights, from the first packed inner column on.
     pub(super) base: usize,
     /// Inner columns: the first, and one past the last.
     pub(super) from: usize,
     pub(super) past: usize,
     /// The panel's first column.
     pub(super) first: usize,
-    /// Where the scratch has the sums of rows that wait for the next block.
+    /// The offset in the scratch of the sums of rows that wait for the next block.
     pub(super) sums: usize,
 }
 
-/// Rows times what is packed, some rows and some inner columns at a time: these stay in the second-level cache.
+/// Multiplies rows by a packed part of a panel, in blocks of rows and inner columns that stay in the second-level cache.
 #[cube]
 pub(super) fn blocks_of_rows<F: Float, N: Size, O: Size>(
     x: &[F],
@@ -279,7 +280,7 @@ pub(super) fn blocks_of_rows<F: Float, N: Size, O: Size>(
     }
 }
 
-/// Rows times what is packed; after the last inner column they are stored.
+/// Multiplies rows by a packed part of a panel; stores them after the last inner column.
 #[cube]
 fn panel_rows<F: Float, N: Size, O: Size>(
     x: &[F],
@@ -303,7 +304,7 @@ fn panel_rows<F: Float, N: Size, O: Size>(
     }
 }
 
-/// As [`panel_rows`], of a tile of `count` rows from `row`.
+/// Does the work of [`panel_rows`] for a tile of `count` rows from `row`.
 #[cube]
 fn tile_rows<F: Float, N: Size, O: Size>(
     x: &[F],
@@ -355,8 +356,8 @@ fn tile_rows<F: Float, N: Size, O: Size>(
     }
 }
 
-/// Where the tokens of a tile's rows from `row` begin (rows past `end` repeat the last), and sums of 0: `count` rows of so many
-/// registers.
+/// For a tile of `count` rows from `row` (rows past `end` repeat the last): the offsets of their rows of x, and zeroed sums of
+/// `registers` registers per row.
 #[cube]
 pub(super) fn begun_tile<N: Size>(
     order: &ComptimeOption<&[u32]>,

@@ -1,11 +1,11 @@
-//! Weights on their way into a panel of registers, and what is done with the sums of a tile: bias, activation, gate, and the store.
+//! Packing of weights into a panel of registers, and the end of a tile: bias, activation, gate, and the store.
 
 use super::{Panel, Spec};
 use crate::grouped_gemm::activation::{activate, gated};
 use crate::grouped_gemm::{Sizes, WeightLayout};
 use cubecl::prelude::*;
 
-/// The weight row behind lane `lane` of register `register` of the panel that starts at column `first`.
+/// The weight row of lane `lane` of register `register` of the panel that starts at column `first`.
 #[cube]
 pub(in crate::grouped_gemm) fn panel_row(
     sizes: &Sizes,
@@ -19,7 +19,7 @@ pub(in crate::grouped_gemm) fn panel_row(
     min(first + within * width + lane, sizes.n - 1) + part * sizes.n
 }
 
-/// packed\[kk\]\[half\] = the weights of the panel at inner column `begin` + kk, up to `past`.
+/// packed\[kk\]\[half\] = the panel's weights at inner column `begin` + kk, up to before `past`.
 #[cube]
 pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
     w: &[Vector<F, L>],
@@ -32,7 +32,7 @@ pub(super) fn pack_panel<F: Float, N: Size, L: Size>(
 ) {
     let width = N::value();
     let depth = comptime!(spec.depth(width));
-    // One register after the other: the rows behind all would be more streams than are fetched ahead.
+    // One register after the other, because the rows of all registers would be more streams than the CPU prefetches.
     let registers = comptime!(spec.registers);
     #[unroll]
     for half in 0..registers {
@@ -84,7 +84,7 @@ fn load_block<F: Float, N: Size, L: Size>(
     block
 }
 
-/// Turns a square of registers about its diagonal: halves of it are exchanged, then halves of those.
+/// Transposes a square of registers by exchanging halves, then halves of halves.
 #[cube]
 fn transpose<N: Size>(square: &mut Array<Vector<f32, N>>) {
     let width = N::value();
@@ -112,8 +112,8 @@ fn transpose<N: Size>(square: &mut Array<Vector<f32, N>>) {
     }
 }
 
-/// A register of the row of `n` elements that starts at `row`, from `column`; columns past the
-/// last repeat it, or the last whole register when rows consist of those.
+/// A register of the row of `n` elements that starts at `row`, from `column` on; columns past the last repeat the last, or the
+/// last whole register if rows consist of whole ones.
 #[cube]
 pub(in crate::grouped_gemm) fn load_register<F: Float, N: Size, L: Size>(
     from: &[Vector<F, L>],
@@ -136,7 +136,7 @@ pub(in crate::grouped_gemm) fn load_register<F: Float, N: Size, L: Size>(
     value
 }
 
-/// Stores one register of a row, or the part of it inside the matrix.
+/// Stores the part of a register that lies inside its row.
 #[cube]
 pub(in crate::grouped_gemm) fn store_register<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
@@ -160,7 +160,7 @@ pub(in crate::grouped_gemm) fn store_register<F: Float, N: Size, O: Size>(
     }
 }
 
-/// The bias of a register of columns, 0 without one.
+/// The bias of a register of columns; 0 without a bias.
 #[cube]
 fn bias_of<F: Float, N: Size>(
     bias: &ComptimeOption<&[F]>,
@@ -183,7 +183,7 @@ fn bias_of<F: Float, N: Size>(
     value
 }
 
-/// Bias, activation, gate, and the store of one row of a panel.
+/// Applies bias, activation and gate to one row of a panel, and stores it.
 #[cube]
 fn store_row<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],
@@ -223,7 +223,7 @@ pub(in crate::grouped_gemm) fn biases_of<F: Float, N: Size>(
     biases
 }
 
-/// Bias, activation, gate and the store of `count` rows from `row`, as far as they are before `end`.
+/// Applies bias, activation and gate to `count` rows from `row`, and stores those before `end`.
 #[cube]
 pub(in crate::grouped_gemm) fn store_rows<F: Float, N: Size, O: Size>(
     out: &mut [Vector<F, O>],

@@ -1,15 +1,14 @@
-//! The `cpu` variant: one task per core, no barriers, no workgroup memory.
+//! The `cpu` variant of the weight gradient: one task per core, no barriers, no workgroup memory.
 //!
-//! A task owns a rectangle of every gradient. It takes an expert's rows in blocks of [`BLOCK`]: of a
-//! it packs its columns (\[rows, m\] → \[m / 6\]\[rows\]\[6\]) once per block, of b a panel of two
-//! registers of columns (→ \[rows\]\[2 registers\]) at a time. Down the panel runs a register tile of
-//! [`TILE`] × 2 registers, whose sums start at what the blocks before have stored: each step loads
-//! two registers of b and broadcasts [`TILE`] elements of a. Both are packed because rows of 2^n
-//! bytes share a few sets of a cache, and a tile would read one line of each row.
+//! A task owns a rectangle of every gradient. It takes an expert's rows in blocks of [`BLOCK`]. From a it packs its columns
+//! (\[rows, m\] → \[m / 6\]\[rows\]\[6\]) once per block; from b it packs a panel of two registers of columns (→ \[rows\]\[2
+//! registers\]) at a time. A register tile of [`TILE`] × 2 registers runs down the panel, with sums that continue those that
+//! earlier blocks stored: each step loads two registers of b and broadcasts [`TILE`] elements of a. Both are packed because rows
+//! of 2^n bytes share a few sets of a cache, and a tile would read one line of each row.
 //!
-//! Per second of both cores' processor time, on 2 Zen 5 cores, 427–488 GFLOP for 8192 rows, 8 experts
-//! and 2048 × 512 or 4096 × 1024 columns either way, where the product reaches 461–489. Tiles of 8 and blocks
-//! of 512 or 1024 rows came within 17 % below; a small block also takes the least scratch.
+//! Throughput per second of both cores' processor time, on 2 Zen 5 cores: 427–488 GFLOP for 8192 rows, 8 experts and 2048 × 512
+//! or 4096 × 1024 columns either way, where the product reaches 461–489. Tiles of 8, and blocks of 512 or 1024 rows, were at most
+//! 17 % slower; a small block also needs the least scratch.
 
 use super::{Bindings, Operands, Plan, Slab, Spec as Sources};
 use crate::grouped_gemm::cpu::{ROWS as TILE, load_register, store_register};
@@ -17,19 +16,19 @@ use crate::grouped_gemm::{input_row, segment};
 use crate::prelude::*;
 use cubecl::prelude::*;
 
-/// Rows of a and b that are packed at once: a panel of them is 32 KiB with 16 lanes, which stays in a
-/// first-level cache of 48.
+/// Rows of a and b that are packed at once: a panel of them is 32 KiB with 16 lanes, which stays in a first-level cache of 48
+/// KiB.
 const BLOCK: usize = 256;
 
-/// Elements from one packed tile to the next: a line more than a tile's, so that tiles don't start
-/// in the same set of a cache.
+/// The stride of packed tiles, in elements: one cache line more than a tile, so that tiles don't start in the same set of a
+/// cache.
 const STRIDE: usize = BLOCK * TILE + 16;
 
-/// What the kernel is specialised on.
+/// Compile-time parameters of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     sources: Sources,
-    /// Columns of b and dW are a multiple of the register width, so whole registers are moved.
+    /// Whether the columns of b and dW are a multiple of the register width, so that whole registers are moved.
     aligned: bool,
 }
 
@@ -41,28 +40,28 @@ impl Spec {
         }
     }
 
-    /// Elements per load of b and per store of dW.
+    /// The number of elements per load of b and per store of dW.
     fn lanes(&self, plan: &Plan) -> usize {
         if self.aligned { plan.lanes[1] } else { 1 }
     }
 }
 
-/// Sizes known at launch.
+/// Sizes given at launch.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
     m: usize,
     n: usize,
     top_k: usize,
-    /// Rows of a dense product.
+    /// The number of rows of a dense product.
     rows: usize,
-    /// Tasks along m and along n.
+    /// The number of tasks along m and along n.
     tasks_m: usize,
     tasks_n: usize,
     slab_first: usize,
     slab_last: usize,
 }
 
-/// One block of an expert's rows, and what a task has to do with it.
+/// One block of an expert's rows, and a task's part of its work.
 #[derive(CubeType, Clone, Copy)]
 struct Work {
     m: usize,
@@ -72,16 +71,16 @@ struct Work {
     rows: usize,
     /// Whether these are the expert's first rows.
     fresh: bool,
-    /// The task's tiles of a: first, and one past the last.
+    /// The task's tiles of a: the first, and one past the last.
     first_tile: usize,
     last_tile: usize,
-    /// Where the task's scratch starts, and row 0 of the expert's gradient.
+    /// The offset of the task's scratch, and of row 0 of the expert's gradient.
     lines: usize,
     panel: usize,
     out_row: usize,
 }
 
-/// lines\[tile\]\[row\]\[i\] = column 6·tile + i of a; columns past the last repeat it.
+/// lines\[tile\]\[row\]\[i\] = column 6·tile + i of a; columns past the last repeat the last.
 #[cube]
 fn pack_lines<F: Float>(
     a: &[F],
@@ -104,7 +103,7 @@ fn pack_lines<F: Float>(
     }
 }
 
-/// panel\[row\]\[half\] = the two registers of b from `column`.
+/// panel\[row\]\[half\] = the two registers of b from `column` on.
 #[cube]
 fn pack_panel<F: Float, N: Size, L: Size>(
     b: &[Vector<F, L>],
@@ -126,7 +125,7 @@ fn pack_panel<F: Float, N: Size, L: Size>(
     }
 }
 
-/// The sums of a tile by the panel that starts at `column`, this block's rows after those before.
+/// The sums of a tile with the panel that starts at `column`: this block's rows added to the sums of earlier blocks.
 #[cube]
 fn tile_sums<N: Size, L: Size>(
     lines: &mut [f32],
@@ -245,9 +244,9 @@ fn store_tile<N: Size, L: Size>(
     }
 }
 
-/// Tasks along m and along n, as many as there are cores. The cost of a split is the time of a task
-/// per row, in cycles: two vector multiply-adds a cycle, about one for an element of a that is
-/// packed and eight for a register of b, whose rows lie far apart.
+/// The number of tasks along m and along n; their product is the number of cores. The cost of a split is a task's time per row in
+/// cycles: two vector multiply-adds per cycle, about one cycle per packed element of a, and about eight per packed register of b,
+/// whose rows lie far apart.
 fn tasks(plan: &Plan) -> [usize; 2] {
     let [m, n] = plan.problem.columns();
     let cost = |[along_m, along_n]: &[usize; 2]| {
@@ -300,7 +299,7 @@ mod tests {
     use super::*;
     use moebius_profiles as profiles;
 
-    /// The packed share of both operands stays small, and a narrow gradient still feeds every core.
+    /// The cost of packing stays small, and a narrow gradient still uses every core.
     #[test]
     fn tasks_share_a_gradient() {
         let split = |m, n, cores| {

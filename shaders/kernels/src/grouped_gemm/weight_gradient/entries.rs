@@ -1,10 +1,10 @@
-//! Which variants of the weight gradient are compiled for every target.
+//! The variants of the weight gradient that are compiled for every target.
 
 use super::{Choice, Problem, Product, Source, Variant, launch, plan};
 use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 
-/// A variant, its element type, the columns of a and b, and their sources; none in a dense product.
+/// A variant, its element type, the columns of a and b, and their sources; `None` for a dense product.
 type Case = (Variant, Element, [usize; 2], Option<[Source; 2]>);
 
 const SORTED_BY_TOKEN: Option<[Source; 2]> = Some([Source::Sorted, Source::Tokens]);
@@ -13,7 +13,7 @@ const DENSE: Option<[Source; 2]> = None;
 const WHOLE: [usize; 2] = [512, 256];
 const RAGGED: [usize; 2] = [511, 255];
 
-/// 16-bit types differ in their loads, columns that are no multiple of four in loads and stores.
+/// 16-bit types change the loads; columns that aren't a multiple of four change loads and stores.
 const CASES: [Case; 20] = [
     (Variant::Unit, Element::F32, WHOLE, SORTED_BY_TOKEN),
     (Variant::Unit, Element::F32, RAGGED, TOKEN_BY_SORTED),

@@ -20,7 +20,7 @@ use moebius_ops::grouped_gemm::weight_gradient::Problem;
 
 const KERNEL: &str = "weight_gradient";
 
-/// What the kernel of `variant` is called; ragged where vectors cross the ends of rows.
+/// The name of `variant`'s kernel; "ragged" if vectors would cross the ends of rows.
 fn name(problem: &Problem, variant: Variant) -> String {
     let (variant, element) = (variant.name(), problem.product.element);
     let whole = problem.columns().map(|columns| columns.is_multiple_of(4));
@@ -29,25 +29,25 @@ fn name(problem: &Problem, variant: Variant) -> String {
     format!("weight_gradient_{variant}_{element}{dense}{ragged}")
 }
 
-/// A [`Problem`] this device can run, and how.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is computed.
+    /// The problem.
     pub problem: Problem,
-    /// How: any but `Gemv`.
+    /// The variant, never `Gemv`.
     pub variant: Variant,
-    /// Gradients bound per launch.
+    /// The experts whose gradients each launch binds.
     pub slabs: Vec<Slab>,
-    /// Elements per load of a, and of b and dW; of the `Cpu` variant, per register.
+    /// Elements per load of a, and of b and dW; per register in the `Cpu` variant.
     pub lanes: [usize; 2],
-    /// Parallel tasks of the `Cpu` variant.
+    /// The number of parallel tasks of the `Cpu` variant.
     pub cores: usize,
     /// The device's matrix instructions, for the `TensorCore` variant.
     fragments: Option<Fragments>,
 }
 
 impl Plan {
-    /// Launches this plan enqueues.
+    /// The number of launches of this plan.
     pub fn launches(&self) -> usize {
         launches(self.problem.product.row_bound, &self.slabs)
     }
@@ -56,9 +56,8 @@ impl Plan {
 /// Plans `problem` on `device`.
 ///
 /// # Errors
-/// [`PlanError`] with the size that is wrong, or what the variant needs and what the device has: element type, workgroup
-/// size and memory, bindings, cube counts, or a single expert larger than a binding. There is no
-/// `Gemv` variant.
+/// [`PlanError`] with the size that is wrong, or with what the variant needs and what the device has: element type, workgroup
+/// size and memory, bindings, cube counts, or a single expert larger than a binding. There is no `Gemv` variant.
 pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Plan, PlanError> {
     let (product, [m, n]) = (&problem.product, problem.columns());
     // Without rows nothing is launched.
@@ -102,7 +101,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     Ok(plan)
 }
 
-/// What to choose beside products of `variant`: matrix instructions where those have them.
+/// The choice for weight gradients of products by `variant`: matrix instructions if the products use them.
 pub(crate) fn beside(variant: Variant) -> Choice {
     Choice {
         variant: None,
@@ -120,7 +119,7 @@ fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupporte
             let have = format!("the {} variant asked for", variant.name());
             return Err(Unsupported::new(KERNEL, "another variant", have));
         }
-        // Its own check is the plan's.
+        // The plan checks this variant by `tensor_core::supported`.
         Variant::TensorCore => (0, 0),
         Variant::Unit => (tile::UNITS, tile::SHARED_BYTES),
         // A CPU starts more tasks than it has cores.
@@ -130,7 +129,7 @@ fn check_variant(variant: Variant, device: &Capability) -> Result<(), Unsupporte
     crate::fits_cube(KERNEL, units, memory, device)
 }
 
-/// Cubes along m, n and the experts of a slab.
+/// The number of cubes along m, along n, and over the experts of a slab.
 fn cubes(plan: &Plan, slab: &Slab) -> [usize; 3] {
     let [m, n] = plan.problem.columns();
     let [m, n] = match plan.variant {
@@ -147,14 +146,13 @@ buffers! {
     pub struct Operands {
         pub a: Handle => "[T,m] or [R,m]" read,
         pub b: Handle => "[T,n] or [R,n]" read,
-        /// Read; absent in a dense product. Its tiles aren't used.
+        /// The segments of the experts, read; absent in a dense product. The tiles aren't used.
         pub segments: Option<Segments> = "offsets",
         pub out: Handle => "[E,m,n] f32" written,
     }
 }
 
-/// Enqueues the gradient: one launch, or one per slab; none for a batch without slots, whose
-/// gradient of zeros is the caller's.
+/// Enqueues the gradient: one launch per slab, or none without slots; the caller must then write the zeros itself.
 pub fn launch(client: &Client, plan: &Plan, operands: Operands) {
     if plan.problem.product.row_bound == 0 {
         return;
@@ -186,7 +184,8 @@ impl Spec {
     }
 }
 
-/// What a step reads of an operand: rows, the first and one past the expert's last, and columns from `first`, of so many.
+/// The part of an operand that a step reads: rows (the first, and one past the expert's last), and columns from `first` out of
+/// all columns.
 #[derive(CubeType, Clone, Copy)]
 struct Step {
     row: usize,
@@ -195,13 +194,13 @@ struct Step {
     columns: usize,
 }
 
-/// Sizes known at launch, of the variants with a cube for each part of a gradient.
+/// Sizes given at launch to the variants with a cube for each part of a gradient.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
     m: usize,
     n: usize,
     top_k: usize,
-    /// Rows of a dense product.
+    /// The number of rows of a dense product.
     rows: usize,
     slab_first: usize,
 }
@@ -211,7 +210,7 @@ fn sizes(plan: &Plan, slab: &Slab) -> SizesLaunch {
     SizesLaunch::new(m, n, p.top_k, p.row_bound, slab.first as usize)
 }
 
-/// The buffer arguments every variant binds, in binding order.
+/// The buffer arguments that every variant binds, in binding order.
 struct Bindings {
     a: BufferArg,
     b: BufferArg,
@@ -221,7 +220,7 @@ struct Bindings {
 }
 
 impl Bindings {
-    /// Binds `operands`, of the gradients those of `slab`.
+    /// Binds `operands`, with only the gradients of `slab`.
     fn new(problem: &Problem, slab: &Slab, operands: &Operands) -> Self {
         let operands = operands.clone();
         let others = [
@@ -241,7 +240,7 @@ impl Bindings {
     }
 }
 
-/// Units of a cube of the `naive` variant, one per column of b.
+/// Units per cube of the `naive` variant, one per column of b.
 const NAIVE_UNITS: u32 = 64;
 
 /// The `naive` variant: one unit per element of a gradient.
@@ -263,8 +262,8 @@ fn weight_gradient_naive<F: Float>(
         let mut sum = 0.0f32;
         let (begin, end) = segment(&offsets, expert, sizes.rows);
         for row in begin..end {
-            // Mesa's software driver leaves a loop after one more round in which no unit counts, and reads there what is
-            // the same for all units: a row past the end would lead it to any address.
+            // Mesa's software driver runs one more round of a loop in which no unit counts, and still reads whatever is the same
+            // for all units: a row past the end would lead it to any address.
             let row = min(row, end - 1);
             let a_row = input_row(&order, row, sizes.top_k, comptime!(spec.a));
             let b_row = input_row(&order, row, sizes.top_k, comptime!(spec.b));

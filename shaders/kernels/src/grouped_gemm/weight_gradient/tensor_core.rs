@@ -1,7 +1,7 @@
-//! The `tensor_core` variant: a cube owns 64 × 64 elements of a gradient, a plane the lines of one fragment of them.
+//! The `tensor_core` variant: a cube owns 64 × 64 elements of a gradient, and a plane the rows of one fragment of them.
 //!
-//! A step brings the rows of one fragment of both operands into workgroup memory, zeros past the expert's last row. The rows
-//! are the inner columns of the product, so a is read across its lines.
+//! Each step loads the rows of one fragment of both operands into workgroup memory, with zeros past the expert's last row. The
+//! rows are the inner columns of the product, so a is read transposed.
 
 use super::{Bindings, Operands, Plan, Problem, Sizes, Slab, Source, Spec, Step, cubes, sizes};
 use crate::grouped_gemm::fragments::{
@@ -89,7 +89,7 @@ fn weight_gradient_tensor_core<F: Float>(
     let (begin, end) = segment(&offsets, expert, sizes.rows);
     let first_line = CUBE_POS_X as usize * comptime!(EDGE);
     let first = CUBE_POS_Y as usize * comptime!(EDGE);
-    // The same for the whole cube, so the barriers inside are reached by all its units or none.
+    // The range is the same for the whole cube, so either all units or none reach the barriers inside.
     for row in range_stepped(begin, end, comptime!(fragments.edge)) {
         let of_a = step(row, end, first_line, sizes.m);
         let of_b = step(row, end, first, sizes.n);

@@ -8,7 +8,7 @@ fn refuses_what_it_has_no_variant_for() {
         variant: Some(variant),
         allow_unproven: true,
     };
-    // A product in f32 has no matrix instructions.
+    // There are no matrix instructions for a product in f32.
     for variant in [Variant::Gemv, Variant::TensorCore] {
         let error = plan(problem, &profiles::h100(), choice(variant)).unwrap_err();
         assert!(error.to_string().contains(variant.name()), "{error}");
@@ -19,7 +19,7 @@ fn refuses_what_it_has_no_variant_for() {
     assert_eq!(automatic(profiles::cpu_neon()), Variant::Cpu);
 }
 
-/// 8 gradients of 16 MiB are one binding of WebGPU's 128 MiB, 8 of 32 MiB are two.
+/// 8 gradients of 16 MiB fit one binding of WebGPU's 128 MiB; 8 of 32 MiB need two.
 #[test]
 fn gradients_beyond_a_binding_are_split() {
     let device = profiles::webgpu_default();

@@ -1,9 +1,8 @@
 //! The `unit` variant: a cube owns 64 × 64 elements of a gradient, a unit 4 × 4 of them.
 //!
-//! A step brings 16 rows of both operands into workgroup memory, zeros past the expert's last row;
-//! a unit reads a vector of four of each row and multiplies them out. Reads of a row by the units of
-//! a cube are neighbours or broadcasts, so no bank conflicts. Inside WebGPU's default limits: 256
-//! units, 8 KiB, 5 bindings, no subgroups.
+//! Each step loads 16 rows of both operands into workgroup memory, with zeros past the expert's last row; a unit reads a vector
+//! of four of each row and adds their outer product. The units of a cube read neighbouring vectors of a row or the same one, so
+//! there are no bank conflicts. The kernel stays within WebGPU's default limits: 256 units, 8 KiB, 5 bindings, no subgroups.
 
 use super::{Bindings, Operands, Plan, Sizes, Slab, Source, Spec, Step, cubes, sizes};
 use crate::grouped_gemm::{input_row, segment, tile::load_four};
@@ -13,13 +12,13 @@ use cubecl::prelude::*;
 /// Edge of a cube's tile.
 pub(super) const EDGE: usize = 64;
 
-/// Vectors of four along an edge, which is units along an edge.
+/// Vectors of four along an edge, which is also the number of units along an edge.
 const VECTORS: usize = EDGE / 4;
 
-/// Units of a cube.
+/// Units per cube.
 pub(super) const UNITS: u32 = (VECTORS * VECTORS) as u32;
 
-/// Rows per step: one vector of each operand per unit.
+/// Rows per step: each unit loads one vector of each operand.
 const STEP: usize = UNITS as usize / VECTORS;
 
 /// Bytes of workgroup memory.
@@ -46,7 +45,7 @@ fn load_step<F: Float, N: Size>(
     tile[unit] = four;
 }
 
-/// Adds a step's rows to the register tile, in order.
+/// Adds the outer products of a step's rows to the register tile, in order.
 #[cube]
 fn multiply(
     a_tile: &Shared<[Vector<f32, Const<4>>]>,
@@ -87,7 +86,7 @@ fn weight_gradient_tile<F: Float, M: Size, L: Size>(
     let (begin, end) = segment(&offsets, expert, sizes.rows);
     let first_line = CUBE_POS_X as usize * comptime!(EDGE);
     let first = CUBE_POS_Y as usize * comptime!(EDGE);
-    // The same for the whole cube, so the barriers inside are reached by all its units or none.
+    // The range is the same for the whole cube, so either all units or none reach the barriers inside.
     for row in range_stepped(begin, end, comptime!(STEP)) {
         let left = Step {
             row,
@@ -118,7 +117,7 @@ fn weight_gradient_tile<F: Float, M: Size, L: Size>(
     }
 }
 
-/// Stores what of four columns lies inside the row of `n` that starts at `row`.
+/// Stores those of four columns that lie inside the row of `n` elements that starts at `row`.
 #[cube]
 fn store_four<N: Size>(
     out: &mut [Vector<f32, N>],
