@@ -1,6 +1,7 @@
-//! A fingerprint of the kernels: of this crate's sources, of the operations they compute and of CubeCL, which makes code of them.
+//! Computes a fingerprint of the kernels from the sources of this crate and of the operations, and from CubeCL's versions,
+//! because CubeCL generates the code.
 //!
-//! Where there is no lock file of the workspace, as in a published crate, the manifest says which CubeCL it is.
+//! Without the workspace's lock file, as in a published crate, the manifest tells CubeCL's version.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -46,7 +47,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// FNV-1a of 64 bits: the same for every compiler.
+/// A 64-bit FNV-1a hash, which is the same for every compiler.
 struct Hash(u64);
 
 impl Hash {

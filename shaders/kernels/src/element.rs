@@ -5,15 +5,15 @@ use cubecl::ir::{ElemType, FloatKind};
 use moebius_device::Capability;
 use moebius_ops::Element;
 
-/// What CubeCL and a device make of an element type.
+/// The CubeCL type of an element type, and its support by devices.
 pub trait DeviceElement {
     /// The CubeCL type.
     fn elem_type(self) -> ElemType;
 
-    /// Whether `device` stores this type.
+    /// Checks that `device` can store the type.
     ///
     /// # Errors
-    /// [`Unsupported`] for f16 or bf16 on a device without it.
+    /// [`Unsupported`] for f16 or bf16 on a device without that type.
     fn supported(self, kernel: &'static str, device: &Capability) -> Result<(), Unsupported>;
 }
 

@@ -1,5 +1,5 @@
-//! The two ways a plan refuses work: its numbers don't fit, or the device can't; and launches whose failure reaches whoever reads the
-//! result.
+//! The errors of plans (a problem's numbers don't fit, or the device lacks something), and launches whose failure reaches the
+//! reader of the result.
 
 use cubecl::client::Client;
 use cubecl::frontend::push_validation_error;
@@ -7,11 +7,11 @@ use cubecl::prelude::*;
 use cubecl::server::{Handle, ServerError};
 use moebius_ops::Mismatch;
 
-/// A device that lacks what a kernel needs; returned by `plan`, before anything is launched.
+/// The error for a device that lacks what a kernel needs; `plan` returns it before anything is launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kernel} is not supported on this device: it needs {needs}, the device has {have}")]
 pub struct Unsupported {
-    /// Kernel family.
+    /// The kernel family.
     pub kernel: &'static str,
     /// What the kernel needs.
     pub needs: String,
@@ -20,7 +20,7 @@ pub struct Unsupported {
 }
 
 impl Unsupported {
-    /// `kernel` needs `needs`, and the device has `have`.
+    /// The error that `kernel` needs `needs` while the device has `have`.
     pub fn new(kernel: &'static str, needs: impl ToString, have: impl ToString) -> Self {
         Self {
             kernel,
@@ -29,7 +29,7 @@ impl Unsupported {
         }
     }
 
-    /// Refuses what doesn't fit; the texts are only made then.
+    /// Returns an error unless `fits`; the texts are formatted only in that case.
     pub(crate) fn unless(
         fits: bool,
         kernel: &'static str,
@@ -44,31 +44,31 @@ impl Unsupported {
     }
 }
 
-/// Why something isn't planned.
+/// Why a plan is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Its numbers don't fit.
+    /// The problem's numbers don't fit.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// The device can't.
+    /// The device lacks something.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
 }
 
-/// A kernel that no compiler takes.
+/// A kernel that no compiler accepts.
 #[cube(launch)]
 fn failed(output: &mut [u32], #[comptime] reason: String) {
     push_validation_error(reason);
     output[0] = 0;
 }
 
-/// Runs `launch`, whose kernels write `outputs`: if one can't be compiled or launched, reading any of the outputs, or
-/// what is computed from them, is an error with its reason.
+/// Runs `launch`, whose kernels write `outputs`. If a kernel can't be compiled or launched, reading an output, or anything
+/// computed from it, fails with the reason.
 ///
-/// CubeCL reports what a compiler refuses at the read by itself. But its compiler for processors panics where LLVM or the
-/// JIT fails, on a thread that drops the message and leaves the outputs as they were. So on `cpu` this waits for the
-/// launches (not for the kernels) and marks the outputs if they panicked. Elsewhere it doesn't wait: there only a type
-/// that a compiler lacks makes it panic, and plans refuse those.
+/// CubeCL itself reports at the read what a compiler refuses. But its compiler for processors panics when LLVM or the JIT fails,
+/// on a thread that drops the message and leaves the outputs unchanged. So on `cpu` this function waits for the launches (not for
+/// the kernels) and marks the outputs if a launch panicked. On other runtimes it doesn't wait, because there only a type that a
+/// compiler lacks causes a panic, and plans refuse such types.
 pub fn checked(client: &Client, outputs: &[&Handle], launch: impl FnOnce() + Send) {
     if client.name() != "cpu" {
         return launch();

@@ -1,5 +1,5 @@
-//! How CubeCL computes [`moebius_ops::fp8`]: the host's integer arithmetic on the bits of the f32, or conversion instructions where they
-//! are named.
+//! How CubeCL computes [`moebius_ops::fp8`]: by the host's integer arithmetic on the bits of the f32, or by conversion
+//! instructions if the caller names them.
 
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -12,7 +12,7 @@ fn round_to_even_cube(value: u32, shift: u32) -> u32 {
     (value + (1u32 << (shift - 1)) - 1 + ((value >> shift) & 1)) >> shift
 }
 
-/// The code of the f32 with these bits, as [`encode_host`].
+/// Encodes the f32 with these bits, like [`encode_host`].
 #[cube]
 pub(crate) fn encode_bits(
     bits: u32,
@@ -42,10 +42,10 @@ pub(crate) fn encode_bits(
     sign | select(magnitude > 0x7F80_0000, nan, code)
 }
 
-/// The bits of the f32 with this code (0 to 255): the value of [`decode_host`], or some NaN.
+/// Decodes a code (0 to 255) to the bits of an f32: the value of [`decode_host`], or some NaN.
 ///
-/// A subnormal code is a normal number of the smallest exponent, less its implicit bit, so nothing
-/// is converted and no f32 is subnormal; the other exponents move by adding to the bits.
+/// A subnormal code is computed as a normal number of the smallest exponent minus its implicit bit, so no integer is converted to
+/// a float and no f32 is subnormal; the other exponents are rebiased by an addition to the bits.
 #[cube]
 pub(crate) fn decode_bits(code: u32, #[comptime] format: Fp8Format) -> u32 {
     let mantissa = comptime!(format.mantissa_bits());
@@ -62,7 +62,7 @@ pub(crate) fn decode_bits(code: u32, #[comptime] format: Fp8Format) -> u32 {
     let subnormal = u32::reinterpret(f32::reinterpret((magnitude << shift) + above) - implicit);
     let finite = select(magnitude < first_normal, subnormal, normal);
     let bits = if comptime!(format == Fp8Format::E5M2) {
-        // Exponent 31 moves to 255: infinity and NaN stay what they are.
+        // Exponent 31 moves to 255, so that infinity and NaN are preserved.
         let special = (magnitude << shift) + comptime!(2 * ((127 - bias) << 23));
         select(magnitude >= 0x7C, special, finite)
     } else {
@@ -71,29 +71,29 @@ pub(crate) fn decode_bits(code: u32, #[comptime] format: Fp8Format) -> u32 {
     sign | bits
 }
 
-/// How codes become numbers and numbers codes, four at once. The instructions round and saturate as integer arithmetic does;
-/// only NaN is one code for them, and here it keeps its sign.
+/// How FP8 codes are encoded and decoded, four at once. The instructions round and saturate like the integer arithmetic; only NaN
+/// differs: they have a single code for it, to which the kernels add the sign.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Conversion {
-    /// Integer arithmetic on their bits, on every device.
+    /// Integer arithmetic on the bits, on every device.
     #[default]
     Bits,
-    /// The device's instructions: NVIDIA's from sm_89 on, through CubeCL's C++ compiler. [Unproven](crate#unproven).
+    /// The device's conversion instructions: NVIDIA's from sm_89 on, through CubeCL's C++ compiler. [Unproven](crate#unproven).
     Instructions,
 }
 
 impl Conversion {
-    /// Whether `device` converts so.
+    /// Checks that `device` supports this conversion.
     ///
     /// # Errors
-    /// [`Unsupported`] for instructions that it hasn't.
+    /// [`Unsupported`] for instructions that the device lacks.
     pub fn supported(self, kernel: &'static str, device: &Capability) -> Result<(), Unsupported> {
         let needs = "FP8 conversion instructions that CubeCL's compiler has";
         let has = self == Self::Bits || device.runtime == Runtime::Cuda && device.fp8_conversion;
         Unsupported::unless(has, kernel, needs, format_args!("{} without", device.name))
     }
 
-    /// An entry of a kernel that converts so. NVIDIA's GPUs have the instructions since sm_89.
+    /// Adapts the entry of a kernel to this conversion. NVIDIA's GPUs have the instructions since sm_89.
     #[cfg(feature = "emit")]
     pub(crate) fn entry(self, entry: crate::emit::KernelEntry) -> crate::emit::KernelEntry {
         match self {
@@ -102,7 +102,7 @@ impl Conversion {
         }
     }
 
-    /// What the name of a kernel says of it.
+    /// The suffix of a kernel's name for this conversion.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Bits => "",
@@ -111,7 +111,7 @@ impl Conversion {
     }
 }
 
-/// The values of a word's codes.
+/// Decodes the four codes of a word.
 #[cube]
 pub(crate) fn decode_four(
     word: u32,
@@ -138,7 +138,7 @@ pub(crate) fn decode_four(
     four
 }
 
-/// The word of the codes of four f32, which come as their bits, by instructions where they saturate.
+/// Encodes four f32, given by their bits, into a word; by instructions only if values saturate.
 #[cube]
 pub(crate) fn encode_four(
     bits: Vector<u32, Const<4>>,
@@ -146,7 +146,7 @@ pub(crate) fn encode_four(
     #[comptime] overflow: Overflow,
     #[comptime] conversion: Conversion,
 ) -> u32 {
-    // The instructions have no other way with what is too large.
+    // The instructions always saturate.
     let saturates = comptime!(overflow == Overflow::Saturate);
     let mut word = 0u32;
     if comptime!(saturates && conversion == Conversion::Instructions) {
@@ -175,7 +175,7 @@ pub(crate) fn encode_four(
     word
 }
 
-/// words\[i\] = codes of x\[4i .. 4i+4\], zero codes past the end; x comes as the bits of its f32.
+/// Computes words\[i\] = codes of x\[4i .. 4i+4\], with zero codes past the end; x is given by the bits of its f32.
 #[cube(launch_unchecked)]
 fn fp8_encode(
     x: &[u32],
@@ -187,7 +187,7 @@ fn fp8_encode(
 ) {
     if ABSOLUTE_POS < words.len() {
         let first = ABSOLUTE_POS * 4;
-        // Zeros have zero codes.
+        // The code of zero bits is zero.
         let mut bits = Vector::<u32, Const<4>>::new(0u32);
         #[unroll]
         for lane in 0..4usize {
@@ -199,7 +199,7 @@ fn fp8_encode(
     }
 }
 
-/// y\[4i .. 4i+4\] = values of words\[i\], as the bits of their f32.
+/// Computes y\[4i .. 4i+4\] = values of words\[i\], as the bits of their f32.
 #[cube(launch_unchecked)]
 fn fp8_decode(
     words: &[u32],
@@ -220,7 +220,7 @@ fn fp8_decode(
     }
 }
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     problem: Problem,
@@ -229,10 +229,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Converts so.
+    /// A copy that uses `conversion`.
     ///
     /// # Errors
-    /// As [`Conversion::supported`].
+    /// [`Unsupported`] under the conditions of [`Conversion::supported`].
     pub fn by(self, conversion: Conversion, device: &Capability) -> Result<Self, Unsupported> {
         conversion.supported("fp8_cast", device)?;
         Ok(Self { conversion, ..self })
@@ -304,7 +304,7 @@ pub fn launch_decode(client: &Client, plan: &Plan, words: Handle, y: Handle) {
     }
 }
 
-/// Encoders of every format and overflow mode, decoders of every format, and both by instructions.
+/// Encoders of every format and overflow mode and decoders of every format, by bits and by instructions.
 #[cfg(feature = "emit")]
 pub fn entries() -> Vec<crate::emit::KernelEntry> {
     use crate::emit::{KernelEntry, Machine};
@@ -343,7 +343,7 @@ pub fn entries() -> Vec<crate::emit::KernelEntry> {
     entries
 }
 
-/// What the support table calls `what` by this conversion.
+/// The variant's name in the support table for `what` by this conversion.
 #[cfg(feature = "emit")]
 fn variant(what: &'static str, conversion: Conversion) -> &'static str {
     match (what, conversion) {

@@ -1,26 +1,25 @@
-//! How many units a launch starts and how they are grouped, within a device's limits.
+//! The number of units of a launch and their grouping into cubes, within a device's limits.
 
 use crate::error::Unsupported;
 use cubecl::prelude::{CubeCount, CubeDim};
 use moebius_device::Capability;
 
-/// Cubes and units of one launch.
+/// The cubes of a launch, and their units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Cubes along x, y, z.
+    /// Cubes along x, y and z.
     pub cubes: [u32; 3],
-    /// Units of a cube along x, y.
+    /// Units per cube along x and y.
     pub units: [u32; 2],
 }
 
-/// Units of a cube for kernels with one unit per output and no cooperation.
+/// Units per cube of kernels with one unit per output and no cooperation.
 const ELEMENTWISE_UNITS: u32 = 64;
 
 impl Grid {
-    /// One unit per item for at least `items` items; kernels drop the surplus units by position.
+    /// A grid with at least one unit per item; kernels skip surplus units by position.
     ///
-    /// A CPU runs each unit of a cube as one task that loops over the cubes, so it gets one unit
-    /// per core.
+    /// A CPU runs each unit of a cube as one task that loops over the cubes, so there the grid has one unit per core.
     ///
     /// # Errors
     /// [`Unsupported`] when the cubes don't fit the device's cube count.
@@ -37,7 +36,7 @@ impl Grid {
         Self::of_cubes(kernel, items.div_ceil(units as usize), [units, 1], device)
     }
 
-    /// At least `cubes` cubes of `units` along x, y; kernels drop the surplus cubes by position.
+    /// A grid of at least `cubes` cubes with `units` units along x and y; kernels skip surplus cubes by position.
     ///
     /// # Errors
     /// [`Unsupported`] when the cubes don't fit the device's cube count.
@@ -60,28 +59,28 @@ impl Grid {
         })
     }
 
-    /// CubeCL's cube count.
+    /// The cube count for CubeCL.
     pub fn count(&self) -> CubeCount {
         CubeCount::Static(self.cubes[0], self.cubes[1], self.cubes[2])
     }
 
-    /// CubeCL's cube dimension.
+    /// The cube dimensions for CubeCL.
     pub fn dim(&self) -> CubeDim {
         CubeDim::new_2d(self.units[0], self.units[1])
     }
 }
 
-/// CubeCL's cube count of so many cubes along x, y, z, which a plan has checked.
+/// The cube count for CubeCL of `cubes` along x, y and z, which a plan has checked.
 pub(crate) fn count(cubes: [usize; 3]) -> CubeCount {
     let [x, y, z] = cubes.map(|cubes| cubes as u32);
     CubeCount::Static(x, y, z)
 }
 
-/// Lanes of a vector load along a dimension of `len` elements of `bytes` each: the widest power of
-/// two that the device loads at once and that divides `len`.
+/// The lanes of a vector load along a dimension of `len` elements of `bytes` bytes: the largest power of two that the device
+/// loads at once and that divides `len`.
 pub(crate) fn lanes(len: usize, bytes: usize, device: &Capability) -> usize {
     let widest = (device.load_width_bits as usize / 8 / bytes).max(1);
-    // WGSL has no vector wider than four; a CPU takes a whole register.
+    // WGSL has no vector wider than four; a CPU loads a whole register.
     let most = if device.cpu_cores.is_some() {
         widest
     } else {

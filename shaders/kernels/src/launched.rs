@@ -1,7 +1,7 @@
-//! Telling tests which kernels are launched.
+//! A hook that tells tests which kernels are launched.
 //!
-//! A launch is named like the entry of `kernels()` that compiles to the same code up to tile shapes and vector
-//! widths. On a CPU runtime the name may stand for a body that was written for processors.
+//! A launch has the name of the entry of `kernels()` that compiles to the same code up to tile shapes and vector widths. On a CPU
+//! runtime the name may stand for a variant that was written for processors.
 
 #[cfg(feature = "emit")]
 pub use listener::listen;
@@ -19,21 +19,22 @@ mod listener {
         static RECORD: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
     }
 
-    /// What `launch` returns, and the names of the kernels that it launches on this thread; the listener doesn't hear of them.
+    /// Runs `launch`; returns its result, and the names of the kernels that it launches on this thread, which the listener
+    /// doesn't get.
     pub(crate) fn record<T>(launch: impl FnOnce() -> T) -> (T, Vec<String>) {
         RECORD.set(Some(Vec::new()));
         let result = launch();
         (result, RECORD.take().unwrap_or_default())
     }
 
-    /// Calls `listener` with the name of every kernel of this crate from now on, on the thread that launches it and just
-    /// before CubeCL's own observers hear of the launch. Returns whether it is the first of this process: there is one, and it
-    /// stays. Without one a launch costs an atomic load more.
+    /// Installs `listener`, which from now on gets the name of every kernel of this crate, on the launching thread and just
+    /// before CubeCL's own observers hear of the launch. Returns whether it was installed: a process has one listener, and it
+    /// stays. Without a listener, a launch costs one more atomic load.
     pub fn listen(listener: fn(String)) -> bool {
         LISTENER.set(listener).is_ok()
     }
 
-    /// Tells the record of this thread or the listener, if there is one.
+    /// Passes a kernel's name to this thread's record, or else to the listener if there is one.
     pub(crate) fn note<N: Into<String>>(name: impl FnOnce() -> N) {
         let recorded = RECORD.with_borrow(Option::is_some);
         if recorded {
@@ -45,11 +46,11 @@ mod listener {
     }
 }
 
-/// This build has no listener.
+/// Does nothing: this build has no listener.
 #[cfg(not(feature = "emit"))]
 pub(crate) fn note<N: Into<String>>(_name: impl FnOnce() -> N) {}
 
-/// `suffix` where `present`, as names of kernels have it.
+/// `suffix` if `present`, else an empty string, for names of kernels.
 pub(crate) fn suffix(present: bool, suffix: &'static str) -> &'static str {
     if present { suffix } else { "" }
 }

@@ -1,17 +1,18 @@
 //! Mixture-of-experts and FP8 kernels, each written once in CubeCL.
 //!
-//! A family is one module: the pure `plan` that matches a problem of the same module in [`moebius_ops`] to a device's
-//! [`Capability`], the cube functions, and `launch`, whose buffers are exactly as long as their shapes say. [`Kernels::launch`] sees to
-//! that by the operation's description; whoever calls a `launch` itself makes them so. Nothing here opens a device.
+//! A family is one module with the pure `plan`, which matches a problem of the same module in [`moebius_ops`] to a device's
+//! [`Capability`], with the cube functions, and with `launch`, whose buffers must be exactly as long as their shapes say.
+//! [`Kernels::launch`] cuts buffers to the operation's description; other callers of a `launch` must pass buffers of the right
+//! length. Nothing here opens a device.
 //!
 //! # Unproven
 //!
-//! A way of computing (a variant, with its instructions) is unproven when too little hardware has run it. Those with
-//! matrix instructions and those with FP8 conversion instructions are: no machine of CI has them, a driver in software
-//! isn't one, and a single GPU, an NVIDIA H100, had them right through CUDA (2026-11-27, commit b6104b6). A plan takes
-//! an unproven way only when the caller names or allows it. This isn't about targets or types: the other variants are
-//! proven where conformance runs them, and on a GPU that no machine of the project has they run by default, checked by
-//! the `moebius` command before their first use.
+//! A variant, with its instructions, is unproven when too little hardware has run it. This applies to variants with matrix
+//! instructions and with FP8 conversion instructions: no CI machine has them, a driver in software doesn't count, and only one
+//! GPU, an NVIDIA H100, has computed them correctly, through CUDA (2026-11-27, commit b6104b6). A plan chooses an unproven
+//! variant only if the caller names or allows it. Targets and element types don't matter here: the other variants are proven
+//! where conformance runs them. On a GPU that no machine of the project has, they run by default, and the `moebius` command
+//! checks them before their first use.
 
 #![allow(
     unsafe_code,
@@ -48,11 +49,11 @@ pub use operation::{AnyRule, Buffers, Family, Kernels, ProductHow, Tiles};
 
 use moebius_device::Capability;
 
-/// Tells these kernels from those of another build: a hash of this crate's sources and of CubeCL's versions.
+/// Identifies a build of the kernels: a hash of this crate's sources and of CubeCL's versions.
 pub const FINGERPRINT: &str = env!("MOEBIUS_KERNELS");
 
 moebius_ops::named! {
-    /// A part of a layer's forward that is timed by itself.
+    /// A part of a layer's forward that is timed separately.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Stage {
         /// Router logits and the choice of experts.
@@ -65,7 +66,7 @@ moebius_ops::named! {
         Gemm2 = "gemm 2",
         /// Weighted sum of the slots.
         Combine = "combine",
-        /// Both products and the weighted sum, where they are one program.
+        /// Both products and the weighted sum, if they are one program.
         Experts = "experts",
     }
 }
@@ -93,7 +94,7 @@ pub fn kernels() -> Vec<emit::KernelEntry> {
     .collect()
 }
 
-/// Checks that a buffer of `bytes` can be bound at once.
+/// Checks that a single binding can hold `bytes` bytes.
 fn fits_binding(
     kernel: &'static str,
     bytes: usize,
@@ -119,7 +120,7 @@ fn fits_cube(
     Unsupported::unless(units <= most && memory <= largest, kernel, needs, have)
 }
 
-/// Checks that so many cubes can be launched.
+/// Checks that a launch can have `cubes` cubes along x, y and z.
 fn fits_grid(
     kernel: &'static str,
     cubes: [usize; 3],
@@ -133,7 +134,7 @@ fn fits_grid(
     Unsupported::unless(fits, kernel, needs, have)
 }
 
-/// Checks that a tensor of `bytes` can exist.
+/// Checks that a tensor of `bytes` bytes can exist.
 fn fits_buffer(kernel: &'static str, bytes: usize, device: &Capability) -> Result<(), Unsupported> {
     let limit = device.limits.max_buffer_bytes;
     let needs = format_args!("a buffer of {bytes} bytes for the weights of all experts");

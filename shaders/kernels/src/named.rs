@@ -1,25 +1,25 @@
-//! The buffers of a launch by the names that descriptions ([`moebius_ops::Operation`]) give tensors. They are bound as long as
-//! what they hold: [`crate::Kernels::launch`] cuts those of an operation to their descriptions, and a launch function makes its own as
-//! long as it needs them.
+//! Buffers of a launch by the names that operation descriptions ([`moebius_ops::Operation`]) give tensors. A binding is as long
+//! as its buffer: [`crate::Kernels::launch`] cuts an operation's buffers to the description, and a launch function makes its own
+//! buffers as long as it needs them.
 
 use cubecl::client::Client;
 use cubecl::prelude::BufferArg;
 use cubecl::server::Handle;
 
-/// Buffers with names.
+/// A source of named buffers.
 pub trait Lookup {
-    /// The buffer of this name, if there is one.
+    /// The buffer called `name`, if there is one.
     fn find(&self, name: &str) -> Option<Handle>;
 
-    /// Elements from one index to the next in each dimension but the last, where the tensor is a view with others than its shape tells.
+    /// The strides, in elements, of every dimension but the last, if the tensor is a view that isn't contiguous.
     fn strides(&self, _: &str) -> Option<[usize; 3]> {
         None
     }
 
-    /// Those that a launch takes.
+    /// Collects the buffers that a launch takes.
     ///
     /// # Panics
-    /// Where one is missing that isn't optional.
+    /// If a buffer is missing that isn't optional.
     fn fill<B: FromNames>(&self) -> B
     where
         Self: Sized,
@@ -28,7 +28,7 @@ pub trait Lookup {
     }
 }
 
-/// Some buffers and one more.
+/// A source of buffers with one more buffer.
 impl<L: Lookup> Lookup for (&L, (&str, Handle)) {
     fn find(&self, name: &str) -> Option<Handle> {
         let (others, (own, buffer)) = self;
@@ -40,9 +40,9 @@ impl<L: Lookup> Lookup for (&L, (&str, Handle)) {
     }
 }
 
-/// What is made of buffers with names.
+/// A value built from named buffers.
 pub trait FromNames: Sized {
-    /// The first of `names` that is there; a structure of buffers reads those of its fields.
+    /// Takes the first of `names` that exists; a structure of buffers takes the names of its fields instead.
     fn from_names(buffers: &impl Lookup, names: &[&str]) -> Self;
 }
 
@@ -59,9 +59,9 @@ impl FromNames for Handle {
     }
 }
 
-/// Declares the buffers of a launch, each with its shape and whether it is read or written. A field is called like the tensor of
-/// a description unless it says how: `w: Handle = "Wg"` is the tensor Wg, and with several names the first that is there. An
-/// optional structure is there where its tensor is.
+/// Declares the buffers of a launch, each with its shape and whether it is read or written. A field takes the tensor of its own
+/// name, unless it gives names: `w: Handle = "Wg"` takes the tensor Wg, and of several names the first that exists. An optional
+/// structure is present if one of its names exists.
 macro_rules! buffers {
     ($(#[$of_all:meta])* pub struct $all:ident {
         $(
@@ -103,7 +103,7 @@ macro_rules! buffers {
 
 pub(crate) use buffers;
 
-/// All of `buffer`.
+/// Binds all of `buffer`.
 pub(crate) fn bind(buffer: Handle) -> BufferArg {
     let bytes = buffer.size_in_used() as usize;
     // SAFETY: CubeCL 0.11.3 divides a buffer's bytes by the size of what a kernel reads it as, and reads the number that it is
@@ -111,10 +111,10 @@ pub(crate) fn bind(buffer: Handle) -> BufferArg {
     unsafe { BufferArg::from_raw_parts(buffer, bytes) }
 }
 
-/// The first `bytes` bytes of `buffer`; all of it where that is none, because no binding is empty.
+/// The first `bytes` bytes of `buffer`; all of it if `bytes` is 0, because no binding may be empty.
 ///
 /// # Panics
-/// Where the buffer holds fewer.
+/// If the buffer holds fewer bytes.
 pub(crate) fn first(buffer: Handle, bytes: usize) -> Handle {
     match check(&buffer, bytes) {
         rest if rest > 0 && bytes > 0 => buffer.offset_end(rest),
@@ -122,21 +122,21 @@ pub(crate) fn first(buffer: Handle, bytes: usize) -> Handle {
     }
 }
 
-/// `buffer` without so many bytes at its ends.
+/// `buffer` without `before` bytes at its start and `after` bytes at its end.
 ///
 /// # Panics
-/// Where the buffer holds fewer.
+/// If the buffer holds fewer bytes.
 pub(crate) fn part(buffer: Handle, [before, after]: [usize; 2]) -> Handle {
     check(&buffer, before + after);
     buffer.offset_start(before as u64).offset_end(after as u64)
 }
 
-/// A buffer of `len` u32s or f32s, one where that is none; contents undefined.
+/// A buffer of `len` u32s or f32s, at least one, with undefined contents.
 pub(crate) fn empty_words(client: &Client, len: usize) -> Handle {
     client.empty(4 * len.max(1))
 }
 
-/// Bytes that the buffer holds beside those that are planned.
+/// The number of bytes that the buffer holds beyond the planned ones; panics if it holds fewer.
 fn check(buffer: &Handle, planned: usize) -> u64 {
     let held = buffer.size_in_used();
     assert!(

@@ -1,6 +1,6 @@
-//! The arithmetic ceiling benchmarks are compared with: independent multiply-adds in registers.
+//! The arithmetic ceiling that benchmarks compare with: independent multiply-adds in registers.
 //!
-//! FLOPs: [`Plan::flops`]; bytes: one store per unit.
+//! FLOPs: [`Plan::flops`]. Bytes: one store per unit.
 
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -11,10 +11,10 @@ const CHAINS: usize = 12;
 /// Multiply-adds per chain.
 const STEPS: usize = 1 << 14;
 
-/// Cubes of 64 units on a GPU.
+/// The number of cubes of 64 units on a GPU.
 const GPU_CUBES: u32 = 4096;
 
-/// A run of multiply-adds sized for a device.
+/// A run of multiply-adds, sized for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     grid: Grid,
@@ -22,7 +22,7 @@ pub struct Plan {
     steps: usize,
 }
 
-/// Plans enough work to fill `device` for some milliseconds.
+/// Plans enough work to keep `device` busy for some milliseconds.
 pub fn plan(device: &Capability) -> Plan {
     let software = device.kind == moebius_device::DeviceKind::Cpu;
     match device.cpu_cores {
@@ -46,12 +46,12 @@ pub fn plan(device: &Capability) -> Plan {
 }
 
 impl Plan {
-    /// Units that each store one vector.
+    /// The number of units, each of which stores one vector.
     pub fn units(&self) -> usize {
         (self.grid.cubes[0] * self.grid.units[0]) as usize
     }
 
-    /// Bytes of the output.
+    /// The number of bytes of the output.
     pub fn bytes(&self) -> usize {
         self.units() * self.lanes * 4
     }
@@ -103,7 +103,7 @@ pub fn launch(client: &Client, plan: &Plan, out: Handle) {
     }
 }
 
-/// The multiply-adds.
+/// The entry of the kernel of multiply-adds.
 #[cfg(feature = "emit")]
 pub fn entry() -> crate::emit::KernelEntry {
     crate::emit::KernelEntry::new("peak", "multiply-adds", "multiply_adds", |at| {

@@ -1,4 +1,4 @@
-//! What nearly every file of kernels names: their buffers, the device that plans read, and how launches are made.
+//! Imports that nearly every file of kernels needs: buffers, the device that plans read, and helpers for launches.
 
 pub(crate) use crate::element::DeviceElement;
 pub(crate) use crate::error::{PlanError, Unsupported};

@@ -8,10 +8,10 @@ use cubecl::{Compiler, WgpuCompilationOptions};
 use cubecl_cpp::shared::{CompilationOptions, CppCompiler, CppSupportedFeatures};
 use cubecl_runtime::compiler::CompilationError;
 
-/// Bytes of a module, or what the compiler said.
+/// The bytes of a module, or the compiler's message.
 type Compiled = Result<Vec<u8>, String>;
 
-/// Compiles `kernel` for `target`, and calls its entry point `name`, where there is one and the output is text.
+/// Compiles `kernel` for `target`; in text output, names the entry point `name`.
 pub(super) fn compile(
     kernel: &dyn CubeKernel,
     name: Option<&str>,
@@ -67,7 +67,7 @@ fn is_text(target: Target) -> bool {
     !binary.contains(&target)
 }
 
-/// The reason without the backtrace that CubeCL's `Display` appends.
+/// The compiler's message without the backtrace that CubeCL's `Display` appends.
 fn reason(error: CompilationError) -> String {
     match error {
         CompilationError::UnsupportedInstruction { reason, .. }
@@ -78,9 +78,8 @@ fn reason(error: CompilationError) -> String {
     }
 }
 
-/// The text a browser gets: there CubeCL shares no buffer between bindings, so those that are only
-/// read are declared so, which WebGPU's uniformity analysis needs. Native builds print
-/// `read_write` everywhere.
+/// Compiles to the WGSL that a browser gets. In a browser CubeCL shares no buffer between bindings, so bindings that are only
+/// read are declared `read`, as WebGPU's uniformity analysis needs. Native builds print `read_write` everywhere.
 fn wgsl(definition: KernelDefinition) -> Compiled {
     let options = WgpuCompilationOptions::default();
     let shader = cubecl_wgpu::WgslCompiler.compile(definition, &options);
@@ -96,9 +95,9 @@ fn wgsl(definition: KernelDefinition) -> Compiled {
     Ok(text.into_bytes())
 }
 
-/// Options of a Vulkan 1.2 device with what 1.2 requires of every implementation, and
-/// `VK_KHR_workgroup_memory_explicit_layout`: without it CubeCL 0.11.3 declares workgroup memory as
-/// a variable of a pointer type, which is not valid.
+/// Compiles to SPIR-V with the features that Vulkan 1.2 requires of every implementation, plus
+/// `VK_KHR_workgroup_memory_explicit_layout`: without it, CubeCL 0.11.3 declares workgroup memory as a variable of a pointer
+/// type, which is invalid.
 fn spirv(definition: KernelDefinition) -> Compiled {
     let mut options = WgpuCompilationOptions {
         supports_vulkan_compiler: true,
@@ -114,7 +113,7 @@ fn spirv(definition: KernelDefinition) -> Compiled {
     Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
 }
 
-/// Options as the CUDA (sm_80), HIP (gfx942) and Metal runtimes set them.
+/// Compiles to C++ with the options of CubeCL's CUDA (sm_80), HIP (gfx942) and Metal runtimes.
 fn cpp<T: cubecl_cpp::target::CppTarget>(definition: KernelDefinition, target: Target) -> Compiled
 where
     CppCompiler<T>: Compiler<
@@ -143,8 +142,8 @@ where
     Ok(names::numbered(&text).into_bytes())
 }
 
-/// Metal's built-in arguments in one order, because CubeCL 0.11.3 takes them from a hash set: the text, line for line; of `[[kernel]] void NAME(ARGUMENTS) {` the arguments that are no buffers are sorted, and stand behind the
-/// others.
+/// Sorts Metal's built-in arguments, because CubeCL 0.11.3 takes them from a hash set. In each line `[[kernel]] void
+/// NAME(ARGUMENTS) {`, the arguments that aren't buffers are sorted and moved behind the buffers.
 fn with_sorted_arguments(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(sorted).collect();
     lines.join("\n") + "\n"
@@ -176,7 +175,7 @@ mod llvm {
     use cubecl_llvm::nvptx::ptx_version::PtxVersion;
     use cubecl_llvm::{LlvmTarget, PlironArtifact, PlironCompiler, PlironOptions};
 
-    /// As `cuDriverGetVersion` reports CUDA 12.8: old enough to be everywhere, new enough for sm_90.
+    /// CUDA 12.8 as `cuDriverGetVersion` reports it: old enough to be installed widely, new enough for sm_90.
     const DRIVER: i32 = 12_080;
 
     fn compile(

@@ -1,7 +1,7 @@
-//! The devices of the targets, written by hand: what plans read and kernels are expanded with.
+//! Hand-written devices of the targets, for plans and for the expansion of kernels.
 //!
-//! Types and matrix shapes are those that CubeCL's runtime registers for such a device; limits are
-//! WebGPU's defaults for WGSL and SPIR-V, and the least hardware of the target elsewhere.
+//! Types and matrix shapes are those that CubeCL's runtime registers for such a device. Limits are WebGPU's defaults for WGSL and
+//! SPIR-V, and those of the target's least capable hardware elsewhere.
 
 use super::server::{self, Backing, Launch};
 use super::{Planned, Target};
@@ -21,27 +21,27 @@ use moebius_ops::Element;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// Bytes that workgroup memory holds on any GPU of a native target.
+/// Bytes of workgroup memory that every GPU of a native target has.
 const NATIVE_SHARED: usize = 48 * 1024;
-/// Bytes of workgroup memory that GPUs have in Vulkan.
+/// Bytes of workgroup memory of GPUs in Vulkan.
 const VULKAN_SHARED: usize = 32 * 1024;
 
 /// The architecture of the PTX target.
 const PTX_SM: u32 = 90;
 
-/// Bytes of a buffer without memory behind it, more than any kernel reads.
+/// Bytes of a buffer without memory behind it; more than any kernel reads.
 const BUFFER: usize = 1 << 40;
 
-/// A device that isn't there.
+/// A device that exists only as its properties, and that records launches.
 pub(crate) struct Machine {
-    /// What plans read.
+    /// The capability that plans read.
     pub(crate) capability: Capability,
     recorder: Recorder,
 }
 
 impl Machine {
-    /// The device of `target` that stores `element`, if any of its kind does; on CUDA of architecture `sm` or, as PTX, of
-    /// the target's. There is one of a kind, for each has a thread.
+    /// The device of `target` that stores `element` if any device of the target can, with CUDA architecture `sm` (for PTX, that
+    /// of the target). Devices are shared, because each has a thread.
     pub(super) fn of(target: Target, element: Option<Element>, sm: u32) -> Arc<Self> {
         type Machines = HashMap<(Target, Option<Element>, u32), Arc<Machine>>;
         static MACHINES: LazyLock<Mutex<Machines>> = LazyLock::new(Mutex::default);
@@ -65,7 +65,7 @@ impl Machine {
         self.recorder.client.empty(BUFFER)
     }
 
-    /// Launches what is planned, with buffers of all names but those that are `given` not to be there.
+    /// Runs `launch` with `plan`, with buffers for all names except those that `given` marks `false`.
     pub(crate) fn launch<P, B: FromNames>(
         &self,
         given: &[(&str, bool)],
@@ -77,14 +77,14 @@ impl Machine {
         Ok(())
     }
 
-    /// What `launch` launches: the names, and the kernels in the same order.
+    /// Runs `launch` and returns the names and, in the same order, the kernels that it launched.
     pub(super) fn record(
         &self,
         launch: impl FnOnce(&Self) -> Planned,
     ) -> Result<(Vec<String>, Kernels), PlanError> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        // What a launch that panicked left behind.
+        // Discards the kernels of an earlier launch that panicked.
         drop(self.recorder.take());
         let (planned, names) = launched::record(|| launch(self));
         planned.map(|()| (names, self.recorder.take()))
@@ -125,7 +125,7 @@ pub(super) fn properties(target: Target, element: Option<Element>, sm: u32) -> D
         _ => {
             cubecl_cpp::register_supported_types(&mut properties);
             properties.features.plane.insert(Plane::Ops);
-            // Which of CubeCL's compilers for CUDA converts FP8 is told by this.
+            // CubeCL chooses between its compilers for CUDA by this feature when it converts FP8.
             properties.features.copy_async = target == Target::CudaCpp;
             register_matrices(&mut properties, target, sm);
         }
@@ -133,7 +133,7 @@ pub(super) fn properties(target: Target, element: Option<Element>, sm: u32) -> D
     properties
 }
 
-/// What CubeCL's runtimes call such a device, which is where a capability reads its architecture.
+/// The fingerprint that CubeCL's runtimes give such a device; a capability reads the architecture from it.
 fn fingerprint(target: Target, sm: u32) -> String {
     match target {
         Target::CudaCpp => format!("ptx_sm{sm}"),
@@ -144,7 +144,7 @@ fn fingerprint(target: Target, sm: u32) -> String {
     }
 }
 
-/// Units of a plane.
+/// The number of units of a plane.
 pub(super) const fn plane(target: Target) -> u32 {
     match target {
         Target::HipCpp | Target::AmdgpuGfx942 => 64,
@@ -186,7 +186,7 @@ fn hardware(target: Target) -> HardwareProperties {
     }
 }
 
-/// The types and atomics of both wgpu compilers.
+/// Registers the types and atomics of both wgpu compilers.
 fn register_words(properties: &mut DeviceProperties, target: Target, element: Option<Element>) {
     properties.register_address_type(AddressType::U32);
     let words = [ElemType::UInt(UIntKind::U32), ElemType::Int(IntKind::I32)];
@@ -206,7 +206,7 @@ fn register_words(properties: &mut DeviceProperties, target: Target, element: Op
         Some(Element::F16) => {
             properties.register_type_usage(ElemType::Float(FloatKind::F16), TypeUsage::all());
         }
-        // VK_KHR_shader_bfloat16 stores and converts; arithmetic is none of its business.
+        // VK_KHR_shader_bfloat16 has storage and conversion of bf16, but no arithmetic.
         Some(Element::Bf16) if target == Target::SpirV => {
             let usage = TypeUsage::Conversion | TypeUsage::Buffer;
             properties.register_type_usage(ElemType::Float(FloatKind::BF16), usage);
@@ -215,7 +215,7 @@ fn register_words(properties: &mut DeviceProperties, target: Target, element: Op
     }
 }
 
-/// The matrix instructions CubeCL's compiler for `target` has, on the oldest hardware it is for.
+/// Registers the matrix instructions that CubeCL's compiler for `target` supports on the target's oldest hardware.
 fn register_matrices(properties: &mut DeviceProperties, target: Target, sm: u32) {
     use cubecl_cpp::cuda::{arch::CudaArchitecture, mma::CudaCmmaCompiler, mma::manual};
     use cubecl_cpp::hip::{arch::AMDArchitecture, mma::HipCmmaCompiler};
@@ -246,7 +246,7 @@ fn register_matrices(properties: &mut DeviceProperties, target: Target, sm: u32)
     restrict(properties, target);
 }
 
-/// What GPUs with cooperative matrices have in Vulkan.
+/// The matrix shape of GPUs with cooperative matrices in Vulkan.
 fn common_matrix(kind: FloatKind) -> cubecl::ir::features::MmaConfig {
     cubecl::ir::features::MmaConfig {
         a_type: ElemType::Float(kind),
@@ -258,7 +258,7 @@ fn common_matrix(kind: FloatKind) -> cubecl::ir::features::MmaConfig {
     }
 }
 
-/// Takes away what CubeCL's LLVM compilers can't lower.
+/// Removes the features that CubeCL's LLVM compilers can't lower.
 #[cfg(feature = "emit-llvm")]
 fn restrict(properties: &mut DeviceProperties, target: Target) {
     use cubecl_llvm::shared::lowered_features::{GpuTarget, restrict_features};
@@ -277,15 +277,15 @@ pub(super) type Kernels = Vec<Box<dyn CubeKernel>>;
 
 type Launched = Arc<Mutex<Kernels>>;
 
-/// A device that runs nothing and keeps the kernels launched on it: what is compiled without a device is what a launch would
-/// enqueue.
+/// A device that runs nothing and keeps the kernels launched on it, so that the compiled kernels are exactly those that a launch
+/// would enqueue.
 struct Recorder {
     client: Client,
     launched: Launched,
 }
 
 impl Recorder {
-    /// A recorder for a device of these properties.
+    /// A recorder for a device with `properties`.
     fn new(properties: DeviceProperties) -> Self {
         let launched = Launched::default();
         let client = server::client("recorder", properties, Record(launched.clone()));
@@ -294,7 +294,7 @@ impl Recorder {
 
     /// The kernels launched since the last call.
     fn take(&self) -> Kernels {
-        // Launches are sent to the server's thread, and done when it answers.
+        // Launches are sent to the server's thread; the answer means that it has processed them.
         let flushed = self.client.flush();
         debug_assert!(flushed.is_ok(), "the recorder's flush never fails");
         std::mem::take(&mut self.launched.lock().unwrap_or_else(PoisonError::into_inner))
@@ -304,7 +304,7 @@ impl Recorder {
 struct Record(Launched);
 
 impl Backing for Record {
-    /// Buffers are as large as they are asked to be, without memory behind them.
+    /// Accepts any size, without memory behind the buffer.
     fn allocate(&mut self, _memory: ManagedMemoryHandle, _bytes: u64) -> Result<(), String> {
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Compilation without a device: kernel × target → source text or object code.
 //!
-//! A [`KernelEntry`] is one variant of one kernel: the family's own `plan` reads the hand-written properties of a device of
-//! the target (`machine.rs`), and its `launch` runs on a device that only keeps the kernels it is sent. So
-//! what is compiled here is what such a device would be given. What a plan refuses is [`EmitError::NotAvailable`]. Sizes that
-//! a kernel reads at launch don't matter here; shapes only need to be ones the plan accepts.
+//! A [`KernelEntry`] is one variant of one kernel. Its family's own `plan` reads the hand-written properties of a device of the
+//! target (`machine.rs`), and its `launch` runs on a device that only records kernels. The compiled kernels are therefore those
+//! that a real device would get. If the plan refuses, the result is [`EmitError::NotAvailable`]. Sizes that a kernel reads at
+//! launch don't matter here; the plan only has to accept the shapes.
 //!
-//! The text of a kernel names its entry point like the entry; in SPIR-V and AMDGPU objects it
-//! keeps CubeCL's name, which ends in a hash ([`Artifact::entry_point`]).
+//! In text, the kernel's entry point has the name of the entry; in SPIR-V and AMDGPU objects it keeps CubeCL's name, which ends
+//! in a hash ([`Artifact::entry_point`]).
 
 mod compile;
 mod machine;
@@ -25,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
 
 moebius_ops::named! {
-    /// Where a kernel is compiled to, without a device.
+    /// A target of compilation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum Target {
         /// WGSL within WebGPU's default limits; f16 kernels add `enable f16`.
@@ -47,7 +47,7 @@ moebius_ops::named! {
     }
 }
 
-/// A name that is no target's.
+/// The error for a name that no target has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown target {got:?}, expected one of {}", Target::ALL.map(Target::name).join(", "))]
 pub struct ParseTargetError {
@@ -55,7 +55,7 @@ pub struct ParseTargetError {
 }
 
 impl Target {
-    /// Ending of a file that holds its output, without the dot.
+    /// The extension of a file with the target's output, without the dot.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Wgsl => "wgsl",
@@ -68,7 +68,7 @@ impl Target {
         }
     }
 
-    /// The runtime that would launch its output; Metal is reached through wgpu.
+    /// The runtime that launches the target's output; Metal is reached through wgpu.
     pub const fn runtime(self) -> Runtime {
         match self {
             Self::Wgsl | Self::Msl => Runtime::Wgpu,
@@ -90,31 +90,31 @@ impl FromStr for Target {
     }
 }
 
-/// The oldest CUDA architecture that kernels are compiled for, but for those that need a newer one.
+/// The oldest CUDA architecture that kernels are compiled for, unless they need a newer one.
 const OLDEST_SM: u32 = 80;
 
-/// Whether a plan accepted the machine that an entry was launched on.
+/// Whether the plan of an entry accepted the device.
 pub(crate) type Planned = Result<(), PlanError>;
 
 /// One variant of one kernel, ready to be compiled for any target.
 pub struct KernelEntry {
-    /// Name, unique among the entries, e.g. `grouped_gemm_unit_f32_gather_relu`.
+    /// The name, unique among the entries, e.g. `grouped_gemm_unit_f32_gather_relu`.
     pub name: String,
-    /// Family it belongs to, e.g. `grouped_gemm`.
+    /// The family of the kernel, e.g. `grouped_gemm`.
     pub family: &'static str,
-    /// Way it is computed, or the kernel within the family, e.g. `unit`.
+    /// The variant, or the kernel within the family, e.g. `unit`.
     pub variant: &'static str,
-    /// Element type of its inputs; `None` for kernels of words and f32 only.
+    /// The element type of the inputs; `None` for kernels of words and f32 only.
     pub element: Option<Element>,
-    /// Oldest CUDA architecture it is for: 80 is sm_80.
+    /// The oldest CUDA architecture that supports the kernel; 80 is sm_80.
     pub sm: u32,
-    /// Whether plans may choose its way of computing by themselves; see [unproven](crate#unproven).
+    /// Whether plans may choose the variant by themselves; see [unproven](crate#unproven).
     pub proven: bool,
     launch: Box<dyn Fn(&Machine) -> Planned + Send + Sync>,
 }
 
 impl KernelEntry {
-    /// The entry `name` of a `family`'s `variant`, which is among the kernels that `launch` launches.
+    /// An entry for the kernel `name`, one of those that `launch` launches, of a `family`'s `variant`.
     pub(crate) fn new(
         family: &'static str,
         variant: &'static str,
@@ -132,14 +132,14 @@ impl KernelEntry {
         }
     }
 
-    /// The path of the Rust type of the kernel that it compiles for `target`, as CubeCL tells observers of launches;
-    /// `None` where its plan refuses the target.
+    /// The path of the kernel's Rust type when compiled for `target`, as CubeCL reports it to observers of launches; `None` if
+    /// the plan refuses the target.
     pub fn type_name(&self, target: Target) -> Option<&'static str> {
         let kernel = self.kernel(target).ok()?;
         Some(kernel.name())
     }
 
-    /// The kernel as it is launched on a device of `target`.
+    /// The kernel that `launch` enqueues on a device of `target`.
     fn kernel(&self, target: Target) -> Result<Box<dyn CubeKernel>, EmitError> {
         let machine = Machine::of(target, self.element, self.sm);
         let launched = machine.record(&self.launch);
@@ -164,18 +164,18 @@ impl KernelEntry {
         }
     }
 
-    /// The same for CUDA architectures from `sm` on.
+    /// A copy for CUDA architectures from `sm` on.
     pub(crate) fn since_sm(self, sm: u32) -> Self {
         Self { sm, ..self }
     }
 
-    /// A copy of which this is known to be so or not.
+    /// A copy marked as proven or not.
     pub(crate) fn proven(self, proven: bool) -> Self {
         Self { proven, ..self }
     }
 }
 
-/// The problem of a kernel that is compiled only, whose sizes are written beside it.
+/// Unwraps a problem of a kernel that is only compiled, whose sizes are constants of this crate.
 pub(crate) fn valid<T>(problem: Result<T, Mismatch>) -> T {
     problem.unwrap_or_else(|error| unreachable!("sizes of a compiled kernel: {error}"))
 }
@@ -185,70 +185,70 @@ pub(crate) fn valid<T>(problem: Result<T, Mismatch>) -> T {
 pub struct Artifact {
     /// Text in UTF-8, or a binary module.
     pub bytes: Vec<u8>,
-    /// Ending of a file that holds it, without the dot.
+    /// The extension of a file with these bytes, without the dot.
     pub extension: &'static str,
-    /// Name of the entry point inside.
+    /// The name of the entry point in the module.
     pub entry_point: String,
-    /// Units of a workgroup along x, y and z.
+    /// The workgroup's units along x, y and z.
     pub workgroup: [u32; 3],
 }
 
 /// Why a kernel has no code for a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
-    /// The kernel can't run there.
+    /// The target can't run the kernel.
     #[error("not available for {target}: {reason}")]
     NotAvailable {
-        /// Target asked for.
+        /// The requested target.
         target: Target,
-        /// What is missing.
+        /// What the target lacks.
         reason: String,
     },
     /// This build has no compiler for the target.
     #[error("expected a build with the feature {feature} for {target}, got one without")]
     NotBuilt {
-        /// Target asked for.
+        /// The requested target.
         target: Target,
-        /// Feature of this crate that has it.
+        /// The feature of this crate that adds the compiler.
         feature: &'static str,
     },
-    /// The compiler refused the kernel, or gave up on it.
+    /// The compiler failed.
     #[error("compiling {kernel} for {target} failed: {reason}")]
     Failed {
-        /// Entry.
+        /// The name of the entry.
         kernel: String,
-        /// Target asked for.
+        /// The requested target.
         target: Target,
-        /// What the compiler said.
+        /// The compiler's message.
         reason: String,
     },
 }
 
 /// Compiles `entry` for `target`.
 ///
-/// PTX of kernels with exponentials needs CUDA's `libdevice.10.bc`; CubeCL looks for it where a
-/// CUDA toolkit is usually installed and where `CUDA_PATH` points.
+/// For kernels with exponentials, PTX needs CUDA's `libdevice.10.bc`, which CubeCL looks for in the usual places of a CUDA
+/// toolkit and in `CUDA_PATH`.
 ///
 /// # Errors
-/// [`EmitError`]: the target can't run the kernel, this build can't compile for the target, or the
-/// compiler failed. A panic inside the compiler is a [`EmitError::Failed`], too.
+/// [`EmitError`] if the target can't run the kernel, this build can't compile for the target, or the compiler fails. A panic
+/// inside the compiler is an [`EmitError::Failed`], too.
 pub fn emit(entry: &KernelEntry, target: Target) -> Result<Artifact, EmitError> {
     let compile = || compile::compile(&*entry.kernel(target)?, Some(&entry.name), target);
     caught(&entry.name, target, compile)
 }
 
-/// Compiles a kernel as it is launched on a device of the [`properties`] of `target`.
+/// Compiles a kernel that is launched on a device with the [`properties`] of `target`.
 ///
 /// # Errors
-/// As [`emit`].
+/// [`EmitError`] under the conditions of [`emit`].
 pub fn compile(kernel: &dyn CubeKernel, target: Target) -> Result<Artifact, EmitError> {
     caught(kernel.name(), target, || {
         compile::compile(kernel, None, target)
     })
 }
 
-/// CubeCL's compilers panic on what they don't know; the context of a compilation is its own,
-/// so nothing broken is left behind.
+/// Turns panics of `compile` into errors: CubeCL's compilers panic on what they don't support. Each compilation has its own
+/// context, so a panic leaves nothing broken behind.
 fn caught(
     kernel: &str,
     target: Target,
@@ -265,7 +265,7 @@ fn caught(
     })
 }
 
-/// What kernels for `target` are planned and expanded with, of its oldest hardware.
+/// The properties of `target`'s oldest hardware, for planning and expanding kernels.
 pub fn properties(target: Target) -> DeviceProperties {
     machine::properties(target, None, OLDEST_SM)
 }

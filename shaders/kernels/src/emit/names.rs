@@ -1,11 +1,10 @@
-//! The values of a text of C++ in one numbering. CubeCL 0.11.3 hands out some of their numbers in the order of hash maps, so that
-//! one kernel has another text in each run: nothing made from it could be kept or compared. The driver in software
-//! (`tests/emulator/`) has this file, too.
+//! Renumbers the values in C++ text. CubeCL 0.11.3 takes some of their numbers from the order of hash maps, so that the text of a
+//! kernel changes from run to run and couldn't be stored or compared. The driver in software (`tests/emulator/`) includes this
+//! file, too.
 
 use std::collections::HashMap;
 
-/// The text with values numbered as they first occur: other numbers, one for one, in names that are `v` and a number or end in
-/// `_v` and a number.
+/// Renumbers values in order of first occurrence: a number N in names `vN` and `…_vN` is replaced, equal numbers by equal ones.
 pub(super) fn numbered(text: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut numbers: HashMap<&str, usize> = HashMap::new();

@@ -1,5 +1,5 @@
-//! A CubeCL server over memory and launches of one's own: what [`Backing`] does with them is all that a device needs to run or
-//! to record kernels. It has one queue, no pools and no clock.
+//! A CubeCL server over a custom memory and custom launches: a [`Backing`] is all that a device needs to run or record kernels.
+//! The server has one queue, no memory pools and no clock.
 
 use cubecl::client::Client;
 use cubecl::ir::{DeviceProperties, TargetProperties};
@@ -25,52 +25,53 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Where a part of a buffer may begin, in bytes.
+/// The alignment, in bytes, of a part of a buffer.
 const ALIGNMENT: usize = 256;
 
-/// A launch as it is enqueued.
+/// An enqueued launch.
 pub struct Launch {
-    /// What is launched.
+    /// The kernel.
     pub kernel: Box<dyn CubeKernel>,
-    /// Workgroups.
+    /// The number of workgroups.
     pub count: CubeCount,
-    /// Buffers and scalars.
+    /// The buffers and scalars.
     pub arguments: KernelArguments,
-    /// Whether it is prepared only.
+    /// Whether the kernel is only prepared, without running.
     pub prepared_only: bool,
 }
 
-/// The memory and the launches of a device. A failure is told to the next who waits for the device or reads from it.
+/// The memory and the launches of a device. The server reports an error to the next caller that waits for the device or reads
+/// from it.
 pub trait Backing: Send + 'static {
-    /// Puts `bytes` of memory behind a handle.
+    /// Allocates `bytes` bytes of memory for a handle.
     ///
     /// # Errors
-    /// There is no more.
+    /// A message if there is no memory left.
     fn allocate(&mut self, memory: ManagedMemoryHandle, bytes: u64) -> Result<(), String>;
 
-    /// The bytes of a tensor.
+    /// Reads the bytes of a tensor.
     ///
     /// # Errors
-    /// It has no memory.
+    /// A message if the tensor has no memory.
     fn read(&mut self, from: &CopyDescriptor) -> Result<Vec<u8>, String>;
 
     /// Writes the bytes of a tensor.
     ///
     /// # Errors
-    /// It has no memory.
+    /// A message if the tensor has no memory.
     fn write(&mut self, to: &CopyDescriptor, bytes: &[u8]) -> Result<(), String>;
 
-    /// Runs a kernel, or keeps it.
+    /// Runs or records a kernel.
     ///
     /// # Errors
-    /// What kept it from running.
+    /// A message that says why the kernel couldn't run.
     fn launch(&mut self, launch: Launch) -> Result<(), String>;
 }
 
-/// A client of a new device with these properties and this backing.
+/// A client of a new device with `properties` and `backing`.
 pub fn client<B: Backing>(name: &'static str, properties: DeviceProperties, backing: B) -> Client {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // No runtime of CubeCL's has this type of device.
+    // None of CubeCL's runtimes has this type of device.
     let id = DeviceId::new(u16::MAX, NEXT.fetch_add(1, Ordering::Relaxed));
     let (utilities, _captures) = ServerUtilities::init(
         ServiceId::of::<Server<B>>(id),
@@ -88,7 +89,7 @@ pub fn client<B: Backing>(name: &'static str, properties: DeviceProperties, back
     Client::init(id, server)
 }
 
-/// All that is asked for at once in one buffer, each tensor row by row.
+/// A memory layout that puts all tensors of a request into one buffer, each row-major.
 struct OneBuffer;
 
 impl MemoryLayoutPolicy for OneBuffer {
@@ -125,7 +126,7 @@ fn row_by_row(descriptor: &MemoryLayoutDescriptor) -> Strides {
 struct Server<B> {
     utilities: Arc<ServerUtilities>,
     backing: B,
-    /// The first since one was told.
+    /// The first failure since the last report.
     failure: Option<String>,
 }
 
@@ -143,7 +144,7 @@ fn error(reason: String) -> ServerError {
 }
 
 impl<B> Server<B> {
-    /// Keeps a failure for the next who waits.
+    /// Keeps a failure for the next caller that waits.
     fn note(&mut self, result: Result<(), String>) {
         if let Err(reason) = result {
             self.failure.get_or_insert(reason);
@@ -272,7 +273,7 @@ impl<B: Backing> cubecl::server::Server for Server<B> {
 }
 
 impl<B: Backing> ServerStorage for Server<B> {
-    // Never made; the type only has to be one.
+    // Never constructed; the associated type just needs a value.
     type Storage = cubecl_wgpu::WgpuStorage;
 
     fn get_resource(

@@ -3,7 +3,7 @@ use cubecl_core::device::{DeviceId, ServiceId};
 use cubecl_core::environment::stream::StreamId;
 use moebius_ops::{Element, Scalar, Signature, TensorInfo};
 
-/// A buffer of twelve bytes by any name, of which `view` has strides.
+/// A source that has a buffer of twelve bytes for every name, and strides for `view`.
 struct Twelve(Handle);
 
 impl Lookup for Twelve {
@@ -16,7 +16,8 @@ impl Lookup for Twelve {
     }
 }
 
-/// Bytes of a buffer of an operation on five halves, a view of two and none, with seven halves and two words of tiles as results.
+/// The size in bytes of buffer `name` of an operation on f16 tensors: operands of 5, 2 (a view) and 0 elements, a result of 7,
+/// and a list of tiles of 2 words.
 fn bytes_of(name: &str) -> u64 {
     let halves = |name, len| TensorInfo {
         name,
@@ -38,7 +39,7 @@ fn bytes_of(name: &str) -> u64 {
     buffers.get(name).size_in_used()
 }
 
-/// What is empty stays whole, and so does what isn't described.
+/// Empty tensors and names that the description lacks keep the whole buffer.
 #[test]
 fn buffers_are_cut_to_their_tensors() {
     let found = ["five", "tiles", "view", "none", "other"].map(bytes_of);

@@ -1,4 +1,5 @@
-//! The kernels of each family of [`moebius_ops`]. There is no list of all families: a program would link the kernels of each.
+//! The kernels of each family of [`moebius_ops`]. There is no list of all families, because a program would then link the kernels
+//! of each.
 
 use super::{Buffers, Family, Kernels, Tiles};
 use crate::Lookup;
@@ -50,8 +51,8 @@ impl Family for Quantize {
     }
 }
 
-/// Enqueues codes and their values. A kernel of both halves would save the words, 2 bytes of 10 for each f32, and read as much
-/// of x.
+/// Enqueues the encoding and the decoding of the codes. A fused kernel would save only the words, 2 of 10 bytes per f32, and read
+/// x just as often.
 fn launch_fake(client: &Client, plan: &quantize::Plan, b: Buffers<'_>) {
     let given = b.find("scales");
     let launch = match given {
@@ -116,7 +117,7 @@ impl Family for Routing {
 }
 
 impl Family for Permute {
-    /// Rows of a tile of a sort; products over the sorted rows must have tiles of as many. Without a number a tile has one row.
+    /// Rows per tile of a sort, which must match the tiles of products over the sorted rows; `None` means one row.
     type How = Option<usize>;
 
     fn kernels(
@@ -144,12 +145,12 @@ impl Family for Permute {
     }
 }
 
-/// What a caller decides about a product.
+/// The caller's choices for a product.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProductHow {
-    /// How it is computed, which decides the tiles of the sort of its rows; `None` leaves it to the plan.
+    /// The variant, which determines the tiles of the sort of its rows; `None` leaves it to the plan.
     pub variant: Option<Variant>,
-    /// How FP8 codes of weights are decoded.
+    /// The decoding of FP8 weights.
     pub conversion: Conversion,
 }
 
@@ -178,21 +179,21 @@ impl Family for GroupedGemm {
                 let tiles = tiles(p, plan.tile_rows());
                 Kernels::of(plan, grouped_gemm::launch).walking(tiles)
             }
-            // Who describes a product of codes asks for its instructions by name.
+            // Describing a product of codes counts as naming its unproven instructions.
             Self::Fp8Codes(p) => Kernels::of(fp8_mma::plan(*p, device, true)?, fp8_mma::launch)
                 .walking(tiles(&p.product, fp8_mma::TILE_ROWS)),
         })
     }
 }
 
-/// The list of tiles that a product of sorted rows walks.
+/// The list of tiles, of `rows` rows each, that a product of sorted rows walks; `None` for a dense product.
 fn tiles(problem: &Product, rows: usize) -> Option<Tiles> {
     let most = grouped_gemm::max_tiles(problem, rows);
     (!problem.dense).then_some(Tiles { rows, most })
 }
 
 impl Family for Experts {
-    /// How both products are computed, which decides the tiles of the sort.
+    /// The variant of both products, which determines the tiles of the sort; `None` leaves it to the plan.
     type How = Option<Variant>;
 
     fn kernels(
@@ -227,11 +228,11 @@ impl Family for Experts {
     }
 }
 
-/// What the forward of an attention reads by strides: heads are usually a view of one projection's rows.
+/// The operands that the forward of an attention reads by strides: heads are usually a view of one projection's rows.
 const STRIDED: &[&str] = &["q", "k", "v"];
 
 impl Family for Attention {
-    /// A program's own rule, after those of the problem.
+    /// A user-defined rule, applied after those of the problem.
     type How = Option<Arc<dyn AnyRule>>;
 
     fn kernels(&self, rule: &Self::How, device: &Capability) -> Result<Kernels, PlanError> {
@@ -258,9 +259,9 @@ impl Family for Attention {
     }
 }
 
-/// A rule of a program's own, whatever its type.
+/// A user-defined score rule of any type.
 pub trait AnyRule: HostRule {
-    /// The kernels of a plan with this rule: forward, or of the gradients.
+    /// The kernels of a plan with this rule: of the forward pass, or of the gradients.
     fn kernels(self: Arc<Self>, plan: attention::Plan, forward: bool) -> Kernels;
 }
 

@@ -1,6 +1,4 @@
-//! What a described operation is on a device: the kernels that were planned for it, and what enqueues them.
-//!
-//! Each family of [`moebius_ops`] implements [`Family`] in `families.rs`.
+//! The kernels of a described operation, planned for a device, and their launch.
 
 mod families;
 mod segment_attention;
@@ -16,22 +14,22 @@ use moebius_ops::{Gradient, Operation, Signature, TensorInfo};
 use std::fmt;
 use std::sync::Arc;
 
-/// Operations that have kernels.
+/// A family of operations that has kernels.
 pub trait Family: Clone + Into<Operation> + TryFrom<Operation> {
-    /// What a caller may decide about the kernels; the default leaves it to the plan.
+    /// The caller's choices for the kernels; the default leaves them to the plan.
     type How: Default;
 
     /// Plans the operation's kernels for `device`.
     ///
     /// # Errors
-    /// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+    /// [`PlanError`] with the size that is wrong, or with what a kernel needs and the device lacks.
     fn kernels(&self, how: &Self::How, device: &Capability) -> Result<Kernels, PlanError>;
 
-    /// Plans the gradients through each result that has some by an operation of their own, by the results' names. They take
-    /// buffers of fewer gradients than all, too.
+    /// Plans the gradients that are a separate operation, by the names of the results that they go through. Their launches also
+    /// accept buffers for only some of the gradients.
     ///
     /// # Errors
-    /// As [`Family::kernels`].
+    /// [`PlanError`] under the conditions of [`Family::kernels`].
     fn gradients(
         &self,
         how: &Self::How,
@@ -53,22 +51,22 @@ pub trait Family: Clone + Into<Operation> + TryFrom<Operation> {
     }
 }
 
-/// The buffers of a launch by the names of the description, each as long as it is described.
+/// The buffers of a launch by their names in the description, each cut to its described length.
 #[derive(Clone, Copy)]
 pub struct Buffers<'a> {
     given: &'a dyn Lookup,
     signature: &'a Signature,
-    /// Words of the list of tiles.
+    /// The number of words of the list of tiles.
     tiles: usize,
 }
 
 impl Buffers<'_> {
-    /// The buffer of this name.
+    /// The buffer called `name`.
     pub(crate) fn get(&self, name: &str) -> Handle {
         Handle::from_names(self, &[name])
     }
 
-    /// Bytes of a tensor; `None` for a view, which says itself where it ends, and for what the description doesn't name.
+    /// The size in bytes of a tensor; `None` for a view, whose strides tell its end, and for names that the description lacks.
     fn bytes(&self, name: &str) -> Option<usize> {
         if self.strides(name).is_some() {
             return None;
@@ -84,7 +82,7 @@ impl Buffers<'_> {
 }
 
 impl Lookup for Buffers<'_> {
-    /// The buffer without what it holds beyond the tensor.
+    /// Finds a buffer and cuts it to its tensor's size.
     fn find(&self, name: &str) -> Option<Handle> {
         let buffer = self.given.find(name)?;
         Some(match self.bytes(name) {
@@ -98,7 +96,7 @@ impl Lookup for Buffers<'_> {
     }
 }
 
-/// The kernels of an operation, as they were planned for a device.
+/// The kernels of an operation, planned for a device.
 #[derive(Clone)]
 pub struct Kernels {
     enqueue: Arc<Enqueue>,
@@ -107,17 +105,17 @@ pub struct Kernels {
     strided: &'static [&'static str],
 }
 
-/// A list of tiles, as [`moebius_ops::permute`] has it.
+/// The size of a list of tiles; [`moebius_ops::permute`] describes its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
-    /// Rows of a tile.
+    /// Rows per tile.
     pub rows: usize,
-    /// How many tiles there are in the worst routing.
+    /// The number of tiles of the worst routing.
     pub most: usize,
 }
 
 impl Tiles {
-    /// The list of the experts whose rows begin and end at `offsets` \[E+1\].
+    /// The list of tiles for experts whose rows begin and end at `offsets` \[E+1\].
     pub fn of(self, offsets: &[u32]) -> Vec<u32> {
         let experts = offsets.len().saturating_sub(1) as u32;
         let of_expert = |(expert, ends): (u32, &[u32])| {
@@ -141,7 +139,7 @@ impl fmt::Debug for Kernels {
 }
 
 impl Kernels {
-    /// What `launch` enqueues of `plan`, given its buffers.
+    /// The kernels that `launch` enqueues for `plan`, given its structure of buffers.
     pub(crate) fn of<P: Send + Sync + 'static, B: FromNames>(
         plan: P,
         launch: impl Fn(&Client, &P, B) + Send + Sync + 'static,
@@ -149,7 +147,7 @@ impl Kernels {
         Self::new(plan, move |client, plan, b| launch(client, plan, b.fill()))
     }
 
-    /// The same of a `launch` that finds its buffers by their names.
+    /// The kernels of a `launch` that looks its buffers up by name.
     pub(crate) fn new<P: Send + Sync + 'static>(
         plan: P,
         launch: impl Fn(&Client, &P, Buffers<'_>) + Send + Sync + 'static,
@@ -157,7 +155,7 @@ impl Kernels {
         Self::staged(plan, move |client, plan, b, _| launch(client, plan, b))
     }
 
-    /// The same of a `launch` that tells the end of its stages.
+    /// The kernels of a `launch` that reports the end of each stage.
     pub(crate) fn staged<P: Send + Sync + 'static>(
         plan: P,
         launch: impl Fn(&Client, &P, Buffers<'_>, &mut dyn FnMut(Stage)) + Send + Sync + 'static,
@@ -170,7 +168,7 @@ impl Kernels {
         }
     }
 
-    /// The same, which write a list of tiles of so many words.
+    /// A copy that writes a list of tiles of `words` words.
     pub(crate) fn with_tiles(self, words: usize) -> Self {
         Self {
             tiles: Some(words),
@@ -178,37 +176,37 @@ impl Kernels {
         }
     }
 
-    /// The same, which walk the sorted rows by such a list of tiles.
+    /// A copy that walks the sorted rows by the list of tiles `walks`.
     pub(crate) fn walking(self, walks: Option<Tiles>) -> Self {
         Self { walks, ..self }
     }
 
-    /// The same, which read these operands by their strides.
+    /// A copy that reads the operands `strided` by their strides.
     pub(crate) fn reading_views(self, strided: &'static [&'static str]) -> Self {
         Self { strided, ..self }
     }
 
-    /// Words of the list of tiles that a sort writes as `tiles`, beside the results of its description.
+    /// The number of words of the list of tiles that a sort writes as `tiles`, in addition to the described results.
     pub fn tiles(&self) -> Option<usize> {
         self.tiles
     }
 
-    /// The list of tiles that is read as `tiles` beside the operands of the description, where there is one: what a sort of the
-    /// same rows wrote, or [`Tiles::of`] makes.
+    /// The list of tiles that the kernels read as `tiles`, in addition to the described operands, if any: the one that a sort of
+    /// the same rows wrote, or that [`Tiles::of`] makes.
     pub fn walks(&self) -> Option<Tiles> {
         self.walks
     }
 
-    /// Operands \[B, H, S, D\] that may be views ([`Lookup::strides`]); all others are contiguous.
+    /// The operands \[B, H, S, D\] that may be views ([`Lookup::strides`]); all others are contiguous.
     pub fn strided(&self) -> &'static [&'static str] {
         self.strided
     }
 
-    /// Enqueues the kernels; calls `done` after the launches of every stage, where there are stages. `signature` is that of the
-    /// operation they are planned for, or has fewer of its results.
+    /// Enqueues the kernels; calls `done` after the launches of each stage, if there are stages. `signature` is that of the
+    /// planned operation, possibly without some of its results.
     ///
     /// # Panics
-    /// Where a buffer is missing, or holds less than its tensor.
+    /// If a buffer is missing or smaller than its tensor.
     pub fn launch(
         &self,
         client: &Client,
@@ -233,7 +231,7 @@ mod buffers_tests;
 mod tests {
     use super::Tiles;
 
-    /// Five rows, none, one and two of four experts in tiles of two rows.
+    /// Four experts with five, no, one and two rows, in tiles of two rows.
     #[test]
     fn tiles_end_with_their_expert() {
         let tiles = Tiles { rows: 2, most: 6 };

@@ -24,7 +24,7 @@ impl Family for SegmentAttention {
     }
 }
 
-/// \[R,2\]: where the segment of every row begins and ends.
+/// Finds the segment of every row: its first row, and one past its last, u32 \[R,2\].
 fn segments(client: &Client, plan: &Plan, b: Buffers<'_>) -> (&'static str, Handle) {
     let segments = empty_words(client, 2 * plan.problem.rows());
     let (order, offsets) = (b.get("order"), b.get("offsets"));

@@ -1,20 +1,19 @@
 //! How CubeCL computes [`moebius_ops::permute::capacity`].
 //!
-//! The units of an expert find the C_e-th largest weight by bisection over the 31
-//! bits of a non-negative f32 (whose bits order like its value), then keep the heavier slots and
-//! the first of the equal ones: a cube per expert on a GPU, one unit per expert on a CPU. Reads: 32
-//! × its slots, from cache.
+//! The units of an expert find the C_e-th largest weight by bisection over the 31 bits of a non-negative f32 (bits and values
+//! have the same order); then they keep the heavier slots and the first of the equal ones. A GPU has a cube per expert, a CPU one
+//! unit per expert. Reads: 32 times the expert's slots, from cache.
 
 use super::{Problem, SCAN_UNITS};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::permute::capacity::Capacity;
 
-/// A drop rule this device can enforce.
+/// The drop rule, planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapacityPlan {
     problem: Problem,
-    /// Units along x share an expert, those along y have one each.
+    /// Units along x share an expert; each position along y is an expert of its own.
     grid: Grid,
 }
 
@@ -28,7 +27,7 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<CapacityPlan, Unsup
         Some(cores) => [1, cores.clamp(1, most)],
         None => [most.min(SCAN_UNITS as u32), 1],
     };
-    // One more than the experts: the last marks the slots that had none before.
+    // One more than the experts: the last marks the slots that had no expert before.
     let cubes = (problem.experts() + 1).div_ceil(units[1] as usize);
     Ok(CapacityPlan {
         problem,
@@ -36,24 +35,24 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<CapacityPlan, Unsup
     })
 }
 
-/// The bits that order a weight; a NaN of either sign is the heaviest.
+/// The bits by which weights are ordered; a NaN of either sign is the largest.
 #[cube]
 fn magnitude(bits: u32) -> u32 {
     bits & 0x7FFF_FFFF
 }
 
-/// Units whose values one unit adds up first, so that no unit reads those of all others.
+/// Units per group whose values one unit sums first, so that no unit reads the values of all others.
 const GROUP: usize = 16;
 
-/// Workgroup memory of [`sum_of_units`]: the values of the units and the sums of their groups.
+/// The words of workgroup memory of [`sum_of_units`]: one per unit, and one per group of units.
 const fn partial_len(units: usize) -> usize {
     units + units.div_ceil(GROUP)
 }
 
-/// Sum over the units along x, for all of them; `partial` holds [`partial_len`] words.
+/// The sum over the units along x, returned to all of them; `partial` holds [`partial_len`] words.
 ///
-/// It can be called again at once: by its second barrier all values have been read, and by the
-/// first one of the next call all sums of groups.
+/// It may be called again immediately: after its second barrier nobody reads the values any more, and after the first barrier of
+/// the next call nobody reads the sums of groups.
 #[cube]
 fn sum_of_units(partial: &mut Shared<[u32]>, value: u32, #[comptime] units: usize) -> u32 {
     if comptime!(units == 1) {
@@ -80,7 +79,7 @@ fn sum_of_units(partial: &mut Shared<[u32]>, value: u32, #[comptime] units: usiz
     }
 }
 
-/// Slots of \[begin, end) whose weight bits are at least `bits`, counted by the units along x.
+/// The number of slots in \[begin, end) whose weight bits are at least `bits`, counted by the units along x.
 #[cube]
 fn count_at_least(
     order: &[u32],
@@ -98,8 +97,8 @@ fn count_at_least(
     sum_of_units(partial, count, units)
 }
 
-/// The units of expert e write the keys of its slots, e if kept and E if dropped; those of E the
-/// keys of slots without one.
+/// Writes keys: the units of expert e write e for each of its kept slots and E for each dropped one; the units of E write the
+/// keys of slots without an expert.
 #[cube(launch_unchecked)]
 fn drop_over_capacity(
     order: &[u32],
@@ -124,7 +123,7 @@ fn drop_over_capacity(
     let capacity = capacities[min(expert, experts - 1)];
     let mut partial = Shared::<[u32]>::new_slice(comptime!(partial_len(units)));
 
-    // The largest threshold that `capacity` weights reach; 0 when there are fewer.
+    // The largest threshold that at least `capacity` weights reach; 0 if there are fewer weights.
     let mut threshold = 0u32;
     for step in 0..31u32 {
         let candidate = threshold | (1u32 << (30 - step));
@@ -192,7 +191,7 @@ pub fn launch(client: &Client, plan: &CapacityPlan, buffers: CapacityBuffers) {
     }
 }
 
-/// [`moebius_ops::permute::capacities_reference`] on this device: one cube; about 10·E operations.
+/// [`moebius_ops::permute::capacities_reference`], planned for a device: one cube, about 10·E operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CapacitiesPlan {
     problem: Problem,
@@ -203,7 +202,7 @@ pub struct CapacitiesPlan {
 /// Plans the capacities of the experts of `problem`.
 ///
 /// # Errors
-/// [`Unsupported`] when they exceed one binding.
+/// [`Unsupported`] when the capacities exceed one binding.
 pub fn plan_capacities(
     problem: Problem,
     capacity: Capacity,
@@ -220,23 +219,23 @@ pub fn plan_capacities(
     })
 }
 
-/// Capacities that no factor of an expert's own changes.
+/// The numbers of the capacity rule that are equal for all experts.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Rule {
     slots: u32,
-    /// With the factor of all experts.
+    /// The capacity by the factor of all experts.
     even: u32,
     least: u32,
 }
 
-/// What expert `e` takes when all are available.
+/// The capacity of `expert` before the shares of masked experts are added.
 #[cube]
 fn own_capacity(factors: &ComptimeOption<&[f32]>, rule: &Rule, expert: usize, experts: u32) -> u32 {
     #[comptime]
     match factors {
         ComptimeOption::Some(factors) => {
             let all = f32::cast_from(rule.slots) * factors[expert];
-            // More than any share of the slots, and the division's rounding up can't overflow.
+            // More than any number of slots, and small enough that the division's rounding up can't overflow.
             let most = 2_147_483_648.0f32;
             let all = u32::cast_from(clamp(all, 0.0f32, most).ceil());
             min(max(all.div_ceil(experts), rule.least), rule.slots)

@@ -4,7 +4,7 @@ use super::rows::{RowsPlan, weight_of};
 use crate::prelude::*;
 use cubecl::prelude::*;
 
-/// One unit per vector of y.
+/// Computes y; one unit per vector.
 #[cube(launch_unchecked)]
 fn combine<F: Float, N: Size>(
     positions: &[u32],
@@ -33,7 +33,7 @@ fn combine<F: Float, N: Size>(
 }
 
 buffers! {
-    /// Buffers of a combination.
+    /// Buffers of a combine.
     pub struct CombineBuffers {
         pub positions: Handle => "[S] u32" read,
         pub weights: Option<Handle> => "[S] f32" read,
@@ -42,7 +42,7 @@ buffers! {
     }
 }
 
-/// Enqueues a combination: one launch, or none for no tokens.
+/// Enqueues a combine: one launch, or none without tokens.
 pub fn launch(client: &Client, plan: &RowsPlan, buffers: CombineBuffers) {
     let p = &plan.problem;
     if p.slots() == 0 {

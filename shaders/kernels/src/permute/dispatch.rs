@@ -4,7 +4,7 @@ use super::rows::{RowsPlan, weight_of};
 use crate::prelude::*;
 use cubecl::prelude::*;
 
-/// One unit per vector of the sorted rows.
+/// Computes the sorted rows; one unit per vector.
 #[cube(launch_unchecked)]
 fn dispatch<F: Float, N: Size>(
     order: &[u32],
@@ -41,7 +41,7 @@ buffers! {
     }
 }
 
-/// Enqueues a dispatch: one launch, or none for no rows.
+/// Enqueues a dispatch: one launch, or none without rows.
 pub fn launch(client: &Client, plan: &RowsPlan, buffers: DispatchBuffers) {
     let p = &plan.problem;
     if p.row_bound() == 0 {

@@ -1,4 +1,4 @@
-//! What is compiled of the sort, the drop rule, and the moves of rows.
+//! The compiled variants of the sort, the drop rule, and the moves of rows.
 
 use super::{Problem, RowsPlan, SortBuffers};
 use super::{capacity, combine, dispatch, rows, weights_gradient};
@@ -10,7 +10,7 @@ use moebius_ops::permute::RowsProblem;
 use moebius_ops::permute::capacity::Capacity;
 use moebius_ops::{Element, Mismatch, routing};
 
-/// The slots of 1024 tokens, 2 of 8 experts, in tiles of 64 rows.
+/// A sort of the slots of 1024 tokens, 2 of 8 experts, in tiles of 64 rows.
 fn problem() -> Result<Problem, Mismatch> {
     Problem::new(2048, 8, 64)
 }
@@ -34,14 +34,14 @@ fn capacities(at: &Machine, given: bool) -> Planned {
     at.launch(&given, plan, capacity::launch_capacities)
 }
 
-/// Moves of rows of 512.
+/// Plans moves of rows of 512 elements.
 fn plan_rows(at: &Machine, element: Element) -> Result<RowsPlan, PlanError> {
     let routing = routing::Problem::new(1024, 8, 2)?;
     let problem = RowsProblem::new(&routing, routing.slots(), 512, element)?;
     Ok(super::plan_rows(problem, &at.capability)?)
 }
 
-/// Moves of every element type, weighted and not.
+/// Moves in every element type, with and without weights.
 fn moves<B: FromNames + 'static>(
     kernel: &'static str,
     launch: fn(&Client, &RowsPlan, B),
@@ -57,7 +57,7 @@ fn moves<B: FromNames + 'static>(
     })
 }
 
-/// Sorting, capacities, and rows of every element type to their experts and back.
+/// The sort, the capacities, and the moves of rows to their experts and back in every element type.
 pub fn entries() -> Vec<KernelEntry> {
     let sorts = ["sort_histogram", "sort_scan", "sort_scatter"];
     let mut entries = Vec::from(sorts.map(|name| KernelEntry::new("permute", "sort", name, sort)));

@@ -1,13 +1,11 @@
 //! How CubeCL computes [`moebius_ops::permute`].
 //!
-//! Multi-pass, because WebGPU has no memory ordering between cubes within a launch. Slots are cut
-//! into blocks and no two units count in one place, so no atomics are needed and equal keys keep
-//! their order. Reads: on a GPU 2·S·(E+1) keys, from cache; on a CPU 2·S keys and as many counts.
-//! The scan reads and writes (E+1)·S/256 counts.
+//! The sort takes several launches, because WebGPU has no memory ordering between the cubes of a launch. Slots are cut into
+//! blocks, and each counter belongs to one unit, so no atomics are needed and equal keys keep their order. Reads: on a GPU
+//! 2·S·(E+1) keys, from cache; on a CPU 2·S keys and as many counts. The scan reads and writes (E+1)·S/256 counts.
 //!
-//! On a GPU one unit counts one expert in one block of slots, so that neighbouring units read the
-//! same keys. A CPU has few units and a cache of its own for each, so there one unit counts all
-//! experts in its block, in counters no other unit touches.
+//! On a GPU each unit counts one expert in one block of slots, so neighbouring units read the same keys. A CPU has few units,
+//! each with its own cache, so each unit counts all experts in its block, in counters that no other unit touches.
 
 pub mod capacity;
 pub mod combine;
@@ -27,16 +25,16 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::permute::{NOWHERE, Problem};
 
-/// Words of a tile: its expert, its first row, one past its last.
+/// Words per tile: the expert, the first row, and one past the last.
 pub const TILE_WORDS: usize = 3;
 
-/// Slots one unit of a GPU walks in the histogram and the scatter.
+/// Slots that one unit of a GPU walks in the histogram and in the scatter.
 const BLOCK: usize = 256;
 
 /// Units of the single cube that scans the counts.
 const SCAN_UNITS: usize = 256;
 
-/// Length of the buffer of counts.
+/// The number of counts, which is the length of their buffer.
 pub fn counts(problem: &Problem) -> usize {
     (problem.experts() + 1) * blocks(problem)
 }
@@ -45,22 +43,22 @@ fn blocks(problem: &Problem) -> usize {
     problem.slots().div_ceil(BLOCK).max(1)
 }
 
-/// How the slots are walked.
+/// How units walk the slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Walk {
-    /// One unit for an expert and a block; GPUs.
+    /// One unit per expert and block, for GPUs.
     PerExpert {
-        /// Keys of a vector load.
+        /// Keys per vector load.
         lanes: usize,
     },
-    /// One unit for a block; CPUs.
+    /// One unit per block, for CPUs.
     Serial,
 }
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is sorted.
+    /// The sort.
     pub problem: Problem,
     walk: Walk,
     grid: Grid,
@@ -87,7 +85,7 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
         Some(cores) => {
             blocks = blocks.min(cores.clamp(1, most_units) as usize);
             let grid = Grid::of_cubes("sort", 1, [blocks as u32, 1], device)?;
-            // One unit: a CPU would spin at the barrier for a scan of a few hundred counts.
+            // One unit scans: a CPU would spin at barriers, just for a few hundred counts.
             (Walk::Serial, grid, 1)
         }
     };
@@ -110,7 +108,7 @@ impl Plan {
         SizesLaunch::new(slots, experts + 1, self.blocks, block)
     }
 
-    /// Where the scan finds the counts.
+    /// The strides by which the scan finds the counts.
     fn strides(&self) -> StridesLaunch {
         match self.walk {
             Walk::PerExpert { .. } => StridesLaunch::new(self.blocks, 1),
@@ -133,7 +131,7 @@ buffers! {
 }
 
 impl SortBuffers {
-    /// Buffers for the results of a sort of `keys`; contents undefined.
+    /// Allocates buffers for the results of a sort of `keys`, with undefined contents.
     pub fn new(client: &Client, problem: &Problem, keys: Handle) -> Self {
         let words = |len| empty_words(client, len);
         Self {
@@ -148,7 +146,7 @@ impl SortBuffers {
     }
 }
 
-/// Enqueues a sort: three launches, or none for no slots.
+/// Enqueues a sort: three launches, or none without slots.
 pub fn launch(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     if plan.problem.slots() == 0 {
         return;
@@ -157,7 +155,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: &SortBuffers) {
     launch_scatter(client, plan, buffers.clone());
 }
 
-/// The histogram, and its scan.
+/// Enqueues the histogram and its scan.
 fn launch_counts(client: &Client, plan: &Plan, buffers: SortBuffers) {
     let (count, dim, sizes) = (plan.grid.count(), plan.grid.dim(), plan.sizes());
     let (keys, counts) = (bind(buffers.keys), bind(buffers.counts.clone()));
@@ -217,7 +215,7 @@ fn launch_scatter(client: &Client, plan: &Plan, buffers: SortBuffers) {
     }
 }
 
-/// Where the count of a bin and a block lies: bin · `bin` + block · `block`.
+/// The strides of counts: the count of a bin in a block is at bin · `bin` + block · `block`.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Strides {
     bin: usize,
@@ -228,20 +226,20 @@ struct Strides {
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
     slots: usize,
-    /// Experts, and one more for the slots that go nowhere.
+    /// The number of bins: one per expert, and one for the slots that go nowhere.
     bins: usize,
     blocks: usize,
-    /// Slots of a block.
+    /// Slots per block.
     block: usize,
 }
 
-/// The bin of a key: its expert, or the last bin for anything else.
+/// The bin of a key: its expert, or the last bin for any other key.
 #[cube]
 fn bin_of(key: u32, bins: usize) -> usize {
     min(key as usize, bins - 1)
 }
 
-/// counts\[e, b\] = slots of block b whose key is e.
+/// Computes counts\[e, b\], the number of slots of block b with key e; one unit per expert and block.
 #[cube(launch_unchecked)]
 fn sort_histogram<N: Size>(keys: &[Vector<u32, N>], counts: &mut [u32], sizes: Sizes) {
     if ABSOLUTE_POS < sizes.bins * sizes.blocks {
@@ -262,7 +260,7 @@ fn sort_histogram<N: Size>(keys: &[Vector<u32, N>], counts: &mut [u32], sizes: S
     }
 }
 
-/// The histogram with one unit per block, for processors; counts\[b, e\].
+/// Computes counts\[b, e\] with one unit per block, for processors.
 #[cube(launch_unchecked)]
 fn sort_histogram_serial(keys: &[u32], counts: &mut [u32], sizes: Sizes) {
     let block = ABSOLUTE_POS;
@@ -277,7 +275,7 @@ fn sort_histogram_serial(keys: &[u32], counts: &mut [u32], sizes: Sizes) {
     }
 }
 
-/// Exclusive scan of the counts in place; the first count of every expert is its offset.
+/// Scans the counts exclusively, in place; the first count of each expert is its offset.
 #[cube(launch_unchecked)]
 fn sort_scan(
     counts: &mut [u32],
@@ -333,9 +331,9 @@ fn sort_scan(
     }
 }
 
-/// order\[position\] = slot, blocks and slots in order, and the reverse for slots with an expert.
+/// Writes order\[position\] = slot, in the order of blocks and slots, and positions\[slot\] = position for slots with an expert.
 ///
-/// The units of an expert share its tiles, those of the last bin the rest of the list.
+/// The units of an expert share the writing of its tiles, and those of the last bin write the rest of the list.
 #[cube(launch_unchecked)]
 fn sort_scatter<N: Size>(
     keys: &[Vector<u32, N>],
@@ -370,7 +368,7 @@ fn sort_scatter<N: Size>(
         if bin < experts {
             count = tiles_of(offsets, bin, tile_rows);
         }
-        // An expert seldom has as many tiles as there are blocks, so few units look for the expert's first tile.
+        // An expert rarely has as many tiles as there are blocks, so few units look for its first tile.
         if block < count {
             let mut tile = 0usize;
             for e in 0..bin {
@@ -385,7 +383,7 @@ fn sort_scatter<N: Size>(
     }
 }
 
-/// The scatter with one unit per block, for processors; the unit of the first block writes all tiles.
+/// The scatter with one unit per block, for processors; the first block's unit writes all tiles.
 #[cube(launch_unchecked)]
 fn sort_scatter_serial(
     keys: &[u32],
@@ -425,7 +423,7 @@ fn sort_scatter_serial(
     }
 }
 
-/// Writes `slot` at its `position` of the order, and the position for the slot, if the slot has an expert.
+/// Writes `slot` to `position` of the order, and the position of the slot if the slot has an expert.
 #[cube]
 fn place(
     order: &mut [u32],
@@ -439,15 +437,14 @@ fn place(
     positions[slot] = select(bin < sizes.bins - 1, position, NOWHERE);
 }
 
-/// How many tiles an expert's rows take. `tile_rows` is a constant of the kernel, because dividing by a constant is
-/// faster.
+/// The number of tiles of an expert's rows. `tile_rows` is a compile-time constant, because dividing by a constant is faster.
 #[cube]
 fn tiles_of(offsets: &[u32], expert: usize, #[comptime] tile_rows: u32) -> usize {
     (offsets[expert + 1] - offsets[expert]).div_ceil(tile_rows) as usize
 }
 
-/// Writes an entry of the list of tiles: the tile of `expert` that starts at `row`. With E for the expert the
-/// entry says that there is no tile.
+/// Writes an entry of the list of tiles: the tile of `expert` that starts at `row`; E as the expert marks an entry without a
+/// tile.
 #[cube]
 fn write_tile(
     tiles: &mut [u32],

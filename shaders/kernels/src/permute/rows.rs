@@ -1,25 +1,25 @@
-//! How CubeCL moves the rows of a [`moebius_ops::permute::RowsProblem`]: what its kernels share.
+//! Shared parts of the kernels that move the rows of a [`moebius_ops::permute::RowsProblem`].
 
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::permute::RowsProblem;
 
-/// A [`RowsProblem`] this device can run, in either direction.
+/// A [`RowsProblem`], planned for a device, in either direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsPlan {
-    /// What is moved.
+    /// The rows.
     pub problem: RowsProblem,
     pub(super) lanes: usize,
     /// One unit per vector of the tokens' rows.
     pub(super) tokens: Grid,
     /// One unit per vector of the sorted rows.
     pub(super) rows: Grid,
-    /// Units along x share a slot, those along y have one each.
+    /// Units along x share a slot; each position along y is a slot of its own.
     pub(super) slots: Grid,
 }
 
 impl RowsPlan {
-    /// Vectors of a row.
+    /// The number of vectors of a row.
     pub(super) fn vectors(&self) -> usize {
         self.problem.width() / self.lanes
     }
@@ -28,7 +28,7 @@ impl RowsPlan {
 /// Plans the moves of `problem`.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan_rows(problem: RowsProblem, device: &Capability) -> Result<RowsPlan, Unsupported> {
     const KERNEL: &str = "rows of experts";
     let (width, element) = (problem.width(), problem.element());
@@ -48,13 +48,13 @@ pub fn plan_rows(problem: RowsProblem, device: &Capability) -> Result<RowsPlan, 
     })
 }
 
-/// Units of a cube that takes sums over rows, and of which those along x share a row.
+/// Units per cube of kernels that sum over rows; those along x share a row.
 const SUM_UNITS: u32 = 128;
 
-/// The most units that share a row; their number is a power of two.
+/// The largest number of units that share a row, a power of two.
 const MOST_UNITS_PER_ROW: u32 = 32;
 
-/// Units along x and y of a cube that takes the sum of `vectors` vectors for each y.
+/// Units along x and y of a cube; the units along x sum the `vectors` vectors of a slot.
 fn units_per_slot(vectors: usize, device: &Capability) -> [u32; 2] {
     let most = device.limits.max_units_per_cube.max(1);
     if let Some(cores) = device.cpu_cores {
@@ -66,7 +66,7 @@ fn units_per_slot(vectors: usize, device: &Capability) -> [u32; 2] {
     [x, units / x]
 }
 
-/// The weight of a slot, 1 without weights.
+/// The weight of a slot; 1 without weights.
 #[cube]
 pub(super) fn weight_of(weights: &ComptimeOption<&[f32]>, slot: usize) -> f32 {
     #[comptime]
@@ -76,7 +76,7 @@ pub(super) fn weight_of(weights: &ComptimeOption<&[f32]>, slot: usize) -> f32 {
     }
 }
 
-/// What a kernel with weights or without is called.
+/// The name of a kernel with or without weights.
 pub(super) fn name(kernel: &str, element: Element, weighted: bool) -> String {
     let weighted = launched::suffix(weighted, "_weighted");
     format!("{kernel}_{element}{weighted}")

@@ -1,39 +1,39 @@
-//! How CubeCL computes [`moebius_ops::permute::sorting`]: three launches of [`permute`], and five more under a capacity, for the
-//! capacities, the drop rule ([`permute::capacity`]) and the sort of what is left.
+//! How CubeCL computes [`moebius_ops::permute::sorting`]: three launches of [`permute`]. A capacity adds five, for the
+//! capacities, the drop rule ([`permute::capacity`]) and the sort of the remaining slots.
 
 use crate::permute::{self, capacity};
 use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::permute::sorting::Problem;
 
-/// What drops slots.
+/// The drop rule of a sort.
 #[derive(Clone, Debug, PartialEq)]
 struct Rule {
     capacities: permute::CapacitiesPlan,
     drop: permute::CapacityPlan,
 }
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Before anything is dropped.
+    /// The sort before slots are dropped.
     all: permute::Plan,
-    /// What is left.
+    /// The sort of the remaining slots.
     kept: permute::Plan,
     rule: Option<Rule>,
 }
 
 impl Plan {
-    /// Tiles of the worst routing.
+    /// The number of tiles of the worst routing.
     pub fn max_tiles(&self) -> usize {
         self.kept.problem.max_tiles()
     }
 }
 
-/// Plans a sort into tiles of `tile_rows` rows, which the products over them choose.
+/// Plans a sort into tiles of `tile_rows` rows, as the products over them require.
 ///
 /// # Errors
-/// [`PlanError`] with the size that is wrong, or what a kernel needs and the device lacks.
+/// [`PlanError`] with the size that is wrong, or with what a kernel needs and the device lacks.
 pub fn plan(problem: Problem, tile_rows: usize, device: &Capability) -> Result<Plan, PlanError> {
     let all = moebius_ops::permute::Problem::new(problem.slots(), problem.experts(), tile_rows)?;
     let kept = match problem.row_bound() {
@@ -54,7 +54,7 @@ pub fn plan(problem: Problem, tile_rows: usize, device: &Capability) -> Result<P
 }
 
 buffers! {
-    /// The result of a sort, all u32; see [`permute`].
+    /// The results of a sort, all u32; see [`permute`].
     pub struct Sorted {
         pub order: Handle => "[S]" written: "the slot of a sorted row",
         pub offsets: Handle => "[E+1]" written,
@@ -71,7 +71,7 @@ buffers! {
         pub weights: Handle => "[T,K] f32" read,
         pub mask: Option<Handle> => "[E] u32" read: "experts that take any",
         pub factors: Option<Handle> => "[E] f32" read: "capacity factors",
-        /// Written.
+        /// The results of the sort, written.
         pub sorted: Sorted,
     }
 }
@@ -98,7 +98,7 @@ pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let Some(rule) = &plan.rule else {
         return into(&plan.all, buffers.indices);
     };
-    // Tiles of all slots may be more than the result's.
+    // The first sort, of all slots, may need more tiles than the result has.
     let first = permute::SortBuffers::new(client, problem, buffers.indices.clone());
     permute::launch(client, &plan.all, &first);
     let capacities = empty_words(client, problem.experts());

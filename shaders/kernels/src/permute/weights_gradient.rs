@@ -1,13 +1,13 @@
 //! How CubeCL computes [`moebius_ops::permute::weights_gradient`].
 //!
-//! On a GPU some units share a slot: each sums every n-th vector in order, lane by lane, and neighbours are added pairwise, so the
-//! order is fixed by the plan. On a CPU one unit takes a slot.
+//! On a GPU several units share a slot: each sums every n-th vector in order, lane by lane, and then neighbours are added
+//! pairwise, so the plan fixes the order. On a CPU one unit takes a slot.
 
 use super::rows::RowsPlan;
 use crate::prelude::*;
 use cubecl::prelude::*;
 
-/// One row of units per slot.
+/// Computes dw; one row of units per slot.
 #[cube(launch_unchecked)]
 fn combine_weights_gradient<F: Float, N: Size>(
     positions: &[u32],
@@ -60,13 +60,13 @@ fn row_sum(value: f32, #[comptime] along: usize, #[comptime] across: usize) -> f
                 partial[own] += other;
             }
         }
-        // Only unit 0 asks, and it wrote the last sum itself.
+        // Only unit 0 uses the result, and it wrote the last sum itself.
         partial[own]
     }
 }
 
 buffers! {
-    /// Buffers of a gradient for weights.
+    /// Buffers of the weights' gradient.
     pub struct WeightsGradientBuffers {
         pub positions: Handle => "[S] u32" read,
         pub dy: Handle => "[T,H]" read,
@@ -75,7 +75,7 @@ buffers! {
     }
 }
 
-/// Enqueues the gradient: one launch, or none for no tokens.
+/// Enqueues the gradient: one launch, or none without tokens.
 pub fn launch(client: &Client, plan: &RowsPlan, buffers: WeightsGradientBuffers) {
     let p = &plan.problem;
     if p.slots() == 0 {

@@ -1,7 +1,7 @@
-//! Largest finite magnitudes: of a tensor, or of every block of a [`super::Problem`].
+//! Largest finite magnitudes of a tensor, or of every block of a [`super::Problem`].
 //!
-//! A row of units (on a CPU: a unit) takes a part of a block, and a second launch the parts of a block, where
-//! there are several. Bytes: x once.
+//! A row of units (on a CPU: one unit) reduces a part of a block; if blocks have several parts, a second launch reduces these.
+//! Bytes: x once.
 
 use super::word::{bits_of, magnitude, scale_of};
 use crate::prelude::*;
@@ -12,25 +12,25 @@ use moebius_ops::scaling::{Granularity, ScaleType};
 
 const KERNEL: &str = "fp8_amax";
 
-/// Units of a cube, at most: WebGPU's default.
+/// The largest number of units of a cube: WebGPU's default.
 pub(super) const UNITS: u32 = 256;
 
-/// Vectors of a part, at least: 16 for each unit of a cube.
+/// The smallest number of vectors of a part: 16 per unit of a cube.
 const PART: usize = 4096;
 
-/// Parts of a block, at most, on a GPU: a cube takes them in a few steps.
+/// The largest number of parts of a block on a GPU, which a cube reduces in a few steps.
 const PARTS: usize = 1024;
 
-/// Parts for each core of a CPU, so that none waits long for the others.
+/// Parts per core of a CPU, enough to balance the load.
 const PARTS_PER_CORE: usize = 4;
 
-/// Buffers of the largest launch: x, words, scales.
+/// Buffers of the launch with the most: x, words, scales.
 const BINDINGS: u32 = 3;
 
-/// Workgroup memory: a magnitude for each unit of a cube, a byte's word for each block.
+/// Bytes of workgroup memory: a magnitude per unit of a cube, and a word for the E8M0 byte of each block.
 const SHARED_BYTES: usize = 4 * (UNITS + UNITS) as usize;
 
-/// Vectors along a dimension of `len` elements: words or single values.
+/// The lanes of vectors along a dimension of `len` elements: a word's four values, or a single value.
 pub(super) fn lanes_of(len: usize) -> usize {
     if len.is_multiple_of(LANES_PER_WORD) {
         LANES_PER_WORD
@@ -39,23 +39,23 @@ pub(super) fn lanes_of(len: usize) -> usize {
     }
 }
 
-/// Checks the workgroup memory of the reductions and the buffers of a launch.
+/// Checks that the device has the workgroup memory and the bindings of the reductions.
 pub(super) fn fits_cube(device: &Capability) -> Result<(), Unsupported> {
     let limits = &device.limits;
     let (bindings, memory) = (limits.max_bindings, limits.max_shared_memory);
-    // A CPU's units share nothing.
+    // A CPU's units share no memory.
     let fits = bindings >= BINDINGS && (memory >= SHARED_BYTES || device.cpu_cores.is_some());
     let needs = format_args!("{BINDINGS} bindings and {SHARED_BYTES} bytes of workgroup memory");
     let have = format_args!("{bindings} and {memory} bytes");
     Unsupported::unless(fits, super::KERNEL, needs, have)
 }
 
-/// What becomes of a largest magnitude, known when a kernel is compiled.
+/// What a kernel writes for a largest magnitude.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Finish {
-    /// It is the result.
+    /// The magnitude itself.
     Magnitude,
-    /// The f32 scale that follows is.
+    /// The f32 scale that follows from the magnitude.
     Scale(Fp8Format),
 }
 
@@ -68,7 +68,7 @@ impl Finish {
     }
 }
 
-/// Blocks of vectors whose largest magnitudes are sought.
+/// Blocks of vectors whose largest magnitudes are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     /// Rows and vectors of a matrix.
@@ -90,16 +90,16 @@ impl Blocks {
     }
 }
 
-/// A reduction of blocks that a device can run.
+/// A reduction of blocks, planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reduction {
     pub(super) of: Blocks,
     pub(super) parts: usize,
-    /// Vectors of a part.
+    /// Vectors per part.
     part: usize,
     lanes: usize,
     element: Element,
-    /// A row of units for each part, and for each block.
+    /// Grids with a row of units per part, and with a row of units per block.
     pub(super) of_parts: Grid,
     pub(super) of_blocks: Grid,
 }
@@ -113,7 +113,7 @@ impl Reduction {
     ) -> Result<Self, Unsupported> {
         let (blocks, vectors) = (of.total(), of.block[0] * of.block[1]);
         let most = match device.cpu_cores {
-            // Parts of blocks only where there are too few blocks.
+            // Blocks are split only if there are too few to use every core.
             Some(cores) => (cores as usize * PARTS_PER_CORE).div_ceil(blocks.max(1)),
             None => PARTS,
         };
@@ -150,7 +150,7 @@ impl Reduction {
     }
 }
 
-/// Units along x that share `vectors` vectors, a power of two, and rows of them in a cube.
+/// The units along x that share `vectors` vectors, a power of two, and the rows of such units in a cube.
 pub(super) fn units_for(vectors: usize, device: &Capability) -> [u32; 2] {
     let most = device.limits.max_units_per_cube.clamp(1, UNITS);
     if let Some(cores) = device.cpu_cores {
@@ -161,7 +161,7 @@ pub(super) fn units_for(vectors: usize, device: &Capability) -> [u32; 2] {
     [x, units / x]
 }
 
-/// Sizes known at launch; rows of vectors.
+/// Sizes given at launch, in rows and vectors.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 pub(super) struct Sizes {
     rows: usize,
@@ -174,7 +174,7 @@ pub(super) struct Sizes {
     part: usize,
 }
 
-/// The largest of the values of the units along x, for all of them; `along` is a power of two.
+/// The largest value of the units along x, returned to all of them; `along` is a power of two.
 #[cube]
 pub(super) fn row_max(value: u32, #[comptime] along: usize, #[comptime] beside: usize) -> u32 {
     if comptime!(along == 1) {
@@ -207,7 +207,7 @@ fn finished(amax: u32, margin: i32, #[comptime] finish: Finish) -> u32 {
     }
 }
 
-/// out\[block · parts + part\]: a row of units for each.
+/// Computes out\[block · parts + part\]; one row of units per part.
 #[cube(launch_unchecked)]
 pub(super) fn fp8_amax_parts<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -247,7 +247,7 @@ pub(super) fn fp8_amax_parts<F: Float, N: Size>(
     }
 }
 
-/// out\[block\] from its parts: a row of units for each.
+/// Computes out\[block\] from the block's parts; one row of units per block.
 #[cube(launch_unchecked)]
 pub(super) fn fp8_amax_blocks(
     partial: &[u32],
@@ -271,7 +271,7 @@ pub(super) fn fp8_amax_blocks(
     }
 }
 
-/// Enqueues the reduction: one launch, or two for blocks in parts.
+/// Enqueues the reduction: one launch, or two if blocks have several parts.
 pub(super) fn launch_reduction(
     client: &Client,
     plan: &Reduction,
@@ -321,7 +321,7 @@ pub(super) fn launch_reduction(
 /// Plans a largest magnitude.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding holds.
 pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<Reduction, Unsupported> {
     let (len, element) = (problem.len(), problem.element());
     element.supported(KERNEL, device)?;
@@ -337,7 +337,7 @@ pub fn plan_amax(problem: AmaxProblem, device: &Capability) -> Result<Reduction,
     Reduction::plan(of, lanes, element, device)
 }
 
-/// Enqueues amax \[1\] = max |x|: two launches at most.
+/// Enqueues amax \[1\] = max |x|: at most two launches.
 pub fn launch_amax(client: &Client, plan: &Reduction, x: Handle, amax: Handle) {
     launch_reduction(client, plan, Finish::Magnitude, 0, x, amax);
 }

@@ -1,4 +1,4 @@
-//! Codes by scales that are there, and values of codes: a word at a time.
+//! Encoding under given scales, and decoding, a word at a time.
 
 use super::word::{
     Coding, Four, decode_scaled, decode_word, encode_scaled, encode_word, load, store,
@@ -8,13 +8,13 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::scaling::ScaleType;
 
-/// How words find their scales, known when a kernel is compiled.
+/// Compile-time parameters for finding the scales of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spec {
     pub(super) coding: Coding,
-    /// A word may have values of two blocks.
+    /// Whether a word may hold values of two blocks.
     pub(super) cuts_words: bool,
-    /// Neighbouring words of a unit, at most: those of a block's row, unless it is 1.
+    /// The largest number of neighbouring words per unit; unless it is 1, they belong to one row of a block.
     pub(super) run: usize,
 }
 
@@ -28,7 +28,7 @@ impl Spec {
     }
 }
 
-/// Where the scales of a row begin: in f32s or in words of bytes.
+/// The index of a row's first scale: in f32s, or in words of E8M0 bytes.
 #[cube]
 fn first_scale(row: usize, sizes: &Sizes, #[comptime] coding: Coding) -> usize {
     let line = row / sizes.rows * sizes.down + row % sizes.rows / sizes.block_rows;
@@ -65,7 +65,7 @@ fn encode_at<F: Float, N: Size>(
         let mut codes = 0u32;
         #[unroll]
         for lane in 0..4usize {
-            // Lanes past the row are zeros, whose scale is the last one's.
+            // Lanes past the row hold zeros and use the last scale.
             let across = min((word * 4 + lane) / sizes.block_columns, sizes.across - 1);
             let scale = scale_at(scales, first, across, coding);
             let shift = comptime!(8 * lane as u32);
@@ -105,7 +105,7 @@ fn decode_at(
     }
 }
 
-/// Neighbouring words of a block's row.
+/// Neighbouring words of one row of a block.
 #[derive(CubeType, Clone, Copy)]
 struct Run {
     row: usize,
@@ -114,7 +114,7 @@ struct Run {
     last: usize,
 }
 
-/// Run `index` of all; those past the last word of a row are empty.
+/// Run `index`; runs past the last word of a row are empty.
 #[cube]
 fn run_of(index: usize, sizes: &Sizes, #[comptime] run: usize) -> Run {
     let of_block = sizes.block_words.div_ceil(run);
@@ -130,7 +130,7 @@ fn run_of(index: usize, sizes: &Sizes, #[comptime] run: usize) -> Run {
     }
 }
 
-/// words = encode(x / scales): a word for each unit, or a run of them.
+/// Computes words = encode(x / scales); each unit takes one word or a run of them.
 #[cube(launch_unchecked)]
 pub(super) fn fp8_quantize_by<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -158,7 +158,7 @@ pub(super) fn fp8_quantize_by<F: Float, N: Size>(
     }
 }
 
-/// y = decode(words) · scales: a word for each unit, or a run of them.
+/// Computes y = decode(words) · scales; each unit takes one word or a run of them.
 #[cube(launch_unchecked)]
 pub(super) fn fp8_dequantize<F: Float, N: Size>(
     words: &[u32],
@@ -190,12 +190,12 @@ pub(super) fn fp8_dequantize<F: Float, N: Size>(
     }
 }
 
-/// Enqueues words = encode(x / scales), the scales given: one launch, or none for no values.
+/// Enqueues words = encode(x / scales) for given scales: one launch, or none without values.
 pub fn launch_by(client: &Client, plan: &Plan, buffers: Buffers) {
     enqueue(client, plan, buffers, true);
 }
 
-/// Enqueues y = decode(words) · scales: one launch, or none for no values.
+/// Enqueues y = decode(words) · scales: one launch, or none without values.
 pub fn launch_dequantize(client: &Client, plan: &Plan, buffers: Buffers) {
     enqueue(client, plan, buffers, false);
 }

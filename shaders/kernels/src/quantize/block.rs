@@ -1,4 +1,4 @@
-//! Scales and codes of x: amax and encode fused where a row of units (on a CPU: a unit) owns a block.
+//! Scales and codes of x in one kernel: amax and encoding are fused if a row of units (on a CPU: one unit) owns a block.
 
 use super::amax::{Finish, launch_reduction, row_max};
 use super::apply::launch_by;
@@ -10,13 +10,13 @@ use cubecl::prelude::*;
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::scaling::ScaleType;
 
-/// How blocks are shared out, known when a kernel is compiled.
+/// Compile-time parameters of the distribution of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Spec {
     pub(super) coding: Coding,
-    /// Units that share a block, and blocks of a cube.
+    /// Units per block, and blocks per cube.
     pub(super) units: [u32; 2],
-    /// No unit has more than one word of a block, so that x is read once.
+    /// Whether each unit has at most one word of a block, so that x is read once.
     pub(super) held: bool,
 }
 
@@ -32,7 +32,7 @@ impl Spec {
     }
 }
 
-/// The words of a block: `len` of them, `width` in a row.
+/// The words of a block: `len` words, `width` per row.
 #[derive(CubeType, Clone, Copy)]
 struct Area {
     row: usize,
@@ -43,7 +43,7 @@ struct Area {
     across: usize,
 }
 
-/// The words of block `block` of all, padding included, which has none.
+/// The words of block `block`; blocks that only pad the scales have none.
 #[cube]
 fn area_of(block: usize, sizes: &Sizes) -> Area {
     let (line, across) = (block / sizes.padded, block % sizes.padded);
@@ -61,7 +61,7 @@ fn area_of(block: usize, sizes: &Sizes) -> Area {
     }
 }
 
-/// The bits of word `i` of an area.
+/// The f32 bits of the values of word `i` of an area.
 #[cube]
 fn word_of<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -77,7 +77,7 @@ fn word_of<F: Float, N: Size>(
     )
 }
 
-/// A row of units for each block.
+/// Computes scales and codes; one row of units per block.
 #[cube(launch_unchecked)]
 pub(super) fn fp8_quantize<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -128,7 +128,7 @@ pub(super) fn fp8_quantize<F: Float, N: Size>(
     write_scale(scales, scale, &area, &sizes, unit, slot, spec);
 }
 
-/// Writes the scale of a block, E8M0 bytes with those of its three neighbours.
+/// Writes the scale of a block; four neighbouring blocks' E8M0 bytes are written as one word.
 #[cube]
 fn write_scale(
     scales: &mut [u32],
@@ -157,7 +157,7 @@ fn write_scale(
     }
 }
 
-/// A unit for each word of scales.
+/// Computes scales and codes on a CPU; one unit per word of scales.
 #[cube(launch_unchecked)]
 pub(super) fn fp8_quantize_cpu<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -200,7 +200,7 @@ pub(super) fn fp8_quantize_cpu<F: Float, N: Size>(
     }
 }
 
-/// Enqueues scales and codes of x: one launch, or at most three; none for no values.
+/// Enqueues scales and codes of x: at most three launches, usually one; none without values.
 pub fn launch(client: &Client, plan: &Plan, buffers: Buffers) {
     let p = &plan.problem;
     if p.is_empty() {

@@ -1,4 +1,4 @@
-//! Kernels of quantisation for emission: every format, kind of scale and element type.
+//! The compiled variants of quantisation: every format, kind of scale and element type.
 
 use super::amax::Finish;
 use super::plan_amax;
@@ -13,12 +13,12 @@ use moebius_ops::scaling::Granularity;
 
 const BLOCK: Granularity = Granularity::of_blocks(128, 128);
 
-/// Its columns cut words apart.
+/// Blocks whose columns end inside words.
 const CUT: Granularity = Granularity::of_blocks(3, 5);
 
 const GROUP: Granularity = Granularity::of_blocks(1, 128);
 
-/// 512 rows of 1024: both formats saturating, and an overflow to NaN; element types of one of them.
+/// Problems of 512 rows of 1024 values: both formats saturating, one overflow to NaN, and every element type in E4M3.
 fn samples(granularity: Granularity) -> Vec<Problem> {
     let of = |element, format, overflow| {
         let problem = Problem::new([1, 512, 1024], element, granularity, format);
@@ -39,7 +39,7 @@ fn entry(sample: Problem, kernel: &'static str) -> KernelEntry {
     converted(sample, kernel, Conversion::Bits)
 }
 
-/// By instructions, the kernel's name among variants says so.
+/// An entry of a kernel by `conversion`; `kernel` names instructions if they are used.
 fn converted(sample: Problem, kernel: &'static str, conversion: Conversion) -> KernelEntry {
     type Launch = fn(&Client, &Plan, Buffers);
     let (name, launch): (_, Launch) = match kernel {
@@ -57,21 +57,21 @@ fn converted(sample: Problem, kernel: &'static str, conversion: Conversion) -> K
     conversion.entry(entry)
 }
 
-/// Of so many values that they are taken in parts.
+/// The largest magnitude of so many values that they are reduced in parts.
 fn amax(at: &Machine, element: Element) -> Planned {
     let plan = plan_amax(AmaxProblem::new(1 << 20, element)?, &at.capability)?;
     launch_amax(at.client(), &plan, at.buffer(), at.buffer());
     Ok(())
 }
 
-/// The scale of a matrix so large that it is a launch of its own.
+/// The scale of a matrix so large that computing it is a separate launch.
 fn scale(at: &Machine) -> Planned {
     let shape = [1, 1024, 1024];
     let problem = Problem::new(shape, Element::F32, Granularity::Tensor, Fp8Format::E4M3)?;
     at.launch(&[], plan(problem, &at.capability), launch)
 }
 
-/// Quantisers and dequantisers with both kinds of scales, largest magnitudes of every element type.
+/// Quantisers and dequantisers with both kinds of scales, and largest magnitudes in every element type.
 pub fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for granularity in KINDS {

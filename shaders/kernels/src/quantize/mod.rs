@@ -1,10 +1,9 @@
 //! How CubeCL computes [`moebius_ops::quantize`].
 //!
-//! [`launch`] takes one launch where a cube (on a CPU: a unit) can own a block: it reads x twice, the
-//! second time from a cache. Blocks that are few and large, and those whose columns cut words
-//! apart, take three at most: largest magnitudes of parts, of blocks, then codes. A maximum of
-//! integers has no order of summation, so the same x gives the same bits everywhere but for the
-//! rounding of divisions. No atomics.
+//! [`launch`] takes one launch if a cube (on a CPU: one unit) can own a block; it then reads x twice, the second time from a
+//! cache. Few large blocks, and blocks whose columns end inside words, take at most three launches: largest magnitudes of parts,
+//! then of blocks, then codes. The maximum of integers doesn't depend on the order, so the same x gives the same bits everywhere,
+//! except for the rounding of divisions. No atomics are used.
 
 mod amax;
 mod apply;
@@ -31,18 +30,18 @@ use moebius_ops::scaling::Granularity;
 
 const KERNEL: &str = "fp8_quantize";
 
-/// Sizes known at launch.
+/// Sizes given at launch.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
     rows: usize,
     columns: usize,
-    /// Words of a row.
+    /// Words per row.
     row_words: usize,
-    /// Rows, columns and words of a block.
+    /// Rows, columns and words per block.
     block_rows: usize,
     block_columns: usize,
     block_words: usize,
-    /// Blocks of a matrix down, and across with those that pad a word of scales.
+    /// Blocks of a matrix, down and across, the latter with and without those that pad a word of scales.
     down: usize,
     across: usize,
     padded: usize,
@@ -51,13 +50,13 @@ struct Sizes {
 }
 
 buffers! {
-    /// Buffers of a quantisation, or of the way back.
+    /// Buffers of a quantisation or a dequantisation.
     pub struct Buffers {
-        /// \[M, rows, columns\]: x, read, or y, written by the way back.
+        /// Values \[M, rows, columns\]: x, read, or y, written by a dequantisation.
         pub values: Handle = "x" | "y",
-        /// \[M, rows, ⌈columns/4⌉\], written, or read by the way back.
+        /// Words of the codes \[M, rows, ⌈columns/4⌉\], written, or read by a dequantisation.
         pub words: Handle = "codes",
-        /// As many as [`Problem::scales_shape`] says, written unless they are given.
+        /// Scales in the shape [`Problem::scales_shape`], written unless they are given.
         pub scales: Handle,
     }
 }
@@ -89,7 +88,7 @@ fn quantize_by_name(problem: &Problem) -> String {
     name(problem, "fp8_quantize_by", apply_kind(problem))
 }
 
-/// Decoding knows no overflow.
+/// The name of the dequantisation kernel; decoding doesn't depend on the overflow mode.
 fn dequantize_name(problem: &Problem) -> String {
     let saturating = problem.with_overflow(Overflow::Saturate);
     name(&saturating, "fp8_dequantize", apply_kind(problem))

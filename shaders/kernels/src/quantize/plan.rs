@@ -1,4 +1,4 @@
-//! Which units take which blocks.
+//! The distribution of blocks over units.
 
 use super::amax::{Blocks, Reduction, fits_cube, lanes_of, units_for};
 use super::word::Coding;
@@ -10,38 +10,38 @@ use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::fp8::Overflow;
 use moebius_ops::scaling::Granularity;
 
-/// Words of a block that one cube takes however few blocks there are: 64 for each of its units.
+/// Words of a block that one cube takes even if there are few blocks: 64 per unit.
 const CUBE_WORDS: usize = 16_384;
 
-/// Blocks that keep a GPU busy whatever their size.
+/// The number of blocks that keeps a GPU busy whatever their size.
 const MANY_BLOCKS: usize = 256;
 
-/// Words that one CPU unit takes alone sooner than share them in a second launch.
+/// Words of a block up to which one CPU unit takes the block alone, which is cheaper than a second launch.
 const UNIT_WORDS: usize = 4096;
 
-/// Neighbouring words of a CPU unit, at most: they share a scale and a loop without divisions.
+/// The largest number of neighbouring words of a CPU unit: they share a scale and a loop without divisions.
 const RUN: usize = 1024;
 
-/// Who computes scales.
+/// Which units compute the scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variant {
-    /// A row of a cube's units owns a block and encodes it, too.
+    /// A row of a cube's units owns a block, and also encodes it.
     Cube(Grid),
-    /// So does a unit.
+    /// One unit owns a block, and also encodes it.
     Unit(Grid),
-    /// Launches of their own.
+    /// Separate launches compute the scales before the codes.
     Parts(Reduction),
 }
 
-/// A [`Problem`] this device can run, either way.
+/// A [`Problem`], planned for a device, for quantisation and dequantisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is scaled.
+    /// The problem.
     pub problem: Problem,
-    /// Elements of a vector of x and y.
+    /// Elements per vector of x and y.
     pub(super) lanes: usize,
     pub(super) variant: Variant,
-    /// A unit for each word, or run of words.
+    /// One unit per word, or per run of words.
     pub(super) words: Grid,
     pub(super) run: usize,
     pub(super) conversion: Conversion,
@@ -50,7 +50,7 @@ pub struct Plan {
 /// Plans quantisation and dequantisation of `problem`.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let element = problem.element();
     element.supported(KERNEL, device)?;
@@ -69,11 +69,11 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     })
 }
 
-/// Checks that a device can hold the codes and scales of `stack` matrices like `problem`'s one,
-/// whatever else it can do with them: a product reads them in pieces.
+/// Checks that a device can store the codes and scales of `stack` matrices like the one of `problem`, even if it can't bind them
+/// at once, because a product reads them in pieces.
 ///
 /// # Errors
-/// [`Unsupported`] when one of them is more than a buffer holds.
+/// [`Unsupported`] when the codes or the scales are more than a buffer holds.
 pub fn check_kept(problem: &Problem, stack: usize, device: &Capability) -> Result<(), Unsupported> {
     let limit = device.limits.max_buffer_bytes;
     let bytes = 4 * problem.words().max(problem.scales()) as u64;
@@ -83,7 +83,7 @@ pub fn check_kept(problem: &Problem, stack: usize, device: &Capability) -> Resul
     Unsupported::unless(bytes <= limit, KERNEL, needs, have)
 }
 
-/// Words of a run, and how many there are.
+/// The number of words per run, and the number of runs.
 fn runs(problem: &Problem, device: &Capability) -> (usize, usize) {
     if device.cpu_cores.is_none() || problem.cuts_words() {
         return (1, problem.words());
@@ -140,16 +140,17 @@ fn blocks_with_padding(problem: &Problem) -> usize {
 }
 
 impl Plan {
-    /// Converts so, where a word's values have one scale; other words, and [`Overflow::Ieee`], stay with integer arithmetic.
+    /// A copy that uses `conversion` for words whose values share a scale; other words, and [`Overflow::Ieee`], still use integer
+    /// arithmetic.
     ///
     /// # Errors
-    /// As [`Conversion::supported`].
+    /// [`Unsupported`] under the conditions of [`Conversion::supported`].
     pub fn by(self, conversion: Conversion, device: &Capability) -> Result<Self, Unsupported> {
         conversion.supported(KERNEL, device)?;
         Ok(Self { conversion, ..self })
     }
 
-    /// Launches of a quantisation.
+    /// The number of launches of a quantisation.
     pub fn launches(&self) -> usize {
         match self.variant {
             Variant::Parts(reduction) if reduction.parts > 1 => 3,
@@ -158,7 +159,7 @@ impl Plan {
         }
     }
 
-    /// Units of a cube of the largest launch.
+    /// The number of units of a cube of the largest launch.
     pub fn units_per_cube(&self) -> u32 {
         let largest = match &self.variant {
             Variant::Cube(grid) | Variant::Unit(grid) => *grid,

@@ -46,7 +46,7 @@ fn scales_and_codes_are_one_launch_wherever_a_cube_owns_a_block() {
         assert_eq!(launches([1, 16, 64], Granularity::Tensor), 1);
         assert_eq!(launches([1, 1, 1 << 20], Granularity::Row), 3);
         assert_eq!(launches([1, 1, 1 << 20], Granularity::Mx), 1);
-        // Words of two blocks.
+        // Words may hold values of two blocks.
         assert_eq!(launches([2, 30, 40], block(3, 5)), 2);
         assert_eq!(launches([2, 30, 5], block(3, 5)), 1);
     }
@@ -117,7 +117,7 @@ fn what_a_device_lacks_is_refused() {
 fn a_cpu_gets_a_unit_for_each_run_of_words() {
     let device = profiles::cpu_4core_avx2();
     let plan = |granularity| plan(problem([2, 3, 10_000], granularity), &device).unwrap();
-    // 2500 words of a row: three runs. 313 blocks: as many.
+    // A row of 2500 words takes three runs; 313 blocks per row take as many runs.
     assert_eq!(runs(&plan(Granularity::Row).problem, &device), (RUN, 18));
     assert_eq!(
         runs(&plan(Granularity::Mx).problem, &device),

@@ -1,4 +1,4 @@
-//! What the kernels do to a word: load four values, scale them, encode them, and back.
+//! Operations on a word: load four values, scale and encode them, and the reverse.
 
 use super::Sizes;
 use crate::fp8::{Conversion, decode_bits, decode_four, encode_bits, encode_four};
@@ -6,10 +6,10 @@ use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::scaling::{E8M0_ONE, ScaleType};
 
-/// Four values, or the bits of their f32.
+/// Four values, or the bits of four f32.
 pub(super) type Four<T> = Vector<T, Const<4>>;
 
-/// How words are made, known when a kernel is compiled.
+/// Compile-time parameters of the encoding of words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Coding {
     pub(super) format: Fp8Format,
@@ -18,13 +18,13 @@ pub(super) struct Coding {
     pub(super) conversion: Conversion,
 }
 
-/// The bits of a value's f32.
+/// The bits of a value as f32.
 #[cube]
 pub(super) fn bits_of<F: Float>(value: F) -> u32 {
     u32::reinterpret(f32::cast_from(value))
 }
 
-/// The bits of a word's values, zeros past the end of the row; x comes in vectors of 4 or 1.
+/// The f32 bits of a word's values, 0 past the end of the row; x has vectors of 4 or 1.
 #[cube]
 pub(super) fn load<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -53,7 +53,7 @@ pub(super) fn load<F: Float, N: Size>(
     bits
 }
 
-/// Writes a word's values, those past the end of the row nowhere.
+/// Writes a word's values, except those past the end of the row.
 #[cube]
 pub(super) fn store<F: Float, N: Size>(
     y: &mut [Vector<F, N>],
@@ -81,15 +81,15 @@ pub(super) fn store<F: Float, N: Size>(
     }
 }
 
-/// The bits of |x|, 0 where x isn't finite: as integers they are ordered like the magnitudes, and
-/// no driver drops their NaN.
+/// The bits of |x|, or 0 if x isn't finite. As integers they are ordered like the magnitudes, and no driver drops a NaN from
+/// them.
 #[cube]
 pub(crate) fn magnitude(bits: u32) -> u32 {
     let magnitude = bits & 0x7FFF_FFFF;
     select(magnitude < 0x7F80_0000, magnitude, 0u32)
 }
 
-/// The largest magnitude of a word.
+/// The largest magnitude of a word's values.
 #[cube]
 pub(super) fn word_amax(bits: Four<u32>) -> u32 {
     let left = max(
@@ -103,7 +103,7 @@ pub(super) fn word_amax(bits: Four<u32>) -> u32 {
     max(left, right)
 }
 
-/// The scale of a block with this largest magnitude: bits of an f32, or an E8M0 byte.
+/// The scale of a block whose largest magnitude is `amax`: the bits of an f32, or an E8M0 byte.
 #[cube]
 pub(super) fn scale_of(
     amax: u32,
@@ -118,16 +118,16 @@ pub(super) fn scale_of(
     }
 }
 
-/// As [`moebius_ops::scaling::scale_host`]: the mantissas are divided and the exponents subtracted, so
-/// that no product over- or underflows and no device flushes one.
+/// Computes [`moebius_ops::scaling::scale_host`]: mantissas are divided and exponents subtracted, so that no product over- or
+/// underflows and no device flushes one.
 #[cube]
 fn f32_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
     let top = comptime!((format.max().to_bits() >> 23) as i32);
-    // Of both formats: 448 = 1.75 · 2⁸, 57344 = 1.75 · 2¹⁵.
+    // The mantissas of both formats' largest values: 448 = 1.75 · 2⁸, 57344 = 1.75 · 2¹⁵.
     let mantissa_of_max = comptime!(f32::from_bits(
         (format.max().to_bits() & 0x7F_FFFF) | 0x3F80_0000
     ));
-    // A subnormal is a whole number of 2⁻¹⁴⁹.
+    // A subnormal is a whole multiple of 2⁻¹⁴⁹.
     let whole = u32::reinterpret(f32::cast_from(amax));
     let normal = amax >= 0x80_0000;
     let bits = select(normal, amax, whole);
@@ -141,7 +141,7 @@ fn f32_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
     select(amax == 0, 0x3F80_0000u32, scale)
 }
 
-/// As [`moebius_ops::scaling::e8m0_host`].
+/// Computes [`moebius_ops::scaling::e8m0_host`].
 #[cube]
 pub(crate) fn e8m0_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) -> u32 {
     let top = comptime!(format.max().to_bits());
@@ -152,7 +152,7 @@ pub(crate) fn e8m0_scale(amax: u32, margin: i32, #[comptime] format: Fp8Format) 
     select(amax == 0, comptime!(u32::from(E8M0_ONE)).runtime(), byte)
 }
 
-/// The codes of a word's values under one scale.
+/// Encodes a word's values under one scale.
 #[cube]
 pub(super) fn encode_word(bits: Four<u32>, scale: u32, #[comptime] coding: Coding) -> u32 {
     let mut scaled = Four::<u32>::new(0u32);
@@ -168,7 +168,7 @@ pub(super) fn encode_word(bits: Four<u32>, scale: u32, #[comptime] coding: Codin
     )
 }
 
-/// The code of x / scale, x by its bits; what isn't finite keeps its bits.
+/// Encodes x / scale, with x given by its bits; infinities and NaN aren't scaled.
 #[cube]
 pub(super) fn encode_scaled(bits: u32, scale: u32, #[comptime] coding: Coding) -> u32 {
     encode_bits(
@@ -178,7 +178,7 @@ pub(super) fn encode_scaled(bits: u32, scale: u32, #[comptime] coding: Coding) -
     )
 }
 
-/// The bits of x / scale, x by its bits; what isn't finite keeps them.
+/// The bits of x / scale, with x given by its bits; infinities and NaN keep their bits.
 #[cube]
 fn scaled_bits(bits: u32, scale: u32, #[comptime] coding: Coding) -> u32 {
     let magnitude = bits & 0x7FFF_FFFF;
@@ -187,20 +187,20 @@ fn scaled_bits(bits: u32, scale: u32, #[comptime] coding: Coding) -> u32 {
     scaled | (bits & 0x8000_0000)
 }
 
-/// x / scale; by a power of two it is exact.
+/// x / scale, which is exact for a power of two.
 #[cube]
 fn divided(x: f32, scale: u32, #[comptime] coding: Coding) -> f32 {
     if comptime!(coding.scale_type == ScaleType::F32) {
         x / f32::reinterpret(scale)
     } else {
-        // 2⁻¹²⁷, the inverse of byte 254, would be subnormal: half of it comes first.
+        // 2⁻¹²⁷, the inverse of byte 254, would be subnormal, so x is halved first and multiplied by 2⁻¹²⁶.
         let half = select(scale >= 254, 0.5f32, 1.0f32);
         let inverse = max(254 - min(scale, 254), 1);
         x * half * f32::reinterpret(inverse << 23)
     }
 }
 
-/// The values of a word's codes under one scale.
+/// Decodes a word's codes under one scale.
 #[cube]
 pub(super) fn decode_word(word: u32, scale: u32, #[comptime] coding: Coding) -> Four<f32> {
     let codes = decode_four(word, comptime!(coding.format), comptime!(coding.conversion));
@@ -212,7 +212,7 @@ pub(super) fn decode_word(word: u32, scale: u32, #[comptime] coding: Coding) -> 
     values
 }
 
-/// The value of a code times its scale.
+/// Decodes a code and multiplies it by its scale.
 #[cube]
 pub(super) fn decode_scaled(code: u32, scale: u32, #[comptime] coding: Coding) -> f32 {
     let value = f32::reinterpret(decode_bits(code, comptime!(coding.format)));
@@ -224,7 +224,7 @@ fn times_scale(value: f32, scale: u32, #[comptime] coding: Coding) -> f32 {
     if comptime!(coding.scale_type == ScaleType::F32) {
         value * f32::reinterpret(scale)
     } else {
-        // Byte 0 is 2⁻¹²⁷, which is subnormal: half of 2⁻¹²⁶. Byte 255 is NaN.
+        // Byte 0 means 2⁻¹²⁷, which is subnormal, so it is computed as half of 2⁻¹²⁶. Byte 255 is NaN.
         let half = select(scale == 0, 0.5f32, 1.0f32);
         let bits = select(scale == 255, 0x7FC0_0000u32, max(scale, 1) << 23);
         value * half * f32::reinterpret(bits)

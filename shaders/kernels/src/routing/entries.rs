@@ -1,4 +1,4 @@
-//! What is compiled of the router.
+//! The compiled variants of the router.
 
 use super::{
     Groups, Problem, Score, hash, launch, launch_hash, launch_load, launch_logits,
@@ -9,12 +9,12 @@ use crate::emit::{KernelEntry, Machine, Planned, valid};
 use moebius_ops::Element;
 use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, TopkGradient};
 
-/// 1024 tokens, 2 of 8 experts.
+/// A routing of 1024 tokens to 2 of 8 experts.
 fn problem() -> Problem {
     valid(Problem::new(1024, 8, 2))
 }
 
-/// Columns of a token.
+/// Values per token.
 const HIDDEN: usize = 512;
 
 fn logits(at: &Machine, element: Element) -> Planned {
@@ -41,7 +41,7 @@ fn load(at: &Machine) -> Planned {
     Ok(())
 }
 
-/// The choice of experts in every score, under a mask, and with a bias in groups.
+/// The choice of experts with every score, with a mask, and with a bias in groups.
 fn topk_entries() -> impl Iterator<Item = KernelEntry> {
     let groups = Some(Groups {
         count: 8,
@@ -70,7 +70,7 @@ fn topk_entries() -> impl Iterator<Item = KernelEntry> {
         })
 }
 
-/// Every formula, and the logsumexp under a mask.
+/// Every formula of the gradient, and the logsumexp with a mask.
 fn topk_backward_entries() -> impl Iterator<Item = KernelEntry> {
     use Score::{Sigmoid, Softmax};
     use TopkGradient::{Lse, Probs, Weights};
@@ -96,7 +96,7 @@ fn topk_backward_entries() -> impl Iterator<Item = KernelEntry> {
         })
 }
 
-/// Both keys, of every element type, and a mask.
+/// Both kinds of hash key, every element type, and a mask.
 fn hash_entries() -> impl Iterator<Item = KernelEntry> {
     let hidden = HIDDEN;
     let content = Element::ALL.map(|element| (HashKey::Content { hidden, element }, false));
@@ -111,7 +111,7 @@ fn hash_entries() -> impl Iterator<Item = KernelEntry> {
     })
 }
 
-/// Scores, choices and their gradients, and how many rows chose every expert.
+/// Logits, choices, their gradients, and the loads of experts.
 pub fn entries() -> Vec<KernelEntry> {
     let mut entries = Vec::new();
     for element in Element::ALL {

@@ -8,7 +8,7 @@ use moebius_ops::routing::{INFINITY, PHI, SMALLEST_NORMAL};
 
 const KERNEL: &str = "hash_route";
 
-/// A [`HashProblem`] this device can run.
+/// A [`HashProblem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashPlan {
     problem: HashProblem,
@@ -19,7 +19,7 @@ pub struct HashPlan {
 /// Plans the choice: one unit per token.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan_hash(problem: HashProblem, device: &Capability) -> Result<HashPlan, Unsupported> {
     let (hidden, element) = (problem.hidden(), problem.element());
     element.supported(KERNEL, device)?;
@@ -35,7 +35,7 @@ pub fn plan_hash(problem: HashProblem, device: &Capability) -> Result<HashPlan, 
     })
 }
 
-/// Spreads every bit over all 32.
+/// The 32-bit avalanche function lowbias32, on a vector.
 #[cube]
 pub(crate) fn mix<N: Size>(value: Vector<u32, N>) -> Vector<u32, N> {
     let a = (value ^ (value >> Vector::new(16u32))) * Vector::new(0x7FEB_352Du32);
@@ -49,7 +49,7 @@ pub(crate) fn mix_one(value: u32) -> u32 {
     mix::<Const<1>>(Vector::new(value)).extract(0usize)
 }
 
-/// The bits of the numbers, those that devices may change made one.
+/// The f32 bits of the values; subnormals, −0 and NaN, which devices may change, are replaced by fixed bits.
 #[cube]
 fn stable_bits<N: Size>(values: Vector<f32, N>) -> Vector<u32, N> {
     let bits = Vector::<u32, N>::reinterpret(values);
@@ -60,7 +60,7 @@ fn stable_bits<N: Size>(values: Vector<f32, N>) -> Vector<u32, N> {
     select_many(nan, Vector::new(0x7FC0_0000u32), bits)
 }
 
-/// The key of a token: the hash of `of_key` vectors, or its place in a sequence of `of_key`.
+/// The key of a token: the hash of its `of_key` vectors, or its position in a sequence of `of_key` tokens.
 #[cube]
 fn token_key<F: Float, N: Size>(
     x: &ComptimeOption<&[Vector<F, N>]>,
@@ -89,7 +89,7 @@ fn token_key<F: Float, N: Size>(
     }
 }
 
-/// How many experts are available.
+/// The number of available experts.
 #[cube]
 fn count_available(mask: &ComptimeOption<&[u32]>, experts: usize) -> u32 {
     #[comptime]
@@ -105,7 +105,7 @@ fn count_available(mask: &ComptimeOption<&[u32]>, experts: usize) -> u32 {
     }
 }
 
-/// The available expert that `rank` others precede.
+/// The available expert with exactly `rank` available experts before it.
 #[cube]
 fn nth_available(mask: &ComptimeOption<&[u32]>, experts: usize, rank: u32) -> u32 {
     #[comptime]
@@ -125,8 +125,8 @@ fn nth_available(mask: &ComptimeOption<&[u32]>, experts: usize, rank: u32) -> u3
     }
 }
 
-/// Turns a rank among the first `count` experts not taken into one among all, and takes it; `taken`
-/// is in ascending order.
+/// Converts a rank among the experts not taken yet into a rank among all, and inserts it into the first `count` entries of
+/// `taken`, which are in ascending order.
 #[cube]
 fn take(taken: &mut Array<u32>, count: usize, rank: u32) -> u32 {
     let mut rank = rank;
@@ -144,7 +144,7 @@ fn take(taken: &mut Array<u32>, count: usize, rank: u32) -> u32 {
     rank
 }
 
-/// One unit per token; `of_key` is the length of a sequence or the vectors of a row.
+/// Chooses experts by hash; one unit per token. `of_key` is the length of a sequence, or the vectors of a row.
 #[cube(launch_unchecked)]
 fn hash_route<F: Float, N: Size>(
     x: ComptimeOption<&[Vector<F, N>]>,

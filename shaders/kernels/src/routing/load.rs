@@ -1,7 +1,8 @@
 //! How CubeCL computes [`moebius_ops::routing::load_reference`].
 //!
-//! Two launches: the counts of blocks of [`BLOCK`] tokens, then their sum; one where a group is a single block. On a GPU a unit counts
-//! one expert of a block, T·K·E compares; on a CPU it counts them all, T·K + T·E/[`BLOCK`] increments.
+//! Two launches: the counts of blocks of [`BLOCK`] tokens, then their sums; a single one if a group is one block. On a GPU each
+//! unit counts one expert in a block, with T·K·E compares in total; on a CPU each unit counts all experts, with T·K +
+//! T·E/[`BLOCK`] increments.
 
 use crate::prelude::*;
 use cubecl::prelude::*;
@@ -9,19 +10,19 @@ use moebius_ops::routing::LoadProblem;
 
 const KERNEL: &str = "expert_load";
 
-/// Tokens of a block.
+/// Tokens per block.
 const BLOCK: usize = 256;
 
-/// Blocks of a group.
+/// The number of blocks of a group.
 fn blocks(problem: &LoadProblem) -> usize {
     problem.tokens().div_ceil(BLOCK)
 }
 
-/// A [`LoadProblem`] this device can run.
+/// A [`LoadProblem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadPlan {
     problem: LoadProblem,
-    /// A unit counts all experts of a block.
+    /// Whether each unit counts all experts of a block.
     all_experts: bool,
     blocks: Grid,
     sum: Grid,
@@ -46,20 +47,20 @@ pub fn plan_load(problem: LoadProblem, device: &Capability) -> Result<LoadPlan, 
     })
 }
 
-/// Sizes known at launch.
+/// Sizes given at launch.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
 struct Sizes {
     experts: usize,
-    /// Indices of a token, and how many of them count.
+    /// Indices per token, and how many of them count.
     top_k: usize,
     choices: usize,
-    /// Tokens and blocks of a group, and blocks of all groups.
+    /// Tokens and blocks per group, and blocks of all groups.
     tokens: usize,
     blocks: usize,
     all_blocks: usize,
 }
 
-/// counts\[block, e\]: a unit per block and expert, or per block.
+/// Computes counts\[block, e\]; one unit per block and expert, or per block if `all_experts`.
 #[cube(launch_unchecked)]
 fn load_blocks(indices: &[u32], counts: &mut [u32], sizes: Sizes, #[comptime] all_experts: bool) {
     let experts = sizes.experts;
@@ -99,7 +100,7 @@ fn load_blocks(indices: &[u32], counts: &mut [u32], sizes: Sizes, #[comptime] al
     }
 }
 
-/// counts\[g,e\] = Σ over the blocks of group g.
+/// Computes counts\[g,e\], the sum over the blocks of group g.
 #[cube(launch_unchecked)]
 fn load_sum(partial: &[u32], counts: &mut [u32], experts: usize, blocks: usize) {
     if ABSOLUTE_POS < counts.len() {
@@ -113,7 +114,7 @@ fn load_sum(partial: &[u32], counts: &mut [u32], experts: usize, blocks: usize) 
     }
 }
 
-/// Enqueues the counts \[G,E\] of `indices` \[T,K\]: at most two launches; zeros without tokens.
+/// Enqueues the counts \[G,E\] of `indices` \[T,K\]: at most two launches. Without tokens, the counts are zeros.
 pub fn launch_load(client: &Client, plan: &LoadPlan, indices: Handle, counts: Handle) {
     let problem = &plan.problem;
     if blocks(problem) == 1 {

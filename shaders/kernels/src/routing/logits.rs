@@ -1,12 +1,11 @@
 //! How CubeCL computes [`moebius_ops::routing::logits_reference`].
 //!
-//! Lane l of L sums h = l, l + L, … with fused multiply-adds; then the lanes are summed. L depends on
-//! the device and H alone, so a token's logits depend on neither its neighbours nor the tile they
-//! are computed in.
+//! Lane l of L sums h = l, l + L, … with fused multiply-adds; then the lanes are summed. L depends only on the device and H, so a
+//! token's logits depend neither on its neighbours nor on the tile they are computed in.
 //!
-//! On a CPU a unit holds a tile of tokens × experts in registers, and L is the vector width. On a GPU
-//! [`SPLIT`] units share such a tile: neighbours load neighbouring vectors of a row, and a
-//! single token still occupies [`SPLIT`] units per tile of experts.
+//! On a CPU a unit holds a tile of tokens × experts in registers, and L is the vector width. On a GPU [`SPLIT`] units share such
+//! a tile: neighbouring units load neighbouring vectors of a row, and even a single token occupies [`SPLIT`] units per tile of
+//! experts.
 
 use super::Problem;
 use crate::prelude::*;
@@ -17,10 +16,10 @@ const KERNEL: &str = "router_logits";
 /// Units that share a tile on a GPU.
 const SPLIT: usize = 32;
 
-/// Tiles of neighbouring experts in a cube, at most.
+/// The largest number of tiles of neighbouring experts per cube.
 const TILES: usize = 4;
 
-/// Tokens and experts whose sums one unit holds.
+/// The tokens and experts whose sums one unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Tile {
     tokens: usize,
@@ -28,9 +27,9 @@ struct Tile {
 }
 
 impl Tile {
-    /// On a CPU, 4 × 4 sums and 5 operands fit the 32 registers of AVX-512 and NEON (4096 tokens, 64
-    /// experts, 1024 columns on 2 Zen 5 cores: 1.8 ms; 6 × 4, 8 × 2 and 8 × 3 took 4.9, 3.0 and
-    /// 2.7); 4 × 2 and 5 fit 16 registers.
+    /// The tile for `device`. On a CPU, 4 × 4 sums and 5 operands fit the 32 registers of AVX-512 and NEON (4096 tokens, 64
+    /// experts, 1024 columns on 2 Zen 5 cores: 1.8 ms; 6 × 4, 8 × 2 and 8 × 3 took 4.9, 3.0 and 2.7 ms); 4 × 2 and 5 fit 16
+    /// registers.
     fn of(problem: &Problem, device: &Capability) -> Self {
         let (tokens, experts) = match device.vector_registers {
             _ if device.cpu_cores.is_none() && problem.tokens() < 4 => (1, 4),
@@ -55,7 +54,7 @@ enum Variant {
     Split(usize),
 }
 
-/// Router logits this device can compute.
+/// Router logits, planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogitsPlan {
     problem: Problem,
@@ -70,7 +69,7 @@ pub struct LogitsPlan {
 /// Plans the logits of x \[T,`hidden`\].
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan_logits(
     problem: Problem,
     hidden: usize,
@@ -102,7 +101,7 @@ pub fn plan_logits(
         problem,
         hidden,
         element,
-        // The sums are f32: a register of 16-bit elements would fill two.
+        // Sums are f32: a register of 16-bit elements would fill two registers of sums.
         lanes: lanes(hidden, 4, device),
         tile,
         variant,
@@ -110,7 +109,7 @@ pub fn plan_logits(
     })
 }
 
-/// Tiles of a cube of the split variant, if the device can run it.
+/// Tiles per cube of the split variant, if the device can run it.
 fn split(experts: usize, tile: Tile, device: &Capability) -> Result<usize, Unsupported> {
     let tiles = experts.min(TILES);
     let memory = shared_len(tile, tiles) * 4;
@@ -118,12 +117,12 @@ fn split(experts: usize, tile: Tile, device: &Capability) -> Result<usize, Unsup
     Ok(tiles)
 }
 
-/// Words of workgroup memory; a row of sums is padded so that rows start in different banks.
+/// The number of words of workgroup memory; each row of sums is padded so that rows start in different banks.
 const fn shared_len(tile: Tile, tiles: usize) -> usize {
     tiles * tile.tokens * tile.experts * (SPLIT + 1)
 }
 
-/// Sums of a tile over the vectors `start`, `start + step`, … of a row; rows past the last repeat it.
+/// The sums of a tile over the vectors `start`, `start + step`, … of each row; rows past the last repeat the last.
 #[cube]
 fn tile_sums<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -171,7 +170,7 @@ fn tile_sums<F: Float, N: Size>(
     sums
 }
 
-/// One unit per tile.
+/// Computes logits on a CPU; one unit per tile.
 #[cube(launch_unchecked)]
 fn router_logits_cpu<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -200,7 +199,7 @@ fn router_logits_cpu<F: Float, N: Size>(
     }
 }
 
-/// [`SPLIT`] units along x per tile; the tiles of a cube, along y, are of neighbouring experts.
+/// Computes logits; [`SPLIT`] units along x per tile. The tiles of a cube, along y, have neighbouring experts.
 #[cube(launch_unchecked)]
 fn router_logits<F: Float, N: Size>(
     x: &[Vector<F, N>],
@@ -216,7 +215,7 @@ fn router_logits<F: Float, N: Size>(
     let unit = UNIT_POS_X as usize;
     let of_cube = UNIT_POS_Y as usize;
     let across = experts.div_ceil(comptime!(tile.experts * tiles));
-    // Tiles past the last token or expert repeat the last row, and reach the barrier.
+    // Tiles past the last token or expert repeat the last row, so that their units reach the barrier.
     let token = CUBE_POS / across * comptime!(tile.tokens);
     let expert = (CUBE_POS % across * tiles + of_cube) * comptime!(tile.experts);
     let mut partial = Shared::<[f32]>::new_slice(comptime!(shared_len(tile, tiles)));

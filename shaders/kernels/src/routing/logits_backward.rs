@@ -1,8 +1,8 @@
 //! How CubeCL computes [`moebius_ops::routing::logits_backward_reference`].
 //!
-//! dx is summed over e in order. dw is summed over the tokens of a block in order and then over the blocks, whose
-//! number depends on the device and the shapes; two launches, one when there is a single block.
-//! All sums are of fused multiply-adds in f32.
+//! dx is summed over e in order. dw is summed over the tokens of each block in order, and then over the blocks, whose number
+//! depends on the device and the shapes; it takes two launches, or one if there is a single block. All sums use fused
+//! multiply-adds in f32.
 
 use super::Problem;
 use crate::prelude::*;
@@ -10,17 +10,17 @@ use cubecl::prelude::*;
 
 const KERNEL: &str = "router_logits_backward";
 
-/// Units that fill a large GPU.
+/// The number of units that fill a large GPU.
 const FILL: usize = 1 << 15;
 
-/// Tokens whose columns stay in a core's cache while all experts read them (4096 tokens, 64 experts,
-/// 1024 columns on 2 Zen 5 cores: 2.5 ms; 3.1 in blocks of 128, 3.4 in one).
+/// Tokens per block on a CPU, whose columns stay in a core's cache while all experts read them (4096 tokens, 64 experts, 1024
+/// columns on 2 Zen 5 cores: 2.5 ms; 3.1 ms in blocks of 128, 3.4 ms in one block).
 const CPU_BLOCK: usize = 256;
 
-/// Sums of all blocks, at most: 32 MiB.
+/// The largest number of sums over all blocks: 32 MiB of f32.
 const MOST_SUMS: usize = 1 << 23;
 
-/// Rows (tokens of dx, experts of dw) and vectors of columns whose sums one unit holds.
+/// The rows (tokens of dx, experts of dw) and vectors of columns whose sums one unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Tile {
     rows: usize,
@@ -28,7 +28,7 @@ struct Tile {
 }
 
 impl Tile {
-    /// On a GPU one vector of columns, so that neighbouring units load neighbouring vectors.
+    /// The tile for `device`; on a GPU one vector of columns, so that neighbouring units load neighbouring vectors.
     fn of(device: &Capability) -> Self {
         let columns = match device.vector_registers {
             _ if device.cpu_cores.is_none() => 1,
@@ -43,7 +43,7 @@ impl Tile {
     }
 }
 
-/// Gradients of the router logits this device can compute.
+/// The gradients of the router logits, planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogitsBackwardPlan {
     problem: Problem,
@@ -51,7 +51,7 @@ pub struct LogitsBackwardPlan {
     element: Element,
     lanes: usize,
     tile: Tile,
-    /// Blocks of tokens, and tokens of a block.
+    /// The number of blocks of tokens, and of tokens per block.
     blocks: usize,
     block: usize,
     /// Whether neighbouring units of dw take neighbouring experts, which share a CPU's cache, or
@@ -65,7 +65,7 @@ pub struct LogitsBackwardPlan {
 /// Plans both gradients for x \[T,`hidden`\].
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, or more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
 pub fn plan_logits_backward(
     problem: Problem,
     hidden: usize,
@@ -123,8 +123,8 @@ fn zeros<N: Size>(#[comptime] tile: Tile) -> Array<Vector<f32, N>> {
     sums
 }
 
-/// sums\[m\]\[n\] += factors\[m\] · vectors\[start + column + n\], of a row of so many vectors;
-/// columns past the end repeat the last.
+/// sums\[m\]\[n\] += factors\[m\] · vectors\[start + column + n\], in a row of `row` vectors; columns past the end repeat the
+/// last.
 #[cube]
 fn add_products<F: Float, N: Size>(
     sums: &mut Array<Vector<f32, N>>,
@@ -146,8 +146,8 @@ fn add_products<F: Float, N: Size>(
     }
 }
 
-/// Stores the part of a register tile inside a matrix of `rows` rows of `row` vectors, whose row 0 is row `base` of `out`; the tile
-/// starts at row `first`, vector `column` of the matrix.
+/// Stores the part of a register tile that lies inside a matrix of `rows` rows of `row` vectors, whose row 0 is row `base` of
+/// `out`. The tile starts at row `first` and vector `column` of the matrix.
 #[cube]
 fn store_tile<F: Float, N: Size>(
     out: &mut [Vector<F, N>],
@@ -169,7 +169,7 @@ fn store_tile<F: Float, N: Size>(
     }
 }
 
-/// One unit per tile of dx.
+/// Computes dx; one unit per tile.
 #[cube(launch_unchecked)]
 fn router_dx<F: Float, N: Size>(
     dlogits: &[f32],
@@ -204,7 +204,7 @@ fn router_dx<F: Float, N: Size>(
     }
 }
 
-/// One unit per tile of dw and block of tokens: partial\[block, e\] = Σ_t dl\[t,e\] · x\[t\].
+/// Computes partial\[block, e\] = Σ_t dl\[t,e\] · x\[t\] over the tokens of a block; one unit per tile of dw and block.
 #[cube(launch_unchecked)]
 fn router_dw<F: Float, N: Size>(
     dlogits: &[f32],
@@ -245,7 +245,7 @@ fn router_dw<F: Float, N: Size>(
     }
 }
 
-/// dw = Σ partial over the blocks, in order.
+/// Computes dw, the sum of `partial` over the blocks in order.
 #[cube(launch_unchecked)]
 fn router_dw_sum<N: Size>(partial: &[Vector<f32, N>], dw: &mut [Vector<f32, N>], blocks: usize) {
     if ABSOLUTE_POS < dw.len() {
@@ -258,7 +258,7 @@ fn router_dw_sum<N: Size>(partial: &[Vector<f32, N>], dw: &mut [Vector<f32, N>],
 }
 
 buffers! {
-    /// Buffers of the gradients; an absent output isn't computed.
+    /// Buffers of the gradients; a gradient without a buffer isn't computed.
     pub struct LogitsBackwardBuffers {
         pub dlogits: Handle => "[T,E] f32" read,
         pub x: Handle => "[T,H]" read,
@@ -268,7 +268,7 @@ buffers! {
     }
 }
 
-/// Enqueues the gradients: a launch for dx, at most two for dw.
+/// Enqueues the gradients: one launch for dx, at most two for dw.
 pub fn launch_logits_backward(
     client: &Client,
     plan: &LogitsBackwardPlan,
@@ -295,7 +295,7 @@ pub fn launch_logits_backward(
     }
     let Some(dw) = buffers.dw else { return };
     let (blocks, len) = (plan.blocks, experts * row);
-    // A single block's sums are all.
+    // With a single block, its sums are the result.
     let sums = match blocks {
         1 => dw.clone(),
         _ => empty_words(client, (blocks * len).max(1) * lanes),

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`plan_logits`], [`plan_logits_backward`] | logits, and their gradients |
 //! | [`plan`], [`plan_topk_backward`] | the choice of experts, and the gradients of the logits through it |
-//! | [`plan_hash`] | a choice that reads no logits |
-//! | [`plan_load`] | how many rows chose every expert |
+//! | [`plan_hash`] | a choice by hash, without logits |
+//! | [`plan_load`] | how many tokens chose each expert |
 
 #[cfg(feature = "emit")]
 mod entries;

@@ -1,7 +1,7 @@
-//! The device functions of a choice: keys that order like floats, the best of a row, the best groups.
+//! Device functions of the choice: keys that order like floats, the best expert of a row, the best groups.
 //!
-//! A key is an integer above 0; 0 marks what can't be chosen. Comparing integers leaves no room for
-//! fast-math modes, and NaN has its place: the lowest.
+//! A key is an integer above 0; 0 marks what can't be chosen. Fast-math modes can't change comparisons of integers, and NaN gets
+//! the lowest key.
 
 use super::Groups;
 use cubecl::prelude::*;
@@ -9,10 +9,10 @@ use cubecl::prelude::*;
 const SIGN: u32 = 0x8000_0000;
 const INFINITY: u32 = 0x7F80_0000;
 
-/// Marks a group whose experts may be chosen; above every key.
+/// Marks a group whose experts may be chosen; it is above every key.
 const OPEN: u32 = u32::MAX;
 
-/// Keys of floats: NaN is 1, −0 equals +0.
+/// The keys of floats: NaN is 1, and −0 equals +0.
 #[cube]
 fn key_of<N: Size>(values: Vector<f32, N>) -> Vector<u32, N> {
     let sign = Vector::<u32, N>::new(comptime!(SIGN));
@@ -22,20 +22,20 @@ fn key_of<N: Size>(values: Vector<f32, N>) -> Vector<u32, N> {
     select_many(is_nan::<N>(values), Vector::new(0u32), flipped) + Vector::new(1u32)
 }
 
-/// Which values are NaN, by their bits.
+/// Which values are NaN, decided by their bits.
 #[cube]
 fn is_nan<N: Size>(values: Vector<f32, N>) -> Vector<bool, N> {
     let magnitude = Vector::<u32, N>::reinterpret(values) & Vector::new(comptime!(SIGN - 1));
     magnitude.greater_than(&Vector::new(comptime!(INFINITY)))
 }
 
-/// exp(x) that keeps NaN, which WGSL lets a driver turn into any number.
+/// exp(x) that keeps NaN, which WGSL allows a driver to turn into any number.
 #[cube]
 pub(super) fn exp_or_nan<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     select_many(is_nan::<N>(x), x, x.exp())
 }
 
-/// largest + ln(sum): −∞ for an empty sum and NaN for a NaN sum, where WGSL promises neither.
+/// largest + ln(sum): −∞ for an empty sum and NaN for a NaN sum, neither of which WGSL guarantees.
 #[cube]
 pub(super) fn logsumexp(largest: f32, sum: f32) -> f32 {
     let bits = u32::reinterpret(sum);
@@ -44,7 +44,7 @@ pub(super) fn logsumexp(largest: f32, sum: f32) -> f32 {
     f32::reinterpret(select(bits == 0, comptime!(SIGN | INFINITY), lse))
 }
 
-/// The float that has this key.
+/// The float whose key is `key`.
 #[cube]
 fn float_of(key: u32) -> f32 {
     let flipped = key - 1;
@@ -63,7 +63,7 @@ pub(super) fn lane_indices<N: Size>() -> Vector<u32, N> {
     lanes
 }
 
-/// `values` of the available experts of vector `at` of a row, `other` of the rest.
+/// Vector `at` of a row: `values` for available experts, `other` for the rest.
 #[cube]
 pub(super) fn masked<T: Scalar, N: Size>(
     mask: &ComptimeOption<&[Vector<u32, N>]>,
@@ -80,7 +80,7 @@ pub(super) fn masked<T: Scalar, N: Size>(
     }
 }
 
-/// Keys of the experts of vector `i` of the row that starts at `first`: of value + bias.
+/// The keys of value + bias for the experts of vector `i` of the row that starts at vector `first`.
 #[cube]
 fn keys<N: Size>(
     values: &[Vector<f32, N>],
@@ -97,25 +97,25 @@ fn keys<N: Size>(
     masked::<u32, N>(mask, i, key_of::<N>(biased), Vector::new(0u32))
 }
 
-/// The best expert of every lane so far.
+/// The best expert so far of every lane.
 #[derive(CubeType)]
 struct Best<N: Size> {
     key: Vector<u32, N>,
     expert: Vector<u32, N>,
 }
 
-/// Where a row is, and what was chosen of it last.
+/// A row of experts, and the previous choice from it.
 #[derive(CubeType, Clone, Copy)]
 pub(super) struct Search {
-    /// The row's first vector, and how many it has.
+    /// The row's first vector, and its number of vectors.
     pub(super) first: usize,
     pub(super) row: usize,
     pub(super) last_key: u32,
     pub(super) last_expert: u32,
 }
 
-/// Takes what is better than the best so far from vectors `from` to before `to` of a row, of what comes after `last`
-/// in the order (key descending, index ascending).
+/// Updates `best` with the vectors from `from` to before `to` of a row, considering only experts after the `last` one in the
+/// order (key descending, index ascending).
 #[cube]
 fn scan<N: Size>(
     values: &[Vector<f32, N>],
@@ -141,8 +141,8 @@ fn scan<N: Size>(
     }
 }
 
-/// Key and index of the best expert of the open groups of a row after the `last` one, ties to the
-/// lowest index; key 0 when there is none.
+/// The key and the index of the best expert after the `last` one in the open groups of a row, ties to the lowest index; the key
+/// is 0 if there is none.
 #[cube]
 pub(super) fn next_best<N: Size>(
     values: &[Vector<f32, N>],
@@ -180,8 +180,8 @@ pub(super) fn next_best<N: Size>(
     (key, expert)
 }
 
-/// A word for every group of a row, [`OPEN`] for the chosen ones: those with the largest sum of their
-/// two best biased scores, ties to the lowest group.
+/// A word for every group of a row, [`OPEN`] for the chosen groups: those with the largest sum of their two best biased scores,
+/// ties to the lowest group.
 #[cube]
 pub(super) fn open_groups<N: Size>(
     scores: &[Vector<f32, N>],
@@ -220,8 +220,8 @@ pub(super) fn open_groups<N: Size>(
     words
 }
 
-/// The key of the sum of the two floats with the best keys, given the two best keys of every lane;
-/// of one float where there is no second, 0 without any.
+/// The key of the sum of the two floats with the best keys, given the two best keys of every lane; the key of a single float if
+/// there is no second, and 0 if there is none.
 #[cube]
 fn key_of_sum<N: Size>(best: Vector<u32, N>, second: Vector<u32, N>) -> u32 {
     let mut a = best.extract(0usize);

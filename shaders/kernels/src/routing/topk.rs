@@ -9,7 +9,7 @@ use super::{Groups, Problem, Score};
 use crate::prelude::*;
 use cubecl::prelude::*;
 
-/// A [`Problem`] this device can run.
+/// A [`Problem`], planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     problem: Problem,
@@ -26,13 +26,13 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     let groups = problem.groups().map_or(1, |groups| groups.count);
     Ok(Plan {
         problem,
-        // A group is a whole number of vectors.
+        // Each group is a whole number of vectors.
         lanes: lanes(problem.experts() / groups, 4, device),
         grid: Grid::elementwise("route", problem.tokens(), device)?,
     })
 }
 
-/// What the kernel is specialised on.
+/// Compile-time parameters of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Spec {
     score: Score,
@@ -40,7 +40,7 @@ struct Spec {
     groups: Option<Groups>,
 }
 
-/// ln of the score's numerator: softmax over these is the renormalised score, without overflow.
+/// The logarithm of the score's numerator: a softmax over these gives the renormalised scores without overflow.
 #[cube]
 fn log_score(logit: f32, #[comptime] score: Score) -> f32 {
     if comptime!(score == Score::Sigmoid) {
@@ -50,7 +50,7 @@ fn log_score(logit: f32, #[comptime] score: Score) -> f32 {
     }
 }
 
-/// 1 / (1 + exp(−x)) without an exponential that can overflow.
+/// 1 / (1 + exp(−x)), by an exponential that can't overflow.
 #[cube]
 pub(super) fn sigmoid<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     let one = Vector::<f32, N>::new(1.0f32);
@@ -95,7 +95,7 @@ fn write_probs<N: Size>(
     let sum = sums.vector_sum();
     if comptime!(score == Score::Softmax) {
         for i in 0..row {
-            // Without an available expert 0 / 0 would be NaN.
+            // Without an available expert the quotient would be 0 / 0 = NaN.
             let p = probs[first + i] / Vector::new(sum);
             probs[first + i] = masked::<f32, N>(mask, i, p, zero);
         }
@@ -103,10 +103,10 @@ fn write_probs<N: Size>(
     logsumexp(largest, sum)
 }
 
-/// Chooses the experts of one token per unit.
+/// Chooses the experts of a token; one unit per token.
 ///
-/// Each round takes the best expert after the previous one in the order (key descending, index
-/// ascending), so no list of what is already taken is needed.
+/// Each round takes the best expert after the previous one in the order (key descending, index ascending), so no list of taken
+/// experts is needed.
 #[cube(launch_unchecked)]
 fn route_topk<N: Size>(
     logits: &[Vector<f32, N>],
@@ -168,7 +168,7 @@ fn route_topk<N: Size>(
     }
 }
 
-/// Turns logarithms of scores into their shares of the sum of scores, times `scale`.
+/// Turns logarithms of scores into the scores' shares of their sum, times `scale`.
 #[cube]
 fn renormalize(
     indices: &[u32],
@@ -178,7 +178,7 @@ fn renormalize(
     experts: u32,
     scale: f32,
 ) {
-    // The best has the largest logarithm unless a bias chose it.
+    // The best expert has the largest logarithm, unless a bias chose it.
     let mut largest = weights[begin];
     for slot in begin + 1..end {
         if indices[slot] < experts {
@@ -221,7 +221,7 @@ pub(super) fn name(problem: &Problem, masked: bool, biased: bool) -> String {
     format!("route_topk_{score}{biased}{groups}{masked}")
 }
 
-/// The score, and whether weights keep it.
+/// The part of a kernel's name for the score, and for whether weights are renormalised.
 pub(super) fn score_name(problem: &Problem) -> String {
     let score = format!("{:?}", problem.score()).to_lowercase();
     format!(

@@ -7,7 +7,7 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_ops::routing::TopkGradient;
 
-/// A gradient this device can compute.
+/// The gradient of the logits through one output of the choice, planned for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TopkBackwardPlan {
     problem: Problem,
@@ -48,14 +48,14 @@ fn sigmoid_slope<N: Size>(x: Vector<f32, N>) -> Vector<f32, N> {
     small / ((one + small) * (one + small))
 }
 
-/// `values`, 0 where the probability is 0.
+/// `values`, with 0 where the probability is 0.
 #[cube]
 fn where_possible<N: Size>(probs: Vector<f32, N>, values: Vector<f32, N>) -> Vector<f32, N> {
     let zero = Vector::<f32, N>::new(0.0f32);
     select_many(probs.equal(&zero), zero, values)
 }
 
-/// One unit per vector of dlogits; `inverse` is 1 / scale.
+/// Computes dlogits through the weights; one unit per vector. `inverse` is 1 / scale.
 #[cube(launch_unchecked)]
 fn route_backward_weights<N: Size>(
     logits: &[Vector<f32, N>],
@@ -108,7 +108,7 @@ fn route_backward_weights<N: Size>(
     }
 }
 
-/// One unit per token.
+/// Computes dlogits through the probabilities; one unit per token.
 #[cube(launch_unchecked)]
 fn route_backward_probs<N: Size>(
     logits: &[Vector<f32, N>],
@@ -139,7 +139,7 @@ fn route_backward_probs<N: Size>(
     }
 }
 
-/// One unit per vector of dlogits.
+/// Computes dlogits through the logsumexp; one unit per vector.
 #[cube(launch_unchecked)]
 fn route_backward_lse<N: Size>(
     logits: &[Vector<f32, N>],
@@ -162,8 +162,8 @@ fn route_backward_lse<N: Size>(
 }
 
 buffers! {
-    /// Buffers of a gradient: what the choice read and wrote, and both gradients. A plan reads those
-    /// its formula names.
+    /// Buffers of the gradient: operands and results of the choice, the given gradient, and dlogits. A plan reads only the
+    /// buffers that its formula needs.
     pub struct TopkBackwardBuffers {
         pub logits: Handle => "[T,E]" read,
         pub mask: Option<Handle> => "[E] u32" read,
@@ -196,7 +196,7 @@ pub fn launch_topk_backward(
                 let choice = [buffers.probs, buffers.indices, buffers.weights];
                 let [probs, indices, weights] = choice.map(bind);
                 let (top_k, scale) = (p.top_k(), p.scale());
-                // Weights that are all 0 have no gradient, rather than 0 / 0.
+                // With a scale of 0 all weights are 0 and the gradient is 0, rather than 0 / 0.
                 let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
                 let renormed = p.renormalize();
                 launched::note(|| format!("route_backward_weights_{}", super::topk::score_name(p)));
