@@ -1,6 +1,6 @@
-//! How far results are from what they should be.
+//! The relative distance of results from expected values.
 
-/// ‖got − want‖ / ‖want‖, infinite when it isn't a number or the lengths differ; two zeros are equal.
+/// The relative distance ‖got − want‖ / ‖want‖: infinite if it is NaN or the lengths differ, and 0 for equal slices.
 pub fn distance<G, W>(got: &[G], want: &[W]) -> f64
 where
     G: Copy + Into<f64>,
@@ -9,7 +9,8 @@ where
     distance_over(got, want, 0.0)
 }
 
-/// ‖got − want‖ / max(‖want‖, `least`), as [`distance()`]: for a result that is a difference of larger numbers.
+/// The distance ‖got − want‖ / max(‖want‖, `least`), otherwise like [`distance()`], for results that are differences of larger
+/// numbers.
 pub fn distance_over<G, W>(got: &[G], want: &[W], least: f64) -> f64
 where
     G: Copy + Into<f64>,

@@ -50,7 +50,7 @@ pub enum Keep {
 }
 
 impl Problem {
-    /// Ungated relu experts without biases in f32, which drop no slot of `routing`.
+    /// Ungated relu experts in f32, without biases and without a capacity.
     pub fn new(routing: routing::Problem, hidden: usize, inter: usize) -> Self {
         Self {
             routing,

@@ -1,16 +1,17 @@
-//! Some queries of an attention as one of their own: what an oracle computes where the whole takes too long.
+//! The attention of a few of a problem's queries, for oracles that would take too long for all of them.
 
 use super::{Pattern, Problem, Rule, Rules, Site, Sizes, Tables};
 use crate::error::{Fault, Mismatch};
 
 impl Problem {
-    /// The attention of `queries` in each of `heads` query heads that share a key head of one sequence, and the mask
-    /// \[1, 1, `queries`, Skv\] with which it sees what they see among the others.
+    /// The attention of only `queries` in `heads` query heads that share a key head of one sequence, and its mask
+    /// \[1, 1, `queries`, Skv\], which shows each query the keys that it sees in the whole problem.
     ///
-    /// The results are what these queries have among all others. So are the gradients, where the gradients of all other outputs are 0.
+    /// The results equal those of the same queries in the whole problem. So do the gradients, if the gradients of all other
+    /// outputs are 0.
     ///
     /// # Errors
-    /// [`Mismatch`] for a dropout, and for rules that change scores or read tables: these depend on the number of a query.
+    /// [`Mismatch`] for a dropout, and for rules that change scores or read tables, because these depend on a query's index.
     pub fn of_queries(
         &self,
         heads: usize,
@@ -52,7 +53,7 @@ impl Problem {
     }
 }
 
-/// Whether a rule says what is seen, and reads nothing but positions.
+/// Whether `rule` decides only which keys are seen, and only by positions.
 fn is_of_positions(rule: Rule) -> bool {
     use Rule::{Causal, CausalTopLeft, Dilated, Global, Prefix, SymmetricWindow, Window};
     let windows = matches!(rule, Window(_) | SymmetricWindow(_) | Dilated(_));

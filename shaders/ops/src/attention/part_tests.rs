@@ -8,7 +8,7 @@ fn numbers(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(number).collect()
 }
 
-/// The rows of some queries of both heads.
+/// The rows of the queries `picked`, for both heads.
 fn rows(values: &[f64], queries: usize, picked: &[usize]) -> Vec<f64> {
     let width = values.len() / (2 * queries);
     let rows = (0..2).flat_map(|head| picked.iter().map(move |query| head * queries + query));
@@ -17,7 +17,7 @@ fn rows(values: &[f64], queries: usize, picked: &[usize]) -> Vec<f64> {
         .collect()
 }
 
-/// What some queries have by themselves, gradients too, is what they have among all.
+/// Results and gradients of some queries alone equal those of the same queries among all.
 #[test]
 fn some_queries_see_what_they_see_among_the_others() {
     let lists: [&[Rule]; 6] = [
@@ -48,7 +48,7 @@ fn some_queries_see_what_they_see_among_the_others() {
             numbers(7 * DIM, 2),
             numbers(7 * DIM, 3),
         );
-        // Nothing comes back through the other queries.
+        // The other queries have output gradients of 0.
         let mut d_o = numbers(q.len(), 4);
         for (at, d_o) in d_o.iter_mut().enumerate() {
             *d_o *= f64::from(u8::from(picked.contains(&(at / DIM % queries))));

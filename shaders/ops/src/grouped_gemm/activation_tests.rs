@@ -45,7 +45,7 @@ fn gradients_are_those_of_finite_differences() {
 
 #[test]
 fn erf_is_that_of_tables() {
-    // Abramowitz and Stegun, table 7.1.
+    // Values of Abramowitz and Stegun, table 7.1.
     for (x, want) in [(0.0, 0.0), (0.5, 0.520_499_877_8), (2.0, 0.995_322_265_0)] {
         assert!((erf(x) - want).abs() < 1e-10, "{x}");
         assert!((erf(-x) + want).abs() < 1e-10, "{x}");
