@@ -1,4 +1,4 @@
-//! Tensors in the memory of devices, and work that a plugin has begun.
+//! Buffers, which are tensors in the memory of devices, and events, which stand for work that a plugin has begun.
 
 use std::sync::Arc;
 
@@ -8,11 +8,12 @@ use crate::ffi::{self, BufferObject, EventObject};
 use crate::plugin::Owned;
 use crate::types::{ElementType, TensorType};
 
-/// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`.
+/// The value of `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`: the plugin copies host memory before its call
+/// returns.
 const COPY_DURING_CALL: i32 = 0;
 
-/// A tensor on a device. Cloning gives the same tensor; its memory is freed with the last clone. The work that fills it may
-/// still run: everything that reads it waits.
+/// A tensor on a device. Clones share its memory, which is freed with the last of them. The work that fills a buffer
+/// may still run; whatever reads the buffer waits for it.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     inner: Arc<Inner>,
@@ -55,11 +56,12 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`Error::HostBytes`] where `bytes` has not the size of `spec`, [`Error::TooLarge`], and the plugin's.
+    /// [`Error::HostBytes`] when `bytes` doesn't have the size of `spec`, [`Error::TooLarge`] when `spec` can't be
+    /// addressed, and [`Error::Plugin`].
     pub fn from_host(device: &Device, spec: &TensorType, bytes: &[u8]) -> Result<Self, Error> {
         check_bytes(spec, bytes.len())?;
         let client = device.client();
-        // Those that do not fit have been refused.
+        // Checked above: extents that don't fit an `i64` have been refused.
         let dims: Vec<i64> = spec.shape.iter().map(|&extent| extent as i64).collect();
         let mut upload = ffi::ClientBufferFromHostBuffer::of(client.object());
         upload.data = bytes.as_ptr().cast();
@@ -84,27 +86,27 @@ impl Buffer {
         }
     }
 
-    /// The element type and the dimensions.
+    /// The element type and the dimensions of the tensor.
     pub fn spec(&self) -> &TensorType {
         &self.inner.spec
     }
 
-    /// The type of its elements.
+    /// The type of the tensor's elements.
     pub fn element(&self) -> ElementType {
         self.inner.spec.element
     }
 
-    /// Its dimensions.
+    /// The dimensions of the tensor.
     pub fn dims(&self) -> &[usize] {
         &self.inner.spec.shape
     }
 
-    /// The client that it belongs to.
+    /// The client that owns the buffer.
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
 
-    /// The device that it is on.
+    /// The device that holds the buffer.
     pub fn device(&self) -> Device {
         Device::new(self.inner.client.clone(), self.inner.device)
     }
@@ -117,12 +119,12 @@ impl Buffer {
         self.inner.object.get()
     }
 
-    /// Copies the elements to `bytes`, in row-major order, and waits for it.
+    /// Copies the elements to `bytes`, in row-major order, and waits until the copy is done.
     ///
     /// # Errors
     ///
-    /// [`Error::HostBytes`] where `bytes` has not the tensor's size, [`Error::Donated`], and the plugin's:
-    /// also that of the execution that should have filled the buffer.
+    /// [`Error::HostBytes`] when `bytes` doesn't have the tensor's size, [`Error::Donated`] when an execution took the
+    /// buffer, and [`Error::Plugin`], also when the execution that should have filled the buffer failed.
     pub fn to_host(&self, bytes: &mut [u8]) -> Result<(), Error> {
         check_bytes(self.spec(), bytes.len())?;
         // SAFETY: `bytes` is as large as the tensor and borrowed until the event has come.
@@ -132,7 +134,7 @@ impl Buffer {
             .map_err(|error| self.explain(error))
     }
 
-    /// The elements in row-major order.
+    /// Reads the elements, in row-major order.
     ///
     /// # Errors
     ///
@@ -141,7 +143,7 @@ impl Buffer {
         self.read_async()?.wait()
     }
 
-    /// Begins to copy the elements to the host.
+    /// Begins to copy the elements to the host and returns at once.
     ///
     /// # Errors
     ///
@@ -165,7 +167,7 @@ impl Buffer {
     /// `to` has `size` bytes, which are as many as the tensor takes, and neither read nor freed before the event has come.
     unsafe fn start_read(&self, to: *mut u8, size: usize) -> Result<Event, Error> {
         let order: Vec<i64> = (0..self.dims().len() as i64).rev().collect();
-        // Without this the order would be that on the device, which compilers choose.
+        // Ask for row-major order: otherwise the elements come in the device's order, which compilers choose.
         let mut layout = ffi::MemoryLayout::new();
         layout.tiled = ffi::TiledLayout::new();
         layout.tiled.minor_to_major = order.as_ptr();
@@ -181,11 +183,11 @@ impl Buffer {
         }
     }
 
-    /// An event that comes when the tensor is there, with the error of the execution that should have made it.
+    /// Returns an event that comes when the tensor is computed, with the error of the execution if it failed.
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`Error::Plugin`] when the plugin fails to give the event.
     pub fn ready(&self) -> Result<Event, Error> {
         // SAFETY: the buffer is alive, and the event is ours.
         unsafe {
@@ -194,11 +196,11 @@ impl Buffer {
         }
     }
 
-    /// The bytes that it takes on the device, with what the device's layout adds.
+    /// The bytes that the tensor takes on the device, with the padding of the device's layout.
     ///
     /// # Errors
     ///
-    /// [`Error::Donated`] and the plugin's.
+    /// [`Error::Donated`] when an execution took the buffer, and [`Error::Plugin`].
     pub fn device_bytes(&self) -> Result<usize, Error> {
         self.check_alive()?;
         // SAFETY: the buffer is alive.
@@ -207,11 +209,13 @@ impl Buffer {
         Ok(size.on_device_size_in_bytes)
     }
 
-    /// Where the tensor is in memory, as a number to compare: equal before and after a donation that was used.
+    /// The tensor's address in memory, as a number to compare: a result has the address of the donated argument that it
+    /// replaced.
     ///
     /// # Errors
     ///
-    /// [`Error::Donated`] and the plugin's, e.g. where its memory has no addresses.
+    /// [`Error::Donated`] when an execution took the buffer, and [`Error::Plugin`], e.g. when the plugin's memory has
+    /// no addresses.
     pub fn address(&self) -> Result<usize, Error> {
         self.check_alive()?;
         self.ready()?.wait()?;
@@ -225,7 +229,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherClient`], [`Error::Donated`], and the plugin's.
+    /// [`Error::OtherClient`] when `device` belongs to another client, [`Error::Donated`] when an execution took the
+    /// buffer, and [`Error::Plugin`].
     pub fn copy_to(&self, device: &Device) -> Result<Self, Error> {
         if *device.client() != self.inner.client {
             return Err(Error::OtherClient("the device"));
@@ -246,13 +251,13 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`Error::Plugin`] when the plugin fails.
     pub fn is_deleted(&self) -> Result<bool, Error> {
         // SAFETY: the buffer object is alive, even where its memory is not.
         unsafe { Ok(self.inner.object.ask(ffi::BufferIsDeleted::of)?.is_deleted) }
     }
 
-    /// Refuses a tensor that is gone.
+    /// Returns [`Error::Donated`] when an execution took the tensor.
     pub(crate) fn check_alive(&self) -> Result<(), Error> {
         if self.is_deleted()? {
             Err(Error::Donated(self.spec().clone()))
@@ -261,7 +266,7 @@ impl Buffer {
         }
     }
 
-    /// The reason for a plugin's error where it is that the tensor is gone.
+    /// Replaces a plugin's error by [`Error::Donated`] when the cause is that the tensor was donated.
     fn explain(&self, error: Error) -> Error {
         self.check_alive().err().unwrap_or(error)
     }
@@ -280,16 +285,16 @@ impl PendingRead {
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`Error::Plugin`] when the plugin fails.
     pub fn is_ready(&self) -> Result<bool, Error> {
         self.event.is_ready()
     }
 
-    /// Waits for the copy: the elements in row-major order.
+    /// Waits for the copy and returns the elements, in row-major order.
     ///
     /// # Errors
     ///
-    /// The plugin's, also that of the execution that should have filled the buffer.
+    /// [`Error::Plugin`] when the copy, or the execution that should have filled the buffer, failed.
     pub fn wait(mut self) -> Result<Vec<u8>, Error> {
         match self.event.wait() {
             Ok(()) => Ok(std::mem::take(&mut self.bytes)),
@@ -300,18 +305,18 @@ impl PendingRead {
 
 impl Drop for PendingRead {
     fn drop(&mut self) {
-        // The plugin writes to the bytes until then.
+        // The plugin writes to the bytes until the event has come.
         let _ = self.event.wait();
     }
 }
 
-/// The bytes that a tensor takes in host memory.
+/// The bytes that a tensor of `spec` takes in host memory.
 fn host_bytes(spec: &TensorType) -> Result<usize, Error> {
     let bytes = spec.checked_bytes();
     bytes.ok_or_else(|| Error::TooLarge(spec.clone()))
 }
 
-/// Refuses host memory of another size than the tensor's.
+/// Returns [`Error::HostBytes`] when `got` is not the tensor's size in bytes.
 fn check_bytes(spec: &TensorType, got: usize) -> Result<(), Error> {
     let expected = host_bytes(spec)?;
     if expected == got {
@@ -327,9 +332,9 @@ fn check_bytes(spec: &TensorType, got: usize) -> Result<(), Error> {
 /// Work that a plugin has begun and that may still run.
 #[derive(Debug)]
 pub struct Event {
-    /// Null for work that is done.
+    /// The plugin's event; null for work that is done.
     object: Owned<ffi::EventDestroy>,
-    /// Keeps the client alive, whose threads do the work.
+    /// Keeps the client alive: its threads do the work.
     _client: Client,
 }
 
@@ -352,7 +357,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The plugin's, if the work failed.
+    /// [`Error::Plugin`] when the work failed.
     pub fn wait(&self) -> Result<(), Error> {
         if self.object.get().is_null() {
             return Ok(());
@@ -365,7 +370,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// The plugin's, if it cannot say.
+    /// [`Error::Plugin`] when the plugin cannot say.
     pub fn is_ready(&self) -> Result<bool, Error> {
         if self.object.get().is_null() {
             return Ok(true);

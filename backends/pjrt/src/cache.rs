@@ -1,4 +1,4 @@
-//! Compiled programs kept on disk.
+//! A cache of compiled programs on disk.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,44 +19,46 @@ use crate::types::TensorType;
 const EXTENSION: &str = "xla";
 const UNFINISHED: &str = "part";
 
-/// A part of the cache that stays free when there is no room left, so that not every program has all files looked at.
+/// The share of the limit, 1 in 16, that is freed when the cache is full, so that only one in many writes scans the
+/// folder.
 const SLACK: u64 = 16;
 
-/// A file that is not finished after this time was left by a process that ended.
+/// The age after which an unfinished file counts as left behind by a process that ended.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// Compiled programs kept on disk, in one folder that processes may share.
+/// A cache of compiled programs in one folder, which processes may share.
 #[derive(Clone, Debug)]
 pub struct DiskCache {
     folder: PathBuf,
     limit: u64,
-    /// Bytes written since the folder was last looked through.
+    /// Bytes written since the folder was last scanned.
     written: Arc<AtomicU64>,
 }
 
-/// Whether a program came from the disk.
+/// Whether a program came from the cache.
 #[derive(Clone, Debug)]
 pub enum Cached {
-    /// It was there.
+    /// The program was in the cache.
     Hit,
-    /// It was compiled, and is there now.
+    /// The program was compiled and is in the cache now.
     Miss,
-    /// It was compiled and could not be kept: the plugin cannot serialise it, it is larger than the whole cache, or the disk
-    /// did not take it.
+    /// The program was compiled and could not be kept: the plugin cannot serialise it, it is larger than the whole
+    /// cache, or the disk did not take it.
     NotKept(Error),
 }
 
 impl DiskCache {
-    /// A cache in `folder`, which is created, of at most `limit` bytes, and a sixteenth more for each further process that
-    /// writes at the same time. When it is full, what was not used for longest goes. A use sets a file's time of modification.
+    /// Opens a cache of at most `limit` bytes in `folder`, which is created if need be. Each further process that
+    /// writes at the same time may add a sixteenth of `limit`. When the cache is full, the least recently used files
+    /// are removed; a use sets a file's time of modification.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where the folder cannot be created.
+    /// [`Error::Io`] when the folder cannot be created.
     pub fn new(folder: impl Into<PathBuf>, limit: u64) -> Result<Self, Error> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(|error| io(&folder, &error))?;
-        // The first program has the folder looked through.
+        // Start full, so that the first program that is kept has the folder scanned.
         let written = Arc::new(AtomicU64::new(limit / SLACK));
         Ok(Self {
             folder,
@@ -65,23 +67,24 @@ impl DiskCache {
         })
     }
 
-    /// The cache that the environment names, of at most 4 GiB; none where it names none.
+    /// Opens the cache that `environment` names, of at most 4 GiB; `None` if it names no folder.
     ///
     /// # Errors
     ///
-    /// As [`Self::new`].
+    /// As for [`Self::new`].
     pub fn of(environment: &Environment) -> Result<Option<Self>, Error> {
         let folder = environment.programs.as_ref();
         folder.map(|folder| Self::new(folder, 4 << 30)).transpose()
     }
 
-    /// Takes a program from the cache, or compiles it and keeps it. The key is everything that the result depends on: the text,
-    /// the options, the plugin, its file and its flags, the platform, the kinds of its devices, and for the CPU the processor's
-    /// features and how many there are. A file that is cut, changed or foreign is replaced.
+    /// Takes a program from the cache, or compiles the program and keeps it. The key covers everything that the result
+    /// depends on: the text, the options, the plugin, its file and its flags, the platform, the kinds of its devices,
+    /// and on the CPU the processor's features and number of threads. A file that is truncated, changed or foreign is
+    /// replaced.
     ///
     /// # Errors
     ///
-    /// Those of [`Client::compile`]; that the cache fails is no error.
+    /// As for [`Client::compile`]. A failure of the cache itself is no error: see [`Cached::NotKept`].
     pub fn compile_cached(
         &self,
         client: &Client,
@@ -95,7 +98,8 @@ impl DiskCache {
         if let Ok(bytes) = fs::read(&path)
             && let Ok(program) = client.deserialize(&bytes, signature.clone())
         {
-            // The time of the last use decides what goes first. A folder that is only read works without.
+            // The time of the last use decides which file is removed first. Failure is ignored: a read-only folder
+            // serves as well.
             let _ = File::options()
                 .append(true)
                 .open(&path)
@@ -117,7 +121,7 @@ impl DiskCache {
             .with_extension(EXTENSION)
     }
 
-    /// Writes a file so that it is there whole or not at all, and makes room for it.
+    /// Writes a file under its name only when it is complete, and makes room for it.
     fn keep(&self, key: &Hash, serialized: &[u8]) -> Result<(), Error> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let path = self.path(key);
@@ -151,13 +155,13 @@ impl DiskCache {
             .map_err(|error| io(&self.folder, &error))
     }
 
-    /// Removes what was not used for longest until the rest leaves some room below the limit, and what was left unfinished;
-    /// never `newest`.
+    /// Removes the least recently used programs until the rest leaves [`SLACK`] below the limit, and abandoned
+    /// unfinished files. Never removes `newest`.
     fn make_room(&self, newest: &Path) -> std::io::Result<()> {
         let mut files = Vec::new();
         for entry in self.folder.read_dir()? {
             let path = entry?.path();
-            // Another process may have removed it.
+            // Another process may have removed the file.
             let Ok(metadata) = path.metadata() else {
                 continue;
             };
@@ -170,7 +174,7 @@ impl DiskCache {
                 _ => {}
             }
         }
-        // The newest first, whatever the clock says.
+        // The newest file comes first, whatever the clock says.
         files.sort_by(|a, b| (a.0, b.1).cmp(&(b.0, a.1)));
         let mut total = 0;
         for (_, _, size, path) in files {
@@ -190,11 +194,11 @@ fn io(path: &Path, error: &std::io::Error) -> Error {
     }
 }
 
-/// A number of everything that a compiled program depends on.
+/// Hashes everything that a compiled program depends on.
 fn key(client: &Client, text: &str, options: &CompileOptions) -> Hash {
     let plugin = client.plugin();
     let mut hasher = blake3::Hasher::new();
-    // Lengths first, so that no two lists of parts are the same bytes.
+    // Each part's length goes first, so that different lists of parts never give the same bytes.
     let mut part = |bytes: &[u8]| {
         hasher.update(&(bytes.len() as u64).to_le_bytes());
         hasher.update(bytes);
@@ -206,7 +210,7 @@ fn key(client: &Client, text: &str, options: &CompileOptions) -> Hash {
     part(plugin.flags().as_bytes());
     part(file(plugin.path()).as_bytes());
     if plugin.platform() == Platform::Cpu {
-        // XLA cuts loops for as many threads.
+        // XLA splits loops into as many parts as there are threads.
         let threads = std::thread::available_parallelism();
         part(format!("{:?}", threads.ok()).as_bytes());
     }
@@ -216,7 +220,7 @@ fn key(client: &Client, text: &str, options: &CompileOptions) -> Hash {
     hasher.finalize()
 }
 
-/// Which file it is: plugins that were built from different sources may say the same of their versions.
+/// Identifies a plugin's file by path, size and time: plugins built from different sources may report the same version.
 fn file(path: &Path) -> String {
     let metadata = path.metadata().ok();
     let is = metadata.map(|metadata| (metadata.len(), metadata.modified().ok()));

@@ -1,4 +1,5 @@
-//! What is kept, what goes first, and what a folder that cannot be says.
+//! Tests of the cache: which programs are kept, which are removed first, and the error for a folder that cannot be
+//! created.
 
 use super::*;
 
@@ -26,7 +27,7 @@ fn what_is_kept_is_there_for_its_key_alone() {
 fn the_least_recently_used_go_first() {
     let folder = tempfile::tempdir().unwrap();
     let size = 100;
-    // Three programs and what stays free.
+    // The limit holds three programs and the slack.
     let cache = DiskCache::new(folder.path(), 4 * size - 1).unwrap();
     let keys: Vec<Hash> = (0..5_u8).map(|i| blake3::hash(&[i])).collect();
     let used = |key: &Hash, seconds| {
@@ -45,7 +46,7 @@ fn the_least_recently_used_go_first() {
     };
     cache.keep(&keys[3], &[0; 100]).unwrap();
     assert_eq!(there(&cache), [true, false, true, true, false]);
-    // The newest stays even where the clock was set back.
+    // The newest file stays even when the clock was set back.
     used(&keys[3], 40);
     cache.keep(&keys[4], &[0; 100]).unwrap();
     assert_eq!(there(&cache), [true, false, false, true, true]);

@@ -1,4 +1,4 @@
-//! A client of a plugin, its devices, and what is known of a device.
+//! A client of a plugin, its devices, and their descriptions.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use crate::ffi::{self, ClientObject, DescriptionObject, DeviceObject};
 use crate::plugin::{Owned, Plugin};
 use crate::value::{self, Value};
 
-/// A client of a plugin: its devices, and programs for them. Cloning gives the same client; it ends with its last buffer,
-/// executable and event.
+/// A client of a plugin, which has devices and compiles programs for them. Clones share the client; it lives until its
+/// last clone, buffer, executable and event are dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -29,7 +29,7 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl PartialEq for Client {
-    /// Whether it is the same client, not another one of the same plugin.
+    /// Whether both are the same client, rather than two clients of one plugin.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -42,10 +42,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The plugin's, e.g. where there is no TPU; [`Error::ClientOption`]; [`Error::NoDevices`].
+    /// [`Error::ClientOption`] for an option that can't be passed on, [`Error::NoDevices`] when the client has no
+    /// device that this process can use, and [`Error::Plugin`], e.g. when there is no TPU.
     pub fn new(plugin: Plugin, options: &[(&str, Value)]) -> Result<Self, Error> {
         for (name, value) in options {
-            // The CPU plugin takes a negative number as a size and ends the process.
+            // The CPU plugin takes a negative number as an unsigned size and ends the process.
             if *name == "cpu_device_count" && !matches!(value, Value::Int(1..=4096)) {
                 let reason = "must be a whole number from 1 to 4096";
                 return Err(Error::ClientOption(format!("{name:?}: {reason}")));
@@ -67,7 +68,7 @@ impl Client {
         })
     }
 
-    /// The plugin it belongs to.
+    /// The plugin that the client belongs to.
     pub fn plugin(&self) -> Plugin {
         self.inner.object.plugin()
     }
@@ -81,12 +82,12 @@ impl Client {
         &self.inner.platform_name
     }
 
-    /// What the plugin says of its version, for people.
+    /// The platform's version, as the plugin words it for people.
     pub fn platform_version(&self) -> &str {
         &self.inner.platform_version
     }
 
-    /// Which of the processes that share the devices this is; 0 where there is one.
+    /// The index of this process among those that share the devices; 0 for a single process.
     pub fn process_index(&self) -> i32 {
         self.inner.process_index
     }
@@ -97,11 +98,11 @@ impl Client {
         (0..self.inner.devices.len()).map(device).collect()
     }
 
-    /// The device at a place of [`Self::devices`].
+    /// The device at `index` in [`Self::devices`].
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchDevice`].
+    /// [`Error::NoSuchDevice`] when there are fewer devices.
     pub fn device(&self, index: usize) -> Result<Device, Error> {
         let count = self.inner.devices.len();
         if index < count {
@@ -119,7 +120,7 @@ impl Client {
         &self.inner.devices[index].1
     }
 
-    /// The place of a device in the client's list.
+    /// The index of a device in [`Self::devices`].
     pub(crate) fn device_index(&self, object: *mut DeviceObject) -> Option<usize> {
         let mut devices = self.inner.devices.iter();
         devices.position(|(device, _)| *device == object)
@@ -127,7 +128,7 @@ impl Client {
 }
 
 impl Inner {
-    /// Asks for everything that does not change.
+    /// Asks the plugin for everything that does not change during the client's life.
     fn of(object: Owned<ffi::ClientDestroy>) -> Result<Self, Error> {
         // SAFETY: the client is alive, and what it gives out lives as long as it.
         unsafe {
@@ -166,27 +167,27 @@ impl Device {
         Self { client, index }
     }
 
-    /// The client it belongs to.
+    /// The client that the device belongs to.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Its place in [`Client::devices`].
+    /// The device's index in [`Client::devices`].
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Its number among all devices of the platform.
+    /// The device's number among all devices of the platform.
     pub fn id(&self) -> i32 {
         self.description().id
     }
 
-    /// The vendor's name for devices like it.
+    /// The vendor's name for this kind of device.
     pub fn kind(&self) -> &str {
         &self.description().kind
     }
 
-    /// Everything that the plugin says of it.
+    /// Everything that the plugin says about the device.
     pub fn description(&self) -> &Description {
         self.client.description(self.index)
     }
@@ -196,18 +197,19 @@ impl Device {
     }
 }
 
-/// What is known of a device, present or only planned for.
+/// What a plugin says about a device, present or part of a [`crate::Topology`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// Its number among all devices of the platform, by which [`crate::CompileOptions::with_devices`] names it.
+    /// The device's number among all devices of the platform, by which [`crate::CompileOptions::with_devices`] names
+    /// it.
     pub id: i32,
-    /// The process that it belongs to.
+    /// The index of the process that the device belongs to.
     pub process_index: i32,
-    /// The vendor's name for devices like it, e.g. `TPU v5 lite`.
+    /// The vendor's name for this kind of device, e.g. `TPU v5 lite`.
     pub kind: String,
-    /// What the plugin calls it, e.g. `TFRT_CPU_0`.
+    /// The plugin's name for the device, e.g. `TFRT_CPU_0`.
     pub name: String,
-    /// Whatever else the plugin says, e.g. `coords`.
+    /// Further attributes that the plugin gives, e.g. `coords`.
     pub attributes: Vec<(String, Value)>,
 }
 

@@ -1,4 +1,4 @@
-//! Programs: compiled from text, or loaded from bytes that were kept; and how they are compiled, for how many devices, and which.
+//! Programs: compiling StableHLO text, loading kept bytes, and the options that say for which and how many devices.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -18,16 +18,16 @@ const STACK: usize = 64 << 20;
 static COMPILED: AtomicU64 = AtomicU64::new(0);
 static LOADED: AtomicU64 = AtomicU64::new(0);
 
-/// Programs that this process got from plugins since it began.
+/// How many programs this process got from plugins since it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramCounts {
-    /// Compiled, for devices of this machine or for a topology.
+    /// Programs compiled, for devices of this machine or for a topology.
     pub compiled: u64,
-    /// Loaded from bytes, such as those of a [`crate::DiskCache`].
+    /// Programs loaded from bytes, such as those of a [`crate::DiskCache`].
     pub loaded: u64,
 }
 
-/// Programs that this process got from plugins so far, those of all devices and threads.
+/// Counts the programs that this process got from plugins so far, on all devices and threads.
 pub fn program_counts() -> ProgramCounts {
     ProgramCounts {
         compiled: COMPILED.load(Ordering::Relaxed),
@@ -41,14 +41,14 @@ pub(crate) fn count_compiled() {
 }
 
 impl Client {
-    /// Compiles a program in StableHLO text. `signature` says what its `main` takes on each device, which executions are checked
-    /// against: the plugin itself compares sizes in bytes only. Texts are trusted not to nest hundreds of regions or types deep,
-    /// which would overflow the plugin's stack and end the process.
+    /// Compiles a program in StableHLO text. `signature` lists the arguments that `main` takes on each device;
+    /// executions are checked against it, because the plugin compares only sizes in bytes. The text must not nest
+    /// regions or types hundreds deep: that overflows the plugin's stack and ends the process.
     ///
     /// # Errors
     ///
-    /// The plugin's, with the line of a mistake in the text; [`Error::Program`] where no thread can be had;
-    /// [`Error::UnknownElementType`] where a result has none of ours.
+    /// [`Error::Plugin`] with the line of a mistake in the text, [`Error::Program`] when no thread can be started, and
+    /// [`Error::UnknownElementType`] when a result's element type is not an [`crate::ElementType`].
     pub fn compile(
         &self,
         text: &str,
@@ -73,12 +73,13 @@ impl Client {
 
     /// Loads an executable from the bytes of [`crate::Executable::serialize`].
     ///
-    /// Only bytes of ours get to the plugin, which trusts what it is given: they carry a checksum, and the plugin, platform
-    /// and, for the CPU, the processor features that they were made with. `signature` is that of the program.
+    /// The plugin trusts the bytes that it is given, so a header in front of them is checked first: it holds a
+    /// checksum, and the plugin, platform and, on the CPU, the processor features that the bytes were made with.
+    /// `signature` is that of the program.
     ///
     /// # Errors
     ///
-    /// [`Error::Serialized`] for other bytes, and the plugin's.
+    /// [`Error::Serialized`] when the header does not match, and [`Error::Plugin`].
     pub fn deserialize(
         &self,
         bytes: &[u8],
@@ -99,12 +100,12 @@ impl Client {
     }
 }
 
-/// Calls `compile` with the record of a program in StableHLO text, on a thread with a stack that is large enough for it: a
-/// stack that overflows ends the process.
+/// Calls `compile` with the record of a program in StableHLO text, on a thread with a stack of [`STACK`] bytes: an
+/// overflow ends the process.
 ///
 /// # Errors
 ///
-/// [`Error::Program`] where no thread can be had; those of `compile`.
+/// [`Error::Program`] when no thread can be started, and the errors of `compile`.
 pub(crate) fn with_program<T: Send>(
     text: &str,
     compile: impl FnOnce(&ffi::ProgramCode) -> Result<T, Error> + Send,
@@ -130,18 +131,18 @@ pub(crate) fn with_program<T: Send>(
     })
 }
 
-/// How a program is compiled: for how many devices, and which. Never empty: a plugin ends the process when it is asked for
-/// zero replicas.
+/// Options of a compilation: the number of devices, and which. There is always at least one: a plugin ends the process
+/// when it is asked for zero replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CompileOptions {
     replicas: usize,
     partitions: usize,
-    /// Device ids by replica, then partition.
+    /// Device ids, indexed by replica, then partition; `None` lets the plugin choose.
     devices: Option<Vec<i32>>,
 }
 
 impl Default for CompileOptions {
-    /// One device, which the plugin chooses.
+    /// Options for one device, which the plugin chooses.
     fn default() -> Self {
         Self {
             replicas: 1,
@@ -152,15 +153,15 @@ impl Default for CompileOptions {
 }
 
 impl CompileOptions {
-    /// The most devices that a program can be compiled for. The largest pod of TPUs has 9216; a plugin that is asked for billions
-    /// counts them until memory ends.
+    /// The most devices that a program can be compiled for. The largest pod of TPUs has 9216; a plugin that is asked
+    /// for billions allocates until memory is exhausted.
     pub const MAX_DEVICES: usize = 1 << 16;
 
     /// Options for `replicas` copies of the program, each cut into `partitions` by the sharding that the text names.
     ///
     /// # Errors
     ///
-    /// [`Error::CompileOptions`] for zero of either, or more devices than [`Self::MAX_DEVICES`].
+    /// [`Error::CompileOptions`] when either is 0, or for more devices than [`Self::MAX_DEVICES`].
     pub fn new(replicas: usize, partitions: usize) -> Result<Self, Error> {
         let refuse = |reason: String| Err(Error::CompileOptions(reason));
         if replicas == 0 || partitions == 0 {
@@ -186,16 +187,16 @@ impl CompileOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::CompileOptions`] for a negative id.
+    /// [`Error::CompileOptions`] when `id` is negative.
     pub fn on_device(id: i32) -> Result<Self, Error> {
         Self::default().with_devices(&[id])
     }
 
-    /// The ids of the devices to run on: those of the first replica's partitions, then those of the second, and so on.
+    /// Names the devices to run on by id: those of the first replica's partitions, then those of the second, and so on.
     ///
     /// # Errors
     ///
-    /// [`Error::CompileOptions`] unless there is one different, non-negative id for each partition of each replica.
+    /// [`Error::CompileOptions`] unless `ids` has a different, non-negative id for each partition of each replica.
     pub fn with_devices(mut self, ids: &[i32]) -> Result<Self, Error> {
         let refuse = |reason: String| Err(Error::CompileOptions(reason));
         if ids.len() != self.device_count() {
@@ -219,19 +220,19 @@ impl CompileOptions {
         self.replicas * self.partitions
     }
 
-    /// The ids of the devices, where they were named.
+    /// The ids of the devices, if they were named.
     pub fn devices(&self) -> Option<&[i32]> {
         self.devices.as_deref()
     }
 
-    /// The serialised `xla.CompileOptionsProto` of `xla/pjrt/proto/compile_options.proto`.
+    /// Encodes the options as the `xla.CompileOptionsProto` of `xla/pjrt/proto/compile_options.proto`.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        // ExecutableBuildOptionsProto.
+        // The `ExecutableBuildOptionsProto`.
         let mut build = Message::default()
             .number(4, self.replicas as u64)
             .number(5, self.partitions as u64);
         if self.partitions > 1 {
-            // The compiler itself cuts the program by its sharding.
+            // Let the compiler partition the program by its sharding.
             build = build.number(6, 1);
         }
         if let Some(devices) = &self.devices {
@@ -240,12 +241,12 @@ impl CompileOptions {
         Message::default().message(3, &build).bytes
     }
 
-    /// [`Self::to_bytes`], with what the plugin needs so that programs mean what StableHLO's specification says: XLA's
-    /// CPU compiler takes a maximum with NaN for the other operand unless it is told not to.
+    /// Encodes the options with what `platform` needs to follow StableHLO's specification: XLA's CPU compiler returns
+    /// the other operand for a maximum with NaN unless it is told not to.
     pub(crate) fn to_bytes_for(&self, platform: Platform) -> Vec<u8> {
         let mut bytes = self.to_bytes();
         if platform == Platform::Cpu {
-            // CompileOptionsProto.env_option_overrides, a map to OptionOverrideProto { bool bool_field = 2 }.
+            // `CompileOptionsProto.env_option_overrides`, a map to `OptionOverrideProto { bool bool_field = 2 }`.
             let no = Message::default().number(2, 0);
             let entry = Message::default().text(1, "xla_cpu_enable_fast_min_max");
             let entry = entry.message(2, &no);
@@ -254,7 +255,7 @@ impl CompileOptions {
         bytes
     }
 
-    /// `xla.DeviceAssignmentProto`, which lists the replicas of each partition.
+    /// Encodes an `xla.DeviceAssignmentProto`, which lists the replicas of each partition.
     fn assignment(&self, devices: &[i32]) -> Message {
         let mut assignment = Message::default()
             .number(1, self.replicas as u64)
@@ -262,7 +263,7 @@ impl CompileOptions {
         for partition in 0..self.partitions {
             let mut ids = Message::default();
             for replica in 0..self.replicas {
-                // Ids are not negative, so that they are the same number unsigned.
+                // Ids are not negative, so that the cast keeps them.
                 ids.varint(devices[replica * self.partitions + partition] as u64);
             }
             assignment = assignment.message(3, &Message::default().message(1, &ids));
@@ -286,19 +287,19 @@ impl Message {
         self.bytes.push(value as u8);
     }
 
-    /// With a field of wire type 0.
+    /// Appends a field of wire type 0: a number.
     fn number(mut self, field: u64, value: u64) -> Self {
         self.varint(field << 3);
         self.varint(value);
         self
     }
 
-    /// With a field of wire type 2: a string.
+    /// Appends a field of wire type 2: a string.
     fn text(self, field: u64, text: &str) -> Self {
         self.delimited(field, text.as_bytes())
     }
 
-    /// With a field of wire type 2: a message, or numbers packed.
+    /// Appends a field of wire type 2: a message or packed numbers.
     fn message(self, field: u64, message: &Self) -> Self {
         self.delimited(field, &message.bytes)
     }

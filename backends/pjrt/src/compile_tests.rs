@@ -1,4 +1,4 @@
-//! The bytes of options, and options that no program can be compiled with.
+//! Tests of compile options: their bytes, and those that are refused.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What can go wrong between us and a plugin.
+//! Errors of plugins and of this crate's checks.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ macro_rules! codes {
         pub enum Code { $($variant),* }
 
         impl Code {
-            /// The code of that number; one that Abseil has no name for is [`Code::Unknown`].
+            /// The code with this number; [`Code::Unknown`] for a number that Abseil does not name.
             pub(crate) fn from_number(number: i32) -> Self {
                 match number { $($code => Self::$variant,)* _ => Self::Unknown }
             }
@@ -48,11 +48,11 @@ codes! {
     Unauthenticated 16 "unauthenticated"
 }
 
-/// What can go wrong between us and a plugin.
+/// An error of a plugin, or of a check before one is called.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A plugin reports an error.
+    /// A plugin reported an error.
     #[error("{function}: {code}: {message}")]
     Plugin {
         /// The function of the C API that failed.
@@ -73,120 +73,120 @@ pub enum Error {
         /// What the system's loader says, or what is missing in the file.
         reason: String,
     },
-    /// A plugin speaks another version of the API.
+    /// A plugin has a version of the API that is not supported.
     #[error("{} has version {}.{} of the PJRT API, {}.{} or later of the same major version is needed",
         path.display(), version.0, version.1, needed.0, needed.1)]
     Version {
         /// The plugin's file.
         path: PathBuf,
-        /// Its major and minor version.
+        /// The plugin's major and minor version.
         version: (i32, i32),
-        /// The oldest that is accepted.
+        /// The oldest version that is accepted.
         needed: (i32, i32),
     },
-    /// A plugin is too old to have a function.
+    /// A plugin is too old to have a function of the API.
     #[error("{function} is not in this plugin of version {}.{}: its table has {entries} functions, this is number {needed}",
         plugin_version.0, plugin_version.1)]
     Missing {
-        /// The function of the C API.
+        /// The missing function.
         function: &'static str,
         /// The plugin's major and minor version.
         plugin_version: (i32, i32),
-        /// How many functions its table has.
+        /// The number of functions in the plugin's table.
         entries: usize,
-        /// How many it must have.
+        /// The number of functions that the table must have.
         needed: usize,
     },
     /// An option of a client or a topology cannot be passed on.
     #[error("option {0}")]
     ClientOption(String),
-    /// A client has no device that this process can use.
+    /// A client has no devices that this process can use; holds the platform's name.
     #[error("platform {0:?} has no device")]
     NoDevices(String),
-    /// There is no device of that number.
+    /// There is no device with this index.
     #[error("device {index} does not exist: there are {count}")]
     NoSuchDevice {
-        /// The place in the list of devices.
+        /// The index that was asked for.
         index: usize,
-        /// How many there are.
+        /// The number of devices.
         count: usize,
     },
-    /// Options that no program can be compiled with.
+    /// The compile options are invalid.
     #[error("compile options: {0}")]
     CompileOptions(String),
-    /// A program that no plugin is given.
+    /// A program is refused before the plugin sees it.
     #[error("program: {0}")]
     Program(String),
-    /// A name of a topology that would end the process.
+    /// The name or options of a topology would make the plugin end the process.
     #[error("topology {0}")]
     Topology(String),
-    /// A plugin uses an element type that we do not.
+    /// A plugin uses an element type that [`crate::ElementType`] does not have; holds its number in the API.
     #[error("element type {0} of the PJRT API is not supported")]
     UnknownElementType(i32),
-    /// A tensor is larger than can be addressed.
+    /// A tensor is larger than the API can address.
     #[error("{0} is too large to be addressed")]
     TooLarge(TensorType),
-    /// Host memory has not the size of the tensor.
+    /// Host memory doesn't have the size of the tensor.
     #[error("{spec} takes {expected} bytes, got {got}")]
     HostBytes {
-        /// The tensor.
+        /// The tensor's type.
         spec: TensorType,
-        /// Its size in bytes.
+        /// The tensor's size in bytes.
         expected: usize,
         /// The size of the memory in bytes.
         got: usize,
     },
-    /// A program takes another number of arguments.
+    /// The number of arguments differs from the program's signature.
     #[error("the program takes {expected} arguments, got {got}")]
     ArgumentCount {
-        /// As many as its signature has.
+        /// The number of arguments in the signature.
         expected: usize,
-        /// As many as were passed.
+        /// The number of arguments passed.
         got: usize,
     },
-    /// An argument is another tensor than the program takes.
+    /// An argument's shape or element type differs from the program's signature.
     #[error("argument {index}: expected {expected}, got {got}")]
     Argument {
-        /// The argument.
+        /// The argument's index.
         index: usize,
-        /// What the signature says.
+        /// The type in the signature.
         expected: TensorType,
-        /// What was passed.
+        /// The type of the argument passed.
         got: TensorType,
     },
-    /// An argument lies on another device than the program runs on.
+    /// An argument is on another device than the one that the program runs on.
     #[error("argument {index} is on device {got}, the program runs on device {expected}")]
     ArgumentDevice {
-        /// The argument.
+        /// The argument's index.
         index: usize,
-        /// The device's place in the client's list.
+        /// The index of the program's device in the client's list.
         expected: usize,
-        /// Where the argument is.
+        /// The index of the argument's device in the client's list.
         got: usize,
     },
-    /// Something belongs to another client than it is used with.
+    /// A buffer or device belongs to another client.
     #[error("{0} belongs to another client")]
     OtherClient(&'static str),
-    /// A program runs on another number of devices.
+    /// Arguments were passed for the wrong number of devices.
     #[error("the program runs on {expected} devices, arguments were passed for {got}")]
     DeviceCount {
-        /// As many as it was compiled for.
+        /// The number of devices that the program was compiled for.
         expected: usize,
-        /// As many as arguments were passed for.
+        /// The number of devices that arguments were passed for.
         got: usize,
     },
-    /// A buffer was given away to a program, which wrote its result in its place.
+    /// A buffer was donated to an earlier execution, which wrote a result in its place.
     #[error("the buffer {0} was donated to an earlier execution")]
     Donated(TensorType),
-    /// Bytes are not an executable that this plugin can load.
+    /// The bytes are not an executable that this plugin can load; holds the reason.
     #[error("not an executable of this plugin: {0}")]
     Serialized(&'static str),
-    /// A plugin breaks the contract of the C API.
+    /// A plugin violates the contract of the C API.
     #[error("{function}: {reason}")]
     Contract {
         /// The function of the C API.
         function: &'static str,
-        /// What it did.
+        /// What the plugin did.
         reason: &'static str,
     },
     /// A file of the disk cache cannot be written or read.
@@ -194,13 +194,13 @@ pub enum Error {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's message.
         reason: String,
     },
 }
 
 impl Error {
-    /// The kind of a plugin's error; none for errors of our own.
+    /// The code of a plugin's error; `None` for the other errors.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Plugin { code, .. } => Some(*code),

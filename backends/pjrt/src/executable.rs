@@ -1,4 +1,4 @@
-//! Compiled programs, loaded or not: what they give and need.
+//! Compiled programs, loaded or not: their results, memory and cost.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ pub struct Executable {
 struct Inner {
     object: Owned<ffi::ExecutableDestroy>,
     platform_name: String,
-    /// The client or the topology, which must live as long as the executable.
+    /// Keeps the client or the topology alive: the executable needs it.
     _maker: Box<dyn fmt::Debug + Send + Sync>,
 }
 
 /// The memory that one execution takes on each device, in bytes, as the compiler plans it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompiledMemory {
-    /// The code itself.
+    /// Bytes of the machine code.
     pub code: u64,
-    /// The arguments.
+    /// Bytes of the arguments.
     pub arguments: u64,
-    /// The results.
+    /// Bytes of the results.
     pub outputs: u64,
-    /// How much of the results lies in donated arguments.
+    /// Bytes of results that are written in place of donated arguments.
     pub aliased: u64,
-    /// Everything between.
+    /// Bytes of intermediate values.
     pub temporary: u64,
-    /// The most at any one time; 0 where the plugin does not say.
+    /// The most bytes in use at any one time; 0 where the plugin does not say.
     pub peak: u64,
 }
 
@@ -46,12 +46,12 @@ pub struct CompiledMemory {
 pub struct OptimizedProgram {
     /// What `code` is: `hlo` or `hlo_with_config`, both serialised protocol buffers of XLA, or `mlir`.
     pub format: String,
-    /// The program.
+    /// The encoded program.
     pub code: Vec<u8>,
 }
 
 impl Executable {
-    /// An executable of `maker`, a client or a topology, which lives as long as it.
+    /// Wraps an executable of `maker`, the client or topology, and keeps `maker` alive.
     pub(crate) fn new(
         object: Owned<ffi::ExecutableDestroy>,
         platform_name: String,
@@ -71,7 +71,7 @@ impl Executable {
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`Error::Plugin`] when the plugin fails.
     pub fn name(&self) -> Result<String, Error> {
         // SAFETY: the executable is alive, and its name lives as long as it.
         unsafe {
@@ -80,11 +80,12 @@ impl Executable {
         }
     }
 
-    /// The results on each device. For a result of bounded dynamic size, the bound.
+    /// The types of the results on each device. A result of bounded dynamic size has its bound as extent.
     ///
     /// # Errors
     ///
-    /// [`Error::UnknownElementType`], [`Error::Contract`] where the plugin's lists do not fit together, and the plugin's.
+    /// [`Error::UnknownElementType`] for an element type that this crate doesn't have, [`Error::Contract`] when the
+    /// plugin's lists do not fit together, and [`Error::Plugin`].
     pub fn outputs(&self) -> Result<Vec<TensorType>, Error> {
         let object = &self.inner.object;
         // SAFETY: the executable is alive, and the lists live as long as it; `dims` has as many numbers as the sizes add up to.
@@ -124,7 +125,7 @@ impl Executable {
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`Error::Plugin`] when the plugin fails.
     pub fn memory(&self) -> Result<CompiledMemory, Error> {
         let stats = ffi::ExecutableGetCompiledMemoryStats::of;
         // SAFETY: the executable is alive.
@@ -140,11 +141,11 @@ impl Executable {
         })
     }
 
-    /// What the compiler expects an execution to cost, e.g. `flops` and `bytes accessed`.
+    /// The compiler's estimates of what an execution costs, e.g. `flops` and `bytes accessed`.
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`Error::Plugin`] when the plugin fails.
     pub fn cost(&self) -> Result<Vec<(String, Value)>, Error> {
         // SAFETY: the executable is alive, and the list lives as long as it.
         unsafe {
@@ -153,11 +154,11 @@ impl Executable {
         }
     }
 
-    /// A text that is the same for the same program, options and compiler.
+    /// A fingerprint: equal bytes for the same program, options and compiler.
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`Error::Plugin`] when the plugin fails.
     pub fn fingerprint(&self) -> Result<Vec<u8>, Error> {
         // SAFETY: the executable is alive, and the text lives as long as it.
         unsafe {
@@ -171,7 +172,7 @@ impl Executable {
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`Error::Plugin`] when the plugin fails.
     pub fn optimized(&self) -> Result<OptimizedProgram, Error> {
         let mut program = ffi::ProgramCode::new();
         let get = |program: &mut ffi::ProgramCode| {
@@ -189,12 +190,12 @@ impl Executable {
         Ok(OptimizedProgram { format, code })
     }
 
-    /// The executable as bytes that [`crate::Client::deserialize`] loads: the plugin's own, behind a header with a checksum and with
-    /// what they were made by.
+    /// Serialises the executable to bytes that [`crate::Client::deserialize`] loads: a header with a checksum and the
+    /// identity of the plugin, then the plugin's own bytes.
     ///
     /// # Errors
     ///
-    /// The plugin's, e.g. where it cannot serialise.
+    /// [`Error::Plugin`], e.g. when the plugin cannot serialise.
     pub fn serialize(&self) -> Result<Vec<u8>, Error> {
         let Inner { object, .. } = &*self.inner;
         // SAFETY: the executable is alive; the bytes live until the deleter is called with what backs them, once.

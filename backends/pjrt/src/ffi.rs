@@ -1,5 +1,5 @@
-//! The records of the PJRT C API, as the header of API 0.81 declares them. A plugin refuses a record that is smaller than the
-//! one it knows and accepts a larger one; all of these are as large as API 0.116 wants them too.
+//! The records of the PJRT C API, as the header of API 0.81 declares them. A plugin refuses a record that is smaller
+//! than the one it knows and accepts a larger one; each record here is at least as large as API 0.116 expects.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -7,10 +7,10 @@ use std::marker::PhantomData;
 /// A function of the plugin's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its place among the functions of `PJRT_Api`. The order is the ABI: it is that of the header of API 0.81, and later
+    /// The function's index in `PJRT_Api`. The order is the ABI: that of the header of API 0.81, to which later
     /// versions only append.
     pub(crate) place: usize,
-    /// Its C name, as errors give it.
+    /// The function's C name, for error messages.
     pub(crate) name: &'static str,
 }
 
@@ -20,7 +20,7 @@ macro_rules! opaque {
         #[repr(C)]
         pub(crate) struct $name {
             _bytes: [u8; 0],
-            // Neither moved nor shared by Rust's rules: the plugin owns what is behind the pointer.
+            // Neither `Send`, `Sync` nor `Unpin`: the plugin owns the object behind the pointer.
             _marker: PhantomData<(*mut u8, std::marker::PhantomPinned)>,
         }
     )*};
@@ -49,7 +49,7 @@ opaque! {
     SerializedObject
 }
 
-/// Any function of the table: all take one record and return null or an error, except the two of `PJRT_Error` that return
+/// A function of the table. Each takes one record and returns null or an error, except two of `PJRT_Error` that return
 /// nothing.
 pub(crate) type Function = unsafe extern "C" fn(*mut c_void) -> *mut ErrorObject;
 
@@ -78,7 +78,7 @@ pub(crate) struct ExtensionHeader {
 ///
 /// The type is `#[repr(C)]` and has the layout of the record that `ENTRY` takes, up to its own `struct_size`.
 pub(crate) unsafe trait Arguments {
-    /// The function that takes it.
+    /// The function that takes the record.
     const ENTRY: Entry;
 }
 
@@ -93,7 +93,8 @@ macro_rules! records {
         }
 
         impl $name {
-            /// What the header calls `STRUCT_SIZE`: the end of the last field, without padding after it.
+            /// The record's size, which the header calls `STRUCT_SIZE`: the end of the last field, without padding
+            /// after it.
             pub(crate) const SIZE: usize = {
                 let ends = [
                     2 * size_of::<usize>(),
@@ -114,7 +115,7 @@ macro_rules! records {
 
         #[cfg(test)]
         impl $name {
-            /// The record, for the comparison with the header.
+            /// Describes the record, for the comparison with the header.
             fn described(entry: Option<Entry>) -> tests::Description {
                 tests::Description {
                     entry,
@@ -145,7 +146,7 @@ macro_rules! arguments {
             }
 
             $(impl $name {
-                /// A record with this first field, and all others zero, null or false.
+                /// A record with its first field set, and all others zero, null or false.
                 #[allow(dead_code, reason = "not every record begins with an object")]
                 pub(crate) fn of($first: $first_type) -> Self {
                     Self { $first, ..Self::new() }
@@ -153,7 +154,7 @@ macro_rules! arguments {
             })?
         )*
 
-        /// Every record that a function takes, for the comparison with the header.
+        /// Describes every record that a function takes, for the comparison with the header.
         #[cfg(test)]
         fn described() -> Vec<tests::Description> {
             vec![$($name::described(Some($name::ENTRY))),*]
@@ -161,7 +162,7 @@ macro_rules! arguments {
     };
 }
 
-/// The value of a `PJRT_NamedValue`; its `kind` says which field holds.
+/// The value of a `PJRT_NamedValue`; its `kind` says which field of the union is set.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) union NamedPayload {

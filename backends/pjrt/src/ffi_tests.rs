@@ -1,11 +1,11 @@
-//! The declarations against the header that the CPU plugin's package brings.
+//! Tests of the declarations against the header in the CPU plugin's package.
 
 use std::collections::BTreeMap;
 
 use super::*;
 use crate::locate::{Environment, Platform, locate};
 
-/// A record of ours: its fields and where they end.
+/// A declared record: its function, its fields and the offsets at which they end.
 pub(crate) struct Description {
     pub(crate) entry: Option<Entry>,
     pub(crate) name: &'static str,
@@ -48,7 +48,7 @@ fn size(kind: &str, name: &str, records: &BTreeMap<String, Vec<(String, usize)>>
     }
 }
 
-/// Each struct of the header: its fields and where they end.
+/// Parses the structs of the header: the fields of each, and the offsets at which they end.
 fn records(header: &str) -> BTreeMap<String, Vec<(String, usize)>> {
     let mut records = BTreeMap::new();
     for part in header.split("\nstruct ").skip(1) {
@@ -56,7 +56,7 @@ fn records(header: &str) -> BTreeMap<String, Vec<(String, usize)>> {
             continue;
         };
         let body = rest.split("\n};").next().unwrap();
-        // A union is as large as its largest member; those in use hold a pointer, or a record and nothing larger.
+        // A union is as large as its largest member. The unions in use hold a pointer, or a record and nothing larger.
         let body = match body.split_once("union {") {
             Some((before, union)) => {
                 let (members, after) = union.split_once('}').unwrap();
@@ -78,7 +78,7 @@ fn records(header: &str) -> BTreeMap<String, Vec<(String, usize)>> {
             }
             let (kind, name) = field.rsplit_once(' ').unwrap();
             let bytes = size(kind, name, &records);
-            // A record in a record is as aligned as a pointer.
+            // A record inside a record is aligned as a pointer.
             end = end.next_multiple_of(bytes.clamp(1, 8)) + bytes;
             fields.push((name.trim_start_matches('*').to_owned(), end));
         }
@@ -137,7 +137,7 @@ fn every_record_has_the_headers_fields_in_its_places() {
         );
         let whole = record.bytes;
         if record.name == "ExecutableGetCompiledMemoryStats" {
-            // Version 0.116 appends four numbers, and older plugins accept them.
+            // API 0.116 appends four numbers, and older plugins accept them.
             assert!(our_names.starts_with(&their_names), "{our_names}");
             assert_eq!(whole, theirs.last().unwrap().1 + 4 * 8);
             continue;

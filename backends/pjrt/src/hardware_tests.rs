@@ -1,4 +1,4 @@
-//! Hardware on a PCI bus of our own making.
+//! Tests of hardware detection, on a PCI bus made of files.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn a_tpu_is_known_by_vendor_and_device() {
     let bus = tempfile::tempdir().unwrap();
     assert!(!has_tpu(bus.path()));
     device(bus.path(), "0000:00:01.0", "0x8086", "0x0063");
-    // Google's network and disk devices.
+    // Google's network and disk devices, which are not TPUs.
     device(bus.path(), "0000:00:02.0", GOOGLE, "0x0042");
     assert!(!has_tpu(bus.path()));
     device(bus.path(), "0000:00:03.0", GOOGLE, "0x0063");

@@ -1,8 +1,8 @@
 //! PJRT, the interface of XLA's plugins, without Python: devices, buffers and compiled programs.
 //!
-//! A plugin is a shared library that drives one kind of device. [`locate`] finds its file, [`Plugin`] loads it, a [`Client`] has
-//! its devices. Programs are StableHLO text: [`Client::compile`] makes a [`LoadedExecutable`] of it, which takes and gives
-//! [`Buffer`]s; a [`Topology`] compiles for devices that are not there.
+//! A plugin is a shared library that drives one kind of device. [`locate`] finds its file, [`Plugin`] loads it, a
+//! [`Client`] has its devices. Programs are StableHLO text: [`Client::compile`] makes a [`LoadedExecutable`] of it,
+//! which takes and gives [`Buffer`]s; a [`Topology`] compiles for devices that are not there.
 //!
 //! ```no_run
 //! use moebius_pjrt::{
@@ -32,18 +32,17 @@
 //! | file | what it is |
 //! |---|---|
 //! | `ffi.rs` | the records and functions of the C API, declared by hand |
-//! | `locate.rs`, `hardware.rs` | where a plugin's file is, and whether there is what it drives |
-//! | `plugin.rs`, `value.rs` | calls of its functions, the objects that it makes, and what it says by name |
+//! | `locate.rs`, `hardware.rs` | where a plugin's file is, and whether its hardware is there |
+//! | `plugin.rs`, `value.rs` | calls of a plugin's functions, the objects that it makes, and its named values |
 //! | `client.rs`, `topology.rs` | devices, present or not |
-//! | `types.rs`, `buffer.rs` | tensors on devices, and work that has begun |
+//! | `types.rs`, `buffer.rs` | tensors on devices, and events of work that has begun |
 //! | `compile.rs`, `executable.rs`, `loaded_executable.rs` | programs: compiled, described, run |
 //! | `serialized.rs`, `cache.rs` | programs as bytes, and on disk |
-//! | `error.rs` | what can go wrong |
+//! | `error.rs` | errors |
 //!
-//! No function here is unsafe to call.
-//! Plugins end the process for many mistakes that could be errors; those that were found are refused before a plugin sees
-//! them: [`Error::ClientOption`], [`Error::CompileOptions`], [`Error::Program`], [`Error::Topology`] and
-//! [`Error::Serialized`].
+//! No function here is unsafe to call. Plugins end the process for many mistakes that could be errors; those that were
+//! found are refused before a plugin sees them: [`Error::ClientOption`], [`Error::CompileOptions`], [`Error::Program`],
+//! [`Error::Topology`] and [`Error::Serialized`].
 
 #![allow(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! Programs that are loaded on devices, and their execution.
+//! Programs loaded on devices, and their execution.
 
 use std::ptr;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::plugin::Owned;
 use crate::types::TensorType;
 use crate::value;
 
-/// Which arguments an execution may write its results into. Only those that the program's text marks with
-/// `tf.aliasing_output` or `jax.buffer_donor` are ever taken.
+/// The arguments that an execution may overwrite with its results. Only arguments that the program's text marks with
+/// `tf.aliasing_output` or `jax.buffer_donor` are ever donated.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Donate<'a> {
-    /// All that the program marks. They are gone afterwards: [`Error::Donated`].
+    /// All arguments that the program marks. Their buffers are gone afterwards: using one gives [`Error::Donated`].
     #[default]
     Marked,
-    /// None: marked arguments are copied where need be.
+    /// No argument; marked ones are copied if need be.
     Nothing,
-    /// All that the program marks but these.
+    /// All arguments that the program marks, except those with these indices.
     AllBut(&'a [usize]),
 }
 
-/// A program that is loaded on devices. Cloning gives the same program; it is unloaded with its last clone.
+/// A program loaded on devices. Clones share the program; it is unloaded with the last of them.
 #[derive(Clone, Debug)]
 pub struct LoadedExecutable {
     inner: Arc<Inner>,
@@ -36,12 +36,12 @@ struct Inner {
     object: Owned<ffi::LoadedExecutableDestroy>,
     client: Client,
     executable: Executable,
-    /// What `main` takes on each device.
+    /// The types of `main`'s arguments on each device.
     inputs: Vec<TensorType>,
     outputs: Vec<Arc<TensorType>>,
-    /// Places in the client's list.
+    /// Indices of the program's devices in the client's list.
     devices: Vec<usize>,
-    /// 0, 1, 2, … for each argument.
+    /// The indices 0, 1, 2, … of the arguments.
     indices: Vec<i64>,
 }
 
@@ -75,46 +75,46 @@ impl LoadedExecutable {
         })
     }
 
-    /// The client that it belongs to.
+    /// The client that the program is loaded by.
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
 
-    /// What it takes on each device.
+    /// The types of the arguments on each device.
     pub fn inputs(&self) -> &[TensorType] {
         &self.inner.inputs
     }
 
-    /// What it gives on each device.
+    /// The types of the results on each device.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &TensorType> {
         self.inner.outputs.iter().map(|output| &**output)
     }
 
-    /// The devices that it runs on, in the order in which [`Self::execute_sharded`] takes arguments.
+    /// The devices that the program runs on, in the order in which [`Self::execute_sharded`] takes arguments.
     pub fn devices(&self) -> Vec<Device> {
         let device = |&index: &usize| Device::new(self.inner.client.clone(), index);
         self.inner.devices.iter().map(device).collect()
     }
 
-    /// The compiled program: its memory, cost, and bytes to keep.
+    /// The compiled program, which tells its memory and cost and can be serialised.
     pub fn executable(&self) -> &Executable {
         &self.inner.executable
     }
 
-    /// Runs the program on its one device. Returns as soon as the work has begun: the results can be used at once, also as
-    /// arguments, and an error of the execution itself comes when they are read.
+    /// Runs the program on its one device. Returns as soon as the work has begun: the results can be used at once, also
+    /// as arguments, and an error of the execution itself comes when they are read.
     ///
     /// # Errors
     ///
-    /// [`Error::ArgumentCount`], [`Error::Argument`], [`Error::ArgumentDevice`] and [`Error::OtherClient`] where the arguments are
-    /// not those of the signature; [`Error::DeviceCount`] for a program of several devices; [`Error::Donated`] for
-    /// an argument that is gone; the plugin's.
+    /// [`Error::ArgumentCount`], [`Error::Argument`], [`Error::ArgumentDevice`] and [`Error::OtherClient`] when the
+    /// arguments do not match the signature, the device or the client; [`Error::DeviceCount`] for a program of several
+    /// devices; [`Error::Donated`] for an argument that was donated before; and [`Error::Plugin`].
     pub fn execute(&self, arguments: &[&Buffer], donate: Donate<'_>) -> Result<Vec<Buffer>, Error> {
         self.run(&[arguments], donate)
     }
 
-    /// Runs the program on all its devices: with the arguments of each, in the order of [`Self::devices`]. Gives the results
-    /// of each.
+    /// Runs the program on all its devices. `arguments` has one list for each device, in the order of
+    /// [`Self::devices`]; so have the results.
     ///
     /// # Errors
     ///
@@ -127,14 +127,14 @@ impl LoadedExecutable {
         let arguments: Vec<&[&Buffer]> = arguments.iter().map(AsRef::as_ref).collect();
         let mut outputs = self.run(&arguments, donate)?;
         let each = self.inner.outputs.len();
-        // From the back, so that what is left stays where it is.
+        // Split from the back, so that the results before stay in place.
         let starts = (0..arguments.len()).rev();
         let mut devices: Vec<_> = starts.map(|i| outputs.split_off(i * each)).collect();
         devices.reverse();
         Ok(devices)
     }
 
-    /// The results of all devices, one device after the other.
+    /// Runs the program and returns the results of all devices, one device after the other.
     fn run(&self, lists: &[&[&Buffer]], donate: Donate<'_>) -> Result<Vec<Buffer>, Error> {
         self.check(lists)?;
         let inner = &*self.inner;
@@ -144,7 +144,7 @@ impl LoadedExecutable {
         let arguments: Vec<*mut BufferObject> = arguments.map(|buffer| buffer.object()).collect();
         let mut outputs: Vec<*mut BufferObject> =
             vec![ptr::null_mut(); lists.len() * inner.outputs.len()];
-        // The rows of the two tables. `wrapping_add` as a row of no elements has no address.
+        // Pointers to the rows of the two tables; `wrapping_add`, because a row without elements has no address.
         let rows = |start: usize, each: usize| (0..lists.len()).map(move |i| start + i * each);
         let argument_rows: Vec<*const *mut BufferObject> = rows(0, count)
             .map(|at| arguments.as_ptr().wrapping_add(at))
@@ -171,7 +171,7 @@ impl LoadedExecutable {
         unsafe { self.take(&outputs) }
     }
 
-    /// Wraps the results of an execution.
+    /// Wraps the results of an execution as buffers.
     ///
     /// # Safety
     ///
@@ -195,7 +195,7 @@ impl LoadedExecutable {
         Ok(outputs.iter().zip(places).map(buffer).collect())
     }
 
-    /// Compares the arguments with the signature.
+    /// Compares the arguments with the signature, the devices and the client.
     fn check(&self, lists: &[&[&Buffer]]) -> Result<(), Error> {
         let inner = &*self.inner;
         let (expected, got) = (inner.devices.len(), lists.len());
@@ -231,7 +231,7 @@ impl LoadedExecutable {
         Ok(())
     }
 
-    /// The arguments that are not given away.
+    /// The indices of the arguments that may not be donated.
     fn kept<'a>(&'a self, donate: Donate<'_>) -> Result<std::borrow::Cow<'a, [i64]>, Error> {
         let indices = &self.inner.indices;
         Ok(match donate {
@@ -254,7 +254,7 @@ impl LoadedExecutable {
     }
 }
 
-/// The executable behind a loaded one.
+/// The executable of a loaded program.
 ///
 /// # Safety
 ///
@@ -269,7 +269,7 @@ unsafe fn executable(client: &Client, loaded: *mut LoadedObject) -> Result<Execu
     }
 }
 
-/// The devices that a program runs on.
+/// The indices of the devices that a program runs on.
 fn devices(
     client: &Client,
     object: &Owned<ffi::LoadedExecutableDestroy>,
@@ -287,7 +287,7 @@ fn devices(
     })
 }
 
-/// The reason for an execution's error where it is that an argument is gone.
+/// Replaces an execution's error by [`Error::Donated`] when the cause is a donated argument.
 #[cold]
 fn explain(lists: &[&[&Buffer]], error: Error) -> Error {
     let mut arguments = lists.iter().copied().flatten();

@@ -1,4 +1,4 @@
-//! Where the file of a plugin is.
+//! The search for a plugin's file.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use crate::hardware;
 
-/// What a plugin drives.
+/// The kind of hardware that a plugin drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Platform {
-    /// The processor, for tests and where there is nothing else.
+    /// The processor, for tests and for machines without an accelerator.
     Cpu,
-    /// TPUs; also compiles for them on machines that have none.
+    /// TPUs; the plugin also compiles for them on machines that have none.
     Tpu,
     /// NVIDIA GPUs.
     Cuda,
 }
 
-/// A wheel and its plugin's place under a folder of packages.
+/// A wheel's name, and the plugin's path in a folder of Python packages.
 type Wheel = (&'static str, &'static str);
 
 impl Platform {
@@ -44,7 +44,7 @@ impl Platform {
         }
     }
 
-    /// What `PJRT_NAMES_AND_LIBRARY_PATHS` may call it.
+    /// The platform's names in `PJRT_NAMES_AND_LIBRARY_PATHS`.
     const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Cpu => &["cpu", "xla_cpu", "xla_cpu_pjrt"],
@@ -78,7 +78,7 @@ impl Platform {
         }
     }
 
-    /// File names in folders of libraries.
+    /// The plugin's file names in folders of libraries.
     const fn libraries(self) -> &'static [&'static str] {
         match self {
             Self::Cpu => &["xla_cpu_pjrt.so", "pjrt_c_api_cpu_plugin.so"],
@@ -98,36 +98,37 @@ impl fmt::Display for Platform {
     }
 }
 
-/// What the process's surroundings say about plugins, as data: nothing else in this module reads environment variables.
+/// The process's settings for plugins, as data: only [`Self::from_process`] reads environment variables.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// Files that the user names: an option of a command, or [`Platform::variable`].
+    /// The plugin files that the user names, by an option of a command or by [`Platform::variable`].
     pub plugins: BTreeMap<Platform, PathBuf>,
-    /// `TPU_LIBRARY_PATH`.
+    /// The value of `TPU_LIBRARY_PATH`.
     pub tpu_library: Option<PathBuf>,
-    /// The names and files of `PJRT_NAMES_AND_LIBRARY_PATHS`.
+    /// The names and files in `PJRT_NAMES_AND_LIBRARY_PATHS`.
     pub named: Vec<(String, PathBuf)>,
-    /// Folders that have Python's packages in `lib/python3*/site-packages`, nearest first.
+    /// Folders with Python packages in `lib/python3*/site-packages`, nearest first.
     pub prefixes: Vec<PathBuf>,
-    /// Our own folder of unpacked wheels, each under its name and version.
+    /// Moebius's folder of unpacked wheels, each in a folder of its name and version.
     pub wheels: Option<PathBuf>,
-    /// `MOEBIUS_XLA_CACHE`: the folder where compiled programs are kept, if they are.
+    /// The folder where compiled programs are kept, from `MOEBIUS_XLA_CACHE`.
     pub programs: Option<PathBuf>,
-    /// Folders of libraries.
+    /// Folders of shared libraries.
     pub library_folders: Vec<PathBuf>,
-    /// `XLA_FLAGS`, which every plugin reads for itself. At a flag that it doesn't know it says so and ends the process.
+    /// The value of `XLA_FLAGS`, which every plugin reads by itself. A plugin reports an unknown flag and ends the
+    /// process.
     pub xla_flags: Option<String>,
-    /// `LIBTPU_INIT_ARGS`, which libtpu reads for itself.
+    /// The value of `LIBTPU_INIT_ARGS`, which libtpu reads by itself.
     pub libtpu_flags: Option<String>,
     /// Whether `TPU_SKIP_MDS_QUERY` is set, to whatever value.
     pub tpu_metadata_decided: bool,
-    /// The folder with a folder for each PCI device.
+    /// The folder that has a folder for each PCI device.
     pub pci_devices: PathBuf,
 }
 
 impl Environment {
-    /// Whether the PCI bus shows what `platform` drives; loads nothing. A plugin may still find a device
-    /// that no bus shows, such as a GPU that a virtual machine shares.
+    /// Whether the PCI bus shows hardware of `platform`; loads no plugin. A plugin may still find a device that no bus
+    /// shows, such as a GPU that a virtual machine shares.
     pub fn has_hardware(&self, platform: Platform) -> bool {
         match platform {
             Platform::Cpu => true,
@@ -136,7 +137,7 @@ impl Environment {
         }
     }
 
-    /// What this process's environment variables say.
+    /// Reads this process's environment variables.
     pub fn from_process() -> Self {
         let path = |name: &str| set(name).map(PathBuf::from);
         let text = |name: &str| set(name).map(|value| value.to_string_lossy().into_owned());
@@ -174,7 +175,8 @@ impl Environment {
         }
     }
 
-    /// The flags that a plugin of the platform reads; those in a file as they stand there. Compiled programs depend on them.
+    /// The flags that a plugin of the platform reads, on which compiled programs depend. If `XLA_FLAGS` names a file, the
+    /// file's content.
     pub(crate) fn flags(&self, platform: Platform) -> String {
         let xla = self.xla_flags.as_deref().map(str::trim).unwrap_or_default();
         let file = if xla.starts_with('-') {
@@ -189,7 +191,7 @@ impl Environment {
         format!("{}\n{libtpu}", file.as_deref().unwrap_or(xla))
     }
 
-    /// The same, with `path` as the file of the platform's plugin.
+    /// Sets `path` as the file of the platform's plugin.
     #[must_use]
     pub fn with_plugin(mut self, platform: Platform, path: impl Into<PathBuf>) -> Self {
         self.plugins.insert(platform, path.into());
@@ -197,12 +199,12 @@ impl Environment {
     }
 }
 
-/// A variable's value; an empty one counts as not set.
+/// A variable's value; `None` when it is unset or empty.
 fn set(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The parts of `name:/path,name:/path`; parts without a colon say nothing.
+/// Parses `name:/path,name:/path`; parts without a colon are ignored.
 fn named(text: &str) -> Vec<(String, PathBuf)> {
     let parts = text
         .split(',')
@@ -212,14 +214,14 @@ fn named(text: &str) -> Vec<(String, PathBuf)> {
         .collect()
 }
 
-/// No plugin was found: every place that was looked at, and what to install.
+/// The error that no plugin was found: every place that was searched, and what to install.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct NotFound {
-    /// What the plugin would drive.
+    /// The platform whose plugin was searched for.
     pub platform: Platform,
-    /// Who named the only place that counts, where someone did.
+    /// The variable that named the file, if one did: then no other place is searched.
     pub named_by: Option<&'static str>,
-    /// Every file or folder that was looked at, in order.
+    /// Every file or folder that was searched, in order.
     pub looked_at: Vec<PathBuf>,
 }
 
@@ -247,15 +249,15 @@ impl fmt::Display for NotFound {
     }
 }
 
-/// The file of the platform's plugin.
+/// Finds the file of the platform's plugin.
 ///
-/// The first of: a file that the user names; `TPU_LIBRARY_PATH`, for TPUs; `PJRT_NAMES_AND_LIBRARY_PATHS`; Python's packages;
-/// our own unpacked wheels, the newest first; folders of libraries. A file that is named but does not exist is an error:
-/// what someone has chosen is never passed over.
+/// The first of these is taken: a file that the user names; `TPU_LIBRARY_PATH`, for TPUs;
+/// `PJRT_NAMES_AND_LIBRARY_PATHS`; Python's packages; unpacked wheels in [`Environment::wheels`], the newest first;
+/// folders of libraries. A file that is named but does not exist is an error: a user's choice is never passed over.
 ///
 /// # Errors
 ///
-/// [`NotFound`], with every place.
+/// [`NotFound`] with every place that was searched.
 pub fn locate(platform: Platform, environment: &Environment) -> Result<PathBuf, NotFound> {
     let not_found = |named_by, looked_at| NotFound {
         platform,
@@ -278,7 +280,7 @@ pub fn locate(platform: Platform, environment: &Environment) -> Result<PathBuf, 
     Err(not_found(None, looked_at))
 }
 
-/// The file that someone has named, and where.
+/// The file that the user has named, and the variable that names it.
 fn chosen(platform: Platform, environment: &Environment) -> Option<(&'static str, &Path)> {
     if let Some(path) = environment.plugins.get(&platform) {
         return Some((platform.variable(), path));
@@ -291,7 +293,7 @@ fn chosen(platform: Platform, environment: &Environment) -> Option<(&'static str
     Some(("PJRT_NAMES_AND_LIBRARY_PATHS", path))
 }
 
-/// The files that a plugin is usually in; a folder that has none of them stands for itself.
+/// The files where a plugin usually is; where no package or wheel is unpacked, a pattern stands for the folder.
 fn candidates(platform: Platform, environment: &Environment) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for prefix in &environment.prefixes {
@@ -323,7 +325,7 @@ fn package_folders(prefix: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for lib in ["lib", "lib64"] {
         let mut pythons = entries(&prefix.join(lib), "python3");
-        // The newest Python first; 3.9 comes before 3.11.
+        // The newest Python first, by number: 3.11 before 3.9.
         pythons.sort_by_key(|folder| std::cmp::Reverse(numbers(folder)));
         for python in pythons {
             let packages = ["site-packages", "dist-packages"].map(|name| python.join(name));

@@ -1,4 +1,4 @@
-//! The order of the search, in folders made for it.
+//! Tests of the order of the search, in folders made for them.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn touch(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// Every place at once, from the one that wins to the one that is looked at last.
+/// Makes a plugin's file in every place, and lists them from the first that is searched to the last.
 fn everywhere(root: &Path) -> (Environment, Vec<PathBuf>) {
     let package = "libtpu/libtpu.so";
     let places = vec![

@@ -14,10 +14,11 @@ use crate::hardware;
 use crate::locate::{Environment, Platform, locate};
 use crate::value::{self, Value};
 
-/// The oldest version whose table has the order of ours: 100 functions, up to `PJRT_ExecuteContext_Destroy`.
+/// The oldest version whose table has the order of [`Entry::place`]: 100 functions, up to
+/// `PJRT_ExecuteContext_Destroy`.
 const OLDEST: (c_int, c_int) = (0, 54);
 
-/// Every plugin that this process has loaded, by its file.
+/// Every plugin that this process has loaded, by its path.
 static LOADED: Mutex<BTreeMap<PathBuf, Plugin>> = Mutex::new(BTreeMap::new());
 
 /// A loaded PJRT plugin. It stays loaded until the process ends: plugins have threads and static destructors that do not
@@ -59,7 +60,7 @@ impl Plugin {
     ///
     /// # Errors
     ///
-    /// [`Error::NotFound`] with every place that was looked at; those of [`Self::load`].
+    /// [`Error::NotFound`] with every place that was searched, and the errors of [`Self::load`].
     pub fn open(platform: Platform, environment: &Environment) -> Result<Self, Error> {
         let path =
             locate(platform, environment).map_err(|error| Error::NotFound(Box::new(error)))?;
@@ -68,14 +69,14 @@ impl Plugin {
 
     /// Loads the plugin in the file `path`. Loading the same file again gives the same plugin.
     ///
-    /// For TPUs on a machine that has none, this sets the environment variable `TPU_SKIP_MDS_QUERY` unless it is set: without it
-    /// libtpu asks the metadata server of a cloud for minutes. A program whose other threads call C code that reads the
-    /// environment sets it itself before it starts them.
+    /// For [`Platform::Tpu`] on a machine without a TPU, this sets the environment variable `TPU_SKIP_MDS_QUERY` unless
+    /// it is set: without it libtpu asks the metadata server of a cloud for minutes. A program with threads that read
+    /// the environment through C must set the variable itself before it starts them.
     ///
     /// # Errors
     ///
-    /// [`Error::Load`] for a file that is no plugin, [`Error::Version`] for one of another version, and the
-    /// plugin's own from its initialisation.
+    /// [`Error::Load`] for a file that is no plugin, [`Error::Version`] for a plugin of another version, and
+    /// [`Error::Plugin`] when its initialisation fails.
     pub fn load(platform: Platform, path: &Path, environment: &Environment) -> Result<Self, Error> {
         let failed = |reason: String| Error::Load {
             path: path.to_owned(),
@@ -86,7 +87,7 @@ impl Plugin {
             .map_err(|error| failed(error.to_string()))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if platform != Platform::Tpu && name.starts_with("libtpu") {
-            // What libtpu needs beforehand would not be done.
+            // libtpu's preparation must come before it is loaded.
             return Err(failed(format!(
                 "libtpu drives TPUs, it was given for {platform}"
             )));
@@ -128,42 +129,42 @@ impl Plugin {
         })
     }
 
-    /// The plugin's file.
+    /// The path of the plugin's file.
     pub fn path(&self) -> &'static Path {
         &self.api.path
     }
 
-    /// What it drives.
+    /// The platform that the plugin drives.
     pub fn platform(&self) -> Platform {
         self.api.platform
     }
 
-    /// The major and minor version of the C API that it was built with.
+    /// The major and minor version of the C API that the plugin was built with.
     pub fn version(&self) -> (i32, i32) {
         self.api.version
     }
 
-    /// What it says about itself, e.g. `xla_version` and `stablehlo_current_version`.
+    /// The plugin's attributes, e.g. `xla_version` and `stablehlo_current_version`.
     pub fn attributes(&self) -> &'static [(String, Value)] {
         &self.api.attributes
     }
 
-    /// The numbers of its extensions, values of `PJRT_Extension_Type`.
+    /// The numbers of the plugin's extensions, values of `PJRT_Extension_Type`.
     pub fn extensions(&self) -> &'static [i32] {
         &self.api.extensions
     }
 
-    /// The flags that were set when it was loaded and that its compiler reads; those in a file as they stood there.
+    /// The flags for the plugin's compiler that were set when it was loaded, as [`Environment`] gave them.
     pub(crate) fn flags(&self) -> &'static str {
         &self.api.flags
     }
 
-    /// Calls the function that takes `arguments`, and gives them back with what it has filled in.
+    /// Calls the function that takes `arguments`, and returns the record as the function has filled it in.
     ///
     /// # Safety
     ///
-    /// Every pointer in `arguments` is what the header asks of it: null where it may be, a live object of this plugin, or memory
-    /// of the stated length that lives as long as the header says.
+    /// Every pointer in `arguments` is what the header asks of it: null where it may be, a live object of this plugin,
+    /// or memory of the stated length that lives as long as the header says.
     pub(crate) unsafe fn ask<A: Arguments>(self, mut arguments: A) -> Result<A, Error> {
         // SAFETY: the caller's promise.
         unsafe { self.api.call(&mut arguments) }?;
@@ -172,7 +173,7 @@ impl Plugin {
 }
 
 impl Api {
-    /// The function at an entry.
+    /// The function of an entry.
     #[inline]
     fn function(&self, entry: Entry) -> Result<ffi::Function, Error> {
         let function = self.table.get(entry.place).copied().flatten();
@@ -184,7 +185,7 @@ impl Api {
         })
     }
 
-    /// See [`Plugin::ask`].
+    /// Calls a function: see [`Plugin::ask`].
     #[inline]
     unsafe fn call<A: Arguments>(&self, arguments: &mut A) -> Result<(), Error> {
         let function = self.function(A::ENTRY)?;
@@ -198,7 +199,7 @@ impl Api {
         Err(unsafe { self.take_error(A::ENTRY, error) })
     }
 
-    /// Reads an error and frees it.
+    /// Reads a plugin's error and frees it.
     ///
     /// # Safety
     ///
@@ -275,7 +276,7 @@ fn open_table(path: &Path) -> Result<Opened, Error> {
         let get = get.map_err(|error| failed(format!("no PJRT plugin: {error}")))?;
         get()
     };
-    // The library stays: the table and the plugin's threads are in it.
+    // The library is never unloaded: the table and the plugin's threads are in it.
     std::mem::forget(library);
     if header.is_null() {
         return Err(failed("GetPjrtApi gives no table".to_owned()));
@@ -320,10 +321,10 @@ unsafe fn read_table(path: &Path, header: *const ApiHeader) -> Result<Opened, Er
 
 /// The record of a function that destroys an object.
 pub(crate) trait Destroy: Arguments {
-    /// What it destroys.
+    /// The type of object that the function destroys.
     type Object;
 
-    /// The record for this object.
+    /// The record that destroys `object`.
     fn destroy(object: *mut Self::Object) -> Self;
 }
 
@@ -348,7 +349,7 @@ destroys! {
     TopologyObject: TopologyDescriptionDestroy
 }
 
-/// An object of a plugin, or null, that is destroyed when this is dropped.
+/// An object of a plugin, or null; dropping the owner destroys the object.
 pub(crate) struct Owned<D: Destroy> {
     plugin: Plugin,
     object: *mut D::Object,
@@ -366,7 +367,7 @@ unsafe impl<D: Destroy> Send for Owned<D> {}
 unsafe impl<D: Destroy> Sync for Owned<D> {}
 
 impl<D: Destroy> Owned<D> {
-    /// Takes an object.
+    /// Takes ownership of an object.
     ///
     /// # Safety
     ///
@@ -375,12 +376,12 @@ impl<D: Destroy> Owned<D> {
         Self { plugin, object }
     }
 
-    /// The object, alive as long as this.
+    /// The object, alive as long as its owner.
     pub(crate) fn get(&self) -> *mut D::Object {
         self.object
     }
 
-    /// The plugin that it is of.
+    /// The plugin that the object belongs to.
     pub(crate) fn plugin(&self) -> Plugin {
         self.plugin
     }

@@ -1,11 +1,11 @@
-//! Tables that no plugin at hand has: of other versions, too short, and with errors of every kind.
+//! Tests with function tables that no real plugin has: of other versions, too short, and with errors of every kind.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use super::*;
 
-/// A table as plugins lay it out.
+/// A function table as plugins lay it out.
 #[repr(C)]
 struct Table {
     header: ApiHeader,
@@ -38,7 +38,7 @@ fn table(version: (c_int, c_int), functions: [Option<ffi::Function>; 4]) -> Resu
     unsafe { read_table(Path::new("plugin.so"), ptr::from_ref(&table).cast()) }
 }
 
-/// Errors of these tests: a code and a text.
+/// An error in these tests: a code and a text.
 type Failure = (c_int, &'static str);
 
 unsafe extern "C" fn destroy(arguments: *mut c_void) -> *mut ffi::ErrorObject {

@@ -1,4 +1,4 @@
-//! The header before the bytes of an executable: a plugin trusts the bytes that it is given.
+//! The header before the bytes of an executable, checked because a plugin trusts the bytes that it is given.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,13 @@ use blake3::Hash;
 use crate::error::Error;
 use crate::plugin::Plugin;
 
-/// What such bytes begin with; the last letter is the version of the header.
+/// The first bytes of the header; the last letter is its version.
 const MAGIC: &[u8; 8] = b"MBXLAEX1";
 const HASH: usize = blake3::OUT_LEN;
 const HEADER: usize = MAGIC.len() + 2 * HASH;
 
-/// What an executable was made by and can be loaded by: the plugin, the platform, and on the CPU the processor's features,
-/// which its code uses.
+/// Hashes what an executable was made by and can be loaded by: the plugin, the platform, and on the CPU the processor's
+/// features, which the code uses.
 pub(crate) fn identity(plugin: Plugin, platform_name: &str) -> Hash {
     let mut text = format!("{platform_name}\n{:?}\n", plugin.version());
     for (name, value) in plugin.attributes() {
@@ -26,7 +26,7 @@ pub(crate) fn identity(plugin: Plugin, platform_name: &str) -> Hash {
     blake3::hash(text.as_bytes())
 }
 
-/// The features of this processor that compilers make use of.
+/// The features of this processor that compilers use.
 fn processor() -> String {
     let mut text = std::env::consts::ARCH.to_owned();
     #[cfg(target_arch = "x86_64")]
@@ -48,7 +48,7 @@ fn processor() -> String {
     text
 }
 
-/// `payload` behind a header.
+/// Puts a header before `payload`.
 pub(crate) fn wrap(payload: &[u8], identity: &Hash) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend_from_slice(MAGIC);
@@ -58,7 +58,7 @@ pub(crate) fn wrap(payload: &[u8], identity: &Hash) -> Vec<u8> {
     bytes
 }
 
-/// The payload behind the header of `bytes`.
+/// Checks the header of `bytes` and returns the payload behind it.
 pub(crate) fn unwrap<'a>(bytes: &'a [u8], identity: &Hash) -> Result<&'a [u8], Error> {
     let refuse = |reason| Error::Serialized(reason);
     if bytes.len() < HEADER || !bytes.starts_with(MAGIC) {

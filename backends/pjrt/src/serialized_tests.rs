@@ -1,4 +1,4 @@
-//! Bytes that were cut, changed, or made by others.
+//! Tests of serialised bytes that are truncated, changed, or made by another plugin.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Devices that are not there, to compile for.
+//! Topologies: devices to compile for that need not be present.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::locate::Platform;
 use crate::plugin::{Owned, Plugin};
 use crate::value::{self, Value};
 
-/// Devices and how they are connected, to compile for; none need be there.
+/// Devices and their connections, to compile for; none of them need be present.
 #[derive(Clone, Debug)]
 pub struct Topology {
     inner: Arc<Inner>,
@@ -26,12 +26,12 @@ struct Inner {
 }
 
 impl Topology {
-    /// The topology that the plugin knows by `name`, e.g. `v5e:2x2` of libtpu, with the plugin's own options.
+    /// Asks the plugin for the topology `name`, e.g. `v5e:2x2` of libtpu, with the plugin's own options.
     ///
     /// # Errors
     ///
-    /// The plugin's, e.g. for a name that it does not know; [`Error::Topology`], [`Error::ClientOption`] and
-    /// [`Error::NoDevices`].
+    /// [`Error::Topology`] for sizes that would end the process, [`Error::ClientOption`] for an option that can't be
+    /// passed on, [`Error::NoDevices`] for a topology without devices, and [`Error::Plugin`], e.g. for an unknown name.
     pub fn create(plugin: Plugin, name: &str, options: &[(&str, Value)]) -> Result<Self, Error> {
         if plugin.platform() == Platform::Tpu {
             check_size(name, options)?;
@@ -58,22 +58,24 @@ impl Topology {
         &self.inner.platform_name
     }
 
-    /// What the plugin says of its version, for people.
+    /// The platform's version, as the plugin words it for people.
     pub fn platform_version(&self) -> &str {
         &self.inner.platform_version
     }
 
-    /// The devices.
+    /// The devices of the topology.
     pub fn devices(&self) -> &[Description] {
         &self.inner.devices
     }
 
-    /// Compiles a program in StableHLO text. Without named devices it is for the first ones of the topology.
+    /// Compiles a program in StableHLO text. If `options` names no devices, the program is for the first ones of the
+    /// topology.
     ///
     /// # Errors
     ///
-    /// [`Error::CompileOptions`] where the topology has too few devices, and the plugin's: with the line of a mistake in the
-    /// text, or [`crate::Code::ResourceExhausted`] for a program that the devices' memory does not hold.
+    /// [`Error::CompileOptions`] when the topology has too few devices, and [`Error::Plugin`] with the line of a
+    /// mistake in the text, or with [`crate::Code::ResourceExhausted`] for a program that doesn't fit in the devices'
+    /// memory.
     pub fn compile(&self, text: &str, options: &CompileOptions) -> Result<Executable, Error> {
         let options = self.assign(options)?;
         let plugin = self.inner.object.plugin();
@@ -94,7 +96,7 @@ impl Topology {
         })
     }
 
-    /// `options` with devices named: there is no client to choose them.
+    /// Names devices in `options` if it names none: there is no client to choose them.
     fn assign(&self, options: &CompileOptions) -> Result<CompileOptions, Error> {
         if options.devices().is_some() {
             return Ok(options.clone());
@@ -112,8 +114,8 @@ impl Topology {
     }
 }
 
-/// Refuses the sizes that libtpu does not survive: it divides by each extent in the name, and sets up every device of every
-/// slice before it says that they are too many.
+/// Refuses sizes that make libtpu end the process: it divides by each extent in the name, and sets up every device of
+/// every slice before it reports that they are too many.
 fn check_size(name: &str, options: &[(&str, Value)]) -> Result<(), Error> {
     let written = name;
     let refuse = |reason| Err(Error::Topology(format!("{written:?}: {reason}")));
@@ -144,7 +146,7 @@ fn check_size(name: &str, options: &[(&str, Value)]) -> Result<(), Error> {
 }
 
 impl Inner {
-    /// Asks for everything that does not change.
+    /// Asks the plugin for everything that does not change during the topology's life.
     fn of(object: Owned<ffi::TopologyDescriptionDestroy>) -> Result<Self, Error> {
         // SAFETY: the topology is alive, and what it gives out lives as long as it.
         unsafe {

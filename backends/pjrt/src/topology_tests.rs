@@ -1,4 +1,4 @@
-//! Sizes of topologies, which are looked at before a plugin is.
+//! Tests of the sizes of topologies, which are checked before a plugin is called.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// For each type its name in StableHLO, the bytes of an element, and the value of `PJRT_Buffer_Type`.
+/// Defines each element type with its name in StableHLO, its bytes, and its value of `PJRT_Buffer_Type`.
 macro_rules! elements {
     ($($(#[$doc:meta])* $variant:ident $name:literal $bytes:literal $code:literal)*) => {
         /// The type of a tensor's elements.
@@ -18,13 +18,13 @@ macro_rules! elements {
                 match self { $(Self::$variant => $bytes),* }
             }
 
-            /// Its value of `PJRT_Buffer_Type`.
+            /// The type's value of `PJRT_Buffer_Type`.
             pub(crate) const fn code(self) -> i32 {
                 match self { $(Self::$variant => $code),* }
             }
         }
 
-        /// As StableHLO writes it.
+        /// Writes the type as StableHLO does.
         impl fmt::Display for ElementType {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self { $(Self::$variant => $name),* })
@@ -34,27 +34,27 @@ macro_rules! elements {
 }
 
 elements! {
-    /// Booleans; a byte each in a buffer.
+    /// Booleans, one byte each in a buffer.
     Pred "i1" 1 1
-    /// Signed, 8 bits.
+    /// Signed 8-bit integers.
     S8 "i8" 1 2
-    /// Signed, 16 bits.
+    /// Signed 16-bit integers.
     S16 "i16" 2 3
-    /// Signed, 32 bits.
+    /// Signed 32-bit integers.
     S32 "i32" 4 4
-    /// Signed, 64 bits.
+    /// Signed 64-bit integers.
     S64 "i64" 8 5
-    /// Unsigned, 8 bits.
+    /// Unsigned 8-bit integers.
     U8 "ui8" 1 6
-    /// Unsigned, 16 bits.
+    /// Unsigned 16-bit integers.
     U16 "ui16" 2 7
-    /// Unsigned, 32 bits.
+    /// Unsigned 32-bit integers.
     U32 "ui32" 4 8
-    /// Unsigned, 64 bits.
+    /// Unsigned 64-bit integers.
     U64 "ui64" 8 9
     /// IEEE half precision.
     F16 "f16" 2 10
-    /// The upper half of an f32.
+    /// The upper half of an f32 (bfloat16).
     BF16 "bf16" 2 13
     /// IEEE single precision.
     F32 "f32" 4 11
@@ -67,7 +67,7 @@ elements! {
 }
 
 impl ElementType {
-    /// Whether it is a floating-point type.
+    /// Whether the type is a floating-point type.
     pub const fn is_float(self) -> bool {
         matches!(
             self,
@@ -75,12 +75,12 @@ impl ElementType {
         )
     }
 
-    /// Whether it is an integer type without a sign.
+    /// Whether the type is an unsigned integer type.
     pub const fn is_unsigned(self) -> bool {
         matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64)
     }
 
-    /// The largest value of an integer type; 1 of booleans and floats.
+    /// The largest value of an integer type; 1 for booleans and floats.
     pub const fn largest(self) -> i128 {
         let bits = 8 * self.bytes() as u32;
         match self {
@@ -91,7 +91,7 @@ impl ElementType {
         }
     }
 
-    /// The smallest value of an integer type; 0 of booleans and floats.
+    /// The smallest value of an integer type; 0 for booleans and floats.
     pub const fn smallest(self) -> i128 {
         match self {
             Self::S8 | Self::S16 | Self::S32 | Self::S64 => -self.largest() - 1,
@@ -99,7 +99,7 @@ impl ElementType {
         }
     }
 
-    /// The type that has this value of `PJRT_Buffer_Type`, if it is one of these.
+    /// The type with this value of `PJRT_Buffer_Type`, if [`ElementType`] has it.
     pub(crate) fn from_code(code: i32) -> Option<Self> {
         let mut all = Self::ALL.into_iter();
         all.find(|element| element.code() == code)
@@ -109,7 +109,7 @@ impl ElementType {
 /// Shape and element type of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorType {
-    /// Extents of the dimensions; empty for a scalar.
+    /// Extents of the dimensions, outermost first; empty for a scalar.
     pub shape: Vec<usize>,
     /// Type of the elements.
     pub element: ElementType,
@@ -144,27 +144,27 @@ impl TensorType {
         self.elements() * self.element.bytes()
     }
 
-    /// As [`Self::bytes`]; none where an extent or the product is past what the C API can say (`i64`).
+    /// As [`Self::bytes`], but `None` when an extent or the product exceeds what the C API can express (`i64`).
     pub(crate) fn checked_bytes(&self) -> Option<usize> {
-        // An extent of zero makes the product zero, but must not hide one that does not fit.
+        // An extent of zero makes the product zero, but must not hide another extent that does not fit.
         let mut extents = self.shape.iter().filter(|&&extent| extent != 0).copied();
         let all = extents.try_fold(self.element.bytes(), usize::checked_mul);
         let all = all.filter(|&bytes| i64::try_from(bytes).is_ok())?;
         Some(if self.shape.contains(&0) { 0 } else { all })
     }
 
-    /// The same shape with other elements.
+    /// A tensor type of the same shape with another element type.
     pub fn with_element(&self, element: ElementType) -> Self {
         Self::new(self.shape.clone(), element)
     }
 
-    /// The same elements in another shape.
+    /// A tensor type of the same element type with another shape.
     pub fn with_shape(&self, shape: impl Into<Vec<usize>>) -> Self {
         Self::new(shape, self.element)
     }
 }
 
-/// As StableHLO writes it: `tensor<2x3xf32>`.
+/// Writes the type as StableHLO does: `tensor<2x3xf32>`.
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("tensor<")?;

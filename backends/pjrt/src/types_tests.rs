@@ -1,4 +1,4 @@
-//! Names, codes and sizes.
+//! Tests of the types' names, codes and sizes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Named values: what plugins, devices and executables say about themselves, and options that they take.
+//! Named values: attributes that plugins, devices and executables report, and options that plugins take.
 
 use std::ffi::c_char;
 use std::fmt;
@@ -6,18 +6,18 @@ use std::fmt;
 use crate::error::Error;
 use crate::ffi;
 
-/// A value that a plugin says or takes under a name.
+/// A named value that a plugin reports or takes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A text.
     Text(String),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Whole numbers.
+    /// A list of integers.
     Ints(Vec<i64>),
-    /// A number.
+    /// A floating-point number.
     Float(f32),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
 }
 
@@ -51,7 +51,7 @@ const INTS: i32 = 2;
 const FLOAT: i32 = 3;
 const BOOL: i32 = 4;
 
-/// The bytes of a plugin's text as a string; null is the empty string.
+/// Copies a plugin's text to a string; null gives the empty string.
 ///
 /// # Safety
 ///
@@ -62,7 +62,7 @@ pub(crate) unsafe fn text(text: *const c_char, size: usize) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A plugin's list as a slice; null is the empty slice.
+/// Borrows a plugin's list as a slice; null gives the empty slice.
 ///
 /// # Safety
 ///
@@ -75,7 +75,7 @@ pub(crate) unsafe fn slice<'a, T>(items: *const T, count: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(items, count) }
 }
 
-/// The named values of a plugin's list; values of a kind that the C API did not have by version 0.116 are left out.
+/// Reads a plugin's list of named values; kinds of values that API 0.116 does not have are left out.
 ///
 /// # Safety
 ///
@@ -101,7 +101,7 @@ pub(crate) unsafe fn read(items: *const ffi::NamedValue, count: usize) -> Vec<(S
     read.collect()
 }
 
-/// The records that pass `options` on; they point into `options`.
+/// The records that pass `options` to a plugin; they point into `options`.
 pub(crate) fn write(options: &[(&str, Value)]) -> Result<Vec<ffi::NamedValue>, Error> {
     let mut seen = std::collections::BTreeSet::new();
     let record = |(name, value): &(&str, Value)| {

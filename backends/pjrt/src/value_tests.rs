@@ -1,4 +1,4 @@
-//! Named values, written and read again.
+//! Tests of named values, written and read again.
 
 use super::*;
 

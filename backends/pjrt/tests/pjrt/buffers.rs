@@ -1,4 +1,4 @@
-//! Host memory to devices and back.
+//! Tests of copies from host memory to devices and back.
 
 use moebius_pjrt::{Buffer, ElementType, Error, TensorType};
 
@@ -10,7 +10,7 @@ fn every_element_type_goes_to_the_device_and_back() {
         for dims in [&[][..], &[0], &[3, 0, 2], &[7], &[3, 5, 2]] {
             let spec = TensorType::new(dims, element);
             let length = spec.bytes();
-            // Booleans are 0 or 1; what floats mean does not matter to a copy.
+            // Booleans must be 0 or 1; for floats any byte will do, since a copy doesn't interpret them.
             let byte = |i: usize| {
                 if element == ElementType::Pred {
                     i as u8 % 2
@@ -18,7 +18,7 @@ fn every_element_type_goes_to_the_device_and_back() {
                     (i * 37) as u8
                 }
             };
-            // One byte further on, so that nothing is aligned.
+            // Start one byte later, so that nothing is aligned.
             let host: Vec<u8> = (0..=length).map(byte).collect();
             let host = &host[1..];
             let buffer = Buffer::from_host(&device(), &spec, host).unwrap();

@@ -1,4 +1,4 @@
-//! Executions: arguments, donation, devices, threads.
+//! Tests of executions: arguments, donation, devices, threads.
 
 use moebius_pjrt::{Buffer, Code, CompileOptions, Device, Donate, ElementType, Error, TensorType};
 
@@ -45,7 +45,7 @@ fn arguments_that_are_not_the_signatures_are_refused() {
     };
     assert_eq!(run(&[]), "the program takes 1 arguments, got 0");
     assert_eq!(run(&[&fits, &fits]), "the program takes 1 arguments, got 2");
-    // The plugin itself would take these: they are as many bytes.
+    // The plugin itself would accept these types, because they have the same size in bytes.
     for spec in [
         f32s([3, 2]),
         f32s([6]),
@@ -119,7 +119,7 @@ fn donation_can_be_declined_and_never_hits_an_argument_twice() {
     assert_eq!(code(twice), Code::InvalidArgument);
 }
 
-/// `rounds` products of a matrix with itself, each scaled back to ones.
+/// A program of `rounds` products of a matrix with itself, each scaled back to ones.
 fn long_text(rounds: usize) -> String {
     let mut text = "func.func public @main(%0: tensor<512x512xf32>) -> tensor<512x512xf32> {
         %s = stablehlo.constant dense<0.001953125> : tensor<512x512xf32>\n"
@@ -147,7 +147,7 @@ fn executions_return_before_they_end() {
         let first = program.execute(&[&ones], Donate::Marked).unwrap().remove(0);
         let ready = first.ready().unwrap();
         early += usize::from(!ready.is_ready().unwrap());
-        // The result is an argument before it is there; only the read waits.
+        // The result is used as an argument before it is computed; only the read waits.
         let second = program
             .execute(&[&first], Donate::Marked)
             .unwrap()

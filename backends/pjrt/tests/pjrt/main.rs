@@ -1,4 +1,4 @@
-//! The PJRT layer with the CPU plugin, on eight devices of one processor.
+//! Tests of the PJRT layer with the CPU plugin, which offers eight devices on one processor.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 mod buffers;
@@ -23,7 +23,7 @@ fn new_client() -> Client {
     Client::new(plugin(), &[("cpu_device_count", Value::Int(DEVICES))]).unwrap()
 }
 
-/// The client of all tests that need no other.
+/// The client that tests share unless they need one of their own.
 fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(new_client)
@@ -51,7 +51,7 @@ fn values(bytes: &[u8]) -> Vec<f32> {
         .collect()
 }
 
-/// A vector on the first device.
+/// Copies a vector to the first device.
 fn vector(of: &[f32]) -> Buffer {
     Buffer::from_host(&device(), &f32s([of.len()]), &bytes(of)).unwrap()
 }
@@ -65,7 +65,7 @@ fn compile(text: &str, inputs: impl Into<Vec<TensorType>>) -> LoadedExecutable {
     client().compile(text, &options, inputs.into()).unwrap()
 }
 
-/// The sum of two vectors of four, with `attribute` on the first.
+/// A program that adds two vectors of four, with `attribute` on the first argument.
 fn sum_text(attribute: &str) -> String {
     format!(
         "func.func public @main(%a: tensor<4xf32> {attribute}, %b: tensor<4xf32>) -> tensor<4xf32> {{
@@ -79,7 +79,7 @@ fn sum() -> LoadedExecutable {
     compile(&sum_text(""), [f32s([4]), f32s([4])])
 }
 
-/// The same, whose result may lie where the first argument was.
+/// A sum of two vectors of four, whose result may replace the first argument.
 fn donating_sum() -> LoadedExecutable {
     compile(
         &sum_text("{tf.aliasing_output = 0 : i32}"),
@@ -117,7 +117,7 @@ fn files_that_are_no_plugins_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let text = folder.path().join("text.so");
     std::fs::write(&text, "not a library").unwrap();
-    // The C library of this very process is a library and no plugin.
+    // The C library of this process is a shared library but no plugin.
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut mapped = maps
         .lines()
@@ -136,7 +136,7 @@ fn files_that_are_no_plugins_are_errors() {
             path.display()
         );
     }
-    // libtpu has to be told of its environment before it is loaded, or it takes minutes.
+    // libtpu must be prepared before it is loaded, or it takes minutes to fail.
     let libtpu = folder.path().join("libtpu.so");
     std::fs::write(&libtpu, "").unwrap();
     let misplaced = Plugin::load(Platform::Cpu, &libtpu, &Environment::default());

@@ -1,4 +1,4 @@
-//! Programs: what compilation refuses, what is known of the result, and what is kept of it.
+//! Tests of programs: what compilation refuses, what an executable tells, and what is kept of it.
 
 use std::fs;
 
@@ -126,7 +126,7 @@ fn memory_that_is_not_there_is_an_error_of_the_execution() {
            return %2 : tensor<f32>
          }}"
     );
-    // This memory is asked for when the execution has begun: its results carry the error.
+    // This memory is allocated after the execution has begun, so the results carry the error.
     let begun = compile(&between, []).execute(&[], Donate::Marked).unwrap();
     let error = begun[0].read().unwrap_err();
     assert!(message(&error).contains("Out of memory"), "{error}");
@@ -208,7 +208,7 @@ fn a_program_is_serialised_and_loaded_again() {
     assert_eq!(read(&result[0]), [2.0, 4.0, 6.0, 8.0]);
     assert_eq!(loaded.inputs(), signature);
     assert_eq!(loaded.outputs().collect::<Vec<_>>(), [&f32s([4])]);
-    // The plugin itself ends the process at one in twenty bytes that are changed.
+    // The plugin itself ends the process at one in twenty changed bytes.
     let mut changed = bytes.clone();
     for at in (0..bytes.len()).step_by(97) {
         changed[at] ^= 0x55;
@@ -248,7 +248,7 @@ fn the_disk_keeps_programs_and_survives_what_happens_to_them() {
     assert!(matches!(run(&cache, &text, &options), Cached::Miss));
     let between = program_counts();
     assert!(matches!(run(&cache, &text, &options), Cached::Hit));
-    // Other tests count beside this one.
+    // Other tests count programs at the same time.
     assert!(between.compiled > before.compiled && program_counts().loaded > between.loaded);
     assert!(matches!(
         run(&cache, &format!("{text} "), &options),
@@ -284,7 +284,7 @@ fn the_disk_keeps_programs_and_survives_what_happens_to_them() {
         run(&tiny, &text, &options),
         Cached::NotKept(Error::Io { .. })
     ));
-    // A text with a mistake is an error whatever is kept.
+    // A mistake in the text is an error whatever the cache holds.
     let wrong = cache.compile_cached(client(), "wrong", &options, Vec::new());
     assert_eq!(code(wrong), Code::Unknown);
 }
