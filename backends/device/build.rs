@@ -1,4 +1,5 @@
-//! Builds the conversions of floats that `src/conversions.rs` loads, where CubeCL's compiler for processors needs them.
+//! Builds the library of float conversions that `src/conversions.rs` loads, on targets where CubeCL's CPU compiler
+//! needs it.
 
 use std::env;
 use std::error::Error;

@@ -1,7 +1,7 @@
-//! The functions that LLVM calls to convert floats on x86-64 where the processor has no instruction for it, as a shared
-//! library: compiled code looks them up in the process, and only libgcc from release 13 on has all of them.
+//! A shared library of the functions that LLVM calls to convert floats on x86-64 processors without an instruction for
+//! it. Compiled code looks them up in the process, and only libgcc from release 13 on has all of them.
 //!
-//! Built by `build.rs`. LLVM passes 16-bit floats in the low half of a vector register, as an f32 is passed.
+//! `build.rs` builds it. LLVM passes 16-bit floats in the low half of a vector register, as it passes an f32.
 #![no_std]
 
 mod convert;
@@ -35,7 +35,7 @@ fn low(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits))
 }
 
-/// Nothing here panics.
+/// The panic handler that a library without `std` must have; nothing here panics.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}

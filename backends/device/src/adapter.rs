@@ -1,4 +1,4 @@
-//! wgpu adapters: the list CubeCL works from, and what each adapter can do.
+//! wgpu adapters: those that CubeCL can use, and what each can do.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -21,19 +21,19 @@ use crate::properties::vendor_of_card;
 use crate::vulkan::{self, Language};
 use crate::{Capability, Device, OpenError, Runtime, Vendor};
 
-/// One adapter under the name CubeCL reaches it by.
+/// One adapter, with CubeCL's name for it.
 struct Listed {
     /// `None` for a software adapter after the first, which CubeCL can't name.
     kind: Option<WgpuDeviceKind>,
     capability: Capability,
-    /// Whether CubeCL, left to itself, compiles to SPIR-V for it.
+    /// Whether CubeCL, left to itself, compiles to SPIR-V for the adapter.
     spirv: bool,
-    /// What keeps it from being used.
+    /// The reason why the adapter can't be used, if there is one.
     lacks: Option<String>,
 }
 
 impl Listed {
-    /// How CubeCL names it, or why it can't be used.
+    /// CubeCL's name for the adapter, or why the adapter can't be used.
     fn usable(&self, device: Device) -> Result<WgpuDeviceKind, OpenError> {
         let name = &self.capability.name;
         let reason = match (&self.kind, &self.lacks) {
@@ -47,7 +47,7 @@ impl Listed {
     }
 }
 
-/// The devices of `runtime` (`wgpu` or `vulkan`).
+/// Lists the devices of `runtime`, which is `wgpu` or `vulkan`.
 pub(crate) fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
     let found = (0..).zip(adapters(runtime)?).map(|(index, listed)| {
         let device = runtime.at(index);
@@ -63,8 +63,8 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
     let listed = adapters.swap_remove(index as usize);
     let resolved = device.at(index);
     let kind = listed.usable(resolved)?;
-    // The kind is always named. CubeCL's own default device is another device to it than the same
-    // adapter by its kind (two clients, no sharing), and follows an environment variable.
+    // Always name the kind: CubeCL treats its default device as different from the same adapter named by kind (two
+    // clients, no sharing), and the default follows an environment variable.
     let inner = match device {
         Device::Vulkan(_) => in_spirv(&kind),
         _ if listed.spirv => in_wgsl(&kind),
@@ -91,13 +91,13 @@ fn in_spirv(kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
     quietly(|| vulkan::device(Language::SpirV, kind)).and_then(|device| device)
 }
 
-/// wgpu's own handle of a `wgpu` device that CubeCL did not start itself, by which a test takes it away.
+/// wgpu's handle of a `wgpu` device that this crate started instead of CubeCL; a test destroys the device through it.
 #[cfg(feature = "vulkan")]
 pub fn wgpu_handle(kind: &WgpuDeviceKind) -> Option<wgpu::Device> {
     vulkan::handle(kind)
 }
 
-/// `None`: without the feature `vulkan` CubeCL starts all devices itself.
+/// Returns `None`: without the feature `vulkan` CubeCL starts all devices itself.
 #[cfg(not(feature = "vulkan"))]
 pub fn wgpu_handle(_: &WgpuDeviceKind) -> Option<wgpu::Device> {
     None
@@ -113,7 +113,7 @@ fn in_spirv(_: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
     Err("this build lacks the feature `vulkan`".into())
 }
 
-/// The adapters of `device`'s graphics API, best kind first; at least one, or the reason.
+/// The adapters of `device`'s graphics API, best kind first: at least one, or an error with the reason.
 fn adapters(device: Device) -> Result<Vec<Listed>, OpenError> {
     let (apis, library): (&[Backend], _) = match device {
         Device::Vulkan(_) => (&[Backend::Vulkan], "a Vulkan driver"),
@@ -123,8 +123,8 @@ fn adapters(device: Device) -> Result<Vec<Listed>, OpenError> {
             "a Vulkan driver (mesa-vulkan-drivers has a software one)",
         ),
     };
-    // `quietly` also keeps to one thread at a time: wgpu's OpenGL contexts panic on being used, or
-    // merely dropped, by two.
+    // `quietly` also lets only one thread in at a time: wgpu's OpenGL contexts panic when two threads use, or merely
+    // drop, them.
     let found =
         quietly(|| survey(device, apis)).map_err(|reason| OpenError::Failed { device, reason })?;
     if found.is_empty() {
@@ -162,10 +162,10 @@ fn names(apis: &[Backend]) -> String {
     names.join(", ")
 }
 
-/// The adapters of the graphics API CubeCL would come up on: the first of `apis` with something
-/// better than a software adapter, or else the first with anything.
+/// The adapters of the graphics API that CubeCL would choose: the first of `apis` with a better adapter than a software
+/// one, or else the first with any adapter.
 ///
-/// CubeCL keeps its choice private, and a kind's index means nothing on another API.
+/// CubeCL keeps its choice private, and an index among adapters of a kind is valid for one API only.
 fn settle(apis: &[Backend]) -> Vec<wgpu::Adapter> {
     let mut software = Vec::new();
     for &api in apis {
@@ -204,7 +204,8 @@ fn enumerate(api: Backend) -> Vec<wgpu::Adapter> {
     cubecl::future::block_on(instance.enumerate_adapters(api.into()))
 }
 
-/// What CubeCL will report for a device on `adapter` whose kernels are in SPIR-V or in WGSL, without making one.
+/// What CubeCL will report for a device on `adapter`, read without starting one; `spirv` says whether kernels are in
+/// SPIR-V or in WGSL.
 fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
     let info = adapter.get_info();
     let mut properties = properties(adapter, &info);
@@ -223,20 +224,20 @@ fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
     capability.kind = kind(info.device_type);
     capability.vendor = match info.device_type {
         DeviceType::Cpu => Vendor::Software,
-        // Metal reports no vendor; there is only one.
+        // Metal reports no vendor; Apple is the only one.
         _ if info.vendor == 0 && info.backend == Backend::Metal => Vendor::Apple,
         _ => vendor_of_card(info.vendor.into()),
     };
     capability.driver = driver(&info);
     capability.fp8_conversion = options.vulkan.supports_float8;
     if capability.is_cpu() {
-        // A software adapter's heap is main memory, and the driver's figure for it is made up.
+        // A software adapter uses main memory; the driver's figure for its heap is made up.
         capability.memory = host_memory();
     }
     capability
 }
 
-/// The driver as the adapter tells it; of Metal, which says nothing, the system that it is part of.
+/// The driver's name and version as the adapter reports them; for Metal, which reports none, the operating system.
 fn driver(info: &wgpu::AdapterInfo) -> Option<String> {
     let words = [info.driver.trim(), info.driver_info.trim()];
     let told = words.join(" ").trim().to_owned();
@@ -251,7 +252,7 @@ fn driver(info: &wgpu::AdapterInfo) -> Option<String> {
     Some(format!("macOS {build}"))
 }
 
-/// Whether CubeCL compiles to SPIR-V for `adapter` where it is left to itself.
+/// Whether CubeCL, left to itself, compiles to SPIR-V for `adapter`.
 fn takes_spirv(adapter: &wgpu::Adapter) -> bool {
     let mut properties = properties(adapter, &adapter.get_info());
     register_spirv(
@@ -294,11 +295,11 @@ fn register_spirv(
     false
 }
 
-/// CubeCL's properties before its shader compiler adds to them.
+/// CubeCL's properties of the adapter before its shader compiler adds to them.
 fn properties(adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo) -> DeviceProperties {
     let limits = adapter.limits();
     let software = info.device_type == DeviceType::Cpu;
-    // CubeCL's stand-in where the browser reports none.
+    // CubeCL's substitute for a browser that reports no subgroup sizes.
     let (plane_size_min, plane_size_max) = match (info.subgroup_min_size, info.subgroup_max_size) {
         (0, 0) => (8, 128),
         _ if cfg!(all(target_vendor = "apple", target_arch = "aarch64")) => (32, 32),
@@ -319,7 +320,7 @@ fn properties(adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo) -> DeviceProper
             vector_register_count: None,
             plane_size_min,
             plane_size_max,
-            // One more holds the lengths of the others.
+            // One more binding holds the lengths of the others.
             max_bindings: limits
                 .max_storage_buffers_per_shader_stage
                 .saturating_sub(1),
@@ -346,7 +347,7 @@ fn properties(adapter: &wgpu::Adapter, info: &wgpu::AdapterInfo) -> DeviceProper
             physical: (!software).then(PhysicalDevice::default),
         },
     );
-    // CubeCL trusts no software adapter with subgroup operations.
+    // CubeCL uses subgroup operations on no software adapter.
     if adapter.features().contains(wgpu::Features::SUBGROUP) && !software {
         properties.features.plane.insert(Plane::Ops);
     }

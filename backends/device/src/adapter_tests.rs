@@ -16,7 +16,7 @@ fn threads_can_list_at_the_same_time() {
     assert!(lists.iter().all(|count| *count == lists[0]), "{lists:?}");
 }
 
-/// The figures above are CubeCL's own: a started device has to report the same.
+/// A started device must report the same figures as `capability`, which imitates CubeCL without starting it.
 #[test]
 fn a_started_adapter_reports_what_was_read_before() {
     for Found { device, status } in crate::discover() {

@@ -1,6 +1,6 @@
-//! A device in a browser: opened asynchronously, lost at any moment, with errors reported on the side.
+//! A device in a browser: opened asynchronously, lost at any moment, with errors reported apart from results.
 //!
-//! It compiles everywhere, so that it is checked with the rest; outside of a browser nothing opens.
+//! The module compiles for every target, so that it is checked with the rest; outside of a browser no device opens.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,37 +14,37 @@ use wgpu::{Adapter, Backend, Backends, DeviceLostReason, DeviceType};
 
 use crate::{Capability, Device, DeviceKind, OpenError, Opened, Runtime, Vendor};
 
-/// Which GPU to prefer where there are two.
+/// Which GPU to prefer on a machine with two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PowerPreference {
     /// The faster one.
     #[default]
     High,
-    /// The one that spares the battery.
+    /// The one that uses less power.
     Low,
 }
 
-/// The end of a device.
+/// How a device ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the device was lost: {message}")]
 pub struct DeviceLoss {
-    /// It was destroyed by the program, and not by the browser, the driver or the machine.
+    /// Whether the program destroyed the device, rather than the browser, the driver or the machine.
     pub destroyed: bool,
-    /// The browser's words.
+    /// The browser's message.
     pub message: String,
 }
 
-/// What a device reported beside the results it gave.
+/// A failure that a device reported apart from the results it gave.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceFailure {
-    /// It is gone.
+    /// The device is lost.
     #[error(transparent)]
     Lost(#[from] DeviceLoss),
-    /// A buffer did not fit; what was to be written there is not.
+    /// A buffer did not fit in memory; what was to be written to it is missing.
     #[error("out of memory on the device: {0}")]
     OutOfMemory(String),
-    /// It refused an operation.
+    /// The device refused an operation.
     #[error("the device refused an operation: {0}")]
     Refused(String),
 }
@@ -58,14 +58,14 @@ pub struct BrowserDevice {
 }
 
 impl BrowserDevice {
-    /// Asks the browser for an adapter, and the adapter for a device with all it has.
+    /// Asks the browser for an adapter, and the adapter for a device with all its features and limits.
     ///
-    /// Each call makes a device of its own, so one that was lost can be replaced. What lived on the
-    /// old one is gone.
+    /// Each call makes a new device, so that a lost one can be replaced; buffers of the lost device are gone.
     ///
     /// # Errors
-    /// [`OpenError::NoDriver`] where the page has no WebGPU or the browser gives no adapter,
-    /// [`OpenError::Failed`] when the adapter gives no device.
+    ///
+    /// [`OpenError::NoDriver`] where the page has no WebGPU or the browser gives no adapter, [`OpenError::Failed`] when
+    /// the adapter gives no device.
     pub async fn open(preference: PowerPreference) -> Result<Self, OpenError> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
             backends: Backends::BROWSER_WEBGPU,
@@ -84,7 +84,7 @@ impl BrowserDevice {
         let inner = RuntimeOptions::try_default()
             .and_then(|options| try_init_device(setup, options))
             .map_err(|error: WgpuInitError| failed(error.to_string()))?;
-        // After CubeCL, whose own listener panics at an error: a page has one listener for them.
+        // Listen after CubeCL does: a device has one error listener, and CubeCL's panics.
         watch.listen(&device);
         Ok(Self {
             opened: opened(inner, &adapter),
@@ -93,17 +93,18 @@ impl BrowserDevice {
         })
     }
 
-    /// The device as every other program opens it.
+    /// The device in the form that [`crate::open`] returns for others.
     pub fn opened(&self) -> &Opened {
         &self.opened
     }
 
-    /// The first thing that went wrong since the last call; a loss stays.
+    /// Reports the first failure since the last call; a loss is reported by every call.
     ///
-    /// The browser tells it after the fact: ask when a result has arrived, before trusting it.
+    /// The browser reports failures late: call this when a result has arrived, before trusting the result.
     ///
     /// # Errors
-    /// The failure.
+    ///
+    /// The [`DeviceFailure`], if there was one.
     pub fn check(&self) -> Result<(), DeviceFailure> {
         let mut state = self.watch.state();
         if let Some(loss) = &state.loss {
@@ -117,7 +118,7 @@ impl BrowserDevice {
         self.watch.state().loss.clone()
     }
 
-    /// Waits for the end of the device.
+    /// Returns a future of the device's end.
     pub fn lost(&self) -> Lost {
         let mut state = self.watch.state();
         state.asked += 1;
@@ -127,13 +128,13 @@ impl BrowserDevice {
         }
     }
 
-    /// Frees the device and all memory on it; [`BrowserDevice::lost`] ends.
+    /// Frees the device and all memory on it; then [`BrowserDevice::lost`] completes.
     pub fn destroy(&self) {
         self.device.destroy();
     }
 }
 
-/// The end of a device, to wait for.
+/// A future that completes when the device ends.
 #[derive(Debug)]
 pub struct Lost {
     number: u64,
@@ -154,7 +155,7 @@ impl Future for Lost {
 }
 
 impl Drop for Lost {
-    /// Every call races with the end of its device, and few devices end: who stopped waiting is forgotten.
+    /// Forgets the waker: many calls wait for the end of a device besides their result, and few devices end.
     fn drop(&mut self) {
         self.watch.state().waiting.remove(&self.number);
     }
@@ -172,7 +173,7 @@ async fn adapter(
         ..wgpu::RequestAdapterOptions::default()
     };
     instance.request_adapter(&options).await.map_err(|_| {
-        // The browser gives no reason, only none.
+        // The browser gives no reason when it gives no adapter.
         OpenError::NoDriver {
             device: Device::Wgpu(None),
             library: "a browser with WebGPU",
@@ -203,7 +204,7 @@ fn failed(reason: String) -> OpenError {
 fn opened(inner: WgpuDevice, adapter: &Adapter) -> Opened {
     let cubecl = cubecl::Device::Wgpu(inner);
     let mut capability = Capability::from_properties(Runtime::Wgpu, cubecl.client().properties());
-    // A page learns no more of an adapter than whether it is the software one.
+    // A page learns of an adapter only whether it is the software one.
     if adapter.get_info().device_type == DeviceType::Cpu {
         (capability.kind, capability.vendor) = (DeviceKind::Cpu, Vendor::Software);
     } else {
@@ -216,7 +217,7 @@ fn opened(inner: WgpuDevice, adapter: &Adapter) -> Opened {
     }
 }
 
-/// What the device's events left behind.
+/// The state that the device's events leave behind.
 #[derive(Debug, Default)]
 struct Watch(Mutex<State>);
 
@@ -224,9 +225,9 @@ struct Watch(Mutex<State>);
 struct State {
     loss: Option<DeviceLoss>,
     failure: Option<DeviceFailure>,
-    /// How often the end was asked for.
+    /// How many [`Lost`] futures were made; the last one's number.
     asked: u64,
-    /// Those of them who wait, by number.
+    /// The wakers of waiting [`Lost`] futures, by number.
     waiting: BTreeMap<u64, Waker>,
 }
 
@@ -244,7 +245,7 @@ impl Watch {
                 message,
             });
             let waiting = std::mem::take(&mut state.waiting);
-            // A waker may poll at once, and polling asks for the state.
+            // A waker may poll at once, and polling locks the state.
             drop(state);
             waiting.into_values().for_each(Waker::wake);
         });
@@ -254,7 +255,7 @@ impl Watch {
                 wgpu::Error::OutOfMemory { .. } => DeviceFailure::OutOfMemory(error.to_string()),
                 other => DeviceFailure::Refused(other.to_string()),
             };
-            // The first is the cause; what follows are operations on what it left invalid.
+            // Keep the first failure, which is the cause; those after it come from operations on what it left invalid.
             watch.state().failure.get_or_insert(failure);
         }));
     }

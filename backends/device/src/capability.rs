@@ -1,74 +1,75 @@
-//! What a device can do: the one input, beside the problem, that a kernel's `plan` reads.
+//! What a device can do: the only input of a kernel's `plan` besides the problem.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The limits and features of one device, in the terms kernels are planned with.
+/// The limits and features of one device, in the terms that kernels are planned with.
 ///
-/// Read from the wgpu adapter and the CubeCL device properties by [`crate::probe`]; a test or a
-/// compile-only run writes one by hand. Sizes are bytes unless the name says otherwise.
+/// Read from the wgpu adapter and the CubeCL device properties by [`crate::probe`]; a test or a compile-only run writes
+/// one by hand. Sizes are bytes unless the name says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Capability {
-    /// Adapter name as the driver tells it.
+    /// The adapter's name, as the driver reports it.
     pub name: String,
-    /// Who made the device.
+    /// The device's maker.
     pub vendor: Vendor,
-    /// Instruction set or chip family where known: `sm_90`, `gfx942`, `x86_64`.
+    /// The instruction set or chip family, if known: `sm_90`, `gfx942`, `x86_64`.
     pub architecture: Option<String>,
-    /// The runtime the device is reached through.
+    /// The runtime that drives the device.
     pub runtime: Runtime,
-    /// What sort of device it is.
+    /// The kind of device: a sort of GPU or a processor.
     pub kind: DeviceKind,
     /// Hard limits of a launch.
     pub limits: Limits,
     /// Widest load in bits (CPU: the vector register; GPU: 128).
     pub load_width_bits: u32,
-    /// Vector registers a CPU kernel may keep live; `None` on a GPU.
+    /// The number of vector registers that a CPU kernel may keep live; `None` on a GPU.
     pub vector_registers: Option<u32>,
-    /// Parallel CPU cores; `None` on a GPU.
+    /// The number of parallel CPU cores; `None` on a GPU.
     pub cpu_cores: Option<u32>,
-    /// Smallest and largest subgroup where subgroup operations or matrix instructions may be used.
+    /// The smallest and largest subgroup size; `None` where neither subgroup operations nor matrix instructions may be
+    /// used.
     pub subgroup: Option<(u32, u32)>,
-    /// f16 in storage buffers and arithmetic.
+    /// Whether f16 can be used in storage buffers and arithmetic.
     pub f16: bool,
-    /// bf16 in storage buffers.
+    /// Whether bf16 can be used in storage buffers.
     pub bf16: bool,
-    /// Matrix-multiply-accumulate shapes the compiler can emit.
+    /// The matrix-multiply-accumulate shapes that the compiler can emit.
     pub mma: Vec<MmaShape>,
-    /// The target has an FP8 conversion instruction.
+    /// Whether the target has an instruction that converts FP8.
     pub fp8_conversion: bool,
-    /// The target multiplies FP8 matrices.
+    /// Whether the target has instructions that multiply FP8 matrices.
     pub fp8_mma: bool,
-    /// The driver and its version, where the system tells; `None` for processors.
+    /// The driver's name and version, if the system tells; `None` for processors.
     pub driver: Option<String>,
-    /// Device memory where the driver tells.
+    /// Device memory, if the driver tells.
     pub memory: Option<MemoryFigures>,
 }
 
 /// Hard limits of one launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// Buffers one kernel may bind (CubeCL keeps one more for metadata).
+    /// The number of buffers that one kernel may bind (CubeCL uses one more for metadata).
     pub max_bindings: u32,
-    /// Invocations in one workgroup.
+    /// The number of invocations (units) in one workgroup (cube).
     pub max_units_per_cube: u32,
-    /// Workgroup size along x, y, z.
+    /// The largest workgroup size along x, y, z.
     pub max_cube_dim: [u32; 3],
-    /// Workgroups along x, y, z.
+    /// The largest number of workgroups along x, y, z.
     pub max_cube_count: [u32; 3],
-    /// Workgroup memory.
+    /// Bytes of workgroup (shared) memory.
     pub max_shared_memory: usize,
-    /// Bytes of one storage binding.
+    /// Bytes that one storage binding may span.
     pub max_binding_bytes: u64,
-    /// Bytes of one buffer; on wgpu CubeCL makes none larger than a binding.
+    /// Bytes that one buffer may have; on wgpu CubeCL makes none larger than a binding.
     pub max_buffer_bytes: u64,
-    /// Alignment of a binding's offset.
+    /// The alignment of a binding's offset, in bytes.
     pub binding_alignment: u64,
 }
 
 impl Limits {
-    /// The default limits of the WebGPU specification, less the one binding CubeCL takes.
+    /// The default limits of the WebGPU specification, with one binding fewer, which CubeCL takes.
     pub const WEBGPU_DEFAULT: Self = Self {
         max_bindings: 7,
         max_units_per_cube: 256,
@@ -80,7 +81,7 @@ impl Limits {
         binding_alignment: 256,
     };
 
-    /// Of a device on which nothing of ours is launched: a single unit, and tensors of any size.
+    /// The limits of a device on which no kernel is launched: a single unit, and tensors of any size.
     #[cfg(any(feature = "flex", feature = "xla"))]
     pub(crate) const NO_LAUNCH: Self = Self {
         max_bindings: u32::MAX,
@@ -94,7 +95,7 @@ impl Limits {
     };
 }
 
-/// Maker of a device.
+/// The maker of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
@@ -112,11 +113,11 @@ pub enum Vendor {
     Arm,
     /// A software rasteriser (lavapipe, SwiftShader, WARP).
     Software,
-    /// Not known.
+    /// An unknown maker.
     Unknown,
 }
 
-/// The runtime a device is reached through.
+/// The runtime that drives a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Runtime {
@@ -136,7 +137,7 @@ pub enum Runtime {
     Xla,
 }
 
-/// Sort of device, the best first.
+/// The kind of a device, in order from the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
@@ -146,7 +147,7 @@ pub enum DeviceKind {
     IntegratedGpu,
     /// A virtual GPU.
     VirtualGpu,
-    /// Not known.
+    /// An unclassified device.
     Unknown,
     /// A processor, directly or behind a software graphics driver.
     Cpu,
@@ -167,18 +168,17 @@ pub struct MmaShape {
     pub accumulator: String,
 }
 
-/// Bytes of device memory.
+/// Amounts of device memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryFigures {
-    /// Installed, or the limit that applies to this process.
+    /// Bytes installed, or the limit that applies to this process.
     pub total: u64,
-    /// Free now, where the driver tells.
+    /// Bytes free now, if the driver tells.
     pub free: Option<u64>,
 }
 
 impl Capability {
-    /// The least any WebGPU implementation gives: the limits of the specification's defaults, no
-    /// optional feature.
+    /// The least that any WebGPU implementation gives: the specification's default limits and no optional feature.
     pub fn webgpu_default() -> Self {
         Self {
             name: "WebGPU default limits".to_owned(),

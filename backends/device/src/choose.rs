@@ -1,33 +1,34 @@
-//! What `auto` means.
+//! The choice of a device for `auto`.
 
 use crate::{Capability, Device, DeviceKind, Found, OpenError, XlaPlatform};
 
-/// The device `auto` stands for, and why.
+/// The device that `auto` stands for, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Never [`Device::Auto`].
+    /// The chosen device; never [`Device::Auto`].
     pub device: Device,
     /// One sentence: what was chosen, why, and what was passed over.
     pub reason: String,
 }
 
-/// What a device is chosen for: which way to the processor is faster depends on it.
+/// The work that a device is chosen for; it decides which CPU runtime is faster.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Work {
-    /// Unknown, or a few large products.
+    /// A few large products, or unknown work.
     #[default]
     Products,
-    /// Steps of a training.
+    /// Training steps.
     Steps {
-        /// Floating-point operations of one step, forward and backward.
+        /// Floating-point operations of one step, forward and backward passes together.
         flops: f64,
     },
-    /// Tokens of a language model, one after the other: each is hundreds of small operations, as a small step is.
+    /// Tokens of a language model, generated one after the other: each takes hundreds of small operations, as a small
+    /// training step does.
     Tokens,
 }
 
-/// Steps of fewer floating-point operations are faster on `flex`: `cpu` has the faster products, but launches kernels for hundreds of
-/// operations that take next to no time. Measured: benches/RESULTS.md, machine C.
+/// The number of floating-point operations below which a step is faster on `flex`: `cpu` has the faster products, but
+/// launches kernels for hundreds of tiny operations. Measured: benches/RESULTS.md, machine C.
 const SMALL_STEP: f64 = 40e9;
 
 impl Work {
@@ -40,16 +41,16 @@ impl Work {
     }
 }
 
-/// [`choose_for`] work that isn't known.
+/// Chooses a device for unknown work, with [`choose_for`].
 ///
 /// # Errors
 ///
-/// As [`choose_for`].
+/// As for [`choose_for`].
 pub fn choose(found: &[Found]) -> Result<Choice, OpenError> {
     choose_for(Work::default(), found)
 }
 
-/// The best usable device of `found` for `work`, by a fixed order and without looking at the machine:
+/// Chooses the best usable device of `found` for `work`, by a fixed order and without looking at the machine:
 ///
 /// 1. a real GPU: discrete, then integrated, virtual, unclassified; the same kind by the runtime
 ///    that serves it best: `cuda`, `rocm`, `vulkan`, `wgpu`;
@@ -57,7 +58,7 @@ pub fn choose(found: &[Found]) -> Result<Choice, OpenError> {
 /// 3. a software graphics adapter (lavapipe, SwiftShader, WARP): the processor again, by a slower
 ///    way.
 ///
-/// Among equals the first of `found` wins.
+/// Among equals the first in `found` wins.
 ///
 /// # Errors
 ///
@@ -74,7 +75,7 @@ pub fn choose_for(work: Work, found: &[Found]) -> Result<Choice, OpenError> {
             ))
         })
         .collect();
-    // Stable, so that equals keep their order.
+    // The sort is stable: equals keep their order.
     usable.sort_by_key(|(rank, ..)| *rank);
     let [(rank, device, capability), others @ ..] = usable.as_slice() else {
         return Err(OpenError::NoSuchDevice {
@@ -93,10 +94,11 @@ pub fn choose_for(work: Work, found: &[Found]) -> Result<Choice, OpenError> {
     })
 }
 
-/// Smaller is better: the kind of device, a software adapter after the processor itself, and how well the runtime serves it.
+/// A device's rank, where smaller is better: its kind; whether it is a software adapter, which comes after the
+/// processor itself; and how well the runtime serves it.
 type Rank = (DeviceKind, bool, usize);
 
-/// Runtimes, the one that serves a device best first.
+/// The names of runtimes, from the one that serves a device best.
 const SERVED: [&str; 6] = ["cuda", "rocm", "vulkan", "wgpu", "cpu", "flex"];
 
 fn rank(work: Work, device: Device, capability: &Capability) -> Rank {

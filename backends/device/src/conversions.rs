@@ -1,15 +1,15 @@
-//! What kernels compiled for this processor call to convert floats.
+//! Functions that compiled CPU kernels call to convert floats.
 //!
 //! Where a processor has no instruction to round to bf16 (x86-64 without AVX512-BF16) LLVM calls a function of the
-//! compiler's run-time library, and CubeCL's JIT looks for it among the symbols of the process. Executables export none,
-//! and libgcc has it from release 13 on, so a small library brings it along (`conversions/`).
+//! compiler's run-time library, and CubeCL's JIT looks for it among the symbols of the process. Executables do not
+//! export it, and libgcc has it only from release 13 on, so a small library provides it (`conversions/`).
 
 use std::sync::OnceLock;
 
 /// Whether kernels on CubeCL's CPU runtime can convert to bf16; the first call loads the library if need be.
 pub(crate) fn bf16() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    // LLVM rounds without a call on AArch64.
+    // On AArch64 LLVM rounds without a function call.
     *FOUND.get_or_init(|| cfg!(target_arch = "aarch64") || imp::found())
 }
 
@@ -26,9 +26,10 @@ mod imp {
 
     const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/conversions.so"));
 
-    /// Whether the process has the functions, once the library is loaded: an older libgcc's own stay in use.
+    /// Loads the library and says whether the process has the functions. Those of an older libgcc stay in use where it
+    /// has them.
     pub(super) fn found() -> bool {
-        // Without it the process may still have them.
+        // If loading fails, the process may still have the functions.
         let _ = load();
         ["__truncsfbf2", "__truncdfbf2"].into_iter().all(has)
     }
@@ -38,7 +39,7 @@ mod imp {
         unsafe { Library::this().get::<*const ()>(name.as_bytes()) }.is_ok()
     }
 
-    /// Loads from memory: a temporary folder may not be there, or not allow programs.
+    /// Loads the library from memory: a temporary folder may be missing or forbid execution.
     fn load() -> Result<(), Box<dyn std::error::Error>> {
         // SAFETY: the name is a C string.
         let descriptor = unsafe { libc::memfd_create(c"conversions".as_ptr(), libc::MFD_CLOEXEC) };
@@ -51,7 +52,7 @@ mod imp {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         // SAFETY: the library runs nothing when it is loaded, and its functions do what compilers expect of their names.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }?;
-        // Compiled kernels call into it until the process ends.
+        // Never unload the library: compiled kernels call it until the process ends.
         let _ = library.into_raw();
         Ok(())
     }
@@ -59,7 +60,7 @@ mod imp {
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 mod imp {
-    /// Nothing is brought along here, and what the system may have is not known.
+    /// Returns `false`: no library is built for this target, and the system's functions are not known.
     pub(super) fn found() -> bool {
         false
     }

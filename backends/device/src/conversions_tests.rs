@@ -1,7 +1,8 @@
 use super::convert;
 use half::{bf16, f16};
 
-/// The values halfway between neighbours of a 16-bit float, and the f64s and f32s around them, with the neighbours.
+/// Calls `check` with the midpoint of every two neighbouring 16-bit floats, and with the f64s and f32s next to it, each
+/// with the 16-bit float that it rounds to.
 fn halfway(value: impl Fn(u16) -> f64, mut check: impl FnMut(f64, u16)) {
     for bits in 0..=u16::MAX {
         let (low, high) = (value(bits), value(bits.wrapping_add(1)));
@@ -10,7 +11,7 @@ fn halfway(value: impl Fn(u16) -> f64, mut check: impl FnMut(f64, u16)) {
         if bits & 0x7FFF == 0x7FFF || !(high.is_finite() || last) {
             continue;
         }
-        // Past the largest value the next step would be as large as the one before.
+        // The step past the largest value would be as large as the one before it.
         let high = if last {
             2.0 * low - value(bits - 1)
         } else {

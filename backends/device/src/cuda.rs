@@ -1,4 +1,4 @@
-//! NVIDIA GPUs as the CUDA driver lists them.
+//! NVIDIA GPUs, as the CUDA driver lists them.
 
 use std::sync::OnceLock;
 use std::thread;
@@ -15,12 +15,12 @@ use crate::memory::driver_module;
 use crate::nvidia::{Compiler, shapes};
 use crate::{Capability, Device, DeviceKind, Limits, MemoryFigures, OpenError, Runtime, Vendor};
 
-/// CubeCL's own limits for CUDA.
+/// CubeCL's own limit on bindings for CUDA.
 const MAX_BINDINGS: u32 = 1024;
 const ALIGNMENT: u64 = 512;
 
-/// Every CUDA GPU, described through a context of its own that is given back at once: a CubeCL
-/// runtime would hold memory on each GPU for the life of the process.
+/// Lists every CUDA GPU, described through a context that is released at once: a CubeCL runtime would hold memory on
+/// each GPU for the life of the process.
 pub(crate) fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
     let devices: Vec<Device> = (0..).take(count(runtime)?).map(|i| runtime.at(i)).collect();
     quietly(|| describe_all(&devices)).map_err(|reason| OpenError::Failed {
@@ -38,9 +38,9 @@ pub(crate) fn locate(device: Device) -> Result<Located, OpenError> {
     })
 }
 
-/// Adds what CubeCL's properties do not say: free memory, and whether the GPU is integrated.
+/// Adds what CubeCL's properties lack: the driver, free memory, and whether the GPU is integrated.
 pub(crate) fn complete(capability: Capability, index: u32) -> Capability {
-    // The runtime holds the device's primary context already: this takes another reference.
+    // The runtime already holds the device's primary context; this adds a reference to it.
     let figures = quietly(|| -> Result<_, DriverError> {
         let context = CudaContext::new(index as usize)?;
         Ok((memory(&context)?, kind(&context)?))
@@ -56,7 +56,8 @@ pub(crate) fn complete(capability: Capability, index: u32) -> Capability {
     }
 }
 
-/// How many GPUs; at least one. Asks CubeCL, which looks for the library before it calls it.
+/// The number of GPUs: at least one, or an error. CubeCL counts them, because it checks for the library before calling
+/// it.
 fn count(device: Device) -> Result<usize, OpenError> {
     let any = cubecl::Device::Cuda(CudaDevice::default()).to_id();
     let count = quietly(|| cubecl::Device::enumerate(any).len())
@@ -84,8 +85,8 @@ fn count(device: Device) -> Result<usize, OpenError> {
     })
 }
 
-/// Whether kernels can be compiled: CubeCL's C++ compiler needs NVRTC and the folder of its headers, and panics at the first
-/// launch without them. What is missing, and why.
+/// Checks that kernels can be compiled: CubeCL's C++ compiler needs NVRTC and its folder of headers, and panics at the
+/// first launch without them. The error says what is missing, and why.
 fn kernel_compiler() -> Result<(), (&'static str, String)> {
     static ANSWER: OnceLock<Result<(), (&str, String)>> = OnceLock::new();
     let ask = || {
@@ -97,14 +98,14 @@ fn kernel_compiler() -> Result<(), (&'static str, String)> {
             let reason = "there is no toolkit in its usual places, and CUDA_PATH names no other";
             return Err((toolkit, reason.to_owned()));
         }
-        // It panics where the library can't be loaded; what it says of an empty text doesn't matter.
+        // The call panics if the library can't be loaded; its answer to an empty text doesn't matter.
         let loaded = quietly(|| drop(cudarc::nvrtc::compile_ptx("")));
         loaded.map_err(|reason| (toolkit, format!("libnvrtc can't be loaded: {reason}")))
     };
     ANSWER.get_or_init(ask).clone()
 }
 
-/// One thread each: making a context takes a tenth of a second and more.
+/// Describes each device on a thread of its own: making a context takes a tenth of a second and more.
 fn describe_all(devices: &[Device]) -> Vec<Found> {
     thread::scope(|scope| {
         let probes: Vec<_> = devices
@@ -136,7 +137,7 @@ fn describe_all(devices: &[Device]) -> Vec<Found> {
     })
 }
 
-/// What CubeCL will report for the GPU, from the driver's attributes.
+/// What CubeCL will report for the GPU, read from the driver's attributes.
 fn describe(ordinal: usize) -> Result<Capability, DriverError> {
     let context = CudaContext::new(ordinal)?;
     let name = context.name()?;
@@ -147,7 +148,7 @@ fn describe(ordinal: usize) -> Result<Capability, DriverError> {
         CudaBackend::Cpp => Compiler::Nvrtc,
         CudaBackend::Llvm => Compiler::Llvm,
     };
-    // GTX is what NVIDIA called the one generation's parts without tensor cores.
+    // Of the generation with compute capability 7.5, NVIDIA calls those without tensor cores GTX.
     let tensor_cores = sm >= 70 && !(sm == 75 && name.to_uppercase().contains("GTX"));
     let mma = if tensor_cores {
         shapes(sm, compiler)
@@ -192,7 +193,7 @@ fn limits(context: &CudaContext, total_memory: u64) -> Result<Limits, DriverErro
             read(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
         ],
         max_shared_memory: shared as usize,
-        // CubeCL takes no more than a quarter of the memory in one piece.
+        // CubeCL allocates at most a quarter of the memory in one piece.
         max_binding_bytes: total_memory / 4,
         max_buffer_bytes: total_memory / 4,
         binding_alignment: ALIGNMENT,
@@ -214,7 +215,7 @@ fn memory(context: &CudaContext) -> Result<MemoryFigures, DriverError> {
     })
 }
 
-/// The driver's attributes are signed and never negative.
+/// Converts a driver's attribute, which is signed but never negative.
 fn unsigned(attribute: i32) -> u32 {
     attribute.unsigned_abs()
 }

@@ -1,26 +1,25 @@
-//! A device's name: the text a user types, the value the program passes on.
+//! A device's name: the text that a user types, and the value that programs pass on.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A device by runtime and index: `auto`, `wgpu[:n]`, `vulkan[:n]`, `cuda[:n]`, `rocm[:n]`,
-/// `cpu`, `flex`, or `xla:` with a platform: `xla:cpu[:n]`, `xla:tpu[:n]`, `xla:cuda[:n]`.
+/// A device, named by runtime and index: `auto`, `wgpu[:n]`, `vulkan[:n]`, `cuda[:n]`, `rocm[:n]`, `cpu`, `flex`, or
+/// `xla:` with a platform: `xla:cpu[:n]`, `xla:tpu[:n]`, `xla:cuda[:n]`.
 ///
-/// The text form round-trips through [`FromStr`] and [`Display`](fmt::Display); serde uses it too.
-/// An index counts the runtime's devices from 0 in the order of [`discover`](crate::discover): the
-/// drivers' own order for `cuda` and `rocm`; for `wgpu` and `vulkan` discrete GPUs first, then
-/// integrated, virtual, unclassified and software adapters, each kind in the driver's order.
-/// No index means index 0, the best one.
+/// The text form round-trips through [`FromStr`] and [`Display`](fmt::Display); serde uses it too. An index counts the
+/// runtime's devices from 0 in the order of [`discover`](crate::discover): the drivers' own order for `cuda` and
+/// `rocm`; for `wgpu` and `vulkan` discrete GPUs first, then integrated, virtual, unclassified and software adapters,
+/// each kind in the driver's order. Without an index the name means index 0, the best device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Device {
-    /// The best device this build and this machine have: see [`choose`](crate::choose).
+    /// The best device of this build and this machine: see [`choose`](crate::choose).
     #[default]
     Auto,
-    /// An adapter through wgpu, on the graphics API that CubeCL settles on.
+    /// An adapter through wgpu, on the graphics API that CubeCL chooses.
     Wgpu(Option<u32>),
-    /// An adapter through wgpu on Vulkan, compiled to SPIR-V where the driver takes it.
+    /// An adapter through wgpu on Vulkan, with kernels compiled to SPIR-V.
     Vulkan(Option<u32>),
     /// An NVIDIA GPU through CUDA.
     Cuda(Option<u32>),
@@ -34,7 +33,7 @@ pub enum Device {
     Xla(XlaPlatform, Option<u32>),
 }
 
-/// What XLA compiles for: a PJRT plugin each.
+/// A platform that XLA compiles for; each has a PJRT plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum XlaPlatform {
     /// The processor.
@@ -49,7 +48,7 @@ impl XlaPlatform {
     /// Every platform.
     pub const ALL: [Self; 3] = [Self::Cpu, Self::Tpu, Self::Cuda];
 
-    /// Its name: `cpu`, `tpu` or `cuda`.
+    /// The platform's name: `cpu`, `tpu` or `cuda`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -59,11 +58,11 @@ impl XlaPlatform {
     }
 }
 
-/// Why a text does not name a device.
+/// The reason why a text does not name a device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseDeviceError {
-    /// The part before the colon is no runtime.
+    /// The part before the colon names no runtime.
     #[error(
         "expected a device, one of {}, got `{got}`{}",
         Device::EXPECTED,
@@ -72,13 +71,13 @@ pub enum ParseDeviceError {
     UnknownName {
         /// The whole text.
         got: String,
-        /// The runtime that was probably meant.
+        /// The name of the runtime that was probably meant.
         nearest: Option<&'static str>,
     },
-    /// The part after the colon is no index.
+    /// The part after the colon is not an index.
     #[error("expected a whole number after `{name}:`, such as `{name}:0`, got `{got}`")]
     BadIndex {
-        /// The runtime.
+        /// The runtime's name.
         name: &'static str,
         /// The whole text.
         got: String,
@@ -86,7 +85,7 @@ pub enum ParseDeviceError {
     /// The runtime has one device and takes no index.
     #[error("expected `{name}`, which takes no index, got `{got}`")]
     UnexpectedIndex {
-        /// The runtime.
+        /// The runtime's name.
         name: &'static str,
         /// The whole text.
         got: String,
@@ -101,7 +100,7 @@ impl Device {
     /// Every form a device's name can take, for help texts.
     pub const EXPECTED: &'static str = "auto, wgpu[:n], vulkan[:n], cuda[:n], rocm[:n], cpu, flex, xla:cpu[:n], xla:tpu[:n], xla:cuda[:n]";
 
-    /// Every runtime.
+    /// Every runtime, without an index.
     const ALL: [Self; 10] = [
         Self::Auto,
         Self::Wgpu(None),
@@ -115,7 +114,7 @@ impl Device {
         Self::Xla(XlaPlatform::Cuda, None),
     ];
 
-    /// Names other programs use, with ours; they are suggested, not accepted.
+    /// Names that other programs use, each with this crate's; they are suggested, not accepted.
     const SYNONYMS: [(&'static str, &'static str); 15] = [
         ("amd", "rocm"),
         ("default", "auto"),
@@ -158,7 +157,7 @@ impl Device {
         }
     }
 
-    /// The index among the runtime's devices, where one was given.
+    /// The index among the runtime's devices, if one was given.
     pub fn index(&self) -> Option<u32> {
         match *self {
             Self::Wgpu(index)
@@ -170,7 +169,7 @@ impl Device {
         }
     }
 
-    /// The same runtime's device at `index`; a runtime without indices stays as it is.
+    /// The device of the same runtime at `index`; a runtime without indices stays as it is.
     pub(crate) fn at(self, index: u32) -> Self {
         match self {
             Self::Wgpu(_) => Self::Wgpu(Some(index)),
@@ -182,7 +181,7 @@ impl Device {
         }
     }
 
-    /// The name closest to `got`: one other programs use, else one at most two edits away.
+    /// The known name closest to `got`: that of a synonym, else one at most two edits away.
     fn nearest(got: &str) -> Option<&'static str> {
         let got = got.trim().to_ascii_lowercase();
         if let Some((_, ours)) = Self::SYNONYMS.iter().find(|(theirs, _)| *theirs == got) {
@@ -197,8 +196,8 @@ impl Device {
     }
 }
 
-/// Insertions, deletions and substitutions between `a` and `b`, capped by giving up past 16
-/// characters so that a long text costs nothing.
+/// The number of insertions, deletions and substitutions between `a` and `b`. It gives up past 16 characters, so that a
+/// long text costs nothing.
 fn edit_distance(a: &str, b: &str) -> usize {
     if a.len() > 16 {
         return a.len();
@@ -246,7 +245,7 @@ impl FromStr for Device {
                 got: text.to_owned(),
             });
         }
-        // `u32::from_str` takes a leading `+`, which would not round-trip.
+        // Only digits are accepted: `u32::from_str` takes a leading `+`, which would not round-trip.
         let digits = index.bytes().all(|byte| byte.is_ascii_digit());
         match index.parse() {
             Ok(index) if digits => Ok(device.at(index)),
@@ -258,7 +257,7 @@ impl FromStr for Device {
     }
 }
 
-/// A runtime's name and what follows its colon. XLA's names have a colon of their own.
+/// Splits a name into the runtime's name and what follows its colon. XLA's names contain a colon of their own.
 fn split(text: &str) -> (&str, Option<&str>) {
     let start = text.strip_prefix("xla:").map_or(0, |_| "xla:".len());
     match text[start..].split_once(':') {

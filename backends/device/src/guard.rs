@@ -1,28 +1,27 @@
-//! Running a driver's start-up code so that its panic becomes a reason instead of a crash.
+//! Runs a driver's start-up code so that its panic becomes an error instead of a crash.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// The name of threads that this crate starts under [`quietly`].
+/// The name of the threads that this crate starts under [`quietly`].
 #[cfg(feature = "cuda")]
 pub(crate) const PROBE_THREAD: &str = "moebius-probe";
 
-/// One at a time: the panic hook is the process's.
+/// Held while the panic hook is replaced, because the process has only one.
 static HOOK: Mutex<()> = Mutex::new(());
 
-/// Runs `start` and gives a panic's first message back as the error, printing nothing.
+/// Runs `start` and returns a panic's first message as the error, printing nothing.
 ///
-/// CubeCL starts a runtime on a thread of its own and drops that thread's message: the caller
-/// only sees a closed channel. So the hook listens to those threads (named `DSU-…`, `DSD-…`) as
-/// well; panics elsewhere go to the program's own hook as ever. Where panics abort, this changes
-/// nothing: callers check for a driver before they come here.
+/// CubeCL starts a runtime on a thread of its own and drops that thread's message: the caller only sees a closed
+/// channel. So the hook also listens to those threads (named `DSU-…`, `DSD-…`); panics elsewhere go to the program's
+/// own hook as before. Where panics abort, this function prevents nothing, so callers check for a driver first.
 ///
 /// Not reentrant: `start` must not call `quietly`.
 pub(crate) fn quietly<T>(start: impl FnOnce() -> T) -> Result<T, String> {
     if thread::panicking() {
-        // The hook can't be changed now.
+        // A panicking thread can't change the hook.
         return Ok(start());
     }
     let _turn = HOOK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +34,7 @@ pub(crate) fn quietly<T>(start: impl FnOnce() -> T) -> Result<T, String> {
     drop(panic::take_hook());
     panic::set_hook(match Arc::try_unwrap(program) {
         Ok(hook) => hook,
-        // A thread is panicking through the listener at this moment and still holds it.
+        // Another thread is panicking through the listener at this moment and still holds the program's hook.
         Err(shared) => Box::new(move |info| shared(info)),
     });
     outcome.map_err(|payload| {
@@ -75,7 +74,7 @@ fn message(payload: &(dyn Any + Send)) -> String {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("the driver gave no reason");
-    // One line: some drivers' messages go on with a list of every path tried.
+    // Keep one line: some drivers' messages continue with a list of every path tried.
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 

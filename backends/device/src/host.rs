@@ -1,4 +1,4 @@
-//! The processor: through CubeCL's `cpu` runtime and as `flex` sees it.
+//! The processor: through CubeCL's `cpu` runtime, and as the runtime `flex` sees it.
 
 use crate::Capability;
 use crate::located::Located;
@@ -13,7 +13,7 @@ pub(crate) fn locate_cpu() -> Located {
     }
 }
 
-/// Adds what CubeCL's properties do not say about this processor, and brings what its kernels call.
+/// Adds what CubeCL's properties lack about this processor, and loads the functions that its kernels call.
 #[cfg(feature = "cpu")]
 pub(crate) fn complete(capability: Capability) -> Capability {
     Capability {
@@ -33,7 +33,7 @@ pub(crate) fn locate_flex() -> Located {
     }
 }
 
-/// The processor for plain Rust code, where the memory is what bounds a tensor.
+/// What plain Rust code can use of the processor, where only memory bounds a tensor.
 #[cfg(feature = "flex")]
 fn flex() -> Capability {
     use crate::{DeviceKind, Limits, Runtime, properties};
@@ -77,8 +77,7 @@ fn brand() -> String {
         .map_or_else(|| format!("CPU {}", std::env::consts::ARCH), str::to_owned)
 }
 
-/// The instruction set and its widest usable vector extension: `x86_64-avx512`, `x86_64-avx2`,
-/// `aarch64-neon`.
+/// The instruction set and its widest usable vector extension, e.g. `x86_64-avx512`, `x86_64-avx2`, `aarch64-neon`.
 pub(crate) fn architecture() -> String {
     match extension() {
         Some(extension) => format!("{}-{extension}", std::env::consts::ARCH),
@@ -99,7 +98,7 @@ fn extension() -> Option<&'static str> {
     found.map(|(name, _)| name)
 }
 
-/// Bits of a vector register and how many there are.
+/// The bits of a vector register, and the number of registers if known.
 #[cfg(feature = "flex")]
 fn vector_registers() -> (u32, Option<u32>) {
     match (std::env::consts::ARCH, extension()) {

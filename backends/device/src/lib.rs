@@ -1,9 +1,9 @@
 //! Devices: naming, finding, opening, and what each can do.
 //!
-//! A [`Device`] is a name (`cuda:0`, `wgpu`, `flex`, `auto`); [`discover`] lists those that this
-//! build and this machine have, [`probe`] tells what one can do, [`open`] starts it, and
-//! [`choose`] is what `auto` means. Nothing here does arithmetic, and nothing reads the environment
-//! (CubeCL's own variables keep their effect inside CubeCL).
+//! A [`Device`] is a name (`cuda:0`, `wgpu`, `flex`, `auto`); [`discover`] lists the devices of this build and this
+//! machine, [`probe`] tells what a device can do, [`open`] starts it, and [`choose`] picks the one that `auto` stands
+//! for. Nothing here does arithmetic, and nothing reads the environment (CubeCL's own variables keep their effect
+//! inside CubeCL).
 //!
 //! ```
 //! use moebius_device::{Device, discover};

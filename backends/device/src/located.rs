@@ -1,4 +1,4 @@
-//! A device that was looked for, and why there is none.
+//! Devices as they were found, and errors of finding and opening them.
 
 use crate::{Capability, Device};
 
@@ -7,20 +7,20 @@ use crate::{Capability, Device};
 pub struct Found {
     /// The name that [`open`](crate::open) takes.
     pub device: Device,
-    /// What it can do, or what keeps it from being used.
+    /// What the device can do, or why it can't be used.
     pub status: Result<Capability, OpenError>,
 }
 
 /// A device that this build and this machine have.
 pub(crate) struct Located {
-    /// With its index.
+    /// The device's name, with its index.
     pub(crate) device: Device,
     pub(crate) cubecl: Option<cubecl::Device>,
-    /// Where looking for the device already told.
+    /// What the device can do, if the search already told.
     pub(crate) known: Option<Capability>,
 }
 
-/// `device`'s index among `count` devices, 0 where it names none.
+/// `device`'s index among `count` devices; 0 if the name has no index.
 #[cfg(any(feature = "wgpu", feature = "cuda", feature = "rocm"))]
 pub(crate) fn index_among(device: Device, count: usize) -> Result<u32, OpenError> {
     let index = device.index().unwrap_or(0);
@@ -33,52 +33,53 @@ pub(crate) fn index_among(device: Device, count: usize) -> Result<u32, OpenError
     })
 }
 
-/// Why a device can't be used.
+/// The reason why a device can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// This build leaves the runtime out.
+    /// This build does not include the runtime.
     #[error("`{device}` is not part of this build: build with the cargo feature `{feature}`")]
     NotBuilt {
-        /// What was asked for.
+        /// The device that was asked for.
         device: Device,
-        /// The cargo feature that adds it.
+        /// The cargo feature that adds the runtime.
         feature: &'static str,
     },
-    /// The runtime is built in, and the machine has no driver for it or no hardware behind it.
+    /// The runtime is built in, but the machine lacks its driver or hardware.
     #[error("`{device}` has no driver here: {reason}; install {library} or choose another device")]
     NoDriver {
-        /// What was asked for.
+        /// The device that was asked for.
         device: Device,
         /// What provides the driver.
         library: &'static str,
-        /// What was found instead.
+        /// What the search found instead.
         reason: String,
     },
-    /// The runtime works, and has no device of this index.
+    /// The runtime works, but has no device with this index.
     #[error("no device `{device}`: expected {}, got `{device}`", listing(*.device, .available))]
     NoSuchDevice {
-        /// What was asked for.
+        /// The device that was asked for.
         device: Device,
-        /// What the runtime does have.
+        /// The runtime's devices.
         available: Vec<Device>,
     },
-    /// The driver is there and refuses.
+    /// The driver is present but fails.
     #[error("`{device}` failed to start: {reason}; update its driver or choose another device")]
     Failed {
-        /// What was asked for.
+        /// The device that was asked for.
         device: Device,
-        /// The driver's words.
+        /// The driver's message.
         reason: String,
     },
-    /// It runs, and what it computes isn't what it should be. Nothing here finds that out; who did says so with it.
+    /// The device runs but computes wrong results. This crate doesn't detect that; callers that do report it with this
+    /// error.
     #[error(
         "`{device}` computes wrong results: {reason}; update its driver or choose another device"
     )]
     WrongResults {
-        /// What was asked for.
+        /// The device that was asked for.
         device: Device,
-        /// What is wrong.
+        /// What is wrong with the results.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Memory figures: what a CubeCL client holds, what the process holds, what the host has.
+//! Memory figures: bytes that a CubeCL client, the process and the host use or have.
 
 use cubecl::MemoryScope;
 use cubecl::client::Client;
@@ -10,7 +10,7 @@ use serde::Serialize;
 ))]
 use crate::MemoryFigures;
 
-/// Bytes a CubeCL client's pools hold on its device, over every stream.
+/// Bytes that a CubeCL client's pools hold on its device, over all streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryUse {
     /// Bytes of live buffers.
@@ -19,16 +19,16 @@ pub struct MemoryUse {
     pub reserved: u64,
 }
 
-/// Bytes of main memory this process holds: the figure for `flex`, which has no pools of its own.
+/// Bytes of main memory that this process holds: the figure for `flex`, which has no pools of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessMemory {
-    /// Resident now.
+    /// Bytes resident now.
     pub resident: u64,
-    /// Most ever resident, where the system keeps it (Linux).
+    /// The most bytes ever resident, if the system keeps the figure (Linux).
     pub peak_resident: Option<u64>,
 }
 
-/// The name and version of a kernel module, a GPU's driver, where the kernel tells (Linux).
+/// The name and version of a kernel module, such as a GPU's driver, if the kernel tells (Linux).
 #[cfg(any(feature = "cuda", feature = "rocm"))]
 pub(crate) fn driver_module(name: &str) -> Option<String> {
     let version = std::fs::read_to_string(format!("/sys/module/{name}/version")).ok()?;
@@ -37,12 +37,11 @@ pub(crate) fn driver_module(name: &str) -> Option<String> {
 
 /// Bytes in use and reserved on the client's device.
 ///
-/// Asks the device's own thread, so it waits for the launches queued before it to be submitted
-/// (not to finish).
+/// The device's own thread answers, so the call waits until the launches queued before it are submitted (not finished).
 ///
-/// In a build with CubeCL's CPU runtime this takes 10 ms or more: a thread of that runtime counts a kernel
-/// as done and lets go of its buffers a moment later, or milliseconds later where the system has stopped
-/// that thread in between, so the figure is read until it stands still.
+/// In a build with CubeCL's CPU runtime this takes 10 ms or more: a thread of that runtime counts a kernel as done
+/// before it releases the kernel's buffers, by milliseconds if the system interrupts the thread in between, so the
+/// figure is read until it no longer changes.
 pub fn memory_in_use(client: &Client) -> MemoryUse {
     #[cfg(feature = "cpu")]
     return settled(|| reported(client));
@@ -50,7 +49,7 @@ pub fn memory_in_use(client: &Client) -> MemoryUse {
     reported(client)
 }
 
-/// A figure that ten readings in a row agree on; the last of a hundred where others are at work.
+/// Reads `figure` until ten readings in a row agree, at most a hundred times, and returns the last reading.
 #[cfg(feature = "cpu")]
 fn settled(figure: impl Fn() -> MemoryUse) -> MemoryUse {
     let mut last = figure();
@@ -75,13 +74,13 @@ fn reported(client: &Client) -> MemoryUse {
     }
 }
 
-/// Bytes this process has resident, now and at its peak; `None` where the system does not tell.
+/// Bytes of this process that are resident, now and at its peak; `None` where the system does not tell.
 #[cfg(target_os = "linux")]
 pub fn process_memory() -> Option<ProcessMemory> {
     parse_status(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// Bytes this process has resident, now and at its peak; `None` where the system does not tell.
+/// Bytes of this process that are resident, now and at its peak; `None` where the system does not tell.
 #[cfg(not(any(target_os = "linux", target_family = "wasm")))]
 pub fn process_memory() -> Option<ProcessMemory> {
     use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System};
@@ -99,13 +98,13 @@ pub fn process_memory() -> Option<ProcessMemory> {
     })
 }
 
-/// Bytes this process has resident, now and at its peak; a browser does not tell.
+/// Bytes of this process that are resident; always `None`, since a browser does not tell.
 #[cfg(target_family = "wasm")]
 pub fn process_memory() -> Option<ProcessMemory> {
     None
 }
 
-/// `VmRSS` and `VmHWM` of a Linux process status, which are in KiB.
+/// Reads `VmRSS` and `VmHWM`, in KiB, from a Linux process status.
 #[cfg(any(target_os = "linux", test))]
 fn parse_status(status: &str) -> Option<ProcessMemory> {
     let field = |name: &str| {
@@ -119,8 +118,8 @@ fn parse_status(status: &str) -> Option<ProcessMemory> {
     })
 }
 
-/// Main memory: the control group's limit where one applies, else what is installed; free is what
-/// can be had without swapping.
+/// The size of main memory: the control group's limit if one applies, else what is installed. `free` is what can be
+/// allocated without swapping.
 #[cfg(all(
     any(feature = "wgpu", feature = "cpu", feature = "flex", test),
     not(target_family = "wasm")

@@ -1,4 +1,4 @@
-//! What CubeCL calls wgpu's adapters.
+//! CubeCL's names for wgpu's adapters.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use wgpu::DeviceType;
 
 use crate::DeviceKind;
 
-/// Adapters with CubeCL's names for them. It counts each kind by itself, in the driver's order.
+/// Pairs adapters with CubeCL's names for them. CubeCL numbers each kind by itself, in the driver's order.
 pub(crate) fn by_name(
     adapters: Vec<wgpu::Adapter>,
 ) -> Vec<(Option<WgpuDeviceKind>, wgpu::Adapter)> {

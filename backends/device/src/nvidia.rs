@@ -1,10 +1,10 @@
 //! The matrix shapes that CubeCL 0.11.3 compiles for NVIDIA GPUs, by architecture.
 //!
-//! A started CUDA runtime reports them itself; this table serves where none is started.
+//! A started CUDA runtime reports its shapes itself; this table serves where none is started.
 
 use crate::MmaShape;
 
-/// Which of CubeCL's two CUDA compilers.
+/// One of CubeCL's two CUDA compilers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compiler {
     /// CUDA C++ through NVRTC (cubecl's feature `cuda-cpp`).
@@ -13,11 +13,11 @@ pub enum Compiler {
     Llvm,
 }
 
-/// Warp-level (`wmma`) tiles, for every element type but tf32.
+/// Warp-level (`wmma`) tiles (m, n, k), for every element type but tf32.
 const TILES: [(u32, u32, u32); 3] = [(16, 16, 16), (32, 8, 16), (8, 32, 16)];
 
-/// Shapes for compute capability `sm` (90 is 9.0), sorted. Turing parts without tensor cores (GTX)
-/// are the caller's business.
+/// The shapes for compute capability `sm` (90 is 9.0), sorted. Callers must exclude Turing parts without tensor cores
+/// (GTX).
 pub fn shapes(sm: u32, compiler: Compiler) -> Vec<MmaShape> {
     let mut shapes = Vec::new();
     let mut add = |tiles: &[(u32, u32, u32)], input: &str, accumulator: &str| {

@@ -1,4 +1,4 @@
-//! What this build and this machine have, and opening it: from a name to a started runtime.
+//! Finding the devices of this build and this machine, and opening them.
 
 use cubecl::client::Client;
 
@@ -6,12 +6,12 @@ use crate::guard;
 use crate::located::{Found, Located};
 use crate::{Capability, Device, OpenError, Runtime, choose};
 
-/// Every device of every runtime in this build, and one entry for each runtime that is left out
-/// or has no device, with the reason.
+/// Every device of every runtime in this build, and one entry for each runtime that is left out or has no device, with
+/// the reason.
 ///
-/// In the order `cuda`, `rocm`, `vulkan`, `wgpu`, `cpu`, `flex`, each by index. The same GPU is
-/// listed once for every runtime that reaches it. Reads adapter descriptions; only `rocm` and
-/// `cpu` start their runtime, which can't be asked otherwise. Never panics.
+/// The order is `cuda`, `rocm`, `vulkan`, `wgpu`, `cpu`, `flex`, each by index. A GPU is listed once for every runtime
+/// that reaches it. Only adapter descriptions are read, except that `rocm` and `cpu` start their runtime, because only
+/// a started one can be asked. Never panics.
 pub fn discover() -> Vec<Found> {
     [
         Device::Cuda(None),
@@ -34,9 +34,8 @@ pub fn discover() -> Vec<Found> {
 
 /// What `device` can do.
 ///
-/// For wgpu and flex nothing is started; `cuda`, `rocm` and `cpu` start their runtime, because
-/// only the started runtime knows which types and matrix shapes its compiler takes. `auto` is the
-/// device [`choose`] picks.
+/// For wgpu and flex nothing is started; `cuda`, `rocm` and `cpu` start their runtime, because only the started runtime
+/// knows which types and matrix shapes its compiler takes. `auto` is the device that [`choose`] picks.
 ///
 /// # Errors
 ///
@@ -45,7 +44,7 @@ pub fn probe(device: &Device) -> Result<Capability, OpenError> {
     named(device)?.capability()
 }
 
-/// The device of this name, found without starting it; `auto` is what [`choose`] picks.
+/// Finds the device with this name without starting it; `auto` is what [`choose`] picks.
 fn named(device: &Device) -> Result<Located, OpenError> {
     locate(match device {
         Device::Auto => choose(&discover())?.device,
@@ -56,15 +55,15 @@ fn named(device: &Device) -> Result<Located, OpenError> {
 /// A started device.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// Which device: never [`Device::Auto`], and with its index where the runtime has indices.
+    /// The device's name: never [`Device::Auto`], and with its index where the runtime has indices.
     pub device: Device,
-    /// What it can do.
+    /// What the device can do.
     pub capability: Capability,
     pub(crate) cubecl: Option<cubecl::Device>,
 }
 
 impl Opened {
-    /// The device in CubeCL's terms; `None` for `flex`, which CubeCL does not run.
+    /// The device as CubeCL names it; `None` for `flex`, which CubeCL does not run.
     pub fn cubecl(&self) -> Option<cubecl::Device> {
         self.cubecl.clone()
     }
@@ -72,16 +71,15 @@ impl Opened {
     /// A client of the device's runtime, to launch kernels and read memory figures with; `None`
     /// for `flex`.
     pub fn client(&self) -> Option<Client> {
-        // Does not start anything: `open` has.
+        // `open` has started the runtime; this starts nothing.
         self.cubecl.as_ref().map(cubecl::Device::client)
     }
 }
 
 /// Starts `device`'s runtime.
 ///
-/// `auto` takes the device [`choose`] picks and reports that device's error if it fails: no other
-/// is tried behind the caller's back. Opening the same device again is cheap and shares the
-/// runtime.
+/// `auto` takes the device that [`choose`] picks and reports that device's error if it fails: no other device is tried
+/// silently. Opening the same device again is cheap and shares the runtime.
 ///
 /// # Errors
 ///
@@ -100,7 +98,7 @@ pub fn open(device: &Device) -> Result<Opened, OpenError> {
 }
 
 impl Located {
-    /// What the device can do, from its runtime where looking for it did not tell.
+    /// What the device can do; asks its runtime, started if need be, unless the search already told.
     pub(crate) fn capability(&self) -> Result<Capability, OpenError> {
         if let Some(known) = &self.known {
             return Ok(known.clone());
@@ -130,7 +128,7 @@ impl Located {
     }
 }
 
-/// Finds `device`, which is not `auto`, without starting it.
+/// Finds `device`, which must not be `auto`, without starting it.
 fn locate(device: Device) -> Result<Located, OpenError> {
     match device {
         Device::Auto => Err(OpenError::NoSuchDevice {
@@ -167,7 +165,7 @@ fn locate(device: Device) -> Result<Located, OpenError> {
     }
 }
 
-/// The devices of `runtime`, a device without an index; at least one, or the reason.
+/// Lists the devices of `runtime`, a device name without an index: at least one, or the reason.
 fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
     match runtime {
         #[cfg(all(feature = "wgpu", not(target_family = "wasm")))]
@@ -188,13 +186,13 @@ fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
     }
 }
 
-/// The runtime's client, started if need be; the runtime has to be part of the build.
+/// The runtime's client, started if need be. The runtime must be part of the build.
 fn start(device: Device, inner: &cubecl::Device) -> Result<Client, OpenError> {
     guard::quietly(|| inner.client()).map_err(|reason| OpenError::Failed { device, reason })
 }
 
-/// The device, without looking for its plugin: that is loaded when the device is opened for tensors.
-/// XLA plans its own kernels, so the limits are those of no launch at all.
+/// A device of XLA, without looking for its plugin, which is loaded when the device is opened for tensors. XLA plans
+/// its own kernels, so the limits are [`Limits::NO_LAUNCH`](crate::Limits::NO_LAUNCH).
 #[cfg(feature = "xla")]
 fn xla(platform: crate::XlaPlatform, index: Option<u32>) -> Located {
     use crate::{DeviceKind, Limits, Vendor, XlaPlatform};

@@ -14,7 +14,7 @@ fn flex_opens_without_cubecl() {
 fn cpu_opens_and_gives_a_client() {
     let opened = open(&Device::Cpu).unwrap();
     assert_eq!(opened.client().unwrap().name(), "cpu");
-    // What is free changes from one look to the next.
+    // Drop free memory, which changes from one reading to the next.
     let lasting = |capability: Capability| Capability {
         memory: capability.memory.map(|memory| crate::MemoryFigures {
             free: None,

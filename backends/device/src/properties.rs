@@ -1,4 +1,4 @@
-//! From what CubeCL tells of a device to what planning needs.
+//! Converts CubeCL's properties of a device to a [`Capability`].
 
 use cubecl::features::{Plane, TypeUsage};
 use cubecl::ir::features::MmaConfig;
@@ -9,13 +9,13 @@ use crate::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Ve
 impl Capability {
     /// What a device with these CubeCL properties can do on `runtime`.
     ///
-    /// Reads nothing but its arguments, so a tool without the device can use it. What the
-    /// properties do not say stays open: an adapter's kind is `Unknown` when there is a card
-    /// behind it, a processor's `architecture` is `None`, free memory is `None`.
+    /// Reads nothing but its arguments, so a tool without the device can use it. What the properties do not say stays
+    /// unknown: the kind of an adapter with a card behind it is `Unknown`, a processor's `architecture` is `None`, free
+    /// memory is `None`.
     ///
     /// - `mma` joins the cooperative (`cmma`) and the manual (`mma`) shapes whose A and B have one
     ///   type; shapes whose n is 8 on NVIDIA and k above 16 are manual ones.
-    /// - `f16` and `bf16` ask for storage buffers of that type, `f16` for arithmetic as well.
+    /// - `f16` and `bf16` need storage buffers of that type, `f16` arithmetic as well.
     /// - `fp8_conversion` is true where CubeCL's CUDA C++ compiler serves sm_89 or newer; its LLVM
     ///   compilers convert in software, and WGSL always does.
     pub fn from_properties(runtime: Runtime, properties: &DeviceProperties) -> Self {
@@ -27,7 +27,7 @@ impl Capability {
         let mma = shapes(properties);
         Self {
             name: match properties.identity.name.as_str() {
-                // Browsers often keep it to themselves.
+                // Browsers often withhold the name.
                 "" => "unnamed device".to_owned(),
                 name => name.to_owned(),
             },
@@ -44,7 +44,7 @@ impl Capability {
             bf16: usage(FloatKind::BF16).contains(TypeUsage::Buffer),
             fp8_conversion: runtime == Runtime::Cuda
                 && sm(architecture.as_deref()).is_some_and(|sm| sm >= 89)
-                // The LLVM compiler takes this feature away, and with it native conversion.
+                // CubeCL's LLVM compiler lacks asynchronous copies, by which it is recognised, and native conversion.
                 && properties.features.copy_async,
             fp8_mma: mma.iter().any(|shape| is_fp8(&shape.input)),
             mma,
@@ -72,7 +72,7 @@ fn limits(properties: &DeviceProperties) -> Limits {
     }
 }
 
-/// The chip family in a CubeCL fingerprint: `ptx_sm90`, `hip-kernel_gfx942:sramecc+:xnack-`.
+/// The chip family in a CubeCL fingerprint such as `ptx_sm90` or `hip-kernel_gfx942:sramecc+:xnack-`.
 fn architecture(runtime: Runtime, fingerprint: &str) -> Option<String> {
     match runtime {
         Runtime::Cuda => fingerprint
@@ -122,10 +122,10 @@ fn shape(config: &MmaConfig) -> MmaShape {
 fn kind(runtime: Runtime, properties: &DeviceProperties) -> DeviceKind {
     match runtime {
         Runtime::Cpu | Runtime::Flex => DeviceKind::Cpu,
-        // CubeCL does not say which of them share the host's memory.
+        // CubeCL does not say which GPUs share the host's memory.
         Runtime::Cuda | Runtime::Rocm => DeviceKind::DiscreteGpu,
         Runtime::Xla => DeviceKind::Unknown,
-        // A software adapter is the only one without a card.
+        // Only a software adapter has no card behind it.
         Runtime::Wgpu | Runtime::Vulkan if properties.identity.physical.is_none() => {
             DeviceKind::Cpu
         }
@@ -159,7 +159,7 @@ pub(crate) fn vendor_of_card(vendor: PciVendor) -> Vendor {
     }
 }
 
-/// From the brand string that the processor reports.
+/// The vendor in the brand string that a processor reports.
 pub(crate) fn vendor_of_processor(brand: &str) -> Vendor {
     let brand = brand.to_ascii_lowercase();
     [

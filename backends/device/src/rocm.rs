@@ -1,4 +1,4 @@
-//! AMD GPUs as HIP lists them.
+//! AMD GPUs, as HIP lists them.
 
 use std::fs;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::located::Found;
 use crate::located::{Located, index_among};
 use crate::{Capability, Device, MemoryFigures, OpenError};
 
-/// Every HIP GPU. Starts each one's runtime: HIP describes a device nowhere else.
+/// Lists every HIP GPU. This starts each GPU's runtime, since HIP describes a device nowhere else.
 pub(crate) fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
     let found = (0..).take(count(runtime)?).map(|index| Found {
         device: runtime.at(index),
@@ -34,7 +34,7 @@ fn located(device: Device, index: u32) -> Located {
     }
 }
 
-/// Adds the memory figures that the kernel driver keeps for the card's PCI address (Linux).
+/// Adds the driver's version and the memory figures that the kernel's driver keeps for the card's PCI address (Linux).
 pub(crate) fn complete(capability: Capability, properties: &DeviceProperties) -> Capability {
     let capability = Capability {
         driver: driver(),
@@ -50,7 +50,7 @@ pub(crate) fn complete(capability: Capability, properties: &DeviceProperties) ->
     }
 }
 
-/// The versions of the kernel's driver and of ROCm, where they are installed as usual (Linux).
+/// The versions of the kernel's driver and of ROCm, if they are installed in the usual places (Linux).
 fn driver() -> Option<String> {
     let rocm = fs::read_to_string("/opt/rocm/.info/version").ok();
     let rocm = rocm.map(|version| format!("ROCm {}", version.trim()));
@@ -71,7 +71,8 @@ fn memory(address: PciAddress) -> Option<MemoryFigures> {
     })
 }
 
-/// How many GPUs; at least one. Asks CubeCL, which looks for the libraries before it calls them.
+/// The number of GPUs: at least one, or an error. CubeCL counts them, because it checks for the libraries before
+/// calling them.
 fn count(device: Device) -> Result<usize, OpenError> {
     let any = cubecl::Device::Hip(AmdDevice::default()).to_id();
     let count = quietly(|| cubecl::Device::enumerate(any).len())
@@ -93,15 +94,15 @@ fn count(device: Device) -> Result<usize, OpenError> {
     })
 }
 
-/// Whether kernels can be compiled: CubeCL asks `hipconfig` where the headers are, and every launch fails without an answer. What is
-/// missing.
+/// Checks that kernels can be compiled: CubeCL asks `hipconfig` for the headers, and every launch fails without an
+/// answer. The error says what is missing.
 fn kernel_compiler() -> Result<(), String> {
     static ANSWER: OnceLock<Result<(), String>> = OnceLock::new();
     let ask = || {
         let answer = Command::new("hipconfig").arg("-p").output();
         let answer = answer.map_err(|error| format!("`hipconfig` can't be run: {error}"))?;
         let complaint = String::from_utf8_lossy(&answer.stderr);
-        // CubeCL panics at any.
+        // CubeCL panics at any output on `hipconfig`'s standard error.
         match complaint.trim() {
             "" => Ok(()),
             complaint => Err(format!("`hipconfig -p` complains: {complaint}")),

@@ -1,10 +1,8 @@
-//! Hand-written capabilities of well-known devices, to plan and compile for a device that is not
-//! there.
+//! Hand-written capabilities of well-known devices, to plan and compile for devices that are not present.
 //!
-//! They carry what CubeCL 0.11.3 would report. Launch limits are the hardware's; memory is the
-//! nominal size, and `free` is never given. The NVIDIA profiles are those of CubeCL's CUDA C++
-//! compiler (its feature `cuda-cpp`): the default LLVM compiler leaves out the fp8 shapes, fp8
-//! conversion and the 16x16x16 integer shapes.
+//! They hold what CubeCL 0.11.3 would report. Launch limits are the hardware's; memory is the nominal size, and `free`
+//! is never given. The NVIDIA profiles are those of CubeCL's CUDA C++ compiler (its feature `cuda-cpp`): the default
+//! LLVM compiler leaves out the fp8 shapes, fp8 conversion and the 16x16x16 integer shapes.
 
 use moebius_device::nvidia::{self, Compiler};
 use moebius_device::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Runtime, Vendor};
@@ -12,8 +10,7 @@ use moebius_device::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Ru
 const KIB: usize = 1024;
 const GIB: u64 = 1 << 30;
 
-/// The least any WebGPU implementation gives: the limits of the specification's defaults, no
-/// optional feature.
+/// The least that any WebGPU implementation gives: the specification's default limits and no optional feature.
 pub fn webgpu_default() -> Capability {
     Capability::webgpu_default()
 }
@@ -62,12 +59,12 @@ pub fn apple_m() -> Capability {
         vendor: Vendor::Apple,
         kind: DeviceKind::IntegratedGpu,
         limits: Limits {
-            // Of Metal's 31 buffer slots wgpu keeps two, and CubeCL one.
+            // wgpu keeps two of Metal's 31 buffer slots, and CubeCL one.
             max_bindings: 28,
             max_units_per_cube: 1024,
             max_cube_dim: [1024; 3],
             max_shared_memory: 32 * KIB,
-            // `maxBufferLength` grows with the memory; this is an 8 GB machine's.
+            // `maxBufferLength` grows with the memory; this is the value of an 8 GB machine.
             max_binding_bytes: 4 * GIB,
             max_buffer_bytes: 4 * GIB,
             ..Limits::WEBGPU_DEFAULT
@@ -93,8 +90,8 @@ pub fn l4() -> Capability {
     cuda("NVIDIA L4", 89, 99, 24)
 }
 
-/// `shared_kib` is the opt-in limit per block (what CubeCL reports), not the 48 KiB a kernel gets
-/// without asking.
+/// An NVIDIA GPU of compute capability `sm`. `shared_kib` is the opt-in limit per block, which CubeCL reports, not the
+/// default of 48 KiB.
 fn cuda(name: &str, sm: u32, shared_kib: usize, memory_gib: u64) -> Capability {
     let card = card(name, 32, memory_gib);
     Capability {
@@ -114,7 +111,7 @@ fn cuda(name: &str, sm: u32, shared_kib: usize, memory_gib: u64) -> Capability {
     }
 }
 
-/// What graphics cards have in common, with AMD's limits.
+/// A graphics card, with AMD's limits.
 fn card(name: &str, subgroup: u32, memory_gib: u64) -> Capability {
     Capability {
         name: name.to_owned(),
@@ -123,13 +120,13 @@ fn card(name: &str, subgroup: u32, memory_gib: u64) -> Capability {
             max_bindings: 1024,
             max_units_per_cube: 1024,
             max_cube_dim: [1024; 3],
-            // HIP reports 65 536 for y and z; one less is what every driver takes.
+            // HIP reports 65 536 for y and z; every driver accepts one less.
             max_cube_count: [i32::MAX.unsigned_abs(), 65_535, 65_535],
             max_shared_memory: 64 * KIB,
-            // CubeCL takes no more than a quarter of the memory in one piece.
+            // CubeCL allocates at most a quarter of the memory in one piece.
             max_binding_bytes: memory_gib * GIB / 4,
             max_buffer_bytes: memory_gib * GIB / 4,
-            // `textureAlignment`, which CubeCL takes.
+            // The alignment of `textureAlignment`, which CubeCL uses.
             binding_alignment: 256,
         },
         subgroup: Some((subgroup, subgroup)),
@@ -213,7 +210,7 @@ fn cpu(
         kind: DeviceKind::Cpu,
         limits: Limits {
             max_bindings: u32::MAX,
-            // A unit is a core; CubeCL runs the cubes one after another inside each.
+            // A unit is a core; the cubes run one after another on each.
             max_units_per_cube: cores,
             max_cube_dim: [cores; 3],
             max_cube_count: [u32::MAX; 3],

@@ -1,4 +1,4 @@
-//! Which of the devices found `auto` takes.
+//! Tests of the device that `auto` takes among those found.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use moebius_device::{Capability, Device, DeviceKind, Found, OpenError, Work, choose, choose_for};

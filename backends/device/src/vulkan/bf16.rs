@@ -1,10 +1,10 @@
 //! SPIR-V with bf16, made valid and exact.
 //!
-//! `SPV_KHR_bfloat16` lets a kernel store, move and convert bf16 values; sums, products, comparisons and functions of them
-//! are not in it. CubeCL 0.11.3 writes such instructions all the same wherever a kernel's values are bf16, as those of
-//! Burn's element-wise kernels are, and an NVIDIA driver (580.159) answers with garbage. Nor does the extension say how a
-//! conversion to bf16 rounds: that driver cuts the digits off. So every module is read before the driver gets it: what
-//! computes with bf16 computes in f32, and results are rounded to the nearest bf16, ties to even, in integers.
+//! `SPV_KHR_bfloat16` lets a kernel store, move and convert bf16 values, but not add, multiply or compare them or apply
+//! functions to them. CubeCL 0.11.3 nevertheless writes such instructions wherever a kernel's values are bf16, as in
+//! Burn's element-wise kernels, and an NVIDIA driver (580.159) returns garbage. The extension also doesn't say how a
+//! conversion to bf16 rounds: that driver truncates. So every module is rewritten before the driver gets it: arithmetic
+//! on bf16 is done in f32, and results are rounded to the nearest bf16, ties to even, with integer operations.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,11 @@ use rspirv::binary::{Assemble, Consumer, ParseAction, parse_words};
 use rspirv::dr::{Instruction, ModuleHeader, Operand};
 use rspirv::spirv::{Decoration, FPEncoding, Op, Word};
 
-/// The words of a module with all of its arithmetic on bf16 done in f32; `None` for a module that has none.
+/// Rewrites a SPIR-V module so that its arithmetic on bf16 is done in f32; `None` if it has no such arithmetic.
 ///
 /// # Errors
-/// What is wrong with the words.
+///
+/// A message that says what is wrong with the words.
 pub fn computed_in_f32(words: &[u32]) -> Result<Option<Vec<u32>>, String> {
     if !mentions_bf16(words) {
         return Ok(None);
@@ -48,7 +49,7 @@ pub fn computed_in_f32(words: &[u32]) -> Result<Option<Vec<u32>>, String> {
     Ok(Some(words))
 }
 
-/// A module as a list of instructions. rspirv's own structure of one refuses some decorations that CubeCL writes.
+/// A module as a list of instructions. rspirv's own structure for modules refuses some decorations that CubeCL writes.
 struct Module {
     header: ModuleHeader,
     instructions: Vec<Instruction>,
@@ -85,7 +86,7 @@ impl Consumer for Module {
     }
 }
 
-/// Whether a 16-bit float with an encoding is declared: a scan that spares other kernels the parser.
+/// Whether a module declares a 16-bit float type with an encoding: a fast scan that spares other kernels the parser.
 fn mentions_bf16(words: &[u32]) -> bool {
     let float =
         |at: usize| words[at] == (4 << 16 | Op::TypeFloat as u32) && words.get(at + 2) == Some(&16);
@@ -99,7 +100,7 @@ fn mentions_bf16(words: &[u32]) -> bool {
     false
 }
 
-/// A scalar that kernels with bf16 need beside it.
+/// A scalar type that the rewritten arithmetic needs besides bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Scalar {
     F32,
@@ -107,22 +108,22 @@ enum Scalar {
     Bool,
 }
 
-/// What a module has of bf16, and what becomes of it.
+/// What a module declares, and what the rewriting adds to it.
 struct Rewriting {
-    /// How many components each type of bf16 has; 1 is the scalar.
+    /// The number of components of each bf16 type; 1 for the scalar.
     narrow: HashMap<Word, u32>,
-    /// The types of other scalars, and of vectors of so many.
+    /// The types of the other scalars and their vectors, by scalar and number of components.
     types: HashMap<(Scalar, u32), Word>,
-    /// Constants that were added, by their word and their count.
+    /// The constants that were added, by word and number of components.
     constants: HashMap<(u32, u32), Word>,
     /// The type of each value.
     values: HashMap<Word, Word>,
-    /// Declarations that the module lacked.
+    /// The declarations that were added.
     added: Vec<Instruction>,
-    /// The computation in f32 whose rounded result has the name of an old one.
+    /// The f32 value of each rewritten computation, by the id of its bf16 result.
     computed: HashMap<Word, Word>,
     changed: bool,
-    /// The first name that is free.
+    /// The first unused id.
     next: Word,
 }
 
@@ -189,7 +190,7 @@ impl Rewriting {
         id
     }
 
-    /// Declares what the module lacked.
+    /// Adds a declaration and returns its id.
     fn add(&mut self, opcode: Op, kind: Option<Word>, operands: Vec<Operand>) -> Word {
         let id = self.fresh();
         self.added
@@ -197,7 +198,7 @@ impl Rewriting {
         id
     }
 
-    /// The type of `count` scalars, declared if need be.
+    /// The id of the type with `count` components of `scalar`, declared if need be.
     fn kind(&mut self, scalar: Scalar, count: u32) -> Word {
         if let Some(kind) = self.types.get(&(scalar, count)) {
             return *kind;
@@ -220,7 +221,7 @@ impl Rewriting {
         kind
     }
 
-    /// `count` times the word `value`.
+    /// The id of a constant with `count` components equal to `value`, declared if need be.
     fn words(&mut self, value: u32, count: u32) -> Word {
         if let Some(known) = self.constants.get(&(value, count)) {
             return *known;
@@ -238,12 +239,12 @@ impl Rewriting {
         constant
     }
 
-    /// The number of components of a value of bf16; `None` for other values.
+    /// The number of components of a bf16 value; `None` for values of other types.
     fn of_bf16(&self, value: Word) -> Option<u32> {
         self.narrow.get(self.values.get(&value)?).copied()
     }
 
-    /// Appends `instruction` to `body`, between conversions where it computes with bf16.
+    /// Appends `instruction` to `body`; one that computes with bf16 is put between conversions from and to it.
     fn push(&mut self, mut instruction: Instruction, body: &mut Vec<Instruction>) {
         let narrow = |kind: Option<Word>| kind.and_then(|kind| self.narrow.get(&kind)).copied();
         let made = narrow(instruction.result_type);
@@ -275,7 +276,7 @@ impl Rewriting {
         let given = instruction.operands.first();
         let is_wide = |value: &Word| self.values.get(value) == Some(&wide);
         let exact = match given {
-            // A conversion of f32 is none any more.
+            // A conversion from f32 needs only the rounding that follows.
             Some(Operand::IdRef(value)) if converts && is_wide(value) => *value,
             _ => {
                 body.push(instruction);
@@ -294,7 +295,7 @@ impl Rewriting {
         self.changed = true;
     }
 
-    /// Appends an instruction; the name of its result.
+    /// Appends an instruction and returns the id of its result.
     fn compute(
         &mut self,
         opcode: Op,
@@ -309,7 +310,8 @@ impl Rewriting {
         id
     }
 
-    /// `count` values of f32 that bf16 holds: the nearest to `exact`, of two the one with an even last digit; NaN stays NaN.
+    /// Appends the rounding of `count` components of f32 to values that bf16 can hold: to nearest, ties to even; NaN
+    /// stays NaN.
     fn rounded(&mut self, exact: Word, count: u32, body: &mut Vec<Instruction>) -> Word {
         let kinds = [Scalar::F32, Scalar::U32, Scalar::Bool].map(|scalar| self.kind(scalar, count));
         let [floats, words, bools] = kinds;
@@ -344,7 +346,7 @@ impl Rewriting {
         self.compute(Op::Bitcast, floats, &[kept], body)
     }
 
-    /// Turns a decoration that says how a result may be computed to the computation in f32.
+    /// Moves a decoration about how a result may be computed to the computation in f32.
     fn retarget(&self, annotation: &mut Instruction) {
         let [Operand::IdRef(target), Operand::Decoration(decoration), ..] =
             &mut annotation.operands[..]
@@ -361,7 +363,7 @@ impl Rewriting {
     }
 }
 
-/// Whether an instruction leaves the bits of a bf16 value as they are, or converts from it: that is what the extension has.
+/// Whether an instruction only moves bf16 values or converts them, which the extension allows.
 fn moves(opcode: Op) -> bool {
     matches!(
         opcode,

@@ -5,7 +5,8 @@ use rspirv::spirv::{
 
 use super::*;
 
-/// A kernel that adds, compares and exponentiates vectors of bf16, chosen by a condition, with f32 declared or not.
+/// A kernel that adds, compares, exponentiates and selects between vectors of bf16, with or without a declaration of
+/// f32.
 fn kernel(with_f32: bool) -> Vec<u32> {
     let mut b = Builder::new();
     b.set_version(1, 6);
@@ -113,7 +114,7 @@ fn words_that_are_no_module_are_an_error() {
     assert!(computed_in_f32(&words).unwrap_err().starts_with("SPIR-V: "));
 }
 
-/// The words that the sum of a kernel's `rounded` part makes of a value of f32, instruction by instruction.
+/// Interprets the instructions that [`Rewriting::rounded`] writes, for one f32, and returns each result.
 fn interpreted(module: &Module, value: u32) -> u32 {
     let mut words: HashMap<Word, u32> = HashMap::new();
     for one in &module.instructions {
@@ -127,7 +128,7 @@ fn interpreted(module: &Module, value: u32) -> u32 {
         };
         let result = match one.class.opcode {
             Op::Constant | Op::Bitcast => word(0),
-            // All components of the constants are the same.
+            // All components of these constants are equal.
             Op::ConstantComposite => word(0),
             Op::ShiftRightLogical => word(0) >> word(1),
             Op::BitwiseAnd => word(0) & word(1),
@@ -152,7 +153,8 @@ fn interpreted(module: &Module, value: u32) -> u32 {
 fn results_are_rounded_to_the_nearest_and_ties_to_even() {
     let words = computed_in_f32(&kernel(true)).unwrap().unwrap();
     let module = Module::parse(&words).unwrap();
-    // Around each of some bf16 values and at both ends: the value, the middle to the next, and their neighbours.
+    // For some bf16 values and both ends of the range: the value, the midpoint to the next, and their neighbours in
+    // f32.
     let tops = (0..=u16::MAX)
         .step_by(37)
         .chain([0x7F7F, 0x7F80, 0xFF80, 0x7FC0, 0x8000]);

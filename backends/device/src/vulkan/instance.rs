@@ -1,4 +1,4 @@
-//! Instances of Vulkan for wgpu, one of whose functions is ours.
+//! Vulkan instances for wgpu in which one function is replaced.
 #![allow(
     unsafe_code,
     reason = "wgpu takes an instance of Vulkan, and ash its functions, on trust"
@@ -15,10 +15,10 @@ use wgpu::hal::{Instance as _, InstanceDescriptor, InstanceError, vulkan};
 
 use super::{Language, bf16};
 
-/// The extension without which CubeCL's SPIR-V for a kernel with shared memory is invalid.
+/// The extension without which CubeCL's SPIR-V is invalid for a kernel with shared memory.
 const EXPLICIT_LAYOUT: &CStr = ash::khr::workgroup_memory_explicit_layout::NAME;
 
-/// What `adapter` lacks for CubeCL's SPIR-V.
+/// The reason why `adapter` can't run CubeCL's SPIR-V, if there is one.
 pub(crate) fn lacks_for_spirv(adapter: &wgpu::Adapter) -> Option<String> {
     // SAFETY: the adapter's handles are read and not kept.
     let hal = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() };
@@ -32,8 +32,8 @@ pub(crate) fn lacks_for_spirv(adapter: &wgpu::Adapter) -> Option<String> {
     })
 }
 
-/// The instance for kernels in `language`, one for the life of the process: Vulkan loaders crash when instances come and go
-/// on several threads.
+/// The instance for kernels in `language`. Each lives as long as the process, because Vulkan loaders crash when
+/// instances are made and destroyed on several threads.
 pub(super) fn of(language: Language) -> Result<wgpu::Instance, String> {
     static INSTANCES: [OnceLock<Result<wgpu::Instance, String>>; 2] =
         [const { OnceLock::new() }; 2];
@@ -46,10 +46,10 @@ pub(super) fn of(language: Language) -> Result<wgpu::Instance, String> {
         .clone()
 }
 
-/// The loader's function of this name.
+/// Finds the loader's function with a name.
 type Find<'a> = &'a dyn Fn(&CStr) -> vk::PFN_vkVoidFunction;
 
-/// Our function in place of the loader's of this name, if there is one.
+/// Replaces the loader's function with a name, if it is the one to replace.
 type Replaced = fn(&CStr, Find<'_>) -> Option<*const c_void>;
 
 fn instance(replaced: Replaced) -> Result<wgpu::Instance, InstanceError> {
@@ -97,8 +97,8 @@ fn instance(replaced: Replaced) -> Result<wgpu::Instance, InstanceError> {
     Ok(unsafe { wgpu::Instance::from_hal::<wgpu::hal::api::Vulkan>(instance) })
 }
 
-/// The loader's own functions, which ours pass their calls on to. A loader's function finds the driver by its first argument,
-/// so that one of each does for all devices.
+/// The loader's original functions, which the replacements call. The loader finds the driver by a function's first
+/// argument, so that one copy serves all devices.
 static FEATURES: OnceLock<vk::PFN_vkGetPhysicalDeviceFeatures2> = OnceLock::new();
 static DEVICE_FUNCTION: OnceLock<vk::PFN_vkGetDeviceProcAddr> = OnceLock::new();
 static CREATE_SHADER: OnceLock<vk::PFN_vkCreateShaderModule> = OnceLock::new();
@@ -116,7 +116,7 @@ fn without_device_scope(name: &CStr, find: Find<'_>) -> Option<*const c_void> {
     Some(features_without_device_scope as *const c_void)
 }
 
-/// What the driver says, without the memory model's scope of the device.
+/// Reports the driver's features without the device scope of the memory model.
 unsafe extern "system" fn features_without_device_scope(
     device: vk::PhysicalDevice,
     features: *mut vk::PhysicalDeviceFeatures2<'_>,
@@ -158,7 +158,7 @@ fn with_bf16_in_f32(name: &CStr, find: Find<'_>) -> Option<*const c_void> {
 
 const SHADER_MODULE: &CStr = c"vkCreateShaderModule";
 
-/// The functions of a device, with ours that makes shader modules.
+/// Finds a device's function by name; [`create_shader`] in place of the one that makes shader modules.
 unsafe extern "system" fn device_function(
     device: vk::Device,
     name: *const c_char,
@@ -176,7 +176,7 @@ unsafe extern "system" fn device_function(
         .and_then(|function| unsafe { function(device, name) })
 }
 
-/// A module of words whose arithmetic on bf16 is done in f32.
+/// Makes a shader module, with the arithmetic on bf16 done in f32.
 unsafe extern "system" fn create_shader(
     device: vk::Device,
     info: *const vk::ShaderModuleCreateInfo<'_>,

@@ -1,5 +1,5 @@
-//! Devices of Vulkan that this crate starts and hands to CubeCL, because one that CubeCL starts by itself is not what is
-//! wanted: it takes SPIR-V wherever it can, and hands the driver SPIR-V that computes with bf16.
+//! Vulkan devices that this crate starts and hands to CubeCL. CubeCL's own would use SPIR-V wherever they can, and
+//! would give the driver SPIR-V that computes with bf16.
 
 mod bf16;
 mod instance;
@@ -17,13 +17,13 @@ pub(crate) use instance::lacks_for_spirv;
 
 use crate::named::by_name;
 
-/// What kernels are compiled to.
+/// The language that kernels are compiled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
-    /// WGSL, as in a build without the feature `vulkan`: CubeCL offers no choice, so the instance that these devices come
-    /// from tells of no memory model of the scope of the device, which SPIR-V of CubeCL's needs.
+    /// WGSL, as in a build without the feature `vulkan`. CubeCL offers no choice, so the instance of these devices
+    /// hides the device scope of the memory model, which CubeCL's SPIR-V needs.
     Wgsl,
-    /// SPIR-V, whose arithmetic on bf16 is done in f32.
+    /// SPIR-V, with the arithmetic on bf16 done in f32.
     SpirV,
 }
 
@@ -36,7 +36,8 @@ struct Started {
 
 static STARTED: Mutex<Vec<Started>> = Mutex::new(Vec::new());
 
-/// The adapter of this name for kernels in `language`: started once, and the same from then on.
+/// The device on the adapter with this name for kernels in `language`; started by the first call, and shared from then
+/// on.
 pub(crate) fn device(language: Language, kind: &WgpuDeviceKind) -> Result<WgpuDevice, String> {
     let mut all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let known = |started: &&Started| started.language == language && started.kind == *kind;
@@ -49,7 +50,7 @@ pub(crate) fn device(language: Language, kind: &WgpuDeviceKind) -> Result<WgpuDe
     Ok(device)
 }
 
-/// wgpu's own handle of the adapter of this name for kernels in WGSL, if it was started here.
+/// wgpu's handle of the device on this adapter for kernels in WGSL, if it was started here.
 pub(crate) fn handle(kind: &WgpuDeviceKind) -> Option<wgpu::Device> {
     let all = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let wanted = |started: &&Started| started.language == Language::Wgsl && started.kind == *kind;
@@ -85,7 +86,7 @@ fn start(language: Language, kind: &WgpuDeviceKind) -> Result<Started, String> {
     })
 }
 
-/// A device as CubeCL asks for its own, less what wgpu calls experimental.
+/// Requests a device as CubeCL does, without the features that wgpu calls experimental.
 fn for_wgsl(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu::Queue), String> {
     let left_out = Features::MAPPABLE_PRIMARY_BUFFERS | Features::all_experimental_mask();
     let descriptor = wgpu::DeviceDescriptor {
