@@ -114,7 +114,8 @@ fn words_that_are_no_module_are_an_error() {
     assert!(computed_in_f32(&words).unwrap_err().starts_with("SPIR-V: "));
 }
 
-/// Interprets the instructions that [`Rewriting::rounded`] writes, for one f32, and returns each result.
+/// Interprets the instructions that [`Rewriting::rounded`] writes for the kernel's sum, and returns the rounded bits of a
+/// sum `value`.
 fn interpreted(module: &Module, value: u32) -> u32 {
     let mut words: HashMap<Word, u32> = HashMap::new();
     for one in &module.instructions {

@@ -1,8 +1,8 @@
 //! Feed-forward experts and their gradients: [`moebius_ops::experts`].
 //!
-//! Products sum in f32, and their operands have the type of x. Forward, a block of rows goes through both products before
-//! the next one, so that its hidden rows never leave the cache, but for what a backward pass wants kept. Backward, with dy
-//! the gradient of y, h = act(pre), and a row r of slot s = (t,k) of expert e:
+//! Products sum in f32, and their operands have the type of x. In the forward pass a block of rows goes through both
+//! products before the next block, so that its hidden rows stay in the cache, except what is kept for a backward pass.
+//! In the backward pass, with dy the gradient of y, h = act(pre), and a row r of slot s = (t,k) of expert e:
 //!
 //! | gradient | formula |
 //! |---|---|
@@ -37,20 +37,20 @@ pub(super) fn lower(b: &Builder, operation: &Experts, inputs: &[Value]) -> Vec<V
     }
 }
 
-/// The sort of the experts' rows; a dense network has none, and a row for each token.
+/// The slots of the sorted rows. A dense network has none: it has one row for each token.
 struct Slots {
     /// Router weights \[T,K\].
     weights: Value,
-    /// Slots of the sorted rows, i32 \[R\].
+    /// The slot of each sorted row, i32 \[R\].
     of_rows: Value,
-    /// Their tokens, i32 \[R\].
+    /// The token of each sorted row, i32 \[R\].
     tokens: Value,
-    /// Rows of the slots.
+    /// The row of each slot.
     positions: Value,
 }
 
 impl Slots {
-    /// Those of the operands after x, the experts' segments, and the operands after them.
+    /// Splits the operands after x into the slots, the experts' segments, and the operands after those.
     fn of<'a>(
         b: &'a Builder,
         p: &Problem,
@@ -75,7 +75,7 @@ impl Slots {
     }
 }
 
-/// A block's rows of what has one for each token.
+/// A block's rows of `x`, which has one row for each token.
 fn of_tokens(b: &Builder, slots: Option<&Slots>, block: &Block, x: Value) -> Value {
     match slots {
         Some(slots) => b.take(x, block.rows(slots.tokens)),
@@ -83,7 +83,7 @@ fn of_tokens(b: &Builder, slots: Option<&Slots>, block: &Block, x: Value) -> Val
     }
 }
 
-/// The sums f32 of each token's rows, which `weights` \[T,K\] may weigh.
+/// Sums the rows of each token, weighted by `weights` \[T,K\] if given; f32.
 fn to_tokens(
     b: &Builder,
     p: &Problem,
@@ -98,7 +98,7 @@ fn to_tokens(
     }
 }
 
-/// Gate and up columns of the first product; the gate alone without gating.
+/// The gate and up columns of the first product; only the gate if the network isn't gated.
 fn parts(b: &Builder, p: &Problem, pre: Value) -> (Value, Option<Value>) {
     if !p.gated {
         return (pre, None);
@@ -107,7 +107,7 @@ fn parts(b: &Builder, p: &Problem, pre: Value) -> (Value, Option<Value>) {
     (gate, Some(b.slice_dim(pre, 1, p.inter..2 * p.inter)))
 }
 
-/// The hidden rows \[B,F\] of the first product: act(pre), or act(gate) ∘ up.
+/// The hidden rows \[B,F\] from the first product: act(pre), or act(gate) ∘ up.
 fn hidden(b: &Builder, p: &Problem, pre: Value) -> Value {
     let (gate, up) = parts(b, p, pre);
     let act = value(b, p.activation, gate);
@@ -117,7 +117,7 @@ fn hidden(b: &Builder, p: &Problem, pre: Value) -> Value {
     }
 }
 
-/// The first product's gradient from the hidden rows'.
+/// The first product's gradient, from the hidden rows' gradient.
 fn through(b: &Builder, p: &Problem, pre: Value, dhidden: Value) -> Value {
     let (gate, up) = parts(b, p, pre);
     let slope = slope(b, p.activation, gate);
@@ -130,8 +130,8 @@ fn through(b: &Builder, p: &Problem, pre: Value, dhidden: Value) -> Value {
     b.concatenate(&[b.mul(b.mul(dhidden, up), slope), dup], 1)
 }
 
-/// y, and with `keep` what the backward pass reads: the first product before its activation, 0 past the last
-/// expert's rows.
+/// Appends the forward pass: y and, with `keep`, the first product before its activation, which the backward pass
+/// reads; 0 past the last expert's rows.
 fn forward(b: &Builder, p: &Problem, keep: bool, inputs: &[Value]) -> Vec<Value> {
     let (x, dtype) = (inputs[0], b.element(inputs[0]));
     let (slots, segments, stacks) = Slots::of(b, p, &inputs[1..]);
@@ -156,17 +156,18 @@ fn forward(b: &Builder, p: &Problem, keep: bool, inputs: &[Value]) -> Vec<Value>
     results
 }
 
-/// A block's rows in f32 or the type of x, 0 where they aren't the expert's.
+/// A block's rows, in f32 or the type of x; 0 where a row isn't the expert's.
 struct Rows {
     x: Value,
     dy: Value,
-    /// f32 \[B\]; absent in a dense network.
+    /// Router weights, f32 \[B\]; absent in a dense network.
     weight: Option<Value>,
-    /// Present if the forward kept it.
+    /// The first product; present if the forward pass kept it.
     pre: Option<Value>,
 }
 
-/// Dots of the router weights' gradient where there are such weights, dx rows, and the sums, of one block.
+/// The gradients of one block: those of the rows' router weights if there are any, the rows of dx, and the sums for the
+/// expert's weights.
 fn block_gradients(
     b: &Builder,
     p: &Problem,
@@ -211,8 +212,8 @@ fn block_gradients(
     results
 }
 
-/// Gradients of what `x` and `weights` say and of the router weights, if there are any, from dy, the operands of the
-/// forward pass, and its first product if it was kept.
+/// Appends the backward pass: gradients of x and of the experts' weights as far as `needed` says, and of the router
+/// weights if there are any. The operands are dy, those of the forward pass, and the first product if it was kept.
 fn backward(b: &Builder, p: &Problem, needed: (bool, bool), inputs: &[Value]) -> Vec<Value> {
     let (dy, x) = (inputs[0], inputs[1]);
     let dtype = b.element(x);
@@ -259,7 +260,7 @@ fn backward(b: &Builder, p: &Problem, needed: (bool, bool), inputs: &[Value]) ->
     gradients
 }
 
-/// \[T,K\]: the rows' values by slot, 0 for slots without a row.
+/// Gathers the rows' values by slot, \[T,K\]; 0 for slots without a row.
 fn to_slots(b: &Builder, rows: Value, positions: Value, shape: [usize; 2]) -> Value {
     if b.shape(rows)[0] == 0 {
         return b.splat(0.0, TensorType::new(shape, F32));

@@ -1,7 +1,8 @@
 //! Keys and values in pages, and attention over them: [`moebius_ops::kv_cache`].
 //!
-//! Words are read and written one by one where the table says they are. The tokens of a sequence are laid so that the last
-//! query's is the last: then distances are those of an ordinary attention, and what depends on positions themselves is one mask.
+//! Words are read and written one by one at the places that the table gives. The tokens of a sequence are aligned so
+//! that the last one is the last query's own: then distances are those of an ordinary attention, and everything that
+//! depends on absolute positions is one mask.
 
 use super::attention::{Places, Tables, Terms, Tiling, all, by_place, forward};
 use super::quantize::{e8m0_scales, element as code_element, encode, magnitude};
@@ -14,7 +15,7 @@ use moebius_ops::{KvCache, Operation};
 use moebius_pjrt::ElementType::{self, F32, S32, U8, U32};
 use moebius_pjrt::TensorType;
 
-/// The results of the operation, of operands that were checked.
+/// Appends the operation, whose operands were checked, and returns its results.
 pub(super) fn lower(
     b: &Builder,
     operation: &KvCache,
@@ -27,18 +28,18 @@ pub(super) fn lower(
     }
 }
 
-/// Where tokens are.
+/// The places of tokens in the pool.
 struct Tokens {
-    /// \[B, T\]: whether they have a page that the pool has.
+    /// Whether each token has a page in the pool, \[B, T\].
     there: Value,
-    /// i32 \[B, T\]: the page's number.
+    /// The number of each token's page, i32 \[B, T\].
     page: Value,
-    /// i32 \[B, T\]: the token's place in the page.
+    /// Each token's place in its page, i32 \[B, T\].
     place: Value,
 }
 
 impl Tokens {
-    /// Of positions i32 \[B, T\].
+    /// The places of the tokens at positions `token`, i32 \[B, T\].
     fn new(b: &Builder, layout: &Layout, table: Value, token: Value) -> Self {
         let [batch, pages] = [0, 1].map(|dim| b.shape(table)[dim]);
         let count = b.shape(token)[1];
@@ -61,8 +62,8 @@ impl Tokens {
         }
     }
 
-    /// i32 \[B, Hkv, T, words\]: the words of a block from `first` on that a token has, `step` words from one to the next, and
-    /// from one token to the next `beside`.
+    /// The indices of each token's words, i32 \[B, Hkv, T, `count`\]. In a block, a token's first word is at `first`,
+    /// its words are `step` apart, and two neighbouring tokens are `beside` apart.
     fn words(
         &self,
         b: &Builder,
@@ -83,7 +84,7 @@ impl Tokens {
         b.add(start, b.add(head, word))
     }
 
-    /// The words of keys, and of values, and where there are scales those of either.
+    /// The indices of the words of keys and of their scale, then of values and of their scale.
     fn all(&self, b: &Builder, layout: &Layout) -> [[Value; 2]; 2] {
         let [keys, values] = [layout.key_words(), layout.value_words()];
         let scales = BLOCK * (keys + values);
@@ -100,7 +101,7 @@ impl Tokens {
     }
 }
 
-/// Codes \[.., n, per word\] as i32 words \[.., n\].
+/// Packs codes \[.., n, per word\] into i32 words \[.., n\].
 fn pack(b: &Builder, format: CacheFormat, x: Value) -> Value {
     let mut shape = b.shape(x);
     match format {
@@ -117,7 +118,7 @@ fn pack(b: &Builder, format: CacheFormat, x: Value) -> Value {
     }
 }
 
-/// i32 words \[.., n\] as values \[.., n, per word\].
+/// Unpacks i32 words \[.., n\] to values \[.., n, per word\].
 fn unpack(b: &Builder, format: CacheFormat, x: Value) -> Value {
     let as_type = |element| b.convert(b.bitcast(x, element), F32);
     match format {
@@ -131,13 +132,13 @@ fn unpack(b: &Builder, format: CacheFormat, x: Value) -> Value {
     }
 }
 
-/// Positions i32 \[B, T\] that count from a vector \[B\] on.
+/// `count` consecutive positions from each of `start` \[B\] on, i32 \[B, T\].
 fn counted(b: &Builder, start: Value, count: usize) -> Value {
     let ty = TensorType::new([b.shape(start)[0], count], S32);
     b.add(b.iota(ty, 1), Along(start, [0]))
 }
 
-/// The first positions and the ends, i32 \[B\].
+/// The first position and the end of each sequence, i32 \[B\] each.
 fn spans(b: &Builder, spans: Value) -> [Value; 2] {
     let batch = b.shape(spans)[0];
     let spans = b.bitcast(words(b, spans), S32);
@@ -184,11 +185,11 @@ fn appended(b: &Builder, append: &Append, inputs: &[Value]) -> Value {
     b.reshape(flat, &[l.pages(), l.page_words()])
 }
 
-/// `flat` with words of tokens \[B, Hkv, T, n\] where `places` say, of tokens that are there.
+/// `flat` with the words \[B, Hkv, T, n\] of tokens written at `places`, for tokens that are `there`.
 fn put(b: &Builder, flat: Value, places: Value, new: Value, there: Value) -> Value {
     let (words, shape) = (b.shape(flat)[0], b.shape(places));
     let there = b.broadcast(there, &shape, &[0, 2]);
-    // What lies outside is left out.
+    // A scatter ignores places outside of the operand.
     let places = b.select(there, places, words as f64);
     let count = shape.iter().product();
     let scatter = Scatter {
@@ -201,7 +202,7 @@ fn put(b: &Builder, flat: Value, places: Value, new: Value, there: Value) -> Val
     b.scatter((flat, places, new), &scatter, None)
 }
 
-/// Keys or values \[B, Hkv, T, D\] in f32.
+/// Reads keys or values from the pool, \[B, Hkv, T, D\] in f32.
 fn kept(
     b: &Builder,
     layout: &Layout,
@@ -258,7 +259,7 @@ fn attended(b: &Builder, attend: &Attend, inputs: &[Value], tiling: Tiling) -> V
         let pairs = [s.batch, 1, s.queries, s.keys];
         tables.mask = Some(b.splat(0.0, TensorType::new(pairs, S32)));
     } else {
-        // The last key is that of the last query.
+        // The last key is the last query's own.
         let first = b.add(start, (s.queries as f64) - (s.keys as f64));
         let token = counted(b, first, s.keys);
         let tokens = Tokens::new(b, l, table, token);
@@ -271,7 +272,7 @@ fn attended(b: &Builder, attend: &Attend, inputs: &[Value], tiling: Tiling) -> V
     let q = b.convert(q, F32);
     let terms = Terms::new(&problem, tables);
     let [o, lse] = forward(b, &terms, [q, k, v], tiling);
-    // A query past the end has no sink either.
+    // A query past the end sees no sink either.
     let position = counted(b, start, s.queries);
     let there = b.lt(position, Along(end, [0]));
     let there = |x: Value| b.broadcast(there, &b.shape(x), &[0, 2]);
@@ -280,7 +281,7 @@ fn attended(b: &Builder, attend: &Attend, inputs: &[Value], tiling: Tiling) -> V
     vec![o, lse]
 }
 
-/// The attention in f32 with a mask in place of what its rules let see.
+/// The attention in f32, with one mask in place of the rules that hide pairs.
 fn none_seen(p: &Problem) -> Problem {
     let changes = |rule: &Rule| matches!(rule, Rule::Alibi | Rule::Softcap(_) | Rule::Relative(_));
     let mask = Rule::Mask(Pattern {
@@ -293,7 +294,7 @@ fn none_seen(p: &Problem) -> Problem {
     problem.with_element(moebius_ops::Element::F32)
 }
 
-/// \[B, 1, Sq, Skv\]: which tokens queries see.
+/// The tokens that each query sees, \[B, 1, Sq, Skv\].
 fn mask(
     b: &Builder,
     p: &Problem,

@@ -1,13 +1,14 @@
 //! Moebius's own operations in StableHLO.
 //!
-//! [`moebius_ops::Operation`] describes them; a family is a file that says how each is lowered. Words come as 32-bit
-//! integers of either sign (or as i64, when a host made them) and leave as i32. Products and sums are f32, whatever the type of rows.
+//! [`moebius_ops::Operation`] describes the operations, and the file of a family lowers them. Operands of words may be
+//! signed or unsigned 32-bit integers (or i64, if the host made them); results of words are i32. Products and sums are
+//! f32, whatever the type of rows.
 //!
 //! | file | operations |
 //! |---|---|
 //! | `routing/` | logits, the choice of experts, hashes, loads, and their gradients |
 //! | `permute.rs` | slots by expert, the capacity rule, and rows of tokens in and out of that order |
-//! | `grouped_gemm/segments.rs` | the walk over sorted rows that every product per expert is made of |
+//! | `grouped_gemm/segments.rs` | the walk over sorted rows that all products per expert use |
 //! | `grouped_gemm/mod.rs` | one product per expert and its gradients, and products with FP8 weights |
 //! | `experts.rs` | feed-forward experts and their gradients |
 //! | `attention/` | attention under score rules, and its gradients |
@@ -35,7 +36,7 @@ use moebius_pjrt::ElementType::{self, S32};
 use moebius_pjrt::TensorType;
 use values::float;
 
-/// The name of our custom operations in Burn's graphs.
+/// The name of Moebius's custom operations in Burn's graphs.
 pub const ID: &str = "moebius";
 
 /// Why an operation can't be lowered or recorded.
@@ -44,48 +45,48 @@ pub enum CallError {
     /// The words end early or hold a wrong length.
     #[error("expected a length and that many bytes, got {words} words")]
     Length {
-        /// Words that came.
+        /// The number of words.
         words: usize,
     },
-    /// The bytes are no description.
+    /// The bytes are no description of an operation.
     #[error("expected the description of an operation, got `{got}`: {reason}")]
     Syntax {
-        /// The text that came.
+        /// The text in the bytes.
         got: String,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
-    /// The description is of nothing that can be computed.
+    /// The description has sizes that can't be computed.
     #[error(transparent)]
     Sizes(#[from] Mismatch),
-    /// Nothing here computes it.
+    /// XLA has no lowering for the operation, which is named.
     #[error("expected an operation that XLA computes, got {0}")]
     NotLowered(&'static str),
-    /// The operation has other operands.
+    /// The number of operands is wrong.
     #[error("{operation} expected {expected} operands, got {got}")]
     Operands {
-        /// The operation.
+        /// The operation's name.
         operation: &'static str,
-        /// Operands it has.
+        /// The number of operands that the operation has.
         expected: usize,
-        /// Operands that came.
+        /// The number of operands given.
         got: usize,
     },
-    /// A tensor has another shape or type.
+    /// A tensor has the wrong shape or type.
     #[error("{operation} expected {expected} as {tensor}, got {got}")]
     Tensor {
-        /// The operation.
+        /// The operation's name.
         operation: &'static str,
-        /// The operand or result.
+        /// The name of the operand or result.
         tensor: &'static str,
-        /// What the description says.
+        /// The type in the description.
         expected: TensorType,
-        /// What there is.
+        /// The tensor's type.
         got: TensorType,
     },
 }
 
-/// The description as words: a length in bytes, then JSON.
+/// Packs a description into words: its length in bytes, then JSON.
 pub fn pack(operation: &Operation) -> Vec<u64> {
     let text = serde_json::to_vec(operation)
         .unwrap_or_else(|_| unreachable!("a description is plain data"));
@@ -97,11 +98,12 @@ pub fn pack(operation: &Operation) -> Vec<u64> {
     std::iter::once(text.len() as u64).chain(words).collect()
 }
 
-/// The description that [`pack`] wrote.
+/// Reads the description that [`pack`] wrote.
 ///
 /// # Errors
 ///
-/// [`CallError`] for anything else.
+/// [`CallError::Length`] or [`CallError::Syntax`] for other words, and [`CallError::Sizes`] for sizes that can't be
+/// computed.
 pub fn unpack(words: &[u64]) -> Result<Operation, CallError> {
     let (length, rest) = words.split_first().ok_or(CallError::Length { words: 0 })?;
     let mut bytes: Vec<u8> = rest.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -118,11 +120,12 @@ pub fn unpack(words: &[u64]) -> Result<Operation, CallError> {
     Ok(operation)
 }
 
-/// The types of an operation's results, if it takes operands of these types.
+/// The types of an operation's results for operands of types `inputs`.
 ///
 /// # Errors
 ///
-/// [`CallError`] for sizes that no constructor takes, and for other operands than the description says.
+/// [`CallError::Sizes`] for sizes that no constructor accepts, [`CallError::NotLowered`] for an operation without a
+/// lowering, and [`CallError::Operands`] or [`CallError::Tensor`] for operands that don't match the description.
 pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<TensorType>, CallError> {
     operation.check()?;
     let signature = operation.signature();
@@ -138,7 +141,8 @@ pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<Tenso
     }
     for (operand, got) in signature.operands.iter().zip(inputs) {
         let expected = type_of(operand);
-        // Lowerings convert what they read; what they return is compared with the description.
+        // Operands may have any float or integer type: lowerings convert them, and results are compared with the
+        // description.
         let suits = match operand.scalar {
             Scalar::Float(_) => got.element.is_float(),
             Scalar::Word => !got.element.is_float() && got.element != ElementType::Pred,
@@ -155,11 +159,12 @@ pub fn outputs(operation: &Operation, inputs: &[TensorType]) -> Result<Vec<Tenso
     Ok(signature.results.iter().map(type_of).collect())
 }
 
-/// Appends the operation and returns its results, which have the types that the description says.
+/// Appends the operation and returns its results, in the types of the description.
 ///
 /// # Errors
 ///
-/// As [`outputs`], and where operands that decide the type of a result have another than the description says.
+/// As for [`outputs`], and [`CallError::Tensor`] when a result takes its type from an operand whose type differs from
+/// the description.
 pub fn lower(
     operation: &Operation,
     b: &Builder,
@@ -168,7 +173,7 @@ pub fn lower(
     lower_tiled(operation, b, inputs, Tiling::default())
 }
 
-/// As [`lower`], with the parts in which attention under score rules is computed.
+/// As [`lower`], with the blocks in which attention under score rules is computed.
 ///
 /// # Errors
 ///
@@ -207,7 +212,7 @@ pub fn lower_tiled(
     Ok(results)
 }
 
-/// The type that a tensor leaves with.
+/// The type that a described tensor has as a result.
 fn type_of(tensor: &TensorInfo) -> TensorType {
     let element = match tensor.scalar {
         Scalar::Float(element) => float(element),

@@ -1,8 +1,8 @@
-//! Slots in the order of their experts, and rows of tokens in and out of it: [`moebius_ops::permute`].
+//! The sort of slots by expert, and rows of tokens moved into and out of that order: [`moebius_ops::permute`].
 //!
 //! The order is a stable sort by key. On the CPU plugin (2 cores) 8192 slots take 1.0 ms for 8 experts and 1.2 ms for
 //! 64; counting them, with sums over one-hot columns, takes 0.9 and 3.6 ms. Sorted rows past offsets\[E\] belong to no
-//! expert: they are 0 in results, and hold anything in operands.
+//! expert: they are 0 in results, and may hold anything in operands.
 
 use super::values::{along, rows_where, words};
 use crate::stablehlo::{Along, Builder, Value};
@@ -21,7 +21,7 @@ pub(super) fn lower(b: &Builder, operation: &Permute, inputs: &[Value]) -> Vec<V
     }
 }
 
-/// ui32 \[E\].
+/// The capacity of each expert in slots, ui32 \[E\].
 fn capacities(
     b: &Builder,
     p: &Problem,
@@ -37,7 +37,7 @@ fn capacities(
         }
         Some(factors) => {
             let all = b.mul(factors, p.slots() as f64);
-            // More than any share of the slots, and the division's rounding up can't overflow.
+            // The bound exceeds any share of the slots, and keeps the rounding up of the division from overflowing.
             let all = b.ceil(b.clamp(0.0, all, f64::from(1u32 << 31)));
             let all = b.add(b.convert(all, U32), (p.experts() - 1) as f64);
             let share = b.div(all, p.experts() as f64);
@@ -56,7 +56,7 @@ fn capacities(
     b.select(takes, b.add(own, share), zero)
 }
 
-/// The keys \[S\] of what the capacities \[E\] leave; E for a dropped slot.
+/// The keys \[S\] after the capacities \[E\]: E for a slot that is dropped.
 fn kept(b: &Builder, p: &Problem, [keys, weights, capacities]: [Value; 3]) -> Value {
     let weight = b.and(b.bitcast(weights, U32), f64::from(0x7FFF_FFFFu32));
     let slot = b.iota(TensorType::new([p.slots()], U32), 0);
@@ -74,15 +74,15 @@ fn kept(b: &Builder, p: &Problem, [keys, weights, capacities]: [Value; 3]) -> Va
     b.put(dropped, slot, b.select(taken, key, dropped), None)
 }
 
-/// ui32 \[E+1\]: how many keys are smaller than 0 … E.
+/// The number of keys smaller than each of 0 … E, ui32 \[E+1\].
 fn offsets(b: &Builder, p: &Problem, keys: Value) -> Value {
     let ty = TensorType::new([p.experts() + 1, p.slots()], U32);
     let below = b.lt(along(b, keys, &ty.shape, 1), b.iota(ty, 0));
     b.sum(b.convert(below, U32), &[1])
 }
 
-/// Keys ui32 \[S\] of weights, indices, and mask and factors where there are any: a slot's expert, and E where a
-/// capacity drops the slot or none was found.
+/// The key of each slot, ui32 \[S\]: its expert, or E if a capacity drops the slot or no expert was found. The operands
+/// are weights, indices, and mask and factors if there are any.
 pub(crate) fn slot_keys(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Value {
     let (slots, experts) = (p.slots(), p.experts());
     let flat = |b: &Builder, x| b.reshape(x, &[slots]);
@@ -98,7 +98,8 @@ pub(crate) fn slot_keys(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) 
     keys
 }
 
-/// Order, offsets, positions and dropped, of the operands of [`slot_keys`].
+/// Appends the sort: order, offsets, positions and the number of dropped slots. The operands are those of
+/// [`slot_keys`].
 fn sort(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Vec<Value> {
     let (slots, experts) = (p.slots(), p.experts());
     if slots == 0 {
@@ -118,7 +119,7 @@ fn sort(b: &Builder, p: &Problem, mask: bool, inputs: &[Value]) -> Vec<Value> {
     vec![order, offsets, positions, b.sub(all, kept)]
 }
 
-/// Which of the first `rows` sorted rows have an expert.
+/// Whether each of the first `rows` sorted rows has an expert.
 pub(super) fn owned(b: &Builder, offsets: Value, rows: usize) -> Value {
     let experts = b.shape(offsets)[0] - 1;
     let last = b.slice_dim(words(b, offsets), 0, experts..experts + 1);
@@ -126,7 +127,7 @@ pub(super) fn owned(b: &Builder, offsets: Value, rows: usize) -> Value {
     b.lt(b.iota(TensorType::new([rows], U32), 0), last)
 }
 
-/// Rows \[R,n\] of x \[T,n\], and the slots of the rows; a row without an expert is 0.
+/// The rows \[R,n\] of x \[T,n\], 0 for a row without an expert, and the slots of the rows.
 fn gathered(
     b: &Builder,
     p: &RowsProblem,
@@ -142,7 +143,7 @@ fn gathered(
     (rows_where(b, owned(b, offsets, p.row_bound()), rows), slots)
 }
 
-/// The sum of a token's rows: of rows, positions, and weights if there are any.
+/// Appends the sum of each token's rows. The operands are rows, positions, and weights if there are any.
 fn combined(b: &Builder, p: &RowsProblem, inputs: &[Value]) -> Value {
     let element = b.element(inputs[0]);
     let weights = inputs.get(2).map(|w| b.convert(*w, F32));
@@ -181,7 +182,7 @@ pub(super) fn combine(
     sum.unwrap_or_else(|| unreachable!("a token has a slot"))
 }
 
-/// Whether slots have a row, and the row, at `positions` \[n\]; any row where there is none.
+/// For slots with `positions` \[n\]: whether each has a row, and that row, or any row if it has none.
 pub(super) fn row_of(b: &Builder, rows: Value, positions: Value) -> (Value, Value) {
     let bound = b.shape(rows)[0];
     let words = words(b, positions);
@@ -189,7 +190,7 @@ pub(super) fn row_of(b: &Builder, rows: Value, positions: Value) -> (Value, Valu
     (found, b.take(rows, b.select(found, words, 0.0)))
 }
 
-/// Gradients of rows and weights, of dy, rows, weights, order, offsets and positions.
+/// Appends the gradients of rows and weights. The operands are dy, rows, weights, order, offsets and positions.
 fn combine_backward(b: &Builder, p: &RowsProblem, inputs: &[Value]) -> Vec<Value> {
     let [dy, rows, weights, positions] = [inputs[0], inputs[1], inputs[2], inputs[5]];
     let element = b.element(rows);

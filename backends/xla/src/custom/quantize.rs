@@ -1,13 +1,13 @@
-//! FP8 casts, codes and scales of a stack of matrices, and back: [`moebius_ops::quantize`]; and what every operation on
-//! FP8 codes ([`moebius_ops::fp8`]) shares.
+//! FP8 casts, and quantisation of a stack of matrices to codes and scales and back: [`moebius_ops::quantize`]. Other
+//! operations on FP8 codes ([`moebius_ops::fp8`]) share its functions.
 //!
 //! A scale follows from the largest finite magnitude of its block by integer arithmetic, so it has the same bits
-//! everywhere; quotients are divisions, as exact as the device's.
+//! everywhere; quotients are divisions, as accurate as the device's.
 //!
-//! XLA's own conversions to FP8 round to nearest even and keep NaN. A value beyond the largest becomes NaN
-//! in E4M3 and infinity in E5M2, which is [`Overflow::Ieee`]; a clamp before makes it
-//! [`Overflow::Saturate`]. Those of the CPU plugin are right for every one of the 2³² f32 values.
-//! Codes lie four to a word, lane 0 in the low byte.
+//! XLA's own conversions to FP8 round to nearest even and keep NaN. A value beyond the largest becomes NaN in E4M3 and
+//! infinity in E5M2, as [`Overflow::Ieee`] asks; a clamp before the conversion gives [`Overflow::Saturate`]. The CPU
+//! plugin's conversions are right for every one of the 2³² f32 values. Codes lie four to a word, lane 0 in the low
+//! byte.
 
 use super::values::{float, pad_end, words};
 use crate::stablehlo::{Builder, Reduction, Unary, Value};
@@ -60,14 +60,14 @@ fn is_mx(p: &Problem) -> bool {
     p.granularity().scale_type() == ScaleType::E8M0
 }
 
-/// The bits of |x|, 0 where x isn't finite: integers are ordered like the magnitudes, and no device
-/// flushes one.
+/// The bits of |x|, 0 where x isn't finite. As integers they are ordered like the magnitudes, and no device flushes
+/// subnormal ones.
 pub(super) fn magnitude(b: &Builder, x: Value) -> Value {
     let magnitude = b.and(b.bitcast(x, U32), f64::from(0x7FFF_FFFFu32));
     b.select(b.lt(magnitude, f64::from(0x7F80_0000u32)), magnitude, 0.0)
 }
 
-/// f32 bits or E8M0 bytes, ui32 \[M, down, across\], that follow from x.
+/// The scales that follow from x, as f32 bits or E8M0 bytes, ui32 \[M, down, across\].
 fn dynamic(b: &Builder, p: &Problem, x: Value) -> Value {
     let [matrices, rows, columns] = p.shape();
     let ([r, c], [down, across]) = (p.block(), p.blocks());
@@ -84,10 +84,10 @@ fn dynamic(b: &Builder, p: &Problem, x: Value) -> Value {
     }
 }
 
-/// Bits of amax · 2^margin / MAX, between the smallest normal number and the largest; 1 of 0.
+/// The f32 bits of the scales amax · 2^margin / MAX, clamped to the normal numbers; 1 where amax is 0.
 ///
-/// MAX is 1.75 · 2^e, so the mantissa of the quotient is 4/7 of amax's: a division of integers,
-/// whose remainder says how to round, and never a tie because 7 is odd.
+/// MAX is 1.75 · 2^e, so the quotient's mantissa is 4/7 of amax's: an integer division, rounded to nearest without
+/// ties, because 7 is odd.
 fn f32_scales(b: &Builder, p: &Problem, amax: Value) -> Value {
     let (mantissa, exponent) = normalised(b, amax);
     let below = b.lt(mantissa, f64::from(7u32 << 21));
@@ -104,7 +104,7 @@ fn f32_scales(b: &Builder, p: &Problem, amax: Value) -> Value {
     b.select_number(b.eq(amax, 0.0), f64::from(0x3F80_0000u32), scale)
 }
 
-/// The bytes of the powers of two at or above amax · 2^margin / MAX; 1 of 0.
+/// The E8M0 bytes of the smallest powers of two that are at least amax · 2^margin / MAX; 1 where amax is 0.
 pub(super) fn e8m0_scales(b: &Builder, of: (Fp8Format, i32), amax: Value) -> Value {
     let (format, margin) = of;
     let top = format.max().to_bits();
@@ -116,7 +116,7 @@ pub(super) fn e8m0_scales(b: &Builder, of: (Fp8Format, i32), amax: Value) -> Val
     b.select_number(b.eq(amax, 0.0), f64::from(E8M0_ONE), byte)
 }
 
-/// Scales as they came, in the form of [`dynamic`].
+/// Given scales in the form that [`dynamic`] returns.
 pub(super) fn given(b: &Builder, p: &Problem, scales: Value) -> Value {
     let [_, across] = p.blocks();
     if is_mx(p) {
@@ -125,7 +125,7 @@ pub(super) fn given(b: &Builder, p: &Problem, scales: Value) -> Value {
     b.bitcast(b.convert(scales, F32), U32)
 }
 
-/// Scales as they leave.
+/// Scales in the form that operations return.
 fn stored(b: &Builder, p: &Problem, scales: Value) -> Value {
     if is_mx(p) {
         return pack(b, b.convert(scales, ElementType::U8));
@@ -133,7 +133,7 @@ fn stored(b: &Builder, p: &Problem, scales: Value) -> Value {
     b.bitcast(scales, F32)
 }
 
-/// The scale of every value \[M, rows, columns\].
+/// Repeats the scales of blocks for every value, \[M, rows, columns\].
 fn spread(b: &Builder, p: &Problem, scales: Value) -> Value {
     let [matrices, rows, columns] = p.shape();
     let ([r, c], [down, across]) = (p.block(), p.blocks());
@@ -142,10 +142,10 @@ fn spread(b: &Builder, p: &Problem, scales: Value) -> Value {
     b.slice_dim(b.slice_dim(spread, 1, 0..rows), 2, 0..columns)
 }
 
-/// x / scale as codes. Infinities and NaN divide to themselves: a scale is positive and finite.
+/// The codes of x / scale. Infinities and NaN stay what they are: a scale is positive and finite.
 fn codes(b: &Builder, p: &Problem, x: Value, scales: Value) -> Value {
     let quotient = if is_mx(p) {
-        // 2^(127 − byte) in two factors: one would be subnormal for byte 254.
+        // 2^(127 − byte) as two factors: as one it would be subnormal for byte 254.
         let half = power(b, b.ge(scales, 254.0), 0.5);
         let byte = b.clamp(0.0, scales, 253.0);
         let inverse = b.sub(b.splat_like(254.0, byte), byte);
@@ -158,13 +158,13 @@ fn codes(b: &Builder, p: &Problem, x: Value, scales: Value) -> Value {
     encode(b, quotient, p.format(), p.overflow())
 }
 
-/// f32: the values of codes.
+/// The values of codes, code · scale in f32.
 pub(super) fn decode(b: &Builder, p: &Problem, codes: Value, scales: Value) -> Value {
     let values = b.convert(codes, F32);
     if !is_mx(p) {
         return b.mul(values, spread(b, p, b.bitcast(scales, F32)));
     }
-    // Byte 0 is 2⁻¹²⁷, which is subnormal: half of 2⁻¹²⁶. Byte 255 is NaN.
+    // Byte 0 stands for 2⁻¹²⁷, which is subnormal: half of 2⁻¹²⁶. Byte 255 stands for NaN.
     let half = power(b, b.eq(scales, 0.0), 0.5);
     let bits = b.shift_left(b.clamp(1.0, scales, 255.0), 23.0);
     let bits = b.select_number(b.eq(scales, 255.0), f64::from(0x7FC0_0000u32), bits);
@@ -173,19 +173,19 @@ pub(super) fn decode(b: &Builder, p: &Problem, codes: Value, scales: Value) -> V
     b.mul(b.mul(values, half), power)
 }
 
-/// `x`, the f32s of `like`, as its codes have it, in the type of `like`.
+/// Quantises `x`, the f32 values of `like`, and decodes the codes, in the type of `like`.
 fn rounded(b: &Builder, p: &Problem, [like, x, scales]: [Value; 3]) -> Value {
     let codes = codes(b, p, x, scales);
-    // XLA drops a conversion and its inverse for the sake of precision, but not with NaN's bytes
-    // chosen in between.
+    // XLA removes a conversion followed by its inverse, to keep precision; it doesn't here, because the bytes of NaN
+    // are selected in between.
     b.convert(decode(b, p, codes, scales), b.element(like))
 }
 
-/// Mantissa with its implicit bit, ui32, and biased exponent, i32, of the bits of positive f32s;
-/// below 1 of subnormal ones.
+/// The mantissa with its implicit bit (ui32) and the biased exponent (i32) of positive f32s, given by their bits. The
+/// exponent of a subnormal is below 1.
 fn normalised(b: &Builder, bits: Value) -> (Value, Value) {
     let zeros = b.unary(Unary::CountLeadingZeros, bits);
-    // Sign and exponent are nine bits, the last of which a normal number's implicit bit takes.
+    // Sign and exponent are nine bits, of which the implicit bit of a normal number takes the last.
     let shift = b.sub(b.clamp(8.0, zeros, 31.0), 8.0);
     let moved = b.shift_left(bits, shift);
     let exponent = b.shift_right(bits, 23.0);
@@ -197,14 +197,14 @@ fn normalised(b: &Builder, bits: Value) -> (Value, Value) {
     (mantissa, b.select(normal, b.convert(exponent, S32), below))
 }
 
-/// An f32 where a condition holds, and 1 elsewhere.
+/// `factor` where the condition holds, and 1 elsewhere, in f32.
 fn power(b: &Builder, condition: Value, factor: f64) -> Value {
     let ty = b.ty(condition).with_element(F32);
     let (yes, no) = (b.splat(factor, ty.clone()), b.splat(1.0, ty));
     b.select(condition, yes, no)
 }
 
-/// The element type of a format's codes.
+/// The element type of the codes of a format.
 pub(super) const fn element(format: Fp8Format) -> ElementType {
     match format {
         Fp8Format::E4M3 => ElementType::F8E4M3FN,
@@ -212,10 +212,10 @@ pub(super) const fn element(format: Fp8Format) -> ElementType {
     }
 }
 
-/// f32s as codes.
+/// Rounds f32s to FP8 codes.
 ///
-/// NaN is made of x's sign: which of E5M2's comes out of a conversion, and with which sign, depends on
-/// the type that XLA in the end converts from.
+/// The code of NaN is made from the sign of x: which of E5M2's NaNs a conversion gives, and with which sign, depends on
+/// the type that XLA converts from in the end.
 pub(super) fn encode(b: &Builder, x: Value, format: Fp8Format, overflow: Overflow) -> Value {
     let max = f64::from(format.max());
     let clamped = match overflow {
@@ -228,7 +228,7 @@ pub(super) fn encode(b: &Builder, x: Value, format: Fp8Format, overflow: Overflo
     b.bitcast(b.select(b.eq(x, x), codes, nan), element(format))
 }
 
-/// i32 words \[.., ⌈n/4⌉\] of bytes \[.., n\], with zeros where a word isn't full.
+/// Packs bytes \[.., n\] into i32 words \[.., ⌈n/4⌉\]; the last word is filled up with zeros.
 fn pack(b: &Builder, bytes: Value) -> Value {
     let bytes = match b.element(bytes) {
         ElementType::U8 => bytes,
@@ -245,7 +245,7 @@ fn pack(b: &Builder, bytes: Value) -> Value {
     b.bitcast(b.reshape(bytes, &shape), ElementType::S32)
 }
 
-/// Bytes \[.., `n`\] of type `element` from words \[.., ⌈n/4⌉\].
+/// Unpacks words \[.., ⌈n/4⌉\] to `n` bytes of type `element`, \[.., n\].
 fn unpack(b: &Builder, packed: Value, n: usize, element: ElementType) -> Value {
     let packed = words(b, packed);
     let mut shape = b.shape(packed);

@@ -1,13 +1,13 @@
 //! Attention among the sorted rows of one expert and one sequence, and its gradients:
 //! [`moebius_ops::segment_attention`].
 //!
-//! A sequence's rows are neighbours: it is walked in blocks of B rows from its first one on, each block of
-//! queries over the blocks of keys that it sees, with the softmax rescaled as its largest score grows (Milakov
-//! & Gimelshein 2018). Where a row lies in its blocks follows from its own sequence, the shapes of the
-//! blocks from no batch, and rows of other sequences are taken as 0: what a sequence gets, to the last
-//! bit, and where a NaN of it goes, depends on nothing else. Work and memory follow from the lengths of
-//! the sequences, not from R²; a sequence wastes B − 1 rows at most. [`super::attention`] has neither: which blocks it visits is
-//! settled before documents are known, and its blocks begin at multiples of their size.
+//! A sequence's rows are consecutive. They are walked in blocks of B rows from the first one on: each block of queries
+//! goes over the blocks of keys that it sees, with the softmax rescaled as its largest score grows (Milakov &
+//! Gimelshein 2018). A row's place in its block depends only on its own sequence, the blocks' shape is constant, and
+//! rows of other sequences are replaced by 0: so a sequence's results, to the last bit, and the spread of its NaNs
+//! depend on nothing else. Work and memory grow with the lengths of the sequences, not with R²; a sequence wastes at
+//! most B − 1 rows. [`super::attention`] can offer neither: it chooses the blocks to visit before the documents are
+//! known, and its blocks begin at multiples of their size.
 
 use super::grouped_gemm::segments::most_blocks;
 use super::permute::owned;
@@ -18,7 +18,7 @@ use moebius_ops::segment_attention::Problem;
 use moebius_pjrt::ElementType::{self, F32, S32};
 use moebius_pjrt::TensorType;
 
-/// Rows of a block B.
+/// The rows of a block, B.
 const BLOCK: usize = 64;
 
 pub(super) fn lower(b: &Builder, operation: &SegmentAttention, inputs: &[Value]) -> Vec<Value> {
@@ -29,7 +29,7 @@ pub(super) fn lower(b: &Builder, operation: &SegmentAttention, inputs: &[Value])
     }
 }
 
-/// o and lse of q, k, v, order and offsets.
+/// Appends the forward pass: o and lse. The operands are q, k, v, order and offsets.
 fn forward(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
     if p.rows() == 0 {
         let lse = TensorType::new([0, p.heads()], F32);
@@ -42,7 +42,7 @@ fn forward(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
     vec![b.convert(o, element), seen.rows(b, lse, 1)]
 }
 
-/// dq, dk and dv of the operands of the forward pass, o, lse and do.
+/// Appends the backward pass: dq, dk and dv. The operands are those of the forward pass, o, lse and do.
 fn backward(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
     if p.rows() == 0 {
         return inputs[..3].to_vec();
@@ -63,27 +63,27 @@ fn scale(p: &Problem) -> f64 {
     1.0 / (p.head_dim() as f64).sqrt()
 }
 
-/// The sequences, and the scaled queries, keys and values by head.
+/// The sequences, and q (scaled), k and v by head.
 fn seen(b: &Builder, p: &Problem, inputs: &[Value]) -> (Seen, [Value; 3]) {
     let seen = Seen::new(b, p, inputs[3], inputs[4]);
     let [q, k, v] = [0, 1, 2].map(|i| seen.heads(b, inputs[i]));
     (seen, [b.mul(q, scale(p)), k, v])
 }
 
-/// The sequences among the rows, in the order of their blocks of queries.
+/// The sequences among the sorted rows, walked in blocks of queries.
 struct Seen {
     heads: usize,
     rows: usize,
     causal: bool,
-    /// i32 \[R\]: the first row of a row's sequence, and one past the last.
+    /// The first row of each row's sequence, and the row after the last: i32 \[R\] each.
     first: Value,
     end: Value,
-    /// Blocks of queries, an i32 scalar, and the most that there can be.
+    /// The number of blocks of queries, an i32 scalar, and its upper bound.
     count: Value,
     most: u64,
 }
 
-/// A block of rows of one sequence: where it begins, and where the sequence ends, i32 scalars.
+/// A block of rows of one sequence: the block's first row, and the row after the sequence's last, i32 scalars.
 #[derive(Clone, Copy)]
 struct Span {
     start: Value,
@@ -93,14 +93,14 @@ struct Span {
 /// A block of query rows.
 struct Queries {
     span: Span,
-    /// Where its sequence begins.
+    /// The first row of the block's sequence.
     first: Value,
-    /// Blocks of keys.
+    /// The number of blocks of keys to visit.
     count: Value,
 }
 
 impl Span {
-    /// `x` \[heads, B, …\], 0 in rows past the sequence's last.
+    /// `x` \[heads, B, …\] with 0 in rows past the sequence's end.
     fn inside(self, b: &Builder, x: Value) -> Value {
         let shape = b.shape(x);
         let row = self.places(b, &[BLOCK], 0);
@@ -108,25 +108,25 @@ impl Span {
         b.select(b.broadcast(inside, &shape, &[1]), x, 0.0)
     }
 
-    /// The block's rows of x \[heads, padded, …\], whosever they are.
+    /// The block's rows of `x` \[heads, padded, …\], whichever sequence they belong to.
     fn rows(self, b: &Builder, x: Value) -> Value {
         let mut sizes = b.shape(x);
         sizes[1] = BLOCK;
         b.dynamic_slice(x, &starts(b, self.start, 1, sizes.len()), &sizes)
     }
 
-    /// The block's rows of x \[heads, padded, …\], 0 past the sequence's last.
+    /// The block's rows of `x` \[heads, padded, …\], 0 past the sequence's end.
     fn own_rows(self, b: &Builder, x: Value) -> Value {
         self.inside(b, self.rows(b, x))
     }
 
-    /// x \[heads, padded, …\] with `rows` in place of the block's. Those past the sequence's last must be 0:
-    /// later sequences write theirs later.
+    /// `x` \[heads, padded, …\] with the block's rows replaced by `rows`, which must be 0 past the sequence's end:
+    /// later sequences write their rows afterwards.
     fn written(self, b: &Builder, x: Value, rows: Value) -> Value {
         b.dynamic_update_slice(x, rows, &starts(b, self.start, 1, b.ty(x).rank()))
     }
 
-    /// i32 of `shape`: the numbers of the block's rows along `dim`.
+    /// The row numbers of the block along `dim`, i32 of `shape`.
     fn places(self, b: &Builder, shape: &[usize], dim: usize) -> Value {
         let row = b.iota(TensorType::new(shape, S32), dim);
         b.add(row, Along(self.start, []))
@@ -158,8 +158,8 @@ impl Seen {
         }
     }
 
-    /// f32 \[heads, padded, D\] of x \[R, heads·D\], with a block of zeros after the last row. A single column
-    /// gets another one of zeros, as in [`super::grouped_gemm::segments::product`].
+    /// Splits x \[R, heads·D\] by head: f32 \[heads, padded, D\], with a block of zeros after the last row. If D is 1,
+    /// a second column of zeros is added, as in [`super::grouped_gemm::segments::product`].
     fn heads(&self, b: &Builder, x: Value) -> Value {
         let x = b.convert(x, F32);
         let width = b.shape(x)[1] / self.heads;
@@ -169,7 +169,7 @@ impl Seen {
         pad_end(b, x, zero, 2, usize::from(width == 1))
     }
 
-    /// \[R, heads·width\] of x \[heads, padded, width or more\] or \[heads, padded\].
+    /// Joins the heads again: \[R, heads·width\] of x \[heads, padded, width or more\] or \[heads, padded\].
     fn rows(&self, b: &Builder, x: Value, width: usize) -> Value {
         let shape = b.shape(x);
         let x = b.reshape(x, &[shape[0], shape[1], shape.get(2).copied().unwrap_or(1)]);
@@ -199,7 +199,7 @@ impl Seen {
     /// The block of queries that begins at row `start`.
     fn queries(&self, b: &Builder, start: Value) -> Queries {
         let [first, end] = [self.first, self.end].map(|x| element_at(b, x, start));
-        // Causal queries see no block behind their own.
+        // Causal queries see no block of keys after their own block.
         let beyond = if self.causal { b.add(start, 1.0) } else { end };
         let length = b.add(b.sub(beyond, first), (BLOCK - 1) as f64);
         Queries {
@@ -209,7 +209,7 @@ impl Seen {
         }
     }
 
-    /// The j-th block of keys, and which of them a query sees, \[heads, B, B\].
+    /// The j-th block of keys, and whether each query sees each key, \[heads, B, B\].
     fn keys(&self, b: &Builder, queries: &Queries, j: Value) -> (Span, Value) {
         let span = Span {
             start: b.add(queries.first, b.mul(j, BLOCK as f64)),
@@ -229,7 +229,7 @@ impl Seen {
         (span, b.broadcast(seen, &shape, &[1, 2]))
     }
 
-    /// o \[heads, padded, D\] and lse \[heads, padded\].
+    /// The forward pass: o \[heads, padded, D\] and lse \[heads, padded\].
     fn attended(&self, b: &Builder, [q, k, v]: [Value; 3]) -> [Value; 2] {
         let o = b.splat_like(0.0, q);
         let lse = b.splat(0.0, TensorType::new([self.heads, self.rows + BLOCK], F32));
@@ -253,7 +253,7 @@ impl Seen {
         [results[0], results[1]]
     }
 
-    /// Gradients of the scaled queries, of keys and of values, \[heads, padded, D\]. q is scaled.
+    /// The gradients of the scaled queries, the keys and the values, \[heads, padded, D\]; q is scaled.
     fn gradients(
         &self,
         b: &Builder,
@@ -285,8 +285,8 @@ impl Seen {
     }
 }
 
-/// One block of keys more: the largest scores and the sums \[heads, B\], and the outputs \[heads, B, D\] times
-/// the sums.
+/// The running softmax with one more block of keys: the largest scores and the sums of exponentials, \[heads, B\], and
+/// the outputs times those sums, \[heads, B, D\].
 fn rescaled(
     b: &Builder,
     (q, k, v, seen): (Value, Value, Value, Value),
@@ -295,7 +295,7 @@ fn rescaled(
     let scores = b.dot(q, k, &DotDims::matmul_transposed(1), F32);
     let scores = b.select(seen, scores, b.lowest(b.ty(scores)));
     let next = b.max(largest, b.reduce(Reduction::Max, scores, &[2]));
-    // Rows that have seen nothing yet: −∞ − −∞ would be NaN.
+    // A row that has seen nothing yet would compute −∞ − −∞, which is NaN.
     let from = b.select_number(b.eq(next, f64::NEG_INFINITY), 0.0, next);
     let p = b.exp(b.sub(scores, Along(from, [0, 1])));
     let shrink = b.exp(b.sub(largest, from));
@@ -305,9 +305,9 @@ fn rescaled(
     vec![next, sum, b.add(o, b.dot(p, v, &DotDims::matmul(1), F32))]
 }
 
-/// What a block of queries and one of keys add to the gradients of the scaled queries, of keys and
-/// of values: of scaled queries, the gradient of o, keys and values, \[heads, B, D\], and of what a
-/// query knows of each key, \[heads, B, B\].
+/// The gradients that a pair of blocks adds to the scaled queries, the keys and the values. The operands are the scaled
+/// queries, the gradient of o, keys and values, \[heads, B, D\]; and lse, Δ and whether a query sees a key, \[heads, B,
+/// B\].
 fn pair_gradients(
     b: &Builder,
     [q, gradient, k, v]: [Value; 4],
@@ -326,18 +326,18 @@ fn pair_gradients(
     ]
 }
 
-/// What tells the sequences of sorted rows apart: i32 \[R\] each.
+/// The keys that tell the sequences of sorted rows apart: i32 \[R\] each.
 struct Keys {
-    /// The expert of a row; E for none.
+    /// The row's expert; E for none.
     expert: Value,
-    /// Its sequence.
+    /// The number of the row's sequence.
     sequence: Value,
-    /// \[R\]: whether a row has an expert.
+    /// Whether each row has an expert, \[R\].
     owned: Value,
 }
 
 impl Keys {
-    /// Of rows that `order` and `offsets` have sorted.
+    /// The keys of rows that `order` and `offsets` have sorted.
     fn new(b: &Builder, p: &Problem, order: Value, offsets: Value) -> Self {
         let (s, rows) = (p.segments(), p.rows());
         let slots = b.slice_dim(words(b, order), 0, 0..rows);
@@ -352,7 +352,7 @@ impl Keys {
         }
     }
 
-    /// \[R\]: whether row r − `shift` belongs to the sequence of row r.
+    /// Whether row r − `shift` belongs to the sequence of row r, for each r, \[R\].
     fn beside(&self, b: &Builder, shift: i64) -> Value {
         let outside = b.scalar(-1.0, S32);
         let same = |key: Value| b.eq(key, b.pad(key, outside, &[shift], &[-shift], &[0]));

@@ -1,10 +1,10 @@
-//! Values in the forms that lowerings share.
+//! Helpers for values that several lowerings share.
 
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::Element;
 use moebius_pjrt::ElementType::{self, S32, U32};
 
-/// The element type of floats.
+/// The element type of a float type of operations.
 pub(crate) fn float(element: Element) -> ElementType {
     match element {
         Element::F32 => ElementType::F32,
@@ -13,7 +13,7 @@ pub(crate) fn float(element: Element) -> ElementType {
     }
 }
 
-/// An integer tensor's values as ui32.
+/// The values of an integer tensor as ui32.
 pub(crate) fn words(b: &Builder, x: Value) -> Value {
     match b.element(x) {
         S32 => b.bitcast(x, U32),
@@ -21,7 +21,7 @@ pub(crate) fn words(b: &Builder, x: Value) -> Value {
     }
 }
 
-/// A vector's values along dimension `dim` of `shape`.
+/// A vector laid along dimension `dim` of `shape` and repeated along the others.
 pub(crate) fn along(b: &Builder, x: Value, shape: &[usize], dim: usize) -> Value {
     b.broadcast(x, shape, &[dim])
 }
@@ -31,7 +31,7 @@ pub(crate) fn rows_where(b: &Builder, condition: Value, yes: Value) -> Value {
     b.select(along(b, condition, &b.shape(yes), 0), yes, 0.0)
 }
 
-/// x with `count` times the scalar `value` after the end of dimension `dim`.
+/// `x` with `count` copies of the scalar `value` after the end of dimension `dim`.
 pub(crate) fn pad_end(b: &Builder, x: Value, value: Value, dim: usize, count: usize) -> Value {
     if count == 0 {
         return x;
@@ -42,15 +42,14 @@ pub(crate) fn pad_end(b: &Builder, x: Value, value: Value, dim: usize, count: us
     b.pad(x, value, &vec![0; rank], &high, &vec![0; rank])
 }
 
-/// Where a slice of a tensor of `rank` dimensions begins: `start` in dimension `dim`, 0 in the
-/// others.
+/// The starts of a slice in a tensor of `rank` dimensions: `start` in dimension `dim`, 0 in the others.
 pub(crate) fn starts(b: &Builder, start: Value, dim: usize, rank: usize) -> Vec<Value> {
     let mut starts = vec![b.scalar(0.0, S32); rank];
     starts[dim] = start;
     starts
 }
 
-/// Element `at` of a vector, a scalar.
+/// Element `at` of a vector, as a scalar.
 pub(crate) fn element_at(b: &Builder, x: Value, at: Value) -> Value {
     b.reshape(b.dynamic_slice(x, &[at], &[1]), &[])
 }

@@ -1,4 +1,4 @@
-//! Gradients.
+//! Gradients of attention under score rules.
 
 use super::relative;
 use super::scores::{Scored, Scores};
@@ -8,16 +8,16 @@ use moebius_ops::TableGradients;
 use moebius_ops::attention::Rule;
 use moebius_pjrt::ElementType;
 
-/// Gradients of results.
+/// The result whose gradient comes in.
 #[derive(Clone, Copy)]
 pub(super) enum Of {
-    /// o and its gradient.
+    /// The output o, with its gradient.
     Output { o: Value, gradient: Value },
-    /// The gradient of lse.
+    /// The log-sum-exp lse, by its gradient.
     LogSumExp { gradient: Value },
 }
 
-/// dq, dk, dv of gradients of o, and the tables' that are wanted.
+/// Appends the backward pass: dq, dk and dv (dv only through o), then the gradients of the tables that are `wanted`.
 pub(super) fn backward(
     b: &Builder,
     terms: &Terms<'_>,
@@ -72,7 +72,7 @@ fn delta(b: &Builder, of: Of, element: ElementType) -> Value {
     }
 }
 
-/// −Σ exp(sink − lse) · Δ over sequences and queries, \[Hq\].
+/// The gradient of the sinks, −Σ exp(sink − lse) · Δ over sequences and queries, \[Hq\].
 fn of_sinks(b: &Builder, sinks: Value, (lse, delta): (Value, Value)) -> Value {
     let [lse, sinks] = [lse, sinks].map(|x| b.convert(x, b.element(delta)));
     let sinks = b.broadcast(sinks, &b.shape(lse), &[1]);
@@ -80,13 +80,13 @@ fn of_sinks(b: &Builder, sinks: Value, (lse, delta): (Value, Value)) -> Value {
     b.neg(b.sum(b.mul(weight, delta), &[0, 2]))
 }
 
-/// Where the tables' gradients lie in the state of the loops.
+/// The indices of the tables' gradients in the state of the loops.
 struct Places {
-    /// The first of them.
+    /// The index of the first one, after dq, dk and dv.
     first: usize,
-    /// The dense bias's, with its extents 1, and the place of its rule.
+    /// The dense bias's index, its dimensions of extent 1, and the index of its rule.
     bias: Option<(usize, Vec<usize>, usize)>,
-    /// That of the biases by distance, and the place of its rule.
+    /// The index of the gradients of the biases by distance, and the index of their rule.
     relative: Option<(usize, usize)>,
 }
 
@@ -123,7 +123,7 @@ impl Places {
         }
     }
 
-    /// Adds gradients of a tile's scores to those of the tables.
+    /// Adds a tile's gradients of scores to the gradients of the tables.
     fn add(
         &self,
         b: &Builder,
@@ -134,7 +134,7 @@ impl Places {
         if let Some((to, one, rule)) = &self.bias {
             let own = scored.before(b, ds, rule + 1);
             let own = b.reduce_keep(Reduction::Sum, own, one);
-            // Every tile is visited once.
+            // Each tile is visited once, so its part is written rather than added.
             state[*to] = write(b, state[*to], own, &[(2, at.query), (3, at.key)]);
         }
         if let Some((to, rule)) = self.relative {
@@ -143,7 +143,7 @@ impl Places {
         }
     }
 
-    /// The gradients as they leave.
+    /// Turns the sums in `results` into the gradients that the operation returns.
     fn finish(&self, b: &Builder, scores: &Scores<'_>, results: &mut [Value]) {
         let [queries, keys] = scores.walk.total;
         if let Some((at, ..)) = self.bias {
@@ -155,20 +155,20 @@ impl Places {
     }
 }
 
-/// What every tile reads. Queries are \[B, Hq, rows, width\], keys \[B · Hkv, rows, width\], of whole blocks.
+/// The operands of every tile, padded to whole blocks: queries \[B, Hq, rows, width\], keys \[B · Hkv, rows, width\].
 struct Pass<'a> {
     scores: &'a Scores<'a>,
     q: Rows,
     k: Rows,
     v: Value,
-    /// Of o, if it has any.
+    /// The gradient of o, in a pass through o.
     gradient: Option<Rows>,
-    /// \[B, Hq, rows\].
+    /// The log-sum-exp, \[B, Hq, rows\].
     lse: Value,
     delta: Value,
 }
 
-/// A block of queries: by key head, but for lse and Δ.
+/// A block of queries: q and the gradient of o stacked by key head, lse and Δ by query head.
 struct Block {
     q: Rows,
     gradient: Option<Rows>,
@@ -204,7 +204,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Zeros for dq \[B, Hq, rows, D\], dk \[B · Hkv, rows, D\] and, of gradients of o, dv \[B · Hkv, rows, Dv\].
+    /// Zeros for dq \[B, Hq, rows, D\], dk \[B · Hkv, rows, D\] and, in a pass through o, dv \[B · Hkv, rows, Dv\].
     fn zeros(&self, b: &Builder) -> Vec<Value> {
         let v = self.gradient.map(|_| self.v);
         let operands = [Some(self.q.x), Some(self.k.x), v];
@@ -224,7 +224,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The state of the loops with what a tile adds.
+    /// Adds a tile's gradients to the state of the loops.
     fn tile(
         &self,
         b: &Builder,
@@ -261,7 +261,7 @@ impl<'a> Pass<'a> {
         let seen = || scores.seen(b, at);
         let by_query = (ds, &DotDims::matmul(1));
         results[0] = b.add(results[0], self.k.of(k).product(b, by_query, seen));
-        // Sums over the queries of all heads of the group.
+        // The products sum over the queries of all heads of a group.
         let over_queries = DotDims::batched(1, 1, 1);
         let pairs = [Some((ds, block.q)), block.gradient.map(|x| (p, x))];
         for (place, (weights, rows)) in pairs.into_iter().flatten().enumerate() {

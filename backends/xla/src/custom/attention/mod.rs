@@ -1,18 +1,19 @@
 //! Attention under score rules, and its gradients: [`moebius_ops::attention`].
 //!
-//! Few scores are computed at once. More are computed in blocks of queries over blocks of keys, with the softmax rescaled as its
-//! largest score grows (Milakov & Gimelshein 2018): memory follows from the rows and the tables, and a block of queries visits
-//! only the keys that the rules without tables let it see. Both forms are one program text, with loops around it or without.
-//! Heads that share keys lie one below the other as rows of one product, so that keys and values aren't repeated.
+//! If there are few scores, all are computed at once. Otherwise they are computed in blocks of queries over blocks of
+//! keys, with the softmax rescaled as its largest score grows (Milakov & Gimelshein 2018): memory grows with the rows
+//! and the tables, and a block of queries visits only the keys that the rules without tables let it see. Both forms
+//! share one program text, with or without loops around it. The rows of query heads that share a key head are stacked
+//! for one product, so that keys and values aren't repeated.
 //!
-//! A row of NaN reaches what sees it and nothing else: weights of pairs that aren't seen are selected to be 0, and elements that
-//! aren't finite, whose products with 0 are NaN, are added apart ([`Rows`]).
+//! A row with NaN affects only the rows that see it: weights of unseen pairs are set to 0, and elements that aren't
+//! finite, whose products with 0 are NaN, are added separately ([`Rows`]).
 //!
 //! | file | what it computes |
 //! |---|---|
-//! | `walk.rs` | what scores are computed from, blocks and the loops over them, sums of rows by weights |
+//! | `walk.rs` | operands of scores, blocks and the loops over them, weighted sums of rows |
 //! | `scores.rs`, `relative.rs` | scores of a tile, and which of its pairs are seen |
-//! | `mod.rs`, `backward.rs` | the passes |
+//! | `mod.rs`, `backward.rs` | the forward and the backward pass |
 
 mod backward;
 mod relative;
@@ -31,7 +32,7 @@ use moebius_pjrt::TensorType;
 use scores::Scores;
 use walk::{Rows, Tile, Walk, by_key_head, stacked, write, zeros};
 
-/// The results of the operation, of operands that were checked.
+/// Appends the operation, whose operands were checked, and returns its results.
 pub(super) fn lower(
     b: &Builder,
     operation: &Attention,
@@ -75,7 +76,7 @@ pub(super) fn lower(
     backward(b, &terms, qkv, (there("lse"), of), (wanted, tiling))
 }
 
-/// o \[B, Hq, Sq, Dv\] of v's type and lse \[B, Hq, Sq\], in f32 for halves.
+/// Appends the forward pass: o \[B, Hq, Sq, Dv\] in v's type and lse \[B, Hq, Sq\], in f32 for f16 and bf16.
 pub(crate) fn forward(
     b: &Builder,
     terms: &Terms<'_>,
@@ -112,18 +113,18 @@ pub(crate) fn forward(
     [results[0], results[1]].map(|x| b.slice_dim(x, 2, 0..s.queries))
 }
 
-/// The softmax over the keys so far.
+/// The running softmax over the keys so far.
 struct Softmax {
-    /// \[B, Hq, queries\]: the largest score, −∞ before any.
+    /// The largest score so far, \[B, Hq, queries\]; −∞ before any key.
     largest: Value,
-    /// Of the exponentials of scores, less the largest one.
+    /// The sum of exp(score − largest), \[B, Hq, queries\].
     sum: Value,
-    /// \[B, Hq, queries, Dv\]: values times those exponentials.
+    /// The sum of exp(score − largest) · v, \[B, Hq, queries, Dv\].
     o: Value,
 }
 
 impl Softmax {
-    /// Before any key.
+    /// The softmax before any key, which includes the sinks.
     fn new(b: &Builder, scores: &Scores<'_>, width: usize) -> Self {
         let [batch, heads, queries, _] = scores.shape();
         let ty = TensorType::new([batch, heads, queries], scores.element);
@@ -153,7 +154,7 @@ impl Softmax {
         [self.largest, self.sum, self.o]
     }
 
-    /// With a block of keys and values more, of queries by key head.
+    /// The softmax with one more block of keys and values; q is stacked by key head.
     fn with(
         self,
         b: &Builder,
@@ -168,7 +169,7 @@ impl Softmax {
             None => score,
         };
         let largest = b.max(self.largest, b.reduce(Reduction::Max, score, &[3]));
-        // Rows that have seen nothing yet: −∞ − −∞ would be NaN.
+        // A row that has seen nothing yet would compute −∞ − −∞, which is NaN.
         let from = b.select_number(b.eq(largest, f64::NEG_INFINITY), 0.0, largest);
         let p = b.exp(b.sub(score, Along(from, [0, 1, 2])));
         let shrink = b.exp(b.sub(self.largest, from));
@@ -181,7 +182,7 @@ impl Softmax {
         Self { largest, sum, o }
     }
 
-    /// o and lse: 0 and the least finite f32 of rows that see nothing.
+    /// o and lse; for rows that see nothing 0 and the lowest finite f32.
     fn finished(self, b: &Builder) -> [Value; 2] {
         let nothing = b.eq(self.sum, 0.0);
         let sum = b.select_number(nothing, 1.0, self.sum);

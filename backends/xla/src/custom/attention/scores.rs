@@ -1,4 +1,4 @@
-//! Scores of a tile under the rules, which of its pairs are seen, and what a dropout leaves of their weights.
+//! Scores of a tile under the rules, the pairs that are seen, and the dropout of their weights.
 
 use super::super::routing::mix;
 use super::super::values::words;
@@ -9,30 +9,30 @@ use moebius_ops::attention::{Rule, Tile as Seen};
 use moebius_pjrt::ElementType::{self, F32, S32, U32};
 use moebius_pjrt::TensorType;
 
-/// How the scores of every tile are computed. Tensors of pairs are \[B, Hq, queries, keys\].
+/// What the scores of every tile are computed from. Tensors of pairs are \[B, Hq, queries, keys\].
 pub(super) struct Scores<'a> {
     pub(super) terms: &'a Terms<'a>,
     pub(super) walk: &'a Walk,
-    /// The tables with whole blocks; of biases by distance those of [`relative::diagonals`].
+    /// The tables, padded to whole blocks; `relative` is the result of [`relative::diagonals`].
     tables: Tables,
-    /// Whether some pair isn't seen.
+    /// Whether some pair isn't seen, padding included.
     pub(super) hides: bool,
-    /// The type of scores.
+    /// The element type of scores.
     pub(super) element: ElementType,
 }
 
-/// The scores of a tile.
+/// A tile's scores, and the slope of their cap.
 pub(super) struct Scored {
     pub(super) score: Value,
-    /// Where among the rules scores are capped, and the slope of that.
+    /// The index of the rule that caps scores, and the derivative of the cap.
     cap: Option<(usize, Value)>,
 }
 
-/// Where pairs lie, i32s of one shape.
+/// The places of pairs: i32 tensors of one shape.
 pub(in crate::custom) struct Places {
     pub(in crate::custom) query: Value,
     pub(in crate::custom) key: Value,
-    /// How far the key is behind the query's position.
+    /// The query's position less the key's.
     pub(in crate::custom) back: Value,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Scores<'a> {
         };
         let hides = some && (walk.padded() != walk.total || ruled());
         let pairs = |x| {
-            // Burn's tables may have one row or column for all.
+            // Burn's tables may have one row or column for all queries or keys.
             let shape = b.shape(x);
             let x = b.broadcast_to(x, &[shape[0], shape[1], s.queries, s.keys]);
             walk.pad_keys(b, walk.pad_queries(b, x, 2), 3)
@@ -77,7 +77,7 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// \[B, Hq, queries, keys\].
+    /// The shape of a tile's scores: \[B, Hq, queries, keys\].
     pub(super) fn shape(&self) -> [usize; 4] {
         let s = self.terms.problem.sizes();
         [s.batch, s.heads, self.walk.queries, self.walk.keys]
@@ -96,7 +96,7 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// Which pairs of a tile \[queries, keys\] are seen; all where nothing is returned.
+    /// The pairs of a tile that are seen, booleans \[B, Hq, queries, keys\]; `None` if all are.
     pub(super) fn seen(&self, b: &Builder, at: Tile) -> Option<Value> {
         if !self.hides {
             return None;
@@ -119,7 +119,7 @@ impl<'a> Scores<'a> {
         all(b, &seen)
     }
 
-    /// What a rule says that reads a table, \[B, Hq, queries, keys\].
+    /// The pairs that a rule with a table lets be seen, \[B, Hq, queries, keys\]; `None` for other rules.
     fn by_table(&self, b: &Builder, rule: Rule, at: Tile) -> Option<Value> {
         let shape = self.shape();
         match rule {
@@ -146,7 +146,7 @@ impl<'a> Scores<'a> {
         }
     }
 
-    /// The scores of products ⟨q, k⟩ of any shape with these elements.
+    /// The scores of the products ⟨q, k⟩, which may come in any shape with the same elements.
     pub(super) fn scored(&self, b: &Builder, products: Value, at: Tile) -> Scored {
         let mut score = b.mul(b.reshape(products, &self.shape()), self.terms.scale);
         let mut cap = None;
@@ -163,7 +163,7 @@ impl<'a> Scores<'a> {
         Scored { score, cap }
     }
 
-    /// What a rule adds to scores.
+    /// The bias that a rule adds to scores, if it adds one.
     fn bias(&self, b: &Builder, rule: Rule, at: Tile) -> Option<Value> {
         match rule {
             Rule::Alibi => {
@@ -180,7 +180,7 @@ impl<'a> Scores<'a> {
 }
 
 impl Scored {
-    /// With no slope where a pair isn't seen: there it may be NaN.
+    /// Sets the cap's slope to 0 where a pair isn't seen: the slope may be NaN there.
     pub(super) fn seen(self, b: &Builder, seen: Option<Value>) -> Self {
         match (seen, self.cap) {
             (Some(seen), Some((place, slope))) => {
@@ -191,7 +191,7 @@ impl Scored {
         }
     }
 
-    /// Gradients of scores as those of what the rules from place `from` on read.
+    /// Turns gradients of scores into gradients of the input of the rules from index `from` on.
     pub(super) fn before(&self, b: &Builder, gradients: Value, from: usize) -> Value {
         match self.cap {
             Some((place, slope)) if place >= from => b.mul(gradients, slope),
@@ -200,7 +200,7 @@ impl Scored {
     }
 }
 
-/// What a rule says that reads no table.
+/// The pairs that a rule without a table lets be seen; `None` for other rules.
 pub(in crate::custom) fn by_place(b: &Builder, rule: Rule, at: &Places) -> Option<Value> {
     let back = at.back;
     let near = |window: u32| b.lt(b.abs(back), f64::from(window));
@@ -221,13 +221,13 @@ pub(in crate::custom) fn by_place(b: &Builder, rule: Rule, at: &Places) -> Optio
     })
 }
 
-/// Where all of the conditions hold; nothing without any.
+/// Where all conditions hold; `None` without conditions.
 pub(in crate::custom) fn all(b: &Builder, conditions: &[Value]) -> Option<Value> {
     let (first, rest) = conditions.split_first()?;
     Some(rest.iter().fold(*first, |all, one| b.and(all, *one)))
 }
 
-/// Where a table's words, or booleans, aren't 0.
+/// Where a table's words or booleans aren't 0.
 fn nonzero(b: &Builder, x: Value) -> Value {
     match b.element(x) {
         ElementType::Pred => x,
@@ -235,7 +235,8 @@ fn nonzero(b: &Builder, x: Value) -> Value {
     }
 }
 
-/// For `count` places from the i32 scalar `start` on the lines of a table that has one for every `size` places.
+/// The lines of a table for `count` places from the i32 scalar `start` on; the table has one line for every `size`
+/// places.
 fn lines(b: &Builder, (table, size): (Value, u32), start: Value, count: usize) -> Value {
     let all = b.shape(table)[0];
     let most = (count.div_ceil(size as usize) + 1).min(all);
@@ -247,8 +248,8 @@ fn lines(b: &Builder, (table, size): (Value, u32), start: Value, count: usize) -
 }
 
 impl Scores<'_> {
-    /// `x` of the pairs of a tile \[B, Hq, queries, keys\], times 0 or 1 / (1 − p), as [`moebius_ops::attention::Dropout`]
-    /// has it; `x` itself without a dropout.
+    /// `x` of a tile's pairs, \[B, Hq, queries, keys\], times 0 or 1 / (1 − p) as [`moebius_ops::attention::Dropout`]
+    /// defines it; unchanged without dropout.
     pub(super) fn dropped(&self, b: &Builder, x: Value, at: Tile) -> Value {
         let Some(table) = self.terms.tables.dropout else {
             return x;

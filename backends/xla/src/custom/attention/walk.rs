@@ -1,4 +1,4 @@
-//! What scores are computed from, in which blocks of queries and keys, the loops over the blocks, and products of their rows.
+//! Operands of scores besides q and k, blocks of queries and keys, loops over the blocks, and products of their rows.
 
 use super::super::values::{element_at, pad_end};
 use crate::stablehlo::{Builder, DotDims, Reduction, Value};
@@ -7,17 +7,17 @@ use moebius_pjrt::ElementType::{self, S32};
 use moebius_pjrt::TensorType;
 use std::ops::Range;
 
-/// In which parts the scores of an attention are computed.
+/// How the scores of an attention are divided into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiling {
-    /// The most scores B · Hq · Sq · Skv that are computed at once.
+    /// The largest number of scores, B · Hq · Sq · Skv, that is computed at once.
     pub whole: usize,
-    /// Queries and keys of a block where there are more.
+    /// The number of queries and of keys in a block if there are more scores.
     pub block: usize,
 }
 
 impl Default for Tiling {
-    /// 2²⁴ scores, 64 MiB in f32, and blocks of 128.
+    /// At most 2²⁴ scores at once, 64 MiB in f32; otherwise blocks of 128.
     fn default() -> Self {
         Self {
             whole: 1 << 24,
@@ -26,23 +26,23 @@ impl Default for Tiling {
     }
 }
 
-/// What scores are computed from, beside queries and keys.
+/// The terms of scores besides queries and keys.
 pub(crate) struct Terms<'a> {
-    /// Sizes and rules. Element types and widths are those of the operands.
+    /// Sizes and rules. Element types and widths are taken from the operands instead.
     pub(crate) problem: &'a Problem,
-    /// The problem's scale and cap; Burn's are f64.
+    /// The problem's scale and cap, in f64 as Burn gives them.
     pub(crate) scale: f64,
     pub(crate) cap: f64,
     pub(crate) tables: Tables,
 }
 
-/// The operands that rules and sinks read, by their names in the description.
+/// The operands that rules and sinks read, with their names in the operation's description.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Tables {
     pub(crate) query_documents: Option<Value>,
     pub(crate) key_documents: Option<Value>,
     pub(crate) blocks: Option<Value>,
-    /// Words or booleans.
+    /// Words or booleans that say which pairs are seen.
     pub(crate) mask: Option<Value>,
     pub(crate) slopes: Option<Value>,
     pub(crate) bias: Option<Value>,
@@ -66,34 +66,35 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// All queries and keys as one block, or blocks of keys for each block of queries.
+/// The division of queries and keys into blocks: one block of all, or a range of blocks of keys for each block of
+/// queries.
 pub(super) struct Walk {
-    /// Queries of a block.
+    /// The number of queries in a block.
     pub(super) queries: usize,
-    /// Keys of a block.
+    /// The number of keys in a block.
     pub(super) keys: usize,
-    /// For each block of queries the blocks of keys that the rules let it see.
+    /// For each block of queries, the blocks of keys that the rules let it see.
     ranges: Vec<Range<usize>>,
-    /// The queries and keys that there are.
+    /// The numbers of queries and keys, without padding.
     pub(super) total: [usize; 2],
 }
 
 /// A block of queries.
 pub(super) struct Queries {
-    /// Its first query, an i32 scalar.
+    /// The block's first query, an i32 scalar.
     pub(super) start: Value,
-    /// Its blocks of keys.
+    /// The blocks of keys that the queries may see.
     keys: Keys,
 }
 
 enum Keys {
-    /// None, or the one that has all keys.
+    /// All keys in one block, if true; no keys otherwise.
     Whole(bool),
-    /// The first, and how many, i32 scalars.
+    /// The first block and the number of blocks, i32 scalars.
     Blocks(Value, Value),
 }
 
-/// A block of queries and one of keys: where they begin, i32 scalars.
+/// A block of queries with a block of keys, by the first of each, i32 scalars.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
     pub(super) query: Value,
@@ -117,7 +118,7 @@ impl Walk {
         }
         let block = tiling.block.max(1);
         let queries = block.min(s.queries);
-        // Few queries see more keys at once.
+        // With few queries, a block has more keys.
         let keys = (block * block / queries)
             .next_multiple_of(block)
             .min(s.keys);
@@ -138,7 +139,7 @@ impl Walk {
         }
     }
 
-    /// Queries and keys of all blocks.
+    /// The numbers of queries and keys, padded to whole blocks.
     pub(super) fn padded(&self) -> [usize; 2] {
         let [queries, keys] = self.total;
         [
@@ -147,12 +148,12 @@ impl Walk {
         ]
     }
 
-    /// `x` with zeros after the last query, which lies in dimension `dim`.
+    /// `x` with zeros after the last query; queries lie along dimension `dim`.
     pub(super) fn pad_queries(&self, b: &Builder, x: Value, dim: usize) -> Value {
         pad(b, x, dim, self.padded()[0])
     }
 
-    /// `x` with zeros after the last key, which lies in dimension `dim`.
+    /// `x` with zeros after the last key; keys lie along dimension `dim`.
     pub(super) fn pad_keys(&self, b: &Builder, x: Value, dim: usize) -> Value {
         pad(b, x, dim, self.padded()[1])
     }
@@ -191,7 +192,7 @@ impl Walk {
         })
     }
 
-    /// Runs `body` on every block of keys that these queries may see.
+    /// Runs `body` on every block of keys that a block of queries may see.
     pub(super) fn each_keys(
         &self,
         b: &Builder,
@@ -219,17 +220,17 @@ impl Walk {
         }
     }
 
-    /// The queries' part of x along `dim`.
+    /// The part of `x` for the block of queries from `at` on, along `dim`.
     pub(super) fn query_part(&self, b: &Builder, x: Value, dim: usize, at: Value) -> Value {
         part(b, x, &[(dim, at, self.queries)])
     }
 
-    /// The keys' part of x along `dim`.
+    /// The part of `x` for the block of keys from `at` on, along `dim`.
     pub(super) fn key_part(&self, b: &Builder, x: Value, dim: usize, at: Value) -> Value {
         part(b, x, &[(dim, at, self.keys)])
     }
 
-    /// The part of `x` \[…, queries, keys\] that a tile has.
+    /// The part of `x` \[…, queries, keys\] for a tile.
     pub(super) fn tile_part(&self, b: &Builder, x: Value, at: Tile) -> Value {
         let last = b.ty(x).rank() - 1;
         let dims = [
@@ -247,7 +248,8 @@ fn pad(b: &Builder, x: Value, dim: usize, extent: usize) -> Value {
     pad_end(b, x, zero, dim, missing)
 }
 
-/// So many elements of x from the i32 scalar on, in some of its dimensions.
+/// A slice of `x`: for each entry of `dims` a dimension, its start (an i32 scalar) and its size; other dimensions stay
+/// whole.
 pub(super) fn part(b: &Builder, x: Value, dims: &[(usize, Value, usize)]) -> Value {
     let mut sizes = b.shape(x);
     if dims.iter().all(|(dim, _, size)| sizes[*dim] == *size) {
@@ -260,7 +262,7 @@ pub(super) fn part(b: &Builder, x: Value, dims: &[(usize, Value, usize)]) -> Val
     b.dynamic_slice(x, &starts, &sizes)
 }
 
-/// `whole` with `part` written where the i32 scalars say.
+/// `whole` with `part` written at the starts in `dims` (i32 scalars), 0 in other dimensions.
 pub(super) fn write(b: &Builder, whole: Value, part: Value, dims: &[(usize, Value)]) -> Value {
     let rank = b.ty(whole).rank();
     if b.shape(whole) == b.shape(part) {
@@ -273,18 +275,18 @@ pub(super) fn write(b: &Builder, whole: Value, part: Value, dims: &[(usize, Valu
     b.dynamic_update_slice(whole, part, &starts)
 }
 
-/// Rows that products take with weights that are 0 where a pair isn't seen: a row with NaN or infinity reaches only those
-/// that see it.
+/// Rows for products with weights that are 0 for unseen pairs: a row with NaN or infinity affects only the rows that
+/// see it.
 #[derive(Clone, Copy)]
 pub(super) struct Rows {
-    /// \[…, rows, width\].
+    /// The rows, \[…, rows, width\].
     pub(super) x: Value,
-    /// Whether 0 · x isn't 0 somewhere and matters: an i32 scalar, 1 or 0.
+    /// Whether some element isn't finite, so that 0 · x isn't 0: an i32 scalar, 1 or 0; `None` if every pair is seen.
     wild: Option<Value>,
 }
 
 impl Rows {
-    /// `hides` says whether some pair isn't seen.
+    /// Wraps rows `x`; `hides` says whether some pair isn't seen.
     pub(super) fn new(b: &Builder, x: Value, hides: bool) -> Self {
         let wild = hides.then(|| {
             let dims: Vec<usize> = (0..b.ty(x).rank()).collect();
@@ -294,13 +296,13 @@ impl Rows {
         Self { x, wild }
     }
 
-    /// A part of the rows.
+    /// A part of these rows.
     pub(super) fn of(self, part: Value) -> Self {
         Self { x: part, ..self }
     }
 
-    /// Sums of the rows by `weights` over the pairs that `seen`, appended where it is needed, says are seen. Elements that aren't
-    /// finite are left out of the product and, if there are any, then added where they are seen.
+    /// Sums the rows by `weights` over the pairs that are seen; `seen` appends which, if it is needed. Elements that
+    /// aren't finite are left out of the product and, if there are any, added where they are seen.
     pub(super) fn product(
         self,
         b: &Builder,
@@ -314,8 +316,8 @@ impl Rows {
         };
         let finite = b.select(b.is_finite(x), x, 0.0);
         let sum = b.dot(weights, finite, dims, element);
-        // A loop of one round or none is what is left out where everything is finite. It tells anew what is seen, so that
-        // nothing as large as the scores has to be kept for it.
+        // A loop of 0 or 1 rounds, so that this part is skipped when all is finite. It computes anew which pairs are
+        // seen, so that nothing as large as the scores is kept for it.
         let results = b.counted(0, |b| {
             b.for_loop(wild, &[sum], |b, _, state| {
                 let Some(seen) = seen() else {
@@ -335,19 +337,18 @@ impl Rows {
     }
 }
 
-/// \[B · Hkv, rows of the group's heads, width\] of x \[B, Hq, rows, width\]: heads that share keys lie one below the other.
+/// Stacks the heads that share keys: \[B, Hq, rows, width\] → \[B · Hkv, group · rows, width\].
 pub(super) fn by_key_head(b: &Builder, x: Value, group: usize) -> Value {
     let shape = b.shape(x);
     let heads = shape[0] * (shape[1] / group);
     b.reshape(x, &[heads, group * shape[2], shape[3]])
 }
 
-/// \[B · Hkv, rows, width\] of x \[B, Hkv, rows, width\].
+/// Joins the dimensions of sequences and heads: \[B, Hkv, rows, width\] → \[B · Hkv, rows, width\].
 pub(super) fn stacked(b: &Builder, x: Value) -> Value {
     by_key_head(b, x, 1)
 }
 
-/// Zeros of this shape.
 pub(super) fn zeros(b: &Builder, shape: &[usize], element: ElementType) -> Value {
     b.splat(0.0, TensorType::new(shape, element))
 }

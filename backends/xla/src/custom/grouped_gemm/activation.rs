@@ -1,4 +1,4 @@
-//! Activations in f32, and their slopes.
+//! Activation functions in f32, and their derivatives.
 
 use crate::stablehlo::{Builder, Value};
 use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
@@ -14,22 +14,21 @@ fn erf_above(b: &Builder, x: Value) -> Value {
     b.add(b.chlo("erf", b.mul(x, consts::FRAC_1_SQRT_2)), 1.0)
 }
 
-/// Where mish is x in f32; exp(20)⁴ is finite.
+/// The x from which on mish(x) = x in f32; exp(20)⁴ is still finite.
 const MISH_MOST: f64 = 20.0;
 
-/// e = exp(x) and e² + 2e, with which tanh(ln(1 + e)) = (e² + 2e) / (e² + 2e + 2); no subtraction
-/// loses digits.
+/// e = exp(x) and e² + 2e. tanh(ln(1 + e)) = (e² + 2e) / (e² + 2e + 2), in which no subtraction loses digits.
 fn mish_terms(b: &Builder, x: Value) -> [Value; 2] {
     let e = b.exp(at_most(b, x, MISH_MOST));
     [e, b.mul(e, b.add(e, 2.0))]
 }
 
-/// x where it is below `most`, and NaN where x is; `most` elsewhere.
+/// min(x, `most`), but NaN where x is NaN.
 fn at_most(b: &Builder, x: Value, most: f64) -> Value {
     b.select_number(b.gt(x, most), most, x)
 }
 
-/// act(x).
+/// The activation function, act(x).
 pub(in crate::custom) fn value(b: &Builder, activation: Activation, x: Value) -> Value {
     match activation {
         Activation::Relu => b.select_number(b.lt(x, 0.0), 0.0, x),
@@ -49,7 +48,7 @@ pub(in crate::custom) fn value(b: &Builder, activation: Activation, x: Value) ->
     }
 }
 
-/// What the activation of a gate multiplies: up, but for the clamped one.
+/// The factor that the gate's activation multiplies: `up` itself, except for the clamped activation.
 pub(in crate::custom) fn gated(b: &Builder, activation: Activation, up: Value) -> Value {
     let limit = f64::from(CLAMPED_LIMIT);
     match activation {
@@ -78,7 +77,7 @@ pub(in crate::custom) fn through_gated(
     }
 }
 
-/// d act(x) / dx; relu's is 0 at 0.
+/// The derivative of act at x; relu's is 0 at 0.
 pub(in crate::custom) fn slope(b: &Builder, activation: Activation, x: Value) -> Value {
     match activation {
         Activation::Relu => b.convert(b.gt(x, 0.0), b.element(x)),
@@ -89,7 +88,7 @@ pub(in crate::custom) fn slope(b: &Builder, activation: Activation, x: Value) ->
             b.add(share, b.mul(x, b.mul(exp, height)))
         }
         Activation::Silu => {
-            // s · (1 + x · (1 − s)), where 1 − s = s · exp(−x) may be 0 · ∞.
+            // s · (1 + x · (1 − s)) with s = 1 / `below`; 1 − s isn't computed as s · exp(−x), which may be 0 · ∞.
             let below = exp_below(b, x);
             let one = b.splat_like(1.0, x);
             let s = b.div(one, below);
@@ -107,10 +106,10 @@ pub(in crate::custom) fn slope(b: &Builder, activation: Activation, x: Value) ->
     }
 }
 
-/// tanh + x · e/(1+e) · (1 − tanh²), over one denominator; e = exp(x), tanh = tanh(ln(1 + e)).
+/// The derivative of mish, tanh + x · e/(1+e) · (1 − tanh²), over one denominator; e = exp(x), tanh = tanh(ln(1 + e)).
 fn mish_slope(b: &Builder, x: Value) -> Value {
     let [e, squares] = mish_terms(b, x);
-    // Above it the second term is 0, which a large x must not undo.
+    // Above `MISH_MOST` the second term is 0; clamping keeps a large x from changing that.
     let x = at_most(b, x, MISH_MOST);
     let below = b.add(squares, 2.0);
     let term = b.mul(x, b.div(b.mul(b.mul(e, b.add(e, 1.0)), 4.0), below));

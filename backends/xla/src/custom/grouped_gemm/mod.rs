@@ -1,13 +1,13 @@
-//! Products per expert, and dense ones that are computed alike: [`moebius_ops::grouped_gemm`]. Rows past the last expert's
-//! may hold anything, and are 0 in results.
+//! Products per expert, and dense products computed the same way: [`moebius_ops::grouped_gemm`]. Rows past the last
+//! expert's may hold anything in operands, and are 0 in results.
 //!
-//! With FP8 weights sums are f32. With x in f32, a weight is code · scale rounded to f32, decoded before the product or in
-//! its inner loop, as XLA likes. With x in 16 bits and a scale to a row or matrix, codes are multiplied
-//! as such, in the type of x, which holds them all, and the sum is scaled: what a TPU's matrix unit
-//! takes in one pass instead of six. Either way the result is that of the decoded weights but for the
-//! order of the sum, 10⁻⁶ of the largest result in f32. XLA chooses that order by the shapes:
-//! without experts, a row's last bits depend on how many rows there are and on where it lies among them, not
-//! on what the others hold; experts' rows go in blocks of one shape.
+//! With FP8 weights sums are f32. With x in f32, a weight is code · scale rounded to f32, decoded before the product or
+//! in its inner loop, as XLA chooses. With x in 16 bits and one scale for each row or matrix, the codes themselves are
+//! multiplied in the type of x, which represents all of them, and the sum is scaled: a TPU's matrix unit does this in
+//! one pass instead of six. Either way the result equals that of the decoded weights except for the order of the sum,
+//! 10⁻⁶ of the largest result in f32. XLA chooses that order by the shapes: in a dense product, a row's last bits
+//! depend on the number of rows and on the row's place among them, but not on the values of the others; experts' rows
+//! are multiplied in blocks of one shape.
 
 pub(super) mod activation;
 pub(super) mod segments;
@@ -39,7 +39,8 @@ pub(super) fn lower(b: &Builder, operation: &GroupedGemm, inputs: &[Value]) -> V
     }
 }
 
-/// The rows of every expert, and the operands after the offsets, which would be at `at`.
+/// The segments of the experts' rows, and the operands after the offsets. The offsets are operand `at`, unless the
+/// product is dense.
 fn rows_and_rest<'a>(
     b: &'a Builder,
     p: &Problem,
@@ -54,7 +55,7 @@ fn rows_and_rest<'a>(
     (Segments::new(b, p.row_bound, offsets), &inputs[rest..])
 }
 
-/// y of rows, W, offsets unless the product is dense, and b if there is a bias.
+/// Appends y = rows · Wᵀ + b. The operands are rows, W, offsets unless the product is dense, and b if there is a bias.
 fn linear(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
     let rows = inputs[0];
     let dtype = b.element(rows);
@@ -67,7 +68,8 @@ fn linear(b: &Builder, p: &Problem, inputs: &[Value]) -> Vec<Value> {
     })
 }
 
-/// Those of the gradients of the rows, W and the bias that are needed, of dy, rows, W and offsets unless dense.
+/// Appends those gradients of the rows, W and the bias that are needed. The operands are dy, rows, W, and offsets
+/// unless the product is dense.
 fn linear_backward(
     b: &Builder,
     p: &Problem,
@@ -101,7 +103,7 @@ fn linear_backward(
     results.into_iter().map(|r| b.convert(r, dtype)).collect()
 }
 
-/// A product with weights as codes.
+/// A product with weights that are FP8 codes.
 struct Coded<'a> {
     product: &'a Problem,
     /// The codes and scales of one expert.
@@ -109,12 +111,12 @@ struct Coded<'a> {
 }
 
 impl Coded<'_> {
-    /// Output columns of both parts.
+    /// The number of output columns, of gate and up together.
     fn columns(&self) -> usize {
         self.matrix.shape()[1]
     }
 
-    /// \[E, P·⌈n/64⌉, ⌈k/4⌉, 64\].
+    /// The shape of the words: \[E, P·⌈n/64⌉, ⌈k/4⌉, 64\].
     fn panels(&self) -> [usize; 4] {
         let p = self.product;
         let panels = p.parts() * p.n.div_ceil(PANEL);
@@ -122,8 +124,8 @@ impl Coded<'_> {
     }
 }
 
-/// y of x, words, scales, order and offsets unless the product is dense, and b if there is a bias; 0 past the last
-/// expert's rows.
+/// Appends y. The operands are x, words, scales, order and offsets unless the product is dense, and b if there is a
+/// bias. Rows past the last expert's are 0.
 fn coded(b: &Builder, product: &Problem, inputs: &[Value]) -> Value {
     let matrix = matrix(product).unwrap_or_else(|error| unreachable!("a checked product: {error}"));
     let p = &Coded { product, matrix };
@@ -151,7 +153,7 @@ fn coded(b: &Builder, product: &Problem, inputs: &[Value]) -> Value {
     results[0]
 }
 
-/// Codes \[P·n, k\] of one expert's panels.
+/// The codes \[P·n, k\] in one expert's panels.
 fn codes(b: &Builder, p: &Coded, panels: Value) -> Value {
     let [_, count, inner, _] = p.panels();
     let codes = b.bitcast(words(b, panels), code_element(p.matrix.format()));
@@ -162,7 +164,7 @@ fn codes(b: &Builder, p: &Coded, panels: Value) -> Value {
     b.reshape(codes, &[p.columns(), p.product.k])
 }
 
-/// Whether sums are scaled, rather than weights.
+/// Whether the sums are scaled, rather than the weights.
 fn scales_sums(p: &Coded, element: ElementType) -> bool {
     let whole_rows = matches!(
         p.matrix.granularity(),
@@ -171,7 +173,8 @@ fn scales_sums(p: &Coded, element: ElementType) -> bool {
     whole_rows && element.bytes() == 2
 }
 
-/// Weights \[P·n, k\] for rows of `element`, f32 factors of the sums \[P·n\], and the bias if there is one.
+/// What a product with rows of type `element` needs of an expert: weights \[P·n, k\], f32 factors of the sums \[P·n\],
+/// and the bias if there is one.
 fn prepared(b: &Builder, p: &Coded, element: ElementType, matrices: Vec<Value>) -> Vec<Value> {
     let [panels, scales, bias @ ..] = matrices.as_slice() else {
         unreachable!("the operands are counted")
@@ -193,7 +196,7 @@ fn prepared(b: &Builder, p: &Coded, element: ElementType, matrices: Vec<Value>) 
     [&[weights, factors], bias].concat()
 }
 
-/// \[rows, n\] of x and prepared weights.
+/// The product of x and prepared weights, with bias and activation: \[rows, n\].
 fn multiply(b: &Builder, p: &Coded, x: Value, weights: &[Value]) -> Value {
     let element = b.element(x);
     let [weights, factors, bias @ ..] = weights else {

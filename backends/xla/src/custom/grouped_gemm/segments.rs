@@ -1,57 +1,57 @@
 //! Rows in the order of their experts, walked block by block, and the product of a block's rows.
 //!
-//! Row r of a sorted buffer \[R, …\] belongs to expert e if offsets\[e\] ≤ r < offsets\[e+1\]; the rows
-//! past the last expert's belong to none. [`Segments::walk`] is a loop over the experts that have
-//! rows, and in it one over blocks of B rows: an expert's matrices are taken from their stack once,
-//! and what is computed grows with the rows that are there, not with experts × rows. The number of
-//! rounds is the device's to know; only B is a constant.
+//! Row r of a sorted buffer \[R, …\] belongs to expert e if offsets\[e\] ≤ r < offsets\[e+1\]; the rows past the last
+//! expert's belong to none. [`Segments::walk`] loops over the experts that have rows and, inside, over blocks of B
+//! rows: an expert's matrices are taken from their stack once, and the work grows with the number of rows, not with
+//! experts × rows. The number of rounds is known only on the device; B is a constant.
 //!
-//! B is [`BLOCK`] or [`BLOCK_OF_SUMS`] whatever the batch: products of one shape give a row the same bits wherever it lies in a
-//! block of that many rows, so that an output doesn't depend on the other tokens. (Of other shapes they
-//! don't: on the CPU plugin products of 1 to 100 rows and those of more differ in the last bit.)
+//! B is [`BLOCK`] or [`BLOCK_OF_SUMS`] whatever the batch: a product of fixed shape gives a row the same bits wherever
+//! the row lies in its block, so that an output doesn't depend on the other tokens. (Products of different shapes give
+//! different bits: on the CPU plugin those of 1 to 100 rows and those of more differ in the last bit.)
 
 use crate::custom::values::{along, element_at, pad_end, rows_where, starts};
 use crate::stablehlo::{Along, Builder, DotDims, Reduction, Value};
 use moebius_pjrt::ElementType::{F32, S32};
 use moebius_pjrt::TensorType;
 
-/// Rows of a block B: a multiple of every number of rows that the CPU plugin's products take at once, so that
-/// it leaves no rest, which would be summed in another order. oneDNN's kernels, of which Eigen makes
-/// products, take 6, 8, 16 or 48 by the processor, and Eigen cuts products for threads at multiples of 24
-/// or 48; of a product with one column XLA itself takes 8 or 16 rows. With 128, the last two rows differ
-/// on processors without AVX-512. An expert's last block computes half of its rows in vain, on average.
+/// The rows of a block, B: a multiple of every number of rows that the CPU plugin's products process at once, so that
+/// there is no remainder, which would be summed in another order. oneDNN's kernels, which Eigen's products use, process
+/// 6, 8, 16 or 48 rows depending on the processor, and Eigen splits products among threads at multiples of 24 or 48
+/// rows; for a product with one column XLA itself processes 8 or 16 rows. With 128, the last two rows differ on
+/// processors without AVX-512. On average, half of an expert's last block is wasted.
 const BLOCK: usize = 96;
 
-/// The same where blocks add to sums, which are read and written once for each.
+/// The rows of a block that also adds to sums: more than [`BLOCK`], because the sums are read and written once for each
+/// block.
 const BLOCK_OF_SUMS: usize = 144;
 
-/// The most blocks of `block` rows that `rows` rows in so many `segments` can need.
+/// The largest number of blocks of `block` rows that `rows` rows in `segments` segments can need.
 pub(in crate::custom) fn most_blocks(rows: usize, segments: usize, block: usize) -> usize {
     ((rows + segments * (block - 1)) / block).min(rows)
 }
 
-/// The experts' segments of sorted rows.
+/// The segments of sorted rows that belong to the experts.
 pub(in crate::custom) struct Segments<'b> {
     b: &'b Builder,
     rows: usize,
     experts: usize,
-    /// i32 \[E+1\].
+    /// Where each expert's rows begin, and the last one's end: i32 \[E+1\].
     offsets: Value,
 }
 
 /// A block of rows of one expert.
 pub(in crate::custom) struct Block<'b> {
     b: &'b Builder,
-    /// Its rows B.
+    /// The number of rows, B.
     size: usize,
-    /// Where it is read and written: moved inside if it would end outside.
+    /// The row where the block is read and written: moved back if the block would end past the last row.
     start: Value,
-    /// \[B\]: whether a row is the expert's.
+    /// Whether each row is the expert's, \[B\].
     valid: Value,
 }
 
 impl<'b> Segments<'b> {
-    /// Segments of `rows` sorted rows at most, by `offsets` \[E+1\].
+    /// The segments of at most `rows` sorted rows, by `offsets` \[E+1\].
     pub(in crate::custom) fn new(b: &'b Builder, rows: usize, offsets: Value) -> Self {
         let experts = b.shape(offsets)[0] - 1;
         Self {
@@ -62,23 +62,22 @@ impl<'b> Segments<'b> {
         }
     }
 
-    /// The experts that have rows, in order, and how many they are.
+    /// The experts that have rows, in order, and their number.
     fn occupied(&self) -> (Value, Value) {
         let (b, e) = (self.b, self.experts);
         let first = b.slice_dim(self.offsets, 0, 0..e);
         let some = b.convert(b.gt(b.slice_dim(self.offsets, 0, 1..e + 1), first), S32);
         let upto = b.cumulative(Reduction::Sum, some, 0);
         let count = b.sum(some, &[0]);
-        // The j-th has as many experts before it as have at most j occupied ones up to themselves.
+        // The j-th occupied expert is preceded by every expert up to which at most j are occupied.
         let square = TensorType::new([e, e], S32);
         let before = b.le(along(b, upto, &square.shape, 1), b.iota(square, 0));
         (b.sum(b.convert(before, S32), &[1]), count)
     }
 
-    /// Runs `body` on every block. It gets the expert's matrices, of `stacks` \[E, …\], and returns
-    /// the block's rows \[B, …\], then its sums, f32. The results are all rows \[R, …\], 0 where
-    /// they have no expert, then sums \[E, …\]. `rows` are the types of the rows, `sums` those of
-    /// the sums without the dimension of the experts.
+    /// Runs `body` on every block. `body` gets the expert's matrices from `stacks` \[E, …\], and returns the block's
+    /// rows \[B, …\], then its sums, f32. The results are all rows \[R, …\], 0 where a row has no expert, then sums
+    /// \[E, …\]. `rows` are the types of the rows, `sums` the types of the sums without the dimension of the experts.
     pub(in crate::custom) fn walk(
         &self,
         stacks: &[Value],
@@ -89,7 +88,8 @@ impl<'b> Segments<'b> {
         self.walk_prepared(stacks, (rows, sums), |matrices| matrices, body)
     }
 
-    /// The same with what `prepare` makes of an expert's matrices, once, before its blocks.
+    /// As [`Segments::walk`], but `body` gets what `prepare` makes of an expert's matrices, once, before the expert's
+    /// blocks.
     pub(in crate::custom) fn walk_prepared(
         &self,
         stacks: &[Value],
@@ -108,7 +108,7 @@ impl<'b> Segments<'b> {
             let empty = rows.iter().cloned().chain(sums);
             return empty.map(|ty| b.splat(0.0, ty)).collect();
         }
-        // Room for a block, however few rows there are.
+        // Make room for one block, however few rows there are.
         let roomy = rows.iter().map(|ty| {
             let mut shape = ty.shape.clone();
             shape[0] = shape[0].max(size);
@@ -141,12 +141,13 @@ impl<'b> Segments<'b> {
         results
     }
 
-    /// The type of sums of every expert.
+    /// The type of the stacked sums of all experts.
     fn stack(&self, ty: &TensorType) -> TensorType {
         ty.with_shape([&[self.experts], ty.shape.as_slice()].concat())
     }
 
-    /// The blocks of one expert, of `size` rows each; the first `rows` values of the state are of rows.
+    /// Runs `body` on the blocks of one expert, of `size` rows each; the first `rows` values of the state are rows, the
+    /// others sums.
     fn blocks(
         &self,
         (size, rows, expert): (usize, usize, Value),
@@ -178,7 +179,7 @@ impl<'b> Segments<'b> {
         })
     }
 
-    /// The block from row `start`, of an expert whose rows end at `last`.
+    /// The block that begins at row `start`, of an expert whose rows end before row `last`.
     fn block(&self, size: usize, start: Value, last: Value) -> Block<'b> {
         let b = self.b;
         let most = b.scalar(self.rows.saturating_sub(size) as f64, S32);
@@ -199,7 +200,7 @@ impl<'b> Segments<'b> {
 }
 
 impl Block<'_> {
-    /// The block's rows of x \[R, …\]; those that aren't the expert's hold anything.
+    /// The block's rows of `x` \[R, …\]; those that aren't the expert's hold anything.
     pub(in crate::custom) fn rows(&self, x: Value) -> Value {
         let b = self.b;
         let mut sizes = b.shape(x);
@@ -214,12 +215,12 @@ impl Block<'_> {
         b.dynamic_slice(x, &starts(b, self.start, 0, sizes.len()), &sizes)
     }
 
-    /// The rows, 0 where they aren't the expert's: a product that sums over rows needs it.
+    /// `rows` with 0 where a row isn't the expert's, as products that sum over rows need.
     pub(in crate::custom) fn masked(&self, rows: Value) -> Value {
         rows_where(self.b, self.valid, rows)
     }
 
-    /// x \[R, …\] with the expert's rows of the block written.
+    /// `x` \[R, …\] with the expert's rows of the block written.
     fn write(&self, x: Value, rows: Value) -> Value {
         let (b, old) = (self.b, self.rows(x));
         let shape = b.shape(rows);
@@ -236,11 +237,11 @@ fn matrix(b: &Builder, stack: Value, expert: Value) -> Value {
     b.reshape(one, &sizes[1..])
 }
 
-/// A block's rows \[B,k\] times a matrix, f32 \[B,n\]; `dims` says which way the matrix lies. The matrix stands left and
-/// the rows are columns right of it, for on processors XLA's products of a few rows and a large matrix the other way round
-/// take twice as long (84 and 158 GFLOP/s for 144 rows of 512 with 2048 × 512 on two Zen 4 cores); without the barrier XLA
-/// would turn them back. A single column gets one of zeros beside it: XLA makes the product of a matrix and a vector part
-/// of the loops around it, by what these are, and sums in another order there.
+/// A block's rows \[B,k\] times a matrix, f32 \[B,n\]; `dims` says how the matrix lies. The matrix is put on the left
+/// and the rows become columns on its right, because on processors XLA's products of a few rows by a large matrix take
+/// twice as long the other way round (84 and 158 GFLOP/s for 144 rows of 512 with 2048 × 512 on two Zen 4 cores);
+/// without the barrier XLA would swap them back. A single output column gets a second one of zeros: XLA fuses a product
+/// of a matrix and a vector into the loops around it, and sums in an order that depends on those.
 pub(in crate::custom) fn product(b: &Builder, rows: Value, matrix: Value, dims: &DotDims) -> Value {
     let columns = 1 - dims.rhs_contract[0];
     let single = b.shape(matrix)[columns] == 1;
@@ -256,7 +257,7 @@ pub(in crate::custom) fn product(b: &Builder, rows: Value, matrix: Value, dims: 
     }
 }
 
-/// rows · Wᵀ + bias in f32.
+/// rows · Wᵀ + bias, in f32.
 pub(in crate::custom) fn affine(b: &Builder, rows: Value, w: Value, bias: Option<Value>) -> Value {
     let sums = product(b, rows, w, &DotDims::matmul_transposed(0));
     match bias {

@@ -1,8 +1,8 @@
-//! The choice of experts, the K largest keys of every token with ties to the lowest index, and the gradients of the logits
-//! through the choice, by the formulas of [`TopkGradient`].
+//! The choice of experts, which takes the K largest keys of every token and, among equals, the lowest index; and the
+//! gradients of the logits through the choice, by the formulas of [`TopkGradient`].
 //!
-//! Keys are compared as integers, by sorting the rows: on the CPU plugin (2 cores) 4096 tokens take 0.2 ms for 2 of
-//! 8 experts and 2.7 ms for 8 of 64; a round of reductions per choice takes 0.1 ms and 3.2 ms.
+//! Keys are compared as integers, by sorting the rows: on the CPU plugin (2 cores) 4096 tokens take 0.2 ms for 2 of 8
+//! experts and 2.7 ms for 8 of 64; a round of reductions per choice takes 0.1 ms and 3.2 ms.
 
 use crate::custom::values::{along, words};
 use crate::stablehlo::{Along, Builder, Reduction, Unary, Value};
@@ -11,7 +11,7 @@ use moebius_pjrt::{ElementType, TensorType};
 
 const SIGN: u32 = 0x8000_0000;
 
-/// ui32 keys that order as the floats, above 0: NaN is 1, −0 equals +0.
+/// Maps floats to ui32 keys above 0 in the same order; NaN becomes 1, and −0 equals +0.
 fn keys(b: &Builder, x: Value) -> Value {
     let bits = b.bitcast(x, ElementType::U32);
     let sign = b.splat_like(f64::from(SIGN), bits);
@@ -23,18 +23,18 @@ fn keys(b: &Builder, x: Value) -> Value {
     b.add(b.select(b.ne(x, x), zero, ordered), 1.0)
 }
 
-/// The best of every row, largest first, equals by place.
+/// The largest keys of every row, largest first, equal ones by index.
 struct Best {
-    /// i32 \[n,count\]: where they are; the length of a row for none.
+    /// Their indices, i32 \[n,count\]; the length of a row where there is none.
     places: Value,
-    /// f32 \[n,count\]: their values, 0 for none.
+    /// Their values, f32 \[n,count\]; 0 where there is none.
     values: Value,
-    /// Booleans \[n,count\]: whether there is one.
+    /// Whether there is such a key, booleans \[n,count\].
     found: Value,
 }
 
-/// The `count` largest keys, ui32 \[n,m\], of every row, with their values of `values` f32 \[n,m\]; a key of
-/// 0 can't be taken.
+/// Finds the `count` largest keys of every row, of ui32 \[n,m\], and their entries of `values` f32 \[n,m\]; a key of 0
+/// is never taken.
 fn best(b: &Builder, keys: Value, values: Value, count: usize) -> Best {
     let shape = b.shape(keys);
     let row = shape[1];
@@ -65,12 +65,12 @@ fn sigmoid(b: &Builder, x: Value) -> Value {
     b.div(b.select(below, small, one), b.add(one, small))
 }
 
-/// Booleans \[T,E\]: which experts are available.
+/// Whether each expert is available, booleans \[T,E\].
 pub(super) fn available(b: &Builder, mask: Value, shape: &[usize]) -> Value {
     along(b, b.ne(words(b, mask), 0.0), shape, 1)
 }
 
-/// `values` where a mask leaves them, and `other` elsewhere.
+/// `values` where the mask holds, or everywhere without a mask, and `other` elsewhere.
 fn masked(b: &Builder, mask: Option<Value>, values: Value, other: f64) -> Value {
     let Some(mask) = mask else {
         return values;
@@ -78,9 +78,9 @@ fn masked(b: &Builder, mask: Option<Value>, values: Value, other: f64) -> Value 
     b.select(mask, values, other)
 }
 
-/// Scores of all experts, and lse.
+/// The scores of all experts \[T,E\], and the log-sum-exp of the logits \[T\].
 fn scores(b: &Builder, p: &Problem, logits: Value, mask: Option<Value>) -> [Value; 2] {
-    // A finite start, so that −∞ alone gives exp(−∞) and not NaN.
+    // Start from a finite number, so that logits of −∞ alone give exp(−∞) rather than NaN.
     let lowest = f64::from(f32::MIN);
     let largest = b.reduce(Reduction::Max, masked(b, mask, logits, lowest), &[1]);
     let largest = b.max(largest, lowest);
@@ -95,7 +95,8 @@ fn scores(b: &Builder, p: &Problem, logits: Value, mask: Option<Value>) -> [Valu
     [masked(b, mask, scores, 0.0), lse]
 }
 
-/// Booleans \[T,E\]: the experts of the best groups, by the biased scores and their keys.
+/// Whether each expert is in one of the best groups, booleans \[T,E\]; groups compare by the sum of their two best
+/// biased scores.
 fn in_best_groups(b: &Builder, p: &Problem, groups: Groups, [key, biased]: [Value; 2]) -> Value {
     let size = p.experts() / groups.count;
     let by_group = [p.tokens() * groups.count, size];
@@ -114,7 +115,7 @@ fn in_best_groups(b: &Builder, p: &Problem, groups: Groups, [key, biased]: [Valu
     b.reduce(Reduction::Or, b.eq(group, chosen), &[1])
 }
 
-/// ln of the score's numerator: softmax over these is the renormalised score.
+/// The logarithm of the score: the softmax over the chosen experts' logarithms is their renormalised score.
 fn log_score(b: &Builder, score: Score, logits: Value) -> Value {
     match score {
         Score::Softmax => logits,
@@ -126,7 +127,7 @@ fn log_score(b: &Builder, score: Score, logits: Value) -> Value {
     }
 }
 
-/// Logarithms of scores \[T,K\] as shares of the sum of scores.
+/// The scores \[T,K\], given by their logarithms, divided by the sum of those that were found.
 fn renormalized(b: &Builder, logs: Value, found: Value) -> Value {
     let candidates = b.select(found, logs, f64::NEG_INFINITY);
     let largest = b.reduce(Reduction::Max, candidates, &[1]);
@@ -135,7 +136,8 @@ fn renormalized(b: &Builder, logs: Value, found: Value) -> Value {
     b.div(exp, Along(b.sum(exp, &[1]), [0]))
 }
 
-/// Indices, weights, probs and lse of logits, and of a mask and a bias where there are any.
+/// Appends the choice: indices, weights, probs and lse. The operands are logits, and a mask and a bias if there are
+/// any.
 pub(super) fn route(
     b: &Builder,
     p: &Problem,
@@ -150,7 +152,7 @@ pub(super) fn route(
     } else {
         probs
     };
-    // Both scores grow with the logit, whose order is exact.
+    // Both scores increase with the logit, and logits are exact.
     let key = keys(b, if bias { biased } else { logits });
     let mut key = masked(b, mask, key, 0.0);
     if let Some(groups) = p.groups() {
@@ -174,7 +176,7 @@ pub(super) fn route(
     vec![chosen.places, weights, probs, lse]
 }
 
-/// What the choice read and wrote, and the incoming gradient.
+/// The operands of a gradient: what the choice read and wrote, and the incoming gradient.
 struct Operands {
     gradient: Value,
     logits: Value,
@@ -185,14 +187,14 @@ struct Operands {
     lse: Value,
 }
 
-/// σ'(x) = σ(x)·σ(−x), without cancellation.
+/// The derivative of the sigmoid, σ(x)·σ(−x), without cancellation.
 fn sigmoid_slope(b: &Builder, x: Value) -> Value {
     let negative = b.neg(x);
     let (above, below) = (sigmoid(b, x), sigmoid(b, negative));
     b.mul(above, below)
 }
 
-/// `values`, 0 where `factor` is 0.
+/// `values`, but 0 where `factor` is 0.
 fn where_possible(b: &Builder, factor: Value, values: Value) -> Value {
     b.select(b.ne(factor, 0.0), values, 0.0)
 }
@@ -206,7 +208,7 @@ fn through_weights(b: &Builder, p: &Problem, at: &Operands) -> Value {
     let [weight, gradient] = of_experts;
     let mut dot = along(b, dot, &shape, 0);
     if p.renormalize() {
-        // Weights that are all 0 have no gradient, rather than 0 / 0.
+        // A scale of 0 makes all weights 0, with gradient 0 rather than 0 / 0.
         let inverse = if scale == 0.0 { 0.0 } else { scale.recip() };
         dot = b.mul(dot, inverse);
         let centred = b.sub(gradient, dot);
@@ -242,7 +244,7 @@ fn through_lse(b: &Builder, p: &Problem, at: &Operands) -> Value {
     masked(b, at.mask, values, 0.0)
 }
 
-/// \[T,E\]: the values \[T,K\] of the chosen experts, 0 for the others.
+/// Spreads the values \[T,K\] of the chosen experts to \[T,E\], with 0 for the other experts.
 fn by_expert(b: &Builder, indices: Value, values: Value, experts: usize) -> Value {
     let mut shape = b.shape(indices);
     shape.push(experts);
@@ -252,7 +254,8 @@ fn by_expert(b: &Builder, indices: Value, values: Value, experts: usize) -> Valu
     b.sum(values, &[1])
 }
 
-/// dlogits \[T,E\] of the incoming gradient, logits, the mask if there is one, indices, weights, probs and lse.
+/// Appends dlogits \[T,E\]. The operands are the incoming gradient, logits, the mask if there is one, indices, weights,
+/// probs and lse.
 pub(super) fn through(
     b: &Builder,
     p: &Problem,

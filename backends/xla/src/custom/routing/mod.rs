@@ -1,4 +1,5 @@
-//! Router logits, the choice of experts, also by hash ([`HashProblem`]), and counts of choices: [`moebius_ops::routing`].
+//! Router logits, the choice of experts, also by hash ([`HashProblem`]), and counts of choices:
+//! [`moebius_ops::routing`].
 
 mod choose;
 
@@ -39,8 +40,8 @@ pub(super) fn lower(b: &Builder, operation: &Routing, inputs: &[Value]) -> Vec<V
     }
 }
 
-/// A product of rows \[T,…\] and Wg \[E,H\], f32 \[T, `columns`\]: in blocks of one shape, as if all rows were of one
-/// expert, so that a token's don't depend on the others.
+/// The product of rows \[T,…\] and Wg \[E,H\], f32 \[T, `columns`\]. It goes in blocks of one shape, as if all rows
+/// were one expert's, so that a token's result doesn't depend on the other tokens.
 fn product(b: &Builder, [rows, w]: [Value; 2], dims: &DotDims, columns: usize) -> Value {
     let (tokens, shape) = (b.shape(rows)[0], b.shape(w));
     let w = b.reshape(w, &[&[1], shape.as_slice()].concat());
@@ -76,7 +77,7 @@ fn load(b: &Builder, p: &LoadProblem, indices: Value) -> Value {
 const NAN: u32 = 0x7FC0_0000;
 const MAGNITUDE: u32 = 0x7FFF_FFFF;
 
-/// Spreads every bit over all 32.
+/// Mixes a ui32 so that each bit affects all 32.
 pub(super) fn mix(b: &Builder, value: Value) -> Value {
     let folded = |x, shift| b.xor(x, b.shift_right(x, shift));
     let value = b.mul(folded(value, 16.0), f64::from(0x7FEB_352Du32));
@@ -84,7 +85,7 @@ pub(super) fn mix(b: &Builder, value: Value) -> Value {
     folded(value, 16.0)
 }
 
-/// The bits of f32s, those that devices may change made one.
+/// The bits of f32s, with subnormal numbers and NaNs, which devices may change, replaced by 0 and one NaN.
 fn stable_bits(b: &Builder, x: Value) -> Value {
     let bits = b.bitcast(x, U32);
     let magnitude = b.and(bits, f64::from(MAGNITUDE));
@@ -94,7 +95,7 @@ fn stable_bits(b: &Builder, x: Value) -> Value {
     b.select(nan, one_nan, b.select(tiny, zero, bits))
 }
 
-/// ui32 \[T\].
+/// The hash key of each token, ui32 \[T\].
 fn token_keys(b: &Builder, p: &HashProblem, x: Value) -> Value {
     match p.key() {
         HashKey::Position { sequence } => {
@@ -109,8 +110,8 @@ fn token_keys(b: &Builder, p: &HashProblem, x: Value) -> Value {
     }
 }
 
-/// i32 \[T,E\]: how many available experts precede an expert, −1 if it isn't available itself; and how
-/// many are available, i32.
+/// Each expert's rank among the available ones, i32 \[T,E\], −1 if it isn't available itself; and the number of
+/// available experts, i32.
 fn ranks(b: &Builder, p: &Problem, mask: Option<Value>) -> (Value, Value) {
     let shape = [p.tokens(), p.experts()];
     let Some(mask) = mask else {
@@ -124,8 +125,8 @@ fn ranks(b: &Builder, p: &Problem, mask: Option<Value>) -> (Value, Value) {
     (along(b, b.select(available, rank, -1.0), &shape, 1), count)
 }
 
-/// One round: the expert \[T\] whose rank is `state` mod what is left after `k` choices, E if nothing is,
-/// and the ranks without it.
+/// One round of the choice: the expert \[T\] whose rank is `state` modulo the number of experts left, E if none is
+/// left; and the ranks without that expert.
 fn choice(b: &Builder, p: &Problem, (ranks, left): (Value, Value), state: Value) -> [Value; 2] {
     let shape = [p.tokens(), p.experts()];
     let left = b.convert(b.max(left, 1.0), U32);
@@ -139,7 +140,7 @@ fn choice(b: &Builder, p: &Problem, (ranks, left): (Value, Value), state: Value)
     [chosen, b.select_number(here, -1.0, ranks)]
 }
 
-/// Indices and weights of x, and of a mask if there is one.
+/// Appends the choice by hash: indices and weights. The operands are x, and a mask if there is one.
 fn hash(b: &Builder, p: &HashProblem, seed: u32, inputs: &[Value]) -> Vec<Value> {
     let key = token_keys(b, p, inputs[0]);
     let p = &p.routing();
