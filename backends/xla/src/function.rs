@@ -1,4 +1,4 @@
-//! A function of tensors, compiled once and called often.
+//! Functions of tensors that are compiled once and called often.
 
 use crate::lower::{LowerError, graph_donating};
 use crate::machine::{self, Machine, RunError, panic_text};
@@ -12,14 +12,14 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Why a function can't be compiled.
+/// The reason why a function can't be compiled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// Burn refuses the captured graph.
+    /// Burn refused the captured graph.
     #[error("capturing the function: {0}")]
     Capture(CaptureError),
-    /// The function panicked, as Burn's capturing device makes it do where it reads what it computed, or records
+    /// The function panicked. Burn's capturing device panics when a function reads what it computed, or records
     /// gradients.
     #[error(
         "expected a function that reads no result and records no gradients, got a panic: {reason}"
@@ -28,26 +28,26 @@ pub enum CompileError {
         /// The panic's message.
         reason: String,
     },
-    /// An output that wasn't computed on the capturing device.
+    /// An output wasn't computed on the capturing device.
     #[error("expected {expected} outputs of the capturing device, got {got}")]
     Outputs {
-        /// Outputs of the function.
+        /// The number of the function's outputs.
         expected: usize,
-        /// Those of the capturing device.
+        /// The number of outputs computed on the capturing device.
         got: usize,
     },
-    /// An operation can't be compiled, or an input can't be given away.
+    /// An operation can't be compiled, or an input can't be donated.
     #[error(transparent)]
     Lower(#[from] LowerError),
-    /// The plugin refuses.
+    /// The plugin reported an error.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
-/// A function of tensors as one program of one device.
+/// A function of tensors, compiled to one program for one device.
 ///
-/// Parameters of modules that the function uses are held as buffers of this value and handed to the
-/// program with every call. Programs are shared between functions of the same text; parameters never.
+/// The parameters of modules that the function uses are held as buffers and passed to the program with every call.
+/// Functions with the same program text share the program, but never the parameters.
 ///
 /// ```no_run
 /// use burn::module::Module;
@@ -78,13 +78,14 @@ pub struct CompiledFunction {
 }
 
 impl CompiledFunction {
-    /// Captures `function`, which gets the capturing device and its arguments, and compiles it. An input
-    /// named in `donated` is used up by a call: its memory becomes that of the first output of its type.
+    /// Captures `function`, which is called with the capturing device and its arguments, and compiles it. A call
+    /// consumes the inputs whose indices are in `donated`: the memory of each becomes that of the first free output of
+    /// its type.
     ///
     /// # Errors
     ///
-    /// [`CompileError`], before anything runs; [`CompileError::Function`] where the function panics.
-    /// An argument that it reads is 0 everywhere, without an error.
+    /// [`CompileError`], before anything runs; [`CompileError::Function`] when the function panics. Reading an argument
+    /// is no error and gives zeros.
     pub fn compile<I: Arguments, O: Arguments>(
         machine: &Machine,
         specs: &I::Specs,
@@ -121,11 +122,11 @@ impl CompiledFunction {
         &self.executable
     }
 
-    /// Starts the generator of random numbers again.
+    /// Restarts the random number generator from `seed`.
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`RunError::Plugin`] when the plugin fails.
     pub fn seed(&self, seed: u64) -> Result<(), RunError> {
         if let Some(state) = &self.random {
             let fresh = machine::random_state(&self.machine, seed)?;
@@ -134,12 +135,13 @@ impl CompiledFunction {
         Ok(())
     }
 
-    /// Starts a call on buffers, and returns its results, which needn't be there yet. A donated input
-    /// is overwritten if the call is its last holder.
+    /// Starts a call on buffers and returns its results, which may not be computed yet. A donated input is overwritten
+    /// if nothing else holds it.
     ///
     /// # Errors
     ///
-    /// [`RunError`] where the inputs aren't those of the function; the plugin's.
+    /// [`RunError::Inputs`] for the wrong number of inputs, and [`RunError::Plugin`] when they have other types or the
+    /// plugin fails.
     pub fn run(&self, mut inputs: Vec<Arc<Buffer>>) -> Result<Vec<Arc<Buffer>>, RunError> {
         if inputs.len() != self.inputs {
             let (expected, got) = (self.inputs, inputs.len());
@@ -149,7 +151,7 @@ impl CompiledFunction {
         let Some(random) = &self.random else {
             return machine::run(&self.executable, inputs);
         };
-        // Held for the call: two calls at once must not draw the same numbers.
+        // Held during the call, so that two calls at once don't draw the same numbers.
         let mut state = random.lock().unwrap_or_else(PoisonError::into_inner);
         inputs.push(state.clone());
         let mut results = machine::run(&self.executable, inputs)?;
@@ -159,11 +161,11 @@ impl CompiledFunction {
         Ok(results)
     }
 
-    /// Calls the function on values of the host and waits for its results.
+    /// Calls the function on host values and waits for its results.
     ///
     /// # Errors
     ///
-    /// As [`Self::run`].
+    /// As for [`Self::run`] and [`upload`](crate::upload).
     pub fn call(&self, inputs: &[TensorData]) -> Result<Vec<TensorData>, RunError> {
         let inputs = inputs
             .iter()
@@ -174,25 +176,26 @@ impl CompiledFunction {
     }
 }
 
-/// The values of a buffer; waits for them.
+/// Reads the values of a buffer, and waits for them.
 ///
 /// # Errors
 ///
-/// The plugin's, and [`LowerError::Quantised`] for an element that Burn doesn't have.
+/// [`LowerError::Quantised`] for an element type that Burn doesn't have, and [`RunError::Plugin`] when the plugin
+/// fails.
 pub fn download(buffer: &Buffer) -> Result<TensorData, RunError> {
     let element = buffer.element();
     let dtype = crate::dtype(element).ok_or_else(|| LowerError::Quantised(element.to_string()))?;
     machine::read(buffer, dtype)
 }
 
-/// The captured function, and how many outputs it should have.
+/// Captures `function`: its graph, and the number of outputs that the graph should have.
 fn capture<I: Arguments, O: Arguments>(
     specs: &I::Specs,
     function: impl FnOnce(&Device, I) -> O,
 ) -> Result<(CapturedGraph, usize), CompileError> {
     let device = Device::capture();
     let mut expected = 0;
-    // The scope closes when it unwinds, and what the function has changed is the function's own.
+    // The capture scope closes on a panic, and whatever else the function has changed is its own concern.
     let captured = catch_unwind(AssertUnwindSafe(|| {
         device.capture_scope(|scope| {
             let inputs = I::placeholders(specs, &device);
@@ -221,7 +224,7 @@ fn dtypes(captured: &CapturedGraph) -> HashMap<TensorId, DType> {
     values.chain(made).collect()
 }
 
-/// Shape and dtype of an argument.
+/// The shape and dtype of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec<const D: usize, K = Float> {
     shape: [usize; D],
@@ -230,7 +233,7 @@ pub struct Spec<const D: usize, K = Float> {
 }
 
 impl<const D: usize, K> Spec<D, K> {
-    /// An argument of this shape and dtype, which must be one of the kind `K`.
+    /// An argument of this shape and dtype; the dtype must be of the kind `K`.
     pub fn new(shape: [usize; D], dtype: DType) -> Self {
         Self {
             shape,
@@ -240,15 +243,15 @@ impl<const D: usize, K> Spec<D, K> {
     }
 }
 
-/// What a captured function takes: a tensor, a tuple of up to six, or a list.
+/// The arguments or results of a captured function: a tensor, a tuple of up to six, or a list.
 pub trait Arguments: Sized {
-    /// Their shapes and dtypes.
+    /// The shapes and dtypes of the tensors.
     type Specs;
 
-    /// Tensors of these shapes on the capturing device.
+    /// Makes tensors of these shapes on the capturing device.
     fn placeholders(specs: &Self::Specs, device: &Device) -> Self;
 
-    /// Their names in the graph, of those that are in it.
+    /// The tensors' ids in the captured graph; `None` for a tensor that isn't in it.
     fn ids(&self) -> Vec<Option<TensorId>>;
 }
 

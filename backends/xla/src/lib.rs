@@ -3,13 +3,13 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`stablehlo`] | programs as text: a builder with typed values |
-//! | [`custom`] | Moebius's own operations in it |
+//! | [`custom`] | Moebius's own operations in StableHLO |
 //! | [`parallel`] | a layer over several devices |
-//! | [`lower`] | Burn's operations in it |
+//! | [`lower`] | Burn's operations in StableHLO |
 //! | [`eager`] | ordinary tensors: operations are recorded and run as one program |
 //!
 //! [`open`] gives a device for ordinary tensors, [`mark_step`] ends a step of a loop over them, and a
-//! [`CompiledFunction`] is a captured function as one program. Plugins, their devices and buffers are those of [`moebius_pjrt`].
+//! [`CompiledFunction`] is a captured function as one program. Plugins, devices and buffers come from [`moebius_pjrt`].
 
 pub mod custom;
 pub mod eager;

@@ -1,4 +1,4 @@
-//! One device: compiling programs for it and running them, and Burn's data as buffers on it.
+//! One device, for which programs are compiled and run, and buffers of Burn's data on it.
 
 use crate::lower::{LowerError, value_type};
 use crate::stablehlo::Program;
@@ -10,51 +10,51 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Why something recorded has no result.
+/// The reason why something recorded has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// An operation that can't be compiled, or a type of values that no program has.
+    /// An operation can't be compiled, or values have a type that no program has.
     #[error(transparent)]
     Lower(#[from] LowerError),
-    /// The plugin refuses a program or its arguments.
+    /// The plugin refused a program or its arguments, or failed.
     #[error(transparent)]
     Plugin(#[from] moebius_pjrt::Error),
-    /// A tensor that was never made, or was used up.
+    /// A tensor was never made, or has been consumed.
     #[error("tensor {0} holds nothing: it was never made, or its last use is over")]
     Unknown(TensorId),
-    /// A function is called with more or fewer inputs than it has.
+    /// A function was called with the wrong number of inputs.
     #[error("expected {expected} inputs, got {got}")]
     Inputs {
-        /// Inputs of the function.
+        /// The number of the function's inputs.
         expected: usize,
-        /// Inputs that came.
+        /// The number of inputs given.
         got: usize,
     },
-    /// Lowering a recording panicked.
+    /// Lowering or running a recording panicked; holds the message.
     #[error("a defect of moebius-xla, please report it: {0}")]
     Defect(String),
-    /// A tensor came from a device where it couldn't be read.
+    /// A tensor came from another device, on which it couldn't be read; holds the reason.
     #[error("the device it came from: {0}")]
     Moved(String),
 }
 
-/// One device of a plugin.
+/// One device of a plugin, with the programs compiled for it.
 #[derive(Clone, Debug)]
 pub struct Machine {
     device: Device,
     options: CompileOptions,
     cache: Option<DiskCache>,
-    /// Programs that are still held, by their text.
+    /// Programs that are still held elsewhere, by a hash of their text.
     programs: Arc<Mutex<HashMap<blake3::Hash, Weak<LoadedExecutable>>>>,
 }
 
 impl Machine {
-    /// The machine that runs on `device`.
+    /// Makes the machine that runs on `device`.
     ///
     /// # Errors
     ///
-    /// [`moebius_pjrt::Error::CompileOptions`] for a device whose id is negative.
+    /// [`moebius_pjrt::Error::CompileOptions`] when the device's id is negative.
     pub fn new(device: Device) -> Result<Self, moebius_pjrt::Error> {
         let options = CompileOptions::on_device(device.id())?;
         Ok(Self {
@@ -65,35 +65,35 @@ impl Machine {
         })
     }
 
-    /// The same, with programs kept on disk between processes.
+    /// Keeps this machine's programs on disk between processes, in `cache`.
     #[must_use]
     pub fn with_cache(mut self, cache: DiskCache) -> Self {
         self.cache = Some(cache);
         self
     }
 
-    /// The device.
+    /// The machine's device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Its plugin's client.
+    /// The client that the device belongs to.
     pub fn client(&self) -> &Client {
         self.device.client()
     }
 
-    /// Compiles a program, unless one of the same text is still held.
+    /// Compiles a program, or returns one of the same text that is still held.
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`RunError::Plugin`] when the plugin refuses the program.
     pub fn compile(&self, program: &Program) -> Result<Arc<LoadedExecutable>, RunError> {
         let key = blake3::hash(program.text.as_bytes());
         let held = self.programs().get(&key).and_then(Weak::upgrade);
         if let Some(executable) = held {
             return Ok(executable);
         }
-        // Not under the lock: others may compile at the same time.
+        // Compile without the lock: other threads may compile at the same time.
         let cache = self.cache.as_ref();
         let executable = Arc::new(compile(self.client(), cache, &self.options, program)?);
         let mut programs = self.programs();
@@ -107,7 +107,7 @@ impl Machine {
     }
 }
 
-/// Compiles a program, or takes it from the disk.
+/// Compiles a program, or takes it from the disk cache.
 pub(crate) fn compile(
     client: &Client,
     cache: Option<&DiskCache>,
@@ -121,11 +121,11 @@ pub(crate) fn compile(
     }
 }
 
-/// Starts a program on its one device. An argument that it may overwrite is overwritten if this is its last holder.
+/// Starts a program on its one device. A donated argument is overwritten if nothing else holds it.
 ///
 /// # Errors
 ///
-/// The plugin's, and where the arguments aren't those of the program.
+/// [`RunError::Plugin`] when the arguments don't match the program, or the plugin fails.
 pub fn run(
     executable: &LoadedExecutable,
     arguments: Vec<Arc<Buffer>>,
@@ -139,25 +139,25 @@ pub fn run(
     Ok(results.into_iter().map(Arc::new).collect())
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let message = panic.downcast_ref::<String>().cloned();
     let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
     message.or_else(literal).unwrap_or_default()
 }
 
-/// A buffer with these values on the machine's device, to call a
-/// [`CompiledFunction`](crate::CompiledFunction) with.
+/// Copies values to a buffer on the machine's device, e.g. to call a [`CompiledFunction`](crate::CompiledFunction).
 ///
 /// # Errors
 ///
-/// The plugin's, and [`LowerError::Quantised`](crate::lower::LowerError::Quantised).
+/// [`LowerError::Quantised`](crate::lower::LowerError::Quantised) for a quantised dtype, and [`RunError::Plugin`] when
+/// the plugin fails.
 pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunError> {
     let ty = value_type(data.shape(), data.dtype())?;
     let bytes = data.as_bytes();
     let device = machine.device();
     let buffer = match data.dtype() {
-        // A word each; a buffer has a byte.
+        // Burn has a word for each boolean; a buffer has a byte.
         DType::Bool(BoolStore::U32) => {
             let words = bytes.chunks(4);
             let bytes: Vec<u8> = words.map(|word| u8::from(word != [0; 4])).collect();
@@ -168,7 +168,7 @@ pub fn upload(machine: &Machine, data: &TensorData) -> Result<Arc<Buffer>, RunEr
     Ok(Arc::new(buffer))
 }
 
-/// The values of a buffer, as Burn's `dtype`.
+/// Reads the values of a buffer as Burn's `dtype`.
 pub(crate) fn read(buffer: &Buffer, dtype: DType) -> Result<TensorData, RunError> {
     let shape: Vec<usize> = buffer.dims().to_vec();
     let mut bytes = buffer.read()?;
@@ -181,13 +181,13 @@ pub(crate) fn read(buffer: &Buffer, dtype: DType) -> Result<TensorData, RunError
     Ok(TensorData::from_bytes_vec(bytes, Shape::from(shape), dtype))
 }
 
-/// The state of a random number generator that starts with `seed`.
+/// The initial state of the random number generator for `seed`.
 pub(crate) fn random_state(machine: &Machine, seed: u64) -> Result<Arc<Buffer>, RunError> {
     upload(machine, &TensorData::new(vec![seed, 0], [2]))
 }
 
-/// A number that can't be guessed outside the process: the standard library keys its hashes from the
-/// system's generator.
+/// A number that can't be guessed from outside the process: the standard library seeds its hashers from the system's
+/// random number generator.
 pub(crate) fn entropy() -> u64 {
     RandomState::new().build_hasher().finish()
 }

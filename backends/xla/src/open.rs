@@ -1,5 +1,5 @@
-//! Opening a platform's devices for ordinary tensors, Burn's global settings as these need them, and the boundary between two
-//! steps of a loop over them.
+//! Opening a platform's devices for ordinary tensors, the global settings of Burn that these need, and the end of a
+//! step.
 
 use crate::eager::{Activity, Recorder, serve};
 use crate::machine::Machine;
@@ -12,7 +12,7 @@ use moebius_pjrt::{Client, DiskCache, Environment, Error, Platform, Plugin};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Why a device can't be opened.
+/// The reason why a device can't be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -22,18 +22,18 @@ pub enum OpenError {
     /// The server inside the process didn't start.
     #[error("serving the XLA devices on the loopback interface: {0}")]
     Serve(#[from] std::io::Error),
-    /// Burn's settings were made or read before, and its fusion is on.
+    /// Burn's fusion is on, and its settings were made or read before this crate could change them.
     #[error(
         "Burn's fusion would send operations to XLA in graphs: expected the setting fusion.max_graph_size = 0; \
          call moebius_xla::configure() before any device is used, or write it to burn.toml"
     )]
     Settings,
-    /// A device of the server refused.
+    /// The server refused the connection.
     #[error("the server of the XLA devices: {0}")]
     Connect(#[from] burn::remote::ConnectError),
 }
 
-/// A platform that is open: its plugin's client, and where its devices are served.
+/// An open platform: its plugin's client, and the server of its devices.
 #[derive(Clone)]
 struct Opened {
     client: Client,
@@ -41,15 +41,15 @@ struct Opened {
     host: RemoteHost,
 }
 
-/// Platforms stay open until the process ends, as their plugins do.
+/// The open platforms. They stay open until the process ends, as their plugins do.
 static OPENED: Mutex<BTreeMap<Platform, Opened>> = Mutex::new(BTreeMap::new());
 
-/// The device of that number, for Burn: ordinary tensors and modules, with gradients after
-/// [`Device::autodiff`]. Operations are recorded, and run as one program when a result is read
-/// ([`crate::eager`]). The same device every time.
+/// Opens device `index` of a platform for Burn: for ordinary tensors and modules, with gradients after
+/// [`Device::autodiff`]. Operations are recorded, and run as one program when a result is read ([`crate::eager`]).
+/// Opening it again gives the same device.
 ///
-/// The environment is read once for each platform: where its plugin is, and `MOEBIUS_XLA_CACHE`, a folder
-/// where compiled programs are kept between processes, up to 4 GiB of them.
+/// The environment is read once for each platform: it says where the plugin is, and `MOEBIUS_XLA_CACHE` names a folder
+/// that keeps up to 4 GiB of compiled programs between processes.
 ///
 /// # Errors
 ///
@@ -66,32 +66,32 @@ pub fn open(platform: Platform, index: usize) -> Result<Device, OpenError> {
 ///
 /// # Errors
 ///
-/// As [`open`].
+/// As for [`open`].
 pub fn client(platform: Platform) -> Result<Client, OpenError> {
     Ok(opened(platform)?.client)
 }
 
-/// What a device has done for ordinary tensors since it was opened: whether a training step is one
-/// program can be seen there.
+/// Counts what a device has done for ordinary tensors since it was opened. The counts show, e.g., whether a training
+/// step is one program.
 ///
 /// # Errors
 ///
-/// As [`open`].
+/// As for [`open`].
 pub fn activity(platform: Platform, index: usize) -> Result<Activity, OpenError> {
     Ok(recorder(platform, index)?.activity())
 }
 
-/// The programs that a device keeps for ordinary tensors, the last used first: there one sees what a
-/// step of a training became, and may compile it for other hardware ([`moebius_pjrt::Topology`]).
+/// The programs that a device keeps for ordinary tensors, most recently used first. They show what a training step
+/// became, and can be compiled for other hardware ([`moebius_pjrt::Topology`]).
 ///
 /// # Errors
 ///
-/// As [`open`].
+/// As for [`open`].
 pub fn programs(platform: Platform, index: usize) -> Result<Vec<Arc<Program>>, OpenError> {
     Ok(recorder(platform, index)?.sources())
 }
 
-/// What records a device's ordinary tensors.
+/// The recorder of a device's ordinary tensors.
 pub(crate) fn recorder(platform: Platform, index: usize) -> Result<Arc<Recorder>, OpenError> {
     let opened = opened(platform)?;
     let device = opened.client.device(index)?;
@@ -126,49 +126,49 @@ fn opened(platform: Platform) -> Result<Opened, OpenError> {
     Ok(opened)
 }
 
-/// Why a step can't be ended.
+/// The reason why a step can't be ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
     /// The device can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// What was computed before couldn't be sent.
+    /// Operations recorded before the end of the step couldn't be sent.
     #[error("operations of the step: {0}")]
     Unsent(String),
 }
 
-/// Ends a step: what this thread recorded on the device since the last one runs as one program, without a wait for it.
+/// Ends a step: what this thread recorded on the device since the last step runs as one program, without waiting for
+/// it.
 ///
-/// A loop that reads a result in each round, or waits or seeds, has such a boundary already. One that does none of it
-/// calls this at the end of each round; otherwise its rounds are recorded one after the other, up to 16384 operations,
-/// and compiled together.
+/// A loop whose rounds read a result, wait or seed has such a boundary already. Any other loop calls this at the end of
+/// each round; otherwise its rounds are recorded one after the other, up to 16384 operations, and compiled together.
 ///
 /// # Errors
 ///
-/// [`StepError`]. What fails later shows where a result is read.
+/// [`StepError`]. An error of the program itself shows when a result is read.
 pub fn mark_step(platform: Platform, index: usize) -> Result<(), StepError> {
     let device = open(platform, index)?;
     let flushed = device.flush();
     flushed.map_err(|error| StepError::Unsent(format!("{error:?}")))?;
-    // Burn's fusion holds operations back until a flush, and burn-remote until a request needs a reply, as this cheap one
-    // does.
+    // Burn's fusion holds operations back until a flush, and burn-remote until a request needs a reply, as this cheap
+    // one does.
     device.supports_dtype(DType::F32);
     recorder(platform, index)?.flush();
     Ok(())
 }
 
-/// Operations that travel together: each frame wakes two threads.
+/// The number of operations sent together; each frame wakes two threads.
 const FRAME: usize = 64;
-/// No graphs of several operations.
+/// The largest size of fusion's graphs: none of several operations.
 const GRAPH: usize = 0;
 
-/// Changes two of Burn's settings, unless the process has made or read them before: operations travel in frames of 64, where
-/// `burn.toml` doesn't have another number than Burn's default; and Burn's fusion sends no graphs of its own, which would name
-/// our operations without saying what they are.
+/// Changes two of Burn's settings, unless the process has made or read them before: operations are sent in frames of
+/// 64, unless `burn.toml` sets another number than Burn's default; and Burn's fusion sends no graphs, which would name
+/// Moebius's operations without their descriptions.
 ///
-/// [`open`](crate::open) does it, too. A program with Burn's fusion that uses another device first calls this before;
-/// `moebius::open` does.
+/// [`open`](crate::open) calls this. A program with Burn's fusion that uses another device first must call this before
+/// that; `moebius::open` does.
 pub fn configure() {
     let settings = BurnConfig::from_current_dir().override_from_env();
     let frame = match settings.remote().flush_threshold {
@@ -185,7 +185,7 @@ pub fn configure() {
     }
 }
 
-/// Whether our operations reach XLA one by one, as they must.
+/// Whether operations reach XLA one by one, as they must.
 fn operations_travel_alone() -> bool {
     !cfg!(feature = "fusion") || BurnConfig::get().fusion().max_graph_size == Some(GRAPH)
 }

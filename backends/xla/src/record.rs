@@ -1,4 +1,4 @@
-//! Burn's side of our operations: recording them, and dtypes.
+//! Recording of Moebius's operations in Burn's graphs, and conversions of dtypes.
 
 use crate::custom::{self, CallError, ID};
 use burn_backend::{BoolStore, DType, Shape, TensorMetadata};
@@ -7,7 +7,7 @@ use burn_router::{RouterClient, RouterTensor};
 use moebius_ops::Operation;
 use moebius_pjrt::{ElementType, TensorType};
 
-/// The element type that holds a Burn dtype; none for quantised tensors.
+/// The element type that holds a Burn dtype; `None` for quantised dtypes.
 pub fn element(dtype: DType) -> Option<ElementType> {
     let stored = match dtype {
         DType::Flex32 => DType::F32,
@@ -18,7 +18,7 @@ pub fn element(dtype: DType) -> Option<ElementType> {
     elements.find(|element| self::dtype(*element) == Some(stored))
 }
 
-/// The Burn dtype of an element type; none for FP8, which travels as words.
+/// The Burn dtype of an element type; `None` for FP8, whose codes Burn holds as words.
 pub fn dtype(element: ElementType) -> Option<DType> {
     Some(match element {
         ElementType::Pred => DType::Bool(BoolStore::Native),
@@ -38,14 +38,14 @@ pub fn dtype(element: ElementType) -> Option<DType> {
     })
 }
 
-/// Why a call can't be recorded.
+/// The reason why a call can't be recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// The call has no input, and so no router that could record the call.
     #[error("expected at least one input, got none")]
     NoInputs,
-    /// A tensor has a type of elements that Burn or XLA's programs lack.
+    /// A tensor has an element type that Burn or XLA's programs lack.
     #[error("expected plain tensors, got {0}")]
     Element(String),
     /// The inputs don't fit the description.

@@ -1,9 +1,9 @@
-//! The way of ordinary tensors to a recorder: a server inside the process, the router that it hosts, and the router's client
-//! and devices.
+//! The path of ordinary tensors to a recorder: a server inside the process, the router that it hosts, and the router's
+//! client and devices.
 //!
-//! The list of backends that `Tensor` dispatches to is closed; what is open is Burn's remote backend,
-//! which sends operations to a server of any backend. Ours listens on a port of the loopback interface
-//! that the system chose, and lets in who knows a token that never leaves the process.
+//! The list of backends that `Tensor` dispatches to is closed, but one of them is Burn's remote backend, which sends
+//! operations to a server that may host any backend. This crate's server listens on a port of the loopback interface
+//! that the system chooses, and accepts only clients with a token that never leaves the process.
 
 use super::recorder::Recorder;
 use crate::custom::ID;
@@ -24,16 +24,16 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A device whose tensors are recorded and run by XLA; a number that opening it gave.
+/// A device whose tensors are recorded and run by XLA, by the number that it got when it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XlaDevice {
     index: u16,
 }
 
-/// Recorders of all devices that were opened; they live as long as the process, as the plugins do.
+/// The recorders of all opened devices. They live as long as the process, as the plugins do.
 static OPENED: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
 
-/// Burn's own backends take small numbers; its server passes ours through.
+/// The type id of these devices. Burn's own backends have small numbers, and its server passes this one through.
 const TYPE_ID: u16 = 0x584c;
 
 impl XlaDevice {
@@ -45,7 +45,7 @@ impl XlaDevice {
         }
     }
 
-    /// The device's recorder; there is none for a number that wasn't given.
+    /// The device's recorder; `None` for a number that no device has.
     fn recorder(self) -> Option<Arc<Recorder>> {
         let opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get(self.index as usize).cloned()
@@ -83,7 +83,7 @@ pub type XlaBackend = burn_router::BackendRouter<XlaChannel>;
 #[derive(Clone, Debug)]
 pub struct XlaChannel;
 
-/// Records operations of one device.
+/// A client that records the operations of one device.
 #[derive(Clone)]
 pub struct XlaClient {
     device: XlaDevice,
@@ -127,10 +127,10 @@ impl RouterChannel for XlaChannel {
     }
 }
 
-/// A tensor on its way, or why it couldn't be read.
+/// A tensor in transit between devices, or the reason why it couldn't be read.
 type Handle = Result<TensorData, String>;
 
-/// Moves tensors between two devices of XLA, by way of the host.
+/// Moves tensors between two devices of XLA, through the host.
 pub struct XlaBridge;
 
 impl MultiBackendBridge for XlaBridge {
@@ -220,7 +220,7 @@ impl RouterClient for XlaClient {
     }
 }
 
-/// Serves a device for each of these recorders to this process, until it ends.
+/// Serves one device for each recorder, inside this process and until it ends.
 pub(crate) fn serve(recorders: &[Arc<Recorder>]) -> io::Result<RemoteHost> {
     let devices: Vec<_> = recorders.iter().cloned().map(XlaDevice::open).collect();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -238,14 +238,14 @@ pub(crate) fn serve(recorders: &[Arc<Recorder>]) -> io::Result<RemoteHost> {
     std::thread::Builder::new()
         .name("xla-server".into())
         .spawn(move || {
-            // It ends with the process. If it ends before, devices say so themselves when they are used.
+            // The server ends with the process. If it ends before, devices report that when they are used.
             let _served =
                 runtime.block_on(server.serve_async(WebSocketTransport::from_listener(listener)));
         })?;
     Ok(RemoteHost::websocket(&url).with_credential(token))
 }
 
-/// Records one of our operations on the device.
+/// Records one of Moebius's custom operations on the device.
 fn run_custom(
     handles: &mut HandleContainer<RouterTensor<XlaClient>>,
     ir: &CustomOpIr,

@@ -1,15 +1,15 @@
 //! Ordinary tensors on XLA.
 //!
-//! Burn's list of backends is closed but for one: the remote backend sends every operation to a server,
-//! and a server may host any backend. Ours runs inside the process and hosts a router that records.
+//! Burn's list of backends is closed, but one of them, the remote backend, sends every operation to a server, and a
+//! server may host any backend. The server here runs inside the process and hosts a router that records.
 //!
 //! ```text
 //! Tensor → Burn's dispatch → burn-remote ⇄ client.rs → recorder.rs → recording.rs → programs.rs → lower → PJRT
 //! ```
 //!
-//! Each thread has a recording of its own. It runs when the program reads a result, waits, seeds, or marks the end of a
-//! step ([`crate::mark_step`]); then it becomes one program, compiled once for all recordings of its structure.
-//! A training step that ends with a look at its loss is one program: forward, backward and optimizer.
+//! Each thread has its own recording. A recording runs when the thread reads a result, waits, seeds, or marks the end
+//! of a step ([`crate::mark_step`]): it becomes one program, compiled once for all recordings of the same structure. A
+//! training step that ends by reading its loss is one program: forward, backward and optimizer.
 
 mod client;
 mod programs;

@@ -1,4 +1,4 @@
-//! Compiled programs by structure.
+//! Compiled programs, found by the structure of a recording.
 
 use super::recording::{Canonical, Structure};
 use crate::lower::{Source, tensor_type};
@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 /// The compiled programs of a device.
 ///
-/// Tensors are arguments always, so no program holds weights, and so are float scalars of arithmetic
-/// (a learning rate that decays, Adam's corrections): a compiler computes otherwise with constants, and a resumed
-/// training would have other bits than one that has seen the scalars change.
+/// All tensors are arguments, so no program holds weights. Float scalars of arithmetic (a decaying learning rate,
+/// Adam's corrections) are arguments, too: a compiler computes differently with constants, and a resumed training would
+/// get other bits than one in which the scalars have changed.
 pub(super) struct Programs {
-    /// By a hash of the operations.
+    /// The programs by a hash of their operations.
     known: HashMap<u64, Vec<Known>>,
-    /// Lines of text that are kept, and the newest program however long it is.
+    /// The limit on the lines of text of all kept programs; the newest is kept however long it is.
     most: usize,
     compiled: u64,
-    /// Counts uses, so that the one that was used longest ago can go.
+    /// The number of uses so far, which dates each program's last use.
     uses: u64,
 }
 
@@ -29,31 +29,31 @@ struct Known {
     used: u64,
     structure: Structure,
     program: Arc<CompiledStructure>,
-    /// The donated inputs of the last runs, where they differ from those that the program was compiled with, and how
-    /// many runs had them.
+    /// The donated inputs of the last runs, if they differ from those that the program was compiled for, and the number
+    /// of consecutive runs with them.
     otherwise: (Vec<bool>, u32),
 }
 
-/// A program of a structure.
+/// The compiled program of a structure.
 pub(super) struct CompiledStructure {
     executable: Arc<LoadedExecutable>,
     source: Arc<Program>,
-    /// Which inputs it may overwrite. One that is still needed is copied first.
+    /// Whether the program may overwrite each input. An input that is still needed is copied first.
     consumed: Vec<bool>,
-    /// Dtype of the scalars.
+    /// The dtype of the scalars.
     scalars: DType,
     random: bool,
 }
 
-/// Results of a run, and the new state of the random number generator.
+/// The results of a run, and the new state of the random number generator.
 type Results = (Vec<Arc<Buffer>>, Option<Arc<Buffer>>);
 
-/// Lines of StableHLO whose programs are kept. On a processor each kernel takes three mappings of memory, a
-/// line up to half a mapping, and Linux gives a process 65530; then its compiler ends the process.
+/// The lines of StableHLO whose programs are kept. On a processor each kernel takes three memory mappings, up to half a
+/// mapping for each line, and Linux allows a process 65530; beyond that the compiler ends the process.
 const KEPT: usize = 100_000;
 
-/// Runs that use up other inputs than their program was compiled for, before it is compiled for them:
-/// a loop saves memory by it, a few runs aren't worth a compilation.
+/// The number of runs with other consumed inputs after which a program is compiled again for them: that saves memory in
+/// a loop, but a few runs aren't worth a compilation.
 const PATIENCE: u32 = 8;
 
 impl Default for Programs {
@@ -68,7 +68,7 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// How many were compiled.
+    /// The number of programs compiled so far.
     pub(super) fn compiled(&self) -> u64 {
         self.compiled
     }
@@ -106,7 +106,7 @@ impl Programs {
         Ok(program)
     }
 
-    /// Forgets what was used longest ago until the rest is short enough; never the newest.
+    /// Forgets the least recently used programs until the others are short enough together; never the newest.
     fn forget_oldest(&mut self) {
         let mut lines = 0;
         let too_many = self.by_use().into_iter().find(|known| {
@@ -119,20 +119,20 @@ impl Programs {
         }
     }
 
-    /// The last used first.
+    /// The programs, most recently used first.
     fn by_use(&self) -> Vec<&Known> {
         let mut all: Vec<&Known> = self.known.values().flatten().collect();
         all.sort_unstable_by_key(|known| std::cmp::Reverse(known.used));
         all
     }
 
-    /// What is kept, the last used first.
+    /// The texts of the programs, most recently used first.
     pub(super) fn sources(&self) -> Vec<Arc<Program>> {
         let source = |known: &Known| known.program.source.clone();
         self.by_use().into_iter().map(source).collect()
     }
 
-    /// Forgets what was last used at `time` or before.
+    /// Forgets programs that were last used at `time` or before.
     fn forget(&mut self, time: u64) {
         self.known.retain(|_, known| {
             known.retain(|k| k.used > time);
@@ -142,7 +142,7 @@ impl Programs {
 }
 
 impl Known {
-    /// Whether runs have for long used up other inputs than the program was compiled for, and always the same.
+    /// Whether the last [`PATIENCE`] runs all consumed the same inputs, and others than the program was compiled for.
     fn settled_otherwise(&mut self, consumed: &[bool]) -> bool {
         let (others, runs) = &mut self.otherwise;
         if self.program.consumed == consumed {
@@ -181,7 +181,7 @@ impl CompiledStructure {
         })
     }
 
-    /// The results, and the state of the random number generator if the program changes it.
+    /// Runs the program: its results, and the new state of the random number generator if the program draws numbers.
     pub(super) fn run(
         &self,
         machine: &Machine,
@@ -202,7 +202,7 @@ impl CompiledStructure {
     }
 }
 
-/// The type that loses nothing of a scalar: no TPU has f64, and without tensors of f64 nothing needs it.
+/// The type of the scalars: f64 if some tensor is f64, otherwise f32, because no TPU has f64.
 fn scalar_type(canonical: &Canonical) -> (DType, ElementType) {
     let wide = |op: &OperationIr| op.nodes().iter().any(|tensor| tensor.dtype == DType::F64);
     if canonical.structure.operations.iter().any(wide) {

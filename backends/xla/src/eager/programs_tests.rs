@@ -1,4 +1,4 @@
-//! Which programs are kept.
+//! Tests of which programs are kept.
 
 use super::super::recording::tests::tensor;
 use super::*;
@@ -6,7 +6,7 @@ use burn_backend::Shape;
 use burn_ir::{NumericOperationIr, ScalarIr, ScalarOpIr, TensorStatus};
 use moebius_pjrt::Platform;
 
-/// x [size] · 3 for x = 0, 1, …
+/// Computes x · 3 for x = 0, 1, …, `size` − 1.
 fn tripled(programs: &mut Programs, machine: &Machine, size: usize) {
     let tensor = |id, status| {
         let mut tensor = tensor(id, status);
@@ -42,7 +42,7 @@ fn what_was_used_longest_ago_is_forgotten_and_compiled_again() {
     programs.most = 5 * lines;
     for size in 2..=30 {
         tripled(&mut programs, &machine, size);
-        // The first is used all the time.
+        // The first program is used all the time.
         tripled(&mut programs, &machine, 1);
         assert_eq!(programs.sources().len(), size.min(5));
     }
@@ -52,7 +52,7 @@ fn what_was_used_longest_ago_is_forgotten_and_compiled_again() {
     tripled(&mut programs, &machine, 26);
     assert_eq!(programs.compiled(), 31, "it was forgotten");
     assert_eq!(programs.sources().len(), 5);
-    // The newest stays though it is too long alone.
+    // The newest program stays though it alone exceeds the limit.
     programs.most = 0;
     tripled(&mut programs, &machine, 40);
     assert_eq!(programs.sources().len(), 1);

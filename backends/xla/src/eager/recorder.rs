@@ -1,4 +1,4 @@
-//! What is recorded for one device, and when it runs.
+//! The recorder of one device: what it records, and when that runs.
 
 use super::programs::Programs;
 use super::recording::{Piece, Recording, Slot};
@@ -15,11 +15,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Records operations and runs them when the program wants to see a result.
+/// Records operations and runs them when a result is needed.
 ///
-/// What a stream recorded since the last time becomes one program: threads that compute side by side would
-/// make another mixture each time. A wait or a flush runs it, as does a read of a result, another stream that
-/// takes one, and a seed. A loop without any of them marks its steps ([`crate::mark_step`]).
+/// All that one stream recorded since its last run becomes one program; mixing the streams of threads that compute in
+/// parallel would give another program each time. A recording runs at a wait or a flush, at a read of a result, when
+/// another stream takes a result, and at a seed. A loop without any of these marks its steps ([`crate::mark_step`]).
 pub(crate) struct Recorder {
     machine: Machine,
     ids: AtomicU64,
@@ -32,22 +32,22 @@ struct State {
     programs: Programs,
     graphs: HashMap<GraphId, Graph>,
     random: Slot,
-    /// Runs that weren't waited for yet, each by its first result: a run's results come together. The
-    /// results themselves aren't held, so that the next run may overwrite those of dropped tensors.
+    /// The runs that haven't been waited for, each by the event of its first result, because a run's results come
+    /// together. The results themselves aren't held, so that the next run may overwrite those of dropped tensors.
     unfinished: Vec<Result<Event, RunError>>,
     runs: u64,
 }
 
-/// What a device has done since it was opened.
+/// Counts of what a device has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Programs that were compiled.
+    /// The number of programs compiled.
     pub compiled: u64,
-    /// Runs of programs.
+    /// The number of runs of programs.
     pub runs: u64,
 }
 
-/// Operations after which a recording runs wherever it is: programs of more take minutes to compile.
+/// The number of operations at which a recording runs in any case: longer programs take minutes to compile.
 const LONGEST: usize = 1 << 14;
 
 impl Recorder {
@@ -76,7 +76,7 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A tensor with these values.
+    /// Makes a tensor of `data` on the device.
     pub(super) fn upload(&self, data: TensorData) -> TensorId {
         let buffer = machine::upload(&self.machine, &data);
         let id = self.new_id();
@@ -84,7 +84,7 @@ impl Recorder {
         id
     }
 
-    /// A tensor that couldn't be made.
+    /// Makes a tensor whose reads fail for `reason`.
     pub(super) fn failed(&self, reason: String) -> TensorId {
         let id = self.new_id();
         self.state().slots.insert(id, Err(RunError::Moved(reason)));
@@ -94,14 +94,14 @@ impl Recorder {
     pub(super) fn record(&self, operation: OperationIr) {
         let mut state = self.state();
         match operation {
-            // Its values were uploaded before.
+            // The values have been uploaded already.
             OperationIr::Init(_) => {}
             OperationIr::Drop(tensor) => state.release(&self.machine, tensor),
             _ => state.compute(&self.machine, operation),
         }
     }
 
-    /// The values of a tensor.
+    /// Reads the values of a tensor, and runs what makes the tensor if need be.
     pub(super) fn read(&self, tensor: &TensorIr) -> Result<TensorData, RunError> {
         let buffer = self.buffer(tensor)?;
         machine::read(&buffer, tensor.dtype)
@@ -109,7 +109,7 @@ impl Recorder {
 
     fn buffer(&self, tensor: &TensorIr) -> Result<Arc<Buffer>, RunError> {
         let mut state = self.state();
-        // Burn reads on a thread of its own: whose tensor it is, not who asks, tells what has to run.
+        // Burn reads on a thread of its own, so the tensor, not the current stream, tells which recording has to run.
         state.settle(&self.machine, tensor.id);
         let slot = state.slot(tensor.id);
         if tensor.status == TensorStatus::ReadWrite {
@@ -122,12 +122,12 @@ impl Recorder {
         self.state().run_stream(&self.machine, StreamId::current());
     }
 
-    /// The programs that are kept, the last used first.
+    /// The texts of the kept programs, most recently used first.
     pub(crate) fn sources(&self) -> Vec<Arc<Program>> {
         self.state().programs.sources()
     }
 
-    /// What the device has done.
+    /// Counts of what the device has done.
     pub(crate) fn activity(&self) -> Activity {
         let state = self.state();
         Activity {
@@ -136,7 +136,7 @@ impl Recorder {
         }
     }
 
-    /// Runs what the stream recorded and waits for the device; the first error of what ran since the last time.
+    /// Runs what the stream recorded and waits for the device; returns the first error of the runs since the last wait.
     pub(super) fn sync(&self) -> Result<(), RunError> {
         let unfinished = {
             let mut state = self.state();
@@ -148,7 +148,8 @@ impl Recorder {
 
     pub(super) fn seed(&self, seed: u64) {
         let mut state = self.state();
-        // What was recorded before must not see the seed. Whose it is isn't said.
+        // Operations recorded before must not see the seed. The call doesn't say which stream seeds, so all of them
+        // run.
         state.run_those(&self.machine, |_| true);
         state.random = machine::random_state(&self.machine, seed);
     }
@@ -187,7 +188,7 @@ impl State {
         recording.compute(operation);
     }
 
-    /// Lets a stream's recording have a tensor, which another stream may have to make first.
+    /// Adds a tensor to a stream's recording; if another stream has recorded what makes the tensor, that runs first.
     fn hold(&mut self, machine: &Machine, stream: StreamId, id: TensorId) {
         if !self.has(stream, id) {
             self.settle(machine, id);
@@ -196,7 +197,7 @@ impl State {
         }
     }
 
-    /// Where a tensor is.
+    /// The place of a tensor.
     fn slot(&self, id: TensorId) -> Slot {
         let slot = self.slots.get(&id).cloned();
         slot.unwrap_or(Err(RunError::Unknown(id)))
@@ -207,8 +208,8 @@ impl State {
         recording.is_some_and(|recording| recording.has(id))
     }
 
-    /// A tensor is dropped. A recording that has it may use it up; a recording whose results are all dropped
-    /// gives up what it holds, for its thread may have ended.
+    /// Drops a tensor. A recording that has the tensor may then overwrite it; a recording whose results are all dropped
+    /// is run, and so gives up what it holds, since its thread may have ended.
     fn release(&mut self, machine: &Machine, tensor: TensorIr) {
         let current = StreamId::current();
         let stream = if self.has(current, tensor.id) {
@@ -227,19 +228,19 @@ impl State {
         }
     }
 
-    /// The stream that makes a tensor.
+    /// The stream whose recording makes a tensor.
     fn maker(&self, id: TensorId) -> Option<StreamId> {
         let mut recordings = self.recordings.iter();
         let maker = recordings.find(|(_, recording)| recording.makes(id));
         maker.map(|(stream, _)| *stream)
     }
 
-    /// Runs what makes a tensor, wherever that was recorded.
+    /// Runs the recording that makes a tensor, whichever stream it belongs to.
     fn settle(&mut self, machine: &Machine, id: TensorId) {
         self.run_those(machine, |recording| recording.makes(id));
     }
 
-    /// Runs what was recorded by streams whose recordings are `such`.
+    /// Runs the recordings for which `such` holds.
     fn run_those(&mut self, machine: &Machine, such: impl Fn(&Recording) -> bool) {
         let streams = self.recordings.iter();
         let streams = streams.filter(|(_, recording)| recording.len() > 0 && such(recording));
@@ -249,15 +250,14 @@ impl State {
         }
     }
 
-    /// Runs what a stream recorded as one program. Whether it fails shows where a result is read, as with any
-    /// asynchronous device.
+    /// Runs a stream's recording as one program. A failure shows when a result is read, as on any asynchronous device.
     fn run_stream(&mut self, machine: &Machine, stream: StreamId) {
         let recorded = self.recordings.get_mut(&stream).map(std::mem::take);
         let Some(recording) = recorded.filter(|recording| recording.len() > 0) else {
             return;
         };
         let piece = recording.into_piece();
-        // The slots of consumed inputs are given up first: a result may overwrite a buffer without other holders.
+        // Free the slots of consumed inputs first: a result may overwrite a buffer that has no other holder.
         for id in &piece.canonical.released {
             self.slots.remove(id);
         }
@@ -292,7 +292,7 @@ impl State {
         Ok(results)
     }
 
-    /// Counts a run. The list of those that weren't waited for stays short in programs that never wait.
+    /// Counts a run. Finished runs are removed from a long list, which programs that never wait would let grow.
     fn note(&mut self, results: &[Arc<Buffer>]) {
         self.runs += 1;
         let first = results.first().map(|buffer| Ok(buffer.ready()?));

@@ -1,5 +1,5 @@
-//! What one stream has recorded, as far as it hasn't run, and a recorded sequence without what changes from step to step:
-//! numbers of tensors and float scalars.
+//! Recordings of streams, and their canonical form, which leaves out what changes from step to step: the numbers of
+//! tensors and the float scalars.
 
 use crate::lower::takes_scalars;
 use crate::machine::RunError;
@@ -9,46 +9,46 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Where a tensor is: in a buffer, or nowhere, because what should have made it failed.
+/// The place of a tensor: a buffer, or the error of the run that should have made it.
 pub(super) type Slot = Result<Arc<Buffer>, RunError>;
 
-/// Operations of one stream, in order. A thread is a stream, unless it says otherwise.
+/// The operations of one stream that haven't run, in order. Each thread is a stream, unless it chooses another.
 ///
-/// Tensors that come from elsewhere are held from the first operation on that takes them: other streams
-/// may drop them or use them up.
+/// Tensors made elsewhere are held from the first operation on that takes them, because other streams may drop or
+/// consume them.
 #[derive(Default)]
 pub(super) struct Recording {
-    /// Operations that compute, and drops between them.
+    /// The operations that compute, and drops between them.
     operations: Vec<OperationIr>,
-    /// What the operations make and tensors still refer to.
+    /// The tensors that the operations make and that are still referred to.
     made: FxHashSet<TensorId>,
-    /// What they take from elsewhere.
+    /// The tensors that the operations take from elsewhere.
     taken: FxHashMap<TensorId, Slot>,
 }
 
-/// What runs as one program.
+/// The part of a recording that runs as one program, with its inputs.
 pub(super) struct Piece {
     pub(super) canonical: Canonical,
     pub(super) inputs: Result<Vec<Arc<Buffer>>, RunError>,
 }
 
 impl Recording {
-    /// Whether it makes this tensor.
+    /// Whether an operation makes this tensor.
     pub(super) fn makes(&self, id: TensorId) -> bool {
         self.made.contains(&id)
     }
 
-    /// Whether its operations make or take this tensor.
+    /// Whether an operation makes or takes this tensor.
     pub(super) fn has(&self, id: TensorId) -> bool {
         self.makes(id) || self.taken.contains_key(&id)
     }
 
-    /// Takes a tensor from elsewhere.
+    /// Adds a tensor from elsewhere.
     pub(super) fn take(&mut self, id: TensorId, slot: Slot) {
         self.taken.insert(id, slot);
     }
 
-    /// Records an operation that computes. What it takes is there.
+    /// Records an operation that computes. The recording must already have the operation's inputs.
     pub(super) fn compute(&mut self, operation: OperationIr) {
         let used_up = |tensor: &&TensorIr| tensor.status == TensorStatus::ReadWrite;
         for tensor in operation.inputs().filter(used_up) {
@@ -59,13 +59,13 @@ impl Recording {
         self.operations.push(operation);
     }
 
-    /// Records that a tensor that it has is dropped.
+    /// Records the drop of a tensor that the recording has.
     pub(super) fn release(&mut self, tensor: TensorIr) {
         self.made.remove(&tensor.id);
         self.operations.push(OperationIr::Drop(tensor));
     }
 
-    /// Whether a tensor refers to anything that it makes.
+    /// Whether some result is still referred to.
     pub(super) fn is_needed(&self) -> bool {
         !self.made.is_empty()
     }
@@ -74,7 +74,7 @@ impl Recording {
         self.operations.len()
     }
 
-    /// All of it as one program.
+    /// Turns the whole recording into one program's piece.
     pub(super) fn into_piece(self) -> Piece {
         let canonical = Canonical::of(self.operations);
         let input = |id: &TensorId| {
@@ -86,21 +86,21 @@ impl Recording {
     }
 }
 
-/// What two sequences share if one program serves both.
+/// The part of a sequence of operations that decides its program.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Structure {
-    /// The operations, without drops; tensors numbered by first use. The scalars of those that
-    /// [`takes_scalars`] names are places among [`Canonical::scalars`].
+    /// The operations, without drops. Tensors are numbered by first use, and the scalars of operations that
+    /// [`takes_scalars`] names are indices into [`Canonical::scalars`].
     pub(super) operations: Vec<OperationIr>,
-    /// Tensors that come from outside, by first use.
+    /// The tensors that the operations take from elsewhere, by first use.
     pub(super) inputs: Vec<TensorIr>,
-    /// Results that are still needed.
+    /// The results that are still needed.
     pub(super) outputs: Vec<TensorId>,
 }
 
 impl Structure {
-    /// A hash of the operations: a step of a training hashes some ten thousand numbers, and no input from outside chooses
-    /// them.
+    /// A hash of the operations. It needn't resist attacks: no outside input chooses them. A training step hashes some
+    /// ten thousand numbers.
     pub(super) fn hash(&self) -> u64 {
         let mut hasher = FxHasher::default();
         self.operations.hash(&mut hasher);
@@ -108,24 +108,24 @@ impl Structure {
     }
 }
 
-/// A structure, and what a run of it takes and leaves.
+/// A structure, and the tensors and scalars of one run.
 #[derive(Debug)]
 pub(super) struct Canonical {
     pub(super) structure: Structure,
-    /// The tensors that are the inputs.
+    /// The tensor of each input.
     pub(super) inputs: Vec<TensorId>,
-    /// Whether an input's last tensor is dropped. One program serves runs that differ in it.
+    /// Whether each input is dropped by the end of the run. Runs that differ here share a program.
     pub(super) consumed: Vec<bool>,
-    /// The tensors that are the outputs.
+    /// The tensor of each output.
     pub(super) outputs: Vec<TensorIr>,
     /// The scalars of the operations that [`takes_scalars`] names.
     pub(super) scalars: Vec<f64>,
-    /// Tensors that are dropped by the end of the run, and that weren't made by it.
+    /// The tensors that are dropped by the end of the run but were made before it.
     pub(super) released: Vec<TensorId>,
 }
 
 impl Canonical {
-    /// The canonical form of `operations`.
+    /// Brings `operations` into canonical form.
     pub(super) fn of(operations: Vec<OperationIr>) -> Self {
         let mut lifetimes = Lifetimes::default();
         for operation in &operations {
@@ -170,7 +170,7 @@ impl Canonical {
     }
 }
 
-/// Who makes, uses and drops the tensors of a sequence.
+/// The tensors that a sequence takes, makes and drops.
 #[derive(Default)]
 struct Lifetimes {
     inputs: Vec<TensorIr>,
@@ -207,7 +207,7 @@ impl Lifetimes {
 struct Numbers {
     tensors: FxHashMap<TensorId, TensorId>,
     scalars: Vec<f64>,
-    /// Whether the scalars of the operation at hand become places.
+    /// Whether the scalars of the current operation become indices.
     takes_scalars: bool,
 }
 
@@ -221,7 +221,7 @@ impl Numbers {
 impl IrVisitorMut for Numbers {
     fn visit_tensor_mut(&mut self, tensor: &mut TensorIr) {
         tensor.id = self.of(tensor.id);
-        // Who uses a tensor last is told by `consumed` and `outputs`.
+        // `consumed` and `outputs` tell who uses a tensor last.
         tensor.status = TensorStatus::ReadOnly;
     }
 

@@ -1,4 +1,4 @@
-//! What a recording has, and when it is needed; what two recordings share, and what they needn't.
+//! Tests of what a recording has, when it is needed, and what two recordings of one structure may differ in.
 
 use super::*;
 use burn_backend::{DType, Shape};
@@ -66,7 +66,7 @@ fn lives_of_results_count_and_those_of_inputs_do_not() {
     assert_eq!(used_up.consumed, [true, true]);
 }
 
-/// Makes a tensor of another, which it may use up.
+/// An operation that makes tensor `to` of tensor `from`, which it may consume.
 fn map(from: u64, status: TensorStatus, to: u64) -> OperationIr {
     let (from, to) = (tensor(from, status), tensor(to, TensorStatus::NotInit));
     OperationIr::Custom(CustomOpIr::new("map", &[from], &[to]))

@@ -1,4 +1,4 @@
-//! Elements in their places: comparison, masks, creation, booleans, bits of integers.
+//! Element-wise operations: comparison, masks, creation, booleans, bits of integers.
 
 use super::{Lowering, Result, tensor_type};
 use crate::stablehlo::{Binary, Builder, Compare, Reduction, Unary, Value};
@@ -9,7 +9,7 @@ use burn_ir::{
 use moebius_pjrt::ElementType;
 
 impl Lowering<'_> {
-    /// What is the same for floats, integers and booleans.
+    /// Lowers the element-wise operations that floats, integers and booleans share.
     pub(super) fn elements(&self, op: &BaseOperationIr) -> Result<Value> {
         use BaseOperationIr as Op;
         match op {
@@ -20,7 +20,7 @@ impl Lowering<'_> {
             Op::MaskWhere(d) => self.mask_where(d),
             Op::MaskFill(d) => self.mask_fill(d),
             Op::Cast(d) => self.get(&d.input),
-            // What is in an empty tensor isn't said: zeros, so that a program's results are always the same.
+            // An empty tensor may hold anything; zeros make a program's results reproducible.
             Op::Empty(d) | Op::Zeros(d) => Ok(self.b.splat(0.0, tensor_type(&d.out)?)),
             Op::Ones(d) => Ok(self.b.splat(1.0, tensor_type(&d.out)?)),
             Op::All(d) => self.over(&d.input, None, Builder::all),
@@ -40,7 +40,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What only booleans have.
+    /// Lowers the operations that only booleans have.
     pub(super) fn boolean(&self, op: &BoolOperationIr) -> Result<Value> {
         use BoolOperationIr as Op;
         match op {
@@ -52,7 +52,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// `out` = f(`input`)
+    /// Computes f(`input`).
     pub(super) fn map(
         &self,
         input: &TensorIr,
@@ -61,7 +61,7 @@ impl Lowering<'_> {
         Ok(f(self.b, self.get(input)?))
     }
 
-    /// `out` = f(`lhs`, `rhs`), of tensors repeated to its shape.
+    /// Computes f(`lhs`, `rhs`) of two tensors, repeated to the shape of `out`.
     pub(super) fn map_two(
         &self,
         d: &BinaryOpIr,
@@ -71,7 +71,7 @@ impl Lowering<'_> {
         Ok(f(self.b, x, y))
     }
 
-    /// `out` = f(`lhs`, `rhs`), of a tensor and a number.
+    /// Computes f(`lhs`, `rhs`) of a tensor and a scalar.
     pub(super) fn map_scalar(
         &self,
         d: &ScalarOpIr,
@@ -80,12 +80,12 @@ impl Lowering<'_> {
         self.map(&d.lhs, |b, x| f(b, x, self.scalar(d.rhs, b.ty(x))))
     }
 
-    /// An operation on two tensors.
+    /// Lowers an operation on two tensors.
     pub(super) fn binary(&self, d: &BinaryOpIr, op: Binary) -> Result<Value> {
         self.map_two(d, |b, x, y| b.binary(op, x, y))
     }
 
-    /// An operation on a tensor and a number.
+    /// Lowers an operation on a tensor and a scalar.
     pub(super) fn binary_scalar(&self, d: &ScalarOpIr, op: Binary) -> Result<Value> {
         self.map_scalar(d, |b, x, y| b.binary(op, x, y))
     }
@@ -112,12 +112,12 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// Whether all elements aren't 0.
+    /// Whether all elements along `dims` are other than 0.
     fn all(&self, x: Value, dims: &[usize]) -> Value {
         self.reduce(Reduction::And, self.cast(x, ElementType::Pred), dims)
     }
 
-    /// Whether any of them isn't 0.
+    /// Whether any element along `dims` is other than 0.
     fn any(&self, x: Value, dims: &[usize]) -> Value {
         self.reduce(Reduction::Or, self.cast(x, ElementType::Pred), dims)
     }
@@ -145,7 +145,7 @@ impl Lowering<'_> {
 
     fn shift(&self, d: &BinaryOpIr, left: bool) -> Result<Value> {
         self.map_two(d, |b, x, by| {
-            // As Rust's wrapping shifts, and as processors do it: only the low bits of the count matter.
+            // Only the low bits of the count matter, as for Rust's wrapping shifts and for processors.
             let bits = 8 * b.element(x).bytes();
             let by = b.and(by, (bits - 1) as f64);
             b.shifted(x, by, left)

@@ -1,5 +1,5 @@
-//! Functions of floats, matrix products, activation functions, and random numbers. Activations of halves are computed in f32
-//! and rounded once.
+//! Functions of floats, matrix products, activation functions, and random numbers. Activations of f16 and bf16 are
+//! computed in f32 and rounded once.
 
 use super::{LowerError, Lowering, Result, tensor_type};
 use crate::stablehlo::{Binary, Builder, DotDims, Reduction, Repeated, Unary, Value};
@@ -61,7 +61,7 @@ impl Lowering<'_> {
         self.map(&d.input, |b, x| b.chlo(name, x))
     }
 
-    /// \[…, m, k\] × \[…, k, n\]; leading dimensions of extent 1 repeat.
+    /// The matrix product \[…, m, k\] × \[…, k, n\]; leading dimensions of extent 1 repeat.
     pub(super) fn matmul(&self, d: &MatmulOpIr) -> Result<Value> {
         let b = self.b;
         let (x, y) = (self.get(&d.lhs)?, self.get(&d.rhs)?);
@@ -83,7 +83,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// x rounded towards zero.
+    /// `x` rounded towards zero.
     pub(super) fn trunc(&self, x: Value) -> Value {
         self.select(self.lt(x, 0.0), self.ceil(x), self.floor(x))
     }
@@ -92,7 +92,7 @@ impl Builder {
         self.eq(self.abs(x), f64::INFINITY)
     }
 
-    /// √(x² + y²) without overflow on the way; ∞ if either is infinite.
+    /// √(x² + y²) without intermediate overflow; ∞ if either is infinite.
     fn hypot(&self, x: Value, y: Value) -> Value {
         let (x, y) = (self.widen(x), self.widen(y));
         let (x, y) = (self.abs(x), self.abs(y));
@@ -105,13 +105,13 @@ impl Builder {
         self.select_number(self.or(left, right), f64::INFINITY, length)
     }
 
-    /// The matrix product of the last two dimensions, of `shape`; halves are summed in f32.
+    /// The matrix product of the last two dimensions, of shape `shape`; f16 and bf16 are summed in f32.
     pub(super) fn product(&self, x: Value, y: Value, shape: &[usize]) -> Value {
         let batch = shape.len() - 2;
         let element = self.sum_element(x);
         let right = self.shape(y);
         if right[..batch].iter().all(|n| *n == 1) {
-            // One matrix for all: no batch, as many rows as there are.
+            // With one matrix for all batches, the batch dimensions are rows of a single product.
             let y = self.reshape(y, &right[batch..]);
             let full = [&shape[..batch], &self.shape(x)[batch..]].concat();
             let x = self.broadcast_to(x, &full);
@@ -124,7 +124,7 @@ impl Builder {
         self.dot(x, y, &DotDims::matmul(batch), element)
     }
 
-    /// The type that products of elements like those of x are summed in.
+    /// The type in which products of elements like those of `x` are summed.
     pub(crate) fn sum_element(&self, x: Value) -> ElementType {
         match self.element(x) {
             ElementType::F16 | ElementType::BF16 => F32,
@@ -193,8 +193,7 @@ impl Builder {
         self.select(self.lt(x, 0.0), y, x)
     }
 
-    /// The part of a normal distribution that lies below x: ½ erfc(−x / √2), which keeps its precision
-    /// where next to nothing lies below.
+    /// The standard normal distribution function, ½ erfc(−x / √2), which stays precise where its value is near 0.
     fn normal_distribution(&self, x: Value) -> Value {
         self.mul(self.chlo("erfc", self.mul(x, -FRAC_1_SQRT_2)), 0.5)
     }
@@ -206,14 +205,14 @@ impl Builder {
         self.mul(grad, self.add(below, self.mul(x, self.mul(density, scale))))
     }
 
-    /// min(x, 0) − log(1 + exp(−|x|))
+    /// log(sigmoid(x)) = min(x, 0) − log(1 + exp(−|x|)).
     fn log_sigmoid(&self, x: Value) -> Value {
         let below = self.min(x, 0.0);
         let exp = self.exp(self.neg(self.abs(x)));
         self.sub(below, self.unary(Unary::LogPlusOne, exp))
     }
 
-    /// x minus its largest element along `dim`.
+    /// `x` minus its largest element along `dim`.
     fn shifted_down(&self, x: Value, dim: usize) -> Value {
         self.sub(x, Repeated(self.reduce_keep(Reduction::Max, x, &[dim])))
     }
@@ -231,7 +230,7 @@ impl Builder {
 }
 
 impl Lowering<'_> {
-    /// Random numbers from the graph's generator, whose state goes from operation to operation.
+    /// Draws random numbers; the generator's state passes from operation to operation.
     pub(super) fn random_numbers(&self, d: &RandomOpIr) -> Result<Value> {
         let ty = tensor_type(&d.out)?;
         Ok(match d.distribution {
@@ -248,7 +247,7 @@ impl Lowering<'_> {
             Distribution::Uniform(low, high) if ty.element.is_float() => {
                 self.uniform(&ty, low, high)?
             }
-            // Of integers, as Burn's other backends have it: all of them.
+            // The default range of integers is all of them, as in Burn's other backends.
             Distribution::Default => self
                 .b
                 .convert(self.bits(ty.with_element(ElementType::U64))?, ty.element),
@@ -267,7 +266,7 @@ impl Lowering<'_> {
         Ok(bits)
     }
 
-    /// Multiples of 2^-n in [0, 1), where n is the type's precision: all of them are exact.
+    /// Uniform multiples of 2^-n in [0, 1), where n is the type's precision, so that each is exact.
     fn unit(&self, ty: &TensorType) -> Result<Value> {
         let precision = match ty.element {
             ElementType::F64 => 53,
@@ -293,7 +292,7 @@ impl Lowering<'_> {
         Ok(b.select_number(b.ge(x, high), low, x))
     }
 
-    /// Integers in [low, high): the remainder of 64 bits, whose bias is under 2^-32 for 32-bit ranges.
+    /// Uniform integers in [low, high), as remainders of 64 random bits; the bias is under 2^-32 for 32-bit ranges.
     fn uniform_integers(&self, ty: &TensorType, low: f64, high: f64) -> Result<Value> {
         let wide = ty.with_element(ElementType::U64);
         let bits = self.bits(wide.clone())?;
@@ -304,8 +303,8 @@ impl Lowering<'_> {
         Ok(self.b.add(x, low))
     }
 
-    /// Numbers with mean 0 and deviation 1: the inverse of their distribution function at the odd
-    /// multiples of 2^-23 (of 2^-52 in f64) between −1 and 1, so that ±∞ can't come out.
+    /// Normal numbers with mean 0 and deviation 1: the inverse of the distribution function at odd multiples of 2^-23
+    /// (2^-52 in f64) between −1 and 1, so that ±∞ can't come out.
     fn normal(&self, ty: &TensorType) -> Result<Value> {
         let b = self.b;
         let (words, precision) = match ty.element {

@@ -1,4 +1,4 @@
-//! Whole programs: of captured graphs, and of recordings.
+//! Lowering of whole programs, from captured graphs and from recordings.
 
 use super::{LowerError, Lowering, draws, tensor_type, value_type};
 use crate::stablehlo::{Builder, Program, Value};
@@ -7,36 +7,37 @@ use burn_ir::{GraphIr, OperationIr, TensorId, TensorIr};
 use moebius_pjrt::{ElementType, TensorType};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A graph as a program.
+/// A graph lowered to a program.
 #[derive(Clone, Debug)]
 pub struct Lowered {
     /// The program. Its arguments are the graph's inputs, then `constants`, then the state of the random
     /// number generator (ui64\[2\]) if `random`; its results are the graph's outputs, then the new state.
     pub program: Program,
-    /// Initialised tensors whose values are arguments, in the order of their first use.
+    /// Initialised tensors whose values become arguments, in the order of their first use.
     pub constants: Vec<TensorId>,
     /// Whether the program draws random numbers.
     pub random: bool,
 }
 
-/// What becomes one program.
+/// A list of operations to lower to one program.
 pub(crate) struct Source<'a> {
-    /// The arguments.
+    /// The tensors that become arguments.
     pub(crate) inputs: Vec<(TensorId, TensorType)>,
     /// The operations, in order.
     pub(crate) operations: &'a [OperationIr],
-    /// The results.
+    /// The tensors that become results.
     pub(crate) outputs: &'a [TensorId],
-    /// How many float scalars of the operations are arguments, by number, and their type.
+    /// How many float scalars of the operations, by number, are elements of one more argument, and that argument's
+    /// type.
     pub(crate) scalars: (usize, ElementType),
-    /// Inputs whose memory a result may take: the first of its type that has none yet.
+    /// Indices of inputs that donate their memory, each to the first free result of its type.
     pub(crate) donated: Vec<usize>,
 }
 
 impl Source<'_> {
-    /// The program, without constants, and the donated inputs that no result was left for. If it draws random numbers,
-    /// the generator's state, ui64\[2\], is an argument after the inputs and the last result. A vector of the scalars,
-    /// if there are any, is the last argument.
+    /// Lowers the operations to a program without constants; also returns the donated inputs for which no result was
+    /// left. If the program draws random numbers, the generator's state, ui64\[2\], is an argument after the inputs and
+    /// the last result. A vector of the scalars, if there are any, is the last argument.
     pub(crate) fn lower(self) -> Result<(Lowered, Vec<usize>), LowerError> {
         let random = self.operations.iter().any(draws);
         let b = Builder::new();
@@ -74,22 +75,22 @@ impl Source<'_> {
     }
 }
 
-/// The program of a captured graph. Initialised values that aren't inputs of the graph become further
-/// arguments: none is written into the program.
+/// Lowers a captured graph. Initialised values that aren't inputs of the graph become further arguments; none is
+/// written into the program.
 ///
 /// # Errors
 ///
-/// If an operation has no lowering, or the graph reads what it neither takes nor makes.
+/// [`LowerError::Unsupported`] and others for an operation without a lowering, and [`LowerError::Unknown`] when the
+/// graph reads a tensor that it neither takes nor makes.
 pub fn graph(captured: &CapturedGraph) -> Result<Lowered, LowerError> {
     graph_donating(captured, &[])
 }
 
-/// As [`graph`]; each input named in `donated` gives its memory to the first output of its type that
-/// has none yet.
+/// As [`graph`], but each input whose index is in `donated` donates its memory to the first free output of its type.
 ///
 /// # Errors
 ///
-/// As [`graph`], and [`LowerError::Donation`] for an input that fits no output.
+/// As for [`graph`], and [`LowerError::Donation`] for an input that fits no output.
 pub fn graph_donating(captured: &CapturedGraph, donated: &[usize]) -> Result<Lowered, LowerError> {
     let (graph, values) = (&captured.graph, &captured.values);
     let types = types(graph, values)?;
@@ -106,7 +107,7 @@ pub fn graph_donating(captured: &CapturedGraph, donated: &[usize]) -> Result<Low
         scalars: (0, ElementType::F32),
         donated: donated.to_vec(),
     };
-    // What the caller gives away are the graph's inputs, not its constants.
+    // Only inputs of the graph can be donated, not its constants.
     let constant = donated.iter().find(|index| **index >= graph.inputs.len());
     let (lowered, unused) = whole.lower()?;
     match constant.or(unused.first()) {
@@ -118,7 +119,7 @@ pub fn graph_donating(captured: &CapturedGraph, donated: &[usize]) -> Result<Low
     }
 }
 
-/// The types of all tensors.
+/// The types of all tensors of a graph.
 fn types(
     graph: &GraphIr,
     values: &BTreeMap<TensorId, TensorData>,
@@ -133,7 +134,7 @@ fn types(
     Ok(types)
 }
 
-/// Values that the graph reads, or gives back, without them being inputs.
+/// The values that the graph reads or returns and that aren't inputs.
 fn constants(graph: &GraphIr, values: &BTreeMap<TensorId, TensorData>) -> Vec<TensorId> {
     let mut seen: HashSet<TensorId> = graph.inputs.iter().copied().collect();
     let read = graph.operations.iter().flat_map(|operation| {

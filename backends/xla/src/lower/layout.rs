@@ -1,5 +1,5 @@
-//! Shapes, slices, copies, and elements by index. Indices that lie outside are moved inside by reads, and writes there are
-//! left out; Burn's own backends call both an error.
+//! Shapes, slices, copies, and elements by index. Reads clamp indices that lie outside, and writes there are left out;
+//! Burn's own backends treat both as errors.
 
 use super::{LowerError, Lowering, Result};
 use crate::stablehlo::{Builder, Gather, Reduction, Scatter, Value};
@@ -12,8 +12,8 @@ use burn_ir::{
 use moebius_pjrt::ElementType::{self, S32};
 use moebius_pjrt::TensorType;
 
-/// Where a slice of one dimension lies: elements `start`, `start` + `step`, …, `count` of them, in
-/// descending order if `reversed`.
+/// The range of a slice along one dimension: `count` elements `start`, `start` + `step`, …, in descending order if
+/// `reversed`.
 struct Range {
     start: usize,
     step: usize,
@@ -22,7 +22,7 @@ struct Range {
 }
 
 impl Range {
-    /// Burn's slice of a dimension: the range is the same for negative steps, which begin at its end.
+    /// Converts Burn's slice of a dimension. With a negative step the range is the same, taken from its end.
     fn new(slice: Slice, extent: usize) -> Self {
         let inside = |at: isize| {
             let at = if at < 0 { at + extent as isize } else { at };
@@ -45,7 +45,7 @@ impl Range {
         }
     }
 
-    /// One after the last element.
+    /// The index after the last element.
     fn limit(&self) -> usize {
         match self.count {
             0 => self.start,
@@ -65,7 +65,7 @@ impl Lowering<'_> {
     pub(super) fn layout(&self, op: &BaseOperationIr) -> Result<Value> {
         use BaseOperationIr as Op;
         match op {
-            // `operation` gives the shape.
+            // `operation` sets the shape of results.
             Op::Reshape(d) => self.get(&d.input),
             Op::SwapDims(d) => self.map(&d.input, |b, x| b.swap_dims(x, d.dim1, d.dim2)),
             Op::Permute(d) => self.map(&d.input, |b, x| b.transpose(x, &d.axes)),
@@ -116,7 +116,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Windows of `size` along a dimension, which become the last dimension.
+    /// Windows of `size` elements along a dimension; the window becomes the last dimension.
     fn unfold(&self, d: &UnfoldOpIr) -> Result<Value> {
         let b = self.b;
         let x = self.get(&d.input)?;
@@ -131,7 +131,7 @@ impl Lowering<'_> {
         Ok(b.transpose(y, &permutation))
     }
 
-    /// Places i · `step` + j for i < `count`, j < `size`: \[`count` · `size`\].
+    /// The indices i · `step` + j for i < `count`, j < `size`, as a vector \[`count` · `size`\].
     fn windows(&self, count: usize, step: usize, size: usize) -> Value {
         let ty = TensorType::new([count, size], S32);
         let (i, j) = (self.b.iota(ty.clone(), 0), self.b.iota(ty.clone(), 1));
@@ -156,7 +156,7 @@ impl Builder {
         self.dynamic_update_slice(x, value, &starts)
     }
 
-    /// Steps are zeros between the elements, in the values and in a mask of where they are.
+    /// Writes elements with steps between them: zeros fill the steps, and a mask marks the elements.
     fn write_spread(&self, x: Value, value: Value, ranges: &[Range]) -> Value {
         let shape = self.shape(x);
         let low: Vec<i64> = ranges.iter().map(|r| r.start as i64).collect();
@@ -284,7 +284,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// `indices` as vectors of one element, along a further dimension.
+    /// Reshapes `indices` to vectors of one element, along a further dimension.
     pub(super) fn index_vectors(&self, indices: Value) -> Value {
         let mut shape = self.shape(indices);
         shape.push(1);

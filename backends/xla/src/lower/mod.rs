@@ -1,13 +1,13 @@
 //! Burn's operations in StableHLO.
 //!
-//! [`Lowering`] walks over `OperationIr`s in order and keeps the value of every tensor; [`graph`] lowers a
-//! whole captured graph. Boolean tensors are i1 whatever their store. Results have the shape and dtype
-//! that the operation's description says. Sums of f16 and bf16 are taken in f32.
+//! [`Lowering`] walks over `OperationIr`s in order and keeps the value of every tensor; [`graph`] lowers a whole
+//! captured graph. Boolean tensors are i1, however Burn stores them. Results have the shape and dtype of the
+//! operation's description. Sums of f16 and bf16 are taken in f32.
 //!
 //! | file | operations |
 //! |---|---|
-//! | `operations.rs` | the list of all of them, and which are lowered |
-//! | `elements.rs` | what `BaseOperationIr` does with elements in their places, `Bool`, creation, bits of integers |
+//! | `operations.rs` | the list of all operations, and which are lowered |
+//! | `elements.rs` | element-wise operations of `BaseOperationIr`, `Bool`, creation, bits of integers |
 //! | `layout.rs` | the rest of `BaseOperationIr`: shapes, slices, copies, select, gather, scatter |
 //! | `numeric.rs` | `NumericOperationIr` |
 //! | `float.rs` | `FloatOperationIr`, `ActivationOperationIr`, random numbers |
@@ -37,47 +37,48 @@ use moebius_pjrt::{ElementType, TensorType};
 use std::cell::Cell;
 use std::collections::HashMap;
 
-/// Why a graph has no StableHLO.
+/// The reason why a graph can't be lowered.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LowerError {
-    /// There is no lowering for an operation.
+    /// An operation has no lowering; holds its name.
     #[error("no lowering for the operation {0}")]
     Unsupported(String),
-    /// Quantised tensors are Burn's own; ours are words and scales.
+    /// A tensor has a quantised type of Burn's, which programs don't have; Moebius keeps quantised values as words and
+    /// scales.
     #[error("expected a plain tensor, got a quantised one: {0}")]
     Quantised(String),
     /// An operation reads a tensor that nothing has made.
     #[error("tensor {0} is read, but neither an input nor a result before it")]
     Unknown(TensorId),
-    /// A donated input that isn't there, or whose type no output has that is left.
+    /// A donated input doesn't exist, or no free output has its type; holds its index.
     #[error("input {0} can't be given away: no output is left that has its type")]
     Donation(usize),
-    /// A custom operation that isn't ours.
+    /// A custom operation isn't one of Moebius's.
     #[error("expected the custom operation `{ID}`, got `{0}`")]
     Custom(String),
-    /// A custom operation that can't be read.
+    /// The description of a custom operation can't be lowered.
     #[error(transparent)]
     Call(#[from] CallError),
 }
 
 type Result<T> = std::result::Result<T, LowerError>;
 
-/// A graph's values while it is lowered.
+/// The values of a graph's tensors while it is lowered.
 pub struct Lowering<'a> {
-    /// Where operations are appended.
+    /// The builder to which operations are appended.
     pub b: &'a Builder,
     values: HashMap<TensorId, Value>,
     random: Cell<Option<Value>>,
-    /// A vector of floats that are arguments: the scalars of operations that [`takes_scalars`]
-    /// names are places in it.
+    /// The argument that holds the float scalars. The scalars of operations that [`takes_scalars`] names are indices
+    /// into it.
     scalars: Option<Value>,
-    /// Whether the scalars of the operation at hand are places in that vector.
+    /// Whether the scalars of the current operation are indices into `scalars`.
     numbered: bool,
 }
 
 impl<'a> Lowering<'a> {
-    /// An empty graph. `random` is the state of the random number generator, ui64\[2\], if there is one.
+    /// Starts an empty graph. `random` is the state of the random number generator, ui64\[2\], if there is one.
     pub fn new(b: &'a Builder, random: Option<Value>) -> Self {
         Self {
             b,
@@ -93,7 +94,7 @@ impl<'a> Lowering<'a> {
         self.random.get()
     }
 
-    /// Gives a tensor its value.
+    /// Sets the value of a tensor.
     pub fn set(&mut self, id: TensorId, value: Value) {
         self.values.insert(id, value);
     }
@@ -103,7 +104,7 @@ impl<'a> Lowering<'a> {
         self.value(tensor.id)
     }
 
-    /// The value of the tensor of this name.
+    /// The value of the tensor with this id.
     pub fn value(&self, id: TensorId) -> Result<Value> {
         let value = self.values.get(&id).copied();
         value.ok_or(LowerError::Unknown(id))
@@ -151,7 +152,7 @@ impl<'a> Lowering<'a> {
         })
     }
 
-    /// The results of an operation that computes something, if all of it has no elements.
+    /// Zeros as results of an operation that computes, if none of its results has elements.
     fn zeros(&self, operation: &OperationIr) -> Result<Option<Vec<Value>>> {
         let kept = matches!(operation, OperationIr::Init(_) | OperationIr::Custom(_));
         let types = operation.outputs().map(tensor_type);
@@ -177,7 +178,7 @@ impl<'a> Lowering<'a> {
         Ok(custom::lower(&operation, self.b, &inputs)?)
     }
 
-    /// A scalar as a tensor of `ty`: numbers are converted as Rust's `as` does it.
+    /// A scalar repeated to a tensor of type `ty`; numbers are converted as by Rust's `as`.
     fn scalar(&self, scalar: ScalarIr, ty: TensorType) -> Value {
         if let (true, ScalarIr::UInt(place), Some(all)) = (self.numbered, scalar, self.scalars) {
             let place = place as usize;
@@ -198,7 +199,7 @@ impl<'a> Lowering<'a> {
         self.b.splat_int(number, ty)
     }
 
-    /// Two tensors, repeated to a common shape.
+    /// The values of two tensors, repeated to a common shape.
     fn pair(&self, lhs: &TensorIr, rhs: &TensorIr, shape: &[usize]) -> Result<(Value, Value)> {
         let (x, y) = (self.get(lhs)?, self.get(rhs)?);
         let y = self.b.cast(y, self.b.element(x));
@@ -207,7 +208,7 @@ impl<'a> Lowering<'a> {
 }
 
 impl Builder {
-    /// x in f32 if its type is narrower, for sums.
+    /// `x` converted to f32 for sums if its type is narrower.
     fn widen(&self, x: Value) -> Value {
         match self.element(x) {
             ElementType::F16 | ElementType::BF16 => self.convert(x, ElementType::F32),
@@ -235,8 +236,8 @@ pub(crate) fn draws(operation: &OperationIr) -> bool {
     )
 }
 
-/// Whether an operation's scalars may be values of the device: those of the others decide what
-/// it is lowered to, or belong to a layer that keeps them.
+/// Whether an operation's float scalars may be arguments. The scalars of other operations decide what the operation is
+/// lowered to, or belong to a layer, which doesn't change them.
 pub(crate) fn takes_scalars(operation: &OperationIr) -> bool {
     use BaseOperationIr as Base;
     use NumericOperationIr as Op;

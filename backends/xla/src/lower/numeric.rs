@@ -7,7 +7,7 @@ use burn_ir::{ClampOpIr, DimOpIr, NumericOperationIr, PadModeIr, PadOpIr, Scalar
 use moebius_pjrt::{ElementType, TensorType};
 
 impl Lowering<'_> {
-    /// What floats and integers have in common.
+    /// Lowers the operations that floats and integers share.
     pub(super) fn numeric(&self, op: &NumericOperationIr) -> Result<Vec<Value>> {
         use NumericOperationIr as Op;
         Ok(match op {
@@ -71,7 +71,7 @@ impl Lowering<'_> {
         Ok(self.b.min(self.b.max(x, low), high))
     }
 
-    /// x to the power of a number: products for the small integers, as Burn's backends have them.
+    /// `x` to the power of a scalar; small integer powers are products, as in Burn's backends.
     pub(super) fn power_scalar(&self, d: &ScalarOpIr) -> Result<Value> {
         let x = self.get(&d.lhs)?;
         let ty = self.b.ty(x);
@@ -102,7 +102,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// |x|
+    /// The absolute value; unsigned numbers stay as they are.
     pub(super) fn absolute(&self, x: Value) -> Value {
         if self.element(x).is_unsigned() {
             x
@@ -111,7 +111,7 @@ impl Builder {
         }
     }
 
-    /// −1, 0 or 1; 0 of NaN.
+    /// The sign, −1, 0 or 1; 0 for NaN.
     fn sign(&self, x: Value) -> Value {
         let element = self.element(x);
         if element.is_unsigned() {
@@ -125,7 +125,7 @@ impl Builder {
         self.select(nan, zero, sign)
     }
 
-    /// The remainder with the sign of the divisor, as Python has it.
+    /// The remainder with the sign of the divisor, as in Python.
     pub(super) fn modulo(&self, x: Value, y: Value) -> Value {
         let rest = self.rem(x, y);
         if self.element(x).is_unsigned() {
@@ -136,12 +136,12 @@ impl Builder {
         self.select(moves, self.add(rest, y), rest)
     }
 
-    /// 1 / x
+    /// 1 / x.
     pub(super) fn reciprocal(&self, x: Value) -> Value {
         self.div(self.splat_like(1.0, x), x)
     }
 
-    /// x with its mirror image, or with its first and last elements, around it.
+    /// Pads `x` with its mirror image, or with copies of its first and last elements.
     fn pad_copies(&self, x: Value, padding: &[(usize, usize)], mirror: bool) -> Value {
         let mut x = x;
         for (dim, (before, after)) in padding.iter().copied().enumerate() {
@@ -165,9 +165,8 @@ impl Builder {
         x
     }
 
-    /// The elements as another type. Floats become integers as Rust's `as` says: towards zero, the
-    /// nearest representable number if they are too large, and 0 if they are NaN. Booleans say
-    /// whether an element isn't 0.
+    /// Converts the elements to another type. Floats become integers as by Rust's `as`: rounded towards zero, clamped
+    /// to the range, and 0 for NaN. Booleans are true where an element isn't 0.
     pub(super) fn cast(&self, x: Value, element: ElementType) -> Value {
         let from = self.element(x);
         if from == element {
@@ -181,7 +180,7 @@ impl Builder {
         }
         let x = self.widen(x);
         let ty = self.ty(x).with_element(element);
-        // 2^bits is a float of every type that is left; the largest integer itself may not be one.
+        // 2^bits is representable in every float type that is left; the largest integer itself may not be.
         let (low, high) = (element.smallest() as f64, (element.largest() + 1) as f64);
         let over = self.ge(x, high);
         let under = self.le(x, low);
@@ -237,7 +236,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// `out` = f(`input`, the dimensions that are named, or all)
+    /// Computes f(`input`, dimensions), where the dimensions are `axes`, or all of them.
     pub(super) fn over(
         &self,
         input: &TensorIr,
@@ -254,7 +253,7 @@ impl Lowering<'_> {
         self.map_wide(&d.input, |b, x| b.cumulative(kind, x, d.axis))
     }
 
-    /// x as f32 if the output is narrower, and as the output's type otherwise.
+    /// The value of a tensor, in f32 if its type is narrower.
     pub(super) fn get_wide(&self, tensor: &TensorIr) -> Result<Value> {
         tensor_type(tensor)?;
         Ok(self.b.widen(self.get(tensor)?))
@@ -262,7 +261,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// x in order, and where each element was; equals keep their order.
+    /// The sorted elements, and the original index of each; equal elements keep their order.
     fn sorted_with_indices(&self, x: Value, dim: usize, descending: bool) -> Vec<Value> {
         let ty = self.ty(x).with_element(ElementType::S32);
         self.sorted(&[x, self.iota(ty, dim)], dim, descending)
@@ -287,10 +286,10 @@ impl Builder {
         self.reduce(Reduction::Max, self.absolute(x), dims)
     }
 
-    /// Integers are divided towards zero; their sums wrap in their own type.
+    /// The mean over `dims`. Integers are summed in their own type, which wraps, and divided towards zero.
     fn mean(&self, x: Value, dims: &[usize]) -> Value {
         let sum = self.total(x, dims);
-        // The count may be larger than a narrow integer.
+        // Divide in 64 bits: the count may exceed a narrow integer.
         let sum = match self.element(sum) {
             element if element.is_float() || element == ElementType::U64 => sum,
             _ => self.convert(sum, ElementType::S64),
@@ -298,13 +297,13 @@ impl Builder {
         self.div(sum, self.count(x, dims))
     }
 
-    /// How many elements of x are reduced to one.
+    /// The number of elements that are reduced to one.
     fn count(&self, x: Value, dims: &[usize]) -> f64 {
         let shape = self.shape(x);
         dims.iter().map(|d| shape[*d]).product::<usize>() as f64
     }
 
-    /// The mean of x over `dims`, which keep extent 1.
+    /// The mean of `x` over `dims`, which are kept with extent 1.
     pub(super) fn mean_keep(&self, x: Value, dims: &[usize]) -> Value {
         self.div(
             self.reduce_keep(Reduction::Sum, x, dims),

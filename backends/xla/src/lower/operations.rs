@@ -1,4 +1,4 @@
-//! Every operation of Burn's graphs by name, and which of them are lowered.
+//! The list of all operations of Burn's graphs, and which of them are lowered.
 
 use burn_ir::{
     ActivationOperationIr, BaseOperationIr, BoolOperationIr, DistributedOperationIr,
@@ -6,14 +6,14 @@ use burn_ir::{
 };
 use std::fmt;
 
-/// One kind of operation.
+/// A kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Leaf {
-    /// The variant of `OperationIr` that it belongs to.
+    /// The variant of `OperationIr` that the operation belongs to.
     pub group: &'static str,
-    /// Its own variant; empty where the group is one operation.
+    /// The operation's own variant; empty where the group is one operation.
     pub name: &'static str,
-    /// Whether it has a lowering.
+    /// Whether the operation has a lowering.
     pub lowered: bool,
 }
 
@@ -26,8 +26,8 @@ impl fmt::Display for Leaf {
     }
 }
 
-/// The variants of one of Burn's enums, once as a list and once as a match without a wildcard: a
-/// variant that a new version adds doesn't compile until it is listed here.
+/// Lists the variants of one of Burn's enums, both as a list and as a match without a wildcard, so that a variant that
+/// a new version adds doesn't compile until it is listed here.
 macro_rules! variants {
     ($list:ident, $name:ident, $operations:ident: $($variant:ident)*; not $($missing:ident)*) => {
         const $list: &[(&str, bool)] = &[
@@ -87,7 +87,7 @@ variants!(ACTIVATION, activation, ActivationOperationIr:
     Relu ReluBackward LeakyRelu PRelu Gelu GeluBackward Sigmoid SigmoidBackward HardSigmoid LogSigmoid
     LogSigmoidBackward Softmax LogSoftmax Softmin; not);
 
-/// Burn's own operations that can't occur with tensors of this kind: its router never records them.
+/// Whether an operation can occur in a graph: Burn's router never records some of them for tensors of this kind.
 fn occurs(group: &str, name: &str) -> bool {
     let only_int = group == "NumericFloat" && name == "IntRandom";
     let not_bool = group == "BaseBool" && matches!(name, "ScatterNd" | "GatherNd" | "Cast");

@@ -1,8 +1,8 @@
-//! Every device has E/P neighbouring experts: expert parallelism.
+//! Expert parallelism: every device has E/P neighbouring experts.
 //!
-//! A device routes its own T/P tokens and sorts their slots by expert, and so by device, too: the rows for
-//! device q are neighbours. Where the layer has a capacity, each device first gathers the choices of all devices and
-//! drops what one device would. The exchange has two steps.
+//! A device routes its own T/P tokens and sorts their slots by expert, which also sorts them by device: the rows for
+//! device q are consecutive. If the layer has a capacity, each device first gathers the choices of all devices and
+//! drops the slots that a single device would drop. The exchange has two steps.
 //!
 //! 1. Counts: an all-to-all of how many rows go to each expert (i32 \[P, E/P\]), and the largest number of
 //!    rows that any device has for any other.
@@ -10,21 +10,21 @@
 //!    all-to-all of \[P,C,H\], the experts, and an all-to-all back. The receiver knows from the counts
 //!    whose row is whose, so that no indices travel.
 //!
-//! Nothing is dropped, whatever the routing is, although every shape is static: an unbalanced routing
-//! takes more rounds, all devices the same number. Where C holds the most that there can be, there is one
-//! round without a loop, and what the experts received and computed is kept for the backward pass
-//! instead of sent again. The most is T/P · min(K, E/P), as a token's K experts differ, and no more than
-//! E/P · capacity with a capacity; without one it pads P-fold. [`Divided::balanced`] takes a
-//! quarter more than an even routing needs.
+//! The exchange drops nothing, whatever the routing, although every shape is static: an unbalanced routing takes more
+//! rounds, the same number on all devices. If C is the largest possible number of rows, there is one round without a
+//! loop, and what the experts received and computed is kept for the backward pass instead of being sent again. The
+//! largest number is T/P · min(K, E/P), because a token's K experts differ, and at most E/P · capacity with a capacity;
+//! without a capacity this pads P-fold. [`Divided::balanced`] takes a quarter more than an even routing needs.
 //!
-//! Rows return unweighted to the order of their slots, and a token's are summed where it lives, in the order
-//! of the one-device layer: y and dx have its bits, if a product's row does not depend on the rows beside
-//! it, and in bf16 up to a rounding of each slot's row on its way back. A sum on the experts' side would save
-//! rows of tokens with several experts on a device, few when K is small, and would change the order.
+//! Rows return unweighted to the order of their slots, and a token's rows are summed on the token's device, in the
+//! order of the one-device layer: y and dx have the same bits as on one device, if a product's row does not depend on
+//! the rows beside it; in bf16 each slot's row is rounded once more on its way back. Summing on the experts' device
+//! would save rows of tokens with several experts on a device, which are few when K is small, and would change the
+//! order.
 //!
-//! In a backward pass the gradient dy of a row, its router weight and, unless kept, x go out; dx and the
-//! gradient of the router weight come back. Gradients of experts are complete where they are; the router's
-//! are summed over the devices in f32.
+//! In a backward pass the gradient dy of a row, its router weight and, unless kept, x go out; dx and the gradient of
+//! the router weight come back. Gradients of experts are complete on the experts' device; the router's are summed over
+//! the devices in f32.
 
 use super::layer::{
     Gradients, Layer, Passes, Routed, Weights, checked, divides, forward_program,
@@ -44,35 +44,35 @@ use moebius_pjrt::TensorType;
 pub struct Divided {
     /// The layer, over all tokens.
     pub layer: Layer,
-    /// Devices P.
+    /// The number of devices, P.
     pub devices: usize,
-    /// Rows C that a device sends to each in a round.
+    /// The number of rows that a device sends to each other device in a round, C.
     pub rows: usize,
 }
 
-/// What the forward pass leaves.
+/// Values of the forward pass that the backward pass reads.
 pub(super) struct Kept {
     routed: Routed,
     plan: Plan,
-    /// With one round.
+    /// The rows that the experts got; kept if there is only one round.
     received: Option<Received>,
 }
 
-/// Where the rows of a device go, and what comes.
+/// The plan of the exchange: where the rows of a device go, and which rows come.
 struct Plan {
-    /// i32 \[P,C\]: first\[q\] + j, the sorted rows of round 0.
+    /// The sorted rows of round 0 for each device q, first\[q\] + j, i32 \[P,C\].
     rows: Value,
-    /// i32 \[P,C\]: the sorted row after the last one for device q.
+    /// The sorted row after the last one for each device q, i32 \[P,C\].
     last: Value,
-    /// i32 \[P,C,E/P\]: how many rows come from device p for the experts up to the e-th.
+    /// The number of rows that come from each device p for the experts up to the e-th, i32 \[P,C,E/P\].
     upto: Value,
-    /// i32 \[S/P\]: the round in which a sorted row goes, −1 for one without an expert.
+    /// The round in which each sorted row goes, i32 \[S/P\]; −1 for a row without an expert.
     round: Value,
-    /// i32 \[S/P\]: its place among the P·C of that round.
+    /// The place of each sorted row among the P·C rows of its round, i32 \[S/P\].
     place: Value,
-    /// i32 scalar: rounds that all devices take.
+    /// The number of rounds, the same on all devices: an i32 scalar.
     rounds: Value,
-    /// i32 scalar: rows that go to other devices.
+    /// The number of rows that go to other devices, an i32 scalar.
     sent: Value,
 }
 
@@ -83,17 +83,16 @@ struct Received {
     order: Value,
     offsets: Value,
     positions: Value,
-    /// The first product.
+    /// The first product, if it is kept.
     pre: Option<Value>,
 }
 
 impl Divided {
-    /// A layer of which every device sends each of the others a quarter more rows in a round than an even
-    /// routing needs.
+    /// A layer in which each round has room for a quarter more rows than an even routing needs.
     ///
     /// # Errors
     ///
-    /// [`Mismatch`] where the devices can't share the layer.
+    /// [`Mismatch`] when the devices can't divide the layer evenly.
     pub fn balanced(layer: Layer, devices: usize) -> Result<Self, Mismatch> {
         let most = Self::worst_case(layer, devices)?;
         let even = (5 * most.slots()).div_ceil(4 * devices);
@@ -101,11 +100,11 @@ impl Divided {
         Ok(Self { rows, ..most })
     }
 
-    /// A layer of which every routing takes one round.
+    /// A layer in which every routing takes one round.
     ///
     /// # Errors
     ///
-    /// As [`Divided::balanced`].
+    /// As for [`Divided::balanced`].
     pub fn worst_case(layer: Layer, devices: usize) -> Result<Self, Mismatch> {
         let mut this = Self {
             layer,
@@ -117,50 +116,52 @@ impl Divided {
         Ok(this)
     }
 
-    /// The most rows that a device can have for another.
+    /// The largest number of rows that a device can have for another.
     fn most_rows(&self) -> usize {
         let (local, experts) = (self.local().routing, self.local_experts());
         let all = local.tokens() * local.top_k().min(experts);
         let (whole, capacity) = (&self.layer.problem.routing, self.layer.problem.capacity);
         let each = capacity.map(|most| most.slots_per_expert(whole.slots(), whole.experts()));
         let capacity = each.map(|each| each.saturating_mul(experts));
-        // One row at least, as there is no round of none.
+        // At least one row, because a round can't be empty.
         capacity.map_or(all, |most| most.min(all)).max(1)
     }
 
-    /// The most rounds that a routing takes.
+    /// The largest number of rounds that a routing can take.
     pub fn most_rounds(&self) -> usize {
         self.most_rows().div_ceil(self.rows)
     }
 
-    /// Slots of a device.
+    /// The number of slots of a device.
     fn slots(&self) -> usize {
         self.local().routing.slots()
     }
 
-    /// The forward pass. Arguments on each device: x \[T/P,H\], the bias of the choice \[E\] where it has one, and
-    /// the layer's weights with the device's experts. Results: y \[T/P,H\], and i32 scalars: the rounds, the same on
-    /// all devices, and the rows that this one sent to others.
+    /// The program of the forward pass. Its arguments on each device are x \[T/P,H\], the bias of the choice \[E\] if
+    /// there is one, and the layer's weights with the device's experts. Its results are y \[T/P,H\] and two i32
+    /// scalars: the number of rounds, the same on all devices, and the number of rows that this device sent to others.
     ///
     /// # Errors
     ///
-    /// [`Mismatch`] where the devices can't share the layer.
+    /// [`Mismatch`] when the devices can't divide the layer evenly.
     pub fn forward(&self) -> Result<Program, Mismatch> {
         forward_program(self, false)
     }
 
-    /// The forward pass, whose results have the choice of experts after y: experts i32 and their weights f32 \[T/P,K\],
-    /// probabilities and logits f32 \[T/P,E\], log-sum-exp f32 \[T/P\], and how many slots reached no expert, i32 \[1\].
+    /// As [`Divided::forward`], with the choice of experts after y: experts i32 and their weights f32 \[T/P,K\],
+    /// probabilities and logits f32 \[T/P,E\], log-sum-exp f32 \[T/P\], and the number of slots without an expert, i32
+    /// \[1\].
     ///
     /// # Errors
     ///
-    /// As [`Divided::forward`].
+    /// As for [`Divided::forward`].
     pub fn forward_and_choice(&self) -> Result<Program, Mismatch> {
         forward_program(self, true)
     }
 
-    /// The forward and backward pass. Arguments on each device: x and dy \[T/P,H\], the bias of the choice, and the
-    /// weights. Results: y and dx \[T/P,H\], the weights' gradients, and the scalars of [`Divided::forward`].
+    /// The program of the forward and the backward pass. Its arguments on each device are x and dy \[T/P,H\], the bias
+    /// of the choice if there is one, and the weights. Its results are y and dx \[T/P,H\], the weights' gradients, and
+    /// the two scalars of [`Divided::forward`].
     ///
     /// # Errors
     ///
@@ -169,7 +170,7 @@ impl Divided {
         gradients_program(self)
     }
 
-    /// Rows of all devices in a round.
+    /// The number of rows that a device sends, or gets, in a round: P·C.
     fn together(&self) -> usize {
         self.devices * self.rows
     }
@@ -178,7 +179,7 @@ impl Divided {
         [self.devices, self.rows]
     }
 
-    /// The first step of the exchange.
+    /// Plans the exchange, whose first step is the exchange of counts.
     fn plan(&self, b: &Builder, offsets: Value) -> Plan {
         let (p, e) = (self.devices, self.local_experts());
         let lower = b.slice_dim(offsets, 0, 0..p * e);
@@ -205,7 +206,7 @@ impl Divided {
         }
     }
 
-    /// The rounds that all devices take, and the rows that this one sends to others.
+    /// The number of rounds that all devices take, and the number of rows that this device sends to others.
     fn rounds(&self, b: &Builder, first: Value, last: Value) -> (Value, Value) {
         let counts = b.sub(last, first);
         let me = b.broadcast(b.convert(b.replica_id(), S32), &[self.devices], &[]);
@@ -229,7 +230,7 @@ impl Divided {
         let before = b.le(along(b, last, &table.shape, 1), rows);
         let device = b.sum(b.convert(before, S32), &[1]);
         let owned = b.lt(device, self.devices as f64);
-        // The gather moves the device P of rows without an expert inside.
+        // A row without an expert has device P, which the gather clamps to P − 1.
         let rank = b.sub(row, b.take(first, device));
         let round = b.div(rank, self.rows as f64);
         let none = b.splat_like(-1.0, round);
@@ -238,7 +239,7 @@ impl Divided {
         (b.select(owned, round, none), b.add(start, rest))
     }
 
-    /// Which sorted rows go in round `i`, \[P·C\], and whether there is one at a place.
+    /// The sorted row at each place of round `i`, \[P·C\], and whether there is one.
     fn going(&self, b: &Builder, plan: &Plan, i: Value) -> (Value, Value) {
         let before = b.broadcast(b.mul(i, self.rows as f64), &self.square(), &[]);
         let rows = b.add(plan.rows, before);
@@ -247,17 +248,17 @@ impl Divided {
         (b.reshape(rows, &flat), b.reshape(valid, &flat))
     }
 
-    /// The device's `values` \[n, …\] at `index` \[P·C\], 0 where not `valid`, exchanged: \[P·C, …\].
+    /// Exchanges the `values` \[n, …\] at `index` \[P·C\], 0 where not `valid`: \[P·C, …\].
     fn send(&self, b: &Builder, values: Value, (index, valid): (Value, Value)) -> Value {
         self.exchange(b, rows_where(b, valid, b.take(values, index)))
     }
 
-    /// \[P·C, …\]: part q of every device goes to device q.
+    /// Exchanges rows \[P·C, …\]: part q of every device goes to device q.
     fn exchange(&self, b: &Builder, rows: Value) -> Value {
         b.all_to_all(rows, 0, 0, &self.group())
     }
 
-    /// The order of the rows that come in round `i`, by expert.
+    /// Sorts the rows that come in round `i` by expert.
     fn arriving(&self, b: &Builder, plan: &Plan, x: Value, i: Value) -> Received {
         let (shape, experts) = (b.shape(plan.upto), self.local_experts());
         let rank = b.iota(TensorType::new(shape.clone(), S32), 1);
@@ -279,13 +280,13 @@ impl Divided {
         }
     }
 
-    /// Router weights of rows that are weighted elsewhere.
+    /// Router weights of 1, for rows that are weighted on the token's device.
     fn ones(&self, b: &Builder) -> Value {
         b.splat(1.0, TensorType::new([self.together(), 1], F32))
     }
 
-    /// Runs `body` for every round. Its results are, in place of `state`, rows of a round \[P·C, …\] that replace
-    /// the sorted rows that went in it, then `sums` values that are added.
+    /// Runs `body` for every round. For each type in `state`, `body` returns rows \[P·C, …\] that replace the sorted
+    /// rows of that round, then for each type in `sums` a value that is added.
     fn each_round(
         &self,
         b: &Builder,
@@ -318,13 +319,13 @@ impl Divided {
         })
     }
 
-    /// The device's tokens at sorted rows.
+    /// The token of each of the given sorted rows.
     fn tokens_at(&self, b: &Builder, order: Value, rows: Value) -> Value {
         let choices = self.layer.problem.routing.top_k();
         b.div(b.take(order, rows), choices as f64)
     }
 
-    /// The type of one row for each of a device's slots.
+    /// The type of hidden rows, one for each of a device's slots.
     fn rows_by_slot(&self) -> TensorType {
         let shape = [self.slots(), self.layer.problem.hidden];
         TensorType::new(shape, self.layer.element())
@@ -341,7 +342,7 @@ impl Divided {
         lower(b, combine, &[&[rows], operands].concat())[0]
     }
 
-    /// Sorted rows \[S/P\] f32 as slots \[T/P,K\].
+    /// Moves values of sorted rows \[S/P\], f32, to their slots \[T/P,K\].
     fn by_slot(&self, b: &Builder, rows: Value, positions: Value) -> Value {
         let local = self.local().routing;
         let slots = local.slots();
@@ -354,8 +355,8 @@ impl Divided {
         b.reshape(slots, &[local.tokens(), local.top_k()])
     }
 
-    /// One round of the backward pass: rows of dx and of the router weights' gradient \[P·C\], back where their slots
-    /// are, and gradients of the experts, f32.
+    /// One round of the backward pass: the rows of dx and of the router weights' gradient \[P·C\], returned to their
+    /// tokens' devices, and the gradients of the experts, f32.
     fn round_back(&self, b: &Builder, of: &Backwards, i: Value) -> Vec<Value> {
         let going = self.going(b, &of.kept.plan, i);
         let sending = (self.tokens_at(b, of.kept.routed.order, going.0), going.1);
@@ -393,7 +394,7 @@ impl Divided {
 struct Backwards<'a> {
     x: Value,
     dy: Value,
-    /// f32 \[S/P\].
+    /// The router weights of the slots, f32 \[S/P\].
     slot_weights: Value,
     stacks: &'a [Value],
     kept: &'a Kept,

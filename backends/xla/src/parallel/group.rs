@@ -1,4 +1,4 @@
-//! Devices that run one program together: what it takes and gives, on the host.
+//! Devices that run one program together, with arguments and results on the host.
 
 use crate::lower::{LowerError, value_type};
 use crate::machine::{self, RunError};
@@ -10,7 +10,7 @@ use moebius_pjrt::{
     Platform, Plugin, Value,
 };
 
-/// Devices of one client, each of which runs a replica of a program.
+/// Devices of one client, each of which runs one replica of a program.
 #[derive(Clone, Debug)]
 pub struct Group {
     devices: Vec<Device>,
@@ -19,12 +19,12 @@ pub struct Group {
 }
 
 impl Group {
-    /// `count` devices of a platform, from number `first` on. A processor has as many as are asked for: they are of a
-    /// client of their own, and share its threads. Programs are kept on disk as [`crate::open()`] says.
+    /// Opens `count` devices of a platform, from number `first` on. A processor offers any number of devices, which
+    /// belong to a client of their own and share its threads. Programs are kept on disk as for [`crate::open()`].
     ///
     /// # Errors
     ///
-    /// [`OpenError`] where the platform can't be opened or has fewer devices, or `count` is 0.
+    /// [`OpenError`] when the platform can't be opened or has fewer devices, or when `count` is 0.
     pub fn open(platform: Platform, first: usize, count: usize) -> Result<Self, OpenError> {
         let environment = Environment::from_process();
         let end = first.saturating_add(count);
@@ -55,21 +55,22 @@ impl Group {
         &self.devices
     }
 
-    /// Compiles a program of as many replicas as there are devices.
+    /// Compiles a program with one replica for each device.
     ///
     /// # Errors
     ///
-    /// The plugin's.
+    /// [`moebius_pjrt::Error`] when the plugin refuses the program.
     pub fn compile(&self, program: &Program) -> Result<LoadedExecutable, moebius_pjrt::Error> {
         let client = self.devices[0].client();
         machine::compile(client, self.cache.as_ref(), &self.options, program)
     }
 
-    /// Equal parts of `data` along its first dimension, one on each device.
+    /// Splits `data` into equal parts along its first dimension and copies one to each device.
     ///
     /// # Errors
     ///
-    /// The plugin's, that the devices don't divide the dimension among them, and [`LowerError::Quantised`].
+    /// [`LowerError::Quantised`] for a quantised dtype, and [`RunError::Plugin`] when the number of devices doesn't divide
+    /// the dimension or the plugin fails.
     pub fn divide(&self, data: &TensorData) -> Result<Vec<Buffer>, RunError> {
         let (mut ty, bytes) = (value_type(data.shape(), data.dtype())?, data.as_bytes());
         ty.shape[0] /= self.devices.len();
@@ -86,11 +87,11 @@ impl Group {
         Ok(parts.collect::<Result<_, _>>()?)
     }
 
-    /// `data` on each device.
+    /// Copies all of `data` to each device.
     ///
     /// # Errors
     ///
-    /// The plugin's, and [`LowerError::Quantised`].
+    /// [`LowerError::Quantised`] for a quantised dtype, and [`RunError::Plugin`] when the plugin fails.
     pub fn copy(&self, data: &TensorData) -> Result<Vec<Buffer>, RunError> {
         let (ty, bytes) = (value_type(data.shape(), data.dtype())?, data.as_bytes());
         let devices = self.devices.iter();
@@ -98,11 +99,11 @@ impl Group {
         Ok(copies.collect::<Result<_, _>>()?)
     }
 
-    /// Runs a program of this group; each argument and each result is a list of buffers, one for each device.
+    /// Runs a program of this group. Each argument and each result is a list of buffers, one for each device.
     ///
     /// # Errors
     ///
-    /// As [`LoadedExecutable::execute_sharded`].
+    /// As for [`LoadedExecutable::execute_sharded`].
     pub fn run(
         &self,
         program: &LoadedExecutable,
@@ -120,11 +121,12 @@ impl Group {
     }
 }
 
-/// The values of buffers, one after the other along their first dimension; waits for them.
+/// Reads the values of buffers, joins them along their first dimension, and waits for them.
 ///
 /// # Errors
 ///
-/// The plugin's, and [`LowerError::Quantised`] for an element that Burn doesn't have.
+/// [`LowerError::Quantised`] for an element type that Burn doesn't have, and [`RunError::Plugin`] when the plugin
+/// fails.
 pub fn join(parts: &[Buffer]) -> Result<TensorData, RunError> {
     let ty = parts[0].spec();
     let dtype = crate::dtype(ty.element);

@@ -1,4 +1,5 @@
-//! The layer itself: y_t = Σ_k w_tk · expert_(t,k)(x_t), its gradients, and programs of its passes, wherever its experts are.
+//! The layer y_t = Σ_k w_tk · expert_(t,k)(x_t), its gradients, and the programs of its passes, wherever its experts
+//! are.
 
 use crate::custom;
 use crate::custom::values::float;
@@ -12,23 +13,23 @@ use moebius_pjrt::TensorType;
 
 /// A mixture-of-experts layer and its batch.
 ///
-/// Its weights, in the order in which programs take and give them: router \[E,H\], w_in \[E, F or 2F (gate rows,
-/// then up rows), H\], w_out \[E,H,F\], and with biases b_in \[E, F or 2F\], b_out \[E,H\].
+/// Its weights, in the order in which programs take and return them: router \[E,H\], w_in \[E, F or 2F (gate rows, then
+/// up rows), H\], w_out \[E,H,F\], and with biases b_in \[E, F or 2F\], b_out \[E,H\].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Layer {
-    /// The choice of experts and the experts, over all T tokens. A capacity is of the slots of all devices together, as
-    /// on one device.
+    /// The choice of experts and the experts, over all T tokens. A capacity applies to the slots of all devices
+    /// together, as on one device.
     pub problem: experts::Problem,
-    /// Whether the choice of experts, but not the weight of a chosen one, has a bias: f32 \[E\], the same on all
-    /// devices.
+    /// Whether a bias, f32 \[E\] and the same on all devices, is added for the choice of experts. It doesn't change the
+    /// weight of a chosen expert.
     pub selection_bias: bool,
 }
 
-/// Fewer than half of what an i32 counts, so that no sum of two of them overflows.
+/// The largest number of slots: less than half of the largest i32, so that no sum of two slot numbers overflows.
 const MOST_SLOTS: usize = 1 << 30;
 
 impl Layer {
-    /// Types of the weights, with `experts` of the experts.
+    /// The types of the layer's weights on a device that has `experts` of the experts.
     pub fn weights(&self, experts: usize) -> Vec<TensorType> {
         let p = &self.problem;
         let (h, f, columns) = (p.hidden, p.inter, p.columns_in());
@@ -49,13 +50,13 @@ impl Layer {
         float(self.problem.element)
     }
 
-    /// The type of the bias of the choice.
+    /// The type of the bias of the choice, if there is one.
     pub(super) fn bias(&self) -> Option<TensorType> {
         let ty = TensorType::new([self.problem.routing.experts()], F32);
         self.selection_bias.then_some(ty)
     }
 
-    /// Its experts for the slots of one of `devices`, which no capacity drops any more.
+    /// The layer over the tokens of one of `devices`, without the capacity, which has been applied before.
     pub(super) fn local(&self, devices: usize) -> experts::Problem {
         let whole = self.problem.routing;
         let routing = checked(whole.with_tokens(whole.tokens() / devices));
@@ -77,11 +78,11 @@ impl Layer {
         divides("tokens", routing.tokens(), devices)?;
         problem.check()?;
         sorting::Problem::new(routing, problem.capacity, false)?;
-        // Slots as tokens of one choice.
+        // The backward pass treats slots as tokens with one choice.
         routing::Problem::new(slots, routing.experts(), 1).map(drop)
     }
 
-    /// `experts` of the layer's experts, for `rows` rows of one slot each.
+    /// A layer of `experts` of the experts, for `rows` rows of one slot each.
     pub(super) fn some_experts(
         &self,
         experts: usize,
@@ -95,7 +96,7 @@ impl Layer {
         })
     }
 
-    /// The choice of experts for the tokens of one of `devices`, and their slots by expert.
+    /// The choice of experts for the tokens of one of `devices`, and the sort of their slots by expert.
     pub(super) fn routed(&self, b: &Builder, x: Value, w: &Weights, devices: usize) -> Routed {
         let problem = self.local(devices).routing;
         let logits = Routing::Logits {
@@ -132,8 +133,8 @@ impl Layer {
         }
     }
 
-    /// The experts \[T/P,K\] of a device's slots, E where the capacity drops one. Every device has the choices of
-    /// all and sorts them as one device would: 8 bytes a slot, which is little beside its rows.
+    /// The experts \[T/P,K\] of a device's slots, E where the capacity drops a slot. Every device gathers the choices
+    /// of all and sorts them as one device would: 8 bytes for each slot, little beside the slot's row.
     fn taken(&self, b: &Builder, [weights, indices]: [Value; 2], devices: usize) -> Value {
         let Some(capacity) = self.problem.capacity else {
             return indices;
@@ -149,7 +150,7 @@ impl Layer {
         b.reshape(b.convert(own, S32), &shape)
     }
 
-    /// Gradients through the router weights' gradient \[T,K\], f32: of x \[T,H\] and of the router \[E,H\].
+    /// The gradients of x \[T,H\] and of the router \[E,H\], in f32, from the router weights' gradient \[T,K\].
     pub(super) fn router_backward(
         &self,
         b: &Builder,
@@ -167,7 +168,7 @@ impl Layer {
         let r = routed;
         let operands = [dweights, r.logits, r.indices, r.weights, r.probs, r.lse];
         let dlogits = lower(b, backward, &operands)[0];
-        // In f32, so that sums over devices are not of rounded numbers.
+        // In f32, so that gradients are summed over devices before they are rounded.
         let [x, router] = [x, router].map(|value| b.convert(value, F32));
         let logits = Routing::Logits {
             problem,
@@ -179,30 +180,30 @@ impl Layer {
         [gradients[0], gradients[1]]
     }
 
-    /// The sum of two gradients of x, f32 and of its type.
+    /// The sum of two gradients of x, one in f32 and one in the type of x.
     pub(super) fn sum_x(&self, b: &Builder, router: Value, experts: Value) -> Value {
         b.convert(b.add(b.convert(experts, F32), router), self.element())
     }
 }
 
-/// A problem of a layer whose sizes were checked.
+/// Unwraps a problem of a layer whose sizes were checked.
 pub(super) fn checked<T>(problem: Result<T, Mismatch>) -> T {
     problem.unwrap_or_else(|error| unreachable!("a checked layer: {error}"))
 }
 
-/// The results of an operation of such a layer.
+/// Appends an operation of a layer whose sizes were checked.
 pub(super) fn lower(b: &Builder, operation: impl Into<Operation>, inputs: &[Value]) -> Vec<Value> {
     let results = custom::lower(&operation.into(), b, inputs);
     results.unwrap_or_else(|error| unreachable!("a checked layer: {error}"))
 }
 
-/// Whether every device gets the same of it.
+/// Checks that `total` is a multiple of the number of devices; `of` names it in the error.
 pub(super) fn divides(of: &'static str, total: usize, devices: usize) -> Result<(), Mismatch> {
     let expected = format_args!("a multiple of {devices} devices");
     Mismatch::unless(total.is_multiple_of(devices), of, expected, total)
 }
 
-/// The choice of experts and the slots by expert, as [`Routing`] has them.
+/// The choice of experts and the slots sorted by expert, as [`Routing`] and [`Permute`] define them.
 pub(super) struct Routed {
     pub(super) logits: Value,
     pub(super) indices: Value,
@@ -212,49 +213,49 @@ pub(super) struct Routed {
     pub(super) order: Value,
     pub(super) offsets: Value,
     pub(super) positions: Value,
-    /// i32 \[1\]: slots of the device without an expert.
+    /// The number of the device's slots without an expert, i32 \[1\].
     pub(super) dropped: Value,
 }
 
 /// The layer's weights on one device.
 pub(super) struct Weights {
-    /// f32 \[E\].
+    /// The bias of the choice, f32 \[E\].
     pub(super) selection_bias: Option<Value>,
-    /// \[E,H\].
+    /// The router's weights, \[E,H\].
     pub(super) router: Value,
-    /// w_in, w_out, and the biases.
+    /// The experts' weights: w_in, w_out, and the biases.
     pub(super) stacks: Vec<Value>,
 }
 
-/// Gradients on one device.
+/// The gradients on one device.
 pub(super) struct Gradients {
-    /// \[T/P,H\].
+    /// The gradient of x, \[T/P,H\].
     pub(super) x: Value,
-    /// In the order of the weights.
+    /// The gradients of the weights, in the weights' order.
     pub(super) weights: Vec<Value>,
 }
 
-/// A layer over devices.
+/// A placement of a layer's experts on devices.
 pub(super) trait Passes {
-    /// What the forward pass leaves for the backward pass.
+    /// Values of the forward pass that the backward pass reads.
     type Kept;
 
     /// The layer, over all tokens.
     fn layer(&self) -> &Layer;
 
-    /// Devices P.
+    /// The number of devices, P.
     fn devices(&self) -> usize;
 
-    /// Experts that each device has.
+    /// The number of experts that each device has.
     fn local_experts(&self) -> usize;
 
-    /// Whether the devices can share the layer.
+    /// Checks that the devices can divide the layer evenly.
     fn check(&self) -> Result<(), Mismatch>;
 
-    /// y \[T/P,H\].
+    /// Appends the forward pass: y \[T/P,H\].
     fn forward(&self, b: &Builder, x: Value, weights: &Weights) -> (Value, Self::Kept);
 
-    /// Gradients through those of y, for x and dy \[T/P,H\].
+    /// Appends the backward pass, for x and dy \[T/P,H\].
     fn backward(
         &self,
         b: &Builder,
@@ -266,7 +267,7 @@ pub(super) trait Passes {
     /// The choice of experts.
     fn routed<'a>(&self, kept: &'a Self::Kept) -> &'a Routed;
 
-    /// Further results: what the device knows of the exchange.
+    /// Further results that describe the exchange.
     fn report(&self, _kept: &Self::Kept) -> Vec<Value> {
         Vec::new()
     }
@@ -276,21 +277,21 @@ pub(super) trait Passes {
         self.layer().local(self.devices())
     }
 
-    /// The type of a device's tokens.
+    /// The type of the tokens of a device.
     fn tokens(&self) -> TensorType {
         let local = self.local();
         let shape = [local.routing.tokens(), local.hidden];
         TensorType::new(shape, self.layer().element())
     }
 
-    /// All devices.
+    /// The group of all devices.
     fn group(&self) -> ReplicaGroups {
         ReplicaGroups::all(self.devices())
     }
 }
 
-/// Arguments x, the bias of the choice where there is one, and the weights; results y, the choice if it is `told`, and
-/// the report.
+/// The program of the forward pass. Its arguments are x, the bias of the choice if there is one, and the weights; its
+/// results y, the choice if `told`, and the report.
 pub(super) fn forward_program<P: Passes>(placement: &P, told: bool) -> Result<Program, Mismatch> {
     placement.check()?;
     let b = Builder::new();
@@ -305,8 +306,8 @@ pub(super) fn forward_program<P: Passes>(placement: &P, told: bool) -> Result<Pr
     Ok(b.finish_replicated(&outputs, placement.devices()))
 }
 
-/// Arguments x, dy, the bias of the choice where there is one, and the weights; results y, dx, the weights' gradients and
-/// the report.
+/// The program of both passes. Its arguments are x, dy, the bias of the choice if there is one, and the weights; its
+/// results y, dx, the weights' gradients and the report.
 pub(super) fn gradients_program<P: Passes>(placement: &P) -> Result<Program, Mismatch> {
     placement.check()?;
     let b = Builder::new();

@@ -1,7 +1,7 @@
 //! A mixture-of-experts layer, and attention within a sequence, over several devices, with XLA's own collectives.
 //!
-//! A batch of T tokens, or a sequence, is cut into P parts of neighbours, one for each device. The program is one, run
-//! by P replicas that meet in its collectives.
+//! A batch of T tokens, or a sequence, is cut into P consecutive parts, one for each device. P replicas run one program
+//! and exchange data in its collectives.
 //!
 //! | file | what it is |
 //! |---|---|

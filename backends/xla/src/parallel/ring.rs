@@ -1,16 +1,19 @@
 //! Attention within a sequence whose chunks are on the devices: ring attention (Liu et al. 2023).
 //!
-//! Device i has the queries, keys and values of chunk i of S/P tokens. Queries stay; in turn t device i has the keys and values of
-//! chunk i − t, which it got from a device before it, and merges what its queries see of them by the log-sum-exp. Chunks travel by
-//! a collective permutation that no product of its turn reads, so that XLA can run both at once. A turn in which the rules let
-//! no device see anything is left out, and chunks travel over it at once.
+//! Device i has the queries, keys and values of chunk i of S/P tokens. Queries stay; in turn t device i has the keys
+//! and values of chunk i − t, which it got from a preceding device, and merges its queries' attention over them by the
+//! log-sum-exp. Chunks travel by a collective permutation on which no product of the same turn depends, so that XLA can
+//! run both at once. A turn in which the rules let no device see anything is skipped, and chunks travel past it in one
+//! step.
 //!
-//! In a turn two programs are possible, as positions are part of them: that of the devices from t on, whose keys lie t chunks before
-//! their queries, and that of those before t, whose keys lie P − t chunks after them. A device runs one; neither is there where the rules
-//! hide all of it, so that under a causal rule each device computes what it sees and no more. The last device sees most: the others wait for it.
+//! Positions are part of a turn's computation, so it has two forms: devices from t on have keys t chunks before their
+//! queries, and devices before t have keys P − t chunks after them. A device runs one form; a form whose pairs the
+//! rules all hide is left out, so that under a causal rule each device computes only what it sees. The last device sees
+//! most, and the others wait for it.
 //!
-//! Backward, every pair of chunks is computed with the log-sum-exp of all keys, so that its gradients are those of the whole. Gradients of keys and
-//! values travel with them, in f32, and then home.
+//! In the backward pass, every pair of chunks is computed with the log-sum-exp over all keys, so that its gradients are
+//! parts of the whole gradient. Gradients of keys and values travel with these, in f32, and return to their device at
+//! the end.
 
 use super::layer::lower;
 use crate::custom::values::float;
@@ -21,28 +24,31 @@ use moebius_pjrt::ElementType::{self, F32, S32};
 use moebius_pjrt::TensorType;
 use std::ops::Range;
 
-/// An attention whose chunks are on as many devices.
+/// An attention with one chunk of the sequence on each device.
 ///
-/// Programs take, on each device, q \[1, B, Hq, S/P, D\], k \[1, B, Hkv, S/P, D\], v \[1, B, Hkv, S/P, Dv\], then tables in the order of the
-/// operation's description: the documents of the chunk i32 \[1, B, S/P\], all others whole.
+/// Programs take, on each device, q \[1, B, Hq, S/P, D\], k \[1, B, Hkv, S/P, D\], v \[1, B, Hkv, S/P, Dv\], then
+/// tables in the order of the operation's description: documents of the chunk, i32 \[1, B, S/P\], and all other tables
+/// whole.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ring {
-    /// The chunks, as many as devices P.
+    /// The chunks, one for each of P devices.
     pub chunks: Chunks,
 }
 
-/// A device's operands by their names in the description: those of its queries, and what is with the keys that it has.
+/// A device's operands, by their names in the description: those of its own queries, and those of the keys that it has
+/// in this turn.
 #[derive(Clone)]
 struct Operands(Vec<(&'static str, Value)>);
 
-/// What stays with queries.
+/// The operands that stay with the queries.
 const OF_QUERIES: [&str; 2] = ["q", "query_documents"];
 
-/// What travels with keys.
+/// The operands that travel with the keys.
 const OF_KEYS: [&str; 3] = ["k", "v", "key_documents"];
 
 impl Ring {
-    /// The forward pass. Results: o \[1, B, Hq, S/P, Dv\] and its log-sum-exp f32 \[1, B, Hq, S/P\].
+    /// The program of the forward pass. Its results are o \[1, B, Hq, S/P, Dv\] and its log-sum-exp, f32 \[1, B, Hq,
+    /// S/P\].
     pub fn forward(&self) -> Program {
         let b = Builder::new();
         let operands = self.arguments(&b);
@@ -51,8 +57,9 @@ impl Ring {
         b.finish_replicated(&results, self.chunks.count())
     }
 
-    /// The forward and the backward pass. A last argument is do, of the shape of o. Results: those of [`Ring::forward`], dq, dk, dv,
-    /// and, summed over the devices, drelative and dsinks where there are such tables.
+    /// The program of the forward and the backward pass. It has do, of the shape of o, as its last argument. Its
+    /// results are those of [`Ring::forward`], dq, dk, dv and, summed over the devices, drelative and dsinks if there
+    /// are such tables.
     pub fn gradients(&self) -> Program {
         let b = Builder::new();
         let mut operands = self.arguments(&b);
@@ -101,7 +108,7 @@ impl Ring {
         Operands(described.operands.iter().map(argument).collect())
     }
 
-    /// o and lse in f32.
+    /// The forward pass over all turns: o and lse, in f32.
     fn attended(&self, b: &Builder, operands: Operands) -> [Value; 2] {
         let forward = |b: &Builder, problem, operands: &Operands, state: &[Value]| {
             let part = operands.run(b, problem, AttentionPass::Forward);
@@ -115,7 +122,8 @@ impl Ring {
         [state[0], state[1]]
     }
 
-    /// dq, dk, dv of the own chunk and the tables' gradients of the own queries, in f32.
+    /// The backward pass over all turns, in f32: dq, dk, dv of the device's own chunk, and the tables' gradients of its
+    /// own queries.
     fn backward(&self, b: &Builder, operands: Operands) -> Vec<Value> {
         let of_keys = 1..3;
         let backward = |b: &Builder, problem: Problem, operands: &Operands, state: &[Value]| {
@@ -130,7 +138,7 @@ impl Ring {
             for (sum, before) in sums.iter_mut().zip(state) {
                 *sum = b.add(*before, *sum);
             }
-            // Those of sinks are of the first turn.
+            // The gradients of sinks come from the first turn only.
             sums.extend(state.get(sums.len()..).unwrap_or_default());
             sums
         };
@@ -142,8 +150,8 @@ impl Ring {
         state
     }
 
-    /// The state after `pass` in each turn, for the problem of the devices that compute something, and the last turn. Values `travelling`
-    /// of the state are of keys and travel with them.
+    /// Runs `pass` in each turn and returns the final state and the last turn. `pass` gets the problem of the pair of
+    /// chunks, the operands and the state. The `travelling` values of the state belong to keys and travel with them.
     fn each_turn(
         &self,
         b: &Builder,
@@ -157,7 +165,7 @@ impl Ring {
         for turn in self.chunks.turns() {
             let [near, far] = self.chunks.apart(turn).map(|apart| self.chunks.pair(apart));
             if turn == 0 {
-                // Every device, with its own chunk.
+                // In turn 0 every device computes its own chunk.
                 state = near.map_or(state, |problem| pass(b, problem, &operands, &[]));
                 continue;
             }
@@ -185,7 +193,7 @@ impl Ring {
 }
 
 impl Operands {
-    /// The results of a pass over these, those of them that it has.
+    /// Runs a pass on those of these operands that it takes, and returns its results.
     fn run(&self, b: &Builder, problem: Problem, pass: AttentionPass) -> Vec<Value> {
         let operation = Operation::from(Attention { problem, pass });
         let described = operation.signature().operands;
@@ -197,7 +205,7 @@ impl Operands {
         lower(b, operation, &operands.collect::<Vec<Value>>())
     }
 
-    /// What is of keys becomes what `by` makes of it.
+    /// Replaces the operands that travel with keys by what `by` makes of them.
     fn travel(&mut self, by: impl Fn(Value) -> Value) {
         for (name, value) in &mut self.0 {
             if OF_KEYS.contains(name) {
@@ -207,7 +215,7 @@ impl Operands {
     }
 }
 
-/// o and lse, in f32, over the keys of two parts: as `moebius::attention::merge`.
+/// Merges o and lse over the keys of two parts, in f32, as `moebius::attention::merge` does.
 fn merged(b: &Builder, [o, lse]: [Value; 2], [part, sum]: [Value; 2]) -> [Value; 2] {
     let largest = b.max(lse, sum);
     let [before, after] = [lse, sum].map(|x| b.exp(b.sub(x, largest)));
@@ -217,12 +225,12 @@ fn merged(b: &Builder, [o, lse]: [Value; 2], [part, sum]: [Value; 2]) -> [Value;
     [o, b.add(largest, b.log(total))]
 }
 
-/// \[1, …\] of x.
+/// Adds a leading dimension of extent 1.
 fn raised(b: &Builder, x: Value) -> Value {
     b.reshape(x, &[&[1], b.shape(x).as_slice()].concat())
 }
 
-/// x of \[1, …\].
+/// Removes the leading dimension of extent 1.
 fn lowered(b: &Builder, x: Value) -> Value {
     b.reshape(x, &b.shape(x)[1..])
 }

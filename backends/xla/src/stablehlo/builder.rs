@@ -4,7 +4,7 @@ use moebius_pjrt::{ElementType, TensorType};
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
 
-/// A result of an operation, or an argument.
+/// The result of an operation, or an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Value(u32);
 
@@ -19,18 +19,18 @@ struct Argument {
     aliased: Option<usize>,
 }
 
-/// One function in the making.
+/// Builds one function.
 ///
-/// A value belongs to the builder that returned it, and one made inside a region to that region.
-/// Operations are appended through shared references, in the order in which Rust evaluates
-/// expressions: `b.mul(b.exp(x), y)` appends the exponential, then the product.
+/// A value belongs to the builder that returned it, and a value made inside a region belongs to that region. Operations
+/// are appended through shared references, in the order in which Rust evaluates expressions: `b.mul(b.exp(x), y)`
+/// appends the exponential, then the product.
 #[derive(Default)]
 pub struct Builder {
     types: RefCell<Vec<TensorType>>,
     arguments: RefCell<Vec<Argument>>,
     text: RefCell<String>,
     depth: Cell<usize>,
-    /// Floating-point operations of the matrix products so far.
+    /// The number of floating-point operations of the matrix products so far.
     pub(super) flops: Cell<u64>,
     pub(super) exchanged: Cell<u64>,
 }
@@ -40,26 +40,26 @@ pub struct Builder {
 pub struct Program {
     /// The module's text.
     pub text: String,
-    /// Types of the arguments.
+    /// The types of the arguments.
     pub inputs: Vec<TensorType>,
-    /// Types of the results.
+    /// The types of the results.
     pub outputs: Vec<TensorType>,
-    /// Floating-point operations of all matrix products: two for each multiply-add; of loops one
-    /// round, or as many as [`Builder::counted`] says.
+    /// The number of floating-point operations of all matrix products: two for each multiply-add. A loop counts as one
+    /// round, or as the rounds given to [`Builder::counted`].
     pub flops: u64,
-    /// Bytes that each device sends to the others of its group in the collectives, of loops as `flops`: of an
-    /// all-to-all among n devices n − 1 of the n parts, of an all-gather the tensor n − 1 times, of an all-reduce
-    /// 2·(n − 1)/n of the tensor (a reduce-scatter, then an all-gather), which no algorithm undercuts.
+    /// The bytes that each device sends to the others of its group in the collectives; loops count as in `flops`. With
+    /// n devices, an all-to-all sends n − 1 of the n parts, an all-gather sends the tensor n − 1 times, and an
+    /// all-reduce sends 2·(n − 1)/n of the tensor (a reduce-scatter, then an all-gather), the least of any algorithm.
     pub exchanged_bytes: u64,
 }
 
 impl Builder {
-    /// An empty function.
+    /// Starts an empty function.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The next argument of the function.
+    /// Appends an argument to the function.
     pub fn argument(&self, ty: TensorType) -> Value {
         let value = self.value(ty);
         let (mut arguments, aliased) = (self.arguments.borrow_mut(), None);
@@ -67,7 +67,7 @@ impl Builder {
         value
     }
 
-    /// Gives argument `index` away: its memory holds output `output` afterwards.
+    /// Donates argument `index`: its memory holds output `output` afterwards.
     pub fn donate(&self, index: usize, output: usize) {
         self.arguments.borrow_mut()[index].aliased = Some(output);
     }
@@ -82,7 +82,7 @@ impl Builder {
         values.iter().map(|value| self.ty(*value)).collect()
     }
 
-    /// The extents of a value.
+    /// The extents of a value's dimensions.
     pub fn shape(&self, value: Value) -> Vec<usize> {
         self.ty(value).shape
     }
@@ -92,12 +92,12 @@ impl Builder {
         self.types.borrow()[value.0 as usize].element
     }
 
-    /// The function with these results, on one device.
+    /// Finishes the function with these results, to run on one device.
     pub fn finish(self, outputs: &[Value]) -> Program {
         self.finish_replicated(outputs, 1)
     }
 
-    /// The function with these results, run by `replicas` devices.
+    /// Finishes the function with these results, to run as `replicas` replicas on as many devices.
     pub fn finish_replicated(self, outputs: &[Value], replicas: usize) -> Program {
         let arguments = self.arguments.borrow();
         let inputs: Vec<TensorType> = arguments.iter().map(|a| self.ty(a.value)).collect();
@@ -130,14 +130,14 @@ impl Builder {
         Value((types.len() - 1) as u32)
     }
 
-    /// Appends `operation`, everything right of the equals sign.
+    /// Appends `operation`, the text to the right of the equals sign.
     pub(super) fn push(&self, operation: impl fmt::Display, result: TensorType) -> Value {
         let value = self.value(result);
         self.line(format_args!("{value} = {operation}"));
         value
     }
 
-    /// Appends an operation that is written with one type alone, that of its result.
+    /// Appends an operation that is written with only the type of its result.
     pub(super) fn of_type(&self, operation: impl fmt::Display, ty: TensorType) -> Value {
         self.push(format!("{operation} : {ty}"), ty)
     }
@@ -246,8 +246,7 @@ impl Builder {
         results[2..].to_vec()
     }
 
-    /// What `append` appends, with its floating-point operations and the bytes that it exchanges counted
-    /// `rounds` times.
+    /// Calls `append` and counts the floating-point operations and exchanged bytes of what it appends `rounds` times.
     pub fn counted<T>(&self, rounds: u64, append: impl FnOnce(&Self) -> T) -> T {
         let before = [self.flops.get(), self.exchanged.get()];
         let result = append(self);
@@ -258,7 +257,7 @@ impl Builder {
     }
 }
 
-/// Numbers in brackets, as attributes have them.
+/// A list of numbers in brackets, as attributes need it.
 pub(super) fn list<T: fmt::Display>(numbers: impl IntoIterator<Item = T>) -> String {
     format!("[{}]", joined(numbers))
 }
@@ -271,7 +270,7 @@ pub(super) fn array(numbers: &[usize]) -> String {
     }
 }
 
-/// `%1, %2` of values, `tensor<…>, tensor<…>` of types.
+/// Joins items by commas: values as `%1, %2`, types as `tensor<…>, tensor<…>`.
 pub(super) fn joined<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> String {
     let all: Vec<String> = all.into_iter().map(|one| one.to_string()).collect();
     all.join(", ")

@@ -1,21 +1,21 @@
-//! Exchange between the devices that run one program.
+//! Collectives: exchange between the devices that run one program.
 
 use super::builder::list;
 use super::{Builder, Reduction, Value};
 use moebius_pjrt::{ElementType, TensorType};
 use std::fmt;
 
-/// Which devices exchange with one another: groups of equal size.
+/// Groups of devices, of equal size, that exchange within the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaGroups(Vec<Vec<usize>>);
 
 impl ReplicaGroups {
-    /// All `devices` in one group.
+    /// One group of all `devices`.
     pub fn all(devices: usize) -> Self {
         Self(vec![(0..devices).collect()])
     }
 
-    /// Devices of each group.
+    /// The number of devices in each group.
     pub fn size(&self) -> usize {
         self.0[0].len()
     }
@@ -34,7 +34,7 @@ impl fmt::Display for ReplicaGroups {
 }
 
 impl Builder {
-    /// The reduction of every device's x.
+    /// The reduction of `x` over the devices of a group.
     pub fn all_reduce(&self, kind: Reduction, x: Value, groups: &ReplicaGroups) -> Value {
         let ty = self.ty(x);
         let count = groups.size();
@@ -47,7 +47,7 @@ impl Builder {
         self.typed(operation, &[x], ty)
     }
 
-    /// Every device's x, joined along dimension `join` in the order of the devices.
+    /// The `x` of every device of the group, joined along dimension `join` in the order of the devices.
     pub fn all_gather(&self, x: Value, join: usize, groups: &ReplicaGroups) -> Value {
         let from = self.ty(x);
         let count = groups.size();
@@ -61,8 +61,8 @@ impl Builder {
         self.typed(operation, &[x], from.with_shape(shape))
     }
 
-    /// Cuts x into equal parts along dimension `split`, sends part i to device i of the group, and
-    /// joins what comes along dimension `join`, in the order of the devices.
+    /// Cuts `x` into equal parts along dimension `split`, sends part i to device i of the group, and joins the received
+    /// parts along dimension `join`, in the order of the devices.
     pub fn all_to_all(&self, x: Value, split: usize, join: usize, groups: &ReplicaGroups) -> Value {
         let from = self.ty(x);
         let count = groups.size();
@@ -79,7 +79,7 @@ impl Builder {
         self.typed(operation, &[x], to)
     }
 
-    /// The x of the device that is `by` before this one, of `devices` in a circle.
+    /// The `x` of the device `by` places before this one, among `devices` in a circle.
     pub fn rotate(&self, x: Value, by: usize, devices: usize) -> Value {
         if by.is_multiple_of(devices) {
             return x;

@@ -4,8 +4,8 @@ use super::builder::list;
 use super::{Builder, Value};
 use moebius_pjrt::{ElementType, TensorType};
 
-/// Which dimensions a [`Builder::dot`] pairs. Its result has the batch dimensions, then the other
-/// dimensions of the left side, then those of the right side.
+/// The dimensions that a [`Builder::dot`] pairs. The result has the batch dimensions, then the other dimensions of the
+/// left side, then those of the right side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DotDims {
     /// Batch dimensions of the left side.
@@ -19,17 +19,18 @@ pub struct DotDims {
 }
 
 impl DotDims {
-    /// \[…, m, k\] × \[…, k, n\] with `batch` leading dimensions.
+    /// The dimensions of a matrix product \[…, m, k\] × \[…, k, n\] with `batch` leading dimensions.
     pub fn matmul(batch: usize) -> Self {
         Self::batched(batch, batch + 1, batch)
     }
 
-    /// \[…, m, k\] × \[…, n, k\]ᵀ with `batch` leading dimensions.
+    /// The dimensions of a matrix product \[…, m, k\] × \[…, n, k\]ᵀ with `batch` leading dimensions.
     pub fn matmul_transposed(batch: usize) -> Self {
         Self::batched(batch, batch + 1, batch + 1)
     }
 
-    /// `batch` leading dimensions, and one dimension of each side that is summed over.
+    /// The dimensions of a product with `batch` leading dimensions, summed over dimension `lhs` of the left and `rhs`
+    /// of the right side.
     pub fn batched(batch: usize, lhs: usize, rhs: usize) -> Self {
         Self {
             lhs_batch: (0..batch).collect(),
@@ -40,24 +41,25 @@ impl DotDims {
     }
 }
 
-/// A convolution of \[batch, channels, spatial…\] with \[out, channels / groups, spatial…\].
+/// The settings of a convolution of \[batch, channels, spatial…\] with \[out, channels / groups, spatial…\]; the lists
+/// have an entry for each spatial dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Convolution {
-    /// Elements from a window to the next.
+    /// The distance from one window to the next, in elements.
     pub stride: Vec<usize>,
-    /// Zeros before and after; negative numbers take elements away.
+    /// The number of zeros before and after the input; negative numbers remove elements.
     pub padding: Vec<(i64, i64)>,
-    /// Zeros between elements of the input, plus 1.
+    /// The distance between elements of the input: 1 + the number of zeros inserted between them.
     pub lhs_dilation: Vec<usize>,
-    /// Elements from one that a window takes to the next.
+    /// The distance between the elements of a window.
     pub rhs_dilation: Vec<usize>,
-    /// Groups of channels.
+    /// The number of groups of channels.
     pub groups: usize,
 }
 
 impl Builder {
-    /// Sums of products over the contracted dimensions, as `element`. f32 is multiplied in full
-    /// precision: the default of a TPU is bf16.
+    /// Sums products over the contracted dimensions; the result has type `element`. f32 is multiplied in full
+    /// precision, while a TPU's default would be bf16.
     pub fn dot(&self, lhs: Value, rhs: Value, dims: &DotDims, element: ElementType) -> Value {
         let (left, right) = (self.ty(lhs), self.ty(rhs));
         let to = TensorType::new(dot_shape(&left, &right, dims), element);
@@ -82,7 +84,7 @@ impl Builder {
         self.typed(operation, &[lhs, rhs], to)
     }
 
-    /// The convolution, with the element type of its input.
+    /// The convolution of `x` with `w`, in the element type of `x`.
     pub fn convolution(&self, x: Value, w: Value, conv: &Convolution) -> Value {
         let (from, weights) = (self.ty(x), self.ty(w));
         let spatial = from.rank() - 2;

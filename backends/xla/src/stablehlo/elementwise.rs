@@ -1,4 +1,4 @@
-//! Operations on elements at the same place.
+//! Element-wise operations.
 
 use super::{Builder, Value};
 use moebius_pjrt::{ElementType, TensorType};
@@ -19,7 +19,7 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Operations of one operand that keep its type.
+    /// An operation of one operand that keeps its type.
     Unary {
         Abs "stablehlo.abs"
         Ceil "stablehlo.ceil"
@@ -43,7 +43,7 @@ operations! {
 }
 
 operations! {
-    /// Operations of two operands of one type that keep it.
+    /// An operation of two operands of one type that keeps the type.
     Binary {
         Add "stablehlo.add"
         And "stablehlo.and"
@@ -64,7 +64,7 @@ operations! {
 }
 
 operations! {
-    /// Comparisons; those of floats are false where an operand is NaN, but for `Ne`, which is true.
+    /// A comparison. Comparisons of floats are false if an operand is NaN, except `Ne`, which is true.
     Compare {
         Eq "EQ"
         Ne "NE"
@@ -75,9 +75,9 @@ operations! {
     }
 }
 
-/// The second operand of an operation, or a choice: a value, or a number for all elements.
+/// The second operand of an operation: a value, or a number for all elements.
 pub trait Operand {
-    /// The value; a number as one like `like`.
+    /// The operand as a value; a number becomes a value of the type of `like`.
     fn value(self, b: &Builder, like: Value) -> Value;
 }
 
@@ -93,8 +93,7 @@ impl Operand for f64 {
     }
 }
 
-/// A value as second operand, repeated to the shape of the first as by [`Builder::broadcast`] with
-/// these dimensions.
+/// A value as second operand, repeated to the shape of the first by [`Builder::broadcast`] with these dimensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Along<const N: usize>(pub Value, pub [usize; N]);
 
@@ -104,7 +103,7 @@ impl<const N: usize> Operand for Along<N> {
     }
 }
 
-/// A value as second operand, repeated to the shape of the first as by [`Builder::broadcast_to`].
+/// A value as second operand, repeated to the shape of the first by [`Builder::broadcast_to`].
 #[derive(Clone, Copy, Debug)]
 pub struct Repeated(pub Value);
 
@@ -114,7 +113,7 @@ impl Operand for Repeated {
     }
 }
 
-/// Methods of the operations that are used often.
+/// Defines methods for frequently used operations.
 macro_rules! methods {
     (unary: $($one:ident $unary:ident $of_one:literal)*) => {
         impl Builder {$(
@@ -169,35 +168,34 @@ methods! { compare Compare:
 }
 
 impl Builder {
-    /// An operation of one operand.
+    /// Appends an operation of one operand.
     pub fn unary(&self, op: Unary, x: Value) -> Value {
         self.alike(format_args!("{} {x}", op.name()), x)
     }
 
-    /// One of CHLO's operations, such as `chlo.erf`, which XLA expands.
+    /// Appends an operation of CHLO, such as `chlo.erf`, which XLA expands.
     pub fn chlo(&self, name: &str, x: Value) -> Value {
         let ty = self.ty(x);
         self.push(format!("chlo.{name} {x} : {ty} -> {ty}"), ty)
     }
 
-    /// An operation of two operands of one type.
+    /// Appends an operation of two operands of one type.
     pub fn binary(&self, op: Binary, x: Value, y: impl Operand) -> Value {
         let y = y.value(self, x);
         self.alike(format_args!("{} {x}, {y}", op.name()), x)
     }
 
-    /// Booleans of a comparison.
+    /// Compares element by element; the result is booleans.
     pub fn compare(&self, direction: Compare, x: Value, y: impl Operand) -> Value {
         self.compare_as(direction, x, y.value(self, x), "FLOAT")
     }
 
-    /// Booleans of a comparison in which floats are in their total order, by sign and bits: −NaN, −∞, …,
-    /// −0, 0, …, ∞, NaN.
+    /// Compares element by element, with floats in their total order by sign and bits: −NaN, −∞, …, −0, 0, …, ∞, NaN.
     pub fn compare_total(&self, direction: Compare, x: Value, y: Value) -> Value {
         self.compare_as(direction, x, y, "TOTALORDER")
     }
 
-    /// A comparison; floats are compared as `floats` says.
+    /// Compares element by element; `floats` is the kind of comparison for floats.
     fn compare_as(&self, direction: Compare, x: Value, y: Value, floats: &str) -> Value {
         let kind = match self.element(x) {
             element if element.is_float() => floats,
@@ -210,7 +208,7 @@ impl Builder {
         self.typed(operation, &[x, y], result)
     }
 
-    /// `yes` where `condition` holds, and `no` elsewhere; `condition` has their shape.
+    /// `yes` where `condition` holds, and `no` elsewhere; `condition` has the shape of both.
     pub fn select(&self, condition: Value, yes: Value, no: impl Operand) -> Value {
         let (of, ty, no) = (self.ty(condition), self.ty(yes), no.value(self, yes));
         let operation = format!("stablehlo.select {condition}, {yes}, {no} : {of}, {ty}");
@@ -222,15 +220,15 @@ impl Builder {
         self.select(condition, self.splat_like(number, x), x)
     }
 
-    /// x between two constants; NaN stays.
+    /// `x` clamped between two constants; NaN stays.
     pub fn clamp(&self, low: f64, x: Value, high: f64) -> Value {
         let low = self.splat_like(low, x);
         let high = self.splat_like(high, x);
         self.alike(format_args!("stablehlo.clamp {low}, {x}, {high}"), x)
     }
 
-    /// The elements as another type: floats are rounded to the nearest, ties to even, and overflow
-    /// as IEEE says (E4M3: to NaN); nothing is added if they have the type.
+    /// Converts the elements to another type. Floats are rounded to nearest, ties to even, and overflow as IEEE says
+    /// (in E4M3, to NaN). Appends nothing if `x` already has the type.
     pub fn convert(&self, x: Value, element: ElementType) -> Value {
         let from = self.ty(x);
         if from.element == element {
@@ -240,8 +238,8 @@ impl Builder {
         self.typed(format_args!("stablehlo.convert {x}"), &[x], to)
     }
 
-    /// The same bits as another type. Of a narrower type there is a further, last dimension; a wider
-    /// one takes the last dimension away. The lowest bits come first.
+    /// Reinterprets the bits as another type, lowest bits first. A narrower type adds a last dimension; a wider one
+    /// removes the last dimension.
     pub fn bitcast(&self, x: Value, element: ElementType) -> Value {
         let from = self.ty(x);
         let mut shape = from.shape.clone();
@@ -255,7 +253,7 @@ impl Builder {
         self.typed(format_args!("stablehlo.bitcast_convert {x}"), &[x], to)
     }
 
-    /// Whether an element is neither infinite nor NaN.
+    /// Whether each element is neither infinite nor NaN.
     pub fn is_finite(&self, x: Value) -> Value {
         let result = self.ty(x).with_element(ElementType::Pred);
         self.typed(format_args!("stablehlo.is_finite {x}"), &[x], result)

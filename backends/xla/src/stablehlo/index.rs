@@ -1,4 +1,4 @@
-//! Elements by index, and sorting.
+//! Indexing (gather and scatter) and sorting.
 
 use super::builder::{array, joined, list};
 use super::{Builder, Reduction, Value};
@@ -30,7 +30,7 @@ pub struct Scatter {
     pub unique_indices: bool,
 }
 
-/// Dimension numbers as attributes have them; those of a batch only where there is one.
+/// Writes dimension numbers as attributes need them; those of batches only if there are any.
 macro_rules! numbers {
     ($of:ident: $($name:ident)*) => {{
         let all = [$((stringify!($name), &$of.$name)),*].into_iter();
@@ -40,7 +40,7 @@ macro_rules! numbers {
 }
 
 impl Builder {
-    /// Slices of x where `indices` say; indices are moved inside.
+    /// Slices of `x` at `indices`, which are clamped to the tensor.
     pub fn gather(&self, x: Value, indices: Value, g: &Gather) -> Value {
         let to = self.ty(x).with_shape(gather_shape(&self.ty(indices), g));
         let numbers = numbers!(g: offset_dims collapsed_slice_dims operand_batching_dims
@@ -55,8 +55,8 @@ impl Builder {
         self.typed(operation, &[x, indices], to)
     }
 
-    /// x with `updates` combined into it where `indices` say; updates that end outside are left out.
-    /// Without `kind` they replace what is there, and indices must be unique.
+    /// `x` with `updates` combined into it at `indices`; updates that reach outside are left out. Without `kind`,
+    /// updates replace the old elements, and indices must be unique.
     pub fn scatter(
         &self,
         (x, indices, updates): (Value, Value, Value),
@@ -80,12 +80,12 @@ impl Builder {
         self.typed(operation, &[x, indices, updates], to)
     }
 
-    /// Slices of x along dimension 0 at `indices` \[n\]: \[n, …\]. Indices are moved inside.
+    /// Slices of `x` along dimension 0 at `indices` \[n\]: \[n, …\]. Indices are clamped to the dimension.
     pub fn take(&self, x: Value, indices: Value) -> Value {
         self.take_along(x, indices, 0)
     }
 
-    /// The same along dimension `dim`.
+    /// Slices of `x` along dimension `dim` at `indices` \[n\]. Indices are clamped to the dimension.
     pub fn take_along(&self, x: Value, indices: Value, dim: usize) -> Value {
         let mut slice_sizes = self.shape(x);
         slice_sizes[dim] = 1;
@@ -100,8 +100,8 @@ impl Builder {
         self.gather(x, indices, &g)
     }
 
-    /// x with slices of `updates` \[n, …\] combined into it along dimension 0 at `indices` \[n\]; those
-    /// that lie outside are left out. Without `kind` they replace what is there, and indices must be unique.
+    /// `x` with slices of `updates` \[n, …\] combined into it along dimension 0 at `indices` \[n\]; slices outside are
+    /// left out. Without `kind`, they replace the old ones, and indices must be unique.
     pub fn put(&self, x: Value, indices: Value, updates: Value, kind: Option<Reduction>) -> Value {
         let s = Scatter {
             update_window_dims: (1..self.ty(x).rank()).collect(),
@@ -114,8 +114,8 @@ impl Builder {
         self.scatter((x, indices, updates), &s, kind)
     }
 
-    /// The values, of one shape, in the order that `less` gives along `dim`; equals keep their order.
-    /// `less` sees a pair of elements of every value: the left ones, then the right ones, value by value.
+    /// Sorts values of one shape together along `dim`, in the order that `less` gives; equal elements keep their order.
+    /// `less` gets, for each value in turn, its left and its right element.
     pub fn sort(
         &self,
         values: &[Value],

@@ -1,9 +1,9 @@
 //! Programs in StableHLO, as text.
 //!
-//! A [`Builder`] holds one function. Its methods append operations and return typed [`Value`]s;
-//! result types are inferred as the StableHLO specification (<https://openxla.org/stablehlo/spec>)
-//! says. Operations are those of StableHLO 1.13, which the oldest plugin that we know reads. What a
-//! program gets wrong in spite of that, the plugin's verifier refuses with a line and a column.
+//! A [`Builder`] holds one function. Its methods append operations and return typed [`Value`]s; result types are
+//! inferred by the rules of the StableHLO specification (<https://openxla.org/stablehlo/spec>). Operations are those of
+//! StableHLO 1.13, which the oldest known plugin reads. Other mistakes in a program are refused by the plugin's
+//! verifier, with a line and a column.
 //!
 //! | file | operations |
 //! |---|---|

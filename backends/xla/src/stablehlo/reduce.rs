@@ -1,10 +1,10 @@
-//! Reductions and what is made of them.
+//! Reductions, and operations made of them.
 
 use super::builder::{array, joined, list};
 use super::{Binary, Builder, Compare, Value};
 use moebius_pjrt::{ElementType, TensorType};
 
-/// What a reduction does with two elements.
+/// The operation by which a reduction combines two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the operation of its name")]
 pub enum Reduction {
@@ -28,7 +28,7 @@ impl Reduction {
         }
     }
 
-    /// The neutral element.
+    /// The neutral element of the reduction.
     fn start(self, b: &Builder, element: ElementType) -> Value {
         let ty = TensorType::scalar(element);
         match self {
@@ -43,16 +43,16 @@ impl Reduction {
     }
 }
 
-/// Windows of a [`Builder::reduce_window`], an entry for each dimension.
+/// The windows of a [`Builder::reduce_window`], with an entry for each dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Elements of a window.
+    /// The number of elements in a window.
     pub size: Vec<usize>,
-    /// Elements from a window to the next.
+    /// The distance from one window to the next, in elements.
     pub stride: Vec<usize>,
-    /// Elements from one that a window takes to the next.
+    /// The distance between the elements of a window.
     pub dilation: Vec<usize>,
-    /// Neutral elements before and after.
+    /// The number of neutral elements before and after.
     pub padding: Vec<(usize, usize)>,
 }
 
@@ -80,7 +80,7 @@ impl Window {
 }
 
 impl Builder {
-    /// The smallest value of a type: −∞ of floats, false of booleans.
+    /// The smallest value of a type: −∞ for floats, false for booleans.
     pub fn lowest(&self, ty: TensorType) -> Value {
         match ty.element {
             element if element.is_float() => self.splat(f64::NEG_INFINITY, ty),
@@ -89,7 +89,7 @@ impl Builder {
         }
     }
 
-    /// The largest value of a type: ∞ of floats, true of booleans.
+    /// The largest value of a type: ∞ for floats, true for booleans.
     pub fn highest(&self, ty: TensorType) -> Value {
         match ty.element {
             element if element.is_float() => self.splat(f64::INFINITY, ty),
@@ -98,7 +98,7 @@ impl Builder {
         }
     }
 
-    /// The elements along `dims` as one; these dimensions are gone.
+    /// Reduces the elements along `dims` to one, and removes these dimensions.
     pub fn reduce(&self, kind: Reduction, x: Value, dims: &[usize]) -> Value {
         if dims.is_empty() {
             return x;
@@ -113,7 +113,7 @@ impl Builder {
         self.typed(operation, &[x, start], to)
     }
 
-    /// The region that makes one scalar of two.
+    /// The region that combines two scalars into one.
     pub(super) fn reducer(&self, kind: Reduction, element: ElementType) -> String {
         let scalar = TensorType::scalar(element);
         self.region(&[scalar.clone(), scalar], |b, args| {
@@ -121,12 +121,12 @@ impl Builder {
         })
     }
 
-    /// The sum along `dims`; these dimensions are gone.
+    /// The sum along `dims`, which are removed.
     pub fn sum(&self, x: Value, dims: &[usize]) -> Value {
         self.reduce(Reduction::Sum, x, dims)
     }
 
-    /// As [`Builder::reduce`], with the dimensions kept at extent 1.
+    /// As [`Builder::reduce`], but keeps the dimensions with extent 1.
     pub fn reduce_keep(&self, kind: Reduction, x: Value, dims: &[usize]) -> Value {
         let mut shape = self.shape(x);
         dims.iter().for_each(|d| shape[*d] = 1);
@@ -138,8 +138,8 @@ impl Builder {
         from.with_shape(kept.map(|d| from.shape[d]).collect::<Vec<_>>())
     }
 
-    /// The largest (or smallest) element along `dim` and its index, i32: the first of equals, and
-    /// the first NaN if there is one.
+    /// The largest (or smallest) element along `dim` and its index, i32: the first of equal ones, and the first NaN if
+    /// there is one.
     pub fn arg_extreme(&self, max: bool, x: Value, dim: usize) -> Vec<Value> {
         let (from, index) = (self.ty(x), ElementType::S32);
         let places = self.iota(from.with_element(index), dim);
@@ -161,7 +161,7 @@ impl Builder {
         self.typed_many(operation, &operands, vec![value, place])
     }
 
-    /// The region that keeps one of two (value, index) pairs of these types.
+    /// The region that selects one of two (value, index) pairs of these types.
     fn winner(&self, max: bool, pair: [TensorType; 2]) -> String {
         self.region(&[pair.clone(), pair].concat(), |b, args| {
             let takes = b.wins(max, (args[0], args[1]), (args[2], args[3]));
@@ -172,8 +172,8 @@ impl Builder {
         })
     }
 
-    /// Whether the first of two (value, index) pairs is the one to keep. The neutral start has index
-    /// 0 and loses to whatever isn't equal, or is index 0 itself.
+    /// Whether the first of two (value, index) pairs is to be kept. The neutral start has index 0: it loses to any other value,
+    /// and if all values are equal to it, index 0 is the right answer.
     fn wins(&self, max: bool, (x, at_x): (Value, Value), (y, at_y): (Value, Value)) -> Value {
         let direction = if max { Compare::Gt } else { Compare::Lt };
         let better = self.compare(direction, x, y);
@@ -185,7 +185,7 @@ impl Builder {
         self.or(self.or(better, first), only_x)
     }
 
-    /// The elements of every window as one.
+    /// Reduces the elements of every window to one.
     pub fn reduce_window(&self, kind: Reduction, x: Value, window: &Window) -> Value {
         let from = self.ty(x);
         let start = kind.start(self, from.element);
@@ -196,8 +196,8 @@ impl Builder {
         self.typed(operation, &[x, start], to)
     }
 
-    /// The largest element of every window of x and what is at its place in `places`: of equals the
-    /// smallest, and of a NaN if there is one. `start` are the scalars that an empty window gives.
+    /// The largest element of every window of `x`, and the entry of `places` at its place: the smallest of equal
+    /// elements' entries, and a NaN's if there is one. `start` are the scalars for an empty window.
     pub fn max_window(
         &self,
         (x, places): (Value, Value),
@@ -214,8 +214,8 @@ impl Builder {
         self.typed_many(operation, &operands, results.to_vec())
     }
 
-    /// Element i along `dim` is the reduction of elements 0 to i, in ⌈log₂ n⌉ passes over the tensor:
-    /// a window per element would take n² steps on a processor.
+    /// Cumulative reduction: element i along `dim` is the reduction of elements 0 to i. It takes ⌈log₂ n⌉ passes over
+    /// the tensor; a window for each element would take n² steps on a processor.
     pub fn cumulative(&self, kind: Reduction, x: Value, dim: usize) -> Value {
         let (extent, rank) = (self.ty(x).shape[dim], self.ty(x).rank());
         let start = kind.start(self, self.element(x));

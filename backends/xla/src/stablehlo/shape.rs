@@ -1,18 +1,17 @@
-//! Constants, iota, and operations that move elements, or repeat them.
+//! Constants, iota, and operations that move or repeat elements.
 
 use super::builder::{joined, list};
 use super::{Builder, Value};
 use moebius_pjrt::{ElementType, TensorType};
 
 impl Builder {
-    /// A tensor of `ty` that holds `value` everywhere, rounded to the element type; booleans are
-    /// true where it isn't 0.
+    /// A tensor of type `ty` with `value` everywhere, rounded to the element type; booleans are true if it isn't 0.
     pub fn splat(&self, value: f64, ty: TensorType) -> Value {
         let literal = literal(value, ty.element);
         self.of_type(format_args!("stablehlo.constant dense<{literal}>"), ty)
     }
 
-    /// A tensor of `ty` that holds an integer everywhere; unlike [`Builder::splat`], exact for 64 bits.
+    /// A tensor of type `ty` with an integer everywhere; unlike [`Builder::splat`], exact for 64 bits.
     pub fn splat_int(&self, value: i128, ty: TensorType) -> Value {
         if ty.element.is_float() || ty.element == ElementType::Pred {
             return self.splat(value as f64, ty);
@@ -25,7 +24,7 @@ impl Builder {
         self.splat(value, TensorType::scalar(element))
     }
 
-    /// A tensor like `value` that holds `number` everywhere.
+    /// A tensor of the type of `value` with `number` everywhere.
     pub fn splat_like(&self, number: f64, value: Value) -> Value {
         self.splat(number, self.ty(value))
     }
@@ -40,13 +39,13 @@ impl Builder {
         self.of_type(format_args!("stablehlo.constant dense<{text}>"), ty)
     }
 
-    /// 0, 1, 2, … along dimension `dim`.
+    /// A tensor that counts 0, 1, 2, … along dimension `dim`.
     pub fn iota(&self, ty: TensorType, dim: usize) -> Value {
         self.of_type(format_args!("stablehlo.iota dim = {dim}"), ty)
     }
 }
 
-/// `value` as MLIR reads it for `element`. Floats that decimal text can't hold are written as bits.
+/// `value` as MLIR reads it for `element`. Floats that decimal text can't express are written as bits.
 fn literal(value: f64, element: ElementType) -> String {
     match element {
         ElementType::Pred => (value != 0.0).to_string(),
@@ -56,7 +55,7 @@ fn literal(value: f64, element: ElementType) -> String {
         ElementType::F32 => format!("0x{:08X}", (value as f32).to_bits()),
         ElementType::F16 => format!("0x{:04X}", half::f16::from_f64(value).to_bits()),
         ElementType::BF16 => format!("0x{:04X}", half::bf16::from_f64(value).to_bits()),
-        // No infinity in E4M3: NaN with the sign, as an overflow without saturation gives.
+        // E4M3 has no infinity: write NaN with the sign, as an overflow without saturation gives.
         ElementType::F8E4M3FN if value.is_sign_negative() => "0xFF".to_owned(),
         ElementType::F8E4M3FN => "0x7F".to_owned(),
         _ if value.is_nan() => "0x7E".to_owned(),
@@ -65,7 +64,7 @@ fn literal(value: f64, element: ElementType) -> String {
     }
 }
 
-/// The shortest decimal that reads back as `value`; MLIR wants a point in it.
+/// The shortest decimal that reads back as `value`, with the point that MLIR requires.
 fn decimal(value: f64) -> String {
     let text = format!("{value:e}");
     match text.split_once('e') {
@@ -75,7 +74,7 @@ fn decimal(value: f64) -> String {
 }
 
 impl Builder {
-    /// The elements in row-major order, in another shape.
+    /// The elements of `x`, in row-major order, in another shape.
     pub fn reshape(&self, x: Value, shape: &[usize]) -> Value {
         let from = self.ty(x);
         if from.shape == shape {
@@ -85,7 +84,7 @@ impl Builder {
         self.typed(format_args!("stablehlo.reshape {x}"), &[x], to)
     }
 
-    /// Dimension i of the result is dimension `permutation[i]` of x.
+    /// Permutes dimensions: dimension i of the result is dimension `permutation[i]` of `x`.
     pub fn transpose(&self, x: Value, permutation: &[usize]) -> Value {
         let from = self.ty(x);
         if permutation.iter().copied().eq(0..from.rank()) {
@@ -101,7 +100,7 @@ impl Builder {
         )
     }
 
-    /// x, which the compiler must compute as it stands: it moves no operation across.
+    /// `x` behind an optimisation barrier: the compiler moves no operation across.
     pub fn barrier(&self, x: Value) -> Value {
         self.alike(format_args!("stablehlo.optimization_barrier {x}"), x)
     }
@@ -113,7 +112,7 @@ impl Builder {
         self.transpose(x, &permutation)
     }
 
-    /// x repeated to `shape`: its dimension i becomes `dims[i]` of the result.
+    /// `x` repeated to `shape`; dimension i of `x` becomes dimension `dims[i]` of the result.
     pub fn broadcast(&self, x: Value, shape: &[usize], dims: &[usize]) -> Value {
         let from = self.ty(x);
         let to = from.with_shape(shape);
@@ -125,14 +124,14 @@ impl Builder {
         self.typed(operation, &[x], to)
     }
 
-    /// x repeated to `shape` as NumPy does it: dimensions are aligned at the last, and those of extent 1 repeat.
+    /// `x` repeated to `shape` as in NumPy: dimensions are aligned at the last, and those of extent 1 repeat.
     pub fn broadcast_to(&self, x: Value, shape: &[usize]) -> Value {
         let first = shape.len() - self.ty(x).rank();
         let dims: Vec<usize> = (first..shape.len()).collect();
         self.broadcast(x, shape, &dims)
     }
 
-    /// x with a further dimension of extent `repeat` at `dim`, along which it repeats.
+    /// `x` with a new dimension of extent `repeat` at `dim`, along which it repeats.
     pub fn repeat_at(&self, x: Value, dim: usize, repeat: usize) -> Value {
         let mut shape = self.shape(x);
         shape.insert(dim, repeat);
@@ -140,7 +139,7 @@ impl Builder {
         self.broadcast(x, &shape, &dims)
     }
 
-    /// Elements `start..limit` of every dimension, every `stride`-th.
+    /// Every `stride`-th of the elements `start..limit` of each dimension.
     pub fn slice(&self, x: Value, start: &[usize], limit: &[usize], stride: &[usize]) -> Value {
         let from = self.ty(x);
         let extents = (0..from.rank()).map(|d| (limit[d] - start[d]).div_ceil(stride[d]));
@@ -156,7 +155,7 @@ impl Builder {
         self.typed(format_args!("stablehlo.slice {x} {ranges}"), &[x], to)
     }
 
-    /// Elements `range` of dimension `dim`, and all of the others.
+    /// Elements `range` of dimension `dim`, and all elements of the others.
     pub fn slice_dim(&self, x: Value, dim: usize, range: std::ops::Range<usize>) -> Value {
         let mut start = vec![0; self.ty(x).rank()];
         let mut limit = self.shape(x);
@@ -165,7 +164,8 @@ impl Builder {
         self.slice(x, &start, &limit, &stride)
     }
 
-    /// A slice of extents `sizes` that begins where `starts`, scalars, say; moved inside if it ends outside.
+    /// A slice of extents `sizes` that begins at `starts`, which are scalars; it is moved inside if it would end
+    /// outside.
     pub fn dynamic_slice(&self, x: Value, starts: &[Value], sizes: &[usize]) -> Value {
         let to = self.ty(x).with_shape(sizes);
         let operands = [&[x], starts].concat();
@@ -174,7 +174,7 @@ impl Builder {
         self.typed(operation, &operands, to)
     }
 
-    /// x with `update` written where `starts`, scalars, say.
+    /// `x` with `update` written at `starts`, which are scalars.
     pub fn dynamic_update_slice(&self, x: Value, update: Value, starts: &[Value]) -> Value {
         let to = self.ty(x);
         let operands = [&[x, update], starts].concat();
@@ -183,7 +183,7 @@ impl Builder {
         self.typed(operation, &operands, to)
     }
 
-    /// The values one after the other along `dim`.
+    /// The values joined along `dim`.
     pub fn concatenate(&self, values: &[Value], dim: usize) -> Value {
         if let [one] = values {
             return *one;
@@ -196,8 +196,8 @@ impl Builder {
         self.typed(operation, values, to)
     }
 
-    /// x with `low` and `high` elements of `value`, a scalar, before and after each dimension and
-    /// `interior` between its elements. Negative numbers take elements away.
+    /// `x` with `low` and `high` elements of `value`, a scalar, before and after each dimension, and `interior`
+    /// elements between its elements. Negative numbers remove elements.
     pub fn pad(
         &self,
         x: Value,
@@ -225,7 +225,7 @@ impl Builder {
         self.alike(format_args!("stablehlo.reverse {x}, dims = {dims}"), x)
     }
 
-    /// Random bits from a counter-based generator: (new state, bits). `state` is ui64\[2\].
+    /// Random bits from a counter-based generator, with the new state first. `state` is ui64\[2\].
     pub fn random_bits(&self, state: Value, ty: TensorType) -> (Value, Value) {
         let of = self.ty(state);
         let operation = format_args!("stablehlo.rng_bit_generator {state}, algorithm = THREE_FRY");

@@ -1,6 +1,6 @@
 //! Convolutions, their transposes, and the gradients of both.
 //!
-//! How many zeros come after the input follows from the extents of the result, which descriptions have.
+//! The padding after the input follows from the extents of the result, which the descriptions hold.
 
 use super::super::{Lowering, Result};
 use crate::stablehlo::{Builder, Convolution, Value};
@@ -9,10 +9,10 @@ use burn_ir::{
     ConvTranspose2dOptionsIr, ConvTranspose3dOptionsIr, ModuleOperationIr, TensorIr,
 };
 
-/// The numbers of a convolution, an entry for each spatial dimension.
+/// The settings of a convolution, with an entry for each spatial dimension.
 struct Settings {
     stride: Vec<usize>,
-    /// Zeros before the input.
+    /// The number of zeros before the input.
     low: Vec<i64>,
     dilation: Vec<usize>,
     groups: usize,
@@ -42,14 +42,14 @@ settings! {
     ConvTranspose3dOptionsIr, |low| *low as i64;
 }
 
-/// What a convolution, its transpose or a gradient makes of two tensors.
+/// Calls a convolution, its transpose or a gradient with two tensors and the settings of a description.
 macro_rules! combined {
     ($self:ident.$method:ident, $d:ident, $x:ident, $y:ident) => {
         $self.$method(&$d.$x, &$d.$y, &(&$d.options).into(), &$d.out)
     };
 }
 
-/// The same with a bias.
+/// Calls a convolution or its transpose and adds the bias.
 macro_rules! forward {
     ($self:ident.$method:ident, $d:ident) => {
         $self.with_bias(combined!($self.$method, $d, x, weight)?, $d.bias.as_ref())
@@ -72,7 +72,7 @@ impl Lowering<'_> {
             Op::Conv1dWeightBackward(d) => combined!(self.kernel, d, x, output_grad),
             Op::Conv2dWeightBackward(d) => combined!(self.kernel, d, x, output_grad),
             Op::Conv3dWeightBackward(d) => combined!(self.kernel, d, x, output_grad),
-            // A transposed convolution is the gradient of a convolution: input and output change places.
+            // A transposed convolution is the gradient of a convolution, so input and output swap roles.
             Op::ConvTranspose1dWeightBackward(d) => combined!(self.kernel, d, output_grad, x),
             Op::ConvTranspose2dWeightBackward(d) => combined!(self.kernel, d, output_grad, x),
             Op::ConvTranspose3dWeightBackward(d) => combined!(self.kernel, d, output_grad, x),
@@ -111,7 +111,7 @@ impl Lowering<'_> {
         Ok(self.b.convolution(x, w, &conv))
     }
 
-    /// Adds a number to each channel.
+    /// Adds the bias, one number for each channel.
     fn with_bias(&self, y: Value, bias: Option<&TensorIr>) -> Result<Value> {
         let b = self.b;
         let Some(bias) = bias else {
@@ -121,9 +121,9 @@ impl Lowering<'_> {
         Ok(b.add(y, b.broadcast(bias, &b.shape(y), &[1])))
     }
 
-    /// Every element of x \[batch, in, …\] adds its multiple of the kernel, weight
-    /// \[in, out / groups, …\], to the result: a convolution of x with its strides as zeros between
-    /// elements, and with the kernel reversed.
+    /// The transposed convolution: every element of x \[batch, in, …\] adds its multiple of the kernel, weight \[in,
+    /// out / groups, …\], to the result. Lowered as a convolution of x, with the strides as zeros between elements, and
+    /// the reversed kernel.
     fn conv_transpose(
         &self,
         x: &TensorIr,
@@ -152,9 +152,8 @@ impl Lowering<'_> {
         Ok(b.convolution(x, kernel, &conv))
     }
 
-    /// The gradient of the weight \[out, in / groups, …\]: x \[batch, in, …\] convolved with the gradient
-    /// \[batch, out, …\], where the batch is what channels are in a convolution, and strides and
-    /// dilations change places.
+    /// The gradient of the weight \[out, in / groups, …\]: a convolution of x \[batch, in, …\] with the gradient
+    /// \[batch, out, …\] in which the batch takes the role of the channels, and strides and dilations are swapped.
     fn kernel(&self, x: &TensorIr, grad: &TensorIr, s: &Settings, out: &TensorIr) -> Result<Value> {
         let (x, grad) = (self.get(x)?, self.get(grad)?);
         let (from, to) = (self.b.shape(x), self.b.shape(grad));
@@ -183,7 +182,7 @@ impl Lowering<'_> {
         Ok(self.b.swap_dims(self.b.convolution(x, grad, &conv), 0, 1))
     }
 
-    /// The sum over everything but the channels.
+    /// The sum over all dimensions but the channels.
     fn channel_sums(&self, grad: &TensorIr) -> Result<Value> {
         let grad = self.get_wide(grad)?;
         let others: Vec<usize> = (0..self.b.ty(grad).rank()).filter(|d| *d != 1).collect();
@@ -192,7 +191,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// \[in, out / groups, …\] → \[out, in / groups, …\]
+    /// Swaps input and output channels: \[in, out / groups, …\] → \[out, in / groups, …\].
     fn exchange_channels(&self, weight: Value, groups: usize) -> Value {
         let mut shape = self.shape(weight);
         let (inputs, outputs) = (shape[0] / groups, shape[1]);

@@ -1,5 +1,5 @@
-//! Operations of modules: linear layers, embeddings, normalisation and attention, and in files of their own convolutions
-//! and images.
+//! Operations of modules: linear layers, embeddings, normalisation and attention; convolutions and images are in files
+//! of their own.
 
 mod conv;
 mod pool;
@@ -17,7 +17,7 @@ use burn_ir::{
 use moebius_ops::attention::{MAX_HEAD_DIM, Pattern, Problem, Rule, Rules, Sizes};
 
 impl Lowering<'_> {
-    /// Operations with one result.
+    /// Lowers operations with one result.
     fn layer(&self, op: &ModuleOperationIr) -> Result<Value> {
         use ModuleOperationIr as Op;
         match op {
@@ -46,7 +46,7 @@ impl Lowering<'_> {
 }
 
 impl Lowering<'_> {
-    /// \[…, in\] × \[in, out\] + \[out\]
+    /// The linear layer: \[…, in\] × \[in, out\] + \[out\].
     fn linear(&self, d: &LinearOpIr) -> Result<Value> {
         let (x, weight) = (self.get(&d.x)?, self.get(&d.weight)?);
         let mut y = self.b.contract_last(x, weight, 0);
@@ -96,7 +96,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// The last dimension of x times dimension `dim` of a matrix.
+    /// The product of `x` and a matrix, over the last dimension of `x` and dimension `dim` of the matrix.
     fn contract_last(&self, x: Value, matrix: Value, dim: usize) -> Value {
         let matrix = self.cast(matrix, self.element(x));
         let dims = DotDims::batched(0, self.ty(x).rank() - 1, dim);
@@ -105,7 +105,7 @@ impl Builder {
 }
 
 impl Lowering<'_> {
-    /// Normalisation over the last dimension, in f32 for halves.
+    /// Normalisation over the last dimension, computed in f32 for f16 and bf16.
     fn layer_norm(&self, d: &LayerNormOpIr) -> Result<Value> {
         let b = self.b;
         let x = self.get_wide(&d.input)?;
@@ -120,7 +120,7 @@ impl Lowering<'_> {
         Ok(y)
     }
 
-    /// Normalisation with the statistics of each channel, dimension 1, given, in f32 for halves.
+    /// Normalisation with given statistics of each channel (dimension 1), computed in f32 for f16 and bf16.
     fn batch_norm(&self, d: &BatchNormOpIr) -> Result<Value> {
         let b = self.b;
         let x = self.get_wide(&d.x)?;
@@ -134,21 +134,21 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// 1 / √(variance + ε)
+    /// 1 / √(variance + ε).
     fn inverse_deviation(&self, variance: Value, epsilon: ScalarIr) -> Value {
         self.unary(Unary::Rsqrt, self.add(variance, epsilon.elem::<f64>()))
     }
 }
 
 impl Lowering<'_> {
-    /// Attention as [`crate::custom::attention`] computes it, scores and their softmax in f32 for halves:
-    /// softmax(q kᵀ · scale) v over \[batch, heads, rows, width\]. Scores are capped, masked, cut by causality, where the last
-    /// query is beside the last key, and then biased; rows without a key are 0.
+    /// Attention, softmax(q kᵀ · scale) v over \[batch, heads, rows, width\], as [`crate::custom::attention`] computes
+    /// it: scores and softmax are f32 for f16 and bf16. Scores are capped, masked, cut by causality with the last query
+    /// at the last key, and then biased; rows without a key are 0.
     fn attention(&self, d: &AttentionOpIr) -> Result<Value> {
         let b = self.b;
         let qkv = [self.get(&d.query)?, self.get(&d.key)?, self.get(&d.value)?];
         let [q, k, v] = qkv.map(|x| b.shape(x));
-        // Problems bound the width of heads for kernels' sake; the lowering reads it from the operands.
+        // A problem limits the head width for the kernels' sake; the lowering reads the width from the operands.
         let width = |shape: &[usize]| shape[3].clamp(1, MAX_HEAD_DIM);
         let sizes = Sizes {
             batch: q[0],
@@ -191,7 +191,7 @@ impl Lowering<'_> {
         Ok(y)
     }
 
-    /// A table of pairs \[B or 1, heads or 1, queries or 1, keys or 1\].
+    /// A table of pairs as \[B or 1, heads or 1, queries or 1, keys or 1\].
     fn table(&self, table: Option<&TensorIr>) -> Result<Option<Value>> {
         let table = table.map(|table| self.get(table)).transpose()?;
         Ok(table.map(|table| {

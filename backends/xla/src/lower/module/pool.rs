@@ -1,4 +1,4 @@
-//! Pooling. Windows and what they reach beyond the input follow from the extents of the result.
+//! Pooling. The windows, and how far they reach beyond the input, follow from the extents of the result.
 
 use super::super::{Lowering, Result};
 use crate::stablehlo::{Builder, Reduction, Repeated, Scatter, Value, Window};
@@ -6,7 +6,7 @@ use burn_ir::{ModuleOperationIr, TensorIr};
 use moebius_pjrt::ElementType::S32;
 use moebius_pjrt::TensorType;
 
-/// Windows over the spatial dimensions, an entry for each.
+/// The windows of a pool, with an entry for each spatial dimension.
 struct Pool<'a> {
     size: &'a [usize],
     stride: &'a [usize],
@@ -15,14 +15,14 @@ struct Pool<'a> {
 }
 
 impl Pool<'_> {
-    /// Elements that the windows reach beyond `extent` elements with padding before them; negative where
-    /// the last elements are in no window.
+    /// How many elements the windows reach past the end of `extent` elements with padding before them; negative if the last
+    /// elements are in no window.
     fn beyond(&self, d: usize, extent: usize, count: usize) -> i64 {
         let span = (self.size[d] - 1) * self.dilation[d] + 1;
         ((count - 1) * self.stride[d] + span) as i64 - (extent + self.padding[d]) as i64
     }
 
-    /// As windows over all dimensions of a padded \[batch, channels, …\].
+    /// The windows over all dimensions of a padded \[batch, channels, …\].
     fn window(&self) -> Window {
         let all = |numbers: &[usize]| [&[1, 1], numbers].concat();
         Window {
@@ -34,7 +34,7 @@ impl Pool<'_> {
     }
 }
 
-/// A pool from the numbers of one dimension, or of two.
+/// Builds a [`Pool`] from a description of one or two dimensions.
 macro_rules! pool {
     ($d:ident, one, $dilation:expr) => {
         pool!($d, [$d.kernel_size], [$d.stride], [$d.padding], [$dilation])
@@ -106,8 +106,8 @@ impl Lowering<'_> {
         Ok(b.div(sums, Repeated(counts)))
     }
 
-    /// Each window's gradient, divided by its count, for all elements of the window: sums over the
-    /// windows that an element is in.
+    /// The gradient of an average pool: each window's gradient, divided by its count, is added to all elements of the
+    /// window.
     fn avg_backward(
         &self,
         grad: &TensorIr,
@@ -142,7 +142,7 @@ impl Lowering<'_> {
         Ok(self.b.reduce_window(Reduction::Max, x, &pool.window()))
     }
 
-    /// Indices count the elements of a channel in row-major order.
+    /// The maximum of each window and its index, which counts the elements of a channel in row-major order.
     fn max_with_indices(
         &self,
         x: &TensorIr,
@@ -156,7 +156,7 @@ impl Lowering<'_> {
         let ty = self.b.ty(x).with_shape(flat).with_element(S32);
         let places = self.b.reshape(self.b.iota(ty, 2), &shape);
         let lowest = self.b.scalar(f64::NEG_INFINITY, self.b.element(x));
-        // Outside of x: after every place in it, so that a window of −∞ alone still finds an element.
+        // The index of padding comes after all others, so that a window of −∞ alone still finds an element.
         let nowhere = self.b.scalar(f64::from(i32::MAX), S32);
         let x = self.b.reached(x, lowest, pool, &out.shape);
         let places = self.b.reached(places, nowhere, pool, &out.shape);
@@ -164,7 +164,7 @@ impl Lowering<'_> {
         Ok(self.b.max_window((x, places), starts, &pool.window()))
     }
 
-    /// Each gradient to the element that was the largest of its window.
+    /// Adds each gradient to the element that was the largest of its window.
     fn max_backward(&self, grad: &TensorIr, indices: &TensorIr, out: &TensorIr) -> Result<Value> {
         let (grad, at) = (self.get_wide(grad)?, self.get(indices)?);
         let shape = self.b.shape(grad);
@@ -189,7 +189,7 @@ impl Lowering<'_> {
         let b = self.b;
         let mut y = self.get_wide(x)?;
         for d in 2..out.shape.len() {
-            // `contract` puts its dimension last, so that the next one is always dimension 2.
+            // `contract` moves its dimension to the end, so that the next one is always dimension 2.
             y = b.contract(y, b.averages(b.ty(y).shape[2], out.shape[d], y), 1);
         }
         Ok(y)
@@ -206,7 +206,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// x with `value` around it, as far as the windows of a result with these extents reach.
+    /// `x` padded with `value` as far as the windows of a result with extents `out` reach.
     fn reached(&self, x: Value, value: Value, pool: &Pool<'_>, out: &[usize]) -> Value {
         let shape = self.shape(x);
         let (mut low, mut high) = (vec![0; 2], vec![0; 2]);
@@ -217,7 +217,7 @@ impl Builder {
         self.pad(x, value, &low, &high, &vec![0; shape.len()])
     }
 
-    /// How many elements each window counts: \[1, 1, …\].
+    /// The number of elements that each window counts, \[1, 1, …\].
     fn counts(
         &self,
         like: Value,

@@ -1,5 +1,5 @@
-//! Images in other sizes, and sampled at given places. Each output element of one dimension of a resized image is a weighted
-//! sum of input elements: a matrix \[out, in\] whose entries are computed from their row and column.
+//! Resizing of images, and sampling at given places. Along each dimension, an element of a resized image is a weighted
+//! sum of input elements; the weights are a matrix \[out, in\], computed from row and column.
 
 use super::super::{LowerError, Lowering, Result};
 use crate::stablehlo::{Builder, DotDims, Gather, Reduction, Repeated, Unary, Value};
@@ -73,12 +73,14 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// Dimension 2 of x times dimension `dim` of a matrix, whose other dimension becomes the last.
+    /// The product of `x` and a matrix, over dimension 2 of `x` and dimension `dim` of the matrix; the matrix's other
+    /// dimension becomes the last.
     pub(super) fn contract(&self, x: Value, matrix: Value, dim: usize) -> Value {
         self.dot(x, matrix, &DotDims::batched(0, 2, dim), self.element(x))
     }
 
-    /// Rows average elements ⌊i · in / out⌋ to ⌈(i + 1) · in / out⌉ − 1.
+    /// The matrix \[`to`, `from`\] of an adaptive average: row i averages elements ⌊i · in / out⌋ to ⌈(i + 1) · in /
+    /// out⌉ − 1.
     pub(super) fn averages(&self, from: usize, to: usize, like: Value) -> Value {
         let ty = TensorType::new([to, from], ElementType::S64);
         let (row, column) = (self.iota(ty.clone(), 0), self.iota(ty, 1));
@@ -94,7 +96,8 @@ impl Builder {
         self.div(inside, count)
     }
 
-    /// The input element that is nearest to each row: ⌊i · in / out⌋, or ⌊(i + ½) · in / out⌋.
+    /// The index of the input element nearest to each output element i: ⌊i · in / out⌋, or ⌊(i + ½) · in / out⌋ if
+    /// exact.
     fn nearest<const R: usize>(
         &self,
         shape: [usize; R],
@@ -111,7 +114,7 @@ impl Builder {
         self.div(self.add(self.mul(row, from), offset as f64), to)
     }
 
-    /// The weights of input elements (columns) for output elements (rows).
+    /// The matrix of the weights of input elements (columns) for output elements (rows).
     fn weights(
         &self,
         from: usize,
@@ -141,7 +144,7 @@ impl Builder {
         }
     }
 
-    /// Where an output element lies among the input elements.
+    /// The position of each output element among the input elements.
     fn position(&self, row: Value, from: usize, to: usize, align_corners: bool) -> Value {
         if align_corners {
             let ratio = (from as f64 - 1.0) / (to - 1).max(1) as f64;
@@ -152,7 +155,8 @@ impl Builder {
         self.sub(self.mul(row, ratio), 0.5)
     }
 
-    /// Four taps around the position; those outside fall on the first or the last element.
+    /// The weights of cubic interpolation: four taps around the position; taps outside fall on the first or last
+    /// element.
     fn cubic_weights(&self, at: Value, column: Value, from: usize) -> Value {
         let base = self.floor(at);
         let fraction = self.sub(at, base);
@@ -165,7 +169,7 @@ impl Builder {
         sum
     }
 
-    /// The cubic kernel up to distance 1 (`near`), or from 1 to 2.
+    /// The cubic kernel at distances up to 1 (`near`), or from 1 to 2.
     fn cubic(&self, away: Value, near: bool) -> Value {
         let t = self.abs(away);
         let coefficients = if near {
@@ -180,7 +184,8 @@ impl Builder {
         sum
     }
 
-    /// sin(πx) / (πx) · sin(πx/3) / (πx/3) up to distance 3, divided by the sum of each row.
+    /// The weights of Lanczos interpolation: sin(πx) / (πx) · sin(πx/3) / (πx/3) up to distance 3, divided by the sum
+    /// of each row.
     fn lanczos_weights(&self, at: Value, column: Value) -> Value {
         let away = self.sub(at, column);
         let size = self.abs(away);
@@ -190,7 +195,7 @@ impl Builder {
         self.div(weights, Repeated(sum))
     }
 
-    /// sin(ax) / (ax), which is 1 at 0.
+    /// sin(ax) / (ax); 1 at x = 0.
     fn sine_ratio(&self, x: Value, a: f64) -> Value {
         let x = self.mul(x, a);
         let ratio = self.div(self.unary(Unary::Sine, x), x);
@@ -199,7 +204,7 @@ impl Builder {
 }
 
 impl Lowering<'_> {
-    /// \[n, c, h, w\] at a grid \[n, rows, columns, 2\] of (x, y) between −1 and 1.
+    /// Samples an image \[n, c, h, w\] at a grid \[n, rows, columns, 2\] of (x, y) between −1 and 1.
     pub(in super::super) fn grid_sample(&self, d: &GridSample2dOpIr) -> Result<Value> {
         let (image, grid) = (self.get_wide(&d.tensor)?, self.get_wide(&d.grid)?);
         let grid = self.b.cast(grid, self.b.element(image));
@@ -223,7 +228,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// Coordinate `part` of the grid in elements: \[n, rows, columns\].
+    /// Coordinate `part` of the grid, converted to elements, \[n, rows, columns\].
     fn coordinate(
         &self,
         grid: Value,
@@ -258,7 +263,7 @@ impl Builder {
         }
     }
 
-    /// x mirrored at `low` and `high` until it lies between them.
+    /// `x` mirrored at `low` and `high` until it lies between them.
     fn reflected(&self, x: Value, low: f64, high: f64) -> Value {
         let span = high - low;
         if span <= 0.0 {
@@ -292,7 +297,7 @@ impl Builder {
         self.add(self.add(parts[0], parts[1]), self.add(parts[2], parts[3]))
     }
 
-    /// Elements at whole places \[n, rows, columns\], zeros outside: \[n, c, rows, columns\].
+    /// The elements at integer places \[n, rows, columns\], zeros outside of the image: \[n, c, rows, columns\].
     fn sample_at(&self, image: Value, (x, y): (Value, Value)) -> Value {
         let shape = self.shape(image);
         let (in_x, in_y) = (self.inside(x, shape[3]), self.inside(y, shape[2]));
