@@ -1,4 +1,4 @@
-//! Ordinary tensors on the CPU plugin: the same results as on Flex, gradients and training too.
+//! Tests that ordinary tensors on the CPU plugin give the same results as on Flex, gradients and training included.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ use std::thread;
 
 mod processor;
 
-/// What the device did meanwhile.
+/// Counts what the device does during `work`.
 fn during<T>(work: impl FnOnce() -> T) -> (Activity, T) {
     let before = activity(Platform::Cpu, 0).unwrap();
     let result = work();
@@ -64,7 +64,7 @@ fn a_product_and_an_activation() {
 struct Net {
     first: Linear,
     second: Linear,
-    /// Behind the first, one after the other.
+    /// Layers between the first and the second, one after the other.
     middle: Vec<Linear>,
 }
 
@@ -94,16 +94,16 @@ impl Net {
     }
 }
 
-/// What ends a step of a training.
+/// What ends a training step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Boundary {
-    /// Its loss is read.
+    /// The step's loss is read.
     Read,
     Mark,
     Nothing,
 }
 
-/// Losses of a training, those of single steps where they are read, and the last.
+/// Trains a network and returns its losses: that of each step if it is read, and the last.
 fn train(device: Device, steps: usize, boundary: Boundary) -> Vec<f32> {
     train_deep(device, steps, boundary, 0)
 }
@@ -153,9 +153,9 @@ fn a_training_step_is_one_program() {
     let _alone = alone();
     train(xla(), 3, Boundary::Read);
     let (done, _) = during(|| train(xla(), 20, Boundary::Read));
-    // Twenty steps and the last look.
+    // Twenty steps, and the loss at the end.
     assert_eq!(done.runs, 21);
-    // A step has a few forms: a tensor may be dropped before a look or after it.
+    // A step has a few forms: a tensor may be dropped before or after a result is read.
     assert!(done.compiled <= 6, "{done:?}");
 }
 
@@ -166,7 +166,7 @@ fn a_loop_that_marks_its_steps_repeats_a_program() {
     assert!(done.runs > 100 && done.compiled < 10, "{done:?}");
 }
 
-/// The gradients of many parameters are dropped in another order in each step.
+/// The gradients of many parameters are dropped in another order in each step; the program stays the same.
 #[test]
 fn the_order_of_drops_makes_no_other_program() {
     let _alone = alone();
@@ -178,7 +178,7 @@ fn the_order_of_drops_makes_no_other_program() {
     assert!(done.runs > 30 && done.compiled < 20, "{done:?}");
 }
 
-/// Mixed in one program, the steps of threads would be another mixture each time.
+/// Threads don't share programs: the steps of several threads in one program would be mixed differently each time.
 #[test]
 fn threads_side_by_side_compute_what_each_would_alone() {
     let _alone = alone();
@@ -190,30 +190,30 @@ fn threads_side_by_side_compute_what_each_would_alone() {
         })
     });
     assert_eq!(all, [one.clone(), one.clone(), one.clone(), one]);
-    // A few forms of a step, as above, and not one for each run.
+    // A few forms of a step, as in the test above, rather than one for each run.
     assert!(done.runs == 4 * 21 && done.compiled < 20, "{done:?}");
 }
 
-/// Neither knows when the other's operations run.
+/// Neither thread knows when the other's operations run.
 #[test]
 fn threads_take_and_drop_tensors_of_each_other() {
     let _alone = alone();
     let expected = matrix(&Device::flex(), [4, 4], 50).matmul(matrix(&Device::flex(), [4, 4], 51));
     let (x, w) = (matrix(&xla(), [4, 4], 50), matrix(&xla(), [4, 4], 51));
     let half = |x: Tensor<2>| thread::spawn(move || x * 0.5).join().unwrap();
-    // Recorded by one thread; the other takes it, drops its operands, and uses them up.
+    // One thread records the product; the other takes it, drops its operands, and uses them.
     let product = x.clone().matmul(w.clone());
     let (x, halves) = (half(x), half(product.clone()));
     thread::spawn(move || drop(w)).join().unwrap();
     assert_close(&floats(halves * 2.0), &floats(expected.clone()));
     let expected_x = matrix(&Device::flex(), [4, 4], 50) * 0.5;
     assert_close(&floats(x), &floats(expected_x));
-    // Recorded elsewhere, and dropped here before it runs.
+    // Recorded by another thread, and dropped here before it runs.
     drop(half(product.clone()));
     assert_close(&floats(product), &floats(expected));
 }
 
-/// Whether an input is used up is no reason for another program, unless it is so for long.
+/// Whether a run consumes its inputs doesn't make another program, unless it is the same for many runs.
 #[test]
 fn one_program_whoever_holds_its_inputs() {
     let _alone = alone();
@@ -240,7 +240,7 @@ fn one_program_whoever_holds_its_inputs() {
     assert_eq!(compiled() - before, 2);
 }
 
-/// NaN differs from itself, and a zero equals the other zero: neither tells programs apart.
+/// NaN differs from itself, and the zeros are equal: neither may tell programs apart, nor be confused.
 #[test]
 fn numbers_are_no_part_of_a_program() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Captured functions as programs of the CPU plugin.
+//! Tests of captured functions as programs of the CPU plugin.
 
 #![allow(
     clippy::unwrap_used,
@@ -102,7 +102,7 @@ fn programs_are_kept_on_disk() {
     let file = File::options().append(true).open(&kept[0].0).unwrap();
     file.set_modified(seconds_ago).unwrap();
     assert_eq!(run(), first);
-    // It was read: a use makes it the newest.
+    // The file was read, and a use makes it the newest.
     assert!(files()[0].1 > seconds_ago && files().len() == 1);
 }
 
@@ -122,7 +122,7 @@ fn donated_inputs_are_used_up() {
     let sum = compiled.run(vec![x, y.clone()]).unwrap().remove(0);
     assert_eq!(sum.address().unwrap(), address);
     assert_eq!(sum.read().unwrap()[..4], 3.0_f32.to_le_bytes());
-    // What has another holder is kept.
+    // A donated buffer that has another holder is kept.
     let again = compiled.run(vec![sum.clone(), y]).unwrap().remove(0);
     assert_ne!(again.address().unwrap(), address);
     assert!(!sum.is_deleted().unwrap());
@@ -139,7 +139,7 @@ fn wrong_calls_are_refused() {
     let compiled = compiled(&machine, &linear(1.0));
     let none = compiled.call(&[]).unwrap_err();
     assert_eq!(none.to_string(), "expected 1 inputs, got 0");
-    // As many bytes, another shape or dtype.
+    // The same number of bytes in another shape or dtype.
     let turned = TensorData::new(vec![1.0_f32; 24], [6, 4]);
     assert!(matches!(compiled.call(&[turned]), Err(RunError::Plugin(_))));
     let integers = TensorData::new(vec![1_i32; 24], [4, 6]);

@@ -1,5 +1,5 @@
-//! The CPU plugin, for tests that compile programs themselves. A program is compiled once: in memory for the
-//! tests of a binary, and on disk between runs where `MOEBIUS_XLA_CACHE` names a folder.
+//! The CPU plugin, for tests that compile programs themselves. Each program is compiled once: it is kept in memory for
+//! the tests of a binary, and on disk between runs if `MOEBIUS_XLA_CACHE` names a folder.
 
 use moebius_pjrt::{
     Buffer, Client, CompileOptions, DiskCache, Donate, Environment, Error, LoadedExecutable,
@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Cpu {
     client: Client,
     cache: Option<DiskCache>,
-    /// By text, and by the devices that it is compiled for.
+    /// The compiled programs, by text and number of devices.
     programs: Mutex<HashMap<(String, usize), Arc<LoadedExecutable>>>,
 }
 
 impl Cpu {
-    /// With the plugin's own options.
+    /// Opens the plugin with its own options.
     pub(crate) fn new(options: &[(&str, Value)]) -> Self {
         let environment = Environment::from_process();
         let plugin = Plugin::open(Platform::Cpu, &environment);
@@ -29,7 +29,7 @@ impl Cpu {
         }
     }
 
-    /// The program on so many devices.
+    /// Compiles a program for `devices` devices, or returns it if it has been compiled.
     pub(crate) fn compile(
         &self,
         program: &Program,
@@ -54,7 +54,7 @@ impl Cpu {
         Ok(compiled)
     }
 
-    /// The results of every device, for the arguments of every device, as bytes.
+    /// Runs a program: `arguments` and the results are bytes, by device, then by argument or result.
     pub(crate) fn execute(
         &self,
         program: &Program,

@@ -1,4 +1,4 @@
-//! Graphs that ordinary tensors don't record, and what is refused.
+//! Tests of graphs that ordinary tensors don't record, and of operations that are refused.
 
 use super::harness::execute;
 use burn::tensor::{BoolStore, CapturedGraph, DType, Shape, TensorData};
@@ -43,7 +43,7 @@ fn integers_are_summed_over_several_dimensions() {
     assert_eq!(sums, TensorData::new(vec![14i32, 22, 30], [1, 3, 1]));
 }
 
-/// The router records comparisons in place of both.
+/// The router records comparisons in place of both operations.
 #[test]
 fn numbers_that_are_none_are_found() {
     let of = |make: fn(UnaryOpIr) -> FloatOperationIr| {
@@ -60,7 +60,7 @@ fn numbers_that_are_none_are_found() {
     assert_eq!(infinite, TensorData::from([false, false, true, true]));
 }
 
-/// The router refuses to record it, because its operands have two types.
+/// The router refuses to record the operation, because its operands have two types.
 #[test]
 fn floats_have_integer_powers() {
     let operation = NumericOperationIr::Powi(BinaryOpIr {

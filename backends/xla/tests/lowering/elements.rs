@@ -1,4 +1,4 @@
-//! Elements in their places, shapes, slices.
+//! Tests of element-wise operations, shapes and slices.
 
 use super::harness::{Case, case, gives};
 use burn::tensor::{DType, Int, IntDType, Slice, Tensor, TensorData, s};

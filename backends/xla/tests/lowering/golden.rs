@@ -1,4 +1,5 @@
-//! Texts of representative programs, to be read when they change, and the table that is made of the list of operations.
+//! Tests of the texts of representative programs, which are to be read when they change, and of the table made from the
+//! list of operations.
 
 use super::harness::{Case, bless, blesses, case, covered};
 use burn::tensor::activation as act;
@@ -101,7 +102,7 @@ fn programs_are_the_golden_ones() {
     }
 }
 
-/// Neither the values of weights nor the names of tensors are in a program.
+/// A program contains neither the values of weights nor the names of tensors.
 #[test]
 fn a_program_is_the_same_for_other_weights() {
     let program = |weight: f32| {
@@ -119,7 +120,7 @@ fn a_program_is_the_same_for_other_weights() {
     assert_eq!(program(1.0), program(5.0));
 }
 
-/// Operations that ordinary tensors don't record: they have tests of their own.
+/// The operations that ordinary tensors don't record; they have tests of their own.
 const BY_HAND: [&str; 6] = [
     "Float::IsNan",
     "Float::IsInf",

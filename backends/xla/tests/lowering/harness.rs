@@ -1,5 +1,5 @@
-//! Runs a closure over ordinary tensors twice, on Flex and captured, lowered and executed by the CPU
-//! plugin, and compares the results.
+//! Runs a closure over ordinary tensors twice, once on Flex, and once captured, lowered and executed by the CPU plugin,
+//! and compares the results.
 
 use crate::cpu::Cpu;
 use burn::backend::ops::FloatTensorOps;
@@ -10,9 +10,9 @@ use moebius_xla::lower::{LowerError, Lowered, graph};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// Gives a case's closure its inputs, and takes its results.
+/// Gives a case's closure its inputs and takes its results.
 pub(crate) struct Io {
-    /// Where tensors are made: Flex, or the capture device.
+    /// The device on which tensors are made: Flex, or the capture device.
     pub(crate) device: Device,
     float: DType,
     captures: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Io {
     inputs: Vec<TensorId>,
     outputs: Vec<TensorId>,
     results: Vec<TensorData>,
-    /// Handles of outputs, kept because an operation may take the memory of a tensor that nothing else holds.
+    /// Handles of outputs, kept because an operation may overwrite a tensor that nothing else holds.
     kept: Vec<FloatTensor<Capture>>,
 }
 
@@ -56,12 +56,12 @@ impl Io {
         self.float
     }
 
-    /// An input of numbers between −2 and 2.
+    /// An input of random numbers between −2 and 2.
     pub(crate) fn float<const D: usize>(&mut self, shape: [usize; D]) -> Tensor<D> {
         self.between(shape, -2.0, 2.0)
     }
 
-    /// An input of numbers between `low` and `high`.
+    /// An input of random numbers between `low` and `high`.
     pub(crate) fn between<const D: usize>(
         &mut self,
         shape: [usize; D],
@@ -75,7 +75,7 @@ impl Io {
         self.numbers(shape, &numbers)
     }
 
-    /// An input of these numbers.
+    /// An input of the given numbers.
     pub(crate) fn numbers<const D: usize>(
         &mut self,
         shape: [usize; D],
@@ -85,7 +85,7 @@ impl Io {
         self.input(Tensor::from_data(data, (&self.device, self.float)))
     }
 
-    /// An input of integers from `low` to `high` − 1.
+    /// An input of random integers from `low` to `high` − 1.
     pub(crate) fn int<const D: usize>(
         &mut self,
         shape: [usize; D],
@@ -99,7 +99,7 @@ impl Io {
         self.integers(shape, &numbers, DType::I64)
     }
 
-    /// An input of these integers.
+    /// An input of the given integers.
     pub(crate) fn integers<const D: usize>(
         &mut self,
         shape: [usize; D],
@@ -110,7 +110,7 @@ impl Io {
         self.input_int(Tensor::from_data(data, (&self.device, dtype)))
     }
 
-    /// An input of booleans, half of them true.
+    /// An input of random booleans, about half of them true.
     pub(crate) fn bool<const D: usize>(&mut self, shape: [usize; D]) -> Tensor<D, Bool> {
         self.seed += 1;
         let count: usize = shape.iter().product();
@@ -127,7 +127,8 @@ impl Io {
     }
 }
 
-/// Methods of [`Io`] for tensors of one kind: one that notes an input, and one that takes the case's next result.
+/// Defines methods of [`Io`] for tensors of one kind: one that notes an input, and one that takes the case's next
+/// result.
 macro_rules! kinds {
     ($($input:ident $output:ident $kind:ty;)*) => {
         impl Io {
@@ -159,7 +160,7 @@ kinds! {
     input_bool out_bool Bool;
 }
 
-/// Takes what several methods of one tensor return as the case's next results.
+/// Takes the results of several methods of one tensor as the case's next results.
 macro_rules! gives {
     ($io:ident.$out:ident, $x:ident: $($method:ident($($argument:expr),*))*) => {
         $($io.$out($x.clone().$method($($argument),*));)*
@@ -167,12 +168,12 @@ macro_rules! gives {
 }
 pub(crate) use gives;
 
-/// A closure that runs on Flex and through the lowering, whose results are compared.
+/// A closure whose results on Flex and through the lowering are compared.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Float types that the case runs with.
+    /// The float types that the case runs with.
     pub(crate) floats: &'static [DType],
-    /// Factor of the float type's tolerance.
+    /// The factor on the float type's tolerance.
     slack: f64,
     run: Box<dyn Fn(&mut Io)>,
 }
@@ -200,7 +201,7 @@ impl Case {
         self
     }
 
-    /// The graph that the capture device makes of the closure.
+    /// Captures the graph of the closure.
     pub(crate) fn capture(&self, float: DType) -> CapturedGraph {
         let device = Device::capture();
         let captured = device.capture_scope(|scope| {
@@ -240,7 +241,7 @@ impl Case {
     }
 }
 
-/// Runs every case with each of its float types; fails with a list of the cases that are wrong.
+/// Runs every case with each of its float types, and fails with a list of the wrong ones.
 pub(crate) fn run(cases: &[Case]) {
     let mut wrong = Vec::new();
     for case in cases {
@@ -266,7 +267,7 @@ fn cpu() -> &'static Cpu {
     CPU.get_or_init(|| Cpu::new(&[]))
 }
 
-/// The results of a lowered graph for its captured values; `state` is that of the random numbers.
+/// Runs a lowered graph on its captured values; `state` is the state of the random number generator.
 pub(crate) fn execute(
     lowered: &Lowered,
     captured: &CapturedGraph,
@@ -289,8 +290,8 @@ pub(crate) fn execute(
         .collect()
 }
 
-/// Relative and absolute tolerances: a few units in the last place, more where functions are approximated
-/// by other polynomials (erf, tan, power).
+/// The relative and the absolute tolerance: a few units in the last place, and more because functions are approximated
+/// by different polynomials (erf, tan, power).
 fn tolerance(dtype: DType) -> (f64, f64) {
     match dtype {
         DType::F64 => (1e-11, 1e-12),
@@ -301,8 +302,8 @@ fn tolerance(dtype: DType) -> (f64, f64) {
 }
 
 fn compare(got: &TensorData, expected: &TensorData, slack: f64) -> Result<(), String> {
-    // Where no type is asked for, Flex makes i32 and the capture device i64. Flex also returns booleans of some
-    // operations as u8.
+    // If no type is asked for, Flex makes i32 and the capture device i64. Flex also returns booleans of some operations
+    // as u8.
     let default = [expected.dtype(), got.dtype()] == [DType::I32, DType::I64];
     let boolean = |dtype: DType| dtype.is_bool() || dtype == DType::U8;
     let booleans = got.dtype().is_bool() && boolean(expected.dtype());
@@ -354,15 +355,15 @@ pub(crate) fn covered(cases: &[Case]) -> HashMap<moebius_xla::lower::Leaf, usize
     counts
 }
 
-/// The backend below the one that differentiates, for cases with gradients.
+/// The backend below the differentiating one, for cases with gradients.
 pub(crate) trait Inner: Backend {
-    /// The primitive of a tensor.
+    /// The primitive of a float tensor.
     fn take<const D: usize>(x: Tensor<D>) -> FloatTensor<Self>;
 
-    /// The primitive of integers.
+    /// The primitive of an integer tensor.
     fn take_int<const D: usize>(x: Tensor<D, Int>) -> IntTensor<Self>;
 
-    /// Gives `io` the case's next result.
+    /// Takes a tensor as the case's next result of `io`.
     fn give(io: &mut Io, x: FloatTensor<Self>);
 }
 
@@ -389,7 +390,7 @@ inner! {
     Flex, |io, x| io.results.push(x.into_data());
 }
 
-/// An input whose gradient is wanted.
+/// An input that requires a gradient.
 pub(crate) fn learned<B, const D: usize>(io: &mut Io, shape: [usize; D]) -> FloatTensor<B>
 where
     B: AutodiffBackend<InnerBackend: Inner>,
@@ -398,7 +399,7 @@ where
     B::float_set_require_grad(B::from_inner(x), true)
 }
 
-/// The results y, and the gradients of Σ weights · y for each of `xs`.
+/// Gives the result y, and the gradients of Σ weights · y for each of `xs`.
 pub(crate) fn gradients<B>(io: &mut Io, y: FloatTensor<B>, xs: &[&FloatTensor<B>])
 where
     B: AutodiffBackend<InnerBackend: Inner>,
@@ -414,7 +415,7 @@ where
     }
 }
 
-/// A case whose body names a backend with gradients.
+/// Makes a case whose body names the differentiating backend by a type.
 macro_rules! gradient_case {
     ($name:expr, |$io:ident, $backend:ident| $body:block) => {
         $crate::harness::case($name, move |$io| {
@@ -435,7 +436,7 @@ pub(crate) fn blesses() -> bool {
     std::env::var_os("MOEBIUS_BLESS").is_some()
 }
 
-/// Compares a generated file of this crate with its text, or writes it.
+/// Compares a generated file of this crate with `text`, and rewrites it first if [`blesses`] says so.
 pub(crate) fn bless(path: &str, text: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if blesses() {

@@ -1,4 +1,4 @@
-//! Elements by index.
+//! Tests of indexing.
 
 use super::harness::{Case, case};
 use burn::tensor::{DType, IndexingUpdateOp, Int, Tensor};

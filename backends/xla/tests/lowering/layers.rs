@@ -1,4 +1,4 @@
-//! Activations and modules, with their gradients.
+//! Tests of activations and modules, with their gradients.
 
 use super::harness::{Case, Inner, Io, case, gradient_case, gradients, learned};
 use burn::backend::AutodiffBackend;
@@ -12,7 +12,7 @@ use burn::tensor::ops::{
 };
 use burn::tensor::{DType, Tensor};
 
-/// The backend without what differentiates.
+/// The backend below the differentiating one.
 type Plain<B> = <B as AutodiffBackend>::InnerBackend;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -186,7 +186,7 @@ fn attention() -> Vec<Case> {
             io.out(module::attention(q, k, v, Some(mask), Some(bias), options));
         })
         .slack(4.0),
-        // More scores than are computed at once.
+        // More scores than are computed at once, so that the lowering uses blocks.
         case("attention in blocks", |io| {
             let (q, k) = (io.float([1, 2, 2900, 4]), io.float([1, 2, 2900, 4]));
             let v = io.float([1, 2, 2900, 3]);
@@ -208,8 +208,8 @@ fn attention() -> Vec<Case> {
     ]
 }
 
-/// Cases of convolutions, and of transposed ones, with their gradients: how many dimensions x has, the shapes of x, of the
-/// weight and of the bias, the options, and the slack.
+/// Makes cases of convolutions and transposed convolutions with their gradients, from the number of dimensions, the
+/// shapes of x, weight and bias, the options, and the slack.
 macro_rules! convolutions {
     ($($name:ident $rank:tt, $x:expr, $w:expr, $bias:expr, $options:expr, $slack:expr;)*) => {
         vec![$(
@@ -313,7 +313,7 @@ fn adaptive_pools() -> Vec<Case> {
     ]
 }
 
-/// Another size by this method.
+/// A case that resizes an image by interpolation.
 fn resize(name: &'static str, mode: InterpolateMode, align: bool) -> Case {
     gradient_case!(name, |io, B| {
         for size in [[5, 9], [3, 2], [8, 8]] {
@@ -342,7 +342,7 @@ fn images() -> Vec<Case> {
             }
         })
         .slack(16.0),
-        // It comes as other operations.
+        // The loss is recorded as other operations.
         case("ctc_loss", |io| {
             let x = act::log_softmax(io.float([6, 2, 4]), 2);
             let targets = io.int([2, 3], 1, 4);

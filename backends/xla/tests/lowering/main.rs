@@ -1,4 +1,4 @@
-//! Burn's operations lowered to StableHLO and executed by the CPU plugin, against Flex.
+//! Tests of Burn's operations, lowered to StableHLO and executed by the CPU plugin, against Flex.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Arithmetic, reductions, order, functions.
+//! Tests of arithmetic, reductions, order and functions.
 
 use super::harness::{Case, Io, case, gives};
 use burn::tensor::ops::PadMode;
@@ -192,7 +192,7 @@ fn reductions() -> Vec<Case> {
         .all_floats()
         .slack(2.0),
         case("sums of halves in f32", |io| {
-            // 4096 ones: f16 and bf16 stop at 2048 and 256 when they add one by one.
+            // 4096 ones: sums in f16 and bf16 that add one by one would stop at 2048 and 256.
             let x = io.numbers([4096], &[1.0; 4096]);
             gives!(io.out, x: sum() mean());
         })

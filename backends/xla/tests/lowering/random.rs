@@ -1,4 +1,4 @@
-//! Random numbers: their distribution, and that each operation has its own.
+//! Tests of random numbers: their distribution, and that each operation draws its own.
 
 use super::harness::execute;
 use burn::backend::Capture;
@@ -6,7 +6,7 @@ use burn::tensor::{CapturedGraph, DType, Device, Distribution, Int, Tensor, Tens
 use moebius_xla::lower::{LowerError, Lowering, graph};
 use moebius_xla::stablehlo::Builder;
 
-/// Numbers that are drawn for each test.
+/// The number of random numbers that each test draws.
 const COUNT: usize = 1 << 16;
 
 fn captured(make: impl FnOnce(&Device) -> Vec<Tensor<1>>) -> CapturedGraph {
@@ -48,7 +48,7 @@ fn moments(numbers: &[f64]) -> [f64; 4] {
         .map(|power| numbers.iter().map(|x| x.powi(power)).sum::<f64>() / numbers.len() as f64)
 }
 
-/// Six standard errors of a mean of `COUNT` numbers with this deviation.
+/// Six standard errors of the mean of `COUNT` numbers with this deviation.
 fn bound(deviation: f64) -> f64 {
     6.0 * deviation / (COUNT as f64).sqrt()
 }
@@ -56,7 +56,7 @@ fn bound(deviation: f64) -> f64 {
 #[test]
 fn uniform_numbers_fill_their_range_evenly() {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
-        // Numbers of few bits are multiples of a step; their mean lies half of one lower.
+        // Numbers of few bits are multiples of a step, so that their mean is half a step lower.
         let step = match dtype {
             DType::BF16 => 1.0 / 256.0,
             DType::F16 => 1.0 / 2048.0,
@@ -97,7 +97,7 @@ fn normal_numbers_have_the_moments_of_a_normal_distribution() {
         let x = floats(Distribution::Normal(0.5, 2.0), dtype);
         let x: Vec<f64> = x.iter().map(|x| (x - 0.5) / 2.0).collect();
         let moments = moments(&x);
-        // Deviations of xⁿ: 1, √2, √15, √96.
+        // The standard deviations of xⁿ: 1, √2, √15, √96.
         for (i, (expected, deviation)) in [(0.0, 1.0), (1.0, 1.414), (0.0, 3.873), (3.0, 9.798)]
             .into_iter()
             .enumerate()

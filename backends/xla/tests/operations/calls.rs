@@ -1,4 +1,4 @@
-//! What is no description, or doesn't fit one, is refused with the numbers.
+//! Tests that words that are no description, or that don't fit one, are refused with the numbers in the message.
 
 use moebius_ops::grouped_gemm::{self, Source};
 use moebius_ops::{Element, GroupedGemm, Operation, Routing, routing};
@@ -49,7 +49,7 @@ fn words_that_are_no_call_are_refused() {
     assert!(matches!(unpack(&words), Err(CallError::Length { .. })));
 }
 
-/// Sizes that no constructor takes would overflow where they are multiplied.
+/// Sizes that no constructor accepts would overflow in products.
 #[test]
 fn descriptions_that_no_constructor_makes_are_refused() {
     let problem = grouped_gemm::Problem {

@@ -1,4 +1,4 @@
-//! Casts between floats and codes.
+//! Tests of casts between floats and FP8 codes.
 
 use crate::run::{Host, check, f32s, floats, i64s, run, words};
 use half::{bf16, f16};
@@ -31,7 +31,7 @@ fn encodes(x: &Host, format: Fp8Format, overflow: Overflow) {
     }
 }
 
-/// f32 values around every boundary: of each finite f16 magnitude, with neighbours, and what is special.
+/// The f32 values around every boundary: each finite f16 magnitude with its neighbours, and special values.
 fn boundaries() -> Vec<f32> {
     let mut values: Vec<f32> = (0..=0x7FFFu16)
         .map(|bits| f16::from_bits(bits).to_f32())
@@ -56,7 +56,7 @@ fn f32_is_rounded_to_the_nearest() {
     }
 }
 
-/// A conversion through f16 would round some of these twice.
+/// A conversion through f16 would round some of these values twice.
 #[test]
 fn every_mantissa_of_some_exponents() {
     let exponents = [100u32, 110, 112, 117, 118, 120, 121, 127, 135, 142];

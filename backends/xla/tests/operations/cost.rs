@@ -1,4 +1,4 @@
-//! What the products cost, counted.
+//! Tests of the cost of products, by their counted floating-point operations.
 
 use crate::experts::{Batch, problem};
 use crate::run::{Host, f32s, program, words};
@@ -7,7 +7,7 @@ use moebius_ops::grouped_gemm::{self, Activation, Source};
 use moebius_ops::{Experts, GroupedGemm};
 use moebius_pjrt::ElementType::F32;
 
-/// The most that padding may cost where experts have rows enough.
+/// The largest factor by which padding may raise the cost when experts have enough rows.
 const MOST: f64 = 1.3;
 
 fn benchmark(tokens: usize, experts: usize, gated: bool) -> Problem {
@@ -20,7 +20,7 @@ fn benchmark(tokens: usize, experts: usize, gated: bool) -> Problem {
     }
 }
 
-/// Zeros: FLOPs don't depend on values.
+/// Zeros as operands: counts don't depend on values.
 fn zeros(shape: &[usize]) -> Host {
     f32s(shape, &vec![0.0; shape.iter().product()])
 }
@@ -36,7 +36,7 @@ fn bounded(what: &str, flops: u64, needed: usize) {
 
 #[test]
 fn padding_costs_little_where_experts_have_rows_enough() {
-    // An expert wastes 143 rows at most: of these sizes less than three tenths of what it has.
+    // An expert wastes at most 143 rows; for these sizes that is less than three tenths of its rows.
     let sizes = [
         (4096, 8),
         (2048, 8),
@@ -64,7 +64,7 @@ fn padding_costs_little_where_experts_have_rows_enough() {
                 weights,
             };
             operands.insert(0, zeros(&[tokens, p.hidden]));
-            // The first product again, dhidden, and of what is needed once more each.
+            // The first product again, dhidden, and one more product for each gradient that is needed.
             let all = program(backward(true, true), &operands).flops;
             bounded(&format!("{what}, backward"), all, (3 * products - 1) * one);
             let router = program(backward(false, false), &operands).flops;

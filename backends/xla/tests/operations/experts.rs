@@ -1,4 +1,4 @@
-//! Feed-forward experts and their gradients.
+//! Tests of feed-forward experts and their gradients.
 
 use crate::run::{self, Host, element, f32s, floats, noise, run, words};
 use moebius_ops::experts::Problem;
@@ -22,7 +22,7 @@ pub(crate) fn problem(tokens: usize, top_k: usize, experts: usize) -> Problem {
     }
 }
 
-/// One expert of all tokens, with a gate and biases.
+/// A dense network, i.e. one expert for all tokens, with a gate and biases.
 fn network(tokens: usize) -> Problem {
     Problem {
         gated: true,
@@ -32,7 +32,7 @@ fn network(tokens: usize) -> Problem {
     }
 }
 
-/// Slots dealt out so that expert e has `loads[e]`; the rest have none.
+/// Assigns slots to experts so that expert e has `loads[e]` of them; the rest have none.
 pub(crate) fn dealt(slots: usize, loads: &[usize]) -> Vec<usize> {
     let of = loads
         .iter()
@@ -41,16 +41,16 @@ pub(crate) fn dealt(slots: usize, loads: &[usize]) -> Vec<usize> {
     let mut keys: Vec<usize> = of.collect();
     assert!(keys.len() <= slots);
     keys.resize(slots, loads.len());
-    // Spread over the tokens: 89 and the numbers of slots here have no common factor.
+    // Spread the experts over the tokens: 89 has no common factor with the numbers of slots in these tests.
     (0..slots).map(|slot| keys[slot * 89 % slots]).collect()
 }
 
-/// The experts of 60 slots, some of which have none.
+/// The experts of 60 slots; some slots have none.
 fn keys() -> Vec<usize> {
     dealt(60, &[20, 0, 33, 5])
 }
 
-/// Every activation, plain and gated, with and without biases.
+/// Every activation, some gated, some with biases.
 fn variants() -> impl Iterator<Item = Problem> {
     let variants = [
         (Activation::Relu, false, true),
@@ -71,13 +71,13 @@ fn variants() -> impl Iterator<Item = Problem> {
         })
 }
 
-/// The sort of `keys`, the expert of each slot; a key of `experts` or more is a slot without an expert.
+/// Sorts the slots by `keys`, the expert of each; a key of `experts` or more is a slot without an expert.
 pub(crate) fn sorted(keys: &[usize], experts: usize) -> Sorted {
     let keys: Vec<u32> = keys.iter().map(|key| (*key).min(experts) as u32).collect();
     permute::reference(&keys, experts)
 }
 
-/// One batch and its experts, rounded to their type.
+/// A batch and its experts' weights, rounded to their type.
 pub(crate) struct Batch {
     pub(crate) p: Problem,
     keys: Vec<usize>,
@@ -132,7 +132,7 @@ impl Batch {
     }
 }
 
-/// Sizes of a batch with `tokens` tokens.
+/// The problem `p` for `tokens` tokens.
 pub(crate) fn resized(p: Problem, tokens: usize) -> Problem {
     let (experts, top_k) = (p.routing.experts(), p.routing.top_k());
     let routing = routing::Problem::new(tokens, experts, top_k).unwrap();
@@ -158,7 +158,7 @@ fn check(batch: &Batch, tolerance: f64) {
     }
 }
 
-/// The gradients of a batch for dy, with what the forward kept, or without: an operation and its operands.
+/// The backward pass of a batch for dy, as an operation and its operands, with or without the kept first product.
 fn call(
     batch: &Batch,
     dy: &Host,
@@ -234,7 +234,7 @@ fn half_precision_comes_and_goes_and_sums_are_f32() {
     }
 }
 
-/// Blocks of 96 rows, of 144 where gradients are summed: around their edges, all to one, none at all.
+/// Blocks have 96 rows, or 144 if gradients are summed: loads around these sizes, all to one expert, none at all.
 #[test]
 fn every_load_around_the_edges_of_blocks() {
     let loads: [&[usize]; 8] = [
@@ -274,7 +274,7 @@ fn one_token_one_expert_and_many_experts() {
     );
 }
 
-/// Around the edges of blocks, too.
+/// The numbers of tokens are around the edges of blocks, too.
 #[test]
 fn a_dense_network_has_no_sort() {
     for tokens in [1, 95, 96, 97, 300] {
@@ -340,8 +340,7 @@ fn equal_inputs_give_equal_bits() {
     assert_eq!(forward(&batch, true), forward(&batch, true));
 }
 
-/// What a token gets depends on the token alone: not on where in a block its rows lie, nor on what else
-/// the batch holds.
+/// A token's output depends on the token alone: neither on its rows' places in blocks nor on the rest of the batch.
 #[test]
 fn a_token_has_the_same_output_in_another_batch() {
     let p = Problem {
@@ -353,7 +352,7 @@ fn a_token_has_the_same_output_in_another_batch() {
     let keys = dealt(600, &[63, 140, 65, 7, 270]);
     let all = Batch::new(p, F32, &keys);
     let y = forward(&all, false)[0].to_floats();
-    // Every step-th token from the first, backwards if the step is negative.
+    // Every `step`-th token from the first on, backwards if the step is negative.
     for (first, step, tokens) in [
         (0, 1, 1),
         (299, 1, 1),
@@ -392,7 +391,7 @@ fn only_what_is_needed_is_computed() {
     assert_eq!(backward(&batch, &dy, None, false, true), all[1..]);
 }
 
-/// What past the last expert's rows lies in `pre`, and slots without expert, reach no gradient.
+/// Rows of `pre` past the last expert's, and slots without an expert, affect no gradient.
 #[test]
 fn tails_and_lost_slots_reach_nothing() {
     let mut batch = Batch::new(problem(30, 2, 4), F32, &keys());

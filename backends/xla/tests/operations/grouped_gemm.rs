@@ -1,4 +1,4 @@
-//! One product per expert and its gradients, and products with FP8 weights.
+//! Tests of one product per expert and its gradients, and of products with FP8 weights.
 
 use crate::casts::FORMATS;
 use crate::experts::{dealt, sorted};
@@ -24,7 +24,7 @@ fn offsets(loads: &[usize]) -> Vec<i32> {
     sums.collect()
 }
 
-/// Rows whose tail, which no expert owns, is NaN.
+/// Rows of which the tail, which no expert owns, is NaN.
 fn rows(element: ElementType, count: usize, width: usize, used: usize, seed: u64) -> Host {
     let mut values = noise(count * width, seed);
     values[used * width..].fill(f32::NAN);
@@ -112,7 +112,7 @@ fn dense(rows: usize, [n, k]: [usize; 2], granularity: Granularity, format: Fp8F
     }
 }
 
-/// `p` of the slots of a routing.
+/// The problem `p` for the slots of a routing.
 fn routed(p: Problem, slots: usize, [experts, top_k]: [usize; 2], rows: Source) -> Problem {
     Problem {
         rows,
@@ -123,7 +123,7 @@ fn routed(p: Problem, slots: usize, [experts, top_k]: [usize; 2], rows: Source) 
     }
 }
 
-/// Each row's bytes four to a word.
+/// Packs each row's bytes, four to a word.
 fn packed(bytes: &[u8], row: usize) -> Vec<u32> {
     bytes.chunks(row).flat_map(pack).collect()
 }
@@ -191,7 +191,7 @@ fn sixteen_bits_times_codes() {
                 ..dense(9, [70, 36], granularity, Fp8Format::E4M3)
             };
             let x = floats(of, &[9, 36], &noise(9 * 36, 2));
-            // A unit in the last place, and a sum's error next to nothing.
+            // A unit in the last place; the error of the sum is negligible.
             let tolerance = 2.1 * f64::from(-bits).exp2();
             let got = run::check(GroupedGemm::Fp8Linear(p), &inputs(&p, x, None), |_| {
                 tolerance
@@ -201,7 +201,7 @@ fn sixteen_bits_times_codes() {
     }
 }
 
-/// Also where a product of so few rows is cut along the inner columns.
+/// This holds even where a product of so few rows is split along the inner columns.
 #[test]
 fn a_row_does_not_see_the_others() {
     for rows in [2, 7, 64] {
@@ -251,7 +251,7 @@ fn rows_without_an_expert_are_zeros() {
     assert_eq!(y, [0.0; 30]);
 }
 
-/// All rows are the same token, which one expert gets: at every place of a block, and alone.
+/// All rows are the same token, which one expert gets: every place of a block gives the bits of the token alone.
 #[test]
 fn a_row_does_not_depend_on_where_it_lies() {
     for (granularity, source) in GRANULARITIES

@@ -1,4 +1,5 @@
-//! The lowering of every operation, run by the CPU plugin and held to [`moebius_ops::Operation::reference`].
+//! Tests of the lowering of every operation, run by the CPU plugin and compared with
+//! [`moebius_ops::Operation::reference`].
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The sort and the capacity rule, exact.
+//! Exact tests of the sort and the capacity rule.
 
 use crate::run::{self, f32s, i32s, i64s, noise, run};
 use moebius_ops::permute::Capacity;
@@ -12,7 +12,7 @@ struct Case<'a> {
     factors: Option<&'a [f32]>,
 }
 
-/// So that each of `experts` takes `slots` of `of` slots, but for rounding up.
+/// The capacity with which each of `experts` experts takes `slots` of `of` slots, rounded up.
 fn taking(slots: usize, of: usize, experts: usize, min: usize) -> Option<Capacity> {
     let factor = (slots as f64 - 0.5) * experts as f64 / of as f64;
     let capacity = Capacity::new(factor, min).unwrap();
@@ -20,7 +20,7 @@ fn taking(slots: usize, of: usize, experts: usize, min: usize) -> Option<Capacit
     Some(capacity)
 }
 
-/// Runs a sort and compares it with the rule; returns how many slots of each expert are left.
+/// Runs a sort and compares it with the reference; returns the number of slots that each expert keeps.
 fn check([tokens, top_k, experts]: [usize; 3], rule: Option<Capacity>, case: &Case) -> Vec<usize> {
     let shape = [tokens, top_k];
     let routing = routing::Problem::new(tokens, experts, top_k).unwrap();
@@ -49,7 +49,7 @@ fn slots_are_sorted_stably_and_missing_experts_come_last() {
     for (tokens, top_k, experts) in [(1, 1, 1), (7, 3, 4), (257, 2, 8), (100, 1, 64)] {
         let slots = tokens * top_k;
         let mut indices = choices(slots, experts + 1, slots as u64);
-        // An expert that has everything, none at all, and one far beyond the last.
+        // An expert that has every slot, no expert at all, and an index far beyond the last expert.
         for special in [None, Some(0), Some(experts as i32), Some(i32::MAX)] {
             if let Some(all) = special {
                 indices.fill(all);
@@ -101,7 +101,7 @@ fn the_lightest_are_dropped_and_equals_by_position() {
     for slots in [1, 20, 64, 512] {
         check([256, 2, 8], taking(slots, 512, 8, 0), &case);
     }
-    // None at all takes factors of 0, and no least.
+    // With factors of 0 and no minimum, experts take nothing.
     let factors = Some(&[0.0; 8][..]);
     let none = Case { factors, ..case };
     assert_eq!(check([256, 2, 8], taking(1, 512, 8, 0), &none), [0; 8]);
@@ -126,7 +126,7 @@ fn masks_share_what_is_left_and_factors_are_per_expert() {
         [21, 0, 21, 21, 21, 21, 0, 21]
     );
     assert_eq!(check(&case(Some(&[0; 8]), None)), [0; 8]);
-    // ⌈1000 · 1.1⌉ / 8 is more than there are; 0 is raised to the least.
+    // ⌈1000 · 1.1⌉ / 8 is more than there are; a factor of 0 is raised to the minimum.
     let taken = check(&case(None, Some(&factors)));
     assert_eq!((taken[0], taken[1], taken[5]), (4, 63, 32));
     check(&case(Some(&mask), Some(&factors)));

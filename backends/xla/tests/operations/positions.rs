@@ -1,4 +1,4 @@
-//! A token gets the same bits wherever it lies: at every place of a block of rows, and alone.
+//! Tests that a token gets the same bits wherever it lies: at every place of a block of rows, and alone.
 
 use crate::experts::{Batch, backward, problem, resized};
 use crate::run::{Host, element, f32s, floats, i32s, noise, run};
@@ -7,13 +7,13 @@ use moebius_ops::grouped_gemm::{self, Source};
 use moebius_ops::{Experts, GroupedGemm, Routing, routing};
 use moebius_pjrt::ElementType::{self, BF16, F16, F32};
 
-/// Batches: a token alone, and more than two blocks of it, of which the last is cut.
+/// The sizes of batches: a token alone, and more than two blocks of it, the last of them partial.
 const TOKENS: [usize; 2] = [1, 300];
 
-/// A sum of so many products is another one in the last rows of a block of 128 without AVX-512.
+/// The length of sums. Without AVX-512, sums of this length differ in the last rows of a block of 128.
 const LONG: usize = 300;
 
-/// `tokens` rows, all the same.
+/// `tokens` identical rows.
 fn same(element: ElementType, tokens: usize, width: usize, seed: u64) -> Host {
     floats(
         element,
@@ -22,7 +22,7 @@ fn same(element: ElementType, tokens: usize, width: usize, seed: u64) -> Host {
     )
 }
 
-/// Asserts that all rows of the same result are one row, in both batches.
+/// Asserts that in both batches all rows of a result have the same bits.
 fn alike(what: &str, of: impl Fn(usize) -> Vec<Host>) {
     let batches = TOKENS.map(of);
     for (at, alone) in batches[0].iter().enumerate() {
@@ -70,7 +70,7 @@ fn router_logits_and_their_gradients() {
     }
 }
 
-/// All tokens choose the second of three experts.
+/// A batch in which all tokens choose the second of three experts.
 fn batch(p: Problem, element: ElementType, tokens: usize) -> Batch {
     let mut batch = Batch::new(resized(p, tokens), element, &vec![1; tokens]);
     batch.x = same(element, tokens, p.hidden, 1);

@@ -1,4 +1,4 @@
-//! Codes and scales of matrices.
+//! Tests of codes and scales of matrices.
 
 use crate::casts::FORMATS;
 use crate::run::{check, f32s, floats, run, words};
@@ -28,17 +28,17 @@ fn problem(shape: [usize; 3], granularity: Granularity, format: Fp8Format, margi
     problem.with_margin(margin).unwrap()
 }
 
-/// To the last bit.
+/// A tolerance of 0: equal to the last bit.
 fn exactly(_: &[f64]) -> f64 {
     0.0
 }
 
-/// To the last bit, but for numbers below the normal ones, which a device may flush.
+/// A tolerance for subnormal numbers only, which a device may flush to 0.
 fn but_subnormals(_: &[f64]) -> f64 {
     f64::from(f32::MIN_POSITIVE)
 }
 
-/// Values of many magnitudes, with whole rows of zeros, NaN and infinities among them.
+/// Values of many magnitudes, with whole rows of zeros, and NaN and infinities among them.
 fn matrix(len: usize, columns: usize) -> Vec<f32> {
     let value = |i: usize| match (i / columns % 4, i % 37) {
         (2, _) => 0.0,
@@ -64,7 +64,7 @@ fn codes_and_scales_to_the_last_bit() {
     every_operation(&problem([1, 5, 12], Granularity::Mx, Fp8Format::E4M3, 0));
 }
 
-/// Every operation on codes and scales of one matrix.
+/// Checks every operation on the codes and scales of one matrix.
 fn every_operation(p: &Problem) {
     let shape = p.shape();
     let x = f32s(&shape, &matrix(shape.iter().product(), shape[2]));
@@ -76,7 +76,8 @@ fn every_operation(p: &Problem) {
     check(Quantize::FakeQuantizeBy(*p), &by_scales, but_subnormals);
 }
 
-/// One value to a block: the mantissas of a whole binade, and magnitudes from the smallest on. Codes of subnormals may differ.
+/// Blocks of one value: the mantissas of a whole binade, and magnitudes from the smallest on. Codes of subnormals may
+/// differ.
 #[test]
 fn scales_of_every_magnitude_are_rounded_once() {
     let mut amax: Vec<f32> = (0..1u32 << 13)
@@ -107,7 +108,7 @@ fn given_bytes_of_every_size() {
         let p = problem([1, 255, 32], Granularity::Mx, format, 0);
         let scales: Vec<u32> = bytes.iter().map(|byte| u32::from(*byte)).collect();
         let scales = words(&[1, 255, 1], &scales);
-        // Quotients 0.75, 3, 12 … and −∞ and NaN, wherever they are f32s and normal.
+        // Values whose quotients are 0.75, 3, 12, …, −∞ and NaN; subnormal values become 0.
         let value = |i: usize| match i % 32 {
             30 => f32::NEG_INFINITY,
             31 => f32::NAN,

@@ -1,4 +1,4 @@
-//! Logits, choices, their gradients, loads.
+//! Tests of logits, choices, their gradients, and loads.
 
 use crate::run::{self, Host, element, f32s, floats, i32s, i64s, noise, run};
 use moebius_ops::Routing;
@@ -24,7 +24,7 @@ fn route(problem: Problem, mask: bool, bias: bool) -> Routing {
     }
 }
 
-/// Runs a choice, held to the reference; returns indices and weights.
+/// Runs a choice and compares it with the reference; returns indices and weights.
 fn check(
     p: Problem,
     logits: &[f32],
@@ -38,11 +38,11 @@ fn check(
     (got[0].to_ints(), got[1].to_floats())
 }
 
-/// A choice, its mask and its bias.
+/// A choice, with its mask and its bias if there are any.
 type Variant = (Problem, Option<Vec<i32>>, Option<Vec<f32>>);
 
-/// Every score, normalised or not, with and without mask and bias; half of these with groups, so that
-/// each goes with and without each other.
+/// Every score, normalised or not, with and without mask and bias. Half of the variants have groups, so that each two
+/// options occur together and apart.
 fn variants(tokens: usize) -> Vec<Variant> {
     let mask: Vec<i32> = (0..12).map(|e| i32::from(e != 2 && e != 7) * 5).collect();
     let bias: Vec<f32> = noise(12, 3);
@@ -85,10 +85,10 @@ fn ties_go_to_the_lowest_index() {
     let row = [-1.0, -0.0, 0.0, -0.0, 0.0, -2.0];
     let (indices, _) = check(problem(1, 6, 5), &row, None, None);
     assert_eq!(indices, [1, 2, 3, 4, 0]);
-    // Scores that saturate are equal, their logits aren't.
+    // Saturated scores are equal, but their logits differ.
     let p = problem(1, 3, 2).with_score(Score::Sigmoid, true);
     assert_eq!(check(p, &[40.0, 50.0, 60.0], None, None).0, [2, 1]);
-    // Four groups of the same sum, and within the first two equal keys.
+    // Four groups of the same sum, and equal keys within the first.
     let p = grouped(problem(1, 8, 2), 4, 1);
     assert_eq!(check(p, &[0.25; 8], None, None).0, [0, 1]);
 }
@@ -187,7 +187,7 @@ fn gradients_are_those_of_the_reference() {
 
 #[test]
 fn a_gradient_skips_what_it_cannot_reach() {
-    // The second slot has no expert; its incoming NaN must not spread. Weights of a scale of 0 have none.
+    // The second slot has no expert; its incoming NaN must not spread. With a scale of 0, weights have no gradient.
     for scale in [1.0, 0.0] {
         let call = Routing::RouteBackward {
             problem: problem(1, 3, 2).with_scale(scale).unwrap(),
@@ -233,7 +233,7 @@ fn logits_and_their_gradients_in_every_type() {
 
 #[test]
 fn loads_are_exact_and_count_no_missing_expert() {
-    // The last of the indices is E, and one is far beyond.
+    // The last index is E, and one is far beyond.
     let indices = [0, 1, 2, 2, 1, 3, 0, 0, 2, 1, i32::MAX, 4];
     let load = |groups| Routing::Load(LoadProblem::new(problem(6, 4, 2), groups).unwrap());
     let all = run(load(1), &[i32s(&[6, 2], &indices)]);
@@ -243,7 +243,7 @@ fn loads_are_exact_and_count_no_missing_expert() {
     assert_eq!(three[0].ty.shape, [3, 4]);
 }
 
-/// The logits of a token alone are those it has among others, to the last bit.
+/// The logits of a token alone equal those among other tokens to the last bit.
 #[test]
 fn logits_do_not_depend_on_the_batch() {
     let (hidden, experts) = (600, 3);

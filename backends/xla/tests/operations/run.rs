@@ -1,4 +1,4 @@
-//! Running an operation on the CPU plugin.
+//! Runs operations on the CPU plugin.
 
 use crate::cpu::Cpu;
 use moebius_ops::{Element, HostTensor, Operation, Scalar, TensorInfo};
@@ -14,7 +14,7 @@ pub(crate) struct Host {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A tensor of `element` that holds `values`, rounded.
+/// A float tensor of `element` with `values`, rounded.
 pub(crate) fn floats(element: ElementType, shape: &[usize], values: &[f32]) -> Host {
     let ty = TensorType::new(shape, element);
     assert_eq!(ty.elements(), values.len());
@@ -53,14 +53,14 @@ pub(crate) fn i64s(shape: &[usize], values: &[i32]) -> Host {
     }
 }
 
-/// Words as a device holds them.
+/// A tensor of words, as i32.
 pub(crate) fn words(shape: &[usize], words: &[u32]) -> Host {
     let words: Vec<i32> = words.iter().map(|word| *word as i32).collect();
     i32s(shape, &words)
 }
 
 impl Host {
-    /// Floats of any type.
+    /// The values of a float tensor, as f32.
     pub(crate) fn to_floats(&self) -> Vec<f32> {
         let of = |bytes: &[u8]| match self.ty.element {
             ElementType::F16 => half::f16::from_le_bytes(bytes.try_into().unwrap()).to_f32(),
@@ -71,7 +71,7 @@ impl Host {
         self.bytes.chunks(self.ty.element.bytes()).map(of).collect()
     }
 
-    /// A tensor that a description names.
+    /// A tensor on the host, in the type of its description.
     pub(crate) fn of(info: &TensorInfo, tensor: &HostTensor) -> Self {
         match (info.scalar, tensor) {
             (Scalar::Float(element), HostTensor::Floats(values)) => {
@@ -83,7 +83,7 @@ impl Host {
         }
     }
 
-    /// What the reference reads.
+    /// The tensor in the form that references read.
     pub(crate) fn to_tensor(&self) -> HostTensor {
         match self.ty.element {
             ElementType::S32 => HostTensor::Words(self.to_words()),
@@ -96,12 +96,12 @@ impl Host {
         }
     }
 
-    /// 32-bit integers without their signs.
+    /// The values of an i32 tensor, reinterpreted as u32.
     pub(crate) fn to_words(&self) -> Vec<u32> {
         self.to_ints().into_iter().map(|word| word as u32).collect()
     }
 
-    /// 32-bit integers.
+    /// The values of an i32 tensor.
     pub(crate) fn to_ints(&self) -> Vec<i32> {
         assert_eq!(self.ty.element, ElementType::S32);
         let words = self.bytes.chunks(4);
@@ -116,14 +116,14 @@ fn cpu() -> &'static Cpu {
     CPU.get_or_init(|| Cpu::new(&[]))
 }
 
-/// The name that descriptions have for a float type.
+/// The float type in the terms of descriptions.
 pub(crate) fn element(element: ElementType) -> Element {
     let known = [Element::F32, Element::F16, Element::Bf16];
     let found = known.into_iter().find(|known| float(*known) == element);
     found.unwrap_or_else(|| panic!("{element}"))
 }
 
-/// The float type that descriptions call by this name.
+/// The float type in the terms of programs.
 pub(crate) fn float(element: Element) -> ElementType {
     match element {
         Element::F32 => ElementType::F32,
@@ -132,7 +132,7 @@ pub(crate) fn float(element: Element) -> ElementType {
     }
 }
 
-/// The type of a tensor that a description names.
+/// The type of a described tensor.
 pub(crate) fn type_of(info: &TensorInfo) -> TensorType {
     let element = match info.scalar {
         Scalar::Float(element) => float(element),
@@ -141,7 +141,7 @@ pub(crate) fn type_of(info: &TensorInfo) -> TensorType {
     TensorType::new(info.shape.clone(), element)
 }
 
-/// The operation after its description has travelled as words.
+/// The operation after its description was packed into words and unpacked.
 pub(crate) fn travelled(operation: impl Into<Operation>) -> Operation {
     let operation = operation.into();
     let unpacked = custom::unpack(&custom::pack(&operation)).unwrap();
@@ -162,7 +162,7 @@ pub(crate) fn program(operation: impl Into<Operation>, inputs: &[Host]) -> Progr
     program
 }
 
-/// The results of a program.
+/// Runs a program and returns its results.
 pub(crate) fn execute(program: &Program, inputs: &[Host]) -> Vec<Host> {
     let arguments = inputs.iter().map(|host| host.bytes.clone()).collect();
     let results = cpu().execute(program, &[arguments]);
@@ -175,13 +175,13 @@ pub(crate) fn execute(program: &Program, inputs: &[Host]) -> Vec<Host> {
     results.map(host).collect()
 }
 
-/// The results of one operation.
+/// Runs one operation and returns its results.
 pub(crate) fn run(operation: impl Into<Operation>, inputs: &[Host]) -> Vec<Host> {
     execute(&program(operation, inputs), inputs)
 }
 
-/// The results of one operation, held to those of the reference: words exactly, floats, once the reference's are rounded to
-/// their type, within what `tolerance` makes of the expected ones, relative above 1.
+/// Runs an operation and compares its results with the reference's, rounded to their type: words exactly, and floats
+/// within `tolerance` of the expected values, relative above 1.
 pub(crate) fn check(
     operation: impl Into<Operation>,
     inputs: &[Host],
@@ -204,7 +204,7 @@ pub(crate) fn check(
     got
 }
 
-/// So many times the largest of the expected values: what a sum in half precision may be off by.
+/// A tolerance of `tolerance` times the largest expected magnitude (at least 1), for sums in half precision.
 pub(crate) fn of_largest(tolerance: f64) -> impl Fn(&[f64]) -> f64 {
     move |want| {
         let largest = want
@@ -214,7 +214,7 @@ pub(crate) fn of_largest(tolerance: f64) -> impl Fn(&[f64]) -> f64 {
     }
 }
 
-/// Numbers in −1 … 1 that look random and repeat.
+/// Reproducible pseudo-random numbers in −1 … 1.
 pub(crate) fn noise(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
     let next = |_| {
@@ -226,7 +226,7 @@ pub(crate) fn noise(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(next).collect()
 }
 
-/// Asserts that values agree within `tolerance`, relative above 1; NaN agrees with NaN, an infinity with itself.
+/// Asserts that values agree within `tolerance`, relative above 1; NaN agrees with NaN, and an infinity with itself.
 pub(crate) fn close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (at, (got, want)) in got.iter().zip(want).enumerate() {

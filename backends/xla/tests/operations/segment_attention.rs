@@ -1,4 +1,4 @@
-//! Attention within sequences.
+//! Tests of attention within sequences.
 
 use crate::experts::sorted;
 use crate::run::{Host, check, f32s, noise, run, words};
@@ -10,7 +10,7 @@ const HEADS: usize = 2;
 const D: usize = 3;
 const WIDTH: usize = HEADS * D;
 
-/// Keys of slots: a routing.
+/// A routing, by the expert of each slot.
 struct Routing {
     keys: Vec<usize>,
     experts: usize,
@@ -18,7 +18,7 @@ struct Routing {
 }
 
 impl Routing {
-    /// `tokens` tokens that choose `top_k` experts each; some slots are dropped, expert 1 has no rows.
+    /// A routing of `tokens` tokens that choose `top_k` experts each; some slots are dropped, and expert 1 has no rows.
     fn sample(tokens: usize, experts: usize, top_k: usize) -> Self {
         let key = |slot: usize| match ((slot * 2654435761) >> 7) % (experts + 2) {
             1 => 0,
@@ -41,7 +41,8 @@ impl Routing {
         }
     }
 
-    /// An attention of sequences of so many tokens each over `spare` rows more than have an expert, or all slots.
+    /// An attention within sequences of `sequence` tokens. Its rows are those with an expert and `spare` more, or one
+    /// for each slot.
     fn attention(&self, sequence: usize, spare: Option<usize>) -> Problem {
         let slots = self.keys.len();
         let used = self.sorted().offsets[self.experts] as usize;
@@ -55,7 +56,7 @@ impl Routing {
     }
 }
 
-/// Order and offsets.
+/// The order and the offsets.
 fn places(sorted: &Sorted) -> [Host; 2] {
     [&sorted.order, &sorted.offsets].map(|places| words(&[places.len()], places))
 }
@@ -80,7 +81,7 @@ fn both_passes(routing: &Routing, problem: Problem) {
     check(pass(problem, true), &inputs, |_| 1e-5);
 }
 
-/// Sequences beyond a block, cut by blocks, of one token, and routings without rows.
+/// Sequences longer than a block, cut by blocks, and of one token; and routings without rows.
 #[test]
 fn rows_attend_to_their_sequence() {
     let some = Routing::sample(13, 4, 2);
@@ -106,7 +107,7 @@ fn rows_attend_to_their_sequence() {
     }
 }
 
-/// Scores in the thousands, of which one has all the weight.
+/// Scores in the thousands, of which the largest has all the weight.
 #[test]
 fn large_scores_do_not_overflow() {
     let segments = Segments::new(70, 1, 1, 70).unwrap();
@@ -120,12 +121,12 @@ fn large_scores_do_not_overflow() {
     assert_eq!(got[1].to_floats(), [6900.0; 70]);
 }
 
-/// A sequence of 100 rows gets the same bits behind 0 … 64 rows of another, whatever those hold, and before
-/// a third that has no rows.
+/// A sequence of 100 rows gets the same bits after 0 … 64 rows of another sequence, whatever those hold, and before a
+/// third that has no rows.
 #[test]
 fn a_sequence_does_not_depend_on_where_it_lies() {
     const LENGTH: usize = 100;
-    // What it gets that begins at row `start`: o, lse, and gradients of q, k and v.
+    // The results of the sequence that begins at row `start`: o, lse, and gradients of q, k and v.
     let results = |start: usize, sequences: usize, causal: bool| -> Vec<Vec<u32>> {
         let (rows, slots) = (start + LENGTH, sequences * LENGTH);
         let own = |slot: usize| slot < start || (LENGTH..2 * LENGTH).contains(&slot);

@@ -1,4 +1,4 @@
-//! Layers, their weights and batches, and what both passes give by the references of the operations.
+//! Layers, weights and batches for the tests, and the results of both passes from the operations' references.
 
 use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::permute::{Capacity, sorting};
@@ -6,7 +6,7 @@ use moebius_ops::routing::{self, TopkGradient};
 use moebius_ops::{Element, Experts, HostTensor, Operation, Permute, experts};
 use moebius_xla::parallel::Layer;
 
-/// A layer of 16 columns and experts of 24.
+/// A layer of 16 columns with experts of 24 hidden columns.
 pub(crate) fn layer(tokens: usize, experts: usize, top_k: usize) -> Layer {
     let routing = routing::Problem::new(tokens, experts, top_k).unwrap();
     Layer {
@@ -26,7 +26,7 @@ pub(crate) fn layer(tokens: usize, experts: usize, top_k: usize) -> Layer {
     }
 }
 
-/// With another problem.
+/// The layer with a changed problem.
 pub(crate) fn with(layer: Layer, change: impl FnOnce(&mut experts::Problem)) -> Layer {
     let mut problem = layer.problem;
     change(&mut problem);
@@ -38,16 +38,16 @@ pub(crate) fn in_bf16(layer: Layer) -> Layer {
     with(layer, |problem| problem.element = Element::Bf16)
 }
 
-/// The layer whose experts take so many slots of the whole batch.
+/// The layer in which each expert takes at most `min` slots of the whole batch.
 pub(crate) fn capped(layer: Layer, min: usize) -> Layer {
-    // So small a share that the least of an expert is its capacity.
+    // The factor is so small that the minimum is the capacity.
     let factor = f64::MIN_POSITIVE;
     with(layer, |problem| {
         problem.capacity = Some(Capacity { factor, min })
     })
 }
 
-/// Numbers between −1 and 1.
+/// Pseudo-random numbers between −1 and 1.
 pub(crate) fn numbers(n: usize, seed: u32) -> Vec<f32> {
     let next = |state: &mut u32| {
         *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -57,18 +57,18 @@ pub(crate) fn numbers(n: usize, seed: u32) -> Vec<f32> {
     (0..n).scan(seed, |state, _| next(state)).collect()
 }
 
-/// How tokens choose.
+/// How tokens choose their experts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Routing {
-    /// By their numbers.
+    /// By their random logits.
     Free,
-    /// The last expert first, then by their numbers.
+    /// The last expert first, then by their random logits.
     OneExpert,
     /// None of the first half of the experts, as far as there are K others.
     HalfUnused,
 }
 
-/// A batch and weights for a layer.
+/// A batch and the weights of a layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
     pub(crate) x: Vec<f32>,
@@ -77,7 +77,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// The first column of x is 1, so that the router's first column is a bias of the experts.
+    /// Makes a batch in which the first column of x is 1, so that the router's first column is a bias of the experts.
     pub(crate) fn new(layer: &Layer, routing: Routing, seed: u32) -> Self {
         let (h, experts) = (layer.problem.hidden, layer.problem.routing.experts());
         let size = layer.problem.routing.tokens() * h;
@@ -101,7 +101,7 @@ impl Batch {
         }
     }
 
-    /// Arguments of each device: `rows` cut along tokens, then `weights` with the experts cut if `divided`.
+    /// The arguments of each device: `rows` cut along tokens, then the weights, with the experts cut if `divided`.
     pub(crate) fn arguments(
         &self,
         rows: &[&[f32]],
@@ -126,12 +126,12 @@ impl Batch {
         (0..devices).map(of_device).collect()
     }
 
-    /// Arguments of both passes.
+    /// The arguments of both passes.
     pub(crate) fn both(&self, devices: usize, divided: bool) -> Vec<Vec<Vec<f32>>> {
         self.arguments(&[&self.x, &self.dy], devices, divided)
     }
 
-    /// y, dx, and the weights' gradients in the layer's order.
+    /// The expected y, dx, and gradients of the weights in the layer's order.
     pub(crate) fn expected(&self, layer: &Layer) -> Vec<Vec<f64>> {
         let (p, problem) = (layer.problem, layer.problem.routing);
         let [x, dy] = [&self.x, &self.dy].map(|values| [HostTensor::of_f32(values)]);
@@ -197,7 +197,8 @@ fn numbers_of(tensor: &HostTensor) -> Vec<f64> {
     }
 }
 
-/// Output `at` of all devices, of both passes of a layer whose experts are divided: the router's gradient is the same on all.
+/// Result `at` of both passes of a layer whose experts are divided among devices; the router's gradient is the same on
+/// all devices.
 pub(crate) fn result(results: &[Vec<Vec<f32>>], at: usize) -> Vec<f32> {
     match at {
         2 => results[0][2].clone(),
@@ -205,7 +206,7 @@ pub(crate) fn result(results: &[Vec<Vec<f32>>], at: usize) -> Vec<f32> {
     }
 }
 
-/// Output `at` of all devices, one after the other.
+/// Result `at` of all devices, joined.
 pub(crate) fn joined(results: &[Vec<Vec<f32>>], at: usize) -> Vec<f32> {
     results
         .iter()
@@ -217,7 +218,7 @@ pub(crate) fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().copied().map(f64::from).collect()
 }
 
-/// That no number is further away than `tolerance` times the largest one, or 1.
+/// Asserts that no number differs by more than `tolerance` times the largest expected magnitude (at least 1).
 pub(crate) fn assert_close(what: &str, got: &[f32], expected: &[f64], tolerance: f64) {
     assert_eq!(got.len(), expected.len(), "{what}");
     let largest = expected.iter().fold(1.0f64, |most, e| most.max(e.abs()));

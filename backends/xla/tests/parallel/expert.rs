@@ -1,4 +1,4 @@
-//! Expert parallelism against one device and against the definition.
+//! Tests of expert parallelism against one device and against the definition.
 
 use crate::data::{
     Batch, Routing, assert_close, capped, in_bf16, joined, layer, result, wide, with,
@@ -8,17 +8,17 @@ use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::routing::Score;
 use moebius_xla::parallel::{Divided, Layer, Whole};
 
-/// Sums of at most a few hundred f32 products in another order, and differences of the router's gradient that
-/// cancel where one expert has nearly all of the weight.
+/// The tolerance in f32: sums of at most a few hundred products in another order, and differences in the router's
+/// gradient that cancel where one expert has nearly all of the weight.
 const F32: f64 = 1e-5;
 
-/// Both passes, divided among devices.
+/// A divided layer, and the program of both its passes.
 struct Divisions {
     of: Divided,
     both: Loaded,
 }
 
-/// A layer, and both passes on one device.
+/// A layer, and the program of both its passes on one device.
 struct Case {
     layer: Layer,
     one: Loaded,
@@ -31,7 +31,7 @@ impl Case {
         Self { layer, one }
     }
 
-    /// Compares both passes, and returns the rounds and the rows that each device sent.
+    /// Compares both passes with one device; returns the number of rounds and the rows that each device sent.
     fn check(&self, divisions: &Divisions, routing: Routing) -> (u64, Vec<u64>) {
         let (of, layer) = (&divisions.of, &self.layer);
         let batch = Batch::new(layer, routing, 7);
@@ -40,7 +40,7 @@ impl Case {
         let what = |name: &str| format!("{name} of {of:?}, {routing:?}");
         let (y, dx) = (joined(&both, 0), joined(&both, 1));
         assert!(dx == one[1], "{}", what("bits of dx"));
-        // With more slots it is up to the compiler which product joins an addition, unrounded.
+        // With more slots, the compiler decides which product is fused with an addition and so isn't rounded.
         let single = layer.problem.routing.top_k() == 1;
         assert!(!single || y == one[0], "{}", what("bits of y"));
         let expected = batch.expected(layer);
@@ -69,7 +69,7 @@ impl Divisions {
 
 const ROUTINGS: [Routing; 3] = [Routing::Free, Routing::OneExpert, Routing::HalfUnused];
 
-/// The rounds that every routing takes.
+/// The number of rounds that each routing takes.
 fn rounds(case: &Case, of: Divided) -> [u64; 3] {
     let divisions = Divisions::new(of);
     ROUTINGS.map(|routing| case.check(&divisions, routing).0)
@@ -146,7 +146,7 @@ fn halves_are_rounded_once_more_on_their_way() {
     let one = load(&one.gradients().unwrap(), 1).run(&batch.both(1, false));
     for (i, expected) in one[0].iter().enumerate() {
         let (got, what) = (result(&both, i), format!("result {i}"));
-        // A unit in the last of 8 bits of the result, and half of one for the rows of its slots.
+        // One unit in the last of the result's 8 bits, and half a unit for the rows of its slots.
         assert_close(&what, &got, &wide(expected), 3.0 / 256.0);
     }
 }
@@ -155,7 +155,7 @@ fn halves_are_rounded_once_more_on_their_way() {
 fn a_capacity_drops_what_one_device_drops() {
     let layer = capped(layer(128, 8, 2), 24);
     let of = Divided::worst_case(layer, 4).unwrap();
-    // A device's 32 tokens may choose both of another's experts; the capacity would allow 48 rows.
+    // A device's 32 tokens may all choose both experts of another, 64 rows; the capacity allows only 48.
     assert_eq!((of.rows, of.most_rounds()), (48, 1));
     let one = Whole { layer, devices: 1 };
     let [one, of, rounds] = [
@@ -175,14 +175,14 @@ fn a_capacity_drops_what_one_device_drops() {
                 assert_close(&what, &got, &wide(expected), F32);
             }
         }
-        // Four experts take 96 of 256 slots.
+        // Four experts take 96 of the 256 slots.
         let tokens = one[0].chunks(16);
         let nothing = tokens.filter(|y| y.iter().all(|y| *y == 0.0)).count();
         assert!(routing != Routing::HalfUnused || nothing > 16, "{nothing}");
     }
 }
 
-/// With a bias that only the choice sees: the last expert is everyone's, with the weight that its logit gives it.
+/// The bias affects only the choice: every token chooses the last expert, with the weight that its logit gives it.
 #[test]
 fn a_bias_decides_the_choice_alone() {
     let layer = Layer {
@@ -206,7 +206,7 @@ fn a_bias_decides_the_choice_alone() {
     let of = of.run(&arguments(4, true));
     assert_close("y", &joined(&of, 0), &wide(&one[0]), F32);
     assert_close("dx", &joined(&of, 1), &wide(&one[1]), F32);
-    // The rows that devices send: those of the last expert at least.
+    // Each of these devices sends at least the rows of the last expert.
     assert!(
         of[..3]
             .iter()

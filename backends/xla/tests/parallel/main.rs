@@ -1,4 +1,5 @@
-//! The layer over several devices of the CPU plugin: what one device computes, and what travels.
+//! Tests of a layer over several devices of the CPU plugin: it computes what one device does, and exchanges what the
+//! formulas say.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

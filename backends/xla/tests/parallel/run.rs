@@ -1,4 +1,4 @@
-//! Programs on eight devices of the CPU plugin.
+//! Runs programs on eight devices of the CPU plugin.
 
 use crate::cpu::Cpu;
 use moebius_pjrt::{ElementType, LoadedExecutable, Value};
@@ -26,7 +26,7 @@ pub(crate) fn load(program: &Program, devices: usize) -> Loaded {
     }
 }
 
-/// The bytes of numbers as `element`.
+/// The bytes of numbers in the type `element`.
 fn encode(element: ElementType, values: &[f32]) -> Vec<u8> {
     match element {
         ElementType::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -52,7 +52,7 @@ fn decode(element: ElementType, bytes: &[u8]) -> Vec<f32> {
 }
 
 impl Loaded {
-    /// The results of every device, for the arguments of every device.
+    /// Runs the program: `arguments` and the results are lists by device, then by argument or result.
     pub(crate) fn run(&self, arguments: &[Vec<Vec<f32>>]) -> Vec<Vec<Vec<f32>>> {
         let Program {
             inputs, outputs, ..

@@ -1,7 +1,7 @@
-//! Steps of a descent over devices against the same steps of one, whose batch is the whole.
+//! Tests of gradient descent over several devices, against the same steps on one device with the whole batch.
 //!
-//! The model is x + layer(x), its loss the mean of squares of what it misses a goal by. Weights and their updates are the
-//! test's own, in f32; the passes are the programs'.
+//! The model is x + layer(x), and its loss the mean squared error against a goal. The test holds the weights and
+//! updates them, in f32; the programs compute the passes.
 
 use crate::data::{Batch, Routing, assert_close, in_bf16, joined, layer, wide, with};
 use crate::run::load;
@@ -12,14 +12,14 @@ use moebius_xla::stablehlo::Program;
 const STEPS: usize = 6;
 const RATE: f32 = 12.0;
 
-/// Losses of some steps and the weights before and after them.
+/// The losses of the steps, and the weights before and after them.
 struct Trained {
     losses: Vec<f32>,
     start: Vec<Vec<f32>>,
     weights: Vec<Vec<f32>>,
 }
 
-/// The gradients of all devices, those of the divided ones joined; the others are the same everywhere.
+/// The gradients of the weights: divided ones are joined over the devices, and the others must be the same on all.
 fn gather(results: &[Vec<Vec<f32>>], weights: usize, divided: bool) -> Vec<Vec<f32>> {
     let tensor = |at: usize| {
         let same = results.iter().all(|device| device[at] == results[0][at]);
@@ -71,7 +71,7 @@ fn train(
     }
 }
 
-/// How far `got` is from `expected`, over how far that has moved from `start`, in L2.
+/// The distance of `got` from `expected`, relative to the distance of `expected` from `start`, in L2.
 fn missed([start, got, expected]: [&[f32]; 3]) -> f64 {
     let distance = |a: &[f32], b: &[f32]| {
         let squares = a.iter().zip(b).map(|(a, b)| f64::from(a - b).powi(2));
@@ -80,7 +80,7 @@ fn missed([start, got, expected]: [&[f32]; 3]) -> f64 {
     distance(got, expected) / distance(expected, start)
 }
 
-/// Compares losses and weights elementwise with `tolerance`, and the way that each weight has gone with `way`.
+/// Compares losses and weights elementwise within `tolerance`, and the change of each weight within `way`.
 fn compare(layer: Layer, [tolerance, way]: [f64; 2]) {
     let whole = |devices| {
         let of = Whole { layer, devices };
@@ -115,7 +115,7 @@ fn descent_takes_the_steps_of_one_device() {
 #[test]
 fn a_layer_in_bf16_takes_nearly_the_steps_of_one_device() {
     let layer = in_bf16(layer(32, 4, 2));
-    // 8 bits of a fraction, in rows and gradients; the devices' ways came 4 % apart.
+    // Rows and gradients have fractions of 8 bits; the changes differed by 4 %.
     compare(layer, [0.05, 0.08]);
 }
 
@@ -124,7 +124,7 @@ fn only_gradients_are_exchanged() {
     let layer = layer(32, 4, 2);
     let whole = Whole { layer, devices: 4 }.gradients().unwrap();
     let numbers: usize = layer.weights(4).iter().map(|ty| ty.elements()).sum();
-    // Two times three of four parts of each number.
+    // Twice three of the four parts of each number of 4 bytes.
     assert_eq!(whole.exchanged_bytes as usize, 6 * numbers);
     let loaded = load(&whole, 4);
     let optimized = loaded.executable.executable().optimized().unwrap();

@@ -1,30 +1,30 @@
-//! The bytes that programs exchange against a formula, and what of them is padding.
+//! Tests of the bytes that programs exchange, against formulas, and of the share of padding.
 //!
-//! With w the bytes of an element, and each device's own part left out:
+//! With w the bytes of an element, and without the part that stays on the device:
 //!
 //! | what | bytes that leave a device |
 //! |---|---|
 //! | counts, once | (P − 1) · E/P · 4 |
-//! | choices, once, where there is a capacity | (P − 1) · T/P·K · 8 |
-//! | the largest count, once, where the rounds aren't 1 | ⌈2·(P − 1)/P · 4⌉ |
+//! | choices, once, if there is a capacity | (P − 1) · T/P·K · 8 |
+//! | the largest count, once, if there may be several rounds | ⌈2·(P − 1)/P · 4⌉ |
 //! | forward, a round | (P − 1) · C · 2·H·w |
-//! | backward, a round | (P − 1) · C · (2·H·w + 8), and H·w more where x is sent again |
+//! | backward, a round | (P − 1) · C · (2·H·w + 8), and H·w more for each row if x is sent again |
 //! | the router's gradient, once | ⌈2·(P − 1)/P · E·H·4⌉ |
 //!
-//! Of `rounds` · (P − 1) · C rows that leave a device, those that hold no slot are padding.
+//! Of the `rounds` · (P − 1) · C rows that leave a device, those without a slot are padding.
 
 use crate::data::{Batch, Routing, capped, in_bf16, layer};
 use crate::run::load;
 use moebius_xla::parallel::{Divided, Layer, Whole};
 
-/// What each device sends to others in one execution.
+/// The bytes that each device sends to others in one execution.
 #[derive(Debug, PartialEq)]
 struct Volume {
-    /// Bytes sent once, whatever the routing is.
+    /// Bytes sent once, whatever the routing.
     once: usize,
-    /// Bytes of a row: there and back, in all passes.
+    /// Bytes sent for each row, there and back in all passes.
     row: usize,
-    /// Rows that leave the device in a round.
+    /// The number of rows that leave the device in a round.
     rows: usize,
 }
 
@@ -55,13 +55,13 @@ impl Volume {
         }
     }
 
-    /// Bytes that leave the device in so many rounds.
+    /// The bytes that leave the device in `rounds` rounds.
     fn exchanged(&self, rounds: usize) -> usize {
         self.once + rounds * self.rows * self.row
     }
 }
 
-/// Bytes of a token.
+/// The bytes of a token's row.
 fn row(of: &Divided) -> usize {
     of.layer.problem.hidden * of.layer.element().bytes()
 }
@@ -70,7 +70,7 @@ fn experts(of: &Divided) -> usize {
     of.layer.problem.routing.experts()
 }
 
-/// Bytes that leave a device when `bytes` are summed.
+/// The bytes that leave a device when a tensor of `bytes` bytes is summed over the devices.
 fn reduced(of: &Divided, bytes: usize) -> usize {
     (2 * (of.devices - 1) * bytes).div_ceil(of.devices)
 }
@@ -102,7 +102,7 @@ fn programs_exchange_what_the_formula_says() {
 
 #[test]
 fn numbers_worked_out_by_hand() {
-    // 4 devices, 12 tokens and 24 slots each, 2 experts each: at most 24 rows for a device.
+    // With 4 devices, each has 12 tokens, 24 slots and 2 experts, so at most 24 rows for another device.
     let whole = Divided::worst_case(layer(48, 8, 2), 4).unwrap();
     assert_eq!(whole.rows, 24);
     let forward = Volume {
@@ -113,13 +113,13 @@ fn numbers_worked_out_by_hand() {
     assert_eq!(Volume::forward(&whole), forward);
     assert_eq!(forward.exchanged(1), 24 + 72 * 128);
     let both = Volume {
-        // The router's gradient of 8 · 16 numbers.
+        // The router's gradient, 8 · 16 numbers.
         once: 24 + 768,
         row: 4 * 64 + 8,
         ..forward
     };
     assert_eq!(Volume::both_passes(&whole), both);
-    // 24 slots, 6 for each device if they are even, and a quarter.
+    // 24 slots, 6 for each device in an even routing, and a quarter more.
     let even = Divided::balanced(layer(48, 8, 2), 4).unwrap();
     assert_eq!((even.rows, even.most_rounds()), (8, 3));
     let both = Volume {
@@ -128,10 +128,10 @@ fn numbers_worked_out_by_hand() {
         rows: 24,
     };
     assert_eq!(Volume::both_passes(&even), both);
-    // An expert each: a token has one row for a device.
+    // With one expert on each device, a token has at most one row for a device.
     let single = Divided::worst_case(layer(32, 4, 2), 4).unwrap();
     assert_eq!(single.rows, 8);
-    // Every weight but the router's sixteen columns of 2 experts twice 24 rows in, 16 by 24 out.
+    // The weights: the router's 2 · 16, then for each of 2 experts 48 · 16 in and 16 · 24 out.
     let replicated = Whole {
         layer: layer(8, 2, 1),
         devices: 4,
@@ -159,7 +159,7 @@ fn rows_for_others_are_counted_on_the_device() {
         forward.run(&batch.arguments(&[&batch.x], 8, true))
     };
     let all = run(Routing::OneExpert);
-    // The last device's own tokens stay; 8 tokens in rounds of 4 rows.
+    // Tokens of the last device stay there; the 8 rows of another take two rounds of 4.
     for (at, device) in all.iter().enumerate() {
         assert_eq!(device[1], [2.0]);
         assert!(if at == 7 {
@@ -170,7 +170,7 @@ fn rows_for_others_are_counted_on_the_device() {
     }
     for device in run(Routing::Free) {
         let (rounds, sent) = (device[1][0] as usize, device[2][0] as usize);
-        // What isn't padding fits the rounds, and takes as many as the fullest device needs.
+        // The rows sent fit in the rounds.
         assert!(sent <= rounds * Volume::forward(&of).rows);
         assert!(sent <= 16);
     }

@@ -5,8 +5,7 @@ use moebius_pjrt::Platform;
 use moebius_xla::open;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One test at a time: a device counts its programs for all of them, and shows a step to be recorded all
-/// that runs.
+/// Lets one test run at a time, because a device counts and lists the programs of all tests together.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,5 @@
-//! Attention under score rules: all passes of one attention in one program, held to the reference.
+//! Tests of attention under score rules: all passes of an attention run in one program and are compared with the
+//! reference.
 
 mod rules;
 
@@ -9,18 +10,18 @@ use moebius_xla::custom::{Tiling, lower_tiled};
 use moebius_xla::stablehlo::{Builder, Program, Value};
 use std::collections::HashMap;
 
-/// All scores at once.
+/// A tiling that computes all scores at once.
 const WHOLE: Tiling = Tiling {
     whole: usize::MAX,
     block: 0,
 };
 
-/// Blocks of so many queries and keys.
+/// A tiling with blocks of `block` queries and keys.
 const fn blocks(block: usize) -> Tiling {
     Tiling { whole: 0, block }
 }
 
-/// Relative distances in f32: forward, backward.
+/// The largest relative distances in f32, of the forward and of the backward passes.
 const F32: [f64; 2] = [2e-5, 2e-4];
 
 fn sizes(queries: usize, keys: usize) -> Sizes {
@@ -41,7 +42,8 @@ fn problem(sizes: Sizes, rules: &[Rule]) -> Problem {
     problem.with_rules(rules).unwrap()
 }
 
-/// Forward, and the gradients through o and through the log-sum-exp, of all tables that there are.
+/// The forward pass, and the backward passes through o and through the log-sum-exp, with gradients of all tables that
+/// there are.
 fn passes(problem: &Problem) -> [Operation; 3] {
     let tables = TableGradients {
         bias: problem.rules().bias().is_some(),
@@ -59,7 +61,7 @@ fn passes(problem: &Problem) -> [Operation; 3] {
     })
 }
 
-/// The operands of all passes but for what the forward pass computes.
+/// The operands of all passes, except those that the forward pass computes.
 fn given(passes: &[Operation; 3]) -> Vec<TensorInfo> {
     let mut all: Vec<TensorInfo> = Vec::new();
     let signatures = passes.iter().map(Operation::signature);
@@ -72,7 +74,7 @@ fn given(passes: &[Operation; 3]) -> Vec<TensorInfo> {
     all
 }
 
-/// Tensors by their names: operands that look random and repeat.
+/// Tensors by name. Operands look random but are reproducible.
 type Data = HashMap<&'static str, HostTensor>;
 
 fn data(problem: &Problem) -> Data {
@@ -86,7 +88,7 @@ fn tensor(info: &TensorInfo, seed: u64) -> HostTensor {
     let len = info.shape.iter().product();
     let words = |of: u32| (0..len as u32).map(|i| (i * 7 + i / 3) % of).collect();
     let words: Vec<u32> = match info.name {
-        // Documents lie side by side, but for some that return.
+        // Tokens of a document are neighbours, except that some documents return.
         "query_documents" | "key_documents" => {
             (0..len as u32).map(|i| (i + i / 11) / 6 % 4).collect()
         }
@@ -102,12 +104,12 @@ fn tensor(info: &TensorInfo, seed: u64) -> HostTensor {
     words.into()
 }
 
-/// Values as the tensor's type has them.
+/// Values rounded to the tensor's type.
 fn values_of(info: &TensorInfo, values: &[f32]) -> HostTensor {
     Host::of(info, &HostTensor::of_f32(values)).to_tensor()
 }
 
-/// A program of all passes, and the operands that it reads.
+/// Builds a program of all passes; also returns the operands that it reads.
 fn program(problem: &Problem, tiling: Tiling) -> (Program, Vec<TensorInfo>) {
     let passes = passes(problem);
     let operands = given(&passes);
@@ -129,7 +131,7 @@ fn program(problem: &Problem, tiling: Tiling) -> (Program, Vec<TensorInfo>) {
     (b.finish(&results), operands)
 }
 
-/// The results of all passes, in their order.
+/// Runs all passes and returns their results in order.
 fn run(problem: &Problem, data: &Data, tiling: Tiling) -> Vec<Vec<f32>> {
     let (program, operands) = program(problem, tiling);
     let inputs = operands.iter().map(|info| Host::of(info, &data[info.name]));
@@ -137,16 +139,16 @@ fn run(problem: &Problem, data: &Data, tiling: Tiling) -> Vec<Vec<f32>> {
     results.iter().map(Host::to_floats).collect()
 }
 
-/// What a pass returns.
+/// An expected result of a pass.
 struct Expected {
-    /// `dq of attention backward`.
+    /// The result's name, e.g. `dq of attention backward`.
     name: String,
-    /// How far results may be off, relative.
+    /// Whether the tolerance of backward passes applies.
     backward: bool,
     values: Vec<f64>,
 }
 
-/// What all passes should return.
+/// The results that the reference gives for all passes.
 fn expected(problem: &Problem, data: &Data) -> Vec<Expected> {
     let mut data = data.clone();
     let mut all = Vec::new();
@@ -172,7 +174,8 @@ fn expected(problem: &Problem, data: &Data) -> Vec<Expected> {
     all
 }
 
-/// Compares all results: by their relative distance, but NaN and infinities by place, and lse of rows that see nothing exactly.
+/// Compares all results by relative distance; NaN and infinities must be at the same places, and lse of rows that see
+/// nothing must be equal.
 fn assert_close(got: &[Vec<f32>], want: &[Expected], tolerance: [f64; 2], what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (got, want) in got.iter().zip(want) {
@@ -191,13 +194,13 @@ fn assert_close(got: &[Vec<f32>], want: &[Expected], tolerance: [f64; 2], what: 
             }
         }
         let allowed = tolerance[usize::from(want.backward)];
-        // Gradients that are 0 by cancellation are so up to the rounding of what cancels.
+        // Gradients that cancel to 0 are exact only up to the rounding of their terms.
         let distance = error.sqrt() / square.sqrt().max(1e-2);
         assert!(distance <= allowed, "{what}: {name} differs by {distance}");
     }
 }
 
-/// Runs an attention in each of these ways and compares.
+/// Runs an attention with each of the tilings and compares its results with the reference.
 fn check_by(p: &Problem, data: &Data, tilings: &[Tiling], tolerance: [f64; 2]) {
     let want = expected(p, data);
     for tiling in tilings {
@@ -206,7 +209,7 @@ fn check_by(p: &Problem, data: &Data, tilings: &[Tiling], tolerance: [f64; 2]) {
     }
 }
 
-/// The same of operands that look random, in f32, at once and in blocks.
+/// Checks an attention in f32 on random-looking operands, at once and in blocks.
 fn check(p: &Problem) {
     check_by(p, &data(p), &[WHOLE, blocks(8)], F32);
 }

@@ -1,5 +1,5 @@
-//! Every rule alone and with others, at once and in blocks; sizes at the edges, how much is computed, and what NaN and
-//! infinities reach.
+//! Tests of every rule, alone and with others, at once and in blocks; of sizes at the edges of blocks; of the work; and
+//! of the reach of NaN and infinities.
 
 use super::{
     Data, F32, WHOLE, assert_close, blocks, check, check_by, data, expected, problem, program, run,
@@ -52,7 +52,7 @@ fn rules_by_place() {
     ];
     for rule in rules {
         check(&problem(sizes(21, 29), &[rule]));
-        // The first queries see nothing under some of them.
+        // Under some of the rules, the first queries see nothing.
         in_blocks(&problem(sizes(29, 13), &[rule]));
         for first in [-7, 19] {
             let problem = problem(sizes(21, 29), &[rule, Rule::Relative(40)]);
@@ -136,7 +136,7 @@ fn dropouts() {
 #[test]
 fn halves_are_summed_in_f32() {
     let rules = [Rule::Softcap(2.0), Rule::Relative(5), Rule::Causal];
-    // A rounding of the results, and in gradients that of o.
+    // The tolerance is a rounding of the results, and for gradients also that of o.
     for (element, tolerance) in [
         (Element::F16, [5e-4, 2e-3]),
         (Element::Bf16, [4e-3, 1.5e-2]),
@@ -161,7 +161,7 @@ fn nothing_to_see_or_to_ask() {
     }
 }
 
-/// One query, one key, whole blocks and one more or less.
+/// One query, one key, whole blocks, and one more or fewer.
 #[test]
 fn edges_of_blocks() {
     for (queries, keys) in [(1, 40), (40, 1), (7, 9), (8, 8), (9, 7), (16, 17)] {
@@ -171,7 +171,7 @@ fn edges_of_blocks() {
     }
 }
 
-/// As many heads as key heads, and one key head for all.
+/// As many query heads as key heads, and one key head for all query heads.
 #[test]
 fn groups_of_heads() {
     for kv_heads in [1, 2, 4] {
@@ -184,7 +184,7 @@ fn groups_of_heads() {
     }
 }
 
-/// Just beyond the limit the scores are computed in blocks, and come out the same.
+/// Just beyond the limit, scores are computed in blocks, with the same results.
 #[test]
 fn blocks_begin_beyond_the_limit() {
     let p = problem(sizes(150, 140), &[Rule::Causal, Rule::Softcap(3.0)]);
@@ -200,7 +200,7 @@ fn blocks_begin_beyond_the_limit() {
     check_by(&p, &data(&p), &[within, beyond], F32);
 }
 
-/// Blocks of queries visit the keys in their range only, and no tensor is as large as all scores.
+/// Blocks of queries visit only the keys in their range, and no tensor is as large as all scores.
 #[test]
 fn work_and_memory_follow_from_the_rules() {
     let sizes = Sizes {
@@ -213,7 +213,7 @@ fn work_and_memory_follow_from_the_rules() {
     let all = flops(&[]);
     let half = flops(&[Rule::Causal]) / all;
     assert!((0.5..0.53).contains(&half), "{half}");
-    // 512 keys before the first query and 128 of the block, of 16384.
+    // 512 keys before the first query and 128 in the block, of 16384.
     let few = flops(&[Rule::Window(512)]) / all;
     assert!(few < 6.0 * 128.0 / 16384.0, "{few}");
     let text = program(
@@ -232,7 +232,7 @@ fn floats<'a>(data: &'a mut Data, name: &'static str) -> &'a mut Vec<f64> {
     }
 }
 
-/// The data with a value in place of an element of key `key` of the first key head of both sequences.
+/// The data with `value` in place of one element of key `key`, in the first key head of both sequences.
 fn spoilt(data: &Data, p: &Problem, (name, value): (&'static str, f64), key: usize) -> Data {
     let s = p.sizes();
     let (width, heads, rows) = match name {
