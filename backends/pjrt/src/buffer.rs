@@ -28,7 +28,7 @@ struct Inner {
 }
 
 impl Buffer {
-    /// Takes a buffer of the client's plugin.
+    /// Takes ownership of a buffer of the client's plugin.
     ///
     /// # Safety
     ///
@@ -164,7 +164,7 @@ impl Buffer {
     ///
     /// # Safety
     ///
-    /// `to` has `size` bytes, which are as many as the tensor takes, and neither read nor freed before the event has come.
+    /// `to` has `size` bytes, the size of the tensor, and is neither read nor freed before the event has come.
     unsafe fn start_read(&self, to: *mut u8, size: usize) -> Result<Event, Error> {
         let order: Vec<i64> = (0..self.dims().len() as i64).rev().collect();
         // Ask for row-major order: otherwise the elements come in the device's order, which compilers choose.
@@ -339,7 +339,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Takes an event of `client`; null is an event that has come.
+    /// Takes ownership of an event of `client`; null stands for an event that has come.
     ///
     /// # Safety
     ///

@@ -46,7 +46,7 @@ struct Inner {
 }
 
 impl LoadedExecutable {
-    /// Takes a loaded executable of the client's plugin.
+    /// Takes ownership of a loaded executable of the client's plugin.
     ///
     /// # Safety
     ///

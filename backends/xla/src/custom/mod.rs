@@ -39,7 +39,7 @@ use values::float;
 /// The name of Moebius's custom operations in Burn's graphs.
 pub const ID: &str = "moebius";
 
-/// Why an operation can't be lowered or recorded.
+/// The reason why an operation can't be lowered or recorded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The words end early or hold a wrong length.

@@ -151,8 +151,8 @@ fn combined(b: &Builder, p: &RowsProblem, inputs: &[Value]) -> Value {
     b.convert(y, element)
 }
 
-/// y \[T, …\] f32: Σ_k w_tk · rows\[positions(t,k)\], in slot order; weights \[T,K\] are 1 if `None`. Slots
-/// without a row add nothing, whatever their weight.
+/// Sums the rows of each token, y \[T, …\] f32: Σ_k w_tk · rows\[positions(t,k)\], in slot order; weights \[T,K\] are 1
+/// if `None`. Slots without a row add nothing, whatever their weight.
 pub(super) fn combine(
     b: &Builder,
     rows: Value,

@@ -183,7 +183,7 @@ impl Lowering<'_> {
 }
 
 impl Builder {
-    /// The gradient where the output isn't 0; NaN counts as not 0.
+    /// The gradient of relu: `grad` where the output `y` isn't 0, NaN included, and 0 elsewhere.
     fn relu_backward(&self, y: Value, grad: Value) -> Value {
         self.select_number(self.le(y, 0.0), 0.0, grad)
     }

@@ -185,7 +185,7 @@ impl Lowering<'_> {
         self.write((&d.tensor, at, &d.value), d.update, &s)
     }
 
-    /// Element \[…, i, …\] of the result is x\[…, indices\[…, i, …\], …\].
+    /// Gathers elements along a dimension: element \[…, i, …\] of the result is x\[…, indices\[…, i, …\], …\].
     pub(super) fn gather(&self, d: &GatherOpIr) -> Result<Value> {
         let (x, at) = (self.get(&d.tensor)?, self.get(&d.indices)?);
         let mut limit = self.b.shape(at);

@@ -46,7 +46,7 @@ pub struct Divided {
     pub layer: Layer,
     /// The number of devices, P.
     pub devices: usize,
-    /// The number of rows that a device sends to each other device in a round, C.
+    /// The number of rows that a device sends to each device in a round, C.
     pub rows: usize,
 }
 
@@ -92,7 +92,7 @@ impl Divided {
     ///
     /// # Errors
     ///
-    /// [`Mismatch`] when the devices can't divide the layer evenly.
+    /// [`Mismatch`] when the devices can't divide the layer evenly, or a size is out of range.
     pub fn balanced(layer: Layer, devices: usize) -> Result<Self, Mismatch> {
         let most = Self::worst_case(layer, devices)?;
         let even = (5 * most.slots()).div_ceil(4 * devices);
@@ -143,7 +143,7 @@ impl Divided {
     ///
     /// # Errors
     ///
-    /// [`Mismatch`] when the devices can't divide the layer evenly.
+    /// [`Mismatch`] when the devices can't divide the layer evenly, or a size is out of range.
     pub fn forward(&self) -> Result<Program, Mismatch> {
         forward_program(self, false)
     }

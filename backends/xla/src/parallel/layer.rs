@@ -249,7 +249,7 @@ pub(super) trait Passes {
     /// The number of experts that each device has.
     fn local_experts(&self) -> usize;
 
-    /// Checks that the devices can divide the layer evenly.
+    /// Checks that the devices can divide the layer evenly, and the sizes.
     fn check(&self) -> Result<(), Mismatch>;
 
     /// Appends the forward pass: y \[T/P,H\].

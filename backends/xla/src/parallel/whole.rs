@@ -28,7 +28,7 @@ impl Whole {
     ///
     /// # Errors
     ///
-    /// [`Mismatch`] when the devices can't divide the tokens evenly.
+    /// [`Mismatch`] when the devices can't divide the tokens evenly, or a size is out of range.
     pub fn forward(&self) -> Result<Program, Mismatch> {
         forward_program(self, false)
     }

@@ -61,7 +61,7 @@ pub(super) fn backward(
     results
 }
 
-/// Δ = ⟨do, o⟩ − dlse, \[B, Hq, Sq\].
+/// Δ = ⟨do, o⟩ − dlse, which every gradient of scores subtracts, \[B, Hq, Sq\].
 fn delta(b: &Builder, of: Of, element: ElementType) -> Value {
     match of {
         Of::Output { o, gradient } => {

@@ -68,7 +68,7 @@ pub(super) fn add(b: &Builder, walk: &Walk, sums: Value, (of, at): (Value, Tile)
     write(b, sums, after, &[(1, first)])
 }
 
-/// Zeros for [`add`].
+/// Zeros to which [`add`] adds, \[Hq, diagonals\].
 pub(super) fn sums(b: &Builder, problem: &Problem, walk: &Walk, element: ElementType) -> Value {
     b.splat(
         0.0,

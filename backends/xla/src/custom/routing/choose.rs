@@ -25,9 +25,9 @@ fn keys(b: &Builder, x: Value) -> Value {
 
 /// The largest keys of every row, largest first, equal ones by index.
 struct Best {
-    /// Their indices, i32 \[n,count\]; the length of a row where there is none.
+    /// The keys' indices in their rows, i32 \[n,count\]; the length of a row where there is no key.
     places: Value,
-    /// Their values, f32 \[n,count\]; 0 where there is none.
+    /// The keys' values, f32 \[n,count\]; 0 where there is no key.
     values: Value,
     /// Whether there is such a key, booleans \[n,count\].
     found: Value,
