@@ -143,9 +143,12 @@ pub fn model_at(path: &Path) -> Result<PathBuf, WeightsError> {
 pub fn is_gguf(path: &Path) -> bool {
     let ending = path.extension();
     let named = ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
-    let mut magic = [0; 4];
-    let begins = || File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    path.is_file() && (named || (begins().is_ok() && &magic == b"GGUF"))
+    let begins = || {
+        let mut magic = [0; 4];
+        let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        read.is_ok() && &magic == b"GGUF"
+    };
+    path.is_file() && (named || begins())
 }
 
 /// The snapshot that a folder of Hugging Face's cache is for.

@@ -4,6 +4,7 @@
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
+#![allow(clippy::unwrap_used, reason = "a report without its parts is wrong")]
 
 mod card;
 
