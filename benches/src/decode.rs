@@ -1,4 +1,4 @@
-//! The benchmark of a decode step: one query of each head over the tokens that a cache keeps, in several formats.
+//! The benchmark of a decode step: one query of each head attends to the tokens in a cache, in several cache formats.
 
 use crate::ceiling::{MemoryRead, finish};
 use crate::options::{Named, named, positive};
@@ -14,7 +14,7 @@ use moebius_ops::attention::{Problem, Sizes};
 use moebius_ops::{Attention, AttentionPass, HostTensor, Operation};
 use serde::Serialize;
 
-/// Ways to keep tokens.
+/// Cache formats by name.
 const FORMATS: [Named<CacheFormat>; 4] = [
     ("f32", "32-bit float", CacheFormat::F32),
     ("f16", "IEEE half", CacheFormat::F16),
@@ -26,7 +26,7 @@ const FORMATS: [Named<CacheFormat>; 4] = [
     ),
 ];
 
-/// Query heads that are checked, spread evenly.
+/// Number of query heads that are checked, spread evenly.
 const SAMPLES: usize = 3;
 
 /// What is measured, as the options of a command.
@@ -61,49 +61,50 @@ pub struct DecodeBench {
     pub device: Device,
 }
 
-/// What was measured.
+/// Results of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct DecodeReport {
-    /// Where.
+    /// Device that was measured.
     #[serde(flatten)]
     pub ran: Ran,
     /// Whether sampled heads agree with the f64 oracle over the kept tokens, in every format.
     #[serde(flatten)]
     pub checked: Checked,
-    /// What the processor's threads read from memory in the same run; `None` where tokens aren't in it.
+    /// Speed at which the processor's threads read memory in the same run; `None` where tokens aren't in the
+    /// processor's memory.
     pub memory: Option<MemoryRead>,
     /// A row for each format.
     pub formats: Vec<DecodeRow>,
 }
 
-/// One format.
+/// Result of one cache format.
 #[derive(Clone, Debug, Serialize)]
 pub struct DecodeRow {
-    /// Its name.
+    /// Name of the format.
     pub format: &'static str,
     /// Bytes of the kept tokens, each read once.
     pub bytes: u64,
-    /// Median milliseconds of one attention over them.
+    /// Median milliseconds of one attention over the kept tokens.
     pub median_ms: f64,
-    /// How far its repetitions lie apart.
+    /// Spread of the repetitions around the median.
     pub spread: Spread,
-    /// GB/s of those bytes.
+    /// GB/s at which the kept bytes are read.
     pub gb_per_s: f64,
-    /// Of what memory gave.
+    /// `gb_per_s` as a share of the measured memory speed; `None` where that isn't measured.
     pub read_share: Option<f64>,
 }
 
-/// One format's cache.
+/// A filled cache in one format, with its error and the query that is timed.
 struct Kept {
     cache: KvCache,
-    /// That of the last token.
+    /// Step of the last token.
     step: Step,
     q: Tensor<4>,
     bytes: u64,
     error: f64,
 }
 
-/// Verifies, then measures in turns; `progress` is told what is being done.
+/// Verifies all formats, then measures them in turns; `progress` is called with each step.
 ///
 /// # Errors
 /// [`BenchError`] when the sizes don't fit, or the device refuses or fails.
@@ -165,7 +166,7 @@ impl Kept {
             cache.append(k, v, &step)?;
             Ok(step)
         };
-        // All but the last token, and that.
+        // Keep all tokens but the last in one step, then the last in a step of its own.
         if tokens > 1 {
             keep(0, tokens - 1)?;
         }
@@ -191,7 +192,7 @@ impl Kept {
     }
 }
 
-/// The largest relative L2 error of the sampled heads of the first sequence.
+/// Largest relative L2 error of the sampled heads of the first sequence.
 fn error(
     bench: &DecodeBench,
     format: CacheFormat,

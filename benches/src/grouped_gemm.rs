@@ -1,5 +1,5 @@
-//! Kernels of one grouped product of f32 rows: its variants, the naive one first, and its gradients after the product, which
-//! have as many multiply-adds.
+//! The benchmark of kernels of one grouped product of f32 rows: its variants, the naive one first, and its gradients, which
+//! have as many multiply-adds as the product.
 
 use crate::ceiling::wait;
 use crate::oracle::{distance, spread, wide};
@@ -16,23 +16,23 @@ use moebius_ops::permute::reference as sorted;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Segments, Variant, weight_gradient};
 use moebius_shaders::{PlanError, permute};
 
-/// One kernel's result.
+/// Result of one kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelTime {
-    /// Which: a variant's name, the product, or one of its gradients.
+    /// Name of the kernel: a variant, `product`, or one of its gradients.
     pub what: &'static str,
-    /// Whether what was compared verifies.
+    /// Whether the compared values verify.
     pub checked: Checked,
-    /// How fast it is.
+    /// Time and GFLOP/s of the kernel.
     pub speed: Speed,
 }
 
-/// Columns of a gradient's operand that are checked, spread evenly.
+/// Number of output columns (for the weight gradient, columns of dy) that are checked, spread evenly.
 const SAMPLES: usize = 8;
 /// Largest relative L2 error that verifies.
 const LARGEST_ERROR: f64 = 1e-5;
 
-/// Measures `variants` and before them the naive one on `slots` rows of \[`n`\] by \[`m`, `n`\] per expert.
+/// Measures the naive variant, then `variants`, on `slots` rows \[`n`\] and weights \[`m`, `n`\] per expert.
 ///
 /// # Errors
 /// [`BenchError`] when the device has no kernels, refuses a variant or fails.
@@ -57,7 +57,7 @@ pub fn variants(
     times.collect()
 }
 
-/// Measures product, input gradient and weight gradient of `slots` rows, \[`n`\] by \[`m`, `n`\] per expert.
+/// Measures product, input gradient and weight gradient of `slots` rows \[`n`\] and weights \[`m`, `n`\] per expert.
 ///
 /// # Errors
 /// [`BenchError`] when the device has no kernels, refuses one or fails.
@@ -136,7 +136,7 @@ impl Batch {
         self.client.create_from_slice(f32::as_bytes(values))
     }
 
-    /// The sort of the slots on the device.
+    /// Sorts the slots by expert on the device.
     fn segments(&self, tile_rows: usize) -> Result<Segments, PlanError> {
         let sort = moebius_ops::permute::Problem::new(self.slots, self.experts, tile_rows)?;
         let keys = self.client.create_from_slice(u32::as_bytes(&self.keys));
@@ -150,7 +150,7 @@ impl Batch {
         })
     }
 
-    /// A product with rows `x`; of its result `checked` columns are compared.
+    /// Measures a product of rows `x` and compares `checked` columns of its result.
     fn product(
         &self,
         what: &'static str,
@@ -189,7 +189,7 @@ impl Batch {
         Ok(time((what, problem.flops()), timing(run)?, error))
     }
 
-    /// The weight gradient, of which the lines of sampled columns of dy are compared.
+    /// Measures the weight gradient and compares its lines for sampled columns of dy.
     fn weight_gradient(&self) -> Result<KernelTime, BenchError> {
         let problem = gradient::Problem::of(&self.problem()?);
         let plan = weight_gradient::plan(problem, &self.capability, Choice::default())?;
@@ -226,14 +226,14 @@ impl Batch {
     }
 }
 
-/// The picked ones of `width` columns.
+/// Values of the `picked` columns of rows of `width` values.
 fn columns(values: &[f32], width: usize, picked: &[usize]) -> Vec<f32> {
     let rows = values.chunks(width);
     rows.flat_map(|row| picked.iter().map(|column| row[*column]))
         .collect()
 }
 
-/// The picked ones of each expert's `count` lines of `width` values.
+/// Values of the `picked` lines of each expert, which has `count` lines of `width` values.
 fn lines(values: &[f32], [count, width]: [usize; 2], picked: &[usize]) -> Vec<f32> {
     let experts = values.chunks(count * width);
     experts

@@ -1,6 +1,7 @@
-//! What launches of next to no work cost: additions of 1 to one number, and one byte through the small byte model.
+//! The benchmark of launches with next to no work: additions of 1 to one number, and one byte through the small byte
+//! model.
 //!
-//! With Burn's fusion, additions in a row are one kernel, and on XLA one program.
+//! With Burn's fusion, additions in a row become one kernel; on XLA, they become one program.
 
 use crate::ceiling::{finish, finish_with};
 use crate::oracle::{distance, floats, outputs, tolerance, wide};
@@ -13,44 +14,43 @@ use moebius_device::Device as Name;
 use moebius_model::DecoderConfig;
 use moebius_model::decoder::{FeedForward, Model, Projections};
 
-/// After how many additions the host waits for CubeCL's CPU runtime, whose queue is short.
+/// Number of additions after which the host waits for CubeCL's CPU runtime, whose queue is short.
 const PACE: usize = 8;
-/// What goes through the byte model.
+/// Input byte of the byte model.
 const BYTE: u8 = b'a';
 
-/// What was measured.
+/// Results of the benchmark.
 #[derive(Clone, Debug)]
 pub struct LaunchReport {
-    /// One for each number of additions, and on `cpu` another where the host waits now and then.
+    /// A result for each number of additions; on `cpu` also one each where the host waits every few additions.
     pub additions: Vec<Additions>,
-    /// The model that `moebius train` begins with: a forward for one byte, the first of its sequence.
+    /// Forward pass of `moebius train`'s initial model for one byte, the first of its sequence.
     pub byte: Forward,
 }
 
-/// Additions in a row; the time means something only when `verified`.
+/// Result of additions in a row; the time means something only when `verified`.
 #[derive(Clone, Copy, Debug)]
 pub struct Additions {
-    /// How many.
+    /// Number of additions.
     pub count: usize,
-    /// After how many of them the host waits; `None` where it doesn't.
+    /// Number of additions after which the host waits; `None` if it waits only at the end.
     pub pace: Option<usize>,
     /// Whether the sum was exact.
     pub checked: Checked,
-    /// How long all of them take.
+    /// Time of all additions.
     pub time: Timing,
 }
 
-/// A forward pass; the time means something only when `verified`.
+/// Result of a forward pass; the time means something only when `verified`.
 #[derive(Clone, Copy, Debug)]
 pub struct Forward {
-    /// Whether the logits agree with the same network in f64.
+    /// Whether the logits agree with those of the same network in f64.
     pub checked: Checked,
-    /// How long it takes.
+    /// Time of the forward pass.
     pub time: Timing,
 }
 
-/// Verifies, then measures as many additions in a row as each of `counts`, and the byte; `progress` is told what is
-/// being done.
+/// Verifies, then measures each of `counts` additions in a row, and one byte; `progress` is called with each step.
 ///
 /// # Errors
 /// [`BenchError`] when the device can't be opened or fails.
@@ -59,7 +59,7 @@ pub fn run(name: &Name, counts: &[usize], progress: Progress) -> Result<LaunchRe
     let device = moebius::open(&opened.device)?;
     let paces: &[Option<usize>] = match opened.device {
         Name::Cpu => &[None, Some(PACE)],
-        // Elsewhere a host that is ahead costs nothing.
+        // On other devices, a host that runs ahead costs nothing.
         _ => &[None],
     };
     let mut all = Vec::new();
@@ -76,7 +76,7 @@ pub fn run(name: &Name, counts: &[usize], progress: Progress) -> Result<LaunchRe
     })
 }
 
-/// A number on a device that has been added to.
+/// A number on a device, and the sum it should be.
 struct Sum<'a> {
     x: Tensor<1>,
     expected: usize,
@@ -84,7 +84,7 @@ struct Sum<'a> {
 }
 
 impl Sum<'_> {
-    /// Adds 1 so many times, and waits for it; on the way after every `pace`.
+    /// Adds 1 `count` times and waits for the result; also waits after every `pace` additions.
     fn add(&mut self, count: usize, pace: Option<usize>) -> Result<(), BenchError> {
         for done in 1..=count {
             self.x = self.x.clone().add_scalar(1.0);
@@ -96,7 +96,7 @@ impl Sum<'_> {
         finish(self.device)
     }
 
-    /// How far it is from all that was added: f32 counts exactly up to 2^24.
+    /// Relative error of the number against the expected sum; f32 counts exactly up to 2^24.
     fn error(&self) -> f64 {
         distance(&floats(self.x.clone()), &[self.expected as f64])
     }
@@ -133,13 +133,14 @@ fn byte(device: &Device) -> Result<Forward, BenchError> {
     let error = distance(&floats(forward()?), &want);
     let time = timing(|| finish_with(forward()?, device))?;
     Ok(Forward {
-        // Each block rounds once more.
+        // Each block adds a rounding error.
         checked: Checked::within(config.layers as f64 * tolerance(DType::F32), error),
         time,
     })
 }
 
-/// The logits \[256\] after `byte`, the first of its sequence, in f64: a query that sees one key has its value.
+/// Logits \[256\] after `byte`, the first of its sequence, in f64. Attention is the value itself, since the query sees
+/// one key.
 fn reference(decoder: &Model, byte: usize) -> Result<Vec<f64>, BenchError> {
     let row = |weight: Tensor<2>, at| wide(floats(weight.narrow(0, at, 1)));
     let mut x = row(decoder.embedding.val(), byte);
@@ -164,7 +165,7 @@ fn reference(decoder: &Model, byte: usize) -> Result<Vec<f64>, BenchError> {
     Ok(product(head.val(), &normal(&decoder.norm, &x)))
 }
 
-/// W \[out, in\] times x \[in\].
+/// Product of W \[out, in\] and x \[in\].
 fn product(weight: Tensor<2>, x: &[f64]) -> Vec<f64> {
     let weight = wide(floats(weight));
     let rows = weight.chunks(x.len());
@@ -172,7 +173,7 @@ fn product(weight: Tensor<2>, x: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// x over its root mean square, times the norm's weights.
+/// RMSNorm: x divided by its root mean square, times the norm's weights.
 fn normal(norm: &RmsNorm, x: &[f64]) -> Vec<f64> {
     let squares: f64 = x.iter().map(|x| x * x).sum();
     let root = (squares / x.len() as f64 + norm.epsilon).sqrt();

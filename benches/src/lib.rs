@@ -1,4 +1,4 @@
-//! Benchmarks: verify against the oracle, warm up, wait for the device, take the median.
+//! Benchmarks of layers and kernels: verify against the oracle, warm up, wait for the device, take the median.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -29,17 +29,17 @@ pub use place::{Checked, HeldError, Measurement, Ran, instructions};
 
 use moebius_device::Device;
 
-/// Is told what a benchmark is doing.
+/// Function that is called with each step of a benchmark.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);
 
-/// FLOPs of a forward and a backward pass over those of the forward: each product has two gradients. Computing
-/// something again counts as time, not as work.
+/// FLOPs of a forward and a backward pass, as a multiple of the forward's: each product has two gradients.
+/// Recomputation in the backward pass counts as time, not as work.
 pub const FLOPS_OF_FORWARD: u64 = 3;
 
 /// Why a benchmark has no numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The device or the layer refused.
+    /// The device or the layer refused the benchmark.
     #[error(transparent)]
     Refused(#[from] moebius::Error),
     /// The kernel can't be planned.
@@ -51,12 +51,12 @@ pub enum BenchError {
     /// The device takes more vector instructions than the process is held to.
     #[error(transparent)]
     Held(Box<HeldError>),
-    /// The device doesn't have what is measured.
+    /// The device lacks what is measured.
     #[error("{device} has no {what}")]
     Lacks {
-        /// Which device.
+        /// The device.
         device: Device,
-        /// What it lacks.
+        /// What the device lacks.
         what: &'static str,
     },
     /// The peer couldn't be run.

@@ -1,11 +1,11 @@
-//! Words and numbers that the options of a command take.
+//! Words and numbers that a command's options accept.
 
 use burn::tensor::DType;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use moebius::fp8::Fp8Format;
 use moebius_ops::{Element, Fault, Mismatch};
 
-/// A word, its help, and what it stands for.
+/// A word of an option, its help, and the value that it stands for.
 pub type Named<T> = (&'static str, &'static str, T);
 
 /// Formats of FP8 codes.
@@ -21,7 +21,7 @@ pub(crate) const DTYPES: [Named<DType>; 3] = [
     ("bf16", "bfloat16", DType::BF16),
 ];
 
-/// The kernels' name of a type.
+/// The kernels' element type for a Burn type.
 pub(crate) fn element(dtype: DType) -> Result<Element, Mismatch> {
     match dtype {
         DType::F32 => Ok(Element::F32),
@@ -34,7 +34,7 @@ pub(crate) fn element(dtype: DType) -> Result<Element, Mismatch> {
     }
 }
 
-/// Reads one of these words.
+/// Parser that accepts one of `words` and returns its value.
 pub fn named<T: Copy + Send + Sync + 'static, const N: usize>(
     words: [Named<T>; N],
 ) -> impl TypedValueParser<Value = T> {
@@ -45,10 +45,10 @@ pub fn named<T: Copy + Send + Sync + 'static, const N: usize>(
     })
 }
 
-/// Reads a whole number from 1.
+/// Parses a whole number of at least 1.
 ///
 /// # Errors
-/// What is expected, for anything else.
+/// A description of what is expected, for any other text.
 pub fn positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("expected at least 1".to_owned()),

@@ -1,4 +1,4 @@
-//! PyTorch and JAX, run beside our own measurement by the Python on the path.
+//! Runs PyTorch and JAX beside our own measurement, with the Python on the path.
 
 use crate::Progress;
 use crate::timing::{Speed, Spread, Timing};
@@ -17,47 +17,47 @@ pub enum BenchPeer {
     Torch,
 }
 
-/// A peer's result in the same run.
+/// Result of a peer in the same run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Peer {
-    /// Name and version.
+    /// Name and version of the peer.
     pub name: String,
-    /// How fast it is.
+    /// Time and GFLOP/s of the peer.
     #[serde(flatten)]
     pub speed: Speed,
-    /// Our speed over the peer's.
+    /// Our speed divided by the peer's.
     pub ratio: f64,
 }
 
 /// Why the peer has no numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// No interpreter.
+    /// There is no Python interpreter.
     #[error("the peer needs `{python}` on the path ({reason}); put a Python with {library} first")]
     NoPython {
-        /// What was started.
+        /// Name of the program that was started.
         python: &'static str,
-        /// What it should have.
+        /// Name of the library that it should have.
         library: &'static str,
-        /// What the system said.
+        /// The system's error message.
         reason: String,
     },
-    /// The script failed.
+    /// The peer's script failed.
     #[error("the {library} peer failed: {reason} (`pip install {package}` adds it)")]
     Failed {
-        /// What it uses.
+        /// Name of the library that the script uses.
         library: &'static str,
-        /// What brings that.
+        /// Name of the package that brings the library.
         package: &'static str,
-        /// The last line of its errors.
+        /// Last line of the script's error output.
         reason: String,
     },
-    /// The file with its numbers can't be written.
+    /// The file with the peer's input can't be written.
     #[error("the peer's data: {0}")]
     Data(String),
 }
 
-/// What the script prints.
+/// Figures that PyTorch's script prints.
 #[derive(Clone, Deserialize)]
 pub(crate) struct Figures {
     version: String,
@@ -68,12 +68,12 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Name and version.
+    /// Name and version of the peer.
     pub(crate) fn name(&self) -> String {
         format!("PyTorch {}", self.version)
     }
 
-    /// Its repetitions.
+    /// The script's repetitions as a [`Timing`].
     pub(crate) fn timing(&self) -> Timing {
         let Spread { runs, q1_ms, q3_ms } = self.spread;
         Timing {
@@ -83,7 +83,7 @@ impl Figures {
         }
     }
 
-    /// The peer's result beside our GFLOP/s.
+    /// The peer's result, compared with our GFLOP/s.
     pub(crate) fn compared_with(self, ours: f64) -> Peer {
         Peer {
             name: self.name(),
@@ -97,7 +97,7 @@ impl Figures {
     }
 }
 
-/// Runs a script with its arguments on PyTorch, on the CPU, where that is the peer.
+/// Runs a script with its arguments on PyTorch on the CPU, if `peer` asks for that.
 pub(crate) fn torch(
     peer: Option<BenchPeer>,
     progress: Progress,
@@ -115,7 +115,7 @@ pub(crate) fn texts(sizes: &[usize]) -> Vec<String> {
     sizes.iter().map(usize::to_string).collect()
 }
 
-/// A library of Python, and the package that brings it.
+/// A Python library, and the package that brings it.
 pub(crate) struct Library {
     name: &'static str,
     package: &'static str,
@@ -131,7 +131,7 @@ pub(crate) const JAX: Library = Library {
     package: "jax",
 };
 
-/// PyTorch's name for a type.
+/// PyTorch's name of a type.
 pub(crate) fn dtype(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 => "float16",
@@ -141,7 +141,7 @@ pub(crate) fn dtype(dtype: DType) -> &'static str {
 }
 
 impl Library {
-    /// Python with such arguments; it has a program to read.
+    /// Starts Python with `args` and pipes for its input and output.
     fn start(&self, args: &[String]) -> Result<Child, PeerError> {
         let child = Command::new(PYTHON)
             .args(args)
@@ -172,7 +172,7 @@ impl Library {
 
 const PYTHON: &str = "python3";
 
-/// What PyTorch reads of its environment when it is held to fewer vector instructions.
+/// Environment variables that hold PyTorch to fewer vector instructions, if this process is held to fewer.
 fn torch_environment() -> Vec<(&'static str, &'static str)> {
     match (simd(), Simd::widest()) {
         (held, widest) if held < widest => torch_variables(held),
@@ -180,7 +180,7 @@ fn torch_environment() -> Vec<(&'static str, &'static str)> {
     }
 }
 
-/// The variables of ATen, oneDNN and MKL.
+/// Variables of ATen, oneDNN and MKL for the vector instructions `held`.
 fn torch_variables(held: Simd) -> Vec<(&'static str, &'static str)> {
     let [aten, one_dnn, mkl] = match held {
         Simd::Avx512 => ["avx512", "AVX512_CORE", "AVX512"],
@@ -199,7 +199,7 @@ fn last_line(bytes: &[u8]) -> String {
     text.lines().next_back().unwrap_or("no output").to_string()
 }
 
-/// Runs a script whose last line is JSON.
+/// Runs a script and parses the last line of its output as JSON.
 pub(crate) fn run<T: DeserializeOwned>(
     library: &Library,
     script: &str,
@@ -207,7 +207,7 @@ pub(crate) fn run<T: DeserializeOwned>(
 ) -> Result<T, PeerError> {
     let mut child = library.start(&[&["-".to_string()], args].concat())?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A failed write shows as a failed script below.
+        // If the write fails, the script fails below.
         let _ = stdin.write_all(script.as_bytes());
     }
     let output = child.wait_with_output();
@@ -218,8 +218,8 @@ pub(crate) fn run<T: DeserializeOwned>(
     serde_json::from_str(&last_line(&output.stdout)).map_err(|error| library.failed(error))
 }
 
-/// PyTorch with a script that computes whenever it is told to, so that both sides can take turns: after a line with its version
-/// it answers each line with one that has the seconds of a run.
+/// A PyTorch script that runs on demand, so that both sides can take turns. It first prints a line with its version, then
+/// answers each input line with the seconds of one run.
 pub(crate) struct Turns {
     child: Child,
     answers: BufReader<ChildStdout>,
@@ -240,21 +240,21 @@ impl Turns {
         Ok(turns)
     }
 
-    /// Name and version.
+    /// Name and version of the peer.
     pub(crate) fn name(&self) -> String {
         format!("PyTorch {}", self.version)
     }
 
-    /// Runs once.
+    /// Runs once and returns the seconds that took.
     pub(crate) fn seconds(&mut self) -> Result<f64, PeerError> {
         if let Some(stdin) = &mut self.child.stdin {
-            // A failed write shows as a missing answer.
+            // If the write fails, the answer is missing below.
             let _ = stdin.write_all(b"\n");
         }
         self.answer()
     }
 
-    /// The next line of JSON, or why there is none.
+    /// Reads the next line of JSON; fails with the script's last error line if there is none.
     fn answer<T: DeserializeOwned>(&mut self) -> Result<T, PeerError> {
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
@@ -263,7 +263,7 @@ impl Turns {
         }
         let mut errors = Vec::new();
         if let Some(stderr) = &mut self.child.stderr {
-            // What can't be read is missing from the message alone.
+            // If the read fails, only the error message lacks its reason.
             let _ = stderr.read_to_end(&mut errors);
         }
         Err(TORCH.failed(last_line(&errors)))
@@ -272,7 +272,7 @@ impl Turns {
 
 impl Drop for Turns {
     fn drop(&mut self) {
-        // Without a line more the script ends; one that hangs does not.
+        // The script ends without further input, unless it hangs.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Where a benchmark runs and with which vector instructions; what its report says of that, of its check and of its speed.
+//! The device of a benchmark, its vector instructions, and the parts of a report that describe device, check and speed.
 
 use crate::timing::{Speed, Timing};
 use crate::{BenchError, Ceilings, Reached, ceiling};
@@ -7,40 +7,40 @@ use moebius_device::{Capability, Device, Opened, XlaPlatform};
 use moebius_host::{Simd, simd};
 use serde::Serialize;
 
-/// A device that is measured.
+/// A device that is measured, opened.
 pub(crate) struct Place {
     pub(crate) opened: Opened,
-    /// Vector instructions that run.
+    /// Vector instructions that the device's code uses.
     simd: Option<Simd>,
-    /// Burn's handle of the device, without the recording of gradients.
+    /// Burn's handle of the device, without autodiff.
     pub(crate) device: burn::tensor::Device,
 }
 
-/// Where a benchmark ran.
+/// Device and code that a benchmark ran with.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ran {
     /// Device string, e.g. `cpu`.
     pub device: String,
-    /// The adapter's name.
+    /// Name of the adapter.
     pub adapter: String,
-    /// Kernel variant, `portable` where there are no kernels; `None` where each result has its own.
+    /// Kernel variant, `portable` where there are no kernels; `None` where each result has its own variant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// Vector instructions that ran; `None` where no processor computes, or its driver doesn't say.
+    /// Vector instructions that were used; `None` where no processor computes, or its driver doesn't say.
     pub simd: Option<Simd>,
 }
 
-/// Whether results agree with the f64 oracle: figures mean something only where they do.
+/// Whether results agree with the f64 oracle; figures mean something only if they do.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Checked {
-    /// Whether all that was compared agrees.
+    /// Whether all compared values agree.
     pub verified: bool,
-    /// The largest relative L2 error of what was compared.
+    /// Largest relative L2 error of the compared values.
     pub max_rel_l2: f64,
 }
 
 impl Checked {
-    /// The verdict on `error`, which verifies up to `most`.
+    /// The verdict on `error`, which verifies if it is at most `most`.
     pub(crate) fn within(most: f64, error: f64) -> Self {
         Self {
             verified: error <= most,
@@ -59,8 +59,8 @@ impl Place {
         })
     }
 
-    /// The variant that `plan` chooses, `portable` where there are no kernels; asked before anything is put on the device, because
-    /// Burn panics where a device can't hold a type.
+    /// Name of the variant that `plan` chooses, `portable` where there are no kernels. Call it before anything is put on the
+    /// device, since Burn panics where a device can't hold a type.
     pub(crate) fn variant(
         &self,
         plan: impl FnOnce(&Capability) -> Result<&'static str, Error>,
@@ -72,7 +72,7 @@ impl Place {
         Ok(variant.to_owned())
     }
 
-    /// What a report says of the device, and of the kernel `variant`.
+    /// The report's description of the device, with the kernel `variant`.
     pub(crate) fn ran(&self, variant: Option<String>) -> Ran {
         Ran {
             device: self.opened.device.to_string(),
@@ -82,31 +82,31 @@ impl Place {
         }
     }
 
-    /// Whether CubeCL computes on a processor.
+    /// Whether the device is a processor on which CubeCL computes.
     pub(crate) fn on_cpu_runtime(&self) -> bool {
         self.opened.capability.cpu_cores.is_some() && self.opened.client().is_some()
     }
 
-    /// Waits for everything enqueued, as [`ceiling::finish`] does.
+    /// Waits for everything enqueued on the device, as [`ceiling::finish`] does.
     pub(crate) fn finish(&self) -> Result<(), BenchError> {
         ceiling::finish(&self.device)
     }
 
-    /// Waits for what gives `results`, as [`ceiling::finish_with`] does.
+    /// Waits for the work that gives `results`, as [`ceiling::finish_with`] does.
     pub(crate) fn finish_with<T>(&self, results: T) -> Result<(), BenchError> {
         ceiling::finish_with(results, &self.device)
     }
 
-    /// What results are compared with.
+    /// Measures the ceilings that results on this device are compared with.
     pub(crate) fn ceilings(&self) -> Result<Ceilings, BenchError> {
         Ceilings::measure(&self.opened, &self.device)
     }
 }
 
-/// A result: where it was measured, whether it verifies, how fast it is, and what that is compared with.
+/// A result: the device, the check, the time, and the ceilings it is compared with.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
-    /// Where the result was measured.
+    /// Device that was measured.
     #[serde(flatten)]
     pub ran: Ran,
     /// Whether the result verifies.
@@ -114,21 +114,21 @@ pub struct Measurement {
     pub checked: Checked,
     /// Milliseconds of the first run, kernel compilation included.
     pub first_ms: f64,
-    /// How fast the result is.
+    /// Time and GFLOP/s of the result.
     #[serde(flatten)]
     pub speed: Speed,
-    /// What the device reached in the same run.
+    /// Ceilings that the device reached in the same run.
     #[serde(flatten)]
     pub ceilings: Ceilings,
-    /// How near the result is to these ceilings.
+    /// How near the result is to the ceilings.
     #[serde(flatten)]
     pub reached: Reached,
-    /// Bytes that have to be read or written at least.
+    /// Least number of bytes that have to be read or written.
     pub floor_bytes: u64,
 }
 
 impl Measurement {
-    /// The measurement of runs that take `time`, each of `flops` and `floor_bytes`; the first took `first_ms`.
+    /// Result of runs that take `time`, each with `flops` and `floor_bytes`; the first took `first_ms`.
     pub(crate) fn new(
         ran: Ran,
         checked: Checked,
@@ -154,11 +154,11 @@ impl Measurement {
 pub struct HeldError {
     /// The device.
     pub device: Device,
-    /// What was asked for.
+    /// Vector instructions that were asked for.
     pub held: Simd,
-    /// What there is.
+    /// Widest vector instructions of the processor.
     pub widest: Simd,
-    /// What takes more than was asked for.
+    /// The code that uses wider instructions than asked for.
     pub reason: &'static str,
 }
 
@@ -170,13 +170,13 @@ const XLA: &str =
     "XLA reads its own variable, set XLA_FLAGS=--xla_cpu_max_isa=AVX2 and ask for avx2";
 const SOFTWARE: &str = "its driver compiles for all that it finds in it";
 
-/// XLA's flag for AVX2.
+/// XLA's flag that limits its code to AVX2.
 const XLA_AVX2: &str = "--xla_cpu_max_isa=AVX2";
 
-/// What code for a device uses of the processor; `None` where none of it computes, or it isn't known.
+/// Vector instructions that code for a device uses; `None` where no processor computes, or they aren't known.
 ///
 /// # Errors
-/// [`HeldError`] where the process is held to fewer vector instructions than the device takes.
+/// [`HeldError`] when the device uses wider instructions than the process is held to.
 pub fn instructions(device: &Device, capability: &Capability) -> Result<Option<Simd>, HeldError> {
     let flags = std::env::var("XLA_FLAGS").unwrap_or_default();
     let found = Found {
@@ -188,7 +188,7 @@ pub fn instructions(device: &Device, capability: &Capability) -> Result<Option<S
     found.of(device, capability.is_cpu())
 }
 
-/// What decides it.
+/// Settings that decide which vector instructions a device uses.
 #[derive(Clone, Copy)]
 struct Found {
     held: Simd,

@@ -35,7 +35,7 @@ fn what_takes_more_than_was_asked_for_is_refused() {
             "{said}"
         );
     }
-    // A GPU doesn't use the processor's.
+    // A GPU doesn't use the processor's vector instructions.
     assert_eq!(wide_build.of(&Device::Cuda(None), false), Ok(None));
 }
 

@@ -1,31 +1,31 @@
-//! How time is measured: warm, synchronised, repeated, the median.
+//! Timing of runs: after a warm-up, synchronised with the device, repeated, and reported as the median.
 
 use crate::BenchError;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Least and most repetitions of a measurement.
+/// Least and largest number of repetitions of a measurement.
 const REPEATS: std::ops::RangeInclusive<usize> = 5..=50;
-/// Time after which no further repetition starts.
+/// Time per measured work after which no further repetition starts.
 const BUDGET: Duration = Duration::from_secs(3);
-/// The same where the fastest repetition counts, which one quiet moment gives.
+/// Time after which no further repetition starts if the fastest one counts, which takes only one quiet moment.
 const BUDGET_OF_FASTEST: Duration = Duration::from_secs(1);
 
-/// How long something took in all its repetitions.
+/// Statistics of the repetitions of some work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
-    /// The median.
+    /// Median seconds.
     pub seconds: f64,
-    /// The first and the third quartile.
+    /// First and third quartile, in seconds.
     pub quartiles: [f64; 2],
-    /// How many repetitions there were.
+    /// Number of repetitions.
     pub runs: usize,
 }
 
-/// How far the repetitions of a median lie apart: half of them within the quartiles.
+/// Spread of the repetitions around their median; half of them lie within the quartiles.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Repetitions.
+    /// Number of repetitions.
     pub runs: usize,
     /// Milliseconds of the first quartile.
     pub q1_ms: f64,
@@ -33,19 +33,19 @@ pub struct Spread {
     pub q3_ms: f64,
 }
 
-/// How long a result takes, and how much it computes in that time.
+/// Time of a result, and its rate of computation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
     /// Median milliseconds of a warm run.
     pub median_ms: f64,
-    /// How far its repetitions lie apart.
+    /// Spread of the repetitions.
     pub spread: Spread,
-    /// GFLOP/s.
+    /// GFLOP/s at the median time.
     pub gflops: f64,
 }
 
 impl Timing {
-    /// Of repetitions in any order; all 0 for none.
+    /// Statistics of repetitions' seconds in any order; all 0 if there are none.
     pub fn of(values: &mut [f64]) -> Self {
         let seconds = middle(values);
         let at = |index: usize| values.get(index).copied().unwrap_or(0.0);
@@ -62,7 +62,7 @@ impl Timing {
         self.seconds * 1e3
     }
 
-    /// The same of so many floating-point operations.
+    /// Time and GFLOP/s of repetitions with `flops` floating-point operations each.
     pub fn speed(&self, flops: u64) -> Speed {
         Speed {
             median_ms: self.ms(),
@@ -71,7 +71,7 @@ impl Timing {
         }
     }
 
-    /// How far the repetitions lie apart.
+    /// Spread of the repetitions.
     pub fn spread(&self) -> Spread {
         let [q1_ms, q3_ms] = self.quartiles.map(|seconds| seconds * 1e3);
         Spread {
@@ -82,7 +82,7 @@ impl Timing {
     }
 }
 
-/// How long `run` takes, which waits for the device before it returns; one run to warm up.
+/// Times `run`, which has to wait for the device before it returns, after one run to warm up.
 ///
 /// # Errors
 /// The first error of `run`.
@@ -91,7 +91,7 @@ pub fn timing(mut run: impl FnMut() -> Result<(), BenchError>) -> Result<Timing,
     Ok(timing)
 }
 
-/// Seconds of the fastest of many runs, as of [`timing`]: what a machine can do when nothing disturbs it.
+/// Seconds of the fastest of many runs, timed as in [`timing`]: what a machine can do when nothing disturbs it.
 ///
 /// # Errors
 /// The first error of `run`.
@@ -100,10 +100,10 @@ pub fn fastest(run: impl FnMut() -> Result<(), BenchError>) -> Result<f64, Bench
     Ok(seconds.into_iter().flatten().fold(f64::INFINITY, f64::min))
 }
 
-/// Something to time.
+/// Work to time.
 pub type Run<'a> = &'a mut dyn FnMut() -> Result<(), BenchError>;
 
-/// [`timing`] of several, in turns, so that a machine whose clock moves moves it for all of them.
+/// Times several runs in turns, so that changes of the machine's clock affect all of them; otherwise like [`timing`].
 ///
 /// # Errors
 /// The first error of a run.
@@ -112,7 +112,7 @@ pub fn timings<const N: usize>(mut runs: [Run; N]) -> Result<[Timing; N], BenchE
     Ok(std::array::from_fn(|run| timings[run]))
 }
 
-/// [`timings`] of as many as there are; `run` runs one and says how many seconds it took.
+/// Times all of `all` in turns, as [`timings`] does; `run` runs one of them and returns its seconds.
 ///
 /// # Errors
 /// The first error of a run.
@@ -128,14 +128,14 @@ pub fn timings_of<T>(
 /// Seconds of one run.
 ///
 /// # Errors
-/// Its error.
+/// The error of `run`.
 pub fn seconds_of(run: impl FnOnce() -> Result<(), BenchError>) -> Result<f64, BenchError> {
     let start = Instant::now();
     run()?;
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// The seconds of every repetition of several, in turns, after one run of each to warm up.
+/// Seconds of every repetition of each of `all`, run in turns after one warm-up run of each.
 fn turns<T>(
     all: &mut [T],
     each: Duration,
@@ -157,7 +157,7 @@ fn turns<T>(
     Ok(seconds)
 }
 
-/// The median of some numbers, 0 for none.
+/// Median of `values`; 0 if there are none.
 pub fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

@@ -1,4 +1,4 @@
-//! What a call of a compiled program costs on XLA's devices beside next to no computation: adding 1 to four numbers.
+//! The benchmark of calls of a compiled program with next to no computation on XLA's devices: adding 1 to four numbers.
 
 use crate::timing::Timing;
 use crate::{BenchError, Checked};
@@ -8,21 +8,21 @@ use moebius_pjrt::Platform;
 use moebius_xla::{CompiledFunction, Machine, Spec, client, download, upload};
 use std::time::Instant;
 
-/// Calls in a row, each with the result of the one before.
+/// Number of calls in a row, each with the result of the previous one as its input.
 const CALLS: usize = 200;
-/// Timed rows of calls.
+/// Number of timed rows of calls.
 const ROUNDS: usize = 101;
 
-/// What was measured; the time means something only when `verified`.
+/// Results of the benchmark; the time means something only when `verified`.
 #[derive(Clone, Copy, Debug)]
 pub struct CallReport {
-    /// Whether every row of calls gave the right numbers, exactly.
+    /// Whether every row of calls gave exactly the right numbers.
     pub checked: Checked,
-    /// How long a call takes, of rows of calls.
+    /// Time per call, over rows of calls.
     pub time: Timing,
 }
 
-/// The plugin that has a device's programs.
+/// The plugin that runs programs of a platform.
 pub(crate) fn plugin(platform: XlaPlatform) -> Platform {
     match platform {
         XlaPlatform::Cpu => Platform::Cpu,
@@ -71,7 +71,7 @@ pub fn run(device: &Device) -> Result<CallReport, BenchError> {
     })
 }
 
-/// Relative error of a sum; infinite when it is no number.
+/// Relative error of a sum; infinite if the sum is NaN.
 fn off(sum: f32) -> f64 {
     let error = (f64::from(sum) - CALLS as f64).abs() / CALLS as f64;
     if error.is_nan() { f64::INFINITY } else { error }

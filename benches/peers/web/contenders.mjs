@@ -1,10 +1,10 @@
-// Who takes part in what. Those marked as `more` are other settings of a peer that gained nothing on the software
+// Contenders of each workload. Those marked `more` are other settings of a peer that gained nothing on the software
 // adapter; on a GPU, where launches weigh more than products, they may.
 
 const OURS = { id: 'moebius', label: 'Moebius', module: './ours.mjs' };
 const TFJS = { id: 'tfjs', label: 'tfjs WebGPU', module: './tfjs.mjs' };
 
-/** `settings` are those of `open` in ort.mjs. */
+/** A contender on onnxruntime-web; `settings` are the arguments of `open` in ort.mjs. */
 const ort = (id, label, settings, more = false) => ({
   id, label: `onnxruntime-web ${label}`, module: './ort.mjs', more,
   settings: { build: 'webgpu', provider: 'webgpu', ...settings },
@@ -12,8 +12,9 @@ const ort = (id, label, settings, more = false) => ({
 
 const WASM = { build: 'wasm', provider: 'wasm' };
 /**
- * MultiHeadAttention of 1.30.0 is wrong where a subgroup has four units, as on SwiftShader: the check found it. Without
- * subgroups it shares tiles in workgroup memory.
+ * Setting that turns subgroups of fewer than 8 units off: with subgroups of four, as on SwiftShader, MultiHeadAttention
+ * of onnxruntime-web 1.30.0 gives wrong results, as the check found. Without subgroups, it shares tiles in workgroup
+ * memory.
  */
 const WIDE = { leastSubgroup: 8 };
 const CAPTURED = { capture: true, gates: 'compare' };
@@ -52,7 +53,10 @@ const CONTENDERS = {
   ],
 };
 
-/** Those that take part in a workload: the ids in `only`, or the usual ones, or all. */
+/**
+ * Contenders of a workload: those whose ids are in `only`; without any there, the usual ones, or all of them with
+ * `all`.
+ */
 export function contendersOf(kind, { only, all }) {
   const wanted = ({ id, more }) => (only.length ? only.includes(id) : all || !more);
   return CONTENDERS[kind].filter(wanted);

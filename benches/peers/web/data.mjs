@@ -1,6 +1,6 @@
-// Inputs of the workloads, from a fixed seed, and their results in f64 on the host.
+// Inputs of the workloads, drawn from a fixed seed, and expected results, computed in f64 on the host.
 
-/** Uniform values in [-1, 1) with 24 bits, Marsaglia's xorshift32. */
+/** Uniform random values in [-1, 1) with 24 bits, from Marsaglia's xorshift32. */
 class Uniform {
   constructor(seed) {
     this.state = seed >>> 0 || 1;
@@ -32,7 +32,7 @@ function addProduct(out, a, b, [m, n, k]) {
   }
 }
 
-/** y = a · b with a [size, size] and b [size, size]. The device holds both before any timed run. */
+/** Workload y = a · b with a and b [size, size]. The device holds a and b before any timed run. */
 export function matmul(size) {
   const random = new Uniform(0x5eed0 + size);
   const a = random.fill(size * size);
@@ -47,7 +47,7 @@ export function matmul(size) {
   };
 }
 
-/** Swaps the last two dimensions of [count, rows, columns]. */
+/** Copy of `values` [count, rows, columns] with the last two dimensions swapped. */
 export function transposed(values, [count, rows, columns]) {
   const out = new Float32Array(values.length);
   for (let e = 0; e < count; e++) {
@@ -59,7 +59,7 @@ export function transposed(values, [count, rows, columns]) {
   return out;
 }
 
-/** Probabilities of the experts for one token: softmax over all experts, in f64. */
+/** Router probabilities of one token: softmax over all experts, in f64. */
 function probabilities(x, router, experts) {
   const hidden = x.length;
   const logits = Array.from({ length: experts }, (_, e) => {
@@ -79,14 +79,14 @@ function route(x, layer) {
   const share = probabilities(x, router, experts);
   const order = share.map((_, e) => e).sort((a, b) => share[b] - share[a]);
   const gap = share[order[topK - 1]] - share[order[topK]];
-  // Rounding in f32 must not decide who is chosen: contenders sum in different orders.
+  // Rounding in f32 must not decide which experts are chosen, since contenders sum in different orders.
   if (!(gap > 1e-6)) throw new Error(`expected a clear choice of experts, got a gap of ${gap}`);
   const chosen = order.slice(0, topK);
   const total = chosen.reduce((sum, e) => sum + share[e], 0);
   return chosen.map((e) => ({ expert: e, weight: share[e] / total }));
 }
 
-/** y [tokens, hidden] of the layer in f64, and how many slots chose each expert. */
+/** Output y [tokens, hidden] of the layer in f64, and how many (token, expert) slots each expert got. */
 function moeReference(layer, x) {
   const { tokens, hidden, inter, experts, columnsIn, columnsOut } = layer;
   const y = new Float64Array(tokens * hidden);
@@ -108,9 +108,9 @@ function moeReference(layer, x) {
 }
 
 /**
- * One mixture-of-experts layer, dropless, relu, top-k of a softmax renormalised. Weights are on the device before any
- * timed run; x [tokens, hidden] is uploaded in every run. `columnsIn` [experts, hidden, inter] and `columnsOut`
- * [experts, inter, hidden] are wIn and wOut as a plain product reads them.
+ * Workload of one mixture-of-experts layer: dropless, relu, top-k of a softmax with renormalised weights. Weights are
+ * on the device before any timed run; x [tokens, hidden] is uploaded in every run. `columnsIn` [experts, hidden, inter]
+ * and `columnsOut` [experts, inter, hidden] are wIn and wOut transposed, as a plain matrix product reads them.
  */
 export function moe({ tokens, hidden, inter, experts, topK }) {
   const random = new Uniform(0x5eed);
@@ -122,7 +122,7 @@ export function moe({ tokens, hidden, inter, experts, topK }) {
     columnsIn: transposed(wIn, [experts, inter, hidden]),
     columnsOut: transposed(wOut, [experts, hidden, inter]),
   };
-  // Two different inputs: a run that answers with the result of the run before is found out.
+  // Two different inputs, so that a run that returns the result of the previous run fails the check.
   const cases = [random.fill(tokens * hidden), random.fill(tokens * hidden)].map((input) => {
     const { y, load } = moeReference(layer, input);
     return { input, expected: y, load };
@@ -136,7 +136,7 @@ export function moe({ tokens, hidden, inter, experts, topK }) {
   };
 }
 
-/** [tokens, heads, headDim] of [heads, tokens, headDim]. */
+/** Reorders values [heads, tokens, headDim] to [tokens, heads, headDim]. */
 function side(values, { heads, tokens, headDim }) {
   const out = new Float32Array(values.length);
   for (let h = 0; h < heads; h++) {
@@ -148,10 +148,10 @@ function side(values, { heads, tokens, headDim }) {
   return out;
 }
 
-/** [heads, tokens, headDim] of [tokens, heads, headDim]. */
+/** Reorders values [tokens, heads, headDim] to [heads, tokens, headDim]. */
 export const apart = (values, { heads, tokens, headDim }) => side(values, { heads: tokens, tokens: heads, headDim });
 
-/** o [heads, tokens, headDim] in f64. */
+/** Attention output o [heads, tokens, headDim] in f64. */
 function attentionReference({ heads, tokens, headDim }, { q, k, v }) {
   const y = new Float64Array(heads * tokens * headDim);
   const columns = transposed(k, [heads, tokens, headDim]);
@@ -171,15 +171,16 @@ function attentionReference({ heads, tokens, headDim }, { q, k, v }) {
 }
 
 /**
- * Attention of every query to every key of its head, one sequence, scaled by 1/√headDim. q, k and v are uploaded in
- * every run: those in `apart` are [heads, tokens, headDim], those in `side` the same as [tokens, heads, headDim].
+ * Workload of attention: every query attends to every key of its head, in one sequence, with scores scaled by
+ * 1/√headDim. q, k and v are uploaded in every run; `apart` has them as [heads, tokens, headDim], `side` as [tokens,
+ * heads, headDim].
  */
 export function attention({ heads, tokens, headDim }) {
   const random = new Uniform(0x5eed);
   const sizes = { heads, tokens, headDim };
   const count = heads * tokens * headDim;
   const cases = [0, 1].map(() => {
-    // Longer queries, so that some keys count far more than others.
+    // Queries are scaled up, so that some keys get far larger weights than others.
     const own = { q: random.fill(count, 4), k: random.fill(count), v: random.fill(count) };
     const beside = Object.fromEntries(Object.entries(own).map(([name, values]) => [name, side(values, sizes)]));
     return { input: { apart: own, side: beside }, expected: attentionReference(sizes, own) };
@@ -192,7 +193,7 @@ export function attention({ heads, tokens, headDim }) {
   };
 }
 
-/** Relative L2 error and the largest error, as a share of the root mean square of what is expected. */
+/** Relative L2 error, and the largest absolute error as a share of the root mean square of the expected values. */
 export function difference(actual, expected) {
   if (!(actual instanceof Float32Array) || actual.length !== expected.length) {
     throw new Error(`expected ${expected.length} values, got ${actual?.length} in a ${actual?.constructor?.name}`);
@@ -203,7 +204,7 @@ export function difference(actual, expected) {
   for (let i = 0; i < expected.length; i++) {
     const error = Math.abs(actual[i] - expected[i]);
     if (error > largest) largest = error;
-    // A NaN stays in this sum.
+    // A NaN in the results makes this sum NaN.
     off += error * error;
     all += expected[i] * expected[i];
   }

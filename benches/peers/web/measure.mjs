@@ -1,13 +1,13 @@
-// Checks every contender against f64, then times all of them in turns.
+// Checks every contender against the f64 reference, then times all contenders in turns.
 
 import { contendersOf } from './contenders.mjs';
 import { attention, difference, matmul, moe } from './data.mjs';
 
-/** f32 sums of up to 1024 products in any order stay an order of magnitude below. */
+/** Largest accepted errors. f32 sums of up to 1024 products, in any order, stay an order of magnitude below them. */
 const TOLERANCE = { relL2: 1e-5, largest: 1e-4 };
 const WARM_UPS = 2;
 const LAYER = { tokens: 512, hidden: 256, inter: 512, experts: 8, topK: 2 };
-/** Slots per expert of the form with a capacity: the customary factor of 1.25. */
+/** Slots per expert of the MoE form with a capacity, by the customary capacity factor of 1.25. */
 const CAPACITY = Math.ceil(1.25 * LAYER.tokens * LAYER.topK / LAYER.experts);
 
 const WORKLOADS = {
@@ -30,16 +30,16 @@ async function timed(action) {
   return { ms: performance.now() - start, result };
 }
 
-/** `order` is for a contender whose result has its numbers in another order than the reference. */
+/** Checks a result against the reference; `order` reorders the values of a contender whose layout differs from it. */
 function check(values, expected, { order = (same) => same }) {
   const error = difference(order(values), expected);
-  // Written so that NaN fails.
+  // Written so that a NaN fails.
   if (error.relL2 <= TOLERANCE.relL2 && error.largest <= TOLERANCE.largest) return error;
   throw new Error(`wrong result: relative L2 error ${error.relL2} (at most ${TOLERANCE.relL2}), `
     + `largest ${error.largest} of the root mean square (at most ${TOLERANCE.largest})`);
 }
 
-/** Opens one contender, checks its results for all inputs and warms it up. What goes wrong is its result. */
+/** Opens one contender, checks its results for all inputs and warms it up. A failure is recorded in the entry. */
 async function enter(contender, work, context) {
   const entry = { id: contender.id, label: contender.label, times: [] };
   try {
@@ -59,7 +59,7 @@ async function enter(contender, work, context) {
   return entry;
 }
 
-/** One timed run; the result is checked again, outside of the time. */
+/** One timed run of a contender. Its result is checked again, outside of the timed part. */
 async function turn(entry, { input, expected }) {
   try {
     const { ms, result } = await timed(() => entry.prepared.run(input));
@@ -91,7 +91,7 @@ async function compare(work, rounds, context) {
   return { name, kind, flops, load, contenders: entries.map((entry) => summary(entry, flops)) };
 }
 
-/** Each contender's library and device is opened once for all workloads. */
+/** Function that opens a contender's library and device, once per module and settings for all workloads. */
 function opener(address) {
   const open = new Map();
   return ({ module, settings }) => {
@@ -101,7 +101,7 @@ function opener(address) {
   };
 }
 
-/** Everyone must have computed on the same adapter. */
+/** The adapter that all results were computed on; throws if contenders used different ones. */
 function adapterOf(results) {
   const all = results.flatMap(({ contenders }) => contenders).map(({ adapter }) => adapter && JSON.stringify(adapter));
   const different = [...new Set(all.filter(Boolean))];
@@ -109,7 +109,7 @@ function adapterOf(results) {
   return different.length ? JSON.parse(different[0]) : null;
 }
 
-/** Measures the named workloads. `say` is told what is going on. */
+/** Measures the named workloads; `say` is called with each step of the progress. */
 export async function measure({ what, only, all, rounds, address, say }) {
   const context = { only, all, say, opened: opener(address) };
   const results = [];

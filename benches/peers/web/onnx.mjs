@@ -1,9 +1,9 @@
-// Writes the ONNX models of the benchmark: protobuf messages by field number, as in onnx.proto3.
+// Writes the ONNX models of the benchmark as protobuf messages, with the field numbers of onnx.proto3.
 
 const FLOAT = 1;
 const INT64 = 7;
 
-/** Bytes of an integer, 7 bits each, low ones first; a negative one is its 64-bit two's complement. */
+/** Protobuf varint of an integer: 7 bits per byte, lowest first; negative numbers are 64-bit two's complement. */
 function varint(value) {
   let rest = BigInt.asUintN(64, BigInt(value));
   const bytes = [];
@@ -27,7 +27,7 @@ function joined(parts) {
 
 const integer = (field, value) => Uint8Array.from([...varint(field << 3), ...varint(value)]);
 
-/** A field with a length: a message, a string, bytes. */
+/** A length-delimited field: a message, a string or bytes. */
 function block(field, content) {
   const bytes = typeof content === 'string' ? new TextEncoder().encode(content) : content;
   return joined([varint((field << 3) | 2), varint(bytes.length), bytes]);
@@ -45,7 +45,7 @@ function valueInfo(field, name, dims) {
   return message(field, block(1, name), message(2, message(1, integer(1, FLOAT), shape)));
 }
 
-/** An integer, or a list of them. */
+/** An attribute whose value is an integer or a list of integers. */
 function attribute([name, value]) {
   const all = [value].flat();
   if (!all.every(Number.isInteger)) throw new Error(`expected integer attributes, got ${name} = ${value}`);
@@ -53,7 +53,7 @@ function attribute([name, value]) {
   return message(5, block(1, name), ...all.map((one) => integer(field, one)), integer(20, type));
 }
 
-/** Operators that ONNX doesn't have are onnxruntime's. */
+/** Operators that standard ONNX doesn't have and onnxruntime contributes. */
 const CONTRIBUTED = { domain: 'com.microsoft', operators: ['MultiHeadAttention'] };
 
 function node(type, inputs, outputs, attributes) {
@@ -63,7 +63,9 @@ function node(type, inputs, outputs, attributes) {
   return message(1, ...names, block(3, outputs[0]), block(4, type), ...written, ...domain);
 }
 
-/** A graph that is built from its inputs on. Values are known by name; a result is named after its operator. */
+/**
+ * Builder of an ONNX graph, from its inputs on. Values are referred to by name; a result is named after its operator.
+ */
 class Graph {
   constructor() {
     this.parts = [];
@@ -79,7 +81,7 @@ class Graph {
     this.parts.push(valueInfo(12, name, dims));
   }
 
-  /** A constant of the model. */
+  /** Adds an f32 constant and returns its name. */
   floats(dims, values) {
     return this.constant(FLOAT, dims, values);
   }
@@ -94,13 +96,13 @@ class Graph {
     return name;
   }
 
-  /** Adds an operator with one result. */
+  /** Adds an operator with one result and returns the result's name. */
   op(type, inputs, attributes = {}, name = `${type}${this.count++}`) {
     this.parts.push(node(type, inputs, [name], attributes));
     return name;
   }
 
-  /** The k largest along an axis and their positions. */
+  /** Adds a TopK operator and returns the names of the k largest values along an axis and of their positions. */
   topK(values, k, axis) {
     const outputs = [`largest${this.count}`, `at${this.count++}`];
     this.parts.push(node('TopK', [values, this.integers([k])], outputs, { axis }));
@@ -114,7 +116,7 @@ class Graph {
   }
 }
 
-/** y = a · b, both inputs. */
+/** Model of y = a · b, with a and b as inputs. */
 export function matmulModel({ m, n, k }) {
   const graph = new Graph();
   graph.op('MatMul', [graph.input('a', [m, k]), graph.input('b', [k, n])], {}, 'y');
@@ -122,7 +124,7 @@ export function matmulModel({ m, n, k }) {
   return graph.model();
 }
 
-/** Experts' positions [tokens, topK] and their weights, which add up to 1 for each token. */
+/** Indices of the chosen experts [tokens, topK], and their weights, which add up to 1 for each token. */
 function routing(graph, x, layer, columnsRouter) {
   const logits = graph.op('MatMul', [x, graph.floats([layer.hidden, layer.experts], columnsRouter)]);
   const [largest, chosen] = graph.topK(graph.op('Softmax', [logits], { axis: 1 }), layer.topK, 1);
@@ -133,8 +135,8 @@ function routing(graph, x, layer, columnsRouter) {
 const reshaped = (graph, value, dims) => graph.op('Reshape', [value, graph.integers(dims)]);
 
 /**
- * `values` [tokens, topK] at the chosen experts of [tokens, experts], 0 elsewhere. `compare` does without
- * ScatterElements, whose results are wrong when onnxruntime-web 1.30.0 captures it.
+ * Scatters `values` [tokens, topK] to the chosen experts in [tokens, experts], with 0 elsewhere. Gates `compare` do so
+ * without ScatterElements, whose results are wrong when onnxruntime-web 1.30.0 captures the graph.
  */
 function spread(graph, layer, chosen, values) {
   const { tokens, experts, topK, gates } = layer;
@@ -149,7 +151,7 @@ function spread(graph, layer, chosen, values) {
   return graph.op('ReduceSum', [placed, graph.integers([1])], { keepdims: 0 });
 }
 
-/** All experts on all tokens as a batched product; the weights of experts that weren't chosen are 0. */
+/** MoE form that computes all experts on all tokens as a batched product; experts that weren't chosen get weight 0. */
 function batched(graph, x, layer, columnsRouter) {
   const { tokens, hidden, inter, experts } = layer;
   const { chosen, weight } = routing(graph, x, layer, columnsRouter);
@@ -161,12 +163,14 @@ function batched(graph, x, layer, columnsRouter) {
   graph.op('ReduceSum', [scaled, graph.integers([0])], { keepdims: 0 }, 'y');
 }
 
-/** All experts on all tokens as two plain products: the second one also sums over the experts. */
+/**
+ * MoE form that computes all experts on all tokens as two plain products; the second one also sums over the experts.
+ */
 function wide(graph, x, layer, columnsRouter) {
   const { tokens, hidden, inter, experts } = layer;
   const { chosen, weight } = routing(graph, x, layer, columnsRouter);
   const gates = reshaped(graph, spread(graph, layer, chosen, weight), [tokens, experts, 1]);
-  // [hidden, experts · inter]: wIn [experts · inter, hidden] with its dimensions swapped.
+  // wIn [experts · inter, hidden], transposed to [hidden, experts · inter].
   const columns = new Float32Array(layer.wIn.length);
   for (let f = 0; f < experts * inter; f++) {
     for (let h = 0; h < hidden; h++) columns[h * experts * inter + f] = layer.wIn[f * hidden + h];
@@ -178,8 +182,8 @@ function wide(graph, x, layer, columnsRouter) {
 }
 
 /**
- * Each expert on `capacity` slots, filled with its tokens in their order. Right only while no expert is chosen more
- * often, so it is no dropless layer; it shows what fewer products bring.
+ * MoE form that computes each expert on `capacity` slots, filled with its tokens in order. It is right only while no
+ * expert gets more tokens than that, so it is no dropless layer; it shows what fewer products bring.
  */
 function slotted(graph, x, layer, columnsRouter) {
   const { tokens, hidden, inter, experts, topK, capacity } = layer;
@@ -191,7 +195,7 @@ function slotted(graph, x, layer, columnsRouter) {
   const gathered = graph.op('Gather', [x, slots], { axis: 0 });
   const rows = graph.op('MatMul', [gathered, graph.floats([experts, hidden, inter], layer.columnsIn)]);
   const out = graph.op('MatMul', [graph.op('Relu', [rows]), graph.floats([experts, inter, hidden], layer.columnsOut)]);
-  // The slot of a token is its rank among the tokens of its expert.
+  // The slot of a token is its rank among the tokens of the same expert.
   const rank = graph.op('CumSum', [mask, graph.integers([1])], { exclusive: 1 });
   const first = graph.floats([experts, 1], Float32Array.from({ length: experts }, (_, e) => e * capacity));
   const position = graph.op('Transpose', [graph.op('Add', [rank, first])]);
@@ -203,7 +207,10 @@ function slotted(graph, x, layer, columnsRouter) {
 
 const LAYERS = { batched, wide, slotted };
 
-/** The MoE layer from standard operators, in one of three forms; weights are constants. See `spread` for the gates. */
+/**
+ * Model of the MoE layer from standard operators, in one of three forms, with constant weights. `gates` is for
+ * `spread`.
+ */
 export function moeModel(moe, form, gates) {
   const layer = { ...moe, gates };
   const graph = new Graph();
@@ -217,7 +224,7 @@ export function moeModel(moe, form, gates) {
   return graph.model();
 }
 
-/** o [1, tokens, heads · headDim] of q, k and v of that shape, by onnxruntime's operator. */
+/** Attention by onnxruntime's operator; q, k, v and o are [1, tokens, heads · headDim]. */
 function fused(graph, { heads, tokens, headDim }) {
   const dims = [1, tokens, heads * headDim];
   const inputs = ['q', 'k', 'v'].map((name) => graph.input(name, dims));
@@ -225,7 +232,7 @@ function fused(graph, { heads, tokens, headDim }) {
   graph.output('y', dims);
 }
 
-/** o [heads, tokens, headDim] of q, k and v of that shape, by two products and a softmax. */
+/** Attention by two products and a softmax; q, k, v and o are [heads, tokens, headDim]. */
 function composed(graph, { heads, tokens, headDim }) {
   const dims = [heads, tokens, headDim];
   const [q, k, v] = ['q', 'k', 'v'].map((name) => graph.input(name, dims));
@@ -237,7 +244,7 @@ function composed(graph, { heads, tokens, headDim }) {
 
 const ATTENTIONS = { fused, composed };
 
-/** Attention of all queries to all keys, in one of two forms. */
+/** Model of attention of all queries to all keys, in form `fused` or `composed`. */
 export function attentionModel(attention, form) {
   const graph = new Graph();
   ATTENTIONS[form](graph, attention);

@@ -1,4 +1,4 @@
-// onnxruntime-web, on its WebGPU provider or its wasm provider.
+// Contender onnxruntime-web, on its WebGPU provider or its wasm provider.
 
 import { apart } from './data.mjs';
 import { attentionModel, matmulModel, moeModel } from './onnx.mjs';
@@ -6,9 +6,9 @@ import { attentionModel, matmulModel, moeModel } from './onnx.mjs';
 const FOLDER = new URL('./node_modules/onnxruntime-web/dist/', import.meta.url).href;
 
 /**
- * `build` names the bundle, `provider` is 'webgpu' or 'wasm'. `form` and `gates` choose the graph of the MoE layer,
- * `form` that of the attention; `capture` records a run's commands and repeats them. `leastSubgroup` is the fewest
- * units of a subgroup with which the device has subgroups at all.
+ * Opens onnxruntime-web. `build` names the bundle; `provider` is 'webgpu' or 'wasm'. `form` and `gates` choose the
+ * graph of the MoE layer, `form` also that of attention; `capture` records the commands of a run and repeats them. If
+ * the adapter's subgroups have fewer than `leastSubgroup` units, the device gets no subgroups.
  */
 export async function open({ build, provider, leastSubgroup, ...settings }) {
   const ort = await import(`${FOLDER}ort.${build}.bundle.min.mjs`);
@@ -18,7 +18,7 @@ export async function open({ build, provider, leastSubgroup, ...settings }) {
   const version = ort.env.versions.web ?? ort.env.versions.common;
   if (provider === 'wasm') return { version, prepare: (work) => onCpu(ort, work, settings) };
   const own = await withoutSubgroups(leastSubgroup);
-  // The device lives from the first session to the last, so this one stays.
+  // onnxruntime's device lives from its first session to its last, so this session stays open.
   await session(ort, matmulModel({ m: 4, n: 4, k: 4 }), gpuOptions({ own }));
   const device = own ?? await ort.env.webgpu.device;
   const { vendor, architecture } = device.adapterInfo;
@@ -26,7 +26,7 @@ export async function open({ build, provider, leastSubgroup, ...settings }) {
   return { version, adapter: { vendor, architecture }, prepare };
 }
 
-/** A device with all that its adapter has but subgroups, if those have fewer than `least` units. */
+/** A device with all features of its adapter but subgroups; undefined where subgroups have at least `least` units. */
 async function withoutSubgroups(least = 0) {
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: 'high-performance' });
   if (adapter.info.subgroupMinSize >= least) return undefined;
@@ -45,7 +45,7 @@ function gpuOptions({ own, capture = false }) {
     executionProviders: [{ name: 'webgpu', validationMode: 'disabled', ...(own && { device: own }) }],
     preferredOutputLocation: 'gpu-buffer',
     enableGraphCapture: capture,
-    // Operators without a WebGPU kernel would run on the CPU and not say so.
+    // Otherwise, operators without a WebGPU kernel would silently run on the CPU.
     extra: { session: { disable_cpu_ep_fallback: '1' } },
   };
 }
@@ -63,13 +63,15 @@ function dimsOf(work, { form }) {
   return { q: dims, k: dims, v: dims, y: dims };
 }
 
-/** What a run is given, by the model's names. The other inputs are those that the work has under their names. */
+/** Inputs that change with each run, by the model's names. The model's other inputs are properties of `work`. */
 function given(work, input, { form }) {
   if (work.kind === 'attention') return form === 'fused' ? input.side : input.apart;
   return input ? { x: input } : {};
 }
 
-/** The result as the reference has it: MultiHeadAttention has the heads of a token side by side. */
+/**
+ * Function that reorders a result to the reference's layout: MultiHeadAttention has the heads of a token side by side.
+ */
 const orderOf = (work, { form }) => (form === 'fused' ? (values) => apart(values, work) : undefined);
 
 async function onCpu(ort, work, settings) {
@@ -82,7 +84,7 @@ async function onCpu(ort, work, settings) {
   return { run, order: orderOf(work, settings), close: () => created.release() };
 }
 
-/** A tensor in a buffer of its own. */
+/** A tensor in its own GPU buffer. */
 function held(ort, device, dims) {
   const size = 4 * dims.reduce((a, b) => a * b);
   const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC;
@@ -90,7 +92,7 @@ function held(ort, device, dims) {
   return { size, buffer, tensor: ort.Tensor.fromGpuBuffer(buffer, { dataType: 'float32', dims }) };
 }
 
-/** Copies the buffer to the host, once all work before is done. */
+/** Copies a GPU buffer to the host, once all work before is done. */
 async function download(device, { buffer, size }, staging) {
   const encoder = device.createCommandEncoder();
   encoder.copyBufferToBuffer(buffer, 0, staging, 0, size);
@@ -101,7 +103,9 @@ async function download(device, { buffer, size }, staging) {
   return values;
 }
 
-/** Inputs and output stay in buffers of their own; what a run is given is written into them before. */
+/**
+ * Prepares runs on the GPU: inputs and output stay in their own buffers; each run first writes its inputs into them.
+ */
 async function onGpu(ort, device, work, settings) {
   const created = await session(ort, modelOf(work, settings), gpuOptions(settings));
   const dims = dimsOf(work, settings);

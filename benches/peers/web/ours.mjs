@@ -1,6 +1,6 @@
-// Moebius, by its package.
+// Contender Moebius, by its package.
 
-/** `address` is the folder of moebius.js. */
+/** Opens Moebius; `address` is the folder of moebius.js. */
 export async function open(address) {
   const moebius = await import(`${address}/moebius.js`);
   await moebius.default();

@@ -1,4 +1,5 @@
-// Runs what the address asks for and shows the table; `window.measured` resolves with the measurement.
+// Runs the measurement that the page's address asks for and shows the table; `window.measured` resolves with the
+// results.
 
 import { measure, workloads } from './measure.mjs';
 import { report } from './report.mjs';

@@ -1,4 +1,4 @@
-// The table of a measurement, for the page and the terminal.
+// Formats the table of a measurement, for the page and the terminal.
 
 const OURS = 'moebius';
 

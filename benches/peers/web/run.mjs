@@ -1,4 +1,4 @@
-// Measures Moebius and its peers in one page. Usage: node run.mjs --help
+// Measures Moebius and its peers in one page of a browser. Usage: node run.mjs --help
 
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir, loadavg } from 'node:os';
@@ -12,7 +12,7 @@ import { failures, report } from './report.mjs';
 import { servePeers } from './server.mjs';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url)).replace(/[/\\]$/, '');
-/** Chromium computes on its software adapter with these, also where there is no GPU. */
+/** Flags with which Chromium computes WebGPU on its software adapter, also where there is no GPU. */
 const SOFTWARE = '--enable-unsafe-webgpu --enable-features=Vulkan --use-vulkan=swiftshader --use-angle=swiftshader';
 const QUIET = ['--no-sandbox', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync'];
@@ -45,7 +45,7 @@ function options() {
   return values;
 }
 
-/** Opens the page in a fresh profile and waits for its measurement. */
+/** Opens the page in a fresh browser profile and waits for its measurement. */
 async function inBrowser(address, values) {
   const profile = await mkdtemp(join(tmpdir(), 'moebius-peers-'));
   const flags = values['chrome-flags'] ?? (values.headed ? '--enable-unsafe-webgpu' : SOFTWARE);

@@ -1,4 +1,4 @@
-// Serves this folder, and the package below /pkg/, on localhost. Nothing is fetched from elsewhere.
+// Serves this folder, and the package below /pkg/, on localhost. The page loads nothing from elsewhere.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ const ISOLATED = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-em
 
 const PACKAGE = /^pkg\/((?:[\w-][\w.-]*\/)*[\w-][\w.-]*)$/;
 
-/** `folder` with the files of `pkg`. Resolves with `{url, close}`. */
+/** Serves `folder`, with the files of `pkg` below /pkg/. Resolves with `{url, close}`. */
 export function servePeers(folder, pkg, port = 0) {
   const replace = (name) => {
     const [, file] = PACKAGE.exec(name) ?? [];

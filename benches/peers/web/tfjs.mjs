@@ -1,4 +1,4 @@
-// TensorFlow.js on its WebGPU backend.
+// Contender TensorFlow.js, on its WebGPU backend.
 
 import * as tf from '@tensorflow/tfjs-core';
 import '@tensorflow/tfjs-backend-webgpu';
@@ -25,7 +25,7 @@ function matmul({ m, n, k, a, b }) {
   return { run, close };
 }
 
-/** It has no operator for attention. */
+/** Attention from products and a softmax, since TensorFlow.js has no operator for it. */
 function attention({ heads, tokens, headDim }) {
   const tensor = (values) => tf.tensor3d(values, [heads, tokens, headDim]);
   const run = async ({ apart }) => {

@@ -1,5 +1,5 @@
-//! What is measured in one run: ours, and what it is compared with. Each that runs on our device is checked first: some queries of some
-//! heads, as an attention of their own, through the f64 oracle.
+//! The contenders of one run: our attention, and what it is compared with. Contenders on our device are first checked against the f64
+//! oracle, which computes the attention of sampled queries and heads.
 
 use super::setup::{Output, Setup, Way};
 use super::{AttentionBench, AttentionPeer, pairs};
@@ -14,19 +14,19 @@ use moebius_ops::{Attention, AttentionPass, Gradient, HostTensor, Operation};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Heads of all sequences that are checked, and queries of each, spread evenly.
+/// Number of heads that are checked, over all sequences, and queries checked per head; both are spread evenly.
 const SAMPLES: [usize; 2] = [2, 16];
 
-/// What [`measure`] found.
+/// Results of [`measure`].
 pub(super) struct Measured {
-    /// The largest error of a way on the device.
+    /// Largest relative L2 error of any checked contender.
     pub(super) max_rel_l2: f64,
-    /// How long ours took.
+    /// Time of our attention.
     pub(super) time: Timing,
     pub(super) peers: Vec<Peer>,
 }
 
-/// What takes turns with the others.
+/// One contender, timed in turns with the others.
 enum Contender {
     Way(Way),
     Torch(Turns),
@@ -43,27 +43,28 @@ impl Contender {
         std::iter::once(Self::Way(Way::Ours)).chain(peers).collect()
     }
 
-    /// Whether it has to come after all that are not.
+    /// Whether this contender has to run after all others.
     ///
-    /// Kernels of Burn's on CubeCL's CPU runtime have barriers, whose threads stay and slow down whatever comes after.
+    /// Burn's kernels on CubeCL's CPU runtime have barriers, whose threads stay and slow down whatever comes after.
     fn comes_last(&self, setup: &Setup) -> bool {
         setup.place.on_cpu_runtime() && matches!(self, Self::Way(Way::Burn | Way::Composition))
     }
 
-    /// Seconds of one run.
+    /// Runs once and returns the seconds that took.
     fn seconds(&mut self, setup: &Setup) -> Result<f64, BenchError> {
         match self {
             Self::Way(way) => seconds_of(|| setup.run(*way)),
             Self::Torch(turns) => {
                 let seconds = turns.seconds()?;
-                // Its threads spin for some milliseconds before they sleep, on the cores that the next turn needs.
+                // PyTorch's threads spin for some milliseconds before they sleep, on the cores that the next turn
+                // needs.
                 std::thread::sleep(Duration::from_millis(20));
                 Ok(seconds)
             }
         }
     }
 
-    /// Its result beside ours.
+    /// This contender's row in the report, compared with our time.
     fn figures(
         &self,
         bench: &AttentionBench,
@@ -83,7 +84,7 @@ impl Contender {
     }
 }
 
-/// Verifies and times ours and its peers, in turns where they leave each other alone.
+/// Verifies and times our attention and its peers, in turns where they don't disturb each other.
 pub(super) fn measure(
     bench: &AttentionBench,
     setup: &Setup,
@@ -115,8 +116,8 @@ pub(super) fn measure(
     })
 }
 
-/// The largest relative L2 error of a head's sampled queries: their outputs and log-sum-exps; with gradients also those of q, and
-/// all of the gradients of k and v where the sampled queries alone count.
+/// Largest relative L2 error of a way for sampled queries and heads: of outputs and log-sum-exps; with gradients also of dq, and
+/// of dk and dv in full when do is 0 for all other queries.
 fn error(bench: &AttentionBench, setup: &Setup, way: Way) -> Result<f64, BenchError> {
     let oracle = Oracle::new(&way.of(bench), setup)?;
     let Some(d_o) = &setup.d_o else {
@@ -129,20 +130,20 @@ fn error(bench: &AttentionBench, setup: &Setup, way: Way) -> Result<f64, BenchEr
     Ok(outputs.max(oracle.backward_error(d_o, [&dq, &dk, &dv])?))
 }
 
-/// The sampled queries, and what they are computed of.
+/// The sampled queries and heads, and the problem and operands they belong to.
 struct Oracle<'a> {
     problem: Problem,
     setup: &'a Setup,
-    /// The sampled heads of each sequence and key head.
+    /// The sampled query heads by sequence and key head.
     heads: BTreeMap<[usize; 2], Vec<usize>>,
     queries: Vec<usize>,
 }
 
-/// The sampled queries of the heads that share a key head, and what they should give.
+/// The attention of sampled queries in the heads that share a key head, with the expected results.
 struct Part {
     operation: Operation,
     operands: Vec<HostTensor>,
-    /// o and lse.
+    /// Expected o and log-sum-exp.
     results: Vec<HostTensor>,
 }
 
@@ -163,7 +164,7 @@ impl<'a> Oracle<'a> {
         })
     }
 
-    /// The sampled rows of one head.
+    /// The sampled query rows of the head at `[batch, head]`.
     fn rows(&self, tensor: &Tensor<4>, at: [usize; 2]) -> Vec<f32> {
         let rows: Vec<i64> = self.queries.iter().map(|query| *query as i64).collect();
         let head = head(tensor, at);
@@ -171,7 +172,7 @@ impl<'a> Oracle<'a> {
         floats(head.select(2, rows))
     }
 
-    /// The sampled rows of some heads.
+    /// The sampled query rows of several heads of a sequence.
     fn rows_of(&self, tensor: &Tensor<4>, batch: usize, heads: &[usize]) -> HostTensor {
         let rows = heads.iter().map(|head| self.rows(tensor, [batch, *head]));
         HostTensor::of_f32(&rows.collect::<Vec<_>>().concat())
@@ -191,7 +192,7 @@ impl<'a> Oracle<'a> {
         })
     }
 
-    /// The largest error of the sampled rows of a head.
+    /// Largest relative L2 error of one head's sampled rows in `got` against `want`.
     fn error(&self, got: &Tensor<4>, batch: usize, heads: &[usize], want: &HostTensor) -> f64 {
         let want = want.floats();
         let of_head = heads.iter().zip(want.chunks(want.len() / heads.len()));
@@ -212,7 +213,7 @@ impl<'a> Oracle<'a> {
         Ok(error)
     }
 
-    /// do, 0 where a query isn't sampled.
+    /// do with 0 for every query that isn't sampled.
     fn sampled(&self, d_o: &Tensor<4>) -> Tensor<4> {
         let [_, heads, queries, _] = d_o.dims();
         let sampled = self.heads.iter().flat_map(|([batch, _], sampled)| {
@@ -222,7 +223,7 @@ impl<'a> Oracle<'a> {
         only(d_o, sampled)
     }
 
-    /// The largest error of dq for do, and of dk and dv for [`Self::sampled`].
+    /// Largest error of dq, computed from do, and of dk and dv, computed from [`Self::sampled`].
     fn backward_error(&self, d_o: &Tensor<4>, [dq, dk, dv]: [&Tensor<4>; 3]) -> Result<f64, Error> {
         let mut error = 0.0f64;
         for (at, heads) in &self.heads {
@@ -239,7 +240,7 @@ impl<'a> Oracle<'a> {
 }
 
 impl Part {
-    /// dq, dk and dv for do.
+    /// Expected dq, dk and dv for the output gradient do.
     fn gradients(self, d_o: HostTensor) -> Result<Vec<HostTensor>, Error> {
         let gradient = self.operation.gradient("o", |_| true);
         let Some(Gradient::By { operation, .. }) = gradient else {
@@ -250,7 +251,7 @@ impl Part {
     }
 }
 
-/// \[1, 1, S, D\] of a sequence and head, without the graph if one is recorded.
+/// The \[1, 1, S, D\] part of one sequence and head, detached from the autodiff graph if there is one.
 fn head(tensor: &Tensor<4>, [batch, head]: [usize; 2]) -> Tensor<4> {
     let tensor = tensor.clone().inner();
     tensor.narrow(0, batch, 1).narrow(1, head, 1)

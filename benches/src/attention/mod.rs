@@ -1,4 +1,4 @@
-//! The benchmark of attention: q, k and v of one call, with or without gradients, beside other implementations.
+//! The benchmark of attention: one call on q, k and v, with or without gradients, compared with other implementations.
 
 mod contenders;
 mod setup;
@@ -74,40 +74,40 @@ pub enum AttentionPeer {
     Full,
 }
 
-/// What was measured. Outputs are verified, and gradients where there are any, of ours and of all that is measured on this device.
+/// Results of the benchmark. Outputs, and gradients if measured, are verified for ours and for all peers on this device.
 #[derive(Clone, Debug, Serialize)]
 pub struct AttentionReport {
-    /// Ours; the bytes are those of q, k, v, o and its log-sum-exp, and of their gradients where there are any.
+    /// Our result; the bytes are those of q, k, v, o and the log-sum-exp, and of their gradients if measured.
     #[serde(flatten)]
     pub ours: Measurement,
-    /// Pairs of a query and a key that it sees, over all heads.
+    /// Number of (query, key) pairs in which the query sees the key, over all heads.
     pub pairs: u64,
-    /// Floating-point operations: 4 · pairs · head size, and [`FLOPS_OF_FORWARD`] times that with gradients.
+    /// Floating-point operations: 4 · pairs · head size; with gradients, [`FLOPS_OF_FORWARD`] times as many.
     pub flops: u64,
-    /// The most bytes this process had resident up to the end of its second run, before anything was checked or compared;
-    /// `None` where the system doesn't say.
+    /// Peak resident bytes of this process up to the end of its second run, before any check or comparison; `None` where
+    /// the system doesn't say.
     pub process_peak_bytes: Option<u64>,
-    /// What was asked for besides.
+    /// Results of the peers.
     pub peers: Vec<Peer>,
 }
 
 impl AttentionBench {
-    /// Key and value heads.
+    /// Number of key and value heads.
     pub fn kv_heads(&self) -> usize {
         self.kv_heads.unwrap_or(self.heads)
     }
 
-    /// Queries of a sequence.
+    /// Number of queries per sequence.
     pub fn queries(&self) -> usize {
         self.queries.unwrap_or(self.tokens)
     }
 
-    /// Keys of a sequence.
+    /// Number of keys per sequence.
     pub fn keys(&self) -> usize {
         self.keys.unwrap_or(self.tokens)
     }
 
-    /// The problem.
+    /// The attention problem that the options describe.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for sizes that don't fit, no sequences, queries or keys,
@@ -138,7 +138,7 @@ impl AttentionBench {
         Ok(problem.with_element(element).with_rules(rules)?)
     }
 
-    /// Checks that Burn's attention is asked for where it has the problem.
+    /// Checks that the options ask Burn's attention for nothing it lacks: windows or shared key heads.
     fn check_peers(&self) -> Result<(), Mismatch> {
         let burn = [AttentionPeer::Burn, AttentionPeer::Composition];
         if !self.peers.iter().any(|peer| burn.contains(peer)) {
@@ -158,34 +158,34 @@ impl AttentionBench {
         Ok(())
     }
 
-    /// FLOPs of `pairs`.
+    /// Floating-point operations for a number of (query, key) pairs.
     fn flops(&self, pairs: u64) -> u64 {
         let passes = if self.backward { FLOPS_OF_FORWARD } else { 1 };
         passes * 4 * pairs * self.head_dim as u64
     }
 }
 
-/// The pairs of a query and a key that it sees, over all heads.
+/// Number of (query, key) pairs in which the query sees the key, over all heads.
 fn pairs(problem: &Problem) -> u64 {
     let sizes = problem.sizes();
     let of_head = (0..sizes.queries).map(|i| problem.keys_of(i..i + 1).len() as u64);
     of_head.sum::<u64>() * (sizes.batch * sizes.heads) as u64
 }
 
-/// Bytes that have to be read or written at least.
+/// Least number of bytes that have to be read or written.
 fn floor_bytes(bench: &AttentionBench, problem: &Problem) -> u64 {
     let rows = 2 * (problem.query_rows() + problem.key_rows()) * bench.head_dim;
     let passes = if bench.backward { 2 } else { 1 };
     (passes * rows * bench.dtype.size() + 4 * problem.query_rows()) as u64
 }
 
-/// Verifies, then measures; `progress` is told what is being done.
+/// Verifies, then measures; `progress` is called with each step.
 ///
 /// # Errors
 /// [`BenchError`] when the sizes don't fit, the device refuses or fails, or a peer can't be run.
 pub fn run(bench: &AttentionBench, progress: Progress) -> Result<AttentionReport, BenchError> {
     let problem = bench.problem()?;
-    // First, so that a missing peer costs no minutes.
+    // PyTorch starts first, so that its absence shows before minutes are spent.
     let torch = start_torch(bench, progress)?;
     progress("making q, k and v");
     let setup = Setup::new(bench)?;
@@ -215,7 +215,7 @@ pub fn run(bench: &AttentionBench, progress: Progress) -> Result<AttentionReport
     })
 }
 
-/// PyTorch with such tensors, waiting for its turns, where it is asked for.
+/// Starts PyTorch with tensors of the same shapes, waiting for its turns; `None` when it isn't asked for.
 fn start_torch(bench: &AttentionBench, progress: Progress) -> Result<Option<Turns>, BenchError> {
     if !bench.peers.contains(&AttentionPeer::Torch) {
         return Ok(None);

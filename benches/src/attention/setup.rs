@@ -1,4 +1,4 @@
-//! What is measured on one device: q, k and v there, and the implementations that take them.
+//! The operands q, k and v on the measured device, and the implementations that take them.
 
 use super::AttentionBench;
 use crate::BenchError;
@@ -10,18 +10,18 @@ use moebius::Error;
 use moebius::attention::Attend;
 use moebius_shaders::attention::plan;
 
-/// q \[B, Hq, Sq, D\], k and v \[B, Hkv, Skv, D\], or their gradients.
+/// q \[B, Hq, Sq, D\] and k and v \[B, Hkv, Skv, D\], or their gradients.
 pub(super) type Operands = [Tensor<4>; 3];
 
-/// What is measured, on its device.
+/// Operands of the benchmark on its device.
 pub(super) struct Setup {
     bench: AttentionBench,
     pub(super) place: Place,
-    /// The kernel variant of the forward.
+    /// Name of the forward pass's kernel variant.
     pub(super) variant: String,
-    /// On a device that records gradients where they are measured.
+    /// q, k and v; on an autodiff device if gradients are measured.
     pub(super) operands: Operands,
-    /// \[B, Hq, Sq, D\] where gradients are measured.
+    /// Gradient \[B, Hq, Sq, D\] of the output; `None` without a backward pass.
     pub(super) d_o: Option<Tensor<4>>,
 }
 
@@ -56,7 +56,7 @@ impl Setup {
         })
     }
 
-    /// What is timed: a forward, with the gradients of Σ o ∘ do where they are measured, and a wait for it.
+    /// The timed work: one forward pass, also the gradients of Σ o ∘ do if measured, and a wait for the device.
     pub(super) fn run(&self, way: Way) -> Result<(), BenchError> {
         match &self.d_o {
             Some(d_o) => self.place.finish_with(self.both(way, d_o)?),
@@ -68,7 +68,7 @@ impl Setup {
         way.forward(&self.bench, self.operands.clone())
     }
 
-    /// A forward, and the gradients of q, k and v.
+    /// Runs one forward pass and computes the gradients of q, k and v.
     pub(super) fn both(&self, way: Way, d_o: &Tensor<4>) -> Result<(Output, Operands), BenchError> {
         let out = self.forward(way)?;
         let gradients = (out.o.clone() * d_o.clone()).sum().backward();
@@ -81,27 +81,27 @@ impl Setup {
     }
 }
 
-/// One implementation.
+/// An implementation of attention on tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Ours.
+    /// Our attention.
     Ours,
-    /// Ours, causal and without a window.
+    /// Our attention, causal and without a window.
     Full,
-    /// Burn's function.
+    /// Burn's `attention`.
     Burn,
-    /// What Burn's function is where a backend has none of its own.
+    /// The product, softmax and product that Burn falls back to where a backend has no attention of its own.
     Composition,
 }
 
-/// o \[B, Hq, Sq, D\], and the log-sum-exp \[B, Hq, Sq\] where a way has it.
+/// The output o \[B, Hq, Sq, D\], and the log-sum-exp \[B, Hq, Sq\] if the implementation returns it.
 pub(super) struct Output {
     pub(super) o: Tensor<4>,
     pub(super) lse: Option<Tensor<3>>,
 }
 
 impl Way {
-    /// What it is called in a report.
+    /// Name of the implementation in a report.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
@@ -111,7 +111,8 @@ impl Way {
         }
     }
 
-    /// The benchmark that it computes when `bench` is asked for.
+    /// The benchmark that this implementation computes when `bench` is asked for: for `Full`, `bench` made causal
+    /// without a window.
     pub(super) fn of(self, bench: &AttentionBench) -> AttentionBench {
         let mut bench = bench.clone();
         if self == Self::Full {

@@ -37,7 +37,7 @@ fn copies_are_together_four_times_the_cache() {
     let mib = 1 << 20;
     assert_eq!(copies_beyond(32 * mib, 16 * mib), 8);
     assert_eq!(copies_beyond(32 * mib, 17 * mib), 8);
-    // A weight larger than all of that takes turns with one other.
+    // A weight larger than four times the cache still takes turns with one other copy.
     assert_eq!(copies_beyond(32 * mib, 1 << 30), 2);
 }
 

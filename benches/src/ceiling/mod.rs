@@ -1,4 +1,4 @@
-//! What a result is compared with: the device's peak and the speed of its memory, measured in the same run.
+//! Ceilings that results are compared with: the device's peak and the speed of its memory, measured in the same run.
 
 #[cfg(feature = "flex")]
 mod multiply_adds;
@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread::available_parallelism;
 
-/// Bytes read in turn over those of the last-level cache.
+/// Least number of bytes read per round, as a multiple of the last-level cache's bytes.
 const OVER_CACHE: u64 = 4;
-/// Bytes read in turn at least, so that starting threads takes no time to speak of.
+/// Least number of bytes read per round, so that the time for starting threads is negligible.
 const LEAST: u64 = 256 << 20;
-/// Bytes of the last-level cache where the system doesn't say.
+/// Assumed bytes of the last-level cache where the system doesn't say.
 const ASSUMED: u64 = 64 << 20;
 
 /// Waits for everything enqueued on `client`.
@@ -31,59 +31,59 @@ pub(crate) fn finish(device: &Device) -> Result<(), BenchError> {
     device.sync().map_err(BenchError::device)
 }
 
-/// [`finish`] for what gives `results`, which are held until then: a device that records operations leaves
-/// out those whose results are dropped.
+/// Waits as [`finish`] does for the work that gives `results`, and holds them until then: a device that records
+/// operations leaves out those whose results are dropped.
 pub(crate) fn finish_with<T>(results: T, device: &Device) -> Result<(), BenchError> {
     let finished = finish(device);
     drop(results);
     finished
 }
 
-/// What the machine reached in the run of a benchmark.
+/// Peak and memory speed that the machine reached in the run of a benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ceilings {
-    /// GFLOP/s the device reached on `peak_of`.
+    /// GFLOP/s that the device reached on `peak_of`.
     pub peak_gflops: f64,
-    /// What the peak is of.
+    /// Name of the work whose GFLOP/s are the peak.
     pub peak_of: String,
-    /// What the processor's threads read from memory; `None` where tensors aren't in it.
+    /// Speed at which the processor's threads read memory; `None` where tensors aren't in the processor's memory.
     pub memory: Option<MemoryRead>,
 }
 
-/// How near a result is to what the machine can do.
+/// How near a result is to the machine's ceilings.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Reached {
-    /// Its GFLOP/s over the peak.
+    /// The result's GFLOP/s divided by the peak.
     pub peak_share: f64,
-    /// What its operations and bytes take at least.
+    /// Least time for the result's operations and bytes; `None` where the memory's speed isn't known.
     pub floor: Option<Floor>,
 }
 
-/// What a result can't be faster than, and how far it is from that.
+/// Least time that a result can take, and how near the result is to it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Floor {
-    /// Which of the two takes longer.
+    /// The bound that takes longer: arithmetic or memory.
     pub binds: Bound,
-    /// Milliseconds of the floating-point operations at the peak.
+    /// Milliseconds for the floating-point operations at the peak.
     pub compute_ms: f64,
-    /// Milliseconds of the bytes at the speed at which memory is read.
+    /// Milliseconds for the bytes at the measured speed of memory.
     pub memory_ms: f64,
-    /// The longer of them over the median: 1 is as fast as the machine can.
+    /// The longer of both times divided by the median time: 1 is as fast as the machine can be.
     pub share: f64,
 }
 
-/// What a result is bound by.
+/// Resource that limits the speed of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
-    /// Arithmetic.
+    /// Floating-point arithmetic.
     Compute,
     /// The speed of memory.
     Memory,
 }
 
 impl Bound {
-    /// Its name.
+    /// Name of the bound in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -93,7 +93,7 @@ impl Bound {
 }
 
 impl Ceilings {
-    /// Measures both, one after the other, on as many threads.
+    /// Measures the peak, then the memory, both on all threads of the process.
     pub(crate) fn measure(opened: &Opened, device: &Device) -> Result<Self, BenchError> {
         let (rate, of) = peak(opened, device)?;
         let host = opened.capability.is_cpu();
@@ -104,7 +104,7 @@ impl Ceilings {
         })
     }
 
-    /// How near a result of `flops` and `bytes` is to this.
+    /// Compares a result of `flops` and `bytes` that took `time` with these ceilings.
     pub(crate) fn reached(&self, time: Timing, [flops, bytes]: [u64; 2]) -> Reached {
         Reached {
             peak_share: time.speed(flops).gflops / self.peak_gflops,
@@ -112,7 +112,7 @@ impl Ceilings {
         }
     }
 
-    /// The floor of `flops` and `bytes` that took `seconds`; `None` where memory's speed isn't known.
+    /// The floor for `flops` and `bytes` that took `seconds`; `None` where the memory's speed isn't known.
     pub(crate) fn floor(&self, flops: u64, bytes: u64, seconds: f64) -> Option<Floor> {
         let memory = self.memory.as_ref()?;
         let compute_ms = flops as f64 / self.peak_gflops / 1e6;
@@ -131,7 +131,7 @@ impl Ceilings {
     }
 }
 
-/// FLOP/s of what a result is compared with, and what that is.
+/// FLOP/s of the work that sets the peak, and the name of that work.
 fn peak(opened: &Opened, device: &Device) -> Result<(f64, &'static str), BenchError> {
     const MULTIPLY_ADDS: &str = "f32 multiply-adds";
     if let Some(client) = opened.client() {
@@ -145,7 +145,7 @@ fn peak(opened: &Opened, device: &Device) -> Result<(f64, &'static str), BenchEr
     Ok((matmul(device)?, "a 1024³ f32 matmul"))
 }
 
-/// FLOP/s of independent f32 multiply-adds in registers.
+/// FLOP/s of independent f32 multiply-adds in the device's registers.
 fn multiply_adds(client: &Client, device: &Capability) -> Result<f64, BenchError> {
     let plan = peak::plan(device);
     let out = client.empty(plan.bytes());
@@ -156,7 +156,7 @@ fn multiply_adds(client: &Client, device: &Capability) -> Result<f64, BenchError
     Ok(plan.flops() as f64 / seconds)
 }
 
-/// FLOP/s of Burn's own 1024³ product: the peak of a backend without kernels of ours.
+/// FLOP/s of Burn's own 1024³ product, the peak of a backend without our kernels.
 fn matmul(device: &Device) -> Result<f64, BenchError> {
     const EDGE: usize = 1024;
     let random = || Tensor::<2>::random([EDGE, EDGE], Distribution::Default, device);
@@ -168,18 +168,18 @@ fn matmul(device: &Device) -> Result<f64, BenchError> {
     Ok(2.0 * (EDGE as f64).powi(3) / seconds)
 }
 
-/// What memory gave in the run of a benchmark.
+/// Speed at which memory was read in the run of a benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemoryRead {
-    /// GB/s.
+    /// GB/s that all threads read together.
     pub gb_per_s: f64,
-    /// Threads that read, each a part: as many as there are processors for this process.
+    /// Number of threads, each reading its own part: one per processor available to this process.
     pub threads: usize,
-    /// Bytes that they read, before they come to the first again: at least four times the next.
+    /// Bytes read before any is read again: at least four times `last_level_cache_bytes`.
     pub bytes: u64,
     /// Bytes of the last-level caches of the processors that this process may use.
     pub last_level_cache_bytes: u64,
-    /// Who says so.
+    /// Source of `last_level_cache_bytes`.
     pub cache_size_of: CacheSize,
 }
 
@@ -187,14 +187,14 @@ pub struct MemoryRead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheSize {
-    /// The system says so.
+    /// The operating system.
     System,
-    /// It doesn't say; 64 MiB are assumed.
+    /// An assumption of 64 MiB, where the system doesn't say.
     Assumed,
 }
 
 impl MemoryRead {
-    /// Reads for up to some seconds; the fastest counts.
+    /// Reads for up to some seconds and keeps the fastest round.
     pub(crate) fn measure() -> Result<Self, BenchError> {
         let (cache, of) = last_level_cache();
         let bytes = (OVER_CACHE * cache).max(LEAST);
@@ -218,7 +218,7 @@ impl MemoryRead {
     }
 }
 
-/// The sum of some words, in sums that don't wait for each other.
+/// Sum of `words`, in 16 partial sums that don't wait for each other.
 fn sum(words: &[u64]) -> u64 {
     let mut sums = [0_u64; 16];
     let (blocks, rest) = words.as_chunks::<16>();
@@ -231,13 +231,13 @@ fn sum(words: &[u64]) -> u64 {
     all.fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
-/// Copies of `bytes` that are together at least four times the last-level cache, so that using one after the other
+/// Number of copies of `bytes` that together are at least four times the last-level cache, so that using them in turns
 /// reads memory; at least 2.
 pub(crate) fn copies_beyond(cache: u64, bytes: u64) -> u64 {
     (OVER_CACHE * cache).div_ceil(bytes.max(1)).max(2)
 }
 
-/// Bytes of the last-level caches of the processors that this process may use, and who says so.
+/// Bytes of the last-level caches of the processors that this process may use, and the source of that number.
 pub(crate) fn last_level_cache() -> (u64, CacheSize) {
     let allowed = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let allowed = allowed
@@ -250,7 +250,7 @@ pub(crate) fn last_level_cache() -> (u64, CacheSize) {
     }
 }
 
-/// Bytes of the highest level of the caches of some processors, each cache once.
+/// Total bytes of the highest-level caches of `processors`, counting each cache once.
 fn caches_of(system: &Path, processors: &[u32]) -> u64 {
     let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
     let mut found: BTreeSet<(u32, String, u64)> = BTreeSet::new();
@@ -271,7 +271,7 @@ fn caches_of(system: &Path, processors: &[u32]) -> u64 {
     last.map(|(.., bytes)| bytes).sum()
 }
 
-/// The bytes of `512K` or `32M`.
+/// Number of bytes in a size such as `512K` or `32M`.
 fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let number: u64 = digits.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The peak of plain Rust on this processor: independent multiply-adds in registers.
+//! Peak of plain Rust code on this processor: independent multiply-adds in registers.
 
 use crate::BenchError;
 use crate::timing::fastest;
@@ -6,19 +6,19 @@ use pulp::{Simd, WithSimd};
 use std::hint::black_box;
 use std::thread::available_parallelism;
 
-/// Independent sums of a thread, enough to hide the latency of a multiply-add.
+/// Independent sums per thread, enough to hide the latency of a multiply-add.
 const CHAINS: usize = 12;
-/// Multiply-adds of a sum, some milliseconds.
+/// Multiply-adds per sum, which take some milliseconds.
 const STEPS: usize = 1 << 20;
 
-/// The work of one thread.
+/// The multiply-adds of one thread.
 #[derive(Clone, Copy)]
 struct Chains {
     seed: f32,
 }
 
 impl WithSimd for Chains {
-    /// A value that depends on all sums, and the lanes of a register.
+    /// A value that depends on all sums, and the number of lanes in a register.
     type Output = (f32, usize);
 
     #[inline(always)]
@@ -40,7 +40,7 @@ impl WithSimd for Chains {
 }
 
 impl Chains {
-    /// Runs what is compiled for the vectors that the process uses.
+    /// Runs the code compiled for the vector instructions that the process uses.
     fn run(self) -> (f32, usize) {
         #[cfg(target_arch = "x86_64")]
         {
@@ -64,7 +64,7 @@ impl Chains {
     }
 }
 
-/// FLOP/s of as many threads as there are processors.
+/// FLOP/s of one thread per processor together.
 pub(super) fn rate() -> Result<f64, BenchError> {
     let threads = available_parallelism().map_or(1, usize::from);
     let (_, lanes) = Chains { seed: 0.5 }.run();
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn no_sum_is_left_out() {
-        // Each sum goes to 1, whatever it starts with: half of it and a half.
+        // Each sum converges to 1 from any start: a step halves it and adds a half.
         let (total, lanes) = Chains { seed: 0.5 }.run();
         assert_eq!(total, (CHAINS * lanes) as f32);
     }

@@ -18,7 +18,7 @@ fn ceilings(memory: Option<f64>) -> Ceilings {
 #[test]
 fn the_longer_of_both_floors_binds() {
     let ceilings = ceilings(Some(20.0));
-    // 2 ms of arithmetic, 1 ms of reading.
+    // The arithmetic takes 2 ms at the peak and the reads 1 ms.
     let floor = ceilings.floor(400_000_000, 20_000_000, 4e-3);
     let want = Floor {
         binds: Bound::Compute,

@@ -1,4 +1,4 @@
-//! The check before the numbers: sampled outputs as a product of their own through the f64 oracle.
+//! The check before the timing: sampled outputs against the same product in the f64 oracle.
 
 use super::LinearBench;
 use super::data::HostData;
@@ -11,15 +11,15 @@ use moebius_ops::scaling::Granularity;
 use moebius_ops::{Element, Fault, GroupedGemm, HostTensor, Operation, Quantize};
 use moebius_ops::{grouped_gemm, quantize};
 
-/// Rows and columns of the outputs that are checked, spread evenly.
+/// Number of rows and of columns of the output that are checked, spread evenly.
 const SAMPLES: [usize; 2] = [16, 64];
 
-/// Largest relative L2 error that verifies: rounding of f32 sums grows with the root of their length.
+/// Largest relative L2 error that verifies; rounding of f32 sums grows with the root of their length.
 pub(super) fn largest_error(bench: &LinearBench) -> f64 {
     tolerance(bench.dtype) * (bench.k as f64 / 4096.0).sqrt().max(1.0)
 }
 
-/// The sampled outputs and what they are computed of.
+/// Sizes of the layer, and the sampled rows and columns of its output.
 pub(super) struct Oracle {
     n: usize,
     k: usize,
@@ -44,8 +44,8 @@ impl Oracle {
         self.error(x, weights, y)
     }
 
-    /// The same of an FP8 layer with the values its codes and scales stand for, and the relative L2
-    /// distance of all of these from the weights they were made of.
+    /// Relative L2 error of the sampled outputs of an FP8 layer against a product with its decoded weights, and
+    /// relative L2 distance of the decoded weights from the original ones.
     pub(super) fn fp8_errors(
         &self,
         weight: &Weight<2>,
@@ -63,7 +63,7 @@ impl Oracle {
         ])
     }
 
-    /// `x` and `weights` are the sampled lines alone, `y` is all outputs.
+    /// Relative L2 error of the sampled outputs: `x` and `weights` are the sampled lines, `y` all outputs.
     fn error(&self, x: HostTensor, weights: HostTensor, y: &[f32]) -> Result<f64, Error> {
         let (rows, columns) = (&self.rows, &self.columns);
         let problem = grouped_gemm::Problem::dense(rows.len(), columns.len(), self.k)?;
@@ -77,18 +77,18 @@ impl Oracle {
     }
 }
 
-/// What an operation with one result should give.
+/// Expected result of an operation with one result.
 fn result(operation: impl Into<Operation>, operands: &[HostTensor]) -> Result<HostTensor, Error> {
     Ok(operation.into().reference(operands)?.swap_remove(0))
 }
 
-/// The values of some lines of `k`.
+/// Values of the `picked` lines of `k` values each.
 fn lines<T: Copy>(values: &[T], k: usize, picked: &[usize]) -> Vec<T> {
     let lines = picked.iter().flat_map(|line| &values[line * k..][..k]);
     lines.copied().collect()
 }
 
-/// W \[n, k\] as codes and scales have it, decoded on the host.
+/// W \[n, k\], decoded on the host from its codes and scales.
 fn decoded(weight: &Weight<2>) -> Result<HostTensor, BenchError> {
     let codes = weight.codes();
     let codes = codes.ok_or_else(|| BenchError::device("no codes"))?;
@@ -119,7 +119,7 @@ fn words(tensor: &Tensor<3, Int>) -> Result<HostTensor, BenchError> {
     Ok(words.map(|word| word as u32).collect::<Vec<u32>>().into())
 }
 
-/// Rows of x as the product reads them.
+/// Rows of x, rounded as the layer rounds activations.
 fn activations(source: Activations, x: &[f32], k: usize) -> Result<HostTensor, Error> {
     let values = HostTensor::of_f32(x);
     let granularity = match source {

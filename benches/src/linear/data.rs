@@ -1,5 +1,5 @@
-//! What is multiplied, on the host: the oracle needs it there, and no device has to draw it. And copies of the weights that take
-//! turns, so that few tokens read them from memory as a model does, whose other layers have pushed them out of the caches.
+//! Operands of the product on the host, where the oracle needs them, and copies of the weights that take turns: with few tokens,
+//! each product then reads weights from memory, as in a model whose other layers have pushed them out of the caches.
 
 use super::LinearBench;
 use crate::ceiling::{copies_beyond, last_level_cache};
@@ -12,14 +12,14 @@ use moebius_ops::grouped_gemm::Problem;
 use std::cell::Cell;
 use std::f64::consts::TAU;
 
-/// Tokens up to which reading the weights is most of the work.
+/// Number of tokens up to which reading the weights is most of the work.
 const FEW_TOKENS: usize = 16;
-/// Copies of the codes at most: smaller layers stay in the caches, whatever their type.
+/// Largest number of copies of the codes; smaller layers stay in the caches, whatever their type.
 const MOST: u64 = 256;
 
 /// x \[m, k\] and W \[n, k\], normally distributed.
 pub(super) struct HostData {
-    /// As the layers read it: rounded to the type of the benchmark.
+    /// x as the layers read it: rounded to the type of the benchmark.
     pub(super) x: Vec<f32>,
     pub(super) weights: Vec<f32>,
 }
@@ -33,7 +33,7 @@ impl HostData {
         }
     }
 
-    /// Wᵀ \[k, n\], as Burn's layers have it.
+    /// Wᵀ \[k, n\], the layout of Burn's layers.
     pub(super) fn transposed(&self, bench: &LinearBench) -> Vec<f32> {
         let LinearBench { n, k, .. } = *bench;
         let mut turned = vec![0.0; n * k];
@@ -46,7 +46,7 @@ impl HostData {
     }
 }
 
-/// The nearest values of another type.
+/// The values, rounded to `dtype`.
 pub(super) fn rounded(values: Vec<f32>, dtype: DType) -> Vec<f32> {
     if dtype == DType::F32 {
         return values;
@@ -56,7 +56,7 @@ pub(super) fn rounded(values: Vec<f32>, dtype: DType) -> Vec<f32> {
     rounded.iter::<f32>().collect()
 }
 
-/// Weights of the layer.
+/// Number of weights of the layer.
 pub(super) fn weights(bench: &LinearBench) -> u64 {
     bench.n as u64 * bench.k as u64
 }
@@ -67,7 +67,7 @@ pub(super) fn input(bench: &LinearBench, device: &Device, data: &HostData) -> Te
     Tensor::from_data(x, (device, bench.dtype))
 }
 
-/// The product in floats.
+/// The product with float weights.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](moebius::ErrorKind::Shape) for a size of 0 or one too large,
@@ -82,7 +82,7 @@ pub(super) fn float_problem(bench: &LinearBench) -> Result<Problem, Error> {
     })
 }
 
-/// A weight that isn't trained.
+/// The layer's weight, from `values`, not trainable.
 pub(super) fn weight(
     values: &[f32],
     shape: [usize; 2],
@@ -94,7 +94,7 @@ pub(super) fn weight(
     Param::from_tensor(weight).set_require_grad(false)
 }
 
-/// Normally distributed numbers by Box and Muller, the same in every run.
+/// `len` normally distributed numbers by the Box–Muller transform, the same in every run.
 fn normal(len: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
     let mut uniform = || {
@@ -114,14 +114,14 @@ fn normal(len: usize, seed: u64) -> Vec<f32> {
     values
 }
 
-/// Copies of something, of which each use takes the next.
+/// Copies of a value that are used in turns.
 pub(super) struct Turns<T> {
     all: Vec<T>,
     next: Cell<usize>,
 }
 
 impl<T> Turns<T> {
-    /// As many as `copies`, at least one.
+    /// Makes `copies` copies, at least one.
     pub(super) fn of<E>(copies: usize, make: impl Fn() -> Result<T, E>) -> Result<Self, E> {
         let all = (0..copies.max(1)).map(|_| make());
         Ok(Self {
@@ -138,7 +138,7 @@ impl<T> Turns<T> {
         &self.all[0]
     }
 
-    /// The one whose turn it is.
+    /// The copy whose turn it is.
     pub(super) fn next(&self) -> &T {
         let next = self.next.get();
         self.next.set((next + 1) % self.all.len());
@@ -146,7 +146,8 @@ impl<T> Turns<T> {
     }
 }
 
-/// Copies of weights of `bytes`: for few tokens on the processor, together at least four times its last-level cache.
+/// Number of copies of weights that take `bytes`: for few tokens on the processor, so many that they are together at
+/// least four times its last-level cache; else 1.
 pub(super) fn copies(bench: &LinearBench, on_processor: bool, bytes: u64) -> usize {
     if !on_processor || bench.m > FEW_TOKENS {
         return 1;
@@ -200,7 +201,7 @@ mod tests {
         let wide = bench(16, (bytes as f64).sqrt() as usize);
         assert!((16..=17).contains(&copies(&wide, true, bytes)));
         assert_eq!(copies(&wide, true, 100 * cache), 2);
-        // On a GPU, with more tokens, or where too many copies would be needed, in any type.
+        // One copy on a GPU, with more tokens, or where too many copies would be needed, in any type.
         assert_eq!(copies(&wide, false, bytes), 1);
         assert_eq!(copies(&LinearBench { m: 17, ..wide }, true, bytes), 1);
         assert_eq!(copies(&bench(1, 64), true, bytes), 1);

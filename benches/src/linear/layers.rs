@@ -1,4 +1,4 @@
-//! What is measured, on its device: the FP8 layer, and the float layers that it is compared with.
+//! The measured layers on their device: the FP8 layer, and the float layers that it is compared with.
 
 use super::LinearBench;
 use super::data::{HostData, Turns, copies, float_problem, input, weight, weights};
@@ -18,35 +18,35 @@ use moebius_ops::scaling::Fp8Scheme;
 use moebius_shaders::grouped_gemm::{self, Choice, Operands, Plan};
 use serde::Serialize;
 
-/// Where figures of memory come from.
+/// Source of the numbers of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BytesOf {
-    /// Growth of the live bytes of the device's allocator.
+    /// Growth of the live bytes in the device's allocator.
     Allocator,
-    /// Sizes of the tensors, on Flex, which has no allocator to ask.
+    /// Sizes of the tensors; used on Flex, which has no allocator to ask.
     Tensors,
 }
 
 /// Bytes of the weights on the device.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LayerBytes {
-    /// Of the FP8 layer: codes, scales, padding.
+    /// Bytes of the FP8 layer: codes, scales and padding.
     pub fp8: u64,
-    /// Of the same layer in f32.
+    /// Bytes of the same layer in f32.
     pub f32: u64,
-    /// `fp8` / `f32`.
+    /// `fp8` divided by `f32`.
     pub ratio: f64,
-    /// Who says so.
+    /// Source of these numbers.
     pub of: BytesOf,
 }
 
-/// The layer under measurement.
+/// The FP8 layer on its device.
 pub(super) struct Setup {
     pub(super) place: Place,
     pub(super) fp8: OnTensors<Linear>,
     pub(super) bytes: LayerBytes,
-    /// The kernel variant.
+    /// Name of the kernel variant.
     pub(super) variant: String,
 }
 
@@ -94,7 +94,7 @@ impl Setup {
         })
     }
 
-    /// Its weight.
+    /// The weight of the FP8 layer.
     pub(super) fn weight(&self) -> &Weight<2> {
         &self.fp8.layers.first().weight
     }
@@ -107,7 +107,8 @@ impl Setup {
     }
 }
 
-/// The variant that computes the product with FP8 weights, where the device computes that in floats, too.
+/// Name of the variant that computes the product with FP8 weights; the device has to compute the product in floats,
+/// too.
 fn variant(bench: &LinearBench, device: &Capability) -> Result<&'static str, Error> {
     let floats = float_problem(bench)?;
     let problem = Problem {
@@ -123,19 +124,19 @@ fn variant(bench: &LinearBench, device: &Capability) -> Result<&'static str, Err
 }
 
 pub(super) trait Layer {
-    /// One product, and a wait for it.
+    /// Computes one product and waits for it.
     fn run(&self) -> Result<(), BenchError>;
 
-    /// y \[m, n\] of one product.
+    /// Output y \[m, n\] of one product.
     fn output(&self) -> Result<Vec<f32>, BenchError>;
 }
 
-/// A layer on tensors.
+/// A layer that takes and returns tensors.
 pub(super) struct OnTensors<L> {
-    /// Copies that take turns.
+    /// Copies of the layer that take turns.
     pub(super) layers: Turns<L>,
     pub(super) forward: fn(&L, Tensor<2>) -> Result<Tensor<2>, Error>,
-    /// \[m, k\].
+    /// Input \[m, k\].
     pub(super) x: Tensor<2>,
     pub(super) device: Device,
 }
@@ -146,14 +147,14 @@ struct Kernel {
     plan: Plan,
     operands: Operands,
     weights: Turns<Handle>,
-    /// Elements of y, and their type.
+    /// Number of elements of y, and their type.
     out: (usize, DType),
 }
 
-/// A float layer with the same weights, before they were FP8.
+/// A float layer with the same weights, before quantisation.
 pub(super) struct FloatPath {
     pub(super) name: String,
-    /// Not ours: it may be less exact than what verifies.
+    /// Whether the layer is foreign: it may then be less exact than the check accepts.
     pub(super) foreign: bool,
     /// Copies of the weights that take turns.
     pub(super) copies: usize,
@@ -161,11 +162,11 @@ pub(super) struct FloatPath {
 }
 
 impl FloatPath {
-    /// Every float layer worth comparing with on the device.
+    /// Makes every float layer that is worth a comparison on the device.
     ///
-    /// Burn's own product takes minutes on CubeCL's CPU runtime, and its barriers leave threads
-    /// behind that slow down whatever comes after: its layer on `flex` stands in there. Taking turns
-    /// costs it nothing to speak of: idle threads of the runtime yield for 0.2 ms, then they sleep.
+    /// Burn's own product takes minutes on CubeCL's CPU runtime, and its barriers leave threads behind that slow down
+    /// whatever comes after; Burn's layer on `flex` stands in for it there. Turns with the FP8 layer hardly cost `flex`
+    /// anything: idle threads of the runtime yield for 0.2 ms, then sleep.
     pub(super) fn all(
         bench: &LinearBench,
         place: &Place,

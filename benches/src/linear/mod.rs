@@ -1,4 +1,4 @@
-//! The benchmark of one linear layer with FP8 weights: y = x · Wᵀ, x \[m, k\], W \[n, k\], no bias.
+//! The benchmark of one linear layer with FP8 weights: y = x · Wᵀ with x \[m, k\] and W \[n, k\], without bias.
 
 mod check;
 mod data;
@@ -19,7 +19,7 @@ use moebius::Device;
 use moebius::fp8::{Activations, Fp8Format, Granularity};
 use serde::Serialize;
 
-/// Which weights share a scale.
+/// Granularities of scales by name: which weights share a scale.
 const GRANULARITIES: [Named<Granularity>; 4] = [
     ("tensor", "One scale", Granularity::Tensor),
     ("row", "One for each output", Granularity::Row),
@@ -35,7 +35,7 @@ const GRANULARITIES: [Named<Granularity>; 4] = [
     ),
 ];
 
-/// How x is rounded.
+/// Roundings of activations by name.
 const ACTIVATIONS: [Named<Activations>; 2] = [
     ("float", "As they come", Activations::Float),
     (
@@ -77,69 +77,69 @@ pub struct LinearBench {
     pub peer: Option<BenchPeer>,
 }
 
-/// One way to compute the layer.
+/// Result of one way to compute the layer.
 #[derive(Clone, Debug, Serialize)]
 pub struct PathTime {
-    /// Which.
+    /// Name of the way.
     pub name: String,
-    /// How fast it is.
+    /// Time and GFLOP/s.
     #[serde(flatten)]
     pub speed: Speed,
-    /// GB/s of weights, each read once.
+    /// GB/s at which the weights are read, each once.
     pub weights_gb_per_s: f64,
-    /// Copies of the weights that took turns: with few tokens on the processor so many that they were read from memory,
-    /// and not from its caches.
+    /// Number of copies of the weights that took turns: with few tokens on the processor, enough that the weights come
+    /// from memory rather than from caches.
     pub copies: usize,
-    /// What the operations, and the bytes of weights, x and y, take at least.
+    /// Least time for the operations and for the bytes of weights, x and y.
     pub floor: Option<Floor>,
-    /// Speed of the FP8 layer over this one's; 1 for itself.
+    /// Speed of the FP8 layer divided by the speed of this way; 1 for the FP8 layer itself.
     pub ratio: f64,
 }
 
-/// What was measured. The FP8 layer is verified against the values that its codes and scales stand for, float layers against
-/// the weights.
+/// Results of the benchmark. The FP8 layer is verified against its decoded weights, float layers against the original
+/// weights.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinearReport {
-    /// Where.
+    /// Device that was measured.
     #[serde(flatten)]
     pub ran: Ran,
-    /// Whether the sampled outputs of every path verify.
+    /// Whether the sampled outputs of every way verify.
     #[serde(flatten)]
     pub checked: Checked,
-    /// Layers of others that are further off than what verifies, and how far: there are no figures of theirs.
+    /// Foreign layers that don't verify, each with its relative L2 error; they have no further figures.
     pub left_out: Vec<(String, f64)>,
-    /// Relative L2 distance of the decoded weights from those that were quantised.
+    /// Relative L2 distance of the decoded weights from the original weights.
     pub weights_rel_l2: f64,
     /// Milliseconds of the first forward, kernel compilation included.
     pub first_ms: f64,
-    /// What the device reached in the same run.
+    /// Ceilings that the device reached in the same run.
     #[serde(flatten)]
     pub ceilings: Ceilings,
     /// The FP8 layer.
     pub fp8: PathTime,
     /// The float layers on this device.
     pub own: Vec<PathTime>,
-    /// Speed of the FP8 layer over that of the fastest of them; `None` when there are none.
+    /// Speed of the FP8 layer divided by that of the fastest in `own`; `None` when there are none.
     pub ratio_to_best_own: Option<f64>,
-    /// PyTorch, when asked for.
+    /// PyTorch's linear layer, when asked for.
     pub peer: Option<PathTime>,
-    /// Bytes of the layer, and of one in f32.
+    /// Bytes of the FP8 layer and of the same layer in f32.
     pub layer_bytes: LayerBytes,
-    /// Bytes that have to be read at least: codes, scales and x.
+    /// Least number of bytes that have to be read: codes, scales and x.
     pub floor_bytes: u64,
-    /// Floating-point operations of a product.
+    /// Floating-point operations of one product.
     pub flops: u64,
 }
 
-/// Verifies, then measures; `progress` is told what is being done.
+/// Verifies, then measures; `progress` is called with each step.
 ///
 /// # Errors
 /// [`BenchError`] when the sizes don't fit, the device refuses the FP8 layer or our float kernel or
 /// fails, or the peer can't be run.
 pub fn run(bench: &LinearBench, progress: Progress) -> Result<LinearReport, BenchError> {
     float_problem(bench)?;
-    // First, so that a missing peer costs no minutes, and before a runtime has started its threads. It takes
-    // the same product, in f32 whatever ours is in.
+    // PyTorch runs first, so that its absence shows before minutes are spent, and before a runtime has started its
+    // threads. It computes the same product, always in f32.
     let peer = peer::torch(bench.peer, progress, || {
         let copies = copies(bench, true, 4 * weights(bench));
         let sizes = peer::texts(&[bench.m, bench.n, bench.k, copies]);
@@ -189,7 +189,7 @@ fn flops(bench: &LinearBench) -> u64 {
     2 * bench.m as u64 * weights(bench)
 }
 
-/// What the check before the measurement found, and how long the first product took.
+/// Results of the check before the measurement, and the time of the first product.
 struct Found {
     max_rel_l2: f64,
     left_out: Vec<(String, f64)>,
@@ -197,7 +197,7 @@ struct Found {
     first_ms: f64,
 }
 
-/// Checks all paths, and keeps those of others that verify.
+/// Checks all layers and removes foreign ones that don't verify.
 fn check(
     bench: &LinearBench,
     (setup, floats): (&Setup, &mut Vec<FloatPath>),
@@ -227,16 +227,16 @@ fn check(
     })
 }
 
-/// Makes the rows of a report.
+/// Makes rows of a report.
 struct Rows<'a> {
     bench: &'a LinearBench,
     ceilings: Ceilings,
-    /// How long the FP8 layer took.
+    /// Time of the FP8 layer.
     fp8: Timing,
 }
 
 impl Rows<'_> {
-    /// A layer whose weights take so many bytes.
+    /// The row of a layer whose weights take `weight_bytes`.
     fn row(&self, name: String, time: Timing, weight_bytes: u64, copies: usize) -> PathTime {
         let LinearBench { m, n, k, dtype, .. } = *self.bench;
         let (seconds, flops) = (time.seconds, flops(self.bench));

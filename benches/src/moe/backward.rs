@@ -1,4 +1,4 @@
-//! Forward and backward of one layer.
+//! The benchmark of one mixture-of-experts layer, forward and backward.
 
 use super::{MoeBench, Setup, measure_peer, random, tokens};
 use crate::oracle::{self, GRADIENTS_OVER_OUTPUTS, GradientOracle, Gradients, tolerance};
@@ -12,54 +12,53 @@ use moebius_ops::Fault;
 use serde::Serialize;
 use std::time::Instant;
 
-/// What was measured with one balance of memory and time.
+/// Results with one balance of memory and time.
 #[derive(Clone, Debug, Serialize)]
 pub struct TrainingRun {
-    /// What the forward keeps for the backward pass.
+    /// Which values the forward keeps for the backward pass.
     pub keep: Keep,
-    /// Whether outputs and gradients, both sampled, verify.
+    /// Whether sampled outputs and gradients verify.
     #[serde(flatten)]
     pub checked: Checked,
-    /// Median milliseconds of a warm forward that records its graph.
+    /// Median milliseconds of a warm forward pass that records the autodiff graph.
     pub forward_ms: f64,
-    /// How far its repetitions lie apart.
+    /// Spread of the forward pass's repetitions.
     pub forward_spread: Spread,
-    /// A forward and backward of Σ y ∘ dy, with the gradients of x and all weights. GFLOP/s are of the experts' products,
-    /// [`FLOPS_OF_FORWARD`] times the forward's.
+    /// Speed of a forward and backward of Σ y ∘ dy, with the gradients of x and all weights. GFLOP/s count the experts'
+    /// products, [`FLOPS_OF_FORWARD`] times those of the forward.
     #[serde(flatten)]
     pub speed: Speed,
     /// Milliseconds of the first forward and backward, kernel compilation included.
     pub first_ms: f64,
-    /// Tokens per second.
+    /// Tokens per second of forward and backward.
     pub tokens_per_s: f64,
-    /// How near it is to [`BackwardReport::ceilings`], for [`FLOPS_OF_FORWARD`] times the bytes of a forward.
+    /// How near `speed` is to [`BackwardReport::ceilings`], with [`FLOPS_OF_FORWARD`] times the bytes of a forward.
     #[serde(flatten)]
     pub reached: Reached,
-    /// Bytes taken from the device for layer, batch, both passes and gradients (Flex: growth of
-    /// the process at its peak, since before the first run); `None` on XLA, whose devices don't say.
+    /// Bytes taken from the device for layer, batch, both passes and gradients. On Flex: growth of the process, from
+    /// before the first run to its peak; `None` on XLA, whose devices don't say.
     pub device_bytes: Option<u64>,
-    /// Bytes that a forward leaves on the device for its backward pass, y and the routing included;
-    /// a model holds as much for every layer. `None` on Flex and XLA, which have no
-    /// allocator to ask.
+    /// Bytes that a forward leaves on the device for its backward pass, including y and the routing; a model holds as
+    /// much for every layer. `None` on Flex and XLA, which have no allocator to ask.
     pub kept_bytes: Option<u64>,
-    /// PyTorch, when asked for.
+    /// PyTorch's result, when asked for.
     pub peer: Option<Peer>,
 }
 
-/// What was measured; numbers mean something only when `verified`.
+/// Results of the benchmark; numbers mean something only when `verified`.
 #[derive(Clone, Debug, Serialize)]
 pub struct BackwardReport {
-    /// Where.
+    /// Device that was measured.
     #[serde(flatten)]
     pub ran: Ran,
-    /// What the device reached in the same run.
+    /// Ceilings that the device reached in the same run.
     #[serde(flatten)]
     pub ceilings: Ceilings,
-    /// One for each balance asked for.
+    /// A result for each balance asked for.
     pub runs: Vec<TrainingRun>,
 }
 
-/// Verifies, then measures every balance of `keeps` in this order; `progress` is told what is being done.
+/// Verifies, then measures every balance of `keeps` in order; `progress` is called with each step.
 ///
 /// # Errors
 /// [`BenchError`] when the device refuses or fails, the peer can't be run, or `keeps` is empty.
@@ -146,7 +145,7 @@ fn measure(
     })
 }
 
-/// Bytes that are live after a forward and weren't before.
+/// Number of bytes that a forward leaves live on the device; `None` where the device doesn't say.
 fn kept(setup: &Setup, x: &Tensor<2>) -> Result<Option<u64>, BenchError> {
     setup.place.finish()?;
     let before = setup.live_bytes();
@@ -158,7 +157,7 @@ fn kept(setup: &Setup, x: &Tensor<2>) -> Result<Option<u64>, BenchError> {
         .map(|(after, before)| after.saturating_sub(before)))
 }
 
-/// The gradients of Σ y ∘ dy.
+/// Runs one forward pass and computes the gradients of Σ y ∘ dy.
 fn pass(
     layer: &MoeLayer,
     x: &Tensor<2>,
@@ -177,7 +176,7 @@ fn pass(
     Ok((out, gradients))
 }
 
-/// The largest error of the sampled outputs and gradients.
+/// Largest relative L2 error of the sampled outputs and gradients.
 fn error(
     layer: &MoeLayer,
     (x, dy): (&Tensor<2>, &Tensor<2>),

@@ -1,4 +1,4 @@
-//! Few large experts against many small ones of the same FLOPs.
+//! The comparison of few large experts with many small ones of the same FLOPs.
 
 use super::{MoeBench, MoeReport, Prepared};
 use crate::timing::timings;
@@ -7,23 +7,23 @@ use moebius::Error;
 use moebius_ops::Fault;
 use serde::Serialize;
 
-/// Least tokens per second of the many over those of the few.
+/// Least accepted tokens per second of many small experts, as a share of those of few large ones.
 pub const TARGET_RATIO: f64 = 0.7;
-/// Largest share of router, sort and combine in a forward, at hidden 1024.
+/// Largest accepted share of router, sort and combine in a forward, at hidden 1024.
 pub const TARGET_OVERHEAD: f64 = 0.1;
 
-/// What was measured; numbers mean something only when both are verified.
+/// Results of both layers; numbers mean something only when both are verified.
 #[derive(Clone, Debug, Serialize)]
 pub struct FineReport {
-    /// 8 experts of width 2H, 2 per token.
+    /// Layer with 8 experts of width 2H, 2 per token.
     pub coarse: MoeReport,
-    /// 64 experts of width H/2, 8 per token.
+    /// Layer with 64 experts of width H/2, 8 per token.
     pub fine: MoeReport,
-    /// Tokens per second of `fine` over those of `coarse`.
+    /// Tokens per second of `fine`, divided by those of `coarse`.
     pub tokens_ratio: f64,
 }
 
-/// The two layers of the width, batch, type and device of `bench`.
+/// The coarse and the fine layer, with the width, batch, type and device of `bench`.
 ///
 /// # Errors
 /// [`BenchError::Refused`] for a width that can't be halved or doubled.
@@ -46,10 +46,10 @@ pub fn layers(bench: &MoeBench) -> Result<[MoeBench; 2], BenchError> {
     Ok([of(8, 2, double), of(64, 8, bench.hidden / 2)])
 }
 
-/// Verifies both, then measures them in turns; `progress` is told what is being done.
+/// Verifies both layers, then measures them in turns; `progress` is called with each step.
 ///
 /// # Errors
-/// [`BenchError`] as [`layers`], and when the device refuses or fails.
+/// [`BenchError`] when [`layers`] refuses the width, or the device refuses or fails.
 pub fn compare(bench: &MoeBench, progress: Progress) -> Result<FineReport, BenchError> {
     let [coarse_bench, fine_bench] = layers(bench)?;
     let coarse = Prepared::new(&coarse_bench, progress)?;

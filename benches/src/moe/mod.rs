@@ -55,13 +55,13 @@ pub struct MoeBench {
 }
 
 impl MoeBench {
-    /// Width inside an expert.
+    /// Width inside an expert, with the default applied.
     pub fn inter(&self) -> usize {
         let usual = || self.hidden.saturating_mul(4);
         self.inter.unwrap_or_else(usual)
     }
 
-    /// The main job's at one width: 8 experts, top-2, 32 × 128 tokens, relu, f32, dropless.
+    /// The layer of the main job at one width: 8 experts, top-2, 32 × 128 tokens, relu, f32, dropless.
     pub fn standard(hidden: usize, device: Device) -> Self {
         Self {
             hidden,
@@ -78,37 +78,37 @@ impl MoeBench {
     }
 }
 
-/// One stage of the forward, timed with a wait after every stage.
+/// Time of one stage of the forward; the host waits for the device after every stage.
 #[derive(Clone, Debug, Serialize)]
 pub struct StageTime {
-    /// Which.
+    /// Name of the stage.
     pub name: String,
     /// Median milliseconds.
     pub median_ms: f64,
-    /// How far its repetitions lie apart.
+    /// Spread of the stage's repetitions.
     pub spread: Spread,
-    /// Share of the sum of the stages.
+    /// Share of this stage in the sum of all stages.
     pub share: f64,
 }
 
-/// What was measured. Outputs of sampled tokens are verified; GFLOP/s are of the experts' products.
+/// Results of the benchmark. Outputs of sampled tokens are verified; GFLOP/s count the experts' products.
 #[derive(Clone, Debug, Serialize)]
 pub struct MoeReport {
-    /// The forward; the bytes are those of weights and activations.
+    /// Result of the forward; its bytes are those of weights and activations.
     #[serde(flatten)]
     pub forward: Measurement,
-    /// Tokens per second.
+    /// Tokens per second of the forward.
     pub tokens_per_s: f64,
-    /// Bytes taken from the device for layer, batch and forward (Flex: growth of the process); `None`
-    /// on XLA, whose devices don't say.
+    /// Bytes taken from the device for layer, batch and forward (on Flex: growth of the process); `None` on XLA, whose
+    /// devices don't say.
     pub device_bytes: Option<u64>,
-    /// Launches of a forward; 0 for `portable`.
+    /// Number of launches of a forward; 0 for `portable`.
     pub launches: usize,
-    /// Share of the stages that are no products: router, sort, combine.
+    /// Share of the stages other than products: router, sort, combine.
     pub overhead_share: f64,
-    /// Where the time goes.
+    /// Time of each stage.
     pub stages: Vec<StageTime>,
-    /// PyTorch, when asked for.
+    /// PyTorch's result, when asked for.
     pub peer: Option<Peer>,
 }
 
@@ -117,18 +117,18 @@ struct Setup {
     place: Place,
     layer: MoeLayer,
     plan: Option<experts::Plan>,
-    /// \[T,H\].
+    /// Input \[T,H\].
     x: Tensor<2>,
-    /// Bytes held before this was made, where the device says.
+    /// Bytes held before this layer was made; `None` where the device doesn't say.
     held_before: Option<u64>,
 }
 
 impl Setup {
-    /// For forward passes; with what they keep, for backward passes as well.
+    /// Makes the layer and its input, for forward passes only, or with `keep` for backward passes as well.
     fn new(bench: &MoeBench, keep: Option<Keep>) -> Result<Self, BenchError> {
         let place = Place::open(&bench.device)?;
         if let Some(client) = place.opened.client() {
-            // Pages that an earlier benchmark left for reuse would hide what this one takes.
+            // Pages that an earlier benchmark left for reuse would hide what this benchmark takes.
             client.memory_cleanup().map_err(BenchError::device)?;
         }
         let held_before = held_at_start(&place.opened);
@@ -154,8 +154,8 @@ impl Setup {
         })
     }
 
-    /// This with memory counted from `earlier` bytes if that is less: what a benchmark before
-    /// this one gave back to the process's allocator alone is used again here.
+    /// Counts memory from `earlier` bytes if that is less: memory that an earlier benchmark returned only to the
+    /// process's allocator is used again here.
     fn counting_from(self, earlier: Option<u64>) -> Self {
         Self {
             held_before: self.held_before.into_iter().chain(earlier).min(),
@@ -163,7 +163,7 @@ impl Setup {
         }
     }
 
-    /// Bytes taken from the device since then; the most at any time. `None` where the device doesn't say.
+    /// Bytes taken from the device since `held_before`; on Flex, at the peak. `None` where the device doesn't say.
     fn bytes(&self) -> Option<u64> {
         Some(held(&self.place.opened)?.saturating_sub(self.held_before?))
     }
@@ -173,7 +173,7 @@ impl Setup {
         Some(memory_in_use(&self.place.opened.client()?).in_use)
     }
 
-    /// Where it runs, with the kernel variant of the first product.
+    /// The device, and the kernel variant of the first product.
     fn ran(&self) -> Ran {
         let plan = self.plan.as_ref();
         let variant = plan.map_or("portable", |plan| plan.up.variant.name());
@@ -181,14 +181,14 @@ impl Setup {
     }
 }
 
-/// Normally distributed numbers of the shape and type of the batch.
+/// Normally distributed numbers in the shape and type of the batch.
 fn random(bench: &MoeBench, device: &burn::tensor::Device) -> Result<Tensor<2>, Error> {
     let normal = Distribution::Normal(0.0, 1.0);
     let shape = [tokens(bench)?, bench.hidden];
     Ok(Tensor::<2>::random(shape, normal, device).cast(bench.dtype))
 }
 
-/// Tokens of the batch.
+/// Number of tokens of the batch.
 fn tokens(bench: &MoeBench) -> Result<usize, Error> {
     let tokens = bench.batch.checked_mul(bench.seq);
     tokens
@@ -211,18 +211,18 @@ fn config(bench: &MoeBench) -> MoeConfig {
         .with_activation(activation)
 }
 
-/// Bytes taken from the device before the benchmark; on Flex the peak of the process starts anew.
+/// Bytes held on the device before the benchmark; on Flex, the process's peak is reset.
 fn held_at_start(opened: &Opened) -> Option<u64> {
     if opened.device != Device::Flex {
         return held(opened);
     }
-    // Linux only; elsewhere there is no peak to forget.
+    // Resets the peak on Linux; other systems can't.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     Some(process_memory().map_or(0, |memory| memory.resident))
 }
 
-/// Bytes taken from the device so far. XLA's memory isn't the process's, or not alone: compiling takes more
-/// of that than tensors do.
+/// Bytes taken from the device so far; `None` on XLA, whose memory isn't, or not only, the process's: compiling takes
+/// more of the process's memory than tensors do.
 fn held(opened: &Opened) -> Option<u64> {
     match opened.client() {
         Some(client) => Some(memory_in_use(&client).reserved),
@@ -234,7 +234,7 @@ fn held(opened: &Opened) -> Option<u64> {
     }
 }
 
-/// A layer whose forward verifies, or not, and has run once.
+/// A layer that has run its first forward, with the error found in that forward.
 struct Prepared {
     setup: Setup,
     first_ms: f64,
@@ -266,7 +266,7 @@ impl Prepared {
         self.setup.place.finish_with(out)
     }
 
-    /// The figures of a forward that takes so long.
+    /// The report of a layer whose forward takes `time`.
     fn report(
         self,
         bench: &MoeBench,
@@ -285,7 +285,7 @@ impl Prepared {
             forward: Measurement::new(ran, checked, first, ceilings, work),
             tokens_per_s: tokens as f64 / time.seconds,
             device_bytes: self.device_bytes,
-            // Router logits and top-k come before the experts.
+            // Router logits and top-k are two launches before those of the experts.
             launches: self.setup.plan.map_or(0, |plan| plan.launches() + 2),
             overhead_share: stages.iter().filter(around).map(|stage| stage.share).sum(),
             stages,
@@ -294,12 +294,12 @@ impl Prepared {
     }
 }
 
-/// Verifies, then measures; `progress` is told what is being done.
+/// Verifies, then measures; `progress` is called with each step.
 ///
 /// # Errors
 /// [`BenchError`] when the device refuses or fails, or the peer can't be run.
 pub fn run(bench: &MoeBench, progress: Progress) -> Result<MoeReport, BenchError> {
-    // First, so that a missing peer costs no minutes.
+    // PyTorch runs first, so that its absence shows before minutes are spent.
     let peer = measure_peer(bench, "forward", progress)?;
     let prepared = Prepared::new(bench, progress)?;
     progress("measuring");
@@ -314,8 +314,8 @@ pub fn run(bench: &MoeBench, progress: Progress) -> Result<MoeReport, BenchError
     })
 }
 
-/// The same layer in PyTorch, as a loop over experts, where that is asked for; `pass` is `forward`, without a
-/// graph, or `backward`, with the gradients of x and all weights.
+/// Measures the same layer in PyTorch, as a loop over experts, if asked for; `pass` is `forward`, without autograd, or
+/// `backward`, with the gradients of x and all weights.
 fn measure_peer(
     bench: &MoeBench,
     pass: &str,
@@ -345,7 +345,7 @@ fn stages(layer: &MoeLayer, x: &Tensor<2>) -> Result<Vec<StageTime>, Error> {
     for stage in Stage::ALL {
         let times = runs.iter().flatten().filter(|(of, _)| *of == stage);
         let mut times: Vec<f64> = times.map(|(_, time)| time.as_secs_f64()).collect();
-        // Not every device has every stage.
+        // Some devices lack some stages.
         if !times.is_empty() {
             let time = Timing::of(&mut times);
             stages.push(StageTime {

@@ -65,7 +65,7 @@ fn a_relu_at_zero_leaves_room_for_either_side() {
     let h = batch.problem.hidden;
     let e = batch.indices[0] as usize;
     let at = e * batch.problem.columns_in() * h;
-    // Orthogonal to the first token: w·x = 0.
+    // The first unit's weights are orthogonal to the first token: w·x = 0.
     let (a, b) = (batch.x[0], batch.x[1]);
     batch.w_in[at..at + h].fill(0.0);
     batch.w_in[at..at + 2].copy_from_slice(&[b, -a]);

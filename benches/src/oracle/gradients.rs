@@ -1,5 +1,5 @@
-//! The check of a backward pass: the gradients of some tokens, of some columns of the experts'
-//! weights, and of the router where only those tokens count; parts of the whole gradients, in f64.
+//! The check of a backward pass against f64: gradients of sampled tokens, of sampled columns of the experts' weights,
+//! and of the router when only the sampled tokens contribute.
 
 use super::{floats, indices, weights};
 use burn::tensor::{DType, Tensor};
@@ -10,40 +10,40 @@ use moebius_ops::grouped_gemm::Activation;
 use moebius_ops::routing::{self, TopkGradient};
 use moebius_ops::{Mismatch, distance, distance_over};
 
-/// Tokens checked, and experts of which columns are.
+/// Number of tokens that are checked, and of experts whose columns are checked.
 const SAMPLES: usize = 4;
-/// Columns checked of each of those experts.
+/// Number of columns checked per expert.
 const COLUMNS: usize = 2;
 
-/// What a backward pass left, without the graph.
+/// Gradients from a backward pass, detached from the autodiff graph.
 pub(crate) struct Gradients {
-    /// \[T,H\].
+    /// Gradient \[T,H\] of the input.
     pub(crate) x: Tensor<2>,
-    /// \[E,H\].
+    /// Gradient \[E,H\] of the router.
     pub(crate) router: Tensor<2>,
-    /// \[E, F or 2F, H\].
+    /// Gradient \[E, F or 2F, H\] of the experts' first weights.
     pub(crate) w_in: Tensor<3>,
-    /// \[E,H,F\].
+    /// Gradient \[E,H,F\] of the experts' second weights.
     pub(crate) w_out: Tensor<3>,
 }
 
-/// The gradients of a layer without biases for one dropless batch.
+/// Expected gradients of a layer without biases for one dropless batch.
 pub(crate) struct GradientOracle {
     batch: Batch,
-    /// Whether the device routed every token where its logits say.
+    /// Whether the device routed every token as its logits say.
     routed: bool,
-    /// The tokens that are checked.
+    /// The sampled tokens.
     tokens: Vec<usize>,
-    /// The gradient of x of each, and as much of it as is unsure.
+    /// Expected gradient of x for each sampled token, and the norm of its uncertain part.
     x: Vec<(Vec<f64>, f64)>,
-    /// \[E,H\], of the router where only those tokens count.
+    /// Expected gradient \[E,H\] of the router when only the sampled tokens contribute.
     router: Vec<f64>,
-    /// The size of what cancels in it.
+    /// Norm of the terms that cancel in the router's gradient.
     cancels: f64,
 }
 
 impl GradientOracle {
-    /// Computes the gradients of the sampled tokens of x \[T,H\] for dy \[T,H\].
+    /// Computes the expected gradients for the sampled tokens of x \[T,H\], given dy \[T,H\].
     pub(crate) fn new(
         layer: &MoeLayer,
         (x, dy): (&Tensor<2>, &Tensor<2>),
@@ -88,13 +88,13 @@ impl GradientOracle {
         })
     }
 
-    /// dy where only the sampled tokens count: so many dot products the host can afford.
+    /// dy with 0 for all but the sampled tokens, whose dot products the host can afford.
     pub(crate) fn sampled_dy(&self, dy: &Tensor<2>) -> Tensor<2> {
         super::only(dy, self.tokens.iter().copied())
     }
 
-    /// The largest relative L2 error of a sampled token or column; infinite when a token was
-    /// routed elsewhere than its logits say, or an expert without tokens has a gradient.
+    /// Largest relative L2 error of a sampled token or column; infinite when a token was routed otherwise than its
+    /// logits say, or an expert without tokens has a nonzero gradient.
     pub(crate) fn error(&self, got: &Gradients) -> f64 {
         if !self.routed || !self.unused_experts_are_zero(got) {
             return f64::INFINITY;
@@ -127,12 +127,12 @@ impl GradientOracle {
 
     /// Relative L2 error of the router's gradient for [`GradientOracle::sampled_dy`].
     pub(crate) fn router_error(&self, got: &Tensor<2>) -> f64 {
-        // A single renormalised weight is 1 whatever the logits, its gradient 0 but for rounding:
-        // the size of what cancels counts as well.
+        // A single renormalised weight is 1 for any logits, so its gradient is 0 but for rounding; the norm of the
+        // cancelling terms therefore counts as well.
         distance_over(&floats(got.clone()), &self.router, 0.1 * self.cancels)
     }
 
-    /// Checks one expert that no token chose, if there is one.
+    /// Checks that one expert without tokens, if there is one, has zero gradients.
     fn unused_experts_are_zero(&self, got: &Gradients) -> bool {
         let mut unused = (0..self.batch.problem.routing.experts() as u32)
             .filter(|e| !self.batch.indices.contains(e));
@@ -146,7 +146,8 @@ impl GradientOracle {
     }
 }
 
-/// What goes through the router: of x \[S,H\] of some tokens, and of the router \[E,H\] where only they count.
+/// Gradients through the router for some tokens: of their x \[S,H\], and of the router \[E,H\] when only they
+/// contribute.
 fn through_router(
     batch: &Batch,
     (logits, router): (&[f32], &[f32]),
@@ -170,7 +171,7 @@ fn through_router(
     Ok(routing::logits_backward_reference(&d, &x, router, p.hidden))
 }
 
-/// Relative L2 error of what exceeds `slack`.
+/// Relative L2 error, less `slack`.
 fn relative(got: &[f32], want: &[f64], slack: f64) -> f64 {
     let size = want.iter().map(|w| w * w).sum::<f64>().sqrt();
     let error = distance(got, want);
@@ -192,31 +193,31 @@ struct Batch {
     w_out: Vec<f32>,
 }
 
-/// What the experts contribute to the gradients of one token.
+/// The experts' contribution to the gradients of one token.
 struct Token {
-    /// Of x \[H\], without what goes through the router.
+    /// Gradient of x \[H\], without the part through the router.
     x: Vec<f64>,
-    /// Of the router weights \[K\].
+    /// Gradient of the routing weights \[K\].
     weights: Vec<f64>,
-    /// Norm of the part of x that hangs on relus too close to 0 to say on which side they are.
+    /// Norm of the part of x's gradient that depends on relus whose inputs are too close to 0 to tell their sign.
     slack: f64,
 }
 
-/// Gradients of what belongs to one hidden unit of one expert.
+/// Gradients of the weights that belong to one hidden unit of one expert.
 struct Column {
-    /// Of the unit's row of `w_in`, and of its up row when gated.
+    /// Gradient of the unit's row of `w_in`, then of its up row when gated.
     w_in: Vec<f64>,
-    /// Of the unit's column of `w_out` \[H\].
+    /// Gradient of the unit's column of `w_out` \[H\].
     w_out: Vec<f64>,
-    /// As [`Token::slack`], of `w_in`.
+    /// Norm of the uncertain part of `w_in`'s gradient, as in [`Token::slack`].
     slack: f64,
 }
 
-/// Part of Σ|w·x| below which the sign of an f32 sum w·x says nothing.
+/// Share of Σ|w·x| below which the sign of an f32 sum w·x is uncertain.
 const UNSURE: f64 = 1e-6;
 
 impl Batch {
-    /// The experts' part of the gradients of token `t`: those of a batch with no other.
+    /// The experts' part of the gradients of token `t`, computed as those of a batch with this token alone.
     fn token(&self, t: usize) -> Result<Token, Mismatch> {
         let (h, k) = (self.problem.hidden, self.problem.routing.top_k());
         let routing = self.problem.routing.with_tokens(1)?;
@@ -245,7 +246,7 @@ impl Batch {
         })
     }
 
-    /// Gradients of unit `c` of expert `e`, over all tokens: those of experts with no other unit.
+    /// Gradients of unit `c` of expert `e` over all tokens, computed as those of experts with this unit alone.
     fn column(&self, e: usize, c: usize) -> Column {
         let p = &self.problem;
         let (h, f, parts) = (p.hidden, p.inter, p.columns_in() / p.inter);
@@ -253,7 +254,7 @@ impl Batch {
         let rows = experts.flat_map(|e| (0..parts).map(move |part| self.row_in(e, part * f + c)));
         let w_in = rows.collect::<Vec<_>>().concat();
         let w_out: Vec<f32> = self.w_out.iter().skip(c).step_by(f).copied().collect();
-        // The slots of other experts go nowhere.
+        // Slots of other experts are routed to an expert that doesn't exist.
         let here = |index: &u32| *index as usize == e;
         let nowhere = p.routing.experts() as u32;
         let own = |index| if here(index) { *index } else { nowhere };
@@ -290,19 +291,20 @@ impl Batch {
         }
     }
 
-    /// dy of some tokens.
+    /// dy of a range of tokens.
     fn dy(&self, tokens: std::ops::Range<usize>) -> Vec<f64> {
         let h = self.problem.hidden;
         super::wide(self.dy[tokens.start * h..tokens.end * h].iter().copied())
     }
 
-    /// Row `c` of the first product's weights of expert `e`.
+    /// Row `c` of expert `e` in the weights of the first product.
     fn row_in(&self, e: usize, c: usize) -> &[f32] {
         let p = &self.problem;
         row(&self.w_in, e * p.columns_in() + c, p.hidden)
     }
 
-    /// The size of the gradient of unit `c` of a slot before its activation, if that is a relu too close to 0 to say on which side.
+    /// Absolute gradient of unit `c` of a slot before its activation, if that is a relu whose input is too close to 0 to tell its
+    /// sign.
     fn unsure(&self, slot: usize, c: usize) -> Option<f64> {
         let p = &self.problem;
         if p.activation != Activation::Relu {
@@ -326,7 +328,7 @@ fn row<T>(values: &[T], at: usize, width: usize) -> &[T] {
     &values[at * width..][..width]
 }
 
-/// Σ ab and Σ|ab|.
+/// Dot product Σ ab and the sum Σ|ab| of its magnitudes.
 fn dot(a: &[f32], b: &[f32]) -> (f64, f64) {
     let products = a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b));
     products.fold((0.0, 0.0), |(sum, all), p| (sum + p, all + p.abs()))

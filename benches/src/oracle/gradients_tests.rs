@@ -2,7 +2,7 @@ use super::*;
 use burn::tensor::{Device, Distribution};
 use moebius::moe::{Activation, MoeConfig, RouteConfig};
 
-/// What a layer's backward pass leaves for dy, and its routing.
+/// Gradients from a layer's backward pass for dy, and its routing.
 fn pass(layer: &MoeLayer, x: &Tensor<2>, dy: &Tensor<2>) -> (Gradients, Routing) {
     let out = layer.forward(x.clone()).unwrap();
     let tape = (out.y * dy.clone()).sum().backward();
@@ -19,7 +19,7 @@ fn pass(layer: &MoeLayer, x: &Tensor<2>, dy: &Tensor<2>) -> (Gradients, Routing)
 #[test]
 fn right_gradients_pass_and_wrong_ones_do_not() {
     let device = Device::flex().autodiff();
-    // The bounds are for numbers that are always the same: with others one run in forty misses one.
+    // The bounds hold for this fixed seed; with others, one run in forty misses one.
     device.seed(1);
     for (top_k, gated, activation) in [
         (2, false, Activation::Relu),

@@ -1,4 +1,4 @@
-//! The check before the numbers: some tokens of the benchmark's batch through the f64 oracle.
+//! The check before the timing: sampled tokens of the benchmark's batch against the f64 oracle.
 
 mod gradients;
 
@@ -11,7 +11,7 @@ use moebius_ops::{Fault, experts, routing};
 
 pub(crate) use moebius_ops::distance;
 
-/// Tokens checked, spread over the batch; a dropless token doesn't depend on the others.
+/// Number of tokens that are checked, spread over the batch; a dropless token doesn't depend on the others.
 const SAMPLES: usize = 16;
 
 pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
@@ -30,7 +30,7 @@ fn indices(tensor: Tensor<2, Int>) -> Vec<u32> {
         .collect()
 }
 
-/// `d` \[.., n\] with 0 in all rows but some.
+/// Copy of `d` \[.., n\] with 0 in all rows but `rows`.
 pub(crate) fn only<const D: usize>(
     d: &Tensor<D>,
     rows: impl IntoIterator<Item = usize>,
@@ -44,15 +44,15 @@ pub(crate) fn only<const D: usize>(
     kept.reshape(dims)
 }
 
-/// `samples` of `len` indices, or as many as there are, spread evenly from the first to the last.
+/// Up to `samples` of `len` indices, spread evenly from the first to the last.
 pub(crate) fn spread(samples: usize, len: usize) -> impl Iterator<Item = usize> {
     let samples = samples.min(len);
     let last = samples.saturating_sub(1).max(1);
     (0..samples).map(move |i| i * (len - 1) / last)
 }
 
-/// Largest relative L2 error that verifies: f32 sums of up to 4096 products; twice the rounding
-/// of f16 and bf16 activations.
+/// Largest relative L2 error that verifies: enough for f32 sums of up to 4096 products, and for twice the rounding of
+/// f16 and bf16 activations.
 pub(crate) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2e-3,
@@ -61,10 +61,10 @@ pub(crate) fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// Rounding of a gradient over that of an output: it is a product of products.
+/// Rounding of a gradient as a multiple of that of an output, since a gradient is a product of products.
 pub(crate) const GRADIENTS_OVER_OUTPUTS: f64 = 2.0;
 
-/// The weights of a layer that the oracle knows.
+/// The weights of a layer with a router matrix and feed-forward experts, the kind that the oracle computes.
 fn weights(layer: &MoeLayer) -> Result<MoeWeights, Error> {
     layer.weights().ok_or_else(|| {
         let got = format!("{:?}", layer.config());
@@ -74,8 +74,8 @@ fn weights(layer: &MoeLayer) -> Result<MoeWeights, Error> {
     })
 }
 
-/// The larger relative L2 error of the sampled tokens' router logits and outputs; infinite when a
-/// token was routed elsewhere than its logits say.
+/// Largest relative L2 error of the sampled tokens' router logits and outputs; infinite when a token was routed
+/// otherwise than its logits say.
 pub(crate) fn relative_error(
     layer: &MoeLayer,
     x: &Tensor<2>,
@@ -83,7 +83,7 @@ pub(crate) fn relative_error(
 ) -> Result<f64, Error> {
     let [tokens, hidden] = x.dims();
     let rows: Vec<i64> = spread(SAMPLES, tokens).map(|row| row as i64).collect();
-    // Without the graph, if one is recorded: checking isn't part of it.
+    // Detached from the autodiff graph, since the check isn't part of it.
     let rows = Tensor::<1, Int>::from_data(rows.as_slice(), &x.device().inner());
     let pick = |tensor: &Tensor<2>| floats(tensor.clone().inner().select(0, rows.clone()));
 
@@ -99,7 +99,7 @@ pub(crate) fn relative_error(
     Ok(router_error.max(distance(&pick(&out.y), &want)))
 }
 
-/// y \[T,H\] of a layer in f64 for x \[T,H\], its router's logits rounded to f32.
+/// Output y \[T,H\] of a layer in f64 for x \[T,H\], with router logits rounded to f32.
 pub(crate) fn outputs(layer: &MoeLayer, x: &[f32]) -> Result<Vec<f64>, Error> {
     let router = weights(layer)?.router;
     let [_, hidden] = router.dims();
@@ -108,7 +108,7 @@ pub(crate) fn outputs(layer: &MoeLayer, x: &[f32]) -> Result<Vec<f64>, Error> {
     Ok(forward(layer, x, &logits)?.1)
 }
 
-/// The experts \[T,K\] that tokens x \[T,H\] with `logits` \[T,E\] go to, and y \[T,H\], where none is dropped.
+/// The experts \[T,K\] chosen for tokens x \[T,H\] by `logits` \[T,E\], and the dropless output y \[T,H\].
 fn forward(layer: &MoeLayer, x: &[f32], logits: &[f32]) -> Result<(Vec<u32>, Vec<f64>), Error> {
     let weights = weights(layer)?;
     let [_, hidden] = weights.router.dims();

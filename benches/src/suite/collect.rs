@@ -1,4 +1,4 @@
-//! Every benchmark on every device, whatever becomes of the others.
+//! Runs every benchmark on every device, going on after failures.
 
 use super::options::Benchmark;
 use super::places::Places;
@@ -13,46 +13,46 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// One benchmark on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// What is measured.
+    /// The benchmark.
     pub benchmark: Benchmark,
-    /// Where.
+    /// The device.
     pub device: Device,
-    /// At the sizes of `benches/RESULTS.md` in place of small ones.
+    /// Whether to use the sizes of `benches/RESULTS.md` in place of small ones.
     pub full: bool,
-    /// Beside JAX, where that has the same.
+    /// Whether to measure JAX as well, where it has the same work.
     pub peer_jax: bool,
 }
 
-/// What a run is doing.
+/// An event in the progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// It begins with a task, the `number`-th `of` so many.
+    /// A task begins.
     Begins {
-        /// Counted from 1.
+        /// Number of the task, counted from 1.
         number: usize,
-        /// How many there are.
+        /// Number of all tasks.
         of: usize,
-        /// Which.
+        /// The task.
         task: Task,
     },
-    /// The task is at this.
+    /// The current task is at this step.
     Doing(&'a str),
 }
 
-/// Runs one task, such as [`measure`](super::measure()), and tells what it is doing.
+/// Function that runs one task, such as [`measure`](super::measure()), and reports its progress.
 pub type Measure<'a> = &'a mut dyn FnMut(&Task, Progress<'_>) -> Result<Vec<Row>, BenchError>;
 
-/// Which tasks there are, but for their device and benchmark.
+/// Options that all tasks of a run share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct How {
-    /// As [`Task::full`].
+    /// See [`Task::full`].
     pub full: bool,
-    /// As [`Task::peer_jax`].
+    /// See [`Task::peer_jax`].
     pub peer_jax: bool,
 }
 
-/// Runs each of `benchmarks` on each device that is there, one benchmark after the other, and goes on after a wrong
-/// result, an error and a panic; `watch` is told what is being done.
+/// Runs each of `benchmarks` on each device that is present, one benchmark after the other, and goes on after a wrong
+/// result, an error or a panic; `watch` is called with each event.
 pub fn collect(
     places: Places,
     benchmarks: &[Benchmark],
@@ -75,7 +75,7 @@ pub fn collect(
             let number = entries.len() + 1;
             watch(Event::Begins { number, of, task });
             let mut say = |doing: &str| watch(Event::Doing(doing));
-            // Nothing of a task that panicked is used again.
+            // Nothing of a panicked task is used again.
             let result = catch_unwind(AssertUnwindSafe(|| measure(&task, &mut say)));
             entries.push(Entry {
                 benchmark: task.benchmark,
@@ -91,7 +91,7 @@ pub fn collect(
     }
 }
 
-/// What became of a task.
+/// The outcome of a task from its result or panic.
 fn outcome(result: Result<Result<Vec<Row>, BenchError>, Box<dyn Any + Send>>) -> Outcome {
     match result {
         Ok(Ok(rows)) => Outcome::Measured(rows),
@@ -101,7 +101,7 @@ fn outcome(result: Result<Result<Vec<Row>, BenchError>, Box<dyn Any + Send>>) ->
     }
 }
 
-/// Whether the device or the build can't do it, and said so before it computed anything.
+/// Whether the device or the build refused the task before computing anything.
 fn is_refused(error: &BenchError) -> bool {
     match error {
         BenchError::Lacks { .. } | BenchError::Held(_) => true,
@@ -113,7 +113,7 @@ fn is_refused(error: &BenchError) -> bool {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let owned = panic.downcast_ref::<String>().map(String::as_str);

@@ -37,7 +37,7 @@ fn row(verified: bool) -> Row {
     Row::new("4 tokens", "planted", checked, figures)
 }
 
-/// A run of `BENCHMARKS` where `planted` decides what each gives.
+/// Runs `BENCHMARKS`; `planted` gives each task's result.
 fn run(
     planted: impl Fn(&Task) -> Result<Vec<Row>, BenchError>,
 ) -> (Report, Vec<(usize, usize, Device)>, Vec<String>) {

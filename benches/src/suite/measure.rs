@@ -1,4 +1,4 @@
-//! One benchmark on one device: which sizes, and the rows that its report becomes.
+//! Runs one benchmark on one device: chooses its sizes, and turns its report into rows.
 
 use super::collect::Task;
 use super::options::Benchmark;
@@ -16,8 +16,8 @@ use moebius::moe::Keep;
 use moebius_device::Device;
 use moebius_shaders::grouped_gemm::Variant;
 
-/// Verifies and measures one task, with the same functions that `moebius bench` calls; `progress` is told what is being
-/// done.
+/// Verifies and measures one task, with the same functions that `moebius bench` calls; `progress` is called with each
+/// step.
 ///
 /// # Errors
 /// [`BenchError`] when the device lacks what is measured, refuses or fails.
@@ -38,7 +38,7 @@ pub fn measure(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> 
     }
 }
 
-/// A benchmark on the device of `task`, with options as `moebius bench` reads them.
+/// A benchmark on the device of `task`, from options in the form that `moebius bench` reads.
 fn asked<B: Args>(task: &Task, options: &str) -> B {
     let line = format!("{options} --device {}", task.device);
     let command = B::augment_args(Command::new("bench").no_binary_name(true));
@@ -49,7 +49,7 @@ fn asked<B: Args>(task: &Task, options: &str) -> B {
     }
 }
 
-/// A median in milliseconds, and work in a second.
+/// Figures from a median in milliseconds and a rate.
 fn figures(median_ms: f64, spread: Option<Spread>, rate: (f64, &'static str)) -> Figures {
     let (value, unit) = rate;
     Figures {
@@ -59,13 +59,13 @@ fn figures(median_ms: f64, spread: Option<Spread>, rate: (f64, &'static str)) ->
     }
 }
 
-/// The same of repetitions of so much work.
+/// Figures from the time of repetitions that each do `count` units of work.
 fn timed(time: Timing, (count, unit): (usize, &'static str)) -> Figures {
     let rate = (count as f64 / time.seconds, unit);
     figures(time.ms(), Some(time.spread()), rate)
 }
 
-/// The same of arithmetic.
+/// Figures from a time and GFLOP/s.
 fn gflops(speed: &Speed) -> Figures {
     let rate = (speed.gflops, "GFLOP/s");
     figures(speed.median_ms, Some(speed.spread), rate)
@@ -131,7 +131,7 @@ fn kernels(sizes: [usize; 4], times: Vec<KernelTime>) -> Vec<Row> {
     rows.collect()
 }
 
-/// The layer, and what it is in a table.
+/// The layer to measure, and its description in the table.
 fn layer(task: &Task) -> (MoeBench, String) {
     let mut bench = MoeBench::standard(512, task.device);
     if !task.full {
@@ -156,7 +156,7 @@ fn of_layer(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
 
 fn of_layer_backward(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
     let (bench, sizes) = layer(task);
-    // The smaller first: what is left of a larger one would count as its memory.
+    // The balance with less memory comes first, since what is left of a larger one would count as its memory.
     let keeps: &[Keep] = if task.full {
         &[Keep::Inputs, Keep::FirstProduct]
     } else {
@@ -186,7 +186,7 @@ fn of_attention(task: &Task, backward: bool, progress: Progress) -> Result<Vec<R
 }
 
 fn of_linear(task: &Task, progress: Progress) -> Result<Vec<Row>, BenchError> {
-    // Few tokens take time for the weights' bytes, many for the arithmetic.
+    // With few tokens, the time goes to the weights' bytes; with many, to the arithmetic.
     let sizes: &[(usize, usize)] = if task.full {
         &[(1, 4096), (512, 4096)]
     } else {

@@ -1,8 +1,8 @@
-//! What `cargo bench` runs: the benchmarks of this crate on every device, each verified before it is timed, and one report
-//! of all.
+//! The benchmarks that `cargo bench` runs: those of this crate on every device, each verified before it is timed, with one
+//! report of all results.
 //!
-//! [`Options`] says what is wanted, [`Places`] where, [`collect()`] goes through it with [`measure()`], whatever becomes of
-//! single ones, and [`Report`] says what was found and with which exit status the program ends.
+//! [`Options`] says what to measure and [`Places`] on which devices; [`collect()`] runs all tasks with [`measure()`] and
+//! goes on after failures; [`Report`] has the results and the program's exit status.
 
 mod collect;
 mod measure;

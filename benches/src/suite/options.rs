@@ -1,4 +1,4 @@
-//! What `cargo bench` was asked for, and the names of what is measured.
+//! Options of `cargo bench`, and the names of the benchmarks.
 
 use clap::Parser;
 use moebius_device::Device;
@@ -6,14 +6,14 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// The benchmarks, in the order in which they are measured: each with what it measures, the feature that it needs, and what it is called.
+/// Declares the benchmarks in the order in which they are measured, each with its documentation, the feature that it needs, and its name.
 macro_rules! benchmarks {
     ($(
         $(#[doc = $what:literal])+
         $(#[cfg($built:meta)])?
         $benchmark:ident = $name:literal,
     )+) => {
-        /// What is measured on a device.
+        /// A benchmark of the suite.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Benchmark {
             $(
@@ -24,10 +24,10 @@ macro_rules! benchmarks {
         }
 
         impl Benchmark {
-            /// All of this build, in the order in which they are measured.
+            /// All benchmarks of this build, in the order in which they are measured.
             pub const ALL: &'static [Self] = &[$($(#[cfg($built)])? Self::$benchmark,)+];
 
-            /// What it is called on the command line and in reports.
+            /// Name of the benchmark on the command line and in reports.
             pub fn name(self) -> &'static str {
                 match self {
                     $($(#[cfg($built)])? Self::$benchmark => $name,)+
@@ -40,11 +40,11 @@ macro_rules! benchmarks {
 benchmarks! {
     /// Launches of next to no work, and one byte through the small byte model.
     Launches = "launches",
-    /// Kernels of ours alone: the product per expert and its gradients.
+    /// Our kernels alone: the product per expert and its gradients.
     GroupedGemm = "grouped-gemm",
     /// A mixture-of-experts layer, forward.
     Moe = "moe",
-    /// The same layer, forward and backward.
+    /// A mixture-of-experts layer, forward and backward.
     MoeBackward = "moe-backward",
     /// Causal attention, forward.
     Attention = "attention",
@@ -52,7 +52,7 @@ benchmarks! {
     AttentionBackward = "attention-backward",
     /// A linear layer with FP8 weights.
     Linear = "linear",
-    /// One token over the tokens that a cache keeps, in f32 and FP8.
+    /// A decode step: attention of one token over the tokens in a cache, in f32 and FP8.
     Decode = "decode",
     /// A step of training a small transformer in ordinary Burn modules.
     #[cfg(feature = "flex")]
@@ -62,15 +62,15 @@ benchmarks! {
     XlaCall = "xla-call",
 }
 
-/// A name that is none of a benchmark.
+/// A name that isn't a benchmark's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a benchmark, one of {}, got `{got}`", names())]
 pub struct UnknownBenchmark {
-    /// What was asked for.
+    /// The name that was asked for.
     pub got: String,
 }
 
-/// The names of all, for an error.
+/// The names of all benchmarks, for an error message.
 fn names() -> String {
     let names: Vec<&str> = Benchmark::ALL.iter().map(|one| one.name()).collect();
     names.join(", ")

@@ -1,59 +1,59 @@
-//! The devices of a run: those that are measured, and those that are missing.
+//! The devices of a run, including those that are missing.
 
 use moebius_device::{Capability, Device, Found, OpenError, choose, probe};
 use serde::Serialize;
 
-/// A device that was asked for, or that this build has.
+/// A device that was asked for, or that this build supports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
-    /// Its name on the command line, e.g. `wgpu:0`.
+    /// Name of the device on the command line, e.g. `wgpu:0`.
     pub device: Device,
-    /// What its driver calls it; `None` where it is missing.
+    /// Name of the device by its driver; `None` if the device is missing.
     pub adapter: Option<String>,
-    /// Why the machine doesn't have it; `None` where it can be measured.
+    /// Why the machine lacks the device; `None` if it can be measured.
     pub missing: Option<String>,
 }
 
 /// The devices of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// In the order in which they are measured, each once.
+    /// The devices in the order in which they are measured, each once.
     pub all: Vec<Place>,
-    /// Runtimes that this build leaves out.
+    /// Devices of runtimes that this build leaves out.
     pub not_built: Vec<Device>,
 }
 
 /// Why a run has no devices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
-    /// One was asked for that this build leaves out.
+    /// A device was asked for that this build leaves out.
     #[error("{reason}; there are {}", names(.available))]
     NotBuilt {
-        /// Which, and what adds it.
+        /// The device, and what adds it to a build.
         reason: String,
-        /// What could be asked for.
+        /// Devices that can be asked for instead.
         available: Vec<Device>,
     },
-    /// `auto` finds none.
+    /// `auto` found no device.
     #[error(transparent)]
     Auto(OpenError),
 }
 
-/// Devices in a list with commas.
+/// Names of devices, separated by commas.
 fn names(devices: &[Device]) -> String {
     let names: Vec<String> = devices.iter().map(Device::to_string).collect();
     names.join(", ")
 }
 
-/// Tells what a device that wasn't found among the others can do.
+/// Function that probes a device that isn't among the discovered ones.
 type Look<'a> = &'a dyn Fn(&Device) -> Result<Capability, OpenError>;
 
 impl Places {
-    /// Those that were asked for, or all that this build has where none was.
+    /// Finds the devices in `asked`, or all devices of this build if `asked` is empty.
     ///
     /// # Errors
-    /// [`NoPlace`] for a device that this build leaves out, and for `auto` where there is none. One that the
-    /// machine doesn't have is a place that says so.
+    /// [`NoPlace`] for a device that this build leaves out, and for `auto` if there is no device. A device that the
+    /// machine lacks is no error, but a place that says why.
     pub fn find(asked: &[Device]) -> Result<Self, NoPlace> {
         Self::among(&moebius::discover(), asked, &probe)
     }
@@ -81,7 +81,7 @@ impl Places {
         Ok(places)
     }
 
-    /// Those that can be measured.
+    /// The devices that can be measured.
     pub fn present(&self) -> impl Iterator<Item = &Place> {
         self.all.iter().filter(|place| place.missing.is_none())
     }
@@ -98,7 +98,7 @@ impl Place {
     }
 }
 
-/// The device that was asked for, which may be missing.
+/// The device that was asked for, possibly missing.
 fn named(asked: Device, found: &[Found], look: Look) -> Result<Found, NoPlace> {
     let device = match asked {
         Device::Auto => choose(found).map_err(NoPlace::Auto)?.device,
@@ -119,7 +119,7 @@ fn named(asked: Device, found: &[Found], look: Look) -> Result<Found, NoPlace> {
     Ok(place)
 }
 
-/// Whether two names are of one device: no index means the first.
+/// Whether two names are of the same device; no index means the first.
 fn same(one: Device, other: Device) -> bool {
     let index = |device: Device| device.index().unwrap_or(0);
     one.name() == other.name() && index(one) == index(other)

@@ -1,4 +1,4 @@
-//! What a run found: its figures, what was left out, and whether all of it holds.
+//! The report of a run: its results, what was left out, and whether all results are right.
 
 use super::options::Benchmark;
 use super::places::{Place, Places};
@@ -9,88 +9,88 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::thread::available_parallelism;
 
-/// A result of a benchmark, with figures where it verified.
+/// A result of a benchmark, with figures if it verified.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What decides the work.
+    /// Description of the sizes that determine the work.
     pub sizes: String,
-    /// Which way it was computed, of several.
+    /// Name of the variant that was measured.
     pub variant: String,
-    /// Whether it agrees with the oracle.
+    /// Whether the result agrees with the oracle.
     pub verified: bool,
-    /// Its relative error; 0 where it was exact, and `null` in JSON where it is no number.
+    /// Relative error of the result: 0 if it is exact, `null` in JSON if it isn't a finite number.
     pub error: f64,
-    /// What was measured; `None` of a result that did not verify.
+    /// Time and rate; `None` for a result that did not verify.
     #[serde(flatten)]
     pub figures: Option<Figures>,
 }
 
-/// How long a result takes.
+/// Time and rate of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// Median milliseconds.
     pub median_ms: f64,
-    /// How far its repetitions lie apart; `None` where they were not kept.
+    /// Spread of the repetitions; `None` if they were not kept.
     pub spread: Option<Spread>,
-    /// What that is in a second.
+    /// Work per second.
     pub rate: Rate,
 }
 
-/// Work in a second.
+/// An amount of work per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
-    /// How much.
+    /// The amount.
     pub value: f64,
-    /// Of what, e.g. `GFLOP/s`.
+    /// Unit of the amount, e.g. `GFLOP/s`.
     pub unit: &'static str,
 }
 
-/// A benchmark on a device.
+/// A benchmark on a device, with its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Which benchmark.
+    /// The benchmark.
     pub benchmark: Benchmark,
-    /// Where.
+    /// The device.
     pub device: Device,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What became of a benchmark on a device.
+/// Outcome of a benchmark on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It ran, with right or wrong results.
+    /// The benchmark ran, with right or wrong results.
     Measured(Vec<Row>),
-    /// The device can't do it, and why.
+    /// The device can't run it, for this reason.
     Skipped(String),
-    /// It broke, and how.
+    /// The benchmark failed, for this reason.
     Failed(String),
 }
 
-/// All of a run.
+/// Everything that a run found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Whether the sizes are those of `benches/RESULTS.md`.
     pub full: bool,
-    /// The devices, the missing ones among them.
+    /// The devices, including the missing ones.
     pub places: Places,
-    /// In the order in which they ran.
+    /// The outcomes, in the order in which the benchmarks ran.
     pub entries: Vec<Entry>,
 }
 
-/// Whether a run holds.
+/// Verdict on a whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Something was measured, and all of it verified.
+    /// Something was measured, and all results verified.
     Good,
-    /// Something is wrong or broke: what and where.
+    /// A result is wrong or a benchmark failed: which, and where.
     Bad(String),
     /// Nothing could be measured.
     Nothing,
 }
 
 impl Verdict {
-    /// The exit status: 0, 1 for a wrong result or a failure, 2 where nothing ran.
+    /// Exit status: 0 for a good run, 1 for a wrong result or a failure, 2 if nothing ran.
     pub fn code(&self) -> u8 {
         match self {
             Self::Good => 0,
@@ -101,7 +101,7 @@ impl Verdict {
 }
 
 impl Row {
-    /// Of a result; its figures are dropped unless it verified.
+    /// A row from a result; `figures` are dropped unless it verified.
     pub fn new(
         sizes: impl Into<String>,
         variant: impl Into<String>,
@@ -117,7 +117,7 @@ impl Row {
         }
     }
 
-    /// How it verified, for a table.
+    /// The check's result, as text for the table.
     fn verdict(&self) -> String {
         match (self.verified, self.error) {
             (true, 0.0) => "exact".to_owned(),
@@ -128,12 +128,12 @@ impl Row {
 }
 
 impl Entry {
-    /// Its name in a sentence.
+    /// Name of the entry in a sentence.
     fn title(&self) -> String {
         format!("{} on {}", self.benchmark, self.device)
     }
 
-    /// What is wrong with it, if anything is.
+    /// A description of a wrong result or failure, if there is one.
     fn fault(&self) -> Option<String> {
         let title = self.title();
         match &self.outcome {
@@ -149,7 +149,7 @@ impl Entry {
 }
 
 impl Report {
-    /// The headings of [`Report::table`].
+    /// Headings of the columns of [`Report::table`].
     pub const HEADINGS: [&'static str; 7] = [
         "benchmark",
         "device",
@@ -160,7 +160,7 @@ impl Report {
         "speed",
     ];
 
-    /// Every result with where it came from.
+    /// Every result with the entry it belongs to.
     pub fn rows(&self) -> impl Iterator<Item = (&Entry, &Row)> {
         self.entries.iter().flat_map(|entry| {
             let rows = match &entry.outcome {
@@ -171,7 +171,7 @@ impl Report {
         })
     }
 
-    /// The cells of a table, and whether a row is right.
+    /// The cells of each row of the table, and whether the row's result is right.
     pub fn table(&self) -> Vec<([String; 7], bool)> {
         let rows = self.rows().map(|(entry, row)| {
             let figures = row.figures.as_ref();
@@ -189,7 +189,7 @@ impl Report {
         rows.collect()
     }
 
-    /// Whether the run holds.
+    /// The verdict on the run.
     pub fn verdict(&self) -> Verdict {
         let faults: Vec<String> = self.entries.iter().filter_map(Entry::fault).collect();
         if !faults.is_empty() {
@@ -201,7 +201,7 @@ impl Report {
         }
     }
 
-    /// What a reader of the table has to know besides, a line each.
+    /// Lines that a reader of the table has to know besides.
     pub fn summary(&self) -> Vec<String> {
         let (all, wrong) = self.rows().fold((0, 0), |(all, wrong), (_, row)| {
             (all + 1, wrong + usize::from(!row.verified))
@@ -236,7 +236,7 @@ impl Report {
         lines
     }
 
-    /// What devices can't do, and why.
+    /// Entries that devices can't run, with the reasons.
     fn skipped(&self) -> impl Iterator<Item = (&Entry, &str)> {
         self.entries
             .iter()
@@ -246,11 +246,10 @@ impl Report {
             })
     }
 
-    /// The one JSON document of a run. Its `results` have no figures where `verified` is false; `exit` is the
-    /// exit status.
+    /// The run as one JSON document. `results` without `verified` have no figures; `exit` is the exit status.
     ///
     /// # Errors
-    /// [`serde_json::Error`] for a result that has no JSON form, of which there is none.
+    /// [`serde_json::Error`] for a result without a JSON form; there is no such result.
     pub fn to_json(&self) -> Result<Value, serde_json::Error> {
         let mut results = Vec::new();
         for (entry, row) in self.rows() {
@@ -290,13 +289,13 @@ impl Report {
     }
 }
 
-/// A device with its name.
+/// Name of a device with that of its adapter.
 fn described(place: &Place) -> String {
     let adapter = place.adapter.as_deref().unwrap_or("no name");
     format!("{} ({adapter})", place.device)
 }
 
-/// Milliseconds in the unit that suits them.
+/// A time in milliseconds, formatted in a suitable unit.
 fn time(ms: f64) -> String {
     match ms {
         ms if ms >= 100.0 => format!("{ms:.0} ms"),
@@ -305,7 +304,7 @@ fn time(ms: f64) -> String {
     }
 }
 
-/// A rate with as many digits as tell something.
+/// A rate, formatted with a suitable number of digits.
 fn speed(rate: &Rate) -> String {
     let Rate { value, unit } = rate;
     match *value {

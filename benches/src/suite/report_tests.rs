@@ -43,7 +43,7 @@ fn report(entries: Vec<Entry>) -> Report {
     }
 }
 
-/// A right result, a wrong one beside another, a refusal and a failure.
+/// A report with a right result, a wrong one beside a right one, a refusal and a failure.
 fn mixed() -> Report {
     report(vec![
         entry(
@@ -165,7 +165,7 @@ fn the_document_has_all_of_it() {
         (&value["verified"], &value["exit"], &value["sizes"]),
         (&json!(false), &json!(1), &json!("small"))
     );
-    // An error that is no number has no JSON form of its own.
+    // JSON has no form for an infinite error.
     let infinite = entry(
         Benchmark::Moe,
         Outcome::Measured(vec![row("portable", false, f64::INFINITY)]),

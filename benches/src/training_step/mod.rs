@@ -1,4 +1,4 @@
-//! Steps of training a small transformer that tells classes of sequences apart, in ordinary Burn modules.
+//! The benchmark of training steps of a small transformer that classifies sequences, in ordinary Burn modules.
 
 mod network;
 mod reference;
@@ -18,24 +18,24 @@ use std::time::{Duration, Instant};
 /// Sizes of the network and its batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// Sequences of a batch.
+    /// Sequences per batch.
     pub batch: usize,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub seq: usize,
     /// Width of a token.
     pub hidden: usize,
-    /// Heads of an attention layer.
+    /// Heads of each attention layer.
     pub heads: usize,
-    /// Blocks.
+    /// Number of blocks.
     pub layers: usize,
-    /// Different tokens.
+    /// Number of different tokens.
     pub vocabulary: usize,
-    /// Classes.
+    /// Number of classes.
     pub classes: usize,
 }
 
 impl Default for Sizes {
-    /// Some milliseconds a step on two cores.
+    /// Sizes with which a step takes some milliseconds on two cores.
     fn default() -> Self {
         Self {
             batch: 8,
@@ -50,7 +50,7 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// In the order in which the peer takes them.
+    /// The sizes in the order in which the peer takes them.
     fn list(&self) -> [usize; 7] {
         let Self { batch, seq, .. } = *self;
         [
@@ -65,50 +65,50 @@ impl Sizes {
     }
 }
 
-/// Batches that a training goes round.
+/// Number of batches that a training cycles through.
 const BATCHES: usize = 4;
-/// Steps whose losses are compared.
+/// Number of steps whose losses are compared.
 const COMPARED: usize = 20;
-/// Steps after which the loss is read.
+/// Number of steps after which the loss is read.
 const READ_EVERY: usize = 10;
-/// Timed rounds of [`READ_EVERY`] steps: at most, and at least where they take long.
+/// Largest number of timed rounds of [`READ_EVERY`] steps; slow devices do [`LEAST_ROUNDS`].
 const ROUNDS: usize = 21;
 const LEAST_ROUNDS: usize = 5;
 /// Time after which no further round starts.
 const BUDGET: Duration = Duration::from_secs(10);
-/// Of Adam.
+/// Adam's learning rate.
 const RATE: f64 = 1e-3;
-/// Largest difference of a loss between two correct trainings in f32, and largest relative error of a correct step.
+/// Largest difference between the losses of two correct trainings in f32, and largest relative error of a correct step.
 const TOLERANCE: f32 = 1e-4;
-/// The same where Burn's products round factors to TF32, whose mantissa has 10 bits.
+/// The same tolerance where Burn's products round factors to TF32, whose mantissa has 10 bits.
 const TOLERANCE_OF_TF32: f32 = 1e-2;
 
-/// What was measured.
+/// Results of the benchmark.
 #[derive(Clone, Debug)]
 pub struct TrainingReport {
-    /// Trained numbers.
+    /// Number of trained parameters.
     pub parameters: usize,
-    /// Whether the first step agrees with the same network in f64, and the losses of the first steps are those of
-    /// the same training on Flex, and the peer's. The error is the largest of the first step's loss, gradients and change of
-    /// the weights.
+    /// Whether the first step agrees with the same network in f64, and the losses of the first steps with the same training
+    /// on Flex and, if measured, by the peer. The error is the first step's largest, of the loss, the gradients and the
+    /// change of the weights.
     pub checked: Checked,
-    /// Median milliseconds of a step, its share of the read included.
+    /// Median milliseconds of a step, including its share of reading the loss.
     pub median_ms: f64,
-    /// JAX, when asked for.
+    /// JAX's result, when asked for.
     pub peer: Option<TrainingPeer>,
 }
 
-/// The same training by the peer.
+/// Result of the same training by the peer.
 #[derive(Clone, Debug)]
 pub struct TrainingPeer {
-    /// Name, version and device.
+    /// Name, version and device of the peer.
     pub name: String,
     /// Median milliseconds of a step.
     pub median_ms: f64,
 }
 
-/// Verifies, then measures; with `peer`, JAX does the same from the same numbers before. `progress` is told what is being
-/// done.
+/// Verifies, then measures; with `peer`, JAX first trains from the same weights and batches. `progress` is called with
+/// each step.
 ///
 /// # Errors
 /// [`BenchError`] when the device can't be opened or fails, or the peer can't be run.
@@ -162,7 +162,7 @@ pub fn run(
     })
 }
 
-/// What verifies on a device.
+/// Largest accepted difference on a device.
 fn tolerance(name: &Name) -> f32 {
     match name {
         // CubeCL's matrix instructions have no f32.
@@ -171,7 +171,7 @@ fn tolerance(name: &Name) -> f32 {
     }
 }
 
-/// The largest difference of two lists, infinite where one is longer or no number.
+/// Largest absolute difference of two lists; infinite if their lengths differ or a value isn't finite.
 fn difference(a: &[f32], b: &[f32]) -> f32 {
     if a.len() != b.len() || a.iter().chain(b).any(|x| !x.is_finite()) {
         return f32::INFINITY;
@@ -182,7 +182,7 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
         .fold(0.0, f32::max)
 }
 
-/// Numbers that look random, and are the same in every run: Knuth's MMIX generator, whose high bits are the good ones.
+/// Pseudorandom numbers that are the same in every run, from Knuth's MMIX generator; its high bits are the good ones.
 struct Mmix(u64);
 
 impl Mmix {
@@ -210,7 +210,7 @@ impl Batch {
         Self { tokens, classes }
     }
 
-    /// The largest relative error of a step from `before` that learnt from this batch.
+    /// Largest relative error of a step from the weights `before` with this batch.
     fn error(&self, sizes: &Sizes, before: &Numbers, step: &Step) -> f64 {
         let numbers = |data: &TensorData| -> Vec<i32> { data.iter::<i32>().collect() };
         let (tokens, classes) = (numbers(&self.tokens), numbers(&self.classes));
@@ -218,7 +218,7 @@ impl Batch {
     }
 }
 
-/// The first step of a training, read from its device.
+/// Takes the first step of a training and reads it from the device.
 fn first_step(mut training: Training) -> Result<Step, BenchError> {
     let (loss, gradients) = training.pass();
     let slopes = Slopes::of(&training.network, &gradients);
@@ -230,7 +230,7 @@ fn first_step(mut training: Training) -> Result<Step, BenchError> {
     })
 }
 
-/// A network in training.
+/// A network, its optimizer and its batches during training.
 struct Training<'a> {
     network: Network,
     optimizer: ModuleOptimizer,
@@ -251,7 +251,7 @@ impl<'a> Training<'a> {
         }
     }
 
-    /// The loss of the next batch, and its gradients, on the device.
+    /// Loss and gradients of the next batch, on the device.
     fn pass(&self) -> (Tensor<1>, Gradients) {
         let batch = &self.batches[self.steps % self.batches.len()];
         let tokens = Tensor::<2, Int>::from_data(batch.tokens.clone(), &self.device);
@@ -261,31 +261,31 @@ impl<'a> Training<'a> {
         (loss.inner(), gradients)
     }
 
-    /// Learns from the gradients of the next batch.
+    /// Updates the weights with the gradients of the next batch.
     fn learn(&mut self, gradients: Gradients) {
         let gradients = GradientsParams::from_grads(gradients, &self.network);
         self.network = self.optimizer.step(RATE, self.network.clone(), gradients);
         self.steps += 1;
     }
 
-    /// Learns from the next batch; the loss is on the device.
+    /// Trains on the next batch and returns its loss, on the device.
     fn step(&mut self) -> Tensor<1> {
         let (loss, gradients) = self.pass();
         self.learn(gradients);
         loss
     }
 
-    /// The losses of the first steps.
+    /// Losses of the first [`COMPARED`] steps.
     fn losses(&mut self) -> Result<Vec<f32>, BenchError> {
         (0..COMPARED).map(|_| number(self.step())).collect()
     }
 }
 
-/// Median milliseconds of a step, of rounds of steps that end with a look at the last loss; `step` is told whether it looks.
+/// Median milliseconds of a step, over rounds of steps whose last loss is read; `step` is told whether to read the loss.
 fn median_ms(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<f64, BenchError> {
     let mut seconds = Vec::new();
     let begin = Instant::now();
-    // The first two compile the program of steps whose losses aren't read.
+    // The first two rounds compile the program of steps whose losses aren't read.
     for round in 0..ROUNDS + 2 {
         if seconds.len() >= LEAST_ROUNDS && begin.elapsed() > BUDGET {
             break;
@@ -302,7 +302,7 @@ fn median_ms(step: &mut dyn FnMut(bool) -> Result<(), BenchError>) -> Result<f64
     Ok(middle(&mut seconds) * 1e3 / READ_EVERY as f64)
 }
 
-/// Ends a step of a training that reads no loss: XLA's devices would record it together with the next.
+/// Ends a training step that reads no loss; XLA's devices would otherwise record it together with the next step.
 #[cfg(feature = "xla")]
 fn end_step(name: &Name) -> Result<(), BenchError> {
     let Name::Xla(platform, index) = *name else {
@@ -319,14 +319,14 @@ fn end_step(_: &Name) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A loss, read from its device.
+/// Reads a loss from its device.
 fn number(loss: Tensor<1>) -> Result<f32, BenchError> {
     let data = loss.try_into_data().map_err(BenchError::device)?;
     let loss = data.iter::<f32>().next();
     loss.ok_or_else(|| BenchError::device("a loss without a number"))
 }
 
-/// What JAX's script prints.
+/// Figures that JAX's script prints.
 #[derive(Deserialize)]
 struct Figures {
     version: String,
@@ -335,7 +335,7 @@ struct Figures {
     median_ms: f64,
 }
 
-/// JAX's training from the same numbers.
+/// Runs JAX's training from the same weights and batches.
 fn jax(sizes: &Sizes, numbers: &Numbers, batches: &[Batch]) -> Result<Figures, BenchError> {
     let io = |error: std::io::Error| PeerError::Data(error.to_string());
     let path = std::env::temp_dir().join(format!("moebius-training-{}", std::process::id()));

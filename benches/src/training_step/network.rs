@@ -1,4 +1,4 @@
-//! The network.
+//! The network that the training-step benchmark trains.
 
 use super::Sizes;
 use burn::module::{Module, ModuleVisitor, Param};
@@ -8,7 +8,7 @@ use burn::nn::{Embedding, EmbeddingConfig, LayerNorm, LayerNormConfig, Linear, L
 use burn::tensor::activation::gelu;
 use burn::tensor::{Device, Gradients, Int, Tensor};
 
-/// Embedding, blocks, and a layer on the mean over a sequence.
+/// A transformer: an embedding, blocks, and a linear layer on the mean over a sequence.
 #[derive(Module, Debug)]
 pub(super) struct Network {
     embedding: Embedding,
@@ -17,7 +17,7 @@ pub(super) struct Network {
     head: Linear,
 }
 
-/// Attention and a feed-forward network, each after a norm and beside what it is added to.
+/// A pre-norm block: attention and a feed-forward network, each added to its input.
 #[derive(Module, Debug)]
 struct Block {
     norm_attention: LayerNorm,
@@ -28,7 +28,7 @@ struct Block {
 }
 
 impl Network {
-    /// With Burn's first weights.
+    /// A network with Burn's initial weights.
     pub(super) fn new(sizes: &Sizes, device: &Device) -> Self {
         device.seed(1);
         let hidden = sizes.hidden;
@@ -49,12 +49,12 @@ impl Network {
         }
     }
 
-    /// A copy on another device.
+    /// A copy of the network on another device.
     pub(super) fn on(&self, device: &Device) -> Self {
         self.clone().fork(device)
     }
 
-    /// Mean cross entropy \[1\] of `tokens` \[B,S\], whose classes are `classes` \[B\].
+    /// Mean cross entropy \[1\] of `tokens` \[B,S\] with classes `classes` \[B\].
     pub(super) fn loss(&self, tokens: Tensor<2, Int>, classes: Tensor<1, Int>) -> Tensor<1> {
         let mut x = self.embedding.forward(tokens);
         for block in &self.blocks {
@@ -71,7 +71,7 @@ impl Network {
     }
 }
 
-/// All weights, in the order of the fields.
+/// All weights of a network, in the order of its fields.
 pub(super) struct Numbers(Vec<f32>);
 
 impl Numbers {
@@ -89,7 +89,7 @@ impl Numbers {
         &self.0
     }
 
-    /// Little-endian f32.
+    /// The weights as little-endian f32.
     pub(super) fn bytes(&self) -> Vec<u8> {
         self.0.iter().flat_map(|x| x.to_le_bytes()).collect()
     }
@@ -101,14 +101,14 @@ impl ModuleVisitor for Numbers {
     }
 }
 
-/// The gradients of all weights, in their order.
+/// Collects the gradients of all weights, in the order of [`Numbers`].
 pub(super) struct Slopes<'a> {
     gradients: &'a Gradients,
     numbers: Vec<f32>,
 }
 
 impl<'a> Slopes<'a> {
-    /// Of a network; those that are left out are no numbers.
+    /// The gradients of all weights of a network; missing gradients become NaN.
     pub(super) fn of(network: &Network, gradients: &'a Gradients) -> Vec<f32> {
         let mut slopes = Self {
             gradients,

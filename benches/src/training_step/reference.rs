@@ -1,30 +1,30 @@
-//! The check before the numbers: loss, gradients and new weights of a step against the network of the benchmark in f64 on the host.
+//! The check before the timing: loss, gradients and new weights of one step against the same network in f64 on the host.
 
 use super::{Mmix, RATE, Sizes};
 use moebius_ops::grouped_gemm::Activation;
 
-/// Directions in which the slope of the loss is compared.
+/// Number of directions in which the slope of the loss is compared.
 const DIRECTIONS: u64 = 3;
-/// How far a weight is moved for a slope, which that makes right to about 1e-8.
+/// Step of the central difference; the slope is then right to about 1e-8.
 const MOVE: f64 = 1e-5;
 /// Adam's ε.
 pub(super) const ADAM_EPSILON: f64 = 1e-8;
 
-/// Added to a variance, as Burn's layer norm does.
+/// ε that the layer norm adds to a variance, as Burn does.
 const NORM_EPSILON: f64 = 1e-5;
 
-/// The first step of a training, read from its device.
+/// The first step of a training, as read from its device.
 pub(super) struct Step {
     pub(super) loss: f32,
-    /// Of all weights, in their order.
+    /// Gradients of all weights, in the order of `weights`.
     pub(super) gradients: Vec<f32>,
-    /// After the step.
+    /// All weights after the step.
     pub(super) weights: Vec<f32>,
 }
 
-/// The largest relative error of the step that a training from the weights `before` takes for tokens \[B,S\] and classes \[B\]: of the
-/// loss; of the slopes along some random directions, over the norm of the gradients, so that an error in any of them shows; and of
-/// what Adam's first step adds to the weights. Infinite for another number of weights, or where something is no number.
+/// Largest relative error of a step from the weights `before`, for tokens \[B,S\] and classes \[B\]: of the loss; of the slopes along
+/// random directions, divided by the norm of the gradients, so that an error in any gradient shows; and of the change that Adam's
+/// first step makes to the weights. Infinite if a number of weights differs or a value is NaN.
 pub(super) fn error(
     sizes: &Sizes,
     before: &[f32],
@@ -49,7 +49,8 @@ pub(super) fn error(
         let along: f64 = gradients.iter().zip(&signs).map(|(g, sign)| g * sign).sum();
         (along - slope) / size
     });
-    // Both moments are the gradient's own in the first step.
+    // In Adam's first step, both corrected moments come from this gradient alone, so their ratio is the gradient over
+    // its magnitude.
     let wanted: Vec<f64> = gradients
         .iter()
         .map(|g| -RATE * g / (g.abs() + ADAM_EPSILON))
@@ -61,7 +62,7 @@ pub(super) fn error(
         added / norm(wanted.iter().copied()),
     ];
     let errors = errors.into_iter().chain(slopes).map(f64::abs);
-    // max() leaves out what is no number.
+    // f64::max ignores NaN, so NaN is checked separately.
     errors.fold(0.0, |most: f64, error| {
         if error.is_nan() {
             f64::INFINITY
@@ -79,15 +80,15 @@ fn norm(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// 1 and −1 that look random, and are the same in every run.
+/// Pseudorandom signs 1 and −1, the same in every run.
 fn signs(len: usize, seed: u64) -> Vec<f64> {
     let mut numbers = Mmix(seed);
     let mut sign = || [1.0, -1.0][(numbers.next() >> 63) as usize];
     (0..len).map(|_| sign()).collect()
 }
 
-/// Mean cross entropy of `tokens` \[B,S\], whose classes are `classes` \[B\], in a network of such weights, which are one
-/// after the other as [`Numbers`](super::network::Numbers) has them.
+/// Mean cross entropy of `tokens` \[B,S\] with classes `classes` \[B\], in a network whose `weights` are in the order of
+/// [`Numbers`](super::network::Numbers).
 fn loss(sizes: &Sizes, weights: &[f64], tokens: &[i32], classes: &[i32]) -> f64 {
     let (hidden, seq) = (sizes.hidden, sizes.seq);
     let mut weights = Weights(weights);
@@ -121,7 +122,7 @@ fn loss(sizes: &Sizes, weights: &[f64], tokens: &[i32], classes: &[i32]) -> f64 
     surprise.sum::<f64>() / sizes.batch as f64
 }
 
-/// Weights that are taken one after the other.
+/// The weights not yet taken by a layer.
 struct Weights<'a>(&'a [f64]);
 
 impl<'a> Weights<'a> {
@@ -143,7 +144,7 @@ impl<'a> Weights<'a> {
         y
     }
 
-    /// Rows of x \[.., width\] with mean 0 and variance 1, times γ \[width\], plus β \[width\].
+    /// Layer norm: rows of x \[.., width\] with mean 0 and variance 1, times γ \[width\], plus β \[width\].
     fn norm(&mut self, x: &[f64], width: usize) -> Vec<f64> {
         let (gamma, beta) = (self.take(width), self.take(width));
         let mut y = Vec::with_capacity(x.len());
@@ -158,7 +159,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// softmax(q·kᵀ/√d)·v in every head, all \[B,S,hidden\].
+/// Multi-head attention softmax(q·kᵀ/√d)·v; q, k, v and the result are \[B,S,hidden\].
 fn attention(sizes: &Sizes, [q, k, v]: [&[f64]; 3]) -> Vec<f64> {
     let (seq, hidden) = (sizes.seq, sizes.hidden);
     let dim = hidden / sizes.heads;
@@ -166,7 +167,7 @@ fn attention(sizes: &Sizes, [q, k, v]: [&[f64]; 3]) -> Vec<f64> {
     for at in 0..q.len() / hidden {
         let others = at / seq * seq..(at / seq + 1) * seq;
         for head in 0..sizes.heads {
-            // Heads lie side by side in a row.
+            // The heads lie side by side in a row.
             let part = |row: usize| row * hidden + head * dim..row * hidden + (head + 1) * dim;
             let query = &q[part(at)];
             let scores = others.clone().map(|key| dot(query, &k[part(key)]));
@@ -212,7 +213,8 @@ mod tests {
         vocabulary: 5,
         classes: 3,
     };
-    /// Embedding, two norms, four products of attention, two of the block, the last norm and the head.
+    /// Number of weights: embedding, two norms, four products of attention, two of the block, the last norm and the
+    /// head.
     const COUNT: usize = 20 + 2 * 8 + 4 * 20 + (16 * 4 + 16) + (16 * 4 + 4) + 8 + 15;
 
     const TOKENS: [i32; 6] = [0, 1, 2, 3, 4, 0];
@@ -236,7 +238,7 @@ mod tests {
         let mut weights = vec![0.0; COUNT];
         weights[COUNT - 3..].copy_from_slice(&[1.0, 2.0, 3.0]);
         let loss = loss(&SIZES, &weights, &[0; 6], &[2, 0]);
-        // ln(e¹ + e² + e³) = 3.40760596444438, less 3 and less 1.
+        // The log-sum-exp ln(e¹ + e² + e³) = 3.40760596444438, less the logits 3 and 1, on average.
         assert!((loss - 1.407_605_964_444_38).abs() < 1e-12, "{loss}");
     }
 
@@ -245,15 +247,15 @@ mod tests {
         let weights = numbers();
         let loss = |tokens: [i32; 6], classes: [i32; 2]| loss(&SIZES, &weights, &tokens, &classes);
         let one = loss([0, 1, 2, 3, 4, 0], [0, 2]);
-        // What a script in Python gives, written after `peers/jax_training_step.py` alone.
+        // Result of a Python script, written from `peers/jax_training_step.py` alone.
         assert!((one - 2.137_524_842_035_451_6).abs() < 1e-13, "{one}");
-        // There are no positions, and the mean over a sequence has no order.
+        // The network has no positions, and the mean over a sequence has no order.
         assert!((one - loss([2, 0, 1, 0, 3, 4], [0, 2])).abs() < 1e-12);
         assert!((one - loss([3, 4, 0, 0, 1, 2], [2, 0])).abs() < 1e-12);
         assert!((one - loss([0, 1, 2, 3, 4, 1], [0, 2])).abs() > 1e-6);
     }
 
-    /// A right step: each gradient is a slope of its own.
+    /// A right step, with each gradient from a central difference.
     fn right(before: &[f32]) -> Step {
         let weights = wide(before);
         let slope = |at: usize| {
@@ -282,7 +284,7 @@ mod tests {
         let wrong: [fn(&mut Step); 6] = [
             |step| step.loss *= 1.01,
             |step| step.loss = f32::NAN,
-            // The head's bias, left out.
+            // The gradient of the head's bias is left out.
             |step| step.gradients[COUNT - 3..].fill(0.0),
             |step| step.gradients.iter_mut().for_each(|g| *g *= 1.01),
             |step| step.weights[7] += 1e-3,
