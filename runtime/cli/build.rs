@@ -1,4 +1,4 @@
-//! Lists the case files and the files of the model that `src/bundled.rs` takes into the binary, and has the linker pack the
+//! Lists the case files and the model files that `src/bundled.rs` includes in the binary, and has the linker pack the
 //! binary's relocations.
 
 use std::error::Error;
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let cases = cases.iter().map(|file| (file.file_stem(), file));
     list("cases.rs", cases)?;
     let model = files("../shipped", &["json", "safetensors"])?;
-    // The case beside it is for tests.
+    // The case file beside the model is only for tests.
     let model = model.iter().map(|file| (file.file_name(), file));
     let model = model.filter(|(name, _)| {
         let name = name.and_then(OsStr::to_str);
@@ -25,8 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whether programs of this machine may have packed relocations, which glibc reads from 2.36 on: 9 MB less in a release
-/// build. A binary for another machine has plain ones.
+/// Whether programs that run on this machine may have packed relocations, which glibc reads from 2.36 on; they make a
+/// release build 9 MB smaller. Binaries for other machines get plain relocations.
 fn packs_relocations() -> Result<bool, env::VarError> {
     if env::var("TARGET")? != "x86_64-unknown-linux-gnu" || env::var("HOST")? != env::var("TARGET")?
     {
@@ -43,7 +43,7 @@ fn packs_relocations() -> Result<bool, env::VarError> {
     Ok(version.is_some_and(|version| version >= (2, 36)))
 }
 
-/// The files of a folder whose names end so, in order.
+/// The files of a folder with one of these extensions, sorted.
 fn files(folder: &str, endings: &[&str]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let folder = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join(folder);
     println!("cargo::rerun-if-changed={}", folder.display());
@@ -57,7 +57,7 @@ fn files(folder: &str, endings: &[&str]) -> Result<Vec<PathBuf>, Box<dyn Error>>
     Ok(files)
 }
 
-/// Writes an expression: names and bytes.
+/// Writes a Rust expression with the files' names and bytes to a file in OUT_DIR.
 fn list<'a>(
     to: &str,
     files: impl Iterator<Item = (Option<&'a OsStr>, &'a PathBuf)>,

@@ -1,8 +1,8 @@
-//! `cargo bench`: layers and kernels on every device of this build that the machine has. What that is says
-//! `moebius_benches::suite`; here it is started and printed.
+//! `cargo bench`: runs the benchmarks of `moebius_benches::suite` on every device of this build that the machine has,
+//! and prints the results.
 //!
-//! The target is the command's, because a plain `cargo bench` at the root runs those of the default members, and with another
-//! default member `cargo run` would unite the features of both.
+//! The bench target belongs to the command's crate, because a plain `cargo bench` at the root runs those of the default
+//! members, and with another default member `cargo run` would unite the features of both.
 
 #[path = "../src/drivers.rs"]
 mod drivers;
@@ -20,14 +20,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Columns of figures.
+/// Columns of figures, which are aligned right.
 const RIGHT: [usize; 2] = [5, 6];
 const HEADING: Style = Style::new().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 
 fn main() -> ExitCode {
     drivers::expect_no_display();
-    // What isn't understood is exit 2, with what there is.
+    // Arguments that can't be parsed end the program with exit 2 and a list of the valid ones.
     let options = Options::parse();
     match run(&options) {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
@@ -46,9 +46,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes an error.
+/// Writes an error message to standard error.
 fn say(error: &str) {
-    // Where standard error is gone, the exit status says it.
+    // If standard error is gone, only the exit status reports the error.
     let _ = writeln!(anstream::stderr(), "{BAD}error:{BAD:#} {error}");
 }
 
@@ -76,13 +76,13 @@ fn run(options: &Options) -> Result<Verdict, Box<dyn Error>> {
         print(&report)
     };
     match written {
-        // A reader that hung up has what it wants.
+        // A reader that closed the pipe has seen enough; that is no error.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(report.verdict()),
     }
 }
 
-/// `result`, unless a launch was lost on the way to it.
+/// Returns `result`, or an error if a launch was lost while computing it.
 fn launched(result: Result<Vec<Row>, BenchError>) -> Result<Vec<Row>, BenchError> {
     match process::lost() {
         Some(text) if result.is_ok() => {
@@ -93,7 +93,7 @@ fn launched(result: Result<Vec<Row>, BenchError>) -> Result<Vec<Row>, BenchError
     }
 }
 
-/// What a person sees who watches; hidden where standard error is no terminal.
+/// Spinner with the current task and step; hidden unless standard error is a terminal.
 fn bar() -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     // The template is a constant; if it were wrong the default style would do.
@@ -104,13 +104,13 @@ fn bar() -> ProgressBar {
     bar
 }
 
-/// Says on standard error what the run is doing: each task on a line, or in the bar with what it is at.
+/// Shows progress on standard error: a line for each task, or the task and its step in the spinner.
 fn show(bar: &ProgressBar, event: Event<'_>) {
     match event {
         Event::Begins { number, of, task } => {
             let title = format!("[{number}/{of}] {} on {}", task.benchmark, task.device);
             if bar.is_hidden() {
-                // Nobody has to read it.
+                // A failed write is ignored, since nobody has to read it.
                 let _ = writeln!(io::stderr(), "{title}");
             }
             bar.set_prefix(title);
@@ -120,7 +120,7 @@ fn show(bar: &ProgressBar, event: Event<'_>) {
     }
 }
 
-/// Writes the table, and what is to say besides.
+/// Writes the table and the summary to standard output.
 fn print(report: &Report) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     let rows = report.table();
@@ -134,10 +134,10 @@ fn print(report: &Report) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes the results, wrong ones in red.
+/// Writes the table of results, with wrong ones in red.
 fn print_table(rows: &[([String; 7], bool)], out: &mut impl Write) -> io::Result<()> {
     let mut table = Table::new();
-    // Disabled: a row is one line whatever the width, so that styles find their row and grep works.
+    // `Disabled` keeps each row on one line at any width, so that styles find their row and grep works.
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)

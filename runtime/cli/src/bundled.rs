@@ -1,4 +1,4 @@
-//! The case files, and the model, that travel inside the binary.
+//! The case files and the model that are included in the binary.
 
 use moebius_cases::{CaseError, CaseFile};
 use moebius_model::load::ModelFiles;
@@ -13,12 +13,12 @@ const CASES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/cases.rs"));
 /// Name and bytes of every file of the model in `runtime/shipped/`.
 const MODEL: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/model.rs"));
 
-/// What stands for the model where others have a path.
+/// Name shown for the bundled model in place of a path.
 pub(crate) const MODEL_NAME: &str = "the bundled model";
 
 const CONFIG: &str = "config.json";
 
-/// How many cases there are.
+/// Number of bundled cases.
 pub(crate) fn count() -> usize {
     CASES.len()
 }
@@ -30,7 +30,7 @@ pub(crate) fn cases() -> impl Iterator<Item = (String, Result<CaseFile, CaseErro
         .map(|&(name, bytes)| (name.to_owned(), CaseFile::parse(bytes)))
 }
 
-/// The model, and what lies beside its weights.
+/// The bundled model, and the files beside its weights.
 pub(crate) fn model() -> Result<(ModelFiles, Files), CliError> {
     let (weights, beside): (Vec<_>, Vec<_>) = MODEL
         .iter()

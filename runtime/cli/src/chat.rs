@@ -1,5 +1,4 @@
-//! `moebius chat`: lines that are messages or commands, the conversation that they make, and Ctrl-C, which ends an answer, and the program
-//! where there is none.
+//! `moebius chat`: a conversation from lines that are messages or commands. Ctrl-C ends an answer, or the program if there is none.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,7 +12,7 @@ use crate::error::CliError;
 use crate::published::{self, Answer, AnswerStream, Source};
 use crate::screen::{DIM, Outcome, Screen};
 
-/// What /help says.
+/// Text that /help shows.
 const HELP: &str = "\
 /retry          answer the last message again
 /undo           forget the last message and its answer
@@ -29,16 +28,16 @@ const INTERRUPTED: u8 = 2;
 
 static STATE: AtomicU8 = AtomicU8::new(WAITING);
 
-/// The exit status of a program that Ctrl-C ended, as shells have it.
+/// Exit status of a program that Ctrl-C ended, as in shells.
 const ENDED: i32 = 130;
 
 /// Runs `moebius chat`.
 pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    // What reads files comes first: it fails sooner than a device opens.
+    // Files are read before the device is opened, since that fails sooner.
     let sampling = args.sampling.sampling()?;
     let source = Source::open(Some(&args.model))?;
     let template = source.template()?;
-    // Made anew for each answer; texts that can't be are refused here.
+    // Checks the stop strings; each answer makes its own stream.
     AnswerStream::new(&source.tokenizer, &args.stop)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
     let ready = published::ready(&source.files, &args.place, screen)?;
@@ -72,7 +71,7 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     Ok(Outcome::Good)
 }
 
-/// Takes lines until there are no more, or one of them ends it.
+/// Reads and handles lines until standard input ends or a line quits.
 fn talk(conversation: &mut Conversation<'_>, screen: &mut Screen) -> Result<(), CliError> {
     while let Some(line) = next_line(screen)? {
         match line_of(&line) {
@@ -101,7 +100,7 @@ fn talk(conversation: &mut Conversation<'_>, screen: &mut Screen) -> Result<(), 
     Ok(())
 }
 
-/// Answers a message. One that can't be answered is said, and the conversation is as it was before.
+/// Answers a message and shows the answer. If that fails, shows the error and leaves the conversation as it was.
 fn ask(
     conversation: &mut Conversation<'_>,
     text: &str,
@@ -109,7 +108,7 @@ fn ask(
 ) -> Result<(), CliError> {
     match conversation.ask(text, screen) {
         Ok(answer) => show(&answer, screen),
-        // The device or the output is gone: no later message would fare better.
+        // The device or the output is gone, so later messages would fail as well.
         Err(error @ (CliError::Output(_) | CliError::Engine(_))) => Err(error),
         Err(error) => {
             screen.note(&error.to_string());
@@ -142,7 +141,7 @@ fn show(turn: &Turn, screen: &mut Screen) -> Result<(), CliError> {
 /// The next line of standard input, `None` at its end.
 fn next_line(screen: &mut Screen) -> Result<Option<String>, CliError> {
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        // Not on standard output: whoever keeps that wants the answers.
+        // The prompt goes to standard error, since standard output may be saved for the answers.
         eprint!("> ");
         io::stderr().flush()?;
     }
@@ -153,7 +152,7 @@ fn next_line(screen: &mut Screen) -> Result<Option<String>, CliError> {
     Ok((read > 0).then_some(line))
 }
 
-/// A line that was read.
+/// A line of input, parsed.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Nothing,
@@ -167,7 +166,7 @@ enum Line<'a> {
     Unknown(&'a str),
 }
 
-/// What `line` is.
+/// Parses a line of input.
 fn line_of(line: &str) -> Line<'_> {
     let line = line.trim();
     if line.is_empty() {
@@ -191,32 +190,32 @@ fn line_of(line: &str) -> Line<'_> {
     }
 }
 
-/// A model with all that was said.
+/// A model, with everything said so far.
 struct Conversation<'a> {
-    /// Keeps the keys and values of what was said: a message costs its own tokens only.
+    /// Engine that keeps the keys and values of what was said, so that a message costs only its own tokens.
     engine: Engine,
     tokenizer: &'a Tokenizer,
     template: &'a ChatTemplate,
     sampling: Sampling,
-    /// Texts that end an answer.
+    /// Stop strings, which end an answer.
     stops: &'a [String],
-    /// Tokens of the conversation at most.
+    /// Largest number of tokens of the conversation.
     context: usize,
-    /// Tokens of an answer at most.
+    /// Largest number of tokens of an answer.
     most_new: usize,
     system: Option<String>,
-    /// A message of the user and an answer in turns: role and text.
+    /// Role and text of each message: the user's and the model's in turns.
     messages: Vec<(&'static str, String)>,
 }
 
-/// An answer, and of how many tokens it came.
+/// An answer, and the number of tokens it was generated from.
 struct Turn {
     answer: Answer,
     prompt: usize,
 }
 
 impl Conversation<'_> {
-    /// Answers `text`, shows the answer and keeps both; on an error neither.
+    /// Answers `text`, shows the answer, and keeps both in the conversation; on an error keeps neither.
     fn ask(&mut self, text: &str, screen: &mut Screen) -> Result<Turn, CliError> {
         self.messages.push(("user", text.to_owned()));
         let turn = self.answer(screen);
@@ -232,7 +231,7 @@ impl Conversation<'_> {
         turn
     }
 
-    /// Forgets the last message and its answer; the message, if there was one.
+    /// Removes the last message and its answer; returns the message if there was one.
     fn undo(&mut self) -> Option<String> {
         self.messages.pop()?;
         self.messages.pop().map(|(_, text)| text)
@@ -268,19 +267,19 @@ impl Conversation<'_> {
         let messages = system.chain(said);
         let messages = messages.map(|(role, text)| Message::new(role, text.as_str()));
         let chat = Chat::new(messages).with_generation_prompt(true);
-        // A template writes the special tokens itself.
+        // The template writes the special tokens, so the tokenizer adds none.
         Ok(self
             .tokenizer
             .encode(&self.template.render(&chat)?, false)?)
     }
 }
 
-/// Takes Ctrl-C from now on.
+/// Handles Ctrl-C from now on.
 fn take_interrupts() -> Result<(), CliError> {
     let taken = ctrlc::set_handler(|| {
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let ends = STATE.compare_exchange(ANSWERING, INTERRUPTED, order.0, order.1);
-        // Nothing is shown yet that isn't written; a second Ctrl-C ends a step that takes too long.
+        // Exiting loses no output, since all that is shown has been written; a second Ctrl-C ends a step that takes too long.
         if ends.is_err() {
             std::process::exit(ENDED);
         }
@@ -293,7 +292,7 @@ fn interrupted() -> bool {
     STATE.load(Ordering::Acquire) == INTERRUPTED
 }
 
-/// An answer, while it is made.
+/// Guard that marks an answer as being generated.
 struct Answering(());
 
 impl Answering {

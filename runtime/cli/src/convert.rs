@@ -1,4 +1,4 @@
-//! `moebius convert` and `upcycle`: a checkpoint is made of another.
+//! `moebius convert` and `moebius upcycle`: make a checkpoint from another.
 
 use moebius::fp8::Quantizer;
 use moebius_model::Upcycling;
@@ -101,7 +101,7 @@ fn result(
     Ok(Outcome::of(good))
 }
 
-/// The weight that moved furthest.
+/// The converted layer with the largest relative error.
 fn worst(layers: &[ConvertedLayer]) -> Option<&ConvertedLayer> {
     let error = |layer: &ConvertedLayer| layer.relative_rms;
     layers.iter().max_by(|a, b| error(a).total_cmp(&error(b)))

@@ -9,36 +9,36 @@ use crate::error::CliError;
 use crate::screen::{DIM, GOOD, HEADING, Outcome, Screen, Table};
 use crate::trust::{Known, Trust, Verdict};
 
-/// What was found and what `auto` makes of it; the JSON object of `devices --json`.
+/// Devices that were found and the choice of `auto`; the JSON object of `devices --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Survey {
     /// Every device, usable or not.
     pub(crate) devices: Vec<Entry>,
-    /// The choice of `auto`; none where nothing can be used.
+    /// The choice of `auto`; `None` if no device can be used.
     pub(crate) auto: Option<Device>,
-    /// Why this one, or why none.
+    /// Reason for the choice, or why there is none.
     pub(crate) reason: String,
 }
 
-/// One device.
+/// A device of the survey.
 #[derive(Debug, Serialize)]
 pub(crate) struct Entry {
-    /// Its name on the command line.
+    /// Name of the device on the command line.
     pub(crate) device: Device,
-    /// Whether it can be opened.
+    /// Whether the device can be opened.
     pub(crate) available: bool,
-    /// Whether `auto` chooses it.
+    /// Whether `auto` chooses the device.
     pub(crate) auto: bool,
-    /// What the bundled cases say about a GPU: `passed`, `unchecked`, or what fails. None where there is nothing to check.
+    /// Result of the bundled cases on a GPU: `passed`, `unchecked`, or what fails. `None` for devices that need no check.
     pub(crate) verdict: Option<String>,
-    /// What it can do, where it can be opened.
+    /// Capability of the device, if it can be opened.
     pub(crate) capability: Option<Capability>,
-    /// Why it cannot be opened.
+    /// Why the device cannot be opened.
     pub(crate) error: Option<String>,
 }
 
 impl Survey {
-    /// Asks every driver that is built in.
+    /// Asks every driver of this build for its devices.
     pub(crate) fn take() -> Self {
         let (trust, found) = (Trust::of_user(), discover());
         let mut marked = found.clone();
@@ -76,7 +76,7 @@ impl Survey {
         }
     }
 
-    /// Writes the table and the choice.
+    /// Writes the table of all devices, and the choice of `auto`.
     pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
         let mut table = Table::new(" | device | name | memory | features").right(&[3]);
         for entry in &self.devices {
@@ -98,7 +98,7 @@ impl Survey {
         screen.line(&format!("\nauto: {}", self.reason))
     }
 
-    /// Writes the devices that can be opened, a line each, and the choice.
+    /// Writes a line for each device that can be opened, with the choice marked, and the names of the others.
     pub(crate) fn print_available(&self, screen: &mut Screen) -> Result<(), CliError> {
         let title = screen.paint(HEADING, "Devices");
         screen.line(&format!("{title}\n"))?;
@@ -125,7 +125,7 @@ impl Survey {
 }
 
 impl Entry {
-    /// The mark of the choice, the name, and how a row of it is painted.
+    /// The choice's mark, the device's name, and the style of its row.
     fn heading(&self) -> (String, String, Style) {
         let (mark, style) = if self.auto {
             ("*", GOOD)
@@ -154,7 +154,7 @@ fn memory(capability: &Capability) -> String {
     }
 }
 
-/// The features kernels are planned with, those that are there.
+/// Names of the device's features that kernels are planned with.
 fn features(capability: &Capability) -> String {
     let mut features = Vec::new();
     features.extend(capability.architecture.clone());
@@ -182,7 +182,7 @@ fn features(capability: &Capability) -> String {
     }
 }
 
-/// Bytes in the unit that leaves one to four digits.
+/// A number of bytes, in the unit that leaves one to four digits.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = n as f64;

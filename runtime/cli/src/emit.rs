@@ -1,4 +1,4 @@
-//! `moebius emit`: a kernel's source for a target, without a device.
+//! `moebius emit`: writes a kernel's source for a target, without a device.
 
 use crate::args::EmitArgs;
 use crate::error::CliError;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Runs `moebius emit`.
 pub(crate) fn run(args: &EmitArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    // clap asks for all three unless `--list` is given.
+    // clap requires all three options unless `--list` is given.
     match (&args.kernel, &args.target, &args.out) {
         (Some(kernel), Some(target), Some(out)) => write(kernel, target, out, screen)?,
         _ => list(screen)?,
@@ -38,7 +38,8 @@ fn write(kernel: &str, target: &str, out: &Path, screen: &mut Screen) -> Result<
     let Artifact {
         bytes, extension, ..
     } = compiled(kernel, target)?;
-    // Several targets share an ending (two GPUs, one object format); most are their own.
+    // Several targets share an extension (two GPUs with one object format); for most, the extension is the target's
+    // name.
     let path = if extension == target {
         out.join(format!("{kernel}.{extension}"))
     } else {

@@ -6,7 +6,7 @@ use std::io;
 /// Why a command gave no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    /// Standard output is gone or full.
+    /// Standard output is closed or full.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
     /// A file could not be written.
@@ -27,25 +27,25 @@ pub(crate) enum CliError {
     /// A device, or the library on it, failed.
     #[error(transparent)]
     Device(#[from] moebius::Error),
-    /// A launch was lost, and with it the result.
+    /// A launch was lost, so the result is invalid.
     #[error("a kernel could not be launched: {0}")]
     Launch(String),
-    /// `auto` found nothing.
+    /// `auto` found no device that can be used.
     #[error(transparent)]
     NoDevice(moebius_device::OpenError),
-    /// A result of a benchmark can't be used.
+    /// A result of a benchmark can't be used for comparison or a chart.
     #[error(transparent)]
     Result(#[from] crate::results::ResultError),
-    /// The process can't be held to some vector instructions.
+    /// The process can't be limited to the vector instructions asked for.
     #[error(transparent)]
     Simd(#[from] moebius_host::SimdError),
     /// A benchmark gave no numbers.
     #[error(transparent)]
     Bench(#[from] moebius_benches::BenchError),
-    /// A training didn't start or go on.
+    /// A training can't start or continue.
     #[error(transparent)]
     Train(#[from] moebius_model::Error),
-    /// Weights were not converted.
+    /// A conversion of weights failed.
     #[error(transparent)]
     Weights(#[from] moebius_weights::WeightsError),
     /// A tokenizer or a chat template can't be used.
@@ -54,7 +54,7 @@ pub(crate) enum CliError {
     /// A model couldn't answer.
     #[error(transparent)]
     Engine(#[from] moebius_engine::EngineError),
-    /// A way to choose tokens that can't be.
+    /// The options for choosing tokens are invalid.
     #[error(transparent)]
     Sampling(#[from] moebius_ops::Mismatch),
     /// No token could be chosen.
@@ -66,7 +66,7 @@ pub(crate) enum CliError {
 }
 
 impl CliError {
-    /// A command line that does not make sense, and what to write instead.
+    /// An error for a command line that does not make sense, with a hint on what to write instead.
     pub(crate) fn usage(message: impl Into<String>, hint: Option<&str>) -> Self {
         Self::Usage {
             message: message.into(),
@@ -74,19 +74,19 @@ impl CliError {
         }
     }
 
-    /// That `path` could not be read.
+    /// Function that makes the error for `path` that could not be read.
     pub(crate) fn read(path: impl Display) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_string();
         move |source| Self::ReadFile { path, source }
     }
 
-    /// That `path` could not be written.
+    /// Function that makes the error for `path` that could not be written.
     pub(crate) fn write(path: impl Display) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_string();
         move |source| Self::WriteFile { path, source }
     }
 
-    /// What the user can do, where there is something.
+    /// A hint on what the user can do, if there is one.
     pub(crate) fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Usage { hint, .. } => return hint.clone(),

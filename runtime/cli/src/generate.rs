@@ -1,5 +1,5 @@
-//! `moebius generate`, `logits` and `perplexity`: a published model is asked once. Files are read first: that fails sooner than a
-//! device opens.
+//! `moebius generate`, `logits` and `perplexity`: ask a published model once. Files are read before the device is opened, since
+//! that fails sooner.
 
 use std::time::Instant;
 
@@ -45,14 +45,14 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     Ok(Outcome::Good)
 }
 
-/// What was asked, and where it ran.
+/// The model, the device and the prompt of a command, for its result.
 struct Place<'a> {
     name: Device,
     source: &'a Source,
     load_s: f64,
     cache_bytes: usize,
     prompt_tokens: usize,
-    /// Where it was asked for.
+    /// Tokens of each expert, if asked for.
     experts: Option<Vec<LayerTokens>>,
 }
 
@@ -136,15 +136,15 @@ pub(crate) fn logits(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, 
     Ok(Outcome::Good)
 }
 
-/// A token that may come next.
+/// A token that may come next, with its probability.
 struct Likely {
     id: u32,
     logit: f32,
-    /// The natural logarithm of its probability.
+    /// Natural logarithm of the token's probability.
     log: f64,
 }
 
-/// The `most` likeliest tokens, and of equally likely ones those with lower ids.
+/// The `most` likeliest tokens; among equally likely ones, lower ids come first.
 fn likeliest(logits: &[f32], most: usize) -> Result<Vec<Likely>, CliError> {
     if let Some(id) = logits.iter().position(|logit| !logit.is_finite()) {
         let message = format!("logit of token {id}: expected a number, got {}", logits[id]);
@@ -221,7 +221,7 @@ pub(crate) fn perplexity(args: &PerplexityArgs, screen: &mut Screen) -> Result<O
     Ok(Outcome::Good)
 }
 
-/// The model's files, and the tokens of the text.
+/// Reads the model's files and the tokens of the text.
 fn read(args: &PerplexityArgs) -> Result<(Source, Vec<u32>), CliError> {
     let text = std::fs::read_to_string(&args.text);
     let text = text.map_err(CliError::read(args.text.display()))?;

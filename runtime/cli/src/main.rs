@@ -1,4 +1,5 @@
-//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, upcycling, conversion, generation, conversation, perplexity.
+//! The `moebius` command: devices, case verification, kernel emission, benchmarks, training, upcycling, conversion, generation,
+//! conversation, perplexity.
 
 mod args;
 mod bench;
@@ -90,15 +91,15 @@ fn run(cli: &Cli, screen: &mut Screen) -> Result<Outcome, CliError> {
     }
 }
 
-/// Help and version are results; everything else is our usual `error:` and `hint:`.
+/// Shows help and version on standard output; makes every other message of clap an `error:` and a `hint:`.
 fn usage(e: &clap::Error) -> ExitCode {
     if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // A reader that hung up has seen enough of the help.
+        // A reader that closed the pipe has seen enough of the help.
         let _ = e.print();
         return ExitCode::SUCCESS;
     }
     let text = e.to_string();
-    // clap: `error: …`, perhaps a list on lines of its own, perhaps `tip: …`, then `Usage: …`.
+    // clap's message is `error: …`, perhaps a list on lines of its own, perhaps `tip: …`, then `Usage: …`.
     let body = text.split("Usage:").next().unwrap_or(&text);
     let mut message = Vec::new();
     let mut tips = Vec::new();

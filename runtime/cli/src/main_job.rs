@@ -1,4 +1,4 @@
-//! `moebius` alone: devices, bundled cases, the benchmark, then a paragraph by the bundled model.
+//! `moebius` without a command: devices, bundled cases, the benchmark, then a paragraph by the bundled model.
 
 use moebius_benches::moe::{self, MoeBench};
 use moebius_device::Device;
@@ -15,35 +15,35 @@ use crate::report::Report;
 use crate::resolve::resolve;
 use crate::screen::{DIM, Outcome, Screen};
 
-/// Widths of the benchmark.
+/// Hidden widths that the benchmark measures.
 const WIDTHS: [usize; 2] = [512, 1024];
 
-/// How the paragraph begins.
+/// Beginning of the paragraph, which the model continues.
 const BEGINNING: &str = "The old captain looked at the sea, and";
 
-/// Tokens that follow at most.
+/// Largest number of generated tokens.
 const TOKENS: usize = 128;
 
-/// Where a paragraph ends.
+/// Stop string that ends the paragraph.
 const END: &str = "\n";
 
 /// The JSON object of the main job.
 #[derive(Serialize)]
 struct MainJob {
-    /// What was found.
+    /// The devices and the choice of `auto`.
     #[serde(flatten)]
     survey: Survey,
-    /// The device the rest ran on.
+    /// Name of the device that everything else ran on.
     device: String,
-    /// The bundled cases.
+    /// Results of the bundled cases.
     verify: Report,
-    /// The benchmark at each width; empty where a case did not pass.
+    /// Results of the benchmark at each width; empty if a case did not pass.
     bench: Vec<serde_json::Value>,
-    /// What the bundled model wrote; none where a case did not pass.
+    /// Text that the bundled model wrote; `None` if a case did not pass.
     text: Option<Writing>,
 }
 
-/// Runs the main job on `requested`, or on what `auto` chooses; `verbose` shows all of it.
+/// Runs the main job on `requested`, or on the device that `auto` chooses; `verbose` shows all details.
 pub(crate) fn run(
     requested: Option<Device>,
     verbose: bool,
@@ -75,7 +75,7 @@ pub(crate) fn run(
         verify,
     };
     let mut outcome = job.verify.outcome();
-    // A device that computes wrong results gets no figures.
+    // A device that computes wrong results gets no benchmark.
     if outcome == Outcome::Good {
         outcome = measure(device, &mut job, verbose, screen)?;
         job.text = Some(write(device, screen)?);
@@ -111,16 +111,16 @@ fn measure(
     Ok(outcome)
 }
 
-/// The paragraph in the JSON of the main job.
+/// The generated paragraph in the JSON of the main job.
 #[derive(Serialize)]
 struct Writing {
-    /// The paragraph, with its beginning.
+    /// The paragraph, including its given beginning.
     text: String,
-    /// Tokens a second, from the second on.
+    /// Tokens per second after the first token.
     decode_tokens_per_s: Option<f64>,
 }
 
-/// Writes on `device`.
+/// Generates and shows the paragraph on `device`.
 fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
     screen.heading(&format!("A text by the bundled model on {device}"))?;
     screen.line("")?;

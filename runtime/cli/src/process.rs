@@ -1,24 +1,24 @@
-//! What the process is held to before anything runs, and launches that CubeCL gave up, after which a result would be of memory that
-//! nothing wrote. The program of `cargo bench` has this file, too.
+//! The process's limit on vector instructions, and launches that CubeCL lost, after which results come from memory that was never
+//! written. The program of `cargo bench` includes this file as well.
 //!
-//! Where the compiler of a kernel panics, CubeCL's thread drops the panic and goes on. Our own operations hear of it
-//! (`moebius_shaders::checked`), Burn's do not, and a program hears of it from its panic hook only.
+//! When a kernel's compiler panics, CubeCL's thread drops the panic and goes on. Our own operations notice
+//! (`moebius_shaders::checked`), Burn's do not; for those, a program learns of it only from its panic hook.
 
 use std::sync::{Mutex, PoisonError};
 use std::{env, panic, thread};
 
 use moebius_host::{Simd, SimdError, limit_simd};
 
-/// Does what `--simd` does, for every command; the option goes before it.
+/// Variable that limits every command's vector instructions as `--simd` does; the option takes precedence.
 const SIMD: &str = "MOEBIUS_SIMD";
 
-/// What the first thread of a device said that panicked since the last look.
+/// Message of the first panic in a device's thread since [`lost`] was last called.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
 
-/// Holds the process to the vector instructions that were asked for, before anything runs.
+/// Limits the process to `asked` or else to the variable's vector instructions; call this before anything runs.
 ///
 /// # Errors
-/// [`SimdError`] for a set that there isn't, or that this processor lacks.
+/// [`SimdError`] for an unknown set of instructions, or one that this processor lacks.
 pub(crate) fn hold(asked: Option<Simd>) -> Result<(), SimdError> {
     let asked = match (asked, env::var(SIMD)) {
         (None, Ok(text)) if !text.is_empty() => Some(text.parse()?),
@@ -27,7 +27,7 @@ pub(crate) fn hold(asked: Option<Simd>) -> Result<(), SimdError> {
     asked.map_or(Ok(()), limit_simd)
 }
 
-/// Listens to the threads that run devices, from now on.
+/// Records panics in the threads that run devices, from now on.
 pub(crate) fn listen() {
     let program = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -41,7 +41,8 @@ pub(crate) fn listen() {
     }));
 }
 
-/// What a thread of a device said that has panicked since the last look: a launch was lost, and with it the result.
+/// Message of the first panic in a device's thread since the last call. Such a panic means a lost launch, so results
+/// since then are invalid.
 pub(crate) fn lost() -> Option<String> {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

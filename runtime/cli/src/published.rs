@@ -1,4 +1,4 @@
-//! What is read of a published model: its weights, its tokenizer, its chat template; and the text that it answers.
+//! A published model's weights, tokenizer and chat template, and the answer that it generates.
 
 use std::io::Read;
 use std::path::Path;
@@ -21,20 +21,20 @@ use crate::error::CliError;
 use crate::resolve::resolve_for;
 use crate::screen::{Screen, Table, one_line};
 
-/// Experts in a row of the table.
+/// Number of experts per row of the table.
 const ACROSS: usize = 16;
 
 /// A model whose headers have been read, and its tokenizer.
 pub(crate) struct Source {
     pub(crate) files: ModelFiles,
     pub(crate) tokenizer: Tokenizer,
-    /// What lies beside the weights.
+    /// The files beside the weights.
     beside: Files,
     name: String,
 }
 
 impl Source {
-    /// That of a folder or a GGUF file, or, without a path, the one inside this program.
+    /// Opens the model in a folder or a GGUF file; without a path, the bundled one.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, CliError> {
         let (files, beside, name) = match path {
             Some(path) => {
@@ -66,12 +66,12 @@ impl Source {
         })
     }
 
-    /// The path, or what the model inside this program is called.
+    /// The model's path, or the name of the bundled model.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The chat template, which writes the tokens that begin and end a text.
+    /// The model's chat template, which also writes the tokens that begin and end a text.
     pub(crate) fn template(&self) -> Result<ChatTemplate, CliError> {
         let Some(file) = self.files.gguf() else {
             return Ok(ChatTemplate::from_files(&self.beside, None)?);
@@ -89,7 +89,7 @@ fn missing(name: &str, what: &str) -> CliError {
     )
 }
 
-/// A model on the device that was asked for.
+/// A model loaded on its device.
 pub(crate) struct Ready {
     pub(crate) name: Device,
     pub(crate) device: burn::tensor::Device,
@@ -115,13 +115,13 @@ pub(crate) fn ready(
     })
 }
 
-/// How far a loading is, on a bar of 100 steps.
+/// Shows the progress of loading on a bar of 100 steps.
 pub(crate) fn show(bar: &ProgressBar, at: Progress<'_>) {
     bar.set_position(100 * at.read / at.bytes.max(1));
     bar.set_message(one_line(at.tensor));
 }
 
-/// The model on a device, with a bar for who watches.
+/// Loads the model onto a device and shows the progress on a bar.
 fn load(
     files: &ModelFiles,
     precision: ModelPrecision,
@@ -144,7 +144,7 @@ fn load(
     Ok(model?)
 }
 
-/// The tokens of the prompt, at least one.
+/// Tokens of the prompt, at least one.
 pub(crate) fn prompt(args: &PromptArgs, source: &Source) -> Result<Vec<u32>, CliError> {
     let text = match &args.prompt {
         Some(text) => text.clone(),
@@ -153,7 +153,7 @@ pub(crate) fn prompt(args: &PromptArgs, source: &Source) -> Result<Vec<u32>, Cli
     let ids = if args.chat {
         let template = source.template()?;
         let chat = Chat::new([Message::new("user", text)]).with_generation_prompt(true);
-        // A template writes the special tokens itself.
+        // The template writes the special tokens, so the tokenizer adds none.
         source.tokenizer.encode(&template.render(&chat)?, false)?
     } else {
         source.tokenizer.encode(&text, true)?
@@ -172,19 +172,19 @@ fn standard_input() -> Result<String, CliError> {
     Ok(text)
 }
 
-/// Shows an answer while it is generated.
+/// An answer in the making, shown while it is generated.
 pub(crate) struct AnswerStream(TextStream);
 
-/// What was generated, and how long it took.
+/// A generated answer, and the time it took.
 #[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) ids: Vec<u32>,
-    /// Why it ended: stop, length, or interrupted.
+    /// Reason of the answer's end: stop, length, or interrupted.
     pub(crate) finish: &'static str,
     /// Seconds until the first token.
     pub(crate) prefill_s: f64,
-    /// Seconds from then on.
+    /// Seconds from the first token to the end.
     decode_s: f64,
 }
 
@@ -194,7 +194,7 @@ impl AnswerStream {
         Ok(Self(TextStream::new(tokenizer, stops)))
     }
 
-    /// Generates, and shows the text, until `interrupted`.
+    /// Generates an answer and shows its text, until it ends or `interrupted` returns true.
     pub(crate) fn follow(
         mut self,
         engine: &mut Engine,
@@ -252,8 +252,8 @@ impl Answer {
         screen.text(text)
     }
 
-    /// Tokens a second after the first, which comes of the prompt; `None` without a second token, or where the clock is
-    /// too coarse to tell.
+    /// Tokens per second after the first, which comes from the prompt; `None` without a second token, or if the clock
+    /// is too coarse.
     pub(crate) fn decode_speed(&self) -> Option<f64> {
         let tokens = self.ids.len().saturating_sub(1);
         (tokens > 0 && self.decode_s > 0.0).then(|| tokens as f64 / self.decode_s)
@@ -268,7 +268,7 @@ impl Answer {
     }
 }
 
-/// What counts the tokens of experts, where that is asked for.
+/// Counter of each expert's tokens, if asked for; an error for a model without experts.
 pub(crate) fn counted(asked: bool, files: &ModelFiles) -> Result<Option<ExpertLoad>, CliError> {
     if !asked {
         return Ok(None);
@@ -281,7 +281,7 @@ pub(crate) fn counted(asked: bool, files: &ModelFiles) -> Result<Option<ExpertLo
     Ok(Some(load))
 }
 
-/// A row for each layer, or several where it has many experts.
+/// Writes the table of each expert's tokens: a row for each layer, or several if it has many experts.
 pub(crate) fn show_experts(layers: &[LayerTokens], screen: &mut Screen) -> Result<(), CliError> {
     screen.line("")?;
     let headings = "layer | experts | busiest | tokens of each expert";

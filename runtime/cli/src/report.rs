@@ -1,4 +1,4 @@
-//! Cases in, one verdict per output out.
+//! Runs case files and reports a verdict for each output.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::error::CliError;
 use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
-/// What the case of a whole model is called, in a folder of its own.
+/// File name of the case of a whole model, which lies in a folder of its own.
 const MODEL_CASE: &str = "logits.case.safetensors";
 
 /// The result of a run over case files; the JSON object of `verify --json`.
@@ -23,28 +23,28 @@ const MODEL_CASE: &str = "logits.case.safetensors";
 pub(crate) struct Report {
     /// Device the cases ran on.
     pub(crate) device: String,
-    /// One entry per file, in the order given.
+    /// A report for each file, in the order given.
     pub(crate) files: Vec<FileReport>,
-    /// Files whose outputs all pass.
+    /// Number of files whose outputs all pass.
     pub(crate) passed: usize,
-    /// Files with an output that does not.
+    /// Number of files with an output that fails.
     pub(crate) failed: usize,
-    /// Files that could not be run.
+    /// Number of files that could not be run.
     pub(crate) errors: usize,
 }
 
-/// One case file.
+/// Report on one case file.
 #[derive(Debug, Serialize)]
 pub(crate) struct FileReport {
-    /// Path or bundled name.
+    /// Path, or name of a bundled case.
     pub(crate) file: String,
-    /// Operation, where the file could be read that far.
+    /// Operation of the case, if the file could be read that far.
     pub(crate) op: Option<String>,
-    /// Its outputs; empty after an error.
+    /// Reports on the outputs; empty after an error.
     pub(crate) outputs: Vec<OutputReport>,
     /// The file's verdict.
     pub(crate) verdict: FileVerdict,
-    /// What went wrong, after an error.
+    /// Error message, if the case could not be run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
@@ -55,14 +55,14 @@ pub(crate) struct FileReport {
 pub(crate) enum FileVerdict {
     /// Every output passes.
     Pass,
-    /// At least one does not.
+    /// At least one output fails.
     Fail,
-    /// It could not be run.
+    /// The case could not be run.
     Error,
 }
 
 impl Report {
-    /// Runs every case on the device of this name, one after another; an error in one does not stop the others.
+    /// Runs every case on the named device, one after another; an error in one does not stop the others.
     pub(crate) fn run(
         (name, device): (Device, &burn::tensor::Device),
         cases: impl Iterator<Item = (String, Result<CaseFile, CaseError>)>,
@@ -92,7 +92,7 @@ impl Report {
         files.filter(|file| file.verdict != FileVerdict::Pass)
     }
 
-    /// How many files don't pass, and what is wrong with the first of them.
+    /// Number of files that don't pass, and the problem of the first; `None` if all pass.
     pub(crate) fn first_problem(&self) -> Option<String> {
         let first = self.bad().next()?;
         let failing = first.outputs.iter().find(|o| o.verdict != Verdict::Pass);
@@ -109,7 +109,7 @@ impl Report {
         ))
     }
 
-    /// An error weighs more than a mismatch.
+    /// Outcome of all cases; an error outweighs a mismatch.
     pub(crate) fn outcome(&self) -> Outcome {
         match (self.errors, self.failed) {
             (0, 0) => Outcome::Good,
@@ -118,7 +118,7 @@ impl Report {
         }
     }
 
-    /// Writes a line for each operation with its cases, the table of those that don't pass, and the totals.
+    /// Writes a line for each operation with its cases, a table of those that don't pass, and the totals.
     pub(crate) fn print_operations(&self, screen: &mut Screen) -> Result<(), CliError> {
         let mut operations: BTreeMap<&str, Vec<&FileReport>> = BTreeMap::new();
         for file in &self.files {
@@ -148,7 +148,7 @@ impl Report {
         self.print_totals(screen)
     }
 
-    /// Writes the table and the totals.
+    /// Writes the table of all outputs and the totals.
     pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
         table_of(self.files.iter()).print(screen)?;
         self.print_totals(screen)
@@ -168,7 +168,7 @@ impl Report {
     }
 }
 
-/// A row for each output.
+/// Table with a row for each output.
 fn table_of<'a>(files: impl Iterator<Item = &'a FileReport>) -> Table {
     let headings = "file | output | max abs | rel L2 | tolerance | verdict";
     let mut table = Table::new(headings).right(&[2, 3, 4]);
@@ -200,7 +200,7 @@ impl FileReport {
     fn add_rows(&self, table: &mut Table) {
         let mut parts = self.file.rsplit(['/', '\\']);
         let name = parts.next().unwrap_or(&self.file);
-        // Cases of whole models are called alike, and told by their folders. The name stands once, on the first of its lines.
+        // Cases of whole models share a file name, so their folders identify them. Only a file's first row shows its name.
         let folder = parts.next().filter(|_| name == MODEL_CASE);
         let mut file = folder.unwrap_or(name).to_owned();
         if let Some(error) = &self.error {
@@ -227,14 +227,14 @@ impl FileReport {
     }
 }
 
-/// Computes and compares one case.
+/// Computes one case and compares its outputs.
 fn judge(case: &CaseFile, device: &burn::tensor::Device) -> Result<Vec<OutputReport>, String> {
     let judged = guarded(|| pollster::block_on(moebius_cases::judge(case, device)))?;
     judged.map_err(|error| error.to_string())
 }
 
-/// Runs `f`. A panic of a library below is an error of its case, not the end of the run; one of our own
-/// code, such as of a parser, is a bug and goes on.
+/// Runs `f` and turns a panic in a library into an error of this case, so that the run goes on. A panic in our own
+/// code, such as a parser, is a bug and is resumed.
 fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     thread_local! {
         static OURS: Cell<bool> = const { Cell::new(false) };
@@ -249,7 +249,7 @@ fn guarded<T>(f: impl FnOnce() -> T) -> Result<T, String> {
             before(info);
         }));
     });
-    // Unwind safety: everything the closure touches is dropped or read-only afterwards.
+    // Unwind safety: everything the closure touches is dropped or only read afterwards.
     catch_unwind(AssertUnwindSafe(f)).map_err(|payload| {
         if OURS.get() {
             resume_unwind(payload);
@@ -267,7 +267,7 @@ fn panic_message(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or("no message").to_owned()
 }
 
-/// What is wrong with an output that fails.
+/// Description of a failing output's error.
 fn failure(output: &OutputReport) -> String {
     if let Some(shapes) = &output.shapes {
         return format!(

@@ -1,4 +1,4 @@
-//! Which device a command works on.
+//! Chooses the device that a command works on.
 
 use moebius::discover;
 use moebius_device::{Device, Work, probe};
@@ -9,13 +9,13 @@ use crate::report::Report;
 use crate::screen::Screen;
 use crate::trust::{Trust, Verdict};
 
-/// [`resolve_for`] work that isn't known.
+/// Calls [`resolve_for`] for unspecified work.
 pub(crate) fn resolve(requested: Device, screen: &Screen) -> Result<Device, CliError> {
     resolve_for(Work::default(), requested, screen)
 }
 
-/// The device `auto` stands for; any other is itself. A GPU that hasn't run these kernels is checked first, and what there is
-/// to say about it goes to standard error.
+/// Replaces `auto` by a device; returns any other device unchanged. A GPU that hasn't run these kernels yet is checked first;
+/// messages about it go to standard error.
 pub(crate) fn resolve_for(
     work: Work,
     requested: Device,
@@ -28,7 +28,7 @@ pub(crate) fn resolve_for(
             let choice = trust.choose(work, &mut discover(), &mut check);
             choice.map(|choice| choice.device)
         }
-        // A device that isn't there is the business of what opens it.
+        // A device that can't be probed is returned as well; opening it gives the error.
         named => match probe(&named) {
             Ok(capability) => trust
                 .verdict(named, &capability, &mut check)
@@ -47,7 +47,7 @@ pub(crate) fn resolve_for(
     resolved
 }
 
-/// Runs the bundled cases on `device`.
+/// Runs the bundled cases on `device` and returns the verdict.
 fn check(device: Device, screen: &Screen) -> Result<Verdict, CliError> {
     let opened = moebius::open(&device)?;
     let bar = screen.steps("first use of this device", bundled::count());

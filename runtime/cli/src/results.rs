@@ -1,4 +1,4 @@
-//! Results of benchmarks as JSON: what they were measured of, and the figures that they have.
+//! Results of benchmarks as JSON: the work and place that were measured, and the figures.
 
 use std::fs;
 use std::path::Path;
@@ -7,48 +7,48 @@ use moebius_host::Simd;
 use serde::{Deserialize, Serialize};
 use serde_json::{Deserializer, Map, Value};
 
-/// What a result was measured of, and where: the entry `run` of a benchmark's JSON.
+/// Work and place of a result: the entry `run` of a benchmark's JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RunOf {
-    /// The benchmark's `name`, its `tokens`, and all else that decides the work.
+    /// The benchmark's `name`, its `tokens`, and all other options that determine the work.
     pub(crate) workload: Map<String, Value>,
-    /// The device, without an index of 0.
+    /// Name of the device, without an index of 0.
     pub(crate) device: String,
-    /// Vector instructions that ran; `null` where no processor computes, or its driver doesn't say.
+    /// Vector instructions that were used; `null` where no processor computes, or its driver doesn't say.
     pub(crate) simd: Option<Simd>,
-    /// Processors that this process may use.
+    /// Number of processors that this process may use.
     pub(crate) threads: usize,
-    /// The device's name.
+    /// Name of the adapter.
     pub(crate) adapter: String,
-    /// Of the command.
+    /// Version of the command.
     pub(crate) version: String,
 }
 
-/// A median, in milliseconds, and half of its repetitions.
+/// A median in milliseconds, and the quartiles of its repetitions.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
-    /// What was timed, unique in a result.
+    /// Name of what was timed, unique in a result.
     pub(crate) name: String,
     pub(crate) ms: f64,
     pub(crate) quartiles: [f64; 2],
     pub(crate) of: Part,
 }
 
-/// What a figure says something about.
+/// Kind of work that a figure is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Ours, as a whole.
+    /// Our work as a whole.
     Whole,
-    /// A stage of ours.
+    /// A stage of our work.
     Stage,
-    /// Another implementation.
+    /// The work by another implementation.
     Peer,
 }
 
-/// A result that was read.
+/// A result read from a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
-    /// Where from.
+    /// Path of the file.
     pub(crate) path: String,
     pub(crate) run: RunOf,
     pub(crate) figures: Vec<Figure>,
@@ -60,16 +60,16 @@ pub(crate) enum ResultError {
     /// The file can't be read.
     #[error("cannot read {path}: {reason}")]
     Read { path: String, reason: String },
-    /// It is cut off, or something else.
+    /// The file isn't complete JSON.
     #[error("{path}: expected JSON, got {reason}")]
     NotJson { path: String, reason: String },
-    /// It is JSON of something else.
+    /// The file is JSON of some other kind.
     #[error("{path}: expected what `moebius bench … --json` prints, got {got}")]
     Foreign { path: String, got: String },
-    /// It has no figures.
+    /// The result has no figures, since it did not verify.
     #[error("{path}: expected a result that verified, got one that did not")]
     Unverified { path: String },
-    /// It was measured of something else, or elsewhere.
+    /// The result is of other work or another place.
     #[error("{path}: expected a result of {what} {expected}, got {got}")]
     Differs {
         path: String,
@@ -80,8 +80,8 @@ pub(crate) enum ResultError {
 }
 
 impl RunOf {
-    /// The first thing in which `other` differs, not counting `left_out` entries of the workload: what it is,
-    /// what this has and what the other.
+    /// The first difference from `other` in the workload, except for entries in `left_out`: the entry's name, the value
+    /// here and the value there.
     pub(crate) fn difference(&self, other: &Self, left_out: &[&str]) -> Option<[String; 3]> {
         let text = |value: Option<&Value>| value.map_or("none".to_owned(), plain);
         let names = ["name"].into_iter().map(str::to_owned);
@@ -95,7 +95,8 @@ impl RunOf {
         None
     }
 
-    /// The same for the device, its instruction set and its threads.
+    /// The first difference from `other` in device, instruction set or threads: its name, the value here and the value
+    /// there.
     pub(crate) fn other_place(&self, other: &Self) -> Option<[String; 3]> {
         let set = |run: &Self| run.simd.map_or("none".to_owned(), |set| set.to_string());
         let places = [
@@ -113,7 +114,7 @@ impl RunOf {
 }
 
 impl Stored {
-    /// All results of a file: one object, or several, one after the other.
+    /// Reads all results of a file: one JSON object, or several in a row.
     pub(crate) fn read(path: &Path) -> Result<Vec<Self>, ResultError> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|error| ResultError::Read {
@@ -161,14 +162,14 @@ impl Stored {
     }
 }
 
-/// A value without the quotes of JSON.
+/// A JSON value as text, with strings unquoted.
 pub(crate) fn plain(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The figures of a result: each median beside which the spread of its repetitions stands.
+/// The figures of a result: every median that has the spread of its repetitions beside it.
 pub(crate) fn figures(report: &Value, workload: &Map<String, Value>) -> Vec<Figure> {
     let name = workload.get("name").map_or("result".to_owned(), plain);
     let mut found = Vec::new();
@@ -176,7 +177,7 @@ pub(crate) fn figures(report: &Value, workload: &Map<String, Value>) -> Vec<Figu
     found
 }
 
-/// Adds the figures of an object that is called `name`, and of what is in it.
+/// Adds the figures of the object called `name` and of the objects inside it.
 fn collect(value: &Value, (name, part): (&str, Part), found: &mut Vec<Figure>) {
     let Value::Object(entries) = value else {
         return;
@@ -214,7 +215,7 @@ fn collect(value: &Value, (name, part): (&str, Part), found: &mut Vec<Figure>) {
     }
 }
 
-/// The median beside a spread and its quartiles.
+/// The median beside a spread, and the spread's quartiles.
 fn figure(
     entries: &Map<String, Value>,
     prefix: &str,
@@ -229,7 +230,7 @@ fn figure(
     Some((ms, [at("q1_ms")?, at("q3_ms")?]))
 }
 
-/// What an entry is called, and what its figures are of.
+/// Name of a nested entry, and the part that its figures belong to.
 fn below(entry: &Value, key: &str, (name, part): (&str, Part)) -> (String, Part) {
     let part = match key {
         "stages" => Part::Stage,
@@ -239,7 +240,7 @@ fn below(entry: &Value, key: &str, (name, part): (&str, Part)) -> (String, Part)
     let own = ["name", "format", "keep"].map(|of| entry.get(of).and_then(Value::as_str));
     let own = own.into_iter().flatten().next().unwrap_or(key);
     match part {
-        // The rows of a result stand beside each other; stages and peers belong to one.
+        // Rows of a result have names of their own; stages and peers are named after the result they belong to.
         Part::Whole => (own.replace('_', " "), part),
         _ => (format!("{name}: {own}"), part),
     }

@@ -1,5 +1,5 @@
-//! Standard output and error: colour, JSON, tables, one-line errors, a reader that hangs up, and progress, which is drawn only for a person
-//! who watches.
+//! Standard output and error: colour, JSON, tables, one-line errors, readers that close the pipe, and progress, which is drawn only on a
+//! terminal.
 
 use std::io::{self, BufWriter, IsTerminal, Stderr, Stdout, Write};
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use crate::error::CliError;
 /// How a command ended that gave a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
-    /// Everything holds: exit 0.
+    /// All results are good: exit 0.
     Good,
     /// A result was computed and is negative: exit 1.
     Negative,
@@ -28,7 +28,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// [`Outcome::Good`] where what was computed holds.
+    /// [`Outcome::Good`] if `holds`, else [`Outcome::Negative`].
     pub(crate) fn of(holds: bool) -> Self {
         if holds { Self::Good } else { Self::Negative }
     }
@@ -44,16 +44,16 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// Green.
+/// Style of good results: green.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Red.
+/// Style of bad results: bold red.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Grey.
+/// Style of secondary text: grey.
 pub(crate) const DIM: Style = AnsiColor::BrightBlack.on_default();
-/// Bold.
+/// Style of headings: bold.
 pub(crate) const HEADING: Style = Style::new().bold();
 
-/// Where results go.
+/// Destination of a command's results, as text or JSON.
 pub(crate) struct Screen {
     out: BufWriter<Stdout>,
     choice: Color,
@@ -73,15 +73,14 @@ impl Screen {
         }
     }
 
-    /// Says on standard error what the result on standard output holds as well, unless both are the
-    /// same terminal.
+    /// Repeats part of the result on standard error, unless both streams are the same terminal.
     pub(crate) fn echo_error(&self, message: &str) {
         if self.json || !io::stdout().is_terminal() {
             write_error(&one_line(message), None, self.choice);
         }
     }
 
-    /// Says on standard error what isn't part of the result.
+    /// Writes a message that isn't part of the result to standard error.
     pub(crate) fn note(&self, message: &str) {
         write_marked("note:", &one_line(message), self.choice);
     }
@@ -91,7 +90,7 @@ impl Screen {
         !self.json && io::stderr().is_terminal()
     }
 
-    /// A bar over `steps` steps.
+    /// A progress bar over `steps` steps.
     pub(crate) fn steps(&self, title: &'static str, steps: usize) -> ProgressBar {
         if !self.shows_progress() {
             return ProgressBar::hidden();
@@ -114,11 +113,11 @@ impl Screen {
         bar
     }
 
-    /// Writes a line of text; nothing where JSON is wanted.
+    /// Writes a line of text; does nothing if JSON is wanted.
     pub(crate) fn line(&mut self, text: &str) -> Result<(), CliError> {
         if !self.json {
             writeln!(self.out, "{text}")?;
-            // A terminal's reader follows along; a pipe gets full buffers.
+            // On a terminal, output appears line by line; a pipe gets full buffers.
             if io::stdout().is_terminal() {
                 self.out.flush()?;
             }
@@ -126,7 +125,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Writes a piece of a text that a person may follow; nothing where JSON is wanted.
+    /// Writes a piece of text that a person may follow; does nothing if JSON is wanted.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), CliError> {
         if !self.json {
             write!(self.out, "{text}")?;
@@ -135,7 +134,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Hands over what is written, before the program waits.
+    /// Flushes the output, before the program waits.
     pub(crate) fn flush(&mut self) -> Result<(), CliError> {
         Ok(self.out.flush()?)
     }
@@ -146,7 +145,7 @@ impl Screen {
         self.line(&format!("\n{text}"))
     }
 
-    /// Writes a JSON object on a line of its own; nothing where text is wanted.
+    /// Writes a JSON object on a line of its own; does nothing if text is wanted.
     pub(crate) fn object(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         if self.json {
             serde_json::to_writer(&mut self.out, value).map_err(|e| match e.io_error_kind() {
@@ -154,13 +153,13 @@ impl Screen {
                 None => CliError::Json(e),
             })?;
             writeln!(self.out)?;
-            // A command that reports as it goes is followed by programs, too.
+            // Programs may follow a command that reports as it goes.
             self.out.flush()?;
         }
         Ok(())
     }
 
-    /// `text` in `style` where this screen has colour.
+    /// `text` in `style` if this screen has colour.
     pub(crate) fn paint(&self, style: Style, text: &str) -> String {
         if self.color {
             format!("{style}{text}{style:#}")
@@ -169,23 +168,23 @@ impl Screen {
         }
     }
 
-    /// Hands the last bytes over.
+    /// Flushes the remaining output.
     pub(crate) fn finish(mut self) -> Result<(), CliError> {
         Ok(self.out.flush()?)
     }
 }
 
-/// A table under construction: a row is one line, its last cell coloured.
+/// A table under construction: each row is one line, with its last cell coloured.
 pub(crate) struct Table {
     inner: comfy_table::Table,
     styles: Vec<Style>,
 }
 
 impl Table {
-    /// A table with these headings, which have bars between them.
+    /// A table with the headings in `headings`, separated by ` | `.
     pub(crate) fn new(headings: &str) -> Self {
         let mut inner = comfy_table::Table::new();
-        // Disabled: a row is one line whatever the width, so that styles find their row and grep works.
+        // `Disabled` keeps each row on one line at any width, so that styles find their row and grep works.
         inner
             .load_preset(presets::NOTHING)
             .set_content_arrangement(ContentArrangement::Disabled);
@@ -196,7 +195,7 @@ impl Table {
         }
     }
 
-    /// Sets columns of figures flush right.
+    /// Aligns columns of figures right.
     pub(crate) fn right(mut self, columns: &[usize]) -> Self {
         for &column in columns {
             if let Some(column) = self.inner.column_mut(column) {
@@ -237,9 +236,9 @@ impl Table {
     }
 }
 
-/// Says on standard error what went wrong, and in JSON on standard output where that is wanted.
+/// Reports an error on standard error, and also as JSON on standard output if that is wanted.
 ///
-/// A reader that hung up, as `head` does, has what it wants: that is exit 0 and silence.
+/// A reader that closed the pipe, as `head` does, has seen enough: that is exit 0 without a message.
 pub(crate) fn report_error(error: &CliError, color: Color, json: bool) -> ExitCode {
     if let CliError::Output(e) = error
         && e.kind() == io::ErrorKind::BrokenPipe
@@ -262,7 +261,7 @@ pub(crate) fn report_error(error: &CliError, color: Color, json: bool) -> ExitCo
     ExitCode::from(2)
 }
 
-/// Writes the `error:` line, and the `hint:` line where there is one, on standard error.
+/// Writes the `error:` line, and the `hint:` line if there is a hint, to standard error.
 pub(crate) fn write_error(message: &str, hint: Option<&str>, color: Color) {
     let _ = writeln!(stderr(color), "{BAD}error:{BAD:#} {message}");
     if let Some(hint) = hint {
@@ -278,7 +277,7 @@ fn stderr(color: Color) -> AutoStream<Stderr> {
     AutoStream::new(io::stderr(), on_stream(color, &io::stderr()))
 }
 
-/// What a choice means for a stream: `auto` colours a terminal that takes it, and honours NO_COLOR and CLICOLOR.
+/// The colour choice for a stream: `auto` colours a terminal that supports it, and honours NO_COLOR and CLICOLOR.
 fn on_stream(color: Color, stream: &impl RawStream) -> anstream::ColorChoice {
     match color {
         Color::Auto => AutoStream::choice(stream),
@@ -287,7 +286,7 @@ fn on_stream(color: Color, stream: &impl RawStream) -> anstream::ColorChoice {
     }
 }
 
-/// Text from files and drivers, fit for one line: no control characters, at most 400 characters.
+/// Text from files and drivers, made fit for one line: without control characters, at most 400 characters.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::new();
     for c in text.trim().chars().take(400) {

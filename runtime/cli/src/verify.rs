@@ -11,7 +11,7 @@ use crate::screen::{Outcome, Screen};
 
 /// Runs `moebius verify`.
 pub(crate) fn run(args: &VerifyArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
-    // A named device is what is being verified, so nothing else is.
+    // A named device isn't checked beforehand, since the command itself verifies it.
     let device = match args.device {
         Device::Auto => resolve(Device::Auto, screen)?,
         named => named,

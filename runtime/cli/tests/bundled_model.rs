@@ -1,4 +1,4 @@
-//! The model that travels inside the command: it writes English, and foresees what it hasn't read as well as its README says.
+//! The bundled model, tested through the command: it writes English, and predicts unseen text as well as its README says.
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,12 +9,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Perplexity of the tokens at the end of the text, which weren't learnt from: of the weights in f32, before they became codes
-/// (`scripts/shipped-model` prints it), and of the codes.
+/// Perplexity of the held-out tokens at the end of the text: first with the weights in f32, before their conversion to codes
+/// (`scripts/shipped-model` prints it), then with the codes.
 const F32: f64 = 132.400;
 const FP8: f64 = 132.669;
 
-/// Bytes that all files may have.
+/// Largest total size of the model's files, in bytes.
 const BYTES: u64 = 5_000_000;
 
 fn moebius(args: &[&str]) -> Value {
@@ -24,11 +24,11 @@ fn moebius(args: &[&str]) -> Value {
         .output()
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    // 1 says that a loss didn't fall.
+    // Exit status 1 means that a loss didn't fall.
     let code = output.status.code();
     assert!(matches!(code, Some(0 | 1)), "{args:?}: {code:?} {errors}");
     let said = String::from_utf8(output.stdout).unwrap();
-    // A training reports on its way, a line each.
+    // A training prints a report per line before its result.
     serde_json::from_str(said.lines().last().unwrap()).unwrap()
 }
 
@@ -40,7 +40,7 @@ fn text() -> String {
     fs::read_to_string(repository().join("runtime/model/text/moby-dick.txt")).unwrap()
 }
 
-/// Words in lower case, without what is written around them.
+/// Words of a text in lower case, without punctuation.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|letter: char| !letter.is_alphabetic());
     words.filter(|word| !word.is_empty()).map(str::to_lowercase)
@@ -61,7 +61,7 @@ fn it_writes_words_of_english() {
         let written = moebius(&[&prompt[..], &["--max-tokens", "96"], &draws].concat());
         let text = written["text"].as_str().unwrap();
         let mut words: Vec<String> = words(text).collect();
-        // The end may be part of a word.
+        // The last word may be cut off.
         words.pop();
         all += words.len();
         unknown.extend(words.into_iter().filter(|word| !known.contains(word)));
@@ -79,7 +79,7 @@ fn it_foresees_what_it_has_not_read() {
     let out = tempfile::tempdir().unwrap();
     let [shipped, out] = [repository().join("runtime/shipped"), out.path().join("out")]
         .map(|path| path.to_str().unwrap().to_owned());
-    // What a training says before its first step.
+    // `train` prints the perplexity before its first step.
     let training = ["train", "--model", &shipped, "--paragraphs", "--out", &out];
     let said = moebius(&[&training[..], &["--steps", "1", "--batch", "1"]].concat());
     let said = said["perplexity_before"].as_f64().unwrap();

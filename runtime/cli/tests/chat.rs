@@ -1,4 +1,5 @@
-//! `moebius chat` from outside, on a tiny decoder of transformers whose template writes what was said and no more.
+//! Tests of `moebius chat` as a program, with a tiny decoder of transformers whose chat template writes only the
+//! messages.
 #![cfg(feature = "flex")]
 #![allow(
     clippy::expect_used,
@@ -43,7 +44,7 @@ fn chat(folder: &TempDir, more: &[&str], lines: &str) -> Output {
     child.wait_with_output().expect("it ends")
 }
 
-/// The JSON objects that a conversation prints; the command must succeed.
+/// The JSON objects that a conversation over `lines` prints; the command must succeed.
 fn objects(folder: &TempDir, more: &[&str], lines: &str) -> Vec<Value> {
     let output = chat(folder, &[more, &["--json"]].concat(), lines);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -60,11 +61,11 @@ fn a_conversation_is_what_was_said_so_far() {
     let said = objects(&folder, &SHORT, "w3 w14 w15\n\nw2\n");
     assert_eq!(said.len(), 2);
     assert_eq!(said[0]["prompt_tokens"], 3);
-    // The first message's three tokens, an answer of four, and the second message's one.
+    // The second prompt: three tokens of the first message, four of the answer, and one of the second message.
     assert_eq!(said[1]["prompt_tokens"], 8);
     assert_eq!(said[1]["finish"], "length");
     let first = said[0]["text"].as_str().expect("text");
-    // The same conversation in one message has the same answer.
+    // The same conversation in a single message gets the same answer.
     let whole = objects(&folder, &SHORT, &format!("w3 w14 w15 {first} w2\n"));
     assert_eq!(whole[0]["ids"], said[1]["ids"]);
 }
@@ -102,7 +103,7 @@ fn a_message_that_has_no_answer_is_said_and_forgotten() {
     let error = |turn: &Value| turn["error"].as_str().unwrap_or_default().to_owned();
     assert!(error(&said[0]).contains("no room"), "{}", said[0]);
     assert!(error(&said[1]).contains("w9 is refused"), "{}", said[1]);
-    // The answer has as many tokens as there is room for.
+    // The answer has as many tokens as the context leaves room for.
     let ids = said[2]["ids"].as_array().expect("a list");
     assert_eq!(ids.len(), 2, "{}", said[2]);
     fs::remove_file(folder.path().join("tokenizer_config.json")).expect("removed");
@@ -125,8 +126,8 @@ fn a_text_ends_answers() {
     let text = said[0]["text"].as_str().expect("text");
     assert!(!text.contains(words[2]), "{text}");
     assert!(text.starts_with(words[0]), "{text}");
-    // The conversation keeps the answer as it was shown, cut at the stop text: three tokens, the words shown, and one
-    // more.
+    // The conversation keeps the answer as shown, cut at the stop text: the second prompt is three tokens, the shown
+    // words, and one more token.
     let kept = 3 + text.split_whitespace().count() + 1;
     assert_eq!(said[1]["prompt_tokens"], kept);
 
@@ -144,8 +145,8 @@ fn tokens_of_experts_are_counted_over_a_conversation() {
     for layer in layers {
         let tokens = layer["tokens"].as_array().expect("a list");
         let sum: u64 = tokens.iter().filter_map(Value::as_u64).sum();
-        // First turn: one token of prompt and three of the answer's four. Second turn: six tokens of prompt, none of
-        // them kept in a full page, and three more.
+        // First turn: one token of the prompt and three of the answer's four. Second turn: six tokens of the prompt,
+        // none of which were kept in a full page, and three of the answer.
         assert_eq!(sum, 3 * (4 + 9), "{layer}");
     }
 }
@@ -168,7 +169,7 @@ fn ctrl_c_ends_an_answer_and_then_the_program() {
         }
     };
     let interrupt = || {
-        // The shell's own `kill`: a bare system has no program of that name.
+        // `kill` is built into the shell; a bare system has no program of that name.
         let kill = format!("kill -INT {}", child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status();
         assert!(sent.expect("a shell starts").success());
@@ -179,7 +180,7 @@ fn ctrl_c_ends_an_answer_and_then_the_program() {
         interrupt();
         until("interrupted");
     }
-    // The program waits for a message when the last signal comes.
+    // The program is waiting for a message when the last signal comes.
     until("tokens\n");
     interrupt();
     assert_eq!(child.wait().expect("it ends").code(), Some(130));

@@ -1,4 +1,4 @@
-//! The binary from outside: exit codes, streams and JSON.
+//! Tests of the binary as a program: exit codes, streams and JSON.
 
 #![allow(
     clippy::expect_used,
@@ -17,7 +17,7 @@ fn moebius(args: &[&str]) -> Output {
     command.args(args).output().expect("the binary starts")
 }
 
-/// The same for a line without spaces in its arguments.
+/// Runs the command line `line`, whose arguments have no spaces.
 fn command(line: &str) -> Output {
     moebius(&line.split_whitespace().collect::<Vec<_>>())
 }
@@ -38,7 +38,7 @@ fn error_lines(output: &Output) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// A bundled case with some of its bytes replaced by as many others.
+/// Path of a copy of a bundled case with `from` replaced by `to`, of the same length.
 fn edited(folder: &Path, name: &str, from: &str, to: &str) -> PathBuf {
     assert_eq!(from.len(), to.len(), "the header's length must not change");
     let mut bytes = fs::read(case(name)).expect("a bundled case");
@@ -178,7 +178,7 @@ fn bundled_files_pass() {
 #[cfg(feature = "flex")]
 fn a_mismatch_is_1_and_an_error_is_2_and_neither_stops_the_rest() {
     let folder = tempfile::tempdir().expect("a folder");
-    // sigmoid and softmax choose the same experts with other weights.
+    // sigmoid and softmax choose the same experts with different weights.
     let wrong = edited(folder.path(), "route_sigmoid", "sigmoid", "softmax")
         .display()
         .to_string();
@@ -231,7 +231,7 @@ fn the_figures_of_a_layer_follow_from_its_time() {
     let figure = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
     let seconds = figure("median_ms") / 1e3;
     assert!(seconds > 0.0 && figure("peak_gflops") > 0.0, "{report}");
-    // 48 tokens, each through two ungated experts of width 4 · 32.
+    // Each of 48 tokens goes through two ungated experts of width 4 · 32.
     let gflops = (2 * 2 * 48 * 2 * 32 * 128) as f64 / seconds / 1e9;
     for (name, want) in [
         ("tokens_per_s", 48.0 / seconds),
@@ -272,7 +272,7 @@ fn a_backward_pass_is_verified_and_measured_with_each_balance_of_memory() {
     );
 }
 
-/// `moebius bench linear` at a size that takes no time.
+/// Runs `moebius bench linear` with sizes that take no time.
 #[cfg(any(feature = "flex", feature = "cpu"))]
 fn linear(device: &str, more: &[&str]) -> Output {
     let sizes = "bench linear --m 5 --n 130 --k 200 --device";
@@ -280,7 +280,7 @@ fn linear(device: &str, more: &[&str]) -> Output {
     moebius(&args.collect::<Vec<_>>())
 }
 
-/// The report of a run that verifies, checked for figures.
+/// The report of `linear`, which must verify and have figures.
 #[cfg(any(feature = "flex", feature = "cpu"))]
 fn linear_report(device: &str, more: &[&str]) -> Value {
     let output = linear(device, &[more, &["--json"]].concat());
@@ -309,7 +309,7 @@ fn a_linear_layer_is_verified_and_compared_on_flex() {
     let least = ratios[0].zip(ratios[1]).map(|(a, b)| a.min(b));
     assert_eq!(report["ratio_to_best_own"].as_f64(), least);
     let layer = &report["layer_bytes"];
-    // 130 outputs are three panels of 64; 2 × 2 blocks have a scale each.
+    // 130 outputs take three panels of 64; each of the 2 × 2 blocks has a scale.
     assert_eq!(
         (&layer["fp8"], &layer["f32"], &layer["of"]),
         (
@@ -361,7 +361,7 @@ fn a_linear_layer_of_impossible_sizes_is_an_error() {
     assert!(error_lines(&output)[0].contains("2^31 - 1 elements"));
 }
 
-/// A result of `linear` on flex, changed, in a file of a folder.
+/// Path of a result of `linear` on flex that `change` has altered.
 #[cfg(feature = "flex")]
 fn baseline(folder: &Path, change: impl Fn(&mut Value)) -> String {
     let mut report = linear_report("flex", &[]);
@@ -371,7 +371,7 @@ fn baseline(folder: &Path, change: impl Fn(&mut Value)) -> String {
     path.display().to_string()
 }
 
-/// Makes the FP8 layer of a result that many times as slow, and all its repetitions alike.
+/// Makes the FP8 layer of a result `factor` times as slow, with equal repetitions.
 #[cfg(feature = "flex")]
 fn slowed(report: &mut Value, factor: f64) {
     let row = &mut report["fp8"];
@@ -385,7 +385,7 @@ fn slowed(report: &mut Value, factor: f64) {
 fn a_result_is_compared_with_an_earlier_one() {
     let folder = tempfile::tempdir().expect("a folder");
     for (factor, verdict) in [(1e4, "faster"), (1e-4, "slower")] {
-        // The float layer isn't compared: its time may differ by anything on a busy machine.
+        // The float layer is left out, since its time may differ by any factor on a busy machine.
         let path = baseline(folder.path(), |report| {
             slowed(report, factor);
             report["own"] = Value::Null;
@@ -399,7 +399,8 @@ fn a_result_is_compared_with_an_earlier_one() {
         let numbers = ["baseline_ms", "now_ms", "ratio", "noise"].map(|of| rows[0][of].as_f64());
         let [before, now, ratio, noise] = numbers.map(|of| of.expect("a number"));
         assert!((ratio / (before / now) - 1.0).abs() < 1e-9, "{comparison}");
-        // A busy machine's own noise may hide even this much, but only where it is slower: noise counts in shares of the baseline.
+        // A busy machine's noise may hide even this difference, but only if the result is slower, since noise is a share of the
+        // baseline.
         let hidden = (now / before - 1.0).abs() <= noise;
         assert!(verdict == "slower" || !hidden, "{comparison}");
         let verdict = if hidden { "same" } else { verdict };
@@ -470,7 +471,7 @@ fn results_of_several_sizes_are_a_chart() {
         svg.contains("tokens per second") && svg.contains("n 64"),
         "{svg}"
     );
-    // The layer with FP8 weights, ours with floats, and Burn's.
+    // One line each for the layer with FP8 weights, our float layer, and Burn's.
     assert_eq!(svg.matches("<polyline").count(), 3, "{svg}");
     let other = more("128", "1");
     fs::write(&file, [more("64", "1"), other].concat()).expect("written");
@@ -504,7 +505,7 @@ fn the_instruction_set_is_named_and_one_that_cannot_be_had_is_refused() {
             .output()
             .expect("the binary starts")
     };
-    // The option goes before the variable.
+    // The option takes precedence over the variable.
     assert_eq!(
         json(&held("portable", &["--simd", &set]))["simd"],
         set.as_str()
@@ -551,7 +552,8 @@ fn a_floor_names_what_binds_and_memory_is_read_beyond_the_cache() {
     assert!(row["spread"]["runs"].as_u64().is_some_and(|runs| runs >= 5));
 }
 
-/// The report of `moebius bench attention` at a size that takes no time: one that verifies, whose figures follow from its time.
+/// The report of `moebius bench attention` with sizes that take no time; it must verify, and its figures must follow from its
+/// time.
 #[cfg(any(feature = "flex", feature = "cpu"))]
 fn attention_report(device: &str, more: &str, pairs: u64, passes: u64) -> Value {
     let line = "bench attention --heads 4 --head-dim 8 --json";
@@ -585,7 +587,7 @@ fn attention_report(device: &str, more: &str, pairs: u64, passes: u64) -> Value 
     report
 }
 
-/// Names of what was measured beside ours.
+/// Names of the measured peers.
 #[cfg(any(feature = "flex", feature = "cpu"))]
 fn peers(report: &Value) -> Vec<&str> {
     let peers = report["peers"].as_array().expect("a list").iter();
@@ -602,18 +604,18 @@ fn attention_is_verified_and_compared_on_flex() {
         (&report["variant"], peers(&report).len()),
         (&"portable".into(), 0)
     );
-    // q and o of 4 heads, k and v of 2, and a log-sum-exp for each query.
+    // Values of q and o for 4 heads, of k and v for 2, and a log-sum-exp for each query.
     assert_eq!(report["floor_bytes"], 4 * (2 * 20 * 8 * (4 + 2) + 4 * 20));
     let line = "--tokens 20 --causal --backward --peer burn,composition";
     let both = attention_report("flex", line, causal, 3);
     let burn = ["Burn's attention", "Burn's product, softmax and product"];
     assert_eq!(peers(&both), burn);
     assert_eq!(both["floor_bytes"], 4 * (4 * 20 * 8 * (4 + 4) + 4 * 20));
-    // The first two of 20 queries see one key and two, the others three.
+    // The first two of 20 queries see one and two keys, the others three.
     let window = attention_report("flex", "--tokens 20 --window 3 --peer full", 4 * 57, 1);
     assert_eq!(peers(&window), ["ours, causal without a window"]);
     attention_report("flex", "--queries 3 --keys 50 --dtype bf16", 4 * 150, 1);
-    // The last of 3 keys is beside the last of 5 queries: the first two see none.
+    // The last of 3 keys is aligned with the last of 5 queries, so the first two queries see no key.
     let line = "--kv-heads 1 --batch 2 --queries 5 --keys 3 --causal --backward";
     attention_report("flex", line, 2 * 4 * 6, 3);
 }
@@ -658,7 +660,7 @@ fn decoding_is_verified_in_every_format() {
     let report = json(&command(&format!("{sizes} {formats} --json")));
     assert_eq!(report["verified"], true, "{report}");
     let rows = report["formats"].as_array().expect("a list");
-    // Three pages of 16 tokens, a key and a value of 8 for 2 heads, and in FP8 two scales.
+    // Three pages of 16 tokens; a token has a key and a value of 8 numbers for each of 2 heads, in FP8 also two scales.
     let bytes: Vec<_> = rows
         .iter()
         .filter_map(|row| row["bytes"].as_u64())
@@ -686,7 +688,7 @@ fn attention_that_a_peer_lacks_is_an_error() {
     }
 }
 
-/// `moebius train` at a size that takes no time.
+/// Runs `moebius train` with sizes that take no time.
 #[cfg(feature = "flex")]
 fn train(more: &[&str]) -> Output {
     let sizes = "train --device flex --hidden 16 --layers 1 --experts 4 --seq 16";
@@ -694,7 +696,7 @@ fn train(more: &[&str]) -> Output {
     moebius(&args)
 }
 
-/// The JSON objects of a training: reports, and the result.
+/// The JSON objects that a training prints: reports, then the result.
 #[cfg(feature = "flex")]
 fn objects(output: &Output) -> Vec<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
@@ -754,7 +756,7 @@ fn a_training_stops_and_goes_on_as_if_it_had_not() {
     assert_eq!(losses(&[&begun, &resumed]), losses(&[&whole]));
     assert_eq!(losses(&[&whole]).len(), 12);
 
-    // Now there is nothing left to do, and nothing is overwritten by mistake.
+    // A finished training has nothing left to do, and an existing checkpoint isn't overwritten by mistake.
     let done = moebius(&[&resume[..], &from].concat());
     assert_eq!((done.status.code(), objects(&done).len()), (Some(0), 1));
     for (args, said) in [
@@ -799,11 +801,11 @@ fn a_training_that_cannot_begin_says_why() {
         let lines = error_lines(&output);
         assert!(lines[0].contains(said), "{lines:?}");
     }
-    // One step has no loss to fall to.
+    // After a single step, there is no earlier loss to fall from.
     assert_eq!(train(&["--steps", "1"]).status.code(), Some(1));
 }
 
-/// `moebius convert` of the bundled checkpoint of blocks of 16 × 16.
+/// Runs `moebius convert` on the bundled checkpoint with blocks of 16 × 16.
 fn convert(out: &Path, more: &[&str]) -> Output {
     let (model, out) = (case("weights/blocks"), out.display().to_string());
     let model = model.trim_end_matches(".safetensors");
@@ -875,7 +877,7 @@ fn a_conversion_that_cannot_be_done_says_why() {
         assert_eq!(output.status.code(), Some(2));
         assert!(error_lines(&output)[0].contains(said));
     }
-    // Case files hold no weights, so the result is one without FP8.
+    // Case files contain no weights, so the result has no FP8.
     let output = moebius(&["convert", "--model", &case("route_masked"), "--out", &new]);
     assert_eq!(output.status.code(), Some(1));
 }
@@ -918,7 +920,7 @@ fn a_reader_that_hangs_up_is_exit_0() {
             Some(0),
             "{args:?}: {said}"
         );
-        // Graphics drivers write there as well; what must not be there is ours.
+        // Graphics drivers write to standard error as well; only our own messages must not be there.
         let ours = ["panicked", "cannot write", "Broken pipe"];
         assert!(
             !ours.iter().any(|text| said.contains(text)),

@@ -1,4 +1,5 @@
-//! `moebius generate`, `logits` and `perplexity` from outside, on a tiny decoder of transformers with a tokenizer of as many words.
+//! Tests of `moebius generate`, `logits` and `perplexity` as a program, with a tiny decoder of transformers and a tokenizer of as
+//! many words.
 #![cfg(feature = "flex")]
 #![allow(
     clippy::expect_used,
@@ -25,7 +26,7 @@ fn run(what: &str, folder: &Path, more: &[&str]) -> Output {
     command.output().expect("the binary starts")
 }
 
-/// Checks that a command ended with exit 2, and said this.
+/// Checks that a command ended with exit 2 and an error that contains `what`.
 fn assert_refused(output: &Output, what: &str) {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -167,7 +168,7 @@ fn the_likeliest_token_is_what_is_generated() {
     assert_eq!(text.matches(" %").count(), 2, "{text}");
 }
 
-/// The tokens of the experts of each layer, and that they are as many as `computed` tokens make.
+/// Checks the number of tokens per expert in each layer; `computed` tokens went through the model.
 fn assert_counted(found: &Value, computed: u64) {
     let layers = found["experts"].as_array().expect("a list");
     assert_eq!(layers.len(), 3, "{found}");
@@ -176,7 +177,7 @@ fn assert_counted(found: &Value, computed: u64) {
         let tokens = layer["tokens"].as_array().expect("a list");
         assert_eq!(tokens.len(), 8, "{layer}");
         let sum: u64 = tokens.iter().filter_map(Value::as_u64).sum();
-        // Three experts a token.
+        // Each token goes to three experts.
         assert_eq!(sum, 3 * computed, "{layer}");
     }
 }
@@ -190,7 +191,7 @@ fn tokens_of_experts_are_counted_where_that_is_asked() {
     assert_eq!(plain["experts"], Value::Null);
     let found = object(&generate(folder.path(), &with("--json")));
     assert_eq!(found["ids"], plain["ids"]);
-    // Nothing is computed of the last token.
+    // The last generated token doesn't go through the model.
     assert_counted(&found, 3 + 5);
     let text = generate(folder.path(), &with("--seed=0"));
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
@@ -211,7 +212,7 @@ fn tokens_of_experts_are_counted_where_that_is_asked() {
     let (plain, counted) = (found(&[]), found(&["--experts"]));
     assert_eq!(plain["experts"], Value::Null);
     assert_eq!(plain["perplexity"], counted["perplexity"]);
-    // Three windows of four tokens, of which the model sees three.
+    // Of each of three windows with four tokens, three go through the model.
     assert_counted(&counted, 9);
 
     let dense = model_of("decoder_qwen3");

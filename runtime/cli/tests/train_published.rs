@@ -1,4 +1,4 @@
-//! `moebius train --model` and `moebius upcycle` from outside, on tiny decoders.
+//! Tests of `moebius train --model` and `moebius upcycle` as programs, with tiny decoders.
 #![cfg(feature = "flex")]
 #![allow(
     clippy::expect_used,
@@ -18,14 +18,14 @@ fn moebius(args: &[&str]) -> Output {
     command.args(args).output().expect("the binary starts")
 }
 
-/// The last object of a command's output.
+/// The JSON object on the last line of a command's output.
 fn object(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().unwrap_or_default();
     serde_json::from_str(last).expect("an object on the last line")
 }
 
-/// Checks that a command ended with exit 2, and said this.
+/// Checks that a command ended with exit 2 and an error that contains `what`.
 fn assert_refused(output: &Output, what: &str) {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -36,7 +36,7 @@ fn text_of(path: &Path) -> &str {
     path.to_str().expect("a path of UTF-8")
 }
 
-/// A text of words of the tiny tokenizer, with a rule that can be learnt.
+/// Writes a text of the tiny tokenizer's words that follows a rule, so that it can be learned; returns its path.
 fn write_text(folder: &Path) -> String {
     let words: Vec<String> = (0..600)
         .map(|at| format!("w{}", at * at / 5 % 9 + at % 7))
@@ -76,7 +76,7 @@ fn a_published_model_learns_and_is_read_again() {
     let perplexity = measured["perplexity"].as_f64();
     assert!(perplexity.is_some_and(|found| found < 100.0), "{measured}");
 
-    // The folder is taken.
+    // The output folder is no longer empty.
     assert_refused(&moebius(&args), "expected a new or an empty folder");
 }
 

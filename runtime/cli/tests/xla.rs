@@ -1,4 +1,4 @@
-//! The binary on the processor through XLA.
+//! Tests of the binary on the processor through XLA.
 #![cfg(feature = "xla")]
 #![allow(
     clippy::expect_used,
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A command line without spaces in its arguments.
+/// The command with the arguments in `line`, which have no spaces.
 fn command(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_moebius"));
     command.args(line.split(' '));
@@ -21,7 +21,7 @@ fn moebius(line: &str) -> Output {
     command(line).output().expect("the binary starts")
 }
 
-/// The object that a command that holds prints.
+/// The JSON object that a command prints; the command must succeed.
 fn report(line: &str) -> Value {
     let output = moebius(line);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -104,7 +104,8 @@ Examples:
 }
 
 impl BenchCommand {
-    /// The options of benchmarks of layers; an engine has none of them, and a chart is no benchmark.
+    /// Options that the benchmarks of layers share; `None` for `engine`, which has none of them, and for `chart`, which
+    /// measures nothing.
     pub(crate) fn how(&self) -> Option<&How> {
         match self {
             Self::Moe(measure) => Some(&measure.how),
@@ -189,7 +190,7 @@ pub(crate) struct BenchMoeArgs {
     pub(crate) compare_fine: bool,
 }
 
-/// Balances of memory and time of `bench --backward`.
+/// Balances of memory and time by name, for `bench moe --backward`.
 const KEEPS: [Named<Keep>; 2] = [
     (
         "first-product",

@@ -55,7 +55,7 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// The vector instructions that a benchmark is held to.
+    /// Vector instructions that a benchmark is limited to.
     pub(crate) fn simd(&self) -> Option<Simd> {
         let how = match self.command.as_ref()? {
             Command::Bench(bench) => bench.what.how()?,

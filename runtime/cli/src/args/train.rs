@@ -8,7 +8,7 @@ use moebius_benches::options::{Named, named, positive};
 use moebius_device::Device;
 use moebius_model::Precision;
 
-/// The precisions of a training.
+/// The precisions of a training, by name.
 fn precisions() -> [Named<Precision>; 3] {
     let (delayed, current) = (Fp8Recipe::delayed(), Fp8Recipe::current());
     [
@@ -113,7 +113,7 @@ pub(crate) struct PublishedArgs {
     pub(crate) weight_decay: Option<f32>,
 }
 
-/// What only the small transformer has.
+/// Options that only the small transformer over bytes has.
 const OF_BYTES: [&str; 4] = ["hidden", "layers", "experts", "top_k"];
 
 const TRAIN_EXAMPLES: &str = "\

@@ -1,4 +1,4 @@
-//! `bench engine`: requests together and one by one, and a prompt whose beginning is known.
+//! `bench engine`: measures requests together and one by one, and a prompt whose beginning is in the cache.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,10 +14,10 @@ use crate::error::CliError;
 use crate::published::{self, Source};
 use crate::screen::{Outcome, Screen};
 
-/// Runs of each, of which the median counts.
+/// Number of runs of each way; their median is reported.
 const RUNS: usize = 3;
 
-/// Tokens of a prompt behind the beginning that is known.
+/// Number of prompt tokens after the known beginning.
 const BEHIND: usize = 8;
 
 /// Runs `moebius bench engine`.
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome
     Ok(Outcome::of(verified))
 }
 
-/// The bundled text's tokens, as many as the prompts take.
+/// Tokens of the bundled text; an error if they are fewer than the prompts need.
 fn tokens(args: &BenchEngineArgs, source: &Source) -> Result<Vec<u32>, CliError> {
     let text = Text::bundled();
     let text = String::from_utf8_lossy(text.bytes());
@@ -79,9 +79,9 @@ fn tokens(args: &BenchEngineArgs, source: &Source) -> Result<Vec<u32>, CliError>
     Ok(ids)
 }
 
-/// Room for all requests at the same time.
+/// Engine options with room for all requests at the same time.
 fn room(args: &BenchEngineArgs) -> EngineOptions {
-    // The last page may be part of one, and one is to spare.
+    // A request's last page may be partly filled, and one more page is to spare.
     let whole = |tokens: usize| tokens.saturating_add(2 * PAGE);
     let of_request = whole(args.prompt.saturating_add(args.tokens));
     let streams = args.streams.saturating_mul(of_request);
@@ -115,7 +115,7 @@ fn show(
     ))
 }
 
-/// Medians of two ways to the same tokens.
+/// Median seconds of two ways to generate the same tokens, and whether the tokens are the same.
 struct Pair {
     slow: f64,
     fast: f64,
@@ -123,7 +123,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Of both ways in turns.
+    /// Measures both ways in turns.
     fn measure(mut run: impl FnMut() -> Result<[Run; 2], CliError>) -> Result<Self, CliError> {
         let (mut slow, mut fast, mut same) = (Vec::new(), Vec::new(), true);
         for _ in 0..RUNS {
@@ -140,24 +140,24 @@ impl Pair {
     }
 }
 
-/// What some requests got, in the order in which they were added.
+/// Seconds and tokens of some requests, in the order in which they were added.
 #[derive(Default)]
 struct Run {
     seconds: f64,
     said: Vec<Vec<u32>>,
 }
 
-/// An engine, and the prompts that it is given.
+/// An engine, and the tokens that its prompts are made of.
 struct Bench<'a> {
     args: &'a BenchEngineArgs,
     engine: Engine,
     ids: Vec<u32>,
-    /// How often prompts were made that the engine must not know.
+    /// Counter that salts the prompts, so that the engine's cache knows only those with the same count.
     prompts: u64,
 }
 
 impl Bench<'_> {
-    /// The same requests one by one, and together.
+    /// Times the same requests one by one, then together.
     fn streams(&mut self) -> Result<Pair, CliError> {
         let (count, prompt, tokens) = (self.args.streams, self.args.prompt, self.args.tokens);
         Pair::measure(|| {
@@ -177,7 +177,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The first token of a prompt that is new, and of one whose beginning was in another.
+    /// Times the first token of a new prompt, then of a prompt whose beginning the cache knows.
     fn known(&mut self) -> Result<Pair, CliError> {
         let known = self.args.known;
         Pair::measure(|| {
@@ -190,14 +190,15 @@ impl Bench<'_> {
         })
     }
 
-    /// A request with a part of the text; what it begins with is known where `prompts` is the same.
+    /// A request for `tokens` tokens after a range of the text; its beginning may be in the cache only while `prompts`
+    /// stays the same.
     fn request(&self, prompt: Range<usize>, tokens: usize) -> Generation {
         let mut request = Generation::new(self.ids[prompt].to_vec(), tokens);
         request.salt = self.prompts.to_le_bytes().to_vec();
         request
     }
 
-    /// Answers requests at the same time.
+    /// Answers all `requests` together.
     fn answer(&mut self, requests: Vec<Generation>) -> Result<Run, CliError> {
         let begun = Instant::now();
         let mut said = vec![Vec::new(); requests.len()];

@@ -124,7 +124,7 @@ fn sizes(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
     ))
 }
 
-/// Writes how many copies of the weights took turns.
+/// Writes the number of copies of the weights that took turns.
 fn copies(report: &LinearReport, screen: &mut Screen) -> Result<(), CliError> {
     let paths = [&report.fp8]
         .into_iter()

@@ -1,4 +1,4 @@
-//! `moebius bench`: what was asked for is measured and shown.
+//! `moebius bench`: runs the benchmark that was asked for and shows its results.
 
 mod attention;
 mod engine;
@@ -51,28 +51,28 @@ pub(crate) fn run(args: &BenchArgs, screen: &mut Screen) -> Result<Outcome, CliE
     }
 }
 
-/// What a benchmark measured, as the command shows it.
+/// Results of a benchmark, as the command shows them.
 pub(crate) trait Measured: Serialize {
-    /// What was asked for.
+    /// Options of the benchmark.
     type Bench;
 
-    /// What decides the work, but for the device: its `name`, its `tokens`, and the rest.
+    /// The work except for its device, as a JSON object: its `name`, its `tokens`, and all other options that determine
+    /// it.
     fn workload(bench: &Self::Bench) -> Value;
 
-    /// Whether the result verified; one that did not is negative.
+    /// Whether the result verified; if not, the outcome is negative.
     fn verified(&self) -> bool;
 
-    /// The report as JSON; where the result did not verify, everything measured in it is `null`.
+    /// The report as JSON; if the result did not verify, everything measured in it is `null`.
     fn figures(&self) -> Result<Value, CliError> {
         Ok(without_unverified(serde_json::to_value(self)?, &ALWAYS))
     }
 
-    /// Writes the figures; none of a result that did not verify.
+    /// Writes the figures; a result that did not verify has none.
     fn print(&self, bench: &Self::Bench, screen: &mut Screen) -> Result<(), CliError>;
 }
 
-/// Verifies, measures and shows the report of a benchmark on `device`, which isn't `auto`; what `measure` says it is doing is shown while
-/// it runs.
+/// Verifies, measures and shows a benchmark on `device`, which isn't `auto`; the steps that `measure` reports are shown while it runs.
 fn show<R: Measured>(
     bench: &R::Bench,
     device: Device,
@@ -81,7 +81,7 @@ fn show<R: Measured>(
     measure: impl FnOnce(&R::Bench, &mut dyn FnMut(&str)) -> Result<R, BenchError>,
 ) -> Result<Outcome, CliError> {
     let run = run_of(R::workload(bench), device)?;
-    // Before minutes are spent on what can't be compared.
+    // Read first, so that a baseline that doesn't fit is an error before minutes are spent.
     let baseline = how.compare.as_ref();
     let baseline = baseline
         .map(|path| Baseline::read(path, &run))
@@ -104,7 +104,7 @@ fn show<R: Measured>(
     Ok(outcome)
 }
 
-/// The entry `run` of a result: what is asked for, and where it is about to run.
+/// The entry `run` of a result: the work, and the device that is about to run it.
 fn run_of(workload: Value, device: Device) -> Result<RunOf, CliError> {
     let found = probe(&device).map_err(moebius::Error::from)?;
     let simd = instructions(&device, &found).map_err(BenchError::from)?;
@@ -119,7 +119,7 @@ fn run_of(workload: Value, device: Device) -> Result<RunOf, CliError> {
     })
 }
 
-/// What `measure` gives; what it says it is doing is shown while it runs.
+/// Runs `measure`, and shows the steps that it reports in a spinner.
 pub(crate) fn watched<T>(screen: &Screen, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
     let bar = screen.spinner();
     let result = measure(&mut |stage| bar.set_message(stage.to_owned()));
@@ -127,10 +127,10 @@ pub(crate) fn watched<T>(screen: &Screen, measure: impl FnOnce(&mut dyn FnMut(&s
     result
 }
 
-/// What is said of a result that did not verify.
+/// Entries that are kept of a result that did not verify.
 const ALWAYS: [&str; 5] = ["device", "variant", "simd", "verified", "max_rel_l2"];
 
-/// `report` with `null` for all but `always` where its `verified` is false.
+/// `report`, with `null` for all entries but `always` if its `verified` is false.
 fn without_unverified(mut report: Value, always: &[&str]) -> Value {
     if let Value::Object(entries) = &mut report
         && entries.get("verified") == Some(&Value::Bool(false))
@@ -144,7 +144,7 @@ fn without_unverified(mut report: Value, always: &[&str]) -> Value {
     report
 }
 
-/// Writes what was measured and where, and of a result that did not verify why there are no figures; whether there are.
+/// Writes the heading of a result, and why there are no figures if it did not verify; returns whether it verified.
 fn title(
     subject: &str,
     ran: &Ran,
@@ -160,7 +160,7 @@ fn title(
     Ok(checked.verified)
 }
 
-/// Adds the row of a result; of one that did not verify its name, and in the last column why.
+/// Adds the row of a result; if it did not verify, the row has its name, and the reason in the last column.
 fn judged<const N: usize>(
     table: &mut Table,
     name: String,
@@ -176,7 +176,7 @@ fn judged<const N: usize>(
     table.row(cells, BAD)
 }
 
-/// Where it ran, in a title.
+/// Device, variant and vector instructions, for a title.
 fn place(ran: &Ran) -> String {
     let simd = ran.simd.map(|simd| simd.to_string());
     let how: Vec<String> = ran.variant.iter().cloned().chain(simd).collect();
@@ -186,7 +186,7 @@ fn place(ran: &Ran) -> String {
     }
 }
 
-/// Writes the bytes that were taken and are needed, and what a result can't be faster than.
+/// Writes the bytes that were taken and that are needed at least, and the result's floor.
 fn limits(
     result: &Measurement,
     taken: Option<(u64, &str)>,
@@ -203,7 +203,7 @@ fn limits(
     memory(result.ceilings.memory.as_ref(), screen)
 }
 
-/// What binds, and how far a result is from it; in a cell of a table.
+/// The bound that holds and the share of it that a result reaches, for a cell of a table.
 fn bound(floor: Option<&Floor>) -> String {
     floor.map_or("–".to_owned(), |floor| {
         let binds = floor.binds.name();
@@ -211,7 +211,7 @@ fn bound(floor: Option<&Floor>) -> String {
     })
 }
 
-/// Writes both floors of a result, and how far it is from the one that binds.
+/// Writes the floors of arithmetic and memory, and the share of the binding one that the result reaches.
 fn floor(floor: Option<&Floor>, screen: &mut Screen) -> Result<(), CliError> {
     let Some(floor) = floor else {
         return Ok(());
@@ -225,7 +225,7 @@ fn floor(floor: Option<&Floor>, screen: &mut Screen) -> Result<(), CliError> {
     ))
 }
 
-/// Writes how fast memory was read, and how much of it.
+/// Writes how fast memory was read, and how many bytes.
 fn memory(memory: Option<&MemoryRead>, screen: &mut Screen) -> Result<(), CliError> {
     let Some(memory) = memory else {
         return Ok(());

@@ -1,4 +1,5 @@
-//! `bench moe`: forward, with `--backward` both passes, with `--compare-fine` few large experts and many small ones.
+//! `bench moe`: forward; with `--backward` both passes; with `--compare-fine` few large experts against many small
+//! ones.
 
 use anstyle::Style;
 use moebius::moe::Keep;
@@ -37,7 +38,7 @@ pub(super) fn run(
         return show(&bench, device, how, screen, fine::compare);
     }
     if args.backward {
-        // The smaller first: what is left of a larger one would count as its memory.
+        // The balance with less memory comes first, since what is left of a larger one would count as its memory.
         let both = [Keep::Inputs, Keep::FirstProduct];
         let keeps = args.keep.as_slice();
         let keeps = if keeps.is_empty() { &both[..] } else { keeps };
@@ -75,7 +76,7 @@ impl Measured for MoeReport {
     }
 }
 
-/// Writes what was measured, and how fast it is or that it is wrong.
+/// Writes the layer and its speed, or that its result is wrong.
 pub(crate) fn print_short(
     bench: &MoeBench,
     report: &MoeReport,
@@ -172,7 +173,7 @@ impl Measured for FineReport {
 
     fn workload(bench: &MoeBench) -> Value {
         let mut workload = moe_workload("moe, few and many experts", bench);
-        // The two layers have their own.
+        // These three options differ between the two layers.
         for own in ["inter", "experts", "top_k"] {
             workload[own] = Value::Null;
         }
@@ -239,7 +240,7 @@ fn row_of_layer(experts: String, report: &MoeReport) -> [String; 7] {
     ]
 }
 
-/// What decides the work of a mixture of experts.
+/// The options that determine the work of a mixture of experts.
 fn moe_workload(name: &str, bench: &MoeBench) -> Value {
     json!({
         "name": name,
@@ -253,14 +254,14 @@ fn moe_workload(name: &str, bench: &MoeBench) -> Value {
     })
 }
 
-/// The layer in a title.
+/// Description of the layer, for a title.
 fn layer(bench: &MoeBench) -> String {
     let (hidden, experts, top_k) = (bench.hidden, bench.experts, bench.top_k);
     let (inter, batch) = (bench.inter(), batch(bench));
     format!("MoE {hidden} → {inter} · {experts} experts, top-{top_k} · {batch}")
 }
 
-/// The batch in a title.
+/// Description of the batch, for a title.
 fn batch(bench: &MoeBench) -> String {
     let gated = if bench.gated { ", gated" } else { "" };
     let dtype = bench.dtype.name();
@@ -270,7 +271,7 @@ fn batch(bench: &MoeBench) -> String {
 fn stages(report: &MoeReport, screen: &mut Screen) -> Result<(), CliError> {
     let mut table = Table::new("stage | ms | share | ").right(&[1, 2]);
     for stage in &report.stages {
-        // One block for each 4 %.
+        // The bar has one block for each 4 %.
         let blocks = (stage.share * 25.0).round().clamp(0.0, 25.0) as usize;
         let cells = [
             stage.name.clone(),

@@ -1,5 +1,5 @@
-//! `bench chart`: speed over tokens, of results that were measured before, as SVG: lines over two logarithmic axes, with the colours
-//! of a light or a dark page.
+//! `bench chart`: draws speed over tokens from results that were measured before, as an SVG with lines over two logarithmic axes and
+//! the colours of a light or a dark page.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,10 +11,10 @@ use crate::error::CliError;
 use crate::results::{Part, ResultError, RunOf, Stored, plain};
 use crate::screen::{Outcome, Screen};
 
-/// The entry of a workload that the chart goes over.
+/// Name of the workload's entry on the horizontal axis.
 const TOKENS: &str = "tokens";
 
-/// The picture's width and the edges of the plot in it, in pixels.
+/// Width of the picture in pixels; the next constants are the edges of its plot.
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 736.0;
@@ -25,7 +25,7 @@ const ENTRY: f64 = 20.0;
 /// The place of the legend's first entry, in pixels from the top.
 const LEGEND: f64 = 440.0;
 
-/// Most characters of a title that fits the page as it is.
+/// Largest number of characters of a title that fits the page without squeezing.
 const LONG_TITLE: usize = 84;
 
 /// Colours of lines on a light page and on a dark one, distinct to colour-blind eyes as well (after Okabe and Ito).
@@ -38,7 +38,8 @@ const COLORS: [[&str; 2]; 7] = [
     ["#444444", "#bbbbbb"],
     ["#5b3fa0", "#b39ddb"],
 ];
-/// Dashes of lines. The first goes with the first seven lines, one of each colour; the next dash with the next seven.
+/// Dash patterns of lines: the first for the first seven lines, one of each colour, the next for the next seven, and so
+/// on.
 const DASHES: [&str; 4] = ["none", "7 4", "2 3", "9 3 2 3"];
 
 /// Style of text and lines, with the colours of a light page.
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &BenchChartArgs, screen: &mut Screen) -> Result<Outcome,
     Ok(Outcome::Good)
 }
 
-/// The chart of some results, which may differ in their tokens, devices and instruction sets alone.
+/// The chart of some results, which may differ only in tokens, devices and instruction sets.
 fn chart(all: &[Stored]) -> Result<Chart, ResultError> {
     let Some(first) = all.first() else {
         let (path, got) = ("no file".to_owned(), "no result".to_owned());
@@ -102,7 +103,7 @@ fn chart(all: &[Stored]) -> Result<Chart, ResultError> {
     })
 }
 
-/// Where a line was measured; a peer isn't on our device.
+/// Name of the device that a line was measured on; a peer doesn't run on our device.
 fn place(run: &RunOf, part: Part) -> String {
     let set = run.simd.map(|set| format!(", {set}")).unwrap_or_default();
     match part {
@@ -111,13 +112,13 @@ fn place(run: &RunOf, part: Part) -> String {
     }
 }
 
-/// A point; of repeated measurements the median.
+/// A point of a line; repeated measurements give their median.
 fn middle((tokens, mut rates): (u64, Vec<f64>)) -> (f64, f64) {
     rates.sort_by(f64::total_cmp);
     (tokens as f64, rates[rates.len() / 2])
 }
 
-/// The workload but for its tokens.
+/// Title of a chart: the workload without its tokens.
 fn title(run: &RunOf) -> String {
     let name = run.workload.get("name").map_or(String::new(), plain);
     let entries = run.workload.iter();
@@ -132,22 +133,22 @@ fn title(run: &RunOf) -> String {
     texts.join(" · ")
 }
 
-/// What is drawn: tokens per second over tokens.
+/// Content of a chart: tokens per second over tokens.
 #[derive(Clone, Debug, PartialEq)]
 struct Chart {
     title: String,
     series: Vec<Series>,
 }
 
-/// A line, and its entry in the legend.
+/// A line, with its entry in the legend.
 #[derive(Clone, Debug, PartialEq)]
 struct Series {
     name: String,
-    /// Positive numbers, from left to right.
+    /// Points (tokens, tokens per second), all positive, from left to right.
     points: Vec<(f64, f64)>,
 }
 
-/// A logarithmic axis: values to pixels.
+/// A logarithmic axis, which maps values to pixels.
 #[derive(Clone, Copy)]
 struct Axis {
     low: f64,
@@ -180,8 +181,8 @@ impl Axis {
         self.from + share * (self.to - self.from)
     }
 
-    /// Values to draw a line at: 1, 2 and 5 times each power of ten on the axis, or the powers alone where there are
-    /// more than four.
+    /// Values with a grid line: 1, 2 and 5 times each power of ten on the axis, or only the powers if there are more
+    /// than four.
     fn ticks(self) -> Vec<f64> {
         let slack = 1e-9;
         let powers = |of: f64| ((of + slack) / std::f64::consts::LN_10).floor() as i32;
@@ -239,7 +240,7 @@ impl Chart {
         out.join("\n")
     }
 
-    /// Rules for the colours of the lines on a light (0) or dark (1) page.
+    /// CSS rules for the colours of the lines on a light (0) or dark (1) page.
     fn colors(&self, page: usize) -> String {
         let used = COLORS.iter().take(self.series.len()).enumerate();
         let rules = used.map(|(index, colors)| {
@@ -257,7 +258,7 @@ impl Chart {
         ]
     }
 
-    /// Lines and numbers of both axes: below them the numbers of tokens that were measured.
+    /// Grid lines and numbers of both axes; the numbers of tokens below are those that were measured.
     fn grid(&self, [across, up]: [Axis; 2], out: &mut Vec<String>) {
         for value in up.ticks() {
             let (y, end, text) = (up.at(value), LEFT - 8.0, short(value));
@@ -278,7 +279,7 @@ impl Chart {
             out.push(format!(
                 r#"<line class="grid" x1="{x:.1}" x2="{x:.1}" y1="{TOP}" y2="{BOTTOM}"/>"#
             ));
-            // A number that would touch the one before is left out.
+            // A number that would touch the previous one is left out.
             if x >= free {
                 free = x + 9.0 * (text.len() + 1) as f64;
                 out.push(format!(
@@ -293,7 +294,7 @@ impl Chart {
 }
 
 impl Series {
-    /// Line `index`, its points, and its entry in the legend.
+    /// Draws line `index`, its points, and its entry in the legend.
     fn line(&self, index: usize, [across, up]: [Axis; 2], out: &mut Vec<String>) {
         let color = index % COLORS.len();
         let dash = DASHES[index / COLORS.len() % DASHES.len()];
@@ -316,7 +317,8 @@ impl Series {
     }
 }
 
-/// The mark of line `index` at (x, y). Neighbouring lines have marks of different shapes, for those who don't tell the colours apart.
+/// The mark of line `index` at (x, y). Neighbouring lines have marks of different shapes, for readers who can't tell the colours
+/// apart.
 fn mark(index: usize, (x, y): (f64, f64)) -> String {
     let color = index % COLORS.len();
     let path = match index % 4 {
@@ -328,7 +330,7 @@ fn mark(index: usize, (x, y): (f64, f64)) -> String {
     format!(r#"<path class="m{color}" d="M{x:.1} {y:.1}{path}"/>"#)
 }
 
-/// A number with at most two decimals, and a letter for thousands, millions or thousands of millions.
+/// A number with at most two decimals, and a letter for thousands, millions or billions.
 fn short(value: f64) -> String {
     let (scaled, letter) = match value {
         v if v >= 1e9 => (v / 1e9, "G"),
@@ -341,7 +343,7 @@ fn short(value: f64) -> String {
     format!("{digits}{letter}")
 }
 
-/// The text with everything escaped that XML doesn't take between tags or quotes.
+/// The text with all characters escaped that XML doesn't allow in text or attributes.
 fn escaped(text: &str) -> String {
     // XML has no way to write most control characters, so each becomes a space.
     let text = text.replace(char::is_control, " ").replace('&', "&amp;");

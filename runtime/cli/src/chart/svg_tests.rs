@@ -2,7 +2,7 @@ use super::*;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-/// The name of an element whose attributes are all well-formed.
+/// The name of an element; fails unless all its attributes are well-formed.
 fn name(element: &BytesStart) -> String {
     for attribute in element.attributes() {
         attribute.expect("an attribute");
@@ -10,7 +10,7 @@ fn name(element: &BytesStart) -> String {
     element.name().as_ref().to_owned()
 }
 
-/// Names of elements, and all text, of a file that is XML from its first to its last byte.
+/// Element names and all text of an SVG; fails unless the whole file is XML.
 fn parsed(svg: &str) -> (Vec<String>, String) {
     let mut reader = Reader::from_str(svg);
     let (mut names, mut text, mut depth) = (Vec::new(), String::new(), 0_i32);

@@ -33,7 +33,7 @@ fn each_device_and_peer_is_a_line_over_tokens() {
         ];
         stored(device, json!(tokens), &times)
     };
-    // The last repeats a point, of which the median counts.
+    // The last result repeats a point, which then shows the median.
     let all = [
         of("cpu", 8, 2.0),
         of("cpu", 1, 1.0),

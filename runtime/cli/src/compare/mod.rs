@@ -1,4 +1,4 @@
-//! `bench … --compare`: a result beside an earlier one of the same work on the same device.
+//! `bench … --compare`: compares a result with an earlier one of the same work on the same device.
 
 use std::path::Path;
 
@@ -9,60 +9,61 @@ use crate::error::CliError;
 use crate::results::{Figure, Part, ResultError, RunOf, Stored};
 use crate::screen::{BAD, GOOD, Outcome, Screen, Table};
 
-/// Share of a speed below which a difference is none: processes differ by as much, which no repetition within one shows.
+/// Relative difference in speed up to which results count as the same: processes differ by as much, which repetitions within
+/// one process don't show.
 const LEAST: f64 = 0.02;
 
-/// The earlier result.
+/// The earlier result of a comparison.
 pub(crate) struct Baseline(Stored);
 
-/// Whether something became faster.
+/// Verdict on the change of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
-    /// It takes less time.
+    /// The figure takes significantly less time than before.
     Faster,
-    /// The difference is within what repetitions differ by.
+    /// The difference is within the noise of the repetitions.
     Same,
-    /// It takes more time.
+    /// The figure takes significantly more time than before.
     Slower,
 }
 
-/// One figure of both results.
+/// A figure that both results have, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Row {
-    /// What was timed.
+    /// Name of what was timed.
     figure: String,
-    /// Median milliseconds, then.
+    /// Median milliseconds of the baseline.
     baseline_ms: f64,
-    /// Median milliseconds, now.
+    /// Median milliseconds of the new result.
     now_ms: f64,
-    /// Speed over that of the baseline.
+    /// New speed divided by the speed of the baseline.
     ratio: f64,
-    /// Both interquartile ranges together, over the baseline's median.
+    /// Sum of both interquartile ranges, divided by the baseline's median.
     noise: f64,
     verdict: Verdict,
-    /// Whether a slower one makes the comparison negative: not that of a stage or a peer.
+    /// Whether a slower figure makes the comparison negative; false for stages and peers.
     counts: bool,
 }
 
-/// A result beside its baseline.
+/// A result compared with its baseline.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Comparison {
-    /// The baseline's file.
+    /// Path of the baseline's file.
     baseline: String,
-    /// The figures that both have.
+    /// The figures that both results have.
     rows: Vec<Row>,
-    /// Figures that one of them lacks.
+    /// Names of the figures that only one result has.
     not_in_both: Vec<String>,
-    /// Rows that count and are slower.
+    /// Number of rows that count and are slower.
     slower: usize,
 }
 
 impl Baseline {
-    /// The result of a file that was measured of the same work, in the same place as `now`.
+    /// Reads the result for the same work and place as `now` from a file.
     ///
     /// # Errors
-    /// [`ResultError`]: what is wrong with the file, or the first difference where it has none of the kind.
+    /// [`ResultError`] for a file that can't be used, or with the first difference if no result in it fits.
     pub(crate) fn read(path: &Path, now: &RunOf) -> Result<Self, ResultError> {
         let mut first = None;
         for stored in Stored::read(path)? {
@@ -83,13 +84,13 @@ impl Baseline {
         Err(first.unwrap_or(ResultError::Foreign { path, got }))
     }
 
-    /// The device's name where it isn't that of `now`.
+    /// The baseline's adapter if it isn't that of `now`.
     pub(crate) fn other_adapter(&self, now: &RunOf) -> Option<&str> {
         let adapter = &self.0.run.adapter;
         (*adapter != now.adapter).then_some(adapter)
     }
 
-    /// The figures of both.
+    /// Compares the figures of both results.
     pub(crate) fn compare(&self, now: &[Figure]) -> Comparison {
         let before = &self.0.figures;
         let named = |all: &'_ [Figure], name: &str| all.iter().any(|of| of.name == name);
@@ -136,12 +137,12 @@ impl Row {
 }
 
 impl Comparison {
-    /// Negative where something of ours is slower.
+    /// Negative if a figure that counts is slower.
     pub(crate) fn outcome(&self) -> Outcome {
         Outcome::of(self.slower == 0)
     }
 
-    /// Writes the table.
+    /// Writes the table of the comparison.
     pub(crate) fn print(&self, screen: &mut Screen) -> Result<(), CliError> {
         screen.heading(&format!("Compared with {}", self.baseline))?;
         let headings = "figure | baseline | now | speed | noise | verdict";

@@ -37,12 +37,12 @@ fn verdict(before: [f64; 3], now: [f64; 3]) -> Verdict {
 
 #[test]
 fn only_what_differs_by_more_than_the_noise_has_a_verdict() {
-    // Quiet, and far apart.
+    // Times with little noise, far apart.
     assert_eq!(verdict([9.9, 10.0, 10.1], [4.9, 5.0, 5.1]), Verdict::Faster);
     assert_eq!(verdict([4.9, 5.0, 5.1], [9.9, 10.0, 10.1]), Verdict::Slower);
-    // As far apart, and noisy.
+    // Times as far apart, but noisy.
     assert_eq!(verdict([4.0, 5.0, 8.0], [8.0, 10.0, 14.0]), Verdict::Same);
-    // Quiet, and 1 % apart.
+    // Times with little noise, 1 % apart.
     assert_eq!(
         verdict([10.0, 10.0, 10.0], [10.1, 10.1, 10.1]),
         Verdict::Same
@@ -111,6 +111,6 @@ fn a_baseline_of_something_else_is_refused() {
     };
     assert_eq!(read(&[result("cpu", 1)]), said("device flex, got cpu"));
     assert_eq!(read(&[result("flex", 8)]), said("tokens 1, got 8"));
-    // The one of the same work among several.
+    // The fitting result is found among several.
     assert_eq!(read(&[result("flex", 8), result("flex", 1)]), Ok(()));
 }

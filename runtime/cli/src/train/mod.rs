@@ -1,5 +1,5 @@
-//! `moebius train`: the course of a training, its numbers, its checkpoint, its steps and what came of them; here of the small
-//! decoder over bytes, of published models in [`published`].
+//! `moebius train`: trains a model and shows its progress, here the small decoder over bytes, in [`published`] published
+//! models.
 
 mod published;
 
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
     if let (Some(model), Some(out)) = (&args.published.model, &args.published.out) {
         return published::run(args, (model, out), screen);
     }
-    // What reads files comes first: it fails sooner than a device opens.
+    // Files are read before the device is opened, since that fails sooner.
     let course = Course::read(args, TrainConfig::default(), |checkpoint| {
         let known = checkpoint.and_then(Checkpoint::sizes);
         Subject::from(sizes(args, known.unwrap_or_default()))
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &TrainArgs, screen: &mut Screen) -> Result<Outcome, CliE
     Ok(Outcome::of(fell))
 }
 
-/// `sizes` with those of the command line.
+/// `sizes`, replaced by those on the command line.
 fn sizes(args: &TrainArgs, mut sizes: DecoderConfig) -> DecoderConfig {
     if let Some(hidden) = args.hidden {
         sizes = sizes.with_hidden(hidden);
@@ -83,7 +83,7 @@ fn title(device: Device, trainer: &Trainer, screen: &mut Screen) -> Result<(), C
     goes_on(trainer, screen)
 }
 
-/// What a training is of, its numbers, and the checkpoint to go on from.
+/// The configuration of a training, the model it trains, and the checkpoint to resume from.
 struct Course {
     config: TrainConfig,
     subject: Subject,
@@ -91,8 +91,8 @@ struct Course {
 }
 
 impl Course {
-    /// The course of the command line, with what it leaves out from `default` or the checkpoint, which must be of the training asked for.
-    /// `subject` gives what that is of.
+    /// Reads the course from the command line; what that leaves out comes from the checkpoint or else `default`. The checkpoint must be
+    /// of the same training. `subject` returns the model to train.
     fn read(
         args: &TrainArgs,
         default: TrainConfig,
@@ -116,7 +116,7 @@ impl Course {
     }
 }
 
-/// The text to learn from.
+/// The text to train on.
 fn text(args: &TrainArgs) -> Result<Text, CliError> {
     Ok(match &args.text {
         Some(path) => Text::read(path)?,
@@ -124,7 +124,7 @@ fn text(args: &TrainArgs) -> Result<Text, CliError> {
     })
 }
 
-/// The checkpoint to go on from, if that is wanted.
+/// The checkpoint to resume from, if asked for.
 fn checkpoint(args: &TrainArgs) -> Result<Option<Checkpoint>, CliError> {
     let Some(folder) = &args.checkpoint else {
         return Ok(None);
@@ -141,7 +141,7 @@ fn checkpoint(args: &TrainArgs) -> Result<Option<Checkpoint>, CliError> {
     Ok(None)
 }
 
-/// `config` with the numbers of the command line.
+/// `config`, with the numbers of the command line.
 fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
     let numbers = [
         (&mut config.batch, args.batch),
@@ -161,7 +161,7 @@ fn config(args: &TrainArgs, mut config: TrainConfig) -> TrainConfig {
     config
 }
 
-/// What a precision is called in a title.
+/// Name of a precision in a title.
 fn precision(config: &TrainConfig) -> &'static str {
     match config.precision.recipe().map(|recipe| recipe.scaling) {
         None => "f32",
@@ -170,7 +170,7 @@ fn precision(config: &TrainConfig) -> &'static str {
     }
 }
 
-/// Says after which step a resumed training goes on.
+/// Writes the step after which a resumed training continues.
 fn goes_on(trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
     match trainer.steps_done() {
         0 => Ok(()),
@@ -178,7 +178,7 @@ fn goes_on(trainer: &Trainer, screen: &mut Screen) -> Result<(), CliError> {
     }
 }
 
-/// Trains until the last step or the one to stop at, and keeps a checkpoint where one is wanted.
+/// Trains until the last step or the one to stop at, and writes checkpoints if asked for.
 fn steps(args: &TrainArgs, trainer: &mut Trainer, screen: &mut Screen) -> Result<Run, CliError> {
     let (first, unit) = (trainer.steps_done(), trainer.subject().unit());
     let bar = screen.steps("steps", trainer.config().steps);
@@ -211,23 +211,24 @@ fn steps(args: &TrainArgs, trainer: &mut Trainer, screen: &mut Screen) -> Result
     })
 }
 
-/// What the steps of a run came to.
+/// Result of the steps of one run.
 struct Run {
-    /// The last report, if there was a step.
+    /// The last report; `None` if there was no step.
     last: Option<Report>,
-    /// Tokens a second.
+    /// Tokens per second.
     speed: f64,
 }
 
 impl Run {
-    /// Whether the loss fell; `None` without a step.
+    /// Whether the loss fell; `None` if there was no step.
     fn fell(&self, trainer: &Trainer) -> Option<bool> {
         let last = self.last.as_ref()?;
-        // A loss that isn't a number didn't fall.
+        // A loss of NaN did not fall.
         Some(trainer.first_loss().is_some_and(|first| last.loss < first))
     }
 
-    /// Says how the experts of the last report and the loss did, and where the checkpoint is; returns whether that is what one trains for.
+    /// Writes the last report's expert loads, the loss and the checkpoint's place; returns whether the loss fell, or true if there was
+    /// nothing left to do.
     fn say(
         &self,
         args: &TrainArgs,
@@ -262,7 +263,7 @@ impl Run {
         Ok(fell)
     }
 
-    /// The same as an object.
+    /// The result of the run as a JSON object.
     fn object(&self, args: &TrainArgs, device: Device, trainer: &Trainer) -> Value {
         let last = self.last.as_ref();
         json!({
@@ -280,14 +281,14 @@ impl Run {
     }
 }
 
-/// One report, in lines or as an object; `unit` is what one token is called.
+/// Writes one report, as a line or as an object; `unit` is the name of one token.
 fn say(report: &Report, unit: &str, screen: &mut Screen) -> Result<(), CliError> {
     let used: Vec<String> = report
         .layers
         .iter()
         .map(|layer| format!("{}/{}", layer.used(), layer.counts.len()))
         .collect();
-    // Of a model without experts there is nothing to say.
+    // A model without experts has no such part.
     let used = if used.is_empty() {
         String::new()
     } else {
@@ -318,7 +319,7 @@ fn say_fp8(fp8: &Fp8Report, screen: &mut Screen) -> Result<(), CliError> {
     ))
 }
 
-/// How the last report's tokens were shared out.
+/// Writes how the last report's tokens were shared out among the experts.
 fn loads(layers: &[LayerLoad], screen: &mut Screen) -> Result<(), CliError> {
     screen.line("")?;
     let headings = "layer | variation | dropped | slots of each expert, %";

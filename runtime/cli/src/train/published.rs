@@ -1,4 +1,4 @@
-//! `moebius train --model`: a published model goes on learning, or learns from drawn weights.
+//! `moebius train --model`: trains a published model further, or from random weights.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,13 +18,13 @@ use crate::published;
 use crate::resolve::resolve_for;
 use crate::screen::{Outcome, Screen};
 
-/// Tokens at the end of a text that are not learnt from, unless the command line says how many.
+/// Default number of tokens at the end of the text that are held out from training.
 const HELD_OUT: usize = 2048;
 
-/// The special token before the others of a vocabulary that is learnt.
+/// Special token that comes first in a learned vocabulary.
 const END: &str = "<|endoftext|>";
 
-/// What the tokenizer's file is called.
+/// File name of the tokenizer.
 const TOKENIZER: &str = "tokenizer.json";
 
 /// Runs `moebius train --model`.
@@ -33,7 +33,7 @@ pub(super) fn run(
     (model, out): (&Path, &Path),
     screen: &mut Screen,
 ) -> Result<Outcome, CliError> {
-    // What reads files comes first: it fails sooner than a device opens.
+    // Files are read before the device is opened, since that fails sooner.
     check_target(out)?;
     let source = Source::read(args, model)?;
     let (learnt, held_out) = source.parts(args.published.held_out.unwrap_or(HELD_OUT));
@@ -94,15 +94,15 @@ fn title(
     goes_on(trainer, screen)
 }
 
-/// What a model is judged by, before and after.
+/// Measures of a model, taken before and after training.
 struct Judged {
-    /// On what wasn't learnt from.
+    /// Perplexity of the held-out text; `None` if it has fewer than two tokens.
     perplexity: Option<f64>,
-    /// How far the experts of each layer are from their mean.
+    /// Distance of each layer's experts from their mean.
     apart: Vec<f64>,
 }
 
-/// On the text `held_out`, in windows of the length of a sequence.
+/// Measures the model on the text `held_out`, in windows as long as a training sequence.
 fn judged(
     when: &str,
     (source, trainer): (&Source, &Trainer),
@@ -133,17 +133,17 @@ fn mean(of: &[f64]) -> Option<f64> {
     (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
 }
 
-/// A model to train, and the tokens of a text.
+/// A model to train, and the tokens of its text.
 struct Source {
     folder: PathBuf,
     config: Value,
     weights: Weights,
     ids: Vec<u32>,
-    /// Files that the folder lacks.
+    /// Files made here because the model's folder lacks them.
     made: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// Where the first weights are from.
+/// Origin of the initial weights.
 enum Weights {
     Files(Box<ModelFiles>),
     Drawn(ModelSpec, &'static str),
@@ -187,7 +187,7 @@ impl Source {
         }
     }
 
-    /// What a title says about the first weights.
+    /// Note on the initial weights, for a title.
     fn origin(&self) -> &'static str {
         match &self.weights {
             Weights::Files(_) => "",
@@ -195,13 +195,13 @@ impl Source {
         }
     }
 
-    /// The tokens that are learnt from, and the last `held_out` of them, which are not.
+    /// The tokens to train on, and the last `held_out` tokens.
     fn parts(&self, held_out: usize) -> (&[u32], &[u32]) {
         let from = self.ids.len().saturating_sub(held_out);
         self.ids.split_at(from)
     }
 
-    /// The training of `ids`, from its checkpoint or its first weights.
+    /// A trainer on `ids`, from the checkpoint or the initial weights.
     fn trainer(
         &self,
         course: Course,
@@ -229,7 +229,7 @@ impl Source {
         }
     }
 
-    /// Writes the model as it is now into a new folder, with what the first one has beside its weights.
+    /// Writes the current model into a new folder, with the files beside the original's weights.
     fn save(&self, trainer: &Trainer, out: &Path) -> Result<PathBuf, CliError> {
         let beside = Beside {
             folder: Some(&self.folder),
@@ -248,7 +248,7 @@ impl Weights {
     }
 }
 
-/// The text to learn from, as characters.
+/// The text to train on, which must be UTF-8.
 fn characters(args: &TrainArgs) -> Result<String, CliError> {
     let text = String::from_utf8(text(args)?.bytes().to_vec());
     let text = text.map_err(|error| {
@@ -267,7 +267,7 @@ fn characters(args: &TrainArgs) -> Result<String, CliError> {
     })
 }
 
-/// The text with the lines of a paragraph in one.
+/// The text with each paragraph's lines joined into one.
 fn joined(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     for line in text.lines().map(str::trim) {

@@ -1,8 +1,9 @@
-//! Whether a GPU can be trusted with these kernels: the bundled cases say so, once for each device, version of its driver
-//! and fingerprint of our kernels. Verdicts are remembered between runs.
+//! Whether a GPU can be trusted with our kernels: the bundled cases decide, once for each device, driver version and
+//! fingerprint of our kernels. Verdicts are remembered between runs.
 //!
-//! Processors and software adapters are what the project's tests run on, and XLA has no kernels of ours: these are
-//! trusted. `auto` passes over a device that failed; a device that was named is used all the same, and the user told.
+//! Processors and software adapters are trusted, since the project's tests run on them, as is XLA, which has no kernels
+//! of ours. `auto` passes over a device that failed; a device that was named is used all the same, with a message to
+//! the user.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,36 +15,37 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
 
-/// The most verdicts that are kept; the oldest go first.
+/// Largest number of remembered verdicts; the oldest are dropped.
 const MOST: usize = 64;
-/// The most bytes of a file that is read.
+/// Largest number of bytes that are read of the file.
 const MOST_BYTES: u64 = 256 * 1024;
 
-/// What judges a device: the bundled cases, or a test. An error is that it can't be opened, which is no verdict.
+/// Function that checks a device: with the bundled cases, or in tests. An error means that the device can't be opened,
+/// which is no verdict.
 pub(crate) type Check<'a> = dyn FnMut(Device) -> Result<Verdict, CliError> + 'a;
 
-/// Verdicts, and what there is to say about them.
+/// The remembered verdicts, and messages about them.
 pub(crate) struct Trust {
     file: Option<PathBuf>,
     verdicts: Verdicts,
     kernels: &'static str,
-    /// Lines for standard error that have not been read yet.
+    /// Lines for standard error that [`Trust::said`] has not returned yet.
     said: Vec<String>,
 }
 
 /// What is known about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// It needs no check.
+    /// The device needs no check.
     Trusted,
-    /// It has never been checked with this driver and these kernels.
+    /// The device has never been checked with this driver and these kernels.
     Unchecked,
-    /// It has.
+    /// The device has been checked, with this verdict.
     Checked(Verdict),
 }
 
 impl Trust {
-    /// With the verdicts of the user's cache folder.
+    /// Reads the verdicts in the user's cache folder.
     pub(crate) fn of_user() -> Self {
         let file = file(|name| std::env::var_os(name));
         Self::at(file, moebius_shaders::FINGERPRINT)
@@ -83,7 +85,7 @@ impl Trust {
         })
     }
 
-    /// What is known about `device`, without a check.
+    /// The remembered verdict on `device`; runs no check.
     pub(crate) fn known(&self, device: Device, capability: &Capability) -> Known {
         let Some(subject) = self.subject(device, capability) else {
             return Known::Trusted;
@@ -94,10 +96,10 @@ impl Trust {
         }
     }
 
-    /// What the bundled cases say about `device`: now, or when they first ran.
+    /// The verdict on `device`: the remembered one, or else that of `check`, which is then remembered.
     ///
     /// # Errors
-    /// That of the check.
+    /// The error of `check`.
     pub(crate) fn verdict(
         &mut self,
         device: Device,
@@ -127,11 +129,11 @@ impl Trust {
         Ok(verdict)
     }
 
-    /// What `auto` means for `work` among `found`: the best device that doesn't fail the bundled cases. Those that fail are marked so
-    /// in `found`.
+    /// Chooses a device for `work` as `auto` does: the best in `found` that passes the bundled cases. Devices that fail are marked as
+    /// such in `found`.
     ///
     /// # Errors
-    /// [`CliError::NoDevice`] when none is left, and that of a check.
+    /// [`CliError::NoDevice`] when no device is left, and any error of `check`.
     pub(crate) fn choose(
         &mut self,
         work: Work,
@@ -160,7 +162,7 @@ impl Trust {
         }
     }
 
-    /// Marks what is known to fail, so that `auto` passes over it, and checks nothing.
+    /// Marks devices that are known to fail, so that `auto` passes over them; runs no check.
     pub(crate) fn mark(&self, found: &mut [Found]) {
         for Found { device, status } in found {
             let Ok(capability) = status else { continue };
@@ -170,7 +172,7 @@ impl Trust {
         }
     }
 
-    /// What there was to say since the last time.
+    /// Takes the messages since the last call.
     pub(crate) fn said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.said)
     }
@@ -180,24 +182,24 @@ fn failed(device: Device, reason: String) -> OpenError {
     OpenError::WrongResults { device, reason }
 }
 
-/// What a verdict is about. Another driver or other kernels are another subject.
+/// What a verdict holds for; another driver or other kernels need another verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Subject {
-    /// The runtime and the name of the adapter.
+    /// Name of the runtime and of the adapter.
     device: String,
-    /// The driver's version; empty where the system doesn't tell.
+    /// Version of the driver; empty if the system doesn't say.
     driver: String,
-    /// The fingerprint of our kernels.
+    /// Fingerprint of our kernels.
     kernels: String,
 }
 
-/// What the bundled cases said about a device.
+/// Result of the bundled cases on a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
-    /// All of them pass.
+    /// All cases pass.
     Passed,
-    /// Not all of them do, and this is what is wrong.
+    /// Some case doesn't pass, for this reason.
     Failed(String),
 }
 
@@ -213,10 +215,10 @@ struct Entry {
 struct Verdicts(Vec<Entry>);
 
 impl Verdicts {
-    /// Those in `file`: none where there is no such file.
+    /// Reads the verdicts in `file`; there are none if the file doesn't exist.
     ///
     /// # Errors
-    /// The system's words, or that the file makes no sense.
+    /// The system's error, or one for a file that can't be parsed.
     fn read(file: &Path) -> io::Result<Self> {
         let opened = match fs::File::open(file) {
             Ok(opened) => opened,
@@ -228,10 +230,10 @@ impl Verdicts {
         Ok(Self(serde_json::from_str(&text)?))
     }
 
-    /// Puts them in `file`, which other processes see as it was or as it will be.
+    /// Writes the verdicts to `file` at once, so that other processes see the old or the new file, never a part.
     ///
     /// # Errors
-    /// The system's words.
+    /// The system's error.
     fn write(&self, file: &Path) -> io::Result<()> {
         let folder = file.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder)?;
@@ -239,7 +241,8 @@ impl Verdicts {
         let written = fs::write(&beside, serde_json::to_vec_pretty(&self.0)?)
             .and_then(|()| fs::rename(&beside, file));
         if written.is_err() {
-            // Its name is of this process, so nothing else removes it; the first error is the one to tell.
+            // The temporary file's name has this process's id, so nothing else removes it; only the first error is
+            // reported.
             let _ = fs::remove_file(&beside);
         }
         written
@@ -251,7 +254,7 @@ impl Verdicts {
         found.map(|entry| &entry.verdict)
     }
 
-    /// Remembers a verdict instead of older ones on the same device and kernels.
+    /// Remembers a verdict, in place of an older one on the same subject.
     fn remember(&mut self, subject: Subject, verdict: Verdict) {
         self.0.retain(|entry| entry.subject != subject);
         self.0.push(Entry { subject, verdict });
@@ -260,7 +263,7 @@ impl Verdicts {
     }
 }
 
-/// The file of the verdicts in the user's cache folder, as the variables of the environment tell it.
+/// Path of the file with the verdicts in the user's cache folder, from environment variables.
 fn file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let folder = |name: &str| {
         let folder = variable(name).filter(|value| !value.is_empty());

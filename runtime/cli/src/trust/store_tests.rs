@@ -37,7 +37,7 @@ fn files_that_make_no_sense_are_errors() {
         fs::write(&file, text).unwrap();
         assert!(Verdicts::read(&file).is_err(), "{text}");
     }
-    // More than is read of a file.
+    // The file is longer than what is read of it.
     fs::write(&file, format!("[{}]", " ".repeat(MOST_BYTES as usize))).unwrap();
     assert!(Verdicts::read(&file).is_err());
 }

@@ -24,7 +24,7 @@ fn gpu(driver: &str) -> Capability {
     }
 }
 
-/// A machine with two GPUs, one through two runtimes, and processors.
+/// A machine with two GPUs, one of them through two runtimes, and a processor.
 fn machine(driver: &str) -> Vec<Found> {
     let mut other = gpu(driver);
     other.kind = DeviceKind::IntegratedGpu;
@@ -37,7 +37,7 @@ fn machine(driver: &str) -> Vec<Found> {
     ]
 }
 
-/// What `auto` chooses in a process of its own, which devices it checked, and what it said.
+/// Runs `auto`'s choice as a new process would; returns the device, the devices checked and the messages.
 fn run(
     file: &Path,
     kernels: &'static str,
@@ -106,13 +106,13 @@ fn auto_passes_over_devices_that_fail_and_says_why() {
         over.filter(|line| line.contains(WRONG)).count()
     };
     assert_eq!(over(&said), 2, "{said:?}");
-    // The next time nothing is checked, and the reason is told again.
+    // The second run checks nothing and gives the reason again.
     let (device, checked, said) = run(&file, "k", "1", &[]);
     assert_eq!(
         (device.as_str(), checked.len(), over(&said)),
         ("wgpu:1", 0, 2)
     );
-    // Where every GPU fails there is the processor, which needs no check.
+    // If every GPU fails, the choice is the processor, which needs no check.
     let all = ["vulkan:0", "wgpu:0", "wgpu:1"];
     let (device, checked, _) = run(&file, "other kernels", "1", &all);
     assert_eq!((device.as_str(), checked.len()), ("cpu", 3));
@@ -163,9 +163,9 @@ fn a_broken_file_is_ignored_and_told_of() {
     let (device, checked, said) = run(&file, "k", "1", &[]);
     assert_eq!((device.as_str(), checked.len()), ("vulkan:0", 1));
     assert!(said[0].contains("is ignored"), "{said:?}");
-    // And replaced.
+    // The broken file has been replaced.
     assert_eq!(run(&file, "k", "1", &[]).1.len(), 0);
-    // One that can't be written is no reason to compute nothing.
+    // A file that can't be written doesn't keep the device from being used.
     let below = file.join("below.json");
     let (device, checked, said) = run(&below, "k", "1", &[]);
     assert_eq!((device.as_str(), checked.len()), ("vulkan:0", 1));

@@ -1,4 +1,4 @@
-//! A published model, as small as it can be.
+//! A published model for tests, as small as it can be.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A folder with the case's model, and a tokenizer whose token n is the word `wn`.
+/// A folder with the model of a case, and a tokenizer whose token n is the word `wn`.
 pub(crate) fn model() -> TempDir {
     model_of("decoder_olmoe")
 }
 
-/// [`model`] with the model of another case.
+/// Like [`model`], with the model of `case`.
 pub(crate) fn model_of(case: &str) -> TempDir {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
     let case = cases.join(case);
@@ -20,7 +20,7 @@ pub(crate) fn model_of(case: &str) -> TempDir {
     fs::copy(case.join(name), folder.path().join(name)).expect("copied");
     let config = fs::read(case.join("config.json")).expect("a bundled case");
     let mut config: Value = serde_json::from_slice(&config).expect("JSON");
-    // That of the published model, which the tiny one doesn't have.
+    // The end token of the published model isn't in the tiny model's vocabulary.
     config["eos_token_id"] = Value::Null;
     let path = folder.path().join("config.json");
     fs::write(path, config.to_string()).expect("written");
