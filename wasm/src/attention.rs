@@ -1,4 +1,4 @@
-//! Attention of queries to keys, under rules.
+//! Attention for JavaScript: queries that attend to keys, under rules.
 
 use burn::tensor::{Tensor, TensorData, Transaction};
 use js_sys::Promise;
@@ -11,13 +11,13 @@ use crate::failure::Failure;
 use crate::objects::{Options, Record, floats, numbers};
 use crate::work::{Gpu, Signal, promise};
 
-/// Sizes of q, k, v or o: sequences, heads, tokens, values of a head.
+/// Sizes of q, k, v or o: sequences, heads, tokens, and values per head.
 type Sizes = [usize; 4];
 
-/// A rule that a name stands for.
+/// A rule without arguments, by its name.
 type Named = (&'static str, fn(Attend) -> Attend);
 
-/// A rule with a count.
+/// A rule that takes a count, by its name.
 type Counted = (&'static str, fn(Attend, usize) -> Attend);
 
 const NAMED: [Named; 3] = [
@@ -32,10 +32,12 @@ const COUNTED: [Counted; 4] = [
     ("dilated", Attend::dilated),
 ];
 
-/// Attention of q [batch, heads, queries, headDim] to k [batch, kvHeads, keys, headDim] and v [batch, kvHeads, keys, valueDim].
+/// Computes attention of q [batch, heads, queries, headDim] to k [batch, kvHeads, keys, headDim] and v [batch, kvHeads, keys,
+/// valueDim].
 ///
-/// Each query's o is the mean of the values v of the keys that it sees, weighted by the softmax of scale · ⟨q, k⟩ as the rules
-/// make it. Rejects with the code 'shape' for numbers that don't fit, 'out-of-memory' for more than one buffer of the device holds.
+/// Each query's o is the mean of the values v of the keys that the query sees, weighted by the softmax of scale · ⟨q, k⟩ as changed
+/// by the rules. Rejects with the code 'shape' for numbers that don't fit, and 'out-of-memory' for a tensor larger than one buffer
+/// of the device.
 #[wasm_bindgen(unchecked_return_type = "Promise<AttentionOutput>")]
 pub fn attention(
     device: &Device,
@@ -66,9 +68,9 @@ pub fn attention(
     })
 }
 
-/// What `AttentionOptions` of `types.d.ts` say.
+/// Options of a call: `AttentionOptions` of `types.d.ts`.
 struct Asked {
-    /// Of q, k, v and o.
+    /// Sizes of q, k, v and o.
     sizes: [Sizes; 4],
     attend: Attend,
     signal: Signal,
@@ -106,7 +108,7 @@ impl Asked {
     }
 }
 
-/// `attend` with one more rule, an `AttentionRule` of `types.d.ts`.
+/// Adds one rule, an `AttentionRule` of `types.d.ts`, to `attend`.
 fn ruled(attend: Attend, rule: JsValue) -> Result<Attend, Failure> {
     if let Some(name) = rule.as_string() {
         let named = NAMED.iter().find(|(known, _)| *known == name);
@@ -139,7 +141,7 @@ fn ruled(attend: Attend, rule: JsValue) -> Result<Attend, Failure> {
     }
 }
 
-/// A tensor of these sizes.
+/// A tensor of the given sizes; refuses another number of values.
 fn tensor(what: &str, values: Vec<f32>, sizes: Sizes, gpu: &Gpu) -> Result<Tensor<4>, Failure> {
     gpu.holds(what, sizes, format_args!("{sizes:?}"))?;
     if values.len() != sizes.iter().product::<usize>() {

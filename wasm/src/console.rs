@@ -1,4 +1,4 @@
-//! Errors on their way to JavaScript: thrown ones with a code, and a bug's panic on the console.
+//! Errors for JavaScript: those that are thrown, with a code, and panics, which go to the console.
 
 use js_sys::Reflect;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -15,16 +15,16 @@ pub(crate) fn error(code: &str, message: &str) -> JsValue {
     let error = js_sys::Error::new(message);
     error.set_name("MoebiusError");
     let error: JsValue = error.unchecked_into();
-    // An error is an ordinary object: nothing keeps it from taking a property.
+    // Setting a property of an ordinary object such as an error can't fail.
     let _ = Reflect::set(&error, &"code".into(), &code.into());
     error
 }
 
-/// Makes a panic show in the console with its place.
+/// Makes panics show in the console, with their place in the code.
 pub(crate) fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let error = js_sys::Error::new(&format!("moebius has a bug: {panic}"));
-        // Without a console there is no place to report to.
+        // Without a console, there is no place to report to.
         let _ = write(&error);
     }));
 }

@@ -1,14 +1,14 @@
-//! Registrations that run before everything else, once.
+//! Constructors of registered operations, called once before everything else.
 //!
-//! CubeCL's compiler registers its operations in constructors. The linker takes a module that never calls
-//! them for a command, which runs once, and puts a call at the beginning of every export: 26 ms in every
-//! call from JavaScript, measured on two cores of an EPYC. A module that calls them itself is left alone.
+//! CubeCL's compiler registers its operations in constructors. The linker takes a module that never calls them for a
+//! command, which runs once, and makes every export call them first: 26 ms in every call from JavaScript, measured on
+//! two cores of an EPYC. A module that calls them itself is left alone.
 #![allow(
     unsafe_code,
     reason = "the linker's function has no declaration that could be safe"
 )]
 
-/// Runs all constructors; to be called by the start function and by nothing else.
+/// Runs all constructors. Only the start function may call this.
 #[cfg(target_family = "wasm")]
 pub(crate) fn run() {
     unsafe extern "C" {
@@ -19,6 +19,6 @@ pub(crate) fn run() {
     unsafe { __wasm_call_ctors() }
 }
 
-/// Elsewhere the system's loader has run them.
+/// On other targets, the system's loader has run the constructors.
 #[cfg(not(target_family = "wasm"))]
 pub(crate) fn run() {}

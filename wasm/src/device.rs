@@ -1,4 +1,4 @@
-//! The device, what it is and what runs on it, and the case files it can be tried with.
+//! The device for JavaScript: its report, its memory and its loss, and case files to check it with.
 
 use std::rc::Rc;
 
@@ -35,10 +35,10 @@ pub struct Device {
 
 #[wasm_bindgen]
 impl Device {
-    /// Asks the browser for a device, with every feature and limit its adapter has.
+    /// Asks the browser for a device, with every feature and limit that its adapter has.
     ///
-    /// Each call opens another one, so a device that was lost can be replaced.
-    /// Rejects with the code 'no-webgpu' where there is none.
+    /// Each call opens another device, so one that was lost can be replaced. Rejects with the code 'no-webgpu' where
+    /// there is none.
     #[wasm_bindgen(unchecked_return_type = "Promise<Device>")]
     pub fn open(
         #[wasm_bindgen(unchecked_optional_param_type = "DeviceOptions")] options: JsValue,
@@ -76,13 +76,13 @@ impl Device {
         })
     }
 
-    /// What the device is, and which kernels run on it.
+    /// Description of the device, and of the kernels that run on it.
     #[wasm_bindgen(getter, unchecked_return_type = "DeviceReport")]
     pub fn report(&self) -> JsValue {
         self.report.clone()
     }
 
-    /// Resolves when the device goes away, and never rejects. What lived on it is gone; open another.
+    /// Resolves when the device is lost, and never rejects. Everything on the device is lost with it; open another.
     #[wasm_bindgen(getter, unchecked_return_type = "Promise<DeviceLoss>")]
     pub fn lost(&self) -> Promise {
         self.lost.clone()
@@ -100,9 +100,9 @@ impl Device {
         })
     }
 
-    /// Runs a case file (safetensors) and compares what comes out with what should.
+    /// Runs a case file (safetensors) and compares its outputs with the expected ones.
     ///
-    /// Rejects with the code 'bad-file' if it is no case file, or one of something unknown.
+    /// Rejects with the code 'bad-file' if the bytes are no case file, or a case of something unknown.
     #[wasm_bindgen(unchecked_return_type = "Promise<CaseReport>")]
     pub fn verify(
         &self,
@@ -125,8 +125,8 @@ impl Device {
         })
     }
 
-    /// Gives the device and all memory on it back. Everything made on it fails from then on with the
-    /// code 'device-lost', and `lost` resolves; calls on this object fail with 'disposed'.
+    /// Releases the device and all memory on it. Afterwards, everything made on it fails with the code 'device-lost',
+    /// `lost` resolves, and calls on this object fail with 'disposed'.
     pub fn destroy(&self) {
         if let Ok(gpu) = self.gpu.get() {
             gpu.browser.destroy();
@@ -136,7 +136,7 @@ impl Device {
 }
 
 impl Device {
-    /// The device, for something that is to live on it.
+    /// The open device, for an object that will live on it; fails if the device is gone.
     pub(crate) fn gpu(&self) -> Result<Rc<Gpu>, Failure> {
         let gpu = self.gpu.get()?;
         gpu.alive()?;
@@ -163,7 +163,7 @@ pub fn version() -> String {
     env!("CARGO_PKG_VERSION").to_owned()
 }
 
-/// The `DeviceReport` of a device.
+/// Builds the `DeviceReport` of a device.
 async fn report(opened: &Opened, preference: PowerPreference) -> JsValue {
     let adapter = adapter(preference).await.unwrap_or(JsValue::UNDEFINED);
     let info = Reflect::get(&adapter, &"info".into()).unwrap_or(JsValue::UNDEFINED);
@@ -193,7 +193,7 @@ async fn report(opened: &Opened, preference: PowerPreference) -> JsValue {
         .into()
 }
 
-/// The adapter as the browser describes it: wgpu passes its description on and keeps the rest.
+/// The adapter as the browser describes it; wgpu passes on only its description.
 async fn adapter(preference: PowerPreference) -> Result<JsValue, JsValue> {
     let preference = match preference {
         PowerPreference::High => "high-performance",
@@ -223,7 +223,7 @@ fn limits(capability: &Capability) -> Record {
         .with("maxBufferBytes", limits.max_buffer_bytes as f64)
 }
 
-/// Which kernel multiplies in an expert layer: top-2 of 8 experts, 256 → 512.
+/// Kernels for the products of an expert layer with top-2 of 8 experts, 256 → 512, or why there are none.
 fn runs(capability: &Capability) -> Array {
     let weights = Fp8Scheme {
         format: Fp8Format::E4M3,

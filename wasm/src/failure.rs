@@ -1,4 +1,4 @@
-//! Errors as JavaScript sees them: an `Error` with a `code`.
+//! Errors of the package; in JavaScript, each is an `Error` with a `code`.
 
 use js_sys::Reflect;
 use js_sys::WebAssembly::RuntimeError;
@@ -12,7 +12,7 @@ use wasm_bindgen::{JsCast, JsValue};
 
 use crate::console;
 
-/// What a caller can tell errors apart by; the names are those of `ErrorCode` in `types.d.ts`.
+/// Code by which callers can tell errors apart; the names are those of `ErrorCode` in `types.d.ts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(&'static str);
 
@@ -44,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// A value that doesn't fit.
+    /// An error for a value that doesn't fit.
     pub(crate) fn expected(what: &str, expected: impl ToString, got: impl ToString) -> Self {
         let (expected, got) = (expected.to_string(), got.to_string());
         Self::new(
@@ -97,8 +97,8 @@ impl From<moebius_cases::Error> for Failure {
     }
 }
 
-/// What the module of words throws. A trap leaves that module in an unknown state, so it is thrown on as an uncaught error:
-/// the page then starts another worker.
+/// Converts an error thrown by the module of words. A trap leaves that module in an unknown state, so it is thrown on as an
+/// uncaught error; the page then starts another worker.
 impl From<JsValue> for Failure {
     fn from(thrown: JsValue) -> Self {
         if thrown.is_instance_of::<RuntimeError>() {

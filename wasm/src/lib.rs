@@ -1,10 +1,9 @@
-//! Mixture-of-experts layers, attention and FP8 in the browser: the surface that JavaScript sees.
+//! Mixture-of-experts layers, attention and FP8 in the browser: the interface for JavaScript.
 //!
-//! `scripts/wasm` makes an ES module of it, `wasm/pkg/moebius.js`, for pages and workers. Classes are made
-//! on a [`Device`]; numbers cross as typed arrays, options and results as plain objects that `types.d.ts`
-//! describes. Whatever waits for the device is a promise, and nothing blocks. Every error is an `Error` with
-//! a `code`. Like all of Moebius it computes on the device alone: a page without WebGPU gets an error,
-//! not a slow answer.
+//! `scripts/wasm` builds it as an ES module, `wasm/pkg/moebius.js`, for pages and workers. Classes are made on a
+//! [`Device`]; numbers cross as typed arrays, options and results as plain objects that `types.d.ts` describes. Calls
+//! that wait for the device return promises, and nothing blocks. Every error is an `Error` with a `code`. Like all of
+//! Moebius, it computes only on the device: a page without WebGPU gets an error, not a slow answer.
 
 mod attention;
 mod bench;
@@ -29,11 +28,11 @@ pub use training::MoeTraining;
 
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// The types of options and results.
+/// TypeScript types of options and results.
 #[wasm_bindgen(typescript_custom_section)]
 const TYPES: &str = include_str!("types.d.ts");
 
-/// Runs when the module is loaded: a bug's panic shows in the console with its place.
+/// Runs when the module is loaded; makes panics show in the console with their place.
 #[wasm_bindgen(start)]
 fn start() {
     constructors::run();

@@ -26,7 +26,7 @@ struct Linear {
 
 #[wasm_bindgen]
 impl Fp8Linear {
-    /// Quantises weight [outputs, inputs]; a bias, one number for each output, stays f32.
+    /// Quantises weight [outputs, inputs]; the bias, one number per output, stays f32.
     #[wasm_bindgen(constructor)]
     pub fn new(
         device: &Device,
@@ -40,7 +40,7 @@ impl Fp8Linear {
         Ok(Self(Held::new("linear layer", linear)))
     }
 
-    /// y [rows, outputs] of x [rows, inputs].
+    /// Computes y [rows, outputs] for x [rows, inputs].
     #[wasm_bindgen(unchecked_return_type = "Promise<Float32Array>")]
     pub fn forward(
         &self,
@@ -60,13 +60,13 @@ impl Fp8Linear {
         })
     }
 
-    /// Bytes of codes, scales and bias.
+    /// Bytes of codes, scales and bias on the device.
     #[wasm_bindgen(getter)]
     pub fn bytes(&self) -> Result<f64, JsValue> {
         Ok(self.0.get()?.linear.bytes() as f64)
     }
 
-    /// Gives the weights' memory back; calls fail with the code 'disposed' from then on.
+    /// Releases the weights' memory; later calls fail with the code 'disposed'.
     pub fn dispose(&self) {
         self.0.dispose();
     }
@@ -113,22 +113,22 @@ fn quantizer(options: &mut Options) -> Result<Quantizer, Failure> {
     Ok(Quantizer::new(format, granularity))
 }
 
-/// a · b in f32 by the kernels of the layers, both kept on the device.
+/// The product a · b in f32, by the kernels of the layers; a and b stay on the device.
 #[wasm_bindgen]
 pub struct Matmul(Held<Product>);
 
 /// The factors of a product.
 pub(crate) struct Product {
     pub(crate) gpu: Rc<Gpu>,
-    /// \[m,k\].
+    /// Left factor a \[m,k\].
     pub(crate) a: Tensor<2>,
-    /// bᵀ \[n,k\], as layers keep their weights.
+    /// Right factor, transposed as layers keep their weights: bᵀ \[n,k\].
     pub(crate) w: Tensor<2>,
 }
 
 #[wasm_bindgen]
 impl Matmul {
-    /// Of a [m, k] and b [k, n].
+    /// Puts a [m, k] and b [k, n] on the device.
     #[wasm_bindgen(constructor)]
     pub fn new(
         device: &Device,
@@ -142,12 +142,12 @@ impl Matmul {
         let gpu = device.gpu()?;
         let b = exactly("b", floats("b", &b)?, [k, n], &gpu)?;
         let a = exactly("a", floats("a", &a)?, [m, k], &gpu)?;
-        // Laid out once: a product of a turned matrix copies it every time.
+        // Stored transposed once, since a product with a transposed view would copy it every time.
         let w = b.transpose().reshape([n * k]).reshape([n, k]);
         Ok(Self(Held::new("product", Product { gpu, a, w })))
     }
 
-    /// a · b [m, n].
+    /// Computes a · b [m, n].
     #[wasm_bindgen(unchecked_return_type = "Promise<Float32Array>")]
     pub fn run(&self) -> Promise {
         let product = self.0.get();
@@ -159,21 +159,21 @@ impl Matmul {
         })
     }
 
-    /// Gives the factors' memory back; calls fail with the code 'disposed' from then on.
+    /// Releases the factors' memory; later calls fail with the code 'disposed'.
     pub fn dispose(&self) {
         self.0.dispose();
     }
 }
 
 impl Product {
-    /// a · wᵀ, not waited for.
+    /// Enqueues a · wᵀ, without waiting for it.
     pub(crate) fn launch(&self) -> Result<Tensor<2>, Failure> {
         self.gpu.alive()?;
         Ok(nn::linear(self.a.clone(), self.w.clone(), None)?)
     }
 }
 
-/// Rows of `columns` numbers.
+/// A matrix with `columns` columns and as many rows as the values fill.
 pub(crate) fn matrix(
     what: &str,
     values: Vec<f32>,
@@ -188,7 +188,7 @@ pub(crate) fn matrix(
     Ok(Tensor::from_data(TensorData::new(values, shape), &gpu.burn))
 }
 
-/// A matrix of a given shape.
+/// A matrix of the given shape; refuses another number of values.
 pub(crate) fn exactly(
     what: &str,
     values: Vec<f32>,

@@ -1,4 +1,4 @@
-//! A mixture-of-experts layer: its options; tokens in, tokens out, and who computed them.
+//! A mixture-of-experts layer for JavaScript: its options, its forward pass, and the routing of tokens.
 
 use std::rc::Rc;
 
@@ -29,16 +29,16 @@ pub struct MoeLayer(Held<Layer>);
 pub(crate) struct Layer {
     pub(crate) gpu: Rc<Gpu>,
     pub(crate) moe: moebius::moe::MoeLayer,
-    /// Of its weights.
+    /// Bytes of the weights.
     pub(crate) bytes: usize,
 }
 
 #[wasm_bindgen]
 impl MoeLayer {
-    /// A layer with these weights, or with weights drawn from `options.seed`.
+    /// Makes a layer with the given weights, or with random weights from `options.seed`.
     ///
-    /// Throws with the code 'shape' for numbers that don't fit, 'out-of-memory' for weights larger
-    /// than one buffer of the device.
+    /// Throws with the code 'shape' for numbers that don't fit, and 'out-of-memory' for weights larger than one buffer
+    /// of the device.
     #[wasm_bindgen(constructor)]
     pub fn new(
         device: &Device,
@@ -50,7 +50,7 @@ impl MoeLayer {
         Ok(Self(Held::new("layer", layer)))
     }
 
-    /// Sends x [tokens, hidden] through the layer, and tells where every token went.
+    /// Sends x [tokens, hidden] through the layer; resolves with the output and the routing of every token.
     #[wasm_bindgen(unchecked_return_type = "Promise<MoeOutput>")]
     pub fn forward(
         &self,
@@ -60,7 +60,7 @@ impl MoeLayer {
         self.run(x, options, async |layer, output| layer.read(output).await)
     }
 
-    /// As `forward`, for y alone: less to read back.
+    /// Like `forward`, but reads back only y.
     #[wasm_bindgen(
         js_name = forwardOutput,
         unchecked_return_type = "Promise<Float32Array>"
@@ -76,20 +76,20 @@ impl MoeLayer {
         })
     }
 
-    /// Bytes of its weights on the device.
+    /// Bytes of the weights on the device.
     #[wasm_bindgen(getter)]
     pub fn bytes(&self) -> Result<f64, JsValue> {
         Ok(self.0.get()?.bytes as f64)
     }
 
-    /// Gives the weights' memory back; calls fail with the code 'disposed' from then on.
+    /// Releases the weights' memory; later calls fail with the code 'disposed'.
     pub fn dispose(&self) {
         self.0.dispose();
     }
 }
 
 impl MoeLayer {
-    /// Sends x through the layer, and promises what `read` reads of the output.
+    /// Sends x through the layer; the promise resolves with what `read` returns for the output.
     fn run<T: Into<JsValue> + 'static>(
         &self,
         x: JsValue,
@@ -109,15 +109,16 @@ impl MoeLayer {
 }
 
 impl Layer {
-    /// With `own_weights`, `MoeWeights` of `types.d.ts`, or drawn ones.
+    /// A layer with `own_weights` (`MoeWeights` of `types.d.ts`), or with random weights if they are undefined.
     pub(crate) fn of(
         gpu: Rc<Gpu>,
         options: MoeOptions,
         own_weights: JsValue,
     ) -> Result<Self, Failure> {
-        // Checks the numbers; its weights would be drawn at their first use, which never comes.
+        // Checks the options. The layer's own weights would be initialised at their first use, but they are replaced
+        // before that.
         let mut moe = options.config.init(&gpu.burn)?;
-        // Each of the two stacks is one buffer, the first the larger.
+        // Each of the two weight stacks is one buffer, and the first is the larger.
         let config = &options.config;
         let columns = if config.gated { 2 } else { 1 };
         let shape = [config.experts, columns, config.inter, config.hidden];
@@ -127,7 +128,7 @@ impl Layer {
             None => moe_weights(&options.config, options.seed, &gpu.burn),
             Some(own) => weights(own, &options.config, &gpu.burn)?,
         };
-        // Asking the router for its matrix would draw one, which Burn then keeps.
+        // A hash router's matrix must not be asked for: that would initialise one, which Burn then keeps.
         if !matches!(options.config.router, RouterConfig::Hash(_)) {
             moe = options.config.with_weights(weights.clone())?;
         }
@@ -136,7 +137,7 @@ impl Layer {
         Ok(Self { gpu, moe, bytes })
     }
 
-    /// y and the routing of x \[tokens, hidden\], on the device.
+    /// Output y and routing of x \[tokens, hidden\], on the device.
     pub(crate) fn forward(&self, x: Vec<f32>) -> Result<MoeOutput<2>, Failure> {
         self.gpu.alive()?;
         let x = matrix("x", x, self.moe.config().hidden, &self.gpu)?;
@@ -196,7 +197,7 @@ impl Layer {
     }
 }
 
-/// The experts of a layer, and the bytes of their weights.
+/// The experts of a layer, with the bytes of their weights.
 fn experts(weights: MoeWeights, options: &MoeOptions) -> Result<(Experts, usize), Failure> {
     let parts = if options.config.gated { 2 } else { 1 };
     let weight = |w: Tensor<3>, parts: usize| -> Result<Weight<3>, Failure> {
@@ -218,22 +219,22 @@ fn experts(weights: MoeWeights, options: &MoeOptions) -> Result<(Experts, usize)
     Ok((Experts::FeedForward(experts), bytes))
 }
 
-/// What `MoeOptions` of `types.d.ts` say.
+/// Options of a layer: `MoeOptions` of `types.d.ts`.
 pub(crate) struct MoeOptions {
     pub(crate) config: MoeConfig,
     pub(crate) precision: Precision,
-    /// Of the first weights.
+    /// Seed of the random weights.
     pub(crate) seed: u64,
 }
 
-/// How the experts' weights are kept.
+/// Format in which the experts' weights are kept.
 #[derive(Clone, Copy)]
 pub(crate) enum Precision {
     F32,
     Fp8(Quantizer),
 }
 
-/// E4M3 with a scale for every output.
+/// FP8 weights: E4M3 codes, with a scale for every output.
 pub(crate) fn fp8() -> Precision {
     Precision::Fp8(Quantizer::new(Fp8Format::E4M3, Granularity::Row))
 }
@@ -294,7 +295,7 @@ fn router(options: &mut Options) -> Result<RouterConfig, Failure> {
             None | Some(1) => RouterConfig::Switch(SwitchConfig::default()),
             Some(more) => return Err(Failure::expected("topK of a switch router", 1, more)),
         },
-        // As many slots in all as if every token chose so many experts.
+        // The factor gives as many slots in all as if every token chose `topK` experts.
         Kind::ExpertChoice => RouterConfig::ExpertChoice(ExpertChoiceConfig {
             factor: top_k.unwrap_or(2) as f64,
         }),
@@ -320,7 +321,7 @@ fn capacity(options: &mut Options) -> Result<Option<Capacity>, Failure> {
     }
 }
 
-/// A layer's own weights: `MoeWeights` of `types.d.ts`.
+/// Reads a caller's weights: `MoeWeights` of `types.d.ts`.
 fn weights(value: JsValue, config: &MoeConfig, device: &BurnDevice) -> Result<MoeWeights, Failure> {
     let mut given = Options::new("layer weights", value)?;
     let (e, h, f) = (config.experts, config.hidden, config.inter);

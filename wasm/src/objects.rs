@@ -1,4 +1,4 @@
-//! Plain JavaScript objects: as arguments, of which every property is checked, and one that no option reads is refused; and as results.
+//! Plain JavaScript objects as arguments, whose properties are all checked and unknown ones refused, and as results.
 
 use burn::tensor::TensorData;
 use js_sys::{Array, Float32Array, Function, Object, Reflect, Uint8Array, Uint32Array};
@@ -6,16 +6,16 @@ use wasm_bindgen::{JsCast, JsValue};
 
 use crate::failure::Failure;
 
-/// The properties of an object that haven't been read yet.
+/// An object of options, and the properties of it that have been read.
 pub(crate) struct Options {
-    /// What the object is called in errors.
+    /// Name of the object in errors.
     what: &'static str,
     object: Object,
     read: Vec<&'static str>,
 }
 
 impl Options {
-    /// Of an object, or of nothing.
+    /// Options from an object, or from undefined or null for none.
     pub(crate) fn new(what: &'static str, value: JsValue) -> Result<Self, Failure> {
         let object = match given(value) {
             None => Object::new(),
@@ -29,13 +29,13 @@ impl Options {
         })
     }
 
-    /// Any value; `None` where it isn't there.
+    /// The value of a property; `None` if it is missing.
     pub(crate) fn value(&mut self, key: &'static str) -> Option<JsValue> {
         self.read.push(key);
         given(Reflect::get(&self.object, &key.into()).ok()?)
     }
 
-    /// What `take` makes of a value; one that it makes nothing of is refused.
+    /// The value of a property as `take` converts it; a value that `take` returns `None` for is refused.
     fn read<T>(
         &mut self,
         key: &'static str,
@@ -49,7 +49,7 @@ impl Options {
         taken.map(Some)
     }
 
-    /// A whole number of at least `least`.
+    /// A property that is a whole number of at least `least`.
     pub(crate) fn count(
         &mut self,
         key: &'static str,
@@ -59,19 +59,19 @@ impl Options {
         self.read(key, expected, |value| whole_number(value, least))
     }
 
-    /// [`Options::count`] of at least 1, or `default`.
+    /// A property that is a whole number of at least 1, or `default` if it is missing.
     pub(crate) fn count_or(&mut self, key: &'static str, default: usize) -> Result<usize, Failure> {
         Ok(self.count(key, 1)?.unwrap_or(default))
     }
 
-    /// [`Options::count`] of a property that must be there.
+    /// A required property that is a whole number of at least 1.
     pub(crate) fn size(&mut self, key: &'static str) -> Result<usize, Failure> {
         let missing = JsValue::UNDEFINED;
         self.count(key, 1)?
             .ok_or_else(|| self.refuse(key, "a whole number from 1", &missing))
     }
 
-    /// [`Options::size`] of several properties.
+    /// Several properties, each read as by [`Options::size`].
     pub(crate) fn sizes<const N: usize>(
         &mut self,
         keys: [&'static str; N],
@@ -83,7 +83,7 @@ impl Options {
         Ok(sizes)
     }
 
-    /// [`Options::count_or`] of several properties, each beside its default.
+    /// Several properties with defaults, each read as by [`Options::count_or`].
     pub(crate) fn counts_or<const N: usize>(
         &mut self,
         defaults: [(&'static str, usize); N],
@@ -95,23 +95,24 @@ impl Options {
         Ok(counts)
     }
 
-    /// A finite number.
+    /// A property that is a finite number.
     pub(crate) fn number(&mut self, key: &'static str) -> Result<Option<f64>, Failure> {
         let finite = |value: &JsValue| value.as_f64().filter(|number| number.is_finite());
         self.read(key, "a finite number", finite)
     }
 
-    /// A text.
+    /// A property that is a string.
     pub(crate) fn text(&mut self, key: &'static str) -> Result<Option<String>, Failure> {
         self.read(key, "a text", JsValue::as_string)
     }
 
-    /// A truth value.
+    /// A property that is a boolean.
     pub(crate) fn flag(&mut self, key: &'static str) -> Result<Option<bool>, Failure> {
         self.read(key, "true or false", JsValue::as_bool)
     }
 
-    /// One of some names, with what it stands for; the first where there is none.
+    /// A property that is one of the names in `choices`, as the value of that name; the first value if the property is
+    /// missing.
     pub(crate) fn choice<T: Copy>(
         &mut self,
         key: &'static str,
@@ -129,24 +130,24 @@ impl Options {
         Ok(chosen.unwrap_or(choices[0].1))
     }
 
-    /// The items of an array, where it is there.
+    /// A property that is an array, as its items.
     pub(crate) fn list(&mut self, key: &'static str) -> Result<Option<Vec<JsValue>>, Failure> {
         self.read(key, "an array", |value| {
             value.dyn_ref().map(|array: &Array| array.to_vec())
         })
     }
 
-    /// A function.
+    /// A property that is a function.
     pub(crate) fn function(&mut self, key: &'static str) -> Result<Option<Function>, Failure> {
         self.read(key, "a function", |value| value.dyn_ref().cloned())
     }
 
-    /// Numbers, where they are there.
+    /// A property that is a `Float32Array`, as its numbers.
     pub(crate) fn floats(&mut self, key: &'static str) -> Result<Option<Vec<f32>>, Failure> {
         self.value(key).map(|value| floats(key, &value)).transpose()
     }
 
-    /// Refuses a property that no option read.
+    /// Refuses the object if it has a property that wasn't read.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let unread = Object::keys(&self.object)
             .iter()
@@ -166,37 +167,37 @@ impl Options {
     }
 }
 
-/// An argument that may be left out.
+/// The value of an argument; `None` if it is undefined or null.
 pub(crate) fn given(value: JsValue) -> Option<JsValue> {
     (!value.is_undefined() && !value.is_null()).then_some(value)
 }
 
-/// A whole number of at least `least`.
+/// The value as a whole number of at least `least`; `None` if it isn't one.
 pub(crate) fn whole_number(value: &JsValue, least: u32) -> Option<usize> {
     let range = f64::from(least)..=f64::from(u32::MAX);
     let fits = |n: &f64| n.fract() == 0.0 && range.contains(n);
     value.as_f64().filter(fits).map(|n| n as usize)
 }
 
-/// The numbers of a `Float32Array`.
+/// The numbers of a `Float32Array`; other values are refused.
 pub(crate) fn floats(what: &str, value: &JsValue) -> Result<Vec<f32>, Failure> {
     let array = value.dyn_ref().map(Float32Array::to_vec);
     array.ok_or_else(|| Failure::expected(what, "a Float32Array", shown(value)))
 }
 
-/// The numbers of a `Uint32Array`.
+/// The numbers of a `Uint32Array`; other values are refused.
 pub(crate) fn whole(what: &str, value: &JsValue) -> Result<Vec<u32>, Failure> {
     let array = value.dyn_ref().map(Uint32Array::to_vec);
     array.ok_or_else(|| Failure::expected(what, "a Uint32Array", shown(value)))
 }
 
-/// The bytes of a `Uint8Array`.
+/// The bytes of a `Uint8Array`; other values are refused.
 pub(crate) fn bytes(what: &str, value: &JsValue) -> Result<Vec<u8>, Failure> {
     let array = value.dyn_ref().map(Uint8Array::to_vec);
     array.ok_or_else(|| Failure::expected(what, "a Uint8Array", shown(value)))
 }
 
-/// A short name of a value for an error.
+/// A short description of a value for an error.
 fn shown(value: &JsValue) -> String {
     let text = match value.as_string() {
         Some(text) => format!("'{text}'"),
@@ -215,7 +216,7 @@ fn shown(value: &JsValue) -> String {
     }
 }
 
-/// An object that takes its properties one by one.
+/// A JavaScript object under construction.
 pub(crate) struct Record(Object);
 
 impl Record {
@@ -223,9 +224,9 @@ impl Record {
         Self(Object::new())
     }
 
-    /// With one more property.
+    /// Adds a property.
     pub(crate) fn with(self, key: &str, value: impl Into<JsValue>) -> Self {
-        // The object is ours and new: it refuses nothing.
+        // Setting a property of a new plain object can't fail.
         let _ = Reflect::set(&self.0, &key.into(), &value.into());
         self
     }
@@ -237,23 +238,23 @@ impl From<Record> for JsValue {
     }
 }
 
-/// An array.
+/// A JavaScript array of the items.
 pub(crate) fn list<T: Into<JsValue>>(items: impl IntoIterator<Item = T>) -> Array {
     items.into_iter().map(Into::into).collect()
 }
 
-/// The f32s of one tensor of a read.
+/// The tensor `at` of those that were read, as f32s.
 pub(crate) fn numbers(data: &[TensorData], at: usize) -> Float32Array {
     let values: Vec<f32> = data[at].iter().collect();
     Float32Array::from(values.as_slice())
 }
 
-/// The one number of a tensor of a read.
+/// The only number of the tensor `at` of those that were read.
 pub(crate) fn number(data: &[TensorData], at: usize) -> f64 {
     data[at].iter().next().unwrap_or(f64::NAN)
 }
 
-/// The counts of one tensor of a read.
+/// The tensor `at` of those that were read, as counts.
 pub(crate) fn counts(data: &[TensorData], at: usize) -> Uint32Array {
     let values: Vec<u32> = data[at].iter().collect();
     Uint32Array::from(values.as_slice())

@@ -1,4 +1,4 @@
-//! A classifier of points in the plane, in training.
+//! Training of a classifier of points in the plane, for JavaScript.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::objects::{
 };
 use crate::work::{Gpu, Held, Signal, now, promise};
 
-/// A small mixture of experts that learns to tell classes of points apart.
+/// Training of a small mixture of experts that classifies points.
 #[wasm_bindgen]
 pub struct MoeTraining(Held<Training>);
 
@@ -28,7 +28,7 @@ struct Training {
 
 #[wasm_bindgen]
 impl MoeTraining {
-    /// A training on points [n, 2] with a label each.
+    /// Starts a training on points [n, 2] with a label each.
     #[wasm_bindgen(constructor)]
     pub fn new(
         device: &Device,
@@ -51,9 +51,9 @@ impl MoeTraining {
         Ok(Self(Held::new("training", training)))
     }
 
-    /// Learns from all points `count` times, once if it isn't said; reports the last.
+    /// Trains on all points `count` times, once by default; resolves with the report of the last step.
     ///
-    /// Rejects with the code 'cancelled' when the signal is aborted between steps; those done count.
+    /// Rejects with the code 'cancelled' if the signal is aborted between steps; completed steps are kept.
     #[wasm_bindgen(unchecked_return_type = "Promise<TrainingReport>")]
     pub fn step(
         &self,
@@ -73,7 +73,7 @@ impl MoeTraining {
         })
     }
 
-    /// The class probabilities and first experts of points [m, 2]; nothing is learnt.
+    /// Computes the class probabilities and first experts of points [m, 2], without training on them.
     #[wasm_bindgen(unchecked_return_type = "Promise<Prediction>")]
     pub fn predict(
         &self,
@@ -83,30 +83,30 @@ impl MoeTraining {
         promise(async move { training?.predict(floats("points", &points)?).await })
     }
 
-    /// Steps done.
+    /// Number of completed steps.
     #[wasm_bindgen(getter)]
     pub fn steps(&self) -> Result<f64, JsValue> {
         Ok(self.0.get()?.trainer.borrow().steps() as f64)
     }
 
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     #[wasm_bindgen(getter)]
     pub fn parameters(&self) -> Result<f64, JsValue> {
         Ok(self.0.get()?.trainer.borrow().parameters() as f64)
     }
 
-    /// Gives its memory back; calls fail with the code 'disposed' from then on.
+    /// Releases the training's memory; later calls fail with the code 'disposed'.
     pub fn dispose(&self) {
         self.0.dispose();
     }
 }
 
 impl Training {
-    /// One step and its report. Waiting for it lets the page breathe, and a signal be heard.
+    /// Runs one step and returns its report. The wait lets the page go on, and a signal cancel.
     async fn step(&self, signal: &Signal) -> Result<Record, Failure> {
         signal.check()?;
         self.gpu.alive()?;
-        // The borrow ends before the wait: others may step in between.
+        // The borrow ends before the wait, so that other calls may run a step in between.
         let progress = self.trainer.borrow_mut().step()?;
         let step = progress.step;
         let data = self.gpu.read(progress.transaction()).await?;
@@ -134,7 +134,7 @@ impl Training {
     }
 }
 
-/// The most probable class of each row, the first of equals.
+/// The most probable class of each row, the lowest if several are equal.
 fn classes(probabilities: &TensorData, classes: usize) -> Vec<u32> {
     let values: Vec<f32> = probabilities.iter().collect();
     let best = |row: &[f32]| {

@@ -1,4 +1,4 @@
-//! What every call shares: who may still use a device, cancelling, reading results, and promises.
+//! Parts that all calls share: access to the device, cancellation, reading results, and promises.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -27,17 +27,17 @@ extern "C" {
     fn set_timeout(then: &Function, milliseconds: i32) -> Result<JsValue, JsValue>;
 }
 
-/// Milliseconds within which a browser has told everything about a failure.
+/// Milliseconds after which a browser has reported everything about a failure.
 const AFTERMATH: i32 = 100;
 
-/// A device with the handle Burn knows it by.
+/// A browser's device, with Burn's handle of it.
 pub(crate) struct Gpu {
     pub(crate) browser: BrowserDevice,
     pub(crate) burn: burn::tensor::Device,
 }
 
 impl Gpu {
-    /// Refuses to begin anything on a device that is gone.
+    /// Fails if the device is gone, before any work begins.
     pub(crate) fn alive(&self) -> Result<(), Failure> {
         match self.browser.loss() {
             Some(loss) => Err(Failure::new(Code::DEVICE_LOST, loss)),
@@ -45,8 +45,8 @@ impl Gpu {
         }
     }
 
-    /// What the device reports, with all that follows from it: that is told later, and would else be
-    /// told to the call that comes next.
+    /// The outcome, or else the device's error. After a failure, waits for later errors that follow from it, which the
+    /// next call would otherwise receive.
     async fn settle<T>(&self, outcome: Result<T, Failure>) -> Result<T, Failure> {
         let told = self.browser.check();
         if outcome.is_ok() && told.is_ok() {
@@ -55,13 +55,13 @@ impl Gpu {
         pause(AFTERMATH).await;
         let later = self.browser.check();
         told?;
-        // The loss of the device may be reported after the read that failed by it.
+        // The loss of the device may be reported only after the read that failed because of it.
         later?;
         outcome
     }
 
-    /// The outcome of `work`, or the loss of the device if that comes first; the device's own
-    /// complaints count more than what they did to the outcome.
+    /// The outcome of `work`, or the loss of the device if that comes first; an error of the device takes precedence
+    /// over the outcome.
     pub(crate) async fn run<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,
@@ -79,7 +79,7 @@ impl Gpu {
         self.settle(outcome).await
     }
 
-    /// Reads tensors in one go.
+    /// Reads several tensors from the device at once.
     pub(crate) async fn read(&self, tensors: Transaction) -> Result<Vec<TensorData>, Failure> {
         let read = async {
             let data = tensors.execute_async().await;
@@ -88,7 +88,7 @@ impl Gpu {
         self.run(read).await
     }
 
-    /// Waits for all work.
+    /// Waits for all work on the device.
     pub(crate) async fn finish(&self) -> Result<(), Failure> {
         let client = self.browser.opened().client();
         let finish = async {
@@ -103,7 +103,8 @@ impl Gpu {
         self.run(finish).await
     }
 
-    /// Refuses a tensor before memory is asked for: each is one buffer. `got` is what the error calls its shape.
+    /// Refuses a tensor that is larger than one buffer, before its memory is allocated. `got` describes its shape in
+    /// the error.
     pub(crate) fn holds(
         &self,
         what: &str,
@@ -119,7 +120,7 @@ impl Gpu {
         Err(Failure::new(Code::OUT_OF_MEMORY, message))
     }
 
-    /// What is held on the device, after all work.
+    /// Memory held on the device, after all work.
     pub(crate) async fn memory(&self) -> Result<MemoryUse, Failure> {
         self.finish().await?;
         let client = self.browser.opened().client();
@@ -127,7 +128,7 @@ impl Gpu {
     }
 }
 
-/// Something of ours that JavaScript holds, until it disposes of it.
+/// An object of ours that JavaScript holds until it is disposed of.
 pub(crate) struct Held<T> {
     what: &'static str,
     value: RefCell<Option<Rc<T>>>,
@@ -139,7 +140,7 @@ impl<T> Held<T> {
         Self { what, value }
     }
 
-    /// Shares it: work that has begun ends, whatever becomes of the holder.
+    /// The shared object, which work in progress keeps alive after a disposal; fails once the object is disposed of.
     pub(crate) fn get(&self) -> Result<Rc<T>, Failure> {
         let what = self.what;
         let gone = || Failure::new(Code::DISPOSED, format!("this {what} was disposed of"));
@@ -151,12 +152,12 @@ impl<T> Held<T> {
     }
 }
 
-/// An `AbortSignal`, if there is one.
+/// An optional `AbortSignal`.
 #[derive(Clone, Default)]
 pub(crate) struct Signal(Option<JsValue>);
 
 impl Signal {
-    /// Takes `signal` out of the options.
+    /// Takes the property `signal` out of the options.
     pub(crate) fn take(options: &mut Options) -> Result<Self, Failure> {
         let signal = options.value("signal");
         if let Some(signal) = &signal
@@ -171,7 +172,7 @@ impl Signal {
         Ok(Self(signal))
     }
 
-    /// Of options that hold nothing else.
+    /// The signal of options that have no other property.
     pub(crate) fn only(options: JsValue) -> Result<Self, Failure> {
         let mut options = Options::new("options", options)?;
         let signal = Self::take(&mut options)?;
@@ -179,7 +180,7 @@ impl Signal {
         Ok(signal)
     }
 
-    /// Refuses to go on once it is aborted.
+    /// Fails with 'cancelled' if the signal is aborted.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match self.0.as_ref().and_then(aborted) {
             Some(true) => Err(Failure::cancelled()),
@@ -188,16 +189,16 @@ impl Signal {
     }
 }
 
-/// The end of a signal's patience, for as many waits as there are.
+/// A signal's abort as a future, for any number of waits.
 pub(crate) struct Aborted(Option<JsFuture>);
 
 impl Signal {
-    /// Listens to it, once for all waits.
+    /// Listens to the signal, once for all waits.
     pub(crate) fn aborted(&self) -> Aborted {
         let promise = self.0.as_ref().map(|signal| {
             Promise::new(&mut |resolve, _| {
                 let once = Object::new();
-                // Both are what an `AbortSignal` has; one that refuses is never heard, and looked at between steps.
+                // Both calls succeed on any `AbortSignal`; if not, the signal is still checked between steps.
                 let _ = Reflect::set(&once, &"once".into(), &true.into());
                 let _ = Reflect::get(signal, &"addEventListener".into()).map(|listen| {
                     Function::from(listen).call3(signal, &"abort".into(), &resolve, &once)
@@ -209,7 +210,8 @@ impl Signal {
 }
 
 impl Aborted {
-    /// The outcome of `work`, or that it was cancelled, at once. What the device has begun ends by itself.
+    /// The outcome of `work`, or the error 'cancelled' as soon as the signal is aborted; work that the device has begun
+    /// ends by itself.
     pub(crate) async fn or<T: 'static>(
         &mut self,
         work: impl Future<Output = Result<T, Failure>> + 'static,
@@ -228,7 +230,7 @@ impl Aborted {
             return outcome;
         }
         self.0 = None;
-        // A read that is dropped would leave its buffer mapped.
+        // A dropped read would leave its buffer mapped.
         spawn_local(async move { drop(work.await) });
         Err(Failure::cancelled())
     }
@@ -238,32 +240,32 @@ fn aborted(signal: &JsValue) -> Option<bool> {
     Reflect::get(signal, &"aborted".into()).ok()?.as_bool()
 }
 
-/// A promise of what `work` ends with.
+/// A promise that settles with the outcome of `work`.
 pub(crate) fn promise<T: Into<JsValue>>(
     work: impl Future<Output = Result<T, Failure>> + 'static,
 ) -> Promise {
     future_to_promise(async move { work.await.map(Into::into).map_err(Into::into) })
 }
 
-/// Waits, and lets the page go on meanwhile.
+/// Waits without blocking the page.
 async fn pause(milliseconds: i32) {
     let promise = Promise::new(&mut |resolve, _| {
-        // Where nothing can be waited for, nothing is.
+        // Without timers, there is no wait.
         if set_timeout(&resolve, milliseconds).is_err() {
             let _ = resolve.call0(&JsValue::UNDEFINED);
         }
     });
-    // It never rejects.
+    // This promise never rejects.
     let _ = wait(promise).await;
 }
 
-/// What a promise resolves with.
+/// Waits for a promise; returns the value it resolves with.
 pub(crate) async fn wait(promise: Promise) -> Result<JsValue, JsValue> {
     JsFuture::from(promise).await
 }
 
-/// Milliseconds of a clock that only goes forward.
+/// Milliseconds of a monotonic clock.
 pub(crate) fn now() -> f64 {
-    // A place without `performance` is no browser, worker, Node or Deno.
+    // Browsers, workers, Node and Deno all have `performance`.
     clock().unwrap_or(f64::NAN)
 }

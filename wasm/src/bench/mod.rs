@@ -1,4 +1,4 @@
-//! Measurements: check first, warm up, then time runs that wait for the device.
+//! Benchmarks for JavaScript: check the result, warm up, then time runs that wait for the device.
 
 mod subject;
 
@@ -14,16 +14,16 @@ use crate::objects::{Options, Record};
 use crate::work::{Gpu, Signal, now, promise};
 use subject::Subject;
 
-/// Relative error above which a result counts as wrong: sums of some thousand f32 products have 1e-6.
+/// Relative error above which a result counts as wrong; sums of some thousand f32 products have 1e-6.
 const TOLERANCE: f64 = 1e-4;
 
-/// Runs before the timed ones, which compile kernels and fill caches.
+/// Number of runs before the timed ones, which compile kernels and fill caches.
 const WARM_UP: usize = 2;
 
-/// Measures a product, a layer or an attention.
+/// Measures a product, a layer or an attention on the device.
 ///
-/// Rejects with the code 'device' if its result is wrong, before anything is timed, and 'cancelled' when
-/// the signal is aborted between runs.
+/// Rejects with the code 'device' if the result is wrong, before anything is timed, and with 'cancelled' if the signal
+/// is aborted between runs.
 #[wasm_bindgen(unchecked_return_type = "Promise<BenchReport>")]
 pub fn bench(
     device: &Device,
@@ -38,7 +38,7 @@ pub fn bench(
     })
 }
 
-/// How to measure.
+/// Options of a measurement.
 struct Run {
     repeats: usize,
     signal: Signal,
@@ -84,7 +84,7 @@ impl Run {
             .with("error", error))
     }
 
-    /// Tells how far it is, and whether to go on.
+    /// Reports the progress; fails if the signal is aborted.
     fn step(&self, done: usize) -> Result<(), Failure> {
         self.signal.check()?;
         if let Some(progress) = &self.progress {

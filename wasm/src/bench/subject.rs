@@ -1,5 +1,5 @@
-//! What is measured: a product, a linear layer or a layer of experts, with weights in f32 or FP8, or an attention; and the same
-//! results on the host, in f64, for a few rows.
+//! The subjects of benchmarks: a product, a linear layer or a layer of experts with weights in f32 or FP8, or an attention;
+//! each with a host computation in f64 of some rows of its result.
 
 use std::rc::Rc;
 
@@ -20,37 +20,37 @@ use crate::moe::{Layer, MoeOptions, Precision, fp8};
 use crate::objects::Options;
 use crate::work::Gpu;
 
-/// Rows of a result that are compared with the host's.
+/// Number of rows of a result that are compared with the host's.
 const CHECKED: usize = 4;
 
-/// What is measured where it is a layer of experts.
+/// Name of a layer of experts as a subject.
 const MOE: &str = "moe";
 
-/// What is measured where it is an attention.
+/// Name of an attention as a subject.
 const ATTENTION: &str = "attention";
 
-/// Enqueues one run.
+/// Function that enqueues one run.
 type Launch = Box<dyn Fn() -> Result<Tensor<2>, Failure>>;
 
-/// Tensors that a result is computed of beside the input: flat, in f32.
+/// Function that gives the tensors other than the input that a result is computed from, each flat and in f32.
 type Weights = Box<dyn Fn() -> Result<Vec<Tensor<1>>, Failure>>;
 
-/// Some rows of the result in f64, of the input and the weights.
+/// Function that computes some rows of the result in f64, from row numbers, the input and the weights.
 type Expected = Box<dyn Fn(&[usize], &[f32], &[Vec<f32>]) -> Result<Vec<f64>, Mismatch>>;
 
-/// Something to run again and again, with its input on the device.
+/// The subject of a benchmark, with its input on the device.
 pub(super) struct Subject {
-    /// `matmul`, `linear`, `moe` or `attention`.
+    /// Name of the subject: `matmul`, `linear`, `moe` or `attention`.
     pub(super) what: &'static str,
-    /// `f32` or `fp8`.
+    /// Precision of the weights: `f32` or `fp8`.
     pub(super) precision: &'static str,
-    /// Of a run's products.
+    /// Floating-point operations of the products in one run.
     pub(super) flops: f64,
     pub(super) kernel: &'static str,
-    /// Bytes of the weights, of an attention those of keys and values. They are counted, not asked of the device's
-    /// allocator: the page's garbage collector gives back other layers at any moment.
+    /// Bytes of the weights; for an attention, of keys and values. They are computed from the tensors, since the page's
+    /// garbage collector may free other layers at any moment, which changes what the device's allocator reports.
     pub(super) weight_bytes: usize,
-    /// The input on the host, of an attention its queries, and how many rows it has.
+    /// The input on the host (for an attention, the queries), and its number of rows.
     x: (Vec<f32>, usize),
     launch: Launch,
     weights: Weights,
@@ -58,7 +58,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Reads the options, and puts weights and input on the device.
+    /// Reads the options, and puts the weights and the input on the device.
     pub(super) fn prepare(gpu: &Rc<Gpu>, mut options: Options) -> Result<Self, Failure> {
         let whats = ["matmul", "linear", MOE, ATTENTION].map(|what| (what, what));
         let what = options.choice("what", &whats)?;
@@ -201,13 +201,13 @@ impl Subject {
         })
     }
 
-    /// One run, not waited for.
+    /// Enqueues one run, without waiting for it.
     pub(super) fn launch(&self) -> Result<Tensor<2>, Failure> {
         (self.launch)()
     }
 
-    /// The relative error of some rows of the result against sums in f64 of the weights as they are
-    /// kept: rounding them to FP8 is no error of a kernel.
+    /// Relative error of some rows of the result against sums in f64 with the weights as stored, since rounding them to
+    /// FP8 is no error of a kernel.
     pub(super) async fn check(&self, gpu: &Gpu) -> Result<f64, Failure> {
         let y = self.launch()?;
         let weights = (self.weights)()?;
@@ -218,7 +218,7 @@ impl Subject {
         let values = |at: usize| data[at].iter().collect::<Vec<f32>>();
         let weights: Vec<Vec<f32>> = (1..=count).map(values).collect();
         let (x, rows) = &self.x;
-        // From the first to the last: those of an attention are of different heads, and see few keys and many.
+        // Rows from the first to the last: for an attention, they lie in different heads and see few or many keys.
         let picked: [usize; CHECKED] = std::array::from_fn(|at| at * (rows - 1) / (CHECKED - 1));
         let expected = (self.expected)(&picked, x, &weights).map_err(moebius::Error::from)?;
         let y = values(0);
@@ -226,7 +226,7 @@ impl Subject {
     }
 }
 
-/// The weights of router and experts.
+/// The weights of the router and the experts, each flat.
 fn weights_of(layer: &Layer) -> Result<Vec<Tensor<1>>, Failure> {
     let unknown = || Failure::new(Code::UNSUPPORTED, "no oracle for this layer");
     let Experts::FeedForward(experts) = &layer.moe.experts else {
@@ -238,7 +238,7 @@ fn weights_of(layer: &Layer) -> Result<Vec<Tensor<1>>, Failure> {
     Ok(vec![router.flatten(0, 1), w_in, w_out])
 }
 
-/// Some rows of a matrix.
+/// The given rows of a matrix with `width` columns.
 fn lines(values: &[f32], width: usize, rows: &[usize]) -> Vec<f32> {
     let lines = rows.iter().flat_map(|row| &values[row * width..][..width]);
     lines.copied().collect()
@@ -251,7 +251,7 @@ fn named(precision: Precision) -> &'static str {
     }
 }
 
-/// Attention of as many keys as queries, in f32.
+/// Problem of an attention with as many keys as queries, in f32.
 fn problem([batch, heads, tokens, dim]: [usize; 4], causal: bool) -> Result<Problem, Failure> {
     let sizes = Sizes {
         batch,
@@ -270,9 +270,9 @@ fn kernel(gpu: &Gpu, rows: usize, experts: usize) -> &'static str {
     Variant::portable(rows, experts, &gpu.browser.opened().capability).name()
 }
 
-/// Numbers in ±1 that can be drawn again.
+/// Pseudorandom numbers in ±1, the same for the same seed.
 fn noise(rows: usize, columns: usize, seed: u32) -> Result<Vec<f32>, Failure> {
-    /// 1 GiB of f32s.
+    /// Largest number of values: 1 GiB of f32s.
     const MOST: usize = 1 << 28;
     let count = rows.checked_mul(columns).filter(|count| *count <= MOST);
     let count = count.ok_or_else(|| {
@@ -282,7 +282,7 @@ fn noise(rows: usize, columns: usize, seed: u32) -> Result<Vec<f32>, Failure> {
             format!("{rows} × {columns}"),
         )
     })?;
-    // A linear congruential generator (Numerical Recipes); its high bits are good enough here.
+    // A linear congruential generator (Numerical Recipes); its high bits are random enough here.
     let mut state = seed;
     Ok((0..count)
         .map(|_| {
@@ -292,8 +292,8 @@ fn noise(rows: usize, columns: usize, seed: u32) -> Result<Vec<f32>, Failure> {
         .collect())
 }
 
-/// y \[T,H\] of tokens x \[T,H\]: ungated relu experts behind a softmax router, the weights of the `top_k` chosen sum to 1.
-/// `weights` are the router's \[E,H\], and the experts' \[E,F,H\] and \[E,H,F\].
+/// Output y \[T,H\] for tokens x \[T,H\] of ungated relu experts behind a softmax router, whose `top_k` chosen weights sum
+/// to 1. `weights` are the router's \[E,H\], then the experts' \[E,F,H\] and \[E,H,F\].
 fn experts_of(
     [hidden, inter, experts, top_k]: [usize; 4],
     x: &[f32],
@@ -320,7 +320,8 @@ fn experts_of(
     Ok(y)
 }
 
-/// Some rows of o \[B,H,S,D\] of queries q and keys and values of the same shape: each is an attention of its own.
+/// Some rows of o \[B,H,S,D\] for queries, keys and values of that shape; each row is computed as an attention of one
+/// query.
 fn attention_of(
     problem: &Problem,
     rows: impl Iterator<Item = usize>,

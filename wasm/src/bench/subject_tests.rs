@@ -9,7 +9,7 @@ fn two_experts_share_a_token_by_their_weights() {
         vec![1.0, 1.0, 1.0],
     ];
     let e = std::f64::consts::E;
-    // relu: nothing passes a negative input.
+    // relu maps negative inputs to 0.
     let y = experts_of([1, 1, 3, 2], &[1.0, -1.0], &weights).unwrap();
     assert!((y[0] - (2.0 * e + 1.0) / (e + 1.0)).abs() < 1e-12, "{y:?}");
     assert_eq!(y[1], 0.0);

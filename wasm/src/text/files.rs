@@ -1,4 +1,4 @@
-//! The files of a published model, as JavaScript hands them over: bytes, or blobs that the browser has.
+//! The files of a published model, as JavaScript passes them: bytes, or blobs that the browser holds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,21 +17,21 @@ use crate::work::wait;
 
 #[wasm_bindgen]
 extern "C" {
-    /// A `Blob`, as a `File` is one.
+    /// A `Blob`; a `File` is one, too.
     #[derive(Clone)]
     type Blob;
 
     #[wasm_bindgen(method, getter)]
     fn size(this: &Blob) -> f64;
 
-    /// The bytes `from..to`, or fewer where there are no more.
+    /// The part of the blob with bytes `from..to`, cut off at its end.
     #[wasm_bindgen(method, catch)]
     fn slice(this: &Blob, from: f64, to: f64) -> Result<JsValue, JsValue>;
 
     #[wasm_bindgen(method, catch, js_name = arrayBuffer)]
     fn array_buffer(this: &Blob) -> Result<Promise, JsValue>;
 
-    /// What reads a `Blob` at once; workers alone have it.
+    /// Synchronous reader of a `Blob`, which exists only in workers.
     #[derive(Clone)]
     type FileReaderSync;
 
@@ -44,19 +44,19 @@ extern "C" {
 
 const CONFIG: &str = "config.json";
 
-/// Bytes that are asked of the browser at a time: each piece is an `ArrayBuffer` of its own until it is collected.
+/// Largest number of bytes read from the browser at a time; each piece is an `ArrayBuffer` until it is collected.
 const PIECE: u64 = 4 << 20;
 
-/// Bytes of a file that is read as a whole: a tokenizer or a configuration.
+/// Largest number of bytes of a file that is read as a whole, such as a tokenizer or a configuration.
 const WHOLE: u64 = 64 << 20;
 
 thread_local! {
-    /// The blobs that are read, and what reads them, by number: values of JavaScript belong to one thread, and readers of weights to any.
+    /// Open blobs and their readers by number: JavaScript values belong to one thread, while weights may be read from any.
     static BLOBS: RefCell<HashMap<u32, (Blob, FileReaderSync)>> = RefCell::default();
     static NEXT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A model whose headers have been read, and its words.
+/// Reads the headers of a model's weights, and its tokenizer and chat template.
 pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure> {
     let given = entries(files)?;
     let ends = |name: &str, ending: &str| name.to_ascii_lowercase().ends_with(ending);
@@ -104,7 +104,7 @@ async fn gguf(name: &str, value: &JsValue) -> Result<(ModelFiles, Words), Failur
     Ok((ModelFiles::of_gguf(file)?, words))
 }
 
-/// The files by name, in the order of the names.
+/// The files with their names, sorted by name.
 fn entries(files: &JsValue) -> Result<Vec<(String, JsValue)>, Failure> {
     let Some(object) = files
         .dyn_ref::<Object>()
@@ -128,7 +128,7 @@ fn entries(files: &JsValue) -> Result<Vec<(String, JsValue)>, Failure> {
     Ok(entries)
 }
 
-/// Weights: those in a `Blob` stay there.
+/// Source of the weights: a copy of a `Uint8Array`, or a `Blob`, which stays in the browser.
 fn source(value: &JsValue) -> Result<Box<dyn ReadAt>, Failure> {
     Ok(match value.dyn_ref::<Uint8Array>() {
         Some(bytes) => Box::new(bytes.to_vec()),
@@ -143,8 +143,7 @@ async fn bytes(name: &str, value: &JsValue) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// A `Blob` whose bytes are there at once, as they are in workers alone: read a piece at a time, so that a file is never in the module's
-/// memory as a whole.
+/// A `Blob` that a worker reads synchronously, in pieces, so that a file is never in the module's memory as a whole.
 #[derive(Debug)]
 struct BlobSource {
     number: u32,
@@ -166,7 +165,7 @@ impl BlobSource {
 
 impl Drop for BlobSource {
     fn drop(&mut self) {
-        // Where the thread ends, its blobs have ended, too.
+        // When the thread ends, its blobs are already gone.
         let _ = BLOBS.try_with(|blobs| blobs.borrow_mut().remove(&self.number));
     }
 }
@@ -197,7 +196,7 @@ impl ReadAt for BlobSource {
     }
 }
 
-/// All bytes of a small `Blob`, on pages, too.
+/// All bytes of a small `Blob`, on pages as well.
 async fn whole(name: &str, blob: &Blob) -> Result<Vec<u8>, Failure> {
     let size = size(blob)?;
     if size > WHOLE {
@@ -209,7 +208,7 @@ async fn whole(name: &str, blob: &Blob) -> Result<Vec<u8>, Failure> {
         Ok(Uint8Array::new(&buffer).to_vec())
     }
     .await;
-    // The file was changed or removed after it was chosen.
+    // This fails if the file was changed or removed after it was chosen.
     read.map_err(|error| {
         let message = format!("a file can't be read: {}", told(&error));
         Failure::new(Code::BAD_FILE, message)
@@ -222,7 +221,7 @@ fn size(blob: &Blob) -> Result<u64, Failure> {
     size.map(|size| size as u64).ok_or_else(missing)
 }
 
-/// What an exception says.
+/// The message of an exception.
 fn told(error: &JsValue) -> String {
     let message = Reflect::get(error, &"message".into()).ok();
     let message = message.and_then(|message| message.as_string());

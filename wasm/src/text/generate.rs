@@ -1,4 +1,4 @@
-//! A text: what it is generated of, and how; token by token.
+//! Generation of a text, token by token: its options, its steps and its result.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,10 +16,10 @@ use crate::failure::{Code, Failure};
 use crate::objects::{Options, Record};
 use crate::work::{Aborted, Signal, now};
 
-/// Tokens of an answer at most, where nothing is said.
+/// Default for the largest number of tokens of an answer.
 const MOST_NEW: usize = 128;
 
-/// Says that a model is free again, whatever ended its work.
+/// Guard that marks a model as free again when its work ends in any way.
 struct Turn(Rc<Writer>);
 
 impl Drop for Turn {
@@ -28,7 +28,7 @@ impl Drop for Turn {
     }
 }
 
-/// Generates what the options ask for.
+/// Generates the text that the options ask for.
 pub(super) async fn generate(writer: Rc<Writer>, options: JsValue) -> Result<Record, Failure> {
     let request = Request::new(options, &writer.words)?;
     if writer.busy.replace(true) {
@@ -51,29 +51,29 @@ pub(super) async fn generate(writer: Rc<Writer>, options: JsValue) -> Result<Rec
     let id = writer.engine.borrow_mut().add(request.generation)?;
     let mut aborted = request.signal.aborted();
     let finish = text.follow(writer, request.experts, &mut aborted).await;
-    // Of a request that ended by itself nothing is left to cancel.
+    // Cancelling does nothing to a request that has ended by itself.
     writer.engine.borrow_mut().cancel(id);
     Ok(text
         .result(finish?)
         .with("promptTokens", prompt_tokens as f64))
 }
 
-/// What was written so far.
+/// The text written so far.
 struct Text {
     answer: Answer,
     on_token: Option<Function>,
     said: String,
     ids: Vec<u32>,
-    /// When it began, and when the first token came.
+    /// Times at which the generation began and the first token came.
     begun: f64,
     first: Option<f64>,
 }
 
-/// What came of a step: events, and the experts where they were asked for.
+/// Result of a step: its events, and the chosen experts if they were asked for.
 type Came = (Vec<(RequestId, Event)>, Vec<Experts>);
 
 impl Text {
-    /// Writes until the text ends; says why it did.
+    /// Generates until the text ends; returns the reason of its end.
     async fn follow(
         &mut self,
         writer: &Rc<Writer>,
@@ -100,7 +100,7 @@ impl Text {
         self.end("length")
     }
 
-    /// Takes a token; says whether a stop string ended the text.
+    /// Adds a token to the text; returns whether a stop string ended the text.
     fn token(&mut self, id: u32, experts: Option<&Experts>) -> Result<bool, Failure> {
         self.first.get_or_insert_with(now);
         self.ids.push(id);
@@ -115,7 +115,7 @@ impl Text {
         Ok(piece.stopped)
     }
 
-    /// Says what was held back.
+    /// Ends the text and reports the part that was held back; returns the reason of the end.
     fn end(&mut self, finish: &'static str) -> Result<&'static str, Failure> {
         let Piece { text, stopped } = self.answer.finish()?;
         self.said.push_str(&text);
@@ -138,7 +138,7 @@ impl Text {
     fn result(self, finish: &'static str) -> Record {
         let ended = now();
         let first = self.first.unwrap_or(ended);
-        // The first token comes of the prompt.
+        // The first token comes from the prompt.
         let after = self.ids.len().saturating_sub(1) as f64;
         let speed = if after > 0.0 && ended > first {
             JsValue::from(1000.0 * after / (ended - first))
@@ -155,7 +155,7 @@ impl Text {
     }
 }
 
-/// The next step of the engine; `None` where nothing is left to do.
+/// Runs the engine's next step; `None` if there is nothing left to do.
 async fn step(
     writer: &Rc<Writer>,
     experts: bool,
@@ -191,7 +191,8 @@ fn experts_of(
     }
 }
 
-/// What a step computed, read from the device; of a piece of a prompt nothing, once the device has computed it.
+/// Reads the results of a step from the device. A step that only computes a piece of a prompt has none; this then waits
+/// for it.
 async fn read(
     writer: &Rc<Writer>,
     launched: &Launched,
@@ -209,12 +210,12 @@ async fn read(
     aborted.or(read).await
 }
 
-/// A generation that was asked for, its options checked.
+/// A generation request with checked options.
 struct Request {
     generation: Generation,
-    /// The text that comes of it.
+    /// The text of the answer.
     answer: Answer,
-    /// Whether the experts of each token are told.
+    /// Whether to report the experts of each token.
     experts: bool,
     on_token: Option<Function>,
     signal: Signal,
@@ -257,7 +258,7 @@ impl Request {
     }
 }
 
-/// The tokens of a conversation, up to where an answer begins.
+/// Tokens of a conversation, up to where the answer begins.
 fn conversation(messages: &[JsValue], words: &Words) -> Result<Vec<u32>, Failure> {
     let (roles, contents) = (Array::new(), Array::new());
     for message in messages {
@@ -295,7 +296,7 @@ fn sampling(options: &mut Options) -> Result<SamplingOptions, Failure> {
     })
 }
 
-/// What is added to logits, by the tokens' ids.
+/// Numbers that are added to logits, by token id.
 fn biases(options: &mut Options) -> Result<BTreeMap<u32, f32>, Failure> {
     let Some(given) = options.value("logitBias") else {
         return Ok(BTreeMap::new());

@@ -1,4 +1,4 @@
-//! Published language models that write text.
+//! Published language models for JavaScript, which generate text.
 
 mod files;
 mod generate;
@@ -22,10 +22,10 @@ use crate::objects::{Options, Record, list};
 use crate::work::{Gpu, Held, Signal, promise};
 use words::Words;
 
-/// Tokens of a conversation, where nothing is said.
+/// Default number of tokens of a conversation.
 const CONTEXT: usize = 1024;
 
-/// Tokens of a prompt that are computed at a time: in between, a signal is heard.
+/// Number of prompt tokens that are computed at a time; between two parts, a signal can cancel.
 const BATCH_TOKENS: usize = 128;
 
 /// A published language model on a device.
@@ -35,20 +35,20 @@ pub struct TextModel {
     report: JsValue,
 }
 
-/// A model, its words, and who uses it.
+/// A model, its tokenizer and chat template, and whether it is in use.
 struct Writer {
     gpu: Rc<Gpu>,
     engine: RefCell<Engine>,
     words: Words,
-    /// Whether a text is being generated.
+    /// Whether a text is being generated with this model.
     busy: Cell<bool>,
 }
 
-/// How a model is loaded.
+/// Options of loading a model.
 struct Loading {
     precision: &'static str,
     how: LoadOptions,
-    /// Tokens of a conversation, where it was said.
+    /// Largest number of tokens of a conversation; `None` for the default.
     context: Option<usize>,
     signal: Signal,
     progress: Option<Function>,
@@ -56,10 +56,12 @@ struct Loading {
 
 #[wasm_bindgen]
 impl TextModel {
-    /// Loads a model of a supported family: `config.json`, `tokenizer.json` and `.safetensors` files, or one GGUF file, by name.
+    /// Loads a model of a supported family from its files by name: `config.json`, `tokenizer.json` and `.safetensors` files, or
+    /// one GGUF file.
     ///
     /// Weights in a `Blob` or `File` are read piece by piece and go to the device layer by layer; they are never in the module's memory as
-    /// a whole. Only workers can do that; a page hands over a `Uint8Array`. Rejects with the code 'bad-file' and all that doesn't fit.
+    /// a whole. Only workers can do that; a page has to pass a `Uint8Array`. Rejects with the code 'bad-file' and a list of everything
+    /// that doesn't fit.
     #[wasm_bindgen(unchecked_return_type = "Promise<TextModel>")]
     pub fn load(
         device: &Device,
@@ -94,7 +96,7 @@ impl TextModel {
             busy: Cell::new(false),
             gpu,
         };
-        // What the cache doesn't fit in is told here.
+        // An error shows here if the cache doesn't fit on the device.
         writer.gpu.finish().await?;
         Ok(Self {
             held: Held::new("text model", writer),
@@ -102,16 +104,16 @@ impl TextModel {
         })
     }
 
-    /// What the model is.
+    /// Description of the model.
     #[wasm_bindgen(getter, unchecked_return_type = "TextModelReport")]
     pub fn report(&self) -> JsValue {
         self.report.clone()
     }
 
-    /// Writes on, token by token: after a prompt, or an answer to a conversation.
+    /// Generates text token by token: the continuation of a prompt, or the answer to a conversation.
     ///
-    /// `onToken` is told of each token as it comes. Rejects with the code 'cancelled' as soon as the signal is aborted; the model can be
-    /// used again at once. One text at a time: a second call rejects with the code 'unsupported' until the first has ended.
+    /// Calls `onToken` with each token as it comes. Rejects with the code 'cancelled' as soon as the signal is aborted; the model can be
+    /// used again at once. It generates one text at a time: a second call rejects with the code 'unsupported' until the first has ended.
     #[wasm_bindgen(unchecked_return_type = "Promise<GeneratedText>")]
     pub fn generate(
         &self,
@@ -121,7 +123,7 @@ impl TextModel {
         promise(async move { generate::generate(writer?, options).await })
     }
 
-    /// Gives its memory back; calls fail with the code 'disposed' from then on.
+    /// Releases the model's memory; later calls fail with the code 'disposed'.
     pub fn dispose(&self) {
         self.held.dispose();
     }
@@ -152,7 +154,7 @@ impl Loading {
         Ok(loading)
     }
 
-    /// Tokens that a conversation may have, of the `most` that the model was made for.
+    /// Largest number of tokens of a conversation, at most the model's `most`.
     fn context(&self, most: usize) -> Result<usize, Failure> {
         match self.context {
             None => Ok(CONTEXT.min(most)),
@@ -164,7 +166,7 @@ impl Loading {
         }
     }
 
-    /// The model on the device, layer by layer: the device takes one before the next is read, and a signal is heard in between.
+    /// Loads the model layer by layer: the device takes each layer before the next is read, and a signal can cancel in between.
     async fn model(&self, files: &ModelFiles, gpu: &Gpu) -> Result<Model, Failure> {
         let mut loading = files.begin(&gpu.burn, self.how);
         let mut thrown = None;
@@ -209,7 +211,7 @@ fn report(spec: &ModelSpec, words: &Words, context: usize) -> Record {
         .with("chat", words.chats())
 }
 
-/// The layers that have experts.
+/// Descriptions of the layers that have experts.
 fn experts(spec: &ModelSpec) -> Array {
     let layers = spec.layers.iter().enumerate();
     list(layers.filter_map(|(layer, of)| {

@@ -1,4 +1,4 @@
-//! The module of tokenizers and chat templates (`wasm/words`), as this one sees it.
+//! Bindings to the module of tokenizers and chat templates (`wasm/words`).
 
 use js_sys::{Array, Float32Array, Int32Array, Promise, Uint8Array, Uint32Array};
 use moebius_weights::gguf::Vocabulary;
@@ -17,7 +17,7 @@ extern "C" {
 
 #[wasm_bindgen]
 extern "C" {
-    /// The class `Words`, with its constructors.
+    /// The class `Words`, for its constructors.
     type Class;
 
     #[wasm_bindgen(method, catch, js_name = ofFiles)]
@@ -26,7 +26,7 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = ofGguf)]
     fn of_gguf(this: &Class, metadata: JsValue) -> Result<Words, JsValue>;
 
-    /// What a model reads and writes, and how it is asked in a conversation.
+    /// Tokenizer and chat template of a model.
     pub(super) type Words;
 
     #[wasm_bindgen(method, getter)]
@@ -49,7 +49,7 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     pub(super) fn answer(this: &Words, stops: Array) -> Result<Answer, JsValue>;
 
-    /// The text of an answer, as its tokens come.
+    /// Text of an answer, decoded as its tokens come.
     pub(super) type Answer;
 
     #[wasm_bindgen(method, catch, js_name = push)]
@@ -59,7 +59,7 @@ extern "C" {
     fn finish_parts(this: &Answer) -> Result<Array, JsValue>;
 }
 
-/// A piece of an answer.
+/// A piece of an answer's text.
 pub(super) struct Piece {
     pub(super) text: String,
     /// Whether a stop string ended the answer.
@@ -67,7 +67,7 @@ pub(super) struct Piece {
 }
 
 impl Words {
-    /// Of the files beside a model's weights.
+    /// Makes tokenizer and template from the files beside a model's weights.
     pub(super) async fn of_files(beside: &[(String, Vec<u8>)]) -> Result<Self, Failure> {
         let names = beside.iter().map(|(name, _)| name.as_str());
         let contents = beside
@@ -77,7 +77,7 @@ impl Words {
         Ok(class.of_files(list(names), list(contents))?)
     }
 
-    /// Of the vocabulary and the chat template of the GGUF file `name`.
+    /// Makes tokenizer and template from the vocabulary and the chat template of the GGUF file `name`.
     pub(super) async fn of_gguf(
         name: &str,
         vocabulary: Vocabulary,
@@ -103,12 +103,12 @@ impl Words {
 }
 
 impl Answer {
-    /// The text that is sure now that a token came.
+    /// Adds a token; returns the text that is certain now.
     pub(super) fn push(&self, id: u32) -> Result<Piece, Failure> {
         Ok(Piece::of(&self.push_parts(id)?))
     }
 
-    /// Ends the answer: the text that was held back.
+    /// Ends the answer; returns the text that was held back.
     pub(super) fn finish(&self) -> Result<Piece, Failure> {
         Ok(Piece::of(&self.finish_parts()?))
     }
@@ -123,12 +123,12 @@ impl Piece {
     }
 }
 
-/// What a GGUF file lacks.
+/// The error message for a GGUF file that lacks something.
 pub(super) fn missing(name: &str, what: &str) -> String {
     format!("{name}: expected {what}, got none")
 }
 
-/// The module's class, loaded where it isn't yet.
+/// The class of the module, which is loaded first if necessary.
 async fn class() -> Result<Class, Failure> {
     let loaded = JsFuture::from(load_words()).await;
     let class = loaded.map_err(|error| {

@@ -1,8 +1,8 @@
-//! Words of published models in the browser: tokenizers, chat templates and the text of answers.
+//! Tokenizers, chat templates and the text of answers for published models in the browser.
 //!
-//! `scripts/wasm` makes a module of its own of it, `wasm/pkg/moebius_words.js`, which `moebius.js` loads with the first
-//! text model: the tables of Unicode and the engines of expressions are a quarter of all code, and a page without a text
-//! doesn't need them. `moebius.js` alone calls it; its interface is part of no other promise.
+//! `scripts/wasm` builds it as a module of its own, `wasm/pkg/moebius_words.js`, which `moebius.js` loads with the first
+//! text model: the Unicode tables and regular-expression engines are a quarter of all code, and a page without text
+//! doesn't need them. Only `moebius.js` calls this module; its interface may change at any time.
 
 #[path = "../../src/console.rs"]
 mod console;
@@ -21,7 +21,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 #[wasm_bindgen]
 extern "C" {
-    /// What a GGUF file says of its tokens and of conversations: an object that `moebius.js` makes.
+    /// Vocabulary and chat template from a GGUF file's metadata: an object that `moebius.js` makes.
     pub type Metadata;
 
     #[wasm_bindgen(method, getter)]
@@ -48,21 +48,21 @@ extern "C" {
     fn add_space(this: &Metadata) -> bool;
     #[wasm_bindgen(method, getter)]
     fn template(this: &Metadata) -> Option<String>;
-    /// What is said where there is no template.
+    /// Error message for a file without a chat template.
     #[wasm_bindgen(method, getter)]
     fn missing(this: &Metadata) -> String;
 }
 
-/// What a model reads and writes, and how it is asked in a conversation.
+/// Tokenizer and chat template of a model.
 #[wasm_bindgen]
 #[derive(Debug)]
 pub struct Words {
     tokenizer: Tokenizer,
-    /// Or why there is none.
+    /// The chat template, or the error why there is none.
     template: Result<ChatTemplate, JsValue>,
 }
 
-/// The text of an answer, as its tokens come.
+/// Text of an answer, decoded as its tokens come.
 #[wasm_bindgen]
 pub struct Answer(TextStream);
 
@@ -73,7 +73,7 @@ fn start() {
 
 #[wasm_bindgen]
 impl Words {
-    /// Of the files beside a model's weights: `contents` of `names`.
+    /// Makes tokenizer and template from the files beside a model's weights: `contents` of the files `names`.
     #[wasm_bindgen(js_name = ofFiles)]
     pub fn of_files(names: Vec<String>, contents: Vec<Uint8Array>) -> Result<Self, JsValue> {
         let contents = contents.iter().map(Uint8Array::to_vec);
@@ -84,7 +84,7 @@ impl Words {
         })
     }
 
-    /// Of a GGUF file's metadata.
+    /// Makes tokenizer and template from a GGUF file's metadata.
     #[wasm_bindgen(js_name = ofGguf)]
     pub fn of_gguf(metadata: &Metadata) -> Result<Self, JsValue> {
         let tokenizer = Tokenizer::from_gguf(Vocabulary {
@@ -111,24 +111,24 @@ impl Words {
         })
     }
 
-    /// Whether the model can be asked in a conversation.
+    /// Whether the model has a chat template for conversations.
     #[wasm_bindgen(getter)]
     pub fn chats(&self) -> bool {
         self.template.is_ok()
     }
 
-    /// The tokens that end an answer.
+    /// Tokens that end an answer.
     pub fn ends(&self) -> Vec<u32> {
         self.tokenizer.eos_ids().to_vec()
     }
 
-    /// The tokens of a text, with those that a text begins with.
+    /// Tokens of a text, with the special tokens at its beginning.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, JsValue> {
         self.tokenizer.encode(text, true).map_err(thrown)
     }
 
-    /// The tokens of a conversation, up to where an answer begins: `contents` said by `roles`, at a time in milliseconds
-    /// since 1970.
+    /// Tokens of a conversation up to where the answer begins: messages with `roles` and `contents`, and the current
+    /// time in milliseconds since 1970.
     pub fn converse(
         &self,
         roles: Vec<String>,
@@ -142,11 +142,11 @@ impl Words {
             .with_generation_prompt(true)
             .with_time(Duration::from_secs_f64(now.max(0.0) / 1000.0));
         let text = template.render(&chat).map_err(thrown)?;
-        // A template writes the special tokens itself.
+        // The template writes the special tokens, so the tokenizer adds none.
         self.tokenizer.encode(&text, false).map_err(thrown)
     }
 
-    /// Starts an answer, which any of `stops` ends.
+    /// Starts the text of an answer; any of `stops` ends it.
     pub fn answer(&self, stops: Vec<String>) -> Result<Answer, JsValue> {
         let stops = StopStrings::new(stops).map_err(thrown)?;
         Ok(Answer(TextStream::new(&self.tokenizer, stops)))
@@ -155,23 +155,23 @@ impl Words {
 
 #[wasm_bindgen]
 impl Answer {
-    /// The text that is sure now that a token came, and whether a stop string ended the answer.
+    /// Adds a token; returns the text that is certain now, and whether a stop string ended the answer.
     pub fn push(&mut self, id: u32) -> Result<Array, JsValue> {
         self.0.push(id).map(|piece| parts(&piece)).map_err(thrown)
     }
 
-    /// Ends the answer: the text that was held back, and whether a stop string ended the answer.
+    /// Ends the answer; returns the text that was held back, and whether a stop string ended the answer.
     pub fn finish(&mut self) -> Result<Array, JsValue> {
         self.0.finish().map(|piece| parts(&piece)).map_err(thrown)
     }
 }
 
-/// The text of a piece, and whether a stop string ended the answer.
+/// The text of a piece, and whether a stop string ended the answer, as an array.
 fn parts(piece: &Piece) -> Array {
     Array::of2(&piece.text.as_str().into(), &piece.stop.is_some().into())
 }
 
-/// The error as a caller of `moebius.js` sees it.
+/// The error that a caller of `moebius.js` sees.
 fn thrown(error: Error) -> JsValue {
     let code = match &error {
         Template(of) if of.fault == TemplateFault::Refused => "shape",
