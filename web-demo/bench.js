@@ -1,10 +1,10 @@
-// "Benchmarks": f32 against FP8 weights, in time and in measured memory.
+// Section "Benchmarks": compares f32 with FP8 weights, in time and in measured memory.
 import { isCancelled } from './client.js';
 import { pairChart } from './charts.js';
 import { byId, bytes, h, milliseconds, row, short } from './dom.js';
 
 const MOE = { what: 'moe', tokens: 512, hidden: 256, inter: 512, experts: 8, topK: 2 };
-/** A product this large takes seconds on a software adapter. */
+/** Default size of a product on a software adapter, which takes seconds for it. */
 const SOFTWARE_SIZE = '512';
 const SECTION = byId('bench');
 
@@ -12,10 +12,10 @@ let client = null;
 let device = null;
 let running = null;
 let sized = false;
-/** `[{title, reports: [f32, FP8], errors: [f32, FP8]}]` */
+/** Results of each workload: `[{title, reports: [f32, FP8], errors: [f32, FP8]}]`. */
 let results = [];
 
-/** What the form asks for, in order. */
+/** The workloads that the form asks for, in order. */
 function chosen() {
   const size = Number(byId('bench-size').value);
   const linear = (rows) => ({
@@ -38,7 +38,7 @@ function setState(state, text) {
   const hadFocus = document.activeElement === disabled;
   enabled.disabled = false;
   disabled.disabled = true;
-  if (hadFocus) enabled.focus(); // a disabled button would drop the keyboard's place
+  if (hadFocus) enabled.focus(); // disabling the focused button would lose the keyboard's place
   byId('bench-copy').disabled = busy || results.length === 0;
   if (text) byId('bench-status').textContent = text;
 }
@@ -85,7 +85,7 @@ async function runAll(list, repeats, signal) {
         const values = { options: { ...options, precision, repeats } };
         result.reports[column] = await client.call('bench', values, { signal, onProgress });
       } catch (error) {
-        // One that doesn't fit this device leaves the others meaningful.
+        // The other workloads are still meaningful if one doesn't fit this device.
         if (!['out-of-memory', 'unsupported'].includes(error.code)) throw error;
         result.errors[column] = error.message;
       }
@@ -166,7 +166,7 @@ byId('bench-cancel').addEventListener('click', () => {
 });
 byId('bench-copy').addEventListener('click', copy);
 
-/** The section, as the page drives it. */
+/** Interface of the section for the page. */
 export const bench = {
   start(demo) {
     client = demo.client;

@@ -1,8 +1,8 @@
-// Charts as inline SVG. Each stands in a table or beside one that holds the same numbers.
+// Charts as inline SVG. Each is in or beside a table with the same numbers.
 import { h, s } from './dom.js';
 import { expertLook } from './palette.js';
 
-/** Patterns that all charts share: of the second set of experts, of what was dropped, of FP8. */
+/** Patterns that all charts share: for the second set of experts, for dropped slots, and for FP8. */
 function patterns() {
   const lines = (id, d, tone) =>
     s(
@@ -18,8 +18,8 @@ function patterns() {
 patterns();
 
 /**
- * A bar for one expert, to stand in a cell: `value` of `max` in its colour, the part over `limit` hatched as dropped,
- * and a line at `limit`.
+ * A bar for one expert, in a table cell: `value` of `max` in the expert's colour, with the part over `limit` hatched as
+ * dropped and a line at `limit`.
  */
 export function expertBar(expert, value, { max, limit = null }) {
   const { fill, second } = expertLook(expert);
@@ -45,7 +45,7 @@ export function expertBar(expert, value, { max, limit = null }) {
   return bar;
 }
 
-/** The number of an expert in its colour and shape. */
+/** An expert's number in the expert's colour and shape. */
 export function expertBadge(expert) {
   const { fill, text, second } = expertLook(expert);
   const shape = second
@@ -60,7 +60,7 @@ export function expertBadge(expert) {
   );
 }
 
-/** The next of 1, 2, 5, 10 … (times a power of ten) that is not below `value`. */
+/** The smallest of 1, 2, 5, 10 (times a power of ten) that is at least `value`. */
 export function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return power * [1, 2, 5, 10].find((step) => step * power >= value * 0.999);
@@ -71,7 +71,7 @@ const LEFT = 44;
 const BOTTOM = 20;
 
 /**
- * Draws a line through `points` ([x, y], x rising) into `svg`, from 0 to `ceiling` upwards.
+ * Draws a line through `points` ([x, y], with rising x) into `svg`, on an axis from 0 up to `ceiling`.
  * @param {{name: string, ceiling: number, format: (y: number) => string}} options
  */
 export function lineChart(svg, points, { name, ceiling, format }) {
@@ -103,7 +103,7 @@ export function lineChart(svg, points, { name, ceiling, format }) {
 }
 
 /**
- * A figure with a pair of bars, f32 and FP8, for each of `pairs`; the longer bar of a pair has the full width.
+ * A figure with a pair of bars, f32 and FP8, for each of `pairs`; a pair's longer bar has the full width.
  * @param {{title: string, values: (number | null)[]}[]} pairs
  */
 export function pairChart(caption, pairs, format) {

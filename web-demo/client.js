@@ -1,6 +1,6 @@
-// Promise calls to the worker that owns the device. The page never computes with the package itself.
+// Calls, as promises, to the worker that owns the device. The page never computes with the package itself.
 
-/** An error that came over from the worker: `code` is one of the package's codes, or `worker-died`. */
+/** An error from the worker; `code` is one of the package's codes, or `worker-died`. */
 export class CallError extends Error {
   /** @param {{name: string, code: string, message: string}} fields */
   constructor({ name, code, message }) {
@@ -10,14 +10,14 @@ export class CallError extends Error {
   }
 }
 
-/** Whether `error` says that the device or its worker is gone. */
+/** Whether `error` means that the device or its worker is gone. */
 export const isLoss = (error) => ['device-lost', 'disposed', 'worker-died'].includes(error?.code);
 
-/** Whether `error` is the answer to an abort. */
+/** Whether `error` means that the call was aborted. */
 export const isCancelled = (error) => error?.code === 'cancelled';
 
 /**
- * One worker and the calls that wait for it. Fires `lost` (detail `{reason, message}`) when the device goes away and
+ * The worker, and the calls that wait for it. Fires `lost` (detail `{reason, message}`) when the device is lost and
  * when the worker dies; `restart` starts another worker.
  */
 export class Client extends EventTarget {
@@ -35,7 +35,7 @@ export class Client extends EventTarget {
     return this.#worker !== null;
   }
 
-  /** Ends the worker, if one runs, and starts another. Calls that wait are rejected. */
+  /** Ends the worker if there is one, rejects the calls that wait for it, and starts another worker. */
   restart() {
     this.#end('the worker was replaced');
     const worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
@@ -77,7 +77,7 @@ export class Client extends EventTarget {
 
   #receive(data) {
     if (data.event) {
-      // A trap leaves the module in an unknown state, so nothing on it can be used any more.
+      // A trap leaves the module in an unknown state, so nothing in it can be used any more.
       if (data.event === 'trap') this.#died(this.#worker, { message: data.message });
       else this.dispatchEvent(new CustomEvent(data.event, { detail: data.detail }));
       return;

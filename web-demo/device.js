@@ -1,4 +1,4 @@
-// "Your device": what it is, what runs on it, and the self-check that everything below waits for.
+// Section "Your device": the device's description, its kernels, and the self-check that all other sections wait for.
 import { isCancelled, isLoss } from './client.js';
 import { byId, bytes, facts, h, milliseconds, row, short } from './dom.js';
 
@@ -8,7 +8,7 @@ const WHY_NONE = [
     'older phones it may be missing or behind a setting.',
 ];
 
-/** What is missing, in plain words; nothing on the page is enabled. */
+/** Shows in plain words why there is no WebGPU; the page's controls stay disabled. */
 export function showUnsupported(message) {
   const lines = [...WHY_NONE];
   if (!isSecureContext) lines.push('It works on https pages and on localhost only; this page came over plain http.');
@@ -27,7 +27,7 @@ export function showUnsupported(message) {
 
 /** Shows the report of an opened device. */
 export function showDevice(report) {
-  // Browsers often keep the name of a device to themselves.
+  // Browsers often don't tell the name of a device.
   const kind = [report.vendor, report.architecture].filter(Boolean).join(' ');
   byId('device-name').textContent = report.description || kind || report.name;
   const { limits, subgroups } = report;
@@ -53,7 +53,7 @@ export function showDevice(report) {
   byId('device-runs').tBodies[0].replaceChildren(...runs);
 }
 
-/** One line for one case: its name, operation, error, time and verdict. */
+/** Table row of a case: its name, operation, error, time and verdict. */
 function caseRow({ name, report, error }) {
   const verdict = error ? 'error' : report.verdict;
   const words = { pass: '✓ right', fail: '✗ wrong', error: `✗ error: ${error?.message}` };
@@ -68,7 +68,7 @@ function caseRow({ name, report, error }) {
   return row(cells, { 'data-case': name, 'data-verdict': verdict });
 }
 
-/** Why a case counts as wrong, for the alert. */
+/** Text of the alert about a wrong case. */
 export function complaint({ name, report, error }) {
   if (error) return `${name}: ${error.message}`;
   const outputs = report.outputs.filter(({ verdict }) => verdict === 'fail');
@@ -107,7 +107,7 @@ function showAlert() {
 }
 
 /**
- * Runs every bundled case and shows the results. Resolves with `passed`, `wrong` or, if the device went away, `lost`.
+ * Runs every bundled case and shows the results. Resolves with `passed`, `wrong` or, if the device is lost, `lost`.
  * @param {import('./client.js').Client} client
  */
 export async function selfCheck(client) {

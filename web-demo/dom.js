@@ -1,8 +1,8 @@
-// Elements, numbers in words, and a way to do something only when changes have come to rest.
+// Helpers for elements, for numbers as text, and for actions that wait until changes have come to rest.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** The element with this id. A missing one is a mistake in the page. */
+/** The element with this id; throws if the page lacks it. */
 export function byId(id) {
   const element = document.getElementById(id);
   if (!element) throw new Error(`expected an element #${id} in the page`);
@@ -23,7 +23,7 @@ export const h = (tag, attributes = {}, ...children) => fill(document.createElem
 /** An SVG element with attributes and children. */
 export const s = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-/** A row of a table's body. The first cell is its header; numbers (given as `{n: text}`) stand to the right. */
+/** A row of a table's body. The first cell is its header; numbers, given as `{n: text}`, are aligned right. */
 export function row(cells, attributes = {}) {
   const made = cells.map((cell, at) => {
     const isNumber = cell !== null && typeof cell === 'object' && 'n' in cell;
@@ -36,7 +36,7 @@ export function row(cells, attributes = {}) {
   return h('tr', attributes, ...made);
 }
 
-/** Fills a `dl` with terms; the third entry of a term names its number for scripts. */
+/** Fills a `dl` with terms; a term's third entry is the name by which scripts find its number. */
 export function facts(list, terms) {
   const made = terms.map(([term, value, name]) =>
     h('div', {}, h('dt', {}, term), h('dd', { 'data-number': name }, String(value))),
@@ -44,7 +44,7 @@ export function facts(list, terms) {
   list.replaceChildren(...made);
 }
 
-/** A number to three significant digits, short. */
+/** A number as text, with three significant digits. */
 export function short(value) {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
@@ -56,7 +56,7 @@ export function milliseconds(value) {
   return value >= 10000 ? `${(value / 1000).toFixed(1)} s` : `${short(value)} ms`;
 }
 
-/** Bytes with a binary unit. */
+/** A number of bytes as text, with a binary unit. */
 export function bytes(value) {
   const units = ['B', 'KiB', 'MiB', 'GiB'];
   const at = Math.min(3, value > 0 ? Math.floor(Math.log2(value) / 10) : 0);
@@ -66,7 +66,7 @@ export function bytes(value) {
 
 export const percent = (part) => `${(100 * part).toFixed(1)} %`;
 
-/** Calls `action` once, `wait` milliseconds after the last call of the result. */
+/** A function that runs `action` once, `wait` milliseconds after the last call of the function. */
 export function debounced(action, wait) {
   let timer = 0;
   return () => {

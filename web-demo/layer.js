@@ -1,4 +1,4 @@
-// "A mixture-of-experts layer at work": which expert each token goes to, the load, and what is dropped.
+// Section "A mixture-of-experts layer at work": the experts of each token, the experts' load, and what is dropped.
 import { isCancelled, isLoss } from './client.js';
 import { expertBadge, expertBar } from './charts.js';
 import { byId, bytes, debounced, facts, h, milliseconds, percent, row, s, short } from './dom.js';
@@ -12,7 +12,7 @@ const SETTLE_MS = 120;
 
 let client = null;
 let running = null;
-/** What is shown: `{settings, points, output, slots}`, where `slots` are those of every token. */
+/** The shown run: `{settings, points, output, slots}`, where `slots` has each token's slots; null before the first. */
 let shown = null;
 
 const input = (name) => byId(`layer-${name}`);
@@ -38,7 +38,10 @@ function readSettings() {
   };
 }
 
-/** Shows what the settings allow: top-k up to the experts, 1 with switch; experts that choose set their own number. */
+/**
+ * Applies the limits of the settings: top-k is at most the number of experts; `switch` disables it, and `expert-choice`
+ * disables the capacity.
+ */
 function showLimits() {
   const experts = Number(input('experts').value);
   input('experts-out').textContent = experts;
@@ -49,7 +52,7 @@ function showLimits() {
   if (Number(input('topk').value) > experts) input('topk').value = String(experts);
 }
 
-/** Runs the layer as the controls say. A call that is still under way is cancelled: the latest wins. */
+/** Runs the layer with the controls' settings. A run still in progress is cancelled, so that the latest is shown. */
 async function update() {
   running?.abort();
   if (!client) return;
@@ -136,8 +139,8 @@ function capacityNote() {
 }
 
 /**
- * One token: its first expert's number in that expert's colour and shape, only outlined if the slot was dropped; an
- * empty ring if no expert chose it.
+ * Mark of a token in the plot: its first expert's number in that expert's colour and shape, only outlined if the slot
+ * was dropped; an empty ring if no expert chose the token.
  */
 function tokenMark(token, x, y, radius) {
   const first = shown.slots[token][0];
@@ -187,7 +190,7 @@ function slotWords(token) {
   return words.join('; ') || 'no expert chose it';
 }
 
-/** Shows one token's experts and rings it in the plot. */
+/** Shows the experts of a token and rings the token in the plot. */
 function selectToken(token) {
   if (!shown) return;
   input('token').value = token;
@@ -200,7 +203,7 @@ function selectToken(token) {
   byId('layer-token-detail').replaceChildren(...(parts.length ? parts : [words]));
   const mark = byId('layer-plot').querySelector(`[data-token="${token}"]`);
   byId('layer-ring').setAttribute('transform', mark.getAttribute('transform'));
-  byId('layer-plot').append(mark, byId('layer-ring')); // on top of its neighbours
+  byId('layer-plot').append(mark, byId('layer-ring')); // last, so that the token is drawn on top of its neighbours
 }
 
 function fillTable() {
@@ -241,7 +244,7 @@ function listen() {
 }
 listen();
 
-/** The section, as the page drives it. */
+/** Interface of the section for the page. */
 export const layer = {
   start(demo) {
     client = demo.client;

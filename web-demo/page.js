@@ -1,4 +1,4 @@
-// The page's state: opens the device, gates the sections behind the self-check, and says when the device is gone.
+// The page's start and state: opens the device, enables the sections after the self-check, and reports a lost device.
 import { bench } from './bench.js';
 import { Client } from './client.js';
 import { check, selfCheck, showDevice, showUnsupported } from './device.js';
@@ -83,7 +83,7 @@ async function runCheck() {
   for (const section of sections) section.stop();
   setState('checking');
   const outcome = await selfCheck(client);
-  if (root.dataset.state !== 'checking') return; // the loss has been told by its own event
+  if (root.dataset.state !== 'checking') return; // if the device was lost, its own event has reported that
   if (outcome === 'lost') {
     lost({ reason: 'unknown', message: 'the self-check could not go on' });
     return;

@@ -1,6 +1,6 @@
-// Points made from a seed: the same on every device and in every browser.
+// Data sets of points from a seed, the same on every device and in every browser.
 
-/** Uniform numbers in [0, 1) from a 32-bit seed: a Weyl sequence with a multiply-and-shift finish. */
+/** Generator of uniform numbers in [0, 1) from a 32-bit seed: a Weyl sequence with a multiply-and-shift finish. */
 export function uniform(seed) {
   let state = Math.imul(seed + 1, 0x9e3779b1) >>> 0;
   return () => {
@@ -12,12 +12,12 @@ export function uniform(seed) {
   };
 }
 
-/** Normal numbers (Box and Muller) from uniform ones. */
+/** A normally distributed number by the Box–Muller transform, from uniform numbers. */
 function normal(random) {
   return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
 }
 
-/** `count` points of six clusters in [-1, 1]², as [count, 2]. */
+/** `count` points in six clusters in [-1, 1]², as [count, 2]. */
 export function clusters(count, seed) {
   const random = uniform(seed);
   const turn = 2 * Math.PI * random();
@@ -37,8 +37,8 @@ export function clusters(count, seed) {
 }
 
 /**
- * Lifts points [n, 2] to [n, hidden] by cosines of random directions, the same for every seed of the points: points
- * that are close stay close, and a linear router cuts the plane into regions.
+ * Lifts points [n, 2] to [n, hidden] by cosines along random directions, which are the same for every seed of the
+ * points. Close points stay close, and a linear router cuts the plane into regions.
  */
 export function lift(points, hidden) {
   const random = uniform(7919);
@@ -57,7 +57,10 @@ export function lift(points, hidden) {
   return lifted;
 }
 
-/** How each data set draws one point: `(random, at)` to `[x, y, class]`, in about [-1, 1]². */
+/**
+ * Data sets by name: the number of classes, and a function that draws one point, `(random, at)` to `[x, y, class]`, in
+ * about [-1, 1]².
+ */
 const DATASETS = {
   spirals: {
     classes: 2,
@@ -98,7 +101,7 @@ const DATASETS = {
   },
 };
 
-/** A data set by name: points [count, 2], labels [count] and the number of classes. */
+/** Draws a data set by name: points [count, 2], labels [count], and the number of classes. */
 export function dataset(name, count, seed) {
   const { classes, draw } = DATASETS[name];
   const random = uniform(seed);
@@ -112,7 +115,7 @@ export function dataset(name, count, seed) {
   return { points, labels, classes };
 }
 
-/** Centres of `side` × `side` cells over [-1, 1]², row by row from the top, as [side², 2]. */
+/** Centres of `side` × `side` cells that cover [-1, 1]², row by row from the top, as [side², 2]. */
 export function grid(side) {
   const points = new Float32Array(side * side * 2);
   for (let at = 0; at < side * side; at++) {

@@ -1,6 +1,6 @@
-// What a routing means for single tokens.
+// The routing of a layer's output, token by token.
 
-/** Slots that found their expert full: an expert keeps its heaviest slots up to capacity, ties to the earlier slot. */
+/** Slots that their expert dropped: it keeps its heaviest slots up to capacity; among equals, earlier slots. */
 function droppedSlots({ experts, weights, load, capacity }) {
   const dropped = new Set();
   if (capacity === null) return dropped;

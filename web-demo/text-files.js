@@ -1,6 +1,6 @@
-// Which files a visitor chose or dropped, and what of them a model is made of.
+// Files that a visitor chose or dropped, and the model that they make up.
 
-/** What is read beside weights in safetensors; of these a model needs the first two. */
+/** Names of files read beside safetensors weights; a model needs the first two. */
 const BESIDE = [
   'config.json',
   'tokenizer.json',
@@ -13,21 +13,21 @@ const NEEDED = BESIDE.slice(0, 2);
 
 const ends = (ending) => (file) => file.name.toLowerCase().endsWith(ending);
 
-/** The files of a drop, and those in the folders of it. Has to be called while the event is under way. */
+/** The files of a drop, including those in dropped folders. Call this while the event is being handled. */
 export async function filesOf(transfer) {
   const items = [...transfer.items].filter(({ kind }) => kind === 'file');
-  // Both are gone once the event is over; an entry tells folders from files.
+  // Entry and file are gone after the event; an entry tells whether it is a folder.
   const found = items.map((item) => ({ entry: item.webkitGetAsEntry?.(), file: item.getAsFile() }));
   const lists = await Promise.all(found.map(({ entry, file }) => (entry?.isDirectory ? within(entry) : [file])));
   return lists.flat().filter((file) => file !== null);
 }
 
-/** The files of a folder, without those of folders in it. */
+/** The files directly in a folder, without subfolders. */
 async function within(folder) {
   const reader = folder.createReader();
   const files = [];
   for (;;) {
-    // A reader gives a part of its entries at a time, and none at the end.
+    // A reader returns its entries in parts, and an empty part at the end.
     const entries = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (entries.length === 0) return files;
     for (const entry of entries) {
@@ -37,7 +37,7 @@ async function within(folder) {
 }
 
 /**
- * The model that some files are: a name for it, and the files by name, as the package takes them.
+ * The model that the files make up: its name, and its files by name, as the package takes them.
  * @param {File[]} files
  * @returns {{name: string, files: Record<string, File>}}
  */

@@ -1,20 +1,20 @@
-// The picture of which experts a text's tokens took: a row for each layer, a column for each expert.
+// The picture of the experts that a text's tokens took: a row for each layer, a column for each expert.
 
 const LARGEST = 26; // pixels of a cell
 const SMALLEST = 5;
 const WIDEST = 900;
 
-/** How often each expert was taken, of each layer that has some, and by which tokens. */
+/** Experts that the tokens of a text took: counts for each layer with experts, and the experts of each token. */
 export class Taken {
   /** @param {{layer: number, experts: number, topK: number}[]} layers */
   constructor(layers) {
     this.layers = layers;
     this.counts = layers.map(({ experts }) => new Array(experts).fill(0));
-    /** Of each token: the experts of each layer, best first; `null` for a token without. */
+    /** Each token's experts in each layer, best first; `null` for a token without experts. */
     this.tokens = [];
   }
 
-  /** Takes the experts of the next token, all layers' one after the other. */
+  /** Adds the experts of the next token, layer after layer in one array. */
   add(experts) {
     if (experts === null || this.layers.length === 0) {
       this.tokens.push(null);
@@ -30,7 +30,7 @@ export class Taken {
     this.tokens.push(chosen);
   }
 
-  /** A token's experts in words. */
+  /** The experts of a token as text. */
   words(token) {
     const chosen = this.tokens[token];
     if (!chosen) return 'no experts';
@@ -38,11 +38,11 @@ export class Taken {
   }
 }
 
-/** A colour of the page's. */
+/** A colour of the page's style. */
 const colour = (canvas, name) => getComputedStyle(canvas).getPropertyValue(name).trim();
 
 /**
- * Draws shares as shades, and the experts of one token as filled cells with a rim: the best darkest.
+ * Draws each expert's share of the tokens as a shade, and the experts of one token as rimmed cells, the best darkest.
  * @param {HTMLCanvasElement} canvas @param {Taken} taken @param {number} token which one is marked; -1 for none
  */
 export function drawTaken(canvas, taken, token) {

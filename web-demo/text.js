@@ -1,4 +1,4 @@
-// "Text": a language model writes, token by token; the model is the one that comes with the page, or a visitor's own.
+// Section "Text": a language model writes, token by token. The model is the page's own or a visitor's.
 import { isCancelled, isLoss } from './client.js';
 import { byId, bytes, facts, h, milliseconds } from './dom.js';
 import { filesOf, modelOf } from './text-files.js';
@@ -7,16 +7,16 @@ import { drawTaken, Taken } from './text-view.js';
 const SECTION = byId('text');
 
 let client = null;
-/** What is written with: `null` for the page's own model, or `{name, files}`. */
+/** The model to write with: `null` for the page's own, or `{name, files}`. */
 let own = null;
-/** What is on the device: `{of, precision, report}`; of another source or precision it is loaded anew. */
+/** The model on the device: `{of, precision, report}`; another source or precision needs a new load. */
 let loaded = null;
-/** The loading or writing under way, or null. */
+/** Controller of the load or text in progress, or null. */
 let running = null;
-/** What was said, in turns, where the model takes messages. */
+/** Messages of the conversation so far, in turns, if the model takes messages. */
 let messages = [];
 let taken = new Taken([]);
-/** The tokens of the text that is shown. */
+/** Tokens of the shown text. */
 let ids = [];
 let selected = -1;
 let result = null;
@@ -34,7 +34,7 @@ function setState(state, text) {
   if (text !== undefined) control('status').textContent = text;
 }
 
-/** Whether the next text answers messages. */
+/** Whether the next text is an answer in a conversation. */
 const chats = () => loaded?.report.chat === true && control('mode').value === 'chat';
 
 function describeModel() {
@@ -55,7 +55,7 @@ function describeModel() {
     `${bytes(report.weightBytes)} on the device, up to ${report.context} tokens.`;
 }
 
-/** Puts the model on the device, unless it is there. */
+/** Loads the model onto the device, unless it is there already. */
 async function load(mine) {
   const precision = control('precision').value;
   if (loaded && loaded.of === own && loaded.precision === precision) return;
@@ -95,7 +95,7 @@ function options(prompt) {
   };
 }
 
-/** Clears the last text, or in a conversation adds to it; where the answer's tokens go. */
+/** Clears the last text or, in a conversation, continues it; returns the element for the answer's tokens. */
 function begin(prompt) {
   taken = new Taken(loaded.report.experts);
   ids = [];
@@ -154,7 +154,7 @@ async function write() {
     try {
       result = await client.call('textGenerate', { options: asked }, { signal: mine.signal, onProgress });
     } finally {
-      // What was said before a stop is part of the conversation.
+      // A stopped answer is part of the conversation.
       if (inTurns && ids.length > 0) {
         messages = [...asked.messages, { role: 'assistant', content: answer.textContent }];
       }
@@ -177,7 +177,7 @@ function ended(inTurns) {
 
 function failed(error) {
   running = null;
-  if (isLoss(error)) return; // the page tells, and calls `stop`
+  if (isLoss(error)) return; // the page reports the loss and calls `stop`
   if (isCancelled(error)) {
     if (loaded) setState('ready', `Stopped after ${ids.length} tokens.`);
     else setState('idle', 'Stopped while it was loaded.');
@@ -203,7 +203,7 @@ function select(token) {
   control('experts').setAttribute('aria-label', words || 'Experts of each layer: no token yet');
 }
 
-/** Another model is to be used from now on. */
+/** Selects the model for the next texts. */
 function use(model) {
   if (running) return;
   own = model;
@@ -233,7 +233,7 @@ function choose(files) {
   }
 }
 
-/** The section takes files that are dropped onto it, once the page is ready. */
+/** Accepts files that are dropped onto the section, once the page is ready. */
 function listenForDrops() {
   const over = (event) => {
     if (!client || !event.dataTransfer?.types.includes('Files')) return;
@@ -268,7 +268,7 @@ function listen() {
   });
   control('files').addEventListener('change', () => {
     const files = [...control('files').files];
-    control('files').value = ''; // the same files may be chosen again
+    control('files').value = ''; // so that the same files can be chosen again
     if (files.length > 0) choose(files);
   });
   control('shipped').addEventListener('click', () => use(null));
@@ -287,7 +287,7 @@ function listen() {
   listenForDrops();
 }
 
-/** The section, as the page drives it. */
+/** Interface of the section for the page. */
 export const text = {
   start(demo) {
     client = demo.client;

@@ -3,7 +3,7 @@ import { CLASSES, expertLook } from './palette.js';
 
 const SIZE = 720;
 
-/** Distance of every cell to the nearest cell of another expert or the rim, in steps (breadth first). */
+/** Distance of every cell to the nearest cell that borders on another expert or the rim, in steps (breadth first). */
 function depths(experts, side) {
   const depth = new Int16Array(experts.length).fill(-1);
   let front = [];
@@ -31,7 +31,7 @@ function depths(experts, side) {
   return depth;
 }
 
-/** The innermost cell of every expert's region: where its number is written. */
+/** The innermost cell of each expert's region, where its number is written. */
 export function labelCells(experts, side) {
   const depth = depths(experts, side);
   const best = new Map();
@@ -43,8 +43,8 @@ export function labelCells(experts, side) {
 }
 
 /**
- * Line segments between cells of different experts: in each block of 2 × 2 cells, the middles of its divided edges are
- * joined.
+ * Line segments between the regions of experts: each block of 2 × 2 cells joins the middles of its edges between
+ * different experts.
  */
 export function boundaries(experts, side) {
   const lines = [];
@@ -64,7 +64,7 @@ export function boundaries(experts, side) {
   return lines;
 }
 
-/** Colours of the page's theme as [r, g, b]. */
+/** Colours of the page's theme, as CSS text. */
 function theme(canvas) {
   const style = getComputedStyle(canvas);
   return { surface: style.getPropertyValue('--field').trim(), ink: style.getPropertyValue('--ink').trim() };
@@ -75,7 +75,7 @@ function rgbOf(hex) {
   return [value >> 16, (value >> 8) & 255, value & 255];
 }
 
-/** Background: the classes' colours mixed by probability, stronger where the prediction is surer. */
+/** Paints the background: the classes' colours mixed by probability, stronger where the prediction is surer. */
 function paintClasses(context, { probabilities, side, classes }, surface) {
   const image = new ImageData(side, side);
   const base = rgbOf(surface);
@@ -98,7 +98,7 @@ function paintClasses(context, { probabilities, side, classes }, surface) {
   context.drawImage(small, 0, 0, SIZE, SIZE);
 }
 
-/** Hatching of each expert's region, at an angle of its own. */
+/** Hatches each expert's region, at its own angle. */
 function hatch(context, { experts, side }, ink) {
   const cell = SIZE / side;
   for (const expert of new Set(experts)) {
@@ -164,7 +164,7 @@ function drawNumbers(context, { experts, side }, ink) {
   }
 }
 
-/** Adds the outline of a class's shape, about `r` in radius. */
+/** Adds the outline of a class's shape, with a radius of about `r`. */
 export function shapePath(context, label, [x, y], r) {
   if (label === 0) {
     context.moveTo(x + r, y);

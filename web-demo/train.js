@@ -1,4 +1,4 @@
-// "Train a small mixture of experts": the loop, its numbers and its charts. The picture is in train-view.js.
+// Section "Train a small mixture of experts": its loop, numbers and charts. The picture is in train-view.js.
 import { isCancelled, isLoss } from './client.js';
 import { expertBadge, expertBar, lineChart, roundUp } from './charts.js';
 import { complaint } from './device.js';
@@ -9,7 +9,7 @@ import { drawTraining } from './train-view.js';
 
 const POINTS = 512;
 const SIDE = 48;
-const CALL_MS = 150; // steps of one call take about this long, so that a pause is answered soon
+const CALL_MS = 150; // target time of one call's steps in ms, so that a pause takes effect soon
 const HISTORY = 600;
 const SECTION = byId('train');
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
@@ -19,12 +19,12 @@ let client = null;
 let data = null;
 let prediction = null;
 let created = false;
-/** Whether this device's gradients were found right. */
+/** Whether this device's gradients have passed their check. */
 let checked = false;
 let report = null;
 let parameters = 0;
 let history = [];
-/** The loop under way, or null: `{controller}`. */
+/** The training loop in progress, as `{controller}`, or null. */
 let run = null;
 
 const control = (name) => byId(`train-${name}`);
@@ -55,7 +55,7 @@ function legend() {
   control('legend').replaceChildren(...names);
 }
 
-/** Ends what runs and goes back to untrained points, as the controls say. */
+/** Stops the loop and returns to untrained points, as the controls say. */
 function reset(text = 'Not started.') {
   run?.controller.abort();
   run = null;
@@ -73,7 +73,7 @@ function reset(text = 'Not started.') {
   show();
 }
 
-/** Gradients are tried before the first training: their kernels take long to compile, and nothing else runs them. */
+/** Checks the gradients before the first training: their kernels take long to compile, and nothing else runs them. */
 async function checkGradients() {
   if (checked) return;
   control('status').textContent = 'Checking gradients against the bundled cases; their kernels compile first.';
@@ -100,12 +100,12 @@ function record(next) {
   report = next;
   history.push([next.step, next.loss, next.accuracy]);
   if (history.length > HISTORY) {
-    // Every other entry is enough once there are many.
+    // Thins out a long history by every other entry.
     history = history.filter((_, at) => at % 2 === 0 || at === history.length - 1);
   }
 }
 
-/** Trains until `mine` is replaced or aborted; `limit` steps at most. */
+/** Trains until `mine` is replaced or aborted, for at most `limit` steps. */
 async function loop(mine, limit = Infinity) {
   let count = 1;
   let nextPicture = 0;
@@ -131,7 +131,7 @@ async function loop(mine, limit = Infinity) {
     const before = performance.now();
     if (before >= nextPicture && !signal.aborted) {
       await predict(mine);
-      // On a slow device most of the time is for training, not for pictures of it.
+      // On a slow device, most of the time should go to training rather than to pictures of it.
       const took = performance.now() - before;
       nextPicture = performance.now() + Math.max(calm.matches ? 2000 : 300, 3 * took);
     }
@@ -163,7 +163,7 @@ async function start(limit) {
   await finish(mine);
 }
 
-/** After a pause or a single step: the picture of where it stands. */
+/** Draws the picture and the numbers after a pause or a single step. */
 async function finish(mine) {
   try {
     await predict(mine);
@@ -209,7 +209,7 @@ function showCharts() {
   if (control('history-details').open) fillHistory();
 }
 
-/** At most about 50 rows, the last step among them. */
+/** Fills the table with at most about 50 rows, including the last step. */
 function fillHistory() {
   const every = Math.ceil(history.length / 50);
   const chosen = history.filter((_, at) => (history.length - 1 - at) % every === 0);
@@ -229,7 +229,7 @@ function showLoad() {
   control('load').tBodies[0].replaceChildren(...rows);
 }
 
-/** The picture in words. */
+/** A description of the picture in words. */
 function describe() {
   const name = control('dataset').selectedOptions[0].textContent;
   const about = `${POINTS} points of ${data.classes} classes, ${name}.`;
@@ -268,7 +268,7 @@ function listen() {
   );
 }
 
-/** The section, as the page drives it. */
+/** Interface of the section for the page. */
 export const train = {
   start(demo) {
     client = demo.client;

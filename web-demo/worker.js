@@ -1,5 +1,5 @@
-// Loads the package, opens the device, and owns every object on it. One operation at a time uses the device; a second
-// waits, so times are those of one operation alone.
+// The worker: loads the package, opens the device, and owns every object on it. One operation at a time uses the
+// device, and others wait, so that measured times are of one operation alone.
 import init, { Device, MoeLayer, MoeTraining, TextModel, bench, version } from './moebius/moebius.js';
 
 let loaded = null;
@@ -10,10 +10,10 @@ let text = null;
 let queue = Promise.resolve();
 /** @type {Map<number, AbortController>} */
 const running = new Map();
-/** Rejections of the operations under way: work on a lost device need not ever end by itself. */
+/** Functions that reject the operations in progress, since work on a lost device may never end by itself. */
 const pending = new Set();
 
-/** Operations by name: `(values, {signal, progress})`. What they return goes to the page. */
+/** Operations by name, each a function of `(values, {signal, progress})`; their results go to the page. */
 const operations = {
   async open({ powerPreference }) {
     release();
@@ -25,7 +25,7 @@ const operations = {
     const opened = await Device.open({ powerPreference });
     device = opened;
     opened.lost.then((detail) => {
-      // An older device that goes away later is no news.
+      // The later loss of an older device doesn't matter.
       if (device !== opened) return;
       postMessage({ event: 'lost', detail });
       const error = Object.assign(new Error(`the device was lost: ${detail.message}`), { code: 'device-lost' });
@@ -34,13 +34,13 @@ const operations = {
     return { report: opened.report, version: version() };
   },
 
-  // One list of cases: those of the start, or of the training.
+  // Checks one list of cases: `start` for the self-check, or `training`.
   async check({ of }, { signal, progress }) {
     const list = await (await load(`./cases/${of}.json`)).json();
     if (list.length === 0) throw new Error('the list of cases is empty');
     const files = list.map(({ file }) => load(`./cases/${file}`).then((answer) => answer.arrayBuffer()));
     for (const file of files) file.catch(() => {}); // awaited below, in order
-    // Two at a time: one is compiled here while the browser's GPU process compiles the other.
+    // Two cases overlap: one is compiled here while the browser's GPU process compiles the other.
     let next = checkOne(files[0]);
     for (const [at, { name }] of list.entries()) {
       signal.throwIfAborted();
@@ -93,7 +93,7 @@ const operations = {
     return { classes, probabilities, experts };
   },
 
-  // A visitor's files, or those that come with the page. They are read piece by piece, where they are.
+  // Loads a visitor's files, or those of the page's own model; they are read piece by piece where they are.
   async textLoad({ files, precision }, { signal, progress }) {
     drop(text);
     text = null;
@@ -112,7 +112,7 @@ const operations = {
   },
 };
 
-/** The files of the model that comes with the page, by name; fetched once. */
+/** The files of the page's own model, by name; fetched once. */
 let own = null;
 async function shipped() {
   if (own) return own;
@@ -123,12 +123,12 @@ async function shipped() {
   return own;
 }
 
-/** Operations that don't wait for others. */
+/** Operations that run at once, without waiting for others. */
 const immediate = {
   lose() {
     opened().destroy();
   },
-  // A throw outside of any call, as a trap inside a callback of the module is.
+  // Throws outside of any call, as a trap inside a callback of the module does.
   throwLater() {
     setTimeout(() => {
       throw new Error('thrown on request');
@@ -146,13 +146,13 @@ function created() {
   return training;
 }
 
-/** Gives back what an object holds on the device, and its handle. */
+/** Frees the memory of an object on the device, and its handle. */
 function drop(object) {
   object?.dispose();
   object?.free();
 }
 
-/** Gives back everything on the device, and the device. */
+/** Frees everything on the device, and the device. */
 function release() {
   const old = device;
   for (const object of [training, layer?.layer, text]) drop(object);
@@ -167,7 +167,7 @@ async function load(path) {
   return answer;
 }
 
-/** `{report}` or `{error}` of one case; throws only if the device is gone. */
+/** Verifies one case and returns `{report}` or `{error}`; throws only if the device is gone or the module trapped. */
 async function checkOne(file) {
   const device = opened();
   try {
@@ -178,7 +178,7 @@ async function checkOne(file) {
   }
 }
 
-/** What of an error goes to the page. The `code` of a DOMException is a number, which says nothing there. */
+/** The fields of an error that go to the page. The `code` of a DOMException is a number without meaning there. */
 function fields(error) {
   const code = error?.name === 'AbortError' ? 'cancelled' : error?.code;
   return {
@@ -190,7 +190,7 @@ function fields(error) {
 
 const isTrap = (error) => error instanceof WebAssembly.RuntimeError;
 
-/** The buffers of a result that move to the page instead of being copied. */
+/** Buffers of a result that are transferred to the page rather than copied. */
 function buffersOf(result) {
   const arrays = Object.values(result ?? {}).filter((value) => ArrayBuffer.isView(value));
   return [...new Set(arrays.map((array) => array.buffer))];
@@ -210,7 +210,7 @@ async function serve({ id, operation, values }) {
   running.delete(id);
 }
 
-/** `work`, or a rejection as soon as the device is lost. */
+/** Settles as `work` does, or rejects as soon as the device is lost. */
 function unlessLost(work) {
   return new Promise((resolve, reject) => {
     pending.add(reject);
@@ -234,7 +234,7 @@ addEventListener('message', ({ data }) => {
   else serve(data);
 });
 
-// A promise without a handler was rejected: the module's own tasks end like this after a trap.
+// A rejected promise without a handler: the module's own tasks end like this after a trap.
 addEventListener('unhandledrejection', ({ reason }) => {
   if (isTrap(reason)) postMessage({ event: 'trap', message: reason.message });
 });

@@ -1,11 +1,11 @@
-// Attention against its formula in f64, rule by rule, and what a caller can do meanwhile.
+// Tests of attention: its results against the formula in f64, rule by rule, and cancelled calls.
 import assert from 'node:assert/strict';
 
 import { attention, relativeError } from './reference.mjs';
 
 export const tests = [attentionIsItsFormula, headsAndSizesMayDiffer, queriesWithoutKeysAreZero, anAbortedCallIsRefused];
 
-/** Runs in a page: one attention of made-up q, k and v, everything as plain arrays. */
+/** Runs in a page: computes one attention of generated q, k and v; returns everything as plain arrays. */
 async function attended(options) {
   const { device, moebius, normal } = globalThis.bench;
   const { batch, heads, kvHeads, queries, keys, headDim, valueDim } = options;
@@ -18,7 +18,7 @@ async function attended(options) {
 
 const SMALL = { batch: 1, heads: 2, kvHeads: 2, queries: 19, keys: 21, headDim: 8, valueDim: 8 };
 
-/** The package's result is that of the formula. @returns {Promise<object>} the result */
+/** Checks that the package's result is that of the formula. @returns {Promise<object>} the result */
 async function compare(page, options) {
   const got = await page.evaluate(attended, options);
   const expected = attention(options, got);
@@ -43,7 +43,7 @@ async function attentionIsItsFormula(lab) {
     [{ global: { tokens: 2, window: 3 } }],
     [{ dilated: 3 }, 'causal'],
     ['alibi', { softcap: 1.5 }],
-    // The other way round: slopes are added to capped scores.
+    // The reverse order: slopes are added to capped scores.
     [{ softcap: 1.5 }, 'alibi', 'causal'],
   ];
   const results = new Map();
@@ -56,7 +56,7 @@ async function attentionIsItsFormula(lab) {
 
 async function headsAndSizesMayDiffer(lab) {
   const page = await lab.bench();
-  // Few queries, many, grouped heads, a longer head of values, odd sizes, and a scale.
+  // Few queries, many queries, grouped heads, a longer value head, odd sizes, and a scale.
   const rules = ['alibi', 'causal'];
   await compare(page, { ...SMALL, batch: 2, heads: 6, kvHeads: 2, valueDim: 24, scale: 0.2, rules });
   await compare(page, { ...SMALL, queries: 1, keys: 70 });
@@ -68,13 +68,13 @@ async function queriesWithoutKeysAreZero(lab) {
   const page = await lab.bench();
   const options = { ...SMALL, heads: 1, kvHeads: 1, queries: 21, keys: 19, rules: ['causal'] };
   const { o, lse } = await page.evaluate(attended, options);
-  // Position i + 19 − 21: the first two queries lie before all keys.
+  // Query i has position i + 19 − 21, so the first two queries lie before all keys.
   assert.deepEqual(o.slice(0, 16), new Array(16).fill(0));
   assert.ok(lse[0] < -3.4e38 && lse[1] < -3.4e38 && lse[2] > -100, `got log-sum-exps of ${lse.slice(0, 3)}`);
   assert.ok(o.slice(16).every((value) => value !== 0));
 }
 
-/** Runs in a page. */
+/** Runs in a page: calls attention with aborted signals. */
 async function aborted() {
   const { device, moebius, attempt } = globalThis.bench;
   const opened = await device();

@@ -1,4 +1,4 @@
-// The committed cases on real WebGPU, and files that are no cases.
+// Tests of the committed cases on real WebGPU, and of files that are no cases.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -18,7 +18,7 @@ export const tests = [
 
 const read = (name) => fs.readFileSync(path.join(CASES, name));
 
-/** Runs in a page or worker. @param {string[]} names */
+/** Runs in a page or worker: verifies the named cases. @param {string[]} names */
 async function verifyAll(names) {
   const { device, bytes, attempt } = globalThis.bench;
   const opened = await device();
@@ -51,13 +51,13 @@ async function everyCasePasses(lab) {
   await assertAllPass(lab, await lab.bench(), caseNames());
 }
 
-/** A few there; the page's self-check runs in a worker, too. */
+/** Checks a few cases in a worker; the page's self-check also runs in one. */
 async function casesPassInAWorker(lab) {
   const names = caseNames().filter((name) => /^(route|balance|fp8_cast)/.test(name));
   await assertAllPass(lab, await lab.benchInWorker(), names);
 }
 
-/** Runs in a page: files in base64, because text crosses over fastest. @param {string[]} files */
+/** Runs in a page: verifies files given in base64, since text crosses over fastest. @param {string[]} files */
 async function verifyBytes(files) {
   const { device, attempt } = globalThis.bench;
   const opened = await device();
@@ -69,7 +69,7 @@ async function verifyBytes(files) {
   return results;
 }
 
-/** One file of each operation: the smallest. */
+/** The smallest case file of each operation. */
 function oneOfEach() {
   const smallest = new Map();
   for (const name of caseNames()) {
@@ -101,7 +101,7 @@ async function aWrongOutputFails(lab) {
   lab.note(`${wrong.length} wrong outputs of ${oneOfEach().length} operations`);
 }
 
-/** Every file is refused with `codes`, and the device still does its work. */
+/** Checks that every file is refused with one of `codes`, and that the device still works afterwards. */
 async function assertRefused(lab, files, codes = ['bad-file']) {
   const page = await lab.bench();
   const good = read('balance_losses.safetensors');
@@ -140,7 +140,7 @@ async function arbitraryBytesAreRefused(lab) {
       return { what: `${length} arbitrary bytes, seed ${state}`, file: Buffer.from(Array.from({ length }, byte)) };
     }),
   );
-  // A length that passes any sum without a check: 2^64 - 1, 2^63, 2^32 and just beyond the file.
+  // Lengths that unchecked sums would accept: 2^64 - 1, 2^63, 2^32, and one just beyond the file.
   for (const length of [0xffffffffffffffffn, 0x8000000000000000n, 0x100000000n, 93n]) {
     const file = Buffer.alloc(100, '{');
     file.writeBigUInt64LE(length);
@@ -177,13 +177,16 @@ async function brokenHeadersAreRefused(lab) {
   );
 }
 
-/** Well-formed files that say something no case says; an unknown parameter may also be called unsupported. */
+/**
+ * Checks that well-formed files with contents that no case has are refused; the code may also be `unsupported` or
+ * `shape`.
+ */
 async function casesThatLackSomethingAreRefused(lab) {
   const files = [];
   for (const { name, file } of oneOfEach()) {
     const { metadata, tensors } = parse(file);
     for (const gone of Object.keys(tensors).filter((tensor) => tensor.startsWith('in.'))) {
-      // A mask or a bias may be left out: such a case runs, and its outputs are wrong or right.
+      // Masks and biases are optional: a case without one runs, with right or wrong outputs.
       if (/mask|bias|\.b_/.test(gone)) continue;
       const { [gone]: _, ...rest } = tensors;
       files.push({ what: `${name} without ${gone}`, file: build(metadata, rest) });

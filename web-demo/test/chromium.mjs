@@ -1,4 +1,4 @@
-// Headless Chromium with WebGPU on the software adapter it brings along.
+// Starts headless Chromium with WebGPU on its software adapter.
 import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
@@ -11,7 +11,7 @@ const QUIET = [
   '--disable-component-update',
   '--disable-sync',
 ];
-// With the first flag alone, shaders run but a page that draws with WebGPU comes out blank.
+// With the first flag alone, shaders run, but a page that draws with WebGPU comes out blank.
 const SOFTWARE = [
   '--enable-unsafe-webgpu',
   '--enable-features=Vulkan',
@@ -22,20 +22,20 @@ const METAL = ['--enable-unsafe-webgpu'];
 
 /**
  * Starts a browser with a fresh profile.
- * @param {{ webgpu?: boolean }} [options] without WebGPU `navigator.gpu` is there and has no adapter
+ * @param {{ webgpu?: boolean }} [options] without WebGPU, `navigator.gpu` exists but has no adapter
  */
 export async function launch({ webgpu = true } = {}) {
   const adapter = process.platform === 'darwin' ? METAL : SOFTWARE;
   return chromium.launch({
     executablePath: executable(),
     headless: true,
-    chromiumSandbox: false, // it does not start as root, and the pages are ours
+    chromiumSandbox: false, // the sandbox does not start as root, and the pages are ours
     args: webgpu ? [...QUIET, ...adapter] : QUIET,
     env: driversUnset(),
   });
 }
 
-/** Where the set-up script found or put one. */
+/** Path of the Chromium that the set-up script found or installed. */
 function executable() {
   const root = fileURLToPath(new URL('../..', import.meta.url));
   const path = execFileSync('bash', ['-c', '. scripts/places.sh; browser_binary'], {
@@ -46,18 +46,18 @@ function executable() {
   return path;
 }
 
-/** The tests' own choice of a Vulkan driver is for native programs. */
+/** The environment without the tests' own choice of a Vulkan driver, which is for native programs. */
 function driversUnset() {
   const { VK_DRIVER_FILES, VK_ICD_FILENAMES, ...rest } = process.env;
   return rest;
 }
 
 /**
- * Collects what a page should not do: errors and warnings on the console, uncaught exceptions, requests that fail
- * or leave this machine.
+ * Collects a page's problems: errors and warnings on the console, uncaught exceptions, and requests that fail or leave
+ * this machine.
  * @param {import('playwright-core').Page} page
  * @param {RegExp[]} allowed texts that are part of the test
- * @returns {string[]} filled as it happens
+ * @returns {string[]} filled as problems happen
  */
 export function watch(page, allowed) {
   const problems = [];

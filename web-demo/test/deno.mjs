@@ -1,4 +1,4 @@
-// The package outside of browsers: in Deno, whose WebGPU is another implementation than Chromium's.
+// Tests of the package in Deno, whose WebGPU is another implementation than Chromium's.
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -9,7 +9,7 @@ import { relativeError } from './reference.mjs';
 
 export const tests = [everyCasePassesInDeno];
 
-/** Where the set-up script found or put it. */
+/** Path of the Deno that the set-up script found or installed. */
 function executable() {
   const found = execFileSync('bash', ['-c', '. scripts/places.sh; deno_binary'], {
     cwd: ROOT,

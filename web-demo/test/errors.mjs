@@ -1,4 +1,4 @@
-// What the package says when something is missing or wrong: always an error with a code, and never a page that is lost.
+// Tests of wrong or impossible calls: the package always gives an error with a code, and the page stays usable.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -15,7 +15,7 @@ export const tests = [
   theVersionIsTheWorkspaces,
 ];
 
-/** Runs in a page. */
+/** Runs in a page: opens a device. */
 async function openDevice() {
   const { ready, moebius, attempt } = globalThis.bench;
   await ready;
@@ -36,12 +36,12 @@ async function withoutWebGpuItSaysSo(lab) {
 }
 
 async function withoutAnAdapterItSaysSo(lab) {
-  // The browser's own remark on that.
+  // The browser itself warns about the missing adapter.
   const page = await lab.freshBench({ own: { webgpu: false }, allow: [/No available adapters/] });
   assertNoWebGpu(await page.evaluate(openDevice));
 }
 
-/** Runs in a page: every call is to be refused. The keys say what is wrong. */
+/** Runs in a page: makes calls that must all be refused. The keys say what is wrong. */
 async function badCalls() {
   const { device, moebius, normal, spirals, attempt } = globalThis.bench;
   const { MoeLayer, Fp8Linear, MoeTraining, attention, bench } = moebius;
@@ -159,7 +159,7 @@ async function badOptionsAreRefused(lab) {
   lab.note(`${Object.keys(results).length} calls refused, such as: ${results['layer, top-k beyond experts'].message}`);
 }
 
-/** Runs in a page: what no device here can hold. */
+/** Runs in a page: makes calls whose tensors no device here can hold. */
 async function hugeCalls() {
   const { device, moebius, normal, attempt } = globalThis.bench;
   const { MoeLayer, attention, bench } = moebius;
@@ -197,7 +197,7 @@ async function sizesBeyondTheDeviceAreRefused(lab) {
   assert.equal(after.value, 16, `a small layer afterwards: ${after.code}: ${after.message}`);
 }
 
-/** Runs in a page, before its scripts: buffers from 64 MiB on are answered as by a browser without memory. */
+/** Runs in a page, before its scripts: buffers from 64 MiB on fail as in a browser that is out of memory. */
 function exhaust() {
   const create = GPUDevice.prototype.createBuffer;
   GPUDevice.prototype.createBuffer = function (descriptor) {
@@ -226,7 +226,7 @@ async function memoryThatRunsOutIsSaid(lab) {
   assert.equal(small.value, 'linear', `what follows of it is told with it: ${small.code}: ${small.message}`);
 }
 
-/** Runs in a page: the report as data, and what WebGPU itself says. */
+/** Runs in a page: returns the device's report as data, and what WebGPU itself says. */
 async function reportAndAdapter() {
   const opened = await globalThis.bench.device();
   const { report } = opened;
@@ -253,7 +253,7 @@ async function theReportDescribesTheDevice(lab) {
   if (swiftshader) assert.equal(report.kind, 'software adapter');
   assert.ok(report.name.length > 0);
   assert.equal(report.f16, f16);
-  // A kernel needs one binding for the sizes of the others.
+  // A kernel needs one binding for the sizes of its other bindings.
   assert.ok([limits.bindings, limits.bindings - 1].includes(report.limits.maxBindings), `${report.limits.maxBindings}`);
   assert.equal(report.limits.maxUnitsPerCube, limits.units);
   for (const [limit, value] of Object.entries(report.limits)) assert.ok(value > 0, `${limit} is ${value}`);

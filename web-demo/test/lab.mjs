@@ -1,4 +1,4 @@
-// What a test is given: pages to open, files to replace, a native binary to compare with.
+// Environment of a test: pages to open, files to replace, a native binary to compare with.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -11,16 +11,18 @@ const HERE = path.dirname(fileURLToPath(import.meta.url));
 export const ROOT = path.resolve(HERE, '../..');
 export const CASES = path.join(ROOT, 'tests/cases');
 const SITE = path.join(ROOT, 'web-demo/dist');
-/** For anything a page is to do; a software adapter compiles kernels slowly, beside other tests more so. */
+/**
+ * Time limit in ms for anything a page does; a software adapter compiles kernels slowly, more so beside other tests.
+ */
 const PATIENCE_MS = 120_000;
-/** What a layer and a training gave natively. */
+/** File with the results of a layer and a training in a native run. */
 export const NATIVE = path.join(HERE, 'native.json');
-/** Cases that take a moment, for tests that are not about the self-check. */
+/** Names of cases that take a moment, for tests that are not about the self-check. */
 const QUICK = ['balance_losses', 'route_softmax_renorm'];
-/** Pictures of the page, for people to look at. */
+/** Folder for pictures of the page, for people to look at. */
 export const PICTURES = path.join(HERE, 'pictures');
 
-/** Names of all committed cases, large ones too. */
+/** Names of all committed cases, including large ones. */
 export function caseNames() {
   const names = fs.readdirSync(CASES).filter((name) => name.endsWith('.safetensors'));
   assert.ok(names.length > 30, `expected more than 30 cases in ${CASES}, got ${names.length}`);
@@ -28,8 +30,8 @@ export function caseNames() {
 }
 
 /**
- * Waits look at the page every 50 ms, and not at its animation frames: a busy software adapter may draw none for long,
- * while everything else goes on.
+ * Makes waits look at the page every 50 ms rather than at animation frames: a busy software adapter may draw none for
+ * long, while everything else goes on.
  * @param {import('playwright-core').Page} page
  */
 function lookInIntervals(page) {
@@ -49,8 +51,8 @@ export class Lab {
   #shared;
 
   /**
-   * @param {{ native?: string, model?: string }} paths the `moebius` command, for comparisons with a run outside of a
-   *   browser, and a published model in a GGUF file
+   * @param {{ native?: string, model?: string }} paths the `moebius` command, for comparisons with a native run, and a
+   * published model in a GGUF file
    */
   constructor({ native, model }) {
     this.native = native;
@@ -69,14 +71,14 @@ export class Lab {
     await this.#server?.close();
   }
 
-  /** Another browser in the place of the one that tests share, and of the pages that are kept in it. */
+  /** Replaces the browser that tests share, and drops the pages that are kept in it. */
   async restart() {
     this.#kept.clear();
     await this.#shared?.close();
     this.#shared = await launch();
   }
 
-  /** Where the bare page and the larger cases are, beside the site; and what a test put in a file's place. */
+  /** Content of a file that a test has replaced, or that lies beside the site: the bare page and the larger cases. */
   #file(name) {
     this.#served.push(name);
     if (this.#replaced.has(name)) return this.#replaced.get(name);
@@ -88,36 +90,36 @@ export class Lab {
     return fs.existsSync(file) ? fs.readFileSync(file) : null;
   }
 
-  /** For the rest of this test the server sends `bytes` for `name`; null: no such file. */
+  /** Makes the server send `bytes` for `name` until this test ends; null means that there is no such file. */
   replace(name, bytes) {
     this.#replaced.set(name, bytes);
   }
 
-  /** For the rest of this test the site is there below `folder`, too. */
+  /** Also serves the site below `folder` until this test ends. */
   mount(folder) {
     this.#mounted = folder;
   }
 
-  /** Names of all files that were asked for in this test. */
+  /** Names of all files that were requested in this test. */
   get served() {
     return [...new Set(this.#served)];
   }
 
-  /** A file of the site. @param {string} name */
+  /** Reads a file of the site. @param {string} name */
   siteFile(name) {
     return fs.readFileSync(path.join(SITE, name));
   }
 
   /**
-   * Opens a page of the site in a profile of its own.
+   * Opens a page of the site in a fresh profile.
    * @param {string} name
    * @param {{ allow?: RegExp[], script?: (() => void), own?: object, context?: object }} [options] `allow`: problems
-   *   that are part of the test; `script` runs before the page's; `own`: options of a browser for this test only;
-   *   `context`: Playwright's options of a profile
+   * that are part of the test; `script` runs before the page's; `own`: options of a browser for this test only;
+   * `context`: Playwright's options of a profile
    */
   async open(name, { allow = [], script, own, context = {} } = {}) {
     const browser = own ? await this.#launchOwn(own) : this.#shared;
-    // The page's policy lets no script in from elsewhere, and tests are elsewhere.
+    // The page's policy refuses scripts from elsewhere, and tests come from elsewhere.
     const opened = await browser.newContext({ bypassCSP: true, ...context });
     this.#contexts.push(opened);
     opened.setDefaultTimeout(PATIENCE_MS);
@@ -130,7 +132,7 @@ export class Lab {
   }
 
   /**
-   * What `make` opens, for all tests that ask for `name`: kernels are compiled once for them, not once for each.
+   * What `make` opens, kept for all tests that ask for `name`, so that its kernels are compiled only once.
    * @template T @param {string} name @param {() => Promise<T>} make @returns {Promise<T>}
    */
   async keep(name, make) {
@@ -152,12 +154,12 @@ export class Lab {
     return browser;
   }
 
-  /** The bare page with the package loaded, kept; its `evaluate` sees `globalThis.bench`. */
+  /** The kept bare page, with the package loaded; its `evaluate` sees `globalThis.bench`. */
   bench() {
     return this.keep('bench', () => this.freshBench());
   }
 
-  /** The same in a worker. */
+  /** A kept worker with the package loaded; its `evaluate` sees `globalThis.bench`. */
   benchInWorker() {
     return this.keep('worker', async () => {
       const page = await this.open('bare/?worker');
@@ -169,7 +171,7 @@ export class Lab {
     });
   }
 
-  /** A bare page for one test, with options of `open`. */
+  /** A bare page for one test; `options` are those of `open`. */
   async freshBench(options) {
     const page = await this.open('bare/', options);
     await page.waitForFunction(() => globalThis.bench);
@@ -177,9 +179,10 @@ export class Lab {
   }
 
   /**
-   * The demo page at the end of its start-up. With `all` its self-check has all its cases, otherwise a few quick ones.
-   * @param {{ name?: string, state?: string, all?: boolean }} [options] and those of `open`; `state`: the one it has to
-   *   be in
+   * The demo page at the end of its start-up. With `all`, its self-check runs all its cases, otherwise a few quick
+   * ones.
+   * @param {{ name?: string, state?: string, all?: boolean }} [options] and those of `open`; `state`: the state that
+   * the page must reach
    */
   async demo({ name = '', state = 'ready', all = false, ...options } = {}) {
     if (!all) this.replace(`${this.#mounted}cases/start.json`, this.#quickCases());
@@ -201,7 +204,10 @@ export class Lab {
     console.log(text.replace(/^/gm, '    '));
   }
 
-  /** What the test's pages show at the moment, for a message; a page that doesn't answer within two seconds says so. */
+  /**
+   * What the test's pages show at the moment, for a message; a page that doesn't answer within two seconds is reported
+   * so.
+   */
   async states() {
     const shown = () => {
       const marked = [...document.querySelectorAll('html, [data-runs], [data-steps], [data-text-state]')];
@@ -213,7 +219,7 @@ export class Lab {
     return (await Promise.all(states)).map((state) => `the page: ${state}`);
   }
 
-  /** Closes what the test opened; what its pages, and those that are kept, did wrong in the meantime. */
+  /** Closes what the test opened; returns the problems of its pages and of kept pages since the last test. */
   async endTest() {
     const problems = this.#problems.flatMap((list) => list.splice(0));
     for (const context of this.#contexts) await context.close();

@@ -1,4 +1,4 @@
-// The layers: against formulas in f64, against a native run, and with FP8 weights against f32.
+// Tests of the layers: against formulas in f64, against a native run, and FP8 weights against f32.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -23,13 +23,13 @@ export const tests = [
   benchmarksCheckAndReport,
 ];
 
-/** Runs in a page: one forward pass with made-up weights, everything as plain arrays. */
+/** Runs in a page: one forward pass with generated weights; returns everything as plain arrays. */
 async function forward({ options, tokens, given = true, seed = 1 }) {
   const { device, moebius, normal } = globalThis.bench;
   const { hidden, inter, experts, gated = false, bias = false } = options;
   const rows = gated ? 2 * inter : inter;
   const weights = {
-    // A hash needs none, and the package says so if it gets some.
+    // A hash router takes no weights; the package refuses them.
     ...(options.router === 'hash' ? {} : { router: normal(seed, experts * hidden, 0.3) }),
     wIn: normal(seed + 1, experts * rows * hidden, 1 / Math.sqrt(hidden)),
     wOut: normal(seed + 2, experts * hidden * inter, 1 / Math.sqrt(inter)),
@@ -58,7 +58,7 @@ async function forward({ options, tokens, given = true, seed = 1 }) {
 
 const SMALL = { hidden: 24, inter: 40, experts: 5, topK: 2 };
 
-/** Every activation, with and without a gate and biases. Each is a kernel of its own to compile. */
+/** Every activation, with and without a gate and biases. Each of them compiles its own kernel. */
 const FORMULAS = [
   { activation: 'relu', gated: false, bias: false },
   { activation: 'gelu', gated: false, bias: true },
@@ -143,7 +143,7 @@ async function otherRoutersKeepTheirRules(lab) {
   assert.ok(hash.experts.every(inRange), `hash chose ${hash.experts}`);
   const choice = await run('expert-choice');
   assert.ok(choice.experts.every(inRange), `expert-choice chose ${choice.experts}`);
-  // Each expert takes as many tokens as any other: that is the point of it.
+  // By design, every expert takes the same number of tokens.
   assert.ok(
     choice.load.every((load) => load === choice.load[0] && load > 0),
     `expert-choice gave loads ${choice.load}`,
@@ -151,7 +151,7 @@ async function otherRoutersKeepTheirRules(lab) {
   for (const { y } of [one, hash, choice]) assert.ok(y.every(Number.isFinite) && y.some((value) => value !== 0));
 }
 
-/** The `moebius` command's verdict on case files, as it prints it. */
+/** Verdicts of the `moebius` command on case files, from its JSON. */
 function verifyNatively(lab, files) {
   assert.ok(lab.native, 'no native command to compare with: --native PATH names it');
   const { status, stdout, stderr } = spawnSync(lab.native, ['verify', ...files, '--device', 'wgpu', '--json'], {
@@ -161,7 +161,7 @@ function verifyNatively(lab, files) {
   return JSON.parse(stdout.trim().split('\n').at(-1)).files;
 }
 
-/** Runs in a page: y of a committed case's inputs. */
+/** Runs in a page: computes y for the inputs of a committed case. */
 async function caseOutput({ options, weights, x }) {
   const { device, moebius } = globalThis.bench;
   const floats = Object.fromEntries(Object.entries(weights).map(([key, values]) => [key, Float32Array.from(values)]));
@@ -175,7 +175,7 @@ const floatsOf = ({ bytes }) => [
   ...new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length)),
 ];
 
-/** Gate rows, then up rows, expert by expert. */
+/** Weights with the gate rows of each expert followed by its up rows. */
 function stacked(gate, up) {
   const [experts, rows, columns] = gate.shape;
   const [gates, ups] = [floatsOf(gate), floatsOf(up)];
@@ -183,7 +183,7 @@ function stacked(gate, up) {
   return Array.from({ length: experts }, (_, e) => [...part(gates, e), ...part(ups, e)]).flat();
 }
 
-/** What a case's file says, in the package's terms. */
+/** Options, weights and inputs of a layer for the package, from a case file. */
 function layerOfCase(file) {
   const { metadata, tensors } = parse(file);
   const params = JSON.parse(metadata.params);
@@ -208,8 +208,8 @@ function layerOfCase(file) {
 }
 
 /**
- * The browser's output becomes the expected one of a case file, which the native command then verifies: a comparison in
- * which no third party's rounding has a part.
+ * Makes the browser's output the expected one of a case file, which the native command then verifies, so that the
+ * rounding of no third program takes part in the comparison.
  */
 async function outputsEqualThoseOfANativeRun(lab) {
   const page = await lab.bench();
@@ -237,7 +237,7 @@ async function outputsEqualThoseOfANativeRun(lab) {
   }
 }
 
-/** Runs in a page: the layer and the training of tests/browser_reference.rs, which writes what they give natively. */
+/** Runs in a page: the layer and the training of tests/browser_reference.rs, which writes their native results. */
 async function drawnFromSeeds({ tokens, layer: options, training: seeds, losses }) {
   const { device, moebius } = globalThis.bench;
   const opened = await device();
@@ -262,7 +262,7 @@ async function seedsGiveWhatTheyGiveNatively(lab) {
   assert.ok(error < 1e-5, `expected the layer within 1e-5 of the native one, got ${error}`);
   const apart = losses.map((loss, i) => Math.abs(loss - native.losses[i]) / native.losses[i]);
   lab.note(`the layer is ${error.toPrecision(2)} from the native one, losses ${Math.max(...apart).toPrecision(2)}`);
-  // Twelve steps carry differences of sums on.
+  // Twelve steps amplify the rounding differences of sums.
   assert.ok(Math.max(...apart) < 1e-3, `expected losses ${native.losses}, got ${losses}`);
 }
 
@@ -282,7 +282,7 @@ async function fp8ExpertsAreCloseToF32(lab) {
   assert.deepEqual(codes.experts, full.experts);
   const error = relativeError(codes.y, full.y);
   lab.note(`y of FP8 experts is ${error.toPrecision(2)} from f32's; ${codes.bytes} bytes for ${full.bytes}`);
-  // E4M3 has three bits of mantissa: a weight is off by 2.6 % of itself on average, and errors of many average out.
+  // E4M3 has three bits of mantissa: a weight is off by 2.6 % of itself on average, and many errors average out.
   assert.ok(error > 1e-4 && error < 0.06, `expected an error of FP8's size, got ${error}`);
   assert.ok(
     codes.bytes < 0.32 * full.bytes,
@@ -290,7 +290,7 @@ async function fp8ExpertsAreCloseToF32(lab) {
   );
 }
 
-/** Runs in a page. */
+/** Runs in a page: the forward pass of a linear layer with FP8 weights. */
 async function fp8Linear({ options, rows }) {
   const { device, moebius, normal } = globalThis.bench;
   const { inputs, outputs } = options;
@@ -319,7 +319,7 @@ async function fp8LinearIsCloseToF32(lab) {
       const { y, expected, bytes } = await page.evaluate(fp8Linear, { options, rows: 9 });
       const error = relativeError(y, expected);
       const what = `${format} per ${granularity}`;
-      // A result without any rounding would mean that no codes were used.
+      // A result without any rounding would mean that no FP8 codes were used.
       assert.ok(error > 1e-3 && error < limit, `${what}: expected an error between 0.001 and ${limit}, got ${error}`);
       const codes = options.inputs * options.outputs;
       assert.ok(
@@ -330,7 +330,7 @@ async function fp8LinearIsCloseToF32(lab) {
   }
 }
 
-/** Runs in a page: calls that are under way at the same time, and the same one after the other. */
+/** Runs in a page: several calls at the same time, then the same calls one after the other. */
 async function overlap() {
   const { device, moebius, normal } = globalThis.bench;
   const opened = await device();
@@ -351,7 +351,7 @@ async function callsMayOverlap(lab) {
   assert.deepEqual(together, apart);
 }
 
-/** Runs in a page. */
+/** Runs in a page: a benchmark of the package. */
 async function benchmark(options) {
   const { device, moebius } = globalThis.bench;
   const progress = [];

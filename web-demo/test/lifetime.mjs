@@ -1,4 +1,4 @@
-// Devices and objects that go away: memory that comes back, calls on what is gone, a device that is lost.
+// Tests of devices and objects that go away: memory is freed, later calls are refused, and a lost device is noticed.
 import assert from 'node:assert/strict';
 
 import { crashTheGpu } from './chromium.mjs';
@@ -13,7 +13,9 @@ export const tests = [
 ];
 export const long = [aDeviceTakenAwayIsNoticed, devicesDoNotAddUp];
 
-/** Runs in a page or worker: forward passes of a layer, with what the device and the module hold in between. */
+/**
+ * Runs in a page or worker: forward passes of a layer; returns the memory of the device and of the module in between.
+ */
 async function passes({ count, every }) {
   const { device, moebius, normal, ready } = globalThis.bench;
   const opened = await device();
@@ -52,7 +54,7 @@ async function forwardPassesDoNotAddUp(lab) {
   }
 }
 
-/** Runs in a page: layers of all kinds made, used and freed, and what is held after each round. */
+/** Runs in a page: makes, uses and frees layers of all kinds; returns the memory held after each round. */
 async function rounds(count) {
   const { device, moebius, normal, spirals } = globalThis.bench;
   const opened = await device();
@@ -85,7 +87,7 @@ async function freedObjectsGiveTheirMemoryBack(lab) {
   }
 }
 
-/** Runs in a page. */
+/** Runs in a page: calls on disposed and on freed objects. */
 async function callsAfterDisposal() {
   const { device, moebius, normal, spirals, attempt } = globalThis.bench;
   const opened = await device();
@@ -120,14 +122,14 @@ async function callsOnWhatIsGoneAreRefused(lab) {
   for (const [call, { ok, name, code, message }] of Object.entries(calls)) {
     assert.deepEqual({ ok, name, code }, { ok: false, name: 'MoebiusError', code: 'disposed' }, `${call}: ${message}`);
   }
-  // After free() there is nothing behind the object that could answer; the bindings throw an error of their own.
+  // After free(), no object is left to answer; the bindings throw their own error.
   for (const [call, { ok, name }] of Object.entries(freed)) {
     assert.ok(!ok && name !== 'RuntimeError', `${call}: ${name}`);
   }
   assert.equal(after, 16);
 }
 
-/** Runs in a page: an object freed while its call is under way. */
+/** Runs in a page: frees objects while their calls are in progress. */
 async function freeDuringCalls() {
   const { device, moebius, normal, spirals, attempt } = globalThis.bench;
   const opened = await device();
@@ -141,7 +143,7 @@ async function freeDuringCalls() {
   return { freed, results, after: (await other.forward(normal(1, 16))).y.length };
 }
 
-/** A call either ends well or says that its object is gone; never a crash of the module. */
+/** Checks that a call succeeds or reports that its object is gone, and never crashes the module. */
 async function freeingDuringACallIsSafe(lab) {
   const page = await lab.bench();
   const { freed, results, after } = await page.evaluate(freeDuringCalls);
@@ -154,7 +156,7 @@ async function freeingDuringACallIsSafe(lab) {
   assert.equal(after, 16);
 }
 
-/** Runs in a page: work under way on a device, its loss, and what every call and promise has to say of it. */
+/** Runs in a page: loses a device with work in progress; returns how every call and promise ends. */
 async function loseWhileBusy(how) {
   const { ready, moebius, normal, spirals, attempt, bytes } = globalThis.bench;
   await ready;
@@ -201,7 +203,10 @@ async function loseWhileBusy(how) {
   return { loss, failures };
 }
 
-/** In a page: a new device at work. After a crash the browser may need a moment until it has an adapter again. */
+/**
+ * Runs in a page: opens a new device and uses it. After a crash, the browser may take a moment until it has an adapter
+ * again.
+ */
 async function reopen() {
   const { moebius, attempt, bytes, normal } = globalThis.bench;
   let opened;
@@ -218,14 +223,17 @@ async function reopen() {
   return { ok: true, verdict, length: y.length };
 }
 
-/** @param {'destroy' | 'takeAway' | 'crash'} how @param {string[]} reasons that the browser may give */
+/**
+ * Checks that all calls end when a device is lost. @param {'destroy' | 'takeAway' | 'crash'} how
+ * @param {string[]} reasons that the browser may give
+ */
 async function assertLossIsHandled(page, how, reasons) {
   const { loss, failures } = await page.evaluate(loseWhileBusy, how);
   assert.ok(reasons.includes(loss.reason), `expected a loss with reason ${reasons}, got ${JSON.stringify(loss)}`);
   assert.equal(typeof loss.message, 'string');
   assert.ok('pending step' in failures && 'pending bench' in failures, `failures of ${Object.keys(failures)}`);
   for (const [call, { ok, name, code, message }] of Object.entries(failures)) {
-    // One pass may still come to its end, for a crash takes a moment; the others would go on for minutes.
+    // One pass may still finish, since a crash takes a moment; the other calls would go on for minutes.
     if (ok && call === 'pending forward') continue;
     const fine = !ok && name === 'MoebiusError' && ['device-lost', 'disposed'].includes(code);
     assert.ok(fine, `${call}: expected 'device-lost' or 'disposed', got ${name} ${code}: ${message}`);
@@ -237,7 +245,7 @@ async function destroyingADeviceEndsItsWork(lab) {
   await assertLossIsHandled(await lab.bench(), 'destroy', ['destroyed']);
 }
 
-/** Keeps every GPUDevice, so that a test can end one behind the package's back. */
+/** Runs in a page, before its scripts: keeps every GPUDevice, so that a test can destroy one without the package. */
 function keepDevices() {
   const { requestDevice } = GPUAdapter.prototype;
   globalThis.gpuDevices = [];
@@ -254,13 +262,13 @@ async function aDeviceTakenAwayIsNoticed(lab) {
 }
 
 async function aCrashOfTheGpuProcessIsNoticed(lab) {
-  // In a browser of its own: the process serves all pages. The browser warns of the instance that went with it.
+  // The test has its own browser, since the GPU process serves all pages. The browser warns about the lost instance.
   const page = await lab.freshBench({ own: {}, allow: [/external Instance reference/] });
   await page.exposeFunction('crashTheGpu', () => crashTheGpu(page));
   await assertLossIsHandled(page, 'crash', ['unknown']);
 }
 
-/** Runs in a page: devices opened, used and destroyed, more than a browser would hold at a time. */
+/** Runs in a page: opens, uses and destroys more devices than a browser would hold at a time. */
 async function openMany(count) {
   const { ready, moebius, normal } = globalThis.bench;
   const { memory } = await ready;
@@ -280,7 +288,7 @@ async function openMany(count) {
   return { module, opened: stillOpen.length, stillOpen: stillOpen.reduce((a, b) => a + b) };
 }
 
-/** CubeCL keeps a little of every device there was, in the module's memory; nothing stays on the GPU. */
+/** Largest growth of the module's memory per device, of which CubeCL keeps a little; nothing stays on the GPU. */
 const MODULE_BYTES_OF_A_DEVICE = 384 * 1024;
 
 async function devicesDoNotAddUp(lab) {

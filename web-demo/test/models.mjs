@@ -1,4 +1,4 @@
-// Published models as small as they can be: decoders of the cases, with tokenizers of a word for each token.
+// Small published models for tests: decoders of the cases, with tokenizers that have a word for each token.
 import { spawnSync } from 'node:child_process';
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -8,7 +8,7 @@ import path from 'node:path';
 import { CASES } from './lab.mjs';
 import { parse, withHeader } from './safetensors.mjs';
 
-/** Tokens of the vocabulary of `decoder_olmoe`. */
+/** Number of tokens in the vocabulary of `decoder_olmoe`. */
 export const WORDS = 199;
 
 const json = (value) => Buffer.from(JSON.stringify(value));
@@ -25,14 +25,14 @@ const tokenizer = () => ({
   },
 });
 
-/** Takes the words of a conversation as they are. */
+/** Chat template that writes only the words of a conversation. */
 const TEMPLATE = '{% for message in messages %}{{ message.content }} {% endfor %}';
 
-/** The files of a mixture of experts; with `chat` it takes messages. @returns {Record<string, Buffer>} */
+/** Files of a small mixture of experts; with `chat`, it has a chat template. @returns {Record<string, Buffer>} */
 export function olmoe({ chat = false } = {}) {
   const folder = path.join(CASES, 'decoder_olmoe');
   const config = JSON.parse(fs.readFileSync(path.join(folder, 'config.json'), 'utf8'));
-  config.eos_token_id = null; // that of the published model, which the small one doesn't have
+  config.eos_token_id = null; // the published model's end token isn't in the small vocabulary
   return {
     'config.json': json(config),
     'tokenizer.json': json(tokenizer()),
@@ -41,7 +41,7 @@ export function olmoe({ chat = false } = {}) {
   };
 }
 
-/** The names and shapes of the tensors of such a mixture. */
+/** Names and shapes of the tensors of a mixture of experts of the given sizes. */
 function* shapes({ hidden, layers, experts, columns }) {
   yield ['model.embed_tokens.weight', [WORDS, hidden]];
   yield ['lm_head.weight', [WORDS, hidden]];
@@ -61,7 +61,7 @@ function* shapes({ hidden, layers, experts, columns }) {
   }
 }
 
-/** @returns {Buffer} numbers between -0.1 and 0.1 that look random, and are the same for a seed */
+/** Pseudorandom numbers between -0.1 and 0.1, the same for the same seed. @returns {Buffer} */
 function numbers(count, seed) {
   const values = new Float32Array(count);
   let state = seed;
@@ -73,8 +73,8 @@ function numbers(count, seed) {
 }
 
 /**
- * The files of a mixture of any size with weights that nobody trained; those of the weights in parts, since a buffer
- * of all is too much. @returns {Record<string, Buffer | Buffer[]>}
+ * Files of a mixture of experts of any size with untrained weights; the weights' file is a list of parts, since one
+ * buffer would be too large. @returns {Record<string, Buffer | Buffer[]>}
  */
 export function olmoeOf(sizes) {
   const files = olmoe();
@@ -99,17 +99,20 @@ export function olmoeOf(sizes) {
   return { ...files, 'config.json': json(config), 'model.safetensors': weights };
 }
 
-/** The same family in a GGUF file; its tokens are `tn`, of which `t0`, `t1` and `t2` can be written in a prompt. */
+/**
+ * A model of the same family in a GGUF file; its tokens are `tn`, of which `t0`, `t1` and `t2` can be written in a
+ * prompt.
+ */
 export function gguf() {
   const file = fs.readFileSync(path.join(CASES, 'gguf/olmoe_f16.gguf'));
-  // Merges of tokens that the small vocabulary lacks.
+  // The file's merges are of tokens that the small vocabulary lacks, so their key is renamed.
   const at = file.indexOf('tokenizer.ggml.merges');
   assert.ok(at > 0, 'the file has merges');
   file.write('x', at);
   return { 'olmoe.gguf': file };
 }
 
-/** The tokens of the case and, after each, the likeliest next one, as transformers has them. */
+/** The tokens of the case and, after each, the likeliest next token according to transformers. */
 export function likeliest() {
   const { tensors } = parse(fs.readFileSync(path.join(CASES, 'decoder_olmoe/logits.case.safetensors')));
   const numbers = (Type, { bytes }) => new Type(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
@@ -122,7 +125,7 @@ export function likeliest() {
   return { tokens, next };
 }
 
-/** What the `moebius` command generates with the model at a path; where there is none, with the model inside it. */
+/** Output of `moebius generate` with the model at a path; without a path, with the bundled model. */
 export function generateNativelyFrom(lab, model, options, device = 'wgpu') {
   assert.ok(lab.native, 'no native command to compare with: --native PATH names it');
   const command = ['generate', '--device', device, ...(model ? ['--model', model] : []), '--json', ...options];
@@ -131,7 +134,7 @@ export function generateNativelyFrom(lab, model, options, device = 'wgpu') {
   return JSON.parse(stdout.trim().split('\n').at(-1));
 }
 
-/** The same with these files; where there are none, with the model inside the command. */
+/** Output of `moebius generate` with the model in `files`; without files, with the bundled model. */
 export function generateNatively(lab, files, options, device) {
   if (!files) return generateNativelyFrom(lab, null, options, device);
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'moebius-text-'));
@@ -145,7 +148,7 @@ export function generateNatively(lab, files, options, device) {
   }
 }
 
-/** For the rest of a test the server has the files in `folder`. */
+/** Makes the server send `files` below `folder` until the test ends. */
 export function serve(lab, folder, files) {
   for (const [name, bytes] of Object.entries(files)) lab.replace(`${folder}/${name}`, bytes);
   lab.replace(`${folder}/files.json`, json(Object.keys(files)));

@@ -1,4 +1,4 @@
-// The package as npm packs it: a program that has it among its modules compiles and loads it.
+// Tests the package as npm packs it: a program that installs it compiles and loads it.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';

@@ -1,5 +1,5 @@
-// The section "Text" with a folder that is dropped from the disk, as a visitor drops it: the browser gives the page an
-// entry to read the folder with, which a drop made by a script doesn't have.
+// Tests of the section "Text" with a folder that is dropped from the disk, as visitors do: the browser then gives the
+// page an entry for reading the folder, which a drop made by a script doesn't have.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -11,7 +11,7 @@ import { write } from './page-text.mjs';
 export const tests = [aFolderIsDropped];
 export const long = [aFolderOfAGigabyteIsDropped];
 
-/** A folder with these files, each a buffer or a list of them. */
+/** Makes a folder with these files, each a buffer or a list of buffers. */
 function folderOf(files) {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'moebius-folder-'));
   for (const [name, parts] of Object.entries(files)) {
@@ -22,7 +22,7 @@ function folderOf(files) {
   return folder;
 }
 
-/** Drops what lies at these paths onto the section. */
+/** Drops the files or folders at these paths onto the section. */
 async function drop(page, paths) {
   const section = page.locator('#text');
   await section.scrollIntoViewIfNeeded();
@@ -35,7 +35,10 @@ async function drop(page, paths) {
   await session.detach();
 }
 
-/** Has the model of a folder answer in the page and natively. @returns what the page showed */
+/**
+ * Checks that the page and the native command give the same answer with the model in a folder. @returns what the page
+ * showed
+ */
 async function answers(lab, folder, { prompt, tokens, patience }) {
   const page = await lab.demo();
   await drop(page, [folder]);

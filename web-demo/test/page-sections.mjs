@@ -1,4 +1,4 @@
-// The sections at work: what a visitor sets is what is computed, and what is shown.
+// Tests of the sections at work: the page computes and shows what a visitor sets.
 import assert from 'node:assert/strict';
 
 import { difference, picture } from './pictures.mjs';
@@ -14,7 +14,7 @@ export const tests = [
 ];
 export const long = [thePageHoldsNoMoreAndMore];
 
-/** What the layer's section shows, read from the page. */
+/** Reads from the page what the layer's section shows. */
 async function layerShown(page) {
   return page.evaluate(() => {
     const numbers = (name) =>
@@ -45,7 +45,7 @@ async function setLayer(page, id, value) {
   return layerShown(page);
 }
 
-/** The page with the layer's controls as they are at first. */
+/** A page whose layer section has run with its initial controls. */
 async function layerReady(lab) {
   const page = await onADesktop(lab);
   await page.evaluate(() => document.querySelector('#layer-form').reset());
@@ -127,7 +127,7 @@ const trainState = (page) =>
 const trainIs = (page, state) =>
   page.waitForFunction((wanted) => document.querySelector('#train').dataset.trainState === wanted, state);
 
-/** Runs in the page. */
+/** Runs in the page: whether the training's loss is below `limit`. */
 function lossBelow(limit) {
   return Number(document.querySelector('#train-numbers dd[data-number="loss"]').textContent) < limit;
 }
@@ -234,7 +234,10 @@ async function benchmarksCanBeCancelled(lab) {
   await benchIs(page, 'done');
 }
 
-/** Every change makes a layer on the device; what it replaces has to go. */
+/**
+ * Checks that the page's memory stays bounded: every change makes a layer on the device, and the one it replaces must
+ * go.
+ */
 async function thePageHoldsNoMoreAndMore(lab) {
   const page = await layerReady(lab);
   const held = [];

@@ -1,5 +1,5 @@
-// The section "Text": the page's own model and a visitor's write, and stop when they are told to. Most tests put a
-// small model in the place of the page's own.
+// Tests of the section "Text": the page's own model and a visitor's model write, and stop when they should. Most tests
+// replace the page's own model by a small one.
 import assert from 'node:assert/strict';
 
 import { generateNatively, gguf, olmoe, serve } from './models.mjs';
@@ -25,7 +25,7 @@ const state = (page) => page.evaluate(() => globalThis.moebiusDemo.state().text)
 const tokensAtLeast = (page, count) =>
   page.waitForFunction((least) => Number(document.querySelector('#text').dataset.tokens) >= least, count);
 
-/** A page whose own model is a small one. */
+/** The demo page with a small model as its own. */
 async function withModel(lab, options) {
   serve(lab, 'model', olmoe());
   const page = await lab.demo(options);
@@ -35,7 +35,7 @@ async function withModel(lab, options) {
   return page;
 }
 
-/** Has the page write, within `timeout` ms where that isn't the tests' usual patience. @returns what it shows */
+/** Makes the page write, within `timeout` ms or else the tests' usual limit. @returns what the page shows */
 export async function write(page, timeout) {
   await page.locator('#text-write').click();
   const done = () => ['ready', 'failed'].includes(document.querySelector('#text').dataset.textState);
@@ -45,7 +45,9 @@ export async function write(page, timeout) {
   return { ...shown, said: await page.locator('#text-output .answer').last().textContent() };
 }
 
-/** Tokens a second below which something is wrong, however busy the machine: alone, two cores write more than ten. */
+/**
+ * Tokens per second below which something is wrong, however busy the machine; when idle, two cores write more than ten.
+ */
 const SLOW = 0.3;
 
 async function theShippedModelWrites(lab) {
@@ -53,7 +55,7 @@ async function theShippedModelWrites(lab) {
   const prompt = 'The captain looked at the sea';
   await page.locator('#text-prompt').fill(prompt);
   await page.locator('#text-temperature').selectOption('0');
-  // Compiles what runs on the device.
+  // The first text is short, to compile the kernels.
   await page.locator('#text-length').fill('4');
   await write(page);
   await page.locator('#text-length').fill('32');
@@ -74,7 +76,7 @@ async function theModelWritesTokenByToken(lab) {
   const number = (name) => page.locator(`#text-numbers dd[data-number="${name}"]`).textContent();
   assert.deepEqual([await number('tokens'), await number('prompt')], ['16', '5']);
   assert.equal(await number('speed'), tokensPerSecond.toFixed(1));
-  // Every token tells its experts: three of eight in each of three layers.
+  // Every token reports its experts: three of eight in each of three layers.
   assert.equal(experts.length, 16);
   for (const layers of experts) assert.deepEqual(layers.map((of) => new Set(of).size), [3, 3, 3]);
   assert.equal(await page.locator('#text-output [data-token]').count(), 16);
@@ -107,7 +109,7 @@ async function aTextStopsAtOnce(lab) {
   await page.locator('#text-length').fill('240');
   await page.locator('#text-write').click();
   await tokensAtLeast(page, 4);
-  // Measured in the page: the test's own messages take time.
+  // Measured in the page, since messages of the test take time.
   const late = await page.evaluate(async () => {
     const begun = performance.now();
     document.querySelector('#text-stop').click();
@@ -156,14 +158,14 @@ async function aDroppedModelIsTalkedTo(lab) {
       messages.map(({ content }) => content),
       said,
     );
-    // The template joins what was said by spaces.
+    // The template joins the messages with spaces.
     const before = said.slice(0, -1).join(' ');
     const native = generateNatively(lab, files, ['--prompt', before, '--max-tokens', '16']);
     assert.deepEqual(ids, native.ids);
   }
   assert.equal(await page.locator('#text-output .asked').count(), 2);
   await picture(page.locator('#text'), 'text-chat');
-  // A GGUF file in its place, and the page's own again.
+  // Then a GGUF file replaces the model, and after that the page's own model.
   await dropped(page, gguf());
   await page.locator('#text-prompt').fill('t0t1');
   const { report } = await write(page);
@@ -185,7 +187,7 @@ async function filesThatAreNoModelAreToldOf(lab) {
   };
   assert.match(await told({ 'model.safetensors': good['model.safetensors'] }), /config\.json and tokenizer\.json/);
   assert.match(await told({ 'a.bin': Buffer.from('x') }), /\.gguf or \.safetensors file, got a\.bin/);
-  // What the package refuses is told in its words, and the next model works.
+  // The page shows the package's error for a refused file, and the next model works.
   await dropped(page, { 'broken.gguf': Buffer.from('GGUFGGUF') });
   await page.locator('#text-write').click();
   await textIs(page, 'failed');

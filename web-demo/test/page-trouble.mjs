@@ -1,4 +1,4 @@
-// When something is wrong, the page says so and stays usable as far as that goes.
+// Tests of the page in trouble: it says what is wrong and stays as usable as it can.
 import assert from 'node:assert/strict';
 
 import { crashTheGpu } from './chromium.mjs';
@@ -29,7 +29,7 @@ const ON = ['on', 'on', 'on', 'on'];
 
 const CASE = 'cases/balance_losses.safetensors';
 
-/** Nothing has been computed for sections behind the gate. */
+/** Checks that nothing has been computed for the sections behind the self-check. */
 async function assertNothingRan(page) {
   assert.deepEqual(await gates(page), OFF);
   const { layer, bench, training } = await page.evaluate(() => globalThis.moebiusDemo.state());
@@ -105,7 +105,7 @@ async function aModuleThatIsMissingIsToldOf(lab) {
   await stateIs(page, 'ready');
 }
 
-/** The page is lost, says so, opens the device again, and everything works as before. */
+/** Checks that the page reports a lost device, opens it again, and then works as before. */
 async function assertRecovers(page) {
   await stateIs(page, 'lost');
   assert.deepEqual(await gates(page), OFF);
@@ -119,7 +119,7 @@ async function assertRecovers(page) {
   await page.waitForFunction((before) => Number(document.querySelector('#layer').dataset.runs) > before, runs);
 }
 
-/** A page with a benchmark under way. */
+/** A page with a benchmark in progress. */
 async function busy(lab, options) {
   const page = await lab.demo(options);
   await page.locator('#bench-repeats').selectOption('30');
@@ -136,7 +136,7 @@ async function aDeviceCanBeLostAgain(lab) {
   await assertLossesAreSurvived(lab, 2);
 }
 
-/** A training's device is lost so many times. */
+/** Checks that the page survives `times` losses of the device during a training. */
 async function assertLossesAreSurvived(lab, times) {
   const page = await lab.demo();
   await page.locator('#train-start').click();

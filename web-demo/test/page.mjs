@@ -1,4 +1,4 @@
-// The page as a visitor first sees it: ready in time, complete, readable for everyone, on any screen.
+// Tests of the page as a visitor first sees it: ready in time, complete, accessible, and fit for any screen.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
@@ -61,17 +61,17 @@ async function whatBelongsThereIsThere(lab) {
   assert.equal(new Set(drawn).size, Number(tokens));
 }
 
-/** The device works in a worker, so the page itself answers a visitor while it checks, computes and trains. */
+/** Checks that the page always answers a visitor; checks, computation and training run in a worker. */
 async function thePageIsNeverBlocked(lab) {
   const page = await onADesktop(lab);
   const late = await page.evaluate(() => globalThis.late);
   const longest = Math.max(0, ...late.map(({ duration }) => duration));
   lab.note(`${late.length} scripts in late frames, the longest took ${longest.toFixed(0)} ms`);
-  // On cores that a software adapter keeps busy as well. A call of the package on the page would take seconds.
+  // This holds even on cores that a software adapter keeps busy. A call of the package in the page would take seconds.
   assert.ok(longest < 500, `expected no script of the page to run 500 ms, got ${JSON.stringify(late)}`);
 }
 
-// Of each part: the smallest share that is not background, and the fewest colours.
+// For each part of the page: the smallest share of pixels that aren't background, and the fewest colours.
 const LAYER = { '#layer-plot': [0.02, 6], '#layer-load': [0.02, 6] };
 const TRAINED = { '#train-canvas': [0.1, 6], '#train-loss': [0.003, 2] };
 
@@ -93,7 +93,7 @@ async function picturesShowSomething(lab) {
   await assertPictures(page, 'light', false, { ...LAYER, ...TRAINED });
   const light = await brightness(page, 'train-light');
   await page.emulateMedia({ colorScheme: 'dark' });
-  await page.waitForTimeout(300); // a canvas is drawn again
+  await page.waitForTimeout(300); // so that the canvas is drawn again
   await assertPictures(page, 'dark', true, { ...LAYER, ...TRAINED });
   const dark = await brightness(page, 'train-dark');
   assert.ok(dark < light, `the training's picture is as bright in the dark: ${dark} and ${light}`);
@@ -102,7 +102,7 @@ async function picturesShowSomething(lab) {
 
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-/** Fails on any violation, best practices too. */
+/** Fails on any violation of accessibility rules, including best practices. */
 async function assertAccessible(page, what) {
   await page.evaluate(AXE);
   const { violations, passes } = await page.evaluate(() => globalThis.axe.run(document));
@@ -129,7 +129,7 @@ async function readableForEveryoneInTrouble(lab) {
       await assertAccessible(page, `${what}, ${colorScheme}`);
     }
   };
-  // The worker asks for the device, and scripts of a test can't get there first.
+  // The device is hidden in the worker's own file, since a test's script can't run in the worker before it.
   const hidden = `Object.defineProperty(WorkerNavigator.prototype, 'gpu', { value: undefined });\n`;
   lab.replace('worker.js', Buffer.concat([Buffer.from(hidden), lab.siteFile('worker.js')]));
   await both(await lab.demo({ state: 'unsupported' }), 'unsupported');
@@ -145,7 +145,7 @@ async function readableForEveryoneInTrouble(lab) {
   await both(failed, 'lost');
 }
 
-/** Runs in the page: what has the focus, and whether one can see that. */
+/** Runs in the page: returns the focused element, and whether its focus is visible. */
 function focused() {
   const element = document.activeElement;
   const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(element);
@@ -176,7 +176,7 @@ async function fitsAPhone(lab) {
   const page = await onAPhone(lab);
   const { width, wide } = await page.evaluate(() => ({
     width: document.scrollingElement.scrollWidth,
-    // Tables may scroll inside a box of their own.
+    // Tables may be wider than the page inside a scrolling box.
     wide: [...document.querySelectorAll('main *')]
       .filter((element) => element.getBoundingClientRect().right > innerWidth + 1 && !element.closest('.scroll'))
       .map((element) => `${element.tagName} ${element.id} ${element.className}`),
@@ -185,7 +185,7 @@ async function fitsAPhone(lab) {
   assert.ok(width <= PHONE.width, `expected no more than ${PHONE.width} pixels, got ${width}`);
 }
 
-/** Any static host will do: no address begins at the root. */
+/** Checks that the page works below any address, since no path in it begins at the root. */
 async function worksInASubfolder(lab) {
   lab.mount('some/where/');
   await lab.demo({ name: 'some/where/' });

@@ -1,4 +1,4 @@
-// Pictures of pages as numbers.
+// Takes pictures of pages and measures them.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -8,19 +8,20 @@ import { PNG } from 'pngjs';
 import { PICTURES } from './lab.mjs';
 
 /**
- * Takes a picture of a page or an element and keeps it for people.
+ * Takes a picture of a page or an element and keeps it for people to look at.
  * @param {import('playwright-core').Page | import('playwright-core').Locator} what
  * @param {string} name
  */
 export async function picture(what, name, options = {}) {
   fs.mkdirSync(PICTURES, { recursive: true });
-  // CSS pixels, whatever the screen: a phone's has three times as many.
+  // In CSS pixels on any screen; a phone's screen has three times as many pixels.
   const bytes = await what.screenshot({ path: path.join(PICTURES, `${name}.png`), scale: 'css', ...options });
   return PNG.sync.read(bytes);
 }
 
 /**
- * What is on a picture: how many colours, how much of it is not its commonest colour, and how bright that one is.
+ * Measures a picture: the number of colours, the share of pixels not in its commonest colour, and that colour's
+ * brightness.
  * @param {PNG} png
  */
 export function describe({ data, width, height }) {
@@ -31,12 +32,12 @@ export function describe({ data, width, height }) {
   }
   const [background, count] = [...counts].reduce((most, entry) => (entry[1] > most[1] ? entry : most));
   const brightness = ((background >> 16) + ((background >> 8) & 255) + (background & 255)) / 3 / 255;
-  // Edges of letters make many colours of a few pixels each.
+  // Edges of letters make many colours of a few pixels each, which don't count.
   const colours = [...counts.values()].filter((pixels) => pixels >= 20).length;
   return { width, height, colours, covered: 1 - count / (width * height), brightness };
 }
 
-/** The share of pixels in which two pictures of one size differ visibly. @param {PNG} one @param {PNG} two */
+/** The share of pixels in which two pictures of the same size differ visibly. @param {PNG} one @param {PNG} two */
 export function difference(one, two) {
   assert.deepEqual([one.width, one.height], [two.width, two.height]);
   let differing = 0;

@@ -1,5 +1,5 @@
-// A mixture-of-experts layer and an attention in plain JavaScript and f64, written from the formulas, to compare the
-// package with.
+// A mixture-of-experts layer and an attention in plain JavaScript and f64, written from the formulas, as references for
+// the package.
 
 /**
  * @typedef {{ hidden: number, inter: number, experts: number, topK: number, activation: string, gated: boolean }} Sizes
@@ -13,7 +13,7 @@ const ACTIVATIONS = {
   mish: (x) => x * Math.tanh(Math.log1p(Math.exp(x))),
 };
 
-/** erf by its series at 0, and by the continued fraction of erfc far from it; good to 1e-14. */
+/** erf by its series near 0 and by the continued fraction of erfc elsewhere, accurate to 1e-14. */
 function erf(x) {
   if (Math.abs(x) > 3) {
     const z = Math.abs(x);
@@ -29,12 +29,12 @@ function erf(x) {
   return (2 / Math.sqrt(Math.PI)) * sum;
 }
 
-/** Row `row` of a row-major matrix times a vector. */
+/** Product of row `row` of a row-major matrix and a vector. */
 function dot(matrix, row, vector) {
   return vector.reduce((sum, value, i) => sum + matrix[row * vector.length + i] * value, 0);
 }
 
-/** Softmax over all experts, the best `topK`, weights that sum to 1. A tie goes to the lower expert. */
+/** Routes a token: softmax over all experts, the best `topK`, weights that sum to 1. A tie goes to the lower expert. */
 export function route(logits, topK) {
   const top = Math.max(...logits);
   const exponentials = logits.map((logit) => Math.exp(logit - top));
@@ -71,7 +71,7 @@ function feedForward(sizes, weights, expert, token) {
   });
 }
 
-/** @param {Sizes} sizes @param {Weights} weights @param {number[]} x [tokens, hidden] */
+/** Output of the layer for x. @param {Sizes} sizes @param {Weights} weights @param {number[]} x [tokens, hidden] */
 export function moeLayer(sizes, weights, x) {
   const { hidden, experts, topK } = sizes;
   const tokens = x.length / hidden;
@@ -91,13 +91,15 @@ export function moeLayer(sizes, weights, x) {
   return { y, routes };
 }
 
-/** ALiBi's slope of a head: powers of 2^(−8 / n) for a power n of two, then every second of those for 2n. */
+/**
+ * ALiBi's slope of a head: powers of 2^(−8 / n) for n heads, a power of two; other counts add every second slope of 2n.
+ */
 function slope(head, heads) {
   const n = 2 ** Math.floor(Math.log2(heads));
   return head < n ? 2 ** ((-8 * (head + 1)) / n) : 2 ** ((-8 * (2 * (head - n) + 1)) / (2 * n));
 }
 
-/** What a rule makes of a score; −Infinity hides the key. `p` is the query's position among the keys. */
+/** A score as changed by a rule; −Infinity hides the key. `p` is the query's position among the keys. */
 function ruled(s, rule, { i, j, p, head, heads }) {
   const [name, value] = typeof rule === 'string' ? [rule] : Object.entries(rule)[0];
   const only = (seen) => (seen ? s : -Infinity);
@@ -125,7 +127,7 @@ function ruled(s, rule, { i, j, p, head, heads }) {
   }
 }
 
-/** o and lse of one query: `q`, and the keys and values of its head as rows. */
+/** Output o and log-sum-exp of one query `q`, with the keys and values of its head as rows. */
 function attend(q, { k, v }, valueDim, score) {
   const scores = k.map((key, j) => score(dot(q, 0, key), j));
   const most = Math.max(...scores);
@@ -136,7 +138,7 @@ function attend(q, { k, v }, valueDim, score) {
   return { o, lse };
 }
 
-/** `options` are those of the package's `attention`, with all sizes. @param {Record<string, number[]>} inputs */
+/** Attention with the package's `options`, all sizes given. @param {Record<string, number[]>} inputs */
 export function attention(options, inputs) {
   const { batch, heads, kvHeads, queries, keys, headDim, valueDim, rules = [] } = options;
   const scale = options.scale ?? 1 / Math.sqrt(headDim);
@@ -159,7 +161,10 @@ export function attention(options, inputs) {
   return { o, lse };
 }
 
-/** ‖got − expected‖ / ‖expected‖. @param {ArrayLike<number>} got @param {ArrayLike<number>} expected */
+/**
+ * Relative L2 error ‖got − expected‖ / ‖expected‖.
+ * @param {ArrayLike<number>} got @param {ArrayLike<number>} expected
+ */
 export function relativeError(got, expected) {
   if (got.length !== expected.length) return Infinity;
   let [difference, norm] = [0, 0];

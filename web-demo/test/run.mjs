@@ -2,10 +2,9 @@
 //
 //   node web-demo/test/run.mjs [size|package|page|deno|real]... [--only TEXT] [--native PATH] [--model FILE.gguf]
 //
-// Without a group: all but `real`, which talks to the published model that --model names. --only runs the tests whose
-// names contain TEXT; --native names the moebius command, which some compare with. With MOEBIUS_TEST_DEEP=1 the tests
-// that take long, which are left out otherwise. The environment's CHROMIUM names another browser. The site has to be
-// there: scripts/demo --build-only
+// Without a group, it runs all but `real`, which uses the published model that --model names. --only selects tests
+// whose names contain TEXT; --native names the moebius command, which some tests compare with. MOEBIUS_TEST_DEEP=1 adds
+// tests that take long. The variable CHROMIUM names another browser. The site has to exist: scripts/demo --build-only
 import assert from 'node:assert/strict';
 import { parseArgs } from 'node:util';
 
@@ -18,7 +17,7 @@ const GROUPS = {
   deno: ['deno'],
   real: ['text-real'],
 };
-// Far more than any test takes, several waits with limits of their own among them: a hang should end in a message.
+// Longer than any test takes, even with several waits that each have a limit, so that a hang ends in a message.
 const LIMIT_MS = 300_000;
 const deep = process.env.MOEBIUS_TEST_DEEP === '1';
 
@@ -33,10 +32,13 @@ for (const group of groups) {
 
 class Late extends Error {}
 
-/** Whether a test waited in vain, and didn't find anything wrong. */
+/** Whether a test ran into a time limit, rather than finding something wrong. */
 const hung = (error) => error instanceof Late || error?.name === 'TimeoutError';
 
-/** @param {Lab} lab @param {(lab: Lab) => Promise<void>} test @returns what went wrong, or null; and whether it hung */
+/**
+ * Runs a test. @param {Lab} lab @param {(lab: Lab) => Promise<void>} test
+ * @returns what went wrong, or null; and whether the test hung
+ */
 async function outcome(lab, test) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -57,8 +59,8 @@ async function outcome(lab, test) {
 }
 
 /**
- * Once in some hundred tests a page on Chromium's software adapter stands still; the cause is not known. A test that
- * waited in vain is told of with what its pages show, and gets one more chance in another browser.
+ * Runs a test, and again in another browser if it hung. About once in several hundred tests, a page on Chromium's
+ * software adapter stands still, for an unknown reason; the hang is reported with what the pages show.
  * @returns {Promise<boolean>} whether the test passed
  */
 async function run(lab, name, test) {

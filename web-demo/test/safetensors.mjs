@@ -1,4 +1,4 @@
-// Case files (safetensors) taken apart and put together, so that tests can spoil them or write their own.
+// Parses and builds case files (safetensors), so that tests can spoil them or write their own.
 
 const ELEMENT_BYTES = { U8: 1, I32: 4, U32: 4, F32: 4 };
 
@@ -7,7 +7,7 @@ const ELEMENT_BYTES = { U8: 1, I32: 4, U32: 4, F32: 4 };
  * @typedef {{ metadata: Record<string, string>, tensors: Record<string, Tensor> }} Case
  */
 
-/** @param {Buffer} file @returns {Case} its tensors are views of the file */
+/** Parses a file. @param {Buffer} file @returns {Case} whose tensors are views of the file */
 export function parse(file) {
   const length = Number(file.readBigUInt64LE(0));
   const start = 8 + length;
@@ -26,12 +26,12 @@ export function parse(file) {
   return { metadata, tensors };
 }
 
-/** @param {Record<string, string>} metadata @param {Record<string, Tensor>} tensors @returns {Buffer} */
+/** Builds a file. @param {Record<string, string>} metadata @param {Record<string, Tensor>} tensors @returns {Buffer} */
 export function build(metadata, tensors) {
   const header = { __metadata__: metadata };
   const parts = [];
   let offset = 0;
-  // By alignment, as writers of the format do.
+  // Sorted by alignment, as writers of the format do.
   const entries = Object.entries(tensors).sort(([, a], [, b]) => ELEMENT_BYTES[b.dtype] - ELEMENT_BYTES[a.dtype]);
   for (const [name, { dtype, shape, bytes }] of entries) {
     header[name] = { dtype, shape, data_offsets: [offset, offset + bytes.length] };
@@ -41,7 +41,7 @@ export function build(metadata, tensors) {
   return withHeader(JSON.stringify(header), Buffer.concat(parts));
 }
 
-/** A file with this text for a header, whether or not it fits the data. @param {string} text @param {Buffer} data */
+/** A file with this text as its header, whether or not it fits the data. @param {string} text @param {Buffer} data */
 export function withHeader(text, data) {
   const header = Buffer.from(text.padEnd(Math.ceil(Buffer.byteLength(text) / 8) * 8));
   const length = Buffer.alloc(8);
@@ -49,16 +49,16 @@ export function withHeader(text, data) {
   return Buffer.concat([length, header, data]);
 }
 
-/** @param {ArrayLike<number>} values @param {number[]} shape @returns {Tensor} */
+/** An f32 tensor. @param {ArrayLike<number>} values @param {number[]} shape @returns {Tensor} */
 export function f32(values, shape) {
   return { dtype: 'F32', shape, bytes: Buffer.from(Float32Array.from(values).buffer) };
 }
 
-/** A copy of a case file in which one bit of `output` is another. A number changes visibly, not by a rounding. */
+/** A copy of a case file with one bit of `output` flipped, such that a number changes by more than rounding. */
 export function withFlippedBit(file, output) {
   const copy = Buffer.from(file);
   const { dtype, bytes } = parse(copy).tensors[output];
-  // The exponent's top bit but one in an f32; the lowest bit of an integer or a code.
+  // For an f32, the second-highest bit of the exponent; for an integer or a code, the lowest bit.
   const [at, bit] = dtype === 'F32' ? [3, 0x20] : [0, 0x01];
   bytes[at] ^= bit;
   return copy;

@@ -1,14 +1,17 @@
-// What a visitor has to download until the page is ready.
+// Tests the size of the download until the page is ready.
 import assert from 'node:assert/strict';
 
 import { sizeOf, table, total } from '../../scripts/sizes.mjs';
 
 export const tests = [thePageFitsItsBudget];
 
-// Tokenizers and chat templates, with the tables of Unicode that their expressions need, come with the first text.
+// Largest size in bytes. Tokenizers, chat templates and their Unicode tables don't count: they come with the first
+// text.
 const BUDGET = 2_000_000;
 
-/** Every file that the page asks for until its self-check has passed, each in brotli at its best. */
+/**
+ * Checks the size of all files that the page requests until its self-check has passed, each with brotli at its best.
+ */
 async function thePageFitsItsBudget(lab) {
   await lab.demo({ all: true });
   const { served } = lab;

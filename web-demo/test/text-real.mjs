@@ -1,4 +1,4 @@
-// A published model of some size, streamed from a Blob to the device: it answers what the native command answers.
+// Tests a published model of some size, streamed from a Blob to the device, against the native command's answer.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -11,7 +11,7 @@ export const long = tests;
 const QUESTION = 'Write one sentence about the sea.';
 const TOKENS = 12;
 
-/** Runs in a worker. */
+/** Runs in a worker: loads the model and lets it answer. */
 async function answer({ url, question, maxTokens }) {
   const { device, moebius, ready } = globalThis.bench;
   const { memory } = await ready;
@@ -42,7 +42,7 @@ async function aPublishedModelAnswers(lab) {
   lab.note(`the module grew by ${module} bytes`);
   lab.note(`after ${times.promptTokens} tokens of a prompt the first in ${times.firstTokenMs.toFixed(0)} ms`);
   lab.note(`${times.tokensPerSecond.toFixed(2)} tokens/s: ${text}`);
-  // At most the largest tensor, as it is decoded and as it is handed to the device; never all of it.
+  // The module holds at most the largest tensor twice, once decoded and once for the device, and never all weights.
   assert.ok(module < report.weightBytes * 0.6, `the module grew by ${module} of ${report.weightBytes} bytes`);
   const options = ['--chat', '--prompt', QUESTION, '--max-tokens', String(TOKENS)];
   const native = generateNatively(lab, { [name]: bytes }, options, 'flex');

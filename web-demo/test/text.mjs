@@ -1,4 +1,4 @@
-// Published models in the package: the tokens of transformers and of the native command, read from Blobs in pieces.
+// Tests of published models in the package: same tokens as transformers and the native command, weights read in pieces.
 import assert from 'node:assert/strict';
 
 import { generateNatively, gguf, likeliest, olmoe, serve } from './models.mjs';
@@ -19,7 +19,7 @@ export const tests = [
 
 const PROMPT = 'w3 w14 w15 w92 w65';
 
-/** Runs in a page or worker: loads a model that the server has and generates once for each of `asked`. */
+/** Runs in a page or worker: loads a model from the server and generates once for each of `asked`. */
 async function run({ folder, options = {}, asked, blobs = false }) {
   const { device, moebius, bytes, attempt } = globalThis.bench;
   const names = JSON.parse(new TextDecoder().decode(await bytes(`../${folder}/files.json`)));
@@ -56,7 +56,7 @@ async function theLikeliestTokensAreThoseOfTransformers(lab) {
   const { tokens, next } = likeliest();
   const lengths = [1, 2, 7, 16, 17, 40];
   const asked = lengths.map((length) => ({ prompt: words(tokens.slice(0, length)), maxTokens: 1 }));
-  // A page of its own: in one that other tests had, what they left is freed at any time, and memory is counted here.
+  // A fresh page, since memory is counted here: in a shared one, the objects of other tests may be freed at any time.
   const page = await lab.freshBench();
   const { report, answers, gone, read } = await page.evaluate(run, { folder: 'tiny', asked });
   answers.forEach(({ value, message }, at) => {
@@ -77,7 +77,7 @@ async function theLikeliestTokensAreThoseOfTransformers(lab) {
   });
   const [done, of] = read.at(-1);
   assert.equal(done, of);
-  // All of it is f32; buffers are padded.
+  // All weights are f32; buffers are padded.
   assert.ok(weightBytes >= of && weightBytes < 1.2 * of, `${weightBytes} bytes for ${of}`);
   assert.equal(gone.code, 'disposed');
 }
@@ -114,7 +114,7 @@ async function textsAreThoseOfTheNativeCommand(lab) {
     });
     const speeds = answers.map(({ value }) => value.tokensPerSecond.toFixed(1));
     lab.note(`${precision}: ${speeds} tokens/s, ${report.weightBytes} bytes`);
-    // A stop string ends a text before it.
+    // A text ends before its stop string.
     const stop = ` ${native[0].text.split(' ')[5]}`;
     const stopped = await worker.evaluate(run, {
       folder: 'tiny',
@@ -151,7 +151,7 @@ async function aGgufFileWritesAndChats(lab) {
   }
 }
 
-/** Runs in a worker: what is asked of the browser while a model is loaded from Blobs. */
+/** Runs in a worker: returns the sizes of all reads while a model is loaded from Blobs. */
 async function watched(options) {
   const { run } = globalThis.tried;
   const read = FileReaderSync.prototype.readAsArrayBuffer;
@@ -180,7 +180,7 @@ async function weightsInABlobAreReadInPieces(lab) {
   const sum = pieces.reduce((a, b) => a + b);
   assert.equal(sum, all, 'each byte once');
   assert.ok(Math.max(...pieces) < all / 4, `expected small pieces of ${all} bytes, got ${Math.max(...pieces)}`);
-  // A page would have to wait for each piece.
+  // Pages can't read pieces synchronously.
   const { loaded } = await page.evaluate(run, { folder: 'tiny', asked, blobs: true });
   assert.equal(loaded.code, 'unsupported');
   assert.match(loaded.message, /worker/);
@@ -210,7 +210,7 @@ async function theExpertsOfEachTokenAreTold(lab) {
   assert.ok(seen.size > 6, 'all tokens took the same experts');
 }
 
-/** Runs in a page: a text that is stopped after some tokens, and one after it. */
+/** Runs in a page: stops a text after some tokens, then generates another. */
 async function stop(folder) {
   const { device, moebius, bytes, attempt } = globalThis.bench;
   const names = JSON.parse(new TextDecoder().decode(await bytes(`../${folder}/files.json`)));
@@ -224,7 +224,7 @@ async function stop(folder) {
   let aborted = 0;
   const onToken = () => {
     count += 1;
-    // Not within the callback: a step is under way when it is heard.
+    // Not within the callback: the signal is to come while a step is in progress.
     if (count === 5) setTimeout(() => ((aborted = performance.now()), controller.abort()), 1);
   };
   const first = attempt(() => model.generate({ prompt, maxTokens: 200, onToken, signal: controller.signal }));
@@ -248,7 +248,7 @@ async function stoppingWorksAtOnce(lab) {
   assert.deepEqual(after, whole.slice(0, 8), 'a text after one that was stopped');
 }
 
-/** Runs in a page. */
+/** Runs in a page: aborts the loading of a model. */
 async function stopLoading(folder) {
   const { device, moebius, bytes, attempt } = globalThis.bench;
   const names = JSON.parse(new TextDecoder().decode(await bytes(`../${folder}/files.json`)));
@@ -324,13 +324,13 @@ async function whatDoesNotFitIsRefused(lab) {
   const { answers } = await page.evaluate(run, { folder: 'tiny', asked });
   answers.forEach(({ ok, code, message }, at) => {
     const about = `${JSON.stringify(asked[at])}: ${message}`;
-    // A conversation needs a template, which the files of this model lack.
+    // A conversation needs a template, which this model's files lack.
     const template = 'messages' in asked[at] && !('prompt' in asked[at]);
     assert.deepEqual([ok, code], [false, template ? 'bad-file' : 'shape'], about);
   });
 }
 
-/** Runs in a page: what is held after each of some models. */
+/** Runs in a page: returns the memory held after each of several models. */
 async function held({ folder, rounds }) {
   const { run } = globalThis.tried;
   const opened = await globalThis.bench.device();
@@ -342,7 +342,7 @@ async function held({ folder, rounds }) {
   return all;
 }
 
-/** Tokenizers are a module of their own, which the first model asks for; one that doesn't come is asked for again. */
+/** Checks that a failed load of the tokenizers' module is reported, and that the next model loads the module again. */
 async function wordsThatDoNotComeAreToldOf(lab) {
   serve(lab, 'tiny', olmoe());
   const asked = { folder: 'tiny', asked: [{ prompt: PROMPT, maxTokens: 1 }] };
@@ -367,7 +367,7 @@ async function aModelGivesItsMemoryBack(lab) {
   }
 }
 
-/** Runs in a page of its own. */
+/** Runs in a page of its own: loses the device during a text. */
 async function lose(folder) {
   const { device, moebius, bytes, attempt } = globalThis.bench;
   const names = JSON.parse(new TextDecoder().decode(await bytes(`../${folder}/files.json`)));

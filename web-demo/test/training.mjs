@@ -1,4 +1,4 @@
-// Training in a page: it learns, repeats, stops when told, and goes on.
+// Tests of training in a page: it learns, is repeatable, stops when told, and continues.
 import assert from 'node:assert/strict';
 
 export const tests = [
@@ -10,7 +10,7 @@ export const tests = [
   stepsMayOverlap,
 ];
 
-/** Runs in a page or worker. */
+/** Runs in a page or worker: a training with its reports and predictions. */
 async function train({ seed, steps }) {
   const { device, moebius, spirals } = globalThis.bench;
   const { points, labels } = spirals(256);
@@ -47,7 +47,7 @@ async function theLossFallsAndRunsRepeat(lab) {
   assert.equal(first.step, 1);
   assert.equal(last.step, steps);
   assert.equal(one.steps, steps);
-  // The logarithm of 2 is what guessing costs.
+  // Guessing between two classes costs ln 2.
   assert.ok(first.loss > 0.4 && first.loss < 2, `expected the first loss near ln 2, got ${first.loss}`);
   assert.ok(last.loss < 0.5 * first.loss, `expected less than half of ${first.loss}, got ${last.loss}`);
   assert.ok(last.accuracy > 0.9 && one.right > 0.9, `expected over 0.9 right, got ${last.accuracy} and ${one.right}`);
@@ -59,7 +59,7 @@ async function theLossFallsAndRunsRepeat(lab) {
     );
     assert.ok(Number.isFinite(balance) && balance > 0, `balance ${balance}`);
   }
-  // The same in another thread, and not the same with another seed.
+  // The same seed gives the same training in another thread; another seed does not.
   const two = await worker.evaluate(train, { seed: 5, steps: 41 });
   assert.deepEqual(two.reports, reports.slice(0, two.reports.length));
   const other = await worker.evaluate(train, { seed: 6, steps: 1 });
@@ -78,7 +78,7 @@ async function predictionsAreConsistent(lab) {
   });
 }
 
-/** Runs in a page: a long run aborted after a moment, then a short one. */
+/** Runs in a page: aborts a long training after a moment, then runs a short one. */
 async function abortTraining() {
   const { device, moebius, spirals, attempt } = globalThis.bench;
   const { points, labels } = spirals(64);
@@ -111,7 +111,7 @@ async function abortingStopsTraining(lab) {
   assert.equal(predicted.value, 64, `a prediction afterwards: ${predicted.code}: ${predicted.message}`);
 }
 
-/** Runs in a page. */
+/** Runs in a page: aborts a benchmark. */
 async function abortBench() {
   const { device, moebius, attempt } = globalThis.bench;
   const opened = await device();
@@ -139,7 +139,7 @@ async function abortingStopsABenchmark(lab) {
   assert.equal(next.value, 2, `a benchmark afterwards: ${next.code}: ${next.message}`);
 }
 
-/** Runs in a page. */
+/** Runs in a page: makes calls with signals that are already aborted. */
 async function abortedBefore() {
   const { device, moebius, spirals, normal, attempt } = globalThis.bench;
   const opened = await device();
@@ -171,7 +171,7 @@ async function aSignalThatHasFiredStopsACallAtOnce(lab) {
   assert.deepEqual(after, { steps: 0, forward: 32, linear: 32 });
 }
 
-/** Runs in a page: what an impatient visitor does. */
+/** Runs in a page: overlapping calls, as by an impatient visitor. */
 async function overlappingSteps() {
   const { device, moebius, spirals, attempt } = globalThis.bench;
   const { points, labels } = spirals(32);
@@ -182,7 +182,10 @@ async function overlappingSteps() {
   return { results: results.map(({ ok, name, message }) => ({ ok, name, message })), next, steps: training.steps };
 }
 
-/** Either all of it happens, in some order, or a call is refused with an error of ours; never one of wasm-bindgen's. */
+/**
+ * Checks that overlapping calls either all happen, in some order, or are refused with an error of the package, not of
+ * wasm-bindgen.
+ */
 async function stepsMayOverlap(lab) {
   const page = await lab.bench();
   const { results, next, steps } = await page.evaluate(overlappingSteps);

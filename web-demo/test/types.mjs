@@ -1,4 +1,4 @@
-// The package's TypeScript types: a program that uses all of it compiles, and everything in them is explained.
+// Tests of the package's TypeScript types: a program that uses all of them compiles, and every type is documented.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
@@ -15,7 +15,7 @@ async function aStrictProgramCompiles() {
   assert.equal(status, 0, `${stdout}${stderr}`);
 }
 
-/** What the bindings' generator adds for itself; a caller needs neither. */
+/** Declarations that the bindings' generator adds for itself; callers don't need them. */
 const GENERATED = /initSync|__wbg/;
 
 async function everythingPublicIsExplained(lab) {

@@ -1,4 +1,4 @@
-// Pages at work, kept open for all tests that look at them: kernels take a software adapter seconds to compile.
+// Pages at work, kept open for all tests that look at them, since kernels take a software adapter seconds to compile.
 
 export const DESKTOP = { width: 1200, height: 900 };
 export const PHONE = { width: 360, height: 740 };
@@ -10,7 +10,7 @@ const ON_A_PHONE = {
   deviceScaleFactor: 2,
 };
 
-/** Runs in the page before anything else: keeps how long each script ran that made a frame late. */
+/** Runs in the page before anything else: records how long each script took that delayed a frame. */
 function observeScripts() {
   globalThis.late = [];
   const keep = (frames) => {
@@ -28,7 +28,7 @@ export const layerHasRun = (page) =>
 const openDetails = (page) =>
   page.evaluate(() => document.querySelectorAll('details').forEach((part) => (part.open = true)));
 
-/** A page on which every section has something to show, kept for the tests that only look. */
+/** A kept desktop page on which every section has something to show, for tests that only look at it. */
 export function onADesktop(lab) {
   return lab.keep('desktop', async () => {
     const page = await lab.demo({ context: { viewport: DESKTOP, colorScheme: 'light' }, script: observeScripts });
@@ -42,7 +42,7 @@ export function onADesktop(lab) {
   });
 }
 
-/** On a phone nothing has been trained yet. */
+/** A kept page on a phone, on which nothing has been trained yet. */
 export function onAPhone(lab) {
   return lab.keep('phone', async () => {
     const page = await lab.demo({ context: ON_A_PHONE });

@@ -1,19 +1,19 @@
-// The workbench that tests reach as `globalThis.bench`, on a page or in a worker: the package, and what most of them do
-// with it.
+// Workbench that tests reach as `globalThis.bench`, on a page or in a worker: the package, and helpers that most tests
+// use.
 import * as moebius from '../moebius/moebius.js';
 
-/** Resolves with the module's exports once it is compiled. */
+/** Promise of the module's exports, once the module is compiled. */
 const ready = moebius.default();
 let opened = null;
 
-/** The device of this bench, opened once. */
+/** The device of this workbench, opened once. */
 async function device() {
   await ready;
   opened ??= moebius.Device.open();
   return opened;
 }
 
-/** What became of a call, as plain data. */
+/** Outcome of a call as plain data: its value or its error. */
 async function attempt(call) {
   const start = performance.now();
   try {
@@ -25,7 +25,7 @@ async function attempt(call) {
   }
 }
 
-/** Normally distributed numbers that only depend on the seed: mulberry32 and Box-Muller. */
+/** Normally distributed numbers that depend only on the seed, by mulberry32 and the Box–Muller transform. */
 function normal(seed, count, scale = 1) {
   let state = seed >>> 0;
   const uniform = () => {

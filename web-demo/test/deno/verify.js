@@ -1,4 +1,4 @@
-// Runs in Deno: the package on Deno's own WebGPU. Prints a line of JSON for every case, then one for a layer.
+// Runs the package in Deno on its own WebGPU. Prints a line of JSON for every case, then one for a layer.
 //
 //   deno run --unstable-webgpu --allow-read verify.js PACKAGE CASES NATIVE
 const [pkg, cases, native] = Deno.args;
