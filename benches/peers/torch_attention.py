@@ -17,7 +17,7 @@ torch.manual_seed(0)
 
 
 def version():
-    # With the instructions that ATen's kernels take.
+    # Includes the name of the instruction set that ATen's kernels use.
     return f"{torch.__version__} ({torch.backends.cpu.get_cpu_capability()})"
 
 
@@ -30,7 +30,7 @@ q, k, v, do = normal(heads, queries), normal(key_heads, keys), normal(key_heads,
 leaves = [q, k, v]
 options = {"enable_gqa": key_heads != heads}
 if window or (causal and queries != keys):
-    # Its own causal option aligns the first query with the first key; ours the last with the last.
+    # PyTorch's causal option aligns the first query with the first key; ours aligns the last ones.
     behind = torch.arange(queries)[:, None] + keys - queries - torch.arange(keys)
     options["attn_mask"] = (behind >= 0) & (behind < (window or keys))
 else:

@@ -17,7 +17,7 @@ torch.manual_seed(0)
 
 
 def version():
-    # With the instructions that ATen's kernels take.
+    # Includes the name of the instruction set that ATen's kernels use.
     return f"{torch.__version__} ({torch.backends.cpu.get_cpu_capability()})"
 
 

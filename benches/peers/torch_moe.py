@@ -18,7 +18,7 @@ torch.manual_seed(0)
 
 
 def version():
-    # With the instructions that ATen's kernels take.
+    # Includes the name of the instruction set that ATen's kernels use.
     return f"{torch.__version__} ({torch.backends.cpu.get_cpu_capability()})"
 
 
@@ -35,7 +35,7 @@ def weights(*shape):
 x = torch.randn(tokens, hidden).to(dtype)
 dy = torch.randn(tokens, hidden).to(dtype)
 router = weights(experts, hidden)
-# A tensor of its own for each expert: the gradient of a slice would be as large as the stack.
+# Each expert has its own tensor, since the gradient of a slice would be as large as the whole stack.
 w_in = [weights(inter, hidden) for _ in range(experts)]
 w_up = [weights(inter, hidden) for _ in range(experts if gated else 0)]
 w_out = [weights(hidden, inter) for _ in range(experts)]

@@ -1,46 +1,48 @@
 /**
- * What an error is about:
+ * Code of an error, by which callers can tell errors apart:
  * - `no-webgpu`: the page has no WebGPU, or the browser gives it no adapter
- * - `device-lost`: the device went away, with everything on it; open another
+ * - `device-lost`: the device was lost, with everything on it; open another
  * - `out-of-memory`: a buffer doesn't fit on the device
- * - `bad-file`: no case file, or one of an operation this version doesn't know; files of a model that don't fit
+ * - `bad-file`: a file is no case file, or one of an operation this version doesn't know; a model's files don't fit
  * - `shape`: a size, an option or a typed array doesn't fit; the message says what was expected
- * - `state`: a call too early or too late, such as with scales that weren't calibrated
- * - `unsupported`: the device can't run it, or what was asked of it has no such options
- * - `cancelled`: by its `AbortSignal`
+ * - `state`: a call came too early or too late, such as with scales that weren't calibrated
+ * - `unsupported`: the device can't run the call, or the called object doesn't support its options
+ * - `cancelled`: the call's `AbortSignal` was aborted
  * - `disposed`: the object was disposed of
- * - `device`: anything else the device reported
+ * - `device`: the device reported any other error
  */
 export type ErrorCode =
   | 'no-webgpu' | 'device-lost' | 'out-of-memory' | 'bad-file' | 'shape' | 'state' | 'unsupported' | 'cancelled'
   | 'disposed' | 'device';
 
-/** Every error of this package. Calls that return a promise reject, others throw. */
+/**
+ * An error of this package; all its errors have this form. Calls that return a promise reject with it, others throw it.
+ */
 export interface MoebiusError extends Error {
   name: 'MoebiusError';
   code: ErrorCode;
 }
 
 export interface DeviceOptions {
-  /** Which GPU to prefer where there are two; the fast one by default. */
+  /** The GPU to prefer if there are two; the fast one by default. */
   powerPreference?: 'high-performance' | 'low-power';
 }
 
-/** A device, as far as the browser tells. */
+/** Description of a device, as far as the browser reveals it. */
 export interface DeviceReport {
   name: string;
   vendor: string;
   architecture: string;
   description: string;
-  /** 'GPU' or 'software adapter'. */
+  /** Kind of the device: 'GPU' or 'software adapter'. */
   kind: string;
-  /** The processor plays the GPU: results are the same, times mean nothing for a GPU. */
+  /** Whether the processor emulates a GPU: results are the same, but times say nothing about a GPU. */
   software: boolean;
-  /** Smallest and largest subgroup, where kernels may use them. */
+  /** Smallest and largest subgroup size; null if kernels can't use subgroups. */
   subgroups: [number, number] | null;
-  /** 16-bit floats in buffers and arithmetic. */
+  /** Whether buffers and arithmetic may use 16-bit floats. */
   f16: boolean;
-  /** Limits of one launch; sizes in bytes. */
+  /** Limits of one kernel launch; sizes are in bytes. */
   limits: {
     maxBindings: number;
     maxUnitsPerCube: number;
@@ -48,36 +50,36 @@ export interface DeviceReport {
     maxBindingBytes: number;
     maxBufferBytes: number;
   };
-  /** The WebGPU features of its adapter, all of which are on. */
+  /** Names of the adapter's WebGPU features, all of which are enabled. */
   features: string[];
-  /** Which kernel computes what here; `null`, and the reason, where none can. */
+  /** Kernel for each kind of work on this device; if there is none, `kernel` is null and `reason` says why. */
   runs: { what: string; kernel: string | null; reason: string | null }[];
 }
 
 export interface DeviceLoss {
-  /** 'destroyed' by this program, or for a reason of the browser's. */
+  /** 'destroyed' if this program destroyed the device, 'unknown' if the browser took it away. */
   reason: 'destroyed' | 'unknown';
   message: string;
 }
 
-/** Bytes on the device. */
+/** Memory held on the device, in bytes. */
 export interface MemoryUse {
-  /** Of live buffers. */
+  /** Bytes of live buffers. */
   inUse: number;
-  /** Of these, their padding, and pages kept for reuse. */
+  /** Bytes of live buffers, of their padding, and of pages kept for reuse. */
   reserved: number;
 }
 
 export interface CaseReport {
-  /** The operation. */
+  /** Name of the operation. */
   op: string;
   verdict: 'pass' | 'fail';
   milliseconds: number;
   outputs: {
     name: string;
-    /** Largest difference from the expected output. */
+    /** Largest absolute difference from the expected output. */
     maxAbs: number;
-    /** Relative L2 error. */
+    /** Relative L2 error of the output. */
     relL2: number;
     tolerance: string;
     verdict: 'pass' | 'fail';
@@ -85,76 +87,82 @@ export interface CaseReport {
 }
 
 export interface RunOptions {
-  /** Rejects the call with 'cancelled' once aborted. Work that was handed to the device still ends. */
+  /** Signal that makes the call reject with 'cancelled' once aborted. Work that the device has begun still ends. */
   signal?: AbortSignal;
 }
 
 export interface MoeOptions {
-  /** Width of a token H. */
+  /** Width H of a token. */
   hidden: number;
-  /** Width of an expert F. */
+  /** Inner width F of an expert. */
   inter: number;
-  /** Experts E. */
+  /** Number E of experts. */
   experts: number;
-  /** Experts of a token K, 2 by default; for 'expert-choice' the mean of a token. */
+  /** Number K of experts per token, 2 by default; for 'expert-choice', the mean number per token. */
   topK?: number;
-  /** 'topk' by default. */
+  /** Kind of router; 'topk' by default. */
   router?: 'topk' | 'switch' | 'hash' | 'expert-choice';
-  /** 'relu' by default. */
+  /** Activation of the experts; 'relu' by default. */
   activation?: 'relu' | 'gelu' | 'silu' | 'mish';
-  /** Experts are act(G x) ∘ (U x) in place of act(W x). */
+  /** Whether experts compute act(G x) ∘ (U x) in place of act(W x); not by default. */
   gated?: boolean;
-  /** Experts have biases. */
+  /** Whether experts have biases; not by default. */
   bias?: boolean;
-  /** Slots an expert takes at most, over its even share; without it no slot is dropped. Not for 'expert-choice'. */
+  /**
+   * Largest number of slots per expert, as a multiple of an even share; without it, no slot is dropped. Not for
+   * 'expert-choice'.
+   */
   capacityFactor?: number;
-  /** Slots an expert takes at least, 4 by default. */
+  /** Least capacity of an expert in slots, 4 by default. */
   minCapacity?: number;
-  /** 'fp8' keeps the experts' weights as E4M3 codes, with a scale for every output. 'f32' by default. */
+  /** Precision of the experts' weights: 'f32' by default; 'fp8' keeps E4M3 codes with a scale for every output. */
   precision?: 'f32' | 'fp8';
-  /** Of drawn weights, which are the same on every device; 0 by default. */
+  /** Seed of random weights, which are the same on every device; 0 by default. */
   seed?: number;
 }
 
-/** Weights, row-major. */
+/** Weights of a layer, row-major. */
 export interface MoeWeights {
-  /** [E, H]; a hash router has none. */
+  /** Router matrix [E, H]; a hash router has none. */
   router?: Float32Array;
-  /** [E, F, H]; gated [E, 2F, H], gate rows first. */
+  /** First weights [E, F, H]; if gated [E, 2F, H], gate rows first. */
   wIn: Float32Array;
-  /** [E, F] or [E, 2F]. */
+  /** First biases [E, F]; if gated [E, 2F]. */
   bIn?: Float32Array;
-  /** [E, H, F]. */
+  /** Second weights [E, H, F]. */
   wOut: Float32Array;
-  /** [E, H]. */
+  /** Second biases [E, H]. */
   bOut?: Float32Array;
 }
 
 export interface MoeOutput {
-  /** [tokens, hidden]. */
+  /** Output [tokens, hidden]. */
   y: Float32Array;
-  /** [tokens, topK]: the expert of each slot; -1 for none. The best first; in their order where experts choose. */
+  /**
+   * Expert of each slot [tokens, topK], -1 for none. A token's best expert comes first; with 'expert-choice', experts
+   * are in order of their numbers.
+   */
   experts: Int32Array;
-  /** [tokens, topK]: the weight of each slot. */
+  /** Weight of each slot [tokens, topK]. */
   weights: Float32Array;
-  /** Slots of a token; all experts where experts choose. */
+  /** Number of slots per token; for 'expert-choice', the number of experts. */
   topK: number;
-  /** [experts]: slots that chose each, before any was dropped. */
+  /** Number of slots that chose each expert [experts], before any were dropped. */
   load: Uint32Array;
-  /** Slots an expert takes at most. */
+  /** Largest number of slots per expert; null without a limit. */
   capacity: number | null;
-  /** Slots that found their expert full. */
+  /** Number of slots that were dropped because their expert was full. */
   dropped: number;
-  /** Balance losses of the batch: switch and gshard are 1 when even, entropy is 0; 'hash' has no z. */
+  /** Balance losses of the batch. With an even load, switch and gshard are 1 and entropy is 0; 'hash' has no z. */
   losses: { switch: number; gshard: number; entropy: number; z: number | null };
 }
 
 export interface Fp8LinearOptions {
   inputs: number;
   outputs: number;
-  /** 'e4m3' by default. */
+  /** Format of the codes; 'e4m3' by default. */
   format?: 'e4m3' | 'e5m2';
-  /** Weights that share a scale: an output's ('row', the default), all, 128 × 128, or 32 of an output's. */
+  /** Weights that share a scale: those of an output ('row', the default), all, 128 × 128, or 32 of an output. */
   granularity?: 'row' | 'tensor' | 'block128' | 'mx';
 }
 
@@ -165,8 +173,8 @@ export interface MatmulOptions {
 }
 
 /**
- * Changes scores s, or says which keys j a query sees. Query i is at position p = i + keys − queries, so that queries
- * and keys end together.
+ * A rule that changes scores s, or says which keys j a query sees. Query i is at position p = i + keys − queries, so
+ * that queries and keys end together.
  *
  * - `causal`: j ≤ p
  * - `causalTopLeft`: j ≤ i
@@ -175,7 +183,7 @@ export interface MatmulOptions {
  * - `symmetricWindow`: |p − j| < symmetricWindow
  * - `prefix`: j < prefix or j ≤ p
  * - `global`: |p − j| < window, j < tokens or p < tokens
- * - `dilated`: p − j is a multiple of it
+ * - `dilated`: p − j is a multiple of dilated
  * - `softcap`: softcap · tanh(s / softcap)
  */
 export type AttentionRule =
@@ -188,100 +196,105 @@ export type AttentionRule =
   | { softcap: number };
 
 export interface AttentionOptions extends RunOptions {
-  /** Sequences, 1 by default. */
+  /** Number of sequences, 1 by default. */
   batch?: number;
-  /** Heads of q. */
+  /** Number of heads of q. */
   heads: number;
-  /** Heads of k and v, a divisor of heads; as many by default. Head h of q has head ⌊h · kvHeads / heads⌋ of k. */
+  /**
+   * Number of heads of k and v, a divisor of heads; as many by default. Head h of q uses head ⌊h · kvHeads / heads⌋ of
+   * k and v.
+   */
   kvHeads?: number;
-  /** Queries of a sequence. */
+  /** Number of queries per sequence. */
   queries: number;
-  /** Keys of a sequence; as many as queries by default. */
+  /** Number of keys per sequence; as many as queries by default. */
   keys?: number;
-  /** Numbers of a head of q and k, at most 256. */
+  /** Numbers per head of q and k, at most 256. */
   headDim: number;
-  /** Numbers of a head of v and o, at most 256; headDim by default. */
+  /** Numbers per head of v and o, at most 256; headDim by default. */
   valueDim?: number;
-  /** Eight at most, each kind once. Those that change scores do so in this order. None by default. */
+  /** Up to eight rules, each kind at most once; none by default. Rules that change scores do so in the list's order. */
   rules?: AttentionRule[];
-  /** What ⟨q, k⟩ is multiplied by; 1 / √headDim by default. */
+  /** Factor of ⟨q, k⟩; 1 / √headDim by default. */
   scale?: number;
 }
 
 export interface AttentionOutput {
-  /** [batch, heads, queries, valueDim]; 0 for queries that see no key. */
+  /** Output [batch, heads, queries, valueDim]; 0 for queries that see no key. */
   o: Float32Array;
-  /** [batch, heads, queries]: the logarithm of the sum of each query's exponentials; −3.4e38 where it sees no key. */
+  /** Log-sum-exp [batch, heads, queries] of each query's scores; −3.4e38 for queries that see no key. */
   lse: Float32Array;
 }
 
 export interface TrainingOptions {
-  /** Classes, at least 2. */
+  /** Number of classes, at least 2. */
   classes: number;
-  /** 4 by default. */
+  /** Number of experts, 4 by default. */
   experts?: number;
-  /** Experts of a point, 1 by default. */
+  /** Number of experts per point, 1 by default. */
   topK?: number;
-  /** Features of a point, 32 by default. */
+  /** Number of features per point, 32 by default. */
   hidden?: number;
-  /** Width of an expert, 64 by default. */
+  /** Inner width of an expert, 64 by default. */
   inter?: number;
-  /** Of AdamW, 0.01 by default. */
+  /** Learning rate of AdamW, 0.01 by default. */
   learningRate?: number;
-  /** Weight of the Switch loss, 0.01 by default. */
+  /** Weight of the Switch balance loss, 0.01 by default. */
   balance?: number;
-  /** Of the first weights, 0 by default. */
+  /** Seed of the initial weights, 0 by default. */
   seed?: number;
 }
 
 export interface TrainingReport {
-  /** Steps done so far. */
+  /** Number of completed steps. */
   step: number;
-  /** Mean cross entropy before the last step, in nats a point. */
+  /** Mean cross entropy before the last step, in nats per point. */
   loss: number;
-  /** Share of the points in their own class. */
+  /** Share of the points that are classified correctly. */
   accuracy: number;
-  /** The Switch loss: 1 when even. */
+  /** Switch balance loss; 1 if the load is even. */
   balance: number;
-  /** [experts]: points of each. */
+  /** Number of points of each expert [experts]. */
   load: Uint32Array;
   milliseconds: number;
 }
 
 export interface Prediction {
-  /** [points]: the most probable class. */
+  /** Most probable class of each point [points]. */
   classes: Uint32Array;
-  /** [points, classes]. */
+  /** Probability of each class for each point [points, classes]. */
   probabilities: Float32Array;
-  /** [points]: the first expert. */
+  /** First expert of each point [points]. */
   experts: Int32Array;
 }
 
 export interface BenchOptions {
-  /** 'matmul' by default; 'linear' is the same with weights that 'fp8' keeps as codes. */
+  /**
+   * Subject of the benchmark, 'matmul' by default; 'linear' is the same product, whose weights 'fp8' keeps as codes.
+   */
   what?: 'matmul' | 'linear' | 'moe' | 'attention';
-  /** 'f32' by default, and the only one of an attention. */
+  /** Precision of the weights, 'f32' by default; an attention has no other. */
   precision?: 'f32' | 'fp8';
   /** Rows of a matmul or linear layer, 512 by default. */
   m?: number;
-  /** Outputs, 512 by default. */
+  /** Outputs of a matmul or linear layer, 512 by default. */
   n?: number;
-  /** Inputs, 512 by default. */
+  /** Inputs of a matmul or linear layer, 512 by default. */
   k?: number;
-  /** Queries and keys of an attention, 512 by default, as of a layer of experts. */
+  /** Tokens of a layer of experts, or queries and keys of an attention; 512 by default. */
   tokens?: number;
-  /** Of an attention: sequences, 1 by default; heads, 8; and their numbers, 64. */
+  /** Sizes of an attention: sequences, 1 by default; heads, 8; and numbers per head, 64. */
   batch?: number;
   heads?: number;
   headDim?: number;
-  /** Its queries see no later keys; not by default. */
+  /** Whether the queries of an attention see no later keys; not by default. */
   causal?: boolean;
-  /** Of a layer of experts: 256, 512, 8 and 2 by default. */
+  /** Sizes of a layer of experts: hidden 256, inter 512, 8 experts and topK 2 by default. */
   hidden?: number;
   inter?: number;
   experts?: number;
   topK?: number;
-  /** Timed runs, 10 by default. */
+  /** Number of timed runs, 10 by default. */
   repeats?: number;
   signal?: AbortSignal;
   onProgress?: (done: number, of: number) => void;
@@ -290,125 +303,134 @@ export interface BenchOptions {
 export interface BenchReport {
   what: string;
   precision: string;
-  /** The kernel of its products. */
+  /** Name of the kernel that computes the products. */
   kernel: string;
   medianMs: number;
   timesMs: Float64Array;
-  /** Of the products of one run, over the pairs of an attention that are seen. */
+  /**
+   * Floating-point operations of the products in one run; for an attention, over pairs in which the query sees the key.
+   */
   flops: number;
   gflops: number;
-  /** Bytes of the weights: of values, or of codes and scales; of an attention those of keys and values. */
+  /** Bytes of the weights, as values or as codes and scales; for an attention, bytes of keys and values. */
   weightBytes: number;
-  /** Relative L2 error of some rows against sums in f64, over the weights as they are kept. */
+  /** Relative L2 error of some rows against sums in f64, with the weights as stored. */
   error: number;
 }
 
 /**
- * The files of a published model by name: `config.json`, `tokenizer.json` and one or more `.safetensors`, and what
- * lies beside them (`generation_config.json`, `tokenizer_config.json`, `chat_template.jinja`); or one `.gguf` file
- * alone. Weights in a `Blob` or `File` are read where they are, which only workers can.
+ * The files of a published model by name: `config.json`, `tokenizer.json` and one or more `.safetensors` files, with
+ * optional files beside them (`generation_config.json`, `tokenizer_config.json`, `chat_template.jinja`); or a single
+ * `.gguf` file. Weights in a `Blob` or `File` are read piece by piece, which only workers can do.
  */
 export type TextModelFiles = Record<string, Uint8Array | Blob>;
 
 export interface TextModelOptions extends RunOptions {
   /**
-   * 'stored', the default: FP8 codes stay codes, all other weights become f32. 'f32': codes are decoded. 'fp8':
-   * weights of layers that have no codes are rounded to E4M3, with a scale for each 128 × 128. Sums are f32 in each.
+   * Precision of the weights. 'stored', the default: FP8 codes stay codes, all other weights become f32. 'f32': codes
+   * are decoded. 'fp8': weights of layers without codes are rounded to E4M3, with a scale for each 128 × 128. Sums are
+   * f32 in all three.
    */
   precision?: 'stored' | 'f32' | 'fp8';
   /**
-   * Tokens of a prompt and its answer together, for which memory is kept; 1024 by default, or all that the model was
-   * made for.
+   * Largest number of tokens of a prompt and its answer together, for which memory is reserved; 1024 by default, or the
+   * model's own limit if that is less.
    */
   context?: number;
-  /** Bytes read so far, and of all weights; after each tensor. */
+  /** Function that is called after each tensor with the bytes of weights read so far, and with their total. */
   onProgress?: (read: number, of: number) => void;
 }
 
 export interface TextModelReport {
-  /** `model_type` of its configuration, or what a GGUF file's metadata stands for. */
+  /** The model's family: `model_type` of its configuration, or the equivalent of a GGUF file's metadata. */
   family: string;
   precision: 'stored' | 'f32' | 'fp8';
   layers: number;
-  /** The layers that have experts: which they are, how many experts they have, and how many of them a token takes. */
+  /** The layers with experts: each layer's index, its number of experts, and the number that a token takes. */
   experts: { layer: number; experts: number; topK: number }[];
   /** Width of a token. */
   hidden: number;
-  /** Rows of its vocabulary. */
+  /** Number of rows of the vocabulary. */
   vocabulary: number;
-  /** Tokens of the longest text that it was made for. */
+  /** Number of tokens of the longest text that the model was made for. */
   positions: number;
-  /** Tokens of a prompt and its answer together. */
+  /** Largest number of tokens of a prompt and its answer together. */
   context: number;
-  /** Whether it takes messages. */
+  /** Whether the model takes messages. */
   chat: boolean;
-  /** Bytes that its weights take on the device. */
+  /** Bytes of the weights on the device. */
   weightBytes: number;
 }
 
 export interface ChatMessage {
-  /** 'system', 'user' or 'assistant', and what else its template knows. */
+  /** 'system', 'user' or 'assistant', or another role that the model's template knows. */
   role: string;
   content: string;
 }
 
-/** What to write on from, `prompt` or `messages`, and how tokens are chosen; what isn't set changes nothing. */
+/**
+ * The text to continue (`prompt`) or to answer (`messages`), and how tokens are chosen. Options that are left out have
+ * no effect.
+ */
 export interface GenerateOptions extends RunOptions {
-  /** A text to go on with. */
+  /** A text to continue. */
   prompt?: string;
-  /** A conversation to answer, by the model's own template. */
+  /** A conversation to answer, with the model's own chat template. */
   messages?: ChatMessage[];
-  /** Tokens to write at most, 128 by default. */
+  /** Largest number of tokens to write, 128 by default. */
   maxTokens?: number;
-  /** What logits are divided by before a draw; 0, the default, takes the likeliest token. */
+  /** Divisor of the logits before a draw; 0, the default, takes the likeliest token. */
   temperature?: number;
-  /** Draw from so many of the likeliest tokens; 0 for all. */
+  /** Number of likeliest tokens to draw from; 0 for all. */
   topK?: number;
-  /** Draw from the likeliest tokens that have this probability together. */
+  /** Draws from the likeliest tokens that together have this probability. */
   topP?: number;
-  /** Draw from tokens that have at least this part of the likeliest one's probability. */
+  /** Draws from tokens with at least this share of the likeliest token's probability. */
   minP?: number;
-  /** Divides positive logits of tokens that were there, and multiplies negative ones. */
+  /** Divides the positive logits of tokens that have occurred, and multiplies the negative ones. */
   repetitionPenalty?: number;
-  /** Taken from logits of tokens that were written. */
+  /** Subtracted from the logits of tokens that have been written. */
   presencePenalty?: number;
-  /** Taken from logits of tokens for each time that they were written. */
+  /** Subtracted from the logits of tokens, once for each time they have been written. */
   frequencyPenalty?: number;
-  /** Added to logits, by the tokens' ids. */
+  /** Numbers that are added to logits, by token id. */
   logitBias?: Record<number, number>;
-  /** Decides all draws; 0 by default. */
+  /** Seed of all draws, 0 by default. */
   seed?: number;
-  /** Texts before which the answer ends. */
+  /** Stop strings; the answer ends before the first that occurs. */
   stop?: string[];
-  /** Tells the experts of each token; not by default, and then they aren't read from the device. */
+  /** Whether to report the experts of each token; if not, the default, they aren't read from the device. */
   experts?: boolean;
-  /** Told of each token as it comes. */
+  /** Function that is called with each token as it comes. */
   onToken?: (token: TextToken) => void;
 }
 
 export interface TextToken {
-  /** `null` for text that was held back until the end. */
+  /** Id of the token; `null` for text that was held back until the end. */
   id: number | null;
-  /** What can be said now: empty where a character or a stop string may still become complete. */
+  /** Text that is certain now; empty while a character or a stop string may still become complete. */
   text: string;
   /**
-   * The experts that computed the logits of which this token was chosen, where they were asked for: `topK` of each
-   * layer that has some, layer by layer, the best first.
+   * The experts that computed the logits from which this token was chosen, if asked for: `topK` for each layer with
+   * experts, layer by layer, the best first.
    */
   experts: Uint32Array | null;
 }
 
 export interface GeneratedText {
   text: string;
-  /** The tokens, without one that ended the text. */
+  /** Ids of the tokens, without a token that ended the text. */
   ids: Uint32Array;
-  /** 'stop': the model or a stop string ended it; 'length': it has as many tokens as it may. */
+  /**
+   * Reason of the end. 'stop': the model or a stop string ended the text; 'length': the text reached the largest number
+   * of tokens.
+   */
   finish: 'stop' | 'length';
   promptTokens: number;
-  /** Until the first token. */
+  /** Milliseconds until the first token. */
   firstTokenMs: number;
-  /** From then on. */
+  /** Milliseconds from the first token to the end. */
   decodeMs: number;
-  /** Of the tokens after the first; `null` where there is none. */
+  /** Tokens per second after the first token; `null` if there is no second one. */
   tokensPerSecond: number | null;
 }

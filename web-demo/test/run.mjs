@@ -59,7 +59,7 @@ async function outcome(lab, test) {
 }
 
 /**
- * Runs a test, and again in another browser if it hung. About once in several hundred tests, a page on Chromium's
+ * Runs a test, and again in another browser if it hung. Once in some hundred tests, a page on Chromium's
  * software adapter stands still, for an unknown reason; the hang is reported with what the pages show.
  * @returns {Promise<boolean>} whether the test passed
  */

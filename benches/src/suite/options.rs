@@ -134,7 +134,7 @@ pub struct Options {
     pub bench: bool,
 }
 
-/// What the help ends with.
+/// Examples at the end of the help.
 const EXAMPLES: &str = "\
 Examples:
   cargo bench
