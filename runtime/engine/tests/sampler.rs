@@ -360,9 +360,12 @@ fn what_cannot_be_sampled_is_an_error() {
     }
 }
 
+/// Changes one of the options.
+type Change = fn(&mut SamplingOptions);
+
 #[test]
 fn options_out_of_their_ranges_are_refused() {
-    let refused: [(&str, fn(&mut SamplingOptions)); 12] = [
+    let refused: [(&str, Change); 12] = [
         ("temperature", |o| o.temperature = -0.1),
         ("temperature", |o| o.temperature = f32::NAN),
         ("temperature", |o| o.temperature = f32::INFINITY),

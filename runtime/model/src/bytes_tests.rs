@@ -74,7 +74,8 @@ fn sizes_that_cannot_work_are_refused_before_anything_is_allocated() {
     sizes.check().unwrap();
     let (narrow, wide) = (sizes.with_hidden(1), sizes.with_hidden(130));
     let large = "decoder: expected at most 268435456 parameters";
-    let wrong: [(DecoderConfig, fn(&mut DecoderConfig), &str); 7] = [
+    type Change = fn(&mut DecoderConfig);
+    let wrong: [(DecoderConfig, Change, &str); 7] = [
         (
             sizes,
             |of| of.heads = 3,

@@ -34,7 +34,8 @@ fn the_rate_rises_in_a_line_and_falls_in_a_cosine() {
 fn a_course_that_cannot_work_is_refused() {
     let (default, sizes) = (TrainConfig::default(), DecoderConfig::default());
     let nan = "learning rate: expected a positive number, got NaN";
-    let wrong: [(fn(&mut TrainConfig), &str); 4] = [
+    type Change = fn(&mut TrainConfig);
+    let wrong: [(Change, &str); 4] = [
         (|of| of.batch = 0, "batch: expected at least 1, got 0"),
         (|of| of.steps = 0, "steps: expected at least 1, got 0"),
         (|of| of.batch = 1 << 40, "batch: expected fewer tokens"),

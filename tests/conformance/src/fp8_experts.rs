@@ -4,7 +4,6 @@ use crate::Outcome;
 use crate::fp8_training::{amax, quantised, resumed};
 use crate::harness::assert_refused;
 use crate::tensors::{self, doubles, drawn, floats, integers, random};
-use burn::module::Module;
 use burn::optim::{AdamConfig, GradientsParams};
 use burn::tensor::{DType, Device, Tensor};
 use moebius::ErrorKind;

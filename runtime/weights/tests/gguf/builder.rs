@@ -3,7 +3,6 @@
 /// Numbers of the types of values.
 pub(crate) const U32: u32 = 4;
 pub(crate) const F32: u32 = 6;
-pub(crate) const SINGLE: u32 = 6;
 pub(crate) const FLAG: u32 = 7;
 pub(crate) const TEXT: u32 = 8;
 pub(crate) const LIST: u32 = 9;

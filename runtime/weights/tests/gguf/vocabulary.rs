@@ -2,7 +2,10 @@
 
 use moebius_weights::gguf::{GgufFile, Vocabulary};
 
-use crate::builder::{Builder, FLAG, LIST, SINGLE, TEXT, list, text};
+use crate::builder::{Builder, FLAG, LIST, TEXT, list, text};
+
+/// The type of floats of 32 bits.
+const SINGLE: u32 = 6;
 
 fn parts(builder: Builder) -> Result<Option<Vocabulary>, String> {
     let file = GgufFile::from_bytes("test", builder.bytes()).unwrap();
