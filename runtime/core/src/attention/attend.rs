@@ -1,4 +1,4 @@
-//! What an attention is, and its forward pass.
+//! The builder [`Attend`], which describes an attention, and its forward pass.
 
 use super::tables::{Given, Tables};
 use crate::Error;
@@ -11,11 +11,11 @@ use moebius_shaders::AnyRule;
 use moebius_shaders::attention::LaunchRule;
 use std::sync::Arc;
 
-/// Attention of queries to keys: o_i = Σ_j p_ij · v_j, where p_ij = exp(s_ij − lse_i) of the keys j that every rule lets query i
-/// see, s_ij = rules(scale · ⟨q_i, k_j⟩), and lse_i = ln Σ_j exp(s_ij).
+/// Attention of queries to keys: o_i = Σ_j p_ij · v_j, where p_ij = exp(s_ij − lse_i) for each key j that every rule lets query i see, s_ij
+/// = rules(scale · ⟨q_i, k_j⟩), and lse_i = ln Σ_j exp(s_ij).
 ///
-/// Rules that change scores do so in the order in which they are given; each kind may be given once, eight in all. Query i is
-/// at position p = i + Skv − Sq, so that queries and keys end together, as when the last tokens of a sequence are computed;
+/// Rules that change scores apply in the order in which they are given; each kind may be given once, and at most eight rules in all. Query
+/// i is at position p = i + Skv − Sq, so that the last query is beside the last key, as when the last tokens of a sequence are computed;
 /// [`position`](Self::position) puts the queries anywhere else.
 ///
 /// | rule | changes a score s, or lets query i see key j where | source |
@@ -56,7 +56,7 @@ pub struct Attend {
     rules: Vec<Given>,
     sinks: Option<Tensor<1>>,
     scale: Option<f32>,
-    /// A probability, and a seed; without one the device's generator draws it.
+    /// The probability of a dropped weight, and the seed; without a seed the device's generator draws one.
     dropout: Option<(f64, Option<u64>)>,
     position: Option<i64>,
     rule: Option<Arc<dyn AnyRule>>,
@@ -72,13 +72,13 @@ pub struct Attended {
     pub lse: Tensor<3>,
 }
 
-/// A count as rules have it; what is too large stays too large.
+/// `n` as the u32 of a rule; a larger number becomes `u32::MAX`, which rules refuse.
 fn count(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 impl Attend {
-    /// Every query sees every key.
+    /// An attention without rules: every query sees every key.
     pub fn new() -> Self {
         Self::default()
     }
@@ -92,57 +92,58 @@ impl Attend {
         self.with(Given::Plain(rule))
     }
 
-    /// No later keys; the last query is beside the last key.
+    /// Hides the keys after a query's position; the last query is beside the last key.
     #[must_use]
     pub fn causal(self) -> Self {
         self.with_plain(Rule::Causal)
     }
 
-    /// No later keys; the first query is beside the first key.
+    /// Hides the keys after a query's position; the first query is beside the first key.
     #[must_use]
     pub fn causal_top_left(self) -> Self {
         self.with_plain(Rule::CausalTopLeft)
     }
 
-    /// The last `keys` keys, the query's own among them; no later ones.
+    /// Lets a query see the last `keys` keys up to and including its own position.
     #[must_use]
     pub fn window(self, keys: usize) -> Self {
         self.with_plain(Rule::Window(count(keys)))
     }
 
-    /// Fewer than `keys` keys away, on both sides.
+    /// Lets a query see the keys fewer than `keys` positions away, on both sides.
     #[must_use]
     pub fn symmetric_window(self, keys: usize) -> Self {
         self.with_plain(Rule::SymmetricWindow(count(keys)))
     }
 
-    /// The first `keys` keys, and beyond them no later ones.
+    /// Lets every query see the first `keys` keys, and beyond them the keys up to its own position.
     #[must_use]
     pub fn prefix(self, keys: usize) -> Self {
         self.with_plain(Rule::Prefix(count(keys)))
     }
 
-    /// Fewer than `window` keys away, on both sides; the first `tokens` tokens see all keys, and all queries see them.
+    /// Lets a query see the keys fewer than `window` positions away, on both sides; the first `tokens` tokens see all keys, and all queries
+    /// see these tokens.
     #[must_use]
     pub fn global(self, tokens: usize, window: usize) -> Self {
         let (tokens, window) = (count(tokens), count(window));
         self.with_plain(Rule::Global { tokens, window })
     }
 
-    /// Every `distance`-th key, counted from the query.
+    /// Lets a query see every `distance`-th key, counted from its own position.
     #[must_use]
     pub fn dilated(self, distance: usize) -> Self {
         self.with_plain(Rule::Dilated(count(distance)))
     }
 
-    /// Keys whose document in `keys` \[B, Skv\] is the query's in `queries` \[B, Sq\]: any numbers of 32 bits, in any order. In ascending order
-    /// they cost least: tiles whose documents lie in ranges apart are skipped.
+    /// Lets a query see the keys of its own document. `queries` \[B, Sq\] and `keys` \[B, Skv\] give the document of each token as any
+    /// 32-bit number, in any order. Ascending numbers cost least: tiles are skipped where the ranges of their documents don't overlap.
     #[must_use]
     pub fn documents(self, queries: Tensor<2, Int>, keys: Tensor<2, Int>) -> Self {
         self.with(Given::Documents(Box::new([queries, keys])))
     }
 
-    /// Blocks of `size` queries see blocks of `size` keys where `seen` \[⌈Sq / size⌉, ⌈Skv / size⌉\] is true.
+    /// Lets blocks of `size` queries see the blocks of `size` keys for which `seen` \[⌈Sq / size⌉, ⌈Skv / size⌉\] is true.
     #[must_use]
     pub fn blocks(self, size: usize, seen: Tensor<2, Bool>) -> Self {
         self.with(Given::Blocks(size, seen))
@@ -154,48 +155,48 @@ impl Attend {
         self.with(Given::Mask(hidden))
     }
 
-    /// Linear biases with the slopes 2^(−8(h + 1)/Hq), where Hq is a power of two; otherwise those of the power below, and every
-    /// second of the power above.
+    /// Adds linear biases with the slopes 2^(−8(h + 1)/Hq) if Hq is a power of two; otherwise with the slopes of the next lower power,
+    /// followed by every second slope of the next higher power.
     #[must_use]
     pub fn alibi(self) -> Self {
         self.with(Given::Alibi(None))
     }
 
-    /// Linear biases with slopes \[Hq\], which have no gradient.
+    /// Adds linear biases with the given `slopes` \[Hq\], which get no gradient.
     #[must_use]
     pub fn alibi_slopes(self, slopes: Tensor<1>) -> Self {
         self.with(Given::Alibi(Some(slopes)))
     }
 
-    /// Keeps scores between −`cap` and `cap`.
+    /// Keeps scores between −`cap` and `cap`: s becomes `cap` · tanh(s / `cap`).
     #[must_use]
     pub fn softcap(self, cap: f32) -> Self {
         self.with_plain(Rule::Softcap(cap))
     }
 
-    /// Adds `bias` \[B or 1, Hq or 1, Sq, Skv\], which has a gradient. −∞ hides a key.
+    /// Adds `bias` \[B or 1, Hq or 1, Sq, Skv\] to the scores; −∞ hides a key. `bias` gets a gradient.
     #[must_use]
     pub fn bias(self, bias: Tensor<4>) -> Self {
         self.with(Given::Bias(bias))
     }
 
-    /// Adds a bias by distance of `table` \[Hq, 2n + 1\], which has a gradient: element n is that of a query's own position, the
-    /// last that of all keys n or more ahead.
+    /// Adds a bias by distance from `table` \[Hq, 2n + 1\], which gets a gradient: element n is for the key at the query's own position,
+    /// the last element for all keys n or more positions ahead.
     #[must_use]
     pub fn relative(self, table: Tensor<2>) -> Self {
         self.with(Given::Relative(table))
     }
 
-    /// Adds exp(`sinks`_h) to the sum of head h's exponentials: attention that goes to no key. `sinks` \[Hq\] has a gradient.
+    /// Adds exp(`sinks`_h) to the sum of head h's exponentials: attention that goes to no key. `sinks` \[Hq\] gets a gradient.
     #[must_use]
     pub fn sinks(self, sinks: Tensor<1>) -> Self {
         let sinks = Some(sinks);
         Self { sinks, ..self }
     }
 
-    /// Drops each weight p_ij with probability `p` after the softmax, so that lse isn't changed, and multiplies the others by
-    /// 1/(1 − p). Which are dropped follows from `seed`, the sequence, the query head, i and j alone: it is the same forward and backward and
-    /// on every device, and no mask is kept. [`Dropout`](moebius_ops::attention::Dropout) has the formula. A `p` of 0 is no dropout.
+    /// Drops each weight p_ij with probability `p` after the softmax, so that lse doesn't change, and multiplies the others by 1/(1 − p).
+    /// Which weights are dropped depends only on `seed`, the sequence, the query head, i and j: the choice is the same forward and backward
+    /// and on every device, and no mask is kept. [`Dropout`](moebius_ops::attention::Dropout) has the formula. A `p` of 0 means no dropout.
     /// Another `p` or seed compiles nothing.
     #[must_use]
     pub fn dropout(self, p: f64, seed: u64) -> Self {
@@ -203,9 +204,9 @@ impl Attend {
         Self { dropout, ..self }
     }
 
-    /// A rule of the program's own, after all others; a second one takes the place of the first. What the rule hides isn't skipped: where it
-    /// looks back no further than a window, give that window, too. Its kernels are slower than others on GPUs, which have
-    /// one unit per query then; XLA refuses it. [`check_rule`](super::check_rule) tells whether its parts agree.
+    /// Adds a rule of the program's own, after all others; a second call replaces the first rule. Keys that the rule hides aren't skipped:
+    /// if it looks back no further than a window, give that window, too. On GPUs its kernels are slower than the others, because they run
+    /// one unit per query; XLA refuses the rule. [`check_rule`](super::check_rule) tells whether the parts of a rule agree.
     #[must_use]
     pub fn rule(self, rule: impl LaunchRule) -> Self {
         let rule: Option<Arc<dyn AnyRule>> = Some(Arc::new(rule));
@@ -220,38 +221,39 @@ impl Attend {
         self.dropout.is_some()
     }
 
-    /// The same, with a seed that the device's generator draws in each forward pass.
+    /// Drops weights with probability `p` and a seed that the device's generator draws in each forward pass.
     pub(super) fn dropout_drawn(self, p: f64) -> Self {
         let dropout = Some((p, None));
         Self { dropout, ..self }
     }
 
     /// Puts the first query at position `first`, counted from the first key of the call: query i is at p = `first` + i. Where keys are a
-    /// chunk of a sequence, that is the query's place in the sequence less the chunk's; p may be negative or past the last key.
-    /// Rules that count keys from the first one (`prefix`, `global`, `blocks`) count those of the call, `global` also its
-    /// positions, and `causal_top_left` stays j ≤ i. Another position compiles nothing on CubeCL's devices; on XLA it is part of the
-    /// program. Together with the sizes and windows it has to fit 32 bits.
+    /// chunk of a sequence, `first` is the query's place in the sequence minus that of the chunk's first key; p may be negative or past the
+    /// last key. Rules that count keys from the first one (`prefix`, `global`, `blocks`) count the keys of the call, and `global` also the
+    /// positions of the call, and `causal_top_left` stays j ≤ i. Another position compiles nothing on CubeCL's devices; on XLA the position
+    /// is part of the program. Positions, sizes and windows together have to fit 32 bits.
     #[must_use]
     pub fn position(self, first: i64) -> Self {
         let position = Some(first);
         Self { position, ..self }
     }
 
-    /// What ⟨q, k⟩ is multiplied by; 1/√D unless this is called.
+    /// Multiplies ⟨q, k⟩ by `scale` in place of 1/√D.
     #[must_use]
     pub fn scale(self, scale: f32) -> Self {
         let scale = Some(scale);
         Self { scale, ..self }
     }
 
-    /// o and its log-sum-exp of q \[B, Hq, Sq, D\], k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\] of one dtype: f32, f16 or bf16.
-    /// Hkv divides Hq, D and Dv are at most 256; head h of the queries has key head h / (Hq / Hkv). Sums are f32.
-    /// The forward pass reads views where they are, such as the heads of a projection's rows \[B, S, H · D\]; the backward pass copies them.
+    /// Computes o and its log-sum-exp from q \[B, Hq, Sq, D\], k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\], all of one dtype: f32, f16
+    /// or bf16. Hkv divides Hq; D and Dv are at most 256; query head h reads key head h / (Hq / Hkv). Sums are f32. The forward pass reads
+    /// views in place, such as the heads of a projection's rows \[B, S, H · D\]; the backward pass copies them.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes or dtypes, or a table that doesn't fit, [`ErrorKind::Device`](crate::ErrorKind::Device) for other devices, [`ErrorKind::Config`](crate::ErrorKind::Config) for a rule
-    /// given twice, more than eight, one whose numbers don't fit, a position that doesn't, and a dropout outside of
-    /// 0 ≤ p < 1, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that can't compute it.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes or dtypes, or a table that doesn't fit,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for tensors on different devices, [`ErrorKind::Config`](crate::ErrorKind::Config)
+    /// for a rule given twice, more than eight rules, a rule or position whose numbers are out of range, and a dropout outside of 0 ≤ p <
+    /// 1, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that can't compute the attention.
     pub fn forward(&self, q: Tensor<4>, k: Tensor<4>, v: Tensor<4>) -> Result<Attended, Error> {
         let sizes = sizes(&q, &k, &v)?;
         let (problem, tables) = self.problem(&sizes, &q)?;
@@ -263,7 +265,7 @@ impl Attend {
         Ok(Attended { o, lse })
     }
 
-    /// The attention of queries like `q`, and the tables that it reads, in the order of the operation's description.
+    /// Describes the attention of queries like `q`, with the tables that it reads in the order of the operation's description.
     pub(super) fn problem(
         &self,
         sizes: &Sizes,
@@ -291,8 +293,8 @@ impl Attend {
         Ok((problem, tables.into_values()))
     }
 
-    /// That of a sequence of `count` chunks of these sizes, on the device and in the dtype of `q`. What doesn't follow from chunks alone is
-    /// refused.
+    /// Describes the attention within a sequence of `count` chunks of size `chunk`, on the device and in the dtype of `q`; refuses rules
+    /// that can't be computed chunk by chunk.
     pub(super) fn chunks(
         &self,
         chunk: &Sizes,
@@ -332,8 +334,8 @@ impl Attend {
         Ok(Chunks::new(own.problem(chunk, q)?.0, count)?)
     }
 
-    /// That of chunk `query` of the queries to chunk `key` of the keys, of `size` tokens each, on `device`. Sinks are in that of a chunk to
-    /// itself.
+    /// Returns the attention of chunk `query` of the queries to chunk `key` of the keys, `size` tokens each, with its tables on `device`.
+    /// Only the attention of a chunk to itself has the sinks.
     pub(super) fn piece(&self, [query, key]: [usize; 2], size: usize, device: &Device) -> Self {
         let rule = |given: &Given| match given {
             Given::Documents(documents) => {
@@ -361,7 +363,7 @@ impl Attend {
         }
     }
 
-    /// What queries without any keys have.
+    /// Returns o = 0, and the lse of the sinks or `f32::MIN`: the result of queries where there are no keys.
     fn without_keys(&self, q: &Tensor<4>, sizes: &Sizes) -> Result<Attended, Error> {
         let &Sizes {
             batch,
@@ -383,7 +385,7 @@ impl Attend {
     }
 }
 
-/// The sizes of q, k and v that fit each other.
+/// Returns the sizes of q, k and v, after a check that the three fit each other.
 pub(super) fn sizes(q: &Tensor<4>, k: &Tensor<4>, v: &Tensor<4>) -> Result<Sizes, Error> {
     let [batch, heads, queries, head_dim] = q.dims();
     let [_, kv_heads, keys, _] = k.dims();

@@ -1,4 +1,5 @@
-//! Keys and values that are kept from step to step: which page of a pool holds which tokens, on the host, and the pool of one layer.
+//! A cache of keys and values across steps: [`Pages`] tracks on the host which page of a pool holds which tokens, and [`KvCache`] is the
+//! pool of one layer.
 
 use super::{Attend, Attended, CacheFormat};
 use crate::check::{check_device, check_equal, check_same, element};
@@ -8,69 +9,69 @@ use moebius_ops::attention::Sizes;
 use moebius_ops::kv_cache::{Append, Attend as CachedAttention, BLOCK, Layout};
 use moebius_ops::{Fault, Mismatch};
 
-/// The pages of some sequences, which the caches of all layers share.
+/// The page tables of a batch of sequences, shared by the caches of all layers.
 ///
-/// Tokens get pages when a sequence grows, and give them back when it is released or cut: sequences of any lengths share a pool,
-/// and nothing moves.
+/// A sequence gets pages when it grows and gives them back when it is released or cut: sequences of any lengths share a pool, and no token
+/// moves.
 #[derive(Clone, Debug)]
 pub struct Pages {
-    /// Tokens of a page.
+    /// Tokens in a page.
     page: usize,
-    /// Pages of the pool.
+    /// Pages in the pool.
     pages: usize,
-    /// Pages of a sequence at most.
+    /// The most pages that a sequence may have.
     most: usize,
-    /// Pages that hold nothing; the last is the next.
+    /// Free pages; the last one is handed out next.
     free: Vec<u32>,
     /// The pages of each sequence, in the order of its tokens.
     owned: Vec<Vec<u32>>,
-    /// The tokens of each sequence.
+    /// The number of tokens of each sequence.
     lengths: Vec<usize>,
 }
 
-/// New tokens of every sequence, on a device: what [`KvCache::append`](super::KvCache::append) and
-/// [`KvCache::attend`](super::KvCache::attend) of every layer take.
+/// The new tokens of every sequence in one step, as tables on a device: an argument of [`KvCache::append`](super::KvCache::append) and
+/// [`KvCache::attend`](super::KvCache::attend) in every layer.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Pages \[B, M\].
+    /// The pages of each sequence \[B, M\].
     table: Tensor<2, Int>,
-    /// The first new token, and one past the last \[B, 2\].
+    /// The first new token of each sequence, and one past its last \[B, 2\].
     spans: Tensor<2, Int>,
-    /// The most new tokens of a sequence.
+    /// The largest number of new tokens of a sequence.
     tokens: usize,
-    /// Pages of the pool, and tokens of a page.
+    /// The number of pages of the pool, and of tokens in a page.
     pool: [usize; 2],
 }
 
-/// Where a sequence's tokens are, whose pages are kept elsewhere.
+/// A sequence whose pages the caller assigns, with the range of its new tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
-    /// Its pages, in the order of its tokens. Several sequences may share one that none of them writes.
+    /// The pages of the sequence, in the order of its tokens. Several sequences may share a page that none of them writes.
     pub pages: &'a [u32],
     /// The first new token.
     pub start: usize,
-    /// One past the last.
+    /// One past the last new token.
     pub end: usize,
 }
 
 impl Step {
-    /// The most new tokens of a sequence: T of k and v, and Sq of q. Those of shorter sequences come first, and what follows
-    /// them isn't read.
+    /// The largest number of new tokens of a sequence: T of k and v, and Sq of q. The new tokens of a shorter sequence come first in its
+    /// rows, and the rows after them aren't read.
     pub fn tokens(&self) -> usize {
         self.tokens
     }
 }
 
 impl Pages {
-    /// One page of `capacity` tokens, rounded up to 16, for each of `sequences`.
+    /// One page of `capacity` tokens, rounded up to a multiple of 16, for each of `sequences` sequences.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for no tokens, or 2³⁰ and more.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a capacity of 0, or of 2³⁰ tokens or more.
     pub fn contiguous(sequences: usize, capacity: usize) -> Result<Self, Error> {
         Self::new(sequences, [sequences, capacity.div_ceil(BLOCK)], 1)
     }
 
-    /// `pages` pages of 16 tokens for `sequences` of at most `longest` tokens.
+    /// A pool of `pages` pages of 16 tokens for `sequences` sequences of at most `longest` tokens.
     ///
     /// # Errors
     /// As [`Pages::contiguous`].
@@ -97,31 +98,31 @@ impl Pages {
         })
     }
 
-    /// Pages of the pool.
+    /// The number of pages in the pool.
     pub fn pages(&self) -> usize {
         self.pages
     }
 
-    /// Tokens of a page.
+    /// The number of tokens in a page.
     pub fn page(&self) -> usize {
         self.page
     }
 
-    /// The tokens of each sequence.
+    /// The number of tokens of each sequence.
     pub fn lengths(&self) -> &[usize] {
         &self.lengths
     }
 
-    /// Pages that hold nothing.
+    /// The number of free pages.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Makes room for so many new tokens of each sequence, on `device`.
+    /// Makes room on `device` for `tokens[b]` new tokens of each sequence b.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of sequences, [`ErrorKind::State`](crate::ErrorKind::State) for one that would have more tokens than its pages hold,
-    /// and where too few pages are free; then no sequence has grown.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of sequences, [`ErrorKind::State`](crate::ErrorKind::State) for a
+    /// sequence that would have more tokens than its pages hold, and where too few pages are free; after an error no sequence has grown.
     pub fn extend(&mut self, tokens: &[usize], device: &Device) -> Result<Step, Error> {
         check_same("new tokens of sequences", tokens.len(), self.lengths.len())?;
         let longest = self.most * self.page;
@@ -152,12 +153,12 @@ impl Pages {
         Ok(self.step(&owned, spans, tokens, device))
     }
 
-    /// New tokens of sequences in pages of this pool that the caller hands out: those that [`Pages::extend`] gives sequences stay
-    /// as they are, and so do the lengths.
+    /// Describes new tokens of sequences in pages of this pool that the caller assigns; the pages and lengths that [`Pages::extend`]
+    /// manages stay as they are.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a sequence that ends before it starts, one with other pages than its tokens need
-    /// or more than a sequence has, and a page that isn't there.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a sequence that ends before it starts, one whose number of pages isn't what its
+    /// tokens need or is more than a sequence may have, and a page that the pool doesn't have.
     pub fn step_of(&self, sequences: &[Span<'_>], device: &Device) -> Result<Step, Error> {
         let (mut owned, mut spans, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
         for &Span { pages, start, end } in sequences {
@@ -183,7 +184,7 @@ impl Pages {
 
     fn step(&self, owned: &[&[u32]], spans: Vec<i32>, tokens: &[usize], device: &Device) -> Step {
         let sequences = owned.len();
-        // Places without a page name one that the pool doesn't have.
+        // Unused entries name a page that the pool doesn't have.
         let row = |owned: &&[u32]| {
             let page = |at| owned.get(at).map_or(i32::MAX, |page| *page as i32);
             (0..self.most).map(page).collect::<Vec<_>>()
@@ -201,10 +202,10 @@ impl Pages {
         }
     }
 
-    /// Cuts a sequence to its first `tokens` tokens; pages that then hold none are free.
+    /// Cuts a sequence to its first `tokens` tokens and frees the pages that become empty.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for a sequence that isn't there, or more tokens than it has.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for a sequence that doesn't exist, or more tokens than it has.
     pub fn truncate(&mut self, sequence: usize, tokens: usize) -> Result<(), Error> {
         let Some(length) = self.lengths.get_mut(sequence) else {
             let expected = format!("less than {}", self.lengths.len());
@@ -222,7 +223,7 @@ impl Pages {
         Ok(())
     }
 
-    /// Forgets a sequence, whose place another may take.
+    /// Removes all tokens of a sequence, so that another one may take its place.
     ///
     /// # Errors
     /// As [`Pages::truncate`].
@@ -231,10 +232,10 @@ impl Pages {
     }
 }
 
-/// The keys and values of one layer in pages: appended in place, and read by an attention where they lie.
+/// The keys and values of one layer in pages, appended in place and read in place by an attention.
 ///
-/// It is for inference: what comes out has no gradient. Values are kept as f32, f16, bf16, or in FP8 with a scale for each token and head
-/// that is a power of two (infinities become the largest finite value there), whatever the device computes in.
+/// The cache is for inference: the results have no gradient. Values are stored as f32, f16 or bf16, or as FP8 with a power-of-two scale for
+/// each token and head (infinities become the largest finite value), whatever dtype the device computes in.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -265,10 +266,10 @@ impl Pages {
 /// ```
 #[derive(Clone, Debug)]
 pub struct KvCache {
-    /// Absent only while tokens are appended.
+    /// The pool; `None` only while tokens are appended.
     pool: Option<Tensor<2, Int>>,
     layout: Layout,
-    /// Pages of a sequence at most.
+    /// The most pages that a sequence may have.
     most: usize,
     device: Device,
 }
@@ -277,7 +278,8 @@ impl KvCache {
     /// An empty cache of keys of `kv_heads` heads of D elements and values of Dv (multiples of 8, at most 256) on `device`.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for other sizes, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a pool of 2³¹ words and more.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for other sizes, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a pool of 2³¹
+    /// words or more.
     pub fn new(
         pages: &Pages,
         kv_heads: usize,
@@ -295,17 +297,18 @@ impl KvCache {
         })
     }
 
-    /// Bytes of the pool.
+    /// The size of the pool in bytes.
     pub fn bytes(&self) -> usize {
         self.layout.bytes()
     }
 
-    /// Appends the keys \[B, Hkv, T, D\] and values \[B, Hkv, T, Dv\] of the new tokens of `step`, in place unless a clone of the cache
-    /// shares its memory: then that is copied first.
+    /// Appends the keys \[B, Hkv, T, D\] and values \[B, Hkv, T, Dv\] of the new tokens of `step`, in place; if a clone of the cache shares
+    /// the memory, the memory is copied first.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes or dtypes, or a step of other pages, [`ErrorKind::Device`](crate::ErrorKind::Device) for other devices,
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device that can't compute it; the cache is as it was.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes or dtypes, or a step of other pages,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for other devices, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a
+    /// device that can't compute the operation; after an error the cache is unchanged.
     pub fn append(&mut self, k: Tensor<4>, v: Tensor<4>, step: &Step) -> Result<(), Error> {
         let l = self.layout;
         let batch = self.check(step, &k)?;
@@ -329,13 +332,13 @@ impl KvCache {
         ops::kv_cache::append([k, v], &mut self.pool, places, problem)
     }
 
-    /// o \[B, Hq, Sq, Dv\] and its log-sum-exp of the queries \[B, Hq, Sq, D\] of the new tokens of `step`, over all tokens of their
-    /// sequences: query i of a sequence is at the position of its new token i. Queries past the new tokens of a shorter sequence have
+    /// Computes o \[B, Hq, Sq, Dv\] and its log-sum-exp for the queries q \[B, Hq, Sq, D\] of the new tokens of `step`, over all tokens of
+    /// their sequences: query i of a sequence is at the position of its new token i. Queries past the new tokens of a shorter sequence have
     /// o = 0 and lse = `f32::MIN`.
     ///
     /// # Errors
-    /// As [`KvCache::append`], and for a dropout, a position, a rule of the program's own, and rules that have a table of pairs (documents,
-    /// blocks, masks, biases) or count keys from the first query.
+    /// As [`KvCache::append`]; also for a dropout, a position, a rule of the program's own, a rule with a table of pairs (documents,
+    /// blocks, mask, bias), and a rule that counts keys from the first query.
     pub fn attend(&self, q: Tensor<4>, step: &Step, attend: &Attend) -> Result<Attended, Error> {
         let l = self.layout;
         let batch = self.check(step, &q)?;
@@ -369,7 +372,7 @@ impl KvCache {
         Ok(Attended { o, lse })
     }
 
-    /// The sequences of a step, which must be of this cache's pages and device.
+    /// Returns the number of sequences of a step, after a check that it is of this cache's pages and device.
     fn check(&self, step: &Step, rows: &Tensor<4>) -> Result<usize, Error> {
         let own = [self.layout.pages(), self.layout.page()];
         check_same("pages of the step, and tokens of a page", step.pool, own)?;

@@ -1,4 +1,4 @@
-//! Whether the parts of a program's own rule agree.
+//! A check of whether the parts of a program's own rule agree.
 
 use super::Attend;
 use crate::Error;
@@ -7,17 +7,17 @@ use moebius_ops::attention::{Pair, Problem, Site, Sizes};
 use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::attention::LaunchRule;
 
-/// The step of differences.
+/// The step of the difference quotients.
 const STEP: f64 = 1e-4;
 
-/// Compares what `rule` computes on `device` with what it computes on the host: scores, slopes and which keys are seen, at every
-/// query and key of \[B, Hq, Sq, Skv\] = `sizes`, for scores from −`largest` to `largest`; and its slopes with differences of its
-/// scores. Tolerances: 1e-4 of a number and 1 together for scores, 1e-3 for slopes.
+/// Compares `rule` on `device` with `rule` on the host (scores, slopes and which keys are seen) at every query and key of \[B, Hq, Sq,
+/// Skv\] = `sizes`, for scores from −`largest` to `largest`, and compares its slopes with difference quotients of its scores. The tolerance
+/// is 1e-4 · (1 + |score|) for scores and 1e-3 · (1 + |slope|) for slopes.
 ///
-/// It takes a forward and a backward pass for each key, and waits for the device.
+/// The check takes a forward and a backward pass for each key, and waits for the device.
 ///
 /// # Errors
-/// [`ErrorKind::Config`](crate::ErrorKind::Config) that names the first pair where they differ, and what [`Attend::forward`] says.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) that names the first pair where they differ, and the errors of [`Attend::forward`].
 pub fn check_rule<R: LaunchRule + Clone>(
     rule: &R,
     device: &Device,
@@ -31,7 +31,7 @@ pub fn check_rule<R: LaunchRule + Clone>(
         device.clone().autodiff()
     };
     let rows = batch * heads * queries;
-    // Spread by the golden ratio, so that neighbours differ.
+    // Scores are spread by the golden ratio, so that neighbours differ.
     let raw = |row: usize| largest * (2.0 * (row as f32 * 0.618_034).fract() - 1.0);
     let scores: Vec<f32> = (0..rows).map(raw).collect();
     let found = Problem::new(Sizes {
@@ -45,7 +45,7 @@ pub fn check_rule<R: LaunchRule + Clone>(
     })?;
     let ones = Tensor::<4>::ones([batch, heads, keys, 1], &device);
     for turn in 0..keys {
-        // Query i sees one key, so that its log-sum-exp is the score.
+        // Each query sees one key, so that its log-sum-exp is the score.
         let key = |query: usize| (query + turn) % keys;
         let hidden = (0..queries * keys).map(|at| at % keys != key(at / keys));
         let hidden = TensorData::new(hidden.collect::<Vec<bool>>(), [1, 1, queries, keys]);
@@ -71,7 +71,8 @@ pub fn check_rule<R: LaunchRule + Clone>(
     Ok(())
 }
 
-/// A pair's score before the rule, and the score and slope that a device found, `f32::MIN` where it doesn't see the key.
+/// Compares one pair with the host: its score before the rule, and the score and slope that the device computed (`f32::MIN` for a hidden
+/// key).
 fn compare<R: LaunchRule>(
     rule: &R,
     problem: &Problem,

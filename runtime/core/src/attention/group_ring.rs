@@ -1,4 +1,4 @@
-//! Attention within a sequence whose chunks are on the devices of a group of XLA.
+//! Attention within a sequence whose chunks are spread over the devices of an XLA group.
 
 use super::attend::sizes;
 use super::{Attend, Attended};
@@ -12,37 +12,37 @@ use moebius_ops::{Attention, AttentionPass, Fault, Mismatch, Operation};
 use moebius_pjrt::Buffer;
 use moebius_xla::parallel::{Ring, join};
 
-/// The devices of a [`DeviceGroup`], each with a chunk of a sequence: ring attention (Liu et al. 2023) as one program, in which
-/// keys and values go from device to device by XLA's own exchange. Chunks of which the rules hide all aren't computed; under a causal
+/// The devices of a [`DeviceGroup`], each with a chunk of a sequence: ring attention (Liu et al. 2023) as one program, in which XLA's own
+/// exchange passes keys and values from device to device. Pairs of chunks that the rules hide completely aren't computed; under a causal
 /// rule the last device computes most.
 ///
-/// A program is compiled for each attention and its sizes; up to 32 are kept. Tensors go to the devices through the host, each chunk to
-/// its own device, and results come back to the device of q.
+/// A program is compiled for each attention and its sizes; up to 32 programs are kept. Each chunk goes through the host to its device, and
+/// results come back to the device of q.
 #[derive(Debug)]
 pub struct GroupRing {
     group: DeviceGroup,
     programs: Programs<(Ring, Pass)>,
 }
 
-/// What [`GroupRing::gradients`] returns.
+/// The results of [`GroupRing::gradients`].
 #[derive(Clone, Debug)]
 pub struct RingGradients {
-    /// What [`GroupRing::forward`] gives.
+    /// The result of [`GroupRing::forward`].
     pub out: Attended,
-    /// Of q, in its shape and dtype.
+    /// The gradient of q, in its shape and dtype.
     pub dq: Tensor<4>,
-    /// Of k.
+    /// The gradient of k, in its shape and dtype.
     pub dk: Tensor<4>,
-    /// Of v.
+    /// The gradient of v, in its shape and dtype.
     pub dv: Tensor<4>,
-    /// Of the table of biases by distance \[Hq, 2n + 1\], f32, where there is one.
+    /// The gradient of the table of biases by distance \[Hq, 2n + 1\], f32, if there is such a table.
     pub relative: Option<Tensor<2>>,
-    /// Of the sinks \[Hq\], f32, where there are some.
+    /// The gradient of the sinks \[Hq\], f32, if there are sinks.
     pub sinks: Option<Tensor<1>>,
 }
 
 impl GroupRing {
-    /// A ring of the devices, in the order of the sequence.
+    /// A ring of the devices of `group`, in the order of the sequence.
     pub fn new(group: &DeviceGroup) -> Self {
         Self {
             group: group.clone(),
@@ -50,14 +50,15 @@ impl GroupRing {
         }
     }
 
-    /// What [`Attend::forward`] gives for q \[B, Hq, S, D\], k \[B, Hkv, S, D\] and v \[B, Hkv, S, Dv\] on a device that records no gradients,
-    /// but for the order of sums; in f16 and bf16 what a query sees of each chunk is rounded before it is merged.
+    /// Computes what [`Attend::forward`] does, up to the order of sums, for q \[B, Hq, S, D\], k \[B, Hkv, S, D\] and v \[B, Hkv, S, Dv\]
+    /// on a device that records no gradients; in f16 and bf16 the result of each chunk of keys is rounded before it is merged.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for tokens that aren't a multiple of the devices, other keys than queries, no sequences or tokens,
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a position, a dropout, a rule of the program's own or one that neither
-    /// follows from distances nor from documents (causal from the top left, prefix, global, blocks, mask, bias), and what
-    /// [`Attend::forward`] says; [`ErrorKind::Device`](crate::ErrorKind::Device) for a device that records gradients, and when a device fails.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) if the number of devices doesn't divide the number of tokens, if there are other
+    /// numbers of keys than of queries, and for no sequences or tokens, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a
+    /// position, a dropout, a rule of the program's own, and a rule that depends neither on distances nor on documents (causal from the top
+    /// left, prefix, global, blocks, mask, bias), [`ErrorKind::Device`](crate::ErrorKind::Device) for a device that records gradients, and
+    /// when a device fails; and the errors of [`Attend::forward`].
     pub fn forward(
         &self,
         attend: &Attend,
@@ -70,7 +71,7 @@ impl GroupRing {
         attended(&results, &device)
     }
 
-    /// The same, and the gradients through that of o, `d_o` \[B, Hq, S, Dv\].
+    /// Computes what [`GroupRing::forward`] does, and the gradients of all inputs from the gradient `d_o` \[B, Hq, S, Dv\] of o.
     ///
     /// # Errors
     /// As [`GroupRing::forward`], and for a `d_o` of another shape or dtype than o.
@@ -87,7 +88,7 @@ impl GroupRing {
         let (ring, results) = self.run(attend, [q, k, v], Some(d_o))?;
         let problem = ring.chunks.chunk();
         let rows = |at: usize| whole(&results[at], &device);
-        // The same on every device.
+        // Every device has the same sums; the first device's are taken.
         let mut sums = results[5..].iter();
         let mut sum = |there: bool| -> Result<Option<TensorData>, Error> {
             let parts = if there { sums.next() } else { None };
@@ -108,7 +109,7 @@ impl GroupRing {
         })
     }
 
-    /// The ring, and the results of a pass, each a list of one buffer for each device.
+    /// Runs a pass; returns the ring and the results, each a list of one buffer per device.
     fn run(
         &self,
         attend: &Attend,
@@ -156,7 +157,7 @@ impl GroupRing {
         Ok((ring, results))
     }
 
-    /// What rules and sinks read, in the order of the description, on every device.
+    /// Places what rules and sinks read on every device, in the order of the description.
     fn tables(
         &self,
         attend: &Attend,
@@ -198,13 +199,13 @@ fn attended(results: &[Vec<Buffer>], device: &Device) -> Result<Attended, Error>
     })
 }
 
-/// \[n, B, H, S/n, D\] of \[B, H, S, D\]: n chunks of neighbouring tokens.
+/// Cuts \[B, H, S, D\] into n chunks of neighbouring tokens: \[n, B, H, S/n, D\].
 fn cut(rows: Tensor<4>, n: usize) -> Result<TensorData, Error> {
     let [b, h, s, d] = rows.dims();
     data(rows.reshape([b, h, n, s / n, d]).permute([2, 0, 1, 3, 4]))
 }
 
-/// The tensor of chunks that [`cut`] made.
+/// Joins the chunks that [`cut`] made into a tensor \[B, H, S, D\].
 fn whole(parts: &[Buffer], device: &Device) -> Result<Tensor<4>, Error> {
     let data = join(parts).map_err(Error::device)?;
     let dtype = data.dtype();
@@ -213,7 +214,7 @@ fn whole(parts: &[Buffer], device: &Device) -> Result<Tensor<4>, Error> {
     Ok(rows.reshape([b, h, n * size, d]))
 }
 
-/// The words of a table; waits for them.
+/// Reads the words of a table; waits for the device.
 fn words(table: Tensor<3, Int>) -> Result<TensorData, Error> {
     table.try_into_data().map_err(Error::device)
 }

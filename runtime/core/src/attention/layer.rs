@@ -1,4 +1,4 @@
-//! The layer: projections, attention in heads, and a projection of what they found.
+//! The attention layer: projections of queries, keys and values, attention in heads, and a projection of the result.
 
 use super::Attend;
 use crate::Error;
@@ -9,12 +9,11 @@ use burn::nn::{Dropout, Linear};
 use burn::tensor::Tensor;
 use moebius_ops::{Fault, Mismatch};
 
-/// Attention of heads with projections before and after, Vaswani et al. 2017.
+/// Multi-head attention with projections before and after, Vaswani et al. 2017.
 ///
-/// The projections have the names and shapes of Burn's `MultiHeadAttention`, whose records it loads; `From` takes the layer
-/// itself. The quiet softmax of Burn's layer isn't there (a sink of 0 per head, [`Attend::sinks`], is that
-/// softmax), and what hides keys is an [`Attend`]: hidden keys have no weight at all, where Burn's layer gives a row that
-/// sees no key the mean of all.
+/// The projections have the names and shapes of those in Burn's `MultiHeadAttention`; records of that layer load here, and `From` converts
+/// the layer itself. Burn's option of a quiet softmax is missing: a sink of 0 per head ([`Attend::sinks`]) gives the same softmax. An
+/// [`Attend`] hides keys, and hidden keys have no weight at all, where Burn's layer gives a row that sees no key the mean of all values.
 ///
 /// ```
 /// use burn::nn::attention::MultiHeadAttentionConfig;
@@ -33,20 +32,20 @@ use moebius_ops::{Fault, Mismatch};
 /// ```
 #[derive(Module, Debug)]
 pub struct Attention {
-    /// d_model values to the query heads.
+    /// Projects d_model inputs to the query heads.
     pub query: Linear,
-    /// d_model values to the key heads.
+    /// Projects d_model inputs to the key heads.
     pub key: Linear,
-    /// d_model values to the value heads, as many as key heads.
+    /// Projects d_model inputs to the value heads, as many as key heads.
     pub value: Linear,
-    /// What the heads found, one after the other, to d_model values.
+    /// Projects the outputs of all heads, one after the other, to d_model outputs.
     pub output: Linear,
-    /// Query heads.
+    /// The number of query heads.
     pub n_heads: usize,
-    /// Key and value heads, a divisor of the query heads.
+    /// The number of key and value heads, a divisor of `n_heads`.
     pub n_kv_heads: usize,
-    /// Drops weights while training, as in Burn's layer: on a device that records, unless the layer is frozen. The device's
-    /// generator draws a seed in each forward pass; an [`Attend`] with a dropout of its own keeps that.
+    /// Drops attention weights while training, as in Burn's layer: on a device that records gradients, unless the layer is frozen. The
+    /// device's generator draws a seed in each forward pass; an [`Attend`] with a dropout of its own keeps that dropout.
     pub dropout: Dropout,
 }
 
@@ -65,7 +64,7 @@ impl From<MultiHeadAttention> for Attention {
 }
 
 impl Attention {
-    /// Self-attention: \[B, S, d_model\] of x \[B, S, d_model\].
+    /// Self-attention of x \[B, S, d_model\] to \[B, S, d_model\].
     ///
     /// # Errors
     /// As [`Attention::forward_cross`].
@@ -73,11 +72,11 @@ impl Attention {
         self.forward_cross([x.clone(), x.clone(), x], attend)
     }
 
-    /// \[B, Sq, d_model\] of queries \[B, Sq, d_model\], keys and values \[B, Skv, d_model\].
+    /// Attention of queries \[B, Sq, d_model\] to keys and values \[B, Skv, d_model\]; returns \[B, Sq, d_model\].
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, [`ErrorKind::Config`](crate::ErrorKind::Config) for heads that don't divide what the projections
-    /// return, and what [`Attend::forward`] says.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, [`ErrorKind::Config`](crate::ErrorKind::Config) if the number of
+    /// heads doesn't divide the outputs of a projection, and the errors of [`Attend::forward`].
     pub fn forward_cross(
         &self,
         [query, key, value]: [Tensor<3>; 3],
@@ -111,7 +110,7 @@ impl Attention {
     }
 }
 
-/// \[B, heads, S, width\] of x \[B, S, d_model\].
+/// Projects x \[B, S, d_model\] to heads \[B, heads, S, width\].
 fn heads(
     what: &'static str,
     projection: &Linear,

@@ -1,9 +1,10 @@
-//! Attention under composable score rules, as one operation forward and one backward that keeps no matrix of scores.
+//! Attention under composable score rules: one operation for the forward and one for the backward pass, neither of which keeps a matrix of
+//! scores.
 //!
-//! [`Attend`] says what changes the scores and which keys a query sees; [`Attend::forward`] takes heads, queries and keys of
-//! any numbers. [`attention`] has the parameters of Burn's function of that name, [`merge`] joins attentions over parts
-//! of the keys, [`Ring`] attends a sequence in several places, and [`Attention`] is the layer around it. A [`KvCache`] keeps keys and values from step to step. A program's own rule is
-//! a [`ScoreRule`] for devices and a [`HostRule`] for the host.
+//! [`Attend`] holds the rules that change scores and hide keys; [`Attend::forward`] takes any numbers of heads, queries and keys.
+//! [`attention`] has the parameters of Burn's function of that name, [`merge`] joins attentions over parts of the keys, [`Ring`] computes
+//! the attention of a sequence in several places, and [`Attention`] is the layer. A [`KvCache`] keeps keys and values from step to step. A
+//! program's own rule is a [`ScoreRule`] for devices and a [`HostRule`] for the host.
 //!
 //! ```
 //! use burn::tensor::{Distribution, Tensor};
@@ -51,12 +52,12 @@ use crate::Error;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn::tensor::{Bool, Tensor};
 
-/// o \[B, Hq, Sq, Dv\]: attention with the parameters of `burn::tensor::module::attention` and its order of rules: scores of
-/// q \[B, Hq, Sq, D\] and k \[B, Hkv, Skv, D\] times `scale` (1/√D unless it is given), the cap, the mask (true hides), causal
-/// with both ends together, and then the bias; v is \[B, Hkv, Skv, Dv\]. Queries that see no key have 0.
+/// Computes o \[B, Hq, Sq, Dv\] with the parameters of `burn::tensor::module::attention` and its order of rules: the scores of q \[B, Hq,
+/// Sq, D\] and k \[B, Hkv, Skv, D\] times `scale` (1/√D by default), the cap, the mask (true hides a key), the causal rule with the last
+/// query beside the last key, and then the bias; v is \[B, Hkv, Skv, Dv\]. Queries that see no key have o = 0.
 ///
-/// It differs from Burn's where that panics (what doesn't fit is an error), in that Hkv may be a divisor of Hq, and in that mask
-/// and bias \[B or 1, Hq or 1, Sq, Skv\] may have one sequence or head for all.
+/// Three things differ from Burn's function: it panics on inputs that don't fit where this returns an error, Hkv may be a divisor of Hq
+/// here, and mask and bias \[B or 1, Hq or 1, Sq, Skv\] may have one sequence or head for all.
 ///
 /// # Errors
 /// As [`Attend::forward`].

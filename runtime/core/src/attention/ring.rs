@@ -1,5 +1,5 @@
-//! Attentions over parts of the keys as one over all of them, and within a sequence whose chunks are on several devices, or in several queues
-//! of one.
+//! Merging attentions over parts of the keys, and attention within a sequence whose chunks are on several devices, or in several queues of
+//! one device.
 
 use super::attend::sizes;
 use super::{Attend, Attended};
@@ -9,13 +9,13 @@ use burn::tensor::{DType, Device, StreamId, Tensor};
 use moebius_ops::attention::Chunks;
 use moebius_ops::{Fault, Mismatch};
 
-/// Places that hold a chunk of a sequence each: ring attention (Liu et al. 2023). Queries stay where they are; keys and values go from
-/// each place to the next while it computes, and what queries see of each chunk is merged exactly, by its log-sum-exp. Chunks of
-/// which the rules hide all aren't computed; under a causal rule the last place computes most.
+/// Places that hold a chunk of a sequence each: ring attention (Liu et al. 2023). Queries stay in their place; keys and values go from each
+/// place to the next while the place computes, and the attentions to all chunks are merged exactly, by their log-sum-exps. Pairs of chunks
+/// that the rules hide completely aren't computed; under a causal rule the last place computes most.
 ///
-/// Each place has queues of its own for its kernels and for what comes from other devices; nothing waits for a device. Gradients are
-/// Burn's, through every chunk; it computes them in the queue of the caller. Between devices of one kind chunks are copied as Burn
-/// copies, through the host where devices can't reach one another. A `DeviceGroup` of XLA has `GroupRing`.
+/// Each place has one queue for its kernels and one for copies from other devices; nothing waits for a device. Burn computes the gradients,
+/// through every chunk, in the queue of the caller. Burn also copies chunks between devices of one kind, through the host where the devices
+/// can't reach one another. For a `DeviceGroup` of XLA there is `GroupRing`.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -46,10 +46,10 @@ struct Place {
 }
 
 impl Ring {
-    /// A place on each of `devices`, in the order of the sequence; one that is named several times has a place for each.
+    /// One place on each of `devices`, in the order of the sequence; a device may be named several times and has a place for each time.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) without a device.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for an empty list.
     pub fn new(devices: &[Device]) -> Result<Self, Error> {
         let some = !devices.is_empty();
         Fault::Config.unless(some, "devices of a ring", "at least 1", 0)?;
@@ -61,12 +61,13 @@ impl Ring {
         Ok(Self(devices.iter().map(place).collect()))
     }
 
-    /// What [`Attend::forward`] gives for q \[B, Hq, S, D\], k \[B, Hkv, S, D\] and v \[B, Hkv, S, Dv\], but for the order of sums; in f16
-    /// and bf16 what a query sees of each chunk is rounded before it is merged. Chunks go from the device of q to their places, and o
-    /// and lse back.
+    /// Computes what [`Attend::forward`] does for q \[B, Hq, S, D\], k \[B, Hkv, S, D\] and v \[B, Hkv, S, Dv\], up to the order of sums;
+    /// in f16 and bf16 the result of each chunk of keys is rounded before it is merged. Chunks go from the device of q to their places, and
+    /// o and lse come back.
     ///
     /// # Errors
-    /// As [`Ring::forward_chunks`], and for tokens that aren't a multiple of the places or not as many of keys as of queries.
+    /// As [`Ring::forward_chunks`]; also if the number of places doesn't divide the number of tokens, or if there are other numbers of keys
+    /// than of queries.
     pub fn forward(
         &self,
         attend: &Attend,
@@ -97,13 +98,16 @@ impl Ring {
         })
     }
 
-    /// The same of chunks \[q, k, v\] that are in their places, S/n neighbouring tokens each: o and lse of each, in its place. Tables of
-    /// `attend` are those of the whole sequence (documents \[B, S\]), on the device of the first chunk.
+    /// Computes what [`Ring::forward`] does for chunks \[q, k, v\] of S/n neighbouring tokens that are already in their places; returns o
+    /// and lse of each chunk in its place. Tables of `attend` are those of the whole sequence (documents \[B, S\]), on the device of the
+    /// first chunk.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of chunks than places, chunks unlike the first one, no
-    /// sequences or tokens, [`ErrorKind::Device`](crate::ErrorKind::Device) for chunks elsewhere, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a position, a dropout, a rule of the program's own or one that neither follows from distances nor
-    /// from documents (causal from the top left, prefix, global, blocks, mask, bias), and what [`Attend::forward`] says.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of chunks than places, chunks that differ from the first in shape
+    /// or dtype, and no sequences or tokens, [`ErrorKind::Device`](crate::ErrorKind::Device) for chunks on other devices than their places,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a position, a dropout, a rule of the program's own, and a rule that
+    /// depends neither on distances nor on documents (causal from the top left, prefix, global, blocks, mask, bias); and the errors of
+    /// [`Attend::forward`].
     pub fn forward_chunks(
         &self,
         attend: &Attend,
@@ -175,13 +179,13 @@ impl Ring {
 }
 
 impl Place {
-    /// A tensor on the device of this place.
+    /// Moves a tensor to the device of this place, in the queue of its copies.
     fn take<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         self.copies.executes(|| moved(x, &self.device))
     }
 }
 
-/// What queries see of a chunk more; o is f32.
+/// Merges the attention to one more chunk of keys into the result `before`; o is f32.
 fn more(
     piece: &Attend,
     [q, k, v]: [Tensor<4>; 3],
@@ -196,9 +200,9 @@ fn more(
     }
 }
 
-/// The attention over all keys of `parts`, each of which had some of them: lse = ln Σ_p exp(lse_p) and
-/// o = Σ_p exp(lse_p − lse) · o_p, by Burn's operations, so that gradients go through to every part (Dao 2022). Parts of
-/// which a query sees no key count for nothing. Sinks may be in one part only.
+/// Computes the attention over all keys from `parts`, each over some of the keys: lse = ln Σ_p exp(lse_p) and o = Σ_p exp(lse_p − lse) ·
+/// o_p. Burn's operations compute both, so that every part gets its gradients (Dao 2022). A part in which a query sees no key adds nothing.
+/// Only one part may have sinks.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -245,7 +249,7 @@ pub fn merge(parts: &[Attended]) -> Result<Attended, Error> {
         return Ok(first.clone());
     }
     let sums: Vec<Tensor<3>> = parts.iter().map(|part| part.lse.clone()).collect();
-    // No gradient goes through the largest: it cancels.
+    // The largest lse gets no gradient: it cancels.
     let largest = sums.iter().cloned().reduce(|a, b| a.max_pair(b));
     let largest = largest.unwrap_or_else(|| first.lse.clone()).detach();
     let weights: Vec<Tensor<3>> = sums

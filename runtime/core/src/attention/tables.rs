@@ -1,4 +1,4 @@
-//! The tables of rules: checked, and in the form in which the operation reads them.
+//! The tables of an attention's rules, checked and turned into the operation's operands.
 
 use crate::Error;
 use crate::check::{check_device, check_equal, check_same, element};
@@ -11,7 +11,7 @@ use moebius_ops::{Fault, Mismatch};
 #[derive(Clone, Debug)]
 pub(super) enum Given {
     Plain(Rule),
-    /// Of queries, and of keys.
+    /// The documents of the queries, and of the keys.
     Documents(Box<[Tensor<2, Int>; 2]>),
     Blocks(usize, Tensor<2, Bool>),
     Mask(Tensor<4, Bool>),
@@ -20,7 +20,7 @@ pub(super) enum Given {
     Relative(Tensor<2>),
 }
 
-/// The tables in the order of the operation's description.
+/// The names of the tables in the order of the operation's description.
 const ORDER: [&str; 9] = [
     "dropout",
     "query_documents",
@@ -33,10 +33,10 @@ const ORDER: [&str; 9] = [
     "sinks",
 ];
 
-/// Those of an attention.
+/// The tables of one attention, collected rule by rule.
 pub(super) struct Tables<'a> {
     sizes: &'a Sizes,
-    /// That of the queries.
+    /// The device of the queries.
     device: Device,
     found: Vec<(&'static str, DeviceValue)>,
 }
@@ -50,7 +50,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The rule that was given; keeps its table.
+    /// Returns the operation's rule for `given`, and keeps its table.
     pub(super) fn rule(&mut self, given: &Given) -> Result<Rule, Error> {
         match given {
             Given::Plain(rule) => Ok(*rule),
@@ -90,7 +90,7 @@ impl<'a> Tables<'a> {
         self.floats("sinks", "device of the sinks", sinks.clone())
     }
 
-    /// Keeps the words of a dropout.
+    /// Keeps the probability and the seed of a dropout as a table of words.
     pub(super) fn dropout(&mut self, p: f64, seed: Option<u64>) -> Result<(), Mismatch> {
         let words = Dropout::new(p, seed.unwrap_or(0))?
             .words()
@@ -108,7 +108,7 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// The tables, in order.
+    /// Returns the tables in the order of [`ORDER`].
     pub(super) fn into_values(mut self) -> Vec<DeviceValue> {
         let place = |name: &str| ORDER.iter().position(|other| *other == name);
         self.found.sort_by_key(|(name, _)| place(name));
@@ -147,7 +147,7 @@ impl<'a> Tables<'a> {
         let Ok(words) = u32::try_from(size) else {
             return Err(Fault::Config.error("blocks", "1 to 2^30 - 1", size).into());
         };
-        // A size of 0 is refused with the rule.
+        // The rule itself is refused later if the size is 0.
         let blocks = |n: usize| n.div_ceil(size.max(1));
         let expected = [blocks(self.sizes.queries), blocks(self.sizes.keys)];
         check_same("blocks [⌈Sq / n⌉, ⌈Skv / n⌉]", seen.dims(), expected)?;
@@ -168,7 +168,7 @@ impl<'a> Tables<'a> {
         Ok(Rule::Relative(reach))
     }
 
-    /// Which dimensions a dense table has.
+    /// Returns which of batch and heads a dense table has as dimensions of its own, after a check of its shape.
     fn pattern(&self, what: &'static str, shape: [usize; 4]) -> Result<Pattern, Mismatch> {
         let s = self.sizes;
         let pattern = Pattern {
@@ -179,7 +179,7 @@ impl<'a> Tables<'a> {
         Ok(pattern)
     }
 
-    /// Keeps a table of floats, in f32.
+    /// Checks a table of floats and keeps it as f32.
     fn floats<const D: usize>(
         &mut self,
         name: &'static str,
@@ -192,7 +192,7 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// Checks the device of a table of words, which records nothing.
+    /// Checks the device of a table of words, which records no gradients.
     fn words(&self, what: &'static str, device: Device) -> Result<(), Mismatch> {
         check_equal(
             Fault::Device,

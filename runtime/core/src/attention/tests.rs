@@ -20,7 +20,7 @@ fn refused(kind: ErrorKind, result: Result<Attended, Error>) -> String {
     error.to_string()
 }
 
-/// Every choice of Burn's function, for sizes with more keys than queries.
+/// Compares every option of Burn's function, with more keys than queries.
 #[test]
 fn it_is_what_burns_attention_is() {
     let device = Device::flex();
@@ -89,7 +89,7 @@ fn a_quiet_softmax_is_a_sink_of_zero() {
     assert!(largest(got, want) < 1e-5);
 }
 
-/// Weights are dropped where Burn's layer drops them: while training, each time others.
+/// While training, the layer drops weights as Burn's layer does, other weights in each pass.
 #[test]
 fn the_layer_drops_weights_while_it_trains() {
     let device = Device::flex();
@@ -235,7 +235,7 @@ fn other_dtypes_and_devices_are_refused() {
     assert!(bias.starts_with("device of the bias"), "{bias}");
 }
 
-/// −∞ in a bias hides a key, also all of a query's.
+/// A bias of −∞ hides a key; it may hide all keys of a query.
 #[test]
 fn infinite_biases_hide() {
     let device = Device::flex();
@@ -298,7 +298,7 @@ fn parts_must_be_alike() {
     assert!(refused(ErrorKind::Shape, merge(&[part(2), part(3)])).contains("o of a part"));
 }
 
-/// One query, a few that are taken as they lie, and so many that keys are packed.
+/// Covers one query, a few queries whose keys are read in place, and so many that keys are packed.
 #[test]
 fn a_query_has_the_same_bits_whatever_comes_with_it() {
     let device = Device::flex();
