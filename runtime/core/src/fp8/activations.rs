@@ -1,4 +1,4 @@
-//! Activations rounded to FP8 before a product with FP8 weights (W8A8).
+//! Rounding of activations to FP8 before a product with FP8 weights (W8A8).
 
 use super::scales::{Fp8Scales, fake_quantize};
 use crate::Error;
@@ -13,36 +13,35 @@ use moebius_ops::quantize::{Quantizer, check_granularity};
 use moebius_ops::scaling::Granularity;
 use serde::{Deserialize, Serialize};
 
-/// Where the scales of activations come from. Static and delayed ones are state that clones of a layer
-/// share; see [`ActivationScaling`].
+/// The source of the scales of activations. The scales of [`Activations::Static`] and [`Activations::Delayed`] are state that clones of a
+/// layer share; see [`ActivationScaling`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activations {
-    /// There are none: activations keep their dtype.
+    /// No scales: activations keep their dtype.
     #[default]
     Float,
-    /// Each batch's own; a token doesn't depend on others unless the granularity is
-    /// [`Granularity::Tensor`] or of several rows.
+    /// Scales from each batch itself; a token doesn't depend on others unless the granularity is [`Granularity::Tensor`] or blocks of
+    /// several rows.
     Dynamic(Granularity),
-    /// One for all batches, from the largest magnitude of a calibration; larger ones saturate.
+    /// One scale for all batches, from the largest magnitude of a calibration; larger values saturate.
     Static,
-    /// From the largest magnitude of so many batches before this one, or of this one when it is the
-    /// first; larger ones saturate. Forward passes change the state.
+    /// A scale from the largest magnitude of the last `history` batches, or of the first batch itself; larger values saturate. Forward
+    /// passes change the state.
     Delayed {
-        /// Batches that are remembered, at least 1.
+        /// The number of batches that are remembered, at least 1.
         history: usize,
     },
 }
 
-/// The most batches a delayed scale remembers.
+/// The most batches that a delayed scale may remember.
 const HISTORY_MAX: usize = 65_536;
 
 impl Activations {
     /// Checks the settings.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a block without rows or columns, or a history
-    /// of none or more than 65 536 batches.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a block without rows or columns, or a history outside of 1 to 65 536 batches.
     pub fn validate(&self) -> Result<(), Error> {
         match *self {
             Self::Dynamic(granularity) => Ok(check_granularity(granularity)?),
@@ -54,17 +53,16 @@ impl Activations {
     }
 }
 
-/// Rounds activations to FP8 with scales from one of these sources.
+/// Rounding of activations to FP8, with scales from a source of [`Activations`].
 ///
-/// A static scale is calibrated: a layer that observes records the largest magnitude and rounds
-/// nothing; one that neither observes nor has a scale refuses to run. Nothing is read back but to
-/// check a calibration once.
+/// A static scale has to be calibrated: a layer that observes records the largest magnitude and rounds nothing; a layer that neither
+/// observes nor has a scale refuses to run. The only value read back from the device is the scale, once, to check a calibration.
 ///
-/// Clones share a history or a scale, as they share all running state of Burn's modules, until one of
-/// them observes anew. Forward passes that change it belong on one thread.
+/// Clones share a history or a scale, as they share all running state of Burn's modules, until one of them observes anew. Forward passes
+/// that change this state must run on one thread.
 #[derive(Module, Debug)]
 pub struct ActivationScaling {
-    /// \[1\] f32: the static scale; \[history\] f32: the largest magnitudes of the batches before.
+    /// For a static source the scale \[1\] f32; for a delayed source the largest magnitudes of the last batches \[history\] f32.
     state: RunningState<Tensor<1>>,
     #[module(skip)]
     source: Activations,
@@ -74,7 +72,7 @@ pub struct ActivationScaling {
     phase: Phase,
 }
 
-/// What a layer with a static scale does with a batch.
+/// How a layer with a static scale treats a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Uncalibrated,
@@ -83,7 +81,7 @@ enum Phase {
 }
 
 impl ActivationScaling {
-    /// Scales from `source`; a static one is not calibrated yet, and a delayed one has seen no batch.
+    /// Scales from `source`; a static scale is not calibrated yet, and a delayed one has seen no batch.
     pub fn new(source: Activations, device: &Device) -> Self {
         let device = device.clone().inner();
         let len = match source {
@@ -98,16 +96,16 @@ impl ActivationScaling {
         }
     }
 
-    /// With codes of another format than E4M3; before a calibration.
+    /// Sets the format of the codes, E4M3 by default; call it before a calibration.
     #[must_use]
     pub fn with_format(self, format: Fp8Format) -> Self {
         Self { format, ..self }
     }
 
-    /// The static scale `scale`, from a checkpoint or another calibration.
+    /// A static scaling with the given `scale`, from a checkpoint or another calibration.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when it isn't a positive number.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the scale isn't a positive number.
     pub fn fixed(scale: f32, device: &Device) -> Result<Self, Error> {
         let scaling = Self::new(Activations::Static, device);
         check_scale(scale, Fault::Config)?;
@@ -119,25 +117,25 @@ impl ActivationScaling {
         })
     }
 
-    /// Where scales come from.
+    /// The source of the scales.
     pub fn source(&self) -> Activations {
         self.source
     }
 
-    /// Whether a calibration has yet to give a scale.
+    /// Whether the scaling is static and has no calibrated scale yet.
     pub fn needs_calibration(&self) -> bool {
         self.source == Activations::Static && self.phase != Phase::Fixed
     }
 
-    /// Whether a forward pass takes the largest magnitude of what it gets.
+    /// Whether a forward pass measures the largest magnitude of its input.
     pub(crate) fn measures(&self) -> bool {
         matches!(self.source, Activations::Delayed { .. }) || self.phase == Phase::Observing
     }
 
-    /// From now on a static scale is that of the largest magnitude seen, and nothing is rounded.
+    /// Starts a calibration: a static scale follows the largest magnitude seen, and nothing is rounded.
     pub fn observe(&mut self) {
         if self.source == Activations::Static {
-            // Not a clone's scale.
+            // A new state, because clones share the old one.
             *self = Self {
                 phase: Phase::Observing,
                 ..Self::new(self.source, &self.state.value().device()).with_format(self.format)
@@ -145,10 +143,10 @@ impl ActivationScaling {
         }
     }
 
-    /// From now on the scale is what a calibration or a record left; reads it back once.
+    /// Ends a calibration: a static scale keeps the value that a calibration or a record left, which is read back once.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) when nothing was observed, or nothing but zeros,
+    /// [`ErrorKind::State`](crate::ErrorKind::State) when nothing was observed, or only zeros,
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
     pub fn fix(&mut self) -> Result<(), Error> {
         if self.source == Activations::Static {
@@ -160,10 +158,10 @@ impl ActivationScaling {
         Ok(())
     }
 
-    /// How x becomes codes, where scales are each batch's own.
+    /// Returns the quantizer of a dynamic source.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) where they aren't.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for another source.
     pub(crate) fn dynamic(&self) -> Result<Quantizer, Error> {
         match self.source {
             Activations::Dynamic(granularity) => Ok(Quantizer::new(self.format, granularity)),
@@ -176,8 +174,7 @@ impl ActivationScaling {
         }
     }
 
-    /// x \[rows, columns\] as the product is to read it: in its dtype, or, where it is rounded, in f32,
-    /// which has every code · scale.
+    /// Returns x \[rows, columns\] as the product reads it: unrounded in its own dtype, or rounded as code · scale in f32.
     pub(crate) fn apply(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         self.source.validate()?;
         let x = match self.source {
@@ -207,14 +204,15 @@ impl ActivationScaling {
 }
 
 impl ActivationScaling {
-    /// x with one scale \[1\].
+    /// Rounds x with one scale \[1\].
     fn round(&self, x: Tensor<2>, scale: Tensor<1>) -> Result<Tensor<2>, Error> {
         let quantizer = Quantizer::new(self.format, Granularity::Tensor);
         let scale = Fp8Scales::F32(scale.reshape([1, 1, 1]));
         fake_quantize(x, &quantizer, Some(&scale))
     }
 
-    /// The scale \[1\] for a batch with this amax \[1\]: of the batches before, which it joins.
+    /// Returns the scale \[1\] that the batches before give, or this batch if it is the first, and adds `amax` \[1\], the largest magnitude
+    /// of this batch, to the history.
     fn remember(&self, amax: Tensor<1>) -> Tensor<1> {
         let history = value(&self.state);
         let before = history.clone().max();
@@ -230,7 +228,7 @@ impl ActivationScaling {
     }
 }
 
-/// Refuses a scale that is no positive number, as what `fault` says.
+/// Refuses a scale that isn't a positive number, with an error of kind `fault`.
 fn check_scale(scale: f32, fault: Fault) -> Result<(), Error> {
     let right = scale.is_finite() && scale >= f32::MIN_POSITIVE;
     let what = "static activation scale";

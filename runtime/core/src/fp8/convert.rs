@@ -11,8 +11,8 @@ use moebius_ops::matches_pattern;
 use moebius_ops::quantize::Quantizer;
 use serde::{Deserialize, Serialize};
 
-/// What `#[derive(Module)]` calls a struct when a walk enters it: of a type, so that it can't be
-/// renamed without this.
+/// The container name that `#[derive(Module)]` gives a struct when a walk enters it. The macro also names the type, so that a renamed type
+/// fails to compile here.
 macro_rules! container {
     ($module:ident) => {{
         const _: usize = size_of::<$module>();
@@ -20,7 +20,7 @@ macro_rules! container {
     }};
 }
 
-/// Holds while the crate compiles that a conversion knows the module by this name.
+/// Asserts at compile time that the name by which a conversion knows a module is the module's container name.
 macro_rules! known_container {
     ($module:ident, $known:ident) => {
         const _: () = assert!(
@@ -32,13 +32,13 @@ macro_rules! known_container {
 
 pub(crate) use {container, known_container};
 
-/// The container of the expert that every token goes to; its weights are called like the expert.
+/// The container of the expert that every token goes to; its weights appear under the name of that expert.
 pub(crate) const SHARED_EXPERT: &str = "Struct:SharedExpert";
 
 /// The container of experts that share one frozen network, which is never converted.
 pub(crate) const FROZEN_EXPERTS: &str = "Struct:ParameterEfficientExperts";
 
-/// Whether two names are the same.
+/// Whether two names are equal, in a constant expression.
 pub(crate) const fn same_name(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut same = a.len() == b.len();
@@ -50,62 +50,61 @@ pub(crate) const fn same_name(a: &str, b: &str) -> bool {
     same
 }
 
-/// How a model is converted.
+/// The settings of a conversion to FP8.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fp8Conversion {
     /// How weights are rounded.
     pub quantizer: Quantizer,
-    /// Whether and how activations are, too.
+    /// How activations are rounded, if at all.
     #[serde(default)]
     pub activations: Activations,
-    /// Which of the device's FP8 instructions products with codes take.
+    /// The FP8 instructions of the device that products with codes use.
     #[serde(default)]
     pub instructions: Instructions,
-    /// Layers whose path matches one of these patterns stay as they are; see [`matches_pattern`].
+    /// Layers whose path matches one of these patterns keep their weights; see [`matches_pattern`].
     #[serde(default)]
     pub skip: Vec<String>,
 }
 
-/// What came of one tensor of weights.
+/// The conversion of one weight tensor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerReport {
-    /// Where it is in the model.
+    /// The path of the weight in the model.
     pub path: String,
-    /// Its shape before.
+    /// The shape of the weight before.
     pub shape: Vec<usize>,
-    /// Bytes before.
+    /// Bytes of the weight before.
     pub bytes_before: usize,
     /// Bytes of codes and scales.
     pub bytes_after: usize,
-    /// ‖decoded − before‖ / ‖before‖.
+    /// The relative error ‖decoded − before‖ / ‖before‖.
     pub relative_error: f32,
 }
 
-/// A matrix that stays in floating point though no pattern says so.
+/// A matrix that stays in floating point although no pattern skips it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Where it is in the model.
+    /// The path of the matrix in the model.
     pub path: String,
-    /// Why.
+    /// The reason why it stays.
     pub reason: String,
 }
 
-/// What came of a conversion.
+/// The result of a conversion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ConversionReport {
     /// Converted weights, in the order of the model.
     pub layers: Vec<LayerReport>,
-    /// Paths of layers that had FP8 weights already; they take the conversion's activations and instructions.
+    /// Paths of layers whose weights were FP8 already; they take over the conversion's activations and instructions.
     pub already: Vec<String>,
-    /// Paths of layers that were left as they are, because a pattern matches them.
+    /// Paths of layers that were skipped because a pattern matches them.
     pub skipped: Vec<String>,
-    /// What else was left as it is: matrices that are no [`Weight`], biases and norms not counted.
+    /// Matrices that stay as they are because they are no [`Weight`], or are frozen; biases and norms aren't listed.
     pub left_out: Vec<LeftOut>,
-    /// Patterns of layers to skip that none has.
+    /// Patterns that match no layer.
     pub unused_patterns: Vec<String>,
-    /// Bytes of live buffers on the device before and after, as its allocator has them; `None` on a
-    /// device without one to ask.
+    /// Bytes of live buffers on the device before and after, as its allocator counts them; `None` on a device without such an allocator.
     pub device_bytes: Option<[u64; 2]>,
 }
 
@@ -116,7 +115,7 @@ impl ConversionReport {
         [sum(|l| l.bytes_before), sum(|l| l.bytes_after)]
     }
 
-    /// This conversion, and one after it.
+    /// Appends the report of a later conversion.
     pub(super) fn and(mut self, after: Self) -> Self {
         self.layers.extend(after.layers);
         let bytes = self.device_bytes.zip(after.device_bytes);
@@ -137,16 +136,16 @@ impl ConversionReport {
 }
 
 setters! { Fp8Conversion:
-    /// With rounded activations.
+    /// Sets how activations are rounded.
     #[must_use]
     with_activations: activations: Activations,
-    /// With products by these instructions of the device.
+    /// Sets the FP8 instructions of the device that products use.
     #[must_use]
     with_unproven_instructions: instructions: Instructions,
 }
 
 impl Fp8Conversion {
-    /// Of weights alone, everywhere.
+    /// Converts all weights with `quantizer`, and no activations.
     pub fn new(quantizer: Quantizer) -> Self {
         Self {
             quantizer,
@@ -163,17 +162,16 @@ impl Fp8Conversion {
         self
     }
 
-    /// The model with FP8 codes in the place of every [`Weight`] that no pattern skips, and without
-    /// gradients. It is converted weight by weight: values go as their codes come, unless a clone of the
-    /// model holds them. What was converted before shares its static or delayed scales with clones
-    /// until one of them observes anew, or takes other activations.
+    /// Returns the model with FP8 codes in place of every [`Weight`] that no pattern skips, and without gradients. The conversion goes
+    /// weight by weight: the values of a weight are freed when its codes exist, unless a clone of the model holds them. Layers that were
+    /// FP8 already share their static or delayed scales with clones until one of the clones observes anew or takes other activations.
     ///
-    /// The walk is Burn's own, so a model needs `#[derive(Module)]` and nothing else. Its paths are those
-    /// of records without the names of variants; a linear layer is called like its weight.
+    /// The conversion walks the model with Burn's module mapper, so a model needs `#[derive(Module)]` and nothing else. Paths are those of
+    /// records without the names of enum variants; a linear layer has the path of its weight.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) where the quantizer or the activations are out of
-    /// their range, or don't fit a weight; as [`Weight::quantize`].
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) where the quantizer or the activations are out of their range, or don't fit a
+    /// weight; and the errors of [`Weight::quantize`].
     pub fn convert<M: Module>(
         &self,
         model: M,
@@ -213,18 +211,18 @@ impl Fp8Conversion {
     }
 }
 
-/// Burn's walk over a model, with what it has met.
+/// The state of a walk over a model.
 struct Walk<'a> {
     conversion: &'a Fp8Conversion,
-    /// Names and containers from the model down.
+    /// Names and containers from the root to the current module.
     at: Vec<(String, String)>,
     report: ConversionReport,
     failed: Option<Error>,
 }
 
 impl Walk<'_> {
-    /// The names down to `depth` that count: variants have none, and the body of a shared expert is
-    /// that expert.
+    /// The path of the names down to `depth`, without enum variants and without the body of a shared expert, which counts as the expert
+    /// itself.
     fn path(&self, depth: usize) -> String {
         let counts = |(name, container): &&(String, String)| {
             !container.starts_with("Enum:")
@@ -237,7 +235,7 @@ impl Walk<'_> {
             .join(".")
     }
 
-    /// The paths of this weight and of the layer it is of.
+    /// The path of the current weight, and of its layer.
     fn paths(&self) -> [String; 2] {
         let layer = self.path(self.at.len().saturating_sub(1));
         match self.at.last() {
@@ -246,13 +244,13 @@ impl Walk<'_> {
         }
     }
 
-    /// The outermost module here that a pattern matches.
+    /// The path of the outermost enclosing module that a pattern matches.
     fn skipped(&self) -> Option<String> {
         let mut paths = (1..=self.at.len()).map(|depth| self.path(depth));
         paths.find(|path| self.conversion.skips(path))
     }
 
-    /// Why a matrix here that is no weight of ours stays, or a weight that must not change.
+    /// The reason why a matrix that is no [`Weight`] stays as it is.
     fn reason(&self) -> String {
         let container = self.at.last().map_or("", |(_, container)| container);
         if container == container!(Linear) {
@@ -264,7 +262,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What takes the place of a weight; `None` where it stays.
+    /// Returns the replacement of a weight; `None` if the weight stays.
     fn convert<const D: usize>(&mut self, weight: &Weight<D>) -> Result<Option<Weight<D>>, Error> {
         let [path, layer] = self.paths();
         if let Some(skipped) = self.skipped() {
@@ -310,7 +308,7 @@ impl Walk<'_> {
     }
 }
 
-/// Adds a path that the weight before didn't.
+/// Adds a path unless it is the last one already.
 fn add(paths: &mut Vec<String>, path: String) {
     if paths.last() != Some(&path) {
         paths.push(path);
@@ -339,7 +337,7 @@ impl ModuleMapper for Walk<'_> {
                 }
             },
             Err(param) => {
-                // What is attached to a weight is part of it.
+                // Tensors attached to a weight are part of the weight.
                 let attached = |(_, container): &(String, String)| container == ATTACHED;
                 if D > 1 && !self.at.iter().any(attached) {
                     let (path, reason) = (self.path(self.at.len()), self.reason());

@@ -38,7 +38,7 @@ fn model(device: &Device) -> Model {
     }
 }
 
-/// A derived module is all it takes, and every matrix is accounted for.
+/// A derived module needs nothing else to be converted, and the report covers every matrix.
 #[test]
 fn what_stays_is_told_with_a_reason() {
     let device = Device::flex();

@@ -1,4 +1,4 @@
-//! A model on its way to inference: converted, calibrated, then used.
+//! The engine that converts a model, calibrates it and runs it for inference.
 
 use super::activations::ActivationScaling;
 use super::convert::{ConversionReport, Fp8Conversion};
@@ -9,7 +9,7 @@ use burn::tensor::{Device, Tensor};
 use moebius_ops::{Fault, Mismatch};
 use serde::Serialize;
 
-/// Converts a model, calibrates it where activations have static scales, and then runs it.
+/// An inference engine, which converts a model, calibrates it if activations have static scales, and then runs it.
 ///
 /// ```
 /// use burn::module::Module;
@@ -50,7 +50,7 @@ use serde::Serialize;
 pub struct InferenceEngine<M> {
     model: M,
     device: Device,
-    /// What the model still is where an inference needs a prepared one.
+    /// Why the model isn't ready for inference, as errors say it; `None` when it is ready.
     unprepared: Option<&'static str>,
     conversion: Option<ConversionReport>,
 }
@@ -60,17 +60,17 @@ const UNCALIBRATED: &str = "one whose static scales aren't calibrated";
 /// Memory of a converted model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryReport {
-    /// Bytes of the converted weights before and after, by their tensors.
+    /// Bytes of the weight tensors that were converted, before and after.
     pub weight_bytes: [usize; 2],
-    /// Bytes of live buffers on the device before and after the conversion, as its allocator has them;
-    /// `None` on a device without one to ask.
+    /// Bytes of live buffers on the device before and after the conversion, as its allocator counts them; `None` on a device without such
+    /// an allocator.
     pub device_bytes: Option<[u64; 2]>,
-    /// The same now.
+    /// Bytes of live buffers on the device now.
     pub device_bytes_now: Option<u64>,
 }
 
 impl<M: Module> InferenceEngine<M> {
-    /// Takes a model on `device`.
+    /// An engine for a model on `device`.
     pub fn new(model: M, device: &Device) -> Self {
         Self {
             model,
@@ -80,7 +80,7 @@ impl<M: Module> InferenceEngine<M> {
         }
     }
 
-    /// The engine with its model converted.
+    /// Converts the model of the engine.
     ///
     /// # Errors
     /// As [`Fp8Conversion::convert`].
@@ -100,17 +100,17 @@ impl<M: Module> InferenceEngine<M> {
         })
     }
 
-    /// What came of the conversion; what was converted by one before stays in it.
+    /// The report of all conversions by this engine.
     pub fn conversion(&self) -> Option<&ConversionReport> {
         self.conversion.as_ref()
     }
 
-    /// Runs `forward` on every batch while static scales observe, then fixes them. They are read back
-    /// once to see that there are any.
+    /// Runs `forward` on every batch while static scales observe, then fixes the scales. Each scale is read back once to check that it
+    /// exists.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) before a conversion and where a layer saw no
-    /// batch or nothing but zeros; whatever `forward` returns.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) before a conversion, and where a layer saw no batch or only zeros; the errors of
+    /// `forward`.
     pub fn calibrate<B>(
         &mut self,
         batches: impl IntoIterator<Item = B>,
@@ -127,8 +127,7 @@ impl<M: Module> InferenceEngine<M> {
         self.prepare()
     }
 
-    /// Takes the static scales that a calibration or a record left; for a model that was converted
-    /// elsewhere, too.
+    /// Fixes the static scales that a calibration or a record left; works for a model that was converted elsewhere, too.
     ///
     /// # Errors
     /// As [`InferenceEngine::calibrate`].
@@ -138,10 +137,10 @@ impl<M: Module> InferenceEngine<M> {
         Ok(())
     }
 
-    /// Runs the model.
+    /// Runs `run` on the model.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) before it is converted and calibrated.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) before the model is converted and calibrated.
     pub fn infer<R>(&self, run: impl FnOnce(&M) -> R) -> Result<R, Error> {
         if let Some(got) = self.unprepared {
             let error = Fault::State.error("engine", "a prepared model", got);
@@ -150,7 +149,7 @@ impl<M: Module> InferenceEngine<M> {
         Ok(run(&self.model))
     }
 
-    /// What memory the conversion saved.
+    /// Reports the memory before and after the conversion, and now.
     ///
     /// # Errors
     /// [`ErrorKind::State`](crate::ErrorKind::State) before a conversion,
@@ -169,13 +168,12 @@ impl<M: Module> InferenceEngine<M> {
         &self.model
     }
 
-    /// The model, to save it or to load a record into it; a new engine's [`InferenceEngine::prepare`]
-    /// takes it from there.
+    /// Returns the model, to save it or to load a record into it; [`InferenceEngine::prepare`] of a new engine makes it ready again.
     pub fn into_model(self) -> M {
         self.model
     }
 
-    /// Changes how each weight's activations are rounded; refuses a model without a weight in FP8.
+    /// Calls a function on the activation scaling of each FP8 weight; refuses a model without FP8 weights.
     fn each_scaling(
         &mut self,
         change: impl FnMut(&mut ActivationScaling) -> Result<(), Error>,
@@ -193,10 +191,10 @@ fn not_converted() -> Mismatch {
     Fault::State.error("engine", "a converted model", "none yet")
 }
 
-/// Burn's walk over the weights in FP8, up to the first error.
+/// A walk over the FP8 weights of a module that stops at the first error.
 struct Each<F> {
     change: F,
-    /// `None` until a weight in FP8 is met.
+    /// `None` until the walk meets an FP8 weight.
     result: Option<Result<(), Error>>,
 }
 

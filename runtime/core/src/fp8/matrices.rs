@@ -1,4 +1,4 @@
-//! FP8 weights as products read them, and their products.
+//! FP8 weights in the layout that products read, and products with them.
 
 use super::activations::ActivationScaling;
 use super::scales::{Fp8Layout, Fp8Scales};
@@ -18,15 +18,15 @@ use serde::{Deserialize, Serialize};
 
 /// A stack of E matrices W ≈ code · scale \[E, n, k\] in panels of 64 output columns.
 ///
-/// The codes of four neighbouring inner columns are a word, and the words of 64 neighbouring output
-/// columns lie side by side, so that a product reads memory front to back: \[E·P·⌈n/64⌉, ⌈k/4⌉, 64\]
-/// for P parts (a gate and an up projection are two). There is no other copy of the weights.
+/// A word holds the codes of four neighbouring inner columns, and the words of 64 neighbouring output columns lie side by side, so that a
+/// product reads memory front to back: \[E·P·⌈n/64⌉, ⌈k/4⌉, 64\] for P parts (a gate and an up projection are two parts). There is no other
+/// copy of the weights.
 #[derive(Module, Debug)]
 pub struct Fp8Matrices {
-    /// Words.
+    /// The packed codes, four to a word.
     panels: Param<Tensor<3, Int>>,
     scales: ScaleParams,
-    /// A marker whose length encodes the format, so that no record of another one is taken for it.
+    /// A marker whose length encodes the format, so that a record of another format isn't loaded here.
     format: Param<Tensor<1, Int>>,
     #[module(skip)]
     layout: Fp8Layout,
@@ -34,7 +34,7 @@ pub struct Fp8Matrices {
     parts: usize,
 }
 
-/// [`Fp8Scales`] in a module.
+/// [`Fp8Scales`] as parameters of a module.
 #[derive(Module, Debug)]
 enum ScaleParams {
     F32(Param<Tensor<3>>),
@@ -64,12 +64,11 @@ impl ScaleParams {
 }
 
 impl Fp8Matrices {
-    /// `weights` \[E, n, k\], where the rows of a matrix are those of `parts` projections, one after
-    /// the other.
+    /// Packs `weights` \[E, n, k\]; the rows of each matrix are those of `parts` projections, one after the other.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the parts don't divide n, or n or k is
-    /// 0, [`ErrorKind::Config`](crate::ErrorKind::Config) when the columns of scale blocks aren't a multiple of 4.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when `parts` doesn't divide n, or n or k is 0,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the width of a scale block isn't a multiple of 4 columns.
     pub fn new(weights: Fp8Tensor, parts: usize) -> Result<Self, Error> {
         let layout = weights.layout();
         let [experts, n, k] = layout.shape;
@@ -104,10 +103,11 @@ impl Fp8Matrices {
         })
     }
 
-    /// The codes and scales \[E, n, k\] row by row, as files have them.
+    /// Returns the codes and scales \[E, n, k\] row by row, as files store them.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a record has put other tensors here, [`ErrorKind::Device`](crate::ErrorKind::Device) when they are elsewhere.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when a record has put tensors of other shapes here,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when codes and scales are on different devices.
     pub fn to_tensor(&self) -> Result<Fp8Tensor, Error> {
         self.check(&self.panels.val().device())?;
         let [experts, n, k] = self.layout.shape;
@@ -125,19 +125,19 @@ impl Fp8Matrices {
         self.layout
     }
 
-    /// Bytes of codes and scales, padding included.
+    /// Bytes of codes and scales, including padding.
     pub fn bytes(&self) -> usize {
         let words: usize = self.panels.dims().iter().product();
         let scales: usize = self.scales.val().dims().iter().product();
         4 * (words + scales)
     }
 
-    /// Where they are.
+    /// The device of the codes.
     pub fn device(&self) -> Device {
         self.panels.val().device()
     }
 
-    /// Checks what a record may have replaced, and that it is on `device`.
+    /// Checks the tensors, which a record may have replaced, and that they are on `device`.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
         let [experts, n, k] = self.layout.shape;
         let panels = experts * self.parts * (n / self.parts).div_ceil(PANEL);
@@ -157,18 +157,18 @@ impl Fp8Matrices {
         self.scales.val().check(shape, scheme.granularity, device)
     }
 
-    /// Projections of a matrix.
+    /// The number of projections in a matrix.
     pub(crate) fn parts(&self) -> usize {
         self.parts
     }
 
-    /// The codes and scales for the seam.
+    /// Returns the codes and scales as operands of an operation.
     fn values(&self) -> [DeviceValue; 2] {
         [self.panels.val().into(), self.scales.val().into_value()]
     }
 }
 
-/// Length of what marks the format in a record.
+/// The length of the marker of a format in a record.
 fn marker(format: Fp8Format) -> usize {
     match format {
         Fp8Format::E4M3 => 1,
@@ -176,56 +176,55 @@ fn marker(format: Fp8Format) -> usize {
     }
 }
 
-/// The same values row by row in memory, whatever turned them; a reshape copies what isn't.
+/// Copies a permuted tensor row by row into memory; Burn's reshape copies it if it isn't contiguous.
 fn laid_out(turned: Tensor<3, Int>) -> Tensor<3, Int> {
     let [a, b, c] = turned.dims();
     turned.reshape([a * b * c]).reshape([a, b, c])
 }
 
-/// Which FP8 instructions of a device the products of codes take.
+/// The FP8 instructions of a device that products with codes use.
 ///
-/// Both are unproven: their kernels run in CI on a card in software, and two GPUs (an NVIDIA H100 and an H200) had them right, which
-/// are too few for anything to choose them. They need CUDA from sm_89 on through CubeCL's CUDA C++ compiler, which this crate's feature `cuda` turns on; elsewhere
-/// a product that asks for them is [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+/// Both kinds are unproven: their kernels run in CI on a software device, and were right on two GPUs (an NVIDIA H100 and an H200), too few
+/// to choose them automatically. They need CUDA from sm_89 on through CubeCL's CUDA C++ compiler, which this crate's feature `cuda` turns
+/// on; elsewhere a product that asks for them returns [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Instructions {
-    /// None: integer arithmetic decodes codes, on every device.
+    /// No FP8 instructions: integer arithmetic decodes the codes, on every device.
     #[default]
     None,
-    /// Those that convert codes to numbers, with the same results bit for bit.
+    /// Instructions that convert codes to numbers, with the same results bit for bit.
     Conversion,
-    /// Those that multiply matrices of codes without decoding them. Activations must have dynamic scales, one for each row or for
-    /// 1 × 128 blocks; a stack's weights may be several projections only where these have a multiple of 64 rows.
+    /// Instructions that multiply matrices of codes without decoding them. Activations need dynamic scales, one for each row or for each
+    /// block of 1 × 128; a stack's weights may be several projections only if each has a multiple of 64 rows.
     Matrix,
 }
 
-/// Codes and scales in the place of values, and how what they are multiplied with is rounded.
+/// FP8 codes and scales in place of a weight's values, and how the activations before them are rounded.
 ///
-/// Activations stay in their dtype (W8A16: f32, f16 or bf16 where the device stores it) and codes are
-/// decoded while they are loaded, on every device; or they are rounded to FP8, too (W8A8). Sums are f32
-/// over the inner columns in order, so a row's result doesn't depend on the others; XLA takes an order
-/// by the shapes, so there the last bits depend on how many they are. There is no derivative.
+/// Activations either stay in their dtype (W8A16: f32, f16, or bf16 where the device stores it), or are rounded to FP8, too (W8A8); codes
+/// are decoded while they are loaded, on every device. Sums are f32 over the inner columns in order, so that the result of a row doesn't
+/// depend on other rows; XLA chooses an order by the shapes, so there the last bits depend on the number of rows. There is no derivative.
 #[derive(Module, Debug)]
 pub(crate) struct Codes {
     pub(crate) matrices: Fp8Matrices,
     pub(crate) activations: ActivationScaling,
     #[module(skip)]
     pub(crate) instructions: Instructions,
-    /// Of the values these were made of.
+    /// The dtype of the values that the codes were made from.
     #[module(skip)]
     pub(super) dtype: DType,
 }
 
 impl Codes {
-    /// Refuses a device that records gradients, which there are none of, and what a record put here.
+    /// Refuses a device that records gradients, because codes have none, and checks tensors that a record may have replaced.
     pub(crate) fn check(&self, device: &Device) -> Result<(), Error> {
         let (what, expected) = ("device of FP8 codes", "one that records no gradients");
         Fault::Device.unless(!device.is_autodiff(), what, expected, "autodiff")?;
         self.matrices.check(device)
     }
 
-    /// y \[rows, out\] of x \[rows, in\] and a bias \[out\] in the dtype of x, which were checked.
+    /// Computes y \[rows, out\] from x \[rows, in\] and a bias \[out\], all checked by the caller, in the dtype of x.
     pub(crate) fn linear(&self, x: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
         let (dtype, [_, n, k]) = (x.dtype(), self.matrices.layout().shape);
         let problem = Problem::dense(x.dims()[0], n, k)?;
@@ -234,8 +233,8 @@ impl Codes {
         Ok(y.cast(dtype))
     }
 
-    /// `problem` of the rows `of` x \[T or R, k\], rounded as activations are, these codes and a bias \[E, n\]. The result may be f32
-    /// where x is not.
+    /// Computes `problem` from the rows `of` x \[T or R, k\] (rounded first if activations are), these codes and a bias \[E, n\]. The
+    /// result may be f32 where x is not.
     pub(crate) fn product(
         &self,
         x: Tensor<2>,
@@ -253,7 +252,7 @@ impl Codes {
             Instructions::Conversion => Conversion::Instructions,
             Instructions::None => Conversion::Bits,
         };
-        // Rounded activations are f32: code · scale may be more than 16 bits hold.
+        // Rounded activations are f32: code · scale may have more bits than 16-bit formats hold.
         let x = self.activations.apply(x)?;
         let bias = bias.map(|bias| bias.cast(x.dtype()));
         let problem = Problem {
@@ -263,11 +262,11 @@ impl Codes {
         grouped_gemm::fp8_linear(x, self.matrices.values(), bias, of, problem, conversion)
     }
 
-    /// The product in f32 of x, rounded to codes, by FP8 matrix instructions.
+    /// Rounds x to codes and computes the product in f32 with FP8 matrix instructions.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for activations that aren't dynamic and for scales
-    /// the instructions can't follow, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for projections that aren't whole panels,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for activations that aren't dynamic, and for scales that the instructions can't
+    /// apply, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for projections that don't fill whole panels,
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where there are no such instructions.
     fn multiply(
         &self,
@@ -277,7 +276,7 @@ impl Codes {
         of: Rows<'_>,
     ) -> Result<Tensor<2>, Error> {
         let quantizer = self.activations.dynamic()?;
-        // The panels of several projections lie like those of one where none is filled up.
+        // If each projection fills whole panels, the panels of several lie like those of one projection.
         let (parts, rows) = (self.matrices.parts(), problem.n / self.matrices.parts());
         let what = "rows of a projection among several, for FP8 matrix instructions";
         let whole = parts == 1 || rows.is_multiple_of(PANEL);

@@ -1,14 +1,14 @@
 //! FP8: codes and scales, weights in any precision, and training.
 //!
-//! | for | there is |
+//! | task | items |
 //! |---|---|
 //! | values as codes, and back | [`encode`], [`decode`], [`fake_quantize`], [`Fp8Tensor`] |
-//! | what layers are made of | [`Weight`], in one of three [`Precision`]s |
-//! | a whole model for inference | [`Fp8Conversion`], [`InferenceEngine`] |
+//! | the weights of layers | [`Weight`], in one of three [`Precision`]s |
+//! | inference with a whole model | [`Fp8Conversion`], [`InferenceEngine`] |
 //! | training | [`training`] |
 //!
-//! E4M3 is the variant without infinities (`fn`), never the one without a negative zero. A scale
-//! multiplies when a code is decoded, as `weight_scale_inv` of published checkpoints does.
+//! E4M3 is the variant without infinities (`fn`) and with a negative zero (not `fnuz`). Decoding multiplies a code by its scale, as
+//! `weight_scale_inv` of published checkpoints does.
 
 mod activations;
 mod convert;

@@ -1,5 +1,5 @@
-//! One product that trains in FP8: its two operands rounded forward, the gradient of its result rounded backward; how it rounds, and the
-//! histories and scales that records hold.
+//! A product that trains in FP8: both operands are rounded in the forward pass, and the gradient of the result in the backward pass. Also
+//! its recipe, and the histories and scales that records hold.
 
 use crate::Error;
 use crate::check::{check_size, check_within};
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Uses whose backward pass may still come; older ones are forgotten.
+/// The most uses that wait for their backward pass; older ones are forgotten.
 const MAX_USES: usize = 1024;
 
-/// What one product y = x · Wᵀ remembers to train in FP8.
+/// The FP8 training state of one product y = x · Wᵀ.
 ///
-/// Forward x̂ · Ŵᵀ of both operands rounded to the recipe's forward format; gradients pass the
-/// rounding unchanged. Backward dx = dŷ · Ŵ and dW = dŷᵀ · x̂, where dŷ is dy rounded to the
-/// backward format. Everything is computed in f32 from the rounded values.
+/// The forward pass computes x̂ · Ŵᵀ, both operands rounded to the recipe's forward format; gradients pass the rounding unchanged. The
+/// backward pass computes dx = dŷ · Ŵ and dW = dŷᵀ · x̂, where dŷ is dy rounded to the backward format. The rounded values are multiplied
+/// in f32.
 #[derive(Module, Debug)]
 pub struct Fp8Product {
-    /// Histories and scales; `None` where every tensor is scaled by itself.
+    /// The histories and scales; `None` with current scaling, which scales every tensor by itself.
     pub state: Option<Fp8State>,
     #[module(skip)]
     recipe: Fp8Recipe,
@@ -32,16 +32,16 @@ pub struct Fp8Product {
     uses: Uses,
 }
 
-/// A forward whose gradient isn't known yet.
+/// A forward pass whose gradient isn't known yet.
 #[derive(Clone, Debug)]
 struct Use {
-    /// \[1\] each: amax of the inputs and of the weights.
+    /// The amax of the inputs and of the weights, \[1\] each.
     operands: [Tensor<1>; 2],
-    /// \[1\]: its gradient is the amax of dy.
+    /// A zero \[1\] whose gradient is the amax of dy.
     slot: Tensor<1>,
 }
 
-/// Shared by all copies of a product, as the state is.
+/// The uses of a product, shared by all its copies, as its state is.
 #[derive(Clone, Debug, Default)]
 struct Uses(Arc<Mutex<VecDeque<Use>>>);
 
@@ -65,7 +65,7 @@ impl Fp8Product {
         Ok(Self::new(recipe, device))
     }
 
-    /// The same for a recipe that was checked.
+    /// A product with a recipe that was checked before.
     pub(crate) fn new(recipe: Fp8Recipe, device: &Device) -> Self {
         let state = match recipe.scaling {
             Fp8Scaling::Current => None,
@@ -78,12 +78,12 @@ impl Fp8Product {
         }
     }
 
-    /// Its recipe.
+    /// The recipe of this product.
     pub fn recipe(&self) -> Fp8Recipe {
         self.recipe
     }
 
-    /// Checks the state, which records replace.
+    /// Checks the state, which a record may have replaced.
     pub(crate) fn check(&self) -> Result<(), Mismatch> {
         match (&self.state, self.recipe.scaling) {
             (None, Fp8Scaling::Current) => Ok(()),
@@ -96,7 +96,7 @@ impl Fp8Product {
         }
     }
 
-    /// `product` of the rounded x and w, with its gradient to be rounded.
+    /// Calls `product` with x and w rounded, and has the gradient of its result rounded in the backward pass.
     pub(crate) fn apply<const X: usize, const W: usize, const Y: usize>(
         &self,
         x: Tensor<X>,
@@ -126,7 +126,8 @@ impl Fp8Product {
         self.state.as_ref().map(|state| state.scale(of))
     }
 
-    /// \[3\]: the largest amaxes of the uses whose gradients are here.
+    /// Returns the largest amaxes \[3\] (inputs, weights, gradients) of all uses whose gradients are in `gradients`, and forgets these
+    /// uses.
     #[cfg(feature = "autodiff")]
     pub(super) fn measured(&self, gradients: &Gradients) -> Option<Tensor<1>> {
         let mut found: Option<Tensor<1>> = None;
@@ -149,27 +150,25 @@ impl Fp8Product {
 
 /// The histories and scales of a product's inputs, weights and gradients, in this order.
 ///
-/// A history holds an amax a step. Slot 0 is staging: it holds the amax of the step that runs, and 0
-/// between steps. After a step
+/// A history holds one amax per step. Slot 0 is staging: it holds the amax of the step that runs, and 0 between steps. After a step
 ///
 /// 1. amax = the largest of all slots, or slot 0's for the most recent;
 /// 2. slots move down by one, slot 0 to the end; then slot 0 is set to 0 (so the oldest goes);
 /// 3. scale = amax · 2^margin / MAX; it stays as it was when amax is 0 or not finite.
 ///
-/// A step's own scale is that of the steps before it, 1 at first. Source: Transformer Engine 2,
-/// `transformer_engine/pytorch/fp8.py` and `common/recipe/delayed_scaling.cu`, whose scale is the
-/// reciprocal of ours.
+/// A step uses the scale that the steps before it gave, 1 at first. Source: Transformer Engine 2, `transformer_engine/pytorch/fp8.py` and
+/// `common/recipe/delayed_scaling.cu`, whose scale is the reciprocal of ours.
 ///
 /// Nothing is read back: an update is a few operations on the device. Clones of a layer share this
 /// state, as they share all running state of Burn's modules; for a copy that trains by itself, make a
 /// layer anew and load a record into it.
 #[derive(Module, Debug)]
 pub struct Fp8State {
-    /// \[3, history\]: amaxes, slot 0 for the step that runs.
+    /// The amaxes \[3, history\], with slot 0 for the step that runs.
     pub history: RunningState<Tensor<2>>,
-    /// \[3\]: the scales of the next step.
+    /// The scales of the next step, \[3\].
     pub scales: RunningState<Tensor<1>>,
-    /// \[3\]: steps in which a value was beyond the range of its scale by more than rounding takes.
+    /// The number of steps, \[3\], in which a value saturated: it exceeded the range of its scale by more than rounding.
     pub saturated: RunningState<Tensor<1>>,
 }
 
@@ -183,7 +182,7 @@ impl Fp8State {
         }
     }
 
-    /// \[1\]: the scale of the inputs (0), weights (1) or gradients (2) now.
+    /// The current scale \[1\] of the inputs (`of` = 0), weights (1) or gradients (2).
     pub(crate) fn scale(&self, of: usize) -> Tensor<1> {
         value(&self.scales).narrow(0, of, 1)
     }
@@ -199,63 +198,63 @@ impl Fp8State {
     }
 }
 
-/// The value in f32, whatever a record held it in, without a graph.
+/// Returns a state's value as f32, whatever dtype a record held it in, detached from the graph.
 pub(super) fn value<const D: usize>(state: &RunningState<Tensor<D>>) -> Tensor<D> {
     state.value_sync().without_autodiff().cast(DType::F32)
 }
 
-/// The longest history that is kept.
+/// The longest history that a recipe may ask for.
 const MAX_HISTORY: usize = 1 << 16;
 
-/// The largest margin, either way: beyond it nothing of a tensor is left.
+/// The largest margin in either direction: beyond it, all values of a tensor would saturate or round to 0.
 const MAX_MARGIN: f64 = 32.0;
 
-/// Which formats a training multiplies in, and where their scales come from.
+/// The recipe of FP8 training: the formats of its products, and the source of their scales.
 ///
 /// x ≈ code · scale with scale = amax · 2^margin / MAX, one each for the inputs, the weights and the
 /// gradients of every product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fp8Recipe {
-    /// Of inputs and weights.
+    /// The format of inputs and weights.
     pub forward: Fp8Format,
-    /// Of gradients of outputs.
+    /// The format of the gradients of outputs.
     pub backward: Fp8Format,
-    /// Where amax comes from.
+    /// The source of amax.
     pub scaling: Fp8Scaling,
-    /// Powers of two left free above amax; a delayed scale may meet larger values than its history.
+    /// The powers of two left free above amax, because values may exceed the history of a delayed scale.
     pub margin: i32,
 }
 
-/// Where the amax of a scale comes from.
+/// The source of the amax of a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fp8Scaling {
-    /// The tensor itself: nothing saturates, and every tensor is read twice.
+    /// The tensor itself: nothing saturates, but every tensor is read twice.
     Current,
-    /// The steps before, as in Transformer Engine: a tensor is read once.
+    /// The steps before, as in Transformer Engine: every tensor is read once.
     Delayed {
-        /// Steps that are remembered, this one included.
+        /// The number of steps remembered, this one included.
         history_len: usize,
-        /// What of them counts.
+        /// How the remembered steps give one amax.
         algorithm: AmaxAlgorithm,
     },
 }
 
-/// Which amax of a history counts.
+/// How a history gives one amax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AmaxAlgorithm {
-    /// The largest.
+    /// The largest amax of the history.
     Max,
-    /// The last step's.
+    /// The amax of the last step.
     MostRecent,
 }
 
 setters! { Fp8Recipe:
-    /// A copy with other scaling.
+    /// Sets the scaling.
     with_scaling: scaling: Fp8Scaling,
-    /// A copy with another margin.
+    /// Sets the margin.
     with_margin: margin: i32,
 }
 
@@ -281,7 +280,7 @@ impl Fp8Recipe {
         }
     }
 
-    /// Checks what can be wrong with a recipe from elsewhere.
+    /// Checks the history and the margin, which may come from a file.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a history outside 1..=65536 or a margin

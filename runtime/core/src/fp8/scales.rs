@@ -1,4 +1,4 @@
-//! The shapes and scales of FP8 codes, scales by the error that they leave, and what codes under scales make of values.
+//! The layout and scales of FP8 tensors, least-squares scales, and [`fake_quantize`].
 
 use crate::Error;
 use crate::check::{check_equal, check_same, element, reshaped, stacked};
@@ -10,13 +10,13 @@ use moebius_ops::scaling::{Fp8Scheme, Granularity, ScaleType};
 use moebius_ops::{Element, Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
-/// The shape of a stack of matrices, and how its values are kept.
+/// The shape of a stack of matrices, and the scheme in which it is quantised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fp8Layout {
-    /// Matrices of the stack, rows and columns: \[M, rows, columns\].
+    /// The number of matrices, rows and columns: \[M, rows, columns\].
     pub shape: [usize; 3],
-    /// Format of the codes, and which values share a scale; blocks end with their matrix.
+    /// The format of the codes and the granularity of the scales; scale blocks end at the edges of their matrix.
     pub scheme: Fp8Scheme,
 }
 
@@ -34,14 +34,14 @@ impl Fp8Layout {
         [matrices, down, across]
     }
 
-    /// Rows of E8M0 bytes, and bytes of each.
+    /// The rows of E8M0 bytes, and the bytes in each row.
     pub(super) fn scale_bytes(&self) -> [usize; 2] {
         let [matrices, rows, columns] = self.shape;
         let [down, across] = self.scheme.granularity.blocks(rows, columns);
         [matrices * down, across]
     }
 
-    /// Of values that `quantizer` rounds.
+    /// The layout of a tensor of this shape that `quantizer` rounds.
     pub(super) fn of(shape: [usize; 3], quantizer: &Quantizer) -> Self {
         Self {
             shape,
@@ -52,9 +52,9 @@ impl Fp8Layout {
         }
     }
 
-    /// Checks that there can be such a tensor on `device`; decoding it at once may take more.
+    /// Checks that a tensor of this layout fits `device`; decoding all of it at once may need more.
     pub(super) fn check(&self, device: &Device) -> Result<(), Error> {
-        // A stack may have more values than an index counts; each matrix may not.
+        // A stack may have more values than an index can count; a single matrix may not.
         let [matrices, rows, columns] = self.shape;
         let one = [matrices.min(1), rows, columns];
         let Fp8Scheme {
@@ -66,10 +66,10 @@ impl Fp8Layout {
     }
 }
 
-/// Scales on a device.
+/// The scales of an FP8 tensor on a device.
 #[derive(Clone, Debug)]
 pub enum Fp8Scales {
-    /// \[M, down, across\] f32.
+    /// f32 scales \[M, down, across\].
     F32(Tensor<3>),
     /// \[M, rows, ⌈across/4⌉\] words of four E8M0 bytes, lane 0 in the low byte, rows padded with
     /// zero bytes.
@@ -83,7 +83,7 @@ pub(super) fn check_words(dtype: DType) -> Result<(), Mismatch> {
 }
 
 impl Fp8Scales {
-    /// Shape of the tensor.
+    /// The shape of the tensor of scales.
     pub fn dims(&self) -> [usize; 3] {
         match self {
             Self::F32(scales) => scales.dims(),
@@ -91,7 +91,7 @@ impl Fp8Scales {
         }
     }
 
-    /// Where they are.
+    /// The device of the scales.
     pub fn device(&self) -> Device {
         match self {
             Self::F32(scales) => scales.device(),
@@ -120,12 +120,12 @@ impl Fp8Scales {
                 check_same("dtype of scales", scales.dtype(), DType::F32)?;
             }
         }
-        // A recording device computes on the same buffers.
+        // A device that records gradients computes on the same buffers.
         let (own, given) = (self.device().inner(), device.clone().inner());
         Ok(check_equal(Fault::Device, "device of scales", own, given)?)
     }
 
-    /// The same for the seam.
+    /// Returns the scales as an operand of an operation.
     pub(crate) fn into_value(self) -> DeviceValue {
         match self {
             Self::F32(scales) => scales.into(),
@@ -149,8 +149,9 @@ impl Fp8Scales {
     }
 }
 
-/// Scales \[M, down, across\] of x \[M, rows, columns\]: s · 2^(i/16), where s is what the largest magnitude gives, of each block the one
-/// with the least Σ (code · scale − x)². A block with a value that isn't finite keeps s. The scales are f32.
+/// Returns the f32 scales \[M, down, across\] of x \[M, rows, columns\] with the least squared error: for each block the s · 2^(i/16) with
+/// the least Σ (code · scale − x)², where s is the scale from the block's largest magnitude. A block with a value that isn't finite keeps
+/// s.
 pub(super) fn least_squares(x: Tensor<3>, problem: Problem) -> Result<Tensor<3>, Error> {
     let (words, first) = quantize::quantize(x.clone(), problem)?;
     let largest: Tensor<3> = first.floats();
@@ -161,7 +162,7 @@ pub(super) fn least_squares(x: Tensor<3>, problem: Problem) -> Result<Tensor<3>,
         let tried = (largest.clone() * factor).clamp_max(f32::MAX);
         let words = quantize::quantize_by(x.clone(), tried.clone().into(), problem)?;
         let error = squares(words, tried.clone(), values.clone(), &problem)?;
-        // Not so where either is NaN.
+        // This is false where either is NaN.
         let better = error.clone().lower(least.clone());
         scales = scales.mask_where(better.clone(), tried);
         least = least.mask_where(better, error);
@@ -169,7 +170,7 @@ pub(super) fn least_squares(x: Tensor<3>, problem: Problem) -> Result<Tensor<3>,
     Ok(scales)
 }
 
-/// Σ (code · scale − x)² of each block \[M, down, across\].
+/// Computes Σ (code · scale − x)² of each block, \[M, down, across\].
 fn squares(
     words: Tensor<3, Int>,
     scales: Tensor<3>,
@@ -188,7 +189,7 @@ fn squares(
     Ok(sums.reshape([shape[0], down, across]))
 }
 
-/// Zeros behind x, so that the last blocks are whole.
+/// Appends zeros to x along `axis`, up to `size`, so that the last blocks are whole.
 fn padded(x: Tensor<3>, axis: usize, size: usize) -> Tensor<3> {
     let mut shape = x.dims();
     let missing = size - shape[axis];
@@ -200,15 +201,14 @@ fn padded(x: Tensor<3>, axis: usize, size: usize) -> Tensor<3> {
     Tensor::cat(vec![x, zeros], axis)
 }
 
-/// y = decode(encode(x / scale)) · scale in x's shape and dtype: what FP8 makes of x, with scales
-/// from x, or with `scales` where they are given.
+/// Rounds x to FP8 and back: decode(encode(x / scale)) · scale in x's shape and dtype, with scales from x, or with `scales` if there are
+/// any.
 ///
-/// On a recording device the gradient passes straight through.
+/// On a device that records gradients, the gradient passes straight through.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x is neither a matrix nor a stack, isn't f32,
-/// f16 or bf16, or doesn't fit the scales; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
-/// when the device lacks the dtype or x exceeds a binding.
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x is neither a matrix nor a stack, isn't f32, f16 or bf16, or doesn't fit the scales;
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks the dtype, or x is larger than a buffer that it binds.
 pub fn fake_quantize<const D: usize>(
     x: Tensor<D>,
     quantizer: &Quantizer,
@@ -225,7 +225,7 @@ pub fn fake_quantize<const D: usize>(
         return Ok(reshaped(x, shape));
     }
     let scales = match scales {
-        // The gradient passes straight through, and none goes to the scales.
+        // Scales get no gradient: it passes straight through to x.
         None if quantizer.scales == ScaleRule::LeastSquares => Some(DeviceValue::from(
             least_squares(x.clone().without_autodiff(), problem)?,
         )),

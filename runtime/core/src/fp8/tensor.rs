@@ -10,8 +10,8 @@ use moebius_ops::quantize::{Problem, Quantizer, ScaleRule};
 use moebius_ops::scaling::{HostScales, ScaleType};
 use moebius_ops::{Fault, Mismatch};
 
-/// x ≈ code · scale: a stack of matrices \[M, rows, columns\] as FP8 codes, four to a word, and
-/// scales. It takes a quarter of the memory of f32, and the scales.
+/// A stack of matrices \[M, rows, columns\] as FP8 codes, four to a word, and scales: x ≈ code · scale. It takes a quarter of the memory of
+/// f32, plus the scales.
 ///
 /// ```
 /// use burn::tensor::{Distribution, FloatDType, Tensor};
@@ -40,13 +40,13 @@ pub struct Fp8Tensor {
 }
 
 impl Fp8Tensor {
-    /// Quantises a matrix \[rows, columns\] or a stack \[M, rows, columns\] with scales from x.
+    /// Quantises a matrix x \[rows, columns\] or a stack \[M, rows, columns\] with scales from x.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another rank or a dtype other than f32, f16
-    /// and bf16, [`ErrorKind::Config`](crate::ErrorKind::Config) for settings out of their range;
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks the dtype or
-    /// x exceeds a binding.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another rank or a dtype other than f32, f16 and bf16,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for settings out of their range;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks the dtype, or x is larger than a buffer that it
+    /// binds.
     pub fn quantize<const D: usize>(x: Tensor<D>, quantizer: &Quantizer) -> Result<Self, Error> {
         let x = stacked(x)?;
         let device = x.device();
@@ -66,11 +66,11 @@ impl Fp8Tensor {
         Ok(Self::of(layout, words, scales))
     }
 
-    /// Quantises with scales that are there: calibrated ones, or those of the steps before.
+    /// Quantises with given scales, such as calibrated ones or those of the steps before.
     ///
     /// # Errors
-    /// As [`Fp8Tensor::quantize`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for scales of
-    /// another kind or shape than x has with this granularity, [`ErrorKind::Device`](crate::ErrorKind::Device) for those on another device.
+    /// As [`Fp8Tensor::quantize`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for scales of another kind or shape than x has with
+    /// this granularity, [`ErrorKind::Device`](crate::ErrorKind::Device) for scales on another device.
     pub fn quantize_by<const D: usize>(
         x: Tensor<D>,
         scales: Fp8Scales,
@@ -104,12 +104,12 @@ impl Fp8Tensor {
         Self::of(layout, words, Fp8Scales::empty(&layout, device))
     }
 
-    /// Of words and scales that lie on a device already.
+    /// A tensor from packed words and scales that are on a device already.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when kind, shape or dtype of one of
-    /// them isn't what the layout says, [`ErrorKind::Device`](crate::ErrorKind::Device) for several devices, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
-    /// when they exceed a buffer.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the kind, shape or dtype of words or scales differs from the layout's,
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when they are on different devices,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
     pub fn from_parts(
         words: Tensor<3, Int>,
         scales: Fp8Scales,
@@ -123,12 +123,11 @@ impl Fp8Tensor {
         Ok(Self::of(layout, words, scales))
     }
 
-    /// Of codes \[M, rows, columns\] and scales from a file, row by row without padding.
+    /// A tensor from codes \[M, rows, columns\] and scales of a file, row by row without padding.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there aren't as many codes or scales as
-    /// the layout says, or scales of the wrong kind;
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another number of codes or scales than the layout has, or scales of the wrong
+    /// kind; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
     pub fn from_codes(
         codes: &[u8],
         scales: &HostScales,
@@ -160,13 +159,12 @@ impl Fp8Tensor {
         Ok(Self::of(layout, words, scales))
     }
 
-    /// The matrices of all `parts`, one after the other: how a stack is made whose values would be
-    /// more than the device holds.
+    /// Stacks the matrices of all `parts`, one after the other: a way to make a stack whose values exceed the memory of the device.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without parts, or when rows, columns, format or
-    /// granularity of one differ from the first's, [`ErrorKind::Device`](crate::ErrorKind::Device) when its device does;
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when they exceed a buffer.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for an empty list, or when a part differs from the first one in rows, columns, format
+    /// or granularity, [`ErrorKind::Device`](crate::ErrorKind::Device) when it differs in its device;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the codes or scales exceed a buffer.
     pub fn concat(parts: Vec<Self>) -> Result<Self, Error> {
         let Some(first) = parts.first() else {
             return Err(Mismatch::new("fp8 parts", "at least 1", 0).into());
@@ -243,7 +241,7 @@ impl Fp8Tensor {
         self.host_scales(data.map_err(Error::device)?)
     }
 
-    /// The scales, of the data of their tensor.
+    /// Unpacks the scales from the data of their tensor.
     fn host_scales(&self, data: TensorData) -> Result<HostScales, Error> {
         match &self.scales {
             Fp8Scales::F32(_) => {
@@ -257,12 +255,12 @@ impl Fp8Tensor {
         }
     }
 
-    /// The values \[M, rows, columns\]: code · scale, rounded to `dtype`.
+    /// Decodes the values \[M, rows, columns\]: code · scale, rounded to `dtype`.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a dtype other than f32, f16 and bf16,
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks it or the
-    /// values exceed a binding.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device lacks the dtype, or the values are larger than a buffer
+    /// that it binds.
     pub fn dequantize(&self, dtype: FloatDType) -> Result<Tensor<3>, Error> {
         let device = self.device();
         let dtype = DType::from(dtype);
@@ -275,8 +273,8 @@ impl Fp8Tensor {
         quantize::dequantize(self.words.clone(), scales, problem)
     }
 
-    /// ‖y − x‖ / ‖x‖ \[1\] of the values y and what they were made of, on the device; 0 when both
-    /// are 0, NaN when x has a value that isn't finite.
+    /// Computes the relative error ‖y − x‖ / ‖x‖ \[1\] on the device, where y is the decoded tensor and x the original; 0 when both are 0,
+    /// NaN when x has a value that isn't finite.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x has another shape, and as
@@ -288,7 +286,7 @@ impl Fp8Tensor {
             return Ok(Tensor::zeros([1], (&x.device(), DType::F32)));
         }
         let x = x.cast(FloatDType::F32);
-        // Squares of values near 1 neither over- nor underflow.
+        // x is scaled to magnitudes near 1, whose squares neither over- nor underflow.
         let unit = quantize::amax(x.clone())?
             .clamp_min(f32::MIN_POSITIVE)
             .reshape([1, 1, 1]);
@@ -310,7 +308,7 @@ impl Fp8Tensor {
         self.layout
     }
 
-    /// \[M, rows, ⌈columns/4⌉\]: four codes to a word, lane 0 in the low byte.
+    /// The packed codes \[M, rows, ⌈columns/4⌉\]: four codes to a word, lane 0 in the low byte.
     pub fn words(&self) -> &Tensor<3, Int> {
         &self.words
     }
@@ -320,13 +318,13 @@ impl Fp8Tensor {
         &self.scales
     }
 
-    /// Where it is.
+    /// The device of the codes.
     pub fn device(&self) -> Device {
         self.words.device()
     }
 }
 
-/// Words of rows of `width` bytes, each row padded to whole words.
+/// Packs rows of `width` bytes into words, each row padded to whole words.
 fn packed_rows(bytes: &[u8], width: usize) -> Vec<i32> {
     let rows = bytes.chunks(width.max(1));
     let words = rows.flat_map(|row| pack(row).into_iter().map(|word| word as i32));

@@ -1,4 +1,4 @@
-//! One weight in any precision.
+//! [`Weight`]: one weight of a product, in any precision.
 
 use super::activations::{ActivationScaling, Activations};
 use super::matrices::{Codes, Fp8Matrices, Instructions};
@@ -21,19 +21,19 @@ use moebius_ops::{Fault, Mismatch};
 pub enum Precision {
     /// A parameter in floating point.
     Float,
-    /// The same, multiplied as FP8 rounds it; see [`training`](super::training).
+    /// A parameter in floating point whose products round it to FP8; see [`training`](super::training).
     Fp8Training,
-    /// FP8 codes and scales and no other copy, for inference.
+    /// FP8 codes and scales without another copy of the values, for inference.
     Fp8,
 }
 
 /// The weights of a product in any [`Precision`]: the matrix \[out, in\] of a linear layer, or the stack
 /// \[E, out, in\] of a layer's experts.
 ///
-/// It is one parameter of Burn. What FP8 needs beside the values is attached to it as Burn attaches
-/// adapters, under the name `fp8`: devices, optimizers and records see both, and a walk over a module
-/// ([`Fp8Conversion`](super::Fp8Conversion), [`training::update`](super::training::update)) finds every
-/// weight, whatever holds it. Of codes, the parameter itself is a single 0 that nothing reads.
+/// A weight is one parameter of Burn. What FP8 needs besides the values is attached to the parameter, as Burn attaches adapters, under the
+/// name `fp8`: devices, optimizers and records see both, and a walk over a module ([`Fp8Conversion`](super::Fp8Conversion),
+/// [`training::update`](super::training::update)) finds every weight in any container. In a weight of FP8 codes, the parameter itself is a
+/// single 0 that nothing reads.
 ///
 /// ```
 /// use burn::module::Param;
@@ -58,12 +58,12 @@ pub enum Precision {
 #[derive(Clone, Debug)]
 pub struct Weight<const D: usize>(Param<Tensor<D>>);
 
-/// What is attached to the parameter of a weight.
+/// The FP8 state that is attached to the parameter of a weight.
 #[derive(Module, Debug)]
 pub(super) struct Form {
     pub(super) product: Option<Fp8Product>,
     pub(super) codes: Option<Codes>,
-    /// Projections whose rows lie one after the other, as those of a gate and what it gates.
+    /// The number of projections whose rows lie one after the other, such as a gate and an up projection.
     #[module(skip)]
     parts: usize,
 }
@@ -81,13 +81,13 @@ impl Form {
 impl Reparameterization for Form {
     const NAME: &'static str = "fp8";
 
-    // Products ask for the form. Whoever takes the parameter gets what is in it.
+    // Products read the form themselves, so the parameter's value stays as it is.
     fn apply<const D: usize>(&self, base: Tensor<D>) -> Tensor<D> {
         base
     }
 }
 
-/// Attaches a form to the first parameter it meets.
+/// A walk that attaches a form to the first parameter that it meets.
 struct Attach(Option<Form>);
 
 impl Reparameterizer for Attach {
@@ -102,7 +102,7 @@ impl Reparameterizer for Attach {
     }
 }
 
-/// What a product takes of a weight.
+/// A weight as an operand of a product.
 pub(crate) enum Operand<'a, const D: usize> {
     Float(Tensor<D>),
     Training(&'a Fp8Product, Tensor<D>),
@@ -118,7 +118,7 @@ impl<const D: usize> From<Param<Tensor<D>>> for Weight<D> {
 impl<const D: usize> Weight<D> {
     fn of(param: Param<Tensor<D>>, form: Form) -> Self {
         let id = param.id;
-        // Burn leaves what is attached already: a parameter without it takes the place.
+        // Burn never replaces an attachment, so a parameter that has one is replaced by a parameter without.
         let mut param = match (form_of(&param), &form.codes) {
             (None, _) => param,
             (Some(_), None) => param.map(|values| values),
@@ -128,8 +128,7 @@ impl<const D: usize> Weight<D> {
         Self(param.apply_reparameterization(Attach(Some(form))))
     }
 
-    /// Codes and scales: one matrix where D is 2, a stack where it is 3; the rows of a matrix are those
-    /// of `parts` projections.
+    /// A weight of codes and scales: one matrix if D is 2, a stack if D is 3; the rows of a matrix are those of `parts` projections.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a stack where a matrix is expected, and as
@@ -156,13 +155,13 @@ impl<const D: usize> Weight<D> {
         Ok(Self::of(placeholder(&device), form))
     }
 
-    /// Of `parts` projections each, whose values are drawn at their first use where the parameter is lazy.
+    /// A weight whose matrices are `parts` projections each; a lazy parameter's values are drawn at their first use.
     pub(crate) fn of_parts(values: Param<Tensor<D>>, parts: usize) -> Self {
         Self::of(values, Form::float(parts))
     }
 
-    /// A copy whose matrices are `parts` projections each, whose rows lie one after the other: 2 for a
-    /// gate and what it gates. Codes need to know.
+    /// A copy whose matrices are `parts` projections each, with their rows one after the other: 2 for a gate and an up projection. Codes
+    /// are laid out by this number, so set it before a weight is quantised; a weight of codes is returned unchanged.
     #[must_use]
     pub fn with_parts(self, parts: usize) -> Self {
         if parts == self.parts() {
@@ -181,17 +180,16 @@ impl<const D: usize> Weight<D> {
     /// A copy that trains in FP8.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for codes, which don't train, and as
-    /// [`Fp8Recipe::validate`].
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes, which don't train, and the errors of [`Fp8Recipe::validate`].
     pub fn in_fp8(self, recipe: Fp8Recipe) -> Result<Self, Error> {
         let product = Fp8Product::init(recipe, &self.0.lazy_device())?;
         self.with_product(product)
     }
 
-    /// A copy that trains in FP8 with these scales.
+    /// A copy that trains in FP8 with the histories and scales of `product`.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for codes, which don't train.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for FP8 codes, which don't train.
     pub fn with_product(self, product: Fp8Product) -> Result<Self, Error> {
         self.check_float()?;
         let form = Form {
@@ -201,8 +199,8 @@ impl<const D: usize> Weight<D> {
         Ok(Self::of(self.0, form))
     }
 
-    /// Rounded to codes, off the graph; this weight stays as it is. Beside them
-    /// ‖decoded − before‖ / ‖before‖, read back.
+    /// Rounds the values to codes, detached from the graph; returns the coded weight, and its relative error ‖decoded − before‖ / ‖before‖,
+    /// which is read back. This weight stays as it is.
     ///
     /// # Errors
     /// As [`Fp8Tensor::quantize`] and [`Weight::from_fp8`].
@@ -213,11 +211,11 @@ impl<const D: usize> Weight<D> {
         Ok((Self::from_fp8(codes, self.parts())?.cast(dtype), error))
     }
 
-    /// A copy of codes whose activations are rounded like this.
+    /// A copy of a weight of codes, with activations rounded as `activations` says.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for other weights than codes, [`ErrorKind::Config`](crate::ErrorKind::Config) of a stack for
-    /// dynamic scales that several rows share: rows past the last expert's are undefined.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for a weight without codes, [`ErrorKind::Config`](crate::ErrorKind::Config) for a
+    /// stack and dynamic scales that several rows share, because rows past the last expert's are undefined.
     pub fn with_activations(self, activations: ActivationScaling) -> Result<Self, Error> {
         check_activations::<D>(activations.source())?;
         self.with_codes("weight with rounded activations", |codes| Codes {
@@ -226,10 +224,10 @@ impl<const D: usize> Weight<D> {
         })
     }
 
-    /// A copy of codes whose products take these instructions of the device.
+    /// A copy of a weight of codes, with products that use the given FP8 instructions of the device.
     ///
     /// # Errors
-    /// [`ErrorKind::State`](crate::ErrorKind::State) for other weights than codes.
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for a weight without codes.
     pub fn with_unproven_instructions(self, instructions: Instructions) -> Result<Self, Error> {
         self.with_codes("weight with FP8 instructions", |codes| Codes {
             instructions,
@@ -237,7 +235,7 @@ impl<const D: usize> Weight<D> {
         })
     }
 
-    /// A copy with other codes; `what` an error calls the weight that has none.
+    /// A copy with changed codes; an error about a weight without codes calls it `what`.
     fn with_codes(
         self,
         what: &'static str,
@@ -255,7 +253,7 @@ impl<const D: usize> Weight<D> {
         Ok(Self::of(self.0, form))
     }
 
-    /// A copy in another dtype; of codes, that of x and y.
+    /// A copy in another dtype; for codes, this is the dtype of the product's inputs and outputs.
     #[must_use]
     pub(crate) fn cast(self, dtype: DType) -> Self {
         let Some(form) = form_of(&self.0).cloned() else {
@@ -270,12 +268,12 @@ impl<const D: usize> Weight<D> {
         }
     }
 
-    /// What optimizers and records call it.
+    /// The identifier of the parameter in optimizers and records.
     pub fn id(&self) -> ParamId {
         self.0.id
     }
 
-    /// What its values are.
+    /// The precision of the values.
     pub fn precision(&self) -> Precision {
         match self.operand() {
             Operand::Float(_) => Precision::Float,
@@ -284,30 +282,30 @@ impl<const D: usize> Weight<D> {
         }
     }
 
-    /// What its product remembers to train in FP8, where it does.
+    /// The FP8 training state of the weight's product; `None` for a weight that doesn't train in FP8.
     pub fn product(&self) -> Option<&Fp8Product> {
         form_of(&self.0)?.product.as_ref()
     }
 
-    /// Codes and scales, where it has them.
+    /// The codes and scales; `None` for a weight without them.
     pub fn codes(&self) -> Option<&Fp8Matrices> {
         Some(&self.codes_of()?.matrices)
     }
 
-    /// Which of the device's FP8 instructions products with these codes take, where it has codes.
+    /// The FP8 instructions of the device that products with these codes use; `None` for a weight without codes.
     pub fn instructions(&self) -> Option<Instructions> {
         Some(self.codes_of()?.instructions)
     }
 
-    /// How activations are rounded before codes.
+    /// How activations are rounded before products with codes; `None` for a weight without codes.
     pub fn activations(&self) -> Option<&ActivationScaling> {
         Some(&self.codes_of()?.activations)
     }
 
-    /// The values: the parameter's, or what codes decode to.
+    /// The values: those of the parameter, or the decoded codes.
     ///
     /// # Errors
-    /// As [`Fp8Matrices::to_tensor`] and [`Fp8Tensor::dequantize`].
+    /// The errors of [`Fp8Matrices::to_tensor`] and [`Fp8Tensor::dequantize`].
     pub fn values(&self) -> Result<Tensor<D>, Error> {
         let Some(codes) = self.codes_of() else {
             return Ok(self.0.val());
@@ -316,7 +314,7 @@ impl<const D: usize> Weight<D> {
         Ok(reshaped(values, self.dims()).cast(codes.dtype))
     }
 
-    /// The parameter's values.
+    /// Returns the values of the parameter.
     ///
     /// # Errors
     /// [`Mismatch`] for codes.
@@ -356,28 +354,28 @@ impl<const D: usize> Weight<D> {
         form_of(&self.0)?.codes.as_ref()
     }
 
-    /// Projections of a matrix.
+    /// The number of projections in a matrix.
     pub(crate) fn parts(&self) -> usize {
         form_of(&self.0).map_or(1, |form| form.parts)
     }
 
-    /// Its shape.
+    /// The shape of the values.
     pub fn dims(&self) -> [usize; D] {
         match self.codes() {
-            // A matrix is the one of its stack.
+            // A stack of one matrix drops its first dimension.
             Some(codes) => std::array::from_fn(|at| codes.layout().shape[3 - D + at]),
-            // Not dims(), which draws the values of a lazy parameter.
+            // `dims()` isn't called here, because it draws the values of a lazy parameter.
             None => self.0.lazy_shape().dims(),
         }
     }
 
-    /// Of its values; of codes, that of x and y.
+    /// The dtype of the values; for codes, the dtype of the product's inputs and outputs.
     pub fn dtype(&self) -> DType {
         self.codes_of()
             .map_or_else(|| self.0.dtype(), |codes| codes.dtype)
     }
 
-    /// Where it is.
+    /// The device of the weight.
     pub fn device(&self) -> Device {
         self.codes()
             .map_or_else(|| self.0.device(), Fp8Matrices::device)
@@ -389,7 +387,7 @@ impl<const D: usize> Weight<D> {
         self.codes().map_or_else(values, Fp8Matrices::bytes)
     }
 
-    /// The weight whose parameter a walk meets; any other parameter goes back.
+    /// Returns the weight whose parameter a walk has met; returns any other parameter as the error.
     pub(super) fn met(param: Param<Tensor<D>>) -> Result<Self, Param<Tensor<D>>> {
         match form_of(&param) {
             Some(_) => Ok(Self(param)),
@@ -397,13 +395,13 @@ impl<const D: usize> Weight<D> {
         }
     }
 
-    /// Gives the walk its parameter.
+    /// Returns the parameter for a walk to continue with.
     pub(super) fn into_param(self) -> Param<Tensor<D>> {
         self.0
     }
 }
 
-/// The parameter beside codes; it takes no memory until something reads it.
+/// The parameter of a weight of codes; it takes no memory until something reads it.
 fn placeholder<const D: usize>(device: &Device) -> Param<Tensor<D>> {
     zeros([1; D], device).set_require_grad(false)
 }
@@ -425,7 +423,7 @@ pub(super) fn forms<M: Module>(module: &M) -> Vec<Form> {
     forms.0
 }
 
-/// Refuses activations that a weight of so many dimensions can't follow.
+/// Refuses activations that a weight with D dimensions doesn't support.
 pub(super) fn check_activations<const D: usize>(source: Activations) -> Result<(), Error> {
     source.validate()?;
     let several = matches!(
@@ -438,10 +436,10 @@ pub(super) fn check_activations<const D: usize>(source: Activations) -> Result<(
     Ok(Fault::Config.unless(right, what, expected, got)?)
 }
 
-/// Bytes of weights that are quantised at once: a stack may be more than a device binds.
+/// The bytes of weights that are quantised at once: a stack may be larger than a buffer that the device binds.
 const AT_ONCE: usize = 64 << 20;
 
-/// A stack in FP8, some matrices at a time, and its relative error, read back.
+/// Quantises a stack, a few matrices at a time; returns it with its relative error, which is read back.
 fn quantize_stack(w: Tensor<3>, quantizer: &Quantizer) -> Result<(Fp8Tensor, f32), Error> {
     let [matrices, n, k] = w.dims();
     let together = (AT_ONCE / (n * k * w.dtype().size()).max(1)).clamp(1, matrices.max(1));
@@ -461,8 +459,8 @@ fn quantize_stack(w: Tensor<3>, quantizer: &Quantizer) -> Result<(Fp8Tensor, f32
     Ok((Fp8Tensor::concat(parts)?, error))
 }
 
-// As Burn's own for a parameter, but that visitors and mappers see it with its form on: Burn takes off
-// what is attached before it shows a parameter.
+// Like Burn's implementation for a parameter, except that visitors and mappers see the parameter with its form: Burn detaches everything
+// before it shows a parameter.
 impl<const D: usize> Module for Weight<D> {
     fn visit<V: ModuleVisitor>(&self, visitor: &mut V) {
         let Some(form) = form_of(&self.0) else {
@@ -479,7 +477,7 @@ impl<const D: usize> Module for Weight<D> {
             return Self(Module::map(self.0, mapper));
         };
         let param = mapper.map_float(self.0);
-        // A mapper of ours may have attached another; most drop what is attached.
+        // A mapper of this crate may have attached another form; most mappers drop the form.
         let form = form_of(&param).cloned();
         if let Some(form) = &form
             && form.product.is_none()
@@ -504,7 +502,7 @@ impl<const D: usize> Module for Weight<D> {
                 Self::from(param).with_parts(parts)
             }
             Ok(_) => Self::of(self.0, Form::float(parts)),
-            // Of codes that a record has damaged, which products refuse.
+            // A record has damaged these codes; products refuse them.
             Err(_) => self,
         }
     }
@@ -530,7 +528,7 @@ impl<const D: usize> Module for Weight<D> {
     }
 }
 
-/// What Burn calls the container of attached parameters.
+/// Burn's container name of attached parameters.
 pub(super) const ATTACHED: &str = "Reparameterization";
 
 impl<const D: usize> ModuleDisplayDefault for Weight<D> {

@@ -1,5 +1,4 @@
-//! Loss scaling: small gradients are lifted into the range of the format, and steps whose gradients
-//! overflow are skipped.
+//! Loss scaling: lifts small gradients into the range of the format, and skips steps whose gradients overflow.
 
 use crate::Error;
 use crate::parameters::{set, value};
@@ -8,33 +7,33 @@ use burn::tensor::{Bool, DType, Device, Tensor};
 use moebius_ops::Fault;
 use serde::{Deserialize, Serialize};
 
-/// What the loss is multiplied by before the backward pass.
+/// The factor by which the loss is multiplied before the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum LossScaling {
-    /// Nothing, and no step is skipped.
+    /// No factor; no step is skipped.
     Off,
-    /// The same in every step; steps with non-finite gradients are skipped.
+    /// The same factor in every step; steps with non-finite gradients are skipped.
     Static {
         /// The factor.
         scale: f32,
     },
-    /// After a step with a non-finite gradient (NaN included), which is skipped, half of it; after
-    /// `interval` clean steps in a row, twice of it, once.
+    /// A factor that follows the gradients: a step with a non-finite gradient (infinity or NaN) is skipped and halves the factor;
+    /// `interval` clean steps in a row double it once.
     Dynamic {
         /// The first factor.
         initial: f32,
-        /// Clean steps before it doubles.
+        /// The number of clean steps before the factor doubles.
         interval: u32,
-        /// It doesn't fall below.
+        /// The lower bound of the factor.
         min: f32,
-        /// It doesn't rise above.
+        /// The upper bound of the factor.
         max: f32,
     },
 }
 
 impl LossScaling {
-    /// From 2¹⁶, doubling after 2000 clean steps, within 1 and 2²⁴.
+    /// The usual dynamic scaling: a first factor of 2¹⁶, doubled after 2000 clean steps, within 1 and 2²⁴.
     pub fn dynamic() -> Self {
         Self::Dynamic {
             initial: 65536.0,
@@ -44,7 +43,7 @@ impl LossScaling {
         }
     }
 
-    /// Checks what can be wrong with a configuration from elsewhere.
+    /// Checks the numbers, which may come from a file.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a factor that isn't finite and positive or
@@ -68,7 +67,7 @@ impl LossScaling {
                 let right = (min..=max).contains(&initial);
                 let expected = format_args!("{min} to {max}");
                 Fault::Config.unless(right, "first loss scale", expected, initial)?;
-                // A count in f32 is exact up to here.
+                // A step count in f32 is exact up to 2²⁴.
                 let right = (1..=1 << 24).contains(&interval);
                 Fault::Config.unless(right, "clean steps", "1 to 2^24", interval)?;
             }
@@ -91,13 +90,13 @@ impl Default for LossScaling {
     }
 }
 
-/// Whether all gradients of a step are finite; known to the device, and to the host on request.
+/// Whether all gradients of a step are finite, as a flag on the device, which the host reads on request.
 #[derive(Clone, Debug)]
 pub struct Finite(pub(super) Tensor<1, Bool>);
 
 impl Finite {
-    /// `new` after a step with finite gradients, else `old`: what makes a step of an optimizer none,
-    /// without waiting for the device. Whatever is in the other one doesn't matter, NaN included.
+    /// Returns `new` after a step with finite gradients, else `old`: how an optimizer's step is undone without waiting for the device. The
+    /// tensor that isn't chosen may hold anything, NaN included.
     pub fn choose<const D: usize>(&self, new: Tensor<D>, old: Tensor<D>) -> Tensor<D> {
         let mask = if new.is_autodiff() {
             self.0.clone().autodiff()
@@ -108,10 +107,10 @@ impl Finite {
         old.mask_where(mask, new)
     }
 
-    /// Waits for the device.
+    /// Reads the flag; waits for the device.
     ///
     /// # Errors
-    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when it failed.
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
     pub fn read(&self) -> Result<bool, Error> {
         let all = self.0.clone().int().try_into_vec_as::<i32>();
         Ok(all
@@ -124,18 +123,18 @@ impl Finite {
 /// The numbers of a [`LossScaler`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LossScale {
-    /// What the next loss is multiplied by.
+    /// The factor of the next loss.
     pub scale: f32,
-    /// Clean steps since the last change or the last growth.
+    /// Clean steps since the last skipped step, or since the factor was last due to grow.
     pub clean_steps: u32,
-    /// Steps that were skipped in all.
+    /// The number of steps skipped so far.
     pub skipped_steps: u32,
 }
 
-/// Multiplies a loss before its backward pass and divides the gradients after it.
+/// Loss scaling as a module: multiplies a loss before its backward pass, and divides the gradients after it.
 ///
-/// All of it stays on the device: whether a step counts is known there ([`Finite`]), so a training
-/// loop needn't wait. Records hold the state.
+/// The state stays on the device, which also knows whether a step counts ([`Finite`]), so that a training loop needn't wait. Records hold
+/// the state.
 ///
 /// ```no_run
 /// # use burn::{module::Module, tensor::{Device, Tensor}};
@@ -158,15 +157,14 @@ pub struct LossScaler {
 }
 
 impl LossScaler {
-    /// Before the first step.
+    /// A scaler before its first step.
     ///
     /// # Errors
     /// As [`LossScaling::validate`].
     pub fn new(scaling: LossScaling, device: &Device) -> Result<Self, Error> {
         scaling.validate()?;
         let state = [scaling.initial(), 0.0, 0.0];
-        // Like the parameters of a module, the state lies on the device that records nothing or
-        // records gradients, whichever was named.
+        // Like the parameters of a module, the state is on the device as given, whether or not that records gradients.
         let state = Tensor::from_floats(state, device);
         Ok(Self {
             state: RunningState::new(state),
@@ -174,7 +172,7 @@ impl LossScaler {
         })
     }
 
-    /// How it scales.
+    /// The scaling that this scaler follows.
     pub fn scaling(&self) -> LossScaling {
         self.scaling
     }
@@ -184,7 +182,7 @@ impl LossScaler {
         [0, 1, 2].map(|at| state.clone().narrow(0, at, 1))
     }
 
-    /// loss · scale.
+    /// Multiplies the loss by the scale.
     pub fn scale(&self, loss: Tensor<1>) -> Tensor<1> {
         if self.scaling == LossScaling::Off {
             return loss;
@@ -194,7 +192,7 @@ impl LossScaler {
         loss * scale.cast(dtype)
     }
 
-    /// The rule of [`LossScaling`], after a step.
+    /// Updates the state after a step, by the rule of [`LossScaling`].
     pub fn update(&self, finite: &Finite) {
         let [scale, clean, skipped] = self.numbers();
         let one_more = clean.clone().add_scalar(1.0);
@@ -218,10 +216,10 @@ impl LossScaler {
         set(&self.state, Tensor::cat(vec![scale, clean, skipped], 0));
     }
 
-    /// Waits for the device and reads the numbers.
+    /// Reads the numbers; waits for the device.
     ///
     /// # Errors
-    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when it failed.
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
     pub fn read(&self) -> Result<LossScale, Error> {
         let state = self.state.value_sync().cast(DType::F32);
         let state = state.try_into_vec_as::<f32>().map_err(Error::device)?;
@@ -232,7 +230,7 @@ impl LossScaler {
         })
     }
 
-    /// Goes on from numbers that were [read](LossScaler::read).
+    /// Replaces the state by numbers that were [read](LossScaler::read) before.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a scale that isn't finite and positive.

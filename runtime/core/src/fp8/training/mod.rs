@@ -1,18 +1,18 @@
-//! Training in FP8: products of rounded values over parameters in full precision.
+//! Training in FP8: products of rounded values, with parameters in full precision.
 //!
 //! | part | what it does |
 //! |---|---|
 //! | [`Fp8Recipe`] | formats (E4M3 forward, E5M2 backward), delayed or current scaling, margin |
-//! | [`Weight::in_fp8`](super::Weight::in_fp8) | a weight that trains so; `with_fp8` of configurations makes layers of them |
-//! | `update` | moves what a backward pass measured into the scales of all weights of a module |
+//! | [`Weight::in_fp8`](super::Weight::in_fp8) | a weight that trains in FP8; `with_fp8` of configurations makes layers of such weights |
+//! | `update` | updates the scales of all weights of a module after a backward pass |
 //! | [`Fp8State`] | histories of amaxes and scales, on the device and in records |
 //! | [`LossScaler`] | lifts gradients, finds overflows |
 //! | `GuardedAdamW` | an optimizer whose steps count only where gradients are finite |
-//! | `Fp8Training` | a step of any of Burn's optimizers with all of these, as one call |
+//! | `Fp8Training` | a step of any of Burn's optimizers with all of these, in one call |
 //!
-//! `Fp8Training::step` is [`LossScaler::scale`], backward, [`LossScaler::unscale`], `update`, [`LossScaler::update`]
-//! and the optimizer's step where [`Finite`]. Programs that do more in between, such as clipping norms of all
-//! gradients together, call these themselves. None of them waits for the device.
+//! `Fp8Training::step` calls [`LossScaler::scale`], the backward pass, [`LossScaler::unscale`], `update`, [`LossScaler::update`], and the
+//! optimizer's step if the gradients are [`Finite`]. Programs that do more in between, such as clipping the norm of all gradients together,
+//! call these functions themselves. None of them waits for the device.
 //!
 //! FP8 is emulated: operands are rounded to codes and back, and multiplied in their own dtype with f32
 //! sums. A product of two codes is exact there, so this is what FP8 hardware with f32 sums gives, up to

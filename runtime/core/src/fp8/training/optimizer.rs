@@ -1,4 +1,4 @@
-//! AdamW whose steps the device may leave out, and whose moments find their device by themselves.
+//! AdamW whose steps the device can skip, and whose records load without Burn's default device.
 
 use super::loss_scale::Finite;
 use crate::Error;
@@ -9,16 +9,16 @@ use burn::optim::{
 use burn::tensor::{Device, Tensor, TensorData};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The numbers of a [`GuardedAdamW`].
+/// The hyperparameters of a [`GuardedAdamW`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GuardedAdamWConfig {
-    /// How much of the first moment stays, in \[0, 1).
+    /// β₁, the decay rate of the first moment, in \[0, 1).
     pub beta_1: f32,
-    /// How much of the second moment stays, in \[0, 1).
+    /// β₂, the decay rate of the second moment, in \[0, 1).
     pub beta_2: f32,
-    /// Added to the root of the second moment.
+    /// ε, added to the root of the second moment.
     pub epsilon: f32,
-    /// Share of a parameter that a step takes away, times the learning rate.
+    /// The weight decay: each step multiplies a parameter by 1 − learning rate · decay.
     pub weight_decay: f32,
 }
 
@@ -34,13 +34,12 @@ impl Default for GuardedAdamWConfig {
     }
 }
 
-/// [`AdamW`] (Loshchilov and Hutter 2019), with two differences.
+/// [`AdamW`] (Loshchilov and Hutter 2019) with two differences.
 ///
-/// Where a guard says so, a step counts only if its gradients are finite: the device chooses between the
-/// parameters and moments after the step and those before, without a wait, as [`super::LossScaler`] needs it.
-/// And records can be loaded where Burn's default device can't be opened: Burn loads an optimizer's record
-/// onto that, a GPU wherever support for one is built in, and panics without a driver. Here loaded moments
-/// stay on the host until the first step says where its gradients are.
+/// First, once a guard is set, a step counts only if its gradients are finite: the device chooses between the parameters and moments before
+/// and after the step without a wait, as [`super::LossScaler`] needs it. Second, records load where Burn's default device can't be opened:
+/// Burn puts an optimizer's record on its default device, a GPU wherever support for one is built in, and panics without a driver. Here
+/// loaded moments stay on the host until the first step shows the device of their gradients.
 ///
 /// ```
 /// # #[cfg(feature = "flex")] {
@@ -73,7 +72,7 @@ pub struct GuardedAdamW {
     guard: StepGuard,
 }
 
-/// Tells a [`GuardedAdamW`] which of its steps count; shared by all copies.
+/// The guard of a [`GuardedAdamW`], which decides which of its steps count; shared by all copies.
 #[derive(Clone)]
 pub struct StepGuard {
     config: GuardedAdamWConfig,
@@ -82,21 +81,21 @@ pub struct StepGuard {
 
 #[derive(Default)]
 struct GuardState {
-    /// \[2\]: β₁ᵗ and β₂ᵗ after the t steps that counted. Burn counts steps on the host, where it isn't known which do.
+    /// β₁ᵗ and β₂ᵗ after the t steps that counted, \[2\]. Burn counts steps on the host, which doesn't know which steps counted.
     powers: Option<Tensor<1>>,
     step: Option<GuardedStep>,
 }
 
-/// A step that may not count.
+/// A step that counts only if its gradients are finite.
 #[derive(Clone)]
 struct GuardedStep {
     finite: Finite,
-    /// \[1\] each: 1 − βᵗ of the steps that counted, this one included.
+    /// 1 − β₁ᵗ and 1 − β₂ᵗ of the steps that counted, this one included, \[1\] each.
     corrections: [Tensor<1>; 2],
 }
 
 impl StepGuard {
-    /// The next step of the optimizer counts if `finite`.
+    /// Makes the next step of the optimizer count only if `finite`.
     pub fn set(&self, finite: &Finite) {
         let mut state = self.state();
         let device = finite.0.device().inner();
@@ -113,7 +112,7 @@ impl StepGuard {
         });
     }
 
-    /// β₁ᵗ and β₂ᵗ after the t steps that counted, for a checkpoint; waits for the device.
+    /// Reads β₁ᵗ and β₂ᵗ after the t steps that counted, for a checkpoint; waits for the device.
     ///
     /// # Errors
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
@@ -127,7 +126,7 @@ impl StepGuard {
         Ok([values[0], values[1]])
     }
 
-    /// Goes on after the steps of a checkpoint.
+    /// Sets β₁ᵗ and β₂ᵗ from a checkpoint, to go on after its steps.
     pub fn set_powers(&self, powers: [f32; 2], device: &Device) {
         let powers = Tensor::from_floats(powers, &device.clone().inner());
         self.state().powers = Some(powers);
@@ -139,7 +138,7 @@ impl StepGuard {
 }
 
 impl GuardedAdamW {
-    /// With the guard of its steps. All steps count until the guard is set for the first time.
+    /// An optimizer and the guard of its steps. All steps count until the guard is set for the first time.
     pub fn new(config: GuardedAdamWConfig) -> (Self, StepGuard) {
         let plain = AdamWConfig::new()
             .with_beta_1(config.beta_1)
@@ -158,7 +157,7 @@ impl GuardedAdamW {
         (adam, guard)
     }
 
-    /// AdamW's step, and the state before it where it doesn't count.
+    /// Computes AdamW's step; keeps parameter and moments as they were if the step doesn't count.
     fn guarded<const D: usize>(
         &self,
         rate: LearningRate,
@@ -202,7 +201,7 @@ impl Optimizer for GuardedAdamW {
         state: Option<Moments<D>>,
     ) -> (Tensor<D>, Option<Moments<D>>) {
         let device = gradient.device();
-        // A device that failed says so to whoever reads its tensors.
+        // If the device failed, the next read of its tensors reports the error.
         let _ = crate::device::keep_pace(&device);
         let state = state.map(|state| state.on(&device));
         let step = self.guard.state().step.clone();
@@ -219,10 +218,10 @@ impl Optimizer for GuardedAdamW {
     }
 }
 
-/// The moments of one parameter, on its device, or on the host while no step has used a record's.
+/// The moments of one parameter: on its device, or on the host if a record was loaded and no step has used it.
 ///
-/// A record has them as `time`, `first` and `second`. One that the device can't give is missing in it, because
-/// Burn lets no error out: check a record before it is the only one.
+/// A record holds them as `time`, `first` and `second`. Moments that can't be read from the device are missing in the record, because Burn
+/// can't return an error there: check a record before you rely on it.
 #[derive(Clone)]
 pub struct Moments<const D: usize>(Place<D>);
 
@@ -233,7 +232,7 @@ pub struct Moments<const D: usize>(Place<D>);
 )]
 enum Place<const D: usize> {
     Live(AdamWState<D>),
-    /// Steps, and the first and second moment.
+    /// The number of steps, and the first and second moment.
     Loaded(usize, [TensorData; 2]),
 }
 

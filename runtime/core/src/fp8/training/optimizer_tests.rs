@@ -22,7 +22,7 @@ fn weights(layer: &Linear) -> Vec<f32> {
     layer.weight.val().into_data().iter::<f32>().collect()
 }
 
-/// Weights after steps on a batch of `inputs` each, those that aren't finite left out by a guard or not taken.
+/// Returns the weights after one step per entry of `inputs`; steps that aren't finite are either skipped by a guard or not taken.
 fn trained(inputs: &[f32], guarded: bool) -> (Vec<f32>, [f32; 2]) {
     let device = Device::flex().autodiff();
     let (adam, guard) = GuardedAdamW::new(CONFIG);

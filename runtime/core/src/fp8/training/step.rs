@@ -1,4 +1,4 @@
-//! A step of training in FP8 as one call, and what it does to gradients, and to the histories and scales of all weights of a module.
+//! A step of FP8 training in one call, with the updates of gradients, histories and scales that it makes.
 
 use super::loss_scale::{Finite, LossScaler, LossScaling};
 use super::optimizer::StepGuard;
@@ -12,12 +12,11 @@ use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::{DType, Device, Gradients, Tensor};
 use moebius_ops::fp8::Fp8Format;
 
-/// Training with loss scaling and FP8 scales by any of Burn's optimizers, one call a step.
+/// Training with loss scaling and FP8 scales by any of Burn's optimizers, in one call per step.
 ///
-/// A step scales the loss, computes the gradients, divides them by the scale, moves the FP8 scales of the
-/// module's weights, steps the optimizer if all gradients are finite, and moves the loss scale. Whether they are
-/// finite is read from the device, which waits for the backward pass; with [`Fp8Training::with_guard`], or without
-/// loss scaling, nothing waits.
+/// A step scales the loss, computes the gradients, divides them by the scale, updates the FP8 scales of the module's weights, steps the
+/// optimizer if all gradients are finite, and updates the loss scale. To learn whether the gradients are finite, the host waits for the
+/// backward pass; with [`Fp8Training::with_guard`], or without loss scaling, nothing waits.
 ///
 /// ```
 /// # #[cfg(feature = "flex")] {
@@ -47,7 +46,7 @@ pub struct Fp8Training {
 }
 
 impl From<LossScaler> for Fp8Training {
-    /// Goes on with a scaler, such as one of a record.
+    /// Training that continues with an existing scaler, such as one of a record.
     fn from(scaler: LossScaler) -> Self {
         Self {
             scaler,
@@ -57,7 +56,7 @@ impl From<LossScaler> for Fp8Training {
 }
 
 impl Fp8Training {
-    /// Before the first step.
+    /// Training before its first step.
     ///
     /// # Errors
     /// As [`LossScaling::validate`].
@@ -65,8 +64,8 @@ impl Fp8Training {
         LossScaler::new(scaling, device).map(Self::from)
     }
 
-    /// With the guard of the [`GuardedAdamW`](super::GuardedAdamW) that steps will be given: the device leaves out
-    /// steps by itself, and the host doesn't wait to learn which.
+    /// Sets the guard of the [`GuardedAdamW`](super::GuardedAdamW) that steps the module: the device then skips steps by itself, and the
+    /// host doesn't wait to learn which.
     #[must_use]
     pub fn with_guard(self, guard: StepGuard) -> Self {
         Self {
@@ -80,11 +79,10 @@ impl Fp8Training {
         &self.scaler
     }
 
-    /// `module` after a step of `optimizer` along the gradients of `loss` \[1\], or as it was where one of them isn't
-    /// finite.
+    /// Returns `module` after a step of `optimizer` along the gradients of `loss` \[1\], or unchanged if a gradient isn't finite.
     ///
     /// # Errors
-    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed before it said whether gradients are finite.
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed before it reported whether the gradients are finite.
     pub fn step<M: Module>(
         &self,
         loss: Tensor<1>,
@@ -118,8 +116,8 @@ impl Fp8Training {
 }
 
 impl LossScaler {
-    /// Divides the gradients of all parameters of `module` by the scale; returns whether they all
-    /// were finite. The state doesn't change.
+    /// Divides the gradients of all parameters of `module` by the scale; returns whether all of them were finite. The scaler's state
+    /// doesn't change.
     pub fn unscale<M: Module>(&self, gradients: &mut Gradients, module: &M) -> Finite {
         let [scale, _, _] = self.numbers();
         let factor = scale.without_autodiff().recip();
@@ -133,12 +131,12 @@ impl LossScaler {
     }
 }
 
-/// Divides gradients and looks for what isn't finite: ±inf · 0 and NaN · 0 are NaN, and so is every sum
-/// with one. Two launches a gradient, where asking every element takes seven.
+/// A walk that divides gradients and finds non-finite ones: ±inf · 0 and NaN · 0 are NaN, and so is every sum with a NaN. This takes two
+/// launches per gradient, where a test of every element takes seven.
 struct Unscale<'a> {
     gradients: &'a mut Gradients,
     factor: Option<Tensor<1>>,
-    /// \[1\]: 0, or NaN.
+    /// The sum \[1\] of all gradients times 0: 0, or NaN if one isn't finite.
     zero: Tensor<1>,
 }
 
@@ -150,7 +148,7 @@ impl ModuleVisitor for Unscale<'_> {
         };
         let elements = gradient.shape().num_elements();
         let zeros = gradient.clone().mul_scalar(0.0).reshape([1, elements]);
-        // Along an axis, because a sum of everything adds atomically on some devices.
+        // The sum is along an axis, because a sum over all axes adds atomically on some devices.
         let zero = zeros.sum_dim(1).reshape([1]).cast(DType::F32);
         self.zero = self.zero.clone() + zero;
         let factor = factor.clone().cast(gradient.dtype()).reshape([1; D]);
@@ -158,12 +156,11 @@ impl ModuleVisitor for Unscale<'_> {
     }
 }
 
-/// After a backward pass: moves the amaxes of all uses of a module's weights whose gradients are here
-/// into their histories, so that the next forward has new scales. `finite` is what loss scaling found,
-/// and a step that it skips changes nothing.
+/// Updates the FP8 scales after a backward pass: moves the amaxes of all uses of a module's weights whose gradients are in `gradients` into
+/// their histories. `finite` is the result of loss scaling; a step that it skips changes nothing.
 ///
-/// Nothing is read back, and all products take about as many launches as one. Without effect on
-/// weights that don't train in FP8, or whose every tensor is scaled by itself.
+/// Nothing is read back, and the launches for all products are about as many as for one. Weights that don't train in FP8, or that use
+/// current scaling, are unchanged.
 pub fn update<M: Module>(module: &M, gradients: &Gradients, finite: Option<&Finite>) {
     let products = products(module);
     let mut rest: Vec<(&Fp8Product, &Fp8State, Tensor<1>)> = Vec::new();
@@ -184,9 +181,8 @@ pub fn update<M: Module>(module: &M, gradients: &Gradients, finite: Option<&Fini
     }
 }
 
-/// After a step with amaxes \[3\] of each state, unless its gradients weren't finite: a step that is
-/// skipped leaves no trace, so that no huge amax outlives it. All states are of one recipe and device:
-/// they are updated together, in as many operations as one.
+/// Updates each state after a step with its amaxes \[3\]. A step with non-finite gradients changes nothing, so that no huge amax stays in a
+/// history. All states have the same recipe and device: they are updated together, in as many operations as one.
 fn move_scales(states: &[(&Fp8State, Tensor<1>)], recipe: &Fp8Recipe, finite: Option<&Finite>) {
     let all = |of: fn(&Fp8State) -> &RunningState<Tensor<1>>| {
         Tensor::cat(
@@ -217,27 +213,27 @@ fn move_scales(states: &[(&Fp8State, Tensor<1>)], recipe: &Fp8Recipe, finite: Op
     }
 }
 
-/// The numbers of n states, one after the other.
+/// The numbers of n states, concatenated.
 #[derive(Clone)]
 struct Numbers {
-    /// \[3n, history\].
+    /// The amaxes, \[3n, history\].
     history: Tensor<2>,
-    /// \[3n\].
+    /// The scales, \[3n\].
     scales: Tensor<1>,
-    /// \[3n\].
+    /// The counts of saturated steps, \[3n\].
     saturated: Tensor<1>,
 }
 
 impl Numbers {
-    /// After a step with these amaxes \[3n\].
+    /// Returns the numbers after a step with amaxes \[3n\].
     fn after(self, amaxes: Tensor<1>, recipe: &Fp8Recipe) -> Self {
         let [count, history_len] = self.history.dims();
-        // What depends on the format repeats for every state.
+        // Numbers that depend on the format repeat for every state.
         let each = |of: [f32; 3]| {
             let values: Vec<f32> = of.iter().copied().cycle().take(count).collect();
             Tensor::<1>::from_floats(&values[..], &amaxes.device())
         };
-        // Of inputs, weights and gradients, in the order of all states.
+        // The formats of inputs, weights and gradients, in the order within each state.
         let formats = [recipe.forward, recipe.forward, recipe.backward];
         let ranges = each(formats.map(first_beyond));
         let beyond = amaxes.clone().greater(self.scales.clone() * ranges);
@@ -254,7 +250,7 @@ impl Numbers {
             }
             slots.push(staged);
         }
-        // One division, so that it is `scale_host` bit for bit where division is IEEE's.
+        // A single division, so that the scale equals `scale_host` bit for bit where division follows IEEE 754.
         let divisors = each(formats.map(|format| divisor(format, recipe.margin)));
         let scales = amax.clone() / divisors;
         let scales = scales.clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX));
@@ -271,19 +267,19 @@ impl Numbers {
 fn algorithm(recipe: &Fp8Recipe) -> AmaxAlgorithm {
     match recipe.scaling {
         Fp8Scaling::Delayed { algorithm, .. } => algorithm,
-        // Such a recipe has no state.
+        // A recipe with current scaling has no state, so this is never used.
         Fp8Scaling::Current => AmaxAlgorithm::MostRecent,
     }
 }
 
-/// The tie between the largest value and the next there would be: what is above it saturates.
+/// The midpoint between the largest value and the value that would follow it: larger numbers saturate.
 fn first_beyond(format: Fp8Format) -> f32 {
     let max = format.max();
     let unit = (max.log2().floor() - format.mantissa_bits() as f32).exp2();
     max + unit / 2.0
 }
 
-/// MAX / 2^margin, exact.
+/// MAX / 2^margin, computed exactly.
 fn divisor(format: Fp8Format, margin: i32) -> f32 {
     format.max() * (-margin as f32).exp2()
 }

@@ -12,7 +12,7 @@ fn layer(device: &Device) -> Linear {
     layer.in_fp8(Fp8Recipe::delayed()).unwrap()
 }
 
-/// Values of a layer, then the FP8 scales of its inputs, weights and gradients.
+/// Returns the values of a layer, followed by the FP8 scales of its inputs, weights and gradients.
 fn state(layer: &Linear) -> Vec<f32> {
     let product = layer.weight.product().unwrap();
     let scales = product.state.as_ref().unwrap().scales.value_sync();
@@ -21,7 +21,7 @@ fn state(layer: &Linear) -> Vec<f32> {
     values.iter::<f32>().chain(scales.iter::<f32>()).collect()
 }
 
-/// The state of a layer after a step along the mean of y² times each factor.
+/// Returns the state of a layer after one step per factor, along the gradient of the mean of y² times the factor.
 fn trained(training: &Fp8Training, mut optimizer: ModuleOptimizer, factors: &[f32]) -> Vec<f32> {
     let device = Device::flex().autodiff();
     let mut layer = layer(&device);

@@ -1,4 +1,4 @@
-//! What Burn's walks, records and adapters make of a weight.
+//! How Burn's walks, records and adapters treat a weight.
 
 use super::{Precision, Weight};
 use crate::fp8::training::{Fp8Recipe, products, update};
@@ -16,7 +16,7 @@ fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().iter().collect()
 }
 
-/// Walks of Burn's that know nothing of precisions leave them.
+/// Burn's own walks, which know nothing of precisions, keep them.
 #[test]
 fn walks_keep_the_precision() {
     let device = Device::flex().autodiff();
@@ -51,7 +51,7 @@ fn config_record(precision: Precision, device: &Device) -> ModuleRecord {
     .into_record()
 }
 
-/// A record of one precision is none of another.
+/// A record of one precision can't be loaded into a weight of another.
 #[test]
 fn records_of_other_precisions_are_refused() {
     let device = Device::flex();
@@ -103,7 +103,7 @@ fn adapters_of_burn_work_on_floats() {
     assert!(adapted.num_params() > 15);
 }
 
-/// A step's walk finds the scales of every weight, and codes don't train.
+/// The walk of an update finds the scales of every weight, and codes don't train.
 #[test]
 fn an_update_reaches_every_weight() {
     let device = Device::flex().autodiff();
