@@ -1,4 +1,4 @@
-//! Feed-forward blocks of a GLaM-style model: dense and mixture-of-experts layers in turn.
+//! Feed-forward blocks of a GLaM-style model, in which dense and mixture-of-experts layers alternate.
 
 use super::config::MoeConfig;
 use super::experts::FeedForwardExperts;
@@ -10,17 +10,17 @@ use burn::module::Module;
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-/// Alternating dense and mixture-of-experts blocks (Du et al. 2022).
+/// The configuration of alternating dense and mixture-of-experts blocks (Du et al. 2022).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GlamConfig {
-    /// The mixture-of-experts blocks.
+    /// The configuration of the mixture-of-experts blocks.
     pub moe: MoeConfig,
     /// Width of the dense blocks.
     pub dense_inter: usize,
 }
 
 impl GlamConfig {
-    /// Dense blocks of width `inter` and [`MoeConfig::glam`] blocks that cost a token as much.
+    /// Dense blocks of width `inter`, and [`MoeConfig::glam`] blocks that cost as much per token.
     pub fn new(hidden: usize, inter: usize, experts: usize) -> Self {
         Self {
             moe: MoeConfig::glam(hidden, inter, experts),
@@ -35,7 +35,7 @@ impl GlamConfig {
         }
     }
 
-    /// `blocks` blocks: dense at even places, mixture of experts at odd ones.
+    /// Creates `blocks` blocks: dense at even indices, mixture of experts at odd ones.
     ///
     /// # Errors
     /// As [`MoeConfig::init`].
@@ -57,32 +57,32 @@ impl GlamConfig {
     }
 }
 
-/// One block; residuals and norms are the model's.
+/// One feed-forward block; residuals and norms belong to the model.
 #[derive(Module, Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "a model has few blocks, and Burn's modules can't be boxed"
 )]
 pub enum FeedForwardBlock {
-    /// Every token goes through the same network.
+    /// One network for every token.
     Dense(DenseBlock),
-    /// Every token goes through its experts.
+    /// A layer in which every token goes through its chosen experts.
     Moe(MoeLayer),
 }
 
 /// What a block returns.
 #[derive(Clone, Debug)]
 pub struct BlockOutput<const D: usize> {
-    /// The shape of x.
+    /// The output, in the shape of x.
     pub y: Tensor<D>,
-    /// Of a mixture-of-experts block.
+    /// The routing of a mixture-of-experts block; `None` for a dense block.
     pub routing: Option<Routing>,
-    /// \[1\]: slots that reached no expert, of a mixture-of-experts block.
+    /// The number of slots \[1\] that reached no expert; `None` for a dense block.
     pub dropped_slots: Option<Tensor<1, Int>>,
 }
 
 impl FeedForwardBlock {
-    /// y of x \[.., H\].
+    /// Computes y from x \[.., H\].
     ///
     /// # Errors
     /// As [`MoeLayer::forward`].
@@ -90,8 +90,8 @@ impl FeedForwardBlock {
         self.forward_where(x, None)
     }
 
-    /// [`FeedForwardBlock::forward`] with only the experts for which `expert_mask` \[E\] is true; a
-    /// dense block has none to leave out.
+    /// Does what [`FeedForwardBlock::forward`] does with only the experts for which `expert_mask` \[E\] is true; a dense block ignores the
+    /// mask.
     ///
     /// # Errors
     /// As [`MoeLayer::forward_masked`].
@@ -122,7 +122,7 @@ impl FeedForwardBlock {
         })
     }
 
-    /// The same block with weights of another dtype.
+    /// The same block with weights in another dtype.
     ///
     /// # Errors
     /// As [`MoeLayer::cast`].
@@ -138,7 +138,7 @@ impl FeedForwardBlock {
     }
 }
 
-/// A dense feed-forward network: the experts' products with one expert for all tokens, and no sort.
+/// A dense feed-forward network: the products of experts, with one expert for all tokens and no sort.
 #[derive(Module, Debug)]
 pub struct DenseBlock {
     /// Weights of one expert.
@@ -148,8 +148,8 @@ pub struct DenseBlock {
 }
 
 impl DenseBlock {
-    /// Of the weights of one expert: activation, gate, biases and sizes are those of `config`, whose router and number of experts don't
-    /// matter.
+    /// A network with the weights of one expert: activation, gate, biases and sizes are those of `config`, whose router and number of
+    /// experts don't matter.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes than the configuration's, or of several dtypes,
@@ -164,7 +164,7 @@ impl DenseBlock {
         Ok(Self { experts, config })
     }
 
-    /// y of x \[.., H\].
+    /// Computes y from x \[.., H\].
     ///
     /// # Errors
     /// As [`MoeLayer::forward`].

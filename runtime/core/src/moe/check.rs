@@ -1,4 +1,4 @@
-//! What a layer checks before it computes.
+//! Checks that a layer makes before it computes.
 
 use crate::check::{check_device, check_same, element};
 use crate::fp8::Weight;
@@ -15,12 +15,12 @@ pub(super) struct Like {
 }
 
 impl Like {
-    /// Those of `tensor`, which must have a dtype that kernels know.
+    /// The dtype and device of `tensor`; the kernels must know the dtype.
     pub(super) fn of<const D: usize>(tensor: &Tensor<D>) -> Result<Self, Mismatch> {
         Self::new(tensor.dtype(), tensor.device())
     }
 
-    /// These, of which kernels must know the dtype.
+    /// A dtype, which the kernels must know, and a device.
     pub(super) fn new(dtype: DType, device: Device) -> Result<Self, Mismatch> {
         element(dtype)?;
         Ok(Self { dtype, device })
@@ -64,7 +64,7 @@ impl Like {
         weight.product().map_or(Ok(()), Fp8Product::check)
     }
 
-    /// Checks a weight that is there exactly when `present`.
+    /// Checks a weight that must be present exactly when `present` is true.
     pub(super) fn check_optional<const D: usize>(
         &self,
         what: &'static str,

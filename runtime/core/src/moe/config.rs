@@ -1,4 +1,4 @@
-//! The configuration of a layer.
+//! The configuration of a mixture-of-experts layer.
 
 use super::factors::FactorsConfig;
 use super::route::RouteConfig;
@@ -18,92 +18,91 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MoeConfig {
-    /// Width of a token H.
+    /// The width H of a token.
     pub hidden: usize,
-    /// Width of an expert F.
+    /// The width F of an expert.
     pub inter: usize,
-    /// Number of experts E.
+    /// The number E of experts.
     pub experts: usize,
-    /// How tokens choose experts.
+    /// How experts are chosen for tokens.
     #[serde(default)]
     pub router: RouterConfig,
-    /// What an expert computes.
+    /// The kind of network that an expert is.
     #[serde(default)]
     pub kind: ExpertKind,
-    /// Between the two products of an expert; attention experts have none, and take only the default
-    /// unless a shared expert is beside them.
+    /// The activation between the two products of an expert. Attention experts have none: their layer takes only the default unless it has
+    /// a shared expert.
     pub activation: Activation,
-    /// SwiGLU-style experts: act(G x) ∘ (U x) instead of act(W x).
+    /// Whether experts are SwiGLU-style: act(G x) ∘ (U x) instead of act(W x).
     #[serde(default)]
     pub gated: bool,
-    /// Experts have biases.
+    /// Whether experts have biases.
     #[serde(default)]
     pub bias: bool,
-    /// Slots an expert takes at most; `None` never drops. Where factors change (a dynamic router's, or
-    /// `factors`) its factor is the one they start with, and must lie within their bounds. Experts
-    /// that choose have a factor of their own, and none here.
+    /// The most slots that an expert takes; `None` never drops a slot. Where factors change (a dynamic router's, or `factors`), they start
+    /// with this capacity's factor, which must lie within their bounds. A router whose experts choose tokens has a factor of its own and
+    /// takes no capacity here.
     #[serde(default)]
     pub capacity: Option<Capacity>,
-    /// What capacity factors follow. Without a `capacity` the least is 4 slots, the first factor 1, or
-    /// a scheduler's headroom.
+    /// The quantity that changing capacity factors follow. Without a `capacity`, the least capacity is 4 slots and the first factor is 1,
+    /// or a scheduler's headroom.
     #[serde(default)]
     pub factors: Option<FactorsConfig>,
-    /// Probability with which an expert is not available to a training forward; at least as many
-    /// as a token chooses always stay, though not in every group of a router with groups.
+    /// The probability that an expert is unavailable in a training forward. At least as many experts as a token chooses always stay, though
+    /// not in every group of a router with groups.
     #[serde(default)]
     pub expert_dropout: f64,
-    /// Probability with which a training forward sets an element to 0 after the activation of an
-    /// expert, a shared one too; the others are divided by 1 − p. Such a forward isn't fused: it
-    /// keeps what Burn's operations keep.
+    /// The probability that a training forward sets an element to 0 after the activation of an expert, including a shared one; the other
+    /// elements are divided by 1 − p. Such a forward isn't fused: it keeps what Burn's operations keep.
     #[serde(default)]
     pub activation_dropout: f64,
-    /// An expert for every token, beside those it chooses.
+    /// An expert that every token goes through in addition to its chosen experts.
     #[serde(default)]
     pub shared: Option<SharedExpertConfig>,
-    /// What a training forward of fused experts keeps for its backward pass: feed-forward ones that
-    /// aren't in FP8 and drop nothing after the activation.
+    /// The tensors that a training forward of fused experts keeps for its backward pass. Fused experts are feed-forward, not in FP8, and
+    /// without dropout after the activation.
     #[serde(default)]
     pub keep: Keep,
-    /// Feed-forward experts multiply in FP8; a shared expert and the router don't.
+    /// The recipe by which feed-forward experts multiply in FP8; a shared expert and the router never do.
     #[serde(default)]
     pub fp8: Option<Fp8Recipe>,
 }
 
-/// Which experts a layer has.
+/// The kinds of experts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ExpertKind {
-    /// Two products with the activation between, or three when gated.
+    /// Two products with the activation between them, or three products if gated.
     #[default]
     FeedForward,
-    /// Two convolutions of width 3 along the expert's tokens of a sequence.
+    /// Two convolutions of width 3 along the tokens of a sequence that were routed to the expert.
     Convolutional {
-        /// A token sees itself and the two before, in place of one before and one after.
+        /// Whether a token sees itself and the two tokens before it, instead of one before and one after.
         causal: bool,
     },
-    /// Self-attention among the expert's tokens of a sequence.
+    /// Self-attention among the tokens of a sequence that were routed to the expert.
     Attention {
-        /// Heads; they divide the width of an expert.
+        /// The number of heads, a divisor of the width of an expert.
         heads: usize,
-        /// A token sees itself and those before.
+        /// Whether a token sees only itself and the tokens before it.
         causal: bool,
     },
-    /// A frozen network that all experts share, and a few trained weights for each.
+    /// A frozen network that all experts share, with a few trained weights per expert.
     ParameterEfficient {
-        /// What is trained.
+        /// The form of the trained weights.
         form: Adapted,
-        /// Rank of the trained change, or width of the adapter.
+        /// The rank of a low-rank change, or the width of an adapter.
         rank: usize,
     },
 }
 
-/// What an expert adds to the frozen network.
+/// The trained weights that an expert adds to the frozen network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Adapted {
-    /// Low-rank changes of both products.
+    /// Low-rank changes of both products (LoRA).
     Lora,
-    /// A small network behind it.
+    /// A small network after the frozen one.
     Adapter,
 }
 
@@ -153,17 +152,17 @@ impl ExpertKind {
     }
 }
 
-/// A [`SharedExpert`](super::SharedExpert); activation, gated products and biases are those of the layer.
+/// The configuration of a [`SharedExpert`](super::SharedExpert); its activation, gate and biases are those of the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedExpertConfig {
-    /// Its width.
+    /// The width of the shared expert.
     pub inter: usize,
-    /// Its output is multiplied by σ(x · g).
+    /// Whether the output is multiplied by σ(x · g).
     pub sigmoid_gate: bool,
 }
 
 impl SharedExpertConfig {
-    /// Of width `inter`, without a gate.
+    /// A shared expert of width `inter` without a sigmoid gate.
     pub fn new(inter: usize) -> Self {
         Self {
             inter,
@@ -177,7 +176,7 @@ impl SharedExpertConfig {
         self
     }
 
-    /// What a layer of such an expert alone would be.
+    /// The configuration of a layer that consists of this expert only.
     pub(super) fn alone(&self, config: &MoeConfig) -> MoeConfig {
         let inter = self.inter;
         MoeConfig { inter, ..*config }
@@ -215,7 +214,7 @@ setters! { MoeConfig:
 }
 
 impl MoeConfig {
-    /// Top-2 of `experts` ungated relu experts, dropless, no biases.
+    /// Top-2 routing to `experts` ReLU experts without gates and biases, without a capacity limit.
     pub fn new(hidden: usize, inter: usize, experts: usize) -> Self {
         Self {
             hidden,
@@ -236,34 +235,33 @@ impl MoeConfig {
         }
     }
 
-    /// Sets the router: a [`RouterConfig`], the numbers of any router, or a [`RouteConfig`]
-    /// for a top-k router.
+    /// Sets the router from a [`RouterConfig`], the configuration of any router, or a [`RouteConfig`] for a top-k router.
     pub fn with_router(mut self, router: impl Into<RouterConfig>) -> Self {
         self.router = router.into();
         self
     }
 
-    /// Slots of a token K.
+    /// The number K of slots of a token.
     pub fn top_k(&self) -> usize {
         self.router.choices(self.experts)
     }
 
-    /// Projections of the first product: a gate and what it gates, or one.
+    /// The number of projections in the first product: 2 (gate and up) if gated, else 1.
     pub(super) fn parts(&self) -> usize {
         if self.gated { 2 } else { 1 }
     }
 
-    /// Columns of the first product: F, or 2F when gated.
+    /// The number of columns of the first product: F, or 2F if gated.
     pub(crate) fn columns_in(&self) -> usize {
         self.inter.saturating_mul(self.parts())
     }
 
-    /// E, H, F and the columns of the first product.
+    /// Returns E, H, F and the number of columns of the first product.
     pub(super) fn sizes(&self) -> (usize, usize, usize, usize) {
         (self.experts, self.hidden, self.inter, self.columns_in())
     }
 
-    /// What its feed-forward experts compute of `tokens` tokens.
+    /// Describes the computation of the feed-forward experts for `tokens` tokens.
     pub(super) fn problem(
         &self,
         tokens: usize,
@@ -279,7 +277,7 @@ impl MoeConfig {
         })
     }
 
-    /// Its feed-forward experts of the slots of `routing`, dropless.
+    /// Describes the feed-forward experts for the slots of `routing`, without a capacity limit.
     pub(super) fn fused(
         &self,
         routing: routing::Problem,
@@ -299,12 +297,12 @@ impl MoeConfig {
         })
     }
 
-    /// Whether dispatch takes its factors from the device.
+    /// Whether capacity factors change, so that dispatch reads them from the device.
     pub(super) fn factors_change(&self) -> bool {
         self.factors.is_some() || matches!(self.router, RouterConfig::Dynamic(_))
     }
 
-    /// The limit that dispatch obeys for a batch of `tokens` tokens.
+    /// The capacity limit of a batch of `tokens` tokens.
     pub(super) fn limit(&self, tokens: usize) -> Option<Capacity> {
         if let RouterConfig::ExpertChoice(config) = &self.router {
             return Some(config.capacity(tokens, self.experts, self.factors.is_some()));
@@ -345,7 +343,7 @@ impl MoeConfig {
         self.router.check(self.experts)
     }
 
-    /// Checks that a capacity has an effect, and can be what factors start with.
+    /// Checks that a capacity has an effect, and that changing factors can start with its factor.
     fn check_capacity(&self, factor: f64) -> Result<(), Mismatch> {
         let follow = match (&self.router, &self.factors) {
             (RouterConfig::ExpertChoice(_), _) => {
@@ -360,7 +358,7 @@ impl MoeConfig {
         check_within(what, factor, follow.min, follow.max)
     }
 
-    /// Refuses options that nothing in the layer would follow.
+    /// Refuses options that have no effect on the layer.
     fn check_effects(&self) -> Result<(), Mismatch> {
         let (shared, p) = (self.shared.is_some(), self.activation_dropout);
         if matches!(self.kind, ExpertKind::Attention { .. }) && !shared {
@@ -378,7 +376,7 @@ impl MoeConfig {
         Fault::Config.unless(right, "keep", expected, format_args!("{:?}", self.keep))
     }
 
-    /// Checks that `experts` experts of width `inter` can be counted.
+    /// Checks that the elements of `experts` experts of width `inter` fit an index.
     pub(super) fn check_size(&self, inter: usize, experts: usize) -> Result<(), Mismatch> {
         let columns = inter.checked_mul(self.parts());
         let expert = columns.and_then(|columns| columns.checked_mul(self.hidden));
@@ -391,7 +389,7 @@ impl MoeConfig {
     }
 }
 
-/// Least capacity of an expert where only factors are given.
+/// The least capacity of an expert, in slots, if only factors are configured.
 const DEFAULT_MIN_CAPACITY: usize = 4;
 
 /// Capacity of the five layers: 1.25 times the even load, at least 4 slots.
@@ -400,7 +398,7 @@ const CAPACITY: Capacity = Capacity {
     min: 4,
 };
 
-/// The five layers: one struct, five ways to configure it.
+/// The five named layers: one struct in five configurations.
 impl MoeConfig {
     /// Top-2, capacity factor 1.25 (at least 4 slots), expert dropout 0.1.
     pub fn standard(hidden: usize, inter: usize, experts: usize) -> Self {

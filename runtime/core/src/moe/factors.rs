@@ -1,4 +1,4 @@
-//! Capacity factors that change while a layer trains; dispatch obeys them.
+//! Capacity factors that change while a layer trains and that dispatch obeys.
 
 use super::routers::RouterConfig;
 use super::running::{Follow, check_state, constant, follow, relative_load};
@@ -10,33 +10,33 @@ use burn::tensor::{DType, Device, Int, Tensor};
 use moebius_ops::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
-/// What a layer's capacity factors follow.
+/// The quantity that the capacity factors of a layer follow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FactorsConfig {
-    /// One factor follows the variance of the input.
+    /// One factor for all experts, which follows the variance of the input.
     Variance {
-        /// How.
+        /// The rate and bounds of the factor.
         follow: Follow,
     },
-    /// Each expert's factor follows its load.
+    /// A factor per expert, which follows the expert's load.
     Load {
-        /// How.
+        /// The rate and bounds of the factors.
         follow: Follow,
-        /// Capacity above the load: the target is headroom × relative load.
+        /// The capacity relative to the load: a factor moves towards headroom × relative load.
         headroom: f64,
     },
 }
 
 impl FactorsConfig {
-    /// The variance of the input, rate 0.01, 0.5 to 2.0.
+    /// A factor that follows the variance of the input at rate 0.01, within 0.5 and 2.0.
     pub fn variance() -> Self {
         Self::Variance {
             follow: Follow::new(0.01, 0.5, 2.0),
         }
     }
 
-    /// The load with a quarter more, rate 0.1, 0.25 to 4.0.
+    /// Factors that follow the load with headroom 1.25 at rate 0.1, within 0.25 and 4.0.
     pub fn load() -> Self {
         Self::Load {
             follow: Follow::new(0.1, 0.25, 4.0),
@@ -44,7 +44,7 @@ impl FactorsConfig {
         }
     }
 
-    /// How they follow it.
+    /// The rate and bounds of the factors.
     pub(super) fn follow(&self) -> &Follow {
         match self {
             Self::Variance { follow } | Self::Load { follow, .. } => follow,
@@ -71,7 +71,7 @@ impl FactorsConfig {
         }
     }
 
-    /// Starting with `first` where it is given.
+    /// Creates the factors of a layer, which start with `first` if it is given.
     pub(super) fn init(
         &self,
         first: Option<f64>,
@@ -118,7 +118,7 @@ impl CapacityFactors {
         }
     }
 
-    /// \[E\]: the factors of this batch x \[T,H\]; in training the variance counts first.
+    /// Returns the factors \[E\] for the batch x \[T,H\]; in training, a variance factor observes x first.
     pub(super) fn of(&self, x: &Tensor<2>) -> Tensor<1> {
         match self {
             Self::Variance(factors) => {
@@ -132,11 +132,10 @@ impl CapacityFactors {
     }
 }
 
-/// One capacity factor that follows the variance of all values of x; at first that of the layer's
-/// capacity, 1 without one.
+/// One capacity factor that follows the variance of all values of x. It starts with the factor of the layer's capacity, or with 1.
 #[derive(Module, Debug)]
 pub struct VarianceFactors {
-    /// \[1\].
+    /// The factor, \[1\].
     pub factor: RunningState<Tensor<1>>,
     #[module(skip)]
     follow: Follow,
@@ -145,12 +144,12 @@ pub struct VarianceFactors {
 }
 
 impl VarianceFactors {
-    /// \[E\]: the factor, for every expert.
+    /// The factor, repeated for every expert: \[E\].
     pub fn factors(&self) -> Tensor<1> {
         value(&self.factor).expand([self.experts])
     }
 
-    /// Follows the variance of x.
+    /// Moves the factor towards the variance of x.
     pub fn observe(&self, x: Tensor<2>) {
         let x = x.detach().cast(DType::F32);
         let count = x.dims().iter().product::<usize>();
@@ -159,16 +158,14 @@ impl VarianceFactors {
     }
 }
 
-/// Capacity factors that follow each expert's load up and down: a factor moves towards
-/// headroom × the load relative to an even one; at first headroom, in a layer with a capacity that
-/// capacity's factor.
+/// Capacity factors that follow each expert's load up and down: a factor moves towards headroom × the expert's load relative to an even
+/// one. Factors start with the factor of the layer's capacity, or with headroom.
 ///
-/// A layer made with [`FactorsConfig::Load`] owns one, lets it observe the load of every training
-/// forward, and dispatches by it always. When serving, [`ExpertScheduler::observe`] keeps it up to
-/// date.
+/// A layer made with [`FactorsConfig::Load`] owns a scheduler, which observes the load of every training forward, and always dispatches by
+/// its factors. When serving, call [`ExpertScheduler::observe`] to keep it up to date.
 #[derive(Module, Debug)]
 pub struct ExpertScheduler {
-    /// \[E\].
+    /// The factors, \[E\].
     pub factors: RunningState<Tensor<1>>,
     #[module(skip)]
     follow: Follow,
@@ -179,7 +176,7 @@ pub struct ExpertScheduler {
 }
 
 impl ExpertScheduler {
-    /// Of `experts` experts, all with factor `headroom`.
+    /// A scheduler of `experts` experts, whose factors all start with `headroom`.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for numbers out of their range.
@@ -204,13 +201,13 @@ impl ExpertScheduler {
         }
     }
 
-    /// \[E\]: the factors now.
+    /// The current factors, \[E\].
     pub fn factors(&self) -> Tensor<1> {
         value(&self.factors)
     }
 
-    /// Follows a load \[E\], as [`Routing::load`](super::Routing::load) measures it: what experts
-    /// were asked for, also beyond their capacity.
+    /// Moves the factors towards a load \[E\], as [`Routing::load`](super::Routing::load) measures it: the slots that chose each expert,
+    /// including those beyond its capacity.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a load of another length.

@@ -1,5 +1,5 @@
-//! The mixture-of-experts layer as a Burn module, and its way from tokens to slots sorted by expert: expert dropout, the router, capacities,
-//! the sort.
+//! The mixture-of-experts layer as a Burn module, and its path from tokens to slots sorted by expert: expert dropout, the router,
+//! capacities, the sort.
 
 use super::check::Like;
 use super::config::{ExpertKind, MoeConfig};
@@ -22,20 +22,20 @@ use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::{Stage, experts};
 use std::time::{Duration, Instant};
 
-/// y_t = Σ_k w_tk · expert(x_t): every token goes through its `top_k` experts.
+/// A mixture-of-experts layer, in which every token goes through its `top_k` experts: y_t = Σ_k w_tk · expert(x_t).
 ///
 /// Weights are stacked by expert in the plain \[E, out, in\] layout, so records and checkpoints
 /// hold ordinary tensors. Weights, x and y have one dtype (f32, f16 or bf16 where the device
 /// stores it); routing and sums are f32. A forward trains on a device that records gradients.
 #[derive(Module, Debug)]
 pub struct MoeLayer {
-    /// Chooses experts.
+    /// The router, which chooses the experts of each token.
     pub router: Router,
-    /// What tokens go through.
+    /// The experts.
     pub experts: Experts,
-    /// What every token goes through.
+    /// The expert that every token goes through.
     pub shared: Option<SharedExpert>,
-    /// Capacity factors that change.
+    /// The capacity factors, if they change.
     pub factors: Option<CapacityFactors>,
     #[module(skip)]
     config: MoeConfig,
@@ -46,27 +46,26 @@ pub struct MoeLayer {
 /// The weights of a layer with feed-forward experts, stacked by expert.
 #[derive(Clone, Debug)]
 pub struct MoeWeights {
-    /// \[E,H\].
+    /// The router's weight, \[E,H\].
     pub router: Tensor<2>,
-    /// \[E,F,H\]; gated \[E,2F,H\], the gate's rows before the up projection's.
+    /// The first weight of the experts, \[E,F,H\], or \[E,2F,H\] if gated: the gate's rows before the up projection's.
     pub w_in: Tensor<3>,
-    /// \[E,F\] or \[E,2F\].
+    /// The first bias, \[E,F\] or \[E,2F\].
     pub b_in: Option<Tensor<2>>,
-    /// \[E,H,F\].
+    /// The second weight, \[E,H,F\].
     pub w_out: Tensor<3>,
-    /// \[E,H\].
+    /// The second bias, \[E,H\].
     pub b_out: Option<Tensor<2>>,
 }
 
-/// What a forward returns; everything stays on the device.
+/// The result of a forward; all tensors stay on the device.
 #[derive(Clone, Debug)]
 pub struct MoeOutput<const D: usize> {
-    /// The shape of x.
+    /// The output, in the shape of x.
     pub y: Tensor<D>,
-    /// Which experts every token went to.
+    /// The experts that were chosen for every token.
     pub routing: Routing,
-    /// \[1\]: slots that reached no expert because it was full or there was none; 0 where experts
-    /// choose.
+    /// The number of slots \[1\] that reached no expert because it was full or none was available; 0 where experts choose tokens.
     pub dropped_slots: Tensor<1, Int>,
 }
 
@@ -81,12 +80,11 @@ impl<const D: usize> MoeOutput<D> {
 }
 
 impl MoeConfig {
-    /// A layer with weights uniform in ±1/√fan_in, as PyTorch's `Linear`; biases likewise.
+    /// Creates a layer with weights and biases uniform in ±1/√fan_in, like PyTorch's `Linear`.
     ///
     /// # Errors
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a size of 0, a `top_k` outside
-    /// 1..=experts, a capacity factor that isn't finite and positive, another value out of its
-    /// range, or an option that would have no effect.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a size of 0, a `top_k` outside 1..=experts, a capacity factor that isn't finite
+    /// and positive, another value out of its range, or an option without effect.
     pub fn init(&self, device: &Device) -> Result<MoeLayer, Error> {
         self.check()?;
         let dispatcher = self.dispatcher(device)?;
@@ -95,13 +93,13 @@ impl MoeConfig {
         Ok(MoeLayer::new(*self, dispatcher, experts, shared))
     }
 
-    /// A layer with these weights; a shared expert is initialised like [`MoeConfig::init`]'s.
+    /// Creates a layer with the given weights; a shared expert is initialised as by [`MoeConfig::init`].
     ///
     /// # Errors
     /// As [`MoeConfig::init`]; [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes than the configuration's or of
     /// several dtypes and for biases that are missing or unexpected, [`ErrorKind::Device`](crate::ErrorKind::Device) for weights on several
-    /// devices, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a router that learns more than one matrix or experts that
-    /// aren't feed-forward: [`MoeLayer`]'s fields take those.
+    /// devices, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a router that learns more than one matrix, or experts that
+    /// aren't feed-forward: set the fields of [`MoeLayer`] for these.
     pub fn with_weights(&self, weights: MoeWeights) -> Result<MoeLayer, Error> {
         self.check()?;
         let right = self.kind == ExpertKind::FeedForward;
@@ -123,7 +121,7 @@ impl MoeConfig {
         Ok(layer)
     }
 
-    /// The router, and the factors of the layer's capacities.
+    /// Creates the router, and the changing capacity factors of the layer.
     fn dispatcher(&self, device: &Device) -> Result<(Router, Option<CapacityFactors>), Error> {
         let mut router = self.router.init(self.hidden, self.experts, device)?;
         let first = self.capacity.map(|capacity| capacity.factor);
@@ -153,22 +151,22 @@ impl MoeLayer {
         }
     }
 
-    /// The layer's configuration.
+    /// The configuration of the layer.
     pub fn config(&self) -> &MoeConfig {
         &self.config
     }
 
-    /// A copy with this kernel variant for its experts, proven or not, where there are
-    /// kernels; `None` leaves it to the plan, which takes proven ones.
+    /// A copy whose experts run with this kernel variant, proven or not, on devices with kernels; `None` lets the plan choose among the
+    /// proven variants.
     pub fn with_variant(mut self, variant: Option<Variant>) -> Self {
         self.variant = variant;
         self
     }
 
-    /// A copy with weights of another dtype; running state stays f32.
+    /// A copy with weights in another dtype; running state stays f32.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a dtype other than f32, f16 and bf16.
     pub fn cast(self, dtype: DType) -> Result<Self, Error> {
         crate::check::element(dtype)?;
         Ok(Self {
@@ -179,8 +177,7 @@ impl MoeLayer {
         })
     }
 
-    /// The weights as they are now; `None` unless the router learns one matrix and nothing else, and
-    /// the experts are feed-forward with parameters.
+    /// The current weights; `None` unless the router learns exactly one matrix, and the experts are feed-forward in floating point.
     pub fn weights(&self) -> Option<MoeWeights> {
         let Experts::FeedForward(experts) = &self.experts else {
             return None;
@@ -194,12 +191,12 @@ impl MoeLayer {
         })
     }
 
-    /// Whether a forward of its chosen experts is the fused operation.
+    /// Whether the forward of the chosen experts is one fused operation.
     pub(super) fn is_fused(&self) -> bool {
         matches!(&self.experts, Experts::FeedForward(experts) if experts.is_float())
     }
 
-    /// How the chosen experts of `tokens` tokens of `dtype` run on `device`; `None` on `flex`.
+    /// Plans how the chosen experts of `tokens` tokens of `dtype` run on `device`; `None` on `flex`.
     ///
     /// # Errors
     /// As [`MoeLayer::problem`], and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
@@ -214,12 +211,12 @@ impl MoeLayer {
         ops::experts::plan(problem, self.variant, device)
     }
 
-    /// What the chosen feed-forward experts of `tokens` tokens of `dtype` compute: sizes, FLOPs,
-    /// bytes they must hold. A shared expert isn't counted.
+    /// Describes the computation of the chosen feed-forward experts for `tokens` tokens of `dtype`: sizes, FLOPs, and the bytes that they
+    /// must hold. A shared expert isn't counted.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for anything but f32, f16 and bf16, or more
-    /// tokens than 31 bits count, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward ones in floating point.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a dtype other than f32, f16 and bf16, or more tokens than 31 bits count,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward in floating point.
     pub fn problem(
         &self,
         tokens: usize,
@@ -230,11 +227,12 @@ impl MoeLayer {
         Ok(self.config.problem(tokens, dtype)?)
     }
 
-    /// x · Wgᵀ \[T,E\] in f32 of x \[T,H\].
+    /// Computes the router logits x · Wgᵀ \[T,E\] in f32 from x \[T,H\].
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a router without such a matrix, or when the device can't run it.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a router without such a matrix, or when the device can't run the
+    /// product.
     pub fn router_logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         self.check_input(&x)?;
         let name = self.router.config().name();
@@ -244,21 +242,19 @@ impl MoeLayer {
         router_logits(x, matrix)
     }
 
-    /// Sends every token of x \[.., L, H\] through its experts; a fixed number of launches, none
-    /// of which waits for the device.
+    /// Sends every token of x \[.., L, H\] through its experts, in a fixed number of launches, none of which waits for the device.
     ///
-    /// Convolutional and attention experts work along sequences of L tokens; one of two
-    /// dimensions is one sequence.
+    /// Convolutional and attention experts work along sequences of L tokens; an x of two dimensions is a single sequence.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's,
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run the layer.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<MoeOutput<D>, Error> {
         self.forward_where(x, None)
     }
 
-    /// [`MoeLayer::forward`] with only the experts for which `expert_mask` \[E\] is true; they
-    /// share the capacity of all.
+    /// Does what [`MoeLayer::forward`] does with only the experts for which `expert_mask` \[E\] is true; they share the capacity of all
+    /// experts.
     ///
     /// # Errors
     /// As [`MoeLayer::forward`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a mask of
@@ -292,8 +288,8 @@ impl MoeLayer {
         })
     }
 
-    /// [`MoeLayer::forward`] of x \[T,H\] that waits for the device after every stage and returns
-    /// how long each took; stages within experts are told apart for feed-forward ones only.
+    /// Runs [`MoeLayer::forward`] on x \[T,H\], waits for the device after every stage, and returns the time of each stage; only
+    /// feed-forward experts have several stages.
     ///
     /// # Errors
     /// As [`MoeLayer::forward`].
@@ -305,7 +301,7 @@ impl MoeLayer {
         }
         let clock = StageClock::default();
         let device = x.device();
-        // What was enqueued before isn't the router's; an error shows at the caller's next read.
+        // Earlier work must not count as the router's; an error shows at the caller's next read.
         let _ = device.sync();
         let mut last = Instant::now();
         self.forward_tokens(x, tokens, None, Some(clock.clone()))?;
@@ -377,13 +373,12 @@ impl MoeLayer {
         })
     }
 
-    /// Checks x against the layer, and the layer's weights against its configuration: records and
-    /// optimizers replace them.
+    /// Checks x against the layer, and the layer's weights, which records and optimizers may have replaced, against its configuration.
     pub(super) fn check_input<const D: usize>(&self, x: &Tensor<D>) -> Result<(), Error> {
         Ok(self.check()?.check_input(x, self.config.hidden)?)
     }
 
-    /// Checks the weights; returns the dtype and device they share.
+    /// Checks the weights; returns the dtype and device that they share.
     pub(super) fn check(&self) -> Result<Like, Mismatch> {
         let like = self.experts.like()?;
         self.experts.check(&like, &self.config)?;
@@ -393,8 +388,8 @@ impl MoeLayer {
     }
 }
 
-/// Checks what a layer has beside its chosen experts: the router, a shared expert and capacity factors, which
-/// are there exactly where `config` wants them.
+/// Checks the parts of a layer other than its chosen experts: the router, and the shared expert and capacity factors, which must be present
+/// exactly when `config` asks for them.
 pub(super) fn check_around(
     (router, shared, factors): (&Router, Option<&SharedExpert>, Option<&CapacityFactors>),
     config: &MoeConfig,
@@ -417,7 +412,7 @@ pub(super) fn check_around(
     }
 }
 
-/// What chooses experts and sends slots to them.
+/// The stage that chooses experts and assigns slots to them.
 pub(super) struct RouteStage<'a> {
     pub(super) router: &'a Router,
     pub(super) factors: Option<&'a CapacityFactors>,
@@ -425,16 +420,16 @@ pub(super) struct RouteStage<'a> {
     pub(super) variant: Option<Variant>,
 }
 
-/// Slots on their way to the experts.
+/// The slots of a batch, assigned to experts.
 pub(super) struct Dispatched {
     pub(super) routing: Routing,
     pub(super) assignment: Assignment,
-    /// \[1\].
+    /// The number of dropped slots, \[1\].
     pub(super) dropped: Tensor<1, Int>,
 }
 
 impl RouteStage<'_> {
-    /// Routes x \[T,H\], T at least 1, and sorts its slots.
+    /// Routes x \[T,H\], with T at least 1, and sorts its slots by expert.
     pub(super) fn run(
         &self,
         x: &Tensor<2>,
@@ -457,7 +452,7 @@ impl RouteStage<'_> {
         mark(clock, Stage::Router, &device);
         let routing = routed.routing;
         let dispatched = match routed.assignment {
-            // Experts that choose leave slots empty, but drop none.
+            // Experts that choose tokens leave slots empty, but drop none.
             Some(assignment) => Dispatched {
                 routing,
                 assignment,
@@ -483,7 +478,7 @@ impl RouteStage<'_> {
         Ok(dispatched)
     }
 
-    /// \[E\]: capacity factors, where something changes them.
+    /// Returns the capacity factors \[E\] if they change.
     fn factors_of(&self, x: &Tensor<2>) -> Option<Tensor<1>> {
         match (self.factors, self.router) {
             (Some(factors), _) => Some(factors.of(x)),
@@ -492,7 +487,7 @@ impl RouteStage<'_> {
         }
     }
 
-    /// The experts of the mask that this forward's dropout leaves.
+    /// Removes the experts that this forward drops out from the mask.
     fn available(&self, mask: Option<Tensor<1, Bool>>, device: &Device) -> Option<Tensor<1, Bool>> {
         let probability = self.config.expert_dropout;
         if probability == 0.0 || !device.is_autodiff() {
@@ -505,7 +500,7 @@ impl RouteStage<'_> {
             Some(mask) => luck.mask_fill(mask.clone().bool_not(), -1.0),
             None => luck,
         };
-        // The luckiest stay whatever the probability; equal luck makes more of them stay.
+        // The experts with the largest draws stay whatever the probability; equal draws make more of them stay.
         let own = luck
             .clone()
             .unsqueeze_dim::<2>(1)
@@ -521,10 +516,10 @@ impl RouteStage<'_> {
     }
 }
 
-/// Notes the end of a stage, after the device has finished it.
+/// Records the end of a stage after the device has finished it.
 fn mark(clock: Option<&StageClock>, stage: Stage, device: &Device) {
     if let Some(clock) = clock {
-        // A device error shows at the caller's next read; the clock only needs the wait.
+        // The clock only needs the wait; a device error shows at the caller's next read.
         let _ = device.sync();
         clock.mark(stage);
     }

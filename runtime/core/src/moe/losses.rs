@@ -1,4 +1,4 @@
-//! Losses that keep experts balanced, and figures about their load, read by the host.
+//! Losses that keep experts balanced, and statistics of their load, which the host reads.
 
 use super::route::{RouteConfig, Routing, choose};
 use super::running::total;
@@ -11,34 +11,33 @@ use serde::{Deserialize, Serialize};
 /// Balance losses of a batch, each \[1\] f32 and differentiable through the router's probabilities
 /// or logits.
 ///
-/// p are the probabilities of a token, scaled to sum 1 (softmax ones do); masked experts have 0
-/// and count in E.
+/// p is the probabilities of a token scaled to the sum 1 (those of a softmax already have it); masked experts have probability 0 and still
+/// count in E.
 #[derive(Clone, Debug)]
 pub struct Losses {
-    /// E · Σ_e (share of the slots that chose e) · mean p_e: 1 when even, E at collapse of a
-    /// top-1 router (Fedus et al. 2022).
+    /// The switch loss E · Σ_e (share of the slots that chose e) · mean p_e: 1 when even, E when a top-1 router collapses to one expert
+    /// (Fedus et al. 2022).
     pub switch: Tensor<1>,
-    /// The same with the share of tokens whose most probable expert is e, per group of tokens,
-    /// averaged over the groups (Lepikhin et al. 2020).
+    /// GShard's loss: like the switch loss, but with the share of tokens whose most probable expert is e, per group of tokens, averaged
+    /// over the groups (Lepikhin et al. 2020).
     pub gshard: Tensor<1>,
-    /// (ln E − H(q)) / ln E, q = mean p: 0 when even, 1 at collapse; 0 for one expert.
+    /// The entropy loss (ln E − H(q)) / ln E, where q = mean p: 0 when even, 1 at collapse; 0 for one expert.
     pub entropy: Tensor<1>,
-    /// mean (ln Σ_e exp(logit_e))²: keeps logits small (Zoph et al. 2022); `None` of a router
-    /// without logits.
+    /// The z-loss mean (ln Σ_e exp(logit_e))², which keeps logits small (Zoph et al. 2022); `None` for a router without logits.
     pub z: Option<Tensor<1>>,
 }
 
-/// What each loss counts in the sum.
+/// The weight of each loss in the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossWeights {
-    /// Of [`Losses::switch`].
+    /// The weight of [`Losses::switch`].
     pub switch: f64,
-    /// Of [`Losses::gshard`].
+    /// The weight of [`Losses::gshard`].
     pub gshard: f64,
-    /// Of [`Losses::entropy`].
+    /// The weight of [`Losses::entropy`].
     pub entropy: f64,
-    /// Of [`Losses::z`].
+    /// The weight of [`Losses::z`].
     pub z: f64,
 }
 
@@ -54,8 +53,7 @@ impl Default for LossWeights {
 }
 
 impl Losses {
-    /// \[1\]: the weighted sum; a loss of weight 0 is left out, whatever it is, and so is one that
-    /// there isn't.
+    /// Returns the weighted sum \[1\]; losses of weight 0 are left out, whatever their value, and so are missing ones.
     pub fn weighted(&self, weights: &LossWeights) -> Tensor<1> {
         let terms = [
             (Some(&self.switch), weights.switch),
@@ -71,8 +69,8 @@ impl Losses {
 }
 
 impl Routing {
-    /// The balance losses of the batch, for GShard's in `groups` equal groups of consecutive
-    /// tokens. They are 0 for no tokens.
+    /// Computes the balance losses of the batch, with GShard's in `groups` equal groups of consecutive tokens. All losses are 0 for no
+    /// tokens.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when `groups` doesn't divide the tokens,
@@ -94,7 +92,7 @@ impl Routing {
         let sums = self.probs.clone().sum_dim(1);
         let nothing = sums.clone().equal_elem(0.0);
         let probs = self.probs.clone() / sums.mask_fill(nothing.clone(), 1.0);
-        // Without an available expert the log-sum-exp is −∞, and says nothing about the logits.
+        // If no expert is available, the log-sum-exp is −∞ and says nothing about the logits.
         let nothing = nothing.reshape([tokens]);
         let none = nothing.clone().narrow(0, 0, 1);
         let squares = self.logsumexp.clone().map(|logsumexp| {
@@ -106,7 +104,7 @@ impl Routing {
         Ok(Losses {
             switch: total(share * mean.clone()) * experts as f64,
             gshard: self.gshard(probs, groups)?,
-            // A mask is one for all tokens.
+            // One mask holds for all tokens.
             entropy: entropy_gap(mean).mask_fill(none, 0.0),
             z: squares,
         })
@@ -129,18 +127,18 @@ impl Routing {
     }
 }
 
-/// Every row of counts divided by its sum; 0 where that is 0.
+/// Divides every row of counts by its sum; the row is 0 where the sum is 0.
 fn share(counts: Tensor<2, Int>) -> Tensor<2> {
     let counts = counts.cast(FloatDType::F32);
     let sums = counts.clone().sum_dim(1).clamp_min(1.0);
     counts / sums
 }
 
-/// (ln E − H(q)) / ln E of q \[1,E\], which sums to 1.
+/// Computes (ln E − H(q)) / ln E for q \[1,E\], which sums to 1.
 ///
-/// Near balance both terms are ln E, and f32 loses their difference. With d = E·q − 1, which sums
-/// to 0, ln E − H(q) = Σ f(d) / E where f(d) = (1 + d) ln(1 + d) − d ≥ 0: experts don't cancel, and
-/// within one expert a series takes over where the logarithm's error would show.
+/// Near balance both terms are about ln E, and their difference cancels in f32. With d = E·q − 1, which sums to 0, ln E − H(q) = Σ f(d) / E
+/// where f(d) = (1 + d) ln(1 + d) − d ≥ 0: nothing cancels between experts, and within one expert a series replaces f where the logarithm's
+/// error would show.
 fn entropy_gap(q: Tensor<2>) -> Tensor<1> {
     const SERIES_BELOW: f64 = 0.25;
     let experts = q.dims()[1] as f64;
@@ -149,7 +147,7 @@ fn entropy_gap(q: Tensor<2>) -> Tensor<1> {
     }
     let ratio = q * experts;
     let d = ratio.clone() - 1.0;
-    // f(d) = d² Σ (−d)ⁿ / ((n + 1)(n + 2)); what eight terms leave out is 4e-7 of it.
+    // f(d) = d² Σ (−d)ⁿ / ((n + 1)(n + 2)); eight terms leave a relative error of 4e-7.
     let mut series = d.zeros_like();
     for n in (0..8).rev() {
         series = series * -d.clone() + 1.0 / f64::from((n + 1) * (n + 2));
@@ -162,32 +160,32 @@ fn entropy_gap(q: Tensor<2>) -> Tensor<1> {
     total(gap) / (experts * experts.ln())
 }
 
-/// The slots of every expert.
+/// The number of slots of every expert, and statistics of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadStatistics {
-    /// A_e: slots that chose each expert.
+    /// The number A_e of slots that chose each expert.
     pub counts: Vec<u64>,
-    /// How they are shared out; `None` when there were no slots.
+    /// Statistics of the balance; `None` when there were no slots.
     pub balance: Option<LoadBalance>,
 }
 
-/// How slots are shared out among experts.
+/// Statistics of how evenly slots are spread over the experts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadBalance {
-    /// A_e / Σ A.
+    /// The share A_e / Σ A of the slots for each expert.
     pub utilization: Vec<f64>,
-    /// Standard deviation (unbiased) over the mean of A_e: 0 when balanced.
+    /// The coefficient of variation: the (unbiased) standard deviation of A_e divided by its mean; 0 when balanced.
     pub coefficient_of_variation: f64,
-    /// Largest A_e over the mean: 1 when balanced, E at collapse.
+    /// The largest A_e divided by the mean: 1 when balanced, E at collapse.
     pub max_over_mean: f64,
-    /// Smallest A_e over the mean: 1 when balanced, 0 when an expert has nothing.
+    /// The smallest A_e divided by the mean: 1 when balanced, 0 when an expert has no slots.
     pub min_over_mean: f64,
-    /// −Σ_e u_e · ln u_e of the utilization u: ln E when balanced, 0 at collapse.
+    /// The entropy −Σ_e u_e · ln u_e of the utilization u: ln E when balanced, 0 at collapse.
     pub assignment_entropy: f64,
 }
 
 impl LoadStatistics {
-    /// Reads a load \[E\], such as [`Routing::load`](super::Routing::load): waits for the device.
+    /// Reads a load \[E\], such as that of [`Routing::load`](super::Routing::load); waits for the device.
     ///
     /// # Errors
     /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device failed.
@@ -196,7 +194,7 @@ impl LoadStatistics {
         Ok(Self::of(&data))
     }
 
-    /// [`LoadStatistics::read`] for a caller that can't block, such as a browser.
+    /// Does what [`LoadStatistics::read`] does for a caller that can't block, such as a browser.
     ///
     /// # Errors
     /// As [`LoadStatistics::read`].
@@ -210,7 +208,7 @@ impl LoadStatistics {
         Self::new(counts.collect())
     }
 
-    /// Of counts A_e.
+    /// Computes the statistics of counts A_e.
     pub fn new(counts: Vec<u64>) -> Self {
         let balance = LoadBalance::of(&counts);
         Self { counts, balance }
@@ -227,7 +225,7 @@ impl LoadBalance {
         let mean = all / experts;
         let utilization: Vec<f64> = counts.iter().map(|count| *count as f64 / all).collect();
         let squares = counts.iter().map(|count| (*count as f64 - mean).powi(2));
-        // One expert has no deviation; its sum of squares is 0.
+        // With one expert, the sum of squares is 0 and so is the deviation.
         let variance = squares.sum::<f64>() / (experts - 1.0).max(1.0);
         let entropy = utilization.iter().filter(|u| **u > 0.0);
         let over_mean = |count: Option<&u64>| count.map_or(0.0, |count| *count as f64 / mean);

@@ -1,4 +1,4 @@
-//! Mixture of experts: routing, experts, and the layer that joins them.
+//! Mixture of experts: routers, experts, and the layer that combines them.
 
 mod blocks;
 mod check;

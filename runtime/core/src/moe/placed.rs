@@ -1,4 +1,4 @@
-//! A layer whose experts are divided among devices: expert parallelism, through XLA.
+//! A layer whose experts are divided among the devices of an XLA group: expert parallelism.
 
 use super::config::MoeConfig;
 use super::layer::{MoeLayer, MoeOutput, MoeWeights};
@@ -13,19 +13,18 @@ use moebius_ops::{Fault, Mismatch};
 use moebius_pjrt::Buffer;
 use moebius_xla::parallel::{Divided, Layer, join};
 
-/// A [`MoeLayer`] as it was when it was placed, with E/P neighbouring experts on each of P devices and the router on
-/// all of them.
+/// A [`MoeLayer`], copied to P devices: E/P neighbouring experts on each device, and the router on all of them.
 ///
-/// Each device routes T/P neighbouring tokens and sends their rows to the experts' devices, which send them back. A
-/// capacity counts the slots of all devices and drops those that one device would, unless the compiler rounds two router
-/// weights differently that are equal up to it. The sums of a token are in the order of one device, too; in f16 and bf16 a
-/// slot's row is rounded once more on its way back.
+/// Each device routes T/P neighbouring tokens and sends their rows to the experts' devices, which send the results back. A capacity counts
+/// the slots of all devices and drops the same slots as on one device, unless the compiler rounds two router weights differently that would
+/// be equal. The sums of a token are in the same order as on one device, too; in f16 and bf16 a slot's row is rounded once more on its way
+/// back.
 #[derive(Debug)]
 pub struct PlacedLayer {
     group: DeviceGroup,
     config: MoeConfig,
     dtype: DType,
-    /// Arguments after those of a batch: for each the buffers of all devices.
+    /// The arguments after those of a batch: for each argument its buffers on all devices.
     weights: Vec<Vec<Buffer>>,
     programs: Programs<(usize, Pass)>,
 }
@@ -33,22 +32,23 @@ pub struct PlacedLayer {
 /// Gradients of a placed layer's y, in the shapes of its [`MoeLayer`].
 #[derive(Clone, Debug)]
 pub struct PlacedGradients<const D: usize> {
-    /// What [`PlacedLayer::forward`] gives.
+    /// The output of [`PlacedLayer::forward`].
     pub y: Tensor<D>,
-    /// Of x.
+    /// The gradient of x.
     pub dx: Tensor<D>,
-    /// Of the weights.
+    /// The gradients of the weights.
     pub weights: MoeWeights,
 }
 
 impl MoeLayer {
-    /// The layer with its experts divided among the devices of `group`. Its weights are copied there once: place it again
-    /// after they have changed. The layer itself may be on any device, such as `flex`.
+    /// Divides the experts of the layer among the devices of `group`. The weights are copied there once: place the layer again after they
+    /// have changed. The layer itself may be on any device, such as `flex`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward ones in floating point, a router
-    /// other than top-k without a bias, switch or sigmoid-bias, capacity factors that change, and a shared expert,
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for experts that aren't a multiple of the devices; [`ErrorKind::Device`](crate::ErrorKind::Device) when a device fails.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward in floating point, a router other
+    /// than top-k without a bias, switch or sigmoid-bias, changing capacity factors, and a shared expert,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) if the number of devices doesn't divide the number of experts;
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) when a device fails.
     pub fn place(&self, group: &DeviceGroup) -> Result<PlacedLayer, Error> {
         let (dtype, config) = (self.check()?.dtype, *self.config());
         let what = "experts of a placed layer";
@@ -69,7 +69,7 @@ impl MoeLayer {
             weights: Vec::new(),
             programs: Programs::new(),
         };
-        // With as few tokens as possible: what is wrong with the experts is said before weights travel.
+        // This check uses the least number of tokens, so that an error about the experts comes before weights are copied.
         placed.divided(group.count())?;
         let copied = |data: TensorData| group.0.copy(&data).map_err(Error::device);
         let divided = |data: TensorData| group.0.divide(&data).map_err(Error::device);
@@ -88,15 +88,15 @@ impl MoeLayer {
 }
 
 impl PlacedLayer {
-    /// What [`MoeLayer::forward`] gives for x \[.., L, H\] on a device that records no gradients: within the tolerance
-    /// of another order of sums. x goes to the devices through the host, and the results come back to the device of x.
+    /// Computes what [`MoeLayer::forward`] does, up to the order of sums, for x \[.., L, H\] on a device that records no gradients. x goes
+    /// to the devices through the host, and the results come back to the device of x.
     ///
-    /// A program is compiled for each number of tokens T; up to 32 are kept.
+    /// A program is compiled for each number of tokens T; up to 32 programs are kept.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's, no tokens, and tokens
-    /// that aren't a multiple of the devices;
-    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for a device that records gradients, and when a device fails.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the layer's, no tokens, and a number of tokens that
+    /// the number of devices doesn't divide; [`ErrorKind::Device`](crate::ErrorKind::Device) for a device that records gradients, and when
+    /// a device fails.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<MoeOutput<D>, Error> {
         let (shape, device) = (x.dims(), x.device());
         let results = self.run(Pass::Forward, &[x])?;
@@ -117,11 +117,11 @@ impl PlacedLayer {
         })
     }
 
-    /// The gradients of [`PlacedLayer::forward`]'s y through its gradient dy, of the shape of x; those of balance losses
-    /// aren't among them, and nothing is dropped out.
+    /// Computes the gradients of [`PlacedLayer::forward`] from the gradient dy of y, in the shape of x; without those of balance losses,
+    /// and without dropout.
     ///
     /// # Errors
-    /// As [`PlacedLayer::forward`], and for a dy of another shape than x.
+    /// As [`PlacedLayer::forward`]; also for a dy of another shape than x.
     pub fn gradients<const D: usize>(
         &self,
         x: Tensor<D>,
@@ -137,7 +137,7 @@ impl PlacedLayer {
             let bias = self.config.bias.then(|| whole(at)).transpose()?;
             Ok::<_, Error>(bias.map(|bias| tensor::<2>(bias, &device)))
         };
-        // The same on every device.
+        // Every device has the same gradient; the first device's is taken.
         let router = join(&results[2][..1]).map_err(Error::device)?;
         Ok(PlacedGradients {
             y: rows(0)?,
@@ -152,7 +152,7 @@ impl PlacedLayer {
         })
     }
 
-    /// The results of a pass, each a list of one buffer for each device.
+    /// Runs a pass; returns its results, each a list of one buffer per device.
     fn run<const D: usize>(
         &self,
         pass: Pass,
@@ -186,7 +186,7 @@ impl PlacedLayer {
         group.run(&program, &arguments).map_err(Error::device)
     }
 
-    /// The layer over `tokens` tokens.
+    /// Describes the divided layer for `tokens` tokens.
     fn divided(&self, tokens: usize) -> Result<Divided, Mismatch> {
         let layer = Layer {
             problem: self.config.problem(tokens, self.dtype)?,
@@ -196,7 +196,7 @@ impl PlacedLayer {
     }
 }
 
-/// Checks that the programs know the router.
+/// Checks that the programs support the router.
 fn check_router(router: &RouterConfig) -> Result<(), Mismatch> {
     let got = match router {
         RouterConfig::TopK(config) if !config.bias => return Ok(()),

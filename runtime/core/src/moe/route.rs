@@ -1,4 +1,4 @@
-//! Router logits, and the choice of experts as a function of them.
+//! [`route`], which chooses experts from router logits, with its settings and its result.
 
 use crate::Error;
 use crate::check::check_equal;
@@ -8,22 +8,22 @@ use moebius_ops::routing::{self, Groups, Score};
 use moebius_ops::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
-/// How tokens choose experts.
+/// The rule by which a token's experts are chosen from its logits.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouteConfig {
-    /// Experts per token.
+    /// The number K of experts per token.
     pub top_k: usize,
-    /// How a logit becomes a score.
+    /// The function from a logit to a score.
     pub score: Score,
-    /// Divide the chosen scores by their sum.
+    /// Whether the chosen scores are divided by their sum.
     pub renormalize: bool,
-    /// Choose by logit and take the softmax of the chosen logits (Mixtral, gpt-oss, Granite);
-    /// `score` and `renormalize` don't apply.
+    /// Whether experts are chosen by logit and weighted by the softmax of the chosen logits (Mixtral, gpt-oss, Granite); `score` and
+    /// `renormalize` then don't apply.
     pub softmax_after_topk: bool,
-    /// Choose among the experts of the best groups only (DeepSeek-V3).
+    /// If set, only the experts of the best groups can be chosen (DeepSeek-V3).
     pub groups: Option<Groups>,
-    /// What the weights are multiplied by.
+    /// The factor by which all weights are multiplied.
     pub scale: f32,
 }
 
@@ -41,7 +41,7 @@ impl Default for RouteConfig {
 }
 
 impl RouteConfig {
-    /// The `top_k` experts of the largest softmax scores, with weights that sum to 1.
+    /// A rule that chooses the `top_k` experts with the largest softmax scores; their weights sum to 1.
     pub fn new(top_k: usize) -> Self {
         Self {
             top_k,
@@ -49,13 +49,13 @@ impl RouteConfig {
         }
     }
 
-    /// A share of `experts` experts: K = clamp(⌊E · sparsity⌋, 1, `most`).
+    /// A rule that chooses a share of `experts` experts: K = clamp(⌊E · sparsity⌋, 1, `most`).
     pub fn sparse(experts: usize, sparsity: f64, most: usize) -> Self {
         let active = (experts as f64 * sparsity) as usize;
         Self::new(active.clamp(1, most.max(1)))
     }
 
-    /// The problem of `tokens` tokens and `experts` experts.
+    /// Describes the routing of `tokens` tokens to `experts` experts.
     pub(crate) fn problem(
         &self,
         tokens: usize,
@@ -65,7 +65,7 @@ impl RouteConfig {
             .with_groups(self.groups)?
             .with_scale(self.scale)?;
         Ok(if self.softmax_after_topk {
-            // The softmax of the chosen logits is the softmax of all of them, renormalised.
+            // The softmax of the chosen logits equals the softmax of all logits, renormalised.
             problem.with_score(Score::Softmax, true)
         } else {
             problem.with_score(self.score, self.renormalize)
@@ -73,24 +73,24 @@ impl RouteConfig {
     }
 }
 
-/// Which experts every token goes to; everything stays on the device.
+/// The experts of every token; all tensors stay on the device.
 #[derive(Clone, Debug)]
 pub struct Routing {
-    /// \[T,K\]: experts, best first; E where no expert was available. Where experts choose, K is E and
-    /// column e holds e or E.
+    /// The chosen experts \[T,K\], best first; E where no expert was available. Where experts choose tokens, K is E and column e holds e or
+    /// E.
     pub indices: Tensor<2, Int>,
-    /// \[T,K\] f32: their weights.
+    /// The weights of the chosen experts, \[T,K\] f32.
     pub weights: Tensor<2>,
-    /// \[T,E\] f32: scores of all experts, 0 where masked.
+    /// The scores of all experts, \[T,E\] f32; 0 where masked.
     pub probs: Tensor<2>,
-    /// \[T,E\] f32: what was routed on, of masked experts too; 0 of a router without logits.
+    /// The logits of all experts, including masked ones, \[T,E\] f32; 0 for a router without logits.
     pub logits: Tensor<2>,
-    /// \[T\] f32: ln Σ exp of the available experts' logits; `None` of a router without logits.
+    /// ln Σ exp of the available experts' logits, \[T\] f32; `None` for a router without logits.
     pub logsumexp: Option<Tensor<1>>,
 }
 
 impl Routing {
-    /// The choice of no tokens.
+    /// The routing of a batch without tokens.
     pub(super) fn empty(experts: usize, top_k: usize, device: &Device) -> Self {
         let floats = |columns| Tensor::empty([0, columns], (device, DType::F32));
         Self {
@@ -102,12 +102,12 @@ impl Routing {
         }
     }
 
-    /// Experts E.
+    /// The number E of experts.
     pub fn experts(&self) -> usize {
         self.probs.dims()[1]
     }
 
-    /// \[E\]: slots that chose each expert, before any capacity.
+    /// Counts the slots that chose each expert, \[E\], before any capacity limit.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't count them.
@@ -121,13 +121,13 @@ impl Routing {
 /// Chooses `top_k` experts per row of `logits` \[T,E\] (f32), the largest first, ties to the
 /// lowest index.
 ///
-/// `expert_mask` \[E\] is true for the available experts; the others are never chosen and have
-/// probability 0. A NaN logit ranks last, makes its token's probabilities NaN, and its weights too
-/// where they are computed from it. Weights, probabilities and log-sum-exp are differentiable.
+/// `expert_mask` \[E\] is true for the available experts; the others are never chosen and have probability 0. A NaN logit ranks last; it
+/// makes the probabilities of its token NaN, and also the weights that are computed from it. Weights, probabilities and log-sum-exp are
+/// differentiable.
 ///
 /// # Errors
-/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a `top_k` outside 1..=E, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a mask of another
-/// length, or logits that aren't f32.
+/// [`ErrorKind::Config`](crate::ErrorKind::Config) for a `top_k` outside 1..=E, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a mask of
+/// another length, or logits that aren't f32.
 pub fn route(
     logits: Tensor<2>,
     expert_mask: Option<Tensor<1, Bool>>,
@@ -164,7 +164,7 @@ pub(super) fn check_mask(
     Ok(())
 }
 
-/// [`route`] of checked logits; `bias` \[E\] f32 is added to the scores for the selection alone.
+/// Does what [`route`] does for checked logits; `bias` \[E\] f32 is added to the scores for the selection only.
 pub(super) fn choose(
     logits: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,

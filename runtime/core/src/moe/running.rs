@@ -1,4 +1,4 @@
-//! State that training forwards change; records hold it, optimizers don't touch it.
+//! Running state, which training forwards change; records hold it, optimizers don't touch it.
 
 use crate::check::{check_device, check_same, check_within};
 use crate::parameters::{set, value};
@@ -7,7 +7,7 @@ use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 use moebius_ops::Mismatch;
 use serde::{Deserialize, Serialize};
 
-/// How a running value follows what is measured.
+/// The rate and bounds of a running value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Follow {
     /// Share of the new measurement in an update.
@@ -19,7 +19,7 @@ pub struct Follow {
 }
 
 impl Follow {
-    /// `rate` of the new measurement, held in `min..=max`.
+    /// A running value that takes `rate` of each new measurement and stays in `min..=max`.
     pub fn new(rate: f64, min: f64, max: f64) -> Self {
         Self { rate, min, max }
     }
@@ -36,7 +36,7 @@ pub(super) fn constant(value: f64, len: usize, device: &Device) -> RunningState<
     RunningState::new(Tensor::full([len], value, (device, DType::F32)))
 }
 
-/// Checks a state of `len` values, which records replace.
+/// Checks a state of `len` values, which a record may have replaced.
 pub(super) fn check_state(
     what: &'static str,
     state: &RunningState<Tensor<1>>,
@@ -48,8 +48,8 @@ pub(super) fn check_state(
     check_device(what, state.device().inner(), &device.clone().inner())
 }
 
-/// value ← (1 − rate) · value + rate · `measured`, held within the bounds; what isn't a number, as in
-/// a step that loss scaling skips, changes nothing.
+/// Updates value ← (1 − rate) · value + rate · `measured`, held within the bounds; a NaN, as in a step that loss scaling skips, changes
+/// nothing.
 pub(super) fn follow(state: &RunningState<Tensor<1>>, measured: Tensor<1>, how: &Follow) {
     let (rate, old) = (how.rate, value(state));
     let new = old.clone().mul_scalar(1.0 - rate) + measured.detach().mul_scalar(rate);
@@ -57,14 +57,13 @@ pub(super) fn follow(state: &RunningState<Tensor<1>>, measured: Tensor<1>, how: 
     set(state, new.clamp(how.min, how.max).mask_where(unknown, old));
 }
 
-/// \[1\]: the sum of all elements, one axis at a time: Burn's sum over everything adds atomically on
-/// some devices, in whatever order.
+/// Sums all elements to \[1\], one axis at a time: Burn's sum over everything adds atomically on some devices, in any order.
 pub(super) fn total(x: Tensor<2>) -> Tensor<1> {
     let [rows, columns] = x.dims();
     x.reshape([1, rows * columns]).sum_dim(1).reshape([1])
 }
 
-/// Load relative to an even one: E · A_e / Σ A, 0 where nothing was assigned.
+/// Computes the load relative to an even one: E · A_e / Σ A, or 0 if nothing was assigned.
 pub(super) fn relative_load(load: Tensor<1, Int>) -> Tensor<1> {
     let experts = load.dims()[0];
     let load = load.cast(FloatDType::F32);

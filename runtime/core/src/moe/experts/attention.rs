@@ -1,4 +1,4 @@
-//! Attention experts: the tokens of a sequence that share an expert look at each other.
+//! Attention experts: the tokens of a sequence that were routed to the same expert attend to each other.
 
 use super::{Slots, bias_of, biases, stacked};
 use crate::Error;
@@ -14,21 +14,21 @@ use moebius_ops::Mismatch;
 /// tokens of one sequence that were routed to the expert; heads of D = F / heads.
 #[derive(Module, Debug)]
 pub struct AttentionExperts {
-    /// \[E,F,H\].
+    /// The query projection \[E,F,H\].
     pub w_q: Param<Tensor<3>>,
-    /// \[E,F,H\].
+    /// The key projection \[E,F,H\].
     pub w_k: Param<Tensor<3>>,
-    /// \[E,F,H\].
+    /// The value projection \[E,F,H\].
     pub w_v: Param<Tensor<3>>,
-    /// \[E,H,F\].
+    /// The output projection \[E,H,F\].
     pub w_o: Param<Tensor<3>>,
-    /// \[E,F\].
+    /// The bias of the query projection, \[E,F\].
     pub b_q: Option<Param<Tensor<2>>>,
-    /// \[E,F\].
+    /// The bias of the key projection, \[E,F\].
     pub b_k: Option<Param<Tensor<2>>>,
-    /// \[E,F\].
+    /// The bias of the value projection, \[E,F\].
     pub b_v: Option<Param<Tensor<2>>>,
-    /// \[E,H\].
+    /// The bias of the output projection, \[E,H\].
     pub b_o: Option<Param<Tensor<2>>>,
 }
 
@@ -57,7 +57,7 @@ impl AttentionExperts {
     ) -> Result<Tensor<2>, Error> {
         let (heads, causal) = match config.kind {
             ExpertKind::Attention { heads, causal } => (heads, causal),
-            // Checked before every forward.
+            // The kind is checked before every forward.
             _ => unreachable!("attention experts have heads"),
         };
         let rows = assignment.gather(slots.x)?;

@@ -1,5 +1,5 @@
-//! Feed-forward experts in any precision: fused where both weights are in floating point, so that there is
-//! no copy of the tokens and no intermediate combine. And the one that every token goes to (DeepSeekMoE, Qwen2-MoE).
+//! Feed-forward experts in any precision, and the shared expert that every token goes through (DeepSeekMoE, Qwen2-MoE). Experts with both
+//! weights in floating point run as one fused operation, which copies no tokens and writes no intermediate combine.
 
 use super::{
     DType, Device, Error, Like, Mismatch, Module, MoeConfig, Param, Precision, Tensor, activate,
@@ -19,24 +19,23 @@ use moebius_shaders::grouped_gemm::Variant;
 /// expert(x) = W_out · act(W_in · x + b_in) + b_out; gated W_out · (act(G x) ∘ (U x)), where W_in
 /// holds the rows of G before those of U.
 ///
-/// Each weight has its own precision. Trained in FP8, all experts of a layer share a scale for each of
-/// their two weights, tokens are rounded before they are sorted, and the biases' gradients are sums of
-/// rounded gradients. Codes are decoded while the grouped products load them, and the tokens or hidden
-/// rows before them may be rounded, too.
+/// Each weight has its own precision. In FP8 training, all experts of a layer share one scale for each of the two weights, tokens are
+/// rounded before they are sorted, and the gradients of biases are sums of rounded gradients. FP8 codes are decoded while the grouped
+/// products load them, and the rows that they multiply (tokens or hidden rows) may be rounded, too.
 #[derive(Module, Debug)]
 pub struct FeedForwardExperts {
-    /// \[E,F,H\], gated \[E,2F,H\] of two parts: gate rows, then up rows.
+    /// The first weight \[E,F,H\], or \[E,2F,H\] in two parts if gated: gate rows, then up rows.
     pub w_in: Weight<3>,
-    /// \[E,F\] or \[E,2F\].
+    /// The first bias, \[E,F\] or \[E,2F\].
     pub b_in: Option<Param<Tensor<2>>>,
-    /// \[E,H,F\].
+    /// The second weight, \[E,H,F\].
     pub w_out: Weight<3>,
-    /// \[E,H\].
+    /// The second bias, \[E,H\].
     pub b_out: Option<Param<Tensor<2>>>,
 }
 
 impl FeedForwardExperts {
-    /// `experts` of them, with weights uniform in ±1/√fan_in.
+    /// Creates `experts` experts with weights uniform in ±1/√fan_in.
     pub(in crate::moe) fn new(config: &MoeConfig, experts: usize, device: &Device) -> Self {
         let (_, h, f, columns) = config.sizes();
         Self {
@@ -59,7 +58,7 @@ impl FeedForwardExperts {
         })
     }
 
-    /// y \[T,H\] of x \[T,H\] and router weights \[T,K\].
+    /// Computes y \[T,H\] from x \[T,H\] and router weights \[T,K\].
     pub(in crate::moe) fn forward(
         &self,
         assignment: &Assignment,
@@ -77,7 +76,7 @@ impl FeedForwardExperts {
         Ok(of_dtype(assignment.combine(rows, Some(weights))?, dtype))
     }
 
-    /// y \[T,H\] of x \[T,H\], all of whose tokens go through the one expert, without a sort; times weights \[T,1\] in f32 where
+    /// Computes y \[T,H\] from x \[T,H\] if all tokens go through the one expert, without a sort; multiplies y by weights \[T,1\] in f32 if
     /// there are any.
     pub(in crate::moe) fn forward_all(
         &self,
@@ -106,7 +105,7 @@ impl FeedForwardExperts {
         }
     }
 
-    /// The weights of both products as one operation; `None` where they are several.
+    /// Returns the weights of the fused operation; `None` if the experts run as several operations.
     fn fused(&self, device: &Device, config: &MoeConfig) -> Option<FeedForward> {
         let dropping = device.is_autodiff() && config.activation_dropout > 0.0;
         match (self.w_in.operand(), self.w_out.operand()) {
@@ -120,7 +119,7 @@ impl FeedForwardExperts {
         }
     }
 
-    /// W_out · act(W_in · x + b_in) + b_out of `rows` of x \[T,H\], by operations of their own; perhaps f32 where x is not.
+    /// Computes W_out · act(W_in · x + b_in) + b_out for `rows` of x \[T,H\] by separate operations; the result may be f32 where x is not.
     fn products(
         &self,
         rows: Rows<'_>,
@@ -135,7 +134,7 @@ impl FeedForwardExperts {
         }
         let defined = matches!(w_in, Operand::Training(..));
         let hidden = self.hidden(rows, x, w_in, config)?;
-        // Rows after the last expert's are undefined, so they are set to 0 before a largest magnitude of all rows is taken.
+        // The rows past the last expert's are undefined, so they become 0 before the largest magnitude of all rows is taken.
         let measured = match &w_out {
             Operand::Float(_) => false,
             Operand::Training(..) => true,
@@ -149,8 +148,7 @@ impl FeedForwardExperts {
         self.out(rows, hidden, w_out, config)
     }
 
-    /// act(W_in · x + b_in) in the order of experts; past the last expert's, rows are 0 of training in
-    /// FP8 and undefined otherwise.
+    /// Computes act(W_in · x + b_in) in the order of experts. Rows past the last expert's are 0 in FP8 training and undefined otherwise.
     fn hidden(
         &self,
         of: Rows<'_>,
@@ -188,7 +186,7 @@ impl FeedForwardExperts {
         }
     }
 
-    /// W_out · hidden + b_out.
+    /// Computes W_out · hidden + b_out.
     fn out(
         &self,
         of: Rows<'_>,
@@ -207,7 +205,8 @@ impl FeedForwardExperts {
         }
     }
 
-    /// What their products take where `variant` was asked for, if anything: matrix instructions on codes need tiles of so many rows.
+    /// Returns `variant` if there is one, else the variant that the products need: matrix instructions on codes need the tiles of
+    /// [`Variant::Unit`].
     pub(in crate::moe) fn variant(&self, variant: Option<Variant>) -> Option<Variant> {
         let by_matrices = |weight: &Weight<3>| weight.instructions() == Some(Instructions::Matrix);
         let needed = [&self.w_in, &self.w_out].into_iter().any(by_matrices);
@@ -264,25 +263,24 @@ impl FeedForwardExperts {
     }
 }
 
-/// The same values; rounded activations are f32.
+/// Casts x to `dtype` if it has another one: products with rounded activations return f32.
 fn of_dtype(x: Tensor<2>, dtype: DType) -> Tensor<2> {
     if x.dtype() == dtype { x } else { x.cast(dtype) }
 }
 
-/// A feed-forward network for every token, added to what its chosen experts give; optionally
-/// times σ(x · g).
+/// A feed-forward network for every token whose output, optionally times σ(x · g), is added to that of the chosen experts.
 #[derive(Module, Debug)]
 pub struct SharedExpert {
-    /// Weights of one expert.
+    /// The weights of the network, as those of one expert.
     pub experts: FeedForwardExperts,
-    /// g \[1,H\].
+    /// The weight g of the sigmoid gate, \[1,H\].
     pub gate: Option<Param<Tensor<2>>>,
 }
 
 known_container!(SharedExpert, SHARED_EXPERT);
 
 impl SharedExpert {
-    /// That of `config`, where it has one, with weights uniform in ±1/√fan_in.
+    /// The shared expert of `config`, with weights uniform in ±1/√fan_in; `None` if the layer has none.
     pub(in crate::moe) fn new(config: &MoeConfig, device: &Device) -> Option<Self> {
         let shared = config.shared?;
         let gate = || uniform([1, config.hidden], config.hidden, device);
@@ -292,7 +290,7 @@ impl SharedExpert {
         })
     }
 
-    /// y \[T,H\] with what a layer's shared expert, where it has one, gives for x: that of a dense network, times the gate.
+    /// Adds the output of the layer's shared expert for x, if there is one, to y \[T,H\].
     pub(in crate::moe) fn beside(
         shared: Option<&Self>,
         y: Tensor<2>,

@@ -1,4 +1,4 @@
-//! Experts: what a layer computes on the tokens of a slot.
+//! Experts: the networks that a layer applies to the tokens of its slots.
 //!
 //! | kind | expert(x) | source |
 //! |---|---|---|
@@ -7,7 +7,8 @@
 //! | [`AttentionExperts`] | self-attention among the expert's tokens of a sequence | |
 //! | [`ParameterEfficientExperts`] | one frozen feed-forward network, low-rank changes per expert | Hu et al. 2021, Houlsby et al. 2019 |
 //!
-//! Weights are stacked \[E, out, in\]; those of feed-forward experts have a [precision](crate::fp8::Precision). x \[.., L, H\] holds sequences of L tokens; \[T,H\] is one.
+//! Weights are stacked \[E, out, in\]; the weights of feed-forward experts have a [precision](crate::fp8::Precision). x \[.., L, H\] holds
+//! sequences of L tokens; x \[T,H\] is a single sequence.
 
 mod attention;
 pub(in crate::moe) mod feed_forward;
@@ -36,29 +37,29 @@ use moebius_ops::{Fault, Mismatch};
     reason = "handles of tensors that are far larger; a box would be in the way of every pattern"
 )]
 pub enum Experts {
-    /// Two or three products.
+    /// Networks of two products, or three if gated.
     FeedForward(FeedForwardExperts),
-    /// Convolutions.
+    /// Two convolutions along a sequence.
     Convolutional(ConvolutionalExperts),
-    /// Attention.
+    /// Self-attention within a sequence.
     Attention(AttentionExperts),
-    /// A frozen network and small changes.
+    /// One frozen network with small changes per expert.
     ParameterEfficient(ParameterEfficientExperts),
 }
 
-/// What experts compute on.
+/// The input of the experts.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    /// \[T,H\].
+    /// The tokens, \[T,H\].
     pub(super) x: Tensor<2>,
-    /// \[T,K\] f32.
+    /// The router weights, \[T,K\] f32.
     pub(super) weights: Tensor<2>,
-    /// Tokens of a sequence.
+    /// The number of tokens in a sequence.
     pub(super) sequence: usize,
 }
 
 impl Experts {
-    /// Those of `config`, with weights uniform in ±1/√fan_in.
+    /// Creates the experts of `config` with weights uniform in ±1/√fan_in.
     pub(super) fn new(config: &MoeConfig, device: &Device) -> Result<Self, Error> {
         Ok(match config.kind {
             ExpertKind::FeedForward => {
@@ -75,7 +76,7 @@ impl Experts {
         })
     }
 
-    /// Feed-forward ones that train in FP8 where `config` says so.
+    /// Creates feed-forward experts, which train in FP8 if `config` says so.
     pub(super) fn feed_forward(
         experts: FeedForwardExperts,
         config: &MoeConfig,
@@ -99,7 +100,7 @@ impl Experts {
         }
     }
 
-    /// The first of the weights, whose dtype and device all others share.
+    /// Returns the dtype and device of the first weight, which all other weights share.
     pub(super) fn like(&self) -> Result<Like, Mismatch> {
         match self {
             Self::FeedForward(experts) => experts.like(),
@@ -111,7 +112,7 @@ impl Experts {
 
     pub(super) fn check(&self, like: &Like, config: &MoeConfig) -> Result<(), Mismatch> {
         let same = match (self, config.kind) {
-            // Codes may be of experts that trained either way.
+            // Codes may come from experts that trained with or without FP8.
             (Self::FeedForward(experts), ExpertKind::FeedForward) => {
                 let weights = [&experts.w_in, &experts.w_out];
                 weights.iter().all(|weight| match weight.precision() {
@@ -153,7 +154,7 @@ fn stacked([experts, columns, width]: [usize; 3], device: &Device) -> Param<Tens
     uniform([experts, columns, width], width, device)
 }
 
-/// Biases \[E, out\] uniform in ±1/√`fan_in`, where the experts have any.
+/// Biases \[E, out\] uniform in ±1/√`fan_in`; `None` if the experts have no biases.
 fn biases(
     present: bool,
     [experts, columns]: [usize; 2],
@@ -167,7 +168,7 @@ fn bias_of(bias: &Option<Param<Tensor<2>>>) -> Option<Tensor<2>> {
     bias.as_ref().map(Param::val)
 }
 
-/// act(rows), or act(first half) ∘ second half of the columns when gated, and the dropout after it.
+/// Computes act(rows), or act(first half) ∘ second half of the columns if gated, followed by dropout.
 fn activate(rows: Tensor<2>, config: &MoeConfig) -> Tensor<2> {
     if !config.gated {
         return dropped(apply(rows, config.activation), config.activation_dropout);
@@ -184,17 +185,17 @@ fn activate(rows: Tensor<2>, config: &MoeConfig) -> Tensor<2> {
     )
 }
 
-/// In training each element is 0 with `probability`, and divided by 1 − `probability` otherwise.
+/// In training, sets each element to 0 with `probability` and divides it by 1 − `probability` otherwise.
 fn dropped(rows: Tensor<2>, probability: f64) -> Tensor<2> {
     let device = rows.device();
     if probability == 0.0 || !device.is_autodiff() {
         return rows;
     }
-    // Drawn in f32: an f16 has too few values below a small probability.
+    // The draw is in f32, because f16 has too few values below a small probability.
     let luck = Distribution::Uniform(0.0, 1.0);
     let luck = Tensor::<2>::random(rows.dims(), luck, (&device.inner(), DType::F32));
     let unlucky = luck.lower_elem(probability);
-    // Filled, because 0 times an infinity isn't 0.
+    // The elements are filled with 0, because 0 times an infinity isn't 0.
     rows.mask_fill(unlucky, 0.0) / (1.0 - probability)
 }
 
@@ -211,23 +212,23 @@ fn apply(rows: Tensor<2>, by: Activation) -> Tensor<2> {
     }
 }
 
-/// Rows a convolution sees at once.
+/// The number of rows that a convolution reads at once.
 const WIDTH: usize = 3;
 
-/// expert(x) = conv(act(conv(x))), H → F → H: convolutions of width 3, zeros beyond the ends,
-/// along the tokens of one sequence that were routed to the expert, in their order.
+/// expert(x) = conv(act(conv(x))), H → F → H: convolutions of width 3 along the tokens of one sequence that were routed to the expert, in
+/// their order, with zeros beyond the ends.
 ///
-/// Row r sees rows r − 1, r, r + 1 of them, or r − 2, r − 1, r when causal; a weight holds the
-/// columns of these three one after the other.
+/// Output row r reads input rows r − 1, r and r + 1, or r − 2, r − 1 and r if causal; a row of a weight holds the columns of these three
+/// one after the other.
 #[derive(Module, Debug)]
 pub struct ConvolutionalExperts {
-    /// \[E, F, 3H\], gated \[E, 2F, 3H\]: gate rows, then up rows.
+    /// The first weight, \[E, F, 3H\], or \[E, 2F, 3H\] if gated: gate rows, then up rows.
     pub w_in: Param<Tensor<3>>,
-    /// \[E,F\] or \[E,2F\].
+    /// The first bias, \[E,F\] or \[E,2F\].
     pub b_in: Option<Param<Tensor<2>>>,
-    /// \[E, H, 3F\].
+    /// The second weight, \[E, H, 3F\].
     pub w_out: Param<Tensor<3>>,
-    /// \[E,H\].
+    /// The second bias, \[E,H\].
     pub b_out: Option<Param<Tensor<2>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Parameter-efficient experts: one frozen network, and little that is trained per expert.
+//! Parameter-efficient experts: one frozen network, and a few trained weights per expert.
 
 use super::{
     Adapted, DType, Device, Error, FeedForwardExperts, Like, Mismatch, Module, MoeConfig, Param,
@@ -12,27 +12,27 @@ use crate::parameters::zeros;
 /// Experts that share the frozen network f(x) = W_out · act(W_in · x + b_in) + b_out and differ in
 /// a [`LoraWeights`] or an [`AdapterWeights`]. At first every expert is f.
 ///
-/// What doesn't depend on the expert is computed once a token, not once a slot.
+/// Products that don't depend on the expert are computed once per token, not once per slot.
 #[derive(Module, Debug)]
 pub struct ParameterEfficientExperts {
-    /// One expert's weights, which no optimizer changes.
+    /// The weights of the one frozen network; no optimizer changes them.
     pub frozen: FeedForwardExperts,
-    /// What each expert adds.
+    /// The trained weights of each expert.
     pub adaptation: Adaptation,
 }
 
 known_container!(ParameterEfficientExperts, FROZEN_EXPERTS);
 
-/// What each expert adds to the frozen network.
+/// The trained weights that each expert adds to the frozen network.
 #[derive(Module, Debug)]
 pub enum Adaptation {
     /// Low-rank changes of both products.
     Lora(LoraWeights),
-    /// A small network behind it.
+    /// A small network after the frozen one.
     Adapter(AdapterWeights),
 }
 
-/// W_in + B_in · A_in and W_out + B_out · A_out of rank r.
+/// Low-rank weights that change both products: W_in + B_in · A_in and W_out + B_out · A_out, of rank r.
 #[derive(Module, Debug)]
 pub struct LoraWeights {
     /// A_in \[E,r,H\].
@@ -45,7 +45,7 @@ pub struct LoraWeights {
     pub up_out: Param<Tensor<3>>,
 }
 
-/// f(x) + U · act(D · f(x)) of width r.
+/// Weights of an adapter of width r: f(x) + U · act(D · f(x)).
 #[derive(Module, Debug)]
 pub struct AdapterWeights {
     /// D \[E,r,H\].
@@ -113,8 +113,8 @@ impl ParameterEfficientExperts {
         let rows = slots_of.gather(slots.x)?;
         let own = change(rows, &lora.down_in, &lora.up_in, None)?;
         let hidden = activate(slots_of.gather(common)? + own, config);
-        // The frozen product is linear, so it follows the weighted sum of a token's slots; its
-        // bias counts once a slot, so it goes with the slots' own products.
+        // The frozen product is linear, so it is applied once to the weighted sum of a token's slots; its bias counts once per slot, so it
+        // is added in the slots' own products.
         let b_out = bias_of(&self.frozen.b_out);
         let b_out = b_out.map(|bias| bias.expand([config.experts, config.hidden]));
         let own = change(hidden.clone(), &lora.down_out, &lora.up_out, b_out)?;

@@ -1,4 +1,4 @@
-//! Routers that even out how many tokens experts have: by running usage, by a bias, and because experts choose.
+//! Routers that balance the number of tokens per expert: by running usage, by a bias, or by letting experts choose.
 
 use super::{
     Batch, DynamicConfig, ExpertChoiceConfig, Routed, RouterConfig, RouterLinear, Routes,
@@ -16,25 +16,25 @@ use burn::tensor::activation::{relu, sigmoid};
 use burn::tensor::{Bool, DType, Device, FloatDType, Int, Tensor};
 use moebius_ops::Mismatch;
 
-/// Pull of the usage on the logits of every token.
+/// The weight of an expert's usage in its logits.
 const USAGE_PENALTY: f64 = 0.1;
 
-/// logits_te = x_t · Wg_e + c_t · (1 − u_e) − 0.1 · u_e, then top-k.
+/// A router that chooses the top k of logits_te = x_t · Wg_e + c_t · (1 − u_e) − 0.1 · u_e.
 ///
-/// c_t = σ(MLP(x_t)), H → ⌈H/4⌉ → 1 with ReLU, is the token's demand for capacity; u_e the running
-/// share of slots that chose expert e. Capacity factors follow each expert's load relative to an
-/// even one; the layer drops by them. Both change in training only, after they were used.
+/// c_t = σ(MLP(x_t)), H → ⌈H/4⌉ → 1 with ReLU, is the token's demand for capacity; u_e is the running share of slots that chose expert e.
+/// Capacity factors follow each expert's load relative to an even one; the layer drops slots by them. Usage and factors change only in
+/// training, after a forward has used them.
 #[derive(Module, Debug)]
 pub struct DynamicRouter {
     /// Wg \[E,H\].
     pub weight: Param<Tensor<2>>,
-    /// H → ⌈H/4⌉.
+    /// The first layer of the demand MLP, H → ⌈H/4⌉.
     pub demand_in: RouterLinear,
-    /// ⌈H/4⌉ → 1.
+    /// The second layer of the demand MLP, ⌈H/4⌉ → 1.
     pub demand_out: RouterLinear,
-    /// u \[E\], at first 1/E.
+    /// The usage u \[E\], at first 1/E.
     pub usage: RunningState<Tensor<1>>,
-    /// \[E\]: capacity factors, at first 1, in a layer with a capacity that capacity's factor.
+    /// The capacity factors \[E\]. They start with the factor of the layer's capacity, or with 1.
     pub factors: RunningState<Tensor<1>>,
     #[module(skip)]
     pub(super) config: DynamicConfig,
@@ -56,12 +56,12 @@ impl DynamicRouter {
         }
     }
 
-    /// \[E\]: the capacity factors now.
+    /// The current capacity factors, \[E\].
     pub fn capacity_factors(&self) -> Tensor<1> {
         value(&self.factors)
     }
 
-    /// c \[T,1\] in f32.
+    /// Computes the demand c \[T,1\] in f32.
     fn demand(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let hidden = relu(self.demand_in.forward(x)?);
         let demand = self.demand_out.forward(hidden)?;
@@ -109,13 +109,13 @@ impl Routes for DynamicRouter {
     }
 }
 
-/// Chooses by σ(x · Wg_e) + b_e, optionally within the best groups; weights come from the scores
-/// alone. After every training forward b_e moves by `rate` towards an even load.
+/// A router that chooses by σ(x · Wg_e) + b_e, optionally within the best groups; weights are the scores without b. After every training
+/// forward, b_e moves by `rate` towards an even load.
 #[derive(Module, Debug)]
 pub struct SigmoidBiasRouter {
     /// Wg \[E,H\].
     pub weight: Param<Tensor<2>>,
-    /// b \[E\], at first 0.
+    /// The bias b \[E\], at first 0.
     pub bias: RunningState<Tensor<1>>,
     #[module(skip)]
     pub(super) config: SigmoidBiasConfig,
@@ -133,8 +133,8 @@ impl SigmoidBiasRouter {
         }
     }
 
-    /// b_e += rate · sign(mean load − load_e): once more by a load \[E\] that the caller measured,
-    /// for example over all devices. Masked experts keep their bias and don't count in the mean.
+    /// Moves the bias once more, by a load \[E\] that the caller measured, for example over all devices: b_e += rate · sign(mean load −
+    /// load_e). Masked experts keep their bias and don't count in the mean.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a load or a mask of another length.
@@ -152,7 +152,7 @@ impl SigmoidBiasRouter {
             None => load.ones_like(),
         };
         let sum = |x: &Tensor<1>| total(x.clone().unsqueeze());
-        // Whether load < mean, without a quotient: WGSL lets 28 / 7 be less than 4.
+        // load < mean, computed without a quotient, because WGSL lets 28 / 7 be less than 4.
         let (all, count) = (sum(&load), sum(&available));
         let step = (all - load * count).sign() * available * self.config.rate;
         set(&self.bias, bias + step);
@@ -185,12 +185,11 @@ impl Routes for SigmoidBiasRouter {
     }
 }
 
-/// Every expert takes its C = min(T, ⌈T · factor / E⌉) most probable tokens; a token may get any
-/// number of experts, also none.
+/// A router in which every expert takes its C = min(T, ⌈T · factor / E⌉) most probable tokens; a token may get any number of experts,
+/// including none.
 ///
-/// A token has E slots: slot e holds expert e where e took it and E where not, and the probability
-/// as weight. What an expert takes depends on the whole batch, so this router suits neither
-/// decoding token by token nor causal training.
+/// A token has E slots: slot e holds expert e if the expert took the token, else E, and the probability as weight. The tokens that an
+/// expert takes depend on the whole batch, so this router suits neither decoding token by token nor causal training.
 #[derive(Module, Debug)]
 pub struct ExpertChoiceRouter {
     /// Wg \[E,H\].
@@ -210,11 +209,11 @@ impl ExpertChoiceRouter {
         }
     }
 
-    /// All (token, expert) pairs as slots, of which each expert keeps its C heaviest; changing factors
-    /// multiply the configured one.
+    /// The capacity rule with all (token, expert) pairs as slots, of which each expert keeps its C heaviest; changing factors multiply the
+    /// configured one.
     fn rule(&self, tokens: usize, batch: &Batch) -> CapacityRule {
         let experts = self.sizes.experts;
-        // A factor is relative to S / E = T slots, and here to T / E tokens.
+        // Factors of a capacity are relative to S / E = T slots; the configured factor is relative to T / E tokens.
         let share = self.config.factor / experts as f64;
         let factors = batch.factors.clone().map(|factors| factors * share);
         let changing = factors.is_some();

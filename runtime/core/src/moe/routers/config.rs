@@ -14,45 +14,45 @@ use moebius_ops::routing::{self, Score};
 use moebius_ops::{Fault, Mismatch};
 use serde::{Deserialize, Serialize};
 
-/// Which router a layer has, and how it behaves.
+/// The kind of router of a layer, with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RouterConfig {
     /// The K largest logits.
     TopK(TopKConfig),
-    /// The largest logit.
+    /// The expert of the largest logit.
     Switch(SwitchConfig),
-    /// By hash.
+    /// K experts by a hash of the token.
     Hash(HashConfig),
-    /// By an MLP.
+    /// The K largest logits of an MLP.
     Learned(LearnedConfig),
-    /// By logits and usage.
+    /// The K largest logits, corrected by usage and by the token's demand for capacity.
     Dynamic(DynamicConfig),
-    /// By sigmoid scores and a balancing bias.
+    /// The K largest sigmoid scores plus a balancing bias.
     SigmoidBias(SigmoidBiasConfig),
-    /// Experts choose tokens.
+    /// Experts that choose tokens.
     ExpertChoice(ExpertChoiceConfig),
 }
 
-/// [`TopKRouter`]: the K largest of x · Wgᵀ.
+/// The configuration of a [`TopKRouter`]: the K largest of x · Wgᵀ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TopKConfig {
-    /// How many, how they are scored, and in which order.
+    /// The number of experts per token, their scores and their order.
     pub route: RouteConfig,
-    /// Probability with which training sets an element of x to 0 before the logits.
+    /// The probability that training sets an element of x to 0 before the logits are computed.
     pub dropout: f64,
     /// Standard deviation of the normal noise that training adds to the logits.
     pub noise_std: f64,
-    /// Logits have a bias \[E\] (gpt-oss).
+    /// Whether the logits have a bias \[E\] (gpt-oss).
     pub bias: bool,
 }
 
-/// [`SwitchRouter`]: one expert, weighted by its probability.
+/// The configuration of a [`SwitchRouter`]: one expert, weighted by its probability.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwitchConfig {
-    /// Training multiplies logits by a number uniform in 1 − jitter to 1 + jitter.
+    /// The noise of the logits in training: each is multiplied by a number uniform in 1 − jitter to 1 + jitter.
     pub jitter: f64,
 }
 
@@ -62,32 +62,32 @@ impl Default for SwitchConfig {
     }
 }
 
-/// Largest width and number of layers of a learned router: 4 GiB of f32 weights.
+/// The largest width of a learned router; at its largest width and number of layers it has 4 GiB of f32 weights.
 const MAX_WIDTH: usize = 8192;
 const MAX_LAYERS: usize = 16;
 
-/// What a hash is taken of.
+/// The key of a token's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HashKey {
-    /// The place of the token in its sequence of that many tokens.
+    /// The position of the token in its sequence of `sequence` tokens.
     Position {
-        /// Tokens in a sequence, at least 1.
+        /// The number of tokens in a sequence, at least 1.
         sequence: usize,
     },
     /// The values of the token, as f32 bits.
     Content,
 }
 
-/// [`HashRouter`]: K distinct experts by hash, each with weight 1/K.
+/// The configuration of a [`HashRouter`]: K distinct experts by hash, each with weight 1/K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HashConfig {
-    /// Experts per token.
+    /// The number K of experts per token.
     pub top_k: usize,
-    /// What is hashed.
+    /// The key of the hash.
     pub key: HashKey,
-    /// Another seed is another hash.
+    /// The seed of the hash; another seed gives another hash.
     pub seed: u32,
 }
 
@@ -101,15 +101,15 @@ impl Default for HashConfig {
     }
 }
 
-/// [`LearnedRouter`]: Linear(H,R) + ReLU, `layers` − 1 times Linear(R,R) + ReLU, Linear(R,E).
+/// The configuration of a [`LearnedRouter`]: Linear(H,R) + ReLU, `layers` − 1 times Linear(R,R) + ReLU, Linear(R,E).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LearnedConfig {
-    /// How experts are chosen by the logits.
+    /// How experts are chosen from the logits.
     pub route: RouteConfig,
     /// Width R, at most 8192.
     pub width: usize,
-    /// Layers before the last, at most 16.
+    /// The number of layers before the last, at most 16.
     pub layers: usize,
 }
 
@@ -123,14 +123,13 @@ impl Default for LearnedConfig {
     }
 }
 
-/// [`DynamicRouter`]: top-k with a token's demand for capacity, and capacity factors that follow
-/// the load.
+/// The configuration of a [`DynamicRouter`]: top-k with a token's demand for capacity, and capacity factors that follow the load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamicConfig {
-    /// How experts are chosen by the logits.
+    /// How experts are chosen from the logits.
     pub route: RouteConfig,
-    /// How usage and capacity factors follow the load; the bounds are the factors'.
+    /// How usage and capacity factors follow the load; the bounds apply to the factors.
     pub follow: Follow,
 }
 
@@ -143,7 +142,7 @@ impl Default for DynamicConfig {
     }
 }
 
-/// [`SigmoidBiasRouter`]: sigmoid scores, and a bias that balances the selection.
+/// The configuration of a [`SigmoidBiasRouter`]: sigmoid scores, and a bias that balances the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SigmoidBiasConfig {
@@ -165,20 +164,20 @@ impl Default for SigmoidBiasConfig {
     }
 }
 
-/// [`ExpertChoiceRouter`]: every expert takes its min(T, ⌈T · factor / E⌉) best tokens.
+/// The configuration of an [`ExpertChoiceRouter`]: every expert takes its min(T, ⌈T · factor / E⌉) best tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExpertChoiceConfig {
-    /// Experts a token gets on average.
+    /// The number of experts that a token gets on average.
     pub factor: f64,
 }
 
 impl ExpertChoiceConfig {
-    /// What each of `experts` experts takes of `tokens` tokens, unless factors change it.
+    /// The capacity of each of `experts` experts for `tokens` tokens, unless changing factors decide it.
     pub(crate) fn capacity(&self, tokens: usize, experts: usize, changing: bool) -> Capacity {
         let taken = (tokens as f64 * self.factor / experts as f64).ceil() as usize;
         Capacity {
-            // So small that the least capacity, an exact number, decides.
+            // The factor is so small that `min`, an exact number, decides.
             factor: f64::MIN_POSITIVE,
             min: if changing { 1 } else { taken.min(tokens) },
         }
@@ -227,7 +226,7 @@ from_numbers! {
 }
 
 impl RouterConfig {
-    /// Its name in errors and configurations.
+    /// The name of the router in errors and configurations.
     pub fn name(&self) -> &'static str {
         match self {
             Self::TopK(_) => "top_k",
@@ -240,7 +239,7 @@ impl RouterConfig {
         }
     }
 
-    /// Slots of a token K: E where experts choose, because any of them may.
+    /// The number K of slots of a token; E where experts choose tokens, because any of them may choose it.
     pub fn choices(&self, experts: usize) -> usize {
         match self {
             Self::Switch(_) => 1,
@@ -250,7 +249,7 @@ impl RouterConfig {
         }
     }
 
-    /// Experts that must stay when training leaves some out.
+    /// The number of experts that expert dropout must leave.
     pub(crate) fn fewest_experts(&self) -> usize {
         match self {
             Self::ExpertChoice(_) => 1,
@@ -258,8 +257,7 @@ impl RouterConfig {
         }
     }
 
-    /// How scores and weights come from logits; that of the closest top-k where the router isn't
-    /// one.
+    /// How scores and weights follow from logits; for a router that isn't top-k, the settings of the closest top-k router.
     pub(crate) fn route(&self) -> RouteConfig {
         match self {
             Self::TopK(config) => config.route,
@@ -278,7 +276,7 @@ impl RouterConfig {
         }
     }
 
-    /// The problem of `tokens` tokens: slots and scores.
+    /// Describes the routing of `tokens` tokens: slots and scores.
     pub(crate) fn problem(
         &self,
         tokens: usize,
@@ -315,8 +313,7 @@ impl RouterConfig {
         }
     }
 
-    /// A router of tokens of width `hidden` to `experts` experts, with weights uniform in
-    /// ±1/√fan_in.
+    /// Creates a router of tokens of width `hidden` to `experts` experts, with weights uniform in ±1/√fan_in.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a size of 0, a matrix of more than 2³¹ − 1

@@ -1,12 +1,12 @@
-//! Routers: what makes tokens choose experts.
+//! Routers, which choose the experts of tokens.
 //!
-//! | router | how | source |
+//! | router | choice | source |
 //! |---|---|---|
 //! | [`TopKRouter`] | the K largest of x · Wgᵀ | Shazeer et al. 2017 |
-//! | [`SwitchRouter`] | the largest, weighted by its raw probability | Fedus et al. 2022 |
+//! | [`SwitchRouter`] | the largest of x · Wgᵀ, weighted by its probability without renormalisation | Fedus et al. 2022 |
 //! | [`HashRouter`] | an integer hash of position or content | Roller et al. 2021 |
 //! | [`LearnedRouter`] | top-k of a small MLP | |
-//! | [`DynamicRouter`] | top-k that evens out usage where tokens ask for capacity | |
+//! | [`DynamicRouter`] | top-k that balances usage where tokens ask for capacity | |
 //! | [`SigmoidBiasRouter`] | sigmoid scores, a bias balances the selection | DeepSeek-V3, 2024 |
 //! | [`ExpertChoiceRouter`] | experts choose their best tokens | Zhou et al. 2022 |
 //!
@@ -42,17 +42,17 @@ use moebius_shaders::grouped_gemm::Variant;
 pub enum Router {
     /// The K largest logits.
     TopK(TopKRouter),
-    /// The largest logit.
+    /// The expert of the largest logit.
     Switch(SwitchRouter),
-    /// By hash.
+    /// K experts by a hash of the token.
     Hash(HashRouter),
-    /// By an MLP.
+    /// The K largest logits of an MLP.
     Learned(LearnedRouter),
-    /// By logits and usage.
+    /// The K largest logits, corrected by usage and by the token's demand for capacity.
     Dynamic(DynamicRouter),
-    /// By sigmoid scores and a balancing bias.
+    /// The K largest sigmoid scores plus a balancing bias.
     SigmoidBias(SigmoidBiasRouter),
-    /// Experts choose tokens.
+    /// Experts that choose tokens.
     ExpertChoice(ExpertChoiceRouter),
 }
 
@@ -63,15 +63,15 @@ pub(super) struct Sizes {
     pub(super) experts: usize,
 }
 
-/// What a router chooses from.
+/// The input of a router.
 #[derive(Clone, Debug)]
 pub(super) struct Batch {
-    /// \[T,H\], T at least 1.
+    /// The tokens x \[T,H\], with T at least 1.
     pub(super) x: Tensor<2>,
     pub(super) mask: Option<Tensor<1, Bool>>,
-    /// \[E\]: capacity factors, for the router that decides capacities itself.
+    /// The capacity factors \[E\], for a router that decides capacities itself.
     pub(super) factors: Option<Tensor<1>>,
-    /// How the experts' products run, which decides the tiles of a sort.
+    /// The kernel variant of the experts' products, which decides the tiles of a sort.
     pub(super) variant: Option<Variant>,
 }
 
@@ -81,10 +81,10 @@ impl Batch {
     }
 }
 
-/// What a router chose.
+/// The choice of a router.
 pub(super) struct Routed {
     pub(super) routing: Routing,
-    /// The sort of the slots, where the choice needed it.
+    /// The sort of the slots, if the choice needed one.
     pub(super) assignment: Option<Assignment>,
 }
 
@@ -97,23 +97,23 @@ impl From<Routing> for Routed {
     }
 }
 
-/// What every router does.
+/// The functions that every kind of router has.
 trait Routes: Module {
-    /// The choice; sizes, dtypes and devices are checked.
+    /// Chooses experts; sizes, dtypes and devices are checked by the caller.
     fn route(&self, batch: Batch) -> Result<Routed, Error>;
 
-    /// Checks what it has beside a matrix behind the logits.
+    /// Checks what a router has in addition to the matrix of its logits.
     fn check(&self, _like: &Like) -> Result<(), Mismatch> {
         Ok(())
     }
 
-    /// In another dtype; a router with running state leaves that as it is.
+    /// Casts the weights to another dtype; a router with running state leaves that state as it is.
     fn cast(self, dtype: DType) -> Self {
         cast_all(self, dtype)
     }
 }
 
-/// The same expression for whichever router it is, as it comes or in the variant of its kind of another type.
+/// Evaluates an expression for any kind of router: on the router itself, or rewrapped in the variant of its kind in another enum.
 macro_rules! each {
     ($router:expr, $inner:ident => $do:expr $(, in $of:ident)?) => {
         match $router {
@@ -134,9 +134,9 @@ impl Router {
     /// Chooses experts for x \[T,H\]; `expert_mask` \[E\] is true for the available ones.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the
-    /// router's weights have, or a mask of another length, [`ErrorKind::Device`](crate::ErrorKind::Device) for another device,
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for another width or dtype than the router's weights have, or a mask of another
+    /// length, [`ErrorKind::Device`](crate::ErrorKind::Device) for another device,
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run the router.
     pub fn forward(
         &self,
         x: Tensor<2>,
@@ -158,13 +158,12 @@ impl Router {
         Ok(self.route(batch)?.routing)
     }
 
-    /// The configuration it was made from.
+    /// The configuration of this router.
     pub fn config(&self) -> RouterConfig {
         each!(self, router => router.config, in RouterConfig)
     }
 
-    /// The matrix Wg \[E,H\] behind the logits; `None` for a hash and for the MLP of a learned
-    /// router.
+    /// The matrix Wg \[E,H\] of the logits; `None` for a hash router and for the MLP of a learned router.
     pub fn matrix(&self) -> Option<Tensor<2>> {
         self.weight().map(Param::val)
     }
@@ -180,7 +179,7 @@ impl Router {
         }
     }
 
-    /// [`Router::matrix`] where that is all it learns.
+    /// The matrix of [`Router::matrix`] if the router learns nothing else.
     pub(super) fn only_matrix(&self) -> Option<Tensor<2>> {
         match self {
             Self::Dynamic(_) => None,
@@ -189,10 +188,10 @@ impl Router {
         }
     }
 
-    /// A copy with another Wg, where that is all it learns.
+    /// A copy with another Wg, if the router learns nothing else.
     pub(super) fn with_matrix(mut self, matrix: Tensor<2>) -> Result<Self, Mismatch> {
         let name = self.config().name();
-        // Its value isn't asked for: that would draw what is replaced here.
+        // The old value isn't read, because that would draw the values of a lazy parameter.
         let weight = match &mut self {
             Self::TopK(router) if router.bias.is_none() => &mut router.weight,
             Self::Switch(router) => &mut router.weight,
@@ -207,7 +206,7 @@ impl Router {
         Ok(self)
     }
 
-    /// The choice of no tokens.
+    /// The routing of a batch without tokens.
     pub(super) fn empty(&self, device: &Device) -> Routing {
         let experts = self.sizes().experts;
         let routing = Routing::empty(experts, self.config().choices(experts), device);
@@ -224,7 +223,7 @@ impl Router {
         each!(self, router => router.sizes)
     }
 
-    /// [`Router::forward`] of a checked batch.
+    /// Does what [`Router::forward`] does for a checked batch.
     pub(super) fn route(&self, batch: Batch) -> Result<Routed, Error> {
         each!(self, router => router.route(batch))
     }
@@ -246,19 +245,19 @@ impl Router {
     }
 }
 
-/// Wg \[E,H\].
+/// Creates a parameter Wg \[E,H\].
 fn matrix(sizes: Sizes, device: &Device) -> Param<Tensor<2>> {
     uniform([sizes.experts, sizes.hidden], sizes.hidden, device)
 }
 
-/// logits = x · Wgᵀ (+ b); the K largest, in the order of [`TopKConfig::route`].
+/// A router that chooses the K largest of logits = x · Wgᵀ (+ b), in the order of [`TopKConfig::route`].
 ///
-/// In training x loses elements to `dropout`, and the logits get normal noise of `noise_std`.
+/// In training, elements of x are dropped with probability `dropout`, and the logits get normal noise of standard deviation `noise_std`.
 #[derive(Module, Debug)]
 pub struct TopKRouter {
     /// Wg \[E,H\].
     pub weight: Param<Tensor<2>>,
-    /// \[E\].
+    /// The bias b \[E\] of the logits.
     pub bias: Option<Param<Tensor<1>>>,
     dropout: Dropout,
     #[module(skip)]
@@ -301,10 +300,10 @@ impl Routes for TopKRouter {
     }
 }
 
-/// The expert of the largest logit, weighted by its softmax probability, never renormalised: the
-/// router would get no gradient otherwise.
+/// A router that chooses the expert of the largest logit, weighted by its softmax probability, which is never renormalised: the router
+/// would get no gradient otherwise.
 ///
-/// In training logits are multiplied by a number uniform in 1 ± `jitter`.
+/// In training, logits are multiplied by a number uniform in 1 ± `jitter`.
 #[derive(Module, Debug)]
 pub struct SwitchRouter {
     /// Wg \[E,H\].
@@ -338,11 +337,9 @@ impl Routes for SwitchRouter {
     }
 }
 
-/// K distinct available experts by an integer hash of a token's position or values, each with
-/// weight 1/K.
+/// A router that chooses K distinct available experts by an integer hash of a token's position or values, each with weight 1/K.
 ///
-/// There are no logits, so they are 0 and have no log-sum-exp and no z-loss; the probabilities are
-/// the weights.
+/// There are no logits: they are 0, without log-sum-exp and z-loss; the probabilities are the weights.
 #[derive(Module, Debug)]
 pub struct HashRouter {
     #[module(skip)]
@@ -362,7 +359,7 @@ impl Routes for HashRouter {
         let (tokens, experts) = (batch.x.dims()[0], self.sizes.experts);
         let device = batch.x.device();
         let (indices, weights) = hash_route(batch.x.detach(), batch.mask, experts, &self.config)?;
-        // One column more takes the slots without an expert, whose weight is 0.
+        // One more column takes the slots without an expert, whose weight is 0.
         let columns = Tensor::zeros([tokens, experts + 1], (&device, DType::F32));
         let probs = columns.scatter(
             1,
@@ -381,8 +378,8 @@ impl Routes for HashRouter {
     }
 }
 
-/// Experts of every token of x \[T,H\] by hash, of `experts`: indices and weights \[T,K\]; the mask
-/// is checked by the caller.
+/// Chooses the experts of every token of x \[T,H\] by hash, out of `experts`; returns indices and weights \[T,K\]. The caller has checked
+/// the mask.
 fn hash_route(
     x: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
@@ -401,12 +398,12 @@ fn hash_route(
     ops::routing::hash(x, mask, routing, (key, config.seed))
 }
 
-/// x · Wᵀ + b, computed like an expert's product: a row doesn't depend on the others.
+/// A linear layer x · Wᵀ + b, computed like an expert's product: a row doesn't depend on other rows.
 #[derive(Module, Debug)]
 pub struct RouterLinear {
-    /// \[out, in\].
+    /// The weight W, \[out, in\].
     pub weight: Param<Tensor<2>>,
-    /// \[out\].
+    /// The bias b, \[out\].
     pub bias: Param<Tensor<1>>,
 }
 
@@ -428,12 +425,12 @@ impl RouterLinear {
     }
 }
 
-/// logits = MLP(x): ReLU layers of width R, and a last product without bias; then top-k.
+/// A router that chooses the top k of logits = MLP(x): ReLU layers of width R, and a last product without bias.
 #[derive(Module, Debug)]
 pub struct LearnedRouter {
-    /// H → R, R → R, ...
+    /// The ReLU layers: H → R, then R → R.
     pub layers: Vec<RouterLinear>,
-    /// \[E,R\].
+    /// The weight of the last product, \[E,R\].
     pub weight: Param<Tensor<2>>,
     #[module(skip)]
     config: LearnedConfig,
@@ -453,7 +450,7 @@ impl LearnedRouter {
     }
 }
 
-/// \[out, in\] of layer `at`.
+/// The shape \[out, in\] of layer `at`.
 fn shape(config: &LearnedConfig, sizes: Sizes, at: usize) -> [usize; 2] {
     let width = if at == 0 { sizes.hidden } else { config.width };
     [config.width, width]

@@ -1,4 +1,4 @@
-//! Places for experts on the device, the least recently used ones first to go.
+//! A cache of experts on the device, which replaces the least recently used expert.
 
 use super::HostExpert;
 use crate::Error;
@@ -8,10 +8,9 @@ use crate::ops::FeedForward;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius_ops::{Fault, Mismatch};
 
-/// A fixed number of experts on the device.
+/// A fixed number of places for experts on the device.
 ///
-/// Weights never change here, so an expert that has to go is overwritten, and comes back from the
-/// host when a token needs it.
+/// Weights never change here, so an expert that loses its place is overwritten, and is copied from the host again when a token needs it.
 #[derive(Debug)]
 pub struct ExpertCache {
     experts: FeedForward,
@@ -20,25 +19,25 @@ pub struct ExpertCache {
     statistics: CacheStatistics,
 }
 
-/// What a cache did so far.
+/// Statistics of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatistics {
-    /// Times that a batch needed an expert that was there.
+    /// The number of times that a batch needed an expert that was on the device.
     pub hits: u64,
-    /// Times that it had to be moved.
+    /// The number of times that a batch needed an expert that had to be moved to the device.
     pub misses: u64,
-    /// Times that an expert gave its place to another.
+    /// The number of times that an expert lost its place to another.
     pub evictions: u64,
     /// Bytes moved to the device.
     pub moved_bytes: u64,
 }
 
-/// Which expert has which place.
+/// The assignment of experts to places.
 #[derive(Clone, Debug)]
 pub(super) struct Residents {
-    /// The expert of every place.
+    /// The expert in every place.
     experts: Vec<Option<usize>>,
-    /// When each place was last used; 0 before that.
+    /// The time of last use of each place; 0 before the first.
     used: Vec<u64>,
     now: u64,
 }
@@ -56,7 +55,7 @@ impl Residents {
         self.experts.iter().position(|e| *e == Some(expert))
     }
 
-    /// Groups of experts that fit at once: those that are there come first.
+    /// Splits experts into groups that fit on the device at once, starting with those that are there.
     pub(super) fn waves(&self, needed: &[usize]) -> Vec<Vec<usize>> {
         let here = |expert: &usize| self.place_of(*expert).is_some();
         let (mut order, missing): (Vec<usize>, Vec<usize>) = needed.iter().copied().partition(here);
@@ -70,10 +69,10 @@ impl Residents {
         self.used[place] = self.now;
     }
 
-    /// Gives `expert` the least recently used place; returns it and who had it.
+    /// Gives `expert` the least recently used place; returns the place and its previous expert.
     fn replace(&mut self, expert: usize) -> (usize, Option<usize>) {
         let places = 0..self.experts.len();
-        // There is at least one place, so 0 is never taken for none.
+        // A cache has at least one place, so the 0 is never used.
         let place = places.min_by_key(|place| self.used[*place]).unwrap_or(0);
         let old = self.experts[place].replace(expert);
         self.touch(place);
@@ -114,7 +113,7 @@ impl ExpertCache {
         })
     }
 
-    /// Experts that fit on the device at once.
+    /// The number of experts that fit on the device at once.
     pub fn places(&self) -> usize {
         self.residents.experts.len()
     }
@@ -124,7 +123,7 @@ impl ExpertCache {
         self.expert_bytes
     }
 
-    /// Bytes that the places take on the device.
+    /// The bytes of all places on the device.
     pub fn device_bytes(&self) -> u64 {
         self.expert_bytes * self.places() as u64
     }
@@ -152,7 +151,7 @@ impl ExpertCache {
         self.experts.clone()
     }
 
-    /// \[E+1\]: the place of every expert of the wave, the number of places for all others.
+    /// Returns the place of every expert of the wave, and the number of places for all other experts: \[E+1\].
     pub(super) fn places_of(&self, wave: &[usize], experts: usize) -> Vec<i32> {
         let mut places = vec![self.places() as i32; experts + 1];
         for expert in wave {
@@ -163,10 +162,10 @@ impl ExpertCache {
         places
     }
 
-    /// Makes all experts of `wave`, which fit, be on the device.
+    /// Moves the missing experts of `wave`, which fits, to the device.
     pub(super) fn bring(&mut self, wave: &[usize], experts: &[HostExpert]) -> Result<(), Error> {
         let mut missing = Vec::new();
-        // Those that are there are used first, so that none of them has to go.
+        // Experts that are on the device are marked as used first, so that none of them loses its place.
         for expert in wave {
             match self.residents.place_of(*expert) {
                 Some(place) => {
@@ -200,12 +199,12 @@ impl ExpertCache {
                 assign(bias, data, at);
             }
         }
-        // Work that waits in a queue keeps its buffers, and this one must be free for the next.
+        // Queued work keeps its buffers; flushing frees this one for the next expert.
         device.flush().map_err(Error::device)
     }
 }
 
-/// Writes `data` over one entry of a stack, in the same memory.
+/// Overwrites one entry of a stack in place with `data`.
 fn assign<const D: usize>(
     stack: &mut Tensor<D>,
     data: &TensorData,
@@ -214,7 +213,7 @@ fn assign<const D: usize>(
     let shape: Vec<usize> = [1].into_iter().chain(data.shape().to_vec()).collect();
     let data = TensorData::from_bytes(data.bytes().clone(), shape, dtype);
     let expert = Tensor::<D>::from_data(data, (device, dtype));
-    // The cache lets go of its tensor, because one that is shared would be copied whole.
+    // The cache gives up its tensor first, because a shared one would be copied as a whole.
     let hole = Tensor::empty([1; D], (device, dtype));
     let tensor = std::mem::replace(stack, hole);
     let entry = place..place + 1;

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Brings waves as [`ExpertCache::bring`] does, without a device.
+/// Assigns waves to places as [`ExpertCache::bring`] does, without a device.
 fn run(residents: &mut Residents, needed: &[usize]) -> Vec<Vec<usize>> {
     let waves = residents.waves(needed);
     for wave in &waves {

@@ -1,13 +1,11 @@
-//! A layer whose experts don't all fit on the device: they live on the host, and those that a
-//! batch needs are moved to a fixed number of places on the device.
+//! A layer whose experts don't all fit on the device: they are kept on the host, and those that a batch needs are moved to a fixed number
+//! of places on the device.
 //!
-//! A forward routes the batch, reads which experts were chosen (the one wait for the device),
-//! replaces the least recently used ones, and computes. When a batch needs more experts than there
-//! are places, it computes in waves. Every slot's output is kept by itself until all waves are
-//! done, and only then summed in slot order, so y has the same bits as from
-//! [`MoeLayer`](super::MoeLayer) with the same weights, however many places there are; on XLA, which
-//! chooses by the whole program what it rounds in between, to 1e-5. That takes the memory of
-//! 3 · S · H elements beside the places.
+//! A forward routes the batch, reads which experts were chosen (the one wait for the device), replaces the least recently used experts, and
+//! computes. A batch that needs more experts than there are places is computed in waves. The output of every slot is kept separately until
+//! all waves are done, and only then summed in slot order, so that y has the same bits as from [`MoeLayer`](super::MoeLayer) with the same
+//! weights, however many places there are; on XLA, which chooses by the whole program where it rounds, y agrees to 1e-5. This takes the
+//! memory of 3 · S · H elements in addition to the places.
 
 mod cache;
 
@@ -40,30 +38,29 @@ pub struct SwitchedExperts {
 }
 
 impl SwitchedExperts {
-    /// A copy with this kernel variant; see
-    /// [`MoeLayer::with_variant`](super::MoeLayer::with_variant).
+    /// A copy whose experts run with this kernel variant; see [`MoeLayer::with_variant`](super::MoeLayer::with_variant).
     pub fn with_variant(mut self, variant: Option<Variant>) -> Self {
         self.variant = variant;
         self
     }
 
-    /// Chooses experts.
+    /// The router.
     pub fn router(&self) -> &Router {
         &self.layer.router
     }
 
-    /// Capacity factors that change; when serving, a scheduler is told of the load here.
+    /// The capacity factors, if they change; when serving, pass the load to their scheduler here.
     pub fn factors(&self) -> Option<&CapacityFactors> {
         self.layer.factors.as_ref()
     }
 
-    /// The experts on the device, and what moving them cost.
+    /// The experts on the device, and statistics of their moves.
     pub fn cache(&self) -> &ExpertCache {
         &self.cache
     }
 
-    /// [`MoeLayer::forward`](super::MoeLayer::forward) of x \[.., H\], which waits for the device
-    /// once, when it reads which experts were chosen.
+    /// Does what [`MoeLayer::forward`](super::MoeLayer::forward) does for x \[.., H\], but waits for the device once, to read which experts
+    /// were chosen.
     ///
     /// # Errors
     /// As [`MoeLayer::forward`](super::MoeLayer::forward), and
@@ -72,7 +69,7 @@ impl SwitchedExperts {
         self.forward_where(x, None)
     }
 
-    /// [`SwitchedExperts::forward`] with only the experts for which `expert_mask` \[E\] is true.
+    /// Does what [`SwitchedExperts::forward`] does with only the experts for which `expert_mask` \[E\] is true.
     ///
     /// # Errors
     /// As [`SwitchedExperts::forward`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a
@@ -112,7 +109,7 @@ impl SwitchedExperts {
         };
         let dispatched = stage.run(&x, mask, None)?;
         let routing = dispatched.routing;
-        // Slots that the capacity dropped need no expert.
+        // Slots that the capacity dropped need no expert: they are set to E.
         let experts = self.layer.config.experts as i64;
         let nowhere = dispatched.assignment.positions().lower_elem(0);
         let chosen = routing.indices.clone().mask_fill(nowhere.clone(), experts);
@@ -128,7 +125,7 @@ impl SwitchedExperts {
         })
     }
 
-    /// \[S,H\]: the output of every slot of `chosen` \[T,K\], 0 for those of no expert.
+    /// Computes the outputs \[S,H\] of all slots of `chosen` \[T,K\]; 0 for slots without an expert.
     fn slot_outputs(&mut self, x: &Tensor<2>, chosen: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
         let MoeConfig {
             hidden, experts, ..
@@ -139,7 +136,7 @@ impl SwitchedExperts {
         let load = LoadStatistics::read(load.reshape([experts]))?;
         let used = load.counts.iter().enumerate();
         let used: Vec<usize> = used.filter(|(_, n)| **n > 0).map(|(e, _)| e).collect();
-        // Every slot is a token of its own, because its output must stay apart.
+        // Every slot counts as a token of its own, so that its output stays separate.
         let rows = x.clone().unsqueeze_dim::<3>(1);
         let rows = rows
             .expand([tokens, top_k, hidden])
@@ -152,7 +149,7 @@ impl SwitchedExperts {
             let places = Tensor::<1, Int>::from_data(TensorData::from(&places[..]), &x.device());
             let places = places.select(0, chosen.clone()).reshape([count, 1]);
             let out = self.wave(rows.clone(), places)?;
-            // A slot is in one wave, and 0 + its output is its output.
+            // A slot is in one wave only, and adding 0 doesn't change its output.
             sum = Some(match sum {
                 Some(sum) => sum + out,
                 None => out,
@@ -161,7 +158,7 @@ impl SwitchedExperts {
         Ok(sum.unwrap_or_else(|| rows.zeros_like()))
     }
 
-    /// The outputs of the slots whose expert has a place.
+    /// Computes the outputs of the slots whose expert has a place; 0 for the others.
     fn wave(&self, rows: Tensor<2>, places: Tensor<2, Int>) -> Result<Tensor<2>, Error> {
         let options = (&rows.device(), DType::F32);
         let ones = Tensor::<2>::ones(places.dims(), options);
@@ -176,14 +173,14 @@ impl SwitchedExperts {
     }
 }
 
-/// \[T,H\]: the weighted sum of every token's slots \[S,H\], as the layer does it.
+/// Computes the weighted sums \[T,H\] of the slots \[S,H\] of every token, as the layer does.
 fn combined(
     slots: Tensor<2>,
     weights: Tensor<2>,
     variant: Option<Variant>,
 ) -> Result<Tensor<2>, Error> {
-    // The sorted slots of a single expert are all slots in their order. There are K experts only
-    // because a token can't choose more than there are.
+    // All slots go to expert 0, so that sorted slots keep their order. The number of experts is K only because a token can't choose more
+    // experts than there are.
     let [tokens, top_k] = weights.dims();
     let first = Tensor::<2, Int>::zeros([tokens, top_k], &slots.device());
     let rule = CapacityRule::default();
@@ -194,34 +191,33 @@ fn combined(
 /// The weights of one feed-forward expert.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostExpert {
-    /// \[F,H\], gated \[2F,H\]: gate rows, then up rows.
+    /// The first weight, \[F,H\], or \[2F,H\] if gated: gate rows, then up rows.
     pub w_in: TensorData,
-    /// \[F\] or \[2F\].
+    /// The first bias, \[F\] or \[2F\].
     pub b_in: Option<TensorData>,
-    /// \[H,F\].
+    /// The second weight, \[H,F\].
     pub w_out: TensorData,
-    /// \[H\].
+    /// The second bias, \[H\].
     pub b_out: Option<TensorData>,
 }
 
-/// A layer with its experts in host memory; everything else stays where it is.
+/// A layer with its experts in host memory; everything else stays on its device.
 #[derive(Clone, Debug)]
 pub struct HostLayer {
-    /// What the layer computes.
+    /// The configuration of the layer.
     pub config: MoeConfig,
-    /// Chooses experts.
+    /// The router, which chooses the experts of each token.
     pub router: Router,
-    /// What every token goes through.
+    /// The expert that every token goes through.
     pub shared: Option<SharedExpert>,
-    /// Capacity factors that change.
+    /// The capacity factors, if they change.
     pub factors: Option<CapacityFactors>,
-    /// E of them.
+    /// The E experts.
     pub experts: Vec<HostExpert>,
 }
 
 impl HostLayer {
-    /// Reads a layer's experts: waits for the device, and frees them there when this was the last
-    /// copy of the layer.
+    /// Reads a layer's experts; waits for the device, and frees the experts there if this was the last copy of the layer.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for experts that aren't feed-forward,
@@ -253,9 +249,8 @@ impl HostLayer {
         })
     }
 
-    /// The layer on `device`, which also holds the router and a shared expert, with at most
-    /// `budget_bytes` of experts there: as many places as that holds beside one expert on its way,
-    /// ⌊budget / bytes of an expert⌋ − 1, at most E. The router and a shared expert aren't counted.
+    /// Puts the layer on `device`, with the router, the shared expert, and at most `budget_bytes` of experts: ⌊budget / bytes of an expert⌋
+    /// − 1 places (one expert's memory is for the expert being moved), at most E. The router and a shared expert don't count.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes or dtypes
@@ -277,7 +272,7 @@ impl HostLayer {
         })
     }
 
-    /// Checks the experts; returns the dtype they share.
+    /// Checks the experts; returns the dtype that they share.
     fn check(&self) -> Result<DType, Mismatch> {
         let config = &self.config;
         if config.kind != ExpertKind::FeedForward || config.fp8.is_some() {
@@ -321,12 +316,12 @@ fn not_feed_forward(config: &MoeConfig) -> Mismatch {
     Fault::Unsupported.error("switched experts", "feed-forward", got)
 }
 
-/// Entry `e` of a stack, on the host, without its first dimension.
+/// Reads entry `e` of a stack to the host, without the stack's first dimension.
 fn part<const D: usize>(stack: &Tensor<D>, e: usize) -> Result<TensorData, Error> {
     let one = stack.clone().without_autodiff().narrow(0, e, 1);
     let data = one.try_into_data().map_err(Error::device)?;
     let (bytes, shape, dtype) = data.into_parts();
-    // What is read may be a view of memory that still belongs to the device: a copy frees it there.
+    // The bytes may be a view of memory that still belongs to the device; a copy lets the device free it.
     let bytes = Bytes::from_bytes_vec(bytes.to_vec());
     Ok(TensorData::from_bytes(bytes, shape[1..].to_vec(), dtype))
 }
