@@ -1,10 +1,10 @@
-//! What every operation checks of its tensors.
+//! Checks that every operation makes of its tensors.
 
 use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::{Element, Fault, Mismatch};
 use std::fmt::Debug;
 
-/// Checks for the same device, recording gradients or not alike.
+/// Checks that two devices are the same, whether or not they record gradients.
 pub(crate) fn check_device(
     what: &'static str,
     got: Device,
@@ -24,7 +24,7 @@ pub(crate) fn check_same<T: PartialEq + Debug>(
     check_equal(Fault::Shape, what, got, expected)
 }
 
-/// Checks that something is the expected one, or else a mismatch of this sort.
+/// Checks that `got` equals `expected`, or returns a mismatch of kind `fault`.
 pub(crate) fn check_equal<T: PartialEq + Debug>(
     fault: Fault,
     what: &'static str,
@@ -50,7 +50,7 @@ pub(crate) fn element(dtype: DType) -> Result<Element, Mismatch> {
     }
 }
 
-/// A tensor on `device`, recording gradients as before.
+/// Moves a tensor to `device`; it records gradients as before.
 pub(crate) fn moved<const D: usize>(x: Tensor<D>, device: &Device) -> Tensor<D> {
     let (from, to) = (x.device(), device.clone().inner());
     if from.clone().inner() == to {
@@ -63,8 +63,8 @@ pub(crate) fn moved<const D: usize>(x: Tensor<D>, device: &Device) -> Tensor<D> 
     x.to_device(&to)
 }
 
-/// x in another shape of as many elements. Burn's `reshape` reads a 0 as the size that x has in that place, so a tensor
-/// without elements is made anew; none of its gradients is lost, for it has none.
+/// Reshapes x to another shape with as many elements. Burn's `reshape` reads a 0 as "the size that x has in this dimension", so a tensor
+/// without elements is made anew; no gradient is lost, because it has none.
 pub(crate) fn reshaped<const D: usize, const E: usize>(
     x: Tensor<D>,
     shape: [usize; E],
@@ -75,7 +75,7 @@ pub(crate) fn reshaped<const D: usize, const E: usize>(
     x.reshape(shape)
 }
 
-/// A matrix, or a stack of them, as a stack.
+/// Returns a matrix or a stack of matrices as a stack.
 pub(crate) fn stacked<const D: usize>(x: Tensor<D>) -> Result<Tensor<3>, Mismatch> {
     let shape = match x.dims().as_slice() {
         [rows, columns] => [1, *rows, *columns],
@@ -111,7 +111,7 @@ pub(crate) fn check_within(
     Fault::Config.unless(right, what, format_args!("{from} to {to}"), number)
 }
 
-/// Checks a probability that must leave something.
+/// Checks that a number is a probability in 0 ≤ p < 1.
 pub(crate) fn check_probability(what: &'static str, number: f64) -> Result<(), Mismatch> {
     let right = (0.0..1.0).contains(&number);
     Fault::Config.unless(right, what, "0 or more, and below 1", number)

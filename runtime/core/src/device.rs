@@ -1,4 +1,4 @@
-//! From device names to Burn devices, and from Burn devices to what planning needs to know.
+//! Burn devices from device names, and the capabilities of Burn devices for planning.
 
 use crate::Error;
 use burn::backend::DispatchDevice;
@@ -6,21 +6,20 @@ use moebius_device::{Capability, Device, Found, Opened};
 use moebius_shaders::Unsupported;
 use std::sync::Arc;
 
-/// Opens `device` for Burn; `auto` chooses, preferring a real GPU, then the fastest CPU path.
+/// Opens `device` for Burn; `auto` prefers a real GPU, then the fastest path on the CPU.
 ///
 /// # Errors
-/// [`ErrorKind::Open`](crate::ErrorKind::Open) when the driver or the device is missing, or this
-/// build leaves its feature out.
+/// [`ErrorKind::Open`](crate::ErrorKind::Open) when the driver or the device is missing, or this build lacks the device's feature.
 pub fn open(device: &Device) -> Result<burn::tensor::Device, Error> {
     on(&moebius_device::open(device)?)
 }
 
-/// A device for Burn that is open already, such as a browser's.
+/// Returns the Burn device of a device that is open already, such as a browser's.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when this build leaves its feature out.
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when this build lacks the device's feature.
 pub fn on(opened: &Opened) -> Result<burn::tensor::Device, Error> {
-    // Before any device is used: Burn's settings can't be changed later.
+    // Burn's settings can't be changed after the first use of a device.
     #[cfg(feature = "xla")]
     moebius_xla::configure();
     #[cfg(feature = "cube")]
@@ -38,8 +37,7 @@ pub fn on(opened: &Opened) -> Result<burn::tensor::Device, Error> {
     Err(not_built(&opened.device).into())
 }
 
-/// Every device of every runtime in this build, as [`moebius_device::discover`] lists them, and XLA's
-/// platforms after them.
+/// Lists the devices of every runtime in this build, as [`moebius_device::discover`] does, followed by XLA's platforms.
 pub fn discover() -> Vec<Found> {
     #[allow(unused_mut, reason = "grows with the feature xla")]
     let mut found = moebius_device::discover();
@@ -56,10 +54,10 @@ fn not_built(device: &Device) -> Unsupported {
     )
 }
 
-/// What the device behind a Burn device can do; `None` when it isn't driven by CubeCL.
+/// Returns the capabilities of the device behind a Burn device; `None` when CubeCL doesn't drive it.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without kernels of ours.
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend that has no kernels here.
 pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Arc<Capability>>, Error> {
     let device = device.clone().inner();
     match device.as_dispatch() {
@@ -80,7 +78,7 @@ pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Arc<Cap
     }
 }
 
-/// Whether operations on a device become XLA's.
+/// Whether operations on a device are lowered to XLA.
 pub(crate) fn is_xla(device: &burn::tensor::Device) -> bool {
     match device.clone().inner().as_dispatch() {
         #[cfg(feature = "xla")]
@@ -89,11 +87,10 @@ pub(crate) fn is_xla(device: &burn::tensor::Device) -> bool {
     }
 }
 
-/// What `plan` makes of what the device behind a Burn device can do; `None` where there are no kernels to plan.
+/// Calls `plan` with the capabilities of the device behind a Burn device; `None` where there are no kernels to plan.
 ///
 /// # Errors
-/// What `plan` says, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without
-/// kernels of ours.
+/// The errors of `plan`, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend that has no kernels here.
 pub(crate) fn plan<P, E: Into<Error>>(
     device: &burn::tensor::Device,
     plan: impl FnOnce(&Capability) -> Result<P, E>,
@@ -103,10 +100,10 @@ pub(crate) fn plan<P, E: Into<Error>>(
     plan.transpose().map_err(Into::into)
 }
 
-/// Waits for what was launched before, on CubeCL's CPU runtime and nowhere else.
+/// Waits for all earlier launches on CubeCL's CPU runtime; does nothing on other devices.
 ///
-/// Its launches go through a queue of 32 calls. A host that fills the queue spins, on a core that the threads of the kernels
-/// need. A program with many small operations of its own in a row, such as an optimizer, calls this now and then.
+/// The runtime's launches go through a queue of 32 calls. A host thread that fills the queue spins, on a core that the kernels' threads
+/// need. Call this now and then in a program that makes many small operations in a row, such as an optimizer.
 ///
 /// # Errors
 /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
@@ -123,10 +120,10 @@ pub fn keep_pace(device: &burn::tensor::Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs `f` on one of the threads that share the work of Flex, and on other devices right here.
+/// Runs `f` on one of the worker threads of Flex; on other devices, on the calling thread.
 ///
-/// A thread outside of them that calls an operation wakes all of them and sleeps until they are done, which takes longer than a small product.
-/// From inside, only the others are woken. Worth it around many operations in a row, such as a forward pass.
+/// A thread outside of the workers that calls an operation wakes all of them and sleeps until they are done, which takes longer than a
+/// small product. A call from inside wakes only the others. This pays around many operations in a row, such as a forward pass.
 pub fn on_workers<R: Send>(device: &burn::tensor::Device, f: impl FnOnce() -> R + Send) -> R {
     #[cfg(feature = "flex")]
     if is_flex(&device.clone().inner()) {
@@ -136,7 +133,7 @@ pub fn on_workers<R: Send>(device: &burn::tensor::Device, f: impl FnOnce() -> R 
     f()
 }
 
-/// Whether it is Flex, and doesn't record gradients.
+/// Whether a device is Flex and records no gradients.
 pub(crate) fn is_flex(device: &burn::tensor::Device) -> bool {
     #[cfg(feature = "flex")]
     return matches!(device.as_dispatch(), DispatchDevice::Flex(_)) && !device.is_autodiff();
@@ -147,8 +144,8 @@ pub(crate) fn is_flex(device: &burn::tensor::Device) -> bool {
     }
 }
 
-/// Bytes of live buffers on the device, as its allocator has them after all work is done; `None` on a
-/// device without one to ask (`flex`).
+/// Returns the bytes of live buffers on the device as its allocator counts them after all work is done; `None` on a device without such an
+/// allocator (`flex`).
 ///
 /// # Errors
 /// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
@@ -157,13 +154,13 @@ pub fn memory_in_use(device: &burn::tensor::Device) -> Result<Option<u64>, Error
     Ok(bytes_in_use(device))
 }
 
-/// [`memory_in_use`] for a caller that can't block, such as a browser: after all work that the calling
-/// thread has put on the device.
+/// Does what [`memory_in_use`] does for a caller that can't block, such as a browser: counts after all work that the calling thread has put
+/// on the device.
 ///
 /// # Errors
 /// As [`memory_in_use`].
 pub async fn memory_in_use_async(device: &burn::tensor::Device) -> Result<Option<u64>, Error> {
-    // Hands over what Burn's fusion holds back; doesn't wait for it.
+    // Launches the operations that Burn's fusion holds back; doesn't wait for them.
     device.flush().map_err(Error::device)?;
     #[cfg(feature = "cube")]
     if let DispatchDevice::Cube(cube) = device.clone().inner().as_dispatch() {
@@ -194,10 +191,10 @@ mod cube {
     use std::collections::HashMap;
     use std::sync::{Arc, Mutex, PoisonError};
 
-    /// What a device of CubeCL can do, found once for each.
+    /// Returns the capabilities of a CubeCL device, which are queried once per device.
     pub(super) fn capability(device: &cubecl::Device) -> Arc<Capability> {
         static FOUND: Mutex<Option<HashMap<cubecl::Device, Arc<Capability>>>> = Mutex::new(None);
-        /// Browsers make a new device each time that one is opened.
+        /// The most devices that are remembered: browsers make a new device each time that one is opened.
         const MOST: usize = 64;
         let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
         let found = found.get_or_insert_default();

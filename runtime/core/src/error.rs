@@ -1,29 +1,29 @@
-//! The one error of the public API.
+//! [`Error`], the only error type of the public API.
 
 use moebius_device::OpenError;
 use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::PlanError;
 use moebius_shaders::Unsupported;
 
-/// What sort of thing went wrong.
+/// The kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A shape, length, dtype or content of tensors doesn't fit.
+    /// The shape, length, dtype or content of a tensor doesn't fit.
     Shape,
     /// A setting or an argument is out of its range, or doesn't go with the others.
     Config,
-    /// What a call asks of isn't there yet, or is no longer: scales that aren't calibrated, pages that aren't free.
+    /// The state that a call needs isn't there (yet, or any more): scales that aren't calibrated, pages that aren't free.
     State,
-    /// The device or this build can't do it, or no device can.
+    /// The device or this build doesn't support the operation, or no device does.
     Unsupported,
     /// The device can't be opened.
     Open,
-    /// The device failed while it computed, or isn't the one that the rest is on.
+    /// The device failed while it computed, or isn't the device of the other tensors.
     Device,
 }
 
-/// An operation that was refused before anything was launched, or, when reading, that failed.
+/// The error of an operation that was refused before any launch, or of a read that failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Repr);
@@ -41,12 +41,12 @@ enum Repr {
 }
 
 impl Error {
-    /// A failure that showed when something was read.
+    /// An error of a device, seen when its results were read.
     pub(crate) fn device(error: impl ToString) -> Self {
         Self(Repr::Device(error.to_string()))
     }
 
-    /// What sort of thing went wrong.
+    /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Repr::Mismatch(mismatch) => match mismatch.fault {

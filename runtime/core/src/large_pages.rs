@@ -1,12 +1,12 @@
-//! Weights on the host in large pages.
+//! Placement of weights in large pages of host memory.
 
 use burn::module::Module;
 
-/// Moves the parameters of a module, side by side, into pages of 2 MiB, where Flex computes with them on Linux. Elsewhere, and where gradients
+/// Moves the parameters of a module, side by side, into pages of 2 MiB if Flex computes with them on Linux. Elsewhere, and where gradients
 /// are recorded, the module stays as it is.
 ///
-/// For weights that are read once for each token: a processor knows where some thousands of pages are, and those of 4 KiB are forgotten before
-/// the next token needs them. A later change of a parameter copies it.
+/// Large pages help weights that are read once for each token: a processor remembers the addresses of a few thousand pages, so those of 4
+/// KiB pages are forgotten before the next token needs them. A later change of a parameter copies it.
 pub fn in_large_pages<M: Module>(module: M) -> M {
     #[cfg(all(feature = "flex", target_os = "linux"))]
     return linux::moved(module);
@@ -31,10 +31,10 @@ mod linux {
         module.map(&mut Placed(values.into()))
     }
 
-    /// Takes the values out of a module, in its order.
+    /// A mapper that takes the values out of a module, in its order.
     struct Taken(Vec<TensorData>);
 
-    /// Puts them back.
+    /// A mapper that puts the values back, in the same order.
     struct Placed(VecDeque<TensorData>);
 
     impl ModuleMapper for Taken {
@@ -78,7 +78,7 @@ mod linux {
         }
     }
 
-    /// The values in one memory; where the system has none for them, they stay where they are.
+    /// Copies the values into one mapping; if the system has no memory for it, they stay where they are.
     fn side_by_side(values: Vec<TensorData>) -> Vec<TensorData> {
         let parts = values.into_iter().map(TensorData::into_parts);
         let (bytes, kinds): (Vec<_>, Vec<_>) = parts

@@ -1,4 +1,4 @@
-//! Mixture-of-experts layers and FP8 for Burn, on every device Burn and CubeCL reach.
+//! Mixture-of-experts layers and FP8 for Burn, on every device that Burn and CubeCL reach.
 //!
 //! ```no_run
 //! use burn::tensor::{Distribution, Tensor};
@@ -15,7 +15,7 @@
 //! # }
 //! ```
 
-/// The examples of the documents, compiled and run with the others.
+/// The examples of the documentation, compiled and run with the other doc tests.
 #[cfg(all(doctest, feature = "flex"))]
 mod documents {
     #[doc = include_str!("../../../README.md")]
@@ -31,7 +31,7 @@ mod documents {
     struct Xla;
 }
 
-/// Functions of a configuration that return a copy with another value of a field.
+/// Defines methods of a configuration that return a copy with another value of a field.
 macro_rules! setters {
     ($of:ident: $($(#[$documented:meta])* $setter:ident: $field:ident: $type:ty,)*) => {
         impl $of {

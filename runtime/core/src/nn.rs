@@ -1,9 +1,8 @@
-//! Ordinary layers by the kernels of experts and of [`crate::attention`], for what stands around them.
+//! Ordinary layers that use the kernels of experts and of [`crate::attention`], for the rest of a model.
 //!
-//! Burn's own products run on every device as well. These are for models that must run on CubeCL's
-//! CPU runtime, too, where kernels with barriers between more units than there are cores are slow
-//! without bound (64 × 16 by 16 × 256 on two cores: 0.6 s); and a row's result doesn't depend on the
-//! other rows. Everything is differentiable but products with FP8 codes, and sums are f32.
+//! Burn's own products run on every device, too. These layers are for models that must also run on CubeCL's CPU runtime, where kernels with
+//! barriers between more units than there are cores get slow without bound (64 × 16 by 16 × 256 on two cores: 0.6 s). A row's result
+//! doesn't depend on other rows. All layers are differentiable, except products with FP8 codes, and sums are f32.
 
 mod linear;
 
@@ -17,18 +16,18 @@ use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::grouped_gemm::Problem;
 use moebius_ops::{Fault, Mismatch};
 
-/// Whether [`linear`] multiplies an x in f32 and weights in f16 or bf16, whose values it takes as f32: on Flex, where no gradients are
-/// recorded. A product of few rows takes half the time, because reading weights is most of it.
+/// Whether [`linear`] multiplies an x in f32 by weights in f16 or bf16, whose values it reads as f32: true on Flex where no gradients are
+/// recorded. A product of few rows takes half the time, because it mostly reads weights.
 pub fn takes_half_weights(device: &Device) -> bool {
     crate::device::is_flex(device)
 }
 
-/// \[T,n\]: x · Wᵀ + b of x \[T,k\], W \[n,k\] and b \[n\] of one dtype: f32, f16 or bf16. W may be f16 or bf16 beside an x in f32
-/// where [`takes_half_weights`] says so.
+/// Computes x · Wᵀ + b \[T,n\] from x \[T,k\], W \[n,k\] and b \[n\] of one dtype: f32, f16 or bf16. W may be f16 or bf16 with an x in f32
+/// if [`takes_half_weights`] is true.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes or dtypes, [`ErrorKind::Device`](crate::ErrorKind::Device) for other devices,
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device without the kernels.
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes or dtypes, [`ErrorKind::Device`](crate::ErrorKind::Device) for tensors on
+/// different devices, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) on a device without the kernels.
 pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Tensor<2>, Error> {
     check_same(
         "columns of x [T,k], those of W [n,k]",
@@ -57,11 +56,12 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
     ops::grouped_gemm::run(x, w, bias, Rows::All(None), problem)
 }
 
-/// \[T, heads·D\]: in every sequence of `sequence` tokens, the last of which may be shorter, each token attends to all of them, or
-/// when `causal` to itself and those before it; scale 1/√D, D ≤ 256. [`Attend`](crate::attention::Attend) has more rules.
+/// Computes attention \[T, heads·D\] within every sequence of `sequence` tokens, the last of which may be shorter: each token attends to
+/// all tokens of its sequence, or, if `causal`, to itself and the tokens before it. The scale is 1/√D, and D ≤ 256.
+/// [`Attend`](crate::attention::Attend) has more rules.
 ///
 /// # Errors
-/// As [`linear`], and [`ErrorKind::Config`](crate::ErrorKind::Config) for heads that don't divide the width.
+/// As [`linear`], and [`ErrorKind::Config`](crate::ErrorKind::Config) if the number of heads doesn't divide the width.
 pub fn attention(
     qkv: [Tensor<2>; 3],
     heads: usize,

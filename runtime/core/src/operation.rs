@@ -1,4 +1,4 @@
-//! Described operations on tensors of the host: any kernel of this library on any device, without a layer.
+//! Described operations on host tensors: runs any kernel of this library on any device, without a layer.
 
 use crate::Error;
 use crate::ops::{DeviceValue, Request, dtype};
@@ -6,9 +6,8 @@ use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::{HostTensor, Mismatch, Operation, Scalar, TensorInfo};
 use moebius_shaders::Family;
 
-/// The results of `operation` for `operands`, both in the order of its signature, computed on `device`. Floats are rounded to the
-/// types of the signature on their way there, and read back exactly. Rows of experts that no slot is sorted to are undefined in
-/// products.
+/// Computes `operation` on `device`; operands and results are in the order of its signature. Floats are rounded to the types of the
+/// signature when they are copied to the device, and read back exactly. In products, rows past those of the last expert are undefined.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for operands that [`Operation::check_operands`] refuses,
@@ -41,7 +40,7 @@ pub fn run<F: Family>(
     signature.results.iter().map(read).collect()
 }
 
-/// Calls a function of so many dimensions as a shape has.
+/// Calls a function that is generic over the rank with the rank of a shape.
 macro_rules! by_rank {
     ($info:expr, $function:ident($($argument:expr),*)) => {
         match $info.shape.len() {

@@ -1,13 +1,13 @@
-//! Parameters of modules, whose first values are drawn when they are first used, and running state: tensors that forward passes change,
-//! records hold and optimizers leave alone.
+//! Parameters of modules, whose initial values are drawn at their first use, and running state: tensors that forward passes change, records
+//! hold and optimizers leave alone.
 //!
-//! Burn's `Initializer` does this and more, and the more is sent along to every browser: orthogonal
-//! weights take a QR decomposition, and that takes Burn's matrix products of every kind.
+//! Burn's `Initializer` can do this, too, but its orthogonal weights need a QR decomposition and thereby all kinds of Burn's matrix
+//! products, which every browser would have to download.
 
 use burn::module::{Module, ModuleMapper, Param, ParamId, RunningState};
 use burn::tensor::{DType, Device, Distribution, Shape, Tensor};
 
-/// Uniform in ±1/√`fan_in`, as PyTorch's `Linear`.
+/// A parameter with values uniform in ±1/√`fan_in`, like those of PyTorch's `Linear`.
 pub(crate) fn uniform<const D: usize>(
     shape: [usize; D],
     fan_in: usize,
@@ -48,7 +48,7 @@ fn lazily<const D: usize>(
     )
 }
 
-/// A parameter in another dtype; it stays a leaf, trained or frozen as before.
+/// Casts a parameter to another dtype; it stays a leaf, trained or frozen as before.
 pub(crate) fn cast_param<const D: usize>(
     param: Param<Tensor<D>>,
     dtype: DType,
@@ -59,8 +59,7 @@ pub(crate) fn cast_param<const D: usize>(
     })
 }
 
-/// A module with every parameter in another dtype. One with running state, which stays f32, is cast
-/// parameter by parameter.
+/// Casts every parameter of a module to another dtype. Modules with running state, which stays f32, cast parameter by parameter instead.
 pub(crate) fn cast_all<M: Module>(module: M, dtype: DType) -> M {
     struct Cast(DType);
     impl ModuleMapper for Cast {
@@ -71,12 +70,12 @@ pub(crate) fn cast_all<M: Module>(module: M, dtype: DType) -> M {
     module.map(&mut Cast(dtype))
 }
 
-/// The value in f32, whatever a record held it in, with the update of this thread.
+/// Returns the value in f32, whatever dtype a record held it in, including this thread's update.
 pub(crate) fn value(state: &RunningState<Tensor<1>>) -> Tensor<1> {
     state.value_sync().detach().cast(DType::F32)
 }
 
-/// Replaces the value at once: a record taken now holds it.
+/// Replaces the value at once, so that a record taken now holds the new value.
 pub(crate) fn set<const D: usize>(state: &RunningState<Tensor<D>>, value: Tensor<D>) {
     let value = if state.value().is_autodiff() && !value.is_autodiff() {
         value.autodiff()

@@ -1,4 +1,4 @@
-//! XLA's devices: what `moebius-xla` opens, in this crate's terms.
+//! XLA's devices: opens devices of `moebius-xla` with the errors and types of this crate.
 
 use crate::Error;
 use burn::tensor::{Tensor, TensorData};
@@ -9,14 +9,14 @@ use moebius_xla::parallel::Group;
 use moebius_xla::stablehlo::Program;
 use std::sync::{Mutex, PoisonError};
 
-/// Neighbouring devices of XLA that compute one layer together: see
-/// [`MoeLayer::place`](crate::moe::MoeLayer::place). Cloning gives the same devices.
+/// Neighbouring XLA devices that compute one layer together; see [`MoeLayer::place`](crate::moe::MoeLayer::place). A clone refers to the
+/// same devices.
 #[derive(Clone, Debug)]
 pub struct DeviceGroup(pub(crate) Group);
 
 impl DeviceGroup {
-    /// `count` devices from `first` on: `xla:tpu:4` and 4 are the TPUs 4 to 7. Of `xla:cpu` there are as many as one
-    /// asks for: they share the processor, and are for trying things out.
+    /// Opens `count` devices from `first` on: `xla:tpu:4` and 4 open the TPUs 4 to 7. `xla:cpu` has any number of devices, which share the
+    /// processor and are meant for trials.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a device that isn't XLA's,
@@ -30,21 +30,21 @@ impl DeviceGroup {
         Ok(Self(opened.map_err(|error| reason(*first, error))?))
     }
 
-    /// How many devices it has.
+    /// The number of devices.
     pub fn count(&self) -> usize {
         self.0.devices().len()
     }
 }
 
-/// What a program of a group computes.
+/// The passes that a program of a group computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     Forward,
-    /// Forward and backward.
+    /// The forward and the backward pass.
     Both,
 }
 
-/// Compiled programs of a group by what they compute, at most [`Programs::MOST`].
+/// The compiled programs of a group by key, at most [`Programs::MOST`].
 #[derive(Debug)]
 pub(crate) struct Programs<K>(Mutex<Vec<(K, LoadedExecutable)>>);
 
@@ -55,7 +55,7 @@ impl<K: PartialEq> Programs<K> {
         Self(Mutex::default())
     }
 
-    /// The program of `key`, which is compiled when it is first asked for.
+    /// Returns the program of `key`; compiles it at the first call.
     pub(crate) fn get(
         &self,
         group: &DeviceGroup,
@@ -66,7 +66,7 @@ impl<K: PartialEq> Programs<K> {
         if let Some((_, program)) = programs().iter().find(|(other, _)| *other == key) {
             return Ok(program.clone());
         }
-        // Not under the lock: others may compile at the same time.
+        // The lock is released while a program compiles, so that others may compile at the same time.
         let program = group.0.compile(&program()?).map_err(Error::device)?;
         let mut programs = programs();
         if programs.len() >= Self::MOST {
@@ -77,7 +77,7 @@ impl<K: PartialEq> Programs<K> {
     }
 }
 
-/// A tensor's values; waits for them.
+/// Reads a tensor's values; waits for the device.
 pub(crate) fn data<const D: usize>(tensor: Tensor<D>) -> Result<TensorData, Error> {
     tensor.try_into_data().map_err(Error::device)
 }
@@ -91,8 +91,8 @@ pub(crate) fn open(
     Ok(opened.map_err(|error| reason(Device::Xla(platform, index), error))?)
 }
 
-/// One entry for each platform: its first device where a plugin is installed and the PCI bus shows
-/// hardware for it, or what is missing. Loads nothing.
+/// Lists one entry per platform: its first device if a plugin is installed and the PCI bus shows its hardware, or what is missing. Loads
+/// nothing.
 pub(crate) fn discover() -> Vec<Found> {
     let environment = Environment::from_process();
     let found = XlaPlatform::ALL.into_iter().map(|platform| {

@@ -12,7 +12,7 @@ use burn::tensor::{DType, Device, Tensor};
 use moebius_ops::Mismatch;
 use serde::{Deserialize, Serialize};
 
-/// The shape of a [`Linear`].
+/// The configuration of a [`Linear`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinearConfig {
@@ -24,20 +24,20 @@ pub struct LinearConfig {
     pub d_output: usize,
     /// Whether there is a bias.
     pub bias: bool,
-    /// How it trains in FP8; `None` in floating point.
+    /// The recipe of FP8 training; `None` trains in floating point.
     #[serde(default)]
     pub fp8: Option<Fp8Recipe>,
 }
 
 setters! { LinearConfig:
-    /// A copy with or without a bias.
+    /// Sets whether there is a bias.
     with_bias: bias: bool,
-    /// A copy that trains in FP8, or doesn't; see [`crate::fp8::training`].
+    /// Sets the recipe of FP8 training, or none; see [`crate::fp8::training`].
     with_fp8: fp8: Option<Fp8Recipe>,
 }
 
 impl LinearConfig {
-    /// With a bias, in floating point.
+    /// A layer with a bias, in floating point.
     pub fn new(d_input: usize, d_output: usize) -> Self {
         Self {
             d_input,
@@ -47,8 +47,8 @@ impl LinearConfig {
         }
     }
 
-    /// A layer with weights and bias uniform in ±1/√`d_input`, as PyTorch's `Linear`. [`Linear::new`]
-    /// takes parameters of other values, such as Burn's `Initializer` draws.
+    /// Creates a layer with weights and bias uniform in ±1/√`d_input`, like PyTorch's `Linear`. [`Linear::new`] takes parameters with other
+    /// values, such as those that Burn's `Initializer` draws.
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a width of 0 or a recipe that
@@ -67,17 +67,16 @@ impl LinearConfig {
     }
 }
 
-/// y = x · Wᵀ + b with a [`Weight`] W \[`d_output`, `d_input`\] in any precision; Burn's layer has W transposed.
+/// A linear layer y = x · Wᵀ + b with a [`Weight`] W \[`d_output`, `d_input`\] in any precision; Burn's layer has W transposed.
 ///
-/// | W is | y is | it trains |
+/// | precision of W | y | training |
 /// |---|---|---|
 /// | in floating point | x · Wᵀ + b | by any optimizer |
-/// | trained in FP8 | x̂ · Ŵᵀ + b of rounded values; with dŷ = dy rounded dx = dŷ · Ŵ, dW = dŷᵀ · x̂, db = Σ dy | the same; [`training::update`](crate::fp8::training) after each backward pass |
-/// | FP8 codes | x · Wᵀ + b of what they decode to, which is a quarter of the memory of f32 | not |
+/// | trained in FP8 | x̂ · Ŵᵀ + b of rounded x and W; with dy rounded to dŷ, dx = dŷ · Ŵ, dW = dŷᵀ · x̂, db = Σ dy | by any optimizer; [`training::update`](crate::fp8::training) after each backward pass |
+/// | FP8 codes | x · Wᵀ + b with decoded W; codes take a quarter of the memory of f32 | none |
 ///
-/// Activations before codes stay in their dtype, or are rounded to FP8, too
-/// ([`Linear::with_activations`]). Source of the training: Micikevicius et al. 2022, "FP8 Formats for
-/// Deep Learning".
+/// Activations before codes stay in their dtype, or are rounded to FP8, too ([`Linear::with_activations`]). The training follows
+/// Micikevicius et al. 2022, "FP8 Formats for Deep Learning".
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -101,14 +100,14 @@ impl LinearConfig {
 /// ```
 #[derive(Module, Debug)]
 pub struct Linear {
-    /// W \[`d_output`, `d_input`\].
+    /// The weight W, \[`d_output`, `d_input`\].
     pub weight: Weight<2>,
-    /// b \[`d_output`\], in the dtype of x.
+    /// The bias b, \[`d_output`\], in the dtype of x.
     pub bias: Option<Param<Tensor<1>>>,
 }
 
 impl From<nn::Linear> for Linear {
-    /// Burn's weights are \[`d_input`, `d_output`\] and are transposed once.
+    /// Transposes Burn's weight \[`d_input`, `d_output`\] once.
     fn from(linear: nn::Linear) -> Self {
         Self {
             weight: linear.weight.map(transposed).into(),
@@ -118,7 +117,7 @@ impl From<nn::Linear> for Linear {
 }
 
 impl Linear {
-    /// Of W \[out, in\] and b \[out\].
+    /// A layer with the weight W \[out, in\] and the bias b \[out\].
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a bias of another length.
@@ -134,7 +133,7 @@ impl Linear {
         Ok(Self { weight, bias })
     }
 
-    /// Of codes and scales of W \[out, in\], and b \[out\], whose values are taken off the graph.
+    /// A layer with codes and scales of W \[out, in\], and with a bias b \[out\], which is detached from the graph.
     ///
     /// # Errors
     /// As [`Weight::from_fp8`] and [`Linear::new`].
@@ -144,7 +143,7 @@ impl Linear {
         Self::new(Weight::from_fp8(weight, 1)?, bias)
     }
 
-    /// Burn's layer with the values as they are now.
+    /// Returns Burn's layer with the current values.
     ///
     /// # Errors
     /// As [`Weight::values`].
@@ -165,7 +164,7 @@ impl Linear {
         Ok(Self { weight, ..self })
     }
 
-    /// The layer with FP8 codes for inference; this one stays as it is.
+    /// Returns the layer with FP8 codes for inference; this layer stays as it is.
     ///
     /// # Errors
     /// As [`Weight::quantize`].
@@ -175,7 +174,7 @@ impl Linear {
         Self::new(weight, bias.map(|bias| bias.set_require_grad(false)))
     }
 
-    /// A copy of a layer with codes whose activations are rounded to FP8.
+    /// A copy of a layer of codes whose activations are rounded to FP8.
     ///
     /// # Errors
     /// As [`Weight::with_activations`].
@@ -184,7 +183,7 @@ impl Linear {
         Ok(Self { weight, ..self })
     }
 
-    /// A copy of a layer with codes whose product takes these instructions of the device.
+    /// A copy of a layer of codes whose product uses the given FP8 instructions of the device.
     ///
     /// # Errors
     /// As [`Weight::with_unproven_instructions`].
@@ -193,14 +192,14 @@ impl Linear {
         Ok(Self { weight, ..self })
     }
 
-    /// y \[.., out\] of x \[.., in\] of any rank.
+    /// Computes y \[.., out\] from x \[.., in\] of any rank.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a last dimension other than `in`, or another dtype than the
-    /// parameters', [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, or codes on a recording one, [`ErrorKind::State`](crate::ErrorKind::State) for state of
-    /// another recipe in a record, or activations that aren't calibrated;
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a buffer exceeds what the device
-    /// binds, or it lacks the instructions asked for.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a last dimension other than `in`, or another dtype than the parameters',
+    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, or codes on a device that records gradients,
+    /// [`ErrorKind::State`](crate::ErrorKind::State) for the state of another recipe, loaded from a record, or activations that aren't
+    /// calibrated; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a buffer exceeds what the device binds, or the device
+    /// lacks the configured instructions.
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Result<Tensor<D>, Error> {
         let mut shape = x.dims();
         let [n, k] = self.weight.dims();
@@ -216,14 +215,14 @@ impl Linear {
         Ok(y.reshape(shape))
     }
 
-    /// y \[rows, out\] of checked x \[rows, in\].
+    /// Computes y \[rows, out\] from a checked x \[rows, in\].
     fn rows(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let bias = self.bias.as_ref().map(Param::val);
         match self.weight.operand() {
             Operand::Float(w) => linear(x, w, bias),
             Operand::Training(product, w) => {
                 let y = product.apply(x, w, |x, w| linear(x, w, None))?;
-                // Its gradient is that of y, which nothing rounds.
+                // The bias is added outside of the product, because its gradient is that of y without rounding.
                 Ok(match bias {
                     Some(bias) => y + bias.unsqueeze(),
                     None => y,
@@ -233,7 +232,7 @@ impl Linear {
         }
     }
 
-    /// Checks what records may have replaced against an x of this dtype on this device.
+    /// Checks the parameters, which records may have replaced, against the dtype and device of x.
     fn check(&self, dtype: DType, device: &Device) -> Result<(), Error> {
         match self.weight.operand() {
             Operand::Codes(codes) => codes.check(device)?,
@@ -260,8 +259,7 @@ impl Linear {
     }
 }
 
-/// A matrix with rows and columns exchanged, also in memory, where a product would do it every time; it
-/// stays a leaf, trained or frozen as before.
+/// Transposes a matrix in memory, so that products needn't do it each time; the result stays a leaf, trained or frozen as before.
 fn transposed(weight: Tensor<2>) -> Tensor<2> {
     let (trained, [rows, columns]) = (weight.is_require_grad(), weight.dims());
     let turned = weight.transpose().reshape([rows * columns]);

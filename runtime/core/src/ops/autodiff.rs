@@ -1,4 +1,4 @@
-//! Calls on a device that records: what the backward pass reads is kept, and the gradients are the operation that
+//! Calls on a device that records gradients: the tensors that the backward pass reads are kept, and the backward pass is the operation that
 //! [`Operation::gradient`](moebius_ops::Operation::gradient) names.
 
 use super::call::{Call, Operations, Planned};
@@ -14,7 +14,7 @@ use moebius_ops::{Gradient, Signature, TensorInfo};
 use moebius_shaders::Kernels;
 use std::sync::Arc;
 
-/// The most operands that have a gradient.
+/// The largest number of operands with a gradient.
 const MOST: usize = 6;
 
 impl<B: Operations, C: CheckpointStrategy> Operations for Autodiff<B, C> {
@@ -58,11 +58,11 @@ fn parents<B: Backend, C: CheckpointStrategy>(
     parents.collect()
 }
 
-/// The backward pass through one result, by the forward's names.
+/// The backward pass through one result, with the forward's names of its tensors.
 struct Through {
-    /// The operands whose gradients it gives.
+    /// The operands whose gradients the pass computes.
     parents: Vec<&'static str>,
-    /// What it reads of the forward.
+    /// The tensors of the forward that the pass reads.
     reads: Vec<&'static str>,
 }
 
@@ -89,7 +89,7 @@ impl Through {
     }
 }
 
-/// What the forward calls a tensor of its backward pass.
+/// Returns the forward's name of a tensor of its backward pass.
 fn called(name: &'static str, names: &[(&'static str, &'static str)]) -> &'static str {
     let other = names.iter().find(|(its, _)| *its == name);
     other.map_or(name, |(_, forward)| *forward)
@@ -113,14 +113,14 @@ fn constants<B: Backend, C: CheckpointStrategy>(values: Tensors<B>) -> Tensors<A
     Tensors(values.0.into_iter().map(constant).collect())
 }
 
-/// What a backward pass knows of its forward.
+/// The state that a backward pass keeps from its forward.
 #[derive(Clone, Debug)]
 struct Saved<B: Backend> {
     call: Call,
-    /// The result whose gradient comes in.
+    /// The result whose gradient is given.
     through: &'static str,
     parents: Vec<&'static str>,
-    /// Operands and results of the forward.
+    /// The operands and results of the forward that the pass reads.
     tensors: Named<Value<B>>,
 }
 
@@ -146,7 +146,7 @@ impl<B: Operations, const N: usize> Backward<B, N> for Step {
 }
 
 impl<B: Operations> Saved<B> {
-    /// The gradients of operands from that of the result.
+    /// Computes the gradients of operands from the gradient of the result.
     fn gradients(
         self,
         gradient: FloatTensor<B>,
@@ -208,7 +208,7 @@ fn through_result(planned: &Planned, result: &str) -> Kernels {
     kernels.clone()
 }
 
-/// Runs the forward, and records it when a parent wants a gradient.
+/// Runs the forward, and records it if a parent needs a gradient.
 fn record<B: Operations, C: CheckpointStrategy, const N: usize>(
     parents: Vec<Parent<B, C>>,
     plain: Tensors<B>,

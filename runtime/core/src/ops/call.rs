@@ -1,4 +1,4 @@
-//! The one way into a device: an operation, its kernels where the device runs kernels, and its operands.
+//! Calls: the only way to run an operation on a device, with its kernels (on devices that run kernels) and its operands.
 
 use super::StageClock;
 #[cfg(feature = "fusion")]
@@ -16,11 +16,11 @@ use moebius_ops::{Operation, Scalar, Signature, TensorInfo};
 use moebius_shaders::{AnyRule, Family, Kernels, Lookup, PlanError, Tiles};
 use std::sync::Arc;
 
-/// The buffers of a launch by the names of the description.
+/// The buffers of a launch, by their names in the description.
 #[cfg_attr(not(feature = "cube"), allow(dead_code, reason = "nothing launches"))]
 pub(crate) struct Buffers {
     pub(super) handles: Named<Handle>,
-    /// Of the views among them.
+    /// The strides of the buffers that are views.
     pub(super) strides: Named<[usize; 3]>,
 }
 
@@ -34,7 +34,7 @@ impl Lookup for Buffers {
     }
 }
 
-/// How a CubeCL device runs a call.
+/// The kernels with which a CubeCL device runs a call.
 #[cfg_attr(
     not(all(feature = "cube", feature = "autodiff")),
     allow(dead_code, reason = "nothing launches or records")
@@ -42,13 +42,13 @@ impl Lookup for Buffers {
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(super) forward: Kernels,
-    /// Of the operation that a recording device runs instead, where there is one.
+    /// The kernels of the operation that a device that records gradients runs instead, if there is one.
     pub(super) recorded: Option<Kernels>,
-    /// Of the gradients through each result, on a device that records.
+    /// The kernels of the gradients through each result, on a device that records gradients.
     pub(super) gradients: Vec<(&'static str, Kernels)>,
 }
 
-/// All of a call but its tensors.
+/// A call without its tensors.
 #[cfg_attr(
     not(all(feature = "autodiff", feature = "flex")),
     allow(dead_code, reason = "nothing records or is timed")
@@ -57,15 +57,15 @@ pub(crate) struct Planned {
 pub(crate) struct Call {
     pub(crate) operation: Operation,
     pub(crate) signature: Arc<Signature>,
-    /// The operation that a recording device runs instead: its further results are kept for the backward pass.
+    /// The operation that a device that records gradients runs instead; its additional results are kept for the backward pass.
     pub(crate) recorded: Option<Operation>,
-    /// Operands after those of the description: what only kernels and backward passes read.
+    /// The names of operands after those of the description, which only kernels and backward passes read.
     pub(crate) beside: Vec<&'static str>,
-    /// Present on a CubeCL device.
+    /// The kernels; present on a CubeCL device.
     pub(super) planned: Option<Planned>,
-    /// Of an attention: the program's own rule, for a device that computes it on the host.
+    /// The program's own rule of an attention, for a device that computes it on the host.
     pub(crate) rule: Option<Arc<dyn AnyRule>>,
-    /// Where to note the time after every stage; the device is waited for.
+    /// A clock that records the time after every stage; each stage then waits for the device.
     pub(crate) clock: Option<StageClock>,
 }
 
@@ -75,7 +75,7 @@ impl Call {
         described.chain(self.beside.iter().copied())
     }
 
-    /// The results, and the list of tiles where kernels write one.
+    /// Describes the results, followed by the list of tiles if the kernels write one.
     #[cfg(any(feature = "cube", feature = "autodiff"))]
     pub(super) fn results(&self) -> impl Iterator<Item = TensorInfo> {
         let planned = self.planned.as_ref();
@@ -99,12 +99,12 @@ impl Call {
     Autodiff: cfg(feature = "autodiff"),
 )]
 pub(crate) trait Operations: Backend {
-    /// The results of a call, whose sizes, types and plan the caller has checked.
+    /// Computes the results of a call whose sizes, types and plan the caller has checked.
     #[fusion(meta = results)]
     fn moebius_run(#[extension_type] operands: Tensors<Self>, call: Call) -> Tensors<Self>;
 }
 
-/// What Burn's fusion is told of results that don't exist yet: shapes and types as the operation is described.
+/// Tells Burn's fusion the shapes and types of results that don't exist yet, as the operation describes them.
 #[cfg(feature = "fusion")]
 fn results(_operands: &Vec<ValueMetadata>, call: &Call) -> Vec<ValueMetadata> {
     let described = call.results();
@@ -126,11 +126,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A call of `operation`, with its kernels and those of its gradients as far as the device runs and records them.
+    /// A call of `operation` with its kernels on a device that runs kernels, and the kernels of its gradients if the device records
+    /// gradients.
     ///
     /// # Errors
-    /// What planning says, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without an
-    /// implementation of ours.
+    /// The errors of planning, and [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a backend without an implementation here.
     pub(crate) fn new<F: Family>(
         operation: F,
         device: &Device,
@@ -180,7 +180,7 @@ impl Request {
         self
     }
 
-    /// The same; a recording device runs `operation` instead.
+    /// Makes a device that records gradients run `operation` instead.
     ///
     /// # Errors
     /// As [`Request::new`].
@@ -200,19 +200,19 @@ impl Request {
         Ok(self)
     }
 
-    /// The same, with a rule of the program's own for a device that computes it on the host.
+    /// Adds the program's own rule, for a device that computes it on the host.
     pub(crate) fn ruled(mut self, rule: Option<Arc<dyn AnyRule>>) -> Self {
         self.call.rule = rule;
         self
     }
 
-    /// The same, timed.
+    /// Adds a clock that times the stages.
     pub(crate) fn timed(mut self, clock: Option<StageClock>) -> Self {
         self.call.clock = clock;
         self
     }
 
-    /// The list of tiles that its kernels read beside the operands of the description.
+    /// The list of tiles that the kernels read in addition to the operands of the description.
     pub(crate) fn walks(&self) -> Option<Tiles> {
         let planned = self.call.planned.as_ref();
         planned.and_then(|planned| planned.forward.walks())
@@ -223,14 +223,14 @@ impl Request {
         self.call
     }
 
-    /// The results in the order of the description.
+    /// Runs the call; returns the results in the order of the description.
     pub(crate) fn run(self) -> Results {
         let results = Dispatch::moebius_run(Tensors(self.operands), self.call);
         Results(results.0.into_iter())
     }
 }
 
-/// Results, taken one after the other.
+/// The results of a call, taken one after the other.
 pub(crate) struct Results(std::vec::IntoIter<DeviceValue>);
 
 impl Results {

@@ -1,4 +1,4 @@
-//! Calls as launches of kernels.
+//! Calls on CubeCL devices: launches of kernels.
 
 use super::call::{Buffers, Call, Operations};
 use super::dtype;
@@ -62,7 +62,8 @@ impl Operations for CubeBackend {
             kernels.launch(&client, &call.signature, &buffers, &mut ended)
         });
         if matches!(device, cubecl::Device::Cpu(_)) {
-            // As `moebius::keep_pace`. A launch that failed has marked its results, and whoever reads them is told.
+            // This keeps pace as `moebius::keep_pace` does. A failed launch has marked its results, so that the next read of them reports
+            // the error.
             let _ = client.flush();
         }
         let value = |(tensor, result): (CubeTensor, &TensorInfo)| match result.scalar {
@@ -76,7 +77,7 @@ impl Operations for CubeBackend {
 /// Bytes that one binding holds within WebGPU's default limits.
 const BINDING: u64 = 128 << 20;
 
-/// Whether the tensor is a view of rows that each lie together, in a buffer that every device binds.
+/// Whether a tensor is a view whose rows are each contiguous, in a buffer that every device can bind.
 fn rows_are_whole(tensor: &CubeTensor) -> bool {
     let (shape, strides) = (tensor.meta.shape(), tensor.meta.strides());
     let &[.., dim] = shape.as_slice() else {
@@ -87,13 +88,13 @@ fn rows_are_whole(tensor: &CubeTensor) -> bool {
     rows && !tensor.is_contiguous() && tensor.handle.size_in_used() <= BINDING
 }
 
-/// From a sequence, a head and a row to the next.
+/// Returns the strides from one sequence, head and row to the next.
 fn of_rows(tensor: &CubeTensor) -> [usize; 3] {
     let strides = tensor.meta.strides();
     [strides[0], strides[1], strides[2]]
 }
 
-/// An operand that the kernels change: itself, or a copy where something else holds its memory, too.
+/// Returns an operand that the kernels change in place; if something else shares its memory, a copy.
 fn changed(operand: &mut CubeTensor) -> CubeTensor {
     if !operand.handle.can_mut() {
         *operand = operand.copy();

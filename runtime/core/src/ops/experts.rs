@@ -1,5 +1,5 @@
-//! Feed-forward experts, fused: two products per slot and the weighted sum of a token's slots;
-//! shapes as in [`moebius_ops::experts`].
+//! Fused feed-forward experts: two products per slot and the weighted sum of a token's slots; the shapes are those of
+//! [`moebius_ops::experts`].
 
 use super::call::Request;
 use super::{Rows, Sorted};
@@ -12,7 +12,7 @@ use moebius_shaders::{Stage, experts};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Weights of feed-forward experts, shapes as in [`experts::Buffers`].
+/// The weights of feed-forward experts, in the shapes of [`experts::Buffers`].
 #[derive(Clone, Debug)]
 pub(crate) struct FeedForward {
     pub(crate) w_in: Tensor<3>,
@@ -21,17 +21,17 @@ pub(crate) struct FeedForward {
     pub(crate) b_out: Option<Tensor<2>>,
 }
 
-/// How a forward runs.
+/// The options of a forward.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
-    /// What it keeps for the backward pass.
+    /// The tensors that the forward keeps for the backward pass.
     pub(crate) keep: Keep,
-    /// Where to note the time after every stage; the device is waited for.
+    /// A clock that records the time after every stage; each stage then waits for the device.
     pub(crate) clock: Option<StageClock>,
 }
 
-/// y \[T,H\] of x \[T,H\]: the sum of sorted rows by router weights \[T,K\], or what the one expert of a dense network makes of all rows, which
-/// has no weights. The routing and the bound of `problem` are those of the sort where there is one.
+/// Computes y \[T,H\] from x \[T,H\]: sums of sorted rows weighted by router weights \[T,K\], or, in a dense network, the output of its one
+/// expert for all rows, without weights. If the rows are sorted, the sort replaces the routing and row bound of `problem`.
 pub(crate) fn run(
     x: Tensor<2>,
     weights: Option<Tensor<2>>,
@@ -69,7 +69,7 @@ pub(crate) fn run(
         .floats())
 }
 
-/// How `problem` runs as kernels of `variant`, as a forward chooses it before it sorts; `None` without kernels.
+/// Plans how kernels of `variant` run `problem`, as a forward does before it sorts; `None` on a device without kernels.
 pub(crate) fn plan(
     problem: Problem,
     variant: Option<Variant>,
@@ -86,12 +86,12 @@ pub(crate) fn plan(
     })
 }
 
-/// When the stages of one call ended.
+/// The times at which the stages of one call ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StageClock(Arc<Mutex<Vec<(Stage, Instant)>>>);
 
 impl StageClock {
-    /// Notes that `stage` has ended.
+    /// Records the end of `stage`.
     pub(crate) fn mark(&self, stage: Stage) {
         self.0
             .lock()
@@ -109,7 +109,7 @@ impl StageClock {
 
 #[cfg(feature = "flex")]
 pub(super) mod flex {
-    //! The experts on Flex.
+    //! Feed-forward experts on Flex.
 
     use super::StageClock;
     use crate::ops::host::{Computed, Floats, Operands, Rows, floats, matrices, segments};
@@ -118,7 +118,7 @@ pub(super) mod flex {
     use moebius_ops::Experts as Operation;
     use moebius_ops::experts::Problem;
 
-    /// What both passes read.
+    /// The operands that both passes read.
     struct Inputs {
         segments: Segments,
         x: Rows,
@@ -129,7 +129,7 @@ pub(super) mod flex {
     }
 
     impl Inputs {
-        /// Without a sort all rows are the one expert's of a dense network, with a weight of 1.
+        /// Takes the operands; without a sort, all rows belong to the one expert of a dense network, with a weight of 1.
         fn of(b: &mut Operands, problem: &Problem) -> Self {
             let weights = b.maybe_float("weights");
             Self {
@@ -173,7 +173,7 @@ pub(super) mod flex {
         results.into_iter().map(Computed::from).collect()
     }
 
-    /// y, and the first product before its activation where it is kept.
+    /// Computes y, and the first product before its activation if the operation keeps it.
     fn forward(
         problem: &Problem,
         keep: bool,
@@ -195,7 +195,7 @@ pub(super) mod flex {
         }
     }
 
-    /// Gradients of x where it is needed, of the router weights where there are any, and of weights and biases where they are needed.
+    /// Computes the gradients of x if it is needed, of the router weights if there are any, and of weights and biases if they are needed.
     fn gradients(problem: &Problem, needs: [bool; 2], mut b: Operands) -> Vec<Vec<f32>> {
         let [dy, pre] = ["dy", "pre"].map(|name| Floats::of(&mut b, name));
         let inputs = Inputs::of(&mut b, problem);

@@ -1,4 +1,4 @@
-//! Calls on Flex: what processors compute of each family.
+//! Calls on Flex: each family runs on processors.
 
 use super::call::{Call, Operations};
 use super::host::Operands;

@@ -1,5 +1,5 @@
-//! The two casts of a product that trains in FP8: values are rounded on the way forward and their
-//! gradients pass, or values pass and their gradients are rounded on the way back.
+//! The two casts of a product that trains in FP8: one rounds values forward and passes their gradients, the other passes values and rounds
+//! their gradients backward.
 
 use super::call::{Call, Operations, Request};
 use super::quantize::request;
@@ -15,8 +15,8 @@ use moebius_ops::fp8::{Fp8Format, Overflow};
 use moebius_ops::quantize::Problem;
 use moebius_ops::scaling::Granularity;
 
-/// x rounded to `format` with one scale of 2^margin to spare, and its amax \[1\], which no graph holds, where
-/// the scale \[1\] is given; the gradient of x passes.
+/// Rounds x to `format` with 2^margin of headroom in its one scale; the gradient of x passes through. If `scale` \[1\] is given, also
+/// returns amax \[1\] of x, detached from the graph.
 pub(crate) fn round_values<const D: usize>(
     x: Tensor<D>,
     scale: Option<Tensor<1>>,
@@ -35,7 +35,7 @@ pub(crate) fn round_values<const D: usize>(
     Ok((Tensor::from_dispatch(y), amax))
 }
 
-/// x, whose gradient is rounded likewise, and has its amax as the gradient of `slot` \[1\].
+/// Returns x, and has its gradient rounded like a value of [`round_values`], with the gradient's amax as the gradient of `slot` \[1\].
 pub(crate) fn round_gradient<const D: usize>(
     x: Tensor<D>,
     slot: Tensor<1>,
@@ -50,7 +50,7 @@ pub(crate) fn round_gradient<const D: usize>(
 }
 
 impl RoundCall {
-    /// x as a matrix of one scale, which is `given` or follows from x.
+    /// The calls that round x as a matrix with one scale, which is `given` or follows from x.
     fn new<const D: usize>(
         x: &Tensor<D>,
         given: bool,
@@ -81,19 +81,18 @@ impl RoundCall {
     }
 }
 
-/// How a tensor is rounded.
+/// The calls that round one tensor.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundCall {
-    /// The tensor as a matrix.
+    /// The shape of the tensor as a stack of one matrix.
     shape: [usize; 3],
     quantize: Call,
-    /// Present where the scale is given.
+    /// The call that measures amax; present if the scale is given.
     amax: Option<Call>,
 }
 
-/// decode(encode(x / s)) · s with the scale \[1\] that is given, or the one of x's own amax. What is
-/// infinite stays so: the largest value in its place would hide an overflow from loss scaling. Beside it, where a scale was
-/// given, the largest finite magnitude \[1\] f32.
+/// Computes decode(encode(x / s)) · s with the given scale \[1\], or with the scale of x's own amax. Infinities stay: the largest value in
+/// their place would hide an overflow from loss scaling. If a scale is given, also returns the largest finite magnitude \[1\] in f32.
 fn round<B: Operations>(
     x: FloatTensor<B>,
     scale: Option<FloatTensor<B>>,
@@ -116,7 +115,7 @@ fn round<B: Operations>(
     (B::float_reshape(y, shape), amax)
 }
 
-/// Without gradients a cast hands on what it got.
+/// The casts on each backend; backends without gradients return the value.
 #[backend_extension(
     Cube: cfg(feature = "cube"),
     Flex: cfg(feature = "flex"),
@@ -126,15 +125,15 @@ fn round<B: Operations>(
     Autodiff: cfg(feature = "autodiff"),
 )]
 pub(crate) trait Fp8TrainOps: Backend {
-    /// `rounded`; its gradient is that of x.
+    /// Returns `rounded`; its gradient becomes that of x.
     #[fusion(default)]
     fn fp8_straight_through(x: FloatTensor<Self>, rounded: FloatTensor<Self>) -> FloatTensor<Self> {
         drop(x);
         rounded
     }
 
-    /// x; its gradient dy is rounded with the scale \[1\], or one from its own amax. With a scale,
-    /// the gradient of `slot` \[1\] is the amax of dy: nothing else gets out of a backward pass.
+    /// Returns x; its gradient dy is rounded with the scale \[1\], or with one from dy's own amax. With a scale, the gradient of `slot`
+    /// \[1\] becomes the amax of dy, because a backward pass can return nothing but gradients.
     #[fusion(default)]
     fn fp8_round_gradient(
         x: FloatTensor<Self>,
@@ -158,7 +157,7 @@ impl<C: moebius_xla::RouterChannel> Fp8TrainOps for moebius_xla::BackendRouter<C
 
 #[cfg(feature = "autodiff")]
 mod autodiff {
-    //! What the casts do to gradients.
+    //! The casts on devices that record gradients.
 
     use super::{Fp8TrainOps, RoundCall, round};
     use crate::ops::call::Operations;
@@ -184,7 +183,7 @@ mod autodiff {
         }
     }
 
-    /// Parents: what is cast, and the slot.
+    /// The backward step of [`Fp8TrainOps::fp8_round_gradient`]; its parents are x and the slot.
     #[derive(Debug)]
     struct RoundGradient;
 
@@ -223,7 +222,7 @@ mod autodiff {
             scale: Tensors<Self>,
             call: RoundCall,
         ) -> FloatTensor<Self> {
-            // The value passes: only its gradient is rounded.
+            // The value passes through; only its gradient is rounded.
             let ((y, node), (_, slot_node)) = (x.into_parts(), slot.into_parts());
             let scale = scale.0.into_iter().next();
             let scale = scale.map(|scale| scale.float().into_primitive());

@@ -1,11 +1,12 @@
-//! What other devices' compilers make one kernel of, and Flex computes in one pass here: on Flex every operation of Burn writes a tensor of its own.
+//! Operations that the compilers of other devices fuse into one kernel, and that run here in one pass on Flex, where every operation of
+//! Burn writes a tensor of its own.
 
 use crate::Error;
 use burn::nn::RmsNorm;
 use burn::tensor::Tensor;
 use moebius_ops::Mismatch;
 
-/// Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension, in one pass on Flex where no gradients are recorded.
+/// Computes Burn's norm, x / √(mean(x²) + ε) · γ over the last dimension; in one pass on Flex if no gradients are recorded.
 ///
 /// # Panics
 /// As the norm's own forward, for an x of another width.
@@ -17,13 +18,13 @@ pub fn rms_norm<const D: usize>(norm: &RmsNorm, x: Tensor<D>) -> Tensor<D> {
     norm.forward(x)
 }
 
-/// x \[B, S, heads, D\] with pairs of elements turned by angles, as rotary positions are (Su et al. 2021): (l, r) becomes
-/// (l · cos − r · sin, r · cos + l · sin). Pairs of neighbours come out apart, as the others are: queries and keys alike, so that their
-/// products stay.
+/// Rotates pairs of elements of x \[B, S, heads, D\] by angles, as rotary position embeddings do (Su et al. 2021): (l, r) becomes (l · cos
+/// − r · sin, r · cos + l · sin). Interleaved pairs come out in separate halves, like pairs of the other kind; queries and keys are
+/// permuted alike, so their products don't change.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for tables of cosines and sines other than \[B or 1, S, 1, turned / 2\], and more turned
-/// elements than a head has.
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for tables of cosines and sines of another shape than \[B or 1, S, 1, rotated / 2\], and
+/// for more rotated elements than a head has.
 pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tensor<4>, Error> {
     let ([b, s, heads, width], Pairs { at, interleaved }) = (x.dims(), pairs);
     let [cos, sin] = tables.each_ref().map(Tensor::dims);
@@ -60,18 +61,18 @@ pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tens
     Ok(Tensor::cat(parts.collect(), 3))
 }
 
-/// Which elements of a head are turned together.
+/// The pairs of elements of a head that are rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pairs {
-    /// The first element that is turned.
+    /// The index of the first rotated element.
     pub at: usize,
-    /// Pairs are neighbours; otherwise element i and the one half of the turned ones further on.
+    /// Whether the elements of a pair are neighbours; otherwise element i is paired with the element half of the rotated width after it.
     pub interleaved: bool,
 }
 
 #[cfg(feature = "flex")]
 mod flex {
-    //! In f32, where no gradients are recorded.
+    //! The operations on Flex, in f32 without recorded gradients.
 
     use super::Pairs;
     use crate::ops::host::{Rows, float_tensor};
@@ -82,7 +83,7 @@ mod flex {
     use burn::tensor::{DType, Tensor};
     use moebius_host::fused::{self, Rotation};
 
-    /// A tensor's values on the host, one behind the other; `None` for those of other devices.
+    /// Returns the contiguous f32 values of a tensor on Flex that records no gradients; `None` for other tensors.
     fn on_host<const D: usize>(tensor: &Tensor<D>) -> Option<Rows> {
         match tensor.clone().into_dispatch() {
             DispatchTensor {

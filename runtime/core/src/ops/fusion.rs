@@ -1,4 +1,4 @@
-//! Tensors on their way through Burn's fusion.
+//! The values of calls as tensors of Burn's fusion.
 
 use super::tensors::{Tensors, Value, ValueMetadata};
 use burn::backend::fusion::custom::{FusionValueAdapter, HandleContainer, TensorIr};

@@ -1,6 +1,6 @@
-//! Products: one per expert, rows · W_eᵀ + b_e for the sorted rows of expert e, or an ordinary one of all rows; shapes as in
-//! [`moebius_ops::grouped_gemm`]. FP8 weights are panels of codes, which are decoded while they are loaded or multiplied by matrix
-//! instructions ([`moebius_ops::fp8_mma`]); their products have no derivative.
+//! Products: rows · W_eᵀ + b_e for the sorted rows of each expert e, or one product of all rows; the shapes are those of
+//! [`moebius_ops::grouped_gemm`]. FP8 weights are panels of codes, which are decoded while they are loaded, or multiplied by matrix
+//! instructions ([`moebius_ops::fp8_mma`]); products with them have no derivative.
 
 use super::call::Request;
 use super::{Assignment, DeviceValue, Sorted, quantize};
@@ -16,9 +16,9 @@ use moebius_shaders::{ProductHow, Unsupported, fp8_mma as mma};
 /// The rows that a product multiplies.
 #[derive(Clone, Copy)]
 pub(crate) enum Rows<'a> {
-    /// Those of slots, in the order of their experts and by the tiles of their sort.
+    /// The rows of slots, sorted by expert, in the tiles of their sort.
     Sorted(&'a Assignment),
-    /// All of one expert's, as they come; by kernels of this variant where it is given.
+    /// All rows, for a single expert, in their own order; computed by kernels of the given variant, if any.
     All(Option<Variant>),
 }
 
@@ -37,7 +37,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// How a product finds them in a buffer with one row for each token.
+    /// How a product finds its rows in a buffer with one row per token.
     pub(crate) fn tokens(self) -> Source {
         match self {
             Self::Sorted(_) => Source::Tokens,
@@ -45,7 +45,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Them of x \[T,H\].
+    /// Returns the rows of x \[T,H\].
     pub(crate) fn gather(self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         match self {
             Self::Sorted(assignment) => assignment.gather(x),
@@ -53,7 +53,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// [`Assignment::defined`] rows.
+    /// Returns the rows after [`Assignment::defined`]; all rows of a single expert are defined.
     pub(crate) fn defined(self, rows: Tensor<2>) -> Tensor<2> {
         match self {
             Self::Sorted(assignment) => assignment.defined(rows),
@@ -61,7 +61,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A product of `rows` \[.., k\] and \[columns, k\]ᵀ per expert.
+    /// Describes a product of `rows` \[.., k\] with \[columns, k\]ᵀ per expert.
     pub(crate) fn product(self, rows: &Tensor<2>, columns: usize) -> Result<Problem, Mismatch> {
         let [count, k] = rows.dims();
         let problem = match self {
@@ -81,7 +81,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// \[R,n\]: rows \[R,k\] · W_eᵀ + b_e, W \[E,n,k\], b \[E,n\].
+    /// Computes rows \[R,k\] · W_eᵀ + b_e, \[R,n\], for W \[E,n,k\] and b \[E,n\].
     pub(crate) fn linear(
         self,
         rows: Tensor<2>,
@@ -94,7 +94,7 @@ impl<'a> Rows<'a> {
 }
 
 impl Assignment {
-    /// [`Rows::linear`] of the sorted rows.
+    /// Computes [`Rows::linear`] for the sorted rows.
     pub(crate) fn linear(
         &self,
         rows: Tensor<2>,
@@ -105,7 +105,7 @@ impl Assignment {
     }
 }
 
-/// \[R,n\]: `problem` of rows \[R,k\], w \[E,n,k\] and a bias \[E,n\] where it has one. The caller has checked the shapes.
+/// Computes `problem` \[R,n\] for rows \[R,k\], w \[E,n,k\] and a bias \[E,n\], if there is one. The caller has checked the shapes.
 pub(crate) fn run(
     rows: Tensor<2>,
     w: Tensor<3>,
@@ -130,8 +130,8 @@ pub(crate) fn run(
     Ok(call.run().floats())
 }
 
-/// \[R,n\]: `problem` of x \[T,k\] or \[R,k\], panels of codes and their scales, decoded by `conversion`, and a bias \[E,n\] in the dtype of x.
-/// The caller has checked the shapes.
+/// Computes `problem` \[R,n\] for x \[T,k\] or \[R,k\], panels of codes with their scales, decoded by `conversion`, and a bias \[E,n\] in
+/// the dtype of x. The caller has checked the shapes.
 pub(crate) fn fp8_linear(
     x: Tensor<2>,
     [codes, scales]: [DeviceValue; 2],
@@ -154,8 +154,8 @@ pub(crate) fn fp8_linear(
     Ok(call.run().floats())
 }
 
-/// \[R,n\] f32: `problem` of x \[1, T or R, k\], rounded to codes as `rounding` says, and of panels of codes with scales; sorted rows by tiles
-/// of [`mma::TILE_ROWS`]. There is one variant, so that one asked for of all rows of an expert changes nothing.
+/// Computes `problem` \[R,n\] in f32 for x \[1, T or R, k\], rounded to codes as `rounding` says, and panels of codes with their scales.
+/// Sorted rows need tiles of [`mma::TILE_ROWS`]; the kernels have one variant, so the variant of [`Rows::All`] has no effect.
 pub(crate) fn multiply_codes(
     x: Tensor<3>,
     rounding: codes::Problem,
@@ -183,7 +183,7 @@ pub(crate) fn multiply_codes(
     Ok(call.run().floats())
 }
 
-/// Refuses a device without kernels, which has no `instructions`.
+/// Refuses a device without kernels, because it lacks `instructions`.
 fn needs_kernels(device: &Device, instructions: &str) -> Result<(), Error> {
     if device::capability(device)?.is_none() {
         let needs = format!("kernels for {instructions}");
@@ -236,7 +236,7 @@ pub(super) mod flex {
         vec![y.into()]
     }
 
-    /// The gradients that are needed: of the rows, the weights and the biases.
+    /// Computes the gradients that are needed: of the rows, the weights and the biases.
     fn gradients(problem: &Problem, needs: [bool; 3], mut b: Operands) -> Vec<Computed> {
         let segments = segments(&mut b, problem.row_bound);
         let floats = ["dy", "rows"].map(|name| Floats::of(&mut b, name));
@@ -267,7 +267,7 @@ pub(super) mod flex {
         vec![fp8::linear(p, segments.as_ref(), matrices(&x), &weights).into()]
     }
 
-    /// The words of a contiguous tensor, without a copy of those that Burn's integers have here.
+    /// Returns the words of a contiguous tensor; borrows them if they are i32, as Burn's integers are here.
     fn signed_words(tensor: &Words) -> Cow<'_, [i32]> {
         match tensor.dtype() {
             DType::I32 => Cow::Borrowed(tensor.storage::<i32>()),

@@ -1,4 +1,4 @@
-//! Flex's tensors as slices, and slices as its tensors.
+//! Conversions between Flex's tensors and slices.
 
 use super::dtype;
 use super::tensors::{Named, Value};
@@ -14,7 +14,7 @@ use moebius_ops::TensorInfo;
 pub(super) type Rows = FloatTensor<Flex>;
 pub(super) type Words = IntTensor<Flex>;
 
-/// The operands of a call by their names.
+/// The operands of a call, by name.
 pub(super) type Operands = Named<Value<Flex>>;
 
 impl Operands {
@@ -35,7 +35,7 @@ impl Operands {
     }
 }
 
-/// Contiguous f32 values, or none.
+/// Contiguous f32 values, or no values.
 pub(super) struct Floats(Option<Rows>);
 
 impl Floats {
@@ -58,7 +58,7 @@ pub(super) fn floats(tensor: Rows) -> Vec<f32> {
     tensor.storage::<f32>().to_vec()
 }
 
-/// The 32-bit words of an integer tensor.
+/// Returns the words of an integer tensor as u32.
 pub(super) fn words(tensor: Words) -> Vec<u32> {
     let tensor = tensor.to_contiguous();
     match tensor.dtype() {
@@ -68,11 +68,11 @@ pub(super) fn words(tensor: Words) -> Vec<u32> {
     }
 }
 
-/// A result that a body on slices computed.
+/// A result computed on slices.
 pub(super) enum Computed {
     Floats(Vec<f32>),
     Words(Vec<u32>),
-    /// An operand that was changed in place.
+    /// The tensor of an operand that was changed in place.
     Changed(Words),
 }
 
@@ -89,7 +89,7 @@ impl From<Vec<u32>> for Computed {
 }
 
 impl Computed {
-    /// The tensor of the shape and type that the description says.
+    /// Returns the result as a tensor of the shape and type of its description.
     pub(super) fn into_tensor(self, info: &TensorInfo) -> Value<Flex> {
         match self {
             Self::Floats(values) => {
@@ -110,7 +110,7 @@ pub(super) fn float_tensor(values: Vec<f32>, shape: &[usize]) -> Rows {
     Flex::float_from_data(TensorData::new(values, shape.to_vec()), &Default::default())
 }
 
-/// Values in another tensor's dtype.
+/// Casts values to `dtype`.
 pub(super) fn cast_like(values: Rows, dtype: DType) -> Rows {
     let to = match dtype {
         DType::F16 => FloatDType::F16,
@@ -127,7 +127,7 @@ pub(super) fn to_f32(tensor: Rows) -> Rows {
     cast_like(tensor, DType::F32)
 }
 
-/// A contiguous matrix, or a stack of them.
+/// A contiguous tensor as a matrix or a stack of matrices.
 pub(super) fn matrices(tensor: &Rows) -> Matrices<'_> {
     let shape = tensor.shape();
     let last = shape.num_dims() - 1;
@@ -142,7 +142,7 @@ pub(super) fn matrices(tensor: &Rows) -> Matrices<'_> {
     }
 }
 
-/// The sort of a call, or the one segment of `rows` rows where it has none.
+/// The sort of a call, or a single segment of `rows` rows if there is no sort.
 pub(super) fn segments(b: &mut Operands, rows: usize) -> Segments {
     let sort = ["order", "offsets", "positions"].map(|name| b.maybe_word(name).map(words));
     Segments::new(sort, rows)

@@ -1,4 +1,4 @@
-//! Keys and values in pages; shapes as in [`moebius_ops::kv_cache`].
+//! A cache of keys and values in pages; the shapes are those of [`moebius_ops::kv_cache`].
 
 use super::call::Request;
 use super::tensors::DeviceValue;
@@ -7,10 +7,10 @@ use burn::tensor::{Int, Tensor};
 use moebius_ops::KvCache;
 use moebius_ops::kv_cache::{Append, Attend};
 
-/// Appends tokens to the pool, in place where nothing else holds its memory. The caller has checked all shapes.
+/// Appends tokens to the pool, in place unless something else shares its memory. The caller has checked all shapes.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it.
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run the operation.
 pub(crate) fn append(
     [k, v]: [Tensor<4>; 2],
     pool: &mut Option<Tensor<2, Int>>,
@@ -23,8 +23,8 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// o \[B, Hq, Sq, Dv\] and lse f32 \[B, Hq, Sq\] of q over the pool. `tables` are those that the rules and sinks read, in the order
-/// of the description; the caller has checked all shapes.
+/// Computes o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\] (f32) of q over the pool. `tables` are those that the rules and sinks read, in the
+/// order of the description; the caller has checked all shapes.
 ///
 /// # Errors
 /// As [`append`].
@@ -43,14 +43,14 @@ pub(crate) fn attend(
 
 #[cfg(feature = "flex")]
 pub(super) mod flex {
-    //! Caches on Flex: tokens into their pages in place, and attention over them.
+    //! Caches on Flex: appends tokens to their pages in place, and computes attention over pages.
 
     use crate::ops::host::{Computed, Floats, Operands, Words, words};
     use moebius_host::kv_cache::{self as host, Places, Queries};
     use moebius_ops::KvCache;
     use moebius_ops::kv_cache::{Append, Attend};
 
-    /// The pool, or o and its log-sum-exp.
+    /// Returns the changed pool, or o and its log-sum-exp.
     pub(in crate::ops) fn run(operation: &KvCache, b: Operands) -> Vec<Computed> {
         match operation {
             KvCache::Append(append) => vec![Computed::Changed(appended(append, b))],

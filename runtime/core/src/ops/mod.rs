@@ -1,13 +1,14 @@
-//! The one seam to Burn: every operation of `moebius-ops` on whatever device holds its tensors.
+//! The only interface to Burn's backends (the seam): every operation of `moebius-ops`, on the device that holds its tensors.
 //!
-//! A call is the description of an operation, its operands, and on CubeCL devices its kernels as they were planned. It goes
-//! through [`call::Operations`], which each backend implements once, in the file of its name; ARCHITECTURE.md lists them.
+//! A call is the description of an operation, with its operands and, on CubeCL devices, its planned kernels. It goes through
+//! [`call::Operations`], which each backend implements once, in the file of its name; ARCHITECTURE.md lists these files.
 //!
-//! A family is a module: it has functions of ordinary tensors, which check, plan the kernels and call; its module `flex` makes
-//! slices of Flex's tensors for the family's module of `moebius-host`. Capacities and hash routing are the kernels' references.
+//! Each family of operations is a module. Its functions take ordinary tensors, check them, plan the kernels and make the call; its module
+//! `flex` turns Flex's tensors into slices for the family's module of `moebius-host`. Capacities and hash routing run the references of the
+//! kernels.
 //!
-//! What a function refuses: sizes and dtypes that its operation doesn't take ([`ErrorKind::Shape`](crate::ErrorKind::Shape)),
-//! and what the device can't run ([`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)).
+//! All functions refuse sizes and dtypes that their operation doesn't take ([`ErrorKind::Shape`](crate::ErrorKind::Shape)), and operations
+//! that the device can't run ([`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)).
 
 pub(crate) mod attention;
 mod call;

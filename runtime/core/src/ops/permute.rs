@@ -1,9 +1,9 @@
-//! Slots sorted by expert, and rows of tokens in and out of that order; shapes as in [`moebius_ops::permute`].
+//! Slots sorted by expert, and the movement of token rows into that order and back; the shapes are those of [`moebius_ops::permute`].
 //!
-//! Every kind of expert is made of operations on sorted rows, all differentiable: rows in ([`Assignment::gather`]), a product per expert
-//! (`linear`), what looks along a sequence ([`Assignment::neighbours`], `attention`), and rows out ([`Assignment::combine`]). Products and attention
-//! are in the files of their families. Rows are \[R, width\] in the order of their experts; those past the last expert's
-//! are undefined and never reach a token.
+//! Every kind of expert is composed of differentiable operations on sorted rows: [`Assignment::gather`] moves rows in, `linear` is a
+//! product per expert, [`Assignment::neighbours`] and `attention` look along a sequence, and [`Assignment::combine`] moves rows out.
+//! Products and attention are in the files of their families. Rows are \[R, width\] in the order of their experts; rows past the last
+//! expert's are undefined and never reach a token.
 
 use super::DeviceValue;
 use super::call::Request;
@@ -15,14 +15,14 @@ use moebius_ops::permute::{Capacity, RowsProblem, sorting};
 use moebius_ops::{Mismatch, Permute, routing};
 use moebius_shaders::grouped_gemm::Variant;
 
-/// Who decides how many slots an expert takes.
+/// The rule that limits how many slots an expert takes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CapacityRule {
-    /// `None` never drops.
+    /// The capacity limit; `None` never drops a slot.
     pub(crate) capacity: Option<Capacity>,
-    /// \[E\] f32: factors on the device instead of the capacity's own.
+    /// Capacity factors \[E\] (f32) on the device, which replace the factor of `capacity`.
     pub(crate) factors: Option<Tensor<1>>,
-    /// Experts that take any.
+    /// True for the available experts; `None` makes all available.
     pub(crate) mask: Option<Tensor<1, Bool>>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Assignment {
     pub(super) sorted: Sorted,
     pub(super) routing: routing::Problem,
     pub(super) row_bound: usize,
-    /// What all products share, because it decides the tiles; absent without kernels.
+    /// The kernel variant that all products share, because it decides the tiles; `None` on a device without kernels.
     pub(super) variant: Option<Variant>,
 }
 
@@ -72,23 +72,23 @@ impl Assignment {
         })
     }
 
-    /// Tokens, experts and slots.
+    /// The numbers of tokens, experts and slots.
     pub(crate) fn routing(&self) -> routing::Problem {
         self.routing
     }
 
-    /// \[1\]: slots that reach no expert.
+    /// The number of slots that reach no expert, \[1\].
     pub(crate) fn dropped(&self) -> Tensor<1, Int> {
         self.sorted.dropped.clone().words()
     }
 
-    /// \[T,K\]: the sorted row of every slot, −1 for a slot that reaches no expert.
+    /// The sorted row of every slot, \[T,K\]; −1 for a slot that reaches no expert.
     pub(crate) fn positions(&self) -> Tensor<2, Int> {
         let positions = self.sorted.positions.clone().words::<1>();
         positions.reshape([self.routing.tokens(), self.routing.top_k()])
     }
 
-    /// The same rows \[R, width\] with zeros past the last expert's, and so are their gradients.
+    /// Returns rows \[R, width\] with zeros in the rows past the last expert's, whose gradients become 0, too.
     pub(crate) fn defined(&self, rows: Tensor<2>) -> Tensor<2> {
         let ([count, _], experts) = (rows.dims(), self.routing.experts());
         let offsets = self.sorted.offsets.clone().words::<1>();
@@ -104,7 +104,7 @@ impl Assignment {
         RowsProblem::new(&self.routing, self.row_bound, width, element)
     }
 
-    /// \[R, width\]: the token of every sorted row of x \[T, width\].
+    /// Gathers the token of every sorted row from x \[T, width\]: \[R, width\].
     pub(crate) fn gather(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let (problem, sorted) = (self.rows(&x)?, &self.sorted);
         let call = Request::new(Permute::Gather(problem), &x.device(), &None)?;
@@ -113,7 +113,7 @@ impl Assignment {
         Ok(call.beside([positions]).run().floats())
     }
 
-    /// \[T, width\]: Σ_k w_tk · row of slot (t,k), in slot order; weights of 1 when `None`.
+    /// Computes Σ_k w_tk · row of slot (t,k), \[T, width\], in slot order; `None` stands for weights of 1.
     pub(crate) fn combine(
         &self,
         rows: Tensor<2>,
@@ -129,8 +129,8 @@ impl Assignment {
         Ok(call.beside(beside).run().floats())
     }
 
-    /// \[R, 3·width\]: every row between its neighbours in its expert and its sequence of
-    /// `sequence` tokens, or after its two predecessors when `causal`; zeros beyond the ends.
+    /// Puts every row between its neighbours in its expert and its sequence of `sequence` tokens, or after its two predecessors if
+    /// `causal`: \[R, 3·width\], with zeros beyond the ends.
     pub(crate) fn neighbours(&self, rows: Tensor<2>, sequence: usize, causal: bool) -> Tensor<2> {
         let (rows, owners) = (self.defined(rows), self.owners(sequence));
         let places = if causal { [-2, -1, 0] } else { [-1, 0, 1] };
@@ -142,7 +142,7 @@ impl Assignment {
         Tensor::cat(seen.into(), 1)
     }
 
-    /// \[R\]: a number for the expert and the sequence of each sorted row.
+    /// Numbers the pair of expert and sequence of each sorted row, \[R\].
     fn owners(&self, sequence: usize) -> Tensor<1, Int> {
         let (rows, experts) = (self.row_bound, self.routing.experts());
         let slots = self.sorted.order.clone().words::<1>().narrow(0, 0, rows);
@@ -170,32 +170,32 @@ impl Assignment {
 /// The sort of slots by expert, after the capacity has dropped some.
 #[derive(Clone, Debug)]
 pub(crate) struct Sorted {
-    /// \[S\]: the slot of a sorted row.
+    /// The slot of each sorted row, \[S\].
     pub(crate) order: DeviceValue,
-    /// \[E+1\].
+    /// The first sorted row of each expert, and the number of sorted rows, \[E+1\].
     pub(crate) offsets: DeviceValue,
-    /// \[S\]: the sorted row of a slot, −1 for none.
+    /// The sorted row of each slot, \[S\]; −1 for a slot that reaches no expert.
     pub(crate) positions: DeviceValue,
-    /// \[1\]: slots that reach no expert.
+    /// The number of slots that reach no expert, \[1\].
     pub(crate) dropped: DeviceValue,
-    /// \[3·max_tiles\]: how kernels walk the segments; there where kernels run.
+    /// The tiles in which kernels walk the segments, \[3·max_tiles\]; present on a device with kernels.
     pub(crate) tiles: Option<DeviceValue>,
 }
 
 impl Sorted {
-    /// The order and the offsets, as most descriptions have them.
+    /// Returns the order and the offsets, the operands of most descriptions.
     pub(super) fn segments(&self) -> [&DeviceValue; 2] {
         [&self.order, &self.offsets]
     }
 
-    /// What kernels read beside the segments.
+    /// Returns the operand that kernels read in addition to the segments.
     pub(super) fn tiles(&self) -> Option<(&'static str, DeviceValue)> {
         self.tiles.clone().map(|tiles| ("tiles", tiles))
     }
 }
 
-/// \[T, width\]: row t times w_t of weights \[T,1\] in f32, without a sort. It is an operation of ours because Burn's fusion may make one
-/// rounding of such a product and a sum after it, and bits would depend on what comes after.
+/// Multiplies row t by w_t of weights \[T,1\] in f32, without a sort: \[T, width\]. This is an operation of its own because Burn's fusion
+/// may round such a product and a following sum only once, so that bits would depend on what follows.
 pub(crate) fn weighted(rows: Tensor<2>, weights: Tensor<2>) -> Result<Tensor<2>, Error> {
     let ([count, width], device) = (rows.dims(), rows.device());
     let routing = routing::Problem::new(count, 1, 1)?;
@@ -210,13 +210,13 @@ pub(crate) fn weighted(rows: Tensor<2>, weights: Tensor<2>) -> Result<Tensor<2>,
     if !device.is_autodiff() {
         return Ok(call.run().floats());
     }
-    // The sort that gradients read: all rows are one expert's.
+    // The gradients read a sort in which all rows are one expert's.
     let offsets = Tensor::<1, Int>::arange(0..2, &device).mul_scalar(count as i64);
     let sort = [("order", in_order.into()), ("offsets", offsets.into())];
     Ok(call.beside(sort).run().floats())
 }
 
-/// Row r + `by` of x in place of row r, `outside` where there is none.
+/// Shifts rows: row r of the result is row r + `by` of x, or `outside` if x has no such row.
 fn beside<const D: usize, K: Basic>(x: Tensor<D, K>, by: i64, outside: i64) -> Tensor<D, K> {
     let mut shape = x.dims();
     let rows = shape[0];
@@ -237,7 +237,7 @@ fn beside<const D: usize, K: Basic>(x: Tensor<D, K>, by: i64, outside: i64) -> T
 
 #[cfg(feature = "flex")]
 pub(super) mod flex {
-    //! The sort of slots, and moved rows, on Flex. Capacities are the kernels' references.
+    //! The sort of slots and the movement of rows on Flex. Capacities are the kernels' references.
 
     use crate::ops::host::{Computed, Floats, Operands, floats, segments, words};
     use moebius_host::permute as host;

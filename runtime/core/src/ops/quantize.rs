@@ -1,7 +1,6 @@
-//! FP8 codes of flat tensors, and codes and scales of a stack of matrices, and back; shapes as in [`crate::fp8`] and
-//! [`moebius_ops::quantize`]. Casts have no derivative. Scales are constants to autodiff, and so are codes: what a
-//! recording device gets has no derivative, but for fake quantisation, whose gradient passes
-//! straight through.
+//! FP8 codes of flat tensors, and codes with scales of stacks of matrices; the shapes are those of [`crate::fp8`] and
+//! [`moebius_ops::quantize`]. Codes and scales are constants to autodiff, so results have no derivative even on a device that records
+//! gradients, except for fake quantisation, whose gradient passes straight through.
 
 use super::DeviceValue;
 use super::call::Request;
@@ -13,11 +12,11 @@ use moebius_ops::quantize::Problem;
 use moebius_ops::{Mismatch, Quantize};
 use moebius_shaders::quantize as kernels;
 
-/// words\[⌈n/4⌉\] = the codes of x\[n\], rounded to nearest even; the last word padded with zeros.
+/// Encodes x\[n\], rounded to nearest even, into words\[⌈n/4⌉\]; the last word is padded with zeros.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x isn't f32,
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it exceeds a binding.
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x isn't f32, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when x is
+/// larger than a buffer that the device binds.
 pub fn encode(
     x: Tensor<1>,
     format: Fp8Format,
@@ -34,7 +33,7 @@ pub fn encode(
     Ok(call.reads([x]).run().words())
 }
 
-/// y\[`len`\] = the values of the first `len` codes of `words`; exact.
+/// Decodes the first `len` codes of `words` into y\[`len`\], exactly.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there aren't ⌈`len`/4⌉ words of 32 bits.
@@ -50,7 +49,7 @@ pub fn decode(words: Tensor<1, Int>, len: usize, format: Fp8Format) -> Result<Te
     Ok(call.reads([words]).run().floats())
 }
 
-/// Words and scales of x, which has the shape and dtype of `problem` and at least one value.
+/// Quantises x, which has the shape and dtype of `problem` and at least one value; returns words and scales.
 pub(crate) fn quantize(
     x: Tensor<3>,
     problem: Problem,
@@ -60,7 +59,7 @@ pub(crate) fn quantize(
     Ok((results.words(), results.value()))
 }
 
-/// The words of x under scales that fit it.
+/// Quantises x with given scales that fit it; returns words.
 pub(crate) fn quantize_by(
     x: Tensor<3>,
     scales: DeviceValue,
@@ -70,7 +69,7 @@ pub(crate) fn quantize_by(
     Ok(call.reads([x]).reads([scales]).run().words())
 }
 
-/// The values of words and scales that fit the problem.
+/// Decodes words and scales that fit the problem.
 pub(crate) fn dequantize(
     words: Tensor<3, Int>,
     scales: DeviceValue,
@@ -80,7 +79,7 @@ pub(crate) fn dequantize(
     Ok(call.reads([words]).reads([scales]).run().floats())
 }
 
-/// x as its codes have it, under its own scales or given ones; the gradient passes.
+/// Rounds x to FP8 and back, with its own or given scales; the gradient passes straight through.
 pub(crate) fn fake_quantize(
     x: Tensor<3>,
     scales: Option<DeviceValue>,
@@ -94,11 +93,11 @@ pub(crate) fn fake_quantize(
     Ok(call.reads([x]).reads(scales).run().floats())
 }
 
-/// amax \[1\] = max |x| over the finite values of x, in f32; 0 without any. Nothing is read back.
+/// Computes amax \[1\] = max |x| in f32 over the finite values of x; 0 if there are none. Nothing is read back.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x isn't f32, f16 or bf16,
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when it exceeds a binding.
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when x isn't f32, f16 or bf16, [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported)
+/// when x is larger than a buffer that the device binds.
 pub fn amax<const D: usize>(x: Tensor<D>) -> Result<Tensor<1>, Error> {
     let (element, device) = (element(x.dtype())?, x.device());
     if x.shape().num_elements() == 0 {
@@ -113,7 +112,7 @@ pub(super) fn request(operation: Quantize, device: &Device) -> Result<Request, E
     Request::new(operation, device, &())
 }
 
-/// Checks that a device can hold `matrices` matrices like that of `one`.
+/// Checks that a device can hold `matrices` matrices of the size of `one`.
 pub(crate) fn check_kept(one: &Problem, matrices: usize, device: &Device) -> Result<(), Error> {
     device::plan(device, |device| kernels::check_kept(one, matrices, device))?;
     Ok(())

@@ -1,5 +1,4 @@
-//! Router logits, the choice of experts, and counts of choices; shapes as in
-//! [`moebius_ops::routing`].
+//! Router logits, the choice of experts, and counts of choices; the shapes are those of [`moebius_ops::routing`].
 
 use super::call::Request;
 use crate::Error;
@@ -8,7 +7,7 @@ use burn::tensor::{Bool, Int, Tensor};
 use moebius_ops::Routing;
 use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, Problem};
 
-/// x · Wgᵀ \[T,E\] in f32 of x \[T,H\] and Wg \[E,H\] of one dtype; the caller has checked the shapes.
+/// Computes the logits x · Wgᵀ \[T,E\] in f32 from x \[T,H\] and Wg \[E,H\] of one dtype; the caller has checked the shapes.
 pub(crate) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Error> {
     let ([tokens, hidden], [experts, _]) = (x.dims(), w.dims());
     if tokens == 0 {
@@ -26,20 +25,20 @@ pub(crate) fn router_logits(x: Tensor<2>, w: Tensor<2>) -> Result<Tensor<2>, Err
     Ok(call.reads([x, w]).run().floats())
 }
 
-/// What a choice of experts gives.
+/// The results of a choice of experts.
 pub(crate) struct Chosen {
-    /// \[T,K\].
+    /// The chosen experts, \[T,K\].
     pub(crate) indices: Tensor<2, Int>,
-    /// \[T,K\].
+    /// Their weights, \[T,K\].
     pub(crate) weights: Tensor<2>,
-    /// \[T,E\].
+    /// The probabilities of all experts, \[T,E\].
     pub(crate) probs: Tensor<2>,
-    /// \[T\].
+    /// ln Σ exp of the logits of available experts, \[T\].
     pub(crate) logsumexp: Tensor<1>,
 }
 
-/// The experts of `problem`, which `mask` \[E\] may exclude, by logits \[T,E\] f32; `bias` \[E\] f32 is added
-/// to the scores for the selection alone. T is at least 1.
+/// Chooses experts for `problem` from logits \[T,E\] in f32; `mask` \[E\] may exclude experts, and `bias` \[E\] (f32) is added to the
+/// scores for the selection only. T is at least 1.
 pub(crate) fn route(
     logits: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
@@ -61,7 +60,7 @@ pub(crate) fn route(
     })
 }
 
-/// Experts of the tokens of x \[T,H\] by a hash of `key`: indices and weights \[T,K\].
+/// Chooses experts for the tokens of x \[T,H\] by a hash of `key`; returns indices and weights \[T,K\].
 pub(crate) fn hash(
     x: Tensor<2>,
     mask: Option<Tensor<1, Bool>>,
@@ -81,7 +80,7 @@ pub(crate) fn hash(
     Ok((results.words(), results.floats()))
 }
 
-/// \[groups, E\]: how often each of `experts` occurs in equal groups of the rows of `choices` \[T,K\].
+/// Counts how often each of `experts` experts occurs in equal groups of the rows of `choices` \[T,K\]: \[groups, E\].
 pub(crate) fn load(
     choices: Tensor<2, Int>,
     experts: usize,
@@ -98,7 +97,7 @@ pub(crate) fn load(
 
 #[cfg(feature = "flex")]
 pub(super) mod flex {
-    //! The router on Flex. The hash is an integer function with one definition.
+    //! The router on Flex. The hash is an integer function that is defined once for all devices.
 
     use crate::ops::host::{Computed, Floats, Operands, floats, words};
     use moebius_host::routing::{self as host, Chosen};
@@ -120,7 +119,7 @@ pub(super) mod flex {
         }
     }
 
-    /// The mask's entries as booleans; everything is available without one.
+    /// Returns the mask's entries as booleans; without a mask, every expert is available.
     fn available(b: &mut Operands, experts: usize) -> Vec<bool> {
         match b.maybe_word("mask").map(words) {
             None => vec![true; experts],
@@ -128,7 +127,7 @@ pub(super) mod flex {
         }
     }
 
-    /// The logits, or the gradients of what they are made of.
+    /// Computes the logits, or the gradients of their operands.
     fn logits(problem: &Problem, hidden: usize, backward: bool, mut b: Operands) -> Vec<Computed> {
         let sizes = [problem.tokens(), hidden, problem.experts()];
         let floats = ["x", "Wg", "dlogits"].map(|name| Floats::of(&mut b, name));

@@ -1,4 +1,4 @@
-//! Tensors on their way through the seam, of floats or of words, as many as an operation has.
+//! Operands and results of calls: any number of tensors of floats or words.
 
 use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::{
@@ -8,13 +8,13 @@ use burn::backend::{
 use burn::tensor::{Bool, DType, Int, Tensor};
 use moebius_ops::{Element, Scalar};
 
-/// A tensor of either kind.
+/// A tensor of floats or of words.
 #[derive(ExtensionType, Clone, Debug)]
 #[extension_type(fusion: cfg(feature = "fusion"))]
 pub(crate) enum Value<B: Backend> {
-    /// Of floats.
+    /// A tensor of floats.
     Float(FloatTensor<B>),
-    /// Of 32-bit words.
+    /// A tensor of 32-bit words.
     Word(IntTensor<B>),
 }
 
@@ -34,7 +34,7 @@ impl<B: Backend> Value<B> {
     }
 }
 
-/// A tensor of the device that a program chose when it ran.
+/// A tensor of Burn's dispatch backend, whose device a program chooses when it runs.
 pub(crate) type DeviceValue = Value<Dispatch>;
 
 impl<const D: usize> From<Tensor<D>> for DeviceValue {
@@ -44,7 +44,7 @@ impl<const D: usize> From<Tensor<D>> for DeviceValue {
 }
 
 impl<const D: usize> From<Tensor<D, Int>> for DeviceValue {
-    /// 32-bit words, whatever integers the device is configured for.
+    /// Casts to 32-bit words, because a device may be configured for other integers.
     fn from(tensor: Tensor<D, Int>) -> Self {
         let tensor = match tensor.dtype() {
             DType::I32 | DType::U32 => tensor,
@@ -115,7 +115,7 @@ impl<B: Backend> ExtensionType<B> for Tensors<B> {
     }
 }
 
-/// Tensors by the names that an operation's description gives them.
+/// Tensors by their names in an operation's description.
 #[derive(Clone, Debug)]
 pub(crate) struct Named<V>(Vec<(&'static str, V)>);
 
@@ -127,7 +127,7 @@ impl<V: Clone> Named<V> {
         Self(names.into_iter().zip(values).collect())
     }
 
-    /// The tensor, if the operation has it.
+    /// Returns the tensor, or `None` if the operation doesn't have it.
     pub(crate) fn maybe(&self, name: &str) -> Option<V> {
         let found = self.0.iter().find(|(named, _)| *named == name);
         found.map(|(_, value)| value.clone())
@@ -138,7 +138,7 @@ impl<V: Clone> Named<V> {
         value.unwrap_or_else(|| unreachable!("{name} is a tensor of the operation"))
     }
 
-    /// The tensor, which nothing else reads.
+    /// Removes and returns a tensor that nothing else reads.
     #[cfg(feature = "flex")]
     pub(crate) fn take(&mut self, name: &str) -> V {
         let at = self.0.iter().position(|(named, _)| *named == name);
@@ -146,7 +146,7 @@ impl<V: Clone> Named<V> {
         self.0.swap_remove(at).1
     }
 
-    /// Those of these names.
+    /// Keeps only the tensors with these names.
     #[cfg(feature = "autodiff")]
     pub(crate) fn only(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| names.contains(name));
@@ -154,7 +154,7 @@ impl<V: Clone> Named<V> {
     }
 }
 
-/// The dtype of what is described.
+/// Returns the dtype of a described type.
 pub(crate) fn dtype(scalar: Scalar) -> DType {
     match scalar {
         Scalar::Float(Element::F32) => DType::F32,

@@ -17,8 +17,8 @@ impl<C: RouterChannel> Operations for BackendRouter<C> {
         let results = moebius_xla::record(&call.operation, operands.collect());
         let results = results.unwrap_or_else(|error| unreachable!("a checked call: {error}"));
         if let (Some(clock), Some(first)) = (&call.clock, results.first()) {
-            // Both products and the sum are one loop. A device error shows at the caller's next read; the clock only
-            // needs the wait.
+            // Both products and the sum run as one loop, so there is one stage. A device error shows at the caller's next read; the clock
+            // only needs the wait.
             let _ = Self::sync(&first.device());
             clock.mark(Stage::Experts);
         }

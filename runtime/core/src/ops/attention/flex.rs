@@ -5,7 +5,7 @@ use moebius_host::attention::{self, Results};
 use moebius_ops::attention::{Dropout, HostRule, Problem};
 use moebius_ops::{Attention, AttentionPass};
 
-/// o and its log-sum-exp, or gradients through one of them.
+/// Runs the forward pass, or a backward pass through o or its log-sum-exp.
 pub(in crate::ops) fn run(
     operation: &Attention,
     rule: Option<&dyn HostRule>,

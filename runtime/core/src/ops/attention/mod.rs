@@ -1,4 +1,4 @@
-//! Attention of queries to keys under score rules; shapes as in [`moebius_ops::attention`].
+//! Attention of queries to keys under score rules; the shapes are those of [`moebius_ops::attention`].
 
 #[cfg(feature = "flex")]
 pub(in crate::ops) mod flex;
@@ -12,12 +12,11 @@ use moebius_ops::{Attention, AttentionPass};
 use moebius_shaders::{AnyRule, Unsupported};
 use std::sync::Arc;
 
-/// o \[B, Hq, Sq, Dv\] and lse f32 \[B, Hq, Sq\] of q \[B, Hq, Sq, D\], k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\].
-/// `tables` are those that the rules and sinks of `problem` read, in the order of the description; the caller has checked
-/// all shapes.
+/// Computes o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\] (f32) from q \[B, Hq, Sq, D\], k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\].
+/// `tables` are those that the rules and sinks of `problem` read, in the order of the description; the caller has checked all shapes.
 ///
 /// # Errors
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run it, or its rule.
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when the device can't run the attention, or its rule.
 pub(crate) fn run(
     [q, k, v]: [Tensor<4>; 3],
     tables: Vec<DeviceValue>,

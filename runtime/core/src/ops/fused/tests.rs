@@ -1,4 +1,4 @@
-//! One pass against Burn's operations, which a device that records gradients runs.
+//! Compares the single pass with Burn's operations, which run on a device that records gradients.
 
 use crate::nn::{self, Pairs};
 use burn::module::Param;
@@ -20,7 +20,7 @@ fn assert_near<const D: usize>(got: Tensor<D>, want: Tensor<D>) {
 
 #[test]
 fn norms() {
-    // Few rows and many, a width that isn't a multiple of what is summed side by side.
+    // The shapes have few and many rows, and a width that isn't a multiple of the number of parallel sums.
     for shape in [[1, 1, 3, 24], [2, 300, 2, 37]] {
         let [.., width] = shape;
         let norm = |gamma| RmsNorm {
@@ -36,13 +36,13 @@ fn norms() {
 
 #[test]
 fn rotations() {
-    // As many tables as sequences, and one for all; some elements before and behind.
+    // There is a table per sequence, or one for all; some cases have elements before and after the rotated ones.
     for (tables, at, interleaved) in [(3, 0, false), (1, 2, false), (3, 5, true), (1, 0, true)] {
         let (x, pairs) = (random([3, 7, 4, 24]), Pairs { at, interleaved });
         let [cos, sin] = [(); 2].map(|()| random([tables, 7, 1, 8]));
         let recorded = [&cos, &sin].map(|table| table.clone().autodiff());
         let want = nn::rotate(x.clone().autodiff(), recorded, pairs).unwrap();
-        // The same products and sums.
+        // Both compute the same products and sums, so the bits agree.
         let got = nn::rotate(x, [cos, sin], pairs).unwrap();
         assert_eq!(got.into_data(), want.without_autodiff().into_data());
     }

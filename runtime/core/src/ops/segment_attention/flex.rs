@@ -4,7 +4,7 @@ use crate::ops::host::{Computed, Floats, Operands, segments};
 use moebius_host::segment_attention as host;
 use moebius_ops::SegmentAttention;
 
-/// o and its log-sum-exp, or the gradients of q, k and v.
+/// Computes o and its log-sum-exp, or the gradients of q, k and v.
 pub(in crate::ops) fn run(operation: &SegmentAttention, mut b: Operands) -> Vec<Computed> {
     let problem = &operation.problem;
     let floats = ["q", "k", "v", "o", "lse", "do"].map(|name| Floats::of(&mut b, name));

@@ -1,4 +1,4 @@
-//! Attention among the rows of one expert and one sequence; shapes as in [`moebius_ops::segment_attention`].
+//! Attention among the rows of one expert and one sequence; the shapes are those of [`moebius_ops::segment_attention`].
 
 #[cfg(feature = "flex")]
 pub(super) mod flex;
@@ -12,8 +12,8 @@ use moebius_ops::SegmentAttention;
 use moebius_ops::segment_attention::{Problem, Segments};
 
 impl Assignment {
-    /// \[R, heads·D\]: rows of one expert and one sequence of `sequence` tokens attend to each
-    /// other, to earlier ones and themselves only when `causal`. The caller has checked that heads divide the width.
+    /// Computes attention \[R, heads·D\] among the rows of one expert and one sequence of `sequence` tokens; if `causal`, a row attends to
+    /// itself and earlier rows only. The caller has checked that the heads divide the width.
     pub(crate) fn attention(
         &self,
         [q, k, v]: [Tensor<2>; 3],
