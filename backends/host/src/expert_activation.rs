@@ -7,11 +7,11 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::f32::consts::{PI, SQRT_2};
 
-/// What makes hidden activations \[rows, f\] of a product \[rows, f or 2f\].
+/// The step from the first product \[rows, f or 2f\] to hidden activations \[rows, f\].
 #[derive(Clone, Copy)]
 pub(crate) struct HiddenActivation {
     pub(crate) f: usize,
-    /// The second f columns multiply what the activation makes of the first.
+    /// Whether the second f columns multiply the activation of the first f columns.
     pub(crate) gated: bool,
     pub(crate) activation: Option<Activation>,
 }
@@ -25,7 +25,7 @@ impl HiddenActivation {
         }
     }
 
-    /// Gate and up columns; the gate alone without gating.
+    /// Splits rows into gate and up columns; without gating, there is no up part.
     fn gate_and_up(self, pre: &[f32]) -> (Vec<f32>, Option<Vec<f32>>) {
         let columns = if self.gated { 2 * self.f } else { self.f };
         let rows = pre.len() / columns;
@@ -39,7 +39,7 @@ impl HiddenActivation {
         (part(0), self.gated.then(|| part(self.f)))
     }
 
-    /// Fills `hidden`.
+    /// Fills `hidden` with the hidden activations of the first product.
     pub(crate) fn activate(self, pre: &[f32], hidden: &mut [f32]) {
         match (self.activation, self.gated) {
             (Some(Activation::Relu), false) => {
@@ -67,22 +67,22 @@ impl HiddenActivation {
     }
 }
 
-/// Makes of up what the activation of a gate multiplies; only the clamped one changes it.
+/// Prepares the up part for the product with the activation of the gate; only the clamped activation changes it.
 fn gated(activation: Activation, up: &mut [f32]) {
     if activation == Activation::Clamped {
         map(up, |up| up.clamp(-CLAMPED_LIMIT, CLAMPED_LIMIT) + 1.0);
     }
 }
 
-/// x cut at the limit; NaN stays.
+/// Limits x from above; NaN stays NaN.
 fn at_most(x: f32) -> f32 {
     if x > CLAMPED_LIMIT { CLAMPED_LIMIT } else { x }
 }
 
-/// Rows that a thread takes at once.
+/// The rows in a thread's unit of work.
 const LINES: usize = 16;
 
-/// silu(gate) · up of rows \[gate, up\], each f wide, in one pass.
+/// Computes silu(gate) · up for rows \[gate, up\], each part f wide, in one pass.
 fn silu_gate(f: usize, pre: &[f32], hidden: &mut [f32]) {
     let lines = hidden.par_chunks_mut(f * LINES);
     let lines = lines.zip(pre.par_chunks(2 * f * LINES));
@@ -117,7 +117,7 @@ impl WithSimd for SiluGate<'_> {
     }
 }
 
-/// x · 1 / (1 + e⁻ˣ), whose second factor is 0 from −88 on.
+/// Computes x · 1 / (1 + e⁻ˣ); the second factor is 0 below −88.
 #[inline(always)]
 fn silu<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let (one, least) = (simd.splat_f32s(1.0), simd.splat_f32s(-88.0));
@@ -128,12 +128,12 @@ fn silu<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.mul_f32s(x, simd.select_f32s(low, simd.splat_f32s(0.0), sigmoid))
 }
 
-/// NaN stays what it is.
+/// Computes max(x, 0); NaN stays NaN.
 fn relu(x: f32) -> f32 {
     if x < 0.0 { 0.0 } else { x }
 }
 
-/// Every element x becomes act(x).
+/// Replaces every element x by act(x).
 fn apply(activation: Activation, x: &mut [f32]) {
     match activation {
         Activation::Relu => map(x, |x| if x.is_nan() || x > 0.0 { x } else { 0.0 }),
@@ -147,12 +147,12 @@ fn apply(activation: Activation, x: &mut [f32]) {
     }
 }
 
-/// x / 2 · (1 + erf(x / √2)).
+/// Computes x / 2 · (1 + erf(x / √2)).
 fn gelu(x: f32) -> f32 {
     0.5 * x * (1.0 + libm::erff(x / SQRT_2))
 }
 
-/// 1 / (1 + e⁻ˣ), with no exponential that overflows.
+/// Computes 1 / (1 + e⁻ˣ) without an exponential that overflows.
 fn sigmoid(x: f32) -> f32 {
     if x >= 0.0 {
         return 1.0 / (1.0 + (-x).exp());
@@ -171,7 +171,7 @@ fn map(x: &mut [f32], f: impl Fn(f32) -> f32) {
     }
 }
 
-/// d act(x) / dx of every element.
+/// Computes d act(x) / dx of every element.
 fn slopes(activation: Activation, x: &[f32]) -> Vec<f32> {
     let mut slopes = x.to_vec();
     let x = &mut slopes[..];
@@ -202,18 +202,18 @@ fn slopes(activation: Activation, x: &[f32]) -> Vec<f32> {
     slopes
 }
 
-/// What the backward pass computes of some rows between its products.
+/// The results that the backward pass computes for some rows between its products.
 pub(crate) struct Through<'a> {
-    /// \[rows, f\], the hidden activations times the router weights.
+    /// The hidden activations times the router weights, \[rows, f\].
     pub(crate) weighted: &'a mut [f32],
-    /// \[rows, f or 2f\], the first product's gradient.
+    /// The gradient of the first product, \[rows, f or 2f\].
     pub(crate) dpre: &'a mut [f32],
-    /// \[rows\], ⟨gradient, hidden activations⟩.
+    /// ⟨gradient, hidden activations⟩ of each row.
     pub(crate) dots: &'a mut [f32],
 }
 
 impl Through<'_> {
-    /// From the first product, the hidden activations' gradient before the router weights, and these.
+    /// Fills the results from the first product, the gradient of the hidden activations before the router weights, and the router weights.
     pub(crate) fn activation(
         self,
         problem: &Problem,
@@ -265,7 +265,8 @@ impl Through<'_> {
     }
 }
 
-/// A row through the commonest activation, at once; ⟨d, hidden activations⟩ in sums that don't wait for each other.
+/// Computes one row with ReLU, the most common activation, in a single pass; returns ⟨d, hidden activations⟩, summed in independent partial
+/// sums.
 fn through_relu(
     (weighted, dpre): (&mut [f32], &mut [f32]),
     d: &[f32],
@@ -286,7 +287,7 @@ fn through_relu(
     sums.iter().sum()
 }
 
-/// A row before it goes through the activation.
+/// One row of the backward pass through an activation.
 struct Line<'a> {
     act: &'a [f32],
     slopes: &'a [f32],
@@ -322,7 +323,7 @@ impl Line<'_> {
     }
 }
 
-/// ⟨a, b⟩ in sums that don't wait for each other.
+/// Computes ⟨a, b⟩ in independent partial sums.
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0; 16];
     let (a, rest_a) = a.as_chunks::<16>();

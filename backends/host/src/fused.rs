@@ -1,13 +1,13 @@
-//! What other devices' compilers make one kernel of, in one pass over f32s.
+//! Operations that the compilers of other devices fuse into one kernel, computed in one pass over f32 values.
 
 use rayon::prelude::*;
 
-/// Values from which on the work is shared by all threads.
+/// The least number of values for which threads share the work.
 const MANY: usize = 1 << 15;
-/// Sums that run side by side.
+/// The number of parallel partial sums.
 const SUMS: usize = 16;
 
-/// `f` of each row of so many values and the row of the result.
+/// Calls `f` for each row of `width` values with its number and the row of the result.
 fn each(x: &[f32], width: usize, f: impl Fn(usize, &[f32], &mut [f32]) + Sync) -> Vec<f32> {
     let mut y = vec![0.0; x.len()];
     if width == 0 {
@@ -24,7 +24,7 @@ fn each(x: &[f32], width: usize, f: impl Fn(usize, &[f32], &mut [f32]) + Sync) -
     y
 }
 
-/// x / √(mean(x²) + ε) · γ of rows of as many values as γ has.
+/// Computes x / √(mean(x²) + ε) · γ for rows as long as γ.
 pub fn rms_norm(x: &[f32], gamma: &[f32], epsilon: f32) -> Vec<f32> {
     let width = gamma.len();
     each(x, width, |_, x, y| {
@@ -35,7 +35,7 @@ pub fn rms_norm(x: &[f32], gamma: &[f32], epsilon: f32) -> Vec<f32> {
     })
 }
 
-/// Σ x².
+/// Computes Σ x².
 fn squares(x: &[f32]) -> f32 {
     let mut sums = [0.0; SUMS];
     let (whole, rest) = x.as_chunks::<SUMS>();
@@ -48,24 +48,24 @@ fn squares(x: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// Which elements of heads are turned in pairs, and how far.
+/// A rotation of pairs of elements of heads: which elements, and the angles.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation<'a> {
-    /// Cosines and sines \[tokens, half\].
+    /// Cosines and sines of the angles, \[tokens, half\] each.
     pub tables: [&'a [f32]; 2],
-    /// Tokens that have angles: those of x begin again after so many.
+    /// The number of tokens with angles; after as many tokens of x, the angles begin again.
     pub tokens: usize,
-    /// Pairs of a head.
+    /// The number of pairs in a head.
     pub half: usize,
-    /// Heads of a token, and elements of a head.
+    /// The number of heads of a token, and of elements in a head.
     pub heads: [usize; 2],
-    /// The first element that is turned.
+    /// The index of the first rotated element.
     pub at: usize,
-    /// Pairs are neighbours; otherwise element i and the one half of the turned ones further on.
+    /// Whether the elements of a pair are neighbours; otherwise element i is paired with the element half of the rotated width after it.
     pub interleaved: bool,
 }
 
-/// The pairs of x \[…, heads, width\], turned.
+/// Rotates the pairs of x \[…, heads, width\].
 pub fn rotate(x: &[f32], rotation: &Rotation<'_>) -> Vec<f32> {
     let (half, [heads, width]) = (rotation.half, rotation.heads);
     each(x, width, |row, x, y| {
@@ -75,7 +75,7 @@ pub fn rotate(x: &[f32], rotation: &Rotation<'_>) -> Vec<f32> {
     })
 }
 
-/// The pairs of a head, turned.
+/// Rotates the pairs of one head.
 fn turn(x: &[f32], y: &mut [f32], [cos, sin]: [&[f32]; 2], pairs: &Rotation<'_>) {
     let (at, half) = (pairs.at, cos.len());
     let end = at + 2 * half;

@@ -6,15 +6,16 @@ use rayon::prelude::*;
 use std::io;
 use std::ops::Deref;
 
-/// Less gains nothing.
+/// The size of a large page; less memory than that gains nothing.
 const PAGE: usize = 2 << 20;
-/// Each value begins with a line of the processor's caches.
+/// The alignment of each value: a line of the processor's caches.
 const LINE: usize = 64;
 
-/// Copies of some values, side by side in one memory of pages of 2 MiB, where the system has any. A value is dropped when its copy is made.
+/// Copies values side by side into one mapping of pages of 2 MiB, if the system has such pages. Each value is dropped after its copy is
+/// made.
 ///
 /// # Errors
-/// The values themselves, where they don't fill a page or the system has no memory for them.
+/// The values themselves, if they don't fill a page or the system has no memory for them.
 pub fn in_large_pages<V: Deref<Target = [u8]>>(values: Vec<V>) -> Result<Vec<Bytes>, Vec<V>> {
     let room = |value: &V| value.len().next_multiple_of(LINE);
     let size: usize = values.iter().map(room).sum();
@@ -29,7 +30,7 @@ pub fn in_large_pages<V: Deref<Target = [u8]>>(values: Vec<V>) -> Result<Vec<Byt
     for value in values {
         let bytes: &[u8] = &value;
         let to = pages[at..][..bytes.len()].par_chunks_mut(PAGE);
-        // On all threads: the system clears a page for whom it gives it first.
+        // All threads copy, because the thread that first touches a page waits while the system clears it.
         to.zip(bytes.par_chunks(PAGE))
             .for_each(|(to, from)| to.copy_from_slice(from));
         let end = at + bytes.len();
@@ -40,10 +41,10 @@ pub fn in_large_pages<V: Deref<Target = [u8]>>(values: Vec<V>) -> Result<Vec<Byt
     Ok(places.into_iter().map(|place| all.slice(place)).collect())
 }
 
-/// Memory that begins with a large page, where the system has any.
+/// Maps memory that begins with a large page, if the system has such pages.
 fn pages(size: usize) -> io::Result<MmapMut> {
     let pages = MmapMut::map_anon(size.next_multiple_of(PAGE))?;
-    // A system without large pages refuses, and has ordinary ones.
+    // A system without large pages refuses the advice and uses ordinary pages.
     let _ = pages.advise(Advice::HugePage);
     Ok(pages)
 }

@@ -1,7 +1,8 @@
-//! How Moebius computes on processors: each operation of `moebius-ops` in plain Rust, with vector instructions, threads and memory that is used
-//! again. Slices in, slices out: it knows no tensors and no devices. A family of operations is a module of the name that it has in `moebius-ops`.
+//! The operations of `moebius-ops` on processors, in plain Rust with vector instructions, threads and memory that is used again. All
+//! functions take and return slices; the crate knows no tensors and no devices. Each family of operations is a module with the name that
+//! the family has in `moebius-ops`.
 //!
-//! Sizes are a problem's, which its constructor has checked; slices that don't have them panic.
+//! Sizes come from a problem, whose constructor has checked them; slices of other sizes panic.
 
 pub mod attention;
 mod expert_activation;

@@ -1,4 +1,4 @@
-//! Slots sorted by expert, and rows in and out of that order.
+//! Slots sorted by expert, and the movement of rows into that order and back.
 
 use crate::workers::each_row;
 use moebius_ops::permute::{NOWHERE, RowsProblem, Sorted};
@@ -16,7 +16,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Those of a sort's order, offsets and positions, or the one segment of `rows` rows where there is no sort.
+    /// Segments from the order, offsets and positions of a sort, or a single segment of `rows` rows if there is no sort.
     pub fn new([order, offsets, positions]: [Option<Vec<u32>>; 3], rows: usize) -> Self {
         let all = || (0..rows as u32).collect();
         let offsets = offsets.unwrap_or_else(|| vec![0, rows as u32]);
@@ -38,7 +38,7 @@ impl Segments {
         self.offsets[e]..self.offsets[e + 1]
     }
 
-    /// The rows of neighbouring experts.
+    /// Returns the range of rows of neighbouring experts.
     pub(crate) fn rows_of(&self, experts: Range<usize>) -> Range<usize> {
         self.offsets[experts.start]..self.offsets[experts.end]
     }
@@ -48,17 +48,17 @@ impl Segments {
         (0..self.experts()).filter(|e| !self.rows(*e).is_empty())
     }
 
-    /// The rows that have an expert.
+    /// Returns the rows that have an expert, without padding.
     pub(crate) fn unpadded<'a>(&self, rows: &'a [f32], columns: usize) -> &'a [f32] {
         &rows[..self.order.len() * columns]
     }
 
-    /// The slots' values, by row.
+    /// Gathers values of slots by row.
     pub(crate) fn of_rows(&self, slots: &[f32]) -> Vec<f32> {
         self.order.iter().map(|s| slots[*s as usize]).collect()
     }
 
-    /// The rows' values by slot, 0 for slots without a row.
+    /// Scatters values of rows by slot; slots without a row get 0.
     pub(crate) fn to_slots(&self, rows: &[f32]) -> Vec<f32> {
         let value = |row: &u32| match *row {
             NOWHERE => 0.0,
@@ -67,14 +67,14 @@ impl Segments {
         self.positions.iter().map(value).collect()
     }
 
-    /// \[E,n\]: the sum of the rows \[R,n\] of every expert.
+    /// Sums the rows \[R,n\] of every expert: \[E,n\].
     pub(crate) fn sums(&self, rows: &[f32], n: usize) -> Vec<f32> {
         let mut sums = vec![0.0; self.experts() * n];
         self.add_sums(0..self.experts(), rows, &mut sums);
         sums
     }
 
-    /// Adds the rows of some experts, all that are given, to sums.
+    /// Adds the rows of some experts to their sums; `rows` holds exactly these rows.
     pub(crate) fn add_sums(&self, experts: Range<usize>, rows: &[f32], sums: &mut [f32]) {
         let n = sums.len() / experts.len().max(1);
         let mut rows = rows.chunks_exact(n.max(1));
@@ -93,7 +93,7 @@ impl Segments {
     }
 }
 
-/// A stable sort of slots by expert; slots whose key is no expert come last.
+/// Sorts slots by expert, stably; slots whose key is no expert come last.
 pub fn sort(keys: &[u32], experts: usize) -> Sorted {
     let slots = keys.len();
     let expert = |slot: usize| keys[slot].min(experts as u32) as usize;
@@ -123,13 +123,13 @@ pub fn sort(keys: &[u32], experts: usize) -> Sorted {
     }
 }
 
-/// \[R, width\]: the token of every sorted row of x \[T, width\].
+/// Gathers the token of every sorted row from x \[T, width\]: \[R, width\].
 pub fn gather(problem: &RowsProblem, segments: &Segments, x: &[f32]) -> Vec<f32> {
     let rows = selected(x, problem.width(), &segments.tokens(problem.top_k()));
     padded(rows, problem.row_bound(), problem.width())
 }
 
-/// \[T, width\]: the weighted sum of every token's rows \[R, width\], in slot order; weights of 1 when `None`.
+/// Computes the weighted sum of every token's rows \[R, width\] in slot order: \[T, width\]; `None` stands for weights of 1.
 pub fn combine(
     problem: &RowsProblem,
     segments: &Segments,
@@ -139,7 +139,7 @@ pub fn combine(
     combined(rows, weights, segments, [problem.top_k(), problem.width()])
 }
 
-/// Gradients of [`combine`]'s rows \[R, width\] and weights \[T,K\], from dy \[T, width\].
+/// Computes the gradients of [`combine`]'s rows \[R, width\] and weights \[T,K\] from dy \[T, width\].
 pub fn combine_backward(
     problem: &RowsProblem,
     segments: &Segments,
@@ -154,17 +154,17 @@ pub fn combine_backward(
     [drows, segments.to_slots(&dots)]
 }
 
-/// Rows of so many columns, and zeros up to `bound` rows.
+/// Pads rows of `columns` values with zeros up to `bound` rows.
 pub(crate) fn padded(mut rows: Vec<f32>, bound: usize, columns: usize) -> Vec<f32> {
     rows.resize(bound * columns, 0.0);
     rows
 }
 
-/// Some rows of x, of so many values each, one below the other.
+/// Copies some rows of x, of `width` values each, one below the other.
 pub(crate) fn selected(x: &[f32], width: usize, rows: &[u32]) -> Vec<f32> {
-    /// Values from which on threads share the work.
+    /// The least number of values for which threads share the work.
     const MANY: usize = 1 << 20;
-    /// Values of a thread, at least.
+    /// The least number of values per thread.
     const LEAST: usize = 1 << 16;
     let row = |row: &u32| &x[*row as usize * width..][..width];
     if rows.len() * width < MANY {
@@ -179,14 +179,14 @@ pub(crate) fn selected(x: &[f32], width: usize, rows: &[u32]) -> Vec<f32> {
     all
 }
 
-/// Multiplies each row, of so many values, by its factor.
+/// Multiplies each row of `width` values by its factor.
 pub(crate) fn scale_rows(rows: &mut [f32], width: usize, factors: &[f32]) {
     for (row, factor) in rows.chunks_exact_mut(width.max(1)).zip(factors) {
         row.iter_mut().for_each(|value| *value *= factor);
     }
 }
 
-/// ⟨a, b⟩ of every row.
+/// Computes ⟨a, b⟩ of every row.
 fn row_dots(a: &[f32], b: &[f32], width: usize) -> Vec<f32> {
     let width = width.max(1);
     let rows = a.chunks(width).zip(b.chunks(width));
@@ -194,7 +194,7 @@ fn row_dots(a: &[f32], b: &[f32], width: usize) -> Vec<f32> {
         .collect()
 }
 
-/// \[T,width\]: the weighted sum of every token's rows, in slot order; weights of 1 when `None`.
+/// Computes the weighted sum of every token's rows in slot order: \[T,width\]; `None` stands for weights of 1.
 pub(crate) fn combined(
     rows: &[f32],
     weights: Option<&[f32]>,
@@ -206,7 +206,7 @@ pub(crate) fn combined(
     let add = |token: usize, sum: &mut [f32]| {
         for slot in token * top_k..(token + 1) * top_k {
             let row = segments.positions[slot];
-            // Not with weight 0: 0 times a NaN would not be 0.
+            // A slot without a row is skipped instead of weighted with 0, because 0 times a NaN would not be 0.
             if row == NOWHERE {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Casts and quantisation by the host codec, which the committed case files check; rows are spread over threads.
+//! Casts and quantisation with the host codec, which is checked by the committed case files; threads share the rows.
 
 use crate::workers::each_row;
 use moebius_ops::fp8::{self, LANES_PER_WORD, Overflow, decode_host, encode_host, pack, unpack};
@@ -6,16 +6,16 @@ use moebius_ops::quantize::{Blocks, Problem, decoded_codes};
 use moebius_ops::scaling::{HostScales, ScaleType, e8m0_value};
 use std::borrow::Cow;
 
-/// Scales as they are stored.
+/// Scales in their stored form.
 #[derive(Clone, Debug)]
 pub enum Scales<'a> {
-    /// In f32.
+    /// f32 scales.
     F32(Cow<'a, [f32]>),
-    /// Words of four E8M0 bytes, each row of scales in whole words.
+    /// Words of four E8M0 bytes; each row of scales takes whole words.
     E8M0(Cow<'a, [u32]>),
 }
 
-/// The blocks of a problem, and a scale for each.
+/// A problem's blocks with one scale each.
 struct Scaled {
     blocks: Blocks,
     scales: Vec<f32>,
@@ -27,7 +27,7 @@ fn blocks_of(problem: &Problem) -> Blocks {
 }
 
 impl Scaled {
-    /// The scales that follow from x.
+    /// Computes the scales from x.
     fn dynamic(problem: &Problem, x: &[f32]) -> Self {
         let blocks = blocks_of(problem);
         let [down, across] = blocks.count();
@@ -60,7 +60,7 @@ impl Scaled {
         &self.scales[self.blocks.of_row(row)]
     }
 
-    /// The scales as they are stored.
+    /// Returns the scales in their stored form.
     fn into_scales(self, problem: &Problem) -> Scales<'static> {
         match problem.granularity().scale_type() {
             ScaleType::F32 => Scales::F32(self.scales.into()),
@@ -76,7 +76,7 @@ impl Scaled {
         }
     }
 
-    /// The codes of x, rows padded to whole words.
+    /// Encodes x, with rows padded to whole words.
     fn encode(&self, problem: &Problem, x: &[f32]) -> Vec<u32> {
         let cast = (problem.format(), problem.overflow());
         let shape = problem.words_shape();
@@ -89,7 +89,7 @@ impl Scaled {
         pack(&codes)
     }
 
-    /// The values of codes in rows padded to whole words.
+    /// Decodes codes in rows padded to whole words.
     fn decode(&self, problem: &Problem, words: &[u32]) -> Vec<f32> {
         let table = decoded_codes(problem.format());
         let row_words = problem.words_shape()[2];
@@ -103,23 +103,23 @@ impl Scaled {
     }
 }
 
-/// Words of codes of x and the scales that follow from it, in the shapes of the problem.
+/// Quantises x; returns words of codes, and scales computed from x, in the shapes of the problem.
 pub fn quantize(problem: &Problem, x: &[f32]) -> (Vec<u32>, Scales<'static>) {
     let scaled = Scaled::dynamic(problem, x);
     (scaled.encode(problem, x), scaled.into_scales(problem))
 }
 
-/// Words of codes of x under given scales.
+/// Encodes x under given scales; returns words of codes.
 pub fn quantize_by(problem: &Problem, x: &[f32], scales: Scales<'_>) -> Vec<u32> {
     Scaled::given(problem, scales).encode(problem, x)
 }
 
-/// The values of words of codes under their scales.
+/// Decodes words of codes under their scales.
 pub fn dequantize(problem: &Problem, codes: &[u32], scales: Scales<'_>) -> Vec<f32> {
     Scaled::given(problem, scales).decode(problem, codes)
 }
 
-/// x as its codes have it under given scales, or its own, without the codes.
+/// Rounds x to FP8 and back under given scales, or its own, without storing codes.
 pub fn fake_quantize(problem: &Problem, mut x: Vec<f32>, scales: Option<Scales<'_>>) -> Vec<f32> {
     let scaled = match scales {
         Some(scales) => Scaled::given(problem, scales),
@@ -143,13 +143,13 @@ pub fn fake_quantize(problem: &Problem, mut x: Vec<f32>, scales: Option<Scales<'
     x
 }
 
-/// Words of the codes of flat values.
+/// Encodes flat values; returns words of codes.
 pub fn encode(problem: &fp8::Problem, overflow: Overflow, values: &[f32]) -> Vec<u32> {
     let code = |value: &f32| encode_host(*value, problem.format(), overflow);
     pack(&values.iter().map(code).collect::<Vec<u8>>())
 }
 
-/// The values of words of codes.
+/// Decodes words of codes.
 pub fn decode(problem: &fp8::Problem, words: &[u32]) -> Vec<f32> {
     let codes = unpack(words, problem.len());
     let value = |code: &u8| decode_host(*code, problem.format());

@@ -1,21 +1,21 @@
-//! The choice of experts, an oracle that shares no code with the kernels.
+//! The choice of experts; it shares no code with the kernels, so that it can serve as their oracle.
 
 use crate::product::{Factor, Product, Run, products};
 use moebius_ops::routing::{LoadProblem, Problem, Score, TopkGradient};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 
-/// Tokens that take a thread longer than waking another.
+/// The least number of tokens per thread, below which waking a thread takes longer than its work.
 const TOKENS: usize = 256;
 
-/// x · Wgᵀ \[T,E\] of x \[T,H\] and Wg \[E,H\]; sizes are T, H and E.
+/// Computes the logits x · Wgᵀ \[T,E\] from x \[T,H\] and Wg \[E,H\]; the sizes are T, H and E.
 pub fn logits(x: &[f32], w: &[f32], [tokens, hidden, experts]: [usize; 3]) -> Vec<f32> {
     let left = Factor::of_slice(x, hidden, Run::Along);
     let right = Factor::of_slice(w, hidden, Run::Along);
     products(&[Product::new(left, right, [tokens, hidden, experts])])
 }
 
-/// The gradients of x \[T,H\] and Wg \[E,H\] from that of the logits \[T,E\]; sizes are T, H and E.
+/// Computes the gradients of x \[T,H\] and Wg \[E,H\] from that of the logits \[T,E\]; the sizes are T, H and E.
 pub fn logits_backward(
     [x, w, dlogits]: [&[f32]; 3],
     [tokens, hidden, experts]: [usize; 3],
@@ -29,20 +29,20 @@ pub fn logits_backward(
     [dx, dw]
 }
 
-/// What a choice of experts gives.
+/// The results of a choice of experts.
 #[derive(Clone, Debug, Default)]
 pub struct Chosen {
-    /// \[T,K\].
+    /// The chosen experts, \[T,K\].
     pub indices: Vec<u32>,
-    /// \[T,K\].
+    /// Their weights, \[T,K\].
     pub weights: Vec<f32>,
-    /// \[T,E\].
+    /// The probabilities of all experts, \[T,E\].
     pub probs: Vec<f32>,
-    /// \[T\].
+    /// ln Σ exp of the logits of available experts, \[T\].
     pub logsumexp: Vec<f32>,
 }
 
-/// The experts of tokens by logits \[T,E\], of those that are available; a bias \[E\] is added to the scores for the selection alone.
+/// Chooses experts from logits \[T,E\] among the available ones; a bias \[E\] is added to the scores for the selection only.
 pub fn route(
     problem: &Problem,
     logits: &[f32],
@@ -69,7 +69,7 @@ pub fn route(
     all
 }
 
-/// \[groups, E\]: how often each expert occurs in groups of the rows of `indices` \[T,K\].
+/// Counts how often each expert occurs in groups of the rows of `indices` \[T,K\]: \[groups, E\].
 pub fn load(problem: &LoadProblem, indices: &[u32]) -> Vec<u32> {
     let (groups, experts) = (problem.groups(), problem.routing().experts());
     let mut counts = vec![0; groups * experts];
@@ -85,7 +85,8 @@ pub fn load(problem: &LoadProblem, indices: &[u32]) -> Vec<u32> {
     counts
 }
 
-/// The gradient of the logits \[T,E\] through one result of a choice, whose own gradient is given; of the choice, indices and weights are read.
+/// Computes the gradient of the logits \[T,E\] from the gradient of one result of a choice; only the indices and weights of `chosen` are
+/// read.
 pub fn route_backward(
     problem: &Problem,
     of: TopkGradient,
@@ -119,12 +120,12 @@ pub fn route_backward(
     dlogits.concat()
 }
 
-/// Scores of one token; 0 for experts that aren't available.
+/// Computes the scores of one token; 0 for unavailable experts.
 fn scores(row: &[f32], available: &[bool], score: Score) -> Vec<f32> {
     scored(row, available, score).0
 }
 
-/// [`scores`], and ln Σ exp of the available logits.
+/// Computes the scores of one token, and ln Σ exp of the available logits.
 fn scored(row: &[f32], available: &[bool], score: Score) -> (Vec<f32>, f32) {
     let pairs = || row.iter().zip(available);
     let logits = pairs().filter(|(_, available)| **available);
@@ -143,8 +144,7 @@ fn scored(row: &[f32], available: &[bool], score: Score) -> (Vec<f32>, f32) {
     (scores, largest + sum.ln())
 }
 
-/// The `most` best experts by key, largest first; equal keys keep the order of their index, NaN comes
-/// last.
+/// Returns the `most` experts with the largest keys, largest first; equal keys are ordered by index, and NaN comes last.
 fn best_of(
     experts: impl Iterator<Item = usize>,
     key: &dyn Fn(usize) -> f32,
@@ -159,7 +159,7 @@ fn best_of(
     ranked.into_iter().map(|(_, e)| e).collect()
 }
 
-/// A number that orders as `key`, 0 for NaN; both zeros are equal.
+/// Returns a number with the order of `key`; NaN gives 0, and both zeros are equal.
 fn rank(key: f32) -> u32 {
     let bits = (key + 0.0).to_bits();
     match key {
@@ -169,7 +169,7 @@ fn rank(key: f32) -> u32 {
     }
 }
 
-/// The experts of the best groups; all of them without groups.
+/// Returns the available experts of the best groups, or all available experts without groups.
 fn in_best_groups(problem: &Problem, key: &dyn Fn(usize) -> f32, available: &[bool]) -> Vec<usize> {
     let candidates = (0..available.len()).filter(|e| available[*e]);
     let Some(groups) = problem.groups() else {
@@ -188,7 +188,7 @@ fn in_best_groups(problem: &Problem, key: &dyn Fn(usize) -> f32, available: &[bo
     candidates.filter(|e| best.contains(&(e / size))).collect()
 }
 
-/// The experts of one token, best first, and their weights.
+/// Chooses the experts of one token, best first, and their weights.
 fn choose(
     problem: &Problem,
     row: &[f32],
@@ -199,14 +199,14 @@ fn choose(
     let biased = |e: usize| scores[e] + bias.map_or(0.0, |bias| bias[e]);
     let key = |e: usize| match bias {
         Some(_) => biased(e),
-        // Both scores grow with the logit, whose order is exact.
+        // Both kinds of scores grow with the logit, whose order is exact.
         None => row[e],
     };
     let candidates = in_best_groups(problem, &biased, available);
     let best = best_of(candidates.into_iter(), &key, problem.top_k());
     let mut weights: Vec<f32> = best.iter().map(|e| scores[*e]).collect();
     if problem.renormalize() {
-        // Logarithms of the scores, so that a tiny sum of sigmoids doesn't divide 0 by 0.
+        // Logarithms of the scores are used, so that a tiny sum of sigmoids doesn't divide 0 by 0.
         let log = |e: &usize| match problem.score() {
             Score::Softmax => row[*e],
             Score::Sigmoid => row[*e].min(0.0) - (-row[*e].abs()).exp().ln_1p(),
@@ -224,7 +224,7 @@ fn choose(
     (experts, weights)
 }
 
-/// A token's logits gradient through the weights of its chosen experts.
+/// Computes a token's gradient of the logits through the weights of its chosen experts.
 fn weights_gradient(
     problem: &Problem,
     (row, available): (&[f32], &[bool]),
@@ -240,7 +240,7 @@ fn weights_gradient(
         }
         return probs_gradient(row, available, problem.score(), &through);
     }
-    // Weights that are all 0 have no gradient, rather than 0 / 0.
+    // With a scale of 0 all weights are 0, and have a gradient of 0 rather than 0 / 0.
     let inverse = match problem.scale() {
         0.0 => 0.0,
         scale => scale.recip(),
@@ -258,7 +258,7 @@ fn weights_gradient(
     through
 }
 
-/// A token's logits gradient through the scores of all experts.
+/// Computes a token's gradient of the logits through the scores of all experts.
 fn probs_gradient(row: &[f32], available: &[bool], score: Score, gradient: &[f32]) -> Vec<f32> {
     let p = scores(row, available, score);
     match score {

@@ -1,5 +1,5 @@
-//! Attention among the rows of one expert and one sequence: [`attention`] of each such segment by itself, as many at once as
-//! there are processors. What a segment gets, to the last bit, depends on nothing else.
+//! Attention among the rows of one expert and one sequence: each such segment is a call of [`attention`], with one segment per processor at
+//! a time. The bits of a segment's result depend on nothing else.
 
 use crate::attention::{self, Operands, Results};
 use crate::permute::Segments;
@@ -22,8 +22,8 @@ fn each(problem: &Problem, segments: &Segments) -> Vec<Range<usize>> {
     rows.collect()
 }
 
-/// What `of` makes of each segment's attention and its rows of `operands` by head, put together to results of so many
-/// `elements`. Rows without an expert are 0.
+/// Calls `of` with each segment's attention and its rows of `operands` by head, and assembles results of `elements` values. Rows without an
+/// expert are 0.
 fn by_segment<const N: usize, const M: usize>(
     problem: &Problem,
     segments: &Segments,
@@ -46,7 +46,7 @@ fn by_segment<const N: usize, const M: usize>(
     results
 }
 
-/// o \[R, heads·D\] and its log-sum-exp \[R, heads\] of q, k and v \[R, heads·D\].
+/// Computes o \[R, heads·D\] and its log-sum-exp \[R, heads\] from q, k and v \[R, heads·D\].
 pub fn forward(problem: &Problem, segments: &Segments, qkv: [&[f32]; 3]) -> [Vec<f32>; 2] {
     let elements = [problem.elements(), problem.heads_of_rows()];
     by_segment(problem, segments, qkv, elements, |of_segment, [q, k, v]| {
@@ -54,7 +54,7 @@ pub fn forward(problem: &Problem, segments: &Segments, qkv: [&[f32]; 3]) -> [Vec
     })
 }
 
-/// The gradients of q, k and v, from o, its log-sum-exp and the gradient of o.
+/// Computes the gradients of q, k and v from o, its log-sum-exp and the gradient of o.
 pub fn backward(
     problem: &Problem,
     segments: &Segments,

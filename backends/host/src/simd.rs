@@ -1,5 +1,4 @@
-//! Which vector instructions our own code for the processor uses: the widest that there are, or a
-//! narrower set that the process is held to.
+//! The vector instructions that this crate's code uses: the widest of the processor, or a narrower set that the process is limited to.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,11 +6,11 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-/// Vector instructions of a processor, the wider the larger.
+/// Sets of vector instructions, ordered from narrow to wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Simd {
-    /// What the compiler makes of plain code for any processor of the kind.
+    /// Plain code, compiled for any processor of the architecture.
     Portable,
     /// 128 bits of WebAssembly.
     Simd128,
@@ -23,49 +22,49 @@ pub enum Simd {
     Avx512,
 }
 
-/// Why a process isn't held to a set of vector instructions.
+/// The reason why a process can't be limited to a set of vector instructions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimdError {
-    /// There is no set of this name.
+    /// No set has this name.
     #[error("instruction set: expected {}, got `{got}`", names(&Simd::ALL))]
     Unknown {
-        /// What was written.
+        /// The name that was given.
         got: String,
     },
-    /// This processor lacks it.
+    /// The processor lacks the set.
     #[error("instruction set: expected one of this processor's, {}, got {asked}", names(.available))]
     Missing {
-        /// What was asked for.
+        /// The requested set.
         asked: Simd,
-        /// What there is, the widest first.
+        /// The available sets, the widest first.
         available: Vec<Simd>,
     },
-    /// Something has run already.
+    /// Code has run already, with another set.
     #[error("instruction set: {used} is in use already, got {asked}; ask before anything runs")]
     InUse {
-        /// What was asked for.
+        /// The requested set.
         asked: Simd,
-        /// What has run.
+        /// The set in use.
         used: Simd,
     },
 }
 
 static USED: OnceLock<Simd> = OnceLock::new();
 
-/// What our own code for the processor uses in this process: the first call, or
-/// [`limit_simd`] before it, decides for good.
+/// Returns the vector instructions that this crate's code uses in this process; the first call, or [`limit_simd`] before it, decides for
+/// good.
 ///
-/// Portable bodies on `flex` ask this before they choose what they were compiled for. CubeCL's
-/// kernels on `cpu` don't: LLVM compiles them for all that the processor has.
+/// Code for `flex` calls this to choose among its compiled versions. CubeCL's kernels on `cpu` don't: LLVM compiles them for all
+/// instructions of the processor.
 pub fn simd() -> Simd {
     *USED.get_or_init(Simd::widest)
 }
 
-/// Holds our own code to `to`. Call it before anything runs.
+/// Limits this crate's code to the vector instructions `to`. Call it before anything else runs.
 ///
 /// # Errors
-/// [`SimdError`] where the processor lacks it, or another is in use.
+/// [`SimdError`] if the processor lacks the set, or another set is in use.
 pub fn limit_simd(to: Simd) -> Result<(), SimdError> {
     let available = Simd::available();
     if !available.contains(&to) {
@@ -80,7 +79,7 @@ pub fn limit_simd(to: Simd) -> Result<(), SimdError> {
 }
 
 impl Simd {
-    /// Every set, the widest first.
+    /// All sets, the widest first.
     pub const ALL: [Self; 5] = [
         Self::Avx512,
         Self::Avx2,
@@ -89,7 +88,7 @@ impl Simd {
         Self::Portable,
     ];
 
-    /// Its name: `avx512`, `avx2`, `neon`, `simd128` or `portable`.
+    /// The name of the set: `avx512`, `avx2`, `neon`, `simd128` or `portable`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Portable => "portable",
@@ -100,12 +99,12 @@ impl Simd {
         }
     }
 
-    /// Those of this processor, the widest first; the last is [`Simd::Portable`].
+    /// The sets that this processor has, the widest first; the last is [`Simd::Portable`].
     pub fn available() -> Vec<Self> {
         Self::ALL.into_iter().filter(|set| set.is_here()).collect()
     }
 
-    /// The widest of this processor.
+    /// The widest set that this processor has.
     pub fn widest() -> Self {
         Self::available().first().copied().unwrap_or(Self::Portable)
     }
@@ -121,7 +120,7 @@ impl Simd {
     }
 }
 
-/// What code for x86-64-v3 is compiled with, as far as vectors go.
+/// Whether the processor has the vector instructions of x86-64-v3.
 #[cfg(target_arch = "x86_64")]
 fn has_avx2() -> bool {
     use std::arch::is_x86_feature_detected as has;
@@ -161,7 +160,7 @@ impl FromStr for Simd {
     }
 }
 
-/// Names in a sentence.
+/// Joins the names of sets for a sentence.
 fn names(sets: &[Simd]) -> String {
     let names: Vec<&str> = sets.iter().map(|set| set.name()).collect();
     match names.split_last() {

@@ -1,29 +1,29 @@
-//! Memory that calls hand on to later ones: new memory costs a fault for each of its pages, which takes longer than writing it.
+//! Memory that calls reuse: new memory costs a page fault for each page, which takes longer than writing it.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Values that are kept at most, of all pieces together: 128 MiB.
+/// The most values that all spare memory may hold: 128 MiB.
 const MOST: usize = 32 << 20;
 
-/// By their length.
+/// The spare memory, sorted by length.
 static SPARES: Mutex<Vec<Vec<f32>>> = Mutex::new(Vec::new());
 
-/// Memory for so many values, which mean nothing at first.
+/// Memory for `len` values, which are arbitrary at first.
 pub(crate) struct Spare {
     values: Vec<f32>,
     len: usize,
 }
 
 impl Spare {
-    /// As many values, of an earlier call where there are enough.
+    /// Returns memory for `len` values, from an earlier call if there is enough.
     pub(crate) fn new(len: usize) -> Self {
         let mut spares = spares();
         let fitting = spares.partition_point(|spare| spare.len() < len);
         let values = if fitting < spares.len() {
             spares.remove(fitting)
         } else {
-            // In place of one that is too small, so that there are never more than were in use together.
+            // New memory replaces a spare that is too small, so that there are never more than were in use at the same time.
             spares.pop();
             vec![0.0; len]
         };
@@ -37,7 +37,7 @@ impl Drop for Spare {
         let at = spares.partition_point(|spare| spare.len() < self.values.len());
         spares.insert(at, std::mem::take(&mut self.values));
         let mut kept: usize = spares.iter().map(Vec::len).sum();
-        // The smallest go: with the largest, the next call of its kind needs no new memory.
+        // The smallest are freed: if the largest stays, the next call of its kind needs no new memory.
         while kept > MOST && !spares.is_empty() {
             kept -= spares.remove(0).len();
         }

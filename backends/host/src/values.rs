@@ -1,32 +1,32 @@
-//! Numbers as they are stored.
+//! Numbers in their stored types.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-/// Numbers of one of the types that tensors have.
+/// Numbers of one of the float types of tensors.
 #[derive(Clone, Copy, Debug)]
 pub enum Values<'a> {
-    /// In f32.
+    /// f32 numbers.
     F32(&'a [f32]),
-    /// In f16.
+    /// f16 numbers.
     F16(&'a [f16]),
-    /// In bf16.
+    /// bf16 numbers.
     Bf16(&'a [bf16]),
 }
 
-/// Matrices of one size, one behind the other, each row by row.
+/// Matrices of one size, one after the other, each row by row.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrices<'a> {
-    /// Those of all of them.
+    /// The values of all matrices.
     pub values: Values<'a>,
-    /// Rows of a matrix.
+    /// The number of rows in a matrix.
     pub rows: usize,
-    /// Values of a row.
+    /// The number of values in a row.
     pub columns: usize,
 }
 
 impl<'a> Matrices<'a> {
-    /// One matrix with rows of so many values in f32.
+    /// One matrix of f32 values with rows of `columns` values.
     pub(crate) fn of_slice(values: &'a [f32], columns: usize) -> Self {
         Self {
             values: Values::F32(values),
@@ -37,7 +37,7 @@ impl<'a> Matrices<'a> {
 }
 
 impl Values<'_> {
-    /// `to.len()` of them as f32s.
+    /// Converts `to.len()` numbers from `at` on to f32.
     #[inline(always)]
     pub(crate) fn convert(self, at: usize, to: &mut [f32]) {
         let len = to.len();
@@ -53,9 +53,9 @@ impl Values<'_> {
     }
 }
 
-/// How numbers are stored.
+/// A stored float type.
 pub(crate) trait Stored: Copy {
-    /// The number in f32, which holds each of them.
+    /// Converts the number to f32, which holds it exactly.
     fn f32(self) -> f32;
 }
 
@@ -74,8 +74,8 @@ impl Stored for bf16 {
 }
 
 impl Stored for f16 {
-    /// Moved to where an f32 has its exponent and mantissa, the bits are a number 2^112 too small; those of NaN and infinities lack
-    /// ones in the exponent.
+    /// Moves the bits to where an f32 has its exponent and mantissa, which gives a number too small by the factor 2^112; NaN and infinities
+    /// then still lack ones in the exponent.
     #[inline(always)]
     fn f32(self) -> f32 {
         let bits = u32::from(self.to_bits());

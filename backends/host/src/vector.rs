@@ -1,5 +1,5 @@
-//! Work that is compiled for each kind of vectors, of which the process runs the widest that it may ([`crate::simd()`]), and what is done with
-//! the instructions of one kind alone: squares that are transposed, exponentials and hyperbolic tangents.
+//! Vector code: work is compiled for each set of vector instructions, and a process runs the widest version that it may
+//! ([`crate::simd()`]). Also transposed squares, which use instructions of one set only, exponentials and hyperbolic tangents.
 //!
 //! Both polynomials are those of Cephes' single precision functions (S. Moshier, netlib.org/cephes), within two units in
 //! the last place of f32. NaN stays NaN.
@@ -7,12 +7,13 @@
 use crate::simd::{Simd as Set, simd};
 use pulp::{Simd, WithSimd};
 
-/// What squares of eight by eight are transposed with, and other steps that vectors have an instruction of their own for.
+/// Operations with an instruction of their own in some sets: the transposition of 8×8 squares, and shifts.
 pub(crate) trait Transpose: Copy {
-    /// Row i of the transposed square goes to `to[i * step..]`, one after the other: it may overwrite what is behind the one before.
+    /// Writes row i of the transposed square to `to[i * step..]`, in the order of i; if `step` is less than 8, each row overwrites the end
+    /// of the one before.
     fn square(self, rows: [&[f32; 8]; 8], to: &mut [f32], step: usize);
 
-    /// Shifts to the right, by less than 32, in which the top bit is repeated at least at the top.
+    /// Shifts words right by less than 32 bits; the top bit stays set, and may be repeated in the bits below it.
     #[inline(always)]
     fn down<S: Simd>(self, simd: S, words: S::u32s, by: S::u32s) -> S::u32s {
         let top = simd.and_u32s(words, simd.splat_u32s(0x8000_0000));
@@ -20,13 +21,13 @@ pub(crate) trait Transpose: Copy {
     }
 }
 
-/// What runs on vectors of one kind.
+/// Work that is compiled for each set of vector instructions.
 pub(crate) trait Kernel {
-    /// The work, for vectors of these instructions.
+    /// Does the work with the given vector instructions.
     fn run<S: Simd, T: Transpose>(self, simd: S, transpose: T);
 }
 
-/// Runs what is compiled for the vectors that this process uses.
+/// Runs the version of a kernel for the vector instructions that this process uses.
 pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     let simd = simd();
     #[cfg(target_arch = "x86_64")]
@@ -51,9 +52,9 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     }
 }
 
-/// Runs what is compiled for the widest vectors there are, or that the process is held to.
+/// Runs the version of `work` for the widest vector instructions, or for those that the process is limited to.
 pub(crate) fn vectorized<W: WithSimd>(work: W) -> W::Output {
-    // The same choice as of `dispatch`, so that sums have the same bits.
+    // The choice is that of `dispatch`, so that sums have the same bits.
     let simd = simd();
     #[cfg(target_arch = "x86_64")]
     {
@@ -108,7 +109,7 @@ mod x86 {
     use core::arch::x86_64::__m256;
     use pulp::Simd;
 
-    /// In registers of eight; written without closures over arrays, which would be calls here.
+    /// Transposition of squares in registers of eight values, written without closures over arrays, which would be function calls here.
     #[derive(Clone, Copy)]
     pub(super) struct Avx2(pub(super) pulp::x86::V3);
 
@@ -135,7 +136,7 @@ mod x86 {
         }
     }
 
-    /// Squares in registers of eight, shifts in those of sixteen.
+    /// Transposition of squares in registers of eight values, and shifts in registers of sixteen.
     #[derive(Clone, Copy)]
     pub(super) struct Avx512(pub(super) pulp::x86::V4);
 
@@ -180,7 +181,7 @@ mod x86 {
     }
 }
 
-/// A polynomial by Horner's rule, from the highest coefficient down.
+/// Evaluates a polynomial by Horner's rule, from the highest coefficient down.
 #[inline(always)]
 fn polynomial<S: Simd, const N: usize>(simd: S, x: S::f32s, coefficients: [f32; N]) -> S::f32s {
     let mut sum = simd.splat_f32s(coefficients[0]);
@@ -190,14 +191,14 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: S::f32s, coefficients: [f32; 
     sum
 }
 
-/// eˣ of x up to 88; results below 2⁻¹²⁶ are 0.
+/// Computes eˣ for x up to 88; results below 2⁻¹²⁶ are 0.
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     // Adding 1.5 · 2²³ leaves the nearest whole number in the lowest bits.
     let round = simd.splat_f32s(12_582_912.0);
     let shifted = simd.mul_add_e_f32s(x, simd.splat_f32s(std::f32::consts::LOG2_E), round);
     let n = simd.sub_f32s(shifted, round);
-    // ln 2 in two parts, of which the first has few bits.
+    // ln 2 is split into two parts; the first has few bits, so that its product with n is exact.
     let r = simd.negate_mul_add_e_f32s(n, simd.splat_f32s(0.693_359_4), x);
     let r = simd.negate_mul_add_e_f32s(n, simd.splat_f32s(-2.121_944_4e-4), r);
     let high = polynomial(
@@ -222,7 +223,7 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.select_f32s(vanishes, simd.splat_f32s(0.0), value)
 }
 
-/// tanh x.
+/// Computes tanh x.
 #[inline(always)]
 pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let one = simd.splat_f32s(1.0);
@@ -231,7 +232,7 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     let far = simd.div_f32s(simd.sub_f32s(one, e), simd.add_f32s(one, e));
     let negative = simd.less_than_f32s(x, simd.splat_f32s(0.0));
     let far = simd.select_f32s(negative, simd.neg_f32s(far), far);
-    // Near 0 that difference has few bits left.
+    // Near 0, the difference 1 − e has few significant bits left.
     let square = simd.mul_f32s(x, x);
     let ratio = polynomial(
         simd,
@@ -253,7 +254,7 @@ pub(crate) fn tanh<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
 mod tests {
     use super::*;
 
-    /// The functions of `values`, whose number is a multiple of all vectors' lanes.
+    /// The values for which both functions are computed; their number is a multiple of the lanes of all vectors.
     struct Both<'a>(&'a [f32]);
 
     impl WithSimd for Both<'_> {

@@ -1,11 +1,11 @@
-//! The threads that share the work.
+//! The threads that share the work of an operation.
 
 use rayon::prelude::*;
 
-/// Runs `f` on one of the threads that share the work of an operation, where there are several.
+/// Runs `f` on one of the worker threads that share the work of an operation, if there are several.
 ///
-/// A thread outside of them that calls an operation wakes all of them and sleeps until they are done, which takes longer than a small product.
-/// From inside, only the others are woken. Worth it around many operations in a row.
+/// A thread outside of the workers that calls an operation wakes all of them and sleeps until they are done, which takes longer than a
+/// small product. A call from inside wakes only the others. This pays around many operations in a row.
 pub fn on_workers<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     if rayon::current_num_threads() > 1 {
         return rayon::scope(|_| f());
@@ -13,13 +13,13 @@ pub fn on_workers<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     f()
 }
 
-/// `f` of every row of `values` and its number, on as many threads as pay off.
+/// Calls `f` for every row of `values` with its number, on as many threads as pay off.
 pub(crate) fn each_row<T: Send>(
     values: &mut [T],
     width: usize,
     f: &(impl Fn(usize, &mut [T]) + Sync),
 ) {
-    /// Elements that take a thread longer than waking another.
+    /// The least number of elements per thread, below which waking a thread takes longer than its work.
     const FEWEST: usize = 1 << 15;
     let width = width.max(1);
     if values.len() < 2 * FEWEST {

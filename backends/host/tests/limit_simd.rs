@@ -1,4 +1,4 @@
-//! A program of one test: what a process is held to is decided once.
+//! A program with a single test, because a process can be limited to a set of vector instructions only once.
 
 use moebius_host::{Simd, SimdError, limit_simd, simd};
 

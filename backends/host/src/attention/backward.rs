@@ -1,7 +1,7 @@
-//! Gradients of queries, keys and values, and of biases by distance.
+//! The gradients of queries, keys, values and biases by distance.
 //!
-//! A task has some queries of one head and goes over all keys that they see: five products. What it adds to keys and
-//! values is its own, and is summed in the order of the tasks, which depends on the sizes of one sequence alone.
+//! A task covers some queries of one head and goes over all keys that they see, with five products. Each task has buffers of its own for
+//! the gradients of keys and values, which are summed in the order of the tasks; that order depends only on the sizes of one sequence.
 
 use super::panels::{Hidden, Left, Line, PANEL, Pairs, Panels, add_product, panels_of};
 use super::scores::{Block, KEYS, Operands, QUERIES};
@@ -11,22 +11,22 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The most tasks of a head: each holds gradients of all keys that its queries see.
+/// The most tasks per head: each holds gradients of all keys that its queries see.
 const TASKS: usize = 4;
-/// The fewest blocks of queries of a task.
+/// The fewest blocks of queries per task.
 const BLOCKS: usize = 8;
 
-/// What comes in.
+/// The inputs of a backward pass.
 pub(super) struct Incoming<'a> {
-    /// do \[B, Hq, Sq, Dv\], unless the gradient is that of the log-sum-exp.
+    /// The gradient of o \[B, Hq, Sq, Dv\]; `None` if the gradient is that of the log-sum-exp.
     pub(super) d_o: Option<&'a [f32]>,
-    /// \[B, Hq, Sq\].
+    /// The log-sum-exp \[B, Hq, Sq\].
     pub(super) lse: &'a [f32],
-    /// ⟨do, o⟩, or −dlse \[B, Hq, Sq\].
+    /// ⟨do, o⟩, or −dlse if the gradient is that of the log-sum-exp, \[B, Hq, Sq\].
     pub(super) delta: Vec<f32>,
 }
 
-/// What queries of one key head read.
+/// The keys and values of one key head, packed for products.
 pub(super) struct Packed {
     /// kᵀ \[D, Skv\].
     transposed_keys: Panels,
@@ -34,11 +34,11 @@ pub(super) struct Packed {
     keys: Panels,
     /// vᵀ \[Dv, Skv\].
     transposed_values: Panels,
-    /// Whether all of a block's keys and values are finite.
+    /// Whether each block of keys and values is finite.
     finite: Vec<bool>,
 }
 
-/// Whether each block of rows of `width` values is finite.
+/// Returns whether each block of [`KEYS`] rows of `width` values is finite.
 fn finite(values: &[f32], width: usize) -> Vec<bool> {
     let blocks = values.chunks(KEYS * width);
     let finite = |block: &[f32]| block.iter().all(|value| value.is_finite());
@@ -46,7 +46,7 @@ fn finite(values: &[f32], width: usize) -> Vec<bool> {
 }
 
 impl Packed {
-    /// Those of all key heads.
+    /// Packs all key heads.
     pub(super) fn all(operands: &Operands<'_>) -> Vec<Self> {
         let s = *operands.problem.sizes();
         let heads = (0..s.batch * s.kv_heads).into_par_iter();
@@ -67,7 +67,7 @@ impl Packed {
     }
 }
 
-/// The gradients by the names of the description.
+/// The gradients, by their names in the description.
 pub(super) struct Gradients {
     pub(super) dq: Vec<f32>,
     pub(super) dk: Vec<f32>,
@@ -119,7 +119,7 @@ pub(super) fn run(
 }
 
 impl Gradients {
-    /// Adds what the tasks have for keys, values and biases, of each query head `of_head` tasks.
+    /// Adds the parts of all tasks, `of_head` tasks per query head, to the gradients of keys, values and biases.
     fn add(&mut self, operands: &Operands<'_>, parts: &[Part], of_head: usize) {
         let s = operands.problem.sizes();
         let of_kv_head = of_head * operands.problem.group();
@@ -150,7 +150,7 @@ impl Gradients {
     }
 }
 
-/// Adds the lines of rows to rows of `width` values.
+/// Adds padded rows of lines to rows of `width` values.
 fn add_lines(to: &mut [f32], width: usize, lines: &[Line]) {
     let rows = lines.chunks_exact(width.div_ceil(PANEL));
     for (to, lines) in to.chunks_exact_mut(width).zip(rows) {
@@ -160,7 +160,7 @@ fn add_lines(to: &mut [f32], width: usize, lines: &[Line]) {
     }
 }
 
-/// What a task has for keys from the first on, and for the biases by distance of its head.
+/// A task's gradients of keys and values, from `first_key` on, and of the biases by distance of its head.
 struct Part {
     first_key: usize,
     dk: Vec<Line>,
@@ -168,7 +168,7 @@ struct Part {
     drelative: Vec<f32>,
 }
 
-/// Queries of one head.
+/// Some queries of one head.
 struct Task<'a> {
     pairs: PairGradients<'a>,
     block: Block,
@@ -207,17 +207,17 @@ impl WithSimd for Task<'_> {
     }
 }
 
-/// The gradients of scores.
+/// The inputs from which the gradients of scores are computed.
 pub(super) struct PairGradients<'a> {
     pub(super) operands: &'a Operands<'a>,
     pub(super) incoming: &'a Incoming<'a>,
     pub(super) packed: &'a Packed,
 }
 
-/// A block of queries on its way over the keys.
+/// A block of queries with its inputs, which goes over the keys.
 pub(super) struct Queries<'a> {
     block: &'a Block,
-    /// scale · q.
+    /// The queries times the scale.
     q: Vec<f32>,
     d_o: Option<&'a [f32]>,
     lse: &'a [f32],
@@ -225,12 +225,12 @@ pub(super) struct Queries<'a> {
     finite: bool,
 }
 
-/// What a block of queries has with a block of keys: \[queries, keys\], padded to whole panels.
+/// Values of all pairs of a block of queries and a block of keys: \[queries, keys\], padded to whole panels.
 #[derive(Default)]
 pub(super) struct Work {
-    /// Scores, then probabilities as dropout leaves them.
+    /// Scores; later probabilities after dropout.
     p: Vec<Line>,
-    /// ⟨do, v⟩, then gradients of scores after all rules.
+    /// Products ⟨do, v⟩; later gradients of the scores that the rules return.
     pub(super) ds: Vec<Line>,
     /// Slopes of a cap.
     pub(super) slopes: Vec<Line>,
@@ -256,7 +256,7 @@ impl<'a> PairGradients<'a> {
         }
     }
 
-    /// Fills `work` for one block of keys, and says which pairs are hidden where that matters.
+    /// Fills `work` for one block of keys; returns the hidden pairs if they matter.
     #[inline(always)]
     pub(super) fn scores<S: Simd>(
         &self,
@@ -296,7 +296,7 @@ impl<'a> PairGradients<'a> {
             let statistics = (queries.lse[row], queries.delta[row]);
             gradients_of_row(simd, statistics, p, [&mut *ds, slopes]);
             if self.operands.rule.is_some() {
-                // Not where a key isn't seen: there the slope may be NaN.
+                // Pairs with a gradient of 0, such as hidden ones, are skipped, because their slope may be NaN.
                 for (ds, slope) in ds.iter_mut().zip(own).filter(|(ds, _)| **ds != 0.0) {
                     *ds *= *slope;
                 }
@@ -306,7 +306,7 @@ impl<'a> PairGradients<'a> {
         hidden
     }
 
-    /// All of a block of queries.
+    /// Computes all gradients of a block of queries.
     #[inline(always)]
     fn queries<S: Simd>(&self, simd: S, block: &Block, dq: &mut [f32], part: &mut Part) {
         let s = *self.operands.problem.sizes();
@@ -355,7 +355,7 @@ impl<'a> PairGradients<'a> {
         }
     }
 
-    /// Gradients of scores after all rules become those before a cap.
+    /// Turns the gradients of the scores that the rules return into gradients of the scores before the cap.
     #[inline(always)]
     fn before_cap(&self, work: &mut Work) {
         if !self.operands.capped_from(0) {
@@ -392,7 +392,7 @@ impl<'a> PairGradients<'a> {
     }
 }
 
-/// Scores become probabilities, and ⟨do, v⟩ the gradients of scores; both, and the slope, are 0 where a key isn't seen.
+/// Turns scores into probabilities, and ⟨do, v⟩ into gradients of scores; both, and the slope, become 0 where a key is hidden.
 #[inline(always)]
 fn gradients_of_row<S: Simd>(
     simd: S,

@@ -1,4 +1,4 @@
-//! o and its log-sum-exp, a block of queries by a block of keys at a time (Milakov & Gimelshein 2018, Dao 2022).
+//! The forward pass: o and its log-sum-exp, one block of queries by one block of keys at a time (Milakov & Gimelshein 2018, Dao 2022).
 
 use super::panels::{Hidden, Left, Line, PANEL, Pairs, Panels, add_product, panels_of, turn};
 use super::scores::{Block, KEYS, Operands};
@@ -8,17 +8,17 @@ use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// What queries read of one key head.
+/// The keys and values of one key head, packed for products.
 struct Packed {
     /// kᵀ \[D, Skv\].
     keys: Panels,
     /// v \[Skv, Dv\].
     values: Panels,
-    /// Whether all values of a block of keys are finite.
+    /// Whether the values of each block of keys are finite.
     finite: Vec<bool>,
 }
 
-/// o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\].
+/// Computes o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\].
 pub(crate) fn run(operands: &Operands<'_>, source: &impl Source) -> [Vec<f32>; 2] {
     let problem = operands.problem;
     let s = problem.sizes();
@@ -51,7 +51,7 @@ pub(crate) fn run(operands: &Operands<'_>, source: &impl Source) -> [Vec<f32>; 2
     [o, lse]
 }
 
-/// Fills what queries read of key head `head`.
+/// The kernel that packs the keys and values of key head `head`.
 struct Pack<'a, K> {
     source: &'a K,
     head: usize,
@@ -98,12 +98,12 @@ impl Packed {
     }
 }
 
-/// A block of queries.
+/// The forward pass of a block of queries.
 struct Task<'a> {
     operands: &'a Operands<'a>,
     packed: &'a Packed,
     block: Block,
-    /// Its rows of o and lse.
+    /// The block's rows of o and lse.
     out: (&'a mut [f32], &'a mut [f32]),
 }
 
@@ -155,7 +155,7 @@ impl WithSimd for Task<'_> {
 }
 
 impl Task<'_> {
-    /// Divides by the sums, in which sinks take part.
+    /// Divides the rows by their sums of exponentials, including sinks.
     #[inline(always)]
     fn finish(self, running: &[Running], sums: &[Line], across: usize) {
         let (operands, block) = (self.operands, &self.block);
@@ -177,7 +177,7 @@ impl Task<'_> {
     }
 }
 
-/// Multiplies the lines of a row.
+/// Multiplies the lines of a row by `factor`.
 #[inline(always)]
 fn scale<S: Simd>(simd: S, factor: f32, lines: &mut [Line]) {
     if factor == 1.0 {
@@ -189,10 +189,10 @@ fn scale<S: Simd>(simd: S, factor: f32, lines: &mut [Line]) {
     }
 }
 
-/// The most rows of a key head; from there on, packed keys and values pay off.
+/// The most query rows per key head for which keys and values are read unpacked; with more rows, packing pays off.
 const FEW: usize = 8;
 
-/// Fills o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\], which holds `f32::MIN`.
+/// Fills o \[B, Hq, Sq, Dv\] and lse \[B, Hq, Sq\], which holds `f32::MIN` at first, without packing keys and values.
 fn of_few(operands: &Operands<'_>, source: &impl Source, o: &mut [f32], lse: &mut [f32]) {
     let width = operands.problem.sizes().value_dim;
     let blocks = operands.query_blocks();
@@ -212,12 +212,12 @@ fn of_few(operands: &Operands<'_>, source: &impl Source, o: &mut [f32], lse: &mu
     });
 }
 
-/// The queries of a key head.
+/// The forward pass of all queries of a key head, without packing.
 struct FewTask<'a, K> {
     operands: &'a Operands<'a>,
     source: &'a K,
     block: Block,
-    /// Its rows of o and lse.
+    /// The block's rows of o and lse.
     out: (&'a mut [f32], &'a mut [f32]),
 }
 
@@ -257,7 +257,7 @@ impl<K: Source> Kernel for FewTask<'_, K> {
                     o.iter_mut().for_each(|o| *o *= shrink);
                 }
                 for (p, v) in scores.iter().zip(v.chunks_exact(width)) {
-                    // Not with a probability of 0: 0 times a NaN would not be 0.
+                    // A probability of 0 is skipped, because 0 times a NaN would not be 0.
                     if *p != 0.0 {
                         add(simd, *p, v, o);
                     }
@@ -275,7 +275,7 @@ impl<K: Source> Kernel for FewTask<'_, K> {
     }
 }
 
-/// Adds factor · values.
+/// Adds `factor` · `values` to `to`.
 #[inline(always)]
 fn add<S: Simd>(simd: S, factor: f32, values: &[f32], to: &mut [f32]) {
     let by = simd.splat_f32s(factor);
@@ -291,7 +291,7 @@ fn add<S: Simd>(simd: S, factor: f32, values: &[f32], to: &mut [f32]) {
     }
 }
 
-/// The largest score of a row so far, and the sum of the others' exponentials by it.
+/// The largest score of a row so far, and the sum of all exponentials relative to it.
 #[derive(Clone, Copy)]
 struct Running {
     largest: f32,
@@ -306,7 +306,7 @@ impl Running {
         }
     }
 
-    /// Scores become exponentials by the largest so far; what came before shrinks by the factor that is returned.
+    /// Turns scores into exponentials relative to the largest score so far; returns the factor by which earlier sums shrink.
     #[inline(always)]
     fn add<S: Simd>(&mut self, simd: S, scores: &mut [f32]) -> f32 {
         let scores = S::as_mut_simd_f32s(scores).0;
@@ -316,7 +316,7 @@ impl Running {
         }
         let before = self.largest;
         self.largest = before.max(simd.reduce_max_f32s(largest));
-        // Nothing seen so far: exponentials of −∞ are 0 by any base but −∞.
+        // If nothing is seen so far, any finite base will do: the exponentials of −∞ are 0.
         let base = if self.largest == f32::NEG_INFINITY {
             0.0
         } else {
@@ -337,11 +337,11 @@ impl Running {
         shrink
     }
 
-    /// The log-sum-exp, and what the row of sums is multiplied by; `None` where nothing is seen and there is no sink.
+    /// Returns the log-sum-exp, and the factor for the row of sums; `None` if the query sees no key and there is no sink.
     #[inline(always)]
     fn finish(self, sink: Option<f32>) -> Option<(f32, f32)> {
         let Some(sink) = sink else {
-            // Not `> 0`: a NaN that is seen stays.
+            // The test isn't `> 0`, so that a NaN that is seen stays.
             let empty = self.sum == 0.0;
             return (!empty).then(|| (self.largest + self.sum.ln(), 1.0 / self.sum));
         };
@@ -352,17 +352,18 @@ impl Running {
     }
 }
 
-/// Gives keys and values of key heads, \[B, Hkv\] in one row.
+/// A source of keys and values for the key heads, numbered through \[B, Hkv\].
 pub(crate) trait Source: Sync {
-    /// Puts keys, at most a panel's columns and the first a multiple of those, into columns: element d of key i to `lines[d][i]`. Past the last key is
-    /// what means nothing.
+    /// Transposes keys into columns: element d of key i goes to `lines[d][i]`. There are at most as many keys as a panel has columns, and
+    /// the first is a multiple of that number. Columns past the last key hold arbitrary values.
     fn keys<T: Transpose>(&self, transpose: T, head: usize, keys: Range<usize>, lines: &mut [Line]);
 
-    /// Values \[keys, Dv\] of keys of which the first is a multiple of a panel's columns; in `room`, where they don't lie so.
+    /// Returns the values \[keys, Dv\] of keys, the first of which is a multiple of a panel's columns; the values are put in `room` if the
+    /// source doesn't store them in this form.
     fn values<'a>(&'a self, head: usize, keys: Range<usize>, room: &'a mut Vec<f32>) -> &'a [f32];
 }
 
-/// k \[B, Hkv, Skv, D\] and v \[B, Hkv, Skv, Dv\] of a call.
+/// Keys k \[B, Hkv, Skv, D\] and values v \[B, Hkv, Skv, Dv\] from the operands of a call.
 impl Source for Operands<'_> {
     #[inline(always)]
     fn keys<T: Transpose>(

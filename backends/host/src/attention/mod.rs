@@ -1,14 +1,14 @@
-//! Attention in f32: blocks of queries by blocks of keys, as many at once as there are processors.
+//! Attention in f32: blocks of queries by blocks of keys, with one task per processor at a time.
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
-//! | `scores.rs` | the rules, on a block of scores, and which blocks are computed |
-//! | `forward.rs` | where keys and values are; o and its log-sum-exp, of many queries and of few |
+//! | `scores.rs` | the rules on a block of scores, and the choice of blocks to compute |
+//! | `forward.rs` | sources of keys and values; o and its log-sum-exp for many and for few queries |
 //! | `backward.rs` | the gradients of queries, keys, values and biases by distance |
-//! | `tables.rs` | those of dense biases and of sinks |
-//! | `panels.rs` | products, in registers, and of single pairs where values aren't finite |
+//! | `tables.rs` | the gradients of dense biases and of sinks |
+//! | `panels.rs` | products in registers, or of single pairs if values aren't finite |
 //!
-//! A score of −∞ counts as unseen, as in Burn, and so does a probability below 2⁻¹²⁶.
+//! As in Burn, a key with a score of −∞ counts as hidden, and so does one with a probability below 2⁻¹²⁶.
 
 mod backward;
 mod forward;
@@ -22,12 +22,12 @@ use moebius_ops::AttentionPass;
 pub(crate) use panels::Line;
 pub use scores::Operands;
 
-/// o \[B, Hq, Sq, Dv\] and its log-sum-exp \[B, Hq, Sq\].
+/// Computes o \[B, Hq, Sq, Dv\] and its log-sum-exp \[B, Hq, Sq\].
 pub fn forward(operands: &Operands<'_>) -> [Vec<f32>; 2] {
     over(operands, operands)
 }
 
-/// What a forward pass gave, and the gradient of one of its results; what a backward pass doesn't read may be empty.
+/// The results of a forward pass, and the gradient of one of them; slices that a backward pass doesn't read may be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Results<'a> {
     /// o \[B, Hq, Sq, Dv\].
@@ -40,7 +40,7 @@ pub struct Results<'a> {
     pub d_lse: &'a [f32],
 }
 
-/// The gradients through the result that `pass` says, in the order of the description.
+/// Computes the gradients through the result that `pass` names, in the order of the description.
 pub fn backward(
     operands: &Operands<'_>,
     pass: AttentionPass,

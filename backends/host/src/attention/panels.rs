@@ -1,25 +1,25 @@
-//! Matrices in panels of columns, and products with them: in register tiles, or pair by pair where a block has values that aren't finite.
+//! Matrices in panels of columns, and products with them: in register tiles, or pair by pair if a block has values that aren't finite.
 //!
-//! Sums run over the inner dimension in order, and a row's result depends on no other row.
+//! Sums run over the inner dimension in order, and a row's result doesn't depend on other rows.
 
 use crate::vector::Transpose;
 use pulp::Simd;
 use std::ops::Range;
 
-/// Rows and columns that are turned together.
+/// The side of the squares that are transposed in registers.
 const SQUARE: usize = 8;
 
 /// Columns of a panel: two registers of AVX-512.
 pub(super) const PANEL: usize = 32;
 /// Rows of a register tile.
 const ROWS: usize = 6;
-/// Registers of a row of it: with those of a line and a broadcast value, 15 of AVX2's 16 registers.
+/// The registers in a row of a tile: with two for a line and one for a broadcast value, a tile takes 15 of AVX2's 16 registers.
 const REGISTERS: usize = 2;
 
-/// Columns of a panel in one row.
+/// One row of a panel.
 pub(crate) type Line = [f32; PANEL];
 
-/// \[rows, columns\] as \[⌈columns / 32⌉, rows, 32\], zeros past the last column.
+/// A matrix \[rows, columns\] stored as \[⌈columns / 32⌉, rows, 32\], with zeros past the last column.
 pub(super) struct Panels {
     rows: usize,
     columns: usize,
@@ -27,14 +27,14 @@ pub(super) struct Panels {
 }
 
 impl Panels {
-    /// Those of a row-major matrix with `columns` columns.
+    /// Packs a row-major matrix with `columns` columns.
     pub(super) fn of(values: &[f32], columns: usize) -> Self {
         let mut panels = Self::new(values.len() / columns, columns);
         panels.put(0, values);
         panels
     }
 
-    /// Those of the transpose of a row-major matrix of rows of `rows` values.
+    /// Packs the transpose of a row-major matrix whose rows have `rows` values.
     pub(super) fn transposed(values: &[f32], rows: usize) -> Self {
         let mut panels = Self::new(rows, values.len() / rows);
         for (values, lines) in values.chunks(PANEL * rows).zip(panels.each()) {
@@ -47,7 +47,7 @@ impl Panels {
         panels
     }
 
-    /// Zeros.
+    /// Panels of zeros.
     pub(super) fn new(rows: usize, columns: usize) -> Self {
         Self {
             rows,
@@ -56,7 +56,7 @@ impl Panels {
         }
     }
 
-    /// Puts rows of a row-major matrix, from row `first` on, in place of what was there.
+    /// Overwrites rows from row `first` on with rows of a row-major matrix.
     #[inline(always)]
     pub(super) fn put(&mut self, first: usize, values: &[f32]) {
         for (row, values) in (first..).zip(values.chunks_exact(self.columns)) {
@@ -66,7 +66,7 @@ impl Panels {
         }
     }
 
-    /// The lines of a panel, of which the first `columns` columns are going to be used.
+    /// Returns the lines of a single panel, of which the first `columns` columns will be used.
     pub(super) fn only(&mut self, columns: usize) -> &mut [Line] {
         self.columns = columns;
         &mut self.lines
@@ -77,35 +77,35 @@ impl Panels {
         self.lines.chunks_exact_mut(self.rows)
     }
 
-    /// How many panels.
+    /// The number of panels.
     pub(super) fn count(&self) -> usize {
         self.columns.div_ceil(PANEL)
     }
 
-    /// Columns of a panel that aren't padding.
+    /// The number of columns of a panel that aren't padding.
     fn used(&self, panel: usize) -> usize {
         (self.columns - panel * PANEL).min(PANEL)
     }
 
-    /// Rows of a panel.
+    /// Some lines of a panel.
     fn lines(&self, panel: usize, rows: Range<usize>) -> &[Line] {
         &self.lines[panel * self.rows..][..self.rows][rows]
     }
 
-    /// Row `row`, a panel's columns after the other.
+    /// The line of row `row` in each panel.
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> impl Iterator<Item = &Line> {
         self.lines.iter().skip(row).step_by(self.rows.max(1))
     }
 }
 
-/// The panels of transposed keys.
+/// Returns the panels of transposed keys that hold `keys`.
 pub(super) fn panels_of(keys: &Range<usize>) -> Range<usize> {
     keys.start / PANEL..keys.end.div_ceil(PANEL)
 }
 
-/// The transpose of rows as long as there are lines, at most [`PANEL`] of them; squares are turned in registers. Past the last row is what means
-/// nothing.
+/// Transposes up to [`PANEL`] rows with as many values as there are lines; squares are transposed in registers. Columns past the last row
+/// hold arbitrary values.
 #[inline(always)]
 pub(super) fn turn<T: Transpose>(transpose: T, values: &[f32], lines: &mut [Line]) {
     let width = lines.len();
@@ -133,13 +133,13 @@ pub(super) fn turn<T: Transpose>(transpose: T, values: &[f32], lines: &mut [Line
 /// The left side of a product.
 #[derive(Clone, Copy)]
 pub(super) enum Left<'a> {
-    /// A matrix with so many values from row to row.
+    /// A row-major matrix, and the number of values from one row to the next.
     Rows(&'a [f32], usize),
-    /// The transpose of one.
+    /// The transpose of a row-major matrix, and the number of values from one row of that matrix to the next.
     Columns(&'a [f32], usize),
 }
 
-/// Adds left · right to `sums` \[rows, panels\]: `rows` rows of the left, the rows `inner` and panels `panels` of the right.
+/// Adds left · right to `sums` \[rows, panels\], for `rows` rows of the left, and the rows `inner` and panels `panels` of the right.
 #[inline(always)]
 pub(super) fn add_product<S: Simd>(
     simd: S,
@@ -166,7 +166,7 @@ pub(super) fn add_product<S: Simd>(
     }
 }
 
-/// R rows from `first` on times the lines of a panel.
+/// Multiplies R rows from `first` on by the lines of a panel.
 #[inline(always)]
 fn multiply<S: Simd, const R: usize>(
     simd: S,
@@ -188,7 +188,7 @@ fn multiply<S: Simd, const R: usize>(
     }
 }
 
-/// What R rows have at one place of the inner dimension.
+/// The values of R rows at one index of the inner dimension.
 trait Factors<const R: usize>: Copy {
     fn at(self, k: usize) -> [f32; R];
 }
@@ -208,7 +208,7 @@ impl<const R: usize> Factors<R> for Rows<'_, R> {
     }
 }
 
-/// The first columns of a matrix with so many values from row to row.
+/// The first columns of a row-major matrix, and the number of values from one row to the next.
 #[derive(Clone, Copy)]
 struct Columns<'a>(&'a [f32], usize);
 
@@ -222,7 +222,7 @@ impl<const R: usize> Factors<R> for Columns<'_> {
     }
 }
 
-/// A tile of R rows × two registers at a time, whose sums stay in registers.
+/// Multiplies a tile of R rows × two registers at a time, with sums that stay in registers.
 #[inline(always)]
 fn tile<S: Simd, const R: usize>(
     simd: S,
@@ -257,7 +257,7 @@ fn tile<S: Simd, const R: usize>(
     }
 }
 
-/// Which pairs of a block aren't seen, where that matters: 0 times a NaN isn't 0.
+/// The hidden pairs of a block; `None` if they don't matter. They matter if a value isn't finite, because 0 times a NaN isn't 0.
 pub(super) struct Hidden(pub(super) Option<Vec<bool>>);
 
 impl Hidden {
@@ -265,7 +265,7 @@ impl Hidden {
         Self(matters.then(Vec::new))
     }
 
-    /// Adds a row of scores.
+    /// Notes which pairs of a row have a score of −∞.
     pub(super) fn note(&mut self, scores: &[f32]) {
         if let Some(hidden) = &mut self.0 {
             hidden.extend(scores.iter().map(|score| *score == f32::NEG_INFINITY));
@@ -273,7 +273,7 @@ impl Hidden {
     }
 }
 
-/// Factors of the pairs of a block \[rows, stride\], of which those that are hidden count for nothing.
+/// The factors of the pairs of a block \[rows, stride\]; hidden pairs are left out of products.
 pub(super) struct Pairs<'a> {
     factors: &'a [f32],
     hidden: &'a [bool],
@@ -289,7 +289,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Adds factors · right to `sums` \[rows, panels\], of the rows `keys` of the right.
+    /// Adds factors · right to `sums` \[rows, panels\], for the rows `keys` of the right.
     pub(super) fn add_rows(&self, right: &Panels, keys: Range<usize>, sums: &mut [Line]) {
         let across = right.count();
         for (row, sums) in sums.chunks_exact_mut(across).enumerate() {

@@ -1,51 +1,50 @@
-//! What the rules make of a block of scores, and which blocks have any to make.
+//! The rules on a block of scores, and the choice of blocks to compute.
 
 use crate::vector::tanh;
 use moebius_ops::attention::{Dropout, HostRule, Pair, Pattern, Problem, Rule, Tables, Tile};
 use pulp::Simd;
 use std::ops::Range;
 
-/// Queries of a block.
+/// The number of queries in a block.
 pub(super) const QUERIES: usize = 48;
-/// Keys of a block, whose first is a multiple of it whatever the queries: a block of which a query sees nothing then
-/// changes no bit of it.
+/// The number of keys in a block. Blocks start at multiples of it for all queries, so that a block of which a query sees nothing changes no
+/// bit of the query's result.
 pub(super) const KEYS: usize = 128;
 
-/// What a call reads, in f32, and its tables by their names in [`moebius_ops::attention::Tables`]; those that aren't there
-/// are empty.
+/// The operands of a call in f32, with tables by their names in [`moebius_ops::attention::Tables`]; missing tables are empty.
 #[derive(Clone, Debug)]
 pub struct Operands<'a> {
     /// Sizes and rules.
     pub problem: &'a Problem,
-    /// \[B, Hq, Sq, D\].
+    /// Queries \[B, Hq, Sq, D\].
     pub q: &'a [f32],
-    /// \[B, Hkv, Skv, D\].
+    /// Keys \[B, Hkv, Skv, D\].
     pub k: &'a [f32],
-    /// \[B, Hkv, Skv, Dv\].
+    /// Values \[B, Hkv, Skv, Dv\].
     pub v: &'a [f32],
-    /// Of ALiBi \[Hq\].
+    /// Slopes of ALiBi \[Hq\].
     pub slopes: &'a [f32],
     /// Dense biases.
     pub bias: &'a [f32],
     /// Biases by distance.
     pub relative: &'a [f32],
-    /// \[Hq\].
+    /// Sinks \[Hq\].
     pub sinks: &'a [f32],
-    /// Which weights are dropped.
+    /// The dropout of weights.
     pub dropout: Option<Dropout>,
     /// The program's own rule.
     pub rule: Option<&'a dyn HostRule>,
-    /// \[B, Sq\].
+    /// Documents of the queries \[B, Sq\].
     pub query_documents: Vec<u32>,
-    /// \[B, Skv\].
+    /// Documents of the keys \[B, Skv\].
     pub key_documents: Vec<u32>,
-    /// Which blocks are seen.
+    /// The pattern of visible blocks.
     pub blocks: Vec<u32>,
-    /// Which pairs are seen.
+    /// The visible pairs.
     pub mask: Vec<u32>,
 }
 
-/// Queries of heads of one sequence with one key head: some of one head's, or all of several heads'.
+/// A block of queries of one sequence that share a key head: some queries of one head, or all queries of several heads.
 #[derive(Clone)]
 pub(super) struct Block {
     pub(super) batch: usize,
@@ -70,7 +69,7 @@ impl Block {
 }
 
 impl<'a> Operands<'a> {
-    /// q, k and v, and nothing that rules read.
+    /// Operands with q, k and v, and without tables.
     pub fn new(problem: &'a Problem, [q, k, v]: [&'a [f32]; 3]) -> Self {
         Self {
             problem,
@@ -99,7 +98,7 @@ impl Operands<'_> {
         if s.queries == 0 {
             return Vec::new();
         }
-        // A few queries of a head alone would load all keys for each head anew.
+        // Heads with few queries share a block, because a block per head would load all keys again for each head.
         let together = (QUERIES / s.queries).clamp(1, group);
         let mut blocks = Vec::new();
         for batch in 0..s.batch {
@@ -120,7 +119,7 @@ impl Operands<'_> {
         blocks
     }
 
-    /// The blocks of keys of which these queries may see some, each with whether they see all of it.
+    /// Returns the blocks of keys that may be visible to these queries, each with whether all pairs are visible.
     pub(super) fn key_blocks(&self, block: &Block) -> impl Iterator<Item = (Range<usize>, bool)> {
         let keys = self.problem.keys_of(block.queries.clone());
         let first = keys.start / KEYS * KEYS;
@@ -142,7 +141,7 @@ impl Operands<'_> {
         })
     }
 
-    /// scale · q of a block.
+    /// Returns the queries of a block times the scale.
     pub(super) fn scaled_queries(&self, block: &Block) -> Vec<f32> {
         let width = self.problem.sizes().head_dim;
         let first = self.first_row(block) * width;
@@ -150,28 +149,27 @@ impl Operands<'_> {
         q.map(|q| q * self.problem.scale()).collect()
     }
 
-    /// Where a block's rows lie in \[B, Hq, Sq\].
+    /// The index of a block's first row in \[B, Hq, Sq\].
     pub(super) fn first_row(&self, block: &Block) -> usize {
         let s = self.problem.sizes();
         (block.batch * s.heads + block.heads.start) * s.queries + block.queries.start
     }
 
-    /// Whether a cap comes at `place` or later.
+    /// Whether a cap is at `place` or later in the order of rules.
     pub(super) fn capped_from(&self, place: usize) -> bool {
         let mut later = self.problem.rules().iter().skip(place);
         later.any(|rule| matches!(rule, Rule::Softcap(_)))
     }
 
-    /// Where the pairs of a row and keys from `key` on lie in a dense table.
+    /// The index in a dense table of the pair of a query and the key `key`.
     pub(super) fn dense(&self, pattern: Pattern, [b, h, i]: [usize; 3], key: usize) -> usize {
         let [batches, heads, queries, keys] = pattern.shape(self.problem.sizes());
         let (b, h) = (b.min(batches - 1), h.min(heads - 1));
         ((b * heads + h) * queries + i) * keys + key
     }
 
-    /// Scores of the pairs of row `row` of a block and `keys` become what the rules make of them: −∞ where the key isn't
-    /// seen, and past the last key. The slopes of a cap go to `slopes`, those of the program's own rule to `own`.
-    /// Skips what hides keys where all are seen.
+    /// Applies the rules to the scores of row `row` of a block and `keys`: −∞ where a key is hidden, and past the last key. Writes the
+    /// slopes of a cap to `slopes`, and those of the program's own rule to `own`. Rules that hide keys are skipped if all keys are visible.
     #[inline(always)]
     pub(super) fn apply<S: Simd>(
         &self,
@@ -196,7 +194,7 @@ impl Operands<'_> {
             for (at, score) in self.pairs(site, keys).zip(scores.iter_mut()) {
                 let s = f64::from(*score);
                 *score = rule.score(s, &at) as f32;
-                // A forward pass has no room for slopes.
+                // A forward pass passes an empty slice, because it needs no slopes.
                 if let Some(slope) = own.next() {
                     *slope = rule.slope(s, &at) as f32;
                 }
@@ -219,7 +217,7 @@ impl Operands<'_> {
         }
     }
 
-    /// The pairs of a row and keys, as the program's own rule is told them.
+    /// Returns the pairs of a row and keys in the form that the program's own rule takes.
     fn pairs(
         &self,
         [batch, head, query]: [usize; 3],
@@ -235,7 +233,7 @@ impl Operands<'_> {
         })
     }
 
-    /// Multiplies what pairs of a row and keys from `first` on have by what a dropout does to their weights.
+    /// Multiplies the values of a row's pairs, from key `first` on, by the dropout factors of their weights.
     #[inline(always)]
     pub(super) fn drop(&self, (block, row): (&Block, usize), first: usize, of_pairs: &mut [f32]) {
         if let Some(dropout) = self.dropout {
@@ -246,11 +244,11 @@ impl Operands<'_> {
         }
     }
 
-    /// Adds what a rule adds to the scores of a row.
+    /// Adds a rule's term to the scores of a row.
     #[inline(always)]
     fn add(&self, rule: Rule, site: [usize; 3], keys: &Range<usize>, scores: &mut [f32]) {
         let [_, head, query] = site;
-        // How far the first key is ahead of the query.
+        // This is the distance from the query to the first key, positive if the key is ahead.
         let ahead = keys.start as i64 - self.problem.position(query);
         match rule {
             Rule::Alibi => {
@@ -337,12 +335,12 @@ impl Operands<'_> {
     }
 }
 
-/// cap · tanh(s / cap), and the slopes there.
+/// Computes cap · tanh(s / cap), and its slopes.
 #[inline(always)]
 fn softcap<S: Simd>(simd: S, cap: f32, scores: &mut [f32], slopes: &mut [f32]) {
     let (by, one) = (simd.splat_f32s(cap), simd.splat_f32s(1.0));
     let scores = S::as_mut_simd_f32s(scores).0.iter_mut();
-    // A forward pass has no room for slopes.
+    // A forward pass passes an empty slice, because it needs no slopes.
     let mut slopes = S::as_mut_simd_f32s(slopes).0.iter_mut();
     for score in scores {
         let t = tanh(simd, simd.div_f32s(*score, by));
@@ -365,7 +363,7 @@ fn only(keys: &Range<usize>, scores: &mut [f32], from: i64, end: i64) {
     scores[end.max(from)..].fill(f32::NEG_INFINITY);
 }
 
-/// Hides the keys whose word doesn't satisfy `seen`.
+/// Hides the keys for whose word `seen` is false.
 #[inline(always)]
 fn keep(scores: &mut [f32], words: &[u32], seen: impl Fn(u32) -> bool) {
     for (score, word) in scores.iter_mut().zip(words) {

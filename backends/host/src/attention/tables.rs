@@ -8,8 +8,8 @@ use moebius_ops::attention::{Pattern, Rule};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-/// dbias \[B or 1, Hq or 1, Sq, Skv\]: a task for some queries' rows of it, which adds up all sequences and heads that have
-/// the same bias.
+/// Computes dbias \[B or 1, Hq or 1, Sq, Skv\]: a task computes the rows of some queries, and sums over all sequences and heads that share
+/// the bias.
 pub(super) fn bias(
     operands: &Operands<'_>,
     incoming: &Incoming<'_>,
@@ -55,7 +55,7 @@ pub(super) fn bias(
     dbias
 }
 
-/// The sequences and heads that have the bias of `batch` and `head`.
+/// Returns the sequences and heads that share the bias of `batch` and `head`.
 fn sharing(
     operands: &Operands<'_>,
     pattern: Pattern,
@@ -68,7 +68,7 @@ fn sharing(
     batches.flat_map(move |batch| heads.clone().map(move |head| (batch, head)))
 }
 
-/// Rows of one matrix of biases, and the queries whose gradients they are added.
+/// Some rows of one matrix of biases, and the queries whose gradients are added to them.
 struct Rows<'a> {
     pairs: PairGradients<'a>,
     block: Block,
@@ -100,7 +100,7 @@ impl WithSimd for Rows<'_> {
     }
 }
 
-/// dsinks \[Hq\].
+/// Computes dsinks \[Hq\].
 pub(super) fn sinks(operands: &Operands<'_>, incoming: &Incoming<'_>) -> Vec<f32> {
     let s = operands.problem.sizes();
     let mut sums = vec![0.0_f64; s.heads];

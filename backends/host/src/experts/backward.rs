@@ -1,4 +1,4 @@
-//! The experts backward.
+//! The backward pass of feed-forward experts.
 
 use super::{Forward, Piece, pieces_of};
 use crate::expert_activation::{Through, dot};
@@ -10,16 +10,16 @@ use crate::spare::Spare;
 use crate::values::Matrices;
 use std::ops::Range;
 
-/// Rows for each thread, at least, of the experts that go through the pass together.
+/// The least number of rows per thread in a group of experts that go through the pass together.
 const ROWS_OF_THREAD: usize = 2 * MOST_ROWS;
 
 /// One backward pass.
 pub(super) struct Backward<'a> {
     pub(super) forward: Forward<'a>,
     pub(super) segments: &'a Segments,
-    /// \[T,H\].
+    /// The gradient of y, \[T,H\].
     pub(super) dy: &'a [f32],
-    /// The first product of the sorted rows, where it was kept.
+    /// The first product of the sorted rows, if the forward pass kept it.
     pub(super) pre: Option<&'a [f32]>,
     /// Router weights of the sorted rows.
     pub(super) weights: Vec<f32>,
@@ -28,30 +28,30 @@ pub(super) struct Backward<'a> {
 /// Gradients of a forward pass.
 #[derive(Clone, Debug)]
 pub struct Gradients {
-    /// Of x \[T,H\], where it is needed.
+    /// The gradient of x \[T,H\], if it is needed.
     pub x: Option<Vec<f32>>,
-    /// Of the router weights \[T,K\].
+    /// The gradient of the router weights \[T,K\].
     pub weights: Vec<f32>,
-    /// Of what the experts have, where it is needed.
+    /// The gradients of the experts' weights and biases, if they are needed.
     pub experts: Option<WeightGradients>,
 }
 
 /// Gradients of the weights and biases of all experts.
 #[derive(Clone, Debug)]
 pub struct WeightGradients {
-    /// \[E, f or 2f, H\].
+    /// The gradient of the first weight, \[E, f or 2f, H\].
     pub w_in: Vec<f32>,
-    /// \[E,H,f\].
+    /// The gradient of the second weight, \[E,H,f\].
     pub w_out: Vec<f32>,
-    /// \[E, f or 2f\], empty without biases.
+    /// The gradient of the first bias, \[E, f or 2f\]; empty without biases.
     pub b_in: Vec<f32>,
-    /// \[E,H\], empty without biases.
+    /// The gradient of the second bias, \[E,H\]; empty without biases.
     pub b_out: Vec<f32>,
 }
 
 impl Backward<'_> {
-    /// Gradients of x and of weights and biases where they are needed, and of the router weights. Some experts at a time go through
-    /// all products, so that what is between those takes little memory, and the same memory.
+    /// Computes the gradients of the router weights, and, where needed, of x and of weights and biases. A few experts at a time go through
+    /// all products, so that intermediate results take little memory, which is used again.
     pub(super) fn run(&self, [of_x, of_experts]: [bool; 2]) -> Gradients {
         let (problem, segments) = (self.forward.problem, self.segments);
         let (rows, top_k) = (segments.order.len(), problem.routing.top_k());
@@ -87,7 +87,7 @@ impl Backward<'_> {
         }
     }
 
-    /// Experts that go through the pass together: few, but with rows for all threads.
+    /// Splits the experts into groups that go through the pass together: as small as possible, but with enough rows for all threads.
     fn together(&self) -> Vec<Range<usize>> {
         let least = ROWS_OF_THREAD * rayon::current_num_threads();
         let (mut all, mut first) = (Vec::new(), 0);
@@ -130,7 +130,7 @@ impl Backward<'_> {
                 &*again
             }
         };
-        // Of the hidden activations, before the router weight.
+        // This is the gradient of the hidden activations before the router weight.
         let dhidden = self.dhidden(expert, &rows, spread);
         let weights = &self.weights[rows.clone()];
         let through = Through {
@@ -139,7 +139,7 @@ impl Backward<'_> {
             dots: &mut *dots,
         };
         through.activation(problem, pre, &dhidden, weights);
-        // ⟨dy, W h + b⟩ = ⟨Wᵀ dy, h⟩ + ⟨dy, b⟩: the answers themselves aren't needed.
+        // ⟨dy, W h + b⟩ = ⟨Wᵀ dy, h⟩ + ⟨dy, b⟩, so that W h + b isn't needed.
         if let Some(bias) = experts.bias(1, expert, problem.hidden) {
             for (sum, token) in dots.iter_mut().zip(&self.forward.tokens[rows.clone()]) {
                 let dy = &self.dy[*token as usize * problem.hidden..][..problem.hidden];
@@ -154,7 +154,7 @@ impl Backward<'_> {
         }
     }
 
-    /// dy · W_out of some rows of an expert.
+    /// Computes dy · W_out for some rows of an expert.
     fn dhidden(&self, expert: usize, rows: &Range<usize>, spread: Spread) -> Spare {
         let problem = self.forward.problem;
         let left = Factor {
@@ -173,7 +173,7 @@ impl Backward<'_> {
         Matrices::of_slice(self.dy, self.forward.problem.hidden)
     }
 
-    /// Those of some experts' W_in and W_out, and of b_in.
+    /// Computes the gradients of W_in, W_out and b_in of some experts.
     fn of_weights(
         &self,
         experts: Range<usize>,
@@ -215,7 +215,7 @@ impl Backward<'_> {
         }
     }
 
-    /// That of b_out: the sum of the rows of dy, each by its router weight.
+    /// Computes the gradient of b_out: the sum of the rows of dy, each times its router weight.
     fn of_last_bias(&self) -> Vec<f32> {
         let hidden = self.forward.problem.hidden;
         let mut weighted = selected(self.dy, hidden, self.forward.tokens);

@@ -13,21 +13,21 @@ use backward::Backward;
 use moebius_ops::experts::Problem;
 use std::ops::Range;
 
-/// What a forward pass reads.
+/// The operands of a forward pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Operands<'a> {
     /// The sort of the slots.
     pub segments: &'a Segments,
-    /// \[T,H\].
+    /// The tokens, \[T,H\].
     pub x: Matrices<'a>,
-    /// The router's \[T,K\].
+    /// The router weights, \[T,K\].
     pub weights: &'a [f32],
-    /// The experts'.
+    /// The weights and biases of the experts.
     pub experts: Weights<'a>,
 }
 
 impl<'a> Operands<'a> {
-    /// Both products, for rows of these `tokens`.
+    /// The forward pass for rows of these `tokens`.
     fn forward(&self, problem: &'a Problem, tokens: &'a [u32]) -> Forward<'a> {
         Forward {
             problem,
@@ -38,8 +38,8 @@ impl<'a> Operands<'a> {
     }
 }
 
-/// y \[T,H\], and with `keep` the first product before its activation \[R, f or 2f\]. `ended` is told each stage, which then takes all rows
-/// before the next.
+/// Computes y \[T,H\], and with `keep` the first product before its activation \[R, f or 2f\]. `ended` is called at the end of each stage;
+/// if it is given, each stage computes all rows before the next begins.
 pub fn forward(
     problem: &Problem,
     operands: &Operands<'_>,
@@ -65,7 +65,8 @@ pub fn forward(
     (y, keep.then(|| padded(pre, problem.row_bound, columns)))
 }
 
-/// The gradients from dy \[T,H\], of x and of what the experts have where they are needed; `pre` is what the forward pass kept.
+/// Computes the gradients from dy \[T,H\], those of x and of the experts if they are needed; `pre` is the first product that the forward
+/// pass kept.
 pub fn backward(
     problem: &Problem,
     operands: &Operands<'_>,
@@ -84,7 +85,7 @@ pub fn backward(
     pass.run(needs)
 }
 
-/// What of a forward pass has ended.
+/// The stages of a forward pass, whose ends are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The first product of all rows.
@@ -95,18 +96,18 @@ pub enum Stage {
     Combine,
 }
 
-/// Both products of every expert.
+/// The two products of every expert.
 struct Forward<'a> {
     problem: &'a Problem,
-    /// Of the sorted rows.
+    /// The tokens of the sorted rows.
     tokens: &'a [u32],
     x: Matrices<'a>,
     experts: Weights<'a>,
 }
 
 impl Forward<'_> {
-    /// y of the sorted rows, and the first product where there is room for it. Few rows at a time go through both products, so that
-    /// what is between them takes little memory; all go through one after the other where the stages are timed.
+    /// Computes y of the sorted rows, and keeps the first product if `pre` has room. A few rows at a time go through both products, so that
+    /// intermediate results take little memory; if stages are timed, all rows go through one product before the next.
     fn run(
         &self,
         segments: &Segments,
@@ -135,7 +136,7 @@ impl Forward<'_> {
         ended(Stage::SecondProduct);
     }
 
-    /// A piece and its first product, in memory of its own where it isn't kept.
+    /// Computes the first product of a piece: in place if it is kept, otherwise in memory of its own.
     fn kept_or_new<'a>(
         &self,
         piece: Piece<'a, 2>,
@@ -151,7 +152,7 @@ impl Forward<'_> {
         (piece, pre)
     }
 
-    /// x · W_inᵀ + b_in of some rows of an expert.
+    /// Computes x · W_inᵀ + b_in for some rows of an expert.
     fn first(&self, (e, rows): (usize, &Range<usize>), to: &mut [f32], spread: Spread) {
         let (inner, columns) = (self.problem.hidden, self.problem.columns_in());
         let left = Factor {
@@ -166,14 +167,14 @@ impl Forward<'_> {
         product.of_rows(0..rows.len(), to, spread);
     }
 
-    /// The same, in memory of its own.
+    /// Computes x · W_inᵀ + b_in in memory of its own.
     fn first_of(&self, of: (usize, &Range<usize>), spread: Spread) -> Spare {
         let mut to = Spare::new(of.1.len() * self.problem.columns_in());
         self.first(of, &mut to, spread);
         to
     }
 
-    /// act(pre) · W_outᵀ + b_out.
+    /// Computes act(pre) · W_outᵀ + b_out.
     fn second(&self, (piece, pre): (Piece<2>, Option<Spare>), spread: Spread) {
         let (inner, columns) = (self.problem.inter, self.problem.hidden);
         let Piece {
@@ -196,11 +197,11 @@ impl Forward<'_> {
 /// The weights and biases of all experts.
 #[derive(Clone, Copy, Debug)]
 pub struct Weights<'a> {
-    /// \[E, f or 2f, H\].
+    /// The first weight, \[E, f or 2f, H\].
     pub w_in: Matrices<'a>,
-    /// \[E,H,f\].
+    /// The second weight, \[E,H,f\].
     pub w_out: Matrices<'a>,
-    /// \[E, f or 2f\] and \[E,H\].
+    /// The biases of the first and second product, \[E, f or 2f\] and \[E,H\].
     pub biases: [Option<&'a [f32]>; 2],
 }
 
@@ -211,14 +212,14 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// Some rows of an expert, and where their results go.
+/// Some rows of an expert, and the memory for their results.
 struct Piece<'a, const N: usize> {
     expert: usize,
     rows: Range<usize>,
     to: [&'a mut [f32]; N],
 }
 
-/// The sorted rows of some experts, a task's at a time; results have so many values to a row.
+/// Splits the sorted rows of some experts into one piece per task; each result comes with its number of values per row.
 fn pieces_of<'a, const N: usize>(
     segments: &Segments,
     experts: Range<usize>,

@@ -1,4 +1,4 @@
-//! A product per expert.
+//! Grouped products: one product per expert.
 
 pub mod fp8;
 
@@ -7,7 +7,7 @@ use crate::product::{Factor, Lines, Product, Run, products};
 use crate::values::Matrices;
 use moebius_ops::grouped_gemm::Problem;
 
-/// \[R,n\]: rows \[R,k\] · W_eᵀ + b_e, W \[E,n,k\], b \[E,n\].
+/// Computes rows \[R,k\] · W_eᵀ + b_e, \[R,n\], for W \[E,n,k\] and b \[E,n\].
 pub fn linear(
     problem: &Problem,
     segments: &Segments,
@@ -24,7 +24,7 @@ pub fn linear(
     padded(products(&of_experts), problem.row_bound, n)
 }
 
-/// The gradients that are needed: of the rows \[R,k\], the weights \[E,n,k\] and the biases \[E,n\].
+/// Computes the gradients that are needed: of the rows \[R,k\], the weights \[E,n,k\] and the biases \[E,n\].
 pub fn linear_backward(
     problem: &Problem,
     segments: &Segments,
@@ -43,12 +43,12 @@ pub fn linear_backward(
     [drows, dw, dbias]
 }
 
-/// The rows that have an expert.
+/// Returns the rows that have an expert as a matrix.
 fn matrix<'a>(segments: &Segments, rows: &'a [f32], columns: usize) -> Matrices<'a> {
     Matrices::of_slice(segments.unpadded(rows, columns), columns)
 }
 
-/// rows · W_e for the rows of every expert e.
+/// Computes rows · W_e for the rows of every expert e.
 fn products_back(segments: &Segments, rows: Matrices<'_>, w: Matrices<'_>) -> Vec<f32> {
     let right = |e| Factor::stacked(w, e, Run::Across);
     let product = |e: usize| product(segments, e, (rows, w.columns), right(e));
@@ -56,7 +56,7 @@ fn products_back(segments: &Segments, rows: Matrices<'_>, w: Matrices<'_>) -> Ve
     products(&of_experts)
 }
 
-/// \[E,m,n\]: aᵀ · b over the rows of every expert.
+/// Computes aᵀ · b \[E,m,n\] over the rows of every expert.
 fn outer(segments: &Segments, a: Matrices<'_>, b: Matrices<'_>) -> Vec<f32> {
     let product = |e: usize| {
         let rows = segments.rows(e);
@@ -70,7 +70,7 @@ fn outer(segments: &Segments, a: Matrices<'_>, b: Matrices<'_>) -> Vec<f32> {
     products(&of_experts)
 }
 
-/// The product of the rows of expert `e` and a factor of so many columns.
+/// Describes the product of the rows of expert `e` and a factor of `columns` columns.
 fn product<'a>(
     segments: &Segments,
     e: usize,

@@ -1,17 +1,17 @@
-//! Words of a pool as values.
+//! Decoding of the words of a pool to values.
 
 use crate::attention::Line;
 use crate::values::Stored;
 use half::{bf16, f16};
 use moebius_ops::kv_cache::{BLOCK, CacheFormat};
 
-/// What the words of a format hold; FP8 codes are looked up.
+/// A decoder of the words of a format; FP8 codes are looked up in a table.
 pub(super) struct Codes {
     format: CacheFormat,
     eights: [f32; 256],
 }
 
-/// The values of a word, before its token's scale.
+/// A function that returns the N values of a word, before the scale of its token.
 trait Decode<const N: usize>: Fn(u32) -> [f32; N] + Copy {}
 
 impl<const N: usize, F: Fn(u32) -> [f32; N] + Copy> Decode<N> for F {}
@@ -31,7 +31,7 @@ impl Codes {
         }
     }
 
-    /// Keys of a block, \[words of a key, 16\], into columns from `lane` on; element d of a key into `lines[d]`.
+    /// Decodes the keys of a block \[words of a key, 16\] into columns from `lane` on: element d of a key goes to `lines[d]`.
     #[inline(always)]
     pub(super) fn keys(&self, words: &[i32], scales: &[i32], lines: &mut [Line], lane: usize) {
         let to = (lines, lane);
@@ -43,7 +43,7 @@ impl Codes {
         }
     }
 
-    /// Values of some tokens, \[tokens, words of a value\], into rows of `width`.
+    /// Decodes the values of some tokens \[tokens, words of a value\] into rows of `width`.
     #[inline(always)]
     pub(super) fn values(&self, words: &[i32], scales: &[i32], to: &mut [f32], width: usize) {
         let to = (to, width);
@@ -66,7 +66,8 @@ impl Codes {
     }
 }
 
-/// Registers of words are those of values. Value by value the compiler would gather and scatter, ten times as slowly.
+/// Copies f32 keys, whose words are their values, in whole registers. Value by value, the compiler would gather and scatter, which is ten
+/// times as slow.
 #[inline(always)]
 fn single_keys(words: &[i32], (lines, lane): (&mut [Line], usize)) {
     for (line, words) in lines.iter_mut().zip(words.as_chunks::<BLOCK>().0) {
@@ -87,14 +88,14 @@ fn brains(word: u32) -> [f32; 2] {
     [bf16::from_bits(low).f32(), bf16::from_bits(high).f32()]
 }
 
-/// The factors of 16 tokens; there are none where a format has no scales.
+/// Returns the scale of a token; 1 if the format has no scales.
 #[inline(always)]
 fn factor(scales: &[i32], token: usize) -> f32 {
     let bits = scales.get(token).map(|bits| *bits as u32);
     bits.map_or(1.0, f32::from_bits)
 }
 
-/// A word of keys has neighbours.
+/// Decodes keys: a word of a key holds N neighbouring elements.
 #[inline(always)]
 fn keys<const N: usize>(
     words: &[i32],
@@ -114,7 +115,7 @@ fn keys<const N: usize>(
     }
 }
 
-/// A word of values has those a number of words apart.
+/// Decodes values: a word of a value holds N elements that are a number of words apart.
 #[inline(always)]
 fn values<const N: usize>(
     words: &[i32],

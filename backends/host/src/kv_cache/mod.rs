@@ -1,4 +1,4 @@
-//! Caches: tokens into their pages in place; an attention reads the blocks that its queries see where they lie.
+//! Caches of keys and values: tokens are appended to their pages in place, and attention reads the blocks that its queries see in place.
 
 mod codes;
 
@@ -50,27 +50,27 @@ fn write(l: &Layout, block: &mut [i32], token: usize, [key, value]: [&[f32]; 2])
     }
 }
 
-/// The word of the values that `of` has at its places, by their scale.
+/// Encodes a word: the values of `of` at its places, divided by their scale.
 fn word(format: CacheFormat, scale: f32, of: impl Fn(usize) -> f32) -> i32 {
     let per = format.per_word();
     let code = |at: usize| format.encode(of(at) / scale) << (32 / per * at);
     (0..per).fold(0, |word, at| word | code(at)) as i32
 }
 
-/// What an attention over a pool reads besides it, in f32; tables that aren't there are empty.
+/// The operands of an attention over a pool in f32, other than the pool; missing tables are empty.
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a> {
-    /// \[B, Hq, Sq, D\].
+    /// Queries \[B, Hq, Sq, D\].
     pub q: &'a [f32],
-    /// Of ALiBi \[Hq\].
+    /// Slopes of ALiBi \[Hq\].
     pub slopes: &'a [f32],
     /// Biases by distance.
     pub relative: &'a [f32],
-    /// \[Hq\].
+    /// Sinks \[Hq\].
     pub sinks: &'a [f32],
 }
 
-/// o \[B, Hq, Sq, Dv\] and its log-sum-exp \[B, Hq, Sq\] over a pool of words.
+/// Computes o \[B, Hq, Sq, Dv\] and its log-sum-exp \[B, Hq, Sq\] over a pool of words.
 pub fn attend(
     attend: &Attend,
     places: &Places<'_>,
@@ -96,7 +96,7 @@ pub fn attend(
     [o, lse]
 }
 
-/// The queries of all sequences, and what they read.
+/// The queries of all sequences, with the operands that they share.
 struct Sequences<'a> {
     attention: &'a Problem,
     queries: Queries<'a>,
@@ -107,7 +107,7 @@ struct Sequences<'a> {
 }
 
 impl Sequences<'_> {
-    /// Fills o and lse of a sequence as far as it has new tokens.
+    /// Fills o and lse of a sequence for its new tokens; the rest stays as it is.
     fn attend(&self, sequence: usize, o: &mut [f32], lse: &mut [f32]) {
         let s = *self.attention.sizes();
         let [start, end] = self.places.span(sequence);
@@ -140,7 +140,7 @@ impl Sequences<'_> {
     }
 }
 
-/// The attention of one sequence.
+/// Describes the attention of one sequence.
 fn of_sizes(p: &Problem, queries: usize, keys: usize) -> Problem {
     let sizes = Sizes {
         batch: 1,
@@ -152,7 +152,7 @@ fn of_sizes(p: &Problem, queries: usize, keys: usize) -> Problem {
     problem.unwrap_or_else(|e| unreachable!("smaller sizes fit, too: {e}"))
 }
 
-/// The tokens of a sequence; 0 where the pool doesn't have a page.
+/// The tokens of one sequence as a source of keys and values, which are 0 where the pool doesn't have a page.
 struct Paged<'a> {
     layout: &'a Layout,
     pool: &'a [i32],
@@ -161,7 +161,7 @@ struct Paged<'a> {
     codes: &'a Codes,
 }
 
-/// What a block has: keys, values, and the scales of both.
+/// The parts of a block: keys, values, and the scales of both.
 struct Parts<'a> {
     keys: &'a [i32],
     values: &'a [i32],
@@ -218,24 +218,24 @@ impl Source for Paged<'_> {
     }
 }
 
-/// Which page of the pool holds a sequence's tokens, and which of them are new.
+/// The page tables of all sequences, and the range of their new tokens.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
-    /// \[sequences, pages\]: the page of the pool.
+    /// The pages of each sequence in the pool, \[sequences, pages\].
     pub table: &'a [u32],
-    /// \[sequences, 2\]: the first position of the new tokens, and their end.
+    /// The position of each sequence's first new token, and one past its last, \[sequences, 2\].
     pub spans: &'a [u32],
-    /// In a row of the table.
+    /// The number of pages in a row of the table.
     pub pages: usize,
 }
 
 impl Places<'_> {
-    /// The first position and the end of a sequence.
+    /// Returns the position of a sequence's first new token, and one past its last.
     fn span(&self, sequence: usize) -> [usize; 2] {
         [0, 1].map(|at| self.spans[2 * sequence + at] as usize)
     }
 
-    /// Where the block of a token begins, if the pool has its page.
+    /// Returns where the block of a token begins; `None` if the pool doesn't have its page.
     fn block(&self, l: &Layout, [sequence, head]: [usize; 2], token: usize) -> Option<usize> {
         let row = &self.table[sequence * self.pages..][..self.pages];
         let page = *row.get(token / l.page())? as usize;

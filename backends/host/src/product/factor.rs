@@ -4,23 +4,23 @@ use crate::values::{Matrices, Values};
 use crate::vector::Transpose;
 use std::ops::Range;
 
-/// Which way the lines of a factor run.
+/// The direction in which the lines of a factor run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Run {
-    /// A line has all inner values of one row of a left factor, or of one column of a right one.
+    /// A line holds all inner values of one row of a left factor, or of one column of a right factor.
     Along,
-    /// A line has one inner value of every row or column.
+    /// A line holds the values of every row or column at one inner index.
     Across,
 }
 
-/// Where lines are in memory, counted in lines.
+/// The places of lines in memory, counted in lines.
 #[derive(Clone, Copy)]
 pub(crate) enum Lines<'a> {
     From(usize),
     At(&'a [u32]),
 }
 
-/// A matrix by its lines, of `width` neighbouring values each.
+/// A matrix as lines of `width` contiguous values each.
 #[derive(Clone, Copy)]
 pub(crate) struct Factor<'a> {
     pub(crate) values: Values<'a>,
@@ -29,7 +29,7 @@ pub(crate) struct Factor<'a> {
     pub(crate) lines: Lines<'a>,
 }
 
-/// Some inner values of some rows or columns.
+/// A range of inner values for a range of rows or columns.
 #[derive(Clone)]
 pub(crate) struct Part {
     pub(crate) inner: Range<usize>,
@@ -38,14 +38,14 @@ pub(crate) struct Part {
 
 /// The most inner values that are packed at once.
 pub(super) const DEEPEST: usize = 1024;
-/// Values behind panels that packing may overwrite.
+/// The number of values after the panels that packing may overwrite.
 pub(super) const SLACK: usize = 8;
-/// Panels that are packed together from lines across: whole lines of the cache are read.
+/// The number of panels that are packed together from lines across, so that whole cache lines are read.
 const TOGETHER: usize = 8;
-/// The most rows or columns of a panel, and the columns of a task that shares its rows with others are a multiple of it.
+/// The most rows or columns of a panel. If tasks share the same rows, each task's number of columns is a multiple of it.
 pub(crate) const WIDEST: usize = 64;
 
-/// Lines that are converted.
+/// Lines converted to f32.
 pub(crate) struct Scratch {
     along: Vec<[f32; DEEPEST]>,
     across: Vec<f32>,
@@ -61,7 +61,7 @@ impl Default for Scratch {
 }
 
 impl<'a> Factor<'a> {
-    /// The rows of a matrix, or of all of a stack.
+    /// The rows of a matrix, or of all matrices of a stack.
     pub(crate) fn rows(matrices: Matrices<'a>) -> Self {
         Self::of(matrices, Run::Along)
     }
@@ -80,7 +80,7 @@ impl<'a> Factor<'a> {
         }
     }
 
-    /// Of a matrix with rows of so many values.
+    /// A factor from a slice of f32 values in rows of `width` values.
     pub(crate) fn of_slice(values: &'a [f32], width: usize, run: Run) -> Self {
         Self {
             values: Values::F32(values),
@@ -109,8 +109,8 @@ impl Factor<'_> {
         line * self.width
     }
 
-    /// Panels of `size` rows or columns, one behind the other, each by its inner values; what the last panel has beyond the part means
-    /// nothing.
+    /// Packs a part into panels of `size` rows or columns, one after the other, each ordered by inner index; rows or columns of the last
+    /// panel past the part hold arbitrary values.
     #[inline(always)]
     pub(super) fn pack<T: Transpose>(
         &self,
@@ -197,7 +197,7 @@ impl Factor<'_> {
     }
 }
 
-/// Copies a line, so many values at a time, to places `step` apart. With a length that is known no copy is a call.
+/// Copies a line, `SIZE` values at a time, to places `step` apart. Because the size is constant, no copy is a function call.
 #[inline(always)]
 fn spread<const SIZE: usize>(line: &[f32], to: &mut [f32], step: usize) {
     let (whole, rest) = line.as_chunks::<SIZE>();
@@ -218,8 +218,8 @@ fn spread_by(line: &[f32], to: &mut [f32], (step, size): (usize, usize)) {
     }
 }
 
-/// Whole squares of eight runs, side by side in rows of `size`. Each row is written after the one before, whose end it overwrites where
-/// a row has less than eight.
+/// Transposes whole squares of eight runs, one below the other, into rows of `size`. Rows are written in order; if `size` is less than
+/// eight, each row overwrites the end of the one before.
 #[inline(always)]
 fn transpose_runs<T: Transpose>(transpose: T, runs: [&[f32]; 8], panel: &mut [f32], size: usize) {
     let [a, b, c, d, e, f, g, h] = runs;

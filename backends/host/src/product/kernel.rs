@@ -1,4 +1,4 @@
-//! Products, and the part of one that a thread computes.
+//! A product, and the computation of a thread's part of it.
 
 use super::factor::{DEEPEST, Factor, Part, SLACK, Scratch, WIDEST};
 use super::right::Right;
@@ -11,16 +11,16 @@ use std::ops::Range;
 pub(super) const ROWS: usize = 6;
 
 thread_local! {
-    /// Kept from task to task: memory that is new costs a fault for each page, and zeros.
+    /// Memory that is kept from task to task, because new memory costs a page fault for each page, and has to be cleared.
     static MEMORY: Cell<Option<Box<Memory>>> = const { Cell::new(None) };
 }
 
-/// What is added to sums besides a product.
+/// The values before and after the sums of a product.
 #[derive(Clone, Copy)]
 struct Ends<'a> {
-    /// Nothing before: what is in memory means nothing.
+    /// Whether the sums start at 0, because the result holds arbitrary values; otherwise they continue from the result.
     new: bool,
-    /// After the last inner value.
+    /// The bias, added after the last inner value.
     bias: Option<&'a [f32]>,
 }
 
@@ -45,7 +45,7 @@ impl<R: Right> Kernel for Task<'_, '_, R> {
 }
 
 impl<R: Right> Task<'_, '_, R> {
-    /// Both factors packed into panels.
+    /// Computes a task with both factors packed into panels.
     #[inline(always)]
     fn of_panels<S: Simd, T: Transpose>(self, (simd, transpose): (S, T), memory: &mut Memory) {
         let Product { inner, bias, .. } = *self.product;
@@ -98,7 +98,7 @@ impl<R: Right> Task<'_, '_, R> {
     }
 }
 
-/// The products of all rows and a panel of columns, of which `place` has `len`, its rows `step` apart.
+/// Multiplies all rows by a panel of columns. `place` has the result, the distance between its rows, and the number of its columns.
 #[inline(always)]
 fn multiply_rows<S: Simd>(
     simd: S,
@@ -148,7 +148,7 @@ fn multiply_tile<S: Simd>(
     }
 }
 
-/// A tile of R rows × two registers, whose sums stay in registers.
+/// Computes a tile of R rows × two registers, with sums that stay in registers.
 #[inline(always)]
 fn multiply<S: Simd, const R: usize>(
     simd: S,
@@ -185,10 +185,10 @@ fn multiply<S: Simd, const R: usize>(
     }
 }
 
-/// The most rows; with more, packing weights takes no longer than turning them for every tile.
+/// The most rows for a product without panels; with more, packing weights takes no longer than transposing them for every tile.
 const FEW: usize = 8;
 
-/// Rows in tiles of N, whose sums are in registers.
+/// Multiplies rows in tiles of N, with sums that stay in registers.
 #[inline(always)]
 fn few_rows<S: Simd, T: Transpose, R: Right, const N: usize>(
     task: Task<R>,
@@ -201,7 +201,7 @@ fn few_rows<S: Simd, T: Transpose, R: Right, const N: usize>(
         let firsts = (0..inner).step_by(size);
         firsts.map(move |first| first..(first + size).min(inner))
     };
-    // Several tiles find the weights of a block in a cache.
+    // Several tiles read the weights of a block from a cache.
     let deepest = if tiles == 1 { inner } else { DEEPEST };
     let Memory { left, scratch, .. } = memory;
     let left = room(left, tiles * N * inner + SLACK);
@@ -241,7 +241,7 @@ fn few_rows<S: Simd, T: Transpose, R: Right, const N: usize>(
     }
 }
 
-/// A product, and a bias \[columns\] that is added to each row.
+/// A product of two factors, with an optional bias \[columns\] that is added to each row.
 pub(crate) struct Product<'a, R = Factor<'a>> {
     pub(crate) left: Factor<'a>,
     pub(crate) right: R,
@@ -252,7 +252,7 @@ pub(crate) struct Product<'a, R = Factor<'a>> {
 }
 
 impl<'a, R> Product<'a, R> {
-    /// Without a bias, of so many rows, inner values and columns.
+    /// A product without a bias; `sizes` are the numbers of rows, inner values and columns.
     pub(crate) fn new(left: Factor<'a>, right: R, sizes: [usize; 3]) -> Self {
         let [rows, inner, columns] = sizes;
         Self {
@@ -265,13 +265,13 @@ impl<'a, R> Product<'a, R> {
         }
     }
 
-    /// Values of the result.
+    /// The number of values of the result.
     pub(super) fn len(&self) -> usize {
         self.rows * self.columns
     }
 }
 
-/// Panels of both factors, as long as the longest so far, and lines on their way there.
+/// Panels of both factors, which keep the largest size so far, and converted lines.
 #[derive(Default)]
 struct Memory {
     left: Vec<f32>,
@@ -279,7 +279,7 @@ struct Memory {
     scratch: Scratch,
 }
 
-/// The first values of a vector, which grows where it has less.
+/// Returns the first `len` values of a vector, which grows if it has fewer.
 fn room(values: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if values.len() < len {
         values.resize(len, 0.0);
@@ -293,6 +293,6 @@ pub(super) struct Task<'a, 'b, R> {
     pub(super) rows: Range<usize>,
     pub(super) columns: Range<usize>,
     pub(super) to: &'b mut [f32],
-    /// From a row of `to` to the next.
+    /// The distance from one row of `to` to the next.
     pub(super) step: usize,
 }

@@ -1,9 +1,9 @@
 //! Products of matrices in plain Rust.
 //!
-//! Both factors are packed into panels of up to 1024 inner values: of 6 rows of the left one, and of two registers of
-//! columns of the right one, in 64 KiB. A register tile takes the product of two panels, so memory is read once for many
-//! multiply-adds. Up to 8 rows multiply weights where they lie, without panels. Either way sums run over the inner
-//! dimension in order with fused multiply-adds where there are any, as in the kernels, so a row's result doesn't depend on the others.
+//! Both factors are packed into panels of up to 1024 inner values: 6 rows of the left factor, and two registers of columns of the right
+//! factor, in 64 KiB. A register tile is the product of two panels, so that each value read from memory serves many multiply-adds. Products
+//! with up to 8 rows read weights in place, without panels. Both ways sum over the inner dimension in order, with fused multiply-adds where
+//! the processor has them, as the kernels do, so that a row's result doesn't depend on other rows.
 
 mod factor;
 mod kernel;
@@ -21,10 +21,10 @@ use kernel::{ROWS, Task};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// The most rows of a task, which packs the right factor for itself.
+/// The most rows of a task; each task packs the right factor for itself.
 pub(crate) const MOST_ROWS: usize = 64 * ROWS;
 
-/// Products of the same columns, one below the other.
+/// Computes products with the same number of columns; their results are one below the other.
 pub(crate) fn products<R: Right>(products: &[Product<R>]) -> Vec<f32> {
     let sizes = products.iter().map(Product::len);
     let mut result = vec![0.0; sizes.sum()];
@@ -32,7 +32,7 @@ pub(crate) fn products<R: Right>(products: &[Product<R>]) -> Vec<f32> {
     result
 }
 
-/// Where each of these products goes in memory that holds them all.
+/// Splits `to` into the memory of each product's result, one after the other.
 pub(crate) fn one_after_the_other<'a, R>(
     products: &[Product<R>],
     mut to: &'a mut [f32],
@@ -45,7 +45,7 @@ pub(crate) fn one_after_the_other<'a, R>(
     products.iter().map(&mut part).collect()
 }
 
-/// Products, each to its own place.
+/// Computes products, each into its own memory.
 pub(crate) fn products_into<R: Right>(products: &[Product<R>], to: Vec<&mut [f32]>) {
     let mut tasks = Vec::new();
     for (product, mut to) in products.iter().zip(to) {
@@ -62,23 +62,23 @@ pub(crate) fn products_into<R: Right>(products: &[Product<R>], to: Vec<&mut [f32
     });
 }
 
-/// How tasks are spread over the threads.
+/// How tasks are distributed over the threads.
 #[derive(Clone, Copy)]
 pub(crate) enum Spread {
-    /// One thread has them all.
+    /// One thread computes all tasks.
     Alone,
-    /// Each thread has some.
+    /// Each thread computes some tasks.
     Tasks,
-    /// One task after the other, its columns in so many parts.
+    /// The tasks run one after the other, each with its columns divided into this many parts.
     Columns(usize),
 }
 
 impl Spread {
-    /// Below so many multiply-adds, waking other threads costs more than it saves. It is low because a product of one row is bound by
-    /// reading its weights, so that each multiply-add takes longer.
+    /// The least number of multiply-adds for which waking other threads pays off. It is low because a product with one row is bound by
+    /// reading weights, so that each multiply-add takes longer.
     const FEWEST: usize = 1 << 18;
 
-    /// Of so many tasks with so many multiply-adds together.
+    /// The distribution for `tasks` tasks with `work` multiply-adds in all.
     pub(crate) fn of(tasks: usize, work: usize) -> Self {
         let threads = rayon::current_num_threads();
         match tasks {
@@ -88,7 +88,7 @@ impl Spread {
         }
     }
 
-    /// `f` of every task.
+    /// Calls `f` for every task.
     pub(crate) fn each<T: Send, U: Send>(
         self,
         tasks: Vec<T>,
@@ -101,7 +101,7 @@ impl Spread {
     }
 }
 
-/// Rows cut into pieces of which each is a task's.
+/// Divides rows into one piece per task.
 pub(crate) fn pieces(rows: usize) -> impl Iterator<Item = Range<usize>> {
     let count = rows.div_ceil(MOST_ROWS).max(1);
     let size = rows.div_ceil(count).next_multiple_of(ROWS).max(1);
@@ -111,7 +111,7 @@ pub(crate) fn pieces(rows: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 impl<R: Right> Product<'_, R> {
-    /// The product of some rows, a task of those that are spread so.
+    /// Computes the product of some rows, as one of the tasks that are distributed by `spread`.
     pub(crate) fn of_rows(&self, rows: Range<usize>, to: &mut [f32], spread: Spread) {
         let (columns, count) = (self.columns, rows.len());
         if count == 0 || columns == 0 {
@@ -161,7 +161,7 @@ impl<R: Right> Product<'_, R> {
         });
     }
 
-    /// What is left without inner values.
+    /// Computes the product without inner values, which is the bias or 0.
     fn biases(&self, to: &mut [f32]) {
         for row in to.chunks_exact_mut(self.columns) {
             match self.bias {

@@ -1,4 +1,4 @@
-//! Reading ahead.
+//! Prefetching of values into a cache.
 
 #![allow(
     unsafe_code,
@@ -8,7 +8,7 @@
 /// Bytes of a line of the processor's caches.
 const LINE: usize = 64;
 
-/// Has values brought into the second level of the caches, without waiting for them. Nothing where the instruction has no name.
+/// Prefetches values into the second-level cache, without waiting for them; does nothing on processors other than x86-64.
 #[inline(always)]
 pub(super) fn prefetch<E>(values: &[E]) {
     #[cfg(target_arch = "x86_64")]

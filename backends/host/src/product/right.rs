@@ -1,5 +1,5 @@
-//! What may be the right factor of a product. Of few rows, weights whose lines run along the inner dimension are multiplied where they lie:
-//! squares of them are turned in registers.
+//! The right factor of a product. For few rows, weights whose lines run along the inner dimension are read in place, and transposed square
+//! by square in registers.
 
 use super::factor::{Factor, Lines, Part, Run, Scratch, WIDEST};
 use super::prefetch::prefetch;
@@ -7,12 +7,13 @@ use crate::values::{Stored, Values};
 use crate::vector::Transpose;
 use pulp::Simd;
 
-/// A right factor.
+/// A right factor, which can be packed, or multiplied in place.
 pub(crate) trait Right: Sync {
-    /// How many columns are packed together, where a panel has `width`: those that whole lines of the cache hold.
+    /// The number of columns that are packed together, for panels of `width` columns: those that whole cache lines hold.
     fn together(&self, width: usize) -> usize;
 
-    /// Panels of so many columns, one behind the other, each by its inner values; what they have beyond the part means nothing.
+    /// Packs a part into panels of a given number of columns, one after the other, each ordered by inner index; columns past the part hold
+    /// arbitrary values.
     fn pack<S: Simd, T: Transpose>(
         &self,
         vectors: (S, T),
@@ -21,10 +22,10 @@ pub(crate) trait Right: Sync {
         scratch: &mut Scratch,
     );
 
-    /// How many rows at most are multiplied with it together where it lies, when there are few: 8, 4, or none.
+    /// The most rows that [`Right::multiply`] takes at once in a product with few rows: 8, 4, or 0 if the factor has to be packed.
     fn tile(&self) -> usize;
 
-    /// Adds the products of N rows, given as \[inner\]\[N\], and the columns of a part, at most [`WIDEST`], to sums.
+    /// Adds the products of N rows \[inner\]\[N\] and the columns of a part, at most [`WIDEST`], to `sums`.
     fn multiply<S: Simd, T: Transpose, const N: usize>(
         &self,
         vectors: (S, T),
@@ -76,10 +77,10 @@ impl Right for Factor<'_> {
     }
 }
 
-/// The most columns that are turned together.
+/// The most columns that are transposed together.
 const COLUMNS: usize = 16;
 
-/// Adds the products of tiles of N rows, \[inner\]\[N\], and the columns of a part of lines along to sums.
+/// Adds the products of N rows \[inner\]\[N\] and the columns of a part to `sums`, for a factor whose lines run along the inner dimension.
 #[inline(always)]
 fn multiply_along<S: Simd, T: Transpose, E: Stored, const N: usize>(
     vectors: (S, T),
@@ -88,7 +89,7 @@ fn multiply_along<S: Simd, T: Transpose, E: Stored, const N: usize>(
     left: &[[f32; N]],
     sums: &mut [[f32; WIDEST]; N],
 ) {
-    // Two squares at a time where there are registers for their sums: memory is read faster at more places.
+    // Two squares are processed at a time if there are registers for their sums, because memory is read faster at more places.
     match const { (S::F32_LANES, N) } {
         (16.., _) | (8, 8..) => {
             groups::<S, T, E, N, 1>(vectors, (factor, values), part, left, sums)
@@ -99,7 +100,7 @@ fn multiply_along<S: Simd, T: Transpose, E: Stored, const N: usize>(
     }
 }
 
-/// The same, V registers of columns at a time.
+/// Does what [`multiply_along`] does, with V registers of columns at a time.
 #[inline(always)]
 fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     vectors: (S, T),
@@ -125,7 +126,8 @@ fn groups<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     }
 }
 
-/// The lines that are likely to be next: the processor itself expects runs to go on, which are too short for that.
+/// Returns the lines that are likely to be read next. The processor prefetches only the continuation of the current lines, which are too
+/// short for that to help.
 fn ahead<'a, E>(factor: &Factor, values: &'a [E], first: usize, columns: usize) -> &'a [E] {
     if matches!(factor.lines, Lines::At(_)) {
         return &[];
@@ -135,7 +137,7 @@ fn ahead<'a, E>(factor: &Factor, values: &'a [E], first: usize, columns: usize) 
     &values[start..end]
 }
 
-/// One group of columns, whose values are read once, where they lie, and meanwhile those ahead brought near.
+/// Multiplies one group of columns, whose values are read once and in place, and meanwhile prefetches the values `ahead`.
 #[inline(always)]
 fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     (simd, transpose): (S, T),
@@ -174,7 +176,7 @@ fn group<S: Simd, T: Transpose, E: Stored, const N: usize, const V: usize>(
     }
 }
 
-/// Eight inner values of eight columns, those from `at`.
+/// Transposes eight inner values, from `at` on, of eight columns.
 #[inline(always)]
 fn turn<T: Transpose, E: Stored>(transpose: T, runs: &[&[E]; 8], at: usize, turned: &mut [f32]) {
     let [a, b, c, d, e, f, g, h] = *runs;
@@ -200,7 +202,7 @@ fn eight<E: Stored>(run: &[E], at: usize) -> [f32; 8] {
     values
 }
 
-/// One multiply-add of every row and column for each inner value, in order.
+/// Makes one multiply-add for every row and column at each inner index, in order.
 #[inline(always)]
 fn add<S: Simd, const N: usize, const V: usize>(
     simd: S,

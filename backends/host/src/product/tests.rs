@@ -2,13 +2,13 @@ use super::*;
 use crate::values::Values;
 use half::{bf16, f16};
 
-/// Numbers that are exact in bf16, whose products have no more bits than an f32.
+/// Returns numbers that are exact in bf16, and whose products are exact in f32.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
     let number = |i: usize| ((i * 37 + seed * 101) % 61) as f32 / 8.0 - 3.5;
     (0..count).map(number).collect()
 }
 
-/// Both ways to store `lines` lines of `width` values, and what is at (line, value).
+/// Returns `lines` lines of `width` values as they are stored in both directions.
 fn stored(lines: usize, width: usize, seed: usize) -> (Vec<f32>, Vec<f32>) {
     let along = numbers(lines * width, seed);
     let across = (0..lines * width).map(|i| along[i % lines * width + i / lines]);
@@ -91,7 +91,7 @@ fn lines_may_be_anywhere() {
     assert_eq!(some, want);
 }
 
-/// The same rows of `left` by weights in products of several sizes: the bits of a row are those of the product of all.
+/// Checks that the bits of a row of `left` times weights are the same in products with different numbers of rows.
 fn same_rows(left: &[f32], inner: usize, right: Factor<'_>, columns: usize) {
     let bias = numbers(columns, 4);
     let product = |first, rows| Product {
@@ -118,7 +118,7 @@ fn same_rows(left: &[f32], inner: usize, right: Factor<'_>, columns: usize) {
 
 #[test]
 fn a_row_is_the_same_alone_and_among_others() {
-    // Sums that are rounded at every step, in whole registers and not.
+    // Thirds make every sum round; the columns are whole registers in one case and not in the other.
     let thirds = |values: Vec<f32>| values.iter().map(|x| x / 3.0).collect::<Vec<_>>();
     for (inner, columns) in [(1500, 48), (1037, 130)] {
         let left = thirds(numbers(512 * inner, 1));
@@ -147,7 +147,7 @@ fn every_f16_is_read_as_what_it_is() {
         [1, 1, all.len()],
     );
     for (got, want) in products(&[product]).iter().zip(&all) {
-        // 1 · x + 0, in which −0 is 0.
+        // The product computes 1 · x + 0, which turns −0 into 0.
         let same = *got == want.to_f32() || got.is_nan() && want.is_nan();
         assert!(same, "{got} for {want}");
     }

@@ -4,7 +4,7 @@ use crate::values::Values;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::Granularity;
 
-/// Products of some rows, from `first`, of 512 and codes.
+/// Computes the product of `rows` of 512 rows, from row `first` on, and codes.
 fn product(coded: Coded, x: &[f32], [first, rows]: [usize; 2]) -> Vec<f32> {
     let p = coded.problem;
     let left = Factor {
@@ -37,7 +37,8 @@ fn a_row_is_the_same_alone_and_among_others() {
             .map(|i| (i * 37 % 61) as f32 / 3.0 - 9.0)
             .collect();
         let word = |i: usize| (i as u32).wrapping_mul(0x9E37_79B9);
-        // Codes of all values, and of numbers alone; scales that leave and that don't leave room for what an exponent lacks.
+        // The masks give codes of all values, and codes of numbers only; the scales are small, or so large that the exponent's missing
+        // factor overflows.
         for (mask, scale) in [(!0, 0.3), (0xBBBB_BBBB, 0.3), (0xBBBB_BBBB, 1e30)] {
             let words: Vec<i32> = (0..expert_words(&problem))
                 .map(|i| (word(i) & mask) as i32)
@@ -51,7 +52,7 @@ fn a_row_is_the_same_alone_and_among_others() {
                 let first = 512 - rows;
                 let some = product(coded(), &x, [first, rows]);
                 let mut pairs = some.iter().zip(&all[first * columns..]);
-                // A NaN has no certain bits.
+                // The bits of a NaN aren't determined.
                 let same =
                     |a: &f32, b: &f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
                 let same = pairs.all(|(a, b)| same(a, b));

@@ -1,7 +1,8 @@
-//! Words of four FP8 codes as f32s, in registers: for panels of products, and of few rows to be multiplied there.
+//! Decoding of words of four FP8 codes to f32 in registers, for panels of products, and for products with few rows.
 //!
-//! Moved to where an f32 has its exponent, a code's bits are a number 2^(127 − bias) too small. That factor is part of the scale, so
-//! code · scale is rounded once. NaN and infinities have no place in it: words with one are decoded again, value by value.
+//! If the bits of a code are moved to where an f32 has its exponent and mantissa, they are a number too small by the factor 2^(127 − bias).
+//! The scale includes this factor, so that code · scale is rounded once. NaN and infinities aren't decoded correctly in this way: words
+//! with such a code are decoded again, value by value.
 
 use crate::vector::Transpose;
 use moebius_ops::fp8::Fp8Format;
@@ -9,24 +10,24 @@ use moebius_ops::grouped_gemm::fp8::PANEL;
 use pulp::Simd;
 use std::ops::Range;
 
-/// Codes of a word.
+/// The number of codes in a word.
 pub(super) const CODES: usize = 4;
-/// The most columns that are decoded together.
+/// The largest number of columns that are decoded together.
 pub(super) const MOST: usize = 64;
 
-/// What the codes of a format need.
+/// The constants for decoding the codes of a format.
 #[derive(Clone, Copy)]
 pub(super) struct Format {
-    /// From the top byte to an exponent that ends at bit 23.
+    /// The right shift that moves a code from the top byte of a word to an f32's exponent and mantissa.
     down: u32,
-    /// The bits of exponent and mantissa, there.
+    /// The bits of exponent and mantissa after this shift.
     magnitude: u32,
-    /// Those of the least code that is NaN or infinite, and what makes an f32's of it.
+    /// The bits of the least code that is NaN or infinite after this shift, and the bits that make such a code NaN or infinite as an f32.
     special: u32,
     rest: u32,
-    /// 2^(127 − bias).
+    /// The missing factor of the exponent, 2^(127 − bias).
     rebias: f32,
-    /// The bits of each byte that are all ones in a special code, and the lowest of them.
+    /// The bits of each byte that are all ones in a special code (NaN or infinite), and the lowest of these bits.
     ones: u32,
     one: u32,
 }
@@ -35,7 +36,7 @@ impl Format {
     #[inline(always)]
     pub(super) const fn of(format: Fp8Format) -> Self {
         let down = format.mantissa_bits() + 1;
-        // The least special code, and what an f32 of its exponent lacks to be NaN or infinite.
+        // `special` is the least code that is NaN or infinite; `rest` is the bits that its f32 needs.
         let (special, rest) = match format {
             Fp8Format::E4M3 => (0x7F_u32, 0x7FC0_0000),
             Fp8Format::E5M2 => (0x7C, 0x7F80_0000),
@@ -51,7 +52,7 @@ impl Format {
         }
     }
 
-    /// What is missing in the exponent times `scales`; whether code · scale is what it would be with it.
+    /// Multiplies `scales` by the missing factor of the exponent; returns false if a product with a finite scale overflows.
     #[inline(always)]
     pub(super) fn factors(self, scales: &[f32], factors: &mut [f32]) -> bool {
         let mut exact = true;
@@ -62,7 +63,7 @@ impl Format {
         exact
     }
 
-    /// Code number `lane` of a word.
+    /// Decodes code number `lane` of a word.
     pub(super) fn value(self, word: i32, lane: usize) -> f32 {
         let top = (word as u32) << (8 * (CODES - 1 - lane));
         let magnitude = (top >> self.down) & self.magnitude;
@@ -74,8 +75,8 @@ impl Format {
     }
 }
 
-/// Words `across` apart of as many columns as there are scales, as panels of two registers each, one behind the other: \[codes\]\[columns\],
-/// of which the panels begin `panel` values apart.
+/// Decodes rows of words, `across` words apart, with one column per scale, into panels two registers wide: \[codes\]\[columns\], each panel
+/// `panel` values after the one before.
 #[inline(always)]
 pub(super) fn decode<S: Simd, T: Transpose>(
     (simd, shifts): (S, T),
@@ -114,7 +115,7 @@ pub(super) fn decode<S: Simd, T: Transpose>(
     }
 }
 
-/// Two registers of words; the top bit of each byte is set where a code has another value than this.
+/// Decodes two registers of words; sets the top bit of each byte of the result whose code is special and therefore decoded incorrectly.
 #[inline(always)]
 fn decode_pair<S: Simd, T: Transpose>(
     (simd, shifts): (S, T),
@@ -133,7 +134,7 @@ fn decode_pair<S: Simd, T: Transpose>(
     simd.or_u32s(special(simd, format, left), special(simd, format, right))
 }
 
-/// Code number `lane` of words, without what is missing in the exponent.
+/// Decodes code number `lane` of words, without the missing factor of the exponent.
 #[inline(always)]
 pub(super) fn decoded<S: Simd, T: Transpose>(
     (simd, shifts): (S, T),
@@ -148,15 +149,15 @@ pub(super) fn decoded<S: Simd, T: Transpose>(
     simd.transmute_f32s_u32s(simd.and_u32s(bits, kept))
 }
 
-/// The top bit of each byte is set where a code of words has another value: by a carry out of the exponent, or with E4M3 out of the
-/// mantissa.
+/// Sets the top bit of each byte of the result whose code is special: if all bits of `ones` are set, adding the lowest of them carries into
+/// the top bit.
 #[inline(always)]
 pub(super) fn special<S: Simd>(simd: S, format: Format, words: S::u32s) -> S::u32s {
     let ones = simd.and_u32s(words, simd.splat_u32s(format.ones));
     simd.add_u32s(ones, simd.splat_u32s(format.one))
 }
 
-/// The same, value by value.
+/// Decodes the same words as [`decode`], value by value.
 #[cold]
 fn decode_each(
     format: Format,
@@ -175,12 +176,12 @@ fn decode_each(
     }
 }
 
-/// Words of some inner values in a panel.
+/// The words of some inner values in a panel of columns.
 pub(super) struct OfPanel<'a> {
     pub(super) format: Format,
-    /// Of the inner values, and maybe of more.
+    /// The words of the inner values, possibly followed by others.
     pub(super) words: &'a [[i32; PANEL]],
-    /// Those that have scales.
+    /// The columns that have scales.
     pub(super) columns: Range<usize>,
     pub(super) scales: &'a [f32; PANEL],
 }
@@ -193,7 +194,7 @@ pub(super) fn multiply_few<S: Simd, T: Transpose, const N: usize>(
     left: &[[f32; N]],
     sums: &mut [[f32; PANEL]; N],
 ) {
-    // As many registers of columns as leave room for what is decoded.
+    // The number of column registers leaves room for the decoded values.
     match const { registers(S::F32_LANES) / N } {
         4.. => columns::<S, T, N, 4>(simd, part, left, sums),
         2.. => columns::<S, T, N, 2>(simd, part, left, sums),
@@ -201,7 +202,7 @@ pub(super) fn multiply_few<S: Simd, T: Transpose, const N: usize>(
     }
 }
 
-/// Those that sums may take.
+/// The number of registers that sums may take.
 const fn registers(lanes: usize) -> usize {
     match lanes {
         16.. => 16,
@@ -233,7 +234,7 @@ fn columns<S: Simd, T: Transpose, const N: usize, const V: usize>(
     }
 }
 
-/// Words of whole registers; false, and nothing added, where a code has another value than the registers'.
+/// Multiplies words whose codes are all ordinary numbers; if a code is special, returns false and adds nothing.
 #[inline(always)]
 fn decoding<S: Simd, T: Transpose, const N: usize, const V: usize>(
     (simd, shifts): (S, T),
@@ -278,7 +279,7 @@ fn decoding<S: Simd, T: Transpose, const N: usize, const V: usize>(
     true
 }
 
-/// The same, value by value.
+/// Multiplies the same words as [`decoding`], value by value.
 #[inline(always)]
 fn each<S: Simd, const N: usize, const V: usize>(
     simd: S,

@@ -17,18 +17,18 @@ use pulp::Simd;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Weights as codes.
+/// The weights of all experts as codes.
 #[derive(Clone, Debug)]
 pub struct Weights<'a> {
-    /// Panels of words.
+    /// The words of codes, in panels.
     pub codes: &'a [i32],
-    /// Those of the codes.
+    /// The scales of the codes.
     pub scales: Scales<'a>,
-    /// \[E, n or 2n\].
+    /// The biases, \[E, n or 2n\].
     pub bias: Option<&'a [f32]>,
 }
 
-/// \[R,n\] of x \[T,k\] or \[R,k\], for rows that are sorted as `segments` says, or one expert's all where there is no sort.
+/// Computes \[R,n\] from x \[T,k\] or \[R,k\], for rows sorted as `segments` says, or without a sort for all rows of a single expert.
 pub fn linear(
     problem: &Problem,
     segments: Option<&Segments>,
@@ -51,7 +51,7 @@ pub fn linear(
     padded(multiply(p, x, weights, &of_experts), p.row_bound, p.n)
 }
 
-/// \[rows, n\]: the products of experts with so many of the rows that `lines` tells.
+/// Computes the products of experts, \[rows, n\]; each expert comes with the lines and the number of its rows.
 fn multiply(
     p: &Problem,
     x: Matrices<'_>,
@@ -87,8 +87,8 @@ fn multiply(
     hidden
 }
 
-/// Scales, without a copy of those that are f32s: it would take longer than a product with one row. Of E8M0 bytes there are as many to a row
-/// as in words, padding included.
+/// Returns the values of scales. f32 scales are borrowed, because a copy would take longer than a product with one row. A row of E8M0
+/// scales includes the padding of its words.
 fn values<'a>(scales: &'a Scales<'_>) -> Cow<'a, [f32]> {
     match scales {
         Scales::F32(scales) => Cow::Borrowed(scales),
@@ -99,13 +99,16 @@ fn values<'a>(scales: &'a Scales<'_>) -> Cow<'a, [f32]> {
     }
 }
 
-/// Inner values whose codes stay in the first cache while columns of a panel take turns; a multiple of [`CODES`].
+/// The number of inner values whose codes stay in the first-level cache while a panel's columns are computed in turn; a multiple of
+/// [`CODES`].
 const DEPTH: usize = 256;
 
-/// Blocks of inner values whose scales are read together: they are neighbours, and a column's scales far from the next one's.
+/// The number of neighbouring blocks whose scales are read together, because they are neighbours in memory while the scales of the next
+/// column are far away.
 const BLOCKS: usize = 8;
 
-/// The weights of one expert, a factor \[k, n or 2n\] with the gate's columns first: codes are decoded into the panels that are multiplied.
+/// The weights of one expert as a factor \[k, n or 2n\] with the gate's columns first; codes are decoded into the panels that are
+/// multiplied.
 struct Coded<'a> {
     problem: &'a Problem,
     scheme: Fp8Scheme,
@@ -117,7 +120,7 @@ struct Coded<'a> {
 }
 
 impl<'a> Coded<'a> {
-    /// Expert `expert` of panels of words and the values of their scales.
+    /// The weights of expert `expert` from the panels of words and the scales of all experts.
     fn of(problem: &'a Problem, (panels, scales): (&'a [i32], &'a [f32]), expert: usize) -> Self {
         let Some(scheme) = problem.fp8 else {
             unreachable!("a call with FP8 weights has a problem with codes");
@@ -152,7 +155,7 @@ impl Right for Coded<'_> {
         for first in columns.clone().step_by(MOST) {
             let of_panel = first..(first + MOST).min(columns.end);
             let to = &mut panels[(first - columns.start) / size * panel..];
-            // Whole registers of neighbours in one panel of words.
+            // True if the columns are whole registers of neighbours in one panel of words.
             let within = first % n;
             let neighbours =
                 within % PANEL + of_panel.len() <= PANEL.min(n - within / PANEL * PANEL);
@@ -164,7 +167,7 @@ impl Right for Coded<'_> {
         }
     }
 
-    /// With 8, no registers would be left to decode in on AVX2.
+    /// A tile of 8 rows would leave no registers to decode in on AVX2.
     fn tile(&self) -> usize {
         4
     }
@@ -198,7 +201,7 @@ impl Right for Coded<'_> {
 }
 
 impl Coded<'_> {
-    /// Some inner values of columns in one panel of words.
+    /// Decodes some inner values of columns that lie in one panel of words.
     #[inline(always)]
     fn decode<S: Simd, T: Transpose>(
         &self,
@@ -232,7 +235,7 @@ impl Coded<'_> {
                     (&mut *to, panel),
                 );
             }
-            // Of a last word that isn't whole.
+            // These values are in a last word that isn't whole.
             for row in count * CODES..end - kk {
                 for (column, scale) in scales.iter().enumerate() {
                     let value = self
@@ -245,7 +248,7 @@ impl Coded<'_> {
         }
     }
 
-    /// Adds the products of columns in one panel of words to its sums.
+    /// Adds the products with columns of one panel of words to the panel's sums.
     #[inline(always)]
     fn multiply_panel<S: Simd, T: Transpose, const N: usize>(
         &self,
@@ -285,7 +288,7 @@ impl Coded<'_> {
         }
     }
 
-    /// The values of any columns.
+    /// Decodes some inner values of any columns.
     fn decode_each(
         &self,
         inner: &Range<usize>,
@@ -308,14 +311,14 @@ impl Coded<'_> {
         Format::of(self.scheme.format)
     }
 
-    /// Rows and columns that share a scale.
+    /// The numbers of rows and columns that share a scale.
     fn block(&self) -> [usize; 2] {
         let Problem { n, k, .. } = *self.problem;
         let rows = n * self.problem.parts();
         self.scheme.granularity.block(rows, k)
     }
 
-    /// The words of a column, [`PANEL`] apart.
+    /// Returns the words of a column, each [`PANEL`] after the one before.
     fn words_of(&self, column: usize) -> &[i32] {
         let Problem { n, k, .. } = *self.problem;
         let (of_part, within) = (column / n, column % n);
@@ -329,7 +332,7 @@ impl Coded<'_> {
         scale[0]
     }
 
-    /// The scales of neighbouring columns, of which `first` is one.
+    /// Returns the scales of neighbouring columns from `first` on.
     fn scales(&self, first: usize) -> ColumnScales<'_> {
         let granularity = self.scheme.granularity;
         let [block_rows, _] = self.block();
@@ -348,20 +351,21 @@ impl Coded<'_> {
     }
 }
 
-/// The scales of neighbouring columns. Where they lie is computed once for many blocks: divisions take longer than the products of 32 values.
+/// The scales of neighbouring columns. Their position is computed once for many blocks, because divisions take longer than the products of
+/// 32 values.
 struct ColumnScales<'a> {
-    /// From the row of the first column's scales on.
+    /// The scales from the row of the first column on.
     from: &'a [f32],
-    /// Scales in a row.
+    /// The number of scales in a row.
     across: usize,
-    /// Columns that share a row of scales.
+    /// The number of columns that share a row of scales.
     block_rows: usize,
-    /// Columns until the next row.
+    /// The number of columns until the next row of scales.
     left: usize,
 }
 
 impl ColumnScales<'_> {
-    /// Those in neighbouring blocks, of columns of a panel.
+    /// Reads the scales of neighbouring blocks for columns of a panel.
     #[inline(always)]
     fn read_blocks<T: Transpose>(
         &self,
@@ -390,7 +394,7 @@ impl ColumnScales<'_> {
         }
     }
 
-    /// Those in a block of inner values.
+    /// Reads the scales of a block of inner values.
     #[inline(always)]
     fn read(&self, block: usize, scales: &mut [f32]) {
         let rows = self.from[block..].iter().step_by(self.across);
