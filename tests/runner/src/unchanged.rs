@@ -547,7 +547,9 @@ mod tests {
             for (folder, readers) in READ_BY {
                 let last = folder.trim_end_matches('/').rsplit('/').next().unwrap();
                 if code.contains(&format!("\"{last}\"")) || code.contains(&format!("{last}/")) {
-                    let known = readers.iter().any(|reader| name.contains(reader));
+                    // A folder of that name in Hugging Face's cache.
+                    let another = name == "runtime/weights/src/folder.rs" && last == "snapshots";
+                    let known = another || readers.iter().any(|reader| name.contains(reader));
                     assert!(known, "{name} names {folder}, which others alone read");
                     named += 1;
                 }
