@@ -4,7 +4,7 @@ use burn::optim::{GradientsParams, ModuleOptimizer};
 use burn::tensor::Device;
 use burn_pack::{Scalar, Writer};
 
-/// A module after two steps, and its optimizer's record.
+/// A module after two optimizer steps, and the record of its optimizer.
 fn trained() -> (RmsNorm, Bytes) {
     let device = Device::flex().autodiff();
     let mut module = RmsNormConfig::new(3).init(&device);
@@ -19,7 +19,7 @@ fn trained() -> (RmsNorm, Bytes) {
     (module, record)
 }
 
-/// The record with other entries.
+/// The optimizer record `record` with its entries changed by `change`.
 fn changed(
     record: &Bytes,
     change: impl Fn(&mut Vec<burn_pack::Tensor>, &mut BTreeMap<String, Scalar>),

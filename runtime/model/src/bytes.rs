@@ -1,4 +1,4 @@
-//! A small mixture of experts over bytes, which learns a text from nothing, and the text.
+//! A small mixture-of-experts decoder over bytes, trained from scratch, and the text that it learns.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,32 +15,32 @@ use crate::decoder::{
 use crate::error::Error;
 use crate::random::{Random, bound};
 
-/// Every byte is a token.
+/// Number of tokens: one for each byte value.
 pub const VOCABULARY: usize = 256;
 
-/// The widest head that a decoder over bytes has.
+/// Largest width of an attention head.
 const MAX_HEAD: usize = 128;
 
-/// So that the sizes, and not their number, decide what a decoder takes.
+/// Largest number of layers, so that the sizes rather than the depth decide how much a decoder takes.
 const MAX_LAYERS: usize = 1024;
 
-/// What is initialised on the host, and held four times over (weights, gradients, two moments).
+/// Largest number of parameters: they are initialised on the host and held four times (weights, gradients and two moments).
 const MAX_PARAMETERS: f64 = (1_u32 << 28) as f64;
 
-/// The sizes of a decoder over bytes: learned positions, a matrix each for queries, keys and values, and experts in each layer.
+/// Sizes of a decoder over bytes: learned positions, separate matrices for queries, keys and values, and experts in every layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecoderConfig {
-    /// Width of a token.
+    /// Width of a token's hidden vector.
     pub hidden: usize,
-    /// Attention heads, which share `hidden` evenly.
+    /// Attention heads, an even split of `hidden`.
     pub heads: usize,
-    /// Blocks of attention and experts.
+    /// Layers, each of attention and experts.
     pub layers: usize,
-    /// The longest sequence.
+    /// Tokens of the longest sequence.
     pub sequence: usize,
     /// Experts in each block.
     pub experts: usize,
-    /// Width of an expert.
+    /// Inner width of an expert.
     pub inter: usize,
     /// Experts per token.
     pub top_k: usize,
@@ -61,7 +61,7 @@ impl Default for DecoderConfig {
 }
 
 impl DecoderConfig {
-    /// The sizes of all experts of one block: SwiGLU, softmax routing, dropless.
+    /// The configuration of the experts of one layer: SwiGLU, softmax routing, dropless.
     pub fn moe(&self) -> MoeConfig {
         MoeConfig::new(self.hidden, self.inter, self.experts)
             .with_router(RouteConfig::new(self.top_k))
@@ -69,7 +69,7 @@ impl DecoderConfig {
             .with_gated(true)
     }
 
-    /// The decoder of these sizes.
+    /// The description of the decoder with these sizes.
     pub fn spec(&self) -> ModelSpec {
         let head_dim = self.hidden / self.heads.max(1);
         let attention = AttentionSpec {
@@ -107,7 +107,7 @@ impl DecoderConfig {
         }
     }
 
-    /// A decoder with weights from `seed`, the same bits on every device.
+    /// Makes a decoder with weights drawn from `seed`, the same bits on every device.
     ///
     /// # Errors
     /// [`Error::Config`] and [`Error::Moebius`] for sizes that don't fit.
@@ -116,7 +116,7 @@ impl DecoderConfig {
         Model::of_values(&self.spec(), &mut self.first(seed), device)
     }
 
-    /// The weights that such a decoder begins with.
+    /// The initial weights of a decoder with these sizes, drawn from `seed`.
     pub(crate) fn first(&self, seed: u64) -> FirstWeights {
         let (narrow, wide) = (bound(self.hidden), bound(self.inter));
         let outer = [(Slot::Embedding, 0.3), (Slot::Positions, 0.1)];
@@ -142,14 +142,14 @@ impl DecoderConfig {
         FirstWeights { spec, drawn }
     }
 
-    /// Takes another width: experts of twice the width, heads of 16 where that works out and
-    /// else as few as can be.
+    /// These sizes with another width: experts of twice the width, and heads of 16 where 16 divides the width, else as few heads as
+    /// possible.
     pub fn with_hidden(self, hidden: usize) -> Self {
         let heads = if hidden.is_multiple_of(16) {
             hidden / 16
         } else {
             let least = hidden.div_ceil(MAX_HEAD).max(1);
-            // Beyond what can be trained no divisor is looked for.
+            // No divisor is searched beyond the widths that can be trained.
             let mut counts = least..=hidden.min(1 << 20);
             counts
                 .find(|heads| hidden.is_multiple_of(*heads))
@@ -163,7 +163,7 @@ impl DecoderConfig {
         }
     }
 
-    /// Checks what the experts' own configuration doesn't.
+    /// Checks the sizes, except for what the experts' own configuration checks.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let sizes = [
             ("hidden", self.hidden),
@@ -190,9 +190,9 @@ impl DecoderConfig {
         let head = self.hidden / self.heads;
         let expected = format!("at most {MAX_HEAD}");
         Error::check(head <= MAX_HEAD, "hidden / heads", expected, head)?;
-        // As floats, because products of sizes from elsewhere may exceed any whole number.
+        // Computed as floats, because products of unchecked sizes may overflow any integer.
         let [h, f, e] = [self.hidden, self.inter, self.experts].map(|n| n as f64);
-        // An expert's three matrices and its row of the router, and attention.
+        // Parameters of a layer: each expert's three matrices and its row of the router, and four matrices of attention.
         let block = (3.0 * f + 1.0) * h * e + 4.0 * h * h;
         let rows = self.sequence as f64 + 2.0 * VOCABULARY as f64;
         let all = block * self.layers as f64 + rows * h;
@@ -201,7 +201,7 @@ impl DecoderConfig {
     }
 }
 
-/// First weights of a decoder over bytes: norms are 1, everything else is uniform around 0.
+/// Initial weights of a decoder over bytes: norms are 1, everything else is uniform around 0.
 pub(crate) struct FirstWeights {
     spec: ModelSpec,
     drawn: BTreeMap<Place, Vec<f32>>,
@@ -214,16 +214,16 @@ impl Values for FirstWeights {
     }
 }
 
-/// Bytes to learn from.
+/// A text to train on, as bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(Vec<u8>);
 
-/// Windows of a text and, for every byte, the one that follows.
+/// Windows of a text, and for every byte of them the byte that follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// \[batch, sequence\], row by row.
+    /// Input bytes \[batch, sequence\], row by row.
     pub inputs: Vec<i32>,
-    /// The same windows one byte later.
+    /// The byte after each input: the same windows one byte later.
     pub targets: Vec<i32>,
 }
 
@@ -233,31 +233,31 @@ impl Text {
         Self(include_bytes!("../text/moby-dick.txt").to_vec())
     }
 
-    /// These bytes.
+    /// A text of the given bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
 
-    /// The bytes of a file.
+    /// Reads the text from the file at `path`.
     ///
     /// # Errors
-    /// [`Error::Text`] when it can't be read.
+    /// [`Error::Text`] when the file can't be read.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let bytes = std::fs::read(path).map_err(InFile::at(path));
         bytes.map(Self).map_err(Error::Text)
     }
 
-    /// The bytes as tokens.
+    /// The bytes as token numbers.
     pub fn ids(&self) -> Vec<u32> {
         self.0.iter().copied().map(u32::from).collect()
     }
 
-    /// The bytes.
+    /// The bytes of the text.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// `batch` windows of `sequence` bytes at places that depend on `seed` and `step` alone.
+    /// Cuts `batch` windows of `sequence` bytes at places that depend only on `seed` and `step`.
     ///
     /// # Errors
     /// [`Error::Config`] for a text of no more than `sequence` bytes.
@@ -275,8 +275,8 @@ impl Text {
     }
 }
 
-/// `batch` windows of `sequence` of `units` at places that depend on `seed` and `step` alone; `None` where there are no more than
-/// `sequence`.
+/// Cuts `batch` windows of `sequence` units at places that depend only on `seed` and `step`; `None` when there are `sequence` units or
+/// fewer.
 pub(crate) fn batch_of<T>(
     units: &[T],
     number: impl Fn(&T) -> i32,

@@ -46,7 +46,7 @@ fn a_sequence_may_be_shorter_and_not_longer() {
     assert!(matches!(error, Error::Config { .. }), "{error}");
 }
 
-/// Steps over a cache see the positions that follow those of the steps before, in sequences of other lengths, too.
+/// Steps over a cache continue with the learned positions after those of earlier steps, also when the sequences differ in length.
 #[test]
 fn learned_positions_go_on_from_step_to_step() {
     let device = Device::flex();

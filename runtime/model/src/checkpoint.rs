@@ -1,12 +1,11 @@
-//! A training on disk: one folder, complete at every moment.
+//! Checkpoints of a training on disk: one folder, complete at every moment.
 //!
-//! `checkpoint.json` names the step and holds what its files must be (length and FNV-1a);
-//! `model-STEP-FNV1A.bpk` and `optimizer-STEP-FNV1A.bpk` are Burn's records. Every file is written
-//! under another name, flushed and renamed, `checkpoint.json` last: until then the folder holds the
-//! checkpoint before. Then all other records in the folder are removed.
+//! `checkpoint.json` names the step and the length and FNV-1a checksum of each file; `model-STEP-FNV1A.bpk` and `optimizer-STEP-FNV1A.bpk`
+//! are Burn's records. Every file is written under a temporary name, flushed and renamed, `checkpoint.json` last: until that rename the
+//! folder holds the previous checkpoint. Afterwards all other records in the folder are removed.
 //!
-//! Version 1 was of decoders over bytes only: their sizes and precision stood among the course's numbers, and the decoder was a module
-//! of its own, whose parameters had other names.
+//! Version 1 described decoders over bytes only: their sizes and precision stood in the training configuration, and the decoder was a
+//! separate module with other parameter names.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,29 +26,29 @@ use crate::config::{Subject, TrainConfig};
 use crate::error::CheckpointError;
 
 const FILE: &str = "checkpoint.json";
-/// Of a file that isn't complete.
+/// Name of a file that is still being written.
 const PART: &str = "checkpoint.part";
 const MODEL: &str = "model";
 const OPTIMIZER: &str = "optimizer";
 const FORMAT: &str = "moebius training";
 const VERSION: u64 = 2;
 
-/// How far a training is.
+/// How far a training has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     /// Steps done.
     pub(crate) step: usize,
-    /// Cross entropy of the first one.
+    /// Cross entropy of the first step.
     pub(crate) first_loss: Option<f32>,
-    /// Of a training with loss scaling.
+    /// State of the loss scaling; `None` in a training without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) loss_scale: Option<LossScale>,
-    /// β₁ᵗ and β₂ᵗ after the t steps that counted, with loss scaling.
+    /// β₁ᵗ and β₂ᵗ after the t steps that weren't skipped; `None` without loss scaling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) adam_powers: Option<[f32; 2]>,
 }
 
-/// Length and FNV-1a of some bytes.
+/// Length and FNV-1a checksum of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     bytes: u64,
@@ -71,7 +70,7 @@ impl Stamp {
         Self::of(bytes.iter().copied())
     }
 
-    /// Of the text of a training, of which a byte is a byte.
+    /// The stamp of a training's text: one byte per token for a decoder over bytes, else the token numbers in little-endian order.
     fn of_text(subject: &Subject, ids: &[u32]) -> Self {
         match subject {
             Subject::Bytes(_) => Self::of(ids.iter().map(|&id| id as u8)),
@@ -86,7 +85,7 @@ impl std::fmt::Display for Stamp {
     }
 }
 
-/// `checkpoint.json`.
+/// Contents of `checkpoint.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     format: String,
@@ -94,7 +93,7 @@ struct Manifest {
     #[serde(flatten)]
     progress: Progress,
     config: TrainConfig,
-    /// A [`Subject`].
+    /// The [`Subject`] as JSON.
     subject: Value,
     text: Stamp,
     model: Stamp,
@@ -143,7 +142,7 @@ impl Manifest {
     }
 }
 
-/// Puts what version 1 says where it stands now; `None` where it doesn't say it.
+/// Moves the fields of a version 1 manifest to where they stand now; `None` when one is missing.
 fn of_version_1(manifest: &mut Value) -> Option<()> {
     let manifest = manifest.as_object_mut()?;
     let config = manifest.get_mut("config")?.as_object_mut()?;
@@ -158,7 +157,7 @@ fn of_version_1(manifest: &mut Value) -> Option<()> {
     Some(())
 }
 
-/// What parts of the names of version 1 are called now.
+/// Parts of parameter names in version 1, and what replaces each of them now.
 const RENAMED: [(&str, &str); 5] = [
     (".attention.query.", ".attention.projection.Direct.query."),
     (".attention.key.", ".attention.projection.Direct.key."),
@@ -167,7 +166,7 @@ const RENAMED: [(&str, &str); 5] = [
     (".moe.", ".feed_forward.Experts."),
 ];
 
-/// A model's record with the names of now.
+/// Gives the parameters of a version 1 model record their present names.
 fn renamed(record: Bytes) -> Result<Bytes, CheckpointError> {
     let refused = |error: burn_pack::Error| CheckpointError::Record(error.to_string());
     let mut tensors = Reader::from_bytes(record)
@@ -181,16 +180,16 @@ fn renamed(record: Bytes) -> Result<Bytes, CheckpointError> {
     Writer::new(tensors).into_bytes().map_err(refused)
 }
 
-/// Everything a training needs to go on.
+/// Everything that a training needs to continue.
 #[derive(Debug)]
 pub struct Checkpoint {
     config: TrainConfig,
-    /// A [`Subject`].
+    /// The [`Subject`] as JSON.
     subject: Value,
     text: Stamp,
     progress: Progress,
     model: ModuleRecord,
-    /// Burn's record, not yet looked into.
+    /// The optimizer's record as Burn wrote it, not yet parsed.
     optimizer: Bytes,
 }
 
@@ -213,12 +212,12 @@ impl Checkpoint {
         }
     }
 
-    /// The numbers of the training.
+    /// The configuration of the training.
     pub fn config(&self) -> &TrainConfig {
         &self.config
     }
 
-    /// The sizes of the decoder over bytes, where the training is of one.
+    /// The sizes of the decoder over bytes; `None` for a published model.
     pub fn sizes(&self) -> Option<DecoderConfig> {
         serde_json::from_value(self.subject["bytes"].clone()).ok()
     }
@@ -264,7 +263,7 @@ impl Checkpoint {
         })
     }
 
-    /// Puts this checkpoint in `folder`, in place of the one that is there.
+    /// Writes this checkpoint to `folder`, replacing the one that is there.
     ///
     /// # Errors
     /// [`CheckpointError::Write`], [`CheckpointError::Foreign`] when the folder holds another program's
@@ -290,27 +289,27 @@ impl Checkpoint {
         let files = manifest.files(folder);
         write_whole(&files[0], &model)?;
         write_whole(&files[1], &optimizer)?;
-        // Their names are on disk before the file that counts on them.
+        // The records' names are on disk before `checkpoint.json`, which refers to them.
         sync_folder(folder).map_err(failed)?;
         let json = serde_json::to_vec_pretty(&manifest)
             .map_err(|error| CheckpointError::Record(error.to_string()))?;
         write_whole(&folder.join(FILE), &json)?;
-        // The new names are on disk before the old files go.
+        // The new names are on disk before the old files are removed.
         sync_folder(folder).map_err(failed)?;
         remove_others(folder, &files);
         Ok(())
     }
 
-    /// Checks that this is a checkpoint of a training with these numbers.
+    /// Checks that this is a checkpoint of a training with the configuration `wanted`.
     ///
     /// # Errors
     /// [`CheckpointError::Other`] with the first number that differs.
     pub fn check_config(&self, wanted: &TrainConfig) -> Result<(), CheckpointError> {
-        // Numbers in structs have a JSON form.
+        // Serialising plain structs of numbers to JSON can't fail.
         compare(&json!(self.config), &json!(wanted))
     }
 
-    /// Checks that this is a checkpoint of a training of this.
+    /// Checks that this is a checkpoint of a training of the subject `wanted`.
     ///
     /// # Errors
     /// [`CheckpointError::Other`] with the first thing that differs.
@@ -339,7 +338,7 @@ impl Checkpoint {
     }
 }
 
-/// Refuses what differs between the numbers of a checkpoint and others; of what an earlier version didn't know, nothing is said.
+/// Refuses the first value of a checkpoint that differs from the present one; values that an earlier version didn't store are not compared.
 fn compare(before: &Value, now: &Value) -> Result<(), CheckpointError> {
     let leaves = |of: &Value| {
         let mut leaves = BTreeMap::new();
@@ -356,7 +355,7 @@ fn compare(before: &Value, now: &Value) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// Whether two leaves are the same; the last bit of a number may have got lost in JSON.
+/// Whether two JSON leaves are equal; floats may differ in the last bit, which JSON may lose.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(x), Some(y)) if a.is_f64() && b.is_f64() => {
@@ -366,14 +365,14 @@ fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The leaves of a JSON value with their paths.
+/// Collects the leaves of a JSON value with their paths.
 fn flatten(name: &str, value: &Value, leaves: &mut BTreeMap<String, Value>) {
     let path = |inner: &str| match name {
         "" => inner.to_owned(),
         _ => format!("{name}.{inner}"),
     };
     match value {
-        // One may have other fields than the other.
+        // `precision` and `loss_scaling` stay whole, because their variants have different fields.
         Value::Object(fields) if !["precision", "loss_scaling"].contains(&name) => {
             for (field, value) in fields {
                 flatten(&path(field), value, leaves);
@@ -413,7 +412,7 @@ fn read_stamped(path: PathBuf, stamp: &Stamp) -> Result<Bytes, CheckpointError> 
     Ok(Bytes::from_bytes_vec(bytes))
 }
 
-/// Removes records of other checkpoints. One that stays does no harm, so nothing can fail.
+/// Removes the records of other checkpoints. Errors are ignored, because a leftover record does no harm.
 fn remove_others(folder: &Path, keep: &[PathBuf]) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
@@ -430,7 +429,7 @@ fn remove_others(folder: &Path, keep: &[PathBuf]) {
     }
 }
 
-/// Writes under another name, waits for the disk, and renames.
+/// Writes a file under a temporary name, waits for the disk, and renames it.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
     let part = path.with_file_name(PART);
     let write = || {

@@ -33,7 +33,7 @@ fn resume(checkpoint: Checkpoint) -> Trainer {
     Trainer::resume(checkpoint, sizes(), Text::bundled().ids(), &device).unwrap()
 }
 
-/// A folder with the checkpoint of a training of one step, and the training.
+/// A folder with the checkpoint of a training after one step, and that training.
 fn written() -> (tempfile::TempDir, Trainer) {
     let folder = tempfile::tempdir().unwrap();
     let mut trainer = trainer();
@@ -51,7 +51,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// [`names`] up to the stamp.
+/// The [`names`] of the files, each cut off before the checksum.
 fn steps(folder: &Path) -> Vec<String> {
     let short = |name: String| match name.rsplit_once('-') {
         Some((step, _)) => step.to_owned(),
@@ -71,7 +71,7 @@ fn a_folder_holds_one_checkpoint_and_the_next_replaces_it() {
     let read = Checkpoint::read(folder).unwrap();
     assert_eq!((read.step(), *read.config()), (2, config()));
     assert_eq!(read.sizes(), Some(sizes()));
-    // Read and written again, before any step, it is the same.
+    // A checkpoint that is read and written again before any step stays the same.
     let stamp = || Manifest::read(folder).unwrap().model;
     let before = stamp();
     resume(read).checkpoint().unwrap().write(folder).unwrap();
@@ -130,7 +130,7 @@ fn a_foreign_file_is_neither_read_nor_replaced() {
     let path = folder.path().join(FILE);
     let ours = fs::read_to_string(&path).unwrap();
     let later = ours.replace("\"version\": 2", "\"version\": 3");
-    // The first version has a decoder among its numbers.
+    // A manifest of version 1 has the decoder among the numbers of the configuration.
     let earlier = ours.replace("\"version\": 2", "\"version\": 1");
     let short = ours.replace("\"batch\"", "\"batches\"");
     let (format, cut) = ("{\"format\": 1}", &ours[..60]);

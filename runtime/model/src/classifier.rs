@@ -1,4 +1,4 @@
-//! A mixture of experts that tells classes of points in the plane apart: small enough to watch it learn.
+//! A mixture of experts that classifies points in the plane: small enough to watch it learn.
 
 use burn::module::{Module, Param};
 use burn::optim::{GradientsParams, ModuleOptimizer};
@@ -12,32 +12,32 @@ use crate::optimizer::{adam, parameters};
 use crate::perplexity::cross_entropy;
 use crate::random::{Random, bound};
 
-/// Coordinates of a point.
+/// Coordinates per point.
 const PLANE: usize = 2;
 
-/// The numbers of a classifier and its training.
+/// Configuration of a classifier and its training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassifierConfig {
-    /// Classes C, at least 2.
+    /// Number of classes C, at least 2.
     pub classes: usize,
-    /// Experts E.
+    /// Number of experts E.
     pub experts: usize,
-    /// Experts of a point K.
+    /// Experts per point K.
     pub top_k: usize,
-    /// Width of a point's features H.
+    /// Width H of a point's features.
     pub hidden: usize,
-    /// Width of an expert F.
+    /// Inner width F of an expert.
     pub inter: usize,
-    /// Of AdamW, without weight decay.
+    /// Learning rate of AdamW, which runs without weight decay.
     pub learning_rate: f64,
-    /// Weight of the Switch loss, which is 1 where experts share the points evenly.
+    /// Weight of the Switch balance loss, which is 1 where experts share the points evenly.
     pub balance: f64,
-    /// Of the first weights.
+    /// Seed of the initial weights.
     pub seed: u64,
 }
 
 impl Default for ClassifierConfig {
-    /// Two classes, the best of four experts.
+    /// Two classes, and the best of four experts for each point.
     fn default() -> Self {
         Self {
             classes: 2,
@@ -53,7 +53,7 @@ impl Default for ClassifierConfig {
 }
 
 impl ClassifierConfig {
-    /// A classifier with weights from `seed`, the same bits on every device.
+    /// Makes a classifier with weights drawn from `seed`, the same bits on every device.
     ///
     /// # Errors
     /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit.
@@ -61,7 +61,7 @@ impl ClassifierConfig {
         self.check()?;
         let random = &mut Random::new(&[self.seed]);
         let (h, c) = (self.hidden, self.classes);
-        // Wider than PyTorch's: points lie within ±1, and features that bend only far out tell little.
+        // Wider than PyTorch's range: points lie within ±1, and features that bend only far outside tell little.
         let spread = 3.0;
         Ok(Classifier {
             w_in: random.parameter([h, PLANE], spread, device),
@@ -84,7 +84,7 @@ impl ClassifierConfig {
     }
 
     fn check(&self) -> Result<(), Error> {
-        /// Of each size: a classifier to look at, not a service.
+        /// Upper bound of each size: a classifier to look at, not a service.
         const MOST: usize = 4096;
         let sizes = [
             ("classes", self.classes, 2),
@@ -118,23 +118,23 @@ impl ClassifierConfig {
     }
 }
 
-/// logits = W_out · (h + experts(h)) + b_out of h = tanh(W_in · point + b_in).
+/// A classifier with logits W_out · (h + experts(h)) + b_out, where h = tanh(W_in · point + b_in).
 #[derive(Module, Debug)]
 pub struct Classifier {
-    /// \[H,2\].
+    /// Input matrix W_in \[H,2\].
     pub w_in: Param<Tensor<2>>,
-    /// \[H\].
+    /// Input bias b_in \[H\].
     pub b_in: Param<Tensor<1>>,
-    /// The experts.
+    /// The mixture of experts over the features h.
     pub moe: MoeLayer,
-    /// \[C,H\].
+    /// Output matrix W_out \[C,H\].
     pub w_out: Param<Tensor<2>>,
-    /// \[C\].
+    /// Output bias b_out \[C\].
     pub b_out: Param<Tensor<1>>,
 }
 
 impl Classifier {
-    /// Logits \[n,C\] of `points` \[n,2\], and what the experts did.
+    /// Computes the logits \[n,C\] of `points` \[n,2\], and the output of the experts.
     ///
     /// # Errors
     /// [`Error::Moebius`] for no points, or when the device can't run a layer.
@@ -147,12 +147,12 @@ impl Classifier {
     }
 }
 
-/// Points of the plane and the class of each.
+/// Points in the plane and the class of each.
 #[derive(Clone, Debug)]
 pub struct Samples {
     /// x and y of every point, one after the other.
     pub points: Vec<f32>,
-    /// A class for every point.
+    /// Class of each point.
     pub classes: Vec<u32>,
 }
 
@@ -170,7 +170,7 @@ impl Samples {
     }
 }
 
-/// How many points there are; finite ones, and at least one.
+/// Number of points in `points`; refuses coordinates that aren't finite pairs, and an empty list.
 fn count(points: &[f32]) -> Result<usize, Error> {
     let fits = !points.is_empty() && points.len().is_multiple_of(PLANE);
     let expected = "two for every point, at least one point";
@@ -187,13 +187,13 @@ pub struct ClassifierTrainer {
     classifier: Classifier,
     optimizer: ModuleOptimizer,
     points: Tensor<2>,
-    /// \[n,1\].
+    /// Class of each sample \[n,1\].
     classes: Tensor<2, Int>,
     steps: usize,
 }
 
 impl ClassifierTrainer {
-    /// A training from its first step on `device`.
+    /// Starts a training on `device`, before its first step.
     ///
     /// # Errors
     /// [`Error::Config`] and [`Error::Moebius`] for numbers or samples that don't fit.
@@ -213,7 +213,7 @@ impl ClassifierTrainer {
         })
     }
 
-    /// Learns from all samples once. Nothing is read back.
+    /// Takes one step on all samples, without reading anything back from the device.
     ///
     /// # Errors
     /// [`Error::Moebius`] when the device can't run a layer.
@@ -244,7 +244,7 @@ impl ClassifierTrainer {
         })
     }
 
-    /// What the classifier makes of `points`, x and y of every one; nothing is learnt.
+    /// Classifies `points` (x and y of each, one after the other) without training on them.
     ///
     /// # Errors
     /// [`Error::Config`] for coordinates that aren't finite pairs, [`Error::Moebius`] when the device
@@ -265,29 +265,29 @@ impl ClassifierTrainer {
         self.steps
     }
 
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     pub fn parameters(&self) -> usize {
         parameters(&self.classifier)
     }
 }
 
-/// A step, on the device.
+/// Measurements of one training step, as tensors on the device.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Its number, from 1.
+    /// Number of the step, from 1.
     pub step: usize,
-    /// \[1\]: mean cross entropy before the step, in nats a point.
+    /// Mean cross entropy \[1\] before the step's update, in nats per point.
     pub loss: Tensor<1>,
-    /// \[1\]: the Switch loss, 1 when even.
+    /// Switch balance loss \[1\], which is 1 where experts share the points evenly.
     pub balance: Tensor<1>,
-    /// \[1\]: share of the points in their own class.
+    /// Share of the points \[1\] that were classified correctly.
     pub accuracy: Tensor<1>,
-    /// \[E\]: points of each expert.
+    /// Points of each expert \[E\].
     pub load: Tensor<1, Int>,
 }
 
 impl Progress {
-    /// Everything in one read: loss, balance, accuracy and load, in this order.
+    /// A transaction that reads loss, balance, accuracy and load, in this order.
     pub fn transaction(self) -> Transaction {
         Transaction::default()
             .register(self.loss)
@@ -297,12 +297,12 @@ impl Progress {
     }
 }
 
-/// What a classifier makes of points, on the device.
+/// A classifier's output for some points, as tensors on the device.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// \[n,C\].
+    /// Probability of each class for each point \[n,C\].
     pub probabilities: Tensor<2>,
-    /// \[n\]: the first expert of each point.
+    /// First expert of each point \[n\].
     pub experts: Tensor<1, Int>,
 }
 

@@ -3,7 +3,7 @@ use crate::error::Error;
 use burn::tensor::Device;
 use moebius_weights::Unfit;
 
-/// A checkerboard of 4 × 4 fields.
+/// Samples of a checkerboard of 4 × 4 fields, `side` × `side` points.
 fn checkerboard(side: usize) -> Samples {
     let place = |i: usize| (i as f32 + 0.5) / side as f32 * 2.0 - 1.0;
     let cells = (0..side * side).map(|i| (place(i % side), place(i / side)));

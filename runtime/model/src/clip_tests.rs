@@ -10,7 +10,7 @@ fn the_common_norm_is_bounded_and_the_direction_stays() {
         RmsNormConfig::new(1).init(&device),
         RmsNormConfig::new(2).init(&device),
     ];
-    // √(2² + 3² + 6²) = 7.
+    // The norm of the gradients is √(2² + 3² + 6²) = 7.
     for (longest, scale) in [(100.0, 1.0), (7.0, 1.0), (3.5, 0.5)] {
         let mut gradients = GradientsParams::new();
         let values: [&[f32]; 2] = [&[2.0], &[3.0, -6.0]];

@@ -1,4 +1,4 @@
-//! The course of a training, and what it is of.
+//! The configuration of a training, and the subject: the model to train.
 
 use std::f64::consts::PI;
 
@@ -12,23 +12,22 @@ use crate::bytes::{DecoderConfig, VOCABULARY};
 use crate::decoder::{Drawn, LayerSpec, Model, ModelSpec};
 use crate::error::Error;
 
-/// The learning rate ends at this share of its peak.
+/// Learning rate of the last step, as a share of the peak.
 const LAST_RATE: f64 = 0.1;
 
-/// What products are computed from. Parameters, embeddings, norms, routers, shared experts and the head are f32 in any
-/// case.
+/// Precision that products are computed in. Parameters, embeddings, norms, routers, shared experts and the head are always f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
-    /// Everything in f32.
+    /// All products in f32.
     #[default]
     F32,
-    /// The linear layers of attention and of experts, or of the one network in their place, in FP8, forward and backward.
+    /// FP8, forward and backward, for the linear layers of attention and of experts or the dense feed-forward network.
     Fp8(Fp8Recipe),
 }
 
 impl Precision {
-    /// The recipe, where there is one.
+    /// The FP8 recipe; `None` for f32.
     pub fn recipe(&self) -> Option<Fp8Recipe> {
         match self {
             Self::F32 => None,
@@ -36,7 +35,7 @@ impl Precision {
         }
     }
 
-    /// What a training in this precision scales its loss by, unless told otherwise.
+    /// The loss scaling that suits this precision by default.
     pub fn loss_scaling(&self) -> LossScaling {
         match self {
             Self::F32 => LossScaling::Off,
@@ -45,44 +44,44 @@ impl Precision {
     }
 }
 
-/// A training, repeatable from its numbers, its text, and what is trained.
+/// Configuration of a training, which is repeatable from it, the text and the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrainConfig {
-    /// Sequences in a step.
+    /// Sequences per step.
     pub batch: usize,
-    /// Tokens in a sequence.
+    /// Tokens per sequence.
     pub sequence: usize,
-    /// Steps in all.
+    /// Number of steps in all.
     pub steps: usize,
-    /// Steps until the learning rate is at its peak.
+    /// Steps until the learning rate reaches its peak.
     pub warm_up: usize,
-    /// The peak.
+    /// Peak of the learning rate.
     pub learning_rate: f32,
-    /// AdamW's.
+    /// Weight decay of AdamW.
     pub weight_decay: f32,
-    /// The largest norm of the gradient of all parameters.
+    /// Largest norm of the gradient over all parameters; a longer one is scaled down.
     pub clip_norm: f32,
-    /// Weight of the balance loss (Switch) of each layer with experts: it keeps them in use.
+    /// Weight of the Switch balance loss of each layer with experts, which keeps all experts in use.
     pub balance: f32,
-    /// Weight of each router's z-loss: it keeps the logits small.
+    /// Weight of each router's z-loss, which keeps its logits small.
     pub z: f32,
-    /// What products are computed from.
+    /// Precision that products are computed in.
     #[serde(default)]
     pub precision: Precision,
-    /// What the loss is multiplied by for the backward pass.
+    /// Factor that the loss is multiplied by for the backward pass.
     #[serde(default = "off")]
     pub loss_scaling: LossScaling,
-    /// Decides the batches, and weights that are drawn.
+    /// Seed of the batches and of weights that are drawn.
     pub seed: u64,
 }
 
-/// Of a checkpoint from before there was any.
+/// Loss scaling of checkpoints that were written before it existed.
 fn off() -> LossScaling {
     LossScaling::Off
 }
 
 impl Default for TrainConfig {
-    /// What suits the small decoder over bytes, which learns from nothing.
+    /// Configuration that suits the small decoder over bytes, trained from scratch.
     fn default() -> Self {
         Self {
             batch: 16,
@@ -102,7 +101,7 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// What suits a published model that goes on learning.
+    /// Configuration that suits fine-tuning of a published model.
     pub fn fine_tuning() -> Self {
         Self {
             batch: 4,
@@ -112,22 +111,22 @@ impl TrainConfig {
         }
     }
 
-    /// The same in another precision, with its loss scaling.
+    /// This configuration in another precision, with the loss scaling that suits it.
     pub fn with_precision(mut self, precision: Precision) -> Self {
         self.precision = precision;
         self.loss_scaling = precision.loss_scaling();
         self
     }
 
-    /// Tokens in a step.
+    /// Tokens per step.
     pub fn tokens(&self) -> usize {
         self.batch * self.sequence
     }
 
-    /// Floating-point operations of a step's products: two for each multiply-add with weights and of attention forward, and twice as many
-    /// backward.
+    /// Floating-point operations of a step's products: two for each multiply-add with weights and of attention in the forward pass, and
+    /// twice as many in the backward pass.
     pub fn step_flops(&self, spec: &ModelSpec) -> f64 {
-        // As floats, because the numbers may not have been checked.
+        // Computed as floats, because the sizes may be unchecked and their product may overflow.
         let [batch, sequence] = [self.batch, self.sequence].map(|size| size as f64);
         let scores = |layer: &LayerSpec| {
             let of = &layer.attention;
@@ -137,7 +136,7 @@ impl TrainConfig {
         6.0 * batch * sequence * (spec.active_parameters() + attention)
     }
 
-    /// What the layers' losses weigh beside the cross entropy.
+    /// Weights of the layers' auxiliary losses relative to the cross entropy.
     pub fn losses(&self) -> LossWeights {
         LossWeights {
             switch: f64::from(self.balance),
@@ -146,7 +145,7 @@ impl TrainConfig {
         }
     }
 
-    /// The rate of step `step`, counted from 0: a straight rise, then half a cosine down to a tenth.
+    /// Learning rate of step `step`, counted from 0: a linear warm-up, then half a cosine down to a tenth of the peak.
     pub fn rate(&self, step: usize) -> f64 {
         let peak = f64::from(self.learning_rate);
         if step < self.warm_up {
@@ -158,7 +157,7 @@ impl TrainConfig {
         peak * (LAST_RATE + (1.0 - LAST_RATE) * share)
     }
 
-    /// Checks the numbers that no model has a part in.
+    /// Checks the values that don't depend on a model.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let Precision::Fp8(recipe) = &self.precision {
             recipe.validate()?;
@@ -181,7 +180,7 @@ impl TrainConfig {
     }
 }
 
-/// What a training is of.
+/// The model that a training trains.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -204,7 +203,7 @@ impl From<&ModelSpec> for Subject {
 }
 
 impl Subject {
-    /// The model's description, in f32.
+    /// Description of the model, with products in f32.
     pub fn spec(&self) -> ModelSpec {
         match self {
             Self::Bytes(sizes) => sizes.spec(),
@@ -212,7 +211,7 @@ impl Subject {
         }
     }
 
-    /// What one token is called.
+    /// Name of one token: "byte" or "token".
     pub fn unit(&self) -> &'static str {
         match self {
             Self::Bytes(_) => "byte",
@@ -220,7 +219,7 @@ impl Subject {
         }
     }
 
-    /// Checks that a training with the numbers of `config` can be of this.
+    /// Checks that this subject can be trained with the configuration `config`.
     ///
     /// # Errors
     /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit each other.
@@ -237,7 +236,7 @@ impl Subject {
             Self::Published(_) => [1, 1],
         };
         config.check()?;
-        // What a kernel counts its elements with.
+        // Kernels count elements in i32.
         let bound = i32::MAX as usize;
         let elements = [batch, heads, sequence, scores]
             .iter()
@@ -247,7 +246,7 @@ impl Subject {
         Error::check(fits, "batch", "fewer tokens", got)
     }
 
-    /// Checks that `ids` can be learnt from in sequences of `sequence`.
+    /// Checks that `ids` are tokens of the model, and enough for sequences of `sequence` tokens.
     pub(crate) fn check_text(&self, ids: &[u32], sequence: usize) -> Result<(), Error> {
         self.spec().check_tokens(ids)?;
         if ids.len() > sequence {
@@ -257,7 +256,7 @@ impl Subject {
         Err(Error::Config(Unfit::new("text", expected, ids.len())))
     }
 
-    /// The model with its first weights.
+    /// The model with its initial weights.
     pub(crate) fn first(&self, config: &TrainConfig, device: &Device) -> Result<Model, Error> {
         let (spec, seed) = (self.spec().with_fp8(config.precision.recipe()), config.seed);
         match self {

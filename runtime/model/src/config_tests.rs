@@ -74,8 +74,8 @@ fn operations_of_a_step_follow_from_its_sizes() {
         sequence: 5,
         ..TrainConfig::default()
     };
-    // A token: three blocks of 4 · 8² + 2 · 5 · 8 in attention, 3 · 2 · 8 · 16 in experts, 8 · 4 in the router and 2 · 8 in norms; 8 in the
-    // last norm, and 8 · 256 in the head.
+    // Multiply-adds per token: three layers with 4 · 8² + 2 · 5 · 8 in attention, 3 · 2 · 8 · 16 in experts, 8 · 4 in the router and 2 · 8
+    // in norms; 8 in the last norm, and 8 · 256 in the head.
     let token = 3 * (256 + 80 + 768 + 32 + 16) + 8 + 2048;
     assert_eq!(config.step_flops(&sizes.spec()), f64::from(6 * 10 * token));
 }

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of models and trainings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use moebius_weights::{InFile, Unfit, quoted};
 
-/// Why a training didn't start or go on.
+/// Error of a model or a training.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,13 +21,13 @@ pub enum Error {
     /// A layer or a device refused.
     #[error(transparent)]
     Moebius(#[from] moebius::Error),
-    /// A device failed while it computed.
+    /// A device failed during a computation.
     #[error("the device failed: {0}")]
     Device(String),
-    /// A checkpoint can't be written, read or used.
+    /// A checkpoint can't be written, read or continued from.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A published model can't be loaded: all that is wrong with it.
+    /// A published model can't be loaded; lists everything that doesn't fit.
     #[error(transparent)]
     Misfits(#[from] Misfits),
     /// Weights can't be read, written or converted.
@@ -36,7 +36,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Refuses a value that doesn't fit.
+    /// Refuses a value unless `fits`: returns [`Error::Config`].
     pub(crate) fn check(
         fits: bool,
         what: &'static str,
@@ -50,7 +50,7 @@ impl Error {
         }
     }
 
-    /// Refuses what isn't finite and above 0.
+    /// Refuses a value that isn't finite and above 0.
     pub(crate) fn check_positive<T: Copy + Into<f64> + ToString>(
         what: &'static str,
         number: T,
@@ -59,7 +59,7 @@ impl Error {
         Self::check(fits, what, "a positive number", number)
     }
 
-    /// Refuses what isn't finite, and what is below 0.
+    /// Refuses a value that isn't finite or is below 0.
     pub(crate) fn check_not_negative<T: Copy + Into<f64> + ToString>(
         what: &'static str,
         number: T,
@@ -72,8 +72,8 @@ impl Error {
         Self::Device(error.to_string())
     }
 
-    /// What `read` reads from a device. CubeCL panics in the first read after a WebGPU device was lost while work waited
-    /// for it, and gives errors from then on: both are [`Error::Device`] here.
+    /// Runs `read`, which reads from a device, and turns panics into [`Error::Device`]. CubeCL panics in the first read after a WebGPU
+    /// device was lost while work was queued for it, and returns errors from then on; both become [`Error::Device`].
     pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, Self>) -> Result<T, Self> {
         catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().copied();
@@ -87,7 +87,7 @@ impl Error {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// The folder holds none.
+    /// The folder holds no checkpoint.
     #[error("no checkpoint in {0}")]
     Missing(PathBuf),
     /// A file can't be read.
@@ -96,45 +96,45 @@ pub enum CheckpointError {
     /// A file or folder can't be written.
     #[error("cannot write {0}")]
     Write(#[source] InFile<io::Error>),
-    /// A file that something else wrote, or a later version.
+    /// The file was written by another program or a later version.
     #[error("{path} is no checkpoint of this program: {reason}")]
     Foreign {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// How one can tell.
+        /// What shows that the file is foreign.
         reason: String,
     },
-    /// A file of another length or checksum than it was written with.
+    /// A file has another length or checksum than when it was written.
     #[error("{} is damaged: expected {}, got {}", .0.what, .0.expected, .0.got)]
     Damaged(Unfit),
-    /// The checkpoint is of another training.
+    /// The checkpoint belongs to another training.
     #[error("the checkpoint is of another training: {} was {}, not {}", .0.what, .0.expected, .0.got)]
     Other(Unfit),
-    /// Burn can't write or use the records.
+    /// Burn can't write or load the records.
     #[error("{0}")]
     Record(String),
 }
 
-/// Why a checkpoint can't be loaded: all of it at once.
+/// Everything that keeps a checkpoint from being loaded, collected in one error.
 #[derive(Debug, Default)]
 pub struct Misfits {
-    /// What the configuration lacks or asks for in vain, and tensors that can't be read as what they are.
+    /// Values of the configuration that are missing, wrong or unsupported, and tensors that can't be decoded.
     pub faults: Vec<Unfit>,
     /// Tensors that the model needs and the checkpoint lacks.
     pub missing: Vec<String>,
     /// Tensors of the checkpoint that the model has no place for.
     pub unexpected: Vec<String>,
-    /// Tensors of other extents than their place.
+    /// Tensors with another shape than their place in the model.
     pub misshapen: Vec<Unfit>,
 }
 
-/// Names that differ in nothing but their numbers, of which so many are shown; one where there would be too many lines.
+/// Number of similar names (equal but for their numbers) that a message shows; only one of each kind when there would be too many lines.
 const SHOWN: usize = 3;
-/// Lines of an error, beside its first and one that counts what is left out.
+/// Lines of a message, not counting the first line and the line that counts what is left out.
 const LINES: usize = 8;
 
 impl Misfits {
-    /// Those of a configuration alone.
+    /// Misfits of a configuration alone.
     pub(crate) fn of_config(faults: Vec<Unfit>) -> Self {
         Self {
             faults,
@@ -142,7 +142,7 @@ impl Misfits {
         }
     }
 
-    /// Whether there are none.
+    /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
         let names = self.missing.is_empty() && self.unexpected.is_empty();
         names && self.faults.is_empty() && self.misshapen.is_empty()
@@ -170,7 +170,7 @@ impl fmt::Display for Misfits {
 }
 
 impl Misfits {
-    /// A line for each fault, of names that are alike `shown`.
+    /// A line for each fault; of similar names, at most `shown` lines.
     fn lines(&self, shown: usize) -> Vec<String> {
         let mut lines: Vec<String> = self.faults.iter().map(ToString::to_string).collect();
         let (missing, unexpected) = (groups(&self.missing), groups(&self.unexpected));
@@ -185,7 +185,7 @@ impl Misfits {
     }
 }
 
-/// Names by what they are without their numbers.
+/// Groups names by their [`pattern`].
 fn groups(names: &[String]) -> BTreeMap<String, Vec<&str>> {
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in names {
@@ -194,7 +194,7 @@ fn groups(names: &[String]) -> BTreeMap<String, Vec<&str>> {
     groups
 }
 
-/// A name with `#` for each number in it.
+/// The name with `#` in place of each number.
 fn pattern(name: &str) -> String {
     let mut pattern = String::with_capacity(name.len());
     for c in name.chars() {
@@ -207,7 +207,7 @@ fn pattern(name: &str) -> String {
     pattern
 }
 
-/// Adds `some` of `all` lines that are alike; the last says how many are left out.
+/// Adds lines `some`, the first of `all` similar lines; the last one says how many are left out.
 fn push_counted(lines: &mut Vec<String>, mut some: Vec<String>, all: usize) {
     let left = all - some.len();
     if let (Some(last), 1..) = (some.last_mut(), left) {
@@ -236,7 +236,8 @@ fn show(
     }
 }
 
-/// The name among `others` that is like this one: of the pattern with the fewest changes the one with the same numbers, or the first.
+/// The name among `others` that is most like this one: of the pattern with the fewest changes, the name with the same numbers, or the
+/// first.
 fn nearest<'a>(
     name: &str,
     pattern: &str,
@@ -246,7 +247,7 @@ fn nearest<'a>(
     let (least, names) = changes
         .zip(others.values())
         .min_by_key(|(least, _)| *least)?;
-    // What differs in more than half isn't near.
+    // A pattern that differs in more than half its characters isn't similar.
     if 2 * least > pattern.len() {
         return None;
     }
@@ -260,7 +261,7 @@ fn numbers(name: &str) -> Vec<&str> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// Characters to insert, remove or replace (Levenshtein 1965).
+/// Edit distance: characters to insert, remove or replace (Levenshtein 1965).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,11 +1,11 @@
 //! Language models: one [`decoder`] for all, and one [`Trainer`].
 //!
-//! Of published models, [`families`] tell from a `config.json` or a GGUF file what a model is made of, [`load`] reads its weights, and [`save`] writes
-//! it again. [`DecoderConfig`] is a small mixture of experts that learns to continue a text, byte by byte.
+//! For published models, [`families`] read the description of a model from a `config.json` or a GGUF file, [`load`] reads its weights, and
+//! [`save`] writes the model. [`DecoderConfig`] is a small mixture of experts that learns to continue a text, byte by byte.
 //!
-//! [`TrainConfig`] is the course of a training, [`Subject`] what it is of, and [`Checkpoint`] stops and goes on. Everything random is
-//! drawn on the host from the seed and the step, so all devices start from the same bits and see
-//! the same batches, and a resumed training repeats the uninterrupted one bit for bit.
+//! [`TrainConfig`] configures a training, [`Subject`] is the model to train, and [`Checkpoint`] stores a training to resume it. Everything
+//! random is drawn on the host from the seed and the step, so all devices start from the same bits and see the same batches, and a resumed
+//! training repeats the uninterrupted one bit for bit.
 //!
 //! ```no_run
 //! use moebius_model::{DecoderConfig, Text, TrainConfig, Trainer};

@@ -44,7 +44,7 @@ fn of_many_alike_three_are_shown() {
     assert!(text.contains("61 more"), "{text}");
 }
 
-/// An error fits a screen, however much is wrong.
+/// The message of an error fits a screen, however much is wrong.
 #[test]
 fn an_error_has_ten_lines_at_most() {
     let kinds = |count: usize| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The optimizer of the trainings here: AdamW, what its records must hold, the length of the gradient, and what is trained.
+//! The optimizer of the trainings: AdamW, the check of its records, gradient clipping, and the count of trained parameters.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use moebius::fp8::training::{GuardedAdamW, GuardedAdamWConfig, StepGuard};
 
 use crate::error::{CheckpointError, Error};
 
-/// AdamW, with the guard of its steps.
+/// AdamW, and the guard that skips steps whose gradients overflowed.
 pub(crate) fn adam(weight_decay: f32) -> (GuardedAdamW, StepGuard) {
     GuardedAdamW::new(GuardedAdamWConfig {
-        // Adam forgets old squares after about a hundred steps, which is what short trainings want.
+        // AdamW forgets old squares after about a hundred steps, which suits short trainings.
         beta_2: 0.99,
         epsilon: 1e-5,
         weight_decay,
@@ -24,7 +24,7 @@ pub(crate) fn adam(weight_decay: f32) -> (GuardedAdamW, StepGuard) {
 /// Checks that an optimizer's record holds both moments of every parameter of `module`, after `step`
 /// steps, and nothing else.
 ///
-/// Burn panics at some wrong records, and starts moments anew where it finds none.
+/// Burn panics at some wrong records, and restarts moments that a record lacks.
 pub(crate) fn check_record<M: Module>(
     record: &Bytes,
     module: &M,
@@ -41,7 +41,7 @@ pub(crate) fn check_record<M: Module>(
         got.insert(tensor.name, what);
     }
     for (name, value) in scalars {
-        // The kind of a number depends on who wrote it.
+        // The number type of a scalar depends on what wrote the record.
         let value = usize::try_from(value).map_or("no count".to_owned(), |n| n.to_string());
         got.insert(name, value);
     }
@@ -64,10 +64,10 @@ pub(crate) fn check_record<M: Module>(
     Ok(())
 }
 
-/// What a record says under every name.
+/// Entries of a record by name, each described as text.
 type Entries = BTreeMap<String, String>;
 
-/// The record of moments that fit the parameters visited.
+/// The entries that a record must have to fit the visited parameters.
 struct Expected {
     step: usize,
     entries: Entries,
@@ -75,7 +75,7 @@ struct Expected {
 
 impl ModuleVisitor for Expected {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        // Running state isn't trained.
+        // Running state isn't trained and has no moments.
         if !param.val().is_require_grad() {
             return;
         }
@@ -94,8 +94,8 @@ impl ModuleVisitor for Expected {
 
 /// Scales all gradients so that their common norm is at most `longest`.
 ///
-/// Burn's own clipping looks at one parameter at a time, and its sum over all elements adds
-/// atomically on some devices, so that two runs differ.
+/// Burn's own clipping norms one parameter at a time, and its sum over all elements adds atomically on some devices, so that two runs
+/// differ.
 pub(crate) fn clip<M: Module>(
     module: &M,
     mut gradients: GradientsParams,
@@ -117,7 +117,7 @@ pub(crate) fn clip<M: Module>(
     gradients
 }
 
-/// Σ g², \[1,1\].
+/// Sum of the squares of all gradients \[1,1\].
 struct Squares<'a> {
     gradients: &'a GradientsParams,
     sum: Option<Tensor<2>>,
@@ -128,10 +128,10 @@ impl ModuleVisitor for Squares<'_> {
         let Some(gradient) = self.gradients.get::<D>(param.id) else {
             return;
         };
-        // A device that failed says so to whoever reads its tensors.
+        // A device failure shows when the tensors are read.
         let _ = moebius::keep_pace(&gradient.device());
         let elements = gradient.shape().num_elements();
-        // One axis at a time sums in a fixed order.
+        // A sum along one axis has a fixed order.
         let square = gradient.square().reshape([1, elements]).sum_dim(1);
         self.sum = Some(match self.sum.take() {
             Some(sum) => sum + square,
@@ -154,7 +154,7 @@ impl ModuleVisitor for Scale<'_> {
     }
 }
 
-/// Numbers of `module` that are trained.
+/// Number of trained parameters of `module`.
 pub(crate) fn parameters<M: Module>(module: &M) -> usize {
     let mut count = Count(0);
     module.visit(&mut count);
@@ -172,8 +172,8 @@ impl ModuleVisitor for Count {
     }
 }
 
-/// Waits for `device` and reads all parameters of `module`: Burn panics where it makes a record of what a device
-/// failed to compute.
+/// Waits for `device` and reads all parameters of `module`, because Burn panics when it makes a record of parameters that a device failed
+/// to compute.
 ///
 /// # Errors
 /// [`Error::Device`] when the device failed.
@@ -189,7 +189,7 @@ struct Read(Result<(), Error>);
 impl ModuleVisitor for Read {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         if self.0.is_ok() {
-            // Data alone may be read when it is looked at.
+            // Lazy data may fail only when its values are read.
             let values = param.val().try_into_vec_as::<f32>();
             self.0 = values.map(drop).map_err(Error::device);
         }

@@ -1,4 +1,4 @@
-//! How well a model foresees a text, and how many of its tokens each expert gets.
+//! Perplexity of a model on a text, and the number of tokens that each expert gets.
 
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, FloatDType, Int, Tensor};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::decoder::{FeedForwardSpec, Model, ModelSpec};
 use crate::error::Error;
 
-/// How a text is cut: each window sees its own tokens only, and of those that two windows share the first one judges.
+/// How a text is cut into windows: a window sees its own tokens only, and a token that two windows share is judged by the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     context: usize,
@@ -16,21 +16,21 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows of `context` tokens, each `stride` after the one before. The smaller the stride, the more a token's judge has seen, and the
-    /// more there is to compute.
+    /// Windows of `context` tokens, each `stride` tokens after the one before. A smaller stride gives each judged token more context, and
+    /// costs more computation.
     ///
     /// # Errors
-    /// [`Error::Config`] for a context below two tokens, and a stride that is none or leaves tokens out.
+    /// [`Error::Config`] for a context below two tokens, and a stride that is 0 or skips tokens.
     pub fn new(context: usize, stride: usize) -> Result<Self, Error> {
         Error::check(context >= 2, "tokens of a window", "2 or more", context)?;
-        // A window's first token is not foreseen by it.
+        // A window can't predict its own first token.
         let expected = format!("1 to {}", context - 1);
         let fits = (1..context).contains(&stride);
         Error::check(fits, "tokens from window to window", expected, stride)?;
         Ok(Self { context, stride })
     }
 
-    /// The windows over `tokens` tokens: first, end, and how many of its last tokens it judges.
+    /// The windows over `tokens` tokens: first token, end, and the number of last tokens that the window judges.
     fn over(self, tokens: usize) -> Vec<[usize; 3]> {
         let (mut windows, mut judged) = (Vec::new(), 1);
         for first in (0..).step_by(self.stride) {
@@ -45,22 +45,23 @@ impl Windows {
     }
 }
 
-/// What a model makes of a text.
+/// How well a model predicts a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Perplexity {
-    /// Tokens that were foreseen: all but the first.
+    /// Predicted tokens: all but the first.
     pub tokens: usize,
-    /// The negative logarithm of their probability, in nats a token.
+    /// Mean negative log probability of the predicted tokens, in nats per token.
     pub nats: f64,
 }
 
 impl Perplexity {
-    /// Of the text `ids` for `model`, whose weights are on `device`. `progress` hears how many tokens are judged, after each window.
+    /// Computes the perplexity of `model`, whose weights are on `device`, on the text `ids`. After each window, `progress` gets the number
+    /// of tokens judged so far.
     ///
     /// Perplexity is exp(−1/N Σ log p(tᵢ | tokens before it in its window)), logarithms in f32 and the sum of windows in f64.
     ///
     /// # Errors
-    /// [`Error::Config`] for fewer than two tokens, for one that isn't in the model's vocabulary, and where the model gives no number;
+    /// [`Error::Config`] for fewer than two tokens, for one that isn't in the model's vocabulary, and for a result that isn't finite;
     /// [`Error::Moebius`] and [`Error::Device`] when the device can't compute.
     pub fn of(
         model: &Model,
@@ -72,8 +73,8 @@ impl Perplexity {
         Self::counting(model, ids, windows, device, progress, None)
     }
 
-    /// As [`Perplexity::of`], and adds to `experts` where the tokens went: those of all windows, so that a token in two of them counts in
-    /// both.
+    /// Like [`Perplexity::of`], and adds to `experts` which tokens went to which expert. Tokens of all windows count, so a token in two
+    /// windows counts twice.
     ///
     /// # Errors
     /// As [`Perplexity::of`].
@@ -114,13 +115,13 @@ impl Perplexity {
         Ok(sum)
     }
 
-    /// Of how many tokens alike the model would choose: exp of [`nats`](Self::nats).
+    /// Perplexity: exp of [`nats`](Self::nats), the number of equally likely tokens that the model hesitates between.
     pub fn perplexity(self) -> f64 {
         self.nats.exp()
     }
 }
 
-/// The nats of the last `judged` of `tokens` \[1, S\].
+/// The sum of the nats of the last `judged` of `tokens` \[1, S\].
 fn nats(
     model: &Model,
     tokens: Tensor<2, Int>,
@@ -147,9 +148,9 @@ fn nats(
     })
 }
 
-/// The logarithm of the probability of each of `chosen` \[n\] by its row of `logits` \[n, classes\]: \[1, n\].
+/// The log probability \[1, n\] of each of the classes `chosen` \[n\] by its row of `logits` \[n, classes\].
 ///
-/// One row, because sums along an axis have an order, and a sum of everything adds atomically on some devices.
+/// The result is one row, because a sum along an axis has a fixed order, while a sum of everything adds atomically on some devices.
 pub(crate) fn log_likelihoods<const D: usize>(
     logits: Tensor<2>,
     chosen: Tensor<D, Int>,
@@ -168,27 +169,27 @@ pub(crate) fn cross_entropy<const D: usize>(
     mean.neg().reshape([1])
 }
 
-/// The tokens of each expert, summed on the device over any number of forwards, up to 2³¹ − 1 each. Nothing is read back before
-/// [`read`](Self::read).
+/// Counts of the tokens of each expert, summed on the device over any number of forward passes, up to 2³¹ − 1 each. Nothing is read back
+/// before [`read`](Self::read).
 #[derive(Clone, Debug)]
 pub struct ExpertLoad {
-    /// Numbers of the layers that have experts.
+    /// Indices of the layers that have experts.
     layers: Vec<usize>,
-    /// Sums of those layers; none before the first forward.
+    /// Token counts \[E\] of each of these layers; empty before the first forward pass.
     sums: Vec<Tensor<1, Int>>,
 }
 
-/// What the experts of a layer got.
+/// Token counts of the experts of one layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerTokens {
-    /// Number of the layer in the model.
+    /// Index of the layer in the model.
     pub layer: usize,
-    /// Tokens of each expert: a token that goes to k experts counts at each of them.
+    /// Tokens of each expert; a token that goes to k experts counts at each of them.
     pub tokens: Vec<u64>,
 }
 
 impl ExpertLoad {
-    /// For forwards of the model that `spec` describes; `None` where no layer has experts.
+    /// An empty count for forward passes of the model that `spec` describes; `None` where no layer has experts.
     pub fn of(spec: &ModelSpec) -> Option<Self> {
         let layers = spec.layers.iter().enumerate();
         let mixed = layers
@@ -199,7 +200,7 @@ impl ExpertLoad {
         (!layers.is_empty()).then_some(Self { layers, sums })
     }
 
-    /// Adds what a forward returned.
+    /// Adds the routing that a forward pass returned.
     ///
     /// # Errors
     /// [`Error::Config`] for the routing of other layers, [`Error::Moebius`] when the device can't count.
@@ -217,7 +218,7 @@ impl ExpertLoad {
         Ok(())
     }
 
-    /// The sums of the layers that have experts; empty before the first forward. Waits for the device.
+    /// Reads the counts of the layers that have experts, and waits for the device; empty before the first forward pass.
     ///
     /// # Errors
     /// [`Error::Moebius`] when the device failed.

@@ -1,14 +1,14 @@
-//! The generator everything random comes from, the same on every device.
+//! The pseudo-random generator of all random numbers, the same on every device.
 
 use burn::module::Param;
 use burn::tensor::{Device, Shape, Tensor, TensorData};
 use moebius::moe::{MoeConfig, MoeWeights};
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
+/// A SplitMix64 generator (Steele, Lea, Flood 2014).
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A generator with its own sequence for each list of numbers.
+    /// A generator with a sequence of its own for each list of seeds.
     pub(crate) fn new(seeds: &[u64]) -> Self {
         let mut random = Self(0);
         for seed in seeds {
@@ -25,7 +25,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform in 0..n, `n` at least 1; the bias of at most n / 2⁶⁴ doesn't matter here.
+    /// A number uniform in 0..n, with `n` at least 1; the bias of at most n / 2⁶⁴ doesn't matter here.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
@@ -51,7 +51,7 @@ impl Random {
         Param::from_tensor(Tensor::from_data(data, device))
     }
 
-    /// The next weights of a layer.
+    /// Draws the weights of a layer of experts.
     pub(crate) fn moe_weights(&mut self, config: &MoeConfig, device: &Device) -> MoeWeights {
         let (h, f, e) = (config.hidden, config.inter, config.experts);
         let columns = if config.gated { 2 * f } else { f };
@@ -73,12 +73,12 @@ impl Random {
 
 /// Weights uniform in ±1/√`fan_in` for a layer of `config`, from `seed`.
 ///
-/// A router that learns no matrix has no use for the one that is drawn.
+/// A router without a learned matrix ignores the one that is drawn.
 pub fn moe_weights(config: &MoeConfig, seed: u64, device: &Device) -> MoeWeights {
     Random::new(&[seed]).moe_weights(config, device)
 }
 
-/// PyTorch's bound for the first weights of a layer with this many inputs.
+/// PyTorch's bound ±1/√`inputs` for the initial weights of a layer with this many inputs.
 pub(crate) fn bound(inputs: usize) -> f32 {
     1.0 / (inputs as f32).sqrt()
 }

@@ -1,4 +1,4 @@
-//! How the training goes.
+//! Reports of a training's progress.
 
 use std::time::Instant;
 
@@ -10,46 +10,46 @@ use serde::Serialize;
 use crate::decoder::Model;
 use crate::error::Error;
 
-/// The steps since the last report.
+/// Measurements of the steps since the last report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Steps done in all.
     pub step: usize,
-    /// Cross entropy of each step, in nats a token, before its update. A byte is a token of the small decoder.
+    /// Cross entropy of each step before its update, in nats per token. For the small decoder, a token is a byte.
     pub losses: Vec<f32>,
-    /// Their mean.
+    /// Mean of `losses`.
     pub loss: f32,
-    /// Mean of what balance and z-loss added.
+    /// Mean of the weighted auxiliary losses: balance loss and z-loss.
     pub auxiliary: f32,
-    /// Rate of the last step.
+    /// Learning rate of the last step.
     pub learning_rate: f64,
-    /// Tokens learned from in a second; the first steps include the compilation of kernels.
+    /// Tokens per second; the first steps include the compilation of kernels.
     pub tokens_per_s: f64,
-    /// Time of these steps, without what came between them and the steps before.
+    /// Seconds from the start of the first of these steps to the report.
     pub seconds: f64,
-    /// What the experts of each block got.
+    /// Load of the experts of each layer.
     pub layers: Vec<LayerLoad>,
-    /// Of a training with loss scaling: how it does.
+    /// State of loss scaling and FP8 scales; `None` in a training without loss scaling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fp8: Option<Fp8Report>,
 }
 
-/// How loss scaling and the scales of FP8 do, since the first step.
+/// State of loss scaling and of the FP8 scales since the first step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fp8Report {
-    /// What the next loss is multiplied by, clean steps since it changed, skipped steps in all.
+    /// The next loss scale, the clean steps since it changed, and the skipped steps in all.
     #[serde(flatten)]
     pub loss_scale: LossScale,
-    /// Scales with a history: of the inputs, the weights and the gradients of every product.
+    /// Number of scales with a history: of the inputs, the weights and the gradients of every product.
     pub scales: usize,
-    /// Those whose tensors never had a value beyond the range, which would have saturated.
+    /// Number of scales whose tensors never had a value beyond the FP8 range.
     pub never_saturated: usize,
-    /// Saturations: steps in which the tensor of a scale had such a value, summed over the scales.
+    /// Saturations: steps in which a scale's tensor had a value beyond the FP8 range, summed over the scales.
     pub saturated: u64,
 }
 
 impl Fp8Report {
-    /// Waits for the device.
+    /// Reads the scales' state, and waits for the device.
     pub(crate) fn read(scaler: &LossScaler, model: &Model) -> Result<Self, Error> {
         let states = products(model);
         let states = states.iter().filter_map(|product| product.state.as_ref());
@@ -64,22 +64,21 @@ impl Fp8Report {
     }
 }
 
-/// What the experts of one block got.
+/// Load of the experts of one layer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerLoad {
-    /// Slots of each expert.
+    /// Slots of each expert (a slot is one token at one of its experts).
     pub counts: Vec<u64>,
-    /// Share of each expert in all slots; empty where there were none.
+    /// Share of all slots that each expert got; empty when there were no slots.
     pub utilization: Vec<f64>,
-    /// Standard deviation of the counts over their mean: 0 where all get the same; `None` where
-    /// there were no slots.
+    /// Standard deviation of the counts divided by their mean, 0 for an even load; `None` when there were no slots.
     pub coefficient_of_variation: Option<f64>,
-    /// Slots that reached no expert: none, as the layers of these models have no capacity.
+    /// Slots that no expert processed: always 0, as the layers of these models have no capacity limit.
     pub dropped: u64,
 }
 
 impl LayerLoad {
-    /// Experts that got something.
+    /// Number of experts that got any slot.
     pub fn used(&self) -> usize {
         self.counts.iter().filter(|&&n| n > 0).count()
     }
@@ -96,28 +95,28 @@ impl LayerLoad {
     }
 }
 
-/// What is gathered on the device between two reports.
+/// Measurements gathered on the device between two reports.
 #[derive(Default)]
 pub(crate) struct Window {
     since: Option<Instant>,
     losses: Vec<Tensor<1>>,
     auxiliary: Vec<Tensor<1>>,
-    /// Slots of each expert of a layer \[E\].
+    /// Slots of each expert \[E\], a tensor per layer.
     layers: Vec<Tensor<1, Int>>,
 }
 
 impl Window {
-    /// Starts the clock, if it isn't running.
+    /// Starts the clock, unless it is running.
     pub(crate) fn start(&mut self) {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// The loss of the first step in here; waits for the device.
+    /// The loss of the window's first step; waits for the device.
     pub(crate) fn first_loss(&self) -> Result<Option<f32>, Error> {
         Ok(read(self.losses.iter().take(1).cloned().collect())?.pop())
     }
 
-    /// Adds a step, without waiting for it.
+    /// Adds the measurements of a step, without waiting for the device.
     pub(crate) fn add(
         &mut self,
         loss: Tensor<1>,
@@ -136,7 +135,8 @@ impl Window {
         Ok(())
     }
 
-    /// Waits for the device and reads everything, at step `step`, of which each learned from `tokens` and the last went at `rate`.
+    /// Reads everything and waits for the device. `step` is the number of steps done, `rate` the last learning rate, and `tokens` the
+    /// tokens per step.
     pub(crate) fn read(self, step: usize, rate: f64, tokens: usize) -> Result<Report, Error> {
         let losses = read(self.losses)?;
         let auxiliary = read(self.auxiliary)?;
@@ -167,7 +167,7 @@ fn read(tensors: Vec<Tensor<1>>) -> Result<Vec<f32>, Error> {
         .map_err(Error::device)
 }
 
-/// NaN for nothing.
+/// The mean; NaN for an empty list.
 fn mean(values: &[f32]) -> f32 {
     let sum: f64 = values.iter().copied().map(f64::from).sum();
     (sum / values.len() as f64) as f32

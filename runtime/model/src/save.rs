@@ -1,4 +1,4 @@
-//! Models into folders as Hugging Face has them, which [`crate::load`] and transformers read.
+//! Writes models as Hugging Face folders, which [`crate::load`] and transformers read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use crate::error::Error;
 use crate::families::{Described, describe_all};
 use crate::load::{Wanted, expand, taken};
 
-/// Entries of a configuration that describe weights as they were before.
+/// Entries of a configuration that describe how the original weights were stored.
 const OF_WEIGHTS: [&str; 3] = ["quantization_config", "compression_config", "torch_dtype"];
 
-/// What a folder gets beside a model.
+/// Files that a folder gets in addition to a model's weights and configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beside<'a> {
-    /// A folder whose small files are copied, such as the tokenizer's.
+    /// Folder whose other small files are copied, such as the tokenizer's.
     pub folder: Option<&'a Path>,
-    /// Other files: names and bytes.
+    /// Names and bytes of further files.
     pub files: &'a [(&'a str, Vec<u8>)],
 }
 
-/// That `target` is a folder that [`save`] can write: new or empty.
+/// Checks that [`save`] can write to the folder `target`: it doesn't exist or is empty.
 ///
 /// # Errors
 /// [`Error::Weights`] with what is in the way.
@@ -35,14 +35,14 @@ pub fn check_target(target: &Path) -> Result<(), Error> {
     Ok(check_free(target)?)
 }
 
-/// Writes the model that `config` describes into the folder `target`, which is new or empty and is there when all of it is written.
+/// Writes the model that `config` describes into the folder `target`, which must be new or empty and appears only when it is complete.
 ///
-/// Weights are f32, in the tensors that the family's published checkpoints have; one place of the model is in memory at a time. `config`
-/// becomes `config.json`, without what it says about codes and with the dtype of these weights.
+/// Weights are written as f32, in the tensors of the family's published checkpoints; one place of the model is in memory at a time.
+/// `config` becomes `config.json`, without its entries about quantisation and with f32 as the dtype.
 ///
 /// # Errors
-/// [`Error::Misfits`] for a configuration that no model can be made of, [`Error::Weights`] where a file can't be written, and what `values`
-/// says.
+/// [`Error::Misfits`] for a configuration that describes no supported model, [`Error::Weights`] where a file can't be written, and the
+/// errors of `values`.
 pub fn save(
     values: &mut dyn Values,
     config: &Value,
@@ -50,7 +50,7 @@ pub fn save(
     target: &Path,
 ) -> Result<PathBuf, Error> {
     let Described { family, spec, .. } = describe_all(config)?;
-    // Codes of four bits are only ever read.
+    // Layouts of 4-bit codes can be read but not written.
     let is_of_floats = |wanted: &Vec<Wanted>| wanted.iter().all(|one| one.scales.is_none());
     let mut layouts = family.layouts.iter().map(|rules| expand(rules, &spec));
     let layout = layouts.find(is_of_floats);
@@ -90,7 +90,7 @@ fn declared(wanted: &Wanted) -> TensorSpec {
     }
 }
 
-/// Writes one tensor of a place with `values` \[stack, rows, columns\].
+/// Writes one tensor of a place from the place's `values` \[stack, rows, columns\].
 fn write(
     wanted: &Wanted,
     values: &[f32],
@@ -114,7 +114,7 @@ fn write(
     Ok(())
 }
 
-/// The configuration of the same model with weights in f32.
+/// The configuration of the same model with f32 weights.
 fn of_floats(config: &Value) -> Value {
     let mut config = config.clone();
     if let Value::Object(entries) = &mut config {
@@ -122,14 +122,14 @@ fn of_floats(config: &Value) -> Value {
         for name in OF_WEIGHTS {
             entries.remove(name);
         }
-        // The name of the entry up to version 4 of transformers, and since.
+        // transformers calls the entry `torch_dtype` up to version 4, and `dtype` since.
         let name = if old { "torch_dtype" } else { "dtype" };
         entries.insert(name.to_owned(), Value::from("float32"));
     }
     config
 }
 
-/// Copies what isn't written anew.
+/// Copies the files of the folder that aren't written anew.
 fn copy_beside(from: &Path, to: &Path) -> Result<(), WeightsError> {
     for name in small_files(from)? {
         let text = name.to_string_lossy();

@@ -7,7 +7,7 @@ fn a_batch_depends_on_seed_and_step_alone() {
     assert_eq!(batch(1, 2), batch(1, 2));
     assert_ne!(batch(1, 2), batch(1, 3));
     assert_ne!(batch(1, 2), batch(2, 2));
-    // The windows of a smaller batch are the first ones of a larger.
+    // The windows of a smaller batch are the first windows of a larger one.
     let one = text.batch(1, 2, 1, 16).unwrap();
     assert_eq!(one.inputs, batch(1, 2).inputs[..16]);
 }

@@ -17,7 +17,7 @@ use crate::perplexity::{Perplexity, Windows, cross_entropy};
 use crate::random::Random;
 use crate::report::{Fp8Report, Report, Window};
 
-/// A model being trained on a text: the small decoder over bytes, or a published model from its weights or from drawn ones.
+/// A model being trained on a text: the small decoder over bytes, or a published model with its own or with drawn weights.
 pub struct Trainer {
     config: TrainConfig,
     subject: Subject,
@@ -30,14 +30,14 @@ pub struct Trainer {
     window: Window,
 }
 
-/// What a training with loss scaling has besides: a step that overflowed doesn't count.
+/// State of a training with loss scaling, in which a step whose gradients overflowed doesn't count.
 struct Scaled {
     scaler: LossScaler,
     guard: StepGuard,
 }
 
 impl Scaled {
-    /// From the beginning, or where `progress` is.
+    /// The state at the beginning, or at the saved `progress`.
     fn new(
         scaling: LossScaling,
         progress: &Progress,
@@ -58,7 +58,7 @@ impl Scaled {
     }
 }
 
-/// Weights whose values come from a record.
+/// Placeholder weights, whose values a record replaces.
 struct Blank<'a>(&'a ModelSpec);
 
 impl Values for Blank<'_> {
@@ -68,12 +68,12 @@ impl Values for Blank<'_> {
 }
 
 impl Trainer {
-    /// A training from its first step on `device`, of drawn weights: of [`DecoderConfig::init`](crate::DecoderConfig::init) or
-    /// [`Drawn`](crate::decoder::Drawn), with the seed of `config`.
+    /// Starts a training on `device` with weights drawn from the seed of `config`, by [`DecoderConfig::init`](crate::DecoderConfig::init)
+    /// or [`Drawn`](crate::decoder::Drawn).
     ///
     /// # Errors
-    /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit each other, the text `ids` or the model, and where the device can't
-    /// hold or run something.
+    /// [`Error::Config`] and [`Error::Moebius`] for values that don't fit each other, the text `ids` or the model, and when the device
+    /// can't hold or run the model.
     pub fn new(
         config: TrainConfig,
         subject: impl Into<Subject>,
@@ -87,7 +87,7 @@ impl Trainer {
         Self::at(Progress::default(), config, subject, ids, model, device)
     }
 
-    /// The same of the weights in `files`, decoded where they are codes; `progress` hears of each tensor.
+    /// Starts a training of the weights in `files`, of which codes are decoded; `progress` is called after each tensor.
     ///
     /// # Errors
     /// As [`Trainer::new`] and [`ModelFiles::load`].
@@ -132,9 +132,8 @@ impl Trainer {
         })
     }
 
-    /// The training of `subject` and `ids` that `checkpoint` was taken of; on the same kind of device it goes on bit for bit
-    /// as if it had never stopped. Each step seeds its device, so that isn't promised of two trainings on
-    /// one device at the same time.
+    /// Resumes the training of `subject` on `ids` from `checkpoint`; on the same kind of device it continues bit for bit as if it had never
+    /// stopped. Each step seeds its device, so this isn't promised for two trainings on one device at the same time.
     ///
     /// # Errors
     /// As [`Trainer::new`], and [`Error::Checkpoint`] for a checkpoint of another model or text or with records
@@ -164,22 +163,22 @@ impl Trainer {
         })
     }
 
-    /// The numbers of this training.
+    /// The configuration of the training.
     pub fn config(&self) -> &TrainConfig {
         &self.config
     }
 
-    /// What it is of.
+    /// The subject of the training.
     pub fn subject(&self) -> &Subject {
         &self.subject
     }
 
-    /// The model as it is now, on a graph.
+    /// The model in its present state, with gradients tracked.
     pub fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     pub fn parameters(&self) -> usize {
         parameters(&self.model)
     }
@@ -194,19 +193,19 @@ impl Trainer {
         self.progress.step >= self.config.steps
     }
 
-    /// Cross entropy of the very first step, once it was reported.
+    /// Cross entropy of the first step, once a report has read it.
     pub fn first_loss(&self) -> Option<f32> {
         self.progress.first_loss
     }
 
-    /// Learns from one batch. Nothing is read back, so an accelerator never waits for the host.
+    /// Trains on one batch, without reading anything back, so an accelerator never waits for the host.
     ///
     /// # Errors
     /// [`Error::Moebius`] when the device can't run a layer.
     pub fn step(&mut self) -> Result<(), Error> {
         self.window.start();
         let step = self.progress.step;
-        // Whatever a layer draws on the device depends on the step, not on the steps before it.
+        // What a layer draws on the device depends on the number of the step, not on earlier draws.
         self.device
             .seed(Random::new(&[self.config.seed, step as u64]).next());
         let (output, loss) = self.forward(step)?;
@@ -225,8 +224,7 @@ impl Trainer {
         Ok(())
     }
 
-    /// The gradients of a loss, which the next step of the optimizer takes or leaves as its guard
-    /// says.
+    /// The gradients of a loss. With loss scaling, the guard makes the optimizer's next step apply or skip them.
     fn backward(&mut self, loss: Tensor<1>) -> Gradients {
         let Some(scaled) = &mut self.scaled else {
             let gradients = loss.backward();
@@ -241,7 +239,7 @@ impl Trainer {
         gradients
     }
 
-    /// The forward of a step: what came out, and its mean cross entropy \[1\].
+    /// The forward pass of a step: the model's output, and its mean cross entropy \[1\].
     fn forward(&self, step: usize) -> Result<(Logits, Tensor<1>), Error> {
         let TrainConfig {
             batch: count,
@@ -262,7 +260,7 @@ impl Trainer {
         Ok((output, loss))
     }
 
-    /// The steps since the last report; the one place that waits for the device.
+    /// Reports the steps since the last report; during a training, only this waits for the device.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed.
@@ -283,7 +281,7 @@ impl Trainer {
         Ok(report)
     }
 
-    /// How scales and loss scaling do; waits for the device.
+    /// Reads the state of loss scaling and FP8 scales; waits for the device.
     fn fp8(&self) -> Result<Option<Fp8Report>, Error> {
         let Some(scaled) = &self.scaled else {
             return Ok(None);
@@ -291,7 +289,7 @@ impl Trainer {
         Fp8Report::read(&scaled.scaler, &self.model).map(Some)
     }
 
-    /// How well the model as it is now foresees `ids`, with products in f32 whatever it trains in; waits for the device.
+    /// The perplexity of the present model on `ids`, with products in f32 whatever precision it trains in; waits for the device.
     ///
     /// # Errors
     /// As [`Perplexity::of`].
@@ -308,7 +306,7 @@ impl Trainer {
         Perplexity::of(&model, ids, windows, &device, progress)
     }
 
-    /// Everything needed to go on from here; waits for the device.
+    /// A checkpoint to resume from this step; waits for the device.
     ///
     /// # Errors
     /// [`Error::Device`] when the device failed, [`Error::Checkpoint`] when Burn can't write a record or the device no

@@ -1,5 +1,5 @@
-//! Dense models made into mixtures of experts that compute the same (Komatsuzaki et al. 2023, "Sparse upcycling"), and how far the experts have
-//! come apart since.
+//! Conversion of dense models into mixtures of experts that compute the same (Komatsuzaki et al. 2023, "Sparse upcycling"), and a measure
+//! of how far the experts have diverged since.
 
 use std::path::{Path, PathBuf};
 
@@ -11,22 +11,22 @@ use crate::families::{Sizes, upcycled};
 use crate::load::{FileValues, ModelFiles};
 use crate::save::{Beside, save};
 
-/// How a feed-forward network becomes experts.
+/// How a dense feed-forward network becomes experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upcycling {
-    /// Each expert is a copy of the network, and a router that is drawn chooses `top_k` of them, whose weights sum to 1. Training makes
-    /// them diverge.
+    /// Each expert is a copy of the network, and a randomly drawn router chooses `top_k` of them with weights that sum to 1. Training makes
+    /// the experts diverge.
     Copies {
-        /// Experts.
+        /// Number of experts.
         experts: usize,
-        /// Experts of a token.
+        /// Experts per token.
         top_k: usize,
-        /// Decides the routers.
+        /// Seed of the routers.
         seed: u64,
     },
     /// Each expert is a slice of the network's width; every token goes to all of them with equal weights.
     Split {
-        /// Experts, a divisor of the network's width.
+        /// Number of experts, a divisor of the network's inner width.
         experts: usize,
     },
 }
@@ -59,17 +59,17 @@ impl Upcycling {
     }
 }
 
-/// What a dense model was made into.
+/// Result of an upcycling.
 #[derive(Clone, Debug)]
 pub struct Upcycled {
-    /// The folder.
+    /// Folder of the mixture.
     pub folder: PathBuf,
-    /// The mixture.
+    /// Description of the mixture.
     pub spec: ModelSpec,
 }
 
-/// Writes the dense model in `files` as a mixture of experts into the folder `target`, which is new or empty, with the tokenizer and the other
-/// small files beside it. One place of the model is in memory at a time.
+/// Writes the dense model in `files` as a mixture of experts into the folder `target`, which is new or empty, with the tokenizer and the
+/// other small files beside it. The weights of one place are in memory at a time.
 ///
 /// A mixture gives the logits of the dense model up to the rounding of a sum of experts.
 ///
@@ -102,7 +102,7 @@ pub fn upcycle(files: &ModelFiles, how: Upcycling, target: &Path) -> Result<Upcy
     Ok(Upcycled { folder, spec })
 }
 
-/// The values of the mixture.
+/// The weights of the mixture, made from those of the dense model.
 struct Mixture<'a> {
     dense: FileValues<'a>,
     spec: &'a ModelSpec,
@@ -141,7 +141,7 @@ impl Values for Mixture<'_> {
     }
 }
 
-/// \[E, 2F/E, H\] of \[2F, H\], whose rows are a gate's and then those of up.
+/// Splits the rows of a dense \[2F, H\] (the gate's, then those of up) between the experts: \[E, 2F/E, H\].
 fn split_rows(dense: &[f32], experts: usize) -> Vec<f32> {
     let (gate, up) = dense.split_at(dense.len() / 2);
     let part = gate.len() / experts;
@@ -149,7 +149,7 @@ fn split_rows(dense: &[f32], experts: usize) -> Vec<f32> {
     parts.flatten().copied().collect()
 }
 
-/// \[E, H, F/E\] of \[H, F\], times E: each expert has the weight 1/E.
+/// Splits the columns of a dense \[H, F\] between the experts and multiplies by E, as each expert has the weight 1/E: \[E, H, F/E\].
 fn split_columns(dense: &[f32], experts: usize, rows: usize) -> Vec<f32> {
     let columns = dense.len() / rows;
     let part = columns / experts;
@@ -160,11 +160,11 @@ fn split_columns(dense: &[f32], experts: usize, rows: usize) -> Vec<f32> {
     parts.map(|value| value * experts as f32).collect()
 }
 
-/// Of each layer with experts, how far they are from their mean: √(mean over experts of ‖w − w̄‖²) / ‖w̄‖ over the matrices of their first
-/// product, in f64. Copies of one network have 0, and matrices that have nothing in common, about √(E − 1).
+/// Measures, for each layer with experts, how far the experts are from their mean: √(mean over experts of ‖w − w̄‖²) / ‖w̄‖ over the
+/// matrices of their first product, in f64. Copies of one network give 0, unrelated matrices about √(E − 1).
 ///
 /// # Errors
-/// What keeps `values` from being read.
+/// The error of `values` when they can't be read.
 pub fn spread(values: &mut dyn Values, spec: &ModelSpec) -> Result<Vec<f64>, Error> {
     let mut found = Vec::new();
     for (layer, of) in spec.layers.iter().enumerate() {
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn copies_have_none_and_opposites_have_much() {
         assert_eq!(of_experts(&[1.0, -2.0, 1.0, -2.0, 1.0, -2.0], 3), 0.0);
-        // 1 and 3: mean 2, both 1 away.
+        // The mean of 1 and 3 is 2, and each is 1 away from it.
         assert!((of_experts(&[1.0, 3.0], 2) - 0.5).abs() < 1e-12);
     }
 }
