@@ -1,4 +1,4 @@
-//! Attention of one layer, and the keys and values of all layers from step to step.
+//! Attention of one layer, and the cache of the keys and values of all layers.
 
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
@@ -12,65 +12,65 @@ use super::spec::{AttentionSpec, HeadNorm, ModelSpec, Projection};
 use super::weights::{Held, Of, decoded, row, row_if};
 use crate::error::Error;
 
-/// Causal attention as an [`AttentionSpec`] describes it.
+/// Causal attention, as described by an [`AttentionSpec`].
 #[derive(Module, Debug)]
 pub struct Attention {
-    /// Where queries, keys and values come from.
+    /// Projections of a token to queries, keys and values.
     pub projection: Projections,
-    /// What the heads found, side by side → y.
+    /// Output projection: the heads' outputs, side by side → y.
     pub out: Linear,
-    /// \[heads\].
+    /// Sink logit of each head \[heads\]; `None` without sinks.
     pub sinks: Option<Param<Tensor<1>>>,
     #[module(skip)]
     spec: AttentionSpec,
 }
 
-/// Where queries, keys and values come from.
+/// Projections of a token to queries, keys and values.
 #[derive(Module, Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "a layer has one, and Burn's modules can't be boxed"
 )]
 pub enum Projections {
-    /// A matrix each.
+    /// Separate matrices for queries, keys and values.
     Direct(Direct),
-    /// Through a narrow vector.
+    /// Multi-head latent attention: projections through narrow vectors.
     Latent(Latent),
 }
 
-/// A matrix each for queries, keys and values.
+/// Separate projections for queries, keys and values.
 #[derive(Module, Debug)]
 pub struct Direct {
-    /// x → q, all heads.
+    /// Query projection x → q, all heads.
     pub query: Linear,
-    /// x → k.
+    /// Key projection x → k, all heads.
     pub key: Linear,
-    /// x → v.
+    /// Value projection x → v, all heads.
     pub value: Linear,
-    /// Over each head of q, or over all.
+    /// Norm of q, over each head by itself or over all heads.
     pub query_norm: Option<RmsNorm>,
-    /// The same of k.
+    /// Norm of k, over each head by itself or over all heads.
     pub key_norm: Option<RmsNorm>,
 }
 
-/// Queries, keys and values through narrow vectors.
+/// Latent projections: queries, keys and values through narrow vectors.
 #[derive(Module, Debug)]
 pub struct Latent {
-    /// x → the queries' narrow vector.
+    /// Projection x → the narrow vector of the queries; `None` where queries come from x directly.
     pub query_down: Option<Linear>,
-    /// Over that.
+    /// Norm of the narrow vector of the queries.
     pub query_norm: Option<RmsNorm>,
-    /// The narrow vector, or x → q.
+    /// Query projection: the queries' narrow vector, or x, → q.
     pub query: Linear,
-    /// x → the narrow vector of keys and values, and beside it what is turned of all keys.
+    /// Projection x → the narrow vector of keys and values, followed by the rotated elements that all key heads share.
     pub down: Linear,
-    /// Over the narrow vector.
+    /// Norm of the narrow vector of keys and values.
     pub norm: RmsNorm,
-    /// The narrow vector → for every head what isn't turned of a key, and a value.
+    /// Projection of the narrow vector → for every head, the elements of a key that aren't rotated, and a value.
     pub up: Linear,
 }
 
-/// q \[B, S, heads, D\], k \[B, S, kv_heads, D\] and v \[B, S, kv_heads, Dv\].
+/// Queries \[B, S, heads, D\], keys \[B, S, kv_heads, D\] and values \[B, S, kv_heads, Dv\].
 type Heads = [Tensor<4>; 3];
 
 impl Attention {
@@ -97,7 +97,7 @@ impl Attention {
         })
     }
 
-    /// y \[B · S, H\] of x \[B · S, H\]; with a cache it also sees the tokens before.
+    /// Computes y \[B · S, H\] from x \[B · S, H\]; with a cache, attention also covers the earlier tokens in it.
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
@@ -122,7 +122,7 @@ impl Attention {
         Ok(self.out.forward(rows)?)
     }
 
-    /// What it holds in a slot.
+    /// Values that the attention holds in a slot.
     pub(super) fn held(&self, slot: Slot) -> Held {
         match slot {
             Slot::Out => decoded(&self.out.weight),
@@ -135,7 +135,7 @@ impl Attention {
         }
     }
 
-    /// Which keys a query sees, and how scores become weights.
+    /// Which keys a query sees, and how scores become attention weights.
     fn attend(&self) -> Attend {
         let attend = match self.spec.window {
             Some(keys) => Attend::new().window(keys),
@@ -149,7 +149,7 @@ impl Attention {
     }
 }
 
-/// The factors of a norm, where there is one.
+/// Values of an optional norm.
 fn of_norm(norm: Option<&RmsNorm>) -> Held {
     norm.map_or(Ok(None), |norm| row(&norm.gamma))
 }
@@ -258,7 +258,7 @@ impl Latent {
         let down = self.down.forward(x)?;
         let turned = down.clone().narrow(1, rank, rotated);
         let turned = turn(turned.reshape([b, s, 1, rotated]), 0);
-        // A view of other rows isn't what a product reads.
+        // Products can't read a strided view, and the norm makes a tensor of its own.
         let narrow = nn::rms_norm(&self.norm, down.narrow(1, 0, rank));
         let up = self.up.forward(narrow)?;
         let up = up.reshape([b, s, heads, still + spec.value_dim]);
@@ -269,10 +269,10 @@ impl Latent {
     }
 }
 
-/// What a head in a cache is a multiple of.
+/// Multiple that the width of a head in a cache is padded to.
 const LANES: usize = 8;
 
-/// The keys and values of every layer of a model, for some sequences that share pages.
+/// Cache of the keys and values of all layers of a model, for sequences that share a pool of pages.
 #[derive(Clone, Debug)]
 pub struct Cache {
     pages: Pages,
@@ -280,19 +280,19 @@ pub struct Cache {
     device: Device,
 }
 
-/// The cache of one layer in one step.
+/// Cache of one layer during one step.
 pub(super) struct LayerCache<'a> {
     pub(super) cache: &'a mut KvCache,
     pub(super) step: &'a Step,
 }
 
-/// A width as caches keep it: zeros behind an element change no product.
+/// Width of a head in a cache; the zeros that fill it up change no product.
 fn padded(width: usize) -> usize {
     width.next_multiple_of(LANES)
 }
 
 impl Cache {
-    /// An empty one for `pages`, which says how many sequences there are, and how long they get.
+    /// Makes an empty cache for `pages`, which sets the number of sequences and their largest length.
     ///
     /// # Errors
     /// [`Error::Moebius`] as [`KvCache::new`].
@@ -314,17 +314,17 @@ impl Cache {
         })
     }
 
-    /// Which pages hold what: to forget a sequence, or to cut it.
+    /// The page table of the sequences, which can forget or shorten a sequence.
     pub fn pages(&mut self) -> &mut Pages {
         &mut self.pages
     }
 
-    /// Tokens of each sequence.
+    /// Number of cached tokens of each sequence.
     pub fn lengths(&self) -> &[usize] {
         self.pages.lengths()
     }
 
-    /// Bytes of all layers.
+    /// Bytes of the caches of all layers.
     pub fn bytes(&self) -> usize {
         self.layers.iter().map(KvCache::bytes).sum()
     }
@@ -333,12 +333,12 @@ impl Cache {
         self.pages.lengths().len()
     }
 
-    /// New tokens in pages that are kept elsewhere.
+    /// The step that puts new tokens into pages which the caller keeps.
     pub(super) fn step_of(&self, sequences: &[Span<'_>]) -> Result<Step, Error> {
         Ok(self.pages.step_of(sequences, &self.device)?)
     }
 
-    /// Room for so many new tokens of each sequence.
+    /// Makes room for new tokens: `tokens` has their number for each sequence.
     pub(super) fn extend(&mut self, tokens: &[usize]) -> Result<Step, Error> {
         Ok(self.pages.extend(tokens, &self.device)?)
     }
@@ -350,7 +350,7 @@ impl Cache {
 }
 
 impl LayerCache<'_> {
-    /// o \[B, heads, S, Dv\] of queries over all tokens so far, after the new ones are kept.
+    /// Appends the new keys and values, then computes o \[B, heads, S, Dv\] of the queries over all tokens so far.
     pub(super) fn attend(
         &mut self,
         [q, k, v]: [Tensor<4>; 3],
@@ -370,7 +370,7 @@ impl LayerCache<'_> {
     }
 }
 
-/// Heads as wide as caches keep them.
+/// Heads, filled up with zeros to their width in caches.
 fn wide(heads: Tensor<4>) -> Tensor<4> {
     let [b, n, s, width] = heads.dims();
     let missing = padded(width) - width;

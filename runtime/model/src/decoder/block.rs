@@ -1,4 +1,4 @@
-//! One layer: attention, and what each token goes through alone, one network or some of many.
+//! One layer: attention, then a feed-forward part, which is one dense network or a mixture of experts.
 
 use burn::module::{Module, RunningState};
 use burn::nn::RmsNorm;
@@ -15,16 +15,16 @@ use super::spec::{FeedForwardSpec, LayerSpec};
 use super::weights::{Held, Of, decoded, row, row_if};
 use crate::error::Error;
 
-/// x + r · attention(norm(x)), then x + r · feed_forward(norm(x)).
+/// A layer that computes x + r · attention(norm(x)), then x + r · feed_forward(norm(x)).
 #[derive(Module, Debug)]
 pub struct Block {
-    /// Before the attention.
+    /// Norm before the attention.
     pub attention_norm: RmsNorm,
-    /// Where tokens look at those before them.
+    /// Attention, in which tokens look at those before them.
     pub attention: Attention,
-    /// Before the feed-forward part.
+    /// Norm before the feed-forward part.
     pub feed_forward_norm: RmsNorm,
-    /// What each token goes through alone.
+    /// Feed-forward part, which each token goes through alone.
     pub feed_forward: FeedForward,
     #[module(skip)]
     residual: f64,
@@ -42,7 +42,7 @@ impl Block {
         })
     }
 
-    /// The layer of x \[B · S, H\], and which experts the tokens went to.
+    /// Computes the layer on x \[B · S, H\], and returns the experts that the tokens went to.
     pub(super) fn forward(
         &self,
         x: Tensor<2>,
@@ -58,7 +58,7 @@ impl Block {
         Ok((x + self.scaled(y), routing))
     }
 
-    /// What it holds in a slot.
+    /// Values that the layer holds in a slot.
     pub(super) fn held(&self, slot: Slot) -> Held {
         match slot {
             Slot::AttentionNorm => row(&self.attention_norm.gamma),
@@ -79,7 +79,7 @@ impl Block {
     }
 }
 
-/// What each token goes through alone.
+/// Feed-forward part of a layer, which each token goes through alone.
 #[derive(Module, Debug)]
 #[allow(
     clippy::large_enum_variant,
@@ -109,7 +109,7 @@ impl FeedForward {
         }
     }
 
-    /// y \[T, H\] of x \[T, H\], and which experts the tokens went to.
+    /// Computes y \[T, H\] from x \[T, H\], and returns the experts that the tokens went to.
     pub(super) fn forward(&self, x: Tensor<2>) -> Result<(Tensor<2>, Option<Routing>), Error> {
         match self {
             Self::Dense(block) => Ok((block.forward(x)?, None)),
@@ -120,7 +120,7 @@ impl FeedForward {
         }
     }
 
-    /// What it holds in a slot.
+    /// Values that the feed-forward part holds in a slot.
     pub(super) fn held(&self, slot: Slot) -> Held {
         match self {
             Self::Dense(DenseBlock { experts, .. }) => match slot {
@@ -153,7 +153,7 @@ fn of_mixture(layer: &MoeLayer, slot: Slot) -> Held {
     }
 }
 
-/// The weights in the precision that they train in.
+/// The weights of the experts in the precision that they train in.
 fn trained(experts: FeedForwardExperts, config: &MoeConfig) -> Result<FeedForwardExperts, Error> {
     Ok(match config.fp8 {
         Some(recipe) => experts.in_fp8(recipe)?,
@@ -163,7 +163,7 @@ fn trained(experts: FeedForwardExperts, config: &MoeConfig) -> Result<FeedForwar
 
 fn mixture(config: &MoeConfig, from: &mut Of<'_>) -> Result<MoeLayer, Error> {
     let weight = from.matrix(Slot::Router)?;
-    // Its parameters are drawn when they are first used, which they never are.
+    // The layer's own parameters are lazy and never drawn, because they are replaced before their first use.
     let mut layer = config.init(&weight.device())?;
     match &mut layer.router {
         Router::TopK(router) => {

@@ -1,7 +1,7 @@
-//! One decoder for all published models: what tells them apart is data, a [`ModelSpec`].
+//! One decoder for all published models: they differ only in data, a [`ModelSpec`].
 //!
-//! [`ModelSpec`] describes it, [`Weights`] gives it its tensors, [`Model::forward`] computes logits of whole sequences and has gradients,
-//! [`Model::step`] those of new tokens over a [`Cache`]. [`crate::load`] makes a model of a folder.
+//! [`ModelSpec`] describes a model, and [`Weights`] provides its tensors. [`Model::forward`] computes the logits of whole sequences, with
+//! gradients, and [`Model::step`] the logits of new tokens over a [`Cache`]. [`crate::load`] loads a model from a folder.
 
 mod attention;
 mod block;
@@ -31,37 +31,38 @@ use crate::error::Error;
 use rope::{Angles, Places};
 use weights::Of;
 
-/// A decoder as a [`ModelSpec`] describes it.
+/// A decoder, as described by a [`ModelSpec`].
 #[derive(Module, Debug)]
 pub struct Model {
-    /// \[V, H\]; in another dtype than the rest where [`LoadOptions::narrow_embedding`](crate::load::LoadOptions) is chosen.
+    /// Token embedding \[V, H\]; in another dtype than the rest where [`LoadOptions::narrow_embedding`](crate::load::LoadOptions) is
+    /// chosen.
     pub embedding: Param<Tensor<2>>,
-    /// \[positions, H\], added to the embedding; `None` where positions aren't learned.
+    /// Learned positions \[positions, H\], added to the embedding; `None` where positions aren't learned.
     pub positions: Option<Param<Tensor<2>>>,
-    /// The layers.
+    /// Layers, first to last.
     pub blocks: Vec<Block>,
-    /// Before the head.
+    /// Norm before the head.
     pub norm: RmsNorm,
-    /// \[V, H\]; `None` where it is the embedding.
+    /// Matrix of the head \[V, H\]; `None` where the head shares the embedding.
     pub head: Option<Param<Tensor<2>>>,
     #[module(skip)]
     spec: ModelSpec,
 }
 
-/// What a forward returns.
+/// Output of a forward pass.
 #[derive(Clone, Debug)]
 pub struct Logits {
-    /// \[B, S, V\].
+    /// Logits of the next token \[B, S, V\].
     pub logits: Tensor<3>,
-    /// Which experts the tokens went to, of every layer that has some.
+    /// Experts that the tokens went to, for every layer that has experts.
     pub routing: Vec<Routing>,
 }
 
 impl Model {
-    /// A decoder with weights from `weights`.
+    /// Makes a decoder with weights from `weights`.
     ///
     /// # Errors
-    /// What `weights` says, and [`Error::Moebius`] for a description that doesn't hold together.
+    /// The errors of `weights`, and [`Error::Moebius`] for a description that isn't consistent.
     pub fn load(spec: &ModelSpec, weights: &mut dyn Weights) -> Result<Self, Error> {
         let mut building = Building::new(spec);
         loop {
@@ -72,15 +73,15 @@ impl Model {
         }
     }
 
-    /// What it was made of.
+    /// Description of the model.
     pub fn spec(&self) -> &ModelSpec {
         &self.spec
     }
 
-    /// `ids` as one sequence \[1, S\] on `device`, for [`forward`](Self::forward).
+    /// Puts `ids` on `device` as one sequence \[1, S\], for [`forward`](Self::forward).
     ///
     /// # Errors
-    /// [`Error::Config`] for a token that isn't in the vocabulary, which a device would read past the embedding's end.
+    /// [`Error::Config`] for a token that isn't in the vocabulary, for which a device would read past the embedding's end.
     pub fn tokens(&self, ids: &[u32], device: &Device) -> Result<Tensor<2, Int>, Error> {
         self.spec.check_tokens(ids)?;
         let numbers: Vec<i32> = ids.iter().map(|&id| id as i32).collect();
@@ -88,7 +89,7 @@ impl Model {
         Ok(Tensor::from_data(data, device))
     }
 
-    /// The logits of the token after each of `tokens` \[B, S\], numbers below V, which sees no later one.
+    /// Computes the logits of the token after each of `tokens` \[B, S\], which are numbers below V; attention is causal.
     ///
     /// # Errors
     /// [`Error::Config`] for more tokens than there are learned positions, [`Error::Moebius`] when the device can't run a layer.
@@ -101,11 +102,11 @@ impl Model {
         self.run(tokens, &places, None)
     }
 
-    /// The logits \[V\] of the token after all of `ids`, read from the device.
+    /// Computes the logits \[V\] of the token after all of `ids`, and reads them from the device.
     ///
     /// # Errors
-    /// [`Error::Config`] for no token and for one that isn't in the vocabulary, [`Error::Moebius`] and [`Error::Device`] when the device
-    /// can't compute.
+    /// [`Error::Config`] for an empty list and for a token that isn't in the vocabulary, [`Error::Moebius`] and [`Error::Device`] when the
+    /// device can't compute.
     pub fn last_logits(&self, ids: &[u32], device: &Device) -> Result<Vec<f32>, Error> {
         Error::check(!ids.is_empty(), "tokens", "at least one", ids.len())?;
         let logits = self.forward(self.tokens(ids, device)?)?.logits;
@@ -117,11 +118,11 @@ impl Model {
         })
     }
 
-    /// The logits after each of the new tokens \[B, S\] of the sequences of `cache`, which keeps them; of sequence b only the first
-    /// `counts[b]` are tokens, and logits of the others mean nothing.
+    /// Computes the logits after each of the new tokens \[B, S\] of the sequences of `cache`, and adds the tokens to the cache. Only the
+    /// first `counts[b]` of sequence b are tokens; the logits of the rest mean nothing.
     ///
     /// # Errors
-    /// [`Error::Config`] for other numbers of sequences or tokens, [`Error::Moebius`] where pages are missing or the device can't
+    /// [`Error::Config`] for numbers of sequences or tokens that don't fit, [`Error::Moebius`] where pages are missing or the device can't
     /// run a layer.
     pub fn step(
         &self,
@@ -143,12 +144,12 @@ impl Model {
         self.run(tokens, &places, Some((cache, step)))
     }
 
-    /// The logits \[B, V\] after the last new token of each of `sequences`, which are \[B, S\] and all have S new tokens. Their pages are of
-    /// the pool of `cache`, whose own sequences it leaves alone.
+    /// Computes the logits \[B, V\] after the last new token of each of `sequences`, which all have S new tokens \[B, S\]. Their pages
+    /// belong to the pool of `cache`, whose own sequences stay as they are.
     ///
     /// # Errors
-    /// [`Error::Config`] for other numbers of sequences or tokens or for none, [`Error::Moebius`] for pages that aren't there and where the
-    /// device can't run a layer.
+    /// [`Error::Config`] for numbers of sequences or tokens that don't fit or are 0, [`Error::Moebius`] for pages that don't exist and when
+    /// the device can't run a layer.
     pub fn last_of(
         &self,
         tokens: Tensor<2, Int>,
@@ -204,7 +205,7 @@ impl Model {
         Ok(Logits { logits, routing })
     }
 
-    /// x \[B · S, H\] after the last layer, and where its tokens went.
+    /// Computes x \[B · S, H\] after the last layer, and returns the experts that the tokens went to.
     fn hidden(
         &self,
         tokens: Tensor<2, Int>,
@@ -229,7 +230,7 @@ impl Model {
         Ok((x, routing))
     }
 
-    /// x \[B · S, H\].
+    /// Embeddings x \[B · S, H\] of the tokens.
     fn embed(&self, tokens: Tensor<2, Int>, dtype: DType) -> Tensor<2> {
         let x = self.embedding.val().select(0, tokens.flatten(0, 1));
         let x = x.cast(dtype);
@@ -240,7 +241,7 @@ impl Model {
         }
     }
 
-    /// x \[B · S, H\] with what is learned of its tokens' positions; rows that aren't tokens have positions, too.
+    /// Adds the learned positions of the tokens to x \[B · S, H\]; rows beyond a sequence's tokens get positions, too.
     fn placed(&self, x: Tensor<2>, places: &Places) -> Result<Tensor<2>, Error> {
         let Some(learned) = &self.positions else {
             return Ok(x);
@@ -268,7 +269,7 @@ impl Model {
     }
 }
 
-/// A decoder of which some layers have their weights.
+/// A decoder that is being built, with the weights of some layers.
 #[derive(Debug)]
 pub struct Building {
     spec: ModelSpec,
@@ -278,7 +279,7 @@ pub struct Building {
 }
 
 impl Building {
-    /// One without any weight.
+    /// A decoder without any weights yet.
     pub fn new(spec: &ModelSpec) -> Self {
         Self {
             spec: spec.clone(),
@@ -288,8 +289,8 @@ impl Building {
         }
     }
 
-    /// Takes the weights of the next part: of embedding and positions, then of each layer, at last of what comes behind them, after which the model is
-    /// complete.
+    /// Takes the weights of the next part: first the embedding and positions, then each layer, at last the final norm and the head, which
+    /// complete the model.
     ///
     /// # Errors
     /// As [`Model::load`].

@@ -1,8 +1,8 @@
-//! Rotary positions: how fast each pair of elements turns, the angles of positions, and their tables on tensors.
+//! Rotary positions: the frequency of each pair of elements, the angles of positions, and their tables as tensors.
 //!
-//! Pair i of d/2 turns by p · ω_i at position p, with ω_i = θ^(−2i/d) (Su et al. 2021, "RoFormer"), changed by one of the ways to
-//! stretch a context below. Frequencies and angles are f32, as in the programs that the models were trained with: at
-//! positions beyond 10⁴ the rounding of an angle is no longer small.
+//! Pair i of d/2 turns by p · ω_i at position p, with ω_i = θ^(−2i/d) (Su et al. 2021, "RoFormer"), modified by one of the methods below to
+//! stretch the context. Frequencies and angles are f32, as in the programs that the models were trained with: at positions beyond 10⁴ the
+//! rounding of an angle is no longer small.
 
 use std::f64::consts::PI;
 
@@ -13,61 +13,61 @@ use serde::Serialize;
 /// Rotary positions of a head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rope {
-    /// θ.
+    /// Base θ of the frequencies.
     pub theta: f64,
-    /// Elements d of a head that are turned, an even number; the others stay.
+    /// Elements d of a head that are rotated, an even number; the others stay as they are.
     pub rotated: usize,
-    /// How frequencies are changed.
+    /// How the frequencies are scaled to stretch the context.
     pub scaling: RopeScaling,
-    /// Pairs are neighbours (2i, 2i + 1) instead of (i, i + d/2).
+    /// Whether pairs are neighbours (2i, 2i + 1) instead of (i, i + d/2).
     pub interleaved: bool,
 }
 
-/// How a context is stretched.
+/// Method to stretch a context beyond the trained length.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum RopeScaling {
-    /// Not at all.
+    /// No stretching.
     None,
-    /// ω / factor (Chen et al. 2023).
+    /// Divides every ω by the factor (Chen et al. 2023).
     Linear {
-        /// How far.
+        /// Factor that the context is stretched by.
         factor: f64,
     },
-    /// ω of each pair is divided by a number of its own.
+    /// Divides the ω of each pair by a divisor of its own.
     Divided {
-        /// d/2 numbers.
+        /// Divisors of the d/2 pairs.
         by: Vec<f32>,
     },
-    /// Slow pairs are divided by the factor, fast ones stay, with a ramp between (Llama 3.1, 2024).
+    /// Divides slow pairs by the factor and keeps fast ones, with a linear ramp between (Llama 3.1, 2024).
     Llama3 {
-        /// How far.
+        /// Factor that the context is stretched by.
         factor: f64,
-        /// Turns in the original context below which a pair is slow.
+        /// Turns within the original context below which a pair is slow.
         low: f64,
-        /// Turns from which it is fast.
+        /// Turns within the original context from which a pair is fast.
         high: f64,
         /// Tokens of the original context.
         original: f64,
     },
-    /// The same with a ramp over the number of the pair (Peng et al. 2023, "YaRN").
+    /// Like `Llama3`, with a ramp over the index of the pair (Peng et al. 2023, "YaRN").
     Yarn {
-        /// How far.
+        /// Factor that the context is stretched by.
         factor: f64,
-        /// Turns in the original context from which a pair stays.
+        /// Turns within the original context from which a pair keeps its ω.
         fast: f64,
-        /// Turns below which it is divided.
+        /// Turns within the original context below which the ω of a pair is divided by the factor.
         slow: f64,
         /// Tokens of the original context.
         original: f64,
-        /// The ends of the ramp are whole numbers.
+        /// Whether the ends of the ramp are rounded to whole numbers.
         truncate: bool,
-        /// What cosine and sine are multiplied by.
+        /// Factor on cosine and sine.
         attention: f64,
     },
 }
 
 impl Rope {
-    /// ω of each of the d/2 pairs.
+    /// Frequencies ω of the d/2 pairs.
     pub fn frequencies(&self) -> Vec<f32> {
         let d = self.rotated as f64;
         let plain = |pair: usize| self.theta.powf(-2.0 * pair as f64 / d);
@@ -99,7 +99,7 @@ impl Rope {
         pairs.map(|pair| scaled(pair) as f32).collect()
     }
 
-    /// The pairs between which YaRN's ramp lies.
+    /// Indices of the pairs between which YaRN's ramp lies.
     fn ramp(&self) -> [f64; 2] {
         let RopeScaling::Yarn {
             fast,
@@ -112,18 +112,18 @@ impl Rope {
             return [0.0, 1.0];
         };
         let d = self.rotated as f64;
-        // The pair that turns so often in the original context.
+        // Index of the pair that makes this many turns in the original context.
         let pair = |turns: f64| d * (original / (turns * 2.0 * PI)).ln() / (2.0 * self.theta.ln());
         let (mut from, mut to) = (pair(fast), pair(slow));
         if truncate {
             (from, to) = (from.floor(), to.ceil());
         }
         let (from, to) = (from.max(0.0), to.min(d - 1.0));
-        // A ramp without a length would divide by 0.
+        // A ramp of length 0 would divide by 0.
         [from, if from == to { to + 0.001 } else { to }]
     }
 
-    /// What cosine and sine are multiplied by.
+    /// Factor on cosine and sine.
     pub fn attention_factor(&self) -> f64 {
         match self.scaling {
             RopeScaling::Yarn { attention, .. } => attention,
@@ -131,7 +131,7 @@ impl Rope {
         }
     }
 
-    /// Cosines and sines \[positions, d/2\] of positions, times the factor.
+    /// Cosines and sines \[positions, d/2\] at `positions`, times the attention factor.
     pub fn tables(&self, positions: impl Iterator<Item = usize>) -> [Vec<f32>; 2] {
         let (frequencies, factor) = (self.frequencies(), self.attention_factor());
         let mut tables = [Vec::new(), Vec::new()];
@@ -146,7 +146,7 @@ impl Rope {
     }
 }
 
-/// 0.1 · m · ln s + 1, and 1 where nothing is stretched: YaRN's factor for a context that is s times as long.
+/// YaRN's attention factor 0.1 · m · ln s + 1 for a context that is stretched by s; 1 where nothing is stretched.
 pub fn yarn_attention(stretch: f64, m: f64) -> f64 {
     if stretch > 1.0 {
         0.1 * m * stretch.ln() + 1.0
@@ -160,12 +160,12 @@ pub fn yarn_attention(stretch: f64, m: f64) -> f64 {
 pub(super) struct Places {
     /// The position of each sequence's first token.
     pub(super) first: Vec<usize>,
-    /// Tokens of each sequence.
+    /// Number of tokens of each sequence.
     pub(super) tokens: usize,
 }
 
 impl Places {
-    /// The positions of the sequences' first tokens; one where all begin at the same.
+    /// The positions of the sequences' first tokens; a single one where all sequences begin at the same position.
     pub(super) fn firsts(&self) -> &[usize] {
         let alike = self.first.windows(2).all(|pair| pair[0] == pair[1]);
         let count = if alike { 1 } else { self.first.len() };
@@ -173,14 +173,14 @@ impl Places {
     }
 }
 
-/// The angles of a forward pass's tokens, for every kind of turning that the layers have.
+/// Cosines and sines of a forward pass's tokens, for every kind of rotary positions in the layers.
 #[derive(Clone, Debug)]
 pub(super) struct Angles {
     kinds: Vec<(Rope, [Tensor<4>; 2])>,
 }
 
 impl Angles {
-    /// Those of `ropes`, of which equal ones are computed once.
+    /// The tables for `ropes`; equal ones are computed once.
     pub(super) fn new<'a>(
         ropes: impl Iterator<Item = &'a Rope>,
         places: &Places,
@@ -203,7 +203,8 @@ impl Angles {
         Self { kinds }
     }
 
-    /// x \[B, S, heads, D\] with the elements from `at` on turned by their positions, as many as `rope` turns, none without one.
+    /// Rotates x \[B, S, heads, D\] by the tokens' positions: as many elements as `rope` rotates, from element `at` on. Without a `rope`, x
+    /// stays as it is.
     pub(super) fn turn(&self, x: Tensor<4>, rope: Option<&Rope>, at: usize) -> Tensor<4> {
         let Some(rope) = rope else {
             return x;

@@ -28,7 +28,7 @@ fn llama_3_keeps_fast_pairs_and_divides_slow_ones() {
         original: 256.0,
     });
     let got = llama.frequencies();
-    // Turns in 256 tokens: 40.7, 4.07, 0.407, 0.0407.
+    // Turns of the four pairs in 256 tokens: 40.7, 4.07, 0.407, 0.0407.
     assert_eq!(got, [1.0, 0.1, 0.00125, 0.000125]);
 }
 
@@ -44,7 +44,7 @@ fn yarn_joins_both_by_a_ramp() {
             attention: yarn_attention(4.0, 1.0),
         })
     };
-    // 8 · ln(4096 / 64π) / (2 ln 10⁴) = 1.309, and 2.814 for one turn.
+    // YaRN's ramp starts at pair 8 · ln(4096 / 64π) / (2 ln 10⁴) = 1.309, and ends at 2.814, the pair of one turn.
     let got = yarn(true).frequencies();
     let want = [1.0, 0.1, 0.01 * (0.5 + 0.5 / 4.0), 0.001 / 4.0];
     for (got, want) in got.iter().zip(want) {

@@ -1,4 +1,4 @@
-//! The slots of a decoder that weights go to, and their shapes: one table. A place is a slot in its layer.
+//! The slots of a decoder that weights go to, and their shapes, in one table. A place is a slot of a certain layer.
 
 use moebius::moe::{MoeConfig, RouterConfig, SharedExpertConfig};
 use moebius_weights::Unfit;
@@ -6,31 +6,31 @@ use moebius_weights::Unfit;
 use super::spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
 use crate::error::Error;
 
-/// What the values of a slot are to a model.
+/// Role of a slot's values in a model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Factors of a norm.
     Norm,
-    /// Added to something, or logits that no input has a part in.
+    /// A vector that is added to something, or logits that don't depend on the input.
     Bias,
-    /// Of a product whose result is added to the layer's input.
+    /// A matrix whose product is added to the layer's input.
     Out,
-    /// Of any other product, or an embedding.
+    /// Any other matrix, or an embedding.
     Weight,
 }
 
-/// Makes slots of rows `Slot: Kind gated, shape;`: `gated` where rows of a gate stand before as many of what it gates, and the shape as a
-/// function of [`Sizes`].
+/// Makes the slots from rows `Slot: Kind gated, shape;`. `gated` marks slots in which the rows of a gate stand before as many rows that it
+/// gates, and `shape` is a function of [`Sizes`].
 macro_rules! slots {
     ($($(#[$doc:meta])* $slot:ident: $kind:ident $($gated:ident)?, $shape:expr;)*) => {
-        /// A place of a decoder that holds one tensor; those of layers exist in each layer.
+        /// A slot of a decoder, which holds one tensor; the slots of layers exist in each layer.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Slot {
             $($(#[$doc])* $slot,)*
         }
 
         impl Slot {
-            /// All of them.
+            /// All slots.
             pub const ALL: &[Self] = &[$(Self::$slot,)*];
 
             pub(super) fn kind(self) -> Kind {
@@ -39,7 +39,7 @@ macro_rules! slots {
                 }
             }
 
-            /// Whether its rows are those of a gate, and then as many of what it gates.
+            /// Whether the first half of the rows is a gate, and the second half what it gates.
             pub fn is_gated(self) -> bool {
                 match self {
                     $(Self::$slot => slots!(@ $($gated)?),)*
@@ -58,109 +58,110 @@ macro_rules! slots {
 }
 
 slots! {
-    /// \[V, H\].
+    /// Token embedding \[V, H\].
     Embedding: Weight, |of| Some(vec![of.model.vocabulary, of.h]);
-    /// \[V, H\], unless it is the embedding.
+    /// Head \[V, H\], unless it shares the embedding.
     Head: Weight, |of| there(!of.model.tied, &[of.model.vocabulary, of.h]);
-    /// \[H\], before the head.
+    /// Factors of the norm before the head \[H\].
     Norm: Norm, |of| Some(vec![of.h]);
-    /// \[H\], before the attention.
+    /// Factors of the norm before the attention \[H\].
     AttentionNorm: Norm, |of| there(of.layer.is_some(), &[of.h]);
-    /// \[H\], before the feed-forward part.
+    /// Factors of the norm before the feed-forward part \[H\].
     FeedForwardNorm: Norm, |of| there(of.layer.is_some(), &[of.h]);
-    /// \[heads · D, H\].
+    /// Query projection \[heads · D, H\].
     Query: Weight, |of| match of.latent() {
         Some(latent) => there(latent.query_rank.is_none(), &[latent.q, of.h]),
         None => Some(vec![of.direct()?.q, of.h]),
     };
-    /// \[heads · D\].
+    /// Bias of the query projection \[heads · D\].
     QueryBias: Bias, |of| there(of.direct()?.bias, &[of.direct()?.q]);
-    /// \[kv_heads · D, H\].
+    /// Key projection \[kv_heads · D, H\].
     Key: Weight, |of| Some(vec![of.direct()?.k, of.h]);
-    /// \[kv_heads · D\].
+    /// Bias of the key projection \[kv_heads · D\].
     KeyBias: Bias, |of| there(of.direct()?.bias, &[of.direct()?.k]);
-    /// \[kv_heads · Dv, H\].
+    /// Value projection \[kv_heads · Dv, H\].
     Value: Weight, |of| Some(vec![of.direct()?.v, of.h]);
-    /// \[kv_heads · Dv\].
+    /// Bias of the value projection \[kv_heads · Dv\].
     ValueBias: Bias, |of| there(of.direct()?.bias, &[of.direct()?.v]);
-    /// \[H, heads · Dv\].
+    /// Output projection of attention \[H, heads · Dv\].
     Out: Out, |of| Some(vec![of.h, of.attention()?.heads * of.attention()?.value_dim]);
-    /// \[H\].
+    /// Bias of the output projection of attention \[H\].
     OutBias: Bias, |of| there(of.attention()?.out_bias, &[of.h]);
-    /// \[D\], or \[heads · D\] where all heads are normalised together.
+    /// Factors of the query norm \[D\], or \[heads · D\] where all heads are normalised together.
     QueryNorm: Norm, |of| Some(vec![of.direct()?.norms?[0]]);
-    /// \[D\], or \[kv_heads · D\].
+    /// Factors of the key norm \[D\], or \[kv_heads · D\] where all heads are normalised together.
     KeyNorm: Norm, |of| Some(vec![of.direct()?.norms?[1]]);
-    /// \[heads\].
+    /// Sink logits of the heads \[heads\].
     Sinks: Bias, |of| there(of.attention()?.sinks, &[of.attention()?.heads]);
-    /// \[query rank, H\].
+    /// Latent attention: x → the queries' narrow vector \[query rank, H\].
     QueryDown: Weight, |of| Some(vec![of.latent()?.query_rank?, of.h]);
-    /// \[query rank\].
+    /// Bias of `QueryDown` \[query rank\].
     QueryDownBias: Bias, |of| there(of.latent()?.bias, &[of.latent()?.query_rank?]);
-    /// \[query rank\].
+    /// Factors of the norm of the queries' narrow vector \[query rank\].
     QueryLatentNorm: Norm, |of| Some(vec![of.latent()?.query_rank?]);
-    /// \[heads · D, query rank\].
+    /// Latent attention: the queries' narrow vector → q \[heads · D, query rank\].
     QueryUp: Weight, |of| Some(vec![of.latent()?.q, of.latent()?.query_rank?]);
-    /// \[rank + rotated, H\].
+    /// Latent attention: x → the narrow vector of keys and values and the rotated elements of the keys \[rank + rotated, H\].
     LatentDown: Weight, |of| Some(vec![of.latent()?.down, of.h]);
-    /// \[rank + rotated\].
+    /// Bias of `LatentDown` \[rank + rotated\].
     LatentDownBias: Bias, |of| there(of.latent()?.bias, &[of.latent()?.down]);
-    /// \[rank\].
+    /// Factors of the norm of the narrow vector of keys and values \[rank\].
     LatentNorm: Norm, |of| Some(vec![of.latent()?.rank]);
-    /// \[heads · (D − rotated + Dv), rank\].
+    /// Latent attention: the narrow vector → keys and values \[heads · (D − rotated + Dv), rank\].
     LatentUp: Weight, |of| Some(vec![of.latent()?.up, of.latent()?.rank]);
-    /// \[2F, H\] of a dense network: the gate's rows before those of up.
+    /// First matrix of a dense network \[2F, H\]: the gate's rows before those of up.
     DenseIn: Weight gated, |of| Some(vec![2 * of.dense()?.inter, of.h]);
-    /// \[2F\].
+    /// Bias of the first matrix of a dense network \[2F\].
     DenseInBias: Bias gated, |of| there(of.dense()?.bias, &[2 * of.dense()?.inter]);
-    /// \[H, F\].
+    /// Second matrix of a dense network \[H, F\].
     DenseOut: Out, |of| Some(vec![of.h, of.dense()?.inter]);
-    /// \[H\].
+    /// Bias of the second matrix of a dense network \[H\].
     DenseOutBias: Bias, |of| there(of.dense()?.bias, &[of.h]);
-    /// \[E, H\].
+    /// Router matrix \[E, H\].
     Router: Weight, |of| Some(vec![of.experts()?.experts, of.h]);
-    /// \[E\].
+    /// Bias of the router's logits \[E\].
     RouterBias: Bias, |of| match of.experts()?.router {
         RouterConfig::TopK(router) => there(router.bias, &[of.experts()?.experts]),
         _ => None,
     };
-    /// \[E\]: for the selection alone.
+    /// Correction of the router's scores \[E\], which affects only the selection of experts.
     Correction: Bias, |of| match of.experts()?.router {
         RouterConfig::SigmoidBias(_) => Some(vec![of.experts()?.experts]),
         _ => None,
     };
-    /// \[E, 2F, H\]: the gate's rows before those of up.
+    /// First matrices of the experts \[E, 2F, H\]: the gate's rows before those of up.
     ExpertsIn: Weight gated, |of| {
         Some(vec![of.experts()?.experts, 2 * of.experts()?.inter, of.h])
     };
-    /// \[E, 2F\].
+    /// Biases of the experts' first matrices \[E, 2F\].
     ExpertsInBias: Bias gated, |of| {
         there(of.experts()?.bias, &[of.experts()?.experts, 2 * of.experts()?.inter])
     };
-    /// \[E, H, F\].
+    /// Second matrices of the experts \[E, H, F\].
     ExpertsOut: Out, |of| Some(vec![of.experts()?.experts, of.h, of.experts()?.inter]);
-    /// \[E, H\].
+    /// Biases of the experts' second matrices \[E, H\].
     ExpertsOutBias: Bias, |of| there(of.experts()?.bias, &[of.experts()?.experts, of.h]);
-    /// \[2F, H\] of the expert for every token.
+    /// First matrix of the shared expert, which every token goes to \[2F, H\].
     SharedIn: Weight gated, |of| Some(vec![2 * of.shared()?.inter, of.h]);
-    /// \[H, F\].
+    /// Second matrix of the shared expert \[H, F\].
     SharedOut: Out, |of| Some(vec![of.h, of.shared()?.inter]);
-    /// \[1, H\].
+    /// Gate of the shared expert \[1, H\].
     SharedGate: Weight, |of| there(of.shared()?.sigmoid_gate, &[1, of.h]);
-    /// \[positions, H\], added to the embedding.
+    /// Learned positions \[positions, H\], added to the embedding.
     Positions: Weight, |of| there(of.model.learned_positions, &[of.model.positions, of.h]);
 }
 
 impl Slot {
-    /// The slots outside of layers.
+    /// The slots outside of the layers.
     pub const OUTER: [Self; 4] = [Self::Embedding, Self::Norm, Self::Head, Self::Positions];
 
-    /// Whether it exists in each layer.
+    /// Whether the slot exists in each layer.
     pub fn is_of_layer(self) -> bool {
         !Self::OUTER.contains(&self)
     }
 
-    /// Matrices or vectors of experts that a shape of the slot stacks, rows of each, and columns; a vector has one.
+    /// Number of matrices (or of experts' vectors) stacked in a shape of this slot, and the rows and columns of each; a vector has one
+    /// column.
     pub fn extents(self, shape: &[usize]) -> [usize; 3] {
         match shape {
             [stack, rows, columns] => [*stack, *rows, *columns],
@@ -170,17 +171,17 @@ impl Slot {
         }
     }
 
-    /// Projections whose rows lie one after the other in it.
+    /// Number of projections whose rows lie one after the other in the slot.
     pub(crate) fn parts(self) -> usize {
         if self.is_gated() { 2 } else { 1 }
     }
 
-    /// Whether its values are added to something, or are logits that no input has a part in: an untrained model has 0 there.
+    /// Whether the values are added to something, or are logits that don't depend on the input; an untrained model has 0 there.
     pub fn is_bias(self) -> bool {
         self.kind() == Kind::Bias
     }
 
-    /// Its extents in the model, or in layer `layer` of it; `None` where the model has no such place.
+    /// The slot's shape in the model, or in layer `layer` of it; `None` where the model doesn't have the slot.
     pub fn shape(self, model: &ModelSpec, layer: usize) -> Option<Vec<usize>> {
         self.of_sizes(&Sizes {
             model,
@@ -197,30 +198,30 @@ fn applied(
     shape(sizes)
 }
 
-/// The extents where they are there.
+/// The shape `extents`, if `present`.
 fn there(present: bool, extents: &[usize]) -> Option<Vec<usize>> {
     present.then(|| extents.to_vec())
 }
 
-/// What shapes depend on. What a layer doesn't have is `None`.
+/// Sizes that the shapes depend on; `None` for what a layer doesn't have.
 struct Sizes<'a> {
     model: &'a ModelSpec,
     layer: Option<&'a LayerSpec>,
-    /// Width of a token.
+    /// Width of a token's hidden vector.
     h: usize,
 }
 
-/// Of attention with a matrix each.
+/// Sizes of attention with separate projections: rows of q, k and v.
 struct Direct {
     q: usize,
     k: usize,
     v: usize,
     bias: bool,
-    /// Factors of the norms of q and k.
+    /// Number of factors of the norms of q and k.
     norms: Option<[usize; 2]>,
 }
 
-/// Of attention through narrow vectors.
+/// Sizes of latent attention.
 struct Latent {
     q: usize,
     query_rank: Option<usize>,
@@ -295,22 +296,22 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// A slot of a model: of a layer, where the slot is one.
+/// A place of a model: a slot, and its layer where the slot is one of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// The layer's number; 0 for slots outside of layers.
+    /// Index of the layer; 0 for slots outside of the layers.
     pub layer: usize,
-    /// The slot.
+    /// Slot of the layer or the model.
     pub slot: Slot,
 }
 
 impl Place {
-    /// Its extents in the model; none of a place that the model doesn't have.
+    /// The shape of the place in the model; empty where the model doesn't have the place.
     pub fn shape(self, spec: &ModelSpec) -> Vec<usize> {
         self.slot.shape(spec, self.layer).unwrap_or_default()
     }
 
-    /// That the model doesn't have it.
+    /// The error of a model that doesn't have the place.
     pub(crate) fn absent(self) -> Error {
         Error::Config(Unfit::new(
             "a place",
@@ -335,13 +336,13 @@ impl Slot {
 }
 
 impl ModelSpec {
-    /// Numbers of all weights.
+    /// Number of parameters: the elements of all weights.
     pub fn parameters(&self) -> f64 {
         self.count(|_| 1.0)
     }
 
-    /// Numbers of the weights that one token is multiplied with: of experts, those that it goes to; of the embedding, none unless it is the
-    /// head, too; of learned positions, none.
+    /// Number of parameters that one token is multiplied with: of experts, only those that the token goes to; of the embedding, none unless
+    /// the head shares it; of learned positions, none.
     pub fn active_parameters(&self) -> f64 {
         self.count(|Place { layer, slot }| match slot {
             Slot::Embedding if !self.tied => 0.0,
@@ -351,7 +352,7 @@ impl ModelSpec {
         })
     }
 
-    /// The sum over all places of their numbers times a share. As a float, because sizes from a file may exceed any whole number.
+    /// The sum over all places of their elements times a share. Computed as floats, because sizes from a file may overflow any integer.
     fn count(&self, share: impl Fn(Place) -> f64) -> f64 {
         let of = |place: Place| {
             let shape = place.shape(self);

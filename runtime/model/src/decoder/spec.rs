@@ -1,4 +1,4 @@
-//! What a decoder is made of, as plain data: everything that tells one published model from another.
+//! Description of a decoder as plain data: everything in which published models differ.
 
 use moebius::fp8::training::Fp8Recipe;
 use moebius::moe::MoeConfig;
@@ -7,32 +7,32 @@ use serde::Serialize;
 use super::rope::Rope;
 use crate::error::Error;
 
-/// A causal decoder: tokens in, logits of the next token out.
+/// A causal decoder: takes tokens, and gives the logits of the next token.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelSpec {
-    /// Number of tokens V.
+    /// Number of tokens V in the vocabulary.
     pub vocabulary: usize,
-    /// Width of a token H.
+    /// Width H of a token's hidden vector.
     pub hidden: usize,
-    /// Tokens of the longest sequence that it was made for.
+    /// Tokens of the longest sequence that the model was made for.
     pub positions: usize,
-    /// What is added to an embedding at each of these positions is learned; there are no others then.
+    /// Whether the model adds a learned vector to the embedding for each of these positions; it has no others then.
     pub learned_positions: bool,
-    /// What norms add to the mean of squares.
+    /// What norms add to the mean of squares, ε.
     pub epsilon: f64,
-    /// What embeddings are multiplied by.
+    /// Factor on the embeddings.
     pub embedding_scale: f64,
-    /// What logits are multiplied by.
+    /// Factor on the logits.
     pub logits_scale: f64,
-    /// The head's matrix is the embedding's.
+    /// Whether the head shares the embedding's matrix.
     pub tied: bool,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
 }
 
 impl ModelSpec {
-    /// The same model whose products of attention and of feed-forward parts train in FP8, or don't; shared experts, routers, embeddings, norms
-    /// and the head stay as they are.
+    /// This model with products of attention and feed-forward parts that train in FP8 by `recipe`, or in floating point for `None`. Shared
+    /// experts, routers, embeddings, norms and the head stay as they are.
     #[must_use]
     pub fn with_fp8(mut self, recipe: Option<Fp8Recipe>) -> Self {
         for layer in &mut self.layers {
@@ -44,7 +44,7 @@ impl ModelSpec {
         self
     }
 
-    /// That all of `ids` are in the vocabulary: a device would read past the embedding's end.
+    /// Checks that all of `ids` are in the vocabulary: a device would read past the embedding's end.
     pub(crate) fn check_tokens(&self, ids: &[u32]) -> Result<(), Error> {
         let largest = ids.iter().copied().max().unwrap_or(0);
         let words = self.vocabulary;
@@ -54,7 +54,7 @@ impl ModelSpec {
 }
 
 impl FeedForwardSpec {
-    /// The width of one network for all tokens; `None` of experts.
+    /// Width of a dense network; `None` for experts.
     pub fn width(&self) -> Option<usize> {
         match self {
             Self::Dense(network) => Some(network.inter),
@@ -75,85 +75,85 @@ impl LayerSpec {
 /// One layer: x + r · attention(norm(x)), then x + r · feed_forward(norm(x)).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerSpec {
-    /// Where tokens look at those before them.
+    /// Attention, in which tokens look at those before them.
     pub attention: AttentionSpec,
-    /// What each token goes through alone.
+    /// Feed-forward part, which each token goes through alone.
     pub feed_forward: FeedForwardSpec,
-    /// What both are multiplied by before they are added, r.
+    /// Factor r on the output of both, before it is added to x.
     pub residual: f64,
 }
 
-/// Causal attention of heads: `heads` queries share `kv_heads` keys and values.
+/// Causal attention, in which `heads` query heads share `kv_heads` key and value heads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AttentionSpec {
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key and value heads, a divisor of `heads`.
+    /// Number of key and value heads, a divisor of `heads`.
     pub kv_heads: usize,
     /// Width D of a query and of a key.
     pub head_dim: usize,
-    /// Width of a value.
+    /// Width Dv of a value.
     pub value_dim: usize,
-    /// What ⟨q, k⟩ is multiplied by.
+    /// Factor on the scores ⟨q, k⟩.
     pub scale: f64,
     /// How q, k and v come from a token.
     pub projection: Projection,
-    /// The projection of what the heads found has a bias.
+    /// Whether the output projection has a bias.
     pub out_bias: bool,
-    /// How q and k are turned by their position; `None` for not at all.
+    /// Rotary positions of q and k; `None` for no rotation.
     pub rope: Option<Rope>,
-    /// The last keys that a query sees, its own among them; `None` for all.
+    /// Number of last keys that a query sees, its own included; `None` for all.
     pub window: Option<usize>,
-    /// Each head has a sink: attention that goes to no key.
+    /// Whether each head has a sink: a logit for attention that goes to no key.
     pub sinks: bool,
-    /// How the projections train in FP8; `None` in floating point.
+    /// Recipe for training the projections in FP8; `None` for floating point.
     pub fp8: Option<Fp8Recipe>,
 }
 
 /// How queries, keys and values come from a token.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Projection {
-    /// A matrix for each of the three.
+    /// Separate matrices for queries, keys and values.
     Direct {
-        /// They have biases.
+        /// Whether the projections have biases.
         bias: bool,
-        /// What q and k are normalised over.
+        /// What the norms of q and k are over.
         norm: HeadNorm,
-        /// Elements of q, k and v are cut to ±this.
+        /// Limit that the elements of q, k and v are clipped to, ±; `None` for no clipping.
         clip: Option<f64>,
     },
-    /// Multi-head latent attention (DeepSeek-V2, 2024): through a narrow vector for all heads. What is turned by its position stands last
-    /// in a head, and is one for all heads of the keys.
+    /// Multi-head latent attention (DeepSeek-V2, 2024): through a narrow vector that all heads share. The rotated elements come last in a
+    /// head, and all key heads share them.
     Latent {
-        /// Width of the queries' narrow vector; `None` for a matrix in its place.
+        /// Width of the queries' narrow vector; `None` where one matrix makes queries directly.
         query_rank: Option<usize>,
-        /// Width of that of keys and values.
+        /// Width of the narrow vector of keys and values.
         rank: usize,
-        /// Elements of a head that are turned, of `head_dim`.
+        /// Rotated elements of a head, part of its `head_dim`.
         rotated: usize,
-        /// The projections to the narrow vectors have biases.
+        /// Whether the projections to the narrow vectors have biases.
         bias: bool,
         /// What the norms of the narrow vectors add to the mean of squares.
         epsilon: f64,
     },
 }
 
-/// What a norm of queries and keys is over.
+/// Elements that a norm of queries or keys is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum HeadNorm {
-    /// There is none.
+    /// No norm.
     None,
-    /// Each head by itself, with one set of factors for all.
+    /// Each head by itself, with the same factors for all heads.
     Head,
-    /// All heads together.
+    /// All heads together, with a factor for each element.
     All,
 }
 
-/// What a token goes through alone.
+/// Feed-forward part of a layer, which each token goes through alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum FeedForwardSpec {
-    /// One network for all tokens, gated; the router and the number of experts mean nothing.
+    /// One gated network for all tokens; the configuration's router and number of experts mean nothing.
     Dense(MoeConfig),
-    /// Some of many experts, gated, by a top-k router or one with sigmoid scores and a bias.
+    /// A mixture of gated experts, with a top-k router, or one with sigmoid scores and a bias.
     Experts(MoeConfig),
 }

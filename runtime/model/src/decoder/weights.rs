@@ -1,5 +1,4 @@
-//! Where weights come from, and the values of places on the host, wherever those come from: a checkpoint, a generator, a model on a
-//! device.
+//! The sources of a model's weights, and of the values of places on the host: a checkpoint, a generator, or a model on a device.
 
 use std::f32::consts::TAU;
 
@@ -15,7 +14,7 @@ use super::spec::ModelSpec;
 use crate::error::Error;
 use crate::random::Random;
 
-/// `values` of the extents `shape` on a device; a matrix may be asked for as a stack of one.
+/// A tensor on a device with `values` and the shape `shape`; a matrix may be made as a stack of one.
 pub(crate) fn uploaded<const D: usize>(
     values: Vec<f32>,
     shape: &[usize],
@@ -28,41 +27,41 @@ pub(crate) fn uploaded<const D: usize>(
     Tensor::from_data(TensorData::new(values, shape), on)
 }
 
-/// The values of a slot as a weight.
+/// A floating-point weight with the values of a slot.
 pub(crate) fn floating<const D: usize>(values: Tensor<D>, slot: Slot) -> Weight<D> {
     Weight::from(Param::from_tensor(values)).with_parts(slot.parts())
 }
 
-/// Gives a model its weights, one at a time, each once, in the order in which its parts are made.
+/// Provides a model's weights, each once, in the order in which the model's parts are made.
 ///
-/// Only places that the model has are asked for, and what is given has the extents of the place.
+/// A model asks only for places that it has, and each tensor has the shape of its place.
 pub trait Weights {
-    /// A tensor of one extent: a bias, or the factors of a norm.
+    /// The vector of a place: a bias, or the factors of a norm.
     ///
     /// # Errors
-    /// What keeps it from being read.
+    /// The error that keeps the vector from being read.
     fn vector(&mut self, place: Place) -> Result<Tensor<1>, Error>;
 
-    /// A tensor of two extents that no product has codes of: biases of experts, a router, an embedding. A vector is one row.
+    /// The matrix of a place that is never stored as codes: biases of experts, a router, an embedding. A vector is one row.
     ///
     /// # Errors
-    /// What keeps it from being read.
+    /// The error that keeps the matrix from being read.
     fn matrix(&mut self, place: Place) -> Result<Tensor<2>, Error>;
 
-    /// A weight \[out, in\] in any precision.
+    /// The weight \[out, in\] of a place, in any precision.
     ///
     /// # Errors
-    /// What keeps it from being read.
+    /// The error that keeps the weight from being read.
     fn weight(&mut self, place: Place) -> Result<Weight<2>, Error>;
 
-    /// Weights \[experts, out, in\] in any precision; a matrix is a stack of one.
+    /// The weights \[experts, out, in\] of a place, in any precision; a matrix is a stack of one.
     ///
     /// # Errors
-    /// What keeps it from being read.
+    /// The error that keeps the weights from being read.
     fn stack(&mut self, place: Place) -> Result<Weight<3>, Error>;
 }
 
-/// The weights of one layer, or of what is outside of them.
+/// Source of the weights of one layer, or of what is outside of the layers.
 pub(super) struct Of<'a> {
     pub(super) weights: &'a mut dyn Weights,
     pub(super) spec: &'a ModelSpec,
@@ -77,7 +76,7 @@ impl Of<'_> {
         }
     }
 
-    /// What `get` gives of a slot that the model has.
+    /// The result of `get`, if the model has the slot.
     fn if_there<T>(
         &mut self,
         slot: Slot,
@@ -97,7 +96,7 @@ impl Of<'_> {
         Ok(Param::from_tensor(self.weights.matrix(place)?))
     }
 
-    /// A weight of attention, which trains as the layer's description says.
+    /// A weight of attention, in the precision that the layer trains in.
     fn weight(&mut self, slot: Slot) -> Result<Weight<2>, Error> {
         let place = self.place(slot);
         let weight = self.weights.weight(place)?;
@@ -113,12 +112,12 @@ impl Of<'_> {
         self.weights.stack(place)
     }
 
-    /// A vector where there is one.
+    /// The vector of a slot, if the model has the slot.
     pub(super) fn vector_if(&mut self, slot: Slot) -> Result<Option<Param<Tensor<1>>>, Error> {
         self.if_there(slot, Self::vector)
     }
 
-    /// A matrix where there is one.
+    /// The matrix of a slot, if the model has the slot.
     pub(super) fn matrix_if(&mut self, slot: Slot) -> Result<Option<Param<Tensor<2>>>, Error> {
         self.if_there(slot, Self::matrix)
     }
@@ -128,52 +127,52 @@ impl Of<'_> {
         Ok(Linear::new(self.weight(slot)?, None)?)
     }
 
-    /// The same where there is one.
+    /// A linear layer of attention without a bias, if the model has the slot.
     pub(super) fn linear_if(&mut self, slot: Slot) -> Result<Option<Linear>, Error> {
         self.if_there(slot, Self::linear)
     }
 
-    /// The same with a bias where there is one.
+    /// A linear layer of attention, with a bias if the model has the bias's slot.
     pub(super) fn biased(&mut self, slot: Slot, bias: Slot) -> Result<Linear, Error> {
         let weight = self.weight(slot)?;
         Ok(Linear::new(weight, self.vector_if(bias)?)?)
     }
 
-    /// The same where there is one.
+    /// A linear layer of attention as [`Self::biased`] makes it, if the model has the slot.
     pub(super) fn biased_if(&mut self, slot: Slot, bias: Slot) -> Result<Option<Linear>, Error> {
         self.if_there(slot, |from, slot| from.biased(slot, bias))
     }
 
-    /// A norm by the root of the mean of squares.
+    /// An RMS norm.
     pub(super) fn norm(&mut self, slot: Slot, epsilon: f64) -> Result<RmsNorm, Error> {
         let gamma = self.vector(slot)?;
         Ok(RmsNorm { gamma, epsilon })
     }
 
-    /// The same where there is one.
+    /// An RMS norm, if the model has the slot.
     pub(super) fn norm_if(&mut self, slot: Slot, epsilon: f64) -> Result<Option<RmsNorm>, Error> {
         self.if_there(slot, |from, slot| from.norm(slot, epsilon))
     }
 }
 
-/// Gives the values of places, in any order and any number of times.
+/// Provides the values of places on the host, in any order and any number of times.
 pub trait Values {
-    /// All values of a place in the order of its shape ([`Slot::shape`]).
+    /// All values of a place, in the row-major order of its shape ([`Slot::shape`]).
     ///
     /// # Errors
-    /// What keeps them from being read.
+    /// The error that keeps the values from being read.
     fn values(&mut self, place: Place) -> Result<Vec<f32>, Error>;
 }
 
-/// Values that become tensors on a device: [`Weights`] of any [`Values`].
+/// [`Weights`] on a device, made from any [`Values`] on the host.
 pub struct Uploaded<'a> {
-    /// Where the values come from.
+    /// Source of the values.
     pub values: &'a mut dyn Values,
-    /// Of what.
+    /// Description of the model.
     pub spec: &'a ModelSpec,
-    /// Where to.
+    /// Device of the tensors.
     pub device: &'a Device,
-    /// What the tensors are in.
+    /// Dtype of the tensors.
     pub dtype: DType,
 }
 
@@ -203,25 +202,25 @@ impl Weights for Uploaded<'_> {
     }
 }
 
-/// What a part of a model holds in a slot, in one row; `None` for slots that it doesn't have.
+/// Values that a part of a model holds in a slot, as one row; `None` for slots that the part doesn't have.
 pub(super) type Held = Result<Option<Tensor<1>>, Error>;
 
-/// A parameter in one row.
+/// The values of a parameter as one row.
 pub(super) fn row<const D: usize>(param: &Param<Tensor<D>>) -> Held {
     Ok(Some(param.val().flatten(0, D - 1)))
 }
 
-/// The same of one that may not be there.
+/// The values of an optional parameter as one row.
 pub(super) fn row_if<const D: usize>(param: &Option<Param<Tensor<D>>>) -> Held {
     param.as_ref().map_or(Ok(None), row)
 }
 
-/// The values of a weight in any precision in one row.
+/// The values of a weight in any precision as one row; codes are decoded.
 pub(super) fn decoded<const D: usize>(weight: &Weight<D>) -> Held {
     Ok(Some(weight.values()?.flatten(0, D - 1)))
 }
 
-/// Reads a place from the device; FP8 codes are decoded.
+/// Reads the values of a place from the device; FP8 codes are decoded.
 impl Values for &Model {
     fn values(&mut self, place: Place) -> Result<Vec<f32>, Error> {
         let held = self.held(place)?;
@@ -234,10 +233,10 @@ impl Values for &Model {
 }
 
 impl Model {
-    /// A decoder in f32 on `device`, with weights from `values`.
+    /// Makes a decoder in f32 on `device`, with weights from `values`.
     ///
     /// # Errors
-    /// What `values` says, and as [`Model::load`].
+    /// The errors of `values`, and as [`Model::load`].
     pub fn of_values(
         spec: &ModelSpec,
         values: &mut dyn Values,
@@ -267,12 +266,12 @@ impl Model {
     }
 }
 
-/// The deviation that most published decoders began with.
+/// Standard deviation of the initial weights, the one of most published decoders.
 const DEVIATION: f32 = 0.02;
 
-/// Draws weights: norms are 1, biases and sinks 0, everything else is normal with deviation 0.02, of products whose result is added to the
-/// layer's input divided by √(2 · layers), so that the sum doesn't grow with depth (Radford et al. 2019). What a place gets
-/// depends on the seed and the place alone, and is the same on every machine that rounds ln, cos and √ alike.
+/// Draws initial weights: norms are 1, biases and sinks 0, and everything else is normal with deviation 0.02. For products whose result is
+/// added to the layer's input the deviation is divided by √(2 · layers), so that the sum doesn't grow with depth (Radford et al. 2019). The
+/// values of a place depend on the seed and the place alone, and are the same on every machine that rounds ln, cos and √ alike.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn<'a> {
     spec: &'a ModelSpec,
@@ -280,7 +279,7 @@ pub struct Drawn<'a> {
 }
 
 impl<'a> Drawn<'a> {
-    /// First weights for `spec`.
+    /// The source of initial weights for `spec`.
     pub fn new(spec: &'a ModelSpec, seed: u64) -> Self {
         Self { spec, seed }
     }
@@ -303,9 +302,9 @@ impl Values for Drawn<'_> {
     }
 }
 
-/// A number of the standard normal distribution (Box and Muller 1958).
+/// A random number of the standard normal distribution (Box and Muller 1958).
 fn normal(random: &mut Random) -> f32 {
-    // In (0, 1], so that the logarithm is finite.
+    // The first number is in (0, 1], so that its logarithm is finite.
     let [first, second] =
         [(); 2].map(|()| ((random.next() >> 40) + 1) as f32 / (1u64 << 24) as f32);
     (-2.0 * first.ln()).sqrt() * (TAU * second).cos()
