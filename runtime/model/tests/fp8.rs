@@ -1,4 +1,4 @@
-//! What of published models becomes FP8 by default.
+//! Which weights of published models become FP8 by default.
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
@@ -20,10 +20,10 @@ fn matrices_of_all_layers_are_converted() {
         let (_, report) = conversion.convert(model.unwrap(), &device).unwrap();
         assert_eq!(report.skipped, [""; 0], "{case}");
         let layers = files.spec().layers.len();
-        // Four projections and the two stacks of the experts.
+        // Each layer has four projections and the two stacks of the experts.
         assert_eq!(report.layers.len(), 6 * layers, "{case}");
         for layer in report.layers {
-            // Scales of the largest magnitude leave 2.4 % and more.
+            // Scales from the largest magnitude would leave an error of 2.4 % or more.
             assert!(layer.relative_error < 0.023, "{layer:?}");
         }
     }

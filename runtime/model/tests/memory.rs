@@ -1,4 +1,4 @@
-//! What a layer holds before and after its conversion, as the system counts it, in a process of its own.
+//! Memory of a layer before and after its conversion, as the system counts it, in a process of its own.
 #![cfg(target_os = "linux")] // where the memory can be read
 #![cfg(feature = "flex")]
 #![allow(
@@ -13,7 +13,7 @@ use burn::tensor::{Device, Distribution, Tensor};
 use moebius::fp8::{Fp8Conversion, Fp8Format, Granularity, Quantizer};
 use moebius::nn::Linear;
 
-/// The bytes of a line of the process's status.
+/// The value in bytes of the line `field` of the process's status.
 fn status(field: &str) -> usize {
     let text = fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(field));

@@ -13,7 +13,7 @@ use moebius_weights::Reader;
 struct Case {
     model: Model,
     ids: Vec<u32>,
-    /// Of transformers, a row for each token.
+    /// Logits of transformers, a row for each token.
     logits: Vec<Vec<f64>>,
 }
 
@@ -41,7 +41,7 @@ fn case(name: &str, device: &Device) -> Case {
     }
 }
 
-/// The nats of `next` after a row of logits.
+/// The negative log probability of `next` under a row of logits, in nats.
 fn nats(row: &[f64], next: u32) -> f64 {
     let most = row.iter().copied().fold(f64::MIN, f64::max);
     let sum: f64 = row.iter().map(|logit| (logit - most).exp()).sum();
@@ -87,7 +87,7 @@ fn windows_judge_every_token_once_by_their_own_tokens() {
     ] {
         let mut want = 0.0;
         for token in 1..count {
-            // The first window that holds the token.
+            // The token is judged by the first window that holds it.
             let first = (0..).step_by(stride).find(|first| token < first + context);
             let first = first.unwrap();
             let seen: Vec<i32> = case.ids[first..token].iter().map(|&id| id as i32).collect();

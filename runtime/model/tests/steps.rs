@@ -1,4 +1,4 @@
-//! Published decoders step by step: every way to cut a sequence gives the bits of the whole, and gradients reach every weight.
+//! Published decoders step by step: any split of a sequence into steps gives the bits of the whole, and gradients reach every weight.
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
@@ -90,7 +90,7 @@ fn sequences_of_other_lengths_change_nothing() {
         let whole = bits(model.forward(ids(&tokens, 1, &device)).unwrap().logits);
         let pages = Pages::paged(2, 6, 48).unwrap();
         let mut cache = cache(&model, pages, &device);
-        // The second sequence begins late, at the same tokens.
+        // The second sequence begins later and sees the same tokens.
         let mut batch = tokens[..20].to_vec();
         batch.extend(&tokens[..7]);
         batch.extend([0; 13]);
@@ -151,13 +151,13 @@ fn a_step_down_the_gradient_lowers_the_loss() {
     }
 }
 
-/// How many tensors a model learns.
+/// Number of tensors that a model trains.
 fn parameters(model: &Model) -> usize {
     use burn::module::{Module, ModuleVisitor, Param};
     struct Count(usize);
     impl ModuleVisitor for Count {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            // Running state isn't learned.
+            // Running state isn't trained.
             self.0 += usize::from(param.is_require_grad());
         }
     }
@@ -183,7 +183,7 @@ fn tokens_that_do_not_fit_a_cache_are_refused() {
     assert!(step(&tokens[..16], &[16], 1).is_ok());
 }
 
-/// The bytes that are told last are those of all tensors, and they are read once.
+/// The last progress report has the bytes of all tensors, and each is read once.
 #[test]
 fn progress_ends_with_all_bytes() {
     let device = Device::flex();
@@ -202,7 +202,7 @@ fn progress_ends_with_all_bytes() {
     }
 }
 
-/// FP8 weights stay codes where scales allow it, and give what their values give.
+/// FP8 weights stay codes where their scales allow it, and give the results of their decoded values.
 #[test]
 fn codes_stay_codes() {
     let device = Device::flex();
@@ -226,7 +226,7 @@ fn codes_stay_codes() {
     }
 }
 
-/// Weights that are rounded while they are loaded are those that a conversion of the loaded model gives.
+/// Weights that are quantised during loading equal those of a conversion of the loaded model.
 #[test]
 fn rounding_on_the_way_is_a_conversion() {
     let device = Device::flex();
@@ -252,7 +252,7 @@ fn rounding_on_the_way_is_a_conversion() {
             assert_eq!(one, other, "{name}, {quantizer:?}");
         }
     }
-    // Models that compute in halves are not rounded.
+    // Models that compute in 16 bits aren't quantised.
     let halves = LoadOptions {
         dtype: DType::BF16,
         ..rounding(largest)
@@ -264,7 +264,7 @@ fn rounding_on_the_way_is_a_conversion() {
     assert!(direct.query.weight.codes().is_none());
 }
 
-/// An embedding and a head in bf16 are the file's, rounded; everything else stays in f32.
+/// A narrow embedding and head are the file's values rounded to bf16; everything else stays f32.
 #[test]
 fn a_narrow_embedding_is_the_rounded_one() {
     let device = Device::flex();
@@ -284,7 +284,7 @@ fn a_narrow_embedding_is_the_rounded_one() {
         let tokens = ids(&tokens(&folder), 1, &device);
         let logits = |model: &Model| model.forward(tokens.clone()).unwrap().logits;
         assert_eq!(logits(&model).dtype(), DType::F32);
-        // Values are the same, and so are products.
+        // Both models have the same values, and so the same products.
         assert_eq!(bits(logits(&model)), bits(logits(&by_hand)), "{folder:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Published models that are trained, written and made mixtures of experts.
+//! Published models are trained, written, and made into mixtures of experts.
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
@@ -24,7 +24,7 @@ fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases")
 }
 
-/// On flex, decoded.
+/// Loads a model on Flex, with decoded weights.
 fn load(files: &ModelFiles) -> Model {
     let options = LoadOptions {
         keep_fp8: false,
@@ -68,7 +68,7 @@ fn trainer(files: &ModelFiles, steps: usize) -> Trainer {
     load_trainer(quick(steps), files)
 }
 
-/// What the model has in every place.
+/// The model's values in all its places.
 fn values(trainer: &Trainer) -> Vec<Vec<f32>> {
     let mut model = trainer.model();
     let places = Slot::places(model.spec()).into_iter();
@@ -82,7 +82,7 @@ fn what_is_written_is_what_was_read() {
         let files = ModelFiles::open(&case).unwrap();
         let (model, config) = (load(&files), config_of(&files));
         let before = logits(&model);
-        // Of a model on a device, and of files without one.
+        // The values come from a model on a device, and from files alone.
         for source in ["model", "files"] {
             let target = folder.path().join(format!("{source}{number}"));
             let beside = Beside::default();
@@ -102,7 +102,7 @@ fn what_is_written_is_what_was_read() {
 fn a_step_reaches_every_parameter_of_every_family() {
     for case in folders() {
         let files = ModelFiles::open(&case).unwrap();
-        // Scales that follow from the tensors themselves: a step of others begins with scales of 1, which suit nothing.
+        // With other recipes, a step begins with scales of 1, which suit no tensor; the current scales follow from the tensors themselves.
         for precision in [Precision::F32, Precision::Fp8(Fp8Recipe::current())] {
             let mut trainer = load_trainer(quick(4).with_precision(precision), &files);
             let before = values(&trainer);
@@ -121,7 +121,7 @@ fn a_step_reaches_every_parameter_of_every_family() {
     }
 }
 
-/// In both precisions, of every family: losses, weights, and what loss scaling knows.
+/// Compares losses, weights and the state of loss scaling, in both precisions and for every family.
 #[test]
 fn a_resumed_training_repeats_the_uninterrupted_one_bit_for_bit() {
     for case in folders() {
@@ -179,7 +179,7 @@ fn a_checkpoint_of_another_model_is_refused() {
     }
 }
 
-/// The scales of FP8 are those of the training; what is judged and written has none.
+/// FP8 scales exist only in training; a model that is judged or written has none.
 #[test]
 fn a_model_that_trains_in_fp8_is_judged_in_f32() {
     let files = ModelFiles::open(&cases().join("decoder_olmoe")).unwrap();
@@ -245,7 +245,7 @@ fn drawn_weights_learn_and_come_back() {
     )
     .unwrap();
     let again = load(&ModelFiles::open(&target).unwrap());
-    // Without gradients, as the other one: norms are computed in another order with them.
+    // Both compute without gradients, as norms are computed in another order with them.
     assert_eq!(logits(&again), logits(&trainer.model().valid()));
 }
 
@@ -269,7 +269,7 @@ fn dense(name: &str, folder: &Path) -> ModelFiles {
     ModelFiles::open(&target).unwrap()
 }
 
-/// The largest difference over the largest logit.
+/// The largest difference divided by the largest logit.
 fn apart(a: &[f32], b: &[f32]) -> f32 {
     let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0.0, f32::max);
     let difference = largest(&mut a.iter().zip(b).map(|(a, b)| (a - b).abs()));

@@ -11,7 +11,7 @@ use super::{Extra, Family};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, ModelSpec, Projection, Rope, yarn_attention};
 
 pub(super) const FAMILY: Family = Family {
-    // Layers that predict later tokens stand behind the last.
+    // Layers that predict later tokens (multi-token prediction) are stored after the last layer.
     extra: Extra::Layers,
     ..Family::new(
         "deepseek_v3",
@@ -60,7 +60,7 @@ fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
     }
 }
 
-/// What a stretched context multiplies scores by: the square of YaRN's factor by `mscale_all_dim`.
+/// Factor on the scores of a stretched context: the square of YaRN's attention factor by `mscale_all_dim`.
 fn stretched(keys: &Keys<'_>) -> f64 {
     let named = ["rope_parameters", "rope_scaling"];
     let Some(rope) = named.iter().find_map(|name| keys.get(name)) else {

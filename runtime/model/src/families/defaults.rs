@@ -1,5 +1,5 @@
-//! What transformers takes for the keys that a configuration leaves out, family by family: many published ones leave some out, and
-//! the families differ. `tests/cases/make_defaults.py` writes the table.
+//! The defaults of transformers for keys that a configuration leaves out, family by family: many published configurations leave some out,
+//! and the families differ. `tests/cases/make_defaults.py` writes the table.
 
 use std::sync::LazyLock;
 
@@ -10,10 +10,10 @@ static DEFAULTS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     table.unwrap_or_else(|error| unreachable!("the table is JSON: {error}"))
 });
 
-/// Names of the number of experts, of which a configuration has one.
+/// Names of the key for the number of experts; a configuration has one of them.
 const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"];
 
-/// The configuration of a family with all keys that it leaves out. A key that is null is none that is left out.
+/// The configuration of a family, completed with the defaults of the keys that it leaves out. A key that is null isn't left out.
 pub(super) fn completed(family: &str, stated: &Map<String, Value>) -> Map<String, Value> {
     let mut all = stated.clone();
     let counted = EXPERTS.iter().any(|name| stated.contains_key(*name));

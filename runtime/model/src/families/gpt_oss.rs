@@ -25,19 +25,19 @@ const RULES: &[Rule] = rules! { "model.layers.{l}.":
     "mlp.experts.down_proj_bias" => ExpertsOutBias;
 };
 
-/// As it was published.
+/// Experts as published, in MXFP4 codes.
 const CODES: &[Rule] = rules! { "model.layers.{l}.mlp.experts.":
     "gate_up_proj_blocks" => ExpertsIn, Mxfp4Pairs;
     "down_proj_blocks" => ExpertsOut, Mxfp4;
 };
 
-/// Decoded.
+/// Experts decoded to floating point.
 const FLOATS: &[Rule] = rules! { "model.layers.{l}.mlp.experts.":
     "gate_up_proj" => ExpertsIn, TransposedPairs;
     "down_proj" => ExpertsOut, Transposed;
 };
 
-/// The numbers of [`Activation::Clamped`]; `hidden_act` says `silu` and means nothing.
+/// Checks the values that [`Activation::Clamped`] assumes; `hidden_act` says `silu`, which means nothing here.
 fn check_gate(keys: &mut Keys<'_>) {
     for (name, expected) in [("swiglu_alpha", 1.702), ("swiglu_limit", 7.0)] {
         let got = keys.number_or(name, expected);

@@ -1,19 +1,19 @@
-//! A `config.json`, read key by key: everything that is wrong with it is collected, so that one error tells all.
+//! Reads a `config.json` key by key, and collects everything that is wrong with it in one error.
 
 use moebius_weights::{Unfit, quoted};
 use serde_json::{Map, Value};
 
-/// Larger than any extent of a model, and small enough that products of a few fit 64 bits.
+/// Upper bound of a size: larger than any extent of a model, and small enough that products of a few fit 64 bits.
 const MAX_SIZE: u64 = 1 << 24;
 
 /// The keys of a configuration, or of an object in it.
 pub(super) struct Keys<'a> {
     entries: &'a Map<String, Value>,
-    /// The path of the object, which errors put before the name of a key.
+    /// Path of the object, which errors put before the name of a key.
     place: String,
-    /// Values that are missing or of the wrong kind, so that the sizes of the model aren't known.
+    /// Values that are missing or of the wrong kind, which leaves sizes of the model unknown.
     pub(super) wrong: Vec<Unfit>,
-    /// Settings that are understood and that the decoder lacks.
+    /// Settings that are understood but that the decoder doesn't support.
     pub(super) unsupported: Vec<Unfit>,
 }
 
@@ -27,8 +27,8 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The keys of the object `name` in the configuration. They collect faults of their own, which [`Self::join`] adds
-    /// to those of the whole.
+    /// The keys of the object `name` in the configuration. Their faults are collected separately, until [`Self::join`] adds them to those
+    /// of the whole.
     pub(super) fn within(&self, name: &str, entries: &'a Map<String, Value>) -> Self {
         Self {
             place: format!("{}{name}.", self.place),
@@ -52,7 +52,7 @@ impl<'a> Keys<'a> {
         self.wrong.push(Unfit::new(what, expected, got));
     }
 
-    /// Notes that the decoder lacks what a key asks for.
+    /// Notes that the decoder doesn't support what a key asks for.
     pub(super) fn lack(&mut self, name: &str, expected: &str, got: impl ToString) {
         let what = format!("{}{name}", self.place);
         let got = quoted(&got.to_string());
@@ -84,7 +84,7 @@ impl<'a> Keys<'a> {
         self.optional_size(name).unwrap_or(default)
     }
 
-    /// A size of at least 1, under whichever of the names comes first.
+    /// A size of at least 1, under the first of the names that is there.
     pub(super) fn size(&mut self, names: &[&str]) -> usize {
         let found = names.iter().find(|name| self.get(name).is_some());
         let name = found.or(names.first()).copied().unwrap_or_default();
@@ -153,7 +153,7 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// The texts of a list of `count`; `None` where there is no list.
+    /// The texts of a list of length `count`; `None` where there is no list.
     pub(super) fn texts(&mut self, name: &str, count: usize) -> Option<Vec<&'a str>> {
         let value = self.get(name)?;
         let texts = value.as_array();

@@ -1,4 +1,4 @@
-//! Llama, and the families whose layers differ from its own in few numbers: Mixtral, OLMoE and Granite 3, all with experts.
+//! Llama, and the families whose layers differ from Llama's in few numbers: Mixtral, OLMoE and Granite 3, all with experts.
 
 use super::Family;
 use super::keys::Keys;
@@ -6,7 +6,7 @@ use super::parts::{attention, dense, experts, layer, layers, model, softmax, sof
 use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, rules};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
 
-/// Llama (Touvron et al. 2023; Llama 3, 2024), and what was made from it, such as SmolLM2.
+/// Llama (Touvron et al. 2023; Llama 3, 2024), and models derived from it, such as SmolLM2.
 pub(super) const LLAMA: Family = Family::new("llama", llama, &[&[FRAME, ATTENTION, DENSE]]);
 
 fn llama(keys: &mut Keys<'_>) -> ModelSpec {

@@ -1,5 +1,5 @@
-//! Published models: what their `config.json` says, and what their tensors are called. Families that have much in common
-//! are a file; nothing else knows their names.
+//! Families of published models: what their `config.json` means, and the names of their tensors. Families that have much in common share a
+//! file; nothing outside of this module knows their names.
 
 mod deepseek_v3;
 mod defaults;
@@ -26,17 +26,18 @@ use crate::decoder::ModelSpec;
 use crate::error::Misfits;
 use keys::Keys;
 
-/// How models of one name are described and stored.
+/// A family: how the models of one `model_type` are described and stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// `model_type` of its configurations.
+    /// The `model_type` of the family's configurations.
     pub name: &'static str,
     read: fn(&mut Keys<'_>) -> ModelSpec,
-    /// The ways in which its checkpoints are laid out; each is all rules of one way. Rules of places that a model doesn't have do nothing.
+    /// Layouts in which the family's checkpoints store tensors, each given by lists of rules. Rules for places that a model doesn't have do
+    /// nothing.
     pub layouts: &'static [&'static [&'static [Rule]]],
-    /// Tensors that nothing is computed from.
+    /// Names of tensors that nothing is computed from.
     pub ignored: &'static [&'static str],
-    /// What else may be there.
+    /// Other tensors that checkpoints may contain.
     pub extra: Extra,
 }
 
@@ -57,23 +58,23 @@ impl Family {
     }
 }
 
-/// Tensors that a checkpoint may have beside those of the model.
+/// Tensors that a checkpoint may contain in addition to those of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extra {
-    /// None.
+    /// No other tensors.
     None,
-    /// Layers behind the last.
+    /// Tensors of layers after the last.
     Layers,
 }
 
-/// What a configuration describes.
+/// The model that a configuration describes.
 #[derive(Debug)]
 pub struct Described {
-    /// Its family.
+    /// Family of the model.
     pub family: &'static Family,
-    /// The model.
+    /// Description of the model.
     pub spec: ModelSpec,
-    /// What the model asks for and the decoder lacks.
+    /// Settings that the model asks for and the decoder doesn't support.
     pub unsupported: Vec<Unfit>,
 }
 
@@ -90,17 +91,17 @@ pub const FAMILIES: &[Family] = &[
     qwen::QWEN3_MOE,
 ];
 
-/// The model that a `config.json` describes, by the keys of transformers 4 or 5. A key that is left out is what transformers takes for it in
-/// this family.
+/// Reads the model that a `config.json` describes, by the keys of transformers 4 or 5. A key that is left out has the default of
+/// transformers for this family.
 ///
 /// # Errors
-/// Every value that isn't what it has to be, and a `model_type` that no family has.
+/// Every value that is missing or wrong, and a `model_type` that no family has.
 pub fn describe(config: &Value) -> Result<Described, Vec<Unfit>> {
     let (family, stated) = family_of(config)?;
     described(family, &defaults::completed(family.name, stated))
 }
 
-/// The family that a configuration names, and the keys that the configuration has.
+/// The family that a configuration names, and the configuration's keys.
 fn family_of(config: &Value) -> Result<(&'static Family, &Map<String, Value>), Vec<Unfit>> {
     let Some(entries) = config.as_object() else {
         let got = quoted(&config.to_string());
@@ -117,7 +118,7 @@ fn family_of(config: &Value) -> Result<(&'static Family, &Map<String, Value>), V
     Ok((family, entries))
 }
 
-/// The model that these keys, and no others, describe.
+/// The model that exactly these keys describe, without defaults.
 fn described(
     family: &'static Family,
     entries: &Map<String, Value>,
@@ -136,10 +137,10 @@ fn described(
     })
 }
 
-/// [`describe`] of a model of which the decoder lacks nothing.
+/// Like [`describe`], and refuses a model with settings that the decoder doesn't support.
 ///
 /// # Errors
-/// As [`describe`], and everything that the decoder lacks.
+/// As [`describe`], and every setting that the decoder doesn't support.
 pub fn describe_all(config: &Value) -> Result<Described, Misfits> {
     let described = describe(config).map_err(Misfits::of_config)?;
     if described.unsupported.is_empty() {
@@ -149,7 +150,7 @@ pub fn describe_all(config: &Value) -> Result<Described, Misfits> {
     }
 }
 
-/// Several parts of a model may have read one key.
+/// Removes repeated faults: several parts of a model may have read the same key.
 fn each_once(mut faults: Vec<Unfit>) -> Vec<Unfit> {
     let mut seen = Vec::new();
     faults.retain(|fault| {

@@ -1,4 +1,4 @@
-//! What the configurations of most families have alike. Keys of rotary positions are read in both generations.
+//! Parts that the configurations of most families share. Keys of rotary positions are read in the forms of transformers 4 and 5.
 
 use moebius::moe::{Activation, MoeConfig, RouteConfig, RouterConfig};
 use serde_json::{Map, Value};
@@ -9,17 +9,17 @@ use crate::decoder::{
     yarn_attention,
 };
 
-/// As many layers as a decoder has at most: every tensor of theirs gets a name before a file is looked at.
+/// Largest number of layers: every tensor of a layer gets a name before a file is looked at.
 const MAX_LAYERS: usize = 512;
-/// As many experts as a layer has at most.
+/// Largest number of experts of a layer.
 const MAX_EXPERTS: usize = 2048;
 
-/// Layers that see all keys.
+/// Type of a layer whose queries see all keys.
 pub(super) const FULL: &str = "full_attention";
-/// Layers that see a window of them.
+/// Type of a layer whose queries see a window of keys.
 pub(super) const SLIDING: &str = "sliding_attention";
 
-/// The number of layers.
+/// Reads the number of layers.
 pub(super) fn layers(keys: &mut Keys<'_>) -> usize {
     let layers = keys.size(&["num_hidden_layers"]);
     if layers > MAX_LAYERS {
@@ -28,7 +28,7 @@ pub(super) fn layers(keys: &mut Keys<'_>) -> usize {
     layers.min(MAX_LAYERS)
 }
 
-/// The number of experts, under whichever of the names comes first.
+/// Reads the number of experts, under the first of the names that is there.
 fn expert_count(keys: &mut Keys<'_>, names: &[&str]) -> usize {
     let experts = keys.size(names);
     if experts > MAX_EXPERTS {
@@ -37,7 +37,7 @@ fn expert_count(keys: &mut Keys<'_>, names: &[&str]) -> usize {
     experts.min(MAX_EXPERTS)
 }
 
-/// A model of these layers, with nothing scaled.
+/// A model of these layers, with a factor of 1 on embeddings and logits.
 pub(super) fn model(keys: &mut Keys<'_>, layers: Vec<LayerSpec>) -> ModelSpec {
     ModelSpec {
         vocabulary: keys.size(&["vocab_size"]),
@@ -52,7 +52,7 @@ pub(super) fn model(keys: &mut Keys<'_>, layers: Vec<LayerSpec>) -> ModelSpec {
     }
 }
 
-/// Attention with a matrix each for q, k and v, biases where `attention_bias` says so, over all keys.
+/// Attention with separate matrices for q, k and v, biases where `attention_bias` says so, and no window.
 pub(super) fn attention(keys: &mut Keys<'_>, theta: f64) -> AttentionSpec {
     let hidden = keys.size(&["hidden_size"]);
     let heads = keys.size(&["num_attention_heads"]);
@@ -86,7 +86,7 @@ pub(super) fn attention(keys: &mut Keys<'_>, theta: f64) -> AttentionSpec {
     }
 }
 
-/// The same with q and k normalised over something.
+/// The given attention with norms of q and k.
 pub(super) fn normed(attention: AttentionSpec, norm: HeadNorm) -> AttentionSpec {
     let projection = match attention.projection {
         Projection::Direct { bias, clip, .. } => Projection::Direct { bias, norm, clip },
@@ -98,8 +98,8 @@ pub(super) fn normed(attention: AttentionSpec, norm: HeadNorm) -> AttentionSpec 
     }
 }
 
-/// The window of every layer, of `width` keys unless the configuration says how many, by `layer_types`, and where that is missing by what
-/// `default` says of a layer's number.
+/// The window of every layer: `width` keys unless the configuration gives another width, in the layers that `layer_types` names, or
+/// `default` by index where that key is missing.
 pub(super) fn windows(
     keys: &mut Keys<'_>,
     layers: usize,
@@ -128,7 +128,7 @@ pub(super) fn windows(
     windows
 }
 
-/// Softmax of all logits, the largest few, divided by their sum where `renormalize`.
+/// Routing by the largest few of the softmax of all logits, divided by their sum if `renormalize`.
 pub(super) fn softmax(keys: &mut Keys<'_>, renormalize: bool) -> RouteConfig {
     RouteConfig {
         top_k: keys.size(&["num_experts_per_tok"]),
@@ -137,7 +137,7 @@ pub(super) fn softmax(keys: &mut Keys<'_>, renormalize: bool) -> RouteConfig {
     }
 }
 
-/// The softmax of the largest few logits alone.
+/// Routing by the softmax of the largest few logits alone.
 pub(super) fn softmax_of_chosen(keys: &mut Keys<'_>) -> RouteConfig {
     RouteConfig {
         softmax_after_topk: true,
@@ -145,7 +145,8 @@ pub(super) fn softmax_of_chosen(keys: &mut Keys<'_>) -> RouteConfig {
     }
 }
 
-/// Experts with SwiGLU and without biases, none of them shared; `counts` are the keys of how many, `inter` that of their width.
+/// Experts with SwiGLU, without biases and without a shared expert; `counts` are the keys of their number, `inter` is the key of their
+/// width.
 pub(super) fn experts(
     keys: &mut Keys<'_>,
     counts: &[&str],
@@ -172,7 +173,7 @@ pub(super) fn sparse(keys: &mut Keys<'_>, layers: usize) -> Vec<bool> {
     (0..layers).map(is_sparse).collect()
 }
 
-/// A layer without a factor before its sums.
+/// A layer with a factor of 1 on its attention and feed-forward part.
 pub(super) fn layer(attention: AttentionSpec, feed_forward: FeedForwardSpec) -> LayerSpec {
     LayerSpec {
         attention,
@@ -181,7 +182,7 @@ pub(super) fn layer(attention: AttentionSpec, feed_forward: FeedForwardSpec) -> 
     }
 }
 
-/// [`layer`] whose queries see a window of keys, or all.
+/// A [`layer`] whose queries see a window of keys, or all keys for `None`.
 pub(super) fn windowed(
     attention: &AttentionSpec,
     window: Option<usize>,
@@ -192,14 +193,14 @@ pub(super) fn windowed(
     layer(attention, feed_forward.clone())
 }
 
-/// A dense network of `intermediate_size`.
+/// A dense network of the width `intermediate_size`.
 pub(super) fn dense(keys: &mut Keys<'_>, bias: bool) -> FeedForwardSpec {
     keys.only("hidden_act", "silu");
     FeedForwardSpec::Dense(swiglu(keys, "intermediate_size", 1).with_bias(bias))
 }
 
-/// The object that describes rotary positions, and its name: `rope_parameters` since transformers 5, which may be one for each
-/// kind of layer, and `rope_scaling` before, where θ stood outside.
+/// The object that describes rotary positions, and its name: `rope_parameters` since transformers 5, which may hold an object for each type
+/// of layer, and `rope_scaling` before, where θ was a separate key.
 fn described<'a>(keys: &Keys<'a>, kind: &str) -> Option<(String, &'a Map<String, Value>)> {
     for name in ["rope_parameters", "rope_scaling"] {
         let Some(entries) = keys.get(name).and_then(Value::as_object) else {
@@ -213,7 +214,7 @@ fn described<'a>(keys: &Keys<'a>, kind: &str) -> Option<(String, &'a Map<String,
     None
 }
 
-/// Rotary positions of `width` elements, of layers of kind `kind`, with θ unless one is given.
+/// Rotary positions of `width` elements in layers of type `kind`; `theta` is the default of θ.
 pub(super) fn rope(keys: &mut Keys<'_>, kind: &str, width: usize, theta: f64) -> Rope {
     let theta = keys.positive_or("rope_theta", theta);
     let context = Context {
@@ -244,12 +245,12 @@ pub(super) fn rope(keys: &mut Keys<'_>, kind: &str, width: usize, theta: f64) ->
     }
 }
 
-/// What a configuration says about lengths outside of the object that describes rotary positions.
+/// Lengths that a configuration gives outside of the object that describes rotary positions.
 #[derive(Clone, Copy)]
 struct Context {
-    /// Tokens that the model takes.
+    /// Longest sequence of the model, in tokens.
     longest: f64,
-    /// Tokens of the context before it was stretched; where it is here, it counts before the one in the object.
+    /// Tokens of the context before it was stretched; a value here takes precedence over the one in the object.
     original: Option<f64>,
 }
 
@@ -263,7 +264,7 @@ impl Context {
 fn scaling(keys: &mut Keys<'_>, context: Context) -> RopeScaling {
     let kind = keys.text("rope_type").or_else(|| keys.text("type"));
     match kind.unwrap_or("default") {
-        // Nothing is stretched within the longest context, and the model takes no longer one.
+        // These stretch nothing within the longest sequence of the model, and it takes no longer ones.
         "default" | "dynamic" => RopeScaling::None,
         "linear" => RopeScaling::Linear {
             factor: keys.positive_or("factor", 1.0),

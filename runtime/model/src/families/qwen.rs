@@ -100,7 +100,7 @@ fn qwen3_moe(keys: &mut Keys<'_>) -> ModelSpec {
     model(keys, layers.collect())
 }
 
-/// Experts by a softmax of all logits, which `norm_topk_prob` may divide by the sum of those that are chosen.
+/// Experts routed by the softmax of all logits; `norm_topk_prob` says whether the chosen ones are divided by their sum.
 fn routed(keys: &mut Keys<'_>) -> MoeConfig {
     let renormalize = keys.flag_or("norm_topk_prob", false);
     let route = softmax(keys, renormalize);

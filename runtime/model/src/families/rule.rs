@@ -1,56 +1,56 @@
-//! Which tensors of a checkpoint go where, and the names that many families share.
+//! Rules that map tensors of a checkpoint to slots, and the tensor names that many families share.
 
 use crate::decoder::Slot;
 
-/// Tensors of this name are, or are a part of, what a slot holds.
+/// A rule: which slot, or part of a slot, the tensors of a name hold.
 ///
-/// In the name `{l}` stands for the number of a layer and `{e}` for that of an expert.
+/// In the name `{l}` stands for the index of a layer and `{e}` for that of an expert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The name.
+    /// Name of the tensors in the checkpoint.
     pub from: &'static str,
-    /// The place.
+    /// Slot that the tensors belong to.
     pub to: Slot,
-    /// Which of a gated slot's rows.
+    /// Rows of the slot that the tensors hold.
     pub part: Part,
-    /// How the values lie in the file.
+    /// Order and encoding of the values in the file.
     pub form: Form,
 }
 
-/// Rows of a slot.
+/// Rows of a slot that a tensor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of them.
+    /// All rows.
     Whole,
-    /// The first half of a gated slot's.
+    /// The first half of a gated slot's rows, the gate.
     Gate,
-    /// The second half.
+    /// The second half of a gated slot's rows, up.
     Up,
 }
 
-/// How the values of a tensor lie in a file.
+/// Order and encoding of a tensor's values in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// As in the slot.
+    /// The order of the slot.
     Plain,
-    /// \[.., in, out\] for a slot of \[.., out, in\].
+    /// Transposed: \[.., in, out\] for a slot of \[.., out, in\].
     Transposed,
-    /// As in the slot, but the rows of gate and up take turns.
+    /// The order of the slot, but with the rows of gate and up alternating.
     Pairs,
-    /// Both: columns that take turns.
+    /// Transposed, with the columns of gate and up alternating.
     TransposedPairs,
-    /// As in the slot, but in each head the two rows that rotary positions turn together are neighbours, (2i, 2i + 1) instead of
+    /// The order of the slot, but in each head the two rows that rotary positions rotate together are neighbours, (2i, 2i + 1) instead of
     /// (i, i + d/2).
     Neighbours,
-    /// Codes of four bits \[.., in / 32, 16\] of a slot of \[.., out, in\], whose scales are in the tensor whose name ends in `_scales`
-    /// instead of `_blocks`.
+    /// MXFP4 codes of four bits \[.., in / 32, 16\] for a slot of \[.., out, in\]; the scales are in a second tensor, whose name ends in
+    /// `_scales` instead of `_blocks`.
     Mxfp4,
-    /// The same, and the rows of gate and up take turns.
+    /// MXFP4 codes, with the rows of gate and up alternating.
     Mxfp4Pairs,
 }
 
 impl Form {
-    /// Whether the rows of gate and up take turns.
+    /// Whether the rows of gate and up alternate.
     pub fn is_paired(self) -> bool {
         matches!(self, Self::Pairs | Self::TransposedPairs | Self::Mxfp4Pairs)
     }
@@ -60,14 +60,14 @@ impl Form {
         matches!(self, Self::Transposed | Self::TransposedPairs)
     }
 
-    /// Whether values are codes of four bits.
+    /// Whether values are MXFP4 codes of four bits.
     pub fn is_mxfp4(self) -> bool {
         matches!(self, Self::Mxfp4 | Self::Mxfp4Pairs)
     }
 }
 
-/// Makes a table of rules of rows `"name" => Slot;`, whose names all begin with one text. Behind the slot may stand the part of it that the
-/// tensor is, or the form in which it lies in the file.
+/// Makes a table of rules from rows `"name" => Slot;` and a prefix that all names share. After the slot may stand the part of the slot that
+/// the tensor holds, or the form of the tensor in the file.
 macro_rules! rules {
     (@part Gate) => { $crate::families::Part::Gate };
     (@part Up) => { $crate::families::Part::Up };
@@ -87,7 +87,7 @@ macro_rules! rules {
 }
 pub(super) use rules;
 
-/// Around the layers, and the norms in them.
+/// Tensors outside of the layers, and the norms of the layers.
 pub(super) const FRAME: &[Rule] = rules! { "":
     "model.embed_tokens.weight" => Embedding;
     "model.norm.weight" => Norm;
@@ -96,7 +96,7 @@ pub(super) const FRAME: &[Rule] = rules! { "":
     "model.layers.{l}.post_attention_layernorm.weight" => FeedForwardNorm;
 };
 
-/// Attention with a matrix each for q, k and v.
+/// Attention with separate matrices for q, k and v.
 pub(super) const ATTENTION: &[Rule] = rules! { "model.layers.{l}.self_attn.":
     "q_proj.weight" => Query;
     "q_proj.bias" => QueryBias;
@@ -135,7 +135,7 @@ pub(super) const DENSE: &[Rule] = rules! { "model.layers.{l}.mlp.":
     "down_proj.bias" => DenseOutBias;
 };
 
-/// Experts in tensors of their own.
+/// Experts with a tensor for each expert's matrix.
 pub(super) const EXPERTS: &[Rule] = rules! { "model.layers.{l}.mlp.":
     "gate.weight" => Router;
     "experts.{e}.gate_proj.weight" => ExpertsIn, Gate;
@@ -143,7 +143,7 @@ pub(super) const EXPERTS: &[Rule] = rules! { "model.layers.{l}.mlp.":
     "experts.{e}.down_proj.weight" => ExpertsOut;
 };
 
-/// Experts that are stacked, as transformers 5 holds them in memory.
+/// Stacked experts, as transformers 5 holds them in memory.
 pub(super) const STACKED: &[Rule] = rules! { "model.layers.{l}.mlp.":
     "gate.weight" => Router;
     "experts.gate_up_proj" => ExpertsIn;

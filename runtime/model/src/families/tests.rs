@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::decoder::{FeedForwardSpec, Projection, RopeScaling};
 
-/// A small configuration of a family, with other values in some of its keys.
+/// A small configuration of a family, with the values `other` in some of its keys.
 fn config(family: &str, other: Value) -> Value {
     let mut config = json!({
         "model_type": family, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
@@ -63,7 +63,7 @@ fn both_generations_of_rotary_keys_say_the_same() {
     assert_eq!((factor, fast, truncate), (4.0, 32.0, true));
 }
 
-/// The length of the context before it was stretched may stand outside, as in Phi's configurations, and counts first.
+/// The original context's length may stand outside of the rotary object, as in Phi's configurations, and takes precedence there.
 #[test]
 fn the_original_context_may_be_told_outside() {
     let yarn = json!({"original_max_position_embeddings": 32,
@@ -81,7 +81,7 @@ fn the_original_context_may_be_told_outside() {
     assert_eq!(spec("llama", dynamic), spec("llama", json!({})));
 }
 
-/// Families differ in what they take for a key that is left out; a key that is null is not left out.
+/// Families differ in the defaults of keys that are left out; a null key isn't left out.
 #[test]
 fn keys_that_are_left_out_are_those_of_transformers() {
     let without = |family: &str, names: &[&str]| {
@@ -189,7 +189,7 @@ fn a_stretched_latent_attention_scales_its_scores() {
     let m = 0.1 * 40.0_f64.ln() + 1.0;
     assert!((attention.scale - m * m / 24.0_f64.sqrt()).abs() < 1e-12);
     let rope = attention.rope.unwrap();
-    // Both factors are the same, so cosine and sine have none.
+    // Both mscale factors are equal, so cosine and sine have a factor of 1.
     let got = (rope.attention_factor(), rope.interleaved, rope.rotated);
     assert_eq!(got, (1.0, true, 8));
     let Projection::Latent {

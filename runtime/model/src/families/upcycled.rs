@@ -1,4 +1,4 @@
-//! The configuration of a mixture of experts that a dense model is made into.
+//! Configurations of the mixtures of experts that dense models are made into.
 
 use moebius_weights::Unfit;
 use serde_json::{Map, Value, json};
@@ -7,14 +7,14 @@ use super::defaults::completed;
 use super::{describe, described, family_of};
 use crate::decoder::{FeedForwardSpec, ModelSpec, Projection};
 
-/// A dense family and the one that differs from it in having experts.
+/// A dense family, and the family that differs from it only in having experts.
 struct Pair {
     dense: &'static str,
     mixture: &'static str,
     architecture: &'static str,
     /// Keys of the number of experts and of their width.
     sizes: [&'static str; 2],
-    /// What else the mixture has to say.
+    /// Further keys that the mixture's configuration needs.
     also: fn() -> Value,
 }
 
@@ -35,7 +35,7 @@ const PAIRS: [Pair; 2] = [
     },
 ];
 
-/// The experts of a mixture.
+/// Numbers and width of a mixture's experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) experts: usize,
@@ -43,11 +43,11 @@ pub(crate) struct Sizes {
     pub(crate) inter: usize,
 }
 
-/// The configuration of the mixture of `sizes` that is the dense model of `config` in everything but its feed-forward parts, and what it
-/// describes.
+/// Makes the configuration of a mixture with experts of `sizes`, otherwise equal to the dense model of `config`, and the description of the
+/// mixture.
 ///
 /// # Errors
-/// What keeps the model from having a counterpart.
+/// The reasons why the model has no counterpart with experts.
 pub(crate) fn upcycled(config: &Value, sizes: Sizes) -> Result<(Value, ModelSpec), Vec<Unfit>> {
     let (family, stated) = family_of(config)?;
     let entries = completed(family.name, stated);
@@ -78,7 +78,7 @@ pub(crate) fn upcycled(config: &Value, sizes: Sizes) -> Result<(Value, ModelSpec
     }
 }
 
-/// What a mixture of the family `name` can't say of the dense model.
+/// Features of the dense model that the family `name` of the mixture can't express.
 fn differences(dense: &ModelSpec, mixture: &ModelSpec, name: &str) -> Vec<Unfit> {
     let mut faults = Vec::new();
     let layers = dense.layers.iter().zip(&mixture.layers);
@@ -104,7 +104,7 @@ fn differences(dense: &ModelSpec, mixture: &ModelSpec, name: &str) -> Vec<Unfit>
     faults
 }
 
-/// Biases that the families with experts lack.
+/// Biases of the dense model, which the families with experts don't have.
 fn biases(spec: &ModelSpec) -> Vec<Unfit> {
     let of = |layer: &crate::decoder::LayerSpec| {
         let attention = &layer.attention;
@@ -132,7 +132,7 @@ fn entries_of(
     sizes: Sizes,
 ) -> Map<String, Value> {
     let [experts, inter] = pair.sizes;
-    // The two families have other values for what a configuration leaves out.
+    // The two families have other defaults for keys that a configuration leaves out.
     let attention = spec.layers.first().map(|layer| &layer.attention);
     let heads = attention.map_or(0, |attention| attention.kv_heads);
     let theta = attention.and_then(|attention| Some(attention.rope.as_ref()?.theta));

@@ -1,4 +1,5 @@
-//! What a plan and a stream ask of a checkpoint, of either kind, and what the tensors of a GGUF file say beside its metadata.
+//! A common interface to safetensors checkpoints and GGUF files for planning and loading, and the facts that a GGUF file shows only in its
+//! tensors.
 
 use moebius_weights::gguf::{GgmlType, GgufFile, expected_types};
 use moebius_weights::{Fp8Weight, Reader, StoredFp8, Unfit, Unscaled, WeightsError, quoted};
@@ -8,14 +9,14 @@ use crate::decoder::RopeScaling;
 use crate::error::{Error, Misfits};
 use crate::families::{Described, ROPE_FACTORS, describe_gguf};
 
-/// Where tensors are read.
+/// A checkpoint of either kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Checkpoint<'a> {
     Safetensors(&'a Reader),
     Gguf(&'a GgufFile),
 }
 
-/// What a checkpoint says about one tensor.
+/// Header information of one tensor.
 pub(super) struct Info<'a> {
     pub(super) element: Element,
     pub(super) shape: &'a [usize],
@@ -30,7 +31,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// What was expected and what came, where the values can't be read, or aren't bytes where they have to be.
+    /// For values that can't be read, or that must be bytes and aren't: what was expected and what was found.
     pub(super) fn unfit(self, bytes: bool) -> Option<(String, String)> {
         let (fits, expected, got) = match self {
             Self::Safetensors(dtype) if bytes => {
@@ -48,7 +49,7 @@ impl Element {
 }
 
 impl<'a> Checkpoint<'a> {
-    /// The names of the tensors.
+    /// Names of all tensors.
     pub(super) fn names(self) -> Vec<&'a str> {
         match self {
             Self::Safetensors(reader) => reader.tensors().map(|(name, _)| name).collect(),
@@ -77,7 +78,7 @@ impl<'a> Checkpoint<'a> {
         })
     }
 
-    /// Whether a tensor has these extents. To ggml a vector is a matrix of one row.
+    /// Whether a tensor has the shape `shape`. In ggml a vector is a matrix of one row.
     pub(super) fn has_shape(self, info: &Info<'_>, shape: &[usize]) -> bool {
         let inner = |shape: &[usize]| {
             let ones = shape.iter().take_while(|&&extent| extent == 1).count();
@@ -89,7 +90,7 @@ impl<'a> Checkpoint<'a> {
         }
     }
 
-    /// How a tensor of FP8 codes is scaled; `None` for other tensors.
+    /// Layout of a tensor of FP8 codes and its scales; `None` for other tensors.
     pub(super) fn fp8_layout(self, name: &str) -> Option<Result<StoredFp8, WeightsError>> {
         let Self::Safetensors(reader) = self else {
             return None;
@@ -103,12 +104,12 @@ impl<'a> Checkpoint<'a> {
         self.safetensors().fp8_weight(layout)
     }
 
-    /// Bytes of a tensor from byte `at` on.
+    /// Reads bytes of a tensor, from byte `at` on.
     pub(super) fn read_part(self, name: &str, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
         self.safetensors().read_part(name, at, out)
     }
 
-    /// Whether two tensors of a checkpoint of safetensors differ in type, extents or bytes. Those of a GGUF file are not compared.
+    /// Whether two tensors of a safetensors checkpoint differ in dtype, shape or bytes. Tensors of a GGUF file are not compared.
     pub(super) fn differ(self, one: &str, other: &str) -> Result<bool, WeightsError> {
         const CHUNK: u64 = 1 << 20;
         let Self::Safetensors(reader) = self else {
@@ -147,7 +148,7 @@ impl<'a> Checkpoint<'a> {
         }
     }
 
-    /// All values of a tensor.
+    /// Reads all values of a tensor.
     pub(super) fn read_f32(self, name: &str) -> Result<Vec<f32>, WeightsError> {
         match self {
             Self::Safetensors(reader) => reader.read_f32(name),
@@ -155,7 +156,7 @@ impl<'a> Checkpoint<'a> {
         }
     }
 
-    /// `count` values from value `from` on.
+    /// Reads `count` values of a tensor, from value `from` on.
     pub(super) fn read_f32_part(
         self,
         name: &str,
@@ -177,7 +178,7 @@ impl<'a> Checkpoint<'a> {
     }
 }
 
-/// The model of a file, with the numbers that frequencies of rotary positions are divided by, where it has some.
+/// The model of a GGUF file, with the divisors of its rotary frequencies, if the file has them.
 pub(super) fn describe_gguf_file(file: &GgufFile) -> Result<Described, Error> {
     let mut described = describe_gguf(file).map_err(Misfits::of_config)?;
     if described.family.ignored.contains(&ROPE_FACTORS) && file.get(ROPE_FACTORS).is_some() {

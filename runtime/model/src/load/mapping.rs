@@ -1,4 +1,4 @@
-//! Which tensor of a checkpoint goes where: made from headers alone.
+//! The mapping of a checkpoint's tensors to places of the model, made from headers alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,24 +9,24 @@ use crate::decoder::{ModelSpec, Place, Slot};
 use crate::error::Misfits;
 use crate::families::{Described, Extra, Family, Form, Part, Rule};
 
-/// Codes of four bits that share a scale.
+/// Number of 4-bit codes that share a scale.
 pub(super) const MXFP4_BLOCK: usize = 32;
 
-/// Where every tensor of a checkpoint goes.
+/// Mapping of every tensor of a checkpoint to a place of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What each place of the model is made of.
+    /// Source of each place of the model.
     pub(super) targets: BTreeMap<Place, Target>,
-    /// Bytes of all tensors that are read.
+    /// Bytes of all tensors to read.
     pub(super) bytes: u64,
 }
 
-/// What a place is made of.
+/// Source of a place: the tensors that it is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Target {
-    /// Its extents.
+    /// Shape of the place.
     pub(super) shape: Vec<usize>,
-    /// The tensors.
+    /// Tensors of the place.
     pub(super) pieces: Vec<Piece>,
 }
 
@@ -36,33 +36,33 @@ pub(crate) struct Piece {
     pub(crate) name: String,
     pub(super) part: Part,
     pub(super) form: Form,
-    /// The expert it is of; `None` for all.
+    /// Index of the tensor's expert; `None` for a tensor of all experts.
     pub(crate) expert: Option<usize>,
-    /// Rows of a head of its layer, at least 1.
+    /// Rows of a head in this layer, at least 1.
     pub(super) head: usize,
-    /// Where its values are FP8 codes.
+    /// Layout of the FP8 codes, if the tensor holds such codes.
     pub(super) fp8: Option<StoredFp8>,
 }
 
-/// A tensor that a layout asks for.
+/// A tensor that a layout requires.
 pub(crate) struct Wanted {
     pub(crate) place: Place,
     pub(crate) piece: Piece,
     pub(crate) shape: Vec<usize>,
-    /// Scales of codes of four bits, and their extents.
+    /// Name and shape of the tensor with the scales of 4-bit codes.
     pub(crate) scales: Option<(String, Vec<usize>)>,
 }
 
 impl Plan {
-    /// Where each tensor of `reader` goes in the model that its configuration describes.
+    /// Maps each tensor of `reader` to a place of the model that its configuration describes.
     ///
     /// # Errors
-    /// All that doesn't fit.
+    /// [`Misfits`] with everything that doesn't fit.
     pub fn new(reader: &Reader, described: Described) -> Result<Self, Misfits> {
         Self::of(Checkpoint::Safetensors(reader), described)
     }
 
-    /// The same of any checkpoint.
+    /// Like [`Plan::new`], for a checkpoint of either kind.
     pub(super) fn of(reader: Checkpoint<'_>, described: Described) -> Result<Self, Misfits> {
         let Described {
             family,
@@ -89,7 +89,7 @@ impl Plan {
         for name in &used {
             plan.bytes += reader.get(name).map_or(0, |info| info.bytes);
         }
-        // Shapes are compared for places, so the model's own are there.
+        // The shapes of the files have been checked, so each place gets the shape that the model has.
         for (place, target) in &mut plan.targets {
             target.shape = place.shape(&spec);
         }
@@ -100,12 +100,12 @@ impl Plan {
         }
     }
 
-    /// Bytes of all tensors that are read.
+    /// Bytes of all tensors to read.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Gives one tensor its place, or says what is wrong with it.
+    /// Assigns one tensor to its place, or notes what is wrong with it.
     fn take(
         &mut self,
         wanted: Wanted,
@@ -160,7 +160,7 @@ impl Plan {
         target.pieces.push(piece);
     }
 
-    /// That the family's rules give each place of the model something.
+    /// Checks that the family's rules cover each place of the model.
     fn check_places(&self, spec: &ModelSpec, misfits: &mut Misfits) {
         for place in Slot::places(spec) {
             if !self.targets.contains_key(&place) {
@@ -177,7 +177,7 @@ fn unreadable(name: &str, error: impl ToString) -> Unfit {
     Unfit::new(quoted(name), expected, error.to_string())
 }
 
-/// What the layout asks for of which the checkpoint has the most.
+/// The required tensors of the layout of which the checkpoint lacks the fewest.
 fn best_layout(reader: Checkpoint<'_>, family: &Family, spec: &ModelSpec) -> Vec<Wanted> {
     let all = family.layouts.iter().map(|rules| expand(rules, spec));
     let lacks = |wanted: &Vec<Wanted>| {
@@ -187,7 +187,7 @@ fn best_layout(reader: Checkpoint<'_>, family: &Family, spec: &ModelSpec) -> Vec
     all.min_by_key(lacks).unwrap_or_default()
 }
 
-/// All tensors that rules ask for, for the places that the model has.
+/// All tensors that rules require, for the places that the model has.
 pub(crate) fn expand(rules: &[&[Rule]], spec: &ModelSpec) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for rule in rules.iter().copied().flatten() {
@@ -247,7 +247,7 @@ fn want(
     }
 }
 
-/// The extents of a tensor in a file, of those of its place.
+/// The shape of a rule's tensor in a file, given the shape of its place.
 fn in_file(rule: &Rule, of_place: &[usize], of_expert: bool) -> Vec<usize> {
     let mut shape = of_place.to_vec();
     if of_expert {
@@ -268,14 +268,14 @@ fn in_file(rule: &Rule, of_place: &[usize], of_expert: bool) -> Vec<usize> {
     shape
 }
 
-/// Tensors that checkpoints of any family may have, and that nothing is computed from.
+/// Tensors without effect on the computation, which checkpoints of any family may contain.
 const LEFTOVERS: &[&str] = &[
-    // What follows from the configuration.
+    // Values that follow from the configuration.
     "model.rotary_emb.inv_freq",
     "model.layers.{l}.self_attn.rotary_emb.inv_freq",
     "model.layers.{l}.self_attn.rotary_emb.cos_cached",
     "model.layers.{l}.self_attn.rotary_emb.sin_cached",
-    // Scales of a cache in FP8, in the layouts of llm-compressor, AutoFP8, ModelOpt and older vLLM.
+    // Scales of an FP8 cache, in the layouts of llm-compressor, AutoFP8, ModelOpt and older vLLM.
     "model.layers.{l}.self_attn.k_scale",
     "model.layers.{l}.self_attn.v_scale",
     "model.layers.{l}.self_attn.q_scale",
@@ -285,19 +285,19 @@ const LEFTOVERS: &[&str] = &[
     "model.layers.{l}.self_attn.v_proj.output_scale",
     "model.layers.{l}.self_attn.k_proj.k_scale",
     "model.layers.{l}.self_attn.v_proj.v_scale",
-    // The value of a text, which models trained with rewards had.
+    // Value head of models trained by reinforcement learning.
     "v_head.summary.weight",
     "v_head.summary.bias",
 ];
 
-/// The name in the checkpoint of the tensor of a place outside of the layers.
+/// Name of the tensor of a slot outside of the layers, if the checkpoint has one.
 fn name_of(reader: Checkpoint<'_>, family: &Family, slot: Slot) -> Option<&'static str> {
     let rules = family.layouts.iter().copied().flatten().copied().flatten();
     let mut names = rules.filter(|rule| rule.to == slot).map(|rule| rule.from);
     names.find(|name| reader.get(name).is_some())
 }
 
-/// Whether the checkpoint stores a head that isn't the embedding. It then counts, whatever the configuration says of the two.
+/// Whether the checkpoint stores a head that differs from the embedding. Such a head is used, even if the configuration ties the two.
 pub(super) fn has_own_head(reader: Checkpoint<'_>, family: &Family) -> Result<bool, WeightsError> {
     let names = [Slot::Head, Slot::Embedding].map(|slot| name_of(reader, family, slot));
     let [Some(head), Some(embedding)] = names else {
@@ -306,11 +306,11 @@ pub(super) fn has_own_head(reader: Checkpoint<'_>, family: &Family) -> Result<bo
     reader.differ(head, embedding)
 }
 
-/// Whether nothing is computed from a tensor of this name.
+/// Whether a tensor of this name has no effect on the computation.
 fn is_ignored(name: &str, family: &Family, spec: &ModelSpec) -> bool {
     let mut patterns = LEFTOVERS.iter().chain(family.ignored);
     let listed = patterns.any(|pattern| fits(name, pattern));
-    // A head that is the embedding may be stored all the same.
+    // A tied head may be stored all the same.
     let rules = family.layouts.iter().copied().flatten().copied().flatten();
     let head = spec.tied
         && rules
@@ -321,7 +321,7 @@ fn is_ignored(name: &str, family: &Family, spec: &ModelSpec) -> bool {
     listed || head || behind
 }
 
-/// Whether a name is the pattern with a number for `{l}`.
+/// Whether a name matches the pattern, with a number in place of `{l}`.
 fn fits(name: &str, pattern: &str) -> bool {
     let Some((before, after)) = pattern.split_once("{l}") else {
         return name == pattern;

@@ -6,7 +6,7 @@ use super::*;
 use crate::families::describe;
 use crate::load::ModelFiles;
 
-/// A checkpoint of zeros with tensors of these names, dtypes and extents.
+/// A checkpoint of zeros with tensors of these names, dtypes and shapes.
 fn reader(tensors: &BTreeMap<String, (&'static str, Vec<usize>)>) -> Reader {
     let mut header = serde_json::Map::new();
     let mut end = 0;
@@ -40,7 +40,7 @@ fn described(family: &str) -> Described {
     .unwrap()
 }
 
-/// All tensors of layout `layout` of a family.
+/// All tensors of layout number `layout` of a family.
 fn complete(family: &str, layout: usize) -> BTreeMap<String, (&'static str, Vec<usize>)> {
     complete_of(described(family), layout)
 }
@@ -125,7 +125,7 @@ fn a_head_that_is_the_embedding_may_be_stored() {
     Plan::new(&reader(&tensors), described).unwrap();
 }
 
-/// The values of a head decide whether it is the embedding, not the configuration.
+/// The values of a stored head decide whether it is tied to the embedding, not the configuration.
 #[test]
 fn a_stored_head_counts_where_it_differs() {
     let family = described("llama").family;
@@ -140,7 +140,7 @@ fn a_stored_head_counts_where_it_differs() {
     assert!(!has_own_head(Checkpoint::Safetensors(&none), family).unwrap());
 }
 
-/// Scales of a cache, cached angles and tensors without values keep no model from being loaded.
+/// Scales of a cache, cached angles and tensors without effect don't keep a model from being loaded.
 #[test]
 fn leftovers_of_any_family_are_skipped() {
     let mut tensors = complete("qwen3_moe", 0);

@@ -1,7 +1,7 @@
-//! Published models from their files: `config.json` and safetensors, or a GGUF file, become a [`Model`].
+//! Loads published models: `config.json` and safetensors, or a GGUF file, become a [`Model`].
 //!
-//! [`ModelFiles::open`] reads headers and nothing else: it knows the model, where each tensor goes, and everything that doesn't fit.
-//! [`ModelFiles::load`] reads the weights matrix by matrix, [`ModelFiles::begin`] the same in pieces.
+//! [`ModelFiles::open`] reads only headers, maps each tensor to its place in the model, and reports everything that doesn't fit.
+//! [`ModelFiles::load`] reads the weights matrix by matrix, and [`ModelFiles::begin`] does so in pieces.
 //!
 //! ```no_run
 //! use moebius_model::load::{LoadOptions, ModelFiles};
@@ -43,7 +43,7 @@ use checkpoint::{Checkpoint, describe_gguf_file};
 use mapping::has_own_head;
 use stream::WeightStream;
 
-/// The files of a published model, of which headers have been read and found to fit.
+/// Files of a published model, of which the headers have been read and found to fit.
 #[derive(Debug)]
 pub struct ModelFiles {
     files: Files,
@@ -52,7 +52,7 @@ pub struct ModelFiles {
     plan: Plan,
 }
 
-/// What they are.
+/// Kind of a model's files.
 #[derive(Debug)]
 enum Files {
     Safetensors(Reader),
@@ -68,19 +68,20 @@ impl Files {
     }
 }
 
-/// How weights are loaded.
+/// Options for loading weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadOptions {
-    /// What the model computes in: f32, f16 or bf16.
+    /// Dtype that the model computes in: f32, f16 or bf16.
     pub dtype: DType,
-    /// FP8 codes stay codes, in models that compute in f32; they are decoded otherwise.
+    /// Whether FP8 codes stay codes in models that compute in f32; otherwise codes are decoded.
     pub keep_fp8: bool,
-    /// How weights without codes are quantised while they are loaded, on the host; only in models that compute in f32.
+    /// Quantizer for weights without codes, applied on the host during loading; only in models that compute in f32.
     pub round: Option<Quantizer>,
-    /// The embedding and the head are bf16 in a model that computes in f32, on devices that multiply the two
+    /// Whether the embedding and the head are bf16 in a model that computes in f32, on devices that multiply f32 by bf16
     /// ([`takes_half_weights`](moebius::nn::takes_half_weights)).
     pub narrow_embedding: bool,
-    /// How products of attention and of feed-forward parts train in FP8 ([`ModelSpec::with_fp8`]), with `keep_fp8` off: codes don't train.
+    /// Recipe for training products of attention and feed-forward parts in FP8 ([`ModelSpec::with_fp8`]), with `keep_fp8` off: codes don't
+    /// train.
     pub fp8_training: Option<Fp8Recipe>,
 }
 
@@ -97,10 +98,12 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// Weights as FP8. Codes in the file stay; other weights become E4M3 with a scale for every 32 values of a row, found by least squares.
+    /// Loads weights as FP8. Codes in the file stay; other weights become E4M3 with a scale for every 32 values of a row, found by least
+    /// squares.
     ///
-    /// Norms and routers stay as they are; the embedding and the head do, too, or are bf16 on Flex. The scales are an eighth of the codes' bytes. With SmolLM2-135M they take the distance between the logits before and after to a
-    /// third of what blocks of 128 × 128 leave.
+    /// Norms and routers stay as they are, and so do the embedding and the head, except that these two are bf16 on Flex. The scales add an
+    /// eighth of the codes' bytes. With SmolLM2-135M, they reduce the change of the logits to a third of the change with blocks of 128 ×
+    /// 128.
     pub fn fp8() -> Self {
         let rows = Granularity::Block {
             rows: 1,
@@ -115,23 +118,23 @@ impl LoadOptions {
     }
 }
 
-/// How far a loading is.
+/// Progress of a loading.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The tensor that was read last.
+    /// Name of the tensor that was read last.
     pub tensor: &'a str,
-    /// Bytes read.
+    /// Bytes read so far.
     pub read: u64,
-    /// Bytes to read.
+    /// Bytes to read in all.
     pub bytes: u64,
 }
 
 impl ModelFiles {
-    /// Opens a GGUF file, or a folder with `config.json` and weights as [`Reader::open`] takes them, wherever [`model_at`] finds one of the two
-    /// from `path`.
+    /// Opens a GGUF file, or a folder with `config.json` and weights that [`Reader::open`] takes; [`model_at`] finds one of the two at
+    /// `path`.
     ///
     /// # Errors
-    /// [`Error::Weights`] where files can't be read, and [`Error::Misfits`] with everything that doesn't fit.
+    /// [`Error::Weights`] when files can't be read, and [`Error::Misfits`] with everything that doesn't fit.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let place = model_at(path)?;
         if is_gguf(&place) {
@@ -141,7 +144,7 @@ impl ModelFiles {
         }
     }
 
-    /// Those of a checkpoint that is open.
+    /// Makes model files from an open safetensors checkpoint.
     ///
     /// # Errors
     /// As [`ModelFiles::open`].
@@ -158,7 +161,7 @@ impl ModelFiles {
         Self::described(Files::Safetensors(reader), described)
     }
 
-    /// Those of a GGUF file that is open.
+    /// Makes model files from an open GGUF file.
     ///
     /// # Errors
     /// As [`ModelFiles::open`].
@@ -178,17 +181,17 @@ impl ModelFiles {
         })
     }
 
-    /// What the model is.
+    /// Description of the model.
     pub fn spec(&self) -> &ModelSpec {
         &self.spec
     }
 
-    /// `model_type` of its configuration, or of the one that a GGUF file's metadata stands for.
+    /// The `model_type` of the configuration; for a GGUF file, that of the configuration that its metadata stands for.
     pub fn family(&self) -> &'static str {
         self.family
     }
 
-    /// The checkpoint, where it is one of safetensors.
+    /// The reader of a safetensors checkpoint; `None` for a GGUF file.
     pub fn reader(&self) -> Option<&Reader> {
         match &self.files {
             Files::Safetensors(reader) => Some(reader),
@@ -196,7 +199,7 @@ impl ModelFiles {
         }
     }
 
-    /// The configuration of a checkpoint of safetensors. It calls the head the embedding only where the checkpoint stores no other.
+    /// The configuration of a safetensors checkpoint. It ties the head to the embedding only if the checkpoint stores no other head.
     pub fn config(&self) -> Option<Value> {
         let mut config = self.reader()?.config()?.clone();
         if !self.spec.tied && config["tie_word_embeddings"] == true {
@@ -205,7 +208,7 @@ impl ModelFiles {
         Some(config)
     }
 
-    /// The GGUF file, where it is one: the parts of a tokenizer and a chat template are there.
+    /// The GGUF file, which also holds a tokenizer's parts and a chat template; `None` for a safetensors checkpoint.
     pub fn gguf(&self) -> Option<&GgufFile> {
         match &self.files {
             Files::Safetensors(_) => None,
@@ -213,18 +216,18 @@ impl ModelFiles {
         }
     }
 
-    /// All values of a place, one place at a time, FP8 codes and those of four bits decoded.
+    /// The values of places on the host, one place at a time; FP8 and 4-bit codes are decoded.
     pub fn values(&self) -> FileValues<'_> {
         FileValues(self)
     }
 
-    /// The model on `device`; `progress` is told after each tensor.
+    /// Loads the model to `device`; `progress` is called after each tensor.
     ///
-    /// Beside the weights there is, at any time, the largest of them once more where the device doesn't take over the host's memory, and
-    /// one matrix of a file.
+    /// Peak memory beyond the weights: one matrix of a file, and a copy of the largest weight where the device doesn't take over the host's
+    /// memory.
     ///
     /// # Errors
-    /// [`Error::Weights`] where files can't be read, [`Error::Moebius`] when the device can't hold or run something.
+    /// [`Error::Weights`] when files can't be read, [`Error::Moebius`] when the device can't hold or run something.
     pub fn load(
         &self,
         device: &Device,
@@ -236,7 +239,7 @@ impl ModelFiles {
         Model::load(&spec, &mut self.stream(device, options, before, progress))
     }
 
-    /// The weights for a device, of whose files `before` bytes had been read.
+    /// The weights for a device; `before` is the number of bytes of the files read earlier.
     fn stream<'a>(
         &'a self,
         device: &'a Device,
@@ -254,7 +257,7 @@ impl ModelFiles {
         }
     }
 
-    /// [`ModelFiles::load`] in pieces, for programs that do other things in between.
+    /// Begins a loading like [`ModelFiles::load`], in pieces, for programs that do other things in between.
     pub fn begin(&self, device: &Device, options: LoadOptions) -> Loading<'_> {
         let spec = self.spec.clone().with_fp8(options.fp8_training);
         Loading {
@@ -267,19 +270,19 @@ impl ModelFiles {
     }
 }
 
-/// A model that is being loaded, a layer at a time.
+/// A model that is being loaded, one layer at a time.
 #[derive(Debug)]
 pub struct Loading<'a> {
     files: &'a ModelFiles,
     device: Device,
     options: LoadOptions,
-    /// What had been read of the files before.
+    /// Bytes of the files that had been read before.
     before: u64,
     building: Building,
 }
 
 impl Loading<'_> {
-    /// Reads the weights of the next layer, or of what comes before or behind the layers; after the last of them the model is there.
+    /// Reads the weights of the next layer, or of what stands before or after the layers; the last call returns the model.
     ///
     /// # Errors
     /// As [`ModelFiles::load`].
@@ -296,7 +299,7 @@ impl Loading<'_> {
     }
 }
 
-/// The values of a checkpoint on the host.
+/// The values of a checkpoint's places, decoded on the host.
 #[derive(Clone, Copy, Debug)]
 pub struct FileValues<'a>(&'a ModelFiles);
 

@@ -1,5 +1,4 @@
-//! Rows of a file's matrices to rows of a place's: values, and FP8 codes without a float between, which then go to
-//! a device.
+//! Copies rows of a file's matrices to rows of places, as values or as FP8 codes without decoding, and uploads the codes to a device.
 
 use burn::tensor::Device;
 use moebius::fp8::{Fp8Layout, Fp8Tensor, Quantizer};
@@ -11,10 +10,10 @@ use super::mapping::{MXFP4_BLOCK, Piece};
 use crate::error::Error;
 use crate::families::{Form, Part};
 
-/// The values of the codes of four bits, E2M1 (OCP MX, 2023).
+/// The values of 4-bit codes in E2M1 (OCP MX, 2023), without the sign.
 const E2M1: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
-/// The row of a place with `rows` rows that row `row` of a piece becomes.
+/// The row that row `row` of a piece gets in a place with `rows` rows.
 fn row_of(piece: &Piece, rows: usize, row: usize) -> usize {
     let half = rows / 2;
     if piece.form == Form::Neighbours {
@@ -28,7 +27,7 @@ fn row_of(piece: &Piece, rows: usize, row: usize) -> usize {
     }
 }
 
-/// Rows of a piece of a place with `rows` rows.
+/// Number of rows of a piece in a place with `rows` rows.
 pub(super) fn rows_in(piece: &Piece, rows: usize) -> usize {
     match piece.part {
         Part::Whole => rows,
@@ -36,7 +35,7 @@ pub(super) fn rows_in(piece: &Piece, rows: usize) -> usize {
     }
 }
 
-/// Copies the values of one matrix as a file has them into `out` \[rows, columns\].
+/// Copies one matrix of a file to `out` \[rows, columns\], the matrix of its place.
 pub(super) fn place<T: Copy>(
     piece: &Piece,
     values: &[T],
@@ -56,7 +55,7 @@ pub(super) fn place<T: Copy>(
     }
 }
 
-/// The inverse of [`place`]: one matrix as a file has it, of `values` \[rows, columns\] of a place.
+/// The inverse of [`place`]: takes one matrix in the file's order from `values` \[rows, columns\] of a place.
 pub(crate) fn taken(piece: &Piece, values: &[f32], [rows, columns]: [usize; 2]) -> Vec<f32> {
     let count = rows_in(piece, rows);
     let mut out = vec![0.0; count * columns];
@@ -73,7 +72,7 @@ pub(crate) fn taken(piece: &Piece, values: &[f32], [rows, columns]: [usize; 2]) 
     out
 }
 
-/// Codes of four bits, the first of a byte in its low half, times 2^(scale − 127).
+/// Decodes MXFP4: 4-bit codes, the first one of a byte in its low half, times 2^(scale − 127).
 pub(super) fn decode_mxfp4(codes: &[u8], scales: &[u8], columns: usize) -> Vec<f32> {
     let across = columns.div_ceil(MXFP4_BLOCK);
     let mut values = Vec::with_capacity(scales.len() / across.max(1) * columns);
@@ -91,20 +90,21 @@ pub(super) fn decode_mxfp4(codes: &[u8], scales: &[u8], columns: usize) -> Vec<f
     values
 }
 
-/// The scheme of all pieces of matrices \[rows, columns\], where they have one and no scale of a piece reaches into another's rows.
+/// The FP8 scheme that all pieces of matrices \[rows, columns\] share; `None` where they differ, or where a scale would cover rows of two
+/// pieces.
 pub(super) fn common_scheme(pieces: &[Piece], [rows, columns]: [usize; 2]) -> Option<Fp8Scheme> {
     let scheme = pieces.first()?.fp8.as_ref()?.scheme;
     let [block, _] = scheme.granularity.block(rows, columns);
     let fits = |piece: &Piece| {
         let same = piece.fp8.as_ref().is_some_and(|fp8| fp8.scheme == scheme);
-        // What comes behind a part begins with a block of its own.
+        // The next part then begins with a new block of scales.
         let whole = piece.part == Part::Whole || rows_in(piece, rows).is_multiple_of(block);
         same && piece.form == Form::Plain && whole
     };
     pieces.iter().all(fits).then_some(scheme)
 }
 
-/// Stacked matrices of zeros, in codes and scales.
+/// Stacked matrices with codes and scales of zero.
 pub(super) fn stacked(scheme: Fp8Scheme, [stack, rows, columns]: [usize; 3]) -> Fp8Weight {
     let [down, across] = scheme.grid(rows, columns);
     let scales = stack * down * across;
@@ -121,7 +121,7 @@ pub(super) fn stacked(scheme: Fp8Scheme, [stack, rows, columns]: [usize; 3]) -> 
     }
 }
 
-/// Puts the codes and scales of one tensor where they belong in stacked matrices of the same scheme.
+/// Copies the codes and scales of one tensor to their place in stacked matrices of the same scheme.
 pub(super) fn add(stacked: &mut Fp8Weight, piece: &Piece, weight: &Fp8Weight) -> Result<(), Error> {
     weight.check()?;
     let [_, rows, columns] = stacked.extents();
@@ -135,7 +135,7 @@ pub(super) fn add(stacked: &mut Fp8Weight, piece: &Piece, weight: &Fp8Weight) ->
     Ok(())
 }
 
-/// Values of stacked matrices \[stack, rows, columns\] as codes, rounded on the host.
+/// Quantises stacked matrices \[stack, rows, columns\] on the host.
 pub(super) fn rounded(
     values: &[f32],
     shape: [usize; 3],
@@ -163,7 +163,7 @@ pub(super) fn rounded(
     Ok(stacked)
 }
 
-/// The matrices of a piece, from its expert's on.
+/// Copies the matrices of a piece to a stack, from the piece's expert on.
 fn spread<T: Copy>(piece: &Piece, from: &[T], to: &mut [T], [rows, columns]: [usize; 2]) {
     let first = piece.expert.unwrap_or(0);
     let matrices = from.chunks_exact((rows_in(piece, rows) * columns).max(1));
@@ -173,10 +173,10 @@ fn spread<T: Copy>(piece: &Piece, from: &[T], to: &mut [T], [rows, columns]: [us
     }
 }
 
-/// The weight on a device, a matrix or a stack of them: what [`Weight`](moebius::fp8::Weight)s are made of.
+/// Uploads the weight, a matrix or a stack of matrices, to a device; [`Weight`](moebius::fp8::Weight)s are made of the result.
 ///
 /// # Errors
-/// Those of [`Fp8Weight::check`], and [`Error::Moebius`] when the device can't hold it.
+/// Those of [`Fp8Weight::check`], and [`Error::Moebius`] when the device can't hold the weight.
 pub fn upload(weight: &Fp8Weight, device: &Device) -> Result<Fp8Tensor, Error> {
     weight.check()?;
     let layout = Fp8Layout {

@@ -17,7 +17,7 @@ fn halves_and_pairs_and_transposed_matrices_find_their_rows() {
     let placed = |part, form, values: &[i32], out: &mut [i32], extents| {
         place(&piece(part, form), values, out, extents);
     };
-    // Rows: gate 0, gate 1, up 0, up 1.
+    // The rows are gate 0, gate 1, up 0, up 1.
     let mut out = [0; 8];
     placed(Part::Gate, Form::Plain, &[1, 2, 3, 4], &mut out, [4, 2]);
     placed(Part::Up, Form::Plain, &[5, 6, 7, 8], &mut out, [4, 2]);
@@ -41,13 +41,13 @@ fn codes_of_four_bits_are_the_low_half_first() {
     let values = decode_mxfp4(&codes, &[128], 32);
     assert_eq!(values[..5], [2.0, 12.0, -12.0, -1.0, 0.0]);
     assert_eq!(values.len(), 32);
-    // A row that ends within a block.
+    // A row may end within a block.
     assert_eq!(decode_mxfp4(&[0x11; 32], &[127, 126], 20).len(), 40);
 }
 
 #[test]
 fn neighbours_of_a_head_are_put_into_its_halves() {
-    // Two heads of four rows: 0 and 2, and 1 and 3, turn together.
+    // Two heads of four rows, of which 0 and 2, and 1 and 3, rotate together.
     let stored = [0, 2, 1, 3, 10, 12, 11, 13];
     let (mut out, neighbours) = ([0; 8], piece(Part::Whole, Form::Neighbours));
     place(&neighbours, &stored, &mut out, [8, 1]);

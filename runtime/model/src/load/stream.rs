@@ -1,4 +1,4 @@
-//! Reads the weights of a model one matrix at a time.
+//! Streams the weights of a model from a checkpoint, one matrix at a time.
 
 use burn::tensor::{DType, Device, Tensor};
 use moebius::fp8::{Fp8Tensor, Weight};
@@ -12,14 +12,14 @@ use crate::decoder::{Place, Slot, Weights, floating, uploaded};
 use crate::error::Error;
 use crate::families::{Form, Part};
 
-/// The weights of a checkpoint for a device.
+/// Source of the weights of a checkpoint for a device.
 pub(super) struct WeightStream<'a> {
     pub(super) reader: Checkpoint<'a>,
     pub(super) plan: &'a Plan,
     pub(super) device: &'a Device,
     pub(super) options: LoadOptions,
     pub(super) progress: &'a mut dyn FnMut(Progress<'_>),
-    /// What had been read of the checkpoint before.
+    /// Bytes of the checkpoint that had been read before.
     pub(super) before: u64,
 }
 
@@ -36,7 +36,7 @@ impl WeightStream<'_> {
         });
     }
 
-    /// The values of a place, and its extents.
+    /// The values and the shape of a place.
     fn values(&mut self, at: Place) -> Result<(Vec<f32>, Vec<usize>), Error> {
         let (reader, plan) = (self.reader, self.plan);
         values(reader, plan, at, &mut |name| self.report(name))
@@ -56,7 +56,7 @@ impl WeightStream<'_> {
         Ok(uploaded(values, &shape, (self.device, dtype)))
     }
 
-    /// The codes of a place, where all of it is codes of one kind that go side by side.
+    /// The FP8 codes of a place, if all its pieces hold codes of one scheme that can be stacked.
     fn codes(&mut self, at: Place) -> Result<Option<Fp8Tensor>, Error> {
         if !self.options.keep_fp8 || !self.computes_in_f32() {
             return Ok(None);
@@ -77,7 +77,7 @@ impl WeightStream<'_> {
         Ok(Some(upload(&codes, self.device)?))
     }
 
-    /// A weight as codes where the file has them, and else as values.
+    /// A weight as codes if the file has codes, else as values.
     fn any<const D: usize>(&mut self, at: Place) -> Result<Weight<D>, Error> {
         let parts = at.slot.parts();
         if let Some(codes) = self.codes(at)? {
@@ -93,8 +93,8 @@ impl WeightStream<'_> {
     }
 }
 
-/// The values of a place, and its extents. Beside them there is one matrix of a file at most, and none where a file holds them as they
-/// are. `read` hears the name of each tensor.
+/// Reads the values of a place, and its shape. Peak memory beyond the values is one matrix of a file, or none where the file holds the
+/// values in the same order and encoding. `read` gets the name of each tensor.
 pub(super) fn values(
     reader: Checkpoint<'_>,
     plan: &Plan,
@@ -133,7 +133,7 @@ fn target(plan: &Plan, at: Place) -> &Target {
     target.unwrap_or_else(|| unreachable!("the plan has all places of its model"))
 }
 
-/// Matrix `number` of a piece, as the file has it.
+/// Reads matrix `number` of a piece, in the file's order.
 fn matrix_of(
     reader: Checkpoint<'_>,
     piece: &Piece,

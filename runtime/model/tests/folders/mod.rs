@@ -1,4 +1,4 @@
-//! Every layout of published models that there is a case of.
+//! The folders of all layouts of published models that have a test case.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Models of GGUF files from outside: attacks, files of another program.
+//! Models in GGUF files from other sources: attacks, and files of another program.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot set itself up has failed"

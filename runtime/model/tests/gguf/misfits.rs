@@ -1,4 +1,4 @@
-//! Files that hold together but make no model: one error says all that is wrong.
+//! Files that are consistent but make no model: one error says everything that is wrong.
 
 use moebius_model::Error;
 use moebius_model::load::ModelFiles;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use crate::any_bytes::any_bytes;
 use crate::builder::{Builder, F32, FLAG, LIST, U32, list};
 
-/// A dense Llama of one layer without its tensors.
+/// The metadata of a dense Llama with one layer, and no tensors.
 fn metadata() -> Builder {
     let (name, epsilon) = ("llama.attention.layer_norm_rms_epsilon", 1e-5_f32);
     Builder::new()
@@ -21,7 +21,7 @@ fn metadata() -> Builder {
         .value(name, F32, &epsilon.to_le_bytes())
 }
 
-/// All tensors but those that `without` names.
+/// Adds all tensors except those that `without` names.
 fn tensors(mut file: Builder, without: &[&str]) -> Builder {
     for name in [
         "output_norm.weight",

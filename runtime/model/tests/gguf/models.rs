@@ -11,7 +11,7 @@ use moebius_weights::{Dtype, Reader, TensorSpec, Writer};
 
 use crate::cases;
 
-/// Models, and whether their matrices have 16 bits.
+/// Names of models, and whether their matrices are stored in 16 bits.
 const MODELS: [(&str, bool); 8] = [
     ("gpt_oss_f16", true),
     ("granitemoe_f32", false),
@@ -38,7 +38,7 @@ fn logits(files: &ModelFiles, tokens: &[i32]) -> Vec<f32> {
     logits.into_data().iter().collect()
 }
 
-/// ‖a − b‖ / ‖b‖.
+/// The relative difference ‖a − b‖ / ‖b‖.
 fn difference(a: &[f32], b: &[f32]) -> f64 {
     assert_eq!(a.len(), b.len());
     let square = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>();
@@ -47,7 +47,7 @@ fn difference(a: &[f32], b: &[f32]) -> f64 {
     (square(&mut differences.into_iter()) / all).sqrt()
 }
 
-/// The checkpoint of a case with its matrices rounded to 16 bits, as those in `to`; vectors and routers stay.
+/// Copies the checkpoint in `from` to `to` with matrices rounded to 16 bits; vectors and routers stay f32.
 fn halved(from: &Path, to: &Path) {
     let reader = Reader::open(from).unwrap();
     let specs = reader.tensors().map(|(name, info)| {
@@ -97,7 +97,7 @@ fn models_compute_what_their_safetensors_do() {
         assert_eq!(files.family(), other.family());
         assert!(files.gguf().is_some() && files.reader().is_none());
         let difference = difference(&logits(&files, &tokens), &logits(&other, &tokens));
-        // Llama's frequencies and Granite's factors are rounded once more, to 32 bits.
+        // GGUF rounds Llama's frequencies and Granite's factors once more, to 32 bits.
         let rounded = ["llama", "granitemoe"]
             .iter()
             .any(|family| name.starts_with(family));

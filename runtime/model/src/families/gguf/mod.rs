@@ -1,4 +1,5 @@
-//! Published models in GGUF files: their metadata becomes the configuration that a family reads, and the family's tensors have other names.
+//! Published models in GGUF files: their metadata is turned into the configuration that a family reads, and the family's tensors have other
+//! names.
 
 mod parameters;
 
@@ -10,10 +11,10 @@ use super::rule::{Rule, rules};
 use super::{Described, Family, described, gpt_oss, llama, qwen};
 use parameters::{Names, Parameters};
 
-/// What frequencies of rotary positions are divided by, each by its own (Llama 3.1).
+/// Tensor of the divisors of the rotary frequencies, one for each pair (Llama 3.1).
 pub(crate) const ROPE_FACTORS: &str = "rope_freqs.weight";
 
-/// How names end of biases that a Llama may have.
+/// Endings of the names of attention biases that a Llama may have.
 const ATTENTION_BIASES: [&str; 4] = [
     ".attn_q.bias",
     ".attn_k.bias",
@@ -22,31 +23,31 @@ const ATTENTION_BIASES: [&str; 4] = [
 ];
 const DENSE_BIASES: [&str; 3] = [".ffn_gate.bias", ".ffn_up.bias", ".ffn_down.bias"];
 
-/// Families in whose configurations the width of a dense network is that of the experts.
+/// Families in whose configurations `intermediate_size` is the width of the experts.
 const EXPERTS_ALONE: [&str; 3] = ["mixtral", "gpt_oss", "granitemoe"];
 
-/// A tensor of files whose experts have tensors of their own.
+/// Tensor that shows that a file stores a tensor for each expert.
 const FIRST_APART: &str = "blk.0.ffn_gate.0.weight";
 
 /// An architecture of GGUF files.
 struct Architecture {
-    /// `general.architecture`.
+    /// The value of `general.architecture`.
     name: &'static str,
-    /// Of models without experts.
+    /// Family of models without experts.
     dense: Option<&'static Family>,
-    /// Of models with some.
+    /// Family of models with experts.
     sparse: Option<&'static Family>,
-    /// The head may be the embedding, which is so where there is no tensor for it.
+    /// Whether a model without a tensor for the head shares the embedding.
     tied: bool,
     /// Whether the weights of the chosen experts are divided by their sum, where no key says so.
     renormalize: bool,
-    /// A head is turned as a whole: rows lie in pairs of all of it.
+    /// Whether rotary positions must rotate whole heads, as the rows are paired over the whole head.
     turned_whole: bool,
-    /// Keys of metadata that the others lack.
+    /// Metadata keys that only this architecture has.
     own: Names,
 }
 
-/// An architecture whose head is a tensor, and whose layers do nothing else out of the ordinary.
+/// An architecture that always has a tensor for the head, and no other peculiarity.
 const fn plain(
     name: &'static str,
     dense: Option<&'static Family>,
@@ -129,7 +130,7 @@ static QWEN2_MOE: Family = of_gguf(
 static QWEN3: Family = of_gguf(qwen::QWEN3, &[&[FRAME, NORM, HALVES, DENSE]], &[]);
 static QWEN3_MOE: Family = of_gguf(qwen::QWEN3_MOE, &[&[FRAME, NORM, HALVES, STACKED]], &[]);
 
-/// The family with the layouts of GGUF files.
+/// A family with the layouts of its GGUF files.
 const fn of_gguf(
     family: Family,
     layouts: &'static [&'static [&'static [Rule]]],
@@ -142,12 +143,12 @@ const fn of_gguf(
     }
 }
 
-/// The model that the metadata of a GGUF file describes. Its family has the layouts of GGUF files.
+/// Reads the model that the metadata of a GGUF file describes. Its family has the layouts of GGUF files.
 ///
-/// What the file's tensors say is taken from them: the size of the vocabulary, whether there are biases and a head.
+/// The size of the vocabulary, and whether there are biases and a head, follow from the file's tensors.
 ///
 /// # Errors
-/// Every value that is missing or isn't what it has to be, and an architecture that isn't known.
+/// Every value that is missing or wrong, and an unknown architecture.
 pub fn describe_gguf(file: &GgufFile) -> Result<Described, Vec<Unfit>> {
     let architecture = architecture(file)?;
     let mut parameters = Parameters::new(file, architecture.name, architecture.own);
@@ -170,7 +171,7 @@ pub fn describe_gguf(file: &GgufFile) -> Result<Described, Vec<Unfit>> {
     }
     let config = config(file, architecture, family, &mut parameters);
     let faults = std::mem::take(&mut parameters.faults);
-    // What a file leaves out, it says by its tensors or by ggml's defaults.
+    // The defaults of transformers don't apply: what the metadata leaves out follows from the tensors or from ggml's defaults.
     match described(family, &config) {
         Err(wrong) => Err(faults.into_iter().chain(parameters.rename(wrong)).collect()),
         Ok(Described {
@@ -207,7 +208,7 @@ fn architecture(file: &GgufFile) -> Result<&'static Architecture, Vec<Unfit>> {
     }
 }
 
-/// The configuration that the family reads.
+/// The configuration for the family, made from the metadata.
 fn config(
     file: &GgufFile,
     architecture: &Architecture,
@@ -219,7 +220,7 @@ fn config(
         config.entry(key).or_insert(value);
     };
     set("model_type", json!(family.name));
-    // ggml's, where a file says none.
+    // ggml's default for files without the key.
     set("rope_theta", json!(10_000.0));
     set("norm_topk_prob", json!(architecture.renormalize));
     set("vocab_size", vocabulary(file));
@@ -227,7 +228,7 @@ fn config(
         let mut names = file.tensors().map(|(name, _)| name);
         names.any(|name| name.starts_with("blk.") && name.ends_with(ending))
     };
-    // Others have biases, or none, by what they are.
+    // In other architectures the family decides whether there are biases.
     if architecture.name == "llama" {
         set("attention_bias", json!(ATTENTION_BIASES.iter().any(has)));
         set("mlp_bias", json!(DENSE_BIASES.iter().any(has)));
@@ -235,7 +236,7 @@ fn config(
     let headless = file.get("output.weight").is_none();
     set("tie_word_embeddings", json!(architecture.tied && headless));
     experts(file, &mut config);
-    // A dense network is described even where no layer has one.
+    // The configuration always has the width of a dense network, even if no layer is dense.
     let inner = config.get("moe_intermediate_size").cloned();
     if let Some(inner) = inner {
         config.entry("intermediate_size").or_insert(inner.clone());
@@ -243,7 +244,7 @@ fn config(
             config.insert("intermediate_size".to_owned(), inner);
         }
     }
-    // It has a default in a configuration and none here.
+    // Configurations have a default for this key, GGUF files have none.
     if config.get("rms_norm_eps").is_none_or(Value::is_null) {
         let name = "attention.layer_norm_rms_epsilon";
         parameters.refuse(name, "a positive number", "none");
@@ -256,7 +257,7 @@ fn config(
     window(&mut config, family, parameters);
     if let Some(mut scaling) = parameters.rope_scaling() {
         if family.name == "gpt_oss" {
-            // As its configuration says, and no key of a GGUF file.
+            // The value in gpt-oss's configuration, for which GGUF has no key.
             scaling["truncate"] = json!(false);
         }
         config.insert("rope_scaling".to_owned(), scaling);
@@ -264,7 +265,7 @@ fn config(
     config
 }
 
-/// The widths of experts, which older files say by their tensors alone.
+/// Adds the widths of experts, which older files show only by the shapes of their tensors.
 fn experts(file: &GgufFile, config: &mut Config) {
     let rows = |ending: &str| {
         let mut found = file.tensors().filter(|(name, _)| name.ends_with(ending));
@@ -281,7 +282,7 @@ fn experts(file: &GgufFile, config: &mut Config) {
     }
 }
 
-/// Rows of the embedding, which are those of the vocabulary and what it was filled up with.
+/// Number of rows of the embedding: the vocabulary and its padding.
 fn vocabulary(file: &GgufFile) -> Value {
     let embedding = file.get("token_embd.weight");
     let rows = embedding.and_then(|tensor| tensor.shape.first().copied());
@@ -294,7 +295,7 @@ fn vocabulary(file: &GgufFile) -> Value {
 
 type Config = serde_json::Map<String, Value>;
 
-/// That a file with a tensor for each expert has so many: a list of those that it lacks could be longer than any memory.
+/// Checks that a file with a tensor for each expert can have this many experts: a list of the missing tensors could exceed the memory.
 fn check_experts(file: &GgufFile, parameters: &mut Parameters<'_>) -> Result<(), Vec<Unfit>> {
     let of = |name: &str| parameters.number(name).unwrap_or(0.0);
     let experts = of("expert_count");
@@ -307,7 +308,7 @@ fn check_experts(file: &GgufFile, parameters: &mut Parameters<'_>) -> Result<(),
     Ok(())
 }
 
-/// Widths of heads: of values, and of what is turned.
+/// Checks the width of values, and sets the share of a head that rotary positions rotate.
 fn widths(config: &mut Config, architecture: &Architecture, parameters: &mut Parameters<'_>) {
     let of = |config: &Config, key: &str| config.get(key).and_then(Value::as_f64);
     let heads = of(config, "num_attention_heads").filter(|&heads| heads > 0.0);
@@ -334,14 +335,15 @@ fn widths(config: &mut Config, architecture: &Architecture, parameters: &mut Par
     }
 }
 
-/// A window of keys, which Mixtral's layers may all have. Other architectures have it only where it hides nothing.
+/// Sets the window of keys, which every other layer of gpt-oss and all layers of Mixtral may have. In other architectures the window must
+/// cover the whole context.
 fn window(config: &mut Config, family: &Family, parameters: &mut Parameters<'_>) {
     let name = "attention.sliding_window";
     let Some(window) = parameters.number(name) else {
         return;
     };
     if family.name == "gpt_oss" {
-        // Every other layer has it, by what the family is.
+        // gpt-oss has the window in every other layer.
         config.insert("sliding_window".to_owned(), json!(window as u64));
         return;
     }
@@ -357,7 +359,7 @@ fn window(config: &mut Config, family: &Family, parameters: &mut Parameters<'_>)
     parameters.refuse(name, "no window", window);
 }
 
-/// The families of GGUF files.
+/// Families that GGUF files may hold.
 #[cfg(test)]
 pub(crate) const GGUF_FAMILIES: [&Family; 9] = [
     &GPT_OSS,
@@ -371,7 +373,7 @@ pub(crate) const GGUF_FAMILIES: [&Family; 9] = [
     &QWEN3_MOE,
 ];
 
-/// Around the layers, and the norms in them.
+/// Tensors outside of the layers, and the norms of the layers.
 const FRAME: &[Rule] = rules! { "":
     "token_embd.weight" => Embedding;
     "output_norm.weight" => Norm;
@@ -383,12 +385,12 @@ const FRAME: &[Rule] = rules! { "":
     "blk.{l}.attn_output.bias" => OutBias;
 };
 
-/// The norm before the feed-forward part, but for gpt-oss.
+/// The norm before the feed-forward part, in all architectures but gpt-oss.
 const NORM: &[Rule] = rules! { "blk.{l}.":
     "ffn_norm.weight" => FeedForwardNorm;
 };
 
-/// Queries and keys whose rows are as in the model.
+/// Queries and keys whose rows are in the model's order.
 const HALVES: &[Rule] = rules! { "blk.{l}.":
     "attn_q.weight" => Query;
     "attn_q.bias" => QueryBias;
@@ -398,7 +400,7 @@ const HALVES: &[Rule] = rules! { "blk.{l}.":
     "attn_k_norm.weight" => KeyNorm;
 };
 
-/// Queries and keys of Llama: llama.cpp's converter puts rows that turn together side by side.
+/// Queries and keys of Llama: llama.cpp's converter makes rows that rotate together neighbours.
 const NEIGHBOURS: &[Rule] = rules! { "blk.{l}.":
     "attn_q.weight" => Query, Neighbours;
     "attn_q.bias" => QueryBias, Neighbours;
@@ -416,7 +418,7 @@ const DENSE: &[Rule] = rules! { "blk.{l}.":
     "ffn_down.bias" => DenseOutBias;
 };
 
-/// Experts, stacked.
+/// Stacked experts.
 const STACKED: &[Rule] = rules! { "blk.{l}.":
     "ffn_gate_inp.weight" => Router;
     "ffn_gate_exps.weight" => ExpertsIn, Gate;
@@ -428,13 +430,13 @@ const STACKED: &[Rule] = rules! { "blk.{l}.":
     "ffn_down_exps.bias" => ExpertsOutBias;
 };
 
-/// What gpt-oss has beside, and calls otherwise.
+/// Tensors that only gpt-oss has, or that have another name in it.
 const SINKS: &[Rule] = rules! { "blk.{l}.":
     "post_attention_norm.weight" => FeedForwardNorm;
     "attn_sinks.weight" => Sinks;
 };
 
-/// Experts in tensors of their own, as in files of Mixtral from before they were stacked.
+/// Experts with a tensor for each expert's matrix, as in older files of Mixtral.
 const APART: &[Rule] = rules! { "blk.{l}.":
     "ffn_gate_inp.weight" => Router;
     "ffn_gate.{e}.weight" => ExpertsIn, Gate;
@@ -442,7 +444,7 @@ const APART: &[Rule] = rules! { "blk.{l}.":
     "ffn_down.{e}.weight" => ExpertsOut;
 };
 
-/// The expert for every token.
+/// The shared expert, which every token goes to.
 const SHARED: &[Rule] = rules! { "blk.{l}.":
     "ffn_gate_shexp.weight" => SharedIn, Gate;
     "ffn_up_shexp.weight" => SharedIn, Up;

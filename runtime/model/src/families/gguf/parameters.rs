@@ -1,10 +1,10 @@
-//! The metadata of an architecture as the keys of a `config.json`.
+//! Translation of a GGUF architecture's metadata to the keys of a `config.json`.
 
 use moebius_weights::gguf::{GgufFile, GgufNumbers, GgufValue};
 use moebius_weights::{Unfit, quoted};
 use serde_json::{Map, Value, json};
 
-/// Keys of metadata, all below the name of the architecture, and what a configuration calls them.
+/// Metadata keys, without the prefix of the architecture, and their names in a configuration.
 const SAME: &[(&str, &str)] = &[
     ("context_length", "max_position_embeddings"),
     ("embedding_length", "hidden_size"),
@@ -26,7 +26,7 @@ const SAME: &[(&str, &str)] = &[
     ("expert_weights_norm", "norm_topk_prob"),
 ];
 
-/// Keys of numbers that are read by themselves.
+/// Keys of numbers that get special treatment.
 const READ: &[&str] = &[
     "attention.value_length",
     "attention.sliding_window",
@@ -36,10 +36,10 @@ const READ: &[&str] = &[
     "rope.scale_linear",
 ];
 
-/// The key of the kind of stretched positions, a text.
+/// Key of the text that names the method of stretching the context.
 const SCALING: &str = "rope.scaling.type";
 
-/// Keys that nothing is computed from.
+/// Keys without effect on the computation.
 const IGNORED: &[&str] = &[
     "vocab_size",
     "tensor_data_layout",
@@ -47,7 +47,7 @@ const IGNORED: &[&str] = &[
     "rope.scaling.finetuned",
 ];
 
-/// Keys whose value has to be one of these, because the decoder computes nothing else for these architectures. 1 of the gating is softmax.
+/// Keys with the only values that the decoder supports for these architectures. For the gating function, 1 is softmax.
 const NEUTRAL: &[(&str, &[f64])] = &[
     ("expert_gating_func", &[0.0, 1.0]),
     ("expert_weights_scale", &[0.0, 1.0]),
@@ -69,14 +69,14 @@ const NEUTRAL: &[(&str, &[f64])] = &[
     ("final_logit_softcapping", &[0.0]),
 ];
 
-/// Keys of metadata, below the name of an architecture, and what a configuration calls them.
+/// Metadata keys, without the prefix of the architecture, and their names in a configuration.
 pub(super) type Names = &'static [(&'static str, &'static str)];
 
-/// Reads values below the name of an architecture, and keeps what is wrong with them.
+/// Reader of an architecture's metadata, which collects what is wrong with the values.
 pub(super) struct Parameters<'a> {
     file: &'a GgufFile,
     architecture: &'static str,
-    /// Keys that this architecture has beside those of all.
+    /// Keys that only this architecture has.
     own: Names,
     pub(super) faults: Vec<Unfit>,
 }
@@ -108,12 +108,12 @@ impl<'a> Parameters<'a> {
         self.get(name)?.as_number()
     }
 
-    /// The keys that are the configuration's under another name.
+    /// The metadata keys that a configuration has under another name.
     fn same(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> + use<> {
         SAME.iter().chain(self.own)
     }
 
-    /// Every key of the architecture that has a meaning here, as one of a configuration.
+    /// The configuration made from all of the architecture's keys that have a meaning here.
     pub(super) fn config(&mut self) -> Map<String, Value> {
         let mut config = Map::new();
         for (name, key) in self.same() {
@@ -134,7 +134,7 @@ impl<'a> Parameters<'a> {
         config
     }
 
-    /// What is not known might change what is computed.
+    /// Refuses unknown keys, as they might change the computation.
     fn refuse_unknown(&mut self) {
         let before = format!("{}.", self.architecture);
         let all = self.file.metadata();
@@ -164,14 +164,14 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// How rotary positions are stretched, as `rope_scaling` of a configuration.
+    /// The stretching of rotary positions, as the `rope_scaling` of a configuration.
     pub(super) fn rope_scaling(&mut self) -> Option<Value> {
         let linear = self.number("rope.scale_linear");
         let kind = match self.get(SCALING) {
             None if linear.is_some_and(|factor| factor != 1.0) => {
                 return Some(json!({"rope_type": "linear", "factor": linear}));
             }
-            // A factor without a type divides all frequencies.
+            // A factor without a type is linear scaling.
             None => match self.get("rope.scaling.factor") {
                 None => return None,
                 Some(_) => "linear",
@@ -196,7 +196,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// Faults of a configuration under the names of the metadata.
+    /// The faults of a configuration, under the names of the metadata.
     pub(super) fn rename(&self, faults: Vec<Unfit>) -> Vec<Unfit> {
         let renamed = faults.into_iter().map(|fault| {
             let known = self.same().find(|(_, key)| *key == fault.what);
@@ -215,7 +215,7 @@ impl<'a> Parameters<'a> {
     }
 }
 
-/// A number or a flag, or that of a list whose values are all the same.
+/// A number or a flag, or the common value of a list with one entry for each layer.
 fn of_all_layers(value: &GgufValue) -> Option<Value> {
     match value {
         GgufValue::Flag(flag) => Some(json!(flag)),
