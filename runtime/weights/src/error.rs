@@ -1,5 +1,4 @@
-//! Everything that can be wrong with weights in files, and what errors are made of: what was expected and what came, the file, and
-//! names from it.
+//! Errors of weights in files, and their parts: what was expected and found, the path of the file, and quoted names.
 
 use std::error::Error;
 use std::io;
@@ -7,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use safetensors::{Dtype, SafeTensorError};
 
-/// Something that is other than it has to be.
+/// A value that isn't what it must be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: expected {expected}, got {got}")]
 pub struct Unfit {
-    /// The value, or the file or tensor that has it.
+    /// Name of the value, or of the file or tensor that has it.
     pub what: String,
-    /// What would fit.
+    /// What was expected.
     pub expected: String,
-    /// What came.
+    /// What was found.
     pub got: String,
 }
 
 impl Unfit {
-    /// `what` was to be `expected`, and is `got`.
+    /// An error that says that `what` should be `expected`, and is `got`.
     pub fn new(what: impl ToString, expected: impl ToString, got: impl ToString) -> Self {
         Self {
             what: what.to_string(),
@@ -30,13 +29,13 @@ impl Unfit {
     }
 }
 
-/// What is wrong with a file or a folder.
+/// An error, with the file or folder that it concerns.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {source}")]
 pub struct InFile<E: Error + 'static> {
-    /// The file or folder.
+    /// Path of the file or folder.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// What is wrong with the file or folder.
     pub source: E,
 }
 
@@ -50,7 +49,7 @@ impl<E: Error> InFile<E> {
     }
 }
 
-/// A name from a file, fit for a terminal: quoted, control characters escaped, cut at 60 characters.
+/// Quotes a name from a file for a terminal: control characters are escaped, and the name is cut at 60 characters.
 pub fn quoted(name: &str) -> String {
     let mut shown: String = name.chars().take(60).flat_map(char::escape_debug).collect();
     if name.chars().nth(60).is_some() {
@@ -59,12 +58,12 @@ pub fn quoted(name: &str) -> String {
     format!("`{shown}`")
 }
 
-/// A tensor's name as an error begins with it.
+/// The word "tensor" and the quoted name, with which errors begin.
 pub(crate) fn tensor(name: &str) -> String {
     format!("tensor {}", quoted(name))
 }
 
-/// A shape for a message, at most eight extents of it.
+/// A shape for an error message, cut after eight extents.
 pub(crate) fn quoted_shape(shape: &[usize]) -> String {
     match shape.get(..8) {
         Some(head) if shape.len() > 8 => format!("{head:?} and {} more", shape.len() - 8),
@@ -72,8 +71,7 @@ pub(crate) fn quoted_shape(shape: &[usize]) -> String {
     }
 }
 
-/// Why weights were not read, written or converted. Names that come from a file are quoted,
-/// escaped and cut short.
+/// Error of reading, writing or converting weights. Names that come from a file are quoted, escaped and cut short.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsError {
@@ -83,95 +81,95 @@ pub enum WeightsError {
     /// A file or folder can't be written.
     #[error("cannot write {0}")]
     Write(#[source] InFile<io::Error>),
-    /// A pipe or a device: its size is not known before it is read.
+    /// The path is a pipe or a device, whose size isn't known before it is read.
     #[error("{0}: expected a regular file")]
     NotAFile(PathBuf),
-    /// What Git leaves in place of a large file.
+    /// The file is only a pointer that Git LFS leaves in place of a large file.
     #[error(
         "{0}: expected the file, got a pointer of Git LFS to it: `git lfs pull` brings the file"
     )]
     LfsPointer(PathBuf),
-    /// A folder without weights.
+    /// The folder has no weights.
     #[error("{0}: expected a .safetensors file or an index of some, got neither")]
     NoWeights(PathBuf),
-    /// A folder with several files that could be meant.
+    /// The folder has several files of weights, and it isn't clear which is meant.
     #[error(transparent)]
     ManyFiles(Unfit),
-    /// A JSON file larger than any checkpoint needs.
+    /// A JSON file is larger than any checkpoint needs.
     #[error(transparent)]
     TooLarge(Unfit),
-    /// The memory for a tensor was refused.
+    /// The memory for a tensor couldn't be allocated.
     #[error(transparent)]
     OutOfMemory(Unfit),
-    /// The header of a file does not hold.
+    /// The header of a safetensors file is invalid.
     #[error(transparent)]
     Header(InFile<HeaderError>),
-    /// A GGUF file does not hold.
+    /// A GGUF file is invalid.
     #[error(transparent)]
     Gguf(InFile<GgufError>),
-    /// An index or a configuration is not the JSON it should be.
+    /// An index or a configuration isn't valid JSON of the expected form.
     #[error(transparent)]
     Json(InFile<serde_json::Error>),
-    /// An index does not fit the files beside it.
+    /// An index doesn't match the files next to it.
     #[error("{path}: {fault}")]
     Index {
-        /// The index.
+        /// Path of the index.
         path: PathBuf,
-        /// What is wrong.
+        /// What doesn't match.
         fault: String,
     },
-    /// Two files of a checkpoint hold a tensor of one name.
+    /// Two files of a checkpoint hold a tensor of the same name.
     #[error(transparent)]
     DuplicateTensor(Unfit),
-    /// A tensor that the checkpoint does not have.
+    /// The checkpoint has no tensor of this name.
     #[error("no tensor {0}")]
     UnknownTensor(String),
-    /// A tensor of another dtype or shape than its use asks for, or with another value.
+    /// A tensor has another dtype, shape or value than its use requires.
     #[error(transparent)]
     WrongTensor(Unfit),
-    /// A weight that is neither a matrix nor a stack of them.
+    /// A weight is neither a matrix nor a stack of matrices.
     #[error(transparent)]
     Rank(Unfit),
-    /// FP8 codes without a scale.
+    /// FP8 codes have no scale.
     #[error(transparent)]
     MissingScale(Unfit),
-    /// FP8 codes with two tensors of scales.
+    /// FP8 codes have two tensors of scales.
     #[error(transparent)]
     ManyScales(Unfit),
-    /// A block size that is not two positive numbers.
+    /// A block size isn't two positive numbers.
     #[error(transparent)]
     BlockSize(Unfit),
-    /// A scheme with blocks of nothing.
+    /// An FP8 scheme has blocks of size 0.
     #[error("expected blocks of at least 1 x 1, got {0}")]
     Scheme(String),
-    /// A tensor is declared twice, or under a name that the format keeps for itself.
+    /// A tensor to write is declared twice, or under a name that the format reserves.
     #[error("tensor {tensor} cannot be declared: {reason}")]
     Declared {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// Why not.
+        /// Why the tensor was refused.
         reason: &'static str,
     },
     /// More or fewer bytes were written than a tensor has.
     #[error("tensor {tensor}: expected {expected} bytes, got {got}")]
     DataLength {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// Bytes of its dtype and shape.
+        /// Bytes by dtype and shape.
         expected: u64,
         /// Bytes written.
         got: u64,
     },
-    /// Another run writes there, or one was interrupted.
+    /// Another run is writing to the path, or one was interrupted.
     #[error("{0} exists: another run writes there, or was interrupted")]
     Busy(PathBuf),
-    /// The target is a folder with something in it.
+    /// The target folder isn't empty.
     #[error("{0}: expected a new or an empty folder")]
     TargetExists(PathBuf),
-    /// The target is the source.
+    /// The target is the same as the source.
     #[error("{0} is what is read")]
     TargetIsSource(PathBuf),
-    /// A weight that is to be left alone, in FP8 of another kind than all others get.
+    /// A skipped weight is already FP8, in another scheme than the conversion's.
     #[error(
         "{} is skipped, but it is {}, and a checkpoint is of one kind: {}",
         .0.what, .0.got, .0.expected
@@ -180,17 +178,17 @@ pub enum WeightsError {
     /// The quantiser failed.
     #[error("tensor {tensor}: {source}")]
     Quantize {
-        /// The tensor.
+        /// Name of the tensor.
         tensor: String,
-        /// What it says.
+        /// Error of the quantiser.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The quantiser returned another number or kind of codes or scales than the matrix has.
+    /// The quantiser returned codes or scales of another number or type than the matrix needs.
     #[error(transparent)]
     Quantized(Unfit),
 }
 
-/// That `got` bytes of a tensor of `expected` bytes were asked for or written.
+/// The error of asking for or writing `got` bytes of a tensor of `expected` bytes.
 pub(crate) fn data_length(tensor: &str, expected: u64, got: u64) -> WeightsError {
     WeightsError::DataLength {
         tensor: quoted(tensor),
@@ -199,140 +197,140 @@ pub(crate) fn data_length(tensor: &str, expected: u64, got: u64) -> WeightsError
     }
 }
 
-/// That `path` can't be read, of what the system says.
+/// Turns an I/O error into the error that `path` can't be read.
 pub(crate) fn read_error(path: &Path) -> impl Fn(io::Error) -> WeightsError + Copy {
     move |source| WeightsError::Read(InFile::at(path)(source))
 }
 
-/// That `path` can't be written, of what the system says.
+/// Turns an I/O error into the error that `path` can't be written.
 pub(crate) fn write_error(path: &Path) -> impl Fn(io::Error) -> WeightsError + Copy {
     move |source| WeightsError::Write(InFile::at(path)(source))
 }
 
-/// Why a GGUF file was refused. Names that come from the file are quoted, escaped and cut short.
+/// Error of a refused GGUF file. Names that come from the file are quoted, escaped and cut short.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GgufError {
     /// The file can't be read.
     #[error("cannot read: {0}")]
     Read(io::Error),
-    /// The first four bytes are others than those of every GGUF file.
+    /// The first four bytes aren't the magic number of GGUF.
     #[error("expected a file that begins with `GGUF`, got {0}")]
     Magic(String),
-    /// A version whose layout is another.
+    /// The version has another layout.
     #[error(transparent)]
     Version(Unfit),
-    /// The file ends, or can't hold as many as it says.
+    /// The file ends early, or is too small for a count or length in it.
     #[error("truncated: {what} needs {needs} bytes, {left} are left in the file")]
     Truncated {
-        /// What was read.
+        /// What was being read.
         what: String,
-        /// Bytes that it takes at least.
+        /// Bytes needed at least.
         needs: u64,
-        /// Bytes behind it in the file.
+        /// Bytes left in the file.
         left: u64,
     },
-    /// Metadata and tensor table that no such file needs.
+    /// Metadata and tensor table are larger than any file needs.
     #[error("expected at most {max} bytes before the tensors, {what} ends behind them")]
     TooLarge {
-        /// Bytes that are accepted.
+        /// Largest number of bytes that is accepted.
         max: u64,
-        /// What was read.
+        /// What was being read.
         what: String,
     },
-    /// A name or a text that is none.
+    /// A name or a text isn't UTF-8.
     #[error("{what} is not UTF-8 (valid up to byte {valid_up_to})")]
     NotUtf8 {
-        /// The text, or what it belongs to.
+        /// The text, or what the text belongs to.
         what: String,
-        /// Its first bad byte.
+        /// Offset of the first invalid byte.
         valid_up_to: usize,
     },
-    /// A name that is longer than the format allows.
+    /// A name is longer than the format allows.
     #[error(transparent)]
     Name(Unfit),
-    /// A key or a tensor that is there twice.
+    /// A key or a tensor occurs twice.
     #[error(transparent)]
     Duplicate(Unfit),
-    /// A value of metadata that is missing or none of its type.
+    /// A value of the metadata is missing or of the wrong type.
     #[error(transparent)]
     Metadata(Unfit),
-    /// Extents or a type that no tensor has.
+    /// A tensor has an impossible shape or type.
     #[error(transparent)]
     Tensor(Unfit),
-    /// Data that isn't aligned, lies outside of the file or is another tensor's, too.
+    /// Data of a tensor isn't aligned, lies outside of the file or overlaps with another tensor's.
     #[error(transparent)]
     Offset(Unfit),
 }
 
-/// Why a header was refused. Names that come from the file are quoted, escaped and cut short.
+/// Error of a refused safetensors header. Names that come from the file are quoted, escaped and cut short.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// Fewer bytes than the header's length field.
+    /// The file is shorter than the length field of the header.
     #[error("truncated: expected at least 8 bytes, got {0}")]
     TooShort(u64),
-    /// The header's length field points past the end of the file.
+    /// The length field points past the end of the file.
     #[error("truncated: the header says {said} bytes, {available} are left in the file")]
     PastEnd {
-        /// Header length as written.
+        /// Header length in the length field.
         said: u64,
         /// Bytes after the length field.
         available: u64,
     },
-    /// A header that no such file needs.
+    /// The header is larger than any file needs.
     #[error("expected a header of at most {max} bytes, got {got}")]
     TooLarge {
-        /// Largest header accepted.
+        /// Largest header length that is accepted.
         max: u64,
-        /// Header length as written.
+        /// Header length in the length field.
         got: u64,
     },
-    /// The header is not text.
+    /// The header isn't UTF-8.
     #[error("the header is not UTF-8 (valid up to byte {valid_up_to})")]
     NotUtf8 {
-        /// First bad byte of the header.
+        /// Offset of the first invalid byte of the header.
         valid_up_to: usize,
     },
-    /// The header is not the JSON of a safetensors file; duplicate names end here too.
+    /// The header isn't the JSON of a safetensors file; repeated names are refused here, too.
     #[error("the header is not valid: {0}")]
     NotValid(serde_json::Error),
-    /// An element type this version does not know.
+    /// The dtype is unknown to this version.
     #[error(transparent)]
     UnknownDtype(Unfit),
-    /// The number of elements or bytes does not fit 64 bits, or the bytes are not whole.
+    /// The number of elements or bytes overflows 64 bits, or the elements don't fill whole bytes.
     #[error(transparent)]
     ShapeOverflow(Unfit),
-    /// The offsets are reversed or leave the file.
+    /// The offsets are reversed or point outside of the file.
     #[error(transparent)]
     OffsetsOutOfRange(Unfit),
-    /// Two tensors share bytes, or bytes belong to none.
+    /// Two tensors overlap, or bytes belong to no tensor.
     #[error("tensor {tensor}: expected its data to begin at {expected}, got {got}")]
     NotContiguous {
-        /// Tensor name.
+        /// Name of the tensor.
         tensor: String,
-        /// End of the tensor before it.
+        /// Offset of the end of the previous tensor.
         expected: usize,
-        /// Its own first byte.
+        /// Offset of the tensor's first byte.
         got: usize,
     },
-    /// dtype and shape disagree with the offsets.
+    /// The dtype and shape contradict the offsets.
     #[error(
         "tensor {tensor}: {dtype} of shape {shape} needs {expected} bytes, its offsets hold {got}"
     )]
     SizeMismatch {
-        /// Tensor name.
+        /// Name of the tensor.
         tensor: String,
-        /// Its dtype.
+        /// Dtype of the tensor.
         dtype: Dtype,
-        /// Its shape.
+        /// Shape of the tensor.
         shape: String,
-        /// Bytes the dtype and shape need.
+        /// Bytes by dtype and shape.
         expected: usize,
         /// Bytes between the offsets.
         got: usize,
     },
-    /// Data after the last tensor, or less data than the tensors need.
+    /// The data is longer or shorter than the tensors need.
     #[error("expected {expected} bytes of data, got {got}")]
     DataLength {
         /// Bytes the tensors cover.
@@ -340,7 +338,7 @@ pub enum HeaderError {
         /// Bytes in the file.
         got: u64,
     },
-    /// The safetensors crate found something this reader did not.
+    /// The safetensors crate found an error that this reader's own checks didn't.
     #[error("not a safetensors file: {0}")]
     Layout(SafeTensorError),
 }

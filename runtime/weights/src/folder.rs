@@ -1,4 +1,4 @@
-//! The folder of a checkpoint: files and folders that have another name (`NAME.part`) until they are complete, and what lies beside
+//! Folders of checkpoints: files and folders that have a temporary name (`NAME.part`) until they are complete, and the small files next to
 //! the weights.
 
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{WeightsError, read_error, write_error};
 use crate::source::CONFIG_FILE;
 
-/// Endings of files with weights, ours and others': they are not copied.
+/// Endings of weight files, of this and other formats, which are not copied.
 const WEIGHTS: &[&str] = &[
     ".safetensors",
     ".index.json",
@@ -24,7 +24,7 @@ const WEIGHTS: &[&str] = &[
     ".part",
 ];
 
-/// A folder under another name, removed unless it is renamed.
+/// A folder under a temporary name, which is removed unless it is finished.
 #[derive(Debug)]
 pub struct PartFolder {
     part: PathBuf,
@@ -35,14 +35,14 @@ pub struct PartFolder {
 impl Drop for PartFolder {
     fn drop(&mut self) {
         if !self.finished {
-            // One that stays does no harm, and is named by the next run.
+            // A leftover folder does no harm, and the next run reports it.
             let _ = fs::remove_dir_all(&self.part);
         }
     }
 }
 
 impl PartFolder {
-    /// Begins the folder `path`, which is new or empty.
+    /// Creates a temporary folder for the target `path`, which must be new or empty.
     ///
     /// # Errors
     /// [`WeightsError::TargetExists`], [`WeightsError::Busy`], [`WeightsError::Write`].
@@ -50,7 +50,7 @@ impl PartFolder {
         let above = parent(path);
         fs::create_dir_all(&above).map_err(write_error(&above))?;
         check_free(path)?;
-        // Whatever the path ends in, its name is that of the folder.
+        // Taking only the file name drops a trailing slash or dot of the path.
         let target = above.join(path.file_name().unwrap_or_default());
         let part = part_of(&target);
         begun(&part, fs::create_dir(&part))?;
@@ -61,19 +61,19 @@ impl PartFolder {
         })
     }
 
-    /// Where it is until it is finished.
+    /// Temporary path of the folder until it is finished.
     pub fn path(&self) -> &Path {
         &self.part
     }
 
-    /// Puts it in its place, and says where that is.
+    /// Moves the folder to its target, and returns the target's path.
     ///
     /// # Errors
     /// [`WeightsError::Write`].
     pub fn finish(mut self) -> Result<PathBuf, WeightsError> {
         sync_folder(&self.part).map_err(write_error(&self.part))?;
         if self.target.is_dir() {
-            // It was empty; if it no longer is, this fails and nothing is lost.
+            // The target was empty; if it no longer is, removing it fails and nothing is lost.
             fs::remove_dir(&self.target).map_err(write_error(&self.target))?;
         }
         let renamed = fs::rename(&self.part, &self.target);
@@ -85,10 +85,10 @@ impl PartFolder {
     }
 }
 
-/// That nothing is in the way of a folder `path`: it isn't there, or it is empty.
+/// Checks that `path` is free for a new folder: it doesn't exist, or is an empty folder.
 ///
 /// # Errors
-/// [`WeightsError::TargetExists`] where something is, [`WeightsError::Write`] where that can't be told.
+/// [`WeightsError::TargetExists`] when something is there, [`WeightsError::Write`] when that can't be determined.
 pub fn check_free(path: &Path) -> Result<(), WeightsError> {
     let in_use = match fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_some(),
@@ -103,7 +103,7 @@ pub fn check_free(path: &Path) -> Result<(), WeightsError> {
     }
 }
 
-/// The names of the files of a folder, sorted. Folders in it, and hidden files, stay out.
+/// The sorted names of the files in a folder, without subfolders and hidden files.
 ///
 /// # Errors
 /// [`WeightsError::Read`].
@@ -120,13 +120,13 @@ pub fn small_files(folder: &Path) -> Result<Vec<OsString>, WeightsError> {
     Ok(names)
 }
 
-/// Where a model is that a user names by a folder or by any file in it: its folder, or its GGUF file.
+/// Finds the model that a user names by a folder or by any file in it: returns its folder, or its GGUF file.
 ///
 /// A folder of Hugging Face's cache stands for the snapshot that its `refs/main` names, or else for the newest one; a folder without a
-/// `config.json` for the one GGUF model in it. A GGUF file is known by its first bytes, whatever it is called.
+/// `config.json` stands for the one GGUF model in it. A GGUF file is recognised by its first bytes, whatever its name.
 ///
 /// # Errors
-/// [`WeightsError::Read`] where there is nothing at `path`.
+/// [`WeightsError::Read`] when there is nothing at `path`.
 pub fn model_at(path: &Path) -> Result<PathBuf, WeightsError> {
     let about = path.metadata().map_err(read_error(path))?;
     if about.is_dir() {
@@ -139,7 +139,7 @@ pub fn model_at(path: &Path) -> Result<PathBuf, WeightsError> {
     Ok(if of_folder { folder } else { path.to_owned() })
 }
 
-/// Whether a file begins as GGUF files do, or is called like one.
+/// Whether a file begins with the magic bytes of GGUF, or has the ending of GGUF files.
 pub fn is_gguf(path: &Path) -> bool {
     let ending = path.extension();
     let named = ending.is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
@@ -151,7 +151,7 @@ pub fn is_gguf(path: &Path) -> bool {
     path.is_file() && (named || begins())
 }
 
-/// The snapshot that a folder of Hugging Face's cache is for.
+/// The current snapshot in a folder of Hugging Face's cache.
 fn snapshot_in(folder: &Path) -> Option<PathBuf> {
     let snapshots = folder.join("snapshots");
     let named = fs::read_to_string(folder.join("refs/main")).ok();
@@ -164,7 +164,7 @@ fn snapshot_in(folder: &Path) -> Option<PathBuf> {
     })
 }
 
-/// The GGUF file of a folder, where all that it has are of one model.
+/// The GGUF file of a folder, if all its GGUF files belong to one model.
 fn gguf_in(folder: &Path) -> Option<PathBuf> {
     let mut names = small_files(folder).ok()?;
     names.retain(|name| is_gguf(&folder.join(name)));
@@ -180,7 +180,7 @@ fn gguf_in(folder: &Path) -> Option<PathBuf> {
     others.iter().all(of_first).then(|| folder.join(first))
 }
 
-/// Whether a file of this name holds weights, or says where they are.
+/// Whether a file of this name holds weights, or is an index of weights.
 pub fn is_weights(name: &str) -> bool {
     WEIGHTS.iter().any(|ending| name.ends_with(ending))
 }
@@ -196,7 +196,7 @@ pub fn copy_into(file: &Path, folder: &Path) -> Result<(), WeightsError> {
     synced.map_err(write_error(&to))
 }
 
-/// An unfinished file, removed unless it is finished.
+/// An unfinished file under a temporary name, which is removed unless it is finished.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) file: File,
@@ -207,14 +207,14 @@ pub(crate) struct Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.finished {
-            // A file that stays does no harm.
+            // A leftover file does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 impl Part {
-    /// Begins the file that will be called `target`.
+    /// Creates the temporary file for `target`.
     pub(crate) fn create(target: &Path) -> Result<Self, WeightsError> {
         let path = part_of(target);
         Ok(Self {
@@ -224,7 +224,7 @@ impl Part {
         })
     }
 
-    /// Waits for the disk, and puts it in its place.
+    /// Waits for the disk, and renames the file to `target`.
     pub(crate) fn finish(mut self, target: &Path) -> Result<(), WeightsError> {
         let synced = self.file.sync_all();
         let renamed = synced.and_then(|()| fs::rename(&self.path, target));
@@ -233,14 +233,14 @@ impl Part {
     }
 }
 
-/// The name of `target` while it is written.
+/// The temporary name of `target` while it is written.
 pub(crate) fn part_of(target: &Path) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     target.with_file_name(name)
 }
 
-/// What was made anew at `path`, unless another run was there first.
+/// Returns what was created at `path`; [`WeightsError::Busy`] when something was there already.
 pub(crate) fn begun<T>(path: &Path, made: io::Result<T>) -> Result<T, WeightsError> {
     made.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => WeightsError::Busy(path.to_owned()),
@@ -248,7 +248,7 @@ pub(crate) fn begun<T>(path: &Path, made: io::Result<T>) -> Result<T, WeightsErr
     })
 }
 
-/// Writes a small file under another name, waits for the disk, and renames.
+/// Writes a small file under a temporary name, waits for the disk, and renames the file.
 ///
 /// # Errors
 /// [`WeightsError::Write`], [`WeightsError::Busy`].
@@ -262,16 +262,16 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WeightsError> {
 /// Waits until the names in `folder` are on disk.
 ///
 /// # Errors
-/// What the system says.
+/// The I/O error of the system.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    // Elsewhere a folder can't be opened, and renames are written through.
+    // On other systems a folder can't be opened, and renames are written through.
     if cfg!(unix) {
         File::open(folder)?.sync_all()?;
     }
     Ok(())
 }
 
-/// The folder of `path`.
+/// The folder that holds `path`.
 pub(crate) fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent.to_owned(),

@@ -1,4 +1,4 @@
-//! FP8 weights: codes, and the scales that belong to them.
+//! FP8 weights: codes and their scales.
 
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::quantize::{Blocks, decoded_codes};
@@ -10,25 +10,25 @@ use crate::header::byte_size;
 use crate::reader::{Reader, widen};
 use crate::scales::{Hints, granularity};
 
-/// One weight of a checkpoint with its scales; x = code · scale.
+/// An FP8 weight of a checkpoint with its scales; each value is code · scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fp8Weight {
-    /// Name of the codes.
+    /// Name of the tensor of codes.
     pub name: String,
-    /// Format and granularity.
+    /// Format of the codes and granularity of the scales.
     pub scheme: Fp8Scheme,
-    /// \[n, k\], or \[experts, n, k\].
+    /// Shape of the weight: \[n, k\], or \[experts, n, k\].
     pub shape: Vec<usize>,
-    /// One code a byte, row-major, without padding.
+    /// Codes, one per byte, row-major, without padding.
     pub codes: Vec<u8>,
-    /// Scales \[experts, ⌈n/r⌉, ⌈k/c⌉\] for blocks of r × c; one an expert where the whole matrix shares it.
+    /// Scales \[experts, ⌈n/r⌉, ⌈k/c⌉\] for blocks of r × c; one per expert where the whole matrix shares one.
     pub scales: HostScales,
-    /// The scale of the layer's input, where it was calibrated.
+    /// Scale of the layer's input, if it was calibrated.
     pub input_scale: Option<f32>,
 }
 
 impl Fp8Weight {
-    /// The values, code · scale in f32, in the shape of the weight.
+    /// Decodes the values, code · scale in f32, in the shape of the weight.
     ///
     /// # Errors
     /// Those of [`Self::check`].
@@ -47,7 +47,7 @@ impl Fp8Weight {
         Ok(values)
     }
 
-    /// Matrices of the stack, one for a matrix alone, rows and columns; zeros for a shape of another rank.
+    /// Number of matrices in the stack (1 for a single matrix), rows and columns; zeros for a shape of another rank.
     pub fn extents(&self) -> [usize; 3] {
         let Matrix {
             experts,
@@ -57,7 +57,7 @@ impl Fp8Weight {
         [experts, rows, columns]
     }
 
-    /// Checks that there are as many codes and scales as shape and granularity ask for, and of that kind.
+    /// Checks that the numbers of codes and scales and the scales' type match the shape and the granularity.
     ///
     /// # Errors
     /// [`WeightsError::Rank`] or [`WeightsError::Quantized`].
@@ -68,7 +68,7 @@ impl Fp8Weight {
         };
         let matrix = Matrix::of(&self.shape);
         let [down, across] = self.scheme.grid(matrix.rows, matrix.columns);
-        // Not more than there are codes, except for one of an empty tensor.
+        // There are no more scales than codes, except for the single one of an empty tensor.
         let scales = matrix.experts * down * across;
         let kind = self.scheme.granularity.scale_type();
         let codes = [elements, self.codes.len()];
@@ -76,7 +76,7 @@ impl Fp8Weight {
     }
 }
 
-/// Checks codes, expected and there, and how many scales of which kind there are.
+/// Compares the numbers of codes and of scales, and the type of the scales, with what is expected.
 pub(crate) fn check_counts(
     name: &str,
     codes: [usize; 2],
@@ -105,7 +105,7 @@ pub(crate) fn check_counts(
     Ok(())
 }
 
-/// A shape \[experts, rows, columns\].
+/// Extents of a stack of matrices \[experts, rows, columns\].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Matrix {
     pub(crate) experts: usize,
@@ -114,7 +114,7 @@ pub(crate) struct Matrix {
 }
 
 impl Matrix {
-    /// Of a shape of rank 2 or 3, whose product the header has checked.
+    /// The extents of a shape of rank 2 or 3, whose product the header has checked.
     pub(crate) fn of(shape: &[usize]) -> Self {
         let [experts, rows, columns] = match *shape {
             [experts, rows, columns] => [experts, rows, columns],
@@ -128,13 +128,13 @@ impl Matrix {
         }
     }
 
-    /// Values of one expert.
+    /// Number of values of one expert.
     pub(crate) fn elements(&self) -> usize {
         self.rows * self.columns
     }
 }
 
-/// Calls `take` with every row of values of one matrix.
+/// Decodes one matrix, and calls `take` with each row of values.
 pub(crate) fn dequantize(
     scheme: Fp8Scheme,
     matrix: &Matrix,
@@ -151,28 +151,28 @@ pub(crate) fn dequantize(
     }
 }
 
-/// What to do with FP8 codes that have no scale.
+/// How to treat FP8 codes that have no scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unscaled {
-    /// An error: their values are unknown.
+    /// Refuse them with an error, as their values are unknown.
     #[default]
     Refuse,
-    /// Take the codes for the values, scale 1.
+    /// Take the codes as the values, with a scale of 1.
     AssumeOne,
 }
 
-/// An FP8 weight of a checkpoint, known from headers alone.
+/// Description of an FP8 weight of a checkpoint, made from headers alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredFp8 {
-    /// Name of the codes.
+    /// Name of the tensor of codes.
     pub name: String,
-    /// Format and granularity.
+    /// Format of the codes and granularity of the scales.
     pub scheme: Fp8Scheme,
-    /// \[n, k\], or \[experts, n, k\].
+    /// Shape of the weight: \[n, k\], or \[experts, n, k\].
     pub shape: Vec<usize>,
-    /// Name of the scales; `None` where 1 is assumed.
+    /// Name of the tensor of scales; `None` where a scale of 1 is assumed.
     pub scale: Option<String>,
-    /// Name of the scale of the layer's input.
+    /// Name of the tensor with the scale of the layer's input.
     pub input_scale: Option<String>,
 }
 
@@ -182,7 +182,7 @@ impl StoredFp8 {
     }
 }
 
-/// The format of a dtype of FP8 codes.
+/// The FP8 format of a dtype; `None` for other dtypes.
 pub(crate) fn format_of(dtype: Dtype) -> Option<Fp8Format> {
     match dtype {
         Dtype::F8_E4M3 => Some(Fp8Format::E4M3),
@@ -191,7 +191,7 @@ pub(crate) fn format_of(dtype: Dtype) -> Option<Fp8Format> {
     }
 }
 
-/// Names that the scales of `weight` may have.
+/// The names that the tensor of scales of `weight` may have.
 fn scale_names(weight: &str) -> Vec<String> {
     let mut names: Vec<String> = ["_scale_inv", "_scale", "_scales"]
         .map(|ending| format!("{weight}{ending}"))
@@ -202,7 +202,7 @@ fn scale_names(weight: &str) -> Vec<String> {
     names
 }
 
-/// Names that the scale of the input of `weight` may have.
+/// The names that the input scale of `weight` may have.
 fn input_scale_names(weight: &str) -> [String; 2] {
     let names = ["input_scale", "activation_scale"];
     match weight.strip_suffix(".weight") {
@@ -212,7 +212,7 @@ fn input_scale_names(weight: &str) -> [String; 2] {
 }
 
 impl Reader {
-    /// All FP8 weights: tensors of F8_E4M3 or F8_E5M2 with two or three extents, by name.
+    /// Finds all FP8 weights: tensors of F8_E4M3 or F8_E5M2 with two or three extents, by name.
     ///
     /// # Errors
     /// Those of [`Self::fp8_layout`].
@@ -226,12 +226,11 @@ impl Reader {
 
     /// Finds the scales of an FP8 weight W and their granularity.
     ///
-    /// The scales are `W_scale_inv`, `W_scale` or `W_scales`, and for a W of `X.weight` also `X.scale` or
-    /// `X.scales`: F32, F16, BF16 or F8_E8M0, or U8 for MX. Their shape tells the granularity: \[\], \[1\] or
-    /// \[1, 1\] the tensor's, \[n\] or \[n, 1\] a row's, \[n, ⌈k/32⌉\] bytes MX, anything else a grid of blocks:
-    /// of the size in `quantization_config.weight_block_size` of `config.json` or in the file's metadata, else
-    /// 128 × 128, else the one size that fits. For a W of \[experts, n, k\] the experts stand in front, or one
-    /// scale serves all. The scale of the input is `X.input_scale` or `X.activation_scale`, one value.
+    /// The scales are `W_scale_inv`, `W_scale` or `W_scales`, and for a W of `X.weight` also `X.scale` or `X.scales`: F32, F16, BF16 or
+    /// F8_E8M0, or U8 for MX. Their shape determines the granularity: \[\], \[1\] or \[1, 1\] one scale per tensor, \[n\] or \[n, 1\] per
+    /// row, \[n, ⌈k/32⌉\] bytes MX, and anything else a grid of blocks, with the size in `quantization_config.weight_block_size` of
+    /// `config.json` or in the file's metadata, else 128 × 128, else the one size that fits. For a W of \[experts, n, k\] the experts stand
+    /// in front, or one scale serves all. The scale of the input is `X.input_scale` or `X.activation_scale`, one value.
     ///
     /// # Errors
     /// [`WeightsError::WrongTensor`], [`WeightsError::Rank`], [`WeightsError::MissingScale`], [`WeightsError::ManyScales`], [`WeightsError::BlockSize`], [`WeightsError::UnknownTensor`].
@@ -289,7 +288,7 @@ impl Reader {
             e8m0: bytes,
         };
         let found = granularity(shape, &info.shape, hints);
-        // A byte that isn't said to be E8M0 is one in MX only.
+        // Bytes that aren't declared as E8M0 are scales only in MX.
         let found = found.filter(|&g| info.dtype != Dtype::U8 || g == Granularity::Mx);
         found.ok_or_else(|| {
             let declared = match hints.declared {
@@ -318,7 +317,7 @@ impl Reader {
         Ok(Some(name))
     }
 
-    /// Reads an FP8 weight: codes, scales, the scale of the input.
+    /// Reads an FP8 weight: the codes, the scales and the scale of the input.
     ///
     /// # Errors
     /// [`WeightsError::WrongTensor`] for a scale that is infinite or NaN (an E8M0 NaN in MX is kept), and those
@@ -346,7 +345,7 @@ impl Reader {
             return Ok(HostScales::E8M0(self.read(name)?));
         }
         let mut scales = self.finite_f32(name)?;
-        // One for all experts.
+        // One scale for all experts is repeated for each.
         if layout.scheme.granularity == Granularity::Tensor && scales.len() == 1 {
             scales = vec![scales[0]; experts];
         }
@@ -373,7 +372,7 @@ impl Reader {
     }
 }
 
-/// Whether a dtype is widened to f32 without loss.
+/// Whether a dtype converts to f32 without loss.
 pub(crate) fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16)
 }

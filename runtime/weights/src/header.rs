@@ -1,9 +1,8 @@
-//! The safetensors header, read without trusting a word of it.
+//! The safetensors header, read as untrusted input.
 //!
-//! Every size is checked against the length of the file before it is used, so a caller can refuse a
-//! file before it has read the data. The `safetensors` crate supplies the entry and dtype types and a
-//! second opinion on the layout; on its own it keeps the last of two equal names and adds offsets
-//! unchecked.
+//! Every size is checked against the length of the file before it is used, so a caller can refuse a file before it has read the data. The
+//! `safetensors` crate supplies the entry and dtype types and a second opinion on the layout; on its own, that crate keeps the last of two
+//! equal names and adds offsets unchecked.
 
 pub use crate::error::HeaderError;
 pub use safetensors::tensor::TensorInfo;
@@ -22,19 +21,19 @@ use crate::error::{Unfit, quoted, quoted_shape, tensor};
 
 /// Bytes of the length field in front of the header.
 pub const LENGTH_FIELD: usize = 8;
-/// Name of the entry that holds the free text.
+/// Name of the entry that holds the free-text metadata.
 pub(crate) const METADATA: &str = "__metadata__";
 
-/// A checked header: every tensor lies inside the data and the tensors cover it exactly.
+/// A checked header: all tensors lie inside the data and cover it exactly.
 #[derive(Debug)]
 pub struct Header {
-    /// The free text entries.
+    /// Entries of the free-text metadata.
     pub metadata: BTreeMap<String, String>,
     /// The tensors by name.
     pub tensors: BTreeMap<String, TensorInfo>,
 }
 
-/// Length of the header in bytes, from the length field of a file of `file_len` bytes.
+/// Reads the length of the header in bytes from the length field of a file of `file_len` bytes.
 ///
 /// # Errors
 /// [`HeaderError::PastEnd`], and [`HeaderError::TooLarge`] for more than `max` bytes.
@@ -52,7 +51,7 @@ pub fn header_length(
         let max = u64::from(max);
         return Err(HeaderError::TooLarge { max, got: said });
     }
-    // A u32 fits a usize on every platform this is built for.
+    // A u32 fits a usize on all supported platforms.
     Ok(said as usize)
 }
 
@@ -60,7 +59,7 @@ impl Header {
     /// Reads the header of a file whose data section has `data_len` bytes.
     ///
     /// # Errors
-    /// [`HeaderError`], whatever the bytes are.
+    /// [`HeaderError`] for a malformed header; no bytes cause a panic.
     pub fn parse(header: &[u8], data_len: u64) -> Result<Self, HeaderError> {
         let text = std::str::from_utf8(header).map_err(|e| HeaderError::NotUtf8 {
             valid_up_to: e.valid_up_to(),
@@ -83,7 +82,7 @@ impl Header {
     }
 }
 
-/// The tensors, sorted by offset, cover `0..data_len` without gap or overlap, each as large as its shape.
+/// Checks that the tensors, sorted by offset, cover `0..data_len` without gap or overlap, and that each is as large as its shape.
 fn check_layout(tensors: &[(String, TensorInfo)], data_len: u64) -> Result<(), HeaderError> {
     let mut covered = 0;
     for (name, info) in tensors {
@@ -124,10 +123,10 @@ fn check_layout(tensors: &[(String, TensorInfo)], data_len: u64) -> Result<(), H
     Ok(())
 }
 
-/// Bytes of a dense tensor; `None` where the product overflows or is not whole bytes.
+/// Size of a dense tensor in bytes; `None` where the product overflows or isn't whole bytes.
 pub(crate) fn byte_size(dtype: Dtype, shape: &[usize]) -> Option<usize> {
-    // A zero extent makes the size 0 whatever the others are; their product must still be a number,
-    // because callers multiply extents again.
+    // An extent of 0 makes the size 0, but the product of the other extents must not overflow either, because callers multiply extents
+    // again.
     let elements = shape
         .iter()
         .try_fold(1_usize, |n, &d| n.checked_mul(d.max(1)))?;
@@ -136,7 +135,7 @@ pub(crate) fn byte_size(dtype: Dtype, shape: &[usize]) -> Option<usize> {
     bits.is_multiple_of(8).then_some(bits / 8)
 }
 
-/// A tensor as the header has it; what `safetensors` reads, with a dtype that need not be known.
+/// A tensor's entry as in the header; like the entry type of `safetensors`, but the dtype may be unknown.
 #[derive(Deserialize)]
 struct RawInfo {
     dtype: String,
@@ -165,7 +164,7 @@ impl Entry {
     }
 }
 
-/// The header's JSON object with equal names refused.
+/// The header's JSON object, with repeated names refused.
 struct Entries {
     metadata: BTreeMap<String, String>,
     tensors: Vec<Entry>,
@@ -206,12 +205,12 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     }
 }
 
-/// A map that refuses a repeated key; serde's own maps keep the last value in silence.
+/// A map that refuses repeated keys; serde's own maps silently keep the last value.
 #[derive(Debug)]
 pub struct UniqueMap<V>(BTreeMap<String, V>);
 
 impl<V> UniqueMap<V> {
-    /// The entries.
+    /// The entries of the map.
     pub fn into_inner(self) -> BTreeMap<String, V> {
         self.0
     }

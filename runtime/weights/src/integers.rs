@@ -1,4 +1,4 @@
-//! Weights of two, four or eight bits in words of 32 bits, as GPTQ, AWQ and compressed-tensors keep them.
+//! Weights of two, four or eight bits in words of 32 bits, in the layouts of GPTQ, AWQ and compressed-tensors.
 //!
 //! A weight W \[n, k\] lies in several tensors, and W = scale · (code − zero), with a scale and a zero for each group of inner columns:
 //!
@@ -9,7 +9,7 @@
 //! | compressed-tensors | `weight_packed` \[n, ⌈k / p⌉\] | `weight_zero_point` \[⌈n / p⌉, groups\] | `weight_scale` \[n, groups\] |
 //! | the same, whole bytes | `weight` \[n, k\] of I8 | none | `weight_scale` \[n, groups\] |
 //!
-//! A group is k / groups neighbouring columns, or those for which `g_idx` says its number.
+//! A group is k / groups neighbouring columns, or the columns to which `g_idx` gives the group's number.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use serde_json::Value;
 
 use crate::source::TensorInfo;
 
-/// In which bits of a word AWQ keeps eight neighbours.
+/// Position in a word at which AWQ stores each of eight neighbouring codes.
 const AWQ_ORDER: [usize; 8] = [0, 4, 1, 5, 2, 6, 3, 7];
 
-/// How codes lie in words.
+/// Layout of the codes in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// Zeros are stored less `below`.
+    /// GPTQ, whose stored zeros are smaller by `below`.
     Gptq {
         below: u32,
     },
@@ -33,7 +33,7 @@ enum Layout {
     Bytes,
 }
 
-/// A weight \[n, k\] in several tensors.
+/// An integer weight \[n, k\] that is stored in several tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IntegerWeight {
     layout: Layout,
@@ -41,14 +41,14 @@ pub(crate) struct IntegerWeight {
     pub(crate) shape: [usize; 2],
     groups: usize,
     pub(crate) codes: TensorInfo,
-    /// The name of the scales, and where they are.
+    /// Name and location of the scales.
     pub(crate) scales: (String, TensorInfo),
     pub(crate) zeros: Option<TensorInfo>,
-    /// The group of each inner column.
+    /// Group number of each inner column.
     pub(crate) group_of: Option<TensorInfo>,
 }
 
-/// The tensors of a weight, read.
+/// Contents of an integer weight's tensors.
 pub(crate) struct Parts {
     pub(crate) codes: Vec<u8>,
     pub(crate) scales: Vec<f32>,
@@ -56,7 +56,7 @@ pub(crate) struct Parts {
     pub(crate) group_of: Option<Vec<u8>>,
 }
 
-/// The weights of integers among `tensors`, by the names that they would have as floats, and the names of all their parts.
+/// Finds the integer weights among `tensors`, under the names that float weights would have, and the names of all their parts.
 pub(crate) fn find(
     tensors: &BTreeMap<String, TensorInfo>,
     config: Option<&Value>,
@@ -97,14 +97,14 @@ pub(crate) fn find(
     (found, parts)
 }
 
-/// What a configuration says about all weights of integers.
+/// What a configuration declares about all integer weights.
 struct Declared {
     bits: Option<u32>,
-    /// What GPTQ's zeros are stored less.
+    /// What GPTQ's stored zeros are smaller by.
     below: u32,
 }
 
-/// A tensor of a weight by the end of its name.
+/// A look-up of a weight's tensors by the ending of their names.
 type Part<'a> = &'a dyn Fn(&str) -> Option<(String, TensorInfo)>;
 
 impl Declared {
@@ -127,7 +127,7 @@ impl Declared {
         }
     }
 
-    /// Codes in a word; `None` for numbers of bits that don't fill one evenly.
+    /// Bits per code and codes per word; `None` for numbers of bits that don't fill a word evenly.
     fn bits(&self) -> Option<(u32, usize)> {
         let bits = self.bits.unwrap_or(4);
         [2, 4, 8]
@@ -135,7 +135,7 @@ impl Declared {
             .then_some((bits, 32 / bits as usize))
     }
 
-    /// GPTQ or AWQ, which extents tell apart.
+    /// Reads a weight in words, of GPTQ or AWQ, which its shapes tell apart.
     fn words(
         &self,
         part: Part<'_>,
@@ -233,7 +233,7 @@ fn matrix(info: &TensorInfo) -> Option<[usize; 2]> {
 }
 
 impl IntegerWeight {
-    /// Adds the values of the weight \[n, k\], row-major, to `values`.
+    /// Appends the decoded values of the weight \[n, k\], row-major, to `values`.
     pub(crate) fn decode(&self, parts: &Parts, values: &mut Vec<f32>) {
         let [n, k] = self.shape;
         let zeros = parts.zeros.as_deref().map(words_of);
@@ -265,7 +265,7 @@ impl IntegerWeight {
         }
     }
 
-    /// The code of a row and an inner column.
+    /// The code at a row and an inner column.
     fn code(&self, words: &[u32], row: usize, column: usize) -> u32 {
         let ([n, k], per_word) = (self.shape, 32 / self.bits as usize);
         match self.layout {
@@ -283,7 +283,7 @@ impl IntegerWeight {
         }
     }
 
-    /// The zero of a row and a group.
+    /// The zero of a row in a group.
     fn zero(&self, words: &[u32], row: usize, group: usize) -> u32 {
         let (n, per_word) = (self.shape[0], 32 / self.bits as usize);
         let along = group * n.div_ceil(per_word) + row / per_word;

@@ -1,10 +1,8 @@
-//! Weights in safetensors files: read one tensor at a time, written the same way, converted to FP8. [`gguf`] reads those of GGUF files.
+//! Weights in safetensors files: read and written one tensor at a time, and converted to FP8. [`gguf`] reads weights in GGUF files.
 //!
-//! [`Reader`] opens a file, a checkpoint of several files with an index, or a folder that holds
-//! either, and reads nothing but headers. [`Reader::fp8_layouts`] pairs FP8 codes with their scales,
-//! whatever the two are called and however large a block is. [`Writer`] puts tensors in files that
-//! Hugging Face's loaders read. [`convert`] is both together: a checkpoint in, FP8 out, in the
-//! memory of one matrix.
+//! [`Reader`] opens a file, a checkpoint of several files with an index, or a folder that holds either, and reads nothing but headers.
+//! [`Reader::fp8_layouts`] pairs FP8 codes with their scales, under any common naming and with any block size. [`Writer`] puts tensors in
+//! files that Hugging Face's loaders read. [`convert`] does both: it reads a checkpoint and writes FP8, in the memory of one matrix.
 //!
 //! ```no_run
 //! use moebius_ops::fp8::Fp8Format;
@@ -33,9 +31,9 @@
 //! | tensor | `W_scale` \[1\] | F32 |
 //! | MX | `W_scale` \[n, ⌈k/32⌉\] | U8 (E8M0) |
 //!
-//! with the experts in front (a scale per expert is \[experts, 1, 1\]). W ends in `.weight` as a
-//! rule, so this reads `X.weight_scale_inv`. All of them multiply when a code is decoded, also those
-//! called `inv`. That is what is written; what is read is more: see [`Reader::fp8_layout`].
+//! with the experts in front (a scale per expert is \[experts, 1, 1\]). W ends in `.weight` as a rule, so this reads `X.weight_scale_inv`.
+//! Decoding multiplies a code by its scale, also by one called `inv`. [`convert`] writes only these names; for the names that can be read,
+//! see [`Reader::fp8_layout`].
 
 mod convert;
 mod error;

@@ -1,4 +1,4 @@
-//! A checkpoint: the tensors of one file or of several, read one at a time.
+//! Reader of a checkpoint: the tensors of one or several files, read one at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,28 +22,28 @@ use crate::source::{
     TensorInfo, open_regular,
 };
 
-/// Largest index or configuration: an index has some 100 bytes a tensor.
+/// Largest index or configuration in bytes: an index has some 100 bytes per tensor.
 const MAX_JSON: u64 = 64 * 1024 * 1024;
 
-/// An open checkpoint, of which nothing but the headers has been read.
+/// An open checkpoint, of which only the headers have been read.
 ///
-/// A tensor is read with plain reads when it is asked for, so a reader holds no data. The files stay
-/// open: one that is replaced meanwhile is still read as it was.
+/// A tensor is read from the file on each request, so a reader holds no data. The files stay open: a file that is replaced meanwhile is
+/// still read in its old version.
 #[derive(Debug, Default)]
 pub struct Reader {
     files: Vec<(Source, BTreeMap<String, String>)>,
     tensors: BTreeMap<String, TensorInfo>,
-    /// The folder, where it holds this checkpoint and nothing but it.
+    /// Folder of the checkpoint, if the folder holds only this checkpoint.
     folder: Option<PathBuf>,
     config: Option<(PathBuf, Value)>,
-    /// Weights that lie in several tensors, by the names that they have among `tensors`.
+    /// Integer weights stored in several tensors, by their names among `tensors`.
     integers: BTreeMap<String, IntegerWeight>,
-    /// The last of them that was decoded: weights are read in pieces.
+    /// The integer weight that was decoded last, as weights are read in pieces.
     decoded: Mutex<Option<(String, Arc<Vec<f32>>)>>,
     read: AtomicU64,
 }
 
-/// `model.safetensors.index.json`, of which the sizes are not believed.
+/// Contents of `model.safetensors.index.json`, whose sizes aren't trusted.
 #[derive(Deserialize)]
 struct Index {
     weight_map: UniqueMap<String>,
@@ -52,12 +52,12 @@ struct Index {
 impl Reader {
     /// Opens a `.safetensors` file, an index (`.json`), or a folder with either.
     ///
-    /// In a folder `model.safetensors` comes first, then `model.safetensors.index.json`, then the only
-    /// other `.safetensors` file. A `config.json` beside the weights is read for its block size.
-    /// Tensors that an index leaves out are there all the same, as for those who load whole files.
+    /// In a folder `model.safetensors` comes first, then `model.safetensors.index.json`, then the only other `.safetensors` file. A
+    /// `config.json` next to the weights is read for its block size. Tensors that an index leaves out are still found, as in programs that
+    /// load whole files.
     ///
     /// # Errors
-    /// [`WeightsError`] for whatever is missing, malformed or contradicts itself.
+    /// [`WeightsError`] for anything that is missing, malformed or contradictory.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
         let about = path.metadata().map_err(read_error(path))?;
         let file = if about.is_dir() {
@@ -86,7 +86,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// A `.safetensors` file that is already in memory; `name` stands for it in errors.
+    /// Opens a `.safetensors` file that is already in memory; errors call it `name`.
     ///
     /// # Errors
     /// [`WeightsError::Header`].
@@ -94,8 +94,8 @@ impl Reader {
         Self::from_sources([(name.to_owned(), Box::new(bytes) as _)], None)
     }
 
-    /// The `.safetensors` files of a checkpoint, wherever their bytes are, and its configuration, if there is one; names stand for the
-    /// files in errors. An index isn't needed: all tensors of all files are there.
+    /// Opens the `.safetensors` files of a checkpoint from any sources of bytes, with an optional configuration; errors call the files by
+    /// the given names. No index is needed: all tensors of all files are found.
     ///
     /// # Errors
     /// [`WeightsError::Header`], [`WeightsError::Read`], and [`WeightsError::DuplicateTensor`] for a tensor that is in two files.
@@ -112,7 +112,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Puts a weight of F32 in place of the tensors that hold one in words of integers.
+    /// Replaces the tensors of each integer weight by one weight of F32.
     fn gather_integers(&mut self) {
         let (found, parts) = integers::find(&self.tensors, self.config());
         for name in parts {
@@ -132,7 +132,7 @@ impl Reader {
         self.integers = found;
     }
 
-    /// The values of a weight of integers; `None` for other tensors.
+    /// The decoded values of an integer weight; `None` for other tensors.
     fn integers_of(&self, name: &str) -> Result<Option<Arc<Vec<f32>>>, WeightsError> {
         let Some(weight) = self.integers.get(name) else {
             return Ok(None);
@@ -159,7 +159,7 @@ impl Reader {
         Ok(Some(values))
     }
 
-    /// The bytes of a part of a weight, which aren't counted.
+    /// Reads the bytes of a part of an integer weight, without counting them as read.
     fn bytes_of(&self, info: &TensorInfo) -> Result<Vec<u8>, WeightsError> {
         let mut bytes = self.room("a part of a weight", info.bytes())?;
         bytes.resize(info.bytes() as usize, 0);
@@ -167,7 +167,7 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// The same as floats; `name` stands for the tensor in errors.
+    /// Reads a part of an integer weight as floats; errors call it `name`.
     fn floats_of(&self, name: &str, info: &TensorInfo) -> Result<Vec<f32>, WeightsError> {
         let floats = [Dtype::F64, Dtype::F32, Dtype::F16, Dtype::BF16];
         if !floats.contains(&info.dtype) {
@@ -178,7 +178,7 @@ impl Reader {
         Ok(values)
     }
 
-    /// Adds the tensors of a file that `are_here`.
+    /// Adds the tensors of a file for which `are_here` is true.
     fn add(
         &mut self,
         (source, header): (Source, Header),
@@ -211,7 +211,7 @@ impl Reader {
         let index: Index = read_json(path)?;
         let mut map = index.weight_map.into_inner();
         for shard in map.values_mut() {
-            // The same file, as some programs write it.
+            // Some programs write `./` before the name of a file in the same folder.
             if let Some(plain) = shard.strip_prefix("./") {
                 *shard = plain.to_owned();
             }
@@ -222,7 +222,7 @@ impl Reader {
         };
         let mut reader = Self::default();
         let mut number = BTreeMap::new();
-        // In order of name, which is the order in which they were written.
+        // By name, which is the order in which the files were written.
         for shard in map.values().collect::<BTreeSet<_>>() {
             let name = quoted(shard);
             if !is_plain_name(shard) {
@@ -234,7 +234,7 @@ impl Reader {
                 return Err(wrong(format!("the file {name} is missing")));
             }
             number.insert(shard, reader.files.len());
-            // A tensor that several files hold is that of the file which the index names.
+            // A tensor that several files hold is taken from the file that the index names.
             let are_here = |name: &str| map.get(name).is_none_or(|of| of == shard);
             reader.add(Source::open(&file)?, are_here)?;
         }
@@ -256,41 +256,41 @@ impl Reader {
             .map(|(name, info)| (name.as_str(), info))
     }
 
-    /// Names in the order in which the files hold them.
+    /// The names of the tensors in the order of the files.
     pub fn names_in_order(&self) -> Vec<&str> {
         let mut all: Vec<_> = self.tensors().collect();
         all.sort_by_key(|(_, info)| (info.file, info.at.start, info.at.end));
         all.into_iter().map(|(name, _)| name).collect()
     }
 
-    /// What the checkpoint says about a tensor.
+    /// Header information of a tensor.
     pub fn get(&self, name: &str) -> Option<&TensorInfo> {
         self.tensors.get(name)
     }
 
-    /// The free text of the files; of equal keys the first file's.
+    /// The free-text metadata of the files; for equal keys, the value of the first file.
     pub fn metadata(&self) -> BTreeMap<&str, &str> {
         let all = self.files.iter().rev().flat_map(|(_, entries)| entries);
         all.map(|(key, text)| (key.as_str(), text.as_str()))
             .collect()
     }
 
-    /// The `config.json` beside the weights.
+    /// The contents of the `config.json` next to the weights.
     pub fn config(&self) -> Option<&Value> {
         self.config.as_ref().map(|(_, value)| value)
     }
 
-    /// The folder of a checkpoint that is a folder.
+    /// The folder of the checkpoint, if it was opened as a folder.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// The files of weights.
+    /// Paths of the files of weights.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|(source, _)| source.path())
     }
 
-    /// Bytes of all files of weights.
+    /// Bytes of all files of weights together.
     pub fn file_bytes(&self) -> u64 {
         self.files.iter().map(|(source, _)| source.len()).sum()
     }
@@ -300,7 +300,7 @@ impl Reader {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// The bytes of a tensor: little-endian elements, row-major.
+    /// Reads the bytes of a tensor: little-endian elements, row-major.
     ///
     /// # Errors
     /// [`WeightsError::UnknownTensor`], [`WeightsError::Read`], [`WeightsError::OutOfMemory`].
@@ -312,11 +312,10 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// The bytes of a tensor from byte `at` on, as many as `out` has.
+    /// Fills `out` with the bytes of a tensor, from byte `at` on.
     ///
     /// # Errors
-    /// [`WeightsError::UnknownTensor`], [`WeightsError::Read`], and [`WeightsError::DataLength`] where the
-    /// tensor ends before `out` does.
+    /// [`WeightsError::UnknownTensor`], [`WeightsError::Read`], and [`WeightsError::DataLength`] when the tensor ends before `out` is full.
     pub fn read_part(&self, name: &str, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
         let info = self.info(name)?;
         let end = at.saturating_add(out.len() as u64);
@@ -335,7 +334,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The values of an F32, F16 or BF16 tensor, widened without loss while they are read, or those of an F64 tensor, rounded.
+    /// Reads the values of an F32, F16 or BF16 tensor, widened without loss, or of an F64 tensor, rounded.
     ///
     /// # Errors
     /// [`WeightsError::WrongTensor`], and those of [`Self::read`].
@@ -345,10 +344,10 @@ impl Reader {
         self.read_f32_part(name, 0..elements)
     }
 
-    /// Elements `range` of [`Self::read_f32`]'s.
+    /// Reads the elements in `range` of a tensor, like [`Self::read_f32`].
     ///
     /// # Errors
-    /// As [`Self::read_f32`], and [`WeightsError::DataLength`] where the tensor ends before.
+    /// As [`Self::read_f32`], and [`WeightsError::DataLength`] when the tensor ends before the range.
     pub fn read_f32_part(&self, name: &str, range: Range<u64>) -> Result<Vec<f32>, WeightsError> {
         let info = self.info(name)?;
         let size = match info.dtype {
@@ -380,7 +379,7 @@ impl Reader {
         Ok(values)
     }
 
-    /// Room for `count` elements of a tensor; memory that is not there is an error, not an abort.
+    /// Allocates room for `count` elements of a tensor; failure to allocate is an error, not an abort.
     pub(crate) fn room<T>(&self, name: &str, count: u64) -> Result<Vec<T>, WeightsError> {
         let mut room = Vec::new();
         let len = usize::try_from(count).unwrap_or(usize::MAX);
@@ -398,7 +397,7 @@ impl Reader {
         info.ok_or_else(|| WeightsError::UnknownTensor(quoted(name)))
     }
 
-    /// The file of a tensor, and its name, for an error.
+    /// The path of a tensor's file and the tensor's name, for an error.
     pub(crate) fn place_of(&self, name: &str) -> String {
         let tensor = tensor(name);
         match self.tensors.get(name) {
@@ -407,7 +406,7 @@ impl Reader {
         }
     }
 
-    /// That a tensor does not fit its use.
+    /// The error that a tensor doesn't fit its use.
     pub(crate) fn wrong(
         &self,
         name: &str,
@@ -417,7 +416,7 @@ impl Reader {
         WeightsError::WrongTensor(Unfit::new(self.place_of(name), expected, got))
     }
 
-    /// Rows and columns of a block, where `config.json` or else the tensor's file says so.
+    /// Rows and columns of a block as declared by `config.json`, or else by the metadata of the tensor's file.
     pub(crate) fn declared_block(&self, name: &str) -> Result<Option<[usize; 2]>, WeightsError> {
         if let Some((path, config)) = &self.config {
             let written = &config["quantization_config"][BLOCK_SIZE];
@@ -430,7 +429,7 @@ impl Reader {
         let Some(text) = metadata.get(BLOCK_SIZE) else {
             return Ok(None);
         };
-        // What is no JSON is no block size either.
+        // Text that isn't JSON is passed on as a string, which is no block size either.
         let written = serde_json::from_str(text).unwrap_or(Value::String(text.clone()));
         block_size(source.path(), &written).map(Some)
     }
@@ -446,7 +445,7 @@ fn block_size(path: &Path, written: &Value) -> Result<[usize; 2], WeightsError> 
     })
 }
 
-/// Appends the values of `bytes`, which are whole elements.
+/// Appends the values of `bytes`, which must be whole elements.
 pub(crate) fn widen(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
     match dtype {
         Dtype::F16 => {
@@ -468,7 +467,7 @@ pub(crate) fn widen(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
     }
 }
 
-/// Whether `name` is a file of a folder and no way out of it, on any system.
+/// Whether `name` is a plain file name that can't leave its folder, on any system.
 fn is_plain_name(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     let one = matches!(parts.next(), Some(Component::Normal(_))) && parts.next().is_none();
@@ -494,7 +493,7 @@ fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
         }
     }
     found.sort();
-    // A folder of shards is known by its index.
+    // If a folder has indices, only those count, not the shards.
     let index = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "json");
     let found: Vec<_> = if found.iter().any(|path| index(&path)) {
         found.iter().filter(index).collect()
@@ -513,7 +512,7 @@ fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
     }
 }
 
-/// A JSON file of at most [`MAX_JSON`] bytes.
+/// Reads a JSON file of at most [`MAX_JSON`] bytes.
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsError> {
     let read = read_error(path);
     let (file, len) = open_regular(path)?;
@@ -522,7 +521,7 @@ fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsErro
         return Err(WeightsError::TooLarge(fault));
     }
     let mut bytes = Vec::new();
-    // A file that grows meanwhile is not followed.
+    // Bytes that are added to the file meanwhile are not read.
     file.take(MAX_JSON).read_to_end(&mut bytes).map_err(read)?;
     if bytes.starts_with(LFS_POINTER) {
         return Err(WeightsError::LfsPointer(path.to_owned()));

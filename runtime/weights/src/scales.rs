@@ -1,11 +1,11 @@
-//! Which granularity a tensor of scales has, told from its shape.
+//! Detection of the granularity of scales from their shape.
 
 use moebius_ops::scaling::{Granularity, MX_BLOCK};
 
-/// Rows and columns of a block where nothing says otherwise: DeepSeek-V3's, and everybody's since.
+/// Rows and columns of a block by default: those of DeepSeek-V3, which all later models use.
 const USUAL_BLOCK: usize = 128;
 
-/// How the scales of one matrix are laid out.
+/// Layout of the scales of one matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Grid {
     One,
@@ -13,22 +13,21 @@ enum Grid {
     Blocks([usize; 2]),
 }
 
-/// What is known beside the shapes.
+/// What is known in addition to the shapes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hints {
-    /// Rows and columns of a block, from the configuration.
+    /// Rows and columns of a block, as declared by the configuration.
     pub(crate) declared: Option<[usize; 2]>,
-    /// The scales are called `inv`, which only blocks are.
+    /// Whether the name of the scales ends in `inv`, which only scales of blocks have.
     pub(crate) inverse: bool,
-    /// The scales are E8M0 bytes.
+    /// Whether the scales are E8M0 bytes.
     pub(crate) e8m0: bool,
 }
 
-/// The granularity of scales of shape `scales` for a weight of shape `weight`, \[n, k\] or \[E, n, k\].
+/// Determines the granularity of scales of shape `scales` for a weight of shape `weight`, \[n, k\] or \[E, n, k\].
 ///
-/// A declared block size decides where it fits; then \[n, ⌈k/32⌉\] bytes are MX, one value is the
-/// whole matrix's, n values are a row's each, and a grid is of 128 × 128 blocks where these fit, else
-/// of the one block size that does. `None` where nothing fits, or more than one size does.
+/// A declared block size is used where it fits; otherwise \[n, ⌈k/32⌉\] bytes are MX, one value is the whole matrix's, n values are one per
+/// row, and a grid is of 128 × 128 blocks where these fit, else of the only block size that fits. `None` where no size fits, or several do.
 pub(crate) fn granularity(weight: &[usize], scales: &[usize], hints: Hints) -> Option<Granularity> {
     let (experts, &[n, k]) = weight.split_last_chunk::<2>()?;
     let size = [n, k];
@@ -81,22 +80,22 @@ fn of_grid(grid: [usize; 2], size: [usize; 2], hints: Hints) -> Option<Granulari
     Some(block([side(n, grid[0])?, side(k, grid[1])?]))
 }
 
-/// The length of blocks of which `count` cover `len`.
+/// The side of blocks of which `count` cover the length `len`.
 ///
-/// 128 where it fits. Else of `len` divided evenly and the powers of two the only one that fits: 384 in
-/// two blocks could be of 192 or of 256, and a guess would be a wrong result without an error.
+/// The result is 128 where it fits, else the only fitting one of `len / count` and the powers of two: 384 in two blocks could mean 192 or
+/// 256, and a guess could give wrong values without an error.
 fn side(len: usize, count: usize) -> Option<usize> {
     if len.div_ceil(USUAL_BLOCK) == count {
         return Some(USUAL_BLOCK);
     }
     if count == 1 {
-        // Every length from here on up gives the same values; none has a block of an empty side.
+        // All larger sides give the same values; an empty length has no blocks.
         return (len != 0).then_some(len);
     }
     let even = (count != 0 && len.is_multiple_of(count)).then(|| len / count);
     let powers = (0..usize::BITS).map(|bits| 1_usize << bits);
     let mut fitting = even.into_iter().chain(powers).filter(|&side| {
-        // An empty side of blocks would be even in any number of them.
+        // A side of 0 would fit any number of blocks.
         side != 0 && len.div_ceil(side) == count
     });
     let first = fitting.next()?;

@@ -43,7 +43,7 @@ fn a_grid_is_of_the_usual_blocks_or_of_the_only_ones() {
     assert_eq!(plain(&[5, 129, 391], &[5, 2, 4]), block(128, 128));
     assert_eq!(plain(&[192, 512], &[3, 8]), block(64, 64));
     assert_eq!(plain(&[7, 391], &[7, 4]), block(1, 128));
-    // Columns of a transposed expert.
+    // Scales of the columns of a transposed expert.
     assert_eq!(plain(&[2, 256, 40], &[2, 1, 40]), block(256, 1));
     assert_eq!(plain(&[384, 384], &[2, 2]), None);
     assert_eq!(plain(&[256, 256], &[300, 2]), None);

@@ -1,5 +1,4 @@
-//! Where the bytes of a checkpoint are: in a file, in memory, or wherever a program has them; and one safetensors file: its header,
-//! checked, and reads at an offset of its data.
+//! Sources of a checkpoint's bytes (a file, memory, or any other), and one safetensors file: its checked header, and reads from its data.
 
 use std::fmt;
 use std::fs::File;
@@ -13,29 +12,29 @@ use safetensors::Dtype;
 use crate::error::{HeaderError, InFile, WeightsError, read_error};
 use crate::header::{Header, LENGTH_FIELD, header_length};
 
-/// Name of the file of a checkpoint that is one file.
+/// File name of a checkpoint in one file.
 pub(crate) const MODEL_FILE: &str = "model.safetensors";
-/// Name of the index of a checkpoint of several files.
+/// File name of the index of a checkpoint in several files.
 pub(crate) const INDEX_FILE: &str = "model.safetensors.index.json";
-/// Name of a model's configuration.
+/// File name of a model's configuration.
 pub const CONFIG_FILE: &str = "config.json";
-/// Metadata of a file whose blocks no configuration describes: `[rows, columns]`.
+/// Metadata key of the block size `[rows, columns]`, for files without a configuration.
 pub(crate) const BLOCK_SIZE: &str = "weight_block_size";
 
-/// Bytes read at a time where values are widened while they are read; a multiple of every element.
+/// Bytes read at a time when values are widened, a multiple of every element size.
 pub(crate) const CHUNK: usize = 1024 * 1024;
 
-/// Bytes that are read a piece at a time, so that a checkpoint need not be in memory: of a file that a browser has, for example.
+/// A source of bytes that are read in pieces, so that a checkpoint need not be in memory: for example a file that a browser has.
 ///
-/// A reader asks for the header first, and then for one tensor after the other, each when it is asked for.
+/// A reader reads the header first, and then one tensor after the other, each on request.
 pub trait ReadAt: fmt::Debug + Send + Sync {
-    /// How many bytes there are, which doesn't change.
+    /// Number of bytes, which must not change.
     fn size(&self) -> u64;
 
     /// Fills `out` with the bytes from byte `at` on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] where there are fewer, and what else keeps them from being read.
+    /// [`io::ErrorKind::UnexpectedEof`] when the source ends before, or any other error of reading.
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 }
 
@@ -52,10 +51,10 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// A file, and how long it was when it was opened.
+/// An open file, and its length when it was opened.
 #[derive(Debug)]
 struct Opened {
-    /// The lock holds the cursor: reads of several threads take turns.
+    /// The file; the lock guards its cursor, so reads of several threads take turns.
     file: Mutex<File>,
     size: u64,
 }
@@ -72,17 +71,17 @@ impl ReadAt for Opened {
     }
 }
 
-/// The bytes of a regular file, open.
+/// Opens a regular file as a source of bytes.
 pub(crate) fn open_bytes(path: &Path) -> Result<Box<dyn ReadAt>, WeightsError> {
     let (file, size) = open_regular(path)?;
     let file = Mutex::new(file);
     Ok(Box::new(Opened { file, size }))
 }
 
-/// How the small file begins that Git LFS leaves in place of a large one.
+/// Beginning of the small file that Git LFS leaves in place of a large one.
 pub const LFS_POINTER: &[u8] = b"version https://git-lfs";
 
-/// Refuses such a file.
+/// Refuses a pointer file of Git LFS.
 pub(crate) fn refuse_pointer(path: &Path, bytes: &dyn ReadAt) -> Result<(), WeightsError> {
     let mut start = [0; LFS_POINTER.len()];
     if bytes.size() < start.len() as u64 {
@@ -95,7 +94,7 @@ pub(crate) fn refuse_pointer(path: &Path, bytes: &dyn ReadAt) -> Result<(), Weig
     Ok(())
 }
 
-/// Bytes of several sources, one after the other.
+/// The concatenation of several sources of bytes.
 #[derive(Debug)]
 pub(crate) struct Joined(pub(crate) Vec<Box<dyn ReadAt>>);
 
@@ -126,10 +125,10 @@ impl ReadAt for Joined {
     }
 }
 
-/// A regular file, open, and its length.
+/// Opens a regular file, and returns the file and its length.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, u64), WeightsError> {
     let read = read_error(path);
-    // Looked at before it is opened: to open a pipe is to wait for its writer.
+    // The type is checked before opening, because opening a pipe would wait for its writer.
     if !path.metadata().map_err(read)?.is_file() {
         return Err(WeightsError::NotAFile(path.to_owned()));
     }
@@ -138,16 +137,16 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, u64), WeightsError> {
     Ok((file, len))
 }
 
-/// What a checkpoint says about one tensor.
+/// Header information of one tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Element type.
     pub dtype: Dtype,
     /// Extents, outermost first.
     pub shape: Vec<usize>,
-    /// The number of the file.
+    /// Index of the file that holds the tensor.
     pub(crate) file: usize,
-    /// Its bytes in the data of the file.
+    /// Range of the tensor's bytes in the data of the file.
     pub(crate) at: Range<u64>,
 }
 
@@ -158,15 +157,15 @@ impl TensorInfo {
     }
 }
 
-/// Largest header: what the `safetensors` crate accepts. The largest published ones are some MB.
+/// Largest header in bytes that the `safetensors` crate accepts. The largest published ones have some MB.
 const MAX_HEADER: u32 = 100_000_000;
 
-/// A file whose header holds.
+/// A safetensors file with a valid header.
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,
     bytes: Box<dyn ReadAt>,
-    /// Offset of the data section.
+    /// Offset of the data section in the file.
     data: u64,
 }
 
@@ -176,7 +175,7 @@ impl Source {
         Self::of(path.to_owned(), open_bytes(path)?)
     }
 
-    /// Reads the header of bytes that errors call `path`.
+    /// Reads the header from a source of bytes, which errors call `path`.
     pub(crate) fn of(
         path: PathBuf,
         bytes: Box<dyn ReadAt>,
@@ -195,13 +194,13 @@ impl Source {
         bytes
             .read_at(LENGTH_FIELD as u64, &mut header)
             .map_err(read)?;
-        // header_length has seen that the header is inside the file.
+        // `header_length` has checked that the header lies inside the file.
         let data = (LENGTH_FIELD + header_len) as u64;
         let header = Header::parse(&header, len - data).map_err(refuse)?;
         Ok((Self { path, bytes, data }, header))
     }
 
-    /// Where the file is, or what it is called.
+    /// Path or name of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -210,7 +209,7 @@ impl Source {
         self.bytes.size()
     }
 
-    /// Fills `out` from byte `at` of the data section, which the header has said is there.
+    /// Fills `out` with bytes from byte `at` of the data section on, which must exist by the header.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
         let read = self.bytes.read_at(self.data + at, out);
         read.map_err(read_error(&self.path))

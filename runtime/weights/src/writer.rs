@@ -1,10 +1,9 @@
-//! Safetensors files, written a piece at a time.
+//! Writer of safetensors files, piece by piece.
 //!
-//! All tensors are declared first, so the header and every offset are known before any data is there;
-//! the data may then come in any order and in any pieces. A file is written under another name
-//! (`NAME.part`), flushed and renamed when its last byte is there; one that stays incomplete is removed.
-//! Tensors lie in order of decreasing element size, each aligned to its elements, as the `safetensors`
-//! crate writes them; the header is padded with spaces to 8 bytes and says `format: pt`.
+//! All tensors are declared first, so the header and every offset are known before the data; the data may then come in any order and in any
+//! pieces. A file is written under a temporary name (`NAME.part`), and flushed and renamed after its last byte; an incomplete file is
+//! removed. Tensors lie in order of decreasing element size, each aligned to its elements, as the `safetensors` crate writes them; the
+//! header is padded with spaces to 8 bytes and says `format: pt`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Seek, SeekFrom, Write};
@@ -22,13 +21,13 @@ use crate::fp8::{Fp8Weight, Matrix};
 use crate::header::{Header, METADATA, byte_size};
 use crate::source::{INDEX_FILE, MODEL_FILE};
 
-/// Bytes of data from which on a folder gets another file, as Hugging Face writes them.
+/// Bytes of data after which a folder gets another file, the same as Hugging Face's.
 pub const SHARD_BYTES: u64 = 5_000_000_000;
 
-/// A tensor that will be written.
+/// Declaration of a tensor to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
     /// Element type.
     pub dtype: Dtype,
@@ -37,9 +36,9 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// The two tensors of an FP8 weight of this name and shape: codes, and scales.
+    /// Declares the two tensors of an FP8 weight of this name and shape: codes and scales.
     ///
-    /// A shape without two or three extents is refused when it is written.
+    /// A shape that hasn't two or three extents is refused when the weight is written.
     pub fn of_fp8(name: &str, shape: &[usize], scheme: Fp8Scheme) -> [Self; 2] {
         let matrix = Matrix::of(shape);
         let grid = scheme.grid(matrix.rows, matrix.columns);
@@ -77,12 +76,12 @@ impl TensorSpec {
     }
 }
 
-/// Writes one file, or a checkpoint of several with an index.
+/// Writer of one file, or of a checkpoint of several files with an index.
 #[derive(Debug, Default)]
 pub struct Writer {
     folder: PathBuf,
     files: Vec<ShardFile>,
-    /// Name → file and place in it.
+    /// File index and place in the file of each tensor, by name.
     places: HashMap<String, (usize, Place)>,
     total: u64,
     index: bool,
@@ -90,13 +89,13 @@ pub struct Writer {
 
 #[derive(Debug)]
 struct Place {
-    /// Offset in the file.
+    /// Offset of the tensor in the file.
     begin: u64,
     bytes: u64,
     written: u64,
 }
 
-/// A file that is yet to be written, is being written, or is complete.
+/// A file that is still to be written, is being written, or is complete.
 #[derive(Debug)]
 struct ShardFile {
     path: PathBuf,
@@ -108,10 +107,10 @@ struct ShardFile {
 }
 
 impl Writer {
-    /// Declares the tensors of one file. `metadata` is the header's free text beside `format`.
+    /// Declares the tensors of one file. `metadata` is the free-text metadata in addition to `format`.
     ///
     /// # Errors
-    /// [`WeightsError::Declared`] for a name that occurs twice or is kept, and a size that overflows.
+    /// [`WeightsError::Declared`] for a repeated or reserved name, and for a size that overflows.
     pub fn file(
         path: &Path,
         tensors: &[TensorSpec],
@@ -125,9 +124,9 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Declares the tensors of a checkpoint in a folder that exists: `model.safetensors`, or from
-    /// `shard_bytes` of data on `model-00001-of-0000N.safetensors` and so on with
-    /// `model.safetensors.index.json`. A tensor is in one file, however large it is.
+    /// Declares the tensors of a checkpoint in an existing folder: `model.safetensors`, or for more than `shard_bytes` of data the files
+    /// `model-00001-of-0000N.safetensors` and so on, with `model.safetensors.index.json`. A tensor is never split between files, however
+    /// large it is.
     ///
     /// # Errors
     /// As [`Self::file`].
@@ -173,11 +172,11 @@ impl Writer {
         mut tensors: Vec<&TensorSpec>,
         metadata: &BTreeMap<String, String>,
     ) -> Result<(), WeightsError> {
-        // Stable: among equals the order of declaration stays.
+        // A stable sort keeps the order of declaration for equal dtypes.
         tensors.sort_by_key(|spec| std::cmp::Reverse(spec.dtype));
         let (header, end) = self.header(&tensors, metadata)?;
         let head = head(header);
-        // What is written is read by the same rules.
+        // The header must pass the checks of the reader.
         let parsed = Header::parse(&head[8..], end as u64);
         let parsed = parsed.map_err(InFile::at(&path));
         parsed.map_err(WeightsError::Header)?;
@@ -203,7 +202,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The header of a file of these tensors, in this order, and the bytes of their data.
+    /// The header of a file with these tensors in this order, and the number of bytes of their data.
     fn header(
         &self,
         tensors: &[&TensorSpec],
@@ -241,11 +240,11 @@ impl Writer {
         Ok((header, end))
     }
 
-    /// Adds bytes to a tensor, after those that it has.
+    /// Appends bytes to a tensor.
     ///
     /// # Errors
-    /// [`WeightsError::UnknownTensor`], [`WeightsError::DataLength`] for more bytes than it was declared with,
-    /// [`WeightsError::Write`], [`WeightsError::Busy`].
+    /// [`WeightsError::UnknownTensor`], [`WeightsError::DataLength`] for more bytes than were declared, [`WeightsError::Write`],
+    /// [`WeightsError::Busy`].
     pub fn append(&mut self, name: &str, bytes: &[u8]) -> Result<(), WeightsError> {
         let place = self.places.get_mut(name);
         let (file, place) = place.ok_or_else(|| WeightsError::UnknownTensor(quoted(name)))?;
@@ -258,8 +257,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes an FP8 weight that was declared with [`TensorSpec::of_fp8`], codes and scales. The scale of the
-    /// input is a tensor of its own.
+    /// Writes the codes and scales of an FP8 weight that was declared with [`TensorSpec::of_fp8`]. The scale of the input is a tensor of
+    /// its own, and not written here.
     ///
     /// # Errors
     /// Those of [`Fp8Weight::check`] and [`Self::append`].
@@ -273,7 +272,7 @@ impl Writer {
     /// Completes the files, and returns their paths, the index last.
     ///
     /// # Errors
-    /// [`WeightsError::DataLength`] for a tensor with bytes missing, [`WeightsError::Write`].
+    /// [`WeightsError::DataLength`] for a tensor whose bytes aren't complete, [`WeightsError::Write`].
     pub fn finish(mut self) -> Result<Vec<PathBuf>, WeightsError> {
         for (name, (_, place)) in &self.places {
             if place.written != place.bytes {
@@ -281,7 +280,7 @@ impl Writer {
             }
         }
         for file in &mut self.files {
-            // One without data has not been opened so far, and no file is open that is complete.
+            // A file without data hasn't been written yet; complete files have been closed.
             if file.missing == 0 && !file.head.is_empty() {
                 file.write(0, &[])?;
             }
@@ -316,7 +315,7 @@ impl ShardFile {
             self.head = Vec::new();
         }
         let Some(part) = &mut self.open else {
-            return Ok(()); // Complete: what comes now is empty.
+            return Ok(()); // The file is complete, so only empty data can follow.
         };
         let mut write = || {
             part.file.seek(SeekFrom::Start(at))?;
@@ -332,7 +331,7 @@ impl ShardFile {
     }
 }
 
-/// Length field and header, padded to 8 bytes.
+/// The length field and the header, padded to 8 bytes.
 fn head(header: Map<String, Value>) -> Vec<u8> {
     let mut text = Value::Object(header).to_string().into_bytes();
     text.resize(text.len().next_multiple_of(8), b' ');

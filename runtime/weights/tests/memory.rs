@@ -1,5 +1,5 @@
-//! What a conversion holds, as the system counts it, in a process of its own.
-#![cfg(target_os = "linux")] // where the peak can be read and forgotten
+//! Peak memory of a conversion, as the system counts it, in a process of its own.
+#![cfg(target_os = "linux")] // where the peak can be read and reset
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot set itself up has failed"
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 /// Rows and columns of a matrix.
 const MATRIX: [usize; 2] = [512, 512];
 
-/// Writes `matrices` projections and a stack of as many experts, f32, one row at a time.
+/// Writes a checkpoint in f32, one row at a time: `matrices` projections, and a stack of as many experts.
 fn checkpoint(path: &Path, matrices: usize, [rows, columns]: [usize; 2]) {
     let bytes = rows * columns * 4;
     let mut header = Map::new();
@@ -44,7 +44,7 @@ fn checkpoint(path: &Path, matrices: usize, [rows, columns]: [usize; 2]) {
     }
 }
 
-/// The bytes of a line of the process's status.
+/// The value in bytes of the line `field` of the process's status.
 fn status(field: &str) -> usize {
     let text = fs::read_to_string("/proc/self/status").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(field));
@@ -57,7 +57,7 @@ const SCHEME: Fp8Scheme = Fp8Scheme {
     granularity: Granularity::Row,
 };
 
-/// Converts, and returns how far the process's memory rose above what it was before.
+/// Runs a conversion, and returns how far the process's memory rose above its earlier level.
 fn rise(source: &Path, target: &Path, quantize: &mut Quantize<'_>) -> usize {
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status("VmRSS:");
@@ -75,7 +75,7 @@ fn a_checkpoint_takes_one_matrix_and_its_codes() {
     checkpoint(&path("small.safetensors"), 2, [32, 64]);
     checkpoint(&path("large.safetensors"), 12, MATRIX);
     let matrix = MATRIX[0] * MATRIX[1] * 4;
-    // f32 and codes, and the chunk of bytes that values are read from; the rest is for the allocator.
+    // A matrix in f32, its codes, and the chunk of bytes that values are read from; the rest is for the allocator.
     let most = matrix + matrix / 4 + (2 << 20) + (1 << 20);
     let mut host = host_quantizer(SCHEME);
     // The first pass brings code and buffers into memory.
@@ -85,7 +85,7 @@ fn a_checkpoint_takes_one_matrix_and_its_codes() {
     println!("{} KiB more, a matrix has {}", rose >> 10, matrix >> 10);
     assert!(rose <= most, "at most {most} bytes more, got {rose}");
 
-    // One that keeps what it was given is found out.
+    // A quantiser that keeps all its inputs must exceed the limit.
     let mut kept = Vec::new();
     let mut keeps = |values: &[f32], rows: usize, columns: usize| {
         kept.push(values.to_vec());

@@ -1,4 +1,4 @@
-//! Any bytes as a file of weights; the body is one of the library's tests, too, with bytes from proptest.
+//! Fuzz target: any bytes as a file of weights. The library's tests run the same body with bytes from proptest.
 #![no_main]
 
 #[path = "../../tests/weights/any_bytes.rs"]

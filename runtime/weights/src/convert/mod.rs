@@ -1,8 +1,7 @@
-//! A checkpoint in, a checkpoint in FP8 out, one matrix in memory at a time.
+//! Converts a checkpoint to FP8, with one matrix in memory at a time.
 //!
-//! Peak memory is one matrix (of a stack of experts: one expert) in f32 and its codes, whatever the
-//! checkpoint's size: values are widened while they are read, codes written when they are there, and what
-//! is copied goes through a buffer of 1 MiB.
+//! Peak memory is one matrix (of a stack of experts: one expert) in f32 and its codes, whatever the checkpoint's size: values are widened
+//! while they are read, codes are written as soon as they are computed, and copied tensors go through a buffer of 1 MiB.
 
 mod plan;
 mod run;
@@ -27,18 +26,17 @@ use target::Target;
 
 /// Converts the weights of `source` to FP8 and writes them, and all other tensors, to `target`.
 ///
-/// `target` is a file where its name ends in `.safetensors`, else a folder: new or empty. It is there when
-/// everything is written, and as it was before when anything fails. Every tensor of F32, F16 or BF16
-/// that is a matrix of a layer (see [`DEFAULT_SKIPS`](crate::DEFAULT_SKIPS) for what is not) is quantised by `quantize`;
-/// FP8 of the scheme asked for is carried over, other FP8 decoded and quantised again; everything else
-/// is copied byte for byte. From a folder to a folder the small files go along, and `config.json` gets the
-/// `quantization_config` that fits: DeepSeek's `fp8` for blocks, else `compressed-tensors` for E4M3, else
-/// `moebius-fp8`, which other loaders refuse. `progress` gets a name, its number from 0 and how many there are.
+/// `target` is a file if its name ends in `.safetensors`, else a new or empty folder. It appears only when everything is written, and stays
+/// as it was when anything fails. Every tensor of F32, F16 or BF16 that is a matrix of a layer (see [`DEFAULT_SKIPS`](crate::DEFAULT_SKIPS)
+/// for what is not) is quantised by `quantize`; FP8 weights of the requested scheme are carried over, and other FP8 weights are decoded and
+/// quantised again; everything else is copied byte for byte. From folder to folder, small files are copied, too, and `config.json` gets the
+/// matching `quantization_config`: DeepSeek's `fp8` for blocks, else `compressed-tensors` for E4M3, else `moebius-fp8`, which other loaders
+/// refuse. `progress` gets the name of a tensor, its index from 0 and the number of tensors.
 ///
 /// # Errors
-/// [`WeightsError`]: those of [`Reader`], of [`Writer`] and of `quantize`;
-/// [`WeightsError::TargetIsSource`], [`WeightsError::TargetExists`], [`WeightsError::Busy`],
-/// [`WeightsError::SkippedFp8`], and [`WeightsError::WrongTensor`] for FP8 that is not computed with.
+/// [`WeightsError`]: those of [`Reader`], of [`Writer`] and of `quantize`; [`WeightsError::TargetIsSource`],
+/// [`WeightsError::TargetExists`], [`WeightsError::Busy`], [`WeightsError::SkippedFp8`], and [`WeightsError::WrongTensor`] for FP8 tensors
+/// that aren't matrix weights.
 pub fn convert(
     source: &Reader,
     target: &Path,
@@ -75,7 +73,7 @@ pub fn convert(
     Ok(report)
 }
 
-/// The source's free text, and the size of blocks for a reader without a configuration.
+/// The source's free-text metadata, plus the block size for readers without a configuration.
 fn metadata(source: &Reader, scheme: Fp8Scheme) -> BTreeMap<String, String> {
     let entries = source.metadata().into_iter();
     let mut metadata: BTreeMap<String, String> = entries
@@ -88,21 +86,21 @@ fn metadata(source: &Reader, scheme: Fp8Scheme) -> BTreeMap<String, String> {
     metadata
 }
 
-/// What a conversion does.
+/// Options of a conversion.
 #[derive(Clone, Debug)]
 pub struct ConvertOptions {
-    /// What weights become.
+    /// FP8 scheme that weights are converted to.
     pub scheme: Fp8Scheme,
-    /// Patterns of names that stay as they are: `*` any characters, `?` one.
+    /// Patterns of names of tensors that stay as they are: `*` stands for any characters, `?` for one.
     pub skip: Vec<String>,
-    /// What to do with FP8 codes that have no scale.
+    /// How to treat FP8 codes that have no scale.
     pub unscaled: Unscaled,
-    /// Bytes of data from which on a folder gets another file.
+    /// Bytes of data after which a folder gets another file; `None` for no limit.
     pub shard_bytes: Option<u64>,
 }
 
 impl ConvertOptions {
-    /// [`DEFAULT_SKIPS`], no FP8 without scales, and files of 5 GB as Hugging Face writes them.
+    /// Options with [`DEFAULT_SKIPS`], FP8 codes without scales refused, and files of 5 GB like Hugging Face's.
     pub fn new(scheme: Fp8Scheme) -> Self {
         Self {
             scheme,
@@ -113,58 +111,58 @@ impl ConvertOptions {
     }
 }
 
-/// What became of a weight.
+/// What a conversion did with a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// From floating point to FP8.
+    /// Quantised from floating point to FP8.
     Quantized,
-    /// From FP8 to FP8 of another kind.
+    /// Decoded from FP8 and quantised to another FP8 scheme.
     Requantized,
-    /// FP8 of this kind already: the same codes and scales.
+    /// Carried over, with the same codes and scales.
     Carried,
 }
 
-/// One weight that is in FP8 now.
+/// A weight that is FP8 after the conversion.
 #[derive(Clone, Debug, Serialize)]
 pub struct ConvertedLayer {
-    /// Its name.
+    /// Name of the weight.
     pub name: String,
-    /// \[n, k\], or \[experts, n, k\].
+    /// Shape of the weight: \[n, k\], or \[experts, n, k\].
     pub shape: Vec<usize>,
-    /// What was done.
+    /// What the conversion did with the weight.
     pub action: Action,
-    /// What it was: a dtype, or a scheme.
+    /// Dtype or FP8 scheme before the conversion.
     pub from: String,
-    /// Bytes it had, scales included.
+    /// Bytes before the conversion, scales included.
     pub bytes_before: u64,
-    /// Bytes it has, scales included.
+    /// Bytes after the conversion, scales included.
     pub bytes_after: u64,
-    /// ‖decoded − original‖₂ / ‖original‖₂ over finite values; 0 for one that is carried over.
+    /// Relative error ‖decoded − original‖₂ / ‖original‖₂ over finite values; 0 for a weight that is carried over.
     pub relative_rms: f64,
-    /// Largest |decoded − original| of a finite value.
+    /// Largest error |decoded − original| of a finite value.
     pub max_abs: f32,
-    /// Values that are NaN or infinite.
+    /// Number of values that are NaN or infinite.
     pub non_finite: u64,
 }
 
-/// What a conversion did.
+/// Report of a conversion.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ConvertReport {
-    /// The weights in FP8, in the order of the files.
+    /// FP8 weights, in the order of the files.
     pub layers: Vec<ConvertedLayer>,
-    /// Other tensors, the same bytes as before.
+    /// Number of other tensors, which were copied byte for byte.
     pub copied_tensors: usize,
-    /// Their bytes.
+    /// Bytes of the copied tensors.
     pub copied_bytes: u64,
     /// Bytes of the files of weights that were read.
     pub bytes_before: u64,
     /// Bytes of the files of weights that were written.
     pub bytes_after: u64,
-    /// The files of weights, and the index.
+    /// Paths of the written files of weights, and of the index.
     pub files: Vec<PathBuf>,
-    /// Other files of the folder that were copied.
+    /// Names of other files of the folder that were copied.
     pub copied_files: Vec<String>,
-    /// Files of the folder that were not: weights in other formats, and what describes the old ones.
+    /// Names of files of the folder that weren't copied: weights in other formats, and descriptions of the old weights.
     pub left_out: Vec<String>,
 }

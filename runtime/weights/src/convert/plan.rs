@@ -1,5 +1,5 @@
-//! What becomes of every tensor, decided from headers before anything is read or written, and which tensors are weights of a matrix
-//! product, told from names and shapes.
+//! The plan of a conversion, made from headers before anything is read or written; names and shapes show which tensors are weights of
+//! matrix products.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use crate::fp8::{StoredFp8, is_float};
 use crate::reader::Reader;
 use crate::writer::TensorSpec;
 
-/// What is done with one tensor, or with an FP8 weight and its scales.
+/// A step of a conversion, for one tensor, or for an FP8 weight and its scales.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// The same bytes.
+    /// Copies the bytes.
     Copy(String),
-    /// To FP8.
+    /// Quantises the values to FP8.
     Quantize(String),
-    /// The same codes and scales.
+    /// Carries over codes and scales.
     Carry(StoredFp8),
-    /// Decoded, and to FP8 again.
+    /// Decodes the FP8 weight and quantises it again.
     Requantize(StoredFp8),
 }
 
@@ -39,7 +39,7 @@ impl Step {
     }
 }
 
-/// All steps, and what they will have written.
+/// All steps of a conversion, and the tensors that they write.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
@@ -63,7 +63,7 @@ impl Plan {
         let mut plan = Self::default();
         for name in source.names_in_order() {
             if scales.contains(name) {
-                continue; // Goes with its weight.
+                continue; // Handled with the weight of these scales.
             }
             let step = step(source, options, name, layouts.remove(name))?;
             let info = source.info(name)?;
@@ -82,12 +82,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether anything is in FP8 afterwards.
+    /// Whether the result has any FP8 weight.
     pub(super) fn has_fp8(&self) -> bool {
         !self.steps.iter().all(Step::is_copy)
     }
 
-    /// Whether every FP8 weight has the scale of its input.
+    /// Whether every FP8 weight has a scale of its input.
     pub(super) fn is_calibrated(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::Copy(_) => true,
@@ -96,7 +96,7 @@ impl Plan {
         })
     }
 
-    /// Modules whose matrices stay as they are.
+    /// Names of the modules whose matrices stay as they are.
     pub(super) fn ignored(&self, source: &Reader) -> Vec<String> {
         let copied = self.steps.iter().filter(|step| step.is_copy());
         let matrices = copied.map(Step::name).filter(|name| {
@@ -141,7 +141,8 @@ fn step(
     })
 }
 
-/// Whether the codes and scales of `layout` are those of `scheme`: another name for the same blocks is.
+/// Whether the codes and scales of `layout` have the scheme `scheme`, possibly with a differently named granularity that gives the same
+/// blocks.
 fn is_same(layout: &StoredFp8, scheme: Fp8Scheme) -> bool {
     let (here, there) = (layout.scheme.granularity, scheme.granularity);
     let matrix = layout.matrix();
@@ -158,7 +159,7 @@ fn is_same(layout: &StoredFp8, scheme: Fp8Scheme) -> bool {
     same && layout.scheme.format == scheme.format
 }
 
-/// Patterns of tensors that stay as they are: embeddings, norms, the output head, and what chooses experts.
+/// Patterns of tensors that stay as they are: embeddings, norms, the output head and routers.
 pub const DEFAULT_SKIPS: &[&str] = &[
     "*embed*",
     "*wte*",
@@ -171,10 +172,10 @@ pub const DEFAULT_SKIPS: &[&str] = &[
     "*.shared_expert_gate.weight",
 ];
 
-/// Whether a tensor is a matrix, or a stack of one per expert, that rows of tokens are multiplied with.
+/// Whether a tensor is a matrix, or a stack of one per expert, that multiplies rows of tokens.
 ///
-/// Two extents: a name that ends in `.weight`, or that has a part `experts` and is neither bias nor
-/// scale. Three: a stack is told from a convolution by a part that names experts.
+/// With two extents, the name must end in `.weight`, or have a part `experts` and be neither bias nor scale. With three, a part of the name
+/// must name experts, to tell a stack from a convolution.
 fn is_matrix(name: &str, shape: &[usize]) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     let weight = last == "weight";

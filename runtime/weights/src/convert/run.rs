@@ -1,4 +1,4 @@
-//! The steps of a conversion, each reading and writing one tensor; what makes codes of matrices, and how far these are from the values.
+//! Execution of a conversion's steps, each of which reads and writes one tensor; the quantiser, and the measure of its error.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ use crate::reader::Reader;
 use crate::source::CHUNK;
 use crate::writer::{TensorSpec, Writer};
 
-/// Does a step; `None` where a tensor was copied.
+/// Executes a step; `None` where a tensor was copied.
 pub(super) fn step(
     source: &Reader,
     scheme: Fp8Scheme,
@@ -59,7 +59,7 @@ pub(super) fn step(
     }))
 }
 
-/// Bytes of codes and scales.
+/// Bytes of the codes and scales of `layout`.
 fn before(source: &Reader, layout: &StoredFp8) -> Result<u64, WeightsError> {
     let scales = match &layout.scale {
         Some(name) => source.info(name)?.bytes(),
@@ -68,7 +68,7 @@ fn before(source: &Reader, layout: &StoredFp8) -> Result<u64, WeightsError> {
     Ok(source.info(&layout.name)?.bytes() + scales)
 }
 
-/// The same bytes, a buffer at a time.
+/// Copies a tensor, one buffer at a time.
 fn copy(source: &Reader, name: &str, writer: &mut Writer) -> Result<(), WeightsError> {
     let bytes = source.info(name)?.bytes();
     let mut buffer = vec![0; bytes.min(CHUNK as u64) as usize];
@@ -82,11 +82,11 @@ fn copy(source: &Reader, name: &str, writer: &mut Writer) -> Result<(), WeightsE
     Ok(())
 }
 
-/// One weight on its way.
+/// Conversion of one weight.
 struct Run<'a> {
     source: &'a Reader,
     scheme: Fp8Scheme,
-    /// Codes and scales as they are written.
+    /// Declarations of the codes and scales to write.
     specs: [TensorSpec; 2],
     matrix: Matrix,
     writer: &'a mut Writer,
@@ -96,7 +96,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// From floating point, expert by expert.
+    /// Quantises a floating-point weight, expert by expert.
     fn quantize(&mut self, name: &str) -> Result<(), WeightsError> {
         let count = self.matrix.elements() as u64;
         for expert in 0..self.matrix.experts as u64 {
@@ -107,7 +107,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// From FP8 of another kind, expert by expert.
+    /// Decodes and quantises an FP8 weight of another scheme, expert by expert.
     fn requantize(&mut self, layout: &StoredFp8) -> Result<(), WeightsError> {
         let scales = self.source.fp8_scales(layout)?.to_f32();
         let [down, across] = layout.scheme.grid(self.matrix.rows, self.matrix.columns);
@@ -127,7 +127,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The codes as they are, and the scales in the form in which this writes them.
+    /// Writes the same codes, and the scales in the form of this writer.
     fn carry(&mut self, layout: &StoredFp8) -> Result<(), WeightsError> {
         copy(self.source, &layout.name, self.writer)?;
         self.after += self.source.info(&layout.name)?.bytes();
@@ -135,7 +135,7 @@ impl Run<'_> {
         self.append_scales(&scales.to_bytes())
     }
 
-    /// Quantises and writes one matrix, and measures how far it moved.
+    /// Quantises and writes one matrix, and measures the error.
     fn write(&mut self, values: &[f32]) -> Result<(), WeightsError> {
         let Matrix { rows, columns, .. } = self.matrix;
         let name = self.specs[0].name.as_str();
@@ -172,16 +172,16 @@ impl Run<'_> {
     }
 }
 
-/// Why a quantiser gave nothing.
+/// Error of a quantiser.
 pub type QuantizeError = Box<dyn Error + Send + Sync>;
 
-/// What makes codes and scales of a matrix: takes values, rows and columns.
+/// A quantiser of one matrix, which takes the values, rows and columns.
 ///
-/// It returns one code a value and the scales of the scheme asked for, one where the whole matrix shares
-/// it. A matrix without values is not handed to it.
+/// It returns one code per value and the scales of the requested scheme: a single one where the whole matrix shares it. It never gets a
+/// matrix without values.
 pub type Quantize<'a> = dyn FnMut(&[f32], usize, usize) -> Result<Quantized, QuantizeError> + 'a;
 
-/// [`quantize_host`], in the form in which a conversion takes a quantiser.
+/// [`quantize_host`] as a quantiser for a conversion.
 pub fn host_quantizer(
     quantizer: impl Into<Quantizer>,
 ) -> impl FnMut(&[f32], usize, usize) -> Result<Quantized, QuantizeError> {
@@ -189,14 +189,14 @@ pub fn host_quantizer(
     move |values, rows, columns| Ok(quantize_host(values, rows, columns, quantizer)?)
 }
 
-/// How far decoded values are from the originals.
+/// Difference between decoded values and the originals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Distance {
     squares: f64,
     reference: f64,
     /// Largest |difference|.
     max: f32,
-    /// Originals that are NaN or infinite, which take no part.
+    /// Number of originals that are NaN or infinite, which are left out of the measure.
     non_finite: u64,
 }
 
@@ -209,14 +209,14 @@ impl Distance {
         let difference = f64::from(decoded) - f64::from(original);
         self.squares += difference * difference;
         self.reference += f64::from(original) * f64::from(original);
-        // NaN, which no encoding of a number gives, must not vanish in a maximum.
+        // A NaN, which no encoding of a number gives, must not vanish in the maximum.
         let size = difference.abs() as f32;
         if size > self.max || size.is_nan() {
             self.max = size;
         }
     }
 
-    /// ‖decoded − original‖₂ / ‖original‖₂; 0 for zeros that stay zeros.
+    /// Relative error ‖decoded − original‖₂ / ‖original‖₂; 0 where zeros stay zeros.
     fn relative_rms(&self) -> f64 {
         if self.squares == 0.0 {
             0.0

@@ -1,6 +1,6 @@
-//! Where a conversion goes: a file, or a folder that appears when it is complete.
+//! The target of a conversion: a file, or a folder that appears when it is complete.
 //!
-//! `quantization_config` of a folder's `config.json` tells a loader how the weights are kept:
+//! `quantization_config` in a folder's `config.json` tells a loader how the weights are stored:
 //!
 //! | weights | `quant_method` | read by |
 //! |---|---|---|
@@ -23,20 +23,20 @@ use crate::folder::{PartFolder, copy_into, is_weights, parent, small_files, writ
 use crate::reader::Reader;
 use crate::source::{BLOCK_SIZE, CONFIG_FILE, INDEX_FILE};
 
-/// What describes the weights as they were in ways this does not rewrite.
+/// Files that describe the old weights and that this conversion can't rewrite.
 const STALE: &[&str] = &["hf_quant_config.json"];
 
-/// Where the result goes.
+/// Target of a conversion.
 #[derive(Debug)]
 pub(super) enum Target {
     /// A file, which the writer replaces when it is complete.
     File(PathBuf),
-    /// A folder, complete or not there.
+    /// A folder, which appears when it is complete.
     Folder(PartFolder),
 }
 
 impl Target {
-    /// Checks that `path` can be written and is not what is read; a folder is begun under another name.
+    /// Checks that `path` can be written and isn't the source; a folder is begun under a temporary name.
     pub(super) fn begin(source: &Reader, path: &Path) -> Result<Self, WeightsError> {
         let is_file = path
             .extension()
@@ -50,7 +50,7 @@ impl Target {
         PartFolder::begin(path).map(Self::Folder)
     }
 
-    /// Adds what is not weights, and puts the folder in its place.
+    /// Adds the files that hold no weights, and moves the folder to its place.
     pub(super) fn finish(
         self,
         source: &Reader,
@@ -94,7 +94,7 @@ fn weight_bytes(files: &[PathBuf]) -> Result<u64, WeightsError> {
 
 fn refuse_source(source: &Reader, target: &Path) -> Result<(), WeightsError> {
     let Ok(real) = target.canonicalize() else {
-        return Ok(()); // Not there, so it has no owner.
+        return Ok(()); // The path doesn't exist, so it isn't the source.
     };
     let read = source.files().chain(source.folder());
     let places = read.filter_map(|path| path.canonicalize().ok());
@@ -126,7 +126,7 @@ fn copy_small_files(
     Ok(())
 }
 
-/// `config.json` with a `quantization_config` that says what the weights are now.
+/// Writes `config.json` with the `quantization_config` of the new weights.
 fn write_config(
     source: &Reader,
     folder: &Path,
@@ -135,7 +135,7 @@ fn write_config(
 ) -> Result<(), WeightsError> {
     let mut config = source.config().cloned().unwrap_or_default();
     if let Value::Object(entries) = &mut config {
-        // An older name of the same entry.
+        // An older name of `quantization_config`.
         entries.remove("compression_config");
         let ignored = plan.ignored(source);
         let written = quantization_config(scheme, &ignored, plan.is_calibrated());
@@ -145,8 +145,8 @@ fn write_config(
     write_whole(&path, format!("{config:#}\n").as_bytes())
 }
 
-/// The value of `quantization_config`. `ignored` are modules whose weights stay as they were; `calibrated`
-/// says that every weight has the scale of its input.
+/// The value of `quantization_config`. `ignored` are modules whose weights stay as they are; `calibrated` says that every weight has a
+/// scale of its input.
 fn quantization_config(scheme: Fp8Scheme, ignored: &[String], calibrated: bool) -> Value {
     let activations = if calibrated { "static" } else { "dynamic" };
     let fmt = scheme.format.name();

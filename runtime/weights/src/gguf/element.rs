@@ -1,25 +1,25 @@
-//! Types of tensors, known by their numbers in a file, and their blocks of codes to values.
+//! Types of GGUF tensors, by their numbers in a file, and the decoding of their blocks.
 //!
-//! The formats are those of ggml. A code of four bits that is in the low half of a byte belongs to the first half of its group, one in the
-//! high half to the second. Scales are multiplied in the order in which ggml does it, so that values have its bits.
+//! The formats are those of ggml. A 4-bit code in the low half of a byte belongs to the first half of its group, and one in the high half
+//! to the second. Scales are multiplied in the same order as in ggml, so that values are equal bit for bit.
 
 use std::fmt;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-/// How the values of a tensor of a GGUF file are stored: in blocks along its rows.
+/// Type of a tensor in a GGUF file: its values are stored in blocks along the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GgmlType {
     name: &'static str,
     number: u32,
-    /// Values of a block.
+    /// Values per block.
     pub(super) values: usize,
-    /// Its bytes.
+    /// Bytes per block.
     pub(super) bytes: usize,
 }
 
-/// Those that are decoded.
+/// Types that can be decoded.
 pub const DECODED: &[GgmlType] = &[
     GgmlType::F32,
     GgmlType::F16,
@@ -39,7 +39,7 @@ pub const DECODED: &[GgmlType] = &[
     GgmlType::MXFP4,
 ];
 
-/// Those whose sizes alone are known, so that a file with some can be told what keeps it from being loaded.
+/// Types of which only the sizes are known, so that an error can name the type of a file that can't be loaded.
 const OTHERS: &[GgmlType] = &[
     kind("Q8_K", 15, 256, 292),
     kind("IQ2_XXS", 16, 256, 66),
@@ -74,25 +74,25 @@ const fn kind(name: &'static str, number: u32, values: usize, bytes: usize) -> G
     reason = "the names that the format gives to its types"
 )]
 impl GgmlType {
-    /// Floating point of 32 bits.
+    /// Floating point of 32 bits, IEEE 754.
     pub const F32: Self = kind("F32", 0, 1, 4);
-    /// Of 16 bits.
+    /// Floating point of 16 bits, IEEE 754.
     pub const F16: Self = kind("F16", 1, 1, 2);
-    /// 16 bits of those of F32.
+    /// The upper 16 bits of F32.
     pub const BF16: Self = kind("BF16", 30, 1, 2);
-    /// 32 codes of 8 bits and a scale.
+    /// 32 codes of 8 bits, and a scale.
     pub const Q8_0: Self = kind("Q8_0", 8, 32, 34);
-    /// 32 codes of 4 bits around 8 and a scale.
+    /// 32 codes of 4 bits with offset 8, and a scale.
     pub const Q4_0: Self = kind("Q4_0", 2, 32, 18);
     /// 32 codes of 4 bits, a scale and a minimum.
     pub const Q4_1: Self = kind("Q4_1", 3, 32, 20);
-    /// 32 codes of 5 bits around 16 and a scale.
+    /// 32 codes of 5 bits with offset 16, and a scale.
     pub const Q5_0: Self = kind("Q5_0", 6, 32, 22);
     /// 32 codes of 5 bits, a scale and a minimum.
     pub const Q5_1: Self = kind("Q5_1", 7, 32, 24);
     /// 16 × 16 codes of 2 bits, with scales and minima of 4 bits.
     pub const Q2_K: Self = kind("Q2_K", 10, 256, 84);
-    /// 16 × 16 codes of 3 bits around 4, with scales of 6 bits.
+    /// 16 × 16 codes of 3 bits with offset 4, with scales of 6 bits.
     pub const Q3_K: Self = kind("Q3_K", 11, 256, 110);
     /// 8 × 32 codes of 4 bits, with scales and minima of 6 bits.
     pub const Q4_K: Self = kind("Q4_K", 12, 256, 144);
@@ -101,11 +101,11 @@ impl GgmlType {
     /// 16 × 16 codes of 6 bits, with scales of 8 bits.
     pub const Q6_K: Self = kind("Q6_K", 14, 256, 210);
 
-    /// 32 codes of 4 bits that a table of uneven steps gives meaning, and a scale.
+    /// 32 codes of 4 bits that index a table of non-uniform values, and a scale.
     pub const IQ4_NL: Self = kind("IQ4_NL", 20, 32, 18);
-    /// 8 × 32 codes as those of [`IQ4_NL`](Self::IQ4_NL), with scales of 6 bits.
+    /// 8 × 32 codes like those of [`IQ4_NL`](Self::IQ4_NL), with scales of 6 bits.
     pub const IQ4_XS: Self = kind("IQ4_XS", 23, 256, 136);
-    /// 32 values of E2M1 and a scale of E8M0.
+    /// 32 values in E2M1, and a scale in E8M0.
     pub const MXFP4: Self = kind("MXFP4", 39, 32, 17);
 
     pub(super) fn of(number: u32) -> Option<Self> {
@@ -113,17 +113,17 @@ impl GgmlType {
         all.find(|kind| kind.number == number).copied()
     }
 
-    /// What the format calls it.
+    /// Name of the type in the GGUF format.
     pub fn name(self) -> &'static str {
         self.name
     }
 
-    /// Whether its values can be read.
+    /// Whether values of this type can be decoded.
     pub fn is_decoded(self) -> bool {
         DECODED.contains(&self)
     }
 
-    /// Bytes of so many values, which are whole blocks; `None` where they aren't, or don't fit 64 bits.
+    /// Bytes of this many values, which must be whole blocks; `None` where they aren't, or where the size overflows 64 bits.
     pub(super) fn size(self, values: u64) -> Option<u64> {
         let blocks = values / self.values as u64;
         let whole = values.is_multiple_of(self.values as u64);
@@ -139,7 +139,7 @@ impl fmt::Display for GgmlType {
     }
 }
 
-/// Writes the values of whole blocks of a decoded type to `out`, which has room for exactly them.
+/// Decodes whole blocks of a decodable type to `out`, which must have the exact length.
 pub(super) fn decode(kind: GgmlType, bytes: &[u8], out: &mut [f32]) {
     match kind {
         GgmlType::F32 => {
@@ -170,7 +170,7 @@ pub(super) fn decode(kind: GgmlType, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Blocks of `BYTES` bytes and `VALUES` values, each by itself: extents that the compiler knows need no checks inside.
+/// Decodes blocks of `BYTES` bytes to `VALUES` values each; sizes that the compiler knows need no bounds checks inside.
 fn blocks<const BYTES: usize, const VALUES: usize>(
     bytes: &[u8],
     out: &mut [f32],
@@ -182,7 +182,7 @@ fn blocks<const BYTES: usize, const VALUES: usize>(
     }
 }
 
-/// Many at a time, which `half` converts by vector instructions.
+/// Decodes many F16 values at a time, for which the crate `half` uses vector instructions.
 fn halves(bytes: &[u8], out: &mut [f32]) {
     const MANY: usize = 256;
     let mut wide = [f16::ZERO; MANY];
@@ -223,7 +223,7 @@ fn q4_1(block: &[u8; 20], out: &mut [f32; 32]) {
     }
 }
 
-/// Codes of five bits: the low four of code `i` in half a byte of `low`, the fifth in bit `i` of `high`.
+/// Decodes 5-bit codes: the low four bits of each code lie in half a byte of `low`, the fifth of code `i` in bit `i` of `high`.
 fn five_bits(high: &[u8], low: &[u8], out: &mut [f32; 32], value: impl Fn(u8) -> f32) {
     let high = u32::from_le_bytes([high[0], high[1], high[2], high[3]]);
     let fifth = |i: usize| if high >> i & 1 == 1 { 16 } else { 0 };
@@ -247,7 +247,8 @@ fn q5_1(block: &[u8; 24], out: &mut [f32; 32]) {
     });
 }
 
-/// Codes of two bits. A byte holds one of each of four groups of 32, which have a scale and a minimum of four bits for each half.
+/// Decodes 2-bit codes. Each byte holds one code of each of four groups of 32, and each half of a group has a scale and a minimum of four
+/// bits.
 fn q2_k(block: &[u8; 84], out: &mut [f32; 256]) {
     let (scales, rest) = block.split_at(16);
     let (codes, rest) = rest.split_at(64);
@@ -263,8 +264,8 @@ fn q2_k(block: &[u8; 84], out: &mut [f32; 256]) {
     }
 }
 
-/// Codes of three bits around 4: the low two as in [`q2_k`], the third of group g in bit g of 32 bytes; scales of six bits around 32,
-/// whose low four bits are in halves of eight bytes and whose upper two are in four more.
+/// Decodes 3-bit codes with offset 4: the low two bits lie as in [`q2_k`], the third of group g in bit g of 32 bytes. Scales have six bits
+/// with offset 32: the low four lie in halves of eight bytes, the upper two in four more bytes.
 fn q3_k(block: &[u8; 110], out: &mut [f32; 256]) {
     let (third, rest) = block.split_at(32);
     let (codes, rest) = rest.split_at(64);
@@ -282,8 +283,8 @@ fn q3_k(block: &[u8; 110], out: &mut [f32; 256]) {
     }
 }
 
-/// Scale and minimum of group `group` of eight, of twelve bytes: six bits each, of the last four groups' the upper two in the bytes
-/// of the first four.
+/// The scale and the minimum of group `group` of eight, with six bits each, from 12 bytes. For the last four groups, the upper two bits lie
+/// in the bytes of the first four.
 fn scale_and_least(packed: &[u8], group: usize) -> [u8; 2] {
     match group {
         0..4 => [packed[group] & 63, packed[group + 4] & 63],
@@ -294,7 +295,7 @@ fn scale_and_least(packed: &[u8], group: usize) -> [u8; 2] {
     }
 }
 
-/// The factor and the minimum of each of the eight groups of a block of [`q4_k`] or [`q5_k`], which begins with them.
+/// The scale and the minimum of each of the eight groups of a block of [`q4_k`] or [`q5_k`], from the beginning of the block.
 fn factors(head: &[u8]) -> [[f32; 2]; 8] {
     let (d, least) = (half(head[0], head[1]), half(head[2], head[3]));
     std::array::from_fn(|group| {
@@ -316,7 +317,7 @@ fn q4_k(block: &[u8; 144], out: &mut [f32; 256]) {
     }
 }
 
-/// As [`q4_k`], with a fifth bit of group g in bit g of 32 bytes.
+/// Decodes 5-bit codes: like [`q4_k`], with the fifth bit of group g in bit g of 32 bytes.
 fn q5_k(block: &[u8; 176], out: &mut [f32; 256]) {
     let (head, rest) = block.split_at(16);
     let (fifth, codes) = rest.split_at(32);
@@ -346,7 +347,7 @@ fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
     for (((low, high), scales), out) in halves {
         let scale = scales.map(|scale| d * f32::from(scale.cast_signed()));
         for i in 0..32 {
-            // Two scales for each 32 values.
+            // Each 32 values have two scales.
             let second = i / 16;
             let code = |four: u8, two: u8| f32::from(four & 15 | (two & 3) << 4) - 32.0;
             out[i] = scale[second] * code(low[i], high[i]);
@@ -357,15 +358,15 @@ fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
     }
 }
 
-/// What the 16 codes of IQ4_NL and IQ4_XS stand for: steps that are finer around 0.
+/// Values of the 16 codes of IQ4_NL and IQ4_XS, in finer steps around 0.
 const UNEVEN: [i8; 16] = [
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
 ];
 
-/// Twice what the 16 codes of E2M1 stand for; ggml knows no −0.
+/// Twice the values of the 16 codes of E2M1; ggml has no −0.
 const TWICE_E2M1: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
-/// 32 codes of four bits that a table gives meaning, times `factor`.
+/// Decodes 32 codes of 4 bits by a table of their values, times `factor`.
 fn looked_up(table: &[i8; 16], factor: f32, codes: &[u8], out: &mut [f32]) {
     let (low, high) = out.split_at_mut(16);
     for ((code, low), high) in codes.iter().zip(low).zip(high) {
@@ -378,7 +379,8 @@ fn iq4_nl(block: &[u8; 18], out: &mut [f32; 32]) {
     looked_up(&UNEVEN, half(block[0], block[1]), &block[2..], out);
 }
 
-/// Eight groups, with scales of six bits around 32: the low four in halves of four bytes, the upper two in a word of 16 bits before.
+/// Decodes eight groups with scales of six bits with offset 32: the low four bits lie in halves of four bytes, the upper two in the 16-bit
+/// word before these.
 fn iq4_xs(block: &[u8; 136], out: &mut [f32; 256]) {
     let d = half(block[0], block[1]);
     let (upper, low) = (u16::from_le_bytes([block[2], block[3]]), &block[4..8]);
@@ -390,11 +392,11 @@ fn iq4_xs(block: &[u8; 136], out: &mut [f32; 256]) {
     }
 }
 
-/// A scale of E8M0, halved as the table holds twice the values; the largest byte is 2¹²⁷ to ggml, not NaN.
+/// Decodes MXFP4. The E8M0 scale is halved, as the table holds twice the values; in ggml the largest scale byte means 2¹²⁷, not NaN.
 fn mxfp4(block: &[u8; 17], out: &mut [f32; 32]) {
     let exponent = u32::from(block[0]);
     let scale = match exponent {
-        // Subnormal.
+        // The halved scale is subnormal.
         0 | 1 => 0x0020_0000 << exponent,
         _ => (exponent - 1) << 23,
     };

@@ -4,7 +4,7 @@ use safetensors::SafeTensors;
 
 use super::*;
 
-/// Blocks of each type, and their values as the Python package `gguf` decodes them (`tests/cases/gguf/make_gguf.py`).
+/// Compares the decoded blocks of each type with those of the Python package `gguf` (`tests/cases/gguf/make_gguf.py`), bit for bit.
 #[test]
 fn blocks_have_the_bits_of_another_program() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/gguf");
@@ -34,7 +34,7 @@ fn floats_of_32_bits_are_themselves() {
     assert_eq!(got.map(f32::to_bits), values.map(f32::to_bits));
 }
 
-/// Worked out by hand from ggml's layout: the last groups' scales take their upper bits from the first four's bytes.
+/// Expected values derived by hand from ggml's layout: the last groups' scales take their upper bits from the first four groups' bytes.
 #[test]
 fn scales_of_six_bits_are_put_together() {
     let packed = [0xc1, 0x02, 0x03, 0x44, 0x85, 6, 7, 8, 0x21, 0, 0, 0xf3];

@@ -12,26 +12,26 @@ use crate::error::{
 };
 use crate::source::{CHUNK, Joined, ReadAt, open_bytes, refuse_pointer};
 
-/// How many files a model lies in, the number of one from 0 on, and the tensors of all.
+/// Metadata keys of a model in several files: the number of files, a file's index from 0, and the number of tensors in all files.
 const SPLIT_COUNT: &str = "split.count";
 const SPLIT_NUMBER: &str = "split.no";
 const SPLIT_TENSORS: &str = "split.tensors.count";
 
-/// The name of file `number` of `count`.
+/// Name of file `number` of `count`.
 fn part_name(stem: &str, number: u64, count: u64) -> String {
     format!("{stem}-{number:05}-of-{count:05}.gguf")
 }
 
-/// What comes before the numbers in the name of one of `count` files.
+/// The part of the name of one of `count` files that comes before the numbers.
 fn stem_of_part(name: &str, count: u64) -> Option<String> {
     let rest = name.strip_suffix(&format!("-of-{count:05}.gguf"))?;
     let (stem, number) = rest.rsplit_once('-')?;
     number.parse::<u64>().ok().map(|_| stem.to_owned())
 }
 
-/// An open GGUF file, of which nothing but metadata and tensor table has been read.
+/// An open GGUF file, of which only the metadata and the tensor table have been read.
 ///
-/// A tensor is read with plain reads when it is asked for. The file stays open: one that is replaced meanwhile is still read as it was.
+/// A tensor is read from the file on each request. The file stays open: if it is replaced meanwhile, the old version is still read.
 #[derive(Debug)]
 pub struct GgufFile {
     path: PathBuf,
@@ -41,10 +41,10 @@ pub struct GgufFile {
 }
 
 impl GgufFile {
-    /// Opens a file, and all others of a model that lies in several (`NAME-00001-of-0000N.gguf`), any of which may be named.
+    /// Opens a GGUF file. For a model in several files (`NAME-00001-of-0000N.gguf`) `path` may name any of them, and all are opened.
     ///
     /// # Errors
-    /// [`WeightsError::Gguf`] for whatever is malformed, [`WeightsError::Read`], [`WeightsError::NotAFile`].
+    /// [`WeightsError::Gguf`] for a malformed file, [`WeightsError::Read`], [`WeightsError::NotAFile`].
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
         let file = Self::of(path.to_owned(), open_bytes(path)?)?;
         match file.value(SPLIT_COUNT).map(GgufValue::as_size) {
@@ -53,7 +53,7 @@ impl GgufFile {
         }
     }
 
-    /// The model of which this file is a part. The first part's metadata is that of the model.
+    /// Opens all files of the model that this file is a part of. The metadata is taken from the first part.
     fn with_others(self, count: Option<u64>) -> Result<Self, WeightsError> {
         let refuse = |path: &Path, what: &str, expected: String, got: String| {
             let fault = GgufError::Metadata(Unfit::new(quoted(what), expected, got));
@@ -92,7 +92,7 @@ impl GgufFile {
             let got = told.unwrap_or_default().to_string();
             return Err(refuse(&first, SPLIT_TENSORS, expected, got));
         }
-        // It is one model now.
+        // The result is a single model.
         head.metadata.remove(SPLIT_COUNT);
         Ok(Self {
             path: first,
@@ -102,7 +102,7 @@ impl GgufFile {
         })
     }
 
-    /// A file that is already in memory; `name` stands for it in errors.
+    /// Opens a file that is already in memory; errors call it `name`.
     ///
     /// # Errors
     /// [`WeightsError::Gguf`].
@@ -110,7 +110,7 @@ impl GgufFile {
         Self::from_source(name, Box::new(bytes))
     }
 
-    /// A file that is wherever `bytes` reads it; `name` stands for it in errors.
+    /// Opens a file from any source of bytes; errors call it `name`.
     ///
     /// # Errors
     /// As [`GgufFile::open`].
@@ -132,7 +132,7 @@ impl GgufFile {
         })
     }
 
-    /// Where it is, or what it is called.
+    /// Path or name of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -153,7 +153,7 @@ impl GgufFile {
         all.map(|(key, value)| (key.as_str(), value))
     }
 
-    /// A value of the metadata.
+    /// The value of a metadata key.
     pub fn value(&self, key: &str) -> Option<&GgufValue> {
         self.head.metadata.get(key)
     }
@@ -164,7 +164,7 @@ impl GgufFile {
         all.map(|(name, info)| (name.as_str(), info))
     }
 
-    /// What the file says about a tensor.
+    /// Header information of a tensor.
     pub fn get(&self, name: &str) -> Option<&GgufTensor> {
         self.head.tensors.get(name)
     }
@@ -174,20 +174,21 @@ impl GgufFile {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// The values of a tensor, row-major.
+    /// Reads the values of a tensor, row-major.
     ///
     /// # Errors
-    /// [`WeightsError::UnknownTensor`], [`WeightsError::WrongTensor`] for a type that isn't decoded, [`WeightsError::Read`],
+    /// [`WeightsError::UnknownTensor`], [`WeightsError::WrongTensor`] for a type that can't be decoded, [`WeightsError::Read`],
     /// [`WeightsError::OutOfMemory`].
     pub fn read_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
         let values = self.info(name)?.values();
         self.read_f32_part(name, 0, values)
     }
 
-    /// `count` of [`Self::read_f32`]'s values from value `from` on, both whole blocks: a matrix of a stack, or some rows.
+    /// Reads `count` values of a tensor from value `from` on, like [`Self::read_f32`]. Both must be whole blocks: a matrix of a stack, or
+    /// some rows.
     ///
     /// # Errors
-    /// As [`Self::read_f32`], and [`WeightsError::WrongTensor`] for parts of blocks, [`WeightsError::DataLength`] where the tensor ends
+    /// As [`Self::read_f32`], and [`WeightsError::WrongTensor`] for parts of blocks, [`WeightsError::DataLength`] when the tensor ends
     /// before.
     pub fn read_f32_part(
         &self,
@@ -218,7 +219,7 @@ impl GgufFile {
         Ok(values)
     }
 
-    /// The bytes of the file that hold some values.
+    /// Reads the bytes of the file that hold some of a tensor's values.
     fn part(
         &self,
         name: &str,
@@ -253,46 +254,48 @@ impl GgufFile {
     }
 }
 
-/// The types that are decoded, for an error.
+/// Names of the types that can be decoded, for an error.
 pub fn expected_types() -> String {
     let names: Vec<_> = DECODED.iter().map(|kind| kind.name()).collect();
     let (last, first) = names.split_last().unwrap_or((&"", &[]));
     format!("{} or {last}", first.join(", "))
 }
 
-/// What the metadata of a GGUF file says about its vocabulary, under `tokenizer.ggml.`, as a tokenizer is made of it.
+/// Vocabulary of a tokenizer, from the metadata of a GGUF file under `tokenizer.ggml.`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Vocabulary {
-    /// `model`: the kind of vocabulary.
+    /// Kind of vocabulary: the key `model`.
     pub model: String,
-    /// `pre`: how a text is cut before merges; empty where the file doesn't say.
+    /// Name of the rule that splits a text before merges: the key `pre`; empty if the file has none.
     pub pre: String,
-    /// `tokens`: the tokens in the order of their ids.
+    /// Tokens in the order of their ids: the key `tokens`.
     pub tokens: Vec<String>,
-    /// `merges`: pairs of tokens with a space between them, the first to be merged first.
+    /// Pairs of tokens with a space between them, in the order of merging: the key `merges`.
     pub merges: Vec<String>,
-    /// `token_type`: of each token, 1 if it is ordinary, 2 unknown, 3 control, 4 the user's, 5 unused, 6 a byte. Empty if the file doesn't say.
+    /// Type of each token: the key `token_type`, with 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; empty if the file
+    /// has none.
     pub types: Vec<i32>,
-    /// `scores`: of each token, the more the earlier it is made by a merge, where there are no `merges`. Empty if the file doesn't say.
+    /// Score of each token: the key `scores`; merges that give higher scores come first, where there are no `merges`. Empty if the file has
+    /// none.
     pub scores: Vec<f32>,
-    /// `unknown_token_id`
+    /// Id of the unknown token: the key `unknown_token_id`.
     pub unknown: Option<u32>,
-    /// `bos_token_id`
+    /// Id of the token at the beginning of a text: the key `bos_token_id`.
     pub bos: Option<u32>,
-    /// `eos_token_id`, `eot_token_id` and `eom_token_id`, those that there are, and the tokens that end an answer by their name,
-    /// because many files have no `eot_token_id`.
+    /// Ids of the tokens that end an answer: the keys `eos_token_id`, `eot_token_id` and `eom_token_id`, and tokens with the usual names of
+    /// end tokens, because many files have no `eot_token_id`.
     pub eos: Vec<u32>,
-    /// `add_bos_token`: whether an encoding with special tokens starts with `bos`. Where the file doesn't say, the models of Llama 3
-    /// and of Mistral's Tekken, and all of the kind `llama`, do.
+    /// Whether an encoding with special tokens starts with `bos`: the key `add_bos_token`. If the file has none, it is true for models of
+    /// Llama 3 and of Mistral's Tekken, and for all of the kind `llama`.
     pub add_bos: bool,
-    /// `add_space_prefix`: whether a space is put before a text; true where the file doesn't say. Of the kind `llama` only.
+    /// Whether a space is put before a text: the key `add_space_prefix`, true if the file has none. Only for the kind `llama`.
     pub add_space: bool,
 }
 
-/// Values of `pre` whose models begin with `bos`, for files from before `add_bos_token`.
+/// Values of `pre` of models whose texts begin with `bos`, for files older than `add_bos_token`.
 const BEGIN_WITH_BOS: &[&str] = &["llama-bpe", "llama3", "llama-v3", "tekken"];
 
-/// Tokens that end a turn or a text, of all families that llama.cpp knows by these names.
+/// Names of the tokens that end a turn or a text in any family that llama.cpp knows.
 const ENDS: &[&str] = &[
     "<|eot_id|>",
     "<|eom_id|>",
@@ -314,7 +317,7 @@ const ENDS: &[&str] = &[
 ];
 
 impl GgufFile {
-    /// The vocabulary of the tokenizer; `None` where the file has none.
+    /// Reads the vocabulary of the tokenizer; `None` if the file has none.
     ///
     /// # Errors
     /// [`WeightsError::Gguf`] for values of other types, and a vocabulary without tokens.
@@ -323,7 +326,7 @@ impl GgufFile {
         found.map_err(|error| WeightsError::Gguf(InFile::at(self.path())(error)))
     }
 
-    /// The template that makes a text of a conversation, in Jinja; `None` where the file has none.
+    /// The chat template, which turns a conversation into a text, in Jinja; `None` if the file has none.
     pub fn chat_template(&self) -> Option<&str> {
         self.value("tokenizer.chat_template")?.as_text()
     }
@@ -341,7 +344,7 @@ impl GgufFile {
             eos.extend(self.token(name)?);
         }
         eos.extend(ends(&tokens));
-        // Several names may stand for one token.
+        // Several keys may name the same token.
         let mut seen = HashSet::new();
         eos.retain(|id| seen.insert(*id));
         let flag = |value: &GgufValue| match value {
@@ -366,7 +369,7 @@ impl GgufFile {
         }))
     }
 
-    /// A value that is there and of the type that `of` reads.
+    /// The value of a key, if it is there, as the type that `of` reads.
     fn entry<'a, T>(
         &'a self,
         name: &str,
@@ -409,7 +412,7 @@ impl GgufFile {
         })
     }
 
-    /// A list of numbers that `number` reads; empty where the file has none.
+    /// The numbers of a list, as `number` reads them; empty if the file has no list.
     fn numbers<T>(
         &self,
         name: &str,
@@ -423,10 +426,10 @@ impl GgufFile {
     }
 }
 
-/// The ids of the tokens that end an answer by their name.
+/// Ids of the tokens whose names mark the end of an answer.
 fn ends(tokens: &[String]) -> Vec<u32> {
     let named = |name: &str| tokens.iter().any(|token| token == name);
-    // In the format of gpt-oss a message may end while the answer goes on.
+    // In the format of gpt-oss, `<|end|>` ends a message, after which the answer may continue.
     let messages = named("<|return|>") && named("<|call|>");
     let is_end = |token: &str| ENDS.contains(&token) && !(messages && token == "<|end|>");
     let ids = (0_u32..).zip(tokens);

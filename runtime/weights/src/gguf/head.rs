@@ -1,4 +1,4 @@
-//! What comes before the data: metadata and the table of tensors, checked against the length of the file.
+//! The head of a GGUF file, before the data: metadata and tensor table, checked against the length of the file.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,24 +9,24 @@ use super::value::{Cursor, GgufValue};
 use crate::error::{GgufError, Unfit, quoted, quoted_shape, tensor};
 use crate::source::ReadAt;
 
-/// Extents that a tensor has at most.
+/// Largest number of extents of a tensor.
 const MAX_RANK: u32 = 4;
-/// Bytes of the name of one, and of a key of metadata.
+/// Largest lengths in bytes of a tensor's name and of a metadata key.
 const MAX_NAME: u64 = 64;
 const MAX_KEY: u64 = 65535;
-/// Where the metadata doesn't say what the data is aligned to, in bytes.
+/// Default alignment of the data in bytes.
 const ALIGNMENT: u64 = 32;
-/// The key that does.
+/// Metadata key of the alignment.
 const ALIGNMENT_KEY: &str = "general.alignment";
 
-/// What a GGUF file says about one tensor.
+/// Header information of one tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GgufTensor {
-    /// How its values are stored.
+    /// Type of the stored values.
     pub kind: GgmlType,
-    /// Extents, outermost first; the file has them the other way around.
+    /// Extents, outermost first (in the file, innermost first).
     pub shape: Vec<usize>,
-    /// Its bytes in the file.
+    /// Range of the tensor's bytes in the file.
     pub(super) at: Range<u64>,
 }
 
@@ -42,7 +42,7 @@ impl GgufTensor {
     }
 }
 
-/// Metadata and tensors by name.
+/// The metadata and the tensors of a file, by name.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) version: u32,
@@ -51,7 +51,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Of a file.
+    /// Reads the head of a file.
     pub(super) fn read(bytes: &dyn ReadAt) -> Result<Self, GgufError> {
         let mut cursor = Cursor::new(bytes);
         let mut head = Self {
@@ -60,7 +60,7 @@ impl Head {
         };
         let (tensors, entries) = (cursor.u64()?, cursor.u64()?);
         cursor.what = "the metadata".to_owned();
-        // A name's length, a type and a byte of a value; and a name's length, a rank, a type and an offset.
+        // An entry has at least a key's length, a type and a byte of a value; a tensor has a name's length, a rank, a type and an offset.
         cursor.expect(entries, 8 + 4 + 1)?;
         cursor.expect(tensors, 8 + 4 + 4 + 8)?;
         for number in 0..entries {
@@ -82,7 +82,7 @@ impl Head {
         Ok(head)
     }
 
-    /// Adds the tensors of another file of the model, whose bytes begin at `base`, and the metadata that isn't there yet.
+    /// Adds the tensors of another file of the model, whose bytes begin at `base`, and the metadata keys that are new.
     pub(super) fn add(&mut self, other: Self, base: u64) -> Result<(), GgufError> {
         self.version = self.version.max(other.version);
         for (key, value) in other.metadata {
@@ -107,9 +107,10 @@ impl Head {
         })
     }
 
-    /// Moves the tensors to where they are in the file: they are aligned, in it, and share no bytes.
+    /// Turns the tensors' offsets in the data into offsets in the file, and checks that they are aligned, lie inside the file and don't
+    /// overlap.
     fn place(&mut self, head: u64, alignment: u64, len: u64) -> Result<(), GgufError> {
-        // Neither can overflow: a head is short, and an alignment at most 2^32.
+        // These sums can't overflow: a head is short, and an alignment at most 2^32.
         let data = head.next_multiple_of(alignment);
         let room = len.saturating_sub(data);
         let wrong = |name: &str, expected: String, got: &Range<u64>| {
@@ -178,7 +179,7 @@ fn insert<T>(
 }
 
 impl GgufTensor {
-    /// An entry of the table; its place is still counted from where the data begins.
+    /// Reads an entry of the tensor table; its offset is relative to the beginning of the data.
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, GgufError> {
         let wrong = |cursor: &Cursor<'_>, expected: &str, got: String| {
             GgufError::Tensor(Unfit::new(&cursor.what, expected, got))
@@ -217,7 +218,7 @@ impl GgufTensor {
     }
 }
 
-/// Their product is a number also where one of them is 0, because callers multiply some of them again.
+/// The product of the extents; `None` where it overflows, even if an extent is 0, because callers multiply some of the extents again.
 fn elements(shape: &[usize]) -> Option<u64> {
     let extents = shape.iter().map(|&extent| extent as u64);
     let product = extents.clone();

@@ -1,7 +1,7 @@
-//! GGUF files: metadata, and tensors whose values are decoded while they are read.
+//! Reads GGUF files: metadata, and tensors whose values are decoded while they are read.
 //!
-//! [`GgufFile::open`] reads what comes before the data, and checks every length and place in it against the file. Layout and formats
-//! are those of ggml (its `docs/gguf.md`), versions 2 and 3.
+//! [`GgufFile::open`] reads everything before the data, and checks every length and offset in it against the file. The layout and the
+//! formats are those of ggml (its `docs/gguf.md`), versions 2 and 3.
 
 mod element;
 mod file;

@@ -1,28 +1,28 @@
-//! Values of metadata, and the cursor that reads the head of a file in order, a piece at a time, and gives no room for what the file can't
+//! Values of metadata, and the cursor that reads the head of a file in order, in pieces, and allocates no memory for more than the file can
 //! hold.
 
 use crate::error::{GgufError, Unfit, quoted};
 use crate::source::ReadAt;
 
-/// Lists within lists; published files have none.
+/// Largest depth of lists within lists; published files have none.
 const MAX_DEPTH: usize = 4;
 
-/// Numbers of the types of values.
+/// Type numbers of texts and lists in a file.
 const TEXT: u32 = 8;
 const LIST: u32 = 9;
 
 /// A value of metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub enum GgufValue {
-    /// Of 8 to 64 bits.
+    /// An unsigned integer of 8 to 64 bits.
     Unsigned(u64),
-    /// Of 8 to 64 bits.
+    /// A signed integer of 8 to 64 bits.
     Signed(i64),
-    /// Of 32 bits.
+    /// A floating-point number of 32 bits.
     Single(f32),
-    /// Of 64 bits.
+    /// A floating-point number of 64 bits.
     Double(f64),
-    /// True or false.
+    /// A flag: true or false.
     Flag(bool),
     /// A text.
     Text(String),
@@ -34,21 +34,21 @@ pub enum GgufValue {
     Lists(Vec<GgufValue>),
 }
 
-/// Texts end to end, which take no more memory than in the file.
+/// A list of texts, stored end to end in as much memory as in the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GgufTexts {
     text: String,
     ends: Vec<usize>,
 }
 
-/// Numbers or flags of one type, as they lie in the file.
+/// A list of numbers or flags of one type, stored as in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GgufNumbers {
     kind: Scalar,
     bytes: Vec<u8>,
 }
 
-/// A type of numbers, or that of flags.
+/// Type of a number, or of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scalar {
     U8,
@@ -91,9 +91,9 @@ impl Scalar {
         }
     }
 
-    /// The value of `bytes`, which are [`Self::size`] many.
+    /// The value in `bytes`, whose length is [`Self::size`].
     fn value(self, bytes: &[u8]) -> GgufValue {
-        // Widened with the sign, where the type has one.
+        // The bytes are extended with the sign, where the type has one.
         let mut wide = [0; 8];
         wide[..bytes.len()].copy_from_slice(bytes);
         let unsigned = u64::from_le_bytes(wide);
@@ -110,17 +110,17 @@ impl Scalar {
 }
 
 impl GgufTexts {
-    /// How many.
+    /// Number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// In order.
+    /// The texts in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         begins
@@ -129,7 +129,7 @@ impl GgufTexts {
     }
 
     fn read(cursor: &mut Cursor<'_>, count: u64) -> Result<Self, GgufError> {
-        // Of each there is at least the length.
+        // Each text has at least a length field of 8 bytes.
         cursor.expect(count, 8)?;
         let mut texts = Self {
             text: String::new(),
@@ -144,17 +144,17 @@ impl GgufTexts {
 }
 
 impl GgufNumbers {
-    /// How many.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.kind.size()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// In order.
+    /// The elements in order.
     pub fn iter(&self) -> impl Iterator<Item = GgufValue> {
         let each = self.bytes.chunks_exact(self.kind.size());
         each.map(|bytes| self.kind.value(bytes))
@@ -191,7 +191,7 @@ impl GgufValue {
         match kind {
             TEXT => Ok(Self::Texts(GgufTexts::read(cursor, count)?)),
             LIST => {
-                // A type and a length each.
+                // Each inner list has at least a type and a length, 12 bytes.
                 cursor.expect(count, 12)?;
                 let lists = (0..count).map(|_| Self::of_type(cursor, LIST, depth));
                 Ok(Self::Lists(lists.collect::<Result<_, _>>()?))
@@ -206,7 +206,7 @@ impl GgufValue {
         }
     }
 
-    /// A whole number that isn't negative.
+    /// The value as a size, if it is an integer that isn't negative.
     pub fn as_size(&self) -> Option<u64> {
         match self {
             Self::Unsigned(value) => Some(*value),
@@ -215,7 +215,7 @@ impl GgufValue {
         }
     }
 
-    /// A number; one of 32 bits is the decimal that it is written as, so that `1e-6` is that of 64 bits.
+    /// The value as a number. A 32-bit number is converted by its decimal form, so that `1e-6` becomes the 64-bit `1e-6`.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Unsigned(value) => Some(*value as f64),
@@ -226,7 +226,7 @@ impl GgufValue {
         }
     }
 
-    /// A text.
+    /// The value as a text, if it is one.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -234,7 +234,7 @@ impl GgufValue {
         }
     }
 
-    /// For an error: a value, or what a list holds.
+    /// The value for an error message; for a list, a description of what it holds.
     pub fn shown(&self) -> String {
         match self {
             Self::Unsigned(value) => value.to_string(),
@@ -268,22 +268,22 @@ fn check_flags(cursor: &Cursor<'_>, kind: Scalar, bytes: &[u8]) -> Result<(), Gg
     }
 }
 
-/// Bytes that are fetched at a time.
+/// Bytes that are read from the file at a time.
 const PIECE: u64 = 256 * 1024;
 
-/// Bytes of metadata and tensor table together. Those of published models are some MB, nearly all of it the vocabulary.
+/// Largest size of metadata and tensor table together, in bytes. Those of published models have some MB, nearly all of it the vocabulary.
 const MAX_HEAD: u64 = 64 * 1024 * 1024;
 
-/// A place in a file.
+/// A cursor that reads a file in order.
 pub(super) struct Cursor<'a> {
     bytes: &'a dyn ReadAt,
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     len: u64,
     at: u64,
-    /// Bytes of the file that end `piece.len() − from` bytes behind `at`.
+    /// Buffered bytes of the file, of which those from `from` on are still unread.
     piece: Vec<u8>,
     from: usize,
-    /// What is read now, as errors begin.
+    /// What is being read, for the beginning of errors.
     pub(super) what: String,
 }
 
@@ -299,12 +299,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Bytes before it.
+    /// Offset in the file: the number of bytes before the cursor.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// That `count` things of at least `size` bytes each can still come.
+    /// Checks that the file has room for `count` more items of at least `size` bytes each.
     pub(super) fn expect(&self, count: u64, size: u64) -> Result<(), GgufError> {
         let (needs, left) = (count.saturating_mul(size), self.len - self.at);
         if needs > left {
@@ -351,7 +351,7 @@ impl<'a> Cursor<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// So many bytes, which the file has.
+    /// Reads `count` bytes, and allocates them only if the file has as many.
     pub(super) fn bytes(&mut self, count: u64) -> Result<Vec<u8>, GgufError> {
         self.expect(count, 1)?;
         let mut out = vec![0; count as usize];
@@ -359,16 +359,16 @@ impl<'a> Cursor<'a> {
         Ok(out)
     }
 
-    /// A text behind its length.
+    /// Reads a text after its length.
     pub(super) fn text(&mut self) -> Result<String, GgufError> {
         let len = self.u64()?;
         self.characters(len)
     }
 
-    /// The same of at most `max` bytes: names are compared with each other in errors.
+    /// Reads a name of at most `max` bytes after its length; the limit keeps errors that compare names short.
     pub(super) fn name(&mut self, max: u64) -> Result<String, GgufError> {
         let len = self.u64()?;
-        // What the file doesn't even hold is truncated.
+        // A length beyond the end of the file is reported as truncation.
         self.expect(len, 1)?;
         if len > max {
             let expected = format!("a name of at most {max} bytes");

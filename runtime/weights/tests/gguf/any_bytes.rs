@@ -1,8 +1,8 @@
-//! Whatever bytes a GGUF file has, it is read or refused. `fuzz/fuzz_targets/gguf.rs` runs this, too.
+//! Any bytes as a GGUF file are read or refused. `fuzz/fuzz_targets/gguf.rs` runs this, too.
 
 use moebius_weights::gguf::GgufFile;
 
-/// Opens `data` as a GGUF file and reads all that can be read.
+/// Opens `data` as a GGUF file and reads everything that can be read.
 pub(crate) fn any_bytes(data: &[u8]) {
     let Ok(file) = GgufFile::from_bytes("fuzz", data.to_vec()) else {
         return;

@@ -1,18 +1,18 @@
-//! GGUF files byte by byte, also such as no program writes.
+//! Builds GGUF files byte by byte, also invalid ones.
 
-/// Numbers of the types of values.
+/// Type numbers of metadata values.
 pub(crate) const U32: u32 = 4;
 pub(crate) const F32: u32 = 6;
 pub(crate) const FLAG: u32 = 7;
 pub(crate) const TEXT: u32 = 8;
 pub(crate) const LIST: u32 = 9;
 
-/// A file in parts.
+/// A GGUF file in parts.
 #[derive(Clone)]
 pub(crate) struct Builder {
     pub(crate) magic: [u8; 4],
     pub(crate) version: u32,
-    /// Instead of how many there are.
+    /// Numbers of tensors and of metadata entries to write in place of the true ones.
     pub(crate) counts: Option<[u64; 2]>,
     pub(crate) metadata: Vec<u8>,
     pub(crate) entries: u64,
@@ -21,13 +21,13 @@ pub(crate) struct Builder {
     pub(crate) data: Vec<u8>,
 }
 
-/// A text behind its length.
+/// A text after its length.
 pub(crate) fn text(text: impl AsRef<[u8]>) -> Vec<u8> {
     let text = text.as_ref();
     [&(text.len() as u64).to_le_bytes()[..], text].concat()
 }
 
-/// A list of `count` things.
+/// A list of `count` elements of type `kind`.
 pub(crate) fn list(kind: u32, count: u64, things: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &count.to_le_bytes(), things].concat()
 }
@@ -62,7 +62,7 @@ impl Builder {
         self.value(key, TEXT, &text(value))
     }
 
-    /// An entry of the table, with the innermost extent first.
+    /// An entry of the tensor table, with the innermost extent first.
     pub(crate) fn entry(
         mut self,
         name: impl AsRef<[u8]>,
@@ -80,7 +80,7 @@ impl Builder {
         self
     }
 
-    /// A tensor of zeros of type `kind`, with so many bytes.
+    /// Adds a tensor of `bytes` zero bytes, of type `kind`.
     pub(crate) fn tensor(mut self, name: &str, shape: &[u64], kind: u32, bytes: usize) -> Self {
         let at = self.data.len();
         self.data.resize((at + bytes).next_multiple_of(32), 0);

@@ -1,4 +1,4 @@
-//! Files that no program writes: each is refused with an error that says what is wrong, and none takes memory that its bytes don't justify.
+//! Malformed files: each is refused with an error that says what is wrong, and none makes the reader allocate more than its bytes justify.
 
 use moebius_weights::WeightsError;
 use moebius_weights::gguf::{GgufFile, GgufValue};
@@ -11,7 +11,7 @@ fn open(builder: &Builder) -> Result<GgufFile, WeightsError> {
     GgufFile::from_bytes("test", builder.bytes())
 }
 
-/// Rows `file => part, part…;`: each file is refused by an error that says all parts.
+/// Makes tests from rows `file => part, part…;`: each file is refused by an error that contains all parts.
 macro_rules! refused {
     ($($file:expr => $($part:expr),+;)+) => {
         $(refused(&$file, &[$($part),+]);)+
@@ -173,7 +173,7 @@ fn names_and_texts_are_utf8_and_there_once() {
         new().tensor("t", &[1], 0, 4).tensor("t", &[1], 0, 4) => "tensor `t`", "twice";
         new().tensor(&tensor, &[1], 0, 4) => "tensor 0 of the table", "at most 64 bytes", "got 65";
         new().size(&key, 1) => "metadata entry 0", "at most 65535 bytes";
-        // What a terminal would obey is escaped.
+        // Control sequences of a terminal are escaped.
         new().size("\u{1b}[2J", 1).size("\u{1b}[2J", 2) => "\\u{1b}";
     }
 }
@@ -218,7 +218,7 @@ fn the_alignment_is_a_power_of_two() {
     }
 }
 
-/// A small file with all kinds of things in it.
+/// A small valid file with all kinds of entries.
 fn sample() -> Vec<u8> {
     let texts = list(TEXT, 3, &[text("a"), text("b"), text("c")].concat());
     let file = Builder::new()
@@ -267,7 +267,7 @@ fn every_byte_may_be_another() {
 }
 
 proptest! {
-    // PROPTEST_CASES may ask for more.
+    // The environment variable PROPTEST_CASES may set more cases.
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1024), ..ProptestConfig::default() })]
 
     #[test]

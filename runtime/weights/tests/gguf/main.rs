@@ -1,4 +1,4 @@
-//! GGUF files from outside: attacks, and what they say about a tokenizer.
+//! Tests of GGUF files through the public interface: attacks, and a tokenizer's vocabulary.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot set itself up has failed"

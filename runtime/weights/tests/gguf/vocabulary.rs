@@ -1,4 +1,4 @@
-//! The vocabulary of a tokenizer that a file carries.
+//! The vocabulary of a tokenizer in a GGUF file.
 
 use moebius_weights::gguf::{GgufFile, Vocabulary};
 
@@ -56,7 +56,7 @@ fn what_a_file_does_not_say_is_empty() {
         ..Vocabulary::default()
     };
     assert_eq!(got, expected);
-    // Files from before `add_bos_token` leave it to the kind of vocabulary.
+    // In files older than `add_bos_token`, the kind of vocabulary decides.
     let llama3 = least().text("tokenizer.ggml.pre", "llama-bpe");
     assert!(parts(llama3.clone()).unwrap().unwrap().add_bos);
     let said = llama3.value("tokenizer.ggml.add_bos_token", FLAG, &[0]);
@@ -68,7 +68,7 @@ fn what_a_file_does_not_say_is_empty() {
     assert_eq!(parts(ends).unwrap().unwrap().eos, [1, 0]);
 }
 
-/// Many files name the end of a text alone, and their models end turns by another token.
+/// Many files declare only the end of a text, although their models end turns with another token.
 #[test]
 fn tokens_that_end_a_turn_are_known_by_name() {
     let ends = |tokens: &[&str]| {

@@ -1,8 +1,8 @@
-//! Whatever bytes a file has, it is read or refused. `fuzz/fuzz_targets/weights.rs` runs this, too.
+//! Any bytes as a file of weights are read or refused. `fuzz/fuzz_targets/weights.rs` runs this, too.
 
 use moebius_weights::{Reader, Unscaled};
 
-/// Opens `data` as a file of weights and reads all that can be read.
+/// Opens `data` as a file of weights and reads everything that can be read.
 pub(crate) fn any_bytes(data: &[u8]) {
     let Ok(reader) = Reader::from_bytes("fuzz", data.to_vec()) else {
         return;
@@ -20,7 +20,7 @@ pub(crate) fn any_bytes(data: &[u8]) {
             let Ok(layout) = reader.fp8_layout(name, unscaled) else {
                 continue;
             };
-            // Damaged scales are refused; what is read holds together.
+            // Damaged scales are refused; a weight that is read is consistent.
             if let Ok(weight) = reader.fp8_weight(&layout) {
                 assert!(weight.check().is_ok(), "a weight that contradicts itself");
                 let values = weight.dequantize();

@@ -1,4 +1,4 @@
-//! Checkpoints become FP8, nothing else changes, and nothing is lost on the way.
+//! Conversions of checkpoints to FP8: nothing else changes, and nothing is lost.
 
 use std::cell::RefCell;
 use std::fs;
@@ -28,7 +28,7 @@ pub(crate) fn scheme(granularity: Granularity) -> Fp8Scheme {
     }
 }
 
-/// A conversion on the host without reports of progress.
+/// Runs a conversion on the host, without reports of progress.
 pub(crate) fn run(
     source: &Path,
     target: &Path,
@@ -52,7 +52,7 @@ fn bf16(name: &'static str, shape: &[usize], seed: u32) -> Tensor {
 pub(crate) const Q: &str = "model.layers.0.self_attn.q_proj.weight";
 pub(crate) const UP: &str = "model.layers.0.mlp.experts.gate_up_proj";
 
-/// A small model: a projection, stacked experts, and all that stays.
+/// The tensors of a small model: a projection, stacked experts, and tensors that aren't converted.
 pub(crate) fn model() -> Vec<Tensor> {
     vec![
         bf16("model.embed_tokens.weight", &[20, 24], 1),
@@ -165,7 +165,7 @@ fn every_granularity_is_found_again() {
                 granularity,
             };
             let out = tempfile::tempdir().unwrap();
-            // A single file has no configuration to tell the size of its blocks.
+            // A single file has no configuration that could declare the block size.
             for name in ["folder", "one.safetensors"] {
                 let target = out.path().join(name);
                 run(source.path(), &target, &ConvertOptions::new(scheme)).unwrap();
@@ -187,7 +187,7 @@ fn nothing_is_read_ahead_and_one_matrix_is_held() {
     let size = |name: &str| reader.get(name).unwrap().bytes();
     let sizes = |names: &[String]| names.iter().map(|name| size(name)).sum::<u64>();
     let options = ConvertOptions::new(scheme(Granularity::Row));
-    // Steps begun, and the names and sizes of the matrices that were handed over.
+    // Names of the steps begun, and names and sizes of the matrices passed to the quantiser.
     let begun: RefCell<Vec<String>> = RefCell::default();
     let handed: RefCell<Vec<(String, usize)>> = RefCell::default();
     let mut host = host_quantizer(options.scheme);
@@ -197,7 +197,7 @@ fn nothing_is_read_ahead_and_one_matrix_is_held() {
         let earlier = handed.borrow().iter().filter(|(n, _)| *n == name).count() as u64 + 1;
         let info = reader.get(&name).unwrap();
         let expert = (values.len() * info.dtype.bitsize() / 8) as u64;
-        // The tensors before, and of this one the experts so far.
+        // So far, all earlier tensors have been read, and this tensor's experts up to the present one.
         assert_eq!(reader.bytes_read(), before + earlier * expert, "{name}");
         handed.borrow_mut().push((name, values.len()));
         host(values, rows, columns)
@@ -217,7 +217,7 @@ fn nothing_is_read_ahead_and_one_matrix_is_held() {
     assert_eq!(*handed.borrow(), expected);
 }
 
-/// An FP8 weight with scales of rows, calibrated, and one that is not in FP8.
+/// A calibrated FP8 weight with scales of rows, and a weight that isn't FP8.
 fn mixed() -> Vec<Tensor> {
     let quantized = quantize_host(&noise(20 * 24, 3), 20, 24, scheme(Granularity::Row)).unwrap();
     let scales = quantized.scales.to_bytes();
@@ -245,7 +245,7 @@ fn fp8_of_the_same_kind_is_carried_over() {
     for (name, _, _, bytes) in mixed() {
         assert_eq!(new.read(name).unwrap(), bytes, "{name}");
     }
-    // The form that loaders know.
+    // Scales are written in the shape that other loaders read.
     assert_eq!(new.get("w.weight_scale").unwrap().shape, [20, 1]);
     let inputs = &new.config().unwrap()["quantization_config"]["config_groups"]["group_0"]["input_activations"];
     assert_eq!(inputs["dynamic"], false);

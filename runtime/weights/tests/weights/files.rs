@@ -1,4 +1,4 @@
-//! Files for tests, built byte by byte, so that they can be wrong.
+//! Builds files for tests byte by byte, so that they can be invalid.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use moebius_weights::Dtype;
 use serde_json::{Map, Value, json};
 
-/// A file of this header and this data.
+/// A file with this header and this data.
 pub(crate) fn raw(header: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend_from_slice(header.as_bytes());
@@ -14,15 +14,15 @@ pub(crate) fn raw(header: &str, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A tensor: name, dtype, shape, bytes.
+/// A tensor: name, dtype, shape and bytes.
 pub(crate) type Tensor = (&'static str, Dtype, Vec<usize>, Vec<u8>);
 
-/// A sound file of these tensors.
+/// A valid file with these tensors.
 pub(crate) fn file(tensors: &[Tensor]) -> Vec<u8> {
     file_with(tensors, &[])
 }
 
-/// A sound file with free text.
+/// A valid file with these tensors and free-text metadata.
 pub(crate) fn file_with(tensors: &[Tensor], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut header = Map::new();
     if !metadata.is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn write(folder: &Path, name: &str, bytes: impl AsRef<[u8]>) {
     fs::write(folder.join(name), bytes).unwrap();
 }
 
-/// Numbers of 0..1 from a small generator: the same ones every time.
+/// Pseudo-random numbers in 0..1, the same for the same seed.
 pub(crate) fn uniform(seed: u32) -> impl Iterator<Item = f32> {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     std::iter::repeat_with(move || {
@@ -71,14 +71,14 @@ pub(crate) fn uniform(seed: u32) -> impl Iterator<Item = f32> {
     })
 }
 
-/// Values of both signs and many sizes.
+/// Values of both signs and many magnitudes.
 pub(crate) fn noise(count: usize, seed: u32) -> Vec<f32> {
     let mut from = uniform(seed).map(|value| 2.0 * value - 1.0);
     let mut next = || from.next().unwrap_or(0.0);
     (0..count).map(|_| next() * (4.0 * next()).exp()).collect()
 }
 
-/// The names in a folder, sorted.
+/// The sorted names of the entries of a folder.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> = entries

@@ -1,4 +1,4 @@
-//! Weights of integers in the layouts of GPTQ, AWQ and compressed-tensors (`tests/cases/make_integers.py`).
+//! Integer weights in the layouts of GPTQ, AWQ and compressed-tensors (`tests/cases/make_integers.py`).
 
 use std::path::Path;
 

@@ -37,7 +37,7 @@ fn deepseek_blocks_in_two_files() {
     }
     assert_eq!(reader.read_f32("model.norm.weight").unwrap(), [1.0; 40]);
     assert_eq!(reader.metadata().get("format"), Some(&"pt"));
-    // The index alone opens the same.
+    // The index file opens the same checkpoint.
     let index = Reader::open(&case("blocks/model.safetensors.index.json")).unwrap();
     assert_eq!(index.names_in_order(), reader.names_in_order());
 }

@@ -1,4 +1,4 @@
-//! Weights in files, from outside: attacks, round trips, other programs' files, conversions.
+//! Tests of weights in files through the public interface: attacks, round trips, other programs' files, conversions.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot set itself up has failed"

@@ -1,4 +1,4 @@
-//! A corpus of attacks: every one has its own error, which says where and what.
+//! A corpus of attacks: each gives its own error, which says where and what is wrong.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::any_bytes::any_bytes;
 use crate::files::{bytes, f32s, file, file_with, raw, write};
 
-/// Rows `result => error, text, text…;`: each is this error, which says all of these texts.
+/// Checks rows `result => error, text, text…;`: each result is this error, and its message contains all of the texts.
 macro_rules! refused {
     ($($result:expr => $pattern:pat, $($said:expr),+;)+) => {$(
         match $result {
@@ -24,7 +24,7 @@ macro_rules! refused {
     )+};
 }
 
-/// Rows `bytes => error of the header, text, text…;`, of a file of these bytes.
+/// Makes tests from rows `bytes => error of the header, text, text…;`, for files of these bytes.
 macro_rules! header {
     ($($bytes:expr => $pattern:pat, $($said:expr),+;)+) => {
         refused! { $(
@@ -34,7 +34,7 @@ macro_rules! header {
     };
 }
 
-/// A file of one tensor `w`, with this entry and as much data.
+/// A file with one tensor `w`, with this header entry and `data` bytes of data.
 fn one(entry: &str, data: usize) -> Vec<u8> {
     raw(&format!(r#"{{"w":{entry}}}"#), &vec![0; data])
 }
@@ -56,7 +56,7 @@ fn the_length_of_a_header_is_not_believed() {
         vec![0xFF; 4096] => HeaderError::PastEnd { .. }, "4088 are left";
         short => HeaderError::PastEnd { said: 2, available: 1 }, "truncated";
     }
-    // Sparse: none of these bytes exist, and none may be asked for.
+    // The file is sparse: none of its bytes exist, and the reader must not allocate them.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("big.safetensors");
     let length = 1_000_000_000_u64.to_le_bytes();
@@ -178,12 +178,12 @@ fn shape_and_dtype_fit_the_offsets() {
     }
 }
 
-/// The bytes of a file of one value.
+/// A file with a single value.
 fn single(name: &'static str, value: f32) -> Vec<u8> {
     file(&[f32s(name, &[1], &[value])])
 }
 
-/// A folder of an index with this map, and two sound files of a tensor each.
+/// A folder with an index that has this map, and two valid files with a tensor each.
 fn indexed(map: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "one.safetensors", single("a", 1.0));
@@ -241,7 +241,7 @@ fn a_checkpoint_is_of_one_piece() {
     write(path, "config.json", r#"{"quantization_config":"#);
     write(path, "two.safetensors", single("b", 2.0));
     refused! { Reader::open(path) => WeightsError::Json { .. }, "config.json"; }
-    // A file that is longer than its index or its header could be.
+    // The files are longer than an index or a header may be.
     fs::remove_file(path.join("config.json")).unwrap();
     let index = fs::File::options()
         .write(true)
@@ -304,7 +304,7 @@ fn names_from_files_are_fit_for_a_terminal() {
     assert!(!error.contains('\u{1b}'), "{error:?}");
 }
 
-/// A sound file that has some of everything.
+/// A valid file with all kinds of entries.
 fn sound() -> Vec<u8> {
     let tensors = [
         bytes("w.weight", Dtype::F8_E4M3, &[2, 40], 0x38),
@@ -333,7 +333,7 @@ fn the_sound_file_is_sound() {
 
 #[test]
 fn a_pipe_is_not_waited_for() {
-    // A device never ends; a folder is looked into.
+    // A device has no end; a folder is searched for weights.
     let device = Path::new("/dev/null");
     if cfg!(unix) {
         refused! { Reader::open(device) => WeightsError::NotAFile { .. }, "regular file"; }
@@ -341,7 +341,7 @@ fn a_pipe_is_not_waited_for() {
 }
 
 proptest! {
-    // PROPTEST_CASES may ask for more.
+    // The environment variable PROPTEST_CASES may set more cases.
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1024), ..ProptestConfig::default() })]
 
     #[test]
@@ -361,7 +361,7 @@ proptest! {
     ) {
         let mut bytes = sound();
         if let Some((index, digit)) = digit {
-            // A digit for a digit keeps the JSON sound, so what follows the parser is reached.
+            // Replacing a digit by a digit keeps the JSON valid, so that the checks after the parser are reached.
             let digits: Vec<usize> = (8..bytes.len()).filter(|&i| bytes[i].is_ascii_digit()).collect();
             bytes[digits[index.index(digits.len())]] = digit;
         } else {

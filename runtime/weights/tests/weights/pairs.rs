@@ -1,4 +1,4 @@
-//! Codes and their scales find each other, or it is said why not.
+//! Codes are matched with their scales, or an error says why not.
 
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::{Granularity, HostScales};
@@ -6,7 +6,7 @@ use moebius_weights::{Dtype, Fp8Weight, Reader, Unscaled, WeightsError};
 
 use crate::files::{Tensor, bytes, f32s, file, write};
 
-/// The one FP8 weight `w.weight` of a file of these tensors.
+/// The only FP8 weight, `w.weight`, of a file with these tensors.
 fn weight(tensors: &[Tensor]) -> Result<Fp8Weight, WeightsError> {
     let reader = Reader::from_bytes("w.safetensors", file(tensors)).unwrap();
     let layout = reader.fp8_layout("w.weight", Unscaled::Refuse)?;
@@ -61,7 +61,7 @@ fn bytes_are_exponents() {
     let scales = bytes("w.weight_scale_inv", Dtype::F8_E8M0, &[2, 2], 126);
     let blocks = weight(&[codes(&[200, 200]), scales]).unwrap();
     assert_eq!(blocks.scales, HostScales::F32(vec![0.5; 4]));
-    // A plain byte in a grid of blocks could be anything.
+    // Plain bytes in a grid of blocks are ambiguous.
     let scales = bytes("w.weight_scale", Dtype::U8, &[2, 2], 126);
     let error = weight(&[codes(&[200, 200]), scales]).unwrap_err();
     assert!(error.to_string().contains("got shape [2, 2]"), "{error}");
@@ -175,7 +175,7 @@ fn the_configuration_says_how_large_a_block_is() {
         );
         assert!(text.contains("config.json"), "{text}");
     }
-    // Other configurations say nothing.
+    // Configurations without a block size change nothing.
     let null = r#"{"quantization_config":{"weight_block_size":null}}"#;
     for text in ["{}", "[]", "7", null] {
         write(path, "config.json", text);

@@ -1,4 +1,4 @@
-//! What is written is read back, by this reader and by the `safetensors` crate.
+//! Written files are read back, by this reader and by the `safetensors` crate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ fn size(spec: &TensorSpec) -> usize {
     spec.shape.iter().product::<usize>() * spec.dtype.bitsize() / 8
 }
 
-/// Rows `result => error;`, of which each is this error.
+/// Checks rows `result => error;`: each result is this error.
 macro_rules! refused {
     ($($result:expr => $variant:ident $(:: $inner:ident)* { $($fields:tt)* };)+) => {$(
         let error = $result.unwrap_err();
@@ -60,7 +60,7 @@ fn pieces_come_in_any_order() {
     assert_eq!((header % 8, whole[8]), (0, b'{'));
     let other = SafeTensors::deserialize(&whole).unwrap();
     assert_eq!(other.tensor("odd").unwrap().data(), [1, 2, 3]);
-    // Decreasing size of elements: everything is aligned to its own.
+    // Tensors lie in order of decreasing element size, so each is aligned to its elements.
     let data = other.tensor("wide").unwrap().data().as_ptr() as usize - whole.as_ptr() as usize;
     assert_eq!(data % 8, 0);
     let reader = Reader::open(&path).unwrap();
@@ -79,7 +79,7 @@ fn what_is_not_complete_is_not_there() {
     let specs = [spec("a", Dtype::U8, &[2]), spec("b", Dtype::U8, &[2])];
     let mut writer = Writer::file(&path, &specs, &NO_TEXT).unwrap();
     writer.append("a", &[1, 2]).unwrap();
-    // Two writers of one file do not mix.
+    // Two writers of the same file don't interfere.
     let mut second = Writer::file(&path, &specs, &NO_TEXT).unwrap();
     refused! {
         second.append("a", &[1]) => WeightsError::Busy { .. };
@@ -259,7 +259,7 @@ proptest! {
         let reader = Reader::open(&path).unwrap();
         let layout = reader.fp8_layout(&weight.name, Unscaled::Refuse).unwrap();
         let read = reader.fp8_weight(&layout).unwrap();
-        // [1, 1] scales of an expert have two names for the same thing.
+        // An expert's scale \[1, 1\] can be of a row or of the tensor, with the same values.
         prop_assert_eq!(read.dequantize().unwrap(), weight.dequantize().unwrap());
         prop_assert_eq!((&read.codes, &read.scales), (&weight.codes, &weight.scales));
         if experts != Some(0) && !(rows == 1 || columns == 1) {

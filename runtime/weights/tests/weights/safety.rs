@@ -1,4 +1,4 @@
-//! Nothing is lost when a conversion fails, is refused, or is aimed at its own source.
+//! Nothing is lost when a conversion fails, is refused, or has its own source as the target.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use moebius_weights::{
 use crate::conversion::{BLOCK, UP, folder_of, model, run, scheme};
 use crate::files::{Tensor, bytes, f32s, names, write};
 
-/// What a bad quantiser does to a good result.
+/// How a bad quantiser spoils a good result.
 type Spoil = fn(Quantized) -> Result<Quantized, String>;
 
 #[test]
@@ -45,7 +45,7 @@ fn what_fails_leaves_everything_as_it_was() {
             let mut host = host_quantizer(options.scheme);
             let mut quantize = |values: &[f32], rows: usize, columns: usize| {
                 let quantized = host(values, rows, columns)?;
-                // The first matrix goes well, so there is something to lose.
+                // The first matrix succeeds, so there is something to lose.
                 if values.len() == 33 * 24 {
                     Ok(quantized)
                 } else {
@@ -61,7 +61,7 @@ fn what_fails_leaves_everything_as_it_was() {
     }
     assert_eq!(fs::read(&one).unwrap(), b"before");
     assert!(names(&empty).is_empty());
-    // And both can be targets.
+    // After the failures, both paths can still be targets.
     run(source.path(), &one, &options).unwrap();
     run(source.path(), &empty, &options).unwrap();
     assert_eq!(names(out.path()), ["empty", "one.safetensors"]);
@@ -132,7 +132,7 @@ fn what_cannot_be_converted_is_refused_before_anything_is_written() {
     let nothing = ConvertOptions::new(scheme(Granularity::of_blocks(0, 4)));
     let error = refused(&model(), &nothing);
     assert!(matches!(error, WeightsError::Scheme { .. }));
-    // A name that the scales will need.
+    // The source already has a tensor with the name that the scales would need.
     let taken = [
         f32s("w.weight", &[2, 2], &[1.0; 4]),
         f32s("w.weight_scale_inv", &[1], &[1.0]),

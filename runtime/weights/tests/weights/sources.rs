@@ -1,4 +1,4 @@
-//! Checkpoints whose bytes are wherever a program has them.
+//! Checkpoints read from sources of bytes that aren't files.
 
 use std::io;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use moebius_weights::{Dtype, ReadAt, Reader, WeightsError};
 
 use crate::files::{bytes, f32s, file};
 
-/// Bytes that note which of them were read, and of which none can be read from a place on.
+/// A source of bytes that records its reads, and fails to read past `broken_from`.
 #[derive(Debug)]
 struct Noted {
     bytes: Vec<u8>,
