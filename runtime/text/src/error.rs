@@ -1,4 +1,4 @@
-//! What can go wrong, and a guard around the library of tokenizers.
+//! Errors of this crate, and a guard against panics of the `tokenizers` library.
 
 use std::fmt;
 use std::io;
@@ -7,28 +7,28 @@ use std::path::PathBuf;
 
 use moebius_weights::Unfit;
 
-/// Why a text, a file or an id was refused.
+/// Error of a text, a file or a token id.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file can't be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// I/O error of the system.
         source: io::Error,
     },
-    /// A file, or a value in one, doesn't fit.
+    /// A file, or a value in a file, doesn't fit.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// The library of tokenizers refused a text.
+    /// The `tokenizers` library refused a text.
     #[error("cannot encode the text: {0}")]
     Encode(String),
-    /// The library of tokenizers refused a token.
+    /// The `tokenizers` library refused a token.
     #[error("cannot decode the ids: {0}")]
     Decode(String),
-    /// A chat template can't be read, or refused a conversation.
+    /// A chat template can't be parsed, or refused a conversation.
     #[error(transparent)]
     Template(#[from] TemplateError),
 }
@@ -39,30 +39,30 @@ impl Error {
     }
 }
 
-/// What is wrong with a chat template, or with a conversation for it.
+/// Error of a chat template, or of a conversation for it.
 #[derive(Debug)]
 pub struct TemplateError {
-    /// The template: its file, and its name where a file has several.
+    /// Path of the template's file, and the template's name where a file has several.
     pub template: String,
-    /// The line at fault, counted from 1, where that is known.
+    /// Number of the line with the error, from 1, if it is known.
     pub line: Option<usize>,
-    /// Whose fault it is.
+    /// Cause of the error.
     pub fault: TemplateFault,
-    /// What is wrong.
+    /// What is wrong, as a sentence.
     pub message: String,
 }
 
-/// Whose fault it is that a template gave no text.
+/// Cause why a template gave no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TemplateFault {
-    /// The template's: it is no Jinja, or uses what isn't there.
+    /// The template: it isn't valid Jinja, or uses something undefined.
     Syntax,
-    /// The conversation's: the template looked at it and called `raise_exception`.
+    /// The conversation: the template checked it and called `raise_exception`.
     Refused,
-    /// The template's or a very long conversation's: it ran longer, or made more text, than its fuel allows.
+    /// The template or a very long conversation: it took more instructions, or made more text, than its fuel allows.
     Fuel,
-    /// The template failed while it ran, as it does where a message lacks a field that it reads.
+    /// The template failed during rendering, for example because a message lacks a field that it reads.
     Failed,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for TemplateError {
 
 impl std::error::Error for TemplateError {}
 
-/// What `call` returns, or what it said when it panicked.
+/// Runs `call`, and returns its result, or the message of its panic.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().copied();

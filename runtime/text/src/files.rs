@@ -1,4 +1,4 @@
-//! The files of a Hugging Face folder, and the tokenizer from them.
+//! The files of a Hugging Face folder, and the tokenizer made from them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,25 +11,24 @@ use serde_json::{Map, Value, json};
 
 use crate::{Error, Tokenizer};
 
-/// The files of a published model that say how it reads and writes: those of a folder, or some that a program has in memory, as in a
-/// browser.
+/// The tokenizer and template files of a published model, either in a folder, or in memory as in a browser.
 #[derive(Clone, Debug)]
 pub struct Files(Place);
 
 #[derive(Clone, Debug)]
 enum Place {
     Folder(PathBuf),
-    /// By name, with `/` between a folder's and a file's.
+    /// Contents by name, with `/` between the names of folder and file.
     Memory(BTreeMap<String, Vec<u8>>),
 }
 
 impl Files {
-    /// Those of a folder, read when they are asked for.
+    /// The files of a folder, each read on request.
     pub fn in_folder(folder: &Path) -> Self {
         Self(Place::Folder(folder.to_owned()))
     }
 
-    /// These, by name, as a folder would have them: `tokenizer.json`, and what lies beside it.
+    /// Files in memory, by the names that they would have in a folder: `tokenizer.json` and others next to it.
     pub fn in_memory<N: Into<String>>(files: impl IntoIterator<Item = (N, Vec<u8>)>) -> Self {
         let files = files.into_iter();
         Self(Place::Memory(
@@ -37,7 +36,7 @@ impl Files {
         ))
     }
 
-    /// What errors call a file.
+    /// The name of a file for errors.
     pub(crate) fn label(&self, name: &str) -> String {
         match &self.0 {
             Place::Folder(folder) => folder.join(name).display().to_string(),
@@ -45,7 +44,7 @@ impl Files {
         }
     }
 
-    /// What errors call all of them.
+    /// The name of the folder, or of all files, for errors.
     pub(crate) fn place(&self) -> String {
         match &self.0 {
             Place::Folder(folder) => folder.display().to_string(),
@@ -53,7 +52,7 @@ impl Files {
         }
     }
 
-    /// The names of the files in a folder of this one, sorted.
+    /// The sorted names of the files in the subfolder `inner`.
     pub(crate) fn names_in(&self, inner: &str) -> Result<Vec<String>, Error> {
         let folder = match &self.0 {
             Place::Folder(folder) => folder.join(inner),
@@ -74,14 +73,14 @@ impl Files {
         let mut names = Vec::new();
         for entry in entries {
             let name = entry.map_err(read)?.file_name();
-            // No template has a name that isn't UTF-8.
+            // Names that aren't UTF-8 are skipped, as no template has one.
             names.extend(name.to_str().map(|name| format!("{inner}/{name}")));
         }
         names.sort();
         Ok(names)
     }
 
-    /// The bytes of a file, or none where there is no such file.
+    /// The bytes of a file; `None` where the file doesn't exist.
     fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let path = match &self.0 {
             Place::Folder(folder) => folder.join(name),
@@ -94,13 +93,13 @@ impl Files {
         }
     }
 
-    /// The text of a file, or none where there is no such file.
+    /// The text of a file; `None` where the file doesn't exist.
     pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Error> {
         let text = self.bytes(name)?.map(String::from_utf8).transpose();
         text.map_err(|error| Error::unfit(self.label(name), "UTF-8", error.utf8_error()))
     }
 
-    /// The JSON object in a file, or none where there is no such file.
+    /// The JSON object in a file; `None` where the file doesn't exist.
     pub(crate) fn object(&self, name: &str) -> Result<Option<Value>, Error> {
         let bytes = self.bytes(name)?;
         bytes
@@ -108,8 +107,8 @@ impl Files {
             .transpose()
     }
 
-    /// The special tokens that `tokenizer_config.json` and `special_tokens_map.json` name, as pairs like `bos_token` and `<s>`, sorted.
-    /// Of a token that both name, the first file's counts.
+    /// The special tokens in `tokenizer_config.json` and `special_tokens_map.json`, as sorted pairs like `bos_token` and `<s>`. If both
+    /// files name a token, the first file's is used.
     pub(crate) fn special_tokens(&self) -> Result<Vec<(String, String)>, Error> {
         let mut found: Vec<(String, String)> = Vec::new();
         for name in ["tokenizer_config.json", "special_tokens_map.json"] {
@@ -117,10 +116,10 @@ impl Files {
                 continue;
             };
             for (key, value) in fields.iter().filter(|(key, _)| key.ends_with("_token")) {
-                // Older files have an object with the token's properties in place of its text.
+                // Older files have an object with the token's properties instead of its text.
                 let content = value.get("content").unwrap_or(value);
                 let token = match content {
-                    // Flags like `add_bos_token` end alike.
+                    // Flags such as `add_bos_token` have the same ending.
                     Value::Null | Value::Bool(_) => continue,
                     Value::String(token) => token,
                     other => {
@@ -138,7 +137,7 @@ impl Files {
     }
 }
 
-/// The JSON object in these bytes, which errors call `what`.
+/// Parses bytes as a JSON object; errors call it `what`.
 pub(crate) fn parse(bytes: &[u8], what: impl fmt::Display) -> Result<Value, Error> {
     if bytes.starts_with(LFS_POINTER) {
         return Err(Error::unfit(
@@ -156,7 +155,7 @@ pub(crate) fn parse(bytes: &[u8], what: impl fmt::Display) -> Result<Value, Erro
     }
 }
 
-/// What a value is, for errors.
+/// Describes the kind of a JSON value, for errors.
 pub(crate) fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -169,17 +168,17 @@ pub(crate) fn kind(value: &Value) -> String {
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json`. Which ids end an answer say `eos_token_id` in `generation_config.json` and `config.json`, one or
-    /// several, and `eos_token` in `tokenizer_config.json` or `special_tokens_map.json`: all of them count, and each file may be missing.
-    /// That the first file would cut or pad texts is ignored.
+    /// Reads the tokenizer of a Hugging Face folder from `tokenizer.json`. The ids that end an answer are those of `eos_token_id` in
+    /// `generation_config.json` and `config.json`, and of `eos_token` in `tokenizer_config.json` or `special_tokens_map.json`; each of
+    /// these four files may be missing. Settings of truncation and padding in `tokenizer.json` are ignored.
     ///
     /// # Errors
-    /// [`Error::Read`] and [`Error::Unfit`] with the file, and what it should have held.
+    /// [`Error::Read`] and [`Error::Unfit`] with the path of the file and what was expected in it.
     pub fn from_folder(folder: &Path) -> Result<Self, Error> {
         Self::from_files(&Files::in_folder(folder))
     }
 
-    /// [`Tokenizer::from_folder`] of files wherever they are.
+    /// Reads the tokenizer like [`Tokenizer::from_folder`], from files in a folder or in memory.
     ///
     /// # Errors
     /// As [`Tokenizer::from_folder`].
@@ -213,7 +212,7 @@ impl Tokenizer {
         ids.extend(id_of("eos_token")?);
         let mut eos = Vec::new();
         for id in ids {
-            // A configuration may keep an id of another vocabulary: no answer ends by it.
+            // A configuration may name an id that the vocabulary doesn't have; no answer ends with it.
             if !eos.contains(&id) && tokenizer.token(id).is_some() {
                 eos.push(id);
             }
@@ -222,8 +221,8 @@ impl Tokenizer {
     }
 }
 
-/// Adds the tokens that only `added_tokens_decoder` of `tokenizer_config.json` and `added_tokens.json` know to those of a
-/// `tokenizer.json`, in the order of their ids, and takes the flags that the first of them says, as transformers does.
+/// Adds to a `tokenizer.json` the tokens that only `added_tokens_decoder` of `tokenizer_config.json` and `added_tokens.json` list, in the
+/// order of their ids, with the flags of the former, as transformers does.
 fn add_tokens(json: &mut Value, files: &Files, named: &[(String, String)]) -> Result<(), Error> {
     let mut found: BTreeMap<u64, Value> = BTreeMap::new();
     if let Some(Value::Object(ids)) = files.object("added_tokens.json")? {
@@ -285,7 +284,7 @@ fn into_object(value: Value) -> Option<Map<String, Value>> {
     }
 }
 
-/// The ids of `eos_token_id`: a number, an array of them, or nothing.
+/// The ids in `eos_token_id`, which may be a number, an array or missing.
 fn eos_ids(value: Option<&Value>, file: &str) -> Result<Vec<u32>, Error> {
     let one = |value: &Value| {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok());

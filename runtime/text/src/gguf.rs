@@ -1,4 +1,4 @@
-//! A tokenizer from the vocabulary that a GGUF file carries.
+//! Makes a tokenizer from the vocabulary of a GGUF file.
 
 use std::collections::HashMap;
 
@@ -7,36 +7,36 @@ use serde_json::{Value, json};
 
 use crate::{Error, Tokenizer};
 
-/// Words as GPT-2 finds them: contractions, letters, digits and others, each with a space before.
+/// GPT-2's words: contractions, letters, digits and other characters, each with an optional space before.
 const GPT2: &[&str] =
     &[r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"];
-/// Each digit by itself, then the same.
+/// [`GPT2`] after splitting off each single digit.
 const DIGITS: &[&str] = &[r"\p{N}", GPT2[0]];
-/// Llama 3: up to three digits, contractions in either case, line ends with what is before them.
+/// Llama 3: groups of up to three digits, contractions in either case, and line ends together with the punctuation before them.
 const LLAMA3: &[&str] = &[
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
-/// Qwen 2: the same, with one digit at a time.
+/// Qwen 2: like [`LLAMA3`], with single digits.
 const QWEN2: &[&str] = &[
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
-/// gpt-4o and gpt-oss: words end where capitals begin.
+/// gpt-4o and gpt-oss: like [`LLAMA3`], and a word also ends before a capital letter.
 const O200K: &[&str] = &[
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
-/// Qwen 3.5: the same, where marks belong to letters.
+/// Qwen 3.5: like [`QWEN2`], with combining marks as letters.
 const QWEN35: &[&str] = &[
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
-/// DeepSeek V3: up to three digits, then Chinese and Japanese, then words and what is between them.
+/// DeepSeek V3: up to three digits, then Chinese and Japanese, then words and the characters between them.
 const DEEPSEEK3: &[&str] = &[
     r"\p{N}{1,3}",
     r"[一-龥぀-ゟ゠-ヿ]+",
     r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
-/// DeepSeek LLM: lines, words of cased letters, punctuation, Chinese and Korean, numbers.
+/// DeepSeek LLM: line ends, words of cased letters, punctuation, Chinese and Korean, numbers.
 const DEEPSEEK_LLM: &[&str] = &[
     r"[\r\n]",
     r"\s?[[\p{Lu}\p{Ll}\p{Lt}]&&[^𝐀-𝟿]]+",
@@ -45,7 +45,7 @@ const DEEPSEEK_LLM: &[&str] = &[
     r"[一-龥ࠀ-一가-퟿]+",
     r"\p{N}+",
 ];
-/// DeepSeek Coder: the same with all letters and punctuation of Unicode, and one digit at a time.
+/// DeepSeek Coder: like [`DEEPSEEK_LLM`], with all letters and punctuation of Unicode, and single digits.
 const DEEPSEEK_CODER: &[&str] = &[
     r"[\r\n]",
     r"\s?\p{L}+",
@@ -53,41 +53,41 @@ const DEEPSEEK_CODER: &[&str] = &[
     r"[一-龥ࠀ-一가-퟿]+",
     r"\p{N}",
 ];
-/// Falcon: punctuation, then words as GPT-2, then three digits at a time.
+/// Falcon: punctuation, then words as in [`GPT2`], then groups of three digits.
 const FALCON: &[&str] = &[r"[\p{P}$+<=>^~|`]+", GPT2[0], r"[0-9][0-9][0-9]"];
-/// What llama.cpp takes where a file names no rule: punctuation, words as GPT-2, numbers, three digits at a time.
+/// llama.cpp's default where a file names no rule: punctuation, words as in [`GPT2`], numbers, groups of three digits.
 const DEFAULT: &[&str] = &[r"[\p{P}$+<=>^~|]+", GPT2[0], r"\p{N}+", r"[0-9][0-9][0-9]"];
-/// Mistral's Tekken: as [`O200K`] without contractions, one digit at a time.
+/// Mistral's Tekken: like [`O200K`], without contractions and with single digits.
 const TEKKEN: &[&str] = &[
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
-/// Ling (Bailing): as [`QWEN2`], where one line end at a time ends a word.
+/// Ling (Bailing): like [`QWEN2`], where a word ends after a single line end.
 const BAILING: &[&str] = &[
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
 ];
-/// Seed-Coder: as [`QWEN2`], where line ends are apart from what is before them.
+/// Seed-Coder: like [`QWEN2`], with line ends separate from the punctuation before them.
 const SEED: &[&str] = &[
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
-/// MiniCPM 5: up to three digits, then as [`LLAMA3`].
+/// MiniCPM 5: up to three digits, then like [`LLAMA3`].
 const MINICPM5: &[&str] = &[
     r"\p{N}{1,3}",
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
-/// Kimi K2: Chinese characters, then as [`O200K`] with the other letters.
+/// Kimi K2: Chinese characters, then like [`O200K`] without Chinese characters among the letters.
 const KIMI: &[&str] = &[
     r"\p{Han}+|[^\r\n\p{L}\p{N}]?[[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]*[[\p{Ll}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]+[[\p{Ll}\p{Lm}\p{Lo}\p{M}]&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
 
-/// How a text becomes words, of which merges make tokens.
+/// Rule that splits a text into words, in which merges then make tokens.
 struct Cut {
-    /// The values of `pre` that mean it.
+    /// Values of `pre` that stand for this rule.
     names: &'static [&'static str],
-    /// Applied one after the other.
+    /// Patterns applied one after the other.
     patterns: &'static [&'static str],
-    /// A word that is a token needs no merges.
+    /// Whether a word that is a token skips the merges.
     whole_words: bool,
-    /// Characters are composed first (NFC), as the model's own `tokenizer.json` says; no field of a GGUF file does.
+    /// Whether characters are first composed (NFC), as the model's own `tokenizer.json` says; a GGUF file has no field for this.
     composed: bool,
 }
 
@@ -107,7 +107,7 @@ const fn whole(names: &'static [&'static str], patterns: &'static [&'static str]
     }
 }
 
-/// The values of `pre`, with the rules of the models that brought them.
+/// The rules by the values of `pre`, each named after the models that introduced it.
 const CUTS: &[Cut] = &[
     cut(&["default", ""], DEFAULT),
     cut(
@@ -183,15 +183,15 @@ const CUTS: &[Cut] = &[
     cut(&["kimi-k2"], KIMI),
 ];
 
-/// What `token_type` calls tokens that merges make: ordinary ones and those of a user.
+/// Values of `token_type` for tokens that merges may make: normal and user-defined ones.
 const MADE: &[i32] = &[1, 4];
 
 impl Tokenizer {
-    /// Makes a tokenizer of the vocabulary of a GGUF file. Two values of `model` are known: `gpt2`, byte-level BPE, with a rule for words
-    /// that `pre` names, and `llama`, SentencePiece's BPE, whose merges are in the order of `scores`.
+    /// Makes a tokenizer from the vocabulary of a GGUF file. Two values of `model` are supported: `gpt2`, byte-level BPE with the rule for
+    /// words that `pre` names, and `llama`, SentencePiece's BPE with merges in the order of `scores`.
     ///
     /// # Errors
-    /// [`Error::Unfit`] for parts that don't fit together, and for a `model` or a `pre` that isn't known.
+    /// [`Error::Unfit`] for parts that don't fit together, and for an unknown `model` or `pre`.
     pub fn from_gguf(vocabulary: Vocabulary) -> Result<Self, Error> {
         one_for_each(&vocabulary, "token_type", vocabulary.types.len())?;
         let stages = match vocabulary.model.as_str() {
@@ -211,13 +211,13 @@ impl Tokenizer {
         }
         let tokenizer = Self::from_json(json, "tokenizer.ggml")?;
         let mut eos = vocabulary.eos;
-        // Some files name an end of another vocabulary: no answer ends by it.
+        // Some files name an end token of another vocabulary; no answer ends with it.
         eos.retain(|id| tokenizer.token(*id).is_some());
         tokenizer.ending(vocabulary.bos, eos, "bos_token_id of tokenizer.ggml")
     }
 }
 
-/// Refuses a list that has neither none nor one for each token.
+/// Refuses a list that is neither empty nor has one entry per token.
 fn one_for_each(vocabulary: &Vocabulary, name: &str, count: usize) -> Result<(), Error> {
     let tokens = vocabulary.tokens.len();
     if count == 0 || count == tokens {
@@ -231,7 +231,7 @@ fn one_for_each(vocabulary: &Vocabulary, name: &str, count: usize) -> Result<(),
     ))
 }
 
-/// The stages of byte-level BPE, as a `tokenizer.json` has them.
+/// The stages of byte-level BPE, in the form of a `tokenizer.json`.
 fn of_bytes(vocabulary: &Vocabulary) -> Result<Value, Error> {
     let of_name = |cut: &&Cut| cut.names.contains(&vocabulary.pre.as_str());
     let cut = CUTS.iter().find(of_name).ok_or_else(|| {
@@ -253,7 +253,7 @@ fn of_bytes(vocabulary: &Vocabulary) -> Result<Value, Error> {
     }))
 }
 
-/// The stages of SentencePiece's BPE: spaces are written as ▁, a text is not cut, and characters without a token are spelt by bytes.
+/// The stages of SentencePiece's BPE: spaces become ▁, the text isn't split, and characters without a token are spelt by byte tokens.
 fn of_pieces(vocabulary: &Vocabulary) -> Result<Value, Error> {
     one_for_each(vocabulary, "scores", vocabulary.scores.len())?;
     let unknown = vocabulary.unknown.and_then(|id| usize::try_from(id).ok());
@@ -290,7 +290,7 @@ fn of_pieces(vocabulary: &Vocabulary) -> Result<Value, Error> {
     }))
 }
 
-/// The merges that scores mean: each way to make a token of two others, tokens with a higher score first.
+/// The merges that scores imply: each way to make a token from two others, in the order of decreasing score.
 fn merges_by_score(vocabulary: &Vocabulary) -> Vec<[&str; 2]> {
     let of = |id: usize| vocabulary.scores.get(id).copied().unwrap_or_default();
     let is_made = |id: usize| {
@@ -312,7 +312,7 @@ fn merges_by_score(vocabulary: &Vocabulary) -> Vec<[&str; 2]> {
             .filter(|(first, second)| scores.contains_key(first) && scores.contains_key(second));
         found.extend(known.map(|(first, second)| (*score, [first, second])));
     }
-    // Where scores are equal, any order that is the same in each run.
+    // Equal scores are ordered by the merge, so that the order is the same in each run.
     found.sort_unstable_by(|(a, first), (b, second)| b.total_cmp(a).then(second.cmp(first)));
     found.into_iter().map(|(_, pair)| pair).collect()
 }
@@ -321,7 +321,7 @@ fn byte_level() -> Value {
     json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})
 }
 
-/// Cuts by the patterns, then spells words by their bytes.
+/// The pre-tokenizer that splits by the patterns, then spells words by their bytes.
 fn pre_tokenizer(cut: &Cut) -> Value {
     let splits = cut.patterns.iter().map(|pattern| {
         json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false})
@@ -330,7 +330,7 @@ fn pre_tokenizer(cut: &Cut) -> Value {
     json!({"type": "Sequence", "pretokenizers": all})
 }
 
-/// The tokens that are found in a text before it is cut: the unknown one, those of control and those of a user.
+/// The tokens that are found in a text before it is split: unknown, control and user-defined ones.
 fn added(vocabulary: &Vocabulary) -> Vec<Value> {
     let typed = vocabulary.tokens.iter().zip(&vocabulary.types).enumerate();
     let added = typed.filter(|(_, (_, kind))| matches!(kind, 2..=4));
@@ -373,7 +373,7 @@ fn merges(merges: &[String]) -> Result<Vec<[&str; 2]>, Error> {
     pairs.collect()
 }
 
-/// What puts `bos` before a text, if anything does.
+/// The post-processor that puts `bos` before a text; null where none does.
 fn post_processor(vocabulary: &Vocabulary) -> Result<Value, Error> {
     if !vocabulary.add_bos {
         return Ok(Value::Null);

@@ -1,8 +1,8 @@
-//! Text in and out of a language model, without a device and without threads of its own.
+//! Converts text to and from a language model's tokens, without a device and without threads.
 //!
-//! Read in this order: [`ChatTemplate`] makes one text of the messages of a conversation, [`Tokenizer`] makes ids of it,
-//! [`Detokenizer`] makes text of the ids that a model answers with, one by one, and [`StopStrings`] ends that text.
-//! Whatever comes from outside, files, templates, texts or ids, gives a result or an [`Error`] that says what was expected.
+//! The main types, in the order of use: [`ChatTemplate`] turns the messages of a conversation into one text, [`Tokenizer`] turns the text
+//! into ids, [`Detokenizer`] turns the ids of a model's answer into text, one by one, and [`StopStrings`] ends that text. Any file,
+//! template, text or id from outside gives a result or an [`Error`] that says what was expected.
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -1,15 +1,15 @@
-//! The text of an answer, token by token: ids to text, stop strings, and both together.
+//! Streaming of an answer, token by token: ids to text, stop strings, and both together.
 
 use std::fmt;
 
 use crate::stages::Stages;
 use crate::{Error, Tokenizer};
 
-/// Makes text of ids as they come. All that it gives, joined, is [`Tokenizer::decode`] of all ids at once, whatever they are; text
-/// is given once no later id can change it, so a character of several ids comes with the last of them.
+/// Turns ids into text one by one. The joined output always equals [`Tokenizer::decode`] of all ids at once; text is returned as soon as no
+/// later id can change it, so a character of several ids is returned with the last of them.
 ///
-/// A push takes time for its own id only. Vocabularies that spell unknown characters as bytes (`<0xE5>`) are decoded by whole runs
-/// of such bytes, which a run of invalid ones takes back, so there a run comes with the id after it.
+/// The time of a push doesn't depend on earlier ids. Vocabularies that spell unknown characters as bytes (`<0xE5>`) decode a whole run of
+/// such bytes at once, because an invalid run is replaced as a whole; the run is returned with the id after it.
 #[derive(Clone)]
 pub struct Detokenizer {
     tokenizer: Tokenizer,
@@ -18,7 +18,7 @@ pub struct Detokenizer {
 }
 
 impl Detokenizer {
-    /// Starts a text. Special tokens are left out of it if `skip_special`.
+    /// Starts a text; special tokens are left out if `skip_special`.
     pub fn new(tokenizer: &Tokenizer, skip_special: bool) -> Self {
         Self {
             tokenizer: tokenizer.clone(),
@@ -27,10 +27,11 @@ impl Detokenizer {
         }
     }
 
-    /// What can be said now that `id` came: often nothing, for an id that ends a character or a run all that was held back.
+    /// Takes the next id, and returns the text that is final now: often none, and after an id that completes a character or a run,
+    /// everything that was held back.
     ///
     /// # Errors
-    /// [`Error::Decode`] where a pattern of the tokenizer fails.
+    /// [`Error::Decode`] when a pattern of the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<String, Error> {
         let mut text = String::new();
         if let Some(token) = self.tokenizer.visible(id, self.skip_special) {
@@ -39,10 +40,10 @@ impl Detokenizer {
         Ok(text)
     }
 
-    /// The rest of the text: what was held back, with U+FFFD in place of a character that never became complete.
+    /// Returns the rest of the text that was held back, with U+FFFD in place of an incomplete character.
     ///
     /// # Errors
-    /// [`Error::Decode`] where a pattern of the tokenizer fails on the rest.
+    /// [`Error::Decode`] when a pattern of the tokenizer fails on the rest.
     pub fn finish(mut self) -> Result<String, Error> {
         let mut text = String::new();
         self.stages.finish(&mut text)?;
@@ -59,40 +60,41 @@ impl fmt::Debug for Detokenizer {
     }
 }
 
-/// Looks for stop strings in a text that comes in pieces. The text ends before the stop string that is complete first, and before the
-/// longest if several are at the same place. What could be the start of one is held back, and no more than that.
+/// Searches stop strings in a text that comes in pieces. The text ends before the stop string that is completed first, and before the
+/// longest if several are completed at the same character. Only text that could be the start of a stop string is held back.
 #[derive(Clone, Debug)]
 pub struct StopStrings {
     stops: Vec<Stop>,
-    /// The end of the text so far, as long as the longest start of a stop string that it ends with.
+    /// The end of the text so far that could be the start of a stop string, as long as possible.
     held: String,
     found: Option<usize>,
 }
 
-/// A stop string, and how far it is found.
+/// A stop string and the state of its search.
 #[derive(Clone, Debug)]
 struct Stop {
     text: String,
-    /// For each length of a start of the text: the length of the longest shorter one that it ends with (Knuth, Morris and Pratt).
+    /// For each length of a prefix of the text, the length of the prefix's longest proper prefix that is also its suffix (Knuth, Morris and
+    /// Pratt).
     fallback: Vec<usize>,
-    /// The bytes at the end of the text so far that are a start of this stop string.
+    /// Number of bytes at the end of the text so far that match a prefix of this stop string.
     matched: usize,
 }
 
-/// What of a text is sure after a push.
+/// The part of a text that is final after a push.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
-    /// What comes next in the text.
+    /// Text that follows the earlier pieces.
     pub text: String,
-    /// The stop string that ended the text, by its place in the list.
+    /// Index in the list of the stop string that ended the text, if one did.
     pub stop: Option<usize>,
 }
 
 impl StopStrings {
-    /// Looks for these strings; an empty list ends nothing.
+    /// Starts a search for these stop strings; an empty list never ends a text.
     ///
     /// # Errors
-    /// [`Error::Unfit`] for an empty string, which would end every text before its start.
+    /// [`Error::Unfit`] for an empty string, which would end every text at its start.
     pub fn new<S: Into<String>>(stops: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         let stops = stops.into_iter().enumerate().map(|(i, stop)| {
             let text: String = stop.into();
@@ -113,7 +115,7 @@ impl StopStrings {
         })
     }
 
-    /// Takes the next piece of the text. After a stop string was found, all that comes is dropped.
+    /// Takes the next piece of the text. After a stop string was found, all further text is dropped.
     pub fn push(&mut self, text: &str) -> Piece {
         if self.found.is_some() {
             return self.piece(String::new());
@@ -129,7 +131,7 @@ impl StopStrings {
                 .iter()
                 .enumerate()
                 .filter(|(_, stop)| stop.is_complete());
-            // Of equal ones the first: `max_by_key` alone would take the last.
+            // Of equally long ones the first is taken; `max_by_key` alone would take the last.
             if let Some((found, stop)) = complete.rev().max_by_key(|(_, stop)| stop.text.len()) {
                 let end = before + i + 1;
                 self.held.truncate(end - stop.text.len());
@@ -144,13 +146,13 @@ impl StopStrings {
             .map(|stop| stop.matched)
             .max()
             .unwrap_or(0);
-        // Starts of stop strings start where a character does, so this cuts no character.
+        // A stop string starts with a whole character, so this split can't cut a character.
         let held = self.held.split_off(self.held.len() - keep);
         let sure = std::mem::replace(&mut self.held, held);
         self.piece(sure)
     }
 
-    /// What is held back, once no more comes: it was no stop string after all.
+    /// Returns the text that is held back at the end of the input, as it is no stop string after all.
     pub fn finish(self) -> String {
         self.held
     }
@@ -176,7 +178,7 @@ impl Stop {
         stop
     }
 
-    /// Goes on with the next byte of a text. Not after the stop string was complete.
+    /// Advances the search by the next byte of a text. Must not be called after the stop string is complete.
     fn step(&mut self, byte: u8) {
         let text = self.text.as_bytes();
         while self.matched > 0 && text[self.matched] != byte {
@@ -192,16 +194,16 @@ impl Stop {
     }
 }
 
-/// Makes text of the tokens of an answer, up to the first stop string. Whoever shows an answer takes it from here, so that
-/// all agree on where it ends and why.
+/// Turns the tokens of an answer into text, up to the first stop string. All programs that show answers use this type, so that they agree
+/// on where an answer ends and why.
 pub struct TextStream {
-    /// Until the answer ends.
+    /// Detokenizer of the answer; `None` after its end.
     detokenizer: Option<Detokenizer>,
     stops: StopStrings,
 }
 
 impl TextStream {
-    /// Starts an answer without its special tokens.
+    /// Starts an answer; its special tokens are left out.
     pub fn new(tokenizer: &Tokenizer, stops: StopStrings) -> Self {
         Self {
             detokenizer: Some(Detokenizer::new(tokenizer, true)),
@@ -209,10 +211,10 @@ impl TextStream {
         }
     }
 
-    /// The text that is sure now that `id` came; a stop string in the piece ends the answer. Nothing after the end.
+    /// Takes the next id, and returns the text that is final now. A stop string ends the answer; ids after the end give no text.
     ///
     /// # Errors
-    /// [`Error::Decode`] where a pattern of the tokenizer fails.
+    /// [`Error::Decode`] when a pattern of the tokenizer fails.
     pub fn push(&mut self, id: u32) -> Result<Piece, Error> {
         let Some(detokenizer) = &mut self.detokenizer else {
             return Ok(Piece::default());
@@ -221,11 +223,11 @@ impl TextStream {
         Ok(self.stops.push(&text))
     }
 
-    /// Ends the answer: the text that was held back. It may complete a stop string, which the piece then names: such an
-    /// answer ended by that string, whatever ended its tokens.
+    /// Ends the answer, and returns the text that was held back. This text may complete a stop string, which the piece then names: the
+    /// answer counts as ended by that string, whatever ended its tokens.
     ///
     /// # Errors
-    /// [`Error::Decode`] where a pattern of the tokenizer fails on the rest.
+    /// [`Error::Decode`] when a pattern of the tokenizer fails on the rest.
     pub fn finish(&mut self) -> Result<Piece, Error> {
         let Some(detokenizer) = self.detokenizer.take() else {
             return Ok(Piece::default());

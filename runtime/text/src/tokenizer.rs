@@ -1,4 +1,4 @@
-//! Text to ids and back, and a vocabulary that is learnt from a text.
+//! Conversion of text to token ids and back, and vocabularies learnt from a text.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use crate::error::guarded;
 use crate::files::parse;
 use crate::stages::Stages;
 
-/// A vocabulary and the rules by which a text becomes ids of it, and ids become a text. Copies share it, and any number of
-/// threads may use it at once.
+/// A vocabulary, and the rules that turn text into ids and ids into text. Clones share the vocabulary, and any number of threads may use it
+/// at once.
 #[derive(Clone)]
 pub struct Tokenizer {
     library: Arc<Library>,
-    /// One more than the largest id.
+    /// The largest id plus 1.
     size: u32,
     bos: Option<u32>,
     eos: Arc<[u32]>,
-    /// How a decoding starts.
+    /// Initial state of the stages of a decoding.
     stages: Stages,
 }
 
 impl Tokenizer {
-    /// Reads the bytes of a `tokenizer.json`, for programs that have no folder to read. It says nothing about the ends of a text:
-    /// [`Self::with_ends`] does.
+    /// Reads the bytes of a `tokenizer.json`, for programs without a folder to read. The file doesn't name the tokens that start and end a
+    /// text; [`Self::with_ends`] sets them.
     ///
     /// # Errors
     /// [`Error::Unfit`] with what is wrong.
@@ -39,13 +39,13 @@ impl Tokenizer {
         Self::from_json(parse(json, what)?, what)
     }
 
-    /// The tokenizer that the JSON of a `tokenizer.json` describes; `what` names it in errors.
+    /// The tokenizer that the JSON of a `tokenizer.json` describes; errors call it `what`.
     pub(crate) fn from_json(json: Value, what: impl fmt::Display) -> Result<Self, Error> {
-        // The library's own reader panics on some broken JSON, so it gets what was parsed before.
+        // The library's own JSON reader panics on some invalid JSON, so it gets a parsed value.
         let read = guarded(|| serde_json::from_value::<Library>(json));
         let read = read.and_then(|read| read.map_err(|error| error.to_string()));
         let mut library = read.map_err(|why| Error::unfit(&what, "a tokenizer", why))?;
-        // These are habits of a training; a prompt that is cut or padded in silence is wrong.
+        // Truncation and padding are settings of a training; a silently truncated or padded prompt would be wrong.
         library.with_padding(None);
         library
             .with_truncation(None)
@@ -66,15 +66,15 @@ impl Tokenizer {
         })
     }
 
-    /// The same with other ids for the start and the ends of a text, as a model's configuration has them.
+    /// This tokenizer with other ids for the start and the ends of a text, such as those of a model's configuration.
     ///
     /// # Errors
-    /// [`Error::Unfit`] for an id that is no token's.
+    /// [`Error::Unfit`] for an id without a token.
     pub fn with_ends(self, bos: Option<u32>, eos: Vec<u32>) -> Result<Self, Error> {
         self.ending(bos, eos, "an id for the start or the end of a text")
     }
 
-    /// The same; `what` says in errors where the ids are from.
+    /// Like [`Self::with_ends`]; `what` tells in errors where the ids come from.
     pub(crate) fn ending(
         self,
         bos: Option<u32>,
@@ -90,21 +90,21 @@ impl Tokenizer {
         Ok(Self { bos, eos, ..self })
     }
 
-    /// The ids of `text`, in which the names of special tokens stand for these tokens. `add_special` adds what the vocabulary
-    /// puts around every text, like a token for its start; texts of a [`ChatTemplate`](crate::ChatTemplate) have that already.
+    /// Encodes `text` as ids; names of special tokens in it stand for these tokens. `add_special` adds the special tokens that the
+    /// vocabulary puts around every text, such as a start token; texts of a [`ChatTemplate`](crate::ChatTemplate) already contain them.
     ///
     /// # Errors
-    /// [`Error::Encode`] where the tokenizer lacks what the text needs.
+    /// [`Error::Encode`] when the vocabulary can't encode the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
         let encoded = guarded(|| self.library.encode_fast(text, add_special));
         let encoded = encoded.and_then(|encoded| encoded.map_err(|error| error.to_string()));
         Ok(encoded.map_err(Error::Encode)?.get_ids().to_vec())
     }
 
-    /// The text of `ids`, of which special ones are left out if `skip_special`. Bytes that are no UTF-8 become U+FFFD.
+    /// Decodes `ids` to text; special tokens are left out if `skip_special`. Invalid UTF-8 becomes U+FFFD.
     ///
     /// # Errors
-    /// [`Error::Decode`] where a pattern of the tokenizer fails.
+    /// [`Error::Decode`] when a pattern of the tokenizer fails.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, Error> {
         let (mut stages, mut text) = (self.stages(), String::new());
         for &id in ids {
@@ -116,43 +116,44 @@ impl Tokenizer {
         Ok(text)
     }
 
-    /// One more than the largest id. A model may have more rows, which no token belongs to.
+    /// The largest id plus 1. A model may have more rows of the embedding, which belong to no token.
     pub fn vocabulary_size(&self) -> u32 {
         self.size
     }
 
-    /// The ids after which a model has said all, in no order that means something. Empty where the files name none.
+    /// The ids that end an answer, in no particular order; empty if the files name none.
     pub fn eos_ids(&self) -> &[u32] {
         &self.eos
     }
 
-    /// The id that starts a text, where the files name one.
+    /// The id that starts a text, if the files name one.
     pub fn bos_id(&self) -> Option<u32> {
         self.bos
     }
 
-    /// The id of a token, by its text in the vocabulary: that of `<|im_end|>` is itself, a space is `Ġ` or `▁` in many.
+    /// The id of a token, given the token's text in the vocabulary: `<|im_end|>` is written as it is, a space is `Ġ` or `▁` in many
+    /// vocabularies.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.library.token_to_id(token)
     }
 
-    /// The text in the vocabulary of the token with this id.
+    /// The text of a token in the vocabulary, given the token's id.
     pub fn token(&self, id: u32) -> Option<String> {
         self.library.id_to_token(id)
     }
 
-    /// Whether an id is that of a special token, which decoding may leave out.
+    /// Whether an id is that of a special token, which decoding can leave out.
     pub fn is_special(&self, id: u32) -> bool {
         let token = self.token(id);
         token.is_some_and(|token| self.library.get_added_vocabulary().is_special_token(&token))
     }
 
-    /// How a decoding starts.
+    /// The initial state of the stages of a decoding.
     pub(crate) fn stages(&self) -> Stages {
         self.stages.clone()
     }
 
-    /// The token with this id, or none if there is none or it is to be left out.
+    /// The token with this id; `None` if there is none or it is a special token to skip.
     pub(crate) fn visible(&self, id: u32, skip_special: bool) -> Option<String> {
         let special = self.library.get_added_vocabulary();
         let token = self.token(id)?;
@@ -170,15 +171,15 @@ impl fmt::Debug for Tokenizer {
     }
 }
 
-/// Tokens that every vocabulary of bytes has.
+/// Number of tokens for single bytes in every byte-level vocabulary.
 const BYTES: usize = 256;
 
 impl Tokenizer {
-    /// The bytes of a `tokenizer.json` of `size` tokens: byte pairs (Sennrich et al. 2016) over bytes as in GPT-2, learnt from `text`, and before
-    /// them the special token `end`, with the id 0. Any text can be written in it.
+    /// Learns a byte-level BPE vocabulary of `size` tokens (Sennrich et al. 2016, as in GPT-2) from `text`, and returns the bytes of its
+    /// `tokenizer.json`. The special token `end` has the id 0. Any text can be encoded.
     ///
     /// # Errors
-    /// [`Error::Unfit`] for a size that leaves no room for all bytes and `end`, and for a text that gives fewer tokens.
+    /// [`Error::Unfit`] for a size that leaves no room for all bytes and `end`, and for a text that yields fewer tokens.
     pub fn learn(text: &str, size: usize, end: &str) -> Result<Vec<u8>, Error> {
         let what = "tokens of a vocabulary";
         let expected = format!("more than {BYTES}");

@@ -15,7 +15,7 @@ fn what_the_text_repeats_becomes_one_token() {
     assert_eq!(tokenizer.vocabulary_size(), 270);
     assert_eq!(tokenizer.id("<|end|>"), Some(0));
     assert!(tokenizer.is_special(0));
-    // Seven times " the" or "the", and "whal" in five words.
+    // The text has " the" or "the" seven times, and "whal" in five words.
     let ids = tokenizer.encode("and the whal", false).unwrap();
     let tokens: Vec<_> = ids.iter().map(|&id| tokenizer.token(id).unwrap()).collect();
     assert!(tokens.contains(&"Ġthe".to_owned()), "{tokens:?}");

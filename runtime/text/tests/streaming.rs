@@ -1,4 +1,4 @@
-//! Streams: a detokeniser gives what decoding all ids gives, whatever they are, and stop strings are found however a text comes.
+//! Streaming: a detokeniser gives the text of decoding all ids at once, and stop strings are found however a text is split.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use std::cell::Cell;
@@ -63,7 +63,7 @@ fn ours(json: &Value) -> Tokenizer {
     Tokenizer::from_bytes(json.to_string().as_bytes()).unwrap()
 }
 
-/// All that a detokeniser gives. Ids without a token change nothing.
+/// The joined output of a detokeniser. Ids without a token change nothing.
 fn streamed(tokenizer: &Tokenizer, ids: &[u32], skip_special: bool) -> String {
     let mut detokenizer = Detokenizer::new(tokenizer, skip_special);
     let mut text = String::new();
@@ -73,7 +73,7 @@ fn streamed(tokenizer: &Tokenizer, ids: &[u32], skip_special: bool) -> String {
     text + &detokenizer.finish().unwrap()
 }
 
-/// Ids of all kinds: any, special ones, those that spell bytes in either vocabulary, those beyond it.
+/// Ids of all kinds: arbitrary, special, spelling bytes in either vocabulary, and beyond the vocabulary.
 fn any_ids() -> impl Strategy<Value = Vec<u32>> {
     let id = prop_oneof![4 => 0_u32..483, 1 => 0_u32..4, 3 => 0_u32..260, 2 => 120_u32..260, 1 => 430_u32..500, 1 => any::<u32>()];
     prop::collection::vec(id, 0..40)
@@ -92,7 +92,7 @@ fn any_ids_stream_as_the_whole_decodes() {
             let text = streamed(tokenizer, &ids, skip_special);
             let known: Vec<u32> = ids.iter().copied().filter(|id| tokenizer.token(*id).is_some()).collect();
             prop_assert_eq!(&text, &tokenizer.decode(&known, skip_special).unwrap(), "{}", name);
-            // Some of the library's decoders panic where there is less than they would strip, or nothing.
+            // Some of the library's decoders panic on tokens that are shorter than what they strip, or empty.
             let whole = catch_unwind(AssertUnwindSafe(|| library.decode(&known, skip_special).unwrap()));
             if let Ok(whole) = whole {
                 prop_assert_eq!(&text, &whole, "{}", name);
@@ -104,7 +104,7 @@ fn any_ids_stream_as_the_whole_decodes() {
     assert!(compared.get() > 256 * 17, "{compared:?} comparisons");
 }
 
-/// Text comes as early as it can: with the id that completes a character, and not before.
+/// A character's text is returned with the id that completes it, and not earlier.
 #[test]
 fn a_character_comes_with_its_last_byte() {
     let tokenizer = ours(&tokenizers()[0].1);
@@ -122,7 +122,7 @@ fn a_character_comes_with_its_last_byte() {
     }
 }
 
-/// Half a million ids: were a push to look back at all of them, this would take hours.
+/// With half a million ids, a push that looked back at all of them would take hours.
 #[test]
 fn long_texts_take_no_longer_by_the_id() {
     for (name, json) in &tokenizers()[..3] {
@@ -134,14 +134,14 @@ fn long_texts_take_no_longer_by_the_id() {
     }
 }
 
-/// What a stop string leaves of a text, and which it was: the first to be complete, and of those the longest.
+/// The text before the stop string that ends it, and the index of that string: the first to be completed, and the longest of several.
 fn naive(text: &str, stops: &[String]) -> (String, Option<usize>) {
     for end in 1..=text.len() {
         let complete = stops
             .iter()
             .enumerate()
             .filter(|(_, stop)| text.as_bytes()[..end].ends_with(stop.as_bytes()));
-        // Of equally long ones the first: `max_by_key` alone would take the last.
+        // Of equally long ones the first is taken; `max_by_key` alone would take the last.
         if let Some((i, stop)) = complete.rev().max_by_key(|(_, stop)| stop.len()) {
             return (text[..end - stop.len()].to_owned(), Some(i));
         }
@@ -149,7 +149,7 @@ fn naive(text: &str, stops: &[String]) -> (String, Option<usize>) {
     (text.to_owned(), None)
 }
 
-/// The longest end of `text` that is the start of a stop string, but no whole one.
+/// The length of the longest end of `text` that a stop string starts with.
 fn could_become(text: &str, stops: &[String]) -> usize {
     let starts = (0..=text.len()).filter(|at| text.is_char_boundary(*at));
     let mut starts = starts.filter(|at| stops.iter().any(|stop| stop.starts_with(&text[*at..])));
@@ -202,7 +202,7 @@ fn stop_strings_end_texts() {
     assert_eq!(error, "stop string 1: expected a text, got an empty one");
 }
 
-/// The first byte of a character that never ends becomes U+FFFD in the rest of the text, which completes a stop string.
+/// The first byte of an incomplete character becomes U+FFFD in the rest of the text, which completes a stop string.
 #[test]
 fn a_stop_string_that_the_rest_completes_ends_the_answer() {
     let json = include_str!("vectors/byte_fallback.json");

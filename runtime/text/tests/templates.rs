@@ -1,4 +1,4 @@
-//! Chat templates: texts are those of Python's Jinja, set up as `transformers` does it (`make_fixtures.py`), byte for byte.
+//! Chat templates: output equals that of Python's Jinja, set up as in `transformers` (`make_fixtures.py`), byte for byte.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use std::fs;
@@ -13,7 +13,7 @@ fn templates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/templates")
 }
 
-/// What `rendered.json` has. Chats are read anew for each case, because a map of serde_json sorts the fields of messages.
+/// Contents of `rendered.json`. Chats are parsed anew for each case, because a map of serde_json sorts the fields of messages.
 #[derive(Deserialize)]
 struct Rendered {
     now: u64,
@@ -128,7 +128,7 @@ fn errors_say_which_template_and_line() {
     assert!(matches!(long, Err(Error::Unfit(_))));
 }
 
-/// A folder with files, of which `render` reads a template by name.
+/// Renders a template by name from a folder with these files.
 fn render(files: &[(&str, String)], name: Option<&str>) -> Result<String, Error> {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("additional_chat_templates")).unwrap();
@@ -205,7 +205,7 @@ fn messages_keep_what_they_have() {
     }
 }
 
-/// Two megabytes of text in a thousand messages fit in the fuel of a template that copies each of them.
+/// Two megabytes of text in a thousand messages stay within the fuel of a template that copies each of them.
 #[test]
 fn long_conversations_have_fuel_enough() {
     let source = fs::read_to_string(templates().join("alternating.jinja")).unwrap();

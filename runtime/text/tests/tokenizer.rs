@@ -1,4 +1,5 @@
-//! Texts and ids of small tokenizers, as Python's `tokenizers` has them (`make_fixtures.py`), and the files beside a `tokenizer.json`.
+//! Small tokenizers agree with Python's `tokenizers` (`make_fixtures.py`), and take further settings from the files next to a
+//! `tokenizer.json`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use std::fs;
@@ -140,7 +141,7 @@ fn ends_come_from_every_file_that_names_them() {
     assert_eq!(one.eos_ids(), [2]);
 }
 
-/// Some folders keep tokens beside a `tokenizer.json` that doesn't know them, and ends that no token has.
+/// Some folders list tokens outside of `tokenizer.json`, and end ids that no token has.
 #[test]
 fn tokens_of_other_files_are_added() {
     let files = [
@@ -210,7 +211,7 @@ fn files_that_do_not_fit_are_named() {
     assert!(matches!(error, Error::Read { .. }), "{error}");
 }
 
-/// A training's habits of cutting and padding are no part of a prompt.
+/// Truncation and padding, which are settings of a training, don't apply to a prompt.
 #[test]
 fn nothing_is_cut_or_padded() {
     let mut cutting = json(&vectors().join("byte_level.json"));
@@ -225,7 +226,7 @@ fn nothing_is_cut_or_padded() {
     assert_eq!(cut, whole);
 }
 
-/// The parts of a GGUF file, from the `tokenizer.json` that its maker would have read.
+/// The vocabulary of a GGUF file, made from the `tokenizer.json` that its converter would have read.
 fn parts() -> Vocabulary {
     let json = json(&vectors().join("byte_level.json"));
     let vocab = json["model"]["vocab"].as_object().unwrap().iter();
@@ -260,7 +261,7 @@ fn parts() -> Vocabulary {
     }
 }
 
-/// The parts of the SentencePiece model in the vectors: the first merges have the highest scores.
+/// The vocabulary of the SentencePiece model in the vectors: the first merges have the highest scores.
 fn pieces() -> Vocabulary {
     let json = json(&vectors().join("byte_fallback.json"));
     let vocab = json["model"]["vocab"].as_object().unwrap();
@@ -333,7 +334,7 @@ fn scores_of_a_gguf_file_make_the_same_tokenizer() {
     }
 }
 
-/// Compares the tokenizer of a GGUF file's parts with the vectors `name`.
+/// Compares the tokenizer of a GGUF vocabulary with the vectors `name`.
 fn same_as_the_vectors(parts: Vocabulary, name: &str, bos: u32) {
     let tokenizer = Tokenizer::from_gguf(parts).unwrap();
     let expected = json(&vectors().join(format!("{name}.vectors.json")));
@@ -369,7 +370,7 @@ fn every_way_to_cut_a_text_gives_it_back() {
 
 #[test]
 fn parts_that_do_not_fit_are_named() {
-    // Rows `vocabulary => a change of it, text;`: the changed one is refused with this text.
+    // Checks rows `vocabulary => a change of it, text;`: the changed vocabulary is refused with this text.
     macro_rules! refused {
         ($($parts:ident => $change:expr, $said:expr;)+) => {$(
             let mut $parts = parts();
@@ -388,7 +389,7 @@ fn parts_that_do_not_fit_are_named() {
         v => v.bos = None, "tokenizer.ggml.bos_token_id: expected the id of a token";
         v => (v.tokens, v.types) = (Vec::new(), Vec::new()), "expected";
     }
-    // An end that no token has ends nothing.
+    // An end id without a token is ignored.
     let ending = Vocabulary {
         eos: vec![483, 2],
         ..parts()

@@ -1,4 +1,4 @@
-//! Any bytes as a `tokenizer.json`; the body is one of the library's tests, too, with bytes from proptest.
+//! Fuzz target: any bytes as a `tokenizer.json`. The library's tests run the same body with bytes from proptest.
 #![no_main]
 #![allow(dead_code, reason = "the file has the bodies of both targets")]
 

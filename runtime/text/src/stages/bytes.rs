@@ -1,21 +1,21 @@
-//! Tokens that spell bytes: each character a byte (`ByteLevel`), or one token for a byte (`ByteFallback`).
+//! Decoding of tokens that spell bytes: each character is a byte (`ByteLevel`), or each token (`ByteFallback`).
 
-/// UTF-8 that comes in pieces, and becomes text as `String::from_utf8_lossy` would make it of the whole.
+/// A decoder of UTF-8 in pieces, which gives the same text as `String::from_utf8_lossy` of the whole.
 #[derive(Clone, Default)]
 struct Utf8 {
-    /// The start of a character, at most three bytes.
+    /// The start of an incomplete character, at most three bytes.
     held: Vec<u8>,
 }
 
 impl Utf8 {
-    /// Adds to `text` what is complete or can't become valid any more.
+    /// Appends to `text` the characters that are complete, and U+FFFD for bytes that can't become valid any more.
     fn push(&mut self, bytes: &[u8], text: &mut String) {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
         let mut chunks = all.utf8_chunks().peekable();
         while let Some(chunk) = chunks.next() {
             text.push_str(chunk.valid());
-            // Bytes that may yet become a character are the last ones, and lack some; all others are wrong.
+            // Only an incomplete character at the end may still become valid; all other invalid bytes are replaced.
             let wrong = std::str::from_utf8(chunk.invalid()).err();
             match wrong.map(|wrong| wrong.error_len()) {
                 Some(None) if chunks.peek().is_none() => self.held = chunk.invalid().to_vec(),
@@ -38,7 +38,7 @@ pub(super) struct ByteLevel(Utf8);
 
 impl ByteLevel {
     pub(super) fn push(&mut self, token: &str, next: &mut Vec<String>) {
-        // Tokens that were added by hand may have characters that spell no byte, and stand for themselves.
+        // Tokens added by hand may have characters that spell no byte; such tokens stand for themselves.
         let bytes: Option<Vec<u8>> = token.chars().map(byte).collect();
         let bytes = bytes.unwrap_or_else(|| token.as_bytes().to_vec());
         let mut text = String::new();
@@ -53,8 +53,8 @@ impl ByteLevel {
     }
 }
 
-/// The byte that a character stands for in byte-level vocabularies: printable characters of Latin-1 for their own, and
-/// U+0100 upwards for the other 68 bytes, in order.
+/// The byte that a character stands for in byte-level vocabularies: a printable character of Latin-1 for its own, and the characters from
+/// U+0100 on for the other 68 bytes, in order.
 fn byte(character: char) -> Option<u8> {
     let code = u32::from(character);
     match code {
@@ -66,7 +66,7 @@ fn byte(character: char) -> Option<u8> {
     }
 }
 
-/// The stage `ByteFallback`: a run of tokens like `<0xE5>` is text if its bytes are, and else one U+FFFD for each.
+/// The stage `ByteFallback`: a run of tokens like `<0xE5>` becomes text if its bytes are valid, and else one U+FFFD per token.
 #[derive(Clone, Default)]
 pub(super) struct ByteRun {
     bytes: Vec<u8>,
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(byte('Ċ'), Some(b'\n'));
     }
 
-    /// Every string of up to four bytes of each class, in pieces of every length, is what the whole is.
+    /// Checks all strings of up to four bytes from these classes: pieces of any length give the text of the whole.
     #[test]
     fn pieces_make_the_text_of_the_whole() {
         let classes = [

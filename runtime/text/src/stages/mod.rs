@@ -1,8 +1,8 @@
-//! How tokens become text: the decoder of a `tokenizer.json`, fed one token at a time.
+//! Decoding of tokens to text: the decoder of a `tokenizer.json`, fed one token at a time.
 //!
-//! Such a decoder is a list of stages. Each maps a list of tokens to another, and the last list is joined. Here a stage takes
-//! tokens as they come and gives what later ones can't change. After a stage that joins all tokens to one (`Fuse`, `ByteLevel`),
-//! what goes on are pieces of that one token.
+//! A decoder is a list of stages. Each stage maps a list of tokens to another list, and the last list is joined. Here a stage takes tokens
+//! one by one, and returns what later tokens can't change. After a stage that joins all tokens to one (`Fuse`, `ByteLevel`), the later
+//! stages get pieces of that one token.
 
 mod bytes;
 
@@ -15,27 +15,27 @@ use crate::Error;
 use crate::error::guarded;
 use bytes::{ByteLevel, ByteRun};
 
-/// The stages of one decoding, with what they hold back.
+/// The stages of one decoding, with the text that they hold back.
 #[derive(Clone)]
 pub(crate) struct Stages(Vec<Stage>);
 
 #[derive(Clone)]
 enum Stage {
-    /// No decoder: tokens with spaces between them.
+    /// No decoder: joins the tokens with spaces.
     Spaced {
         first: bool,
     },
-    /// Each token becomes another, by itself, but for whether it is the first.
+    /// Maps each token by itself; only the first may be treated differently.
     Each {
         decoder: Arc<DecoderWrapper>,
         first: bool,
     },
-    /// The same, and the last token is another than the rest.
+    /// Maps each token by itself; only the last may be treated differently.
     Last {
         decoder: Arc<DecoderWrapper>,
         held: Option<String>,
     },
-    /// Of equal neighbours one is left, and becomes another token or none.
+    /// Merges equal neighbours, and maps the remaining token to another or to none.
     Distinct {
         decoder: Arc<DecoderWrapper>,
         previous: Option<String>,
@@ -43,9 +43,9 @@ enum Stage {
     ByteRun(ByteRun),
     ByteLevel(ByteLevel),
     StripEach(StripEach),
-    /// Pieces of the one token without what surrounds it.
+    /// Strips a character from both ends of the single token, which comes in pieces.
     StripWhole(StripWhole),
-    /// Needs the one token as a whole; no published tokenizer is known to have one.
+    /// Maps the single token when it is complete; no published tokenizer is known to need this.
     Whole {
         decoder: Arc<DecoderWrapper>,
         text: String,
@@ -70,12 +70,12 @@ impl Stages {
         Self(stages)
     }
 
-    /// Takes the next token, and adds to `text` what is sure now.
+    /// Takes the next token, and appends to `text` what is final now.
     pub(crate) fn push(&mut self, token: String, text: &mut String) -> Result<(), Error> {
         feed(&mut self.0, vec![token], text)
     }
 
-    /// Adds to `text` what was held back. Nothing may come after.
+    /// Appends to `text` what was held back. No token may follow.
     pub(crate) fn finish(&mut self, text: &mut String) -> Result<(), Error> {
         let mut stages = &mut self.0[..];
         while let Some((stage, rest)) = stages.split_first_mut() {
@@ -88,7 +88,7 @@ impl Stages {
     }
 }
 
-/// Sends tokens through stages, and adds to `text` what comes out.
+/// Passes tokens through the stages, and appends the output to `text`.
 fn feed(stages: &mut [Stage], tokens: Vec<String>, text: &mut String) -> Result<(), Error> {
     let mut tokens = tokens;
     for stage in stages {
@@ -114,11 +114,11 @@ fn flatten<'a>(decoder: &'a DecoderWrapper, flat: &mut Vec<&'a DecoderWrapper>) 
 }
 
 impl Stage {
-    /// The stage of a decoder, where one is needed; `joined` says whether what comes are pieces of one token.
+    /// The stage of a decoder; `None` for decoders that need no stage. `joined` says whether the stage gets pieces of a single token.
     fn new(decoder: &DecoderWrapper, joined: bool) -> Option<Self> {
         let shared = || Arc::new(decoder.clone());
         Some(match decoder {
-            // Joining is what follows from here on, and needs no work.
+            // `Fuse` only changes how later stages are made, by `joined`, and sequences have been flattened.
             DecoderWrapper::Fuse(_) | DecoderWrapper::Sequence(_) => return None,
             DecoderWrapper::Strip(strip) if joined => Self::StripWhole(StripWhole::new(strip)),
             _ if joined => Self::Whole {
@@ -154,7 +154,7 @@ impl Stage {
                     next.extend([" ".to_owned(), token])
                 }
             }
-            // A token that isn't the first is second to an empty one.
+            // A later token is decoded after an empty one, so that the decoder doesn't see it as the first.
             Self::Each { decoder, first } => {
                 if std::mem::take(first) {
                     next.extend(decode(decoder, vec![token])?)
@@ -162,7 +162,7 @@ impl Stage {
                     next.extend(decode(decoder, vec![String::new(), token])?.pop())
                 }
             }
-            // And one that isn't the last has an empty one behind it.
+            // An earlier token is decoded before an empty one, so that the decoder doesn't see it as the last.
             Self::Last { decoder, held } => {
                 if let Some(token) = held.replace(token) {
                     next.extend(
@@ -206,14 +206,14 @@ impl Stage {
     }
 }
 
-/// What the library makes of `tokens`, which aren't empty.
+/// The library's decoding of `tokens`, which must not be empty.
 fn decode(decoder: &DecoderWrapper, tokens: Vec<String>) -> Result<Vec<String>, Error> {
     let decoded = guarded(|| decoder.decode_chain(tokens));
     let decoded = decoded.and_then(|decoded| decoded.map_err(|error| error.to_string()));
     decoded.map_err(Error::Decode)
 }
 
-/// Of each token.
+/// Strips a character from both ends of each token.
 #[derive(Clone)]
 struct StripEach {
     content: char,
@@ -241,14 +241,14 @@ impl StripEach {
     }
 }
 
-/// Of one token that comes in pieces.
+/// Strips a character from both ends of a single token that comes in pieces.
 #[derive(Clone)]
 struct StripWhole {
     each: StripEach,
-    /// Whether all that came so far was taken from the start.
+    /// Whether all characters so far were stripped from the start.
     stripping: bool,
     taken: usize,
-    /// How many of the character are held back, because the token may end with them.
+    /// Number of stripped characters held back, because the token may end with them.
     held: usize,
 }
 
@@ -262,7 +262,7 @@ impl StripWhole {
         }
     }
 
-    /// What of the pieces so far is sure to stay; what is held back at the end is gone.
+    /// Takes the next piece, and returns what is sure to stay; characters held back at the end are dropped.
     fn push(&mut self, piece: &str) -> String {
         let StripEach {
             content,

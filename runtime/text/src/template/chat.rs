@@ -1,4 +1,4 @@
-//! What a template is given: a conversation, and today's date.
+//! Input of a template: a conversation, and today's date.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,15 +9,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::map;
 
-/// One message of a conversation: who says it, what, and whatever else the template knows of.
+/// One message of a conversation: its role, its content, and further fields that a template may read.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// In the order in which they came, which templates that print a message show.
+    /// Fields in the order of insertion, which templates that print a message show.
     fields: Vec<(String, Value)>,
 }
 
 impl Message {
-    /// A message of plain text. Templates know the roles `system`, `user` and `assistant`, and some `tool`, `developer` and others.
+    /// A message of plain text. Common roles are `system`, `user` and `assistant`; some templates know `tool`, `developer` and others.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         let (role, content): (String, String) = (role.into(), content.into());
         let fields = [("role", role), ("content", content)];
@@ -27,7 +27,7 @@ impl Message {
         }
     }
 
-    /// The same with another field, like `tool_calls` or `reasoning_content`, or with other content, like a list of parts.
+    /// This message with another field, like `tool_calls` or `reasoning_content`, or with another content, like a list of parts.
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
         let value = Value::from(Serde(value));
         match self.fields.iter_mut().find(|(known, _)| known == name) {
@@ -37,7 +37,7 @@ impl Message {
         self
     }
 
-    /// Who says it.
+    /// The role of the message's author.
     pub fn role(&self) -> &str {
         let role = self.fields.iter().find(|(name, _)| name == "role");
         role.and_then(|(_, role)| role.as_str()).unwrap_or_default()
@@ -48,7 +48,7 @@ impl Message {
     }
 }
 
-/// Any object with a text called `role`, as requests for chats have it.
+/// Reads any object with a text field `role`, the form of messages in requests.
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
@@ -73,7 +73,7 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-/// A conversation, and what else a template may ask for.
+/// A conversation, and other variables for a template.
 #[derive(Clone, Debug, Default)]
 pub struct Chat {
     messages: Vec<Message>,
@@ -91,26 +91,26 @@ impl Chat {
         }
     }
 
-    /// Whether the text ends with what an answer starts with (`add_generation_prompt`); it doesn't at first.
+    /// Sets whether the text ends with the beginning of an answer (`add_generation_prompt`); off by default.
     pub fn with_generation_prompt(mut self, add: bool) -> Self {
         self.generation_prompt = add;
         self
     }
 
-    /// Another name that the template may read, like `tools`, `documents` or `enable_thinking`. It hides what has the same name.
+    /// Adds a variable for the template, like `tools`, `documents` or `enable_thinking`. It replaces any other of the same name.
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
         let value = Value::from(Serde(value));
         self.variables.push((name.to_owned(), value));
         self
     }
 
-    /// The time that `strftime_now` tells, since 1970 in UTC. Without it the clock is read, which not all browsers' targets have.
+    /// Sets the time for `strftime_now`, since 1970 in UTC. Without it the clock is read, which isn't available on all browser targets.
     pub fn with_time(mut self, since_1970: Duration) -> Self {
         self.time = Some(since_1970);
         self
     }
 
-    /// All names that a template may read.
+    /// All variables that a template may read.
     pub(super) fn context(&self, tokens: &[(String, String)]) -> Value {
         let messages: Vec<Value> = self.messages.iter().map(Message::value).collect();
         let time = self.time;
@@ -121,7 +121,7 @@ impl Chat {
         let given = [
             ("messages", Value::from(messages)),
             ("add_generation_prompt", Value::from(self.generation_prompt)),
-            // Defined, and none, as in Python: templates tell one from the other.
+            // Defined as none, as in Python: templates distinguish undefined from none.
             ("tools", Value::from(())),
             ("documents", Value::from(())),
             ("strftime_now", Value::from_function(strftime_now)),
@@ -139,10 +139,10 @@ impl Chat {
 
 const MONTHS: &str =
     "January February March April May June July August September October November December";
-/// The first of January 1970 was a Thursday.
+/// Names of the weekdays, beginning with that of the first of January 1970.
 const WEEKDAYS: &str = "Thursday Friday Saturday Sunday Monday Tuesday Wednesday";
 
-/// Word number `number` of a text, counted from 0.
+/// Word number `number` of a text, from 0.
 fn word(words: &'static str, number: u64) -> &'static str {
     let number = usize::try_from(number).unwrap_or(0);
     words.split(' ').nth(number).unwrap_or_default()
@@ -151,22 +151,22 @@ fn word(words: &'static str, number: u64) -> &'static str {
 /// A day of the Gregorian calendar.
 struct Day {
     year: u64,
-    /// From 0.
+    /// Month, from 0.
     month: u64,
-    /// From 1.
+    /// Day of the month, from 1.
     day: u64,
-    /// From 1.
+    /// Day of the year, from 1.
     of_year: u64,
 }
 
-/// The day so many days after the first of January 1970. Years are counted from March, so that the leap day is the last of its year, and
-/// in eras of 400 years, which have 146 097 days.
+/// The date `days` days after the first of January 1970. Years are counted from March, so that the leap day comes last, and in eras of 400
+/// years, which have 146 097 days.
 fn day(days: u64) -> Day {
-    let shifted = days + 719_468; // since the first of March of the year 0
+    let shifted = days + 719_468; // days since the first of March of the year 0
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Months from March have 31, 30, 31, 30, 31 days, and again.
+    // Months from March on have 31, 30, 31, 30, 31 days, repeatedly.
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
     let year = era * 400 + year_of_era + u64::from(month >= 10);
@@ -185,7 +185,7 @@ fn day(days: u64) -> Day {
     }
 }
 
-/// A time since 1970 as C's `strftime` writes it in English.
+/// Formats a time since 1970 like C's `strftime` in English.
 fn strftime(since_1970: Duration, format: &str) -> Result<String, Error> {
     let seconds = since_1970.as_secs();
     let (days, time) = (seconds / 86_400, seconds % 86_400);
@@ -237,7 +237,7 @@ fn strftime(since_1970: Duration, format: &str) -> Result<String, Error> {
 mod tests {
     use super::*;
 
-    /// What `datetime.fromtimestamp(…, timezone.utc).strftime(…)` says in Python 3.11.
+    /// Expected values are those of `datetime.fromtimestamp(…, timezone.utc).strftime(…)` in Python 3.11.
     #[test]
     fn dates_are_those_of_python() {
         let format = "%Y-%m-%d %H:%M:%S %A %B %j %I%p %y %e %a %b %F %T 100%%";

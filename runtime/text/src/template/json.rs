@@ -1,15 +1,15 @@
-//! The filter `tojson`, which writes what Python's `json.dumps` writes.
+//! The filter `tojson`, whose output equals that of Python's `json.dumps`.
 
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::python::{DEEPEST, float, invalid};
 
-/// How it is written.
+/// Style of the JSON output.
 struct Style {
-    /// Whether characters beyond ASCII are written as `\u` and four digits.
+    /// Whether characters beyond ASCII are written as `\u` and four hex digits.
     ascii: bool,
-    /// What a line starts with, once for each level; everything is on one line without it.
+    /// Indent of a line per level; everything is on one line without it.
     indent: Option<String>,
     between_items: String,
     after_key: String,
@@ -33,7 +33,7 @@ pub(super) fn tojson(value: Value, arguments: Rest<ValueOrKwargs>) -> Result<Str
     let (separators, sorted) = (argument(2, "separators")?, argument(3, "sort_keys")?);
     names.assert_all_used()?;
     let indent = indentation(&indent)?;
-    // Python leaves out the space at the ends of lines.
+    // Python omits the space at the ends of lines.
     let between_items = if indent.is_some() { "," } else { ", " };
     let mut style = Style {
         ascii: ascii.is_true(),
@@ -60,7 +60,7 @@ pub(super) fn tojson(value: Value, arguments: Rest<ValueOrKwargs>) -> Result<Str
     Ok(text)
 }
 
-/// A number of spaces, or the text itself.
+/// The indent as a text: the given one, or a number of spaces.
 fn indentation(indent: &Value) -> Result<Option<String>, Error> {
     if indent.is_undefined() || indent.is_none() {
         return Ok(None);
@@ -68,7 +68,7 @@ fn indentation(indent: &Value) -> Result<Option<String>, Error> {
     if let Some(text) = indent.as_str() {
         return Ok(Some(text.to_owned()));
     }
-    // A negative number of spaces is none, but on lines of their own.
+    // Python treats a negative number as 0 spaces, but still breaks lines.
     let spaces = i64::try_from(indent.clone())?.max(0);
     match usize::try_from(spaces) {
         Ok(spaces) if spaces <= 64 => Ok(Some(" ".repeat(spaces))),
@@ -121,7 +121,7 @@ impl Style {
         self.list(['{', '}'], fields, depth, text)
     }
 
-    /// Items, those of an object with their names.
+    /// Writes a list of items, or an object's items with their names.
     fn list(
         &self,
         [open, close]: [char; 2],
@@ -189,12 +189,12 @@ impl Style {
     }
 }
 
-/// A number that is no integer.
+/// Writes a number that isn't an integer.
 fn fraction(number: f64) -> String {
     if number.is_finite() {
         float(number)
     } else {
-        // Python writes what JSON lacks, too.
+        // Python writes infinities and NaN, too, which JSON doesn't have.
         number.to_string().replace("inf", "Infinity")
     }
 }

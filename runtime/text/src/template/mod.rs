@@ -1,7 +1,8 @@
-//! Conversations to text, by the template that a model was trained with.
+//! Turns conversations into text, by the template that a model was trained with.
 //!
-//! Templates are Jinja, and Python's libraries run them with blocks trimmed, with a few names of their own and with the methods
-//! of Python's types; here it is the same, and a template's text is that of `transformers` byte for byte, but for what `python` lists.
+//! Templates are Jinja, and Python's libraries run them with blocks trimmed, with a few names of their own and with the methods of Python's
+//! types. This module does the same, and its output equals that of `transformers` byte for byte, except for the differences that the module
+//! `python` lists.
 
 mod chat;
 mod json;
@@ -20,31 +21,32 @@ use serde_json::Value as Json;
 use crate::files::{Files, kind};
 use crate::{Error, TemplateError, TemplateFault, Tokenizer};
 
-/// Instructions that a rendering may take, and units of 64 bytes that it may make: 256 MB, and less than a second.
+/// Default fuel of a rendering, in instructions and units of 64 bytes of text: at most 256 MB, and less than a second.
 const FUEL: u64 = 4_000_000;
-/// Bytes of a template; the largest published ones have 30 000.
+/// Largest template in bytes; the largest published ones have 30 000.
 const LONGEST: usize = 1 << 20;
 
-/// A chat template.
+/// A chat template, which turns a conversation into a text.
 pub struct ChatTemplate {
     environment: Environment<'static>,
     name: String,
-    /// Pairs like `bos_token` and `<s>`.
+    /// Special tokens as pairs like `bos_token` and `<s>`.
     tokens: Vec<(String, String)>,
 }
 
 impl ChatTemplate {
     /// Reads the template of a Hugging Face folder: `chat_template.jinja` and the files in `additional_chat_templates`, or else
-    /// `chat_template` in `tokenizer_config.json`, one text or a list with names. Of several, `name` says which; it is `default` where it is
+    /// `chat_template` in `tokenizer_config.json`, one text or a list with names. `name` selects one of several, and is `default` if it is
     /// left out. The template gets the special tokens that the folder names.
     ///
     /// # Errors
-    /// [`Error::Read`] and [`Error::Unfit`] with the file at fault, or with the names that there are; [`Error::Template`] for a text that is no template.
+    /// [`Error::Read`] and [`Error::Unfit`] with the path of the file, or with the available names; [`Error::Template`] for a text that
+    /// isn't a valid template.
     pub fn from_folder(folder: &Path, name: Option<&str>) -> Result<Self, Error> {
         Self::from_files(&Files::in_folder(folder), name)
     }
 
-    /// [`ChatTemplate::from_folder`] of files wherever they are.
+    /// Reads the template like [`ChatTemplate::from_folder`], from files in a folder or in memory.
     ///
     /// # Errors
     /// As [`ChatTemplate::from_folder`].
@@ -55,10 +57,10 @@ impl ChatTemplate {
         Ok(template)
     }
 
-    /// Reads a template from its text. `name` is what errors call it.
+    /// Parses a template; errors call it `name`.
     ///
     /// # Errors
-    /// [`Error::Template`] with the line that is no Jinja, [`Error::Unfit`] for a text beyond a megabyte.
+    /// [`Error::Template`] with the line that isn't valid Jinja, [`Error::Unfit`] for a text of more than a megabyte.
     pub fn new(name: &str, text: &str) -> Result<Self, Error> {
         if text.len() > LONGEST {
             let expected = format!("a template of at most {LONGEST} bytes");
@@ -75,7 +77,7 @@ impl ChatTemplate {
         })
     }
 
-    /// The template `text` of a GGUF file's metadata, with the tokens by which its tokenizer begins and ends a text.
+    /// Parses the template `text` of a GGUF file's metadata, and gives it the tokens with which the tokenizer begins and ends a text.
     ///
     /// # Errors
     /// As [`ChatTemplate::new`].
@@ -90,29 +92,29 @@ impl ChatTemplate {
         Ok(template)
     }
 
-    /// The same with the text of a special token under a name that templates know, like `bos_token`.
+    /// This template with the text of a special token under the name that templates use, like `bos_token`.
     pub fn with_token(mut self, name: &str, token: &str) -> Self {
         self.tokens.retain(|(known, _)| known != name);
         self.tokens.push((name.to_owned(), token.to_owned()));
         self
     }
 
-    /// The same with other fuel: the instructions that a rendering may take, together with the units of 64 bytes that it may make.
-    /// There are 4 million at first.
+    /// This template with other fuel: the limit of a rendering's instructions plus the units of 64 bytes that it makes. The default is 4
+    /// million.
     pub fn with_fuel(mut self, fuel: u64) -> Self {
         self.environment.set_fuel(Some(fuel));
         self
     }
 
-    /// What errors call the template.
+    /// The name of the template in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The text of a conversation. It has the special tokens that the model expects, so it is encoded without adding any.
+    /// Renders a conversation as text. The text contains the special tokens that the model expects, so encode it without adding any.
     ///
     /// # Errors
-    /// [`Error::Template`] with the template, the line, and whether the template, the conversation or the fuel is at fault.
+    /// [`Error::Template`] with the template's name, the line, and the cause: the template, the conversation or the fuel.
     pub fn render(&self, chat: &Chat) -> Result<String, Error> {
         let template = self.environment.get_template(&self.name);
         let text = template.and_then(|template| template.render(chat.context(&self.tokens)));
@@ -129,7 +131,7 @@ impl fmt::Debug for ChatTemplate {
     }
 }
 
-/// Jinja as `transformers` sets it up.
+/// The Jinja environment, set up as in `transformers`.
 fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
     let mut syntax = SyntaxConfig::builder();
@@ -170,23 +172,23 @@ fn template_error(name: &str, error: &minijinja::Error) -> TemplateError {
     }
 }
 
-/// An object's fields in a template, in their order.
+/// An object for templates, with the fields in the given order.
 fn map(pairs: impl IntoIterator<Item = (String, Value)>) -> Value {
     Value::from_pairs(pairs)
 }
 
-/// The name of the template that is used where none is asked for.
+/// Name of the template that is used by default.
 const DEFAULT: &str = "default";
 
-/// A template's text.
+/// The text of a template, with its names.
 struct Source {
     name: String,
-    /// What errors call it.
+    /// Name of the template in errors.
     label: String,
     text: String,
 }
 
-/// The template of these files with this name, or the default one.
+/// Finds the template with this name in the files, or the default one.
 fn find(files: &Files, name: Option<&str>) -> Result<Source, Error> {
     let mut sources = own_files(files)?;
     if sources.is_empty() {
@@ -206,7 +208,7 @@ fn find(files: &Files, name: Option<&str>) -> Result<Source, Error> {
     })
 }
 
-/// The templates that are files of their own.
+/// The templates that have files of their own.
 fn own_files(files: &Files) -> Result<Vec<Source>, Error> {
     let mut sources = Vec::new();
     let mut add = |name: &str, file: &str| -> Result<(), Error> {
@@ -267,8 +269,8 @@ fn config(files: &Files) -> Result<Vec<Source>, Error> {
     Ok(sources)
 }
 
-/// The template with `{% generation %}` and its end as a condition that holds. `transformers` has that tag, around what an assistant said,
-/// to find it again while it trains; it adds no text, but its line is trimmed like any other block's.
+/// Replaces the tags `{% generation %}` and `{% endgeneration %}` by a condition that is always true. In `transformers`, these tags mark
+/// what the assistant said, for training; they add no text, but their lines are trimmed like those of other blocks.
 fn without_generation(text: &str) -> String {
     let mut parts = text.split("{%");
     let mut all = parts.next().unwrap_or_default().to_owned();

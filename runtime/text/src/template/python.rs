@@ -1,7 +1,7 @@
-//! Where Python's Jinja and this one part: printed floats, two tests, and the function `raise_exception`.
+//! Adaptations of this Jinja engine to Python's: printed floats, two tests, and the function `raise_exception`.
 //!
-//! What is left: parts that are joined by `~` or `join` print floats in the engine's way; a loop over none is empty here and an
-//! error there; text that the filter `safe` marked doesn't escape what is added to it.
+//! Differences that remain: parts joined by `~` or `join` print floats in the engine's way; a loop over none is empty here and an error in
+//! Python; text marked by the filter `safe` doesn't escape what is added to it.
 
 use std::error::Error as _;
 use std::fmt;
@@ -9,15 +9,15 @@ use std::fmt;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Output, State, Value, escape_formatter};
 
-/// Deeper values are refused, so that no template overflows the stack.
+/// Largest depth of a value; deeper ones are refused, so that no template overflows the stack.
 pub(super) const DEEPEST: usize = 128;
 
-/// An error of what a template asks for.
+/// The error of an invalid operation in a template.
 pub(super) fn invalid(message: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
-/// Prints a value: floats as Python does, all else as the engine does, which is the same.
+/// Prints a value: floats, also inside other values, like Python, and everything else like the engine, which agrees with Python.
 pub(super) fn print(
     out: &mut Output<'_>,
     state: &mut State<'_, '_>,
@@ -39,12 +39,12 @@ pub(super) fn string(value: &Value) -> Result<Value, Error> {
     }
 }
 
-/// The test `iterable`: none is not.
+/// The test `iterable`, which none doesn't pass.
 pub(super) fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
 
-/// The test `sequence`: whatever has a length and items, texts and dictionaries as well as lists.
+/// The test `sequence`, which all values with a length and items pass: texts, dictionaries and lists.
 pub(super) fn is_sequence(value: &Value) -> bool {
     let kinds = [
         ValueKind::Seq,
@@ -55,10 +55,10 @@ pub(super) fn is_sequence(value: &Value) -> bool {
     kinds.contains(&value.kind())
 }
 
-/// A number as Python prints it: the fewest digits that give it back, with an exponent below 1e-4 and from 1e16 on.
+/// Formats a float like Python: the fewest digits that give the same value, with an exponent below 1e-4 and from 1e16 on.
 pub(super) fn float(number: f64) -> String {
     if !number.is_finite() {
-        // NaN is "NaN" in Rust.
+        // Rust writes NaN as "NaN".
         return number.to_string().to_lowercase();
     }
     let scientific = format!("{number:e}");
@@ -75,7 +75,7 @@ fn is_float(value: &Value) -> bool {
     value.kind() == ValueKind::Number && !value.is_integer()
 }
 
-/// Whether a float is in lists and dictionaries.
+/// Whether a value is a float or contains one in lists and dictionaries.
 fn has_float(value: &Value, depth: usize) -> Result<bool, Error> {
     if depth > DEEPEST {
         return Err(invalid("expected a value of at most 128 levels"));
@@ -97,7 +97,7 @@ fn has_float(value: &Value, depth: usize) -> Result<bool, Error> {
     }
 }
 
-/// A value as Python's `repr` writes it, which [`has_float`] has found to be no deeper than is allowed.
+/// Formats a value like Python's `repr`; [`has_float`] has checked its depth.
 fn representation(value: &Value) -> Result<String, Error> {
     match value.kind() {
         ValueKind::Map => {
@@ -122,7 +122,7 @@ fn representation(value: &Value) -> Result<String, Error> {
     }
 }
 
-/// What a template said when it refused a conversation.
+/// The message with which a template refused a conversation.
 #[derive(Debug)]
 struct Refusal(String);
 
@@ -140,7 +140,7 @@ pub(super) fn raise_exception(message: &Value) -> Result<Value, Error> {
     Err(error.with_source(Refusal(message.to_string())))
 }
 
-/// What the template said, if `error` comes from `raise_exception`.
+/// The template's message, if `error` comes from `raise_exception`.
 pub(super) fn refusal(error: &Error) -> Option<String> {
     let mut source = error.source();
     while let Some(cause) = source {
@@ -156,7 +156,7 @@ pub(super) fn refusal(error: &Error) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// What `repr` says in Python 3.11.
+    /// Expected values are those of `repr` in Python 3.11.
     #[test]
     fn floats_are_those_of_python() {
         for (number, expected) in [

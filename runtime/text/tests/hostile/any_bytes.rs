@@ -1,8 +1,8 @@
-//! Whatever bytes a file has, it is read or refused. The targets in `fuzz/fuzz_targets/` run this, too.
+//! Any bytes as a file are read or refused. The targets in `fuzz/fuzz_targets/` run this, too.
 
 use moebius_text::{Chat, ChatTemplate, Detokenizer, Error, Message, Tokenizer};
 
-/// Reads a `tokenizer.json` of these bytes and, where that works, encodes and decodes with it.
+/// Reads a `tokenizer.json` from `bytes`, and if that succeeds, encodes and decodes with it.
 pub(crate) fn any_tokenizer(bytes: &[u8]) -> Result<(), Error> {
     let tokenizer = Tokenizer::from_bytes(bytes)?;
     let ids = tokenizer.encode("Call me 你好 Ishmael 🙂. <|im_end|>", true)?;
@@ -17,7 +17,7 @@ pub(crate) fn any_tokenizer(bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a template and, where that works, renders a conversation with it, on little fuel.
+/// Parses a template, and if that succeeds, renders a conversation with it, on little fuel.
 pub(crate) fn any_template(text: &str) {
     let chat = Chat::new([Message::new("user", "Hi"), Message::new("assistant", "")]);
     if let Ok(template) = ChatTemplate::new("any", text) {

@@ -1,4 +1,4 @@
-//! Files from anywhere: each gives a tokenizer or an error, and never a panic that leaves the library.
+//! Files from any source give a tokenizer or an error, and never a panic that leaves the library.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 mod any_bytes;
@@ -16,7 +16,7 @@ fn fixture(name: &str) -> Vec<u8> {
 
 #[test]
 fn every_truncation_is_refused() {
-    // The whole file ends with a brace; without it nothing is JSON.
+    // The file ends with a brace, without which it isn't valid JSON.
     let bytes = fixture("word_piece");
     for length in (0..bytes.len()).rev().step_by(7) {
         let error = any_tokenizer(&bytes[..length]).unwrap_err().to_string();
@@ -45,7 +45,7 @@ fn some_changes_are_read_or_refused() {
     });
 }
 
-/// A value somewhere in the file becomes another one.
+/// Replaces a value anywhere in the file by another one.
 #[test]
 fn some_values_are_read_or_refused() {
     let files = ["byte_level", "byte_fallback", "word_piece"]
@@ -93,7 +93,7 @@ fn files_that_contradict_themselves_are_refused() {
     };
     let regex =
         |regex: &str| json!({"type": "Replace", "pattern": {"Regex": regex}, "content": ""});
-    // A merge that is longer than every token.
+    // A merge whose result is longer than any token.
     let merge = changed(&|json| {
         let longest = "x".repeat(40);
         json["model"]["vocab"][&longest] = json!(600);
@@ -108,10 +108,10 @@ fn files_that_contradict_themselves_are_refused() {
         let error = got.unwrap_err().to_string();
         assert!(error.contains(said), "{error}");
     }
-    // A pattern that would need more steps than are allowed, or none at all.
+    // A pattern that would need more steps than are allowed, and an invalid pattern.
     let _ = changed(&|json| json["decoder"] = regex("(a|a?)+$(?=b)"));
     assert!(changed(&|json| json["decoder"] = regex("(")).is_err());
-    // More to strip than there is.
+    // A decoder that strips more characters than a token has.
     let strip = json!({"type": "Strip", "content": " ", "start": 9, "stop": 9});
     assert!(changed(&|json| json["decoder"] = strip.clone()).is_ok());
     let [open, close] = ["[", "]"].map(|bracket| bracket.repeat(100_000));
@@ -121,7 +121,7 @@ fn files_that_contradict_themselves_are_refused() {
 
 #[test]
 fn arbitrary_templates_give_text_or_an_error() {
-    // Parts of templates, with `¦` between them.
+    // Fragments of templates, separated by `¦`.
     let words = "{{¦}}¦{%¦%}¦{#¦#}¦-¦ if ¦ else ¦ endif ¦ for m in messages ¦ endfor ¦ m ¦messages¦[0]¦.role¦['content']¦|tojson¦(indent=2)¦\
         \x20+ ¦ ~ ¦'a'¦1¦(¦)¦ set x = ¦x¦|join¦ not ¦ generation ¦ endgeneration ¦\n¦é¦raise_exception¦strftime_now¦|length¦*¦9999999999¦\
         \x20macro f(a) ¦ endmacro ¦f(1)";

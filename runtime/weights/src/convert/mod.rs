@@ -35,8 +35,8 @@ use target::Target;
 ///
 /// # Errors
 /// [`WeightsError`]: those of [`Reader`], of [`Writer`] and of `quantize`; [`WeightsError::TargetIsSource`],
-/// [`WeightsError::TargetExists`], [`WeightsError::Busy`], [`WeightsError::SkippedFp8`], and [`WeightsError::WrongTensor`] for FP8 tensors
-/// that aren't matrix weights.
+/// [`WeightsError::TargetExists`], [`WeightsError::Busy`], [`WeightsError::SkippedFp8`], and [`WeightsError::WrongTensor`] for unsupported
+/// FP8 dtypes (FNUZ).
 pub fn convert(
     source: &Reader,
     target: &Path,
