@@ -1,17 +1,17 @@
-//! A language model that answers many requests at once.
+//! An engine with which a language model answers many requests at once.
 //!
-//! [`Engine`] runs a model; what it computes next is decided by pure functions, without a device, threads or clocks, that serve
+//! [`Engine`] runs a model. The schedule of its computations is made by pure functions, without a device, threads or clocks, which work for
 //! any other model, too.
 //!
-//! A [`Scheduler`] is told of requests and says, step by step, which positions of which are computed and in which pages of a cache
-//! their keys and values lie. Whoever runs a step (a model on a device, or a test) reads the logits of those that end theirs,
-//! chooses the next token by [`Sampling`], and hands it back. There are no phases: a request has tokens, of which some are computed,
-//! so a long prompt is computed in pieces beside the tokens of others, a common start is computed once, and a request that had to give
-//! up its pages is computed again.
+//! A [`Scheduler`] takes requests and decides, step by step, which positions of which requests are computed, and in which pages of a cache
+//! their keys and values lie. The caller runs the step (with a model on a device, or in a test), reads the logits of the requests that have
+//! all their tokens computed, chooses their next tokens by [`Sampling`], and passes the tokens back. Requests have no phases, only tokens
+//! of which some are computed: a long prompt is computed in pieces next to tokens of other requests, a common prefix is computed once, and
+//! a request that gave up its pages is computed again.
 //!
-//! None of it changes what is generated. If a model gives a position the same bits however its sequence is cut into steps and
-//! whatever shares them, a request gets the same tokens alone, beside others, after a hit in the prefix cache and after it was preempted:
-//! no page is written by two requests or after others may read it, and a draw depends on a seed and the token's place only.
+//! Scheduling doesn't change what is generated. If a model gives a position the same bits for any split of its sequence into steps and with
+//! any other requests in these steps, a request gets the same tokens alone, among others, after a hit in the prefix cache and after a
+//! preemption: no page is written by two requests, or after others may read it, and a draw depends only on a seed and the token's index.
 //!
 //! ```
 //! use moebius_engine::{History, Limits, Request, RequestId, Sampled, Sampling, Scheduler};

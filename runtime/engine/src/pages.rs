@@ -1,29 +1,30 @@
-//! Which page of a cache holds what: free, in use, or kept for whoever needs the same tokens again.
+//! The pages of a cache: each is free, in use, or kept for requests that need the same tokens again.
 //!
-//! A page that is full may get a key, the hash of all tokens up to its end: then it is never written again, any number of requests
-//! use it at once, and when none does it stays findable until its place is needed. Those that were used longest ago go first, and of
-//! one request's the last: whoever uses a page uses all before it and lets go of it first, so no page outlives one it builds on.
+//! A full page may get a key, the hash of all tokens up to its end. From then on it is never written again, any number of requests can use
+//! it at once, and without users it stays findable until its space is needed. The least recently used pages are evicted first, and of one
+//! request's pages the last ones first: a user of a page also uses all pages before it and releases them later, so a page is never evicted
+//! before the pages that build on it.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Tokens of a page: those of a page of `moebius::attention::Pages`.
+/// Tokens per page, the same as in a page of `moebius::attention::Pages`.
 pub const PAGE: usize = 16;
 
-/// Names a page by what it holds: a hash of its tokens and of all before them.
+/// Key of a page's contents: a hash of the page's tokens and all tokens before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PageKey([u8; 32]);
 
 impl PageKey {
-    /// What the keys of sequences start from. Those of different salts share nothing.
+    /// The key that the sequences of a salt start from. Sequences of different salts share no page.
     pub(crate) fn root(salt: &[u8]) -> Self {
-        // Hashes for another purpose than those of pages: no salt gives what a page has.
+        // These hashes are domain-separated from those of pages, so that no salt gives a page's key.
         Self(blake3::derive_key(
             "moebius-engine 2026 start of a sequence of pages",
             salt,
         ))
     }
 
-    /// The key of the page with these tokens after what has this key.
+    /// The key of a page with these tokens, which follows the page with this key.
     pub(crate) fn after(&self, tokens: &[u32]) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.0);
@@ -34,19 +35,19 @@ impl PageKey {
     }
 }
 
-/// How many pages of a cache are what.
+/// Numbers of a cache's pages by their state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// They hold nothing.
+    /// Pages that hold nothing.
     pub free: usize,
-    /// No request uses them, but one with the same tokens may find them.
+    /// Pages without users that a request with the same tokens can find.
     pub cached: usize,
-    /// Requests use them, each counted once.
+    /// Pages in use, each counted once.
     pub used: usize,
 }
 
 impl Usage {
-    /// Pages that a request could be given.
+    /// Number of pages that a request could get.
     pub fn available(&self) -> usize {
         self.free + self.cached
     }
@@ -54,30 +55,30 @@ impl Usage {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
-    /// How many requests use it.
+    /// Number of requests that use the page.
     users: usize,
-    /// By which it is found, once it is full.
+    /// Key of a full page, by which requests find it.
     key: Option<PageKey>,
-    /// When its last user let go of it.
+    /// Time (by the pool's clock) at which the last user released the page.
     left: u64,
 }
 
-/// The pages of a cache.
+/// Pool of a cache's pages.
 #[derive(Clone, Debug)]
 pub(crate) struct PagePool {
     pages: Vec<Page>,
-    /// Without user and key; the last is the next.
+    /// Pages without user and key; the last one is taken next.
     free: Vec<u32>,
-    /// Those with a key, by it.
+    /// Pages with a key, by key.
     keyed: HashMap<PageKey, u32>,
-    /// Those with a key and without user, by when the last left.
+    /// Pages with a key and without users, by the time at which the last user released them.
     idle: BTreeMap<u64, u32>,
-    /// Counts the times that a user left a page.
+    /// Counter that advances each time a user releases a page.
     clock: u64,
 }
 
 impl PagePool {
-    /// So many pages, which hold nothing.
+    /// A pool of `pages` pages that hold nothing.
     pub(crate) fn new(pages: u32) -> Self {
         Self {
             pages: vec![Page::default(); pages as usize],
@@ -97,13 +98,13 @@ impl PagePool {
         }
     }
 
-    /// The pages with the first of these keys, up to one that no page has.
+    /// The pages with the given keys, up to the first key that no page has.
     pub(crate) fn find(&self, keys: &[PageKey]) -> Vec<u32> {
         let pages = keys.iter().map_while(|key| self.keyed.get(key));
         pages.copied().collect()
     }
 
-    /// How many of these pages no one uses.
+    /// Number of the given pages that have no user.
     pub(crate) fn idle(&self, pages: &[u32]) -> usize {
         let idle = |page: &&u32| self.pages[**page as usize].users == 0;
         pages.iter().filter(idle).count()
@@ -120,8 +121,8 @@ impl PagePool {
         }
     }
 
-    /// So many pages for one user to write: free ones, then those that were used longest ago, which then aren't found any more. None if
-    /// there aren't as many.
+    /// Takes `count` pages for one user to write: free ones first, then the least recently used ones, which can't be found any more. `None`
+    /// if too few are available.
     pub(crate) fn take(&mut self, count: usize) -> Option<Vec<u32>> {
         if count > self.usage().available() {
             return None;
@@ -134,7 +135,7 @@ impl PagePool {
         Some(taken.collect())
     }
 
-    /// Makes the page that was used longest ago one without a key.
+    /// Takes the least recently used page without users, and removes its key.
     fn evict(&mut self) -> u32 {
         let oldest = self.idle.pop_first();
         let (_, page) = oldest.unwrap_or_else(|| unreachable!("as many are idle as were counted"));
@@ -145,8 +146,8 @@ impl PagePool {
         page
     }
 
-    /// Gives a page that is full its key. If another page has that already, its only user gets that one in place of it: both hold the
-    /// same. Says which page the user has now.
+    /// Gives a full page its key, and returns the page that its only user has from now on: if another page has the key already, the user
+    /// gets that page instead, as both hold the same.
     pub(crate) fn publish(&mut self, page: u32, key: PageKey) -> u32 {
         if let Some(&same) = self.keyed.get(&key) {
             self.share(&[same]);
@@ -158,7 +159,7 @@ impl PagePool {
         page
     }
 
-    /// A user lets go of all its pages, which it has in this order.
+    /// Releases all pages of one user, given in their order in the sequence.
     pub(crate) fn release(&mut self, pages: &[u32]) {
         for &number in pages.iter().rev() {
             let page = &mut self.pages[number as usize];
@@ -190,7 +191,7 @@ mod tests {
         next.collect()
     }
 
-    /// Pages that a user took, filled and left.
+    /// Takes, publishes and releases pages with these keys, as one user.
     fn fill(pages: &mut PagePool, keys: &[PageKey]) -> Vec<u32> {
         let taken = pages.take(keys.len()).unwrap();
         for (page, key) in taken.iter().zip(keys) {
@@ -214,7 +215,7 @@ mod tests {
         assert_ne!(one.after(&page).after(&page), one.after(&page));
         assert_ne!(one.after(&page), one.after(&[2; PAGE]));
         assert_eq!(one.after(&page), PageKey::root(b"one").after(&page));
-        // A salt that is the text of a page's hash gives none of its keys.
+        // A salt that equals the hash input of a page doesn't give the page's key.
         let text = [&one.0[..], &[1, 0, 0, 0].repeat(PAGE)].concat();
         assert_ne!(PageKey::root(&text), one.after(&page));
     }
@@ -227,11 +228,11 @@ mod tests {
         assert_eq!(usage(&pages), [1, 3, 0]);
         assert_eq!(pages.find(&chain), filled);
         assert!(pages.find(&keys("other", 3)).is_empty());
-        // The free one comes first, then the end of the chain.
+        // The free page is taken first, then the end of the chain.
         let taken = pages.take(2).unwrap();
         assert_eq!(taken[1], filled[2]);
         assert_eq!(pages.find(&chain), filled[..2]);
-        // A user protects what it found.
+        // Pages with a user aren't evicted.
         pages.share(&filled[..1]);
         assert_eq!(pages.take(2), None);
         assert_eq!(pages.take(1), Some(vec![filled[1]]));
@@ -244,7 +245,7 @@ mod tests {
         let [one, other] = [keys("one", 3), keys("other", 3)];
         let filled = fill(&mut pages, &one);
         fill(&mut pages, &other);
-        // Used again, so the other chain is now the older.
+        // This chain is used again, so the other one is now the least recently used.
         pages.share(&filled);
         pages.release(&filled);
         for left in (0..3).rev() {

@@ -1,4 +1,4 @@
-//! An engine on decoders of transformers: a request's tokens are the same, to the bits of their probabilities, in whatever company.
+//! An engine with decoders of transformers: a request's tokens and their probabilities are the same, bit for bit, among any other requests.
 #![cfg(feature = "flex")]
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
@@ -13,7 +13,7 @@ use moebius_engine::{
 };
 use moebius_model::load::{LoadOptions, ModelFiles};
 
-/// Tokens of the vocabularies of all cases.
+/// Size of the vocabulary in all cases.
 const VOCABULARY: u32 = 64;
 
 fn folder(name: &str) -> PathBuf {
@@ -32,7 +32,7 @@ fn engine(name: &str, limits: Limits) -> Engine {
     Engine::new(model.unwrap(), options, &device).unwrap()
 }
 
-/// Request number `n`: drawn by its own seed, with the probabilities of the likeliest eight tokens.
+/// Request number `n`, with a seed of its own and the probabilities of the eight most likely tokens.
 fn generation(n: u32, prompt: usize, most_new: usize) -> Generation {
     let token = |at: usize| (at as u32 * 7 + n * 13 + at as u32 * at as u32) % VOCABULARY;
     let sampling = SamplingOptions {
@@ -45,7 +45,7 @@ fn generation(n: u32, prompt: usize, most_new: usize) -> Generation {
         .with_sampling(Sampling::new(sampling).unwrap())
 }
 
-/// Runs until nothing is left; the draws of every request, and why it ended.
+/// Runs the engine until it is idle, and returns the draws of every request and why it ended.
 fn all(engine: &mut Engine) -> BTreeMap<RequestId, (Vec<Draw>, Option<Ended>)> {
     let mut all = BTreeMap::<_, (Vec<Draw>, Option<Ended>)>::new();
     while !engine.is_idle() {
@@ -61,7 +61,7 @@ fn all(engine: &mut Engine) -> BTreeMap<RequestId, (Vec<Draw>, Option<Ended>)> {
     all
 }
 
-/// Prompts of several lengths, two of which begin alike.
+/// Prompts of several lengths, two of which have a common prefix.
 fn requests() -> Vec<Generation> {
     let mut requests: Vec<Generation> = [(0, 40, 9), (1, 5, 20), (2, 1, 12), (3, 33, 6)]
         .map(|(n, prompt, most_new)| generation(n, prompt, most_new))
@@ -86,7 +86,7 @@ fn company_pieces_hits_and_preemption_change_no_bit() {
     for name in ["decoder_olmoe", "decoder_gpt_oss", "decoder_deepseek_v3"] {
         let requests = requests();
         let want: Vec<_> = requests.iter().map(|of| alone(name, of)).collect();
-        // Room for all; prompts in pieces; so few pages that requests give theirs up.
+        // Limits with room for all requests, with prompts in pieces, and with so few pages that requests are preempted.
         let limits = [
             Limits::new(64, 256, 8),
             Limits::new(64, 7, 5),
@@ -125,7 +125,7 @@ fn a_token_that_ends_is_no_part_of_the_answer() {
     assert_eq!(got, draws[..before]);
 }
 
-/// An engine with two requests, and what the second gets alone.
+/// An engine with two requests, and the draws that the second one gives alone.
 fn two() -> (Engine, [RequestId; 2], Vec<Draw>) {
     let name = "decoder_olmoe";
     let [first, second] = [generation(0, 20, 9), generation(1, 20, 9)];
@@ -143,7 +143,7 @@ fn a_cancelled_request_leaves_others_alone() {
     assert!(!engine.cancel(cancelled));
     let got = all(&mut engine);
     assert_eq!(got.keys().collect::<Vec<_>>(), [&other]);
-    // The first token came with the step before.
+    // The previous step has returned the first token.
     assert_eq!(got[&other].0, want[1..]);
 }
 
@@ -160,7 +160,7 @@ fn what_can_not_run_is_refused() {
     assert!(engine.is_idle());
 }
 
-/// The experts of the last of these tokens, by a forward of all of them at once.
+/// The experts of the last of these tokens, by one forward pass over all tokens.
 fn experts_of(engine: &Engine, tokens: &[u32]) -> Vec<Vec<u32>> {
     let device = Device::flex();
     let model = engine.model();

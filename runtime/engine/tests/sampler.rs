@@ -1,4 +1,4 @@
-//! The sampler leaves what `transformers` leaves, gives the probabilities of a naive sampler, and draws as often as these say.
+//! The sampler keeps the same tokens as `transformers`, gives the probabilities of a naive sampler, and draws with these frequencies.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -17,14 +17,14 @@ fn sampling(options: &SamplingOptions) -> Sampling {
     Sampling::new(options.clone()).unwrap()
 }
 
-/// Options that differ from those of every model's own probabilities in what `change` sets.
+/// Default options, with the changes of `change`.
 fn with(change: impl FnOnce(&mut SamplingOptions)) -> SamplingOptions {
     let mut options = SamplingOptions::default();
     change(&mut options);
     options
 }
 
-/// Those of a case, which have Python's names.
+/// The options of a case, which have Python's names.
 fn options(settings: &Value) -> SamplingOptions {
     let mut options = SamplingOptions::default();
     for (name, value) in settings.as_object().unwrap() {
@@ -53,23 +53,23 @@ fn what_is_left_is_what_transformers_leaves() {
     let mut compared = HashSet::new();
     for (number, case) in cases.iter().enumerate() {
         let list = |name: &str| case[name].as_array().unwrap().iter();
-        // null is −∞, which JSON hasn't.
+        // null stands for −∞, which JSON doesn't have.
         let finite = |logit: f64| logit as f32;
         let logits = list("logits").map(|logit| logit.as_f64().map_or(f32::NEG_INFINITY, finite));
         let logits: Vec<f32> = logits.collect();
         let ids: Vec<u32> = list("ids").map(|id| id.as_u64().unwrap() as u32).collect();
         let sampling = sampling(&options(&case["settings"]));
-        // All that came before counts the same, prompt or not.
+        // The split between prompt and answer doesn't matter here.
         let history = history(&ids[..3], &ids[3..]);
         let ours = sampling.probabilities(&logits, &history).unwrap();
         let theirs = list("left").zip(list("probabilities"));
-        // What is as good as impossible may have no weight with us.
+        // Nearly impossible tokens may have the weight 0 here.
         let likely = ours.iter().map(|(id, _)| u64::from(*id));
         let left = list("left").map(|id| id.as_u64().unwrap());
         assert!(likely.eq(left), "case {number}: {case}");
         for ((id, ours), (_, theirs)) in ours.iter().zip(theirs) {
             let theirs = theirs.as_f64().unwrap();
-            // They round scores to f32 after every step; ours are f64 from the temperature on.
+            // transformers rounds scores to f32 after every step; here they are f64 from the temperature on.
             let near = (ours - theirs).abs() <= 1e-5 * theirs + 1e-12;
             assert!(near, "case {number}, id {id}: {ours}, {theirs}");
         }
@@ -78,7 +78,7 @@ fn what_is_left_is_what_transformers_leaves() {
     assert_eq!((cases.len(), compared.len()), (96, 6));
 }
 
-/// The ids that may be drawn, the most likely first, and how likely each is, without any care for time.
+/// The ids that may be drawn, most likely first, with their probabilities, computed without regard for speed.
 fn naive(
     o: &SamplingOptions,
     logits: &[f32],
@@ -129,7 +129,7 @@ fn naive(
         .collect()
 }
 
-/// Numbers in eighths, so that f32 and f64 agree about which are equal.
+/// Multiples of an eighth, so that f32 and f64 agree on which are equal.
 fn eighths(range: std::ops::Range<i32>) -> impl Strategy<Value = f32> {
     range.prop_map(|eighths| eighths as f32 / 8.0)
 }
@@ -163,7 +163,7 @@ fn any_options(vocabulary: u32) -> impl Strategy<Value = SamplingOptions> {
     })
 }
 
-/// Few values, so many logits are equal; some tokens are impossible.
+/// Logits with few distinct values, many of them equal, and some tokens impossible.
 fn any_logits() -> impl Strategy<Value = Vec<f32>> {
     let logit =
         prop_oneof![8 => eighths(-40..40), 1 => Just(f32::NEG_INFINITY), 1 => Just(-0.0_f32)];
@@ -189,7 +189,7 @@ fn arbitrary_logits_are_sampled_as_naively() {
         expected.sort_by_key(|(id, _)| *id);
         let ours = sampling.probabilities(&logits, &history).unwrap();
         let ids = |list: &[(u32, f64)]| list.iter().map(|(id, _)| *id).collect::<Vec<_>>();
-        // A share that ends within rounding of a token's end may go either way.
+        // A sum that ends within a rounding error of a token's end may include the token or not.
         if ids(&ours) != ids(&expected) {
             let nudged = |share: f64| {
                 let top_p = (f64::from(options.top_p) * share) as f32;
@@ -222,7 +222,7 @@ fn arbitrary_logits_are_sampled_as_naively() {
 
 #[test]
 fn philox_gives_the_words_of_its_authors() {
-    // "kat_vectors" of Random123, the library of the paper: philox4x32 with 10 rounds.
+    // Expected values are the "kat_vectors" of Random123, the library of the paper, for philox4x32 with 10 rounds.
     let got = philox([0; 4], [0; 2]);
     assert_eq!(got, [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     let got = philox([u32::MAX; 4], [u32::MAX; 2]);
@@ -263,14 +263,14 @@ fn draws_are_as_frequent_as_their_probabilities() {
             let expected = share * DRAWS as f64;
             (counts.get(id).copied().unwrap_or(0.0) - expected).powi(2) / expected
         });
-        // The mean of chi-square is its degrees of freedom, its variance twice that: five deviations.
+        // Chi-square has a mean equal to its degrees of freedom and twice that as its variance; the limit is five standard deviations.
         let (chi_square, freedom) = (terms.sum::<f64>(), likely.len() as f64 - 1.0);
         let most = freedom + 5.0 * (2.0 * freedom).sqrt();
         assert!(chi_square < most, "{chi_square} of {freedom}");
     }
 }
 
-/// What a seed draws is part of the interface: an answer can be asked for again. Of equally likely tokens that is a number and no
+/// The draws of a seed are part of the interface, so that an answer can be reproduced. For equally likely tokens they don't depend on
 /// rounding.
 #[test]
 fn draws_of_a_seed_stay_the_same() {
@@ -286,7 +286,7 @@ fn draws_of_a_seed_stay_the_same() {
     }
 }
 
-/// Seeds and places that differ in any bit draw differently.
+/// Seeds and indices that differ in any bit give different draws.
 #[test]
 fn draws_depend_on_seed_and_place() {
     let logits = vec![0.0; 1 << 20];
@@ -311,7 +311,7 @@ fn greedy_takes_the_lowest_id_of_the_highest() {
     assert_eq!(take(&[1.0, 3.0, 3.0, 2.0]), 1);
     assert_eq!(take(&[f32::NEG_INFINITY, -5.0]), 1);
     assert_eq!(take(&[-0.0, 0.0]), 0);
-    // What no temperature can reach is still greedy: the least above 0.
+    // The smallest temperature above 0 acts like greedy choice.
     let options = with(|o| o.temperature = f32::from_bits(1));
     let draw = sampling(&options).sample(&[1.0, 3.0, 2.0], &History::default(), 0);
     assert_eq!(draw.unwrap().id, 1);
@@ -328,12 +328,12 @@ fn penalties_tell_prompt_from_text() {
         });
         sampling.sample(&logits, &history, 0).unwrap().id
     };
-    // The prompt isn't punished for presence and frequency, but for repetition.
+    // Presence and frequency penalties don't apply to the prompt, but the repetition penalty does.
     assert_eq!(greedy_with(|o| o.presence_penalty = -0.5), 1);
     assert_eq!(greedy_with(|o| o.presence_penalty = 0.5), 0);
     assert_eq!(greedy_with(|o| o.frequency_penalty = 0.5), 0);
     assert_eq!(greedy_with(|o| o.repetition_penalty = 1.5), 2);
-    // Presence counts once, frequency twice: 1 - 0.5 + 2 · 0.3 > 1.
+    // The presence penalty counts once, the frequency penalty twice: 1 - 0.5 + 2 · 0.3 > 1.
     let both = greedy_with(|o| (o.presence_penalty, o.frequency_penalty) = (0.5, -0.3));
     assert_eq!(both, 1);
 }
@@ -389,10 +389,10 @@ fn options_out_of_their_ranges_are_refused() {
     assert_eq!(error.to_string(), said);
 }
 
-/// A vocabulary as large as those of models: selections in many rounds, and none of them sorts.
+/// A vocabulary as large as those of real models, where selections take many rounds without sorting.
 #[test]
 fn large_vocabularies_are_sampled_as_naively() {
-    // A permutation of ids, so that what is likely lies anywhere; values that repeat, so that bounds fall among equal ones.
+    // A permutation of the ids, so that likely ones lie anywhere; values repeat, so that bounds fall among equal ones.
     let size = 151_936_u64;
     let logits: Vec<f32> = (0..size)
         .map(|id| ((id * 48_271) % size / 16) as f32 / 800.0)
@@ -409,7 +409,7 @@ fn large_vocabularies_are_sampled_as_naively() {
     }
 }
 
-/// The largest numbers stay numbers, and what is impossible stays so.
+/// The largest finite logits give finite scores, and impossible tokens stay impossible.
 #[test]
 fn extreme_logits_are_sampled() {
     let options = SamplingOptions {

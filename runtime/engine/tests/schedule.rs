@@ -1,4 +1,4 @@
-//! Steps worked out by hand, and what a scheduler refuses.
+//! Steps derived by hand, and errors of a scheduler.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use moebius_engine::{
@@ -6,7 +6,7 @@ use moebius_engine::{
 };
 
 fn request(id: u64, prompt: usize, most_new: usize) -> Request {
-    // Texts of different requests differ from the first token on.
+    // Prompts of different requests differ from the first token on.
     Request::new(RequestId(id), vec![id as u32; prompt], most_new)
 }
 
@@ -14,7 +14,7 @@ fn scheduler(pages: usize, batch_tokens: usize, running: usize) -> Scheduler {
     Scheduler::new(Limits::new(pages, batch_tokens, running)).unwrap()
 }
 
-/// Each part of a step: its request, its places, and which token it chooses.
+/// For each part of a step: its request, its positions, and the index of the token that it chooses.
 fn parts(step: &Step) -> Vec<(u64, [usize; 2], Option<usize>)> {
     let parts = step.work.iter().map(|work| {
         let positions = [work.positions.start, work.positions.end];
@@ -23,7 +23,7 @@ fn parts(step: &Step) -> Vec<(u64, [usize; 2], Option<usize>)> {
     parts.collect()
 }
 
-/// Computes a step whose tokens are all 9, and says what its parts were.
+/// Completes a step with all tokens 9, and returns the step.
 fn run(scheduler: &mut Scheduler) -> Step {
     let step = scheduler.step().unwrap();
     let choosing = step.work.iter().filter(|work| work.samples.is_some());
@@ -41,7 +41,7 @@ fn prompts_are_cut_where_a_step_is_full() {
     let step = run(&mut scheduler);
     assert_eq!(parts(&step), [(1, [0, 10], Some(0)), (2, [0, 22], None)]);
     assert_eq!(step.admitted, [RequestId(1), RequestId(2)]);
-    // The pages of the part that is computed, and no more.
+    // The part has only the pages that it needs so far.
     assert_eq!(step.work[1].pages.len(), 2);
     let expected = [
         (1, [10, 11], Some(1)),
@@ -57,7 +57,7 @@ fn prompts_are_cut_where_a_step_is_full() {
     let step = scheduler.step().unwrap();
     assert_eq!(parts(&step), expected);
     assert_eq!(step.work[1].tokens, [9]);
-    // All had their last token, whose keys and values no later token reads.
+    // All requests had their last token, whose keys and values no later token reads.
     let sampled = [3, 1, 2].map(|id| Sampled::new(RequestId(id), 9));
     let ended = scheduler.complete(&sampled).unwrap();
     assert_eq!(ended, [1, 2, 3].map(RequestId));
@@ -72,7 +72,7 @@ fn a_last_token_ends_a_request() {
     scheduler.step().unwrap();
     let ended = scheduler.complete(&[Sampled::last(RequestId(1), 0)]);
     assert_eq!(ended.unwrap(), [RequestId(1)]);
-    // The full page stays, the other is free.
+    // The full page stays cached, and the other page is free.
     let usage = scheduler.usage();
     assert_eq!([usage.free, usage.cached, usage.used], [9, 1, 0]);
     assert_eq!(usage.available(), 10);
@@ -85,7 +85,7 @@ fn a_common_start_is_computed_once() {
     let ask = |id: u64, length: usize| Request::new(RequestId(id), prompt[..length].to_vec(), 1);
     scheduler.add(ask(1, 48)).unwrap();
     let first = run(&mut scheduler).work.remove(0).pages;
-    // The last page is full, but its last token's logits are wanted: it is computed again, in another page.
+    // The last page is full, but the logits of its last token are needed, so the page is computed again in another page.
     scheduler.add(ask(2, 48)).unwrap();
     scheduler.add(ask(3, 33)).unwrap();
     scheduler.add(ask(4, 48).with_salt("other")).unwrap();
@@ -100,14 +100,14 @@ fn a_common_start_is_computed_once() {
     assert_eq!(step.work[1].pages[..2], first[..2]);
     assert_ne!(step.work[0].pages[2], first[2]);
     assert!(step.work[2].pages.iter().all(|page| !first.contains(page)));
-    // What was computed twice is kept once.
+    // The page that was computed twice is kept only once.
     let usage = scheduler.usage();
     assert_eq!([usage.cached, usage.used], [6, 0]);
     let counts = scheduler.counts();
     assert_eq!([counts.looked_up, counts.found], [177, 64]);
 }
 
-/// Two requests compute the same at the same time: from the next step on they have the same pages.
+/// Two requests compute the same pages at the same time, and share them from the next step on.
 #[test]
 fn pages_that_are_equal_become_one() {
     let mut scheduler = scheduler(100, 200, 4);
@@ -126,16 +126,16 @@ fn pages_that_are_equal_become_one() {
 
 #[test]
 fn who_came_last_gives_up_its_pages() {
-    // Four pages: both begin with two, and either needs a third for its 33rd token.
+    // Of four pages, both requests take two, and each needs a third for its 33rd token.
     let mut scheduler = scheduler(4, 200, 4);
     scheduler.add(request(1, 32, 4)).unwrap();
     scheduler.add(request(2, 31, 4)).unwrap();
     scheduler.add(request(3, 1, 1)).unwrap();
-    // The reserve of one page keeps the second out while the first runs.
+    // The reserve of one page delays the second request while the first runs.
     assert_eq!(parts(&run(&mut scheduler)), [(1, [0, 32], Some(0))]);
     assert!(scheduler.waiting().eq([2, 3].map(RequestId)));
     assert!(scheduler.cancel(RequestId(1)));
-    // Nobody runs, so the reserve doesn't count; the next one waits for its turn though it is small.
+    // Without running requests the reserve doesn't apply; the third request waits for its turn, although it is small.
     let both = [(2, [0, 31], Some(0)), (3, [0, 1], Some(0))];
     assert_eq!(parts(&run(&mut scheduler)), both);
 
@@ -145,7 +145,7 @@ fn who_came_last_gives_up_its_pages() {
     let both = [(1, [0, 31], Some(0)), (2, [0, 48], Some(0))];
     assert_eq!(parts(&run(&mut scheduler)), both);
     scheduler.add(request(3, 1, 1)).unwrap();
-    // The second takes the last page, so the first has none when it needs its third.
+    // The second request takes the last page, so the first has none when it needs its third.
     let both = [(1, [31, 32], Some(1)), (2, [48, 49], Some(1))];
     assert_eq!(parts(&run(&mut scheduler)), both);
     let step = run(&mut scheduler);
@@ -153,8 +153,8 @@ fn who_came_last_gives_up_its_pages() {
     assert_eq!(step.preempted, [RequestId(2)]);
     assert!(step.admitted.is_empty());
     assert_eq!(scheduler.counts().preemptions, 1);
-    // It waits before the one that came later. Its full pages are still there: one token of 48 more is computed again, and its
-    // own tokens are what they were.
+    // The preempted request waits before the later one. Its full pages are still cached: of 48 tokens, one is computed again, and its
+    // generated tokens are unchanged.
     let usage = scheduler.usage();
     assert_eq!([usage.free, usage.cached, usage.used], [0, 3, 3]);
     assert!(scheduler.waiting().eq([2, 3].map(RequestId)));
@@ -165,7 +165,7 @@ fn who_came_last_gives_up_its_pages() {
     assert_eq!(step.work[0].tokens, [9, 9]);
 }
 
-/// Of a hundred pages or fewer one is the reserve, of 101 two. The second request needs two.
+/// The reserve is one page for up to a hundred pages, and two for 101. The second request needs two.
 #[test]
 fn a_reserve_is_left_for_those_that_run() {
     for (pages, first, admitted) in [
@@ -187,7 +187,7 @@ fn a_cancelled_request_leaves_its_full_pages() {
     let mut scheduler = scheduler(10, 40, 4);
     scheduler.add(request(1, 100, 5)).unwrap();
     run(&mut scheduler);
-    // In a step it ends with the step, and a token that comes of it is dropped.
+    // A request that is cancelled during a step ends with the step, and its token is dropped.
     let step = scheduler.step().unwrap();
     assert_eq!(parts(&step), [(1, [40, 80], None)]);
     assert!(scheduler.cancel(RequestId(1)));
@@ -198,7 +198,7 @@ fn a_cancelled_request_leaves_its_full_pages() {
     assert_eq!([usage.free, usage.cached, usage.used], [5, 5, 0]);
     scheduler.add(request(1, 100, 5)).unwrap();
     assert_eq!(parts(&run(&mut scheduler)), [(1, [80, 100], Some(0))]);
-    // While it waits, and between steps, it ends at once.
+    // A request that waits, or is cancelled between steps, ends at once.
     scheduler.add(request(2, 1, 1)).unwrap();
     assert!(scheduler.cancel(RequestId(2)) && scheduler.cancel(RequestId(1)));
     assert!(scheduler.is_idle());
@@ -215,7 +215,7 @@ fn a_step_that_was_not_computed_is_given_again() {
     let again = scheduler.step().unwrap();
     assert_eq!(again.work, step.work);
     assert!(again.admitted.is_empty());
-    // Nothing that wasn't computed can be found.
+    // Pages of an abandoned step can't be found.
     assert!(scheduler.cancel(RequestId(1)) && scheduler.abandon());
     assert_eq!(scheduler.usage().free, 10);
 }
@@ -253,7 +253,7 @@ fn what_can_never_run_is_refused() {
         let error = scheduler.add(request(1, prompt, most_new));
         assert_eq!(error, Err(refused));
     }
-    // The last token that is generated needs no place.
+    // The last generated token needs no position.
     scheduler.add(request(1, 60, 5)).unwrap();
     let error = scheduler.add(request(1, 1, 1)).unwrap_err();
     assert_eq!(error, Refused::Known { id });
@@ -299,7 +299,7 @@ fn results_must_be_those_of_the_step() {
     ] {
         assert_eq!(scheduler.complete(results), Err(error));
     }
-    // Nothing has changed.
+    // The errors had no effect.
     assert_eq!(scheduler.complete(&[one]), Ok(vec![]));
     let both = [(1, [30, 31], Some(1)), (2, [10, 30], Some(0))];
     assert_eq!(parts(&run(&mut scheduler)), both);

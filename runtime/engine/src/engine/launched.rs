@@ -1,36 +1,36 @@
-//! A step that is in the device's queue.
+//! A step that has been queued on the device.
 
 use burn::tensor::{Int, Tensor, TensorData, Transaction};
 use moebius_ops::Mismatch;
 
 use crate::schedule::{RequestId, Step};
 
-/// A step that the device computes.
+/// A step that the device is computing.
 #[derive(Debug)]
 pub struct Launched {
     pub(super) step: Step,
     computed: Vec<Computed>,
 }
 
-/// What one call of the model computes.
+/// Output of one call of the model.
 #[derive(Debug)]
 pub(super) struct Computed {
-    /// Which parts of the step.
+    /// Indices of the parts of the step that were computed.
     pub(super) parts: Vec<usize>,
-    /// New tokens of each.
+    /// New tokens of each part.
     pub(super) tokens: usize,
-    /// \[parts, 1, V\], where one of them chooses a token.
+    /// Logits \[parts, 1, V\], if any of the parts chooses a token.
     pub(super) logits: Option<Tensor<3>>,
-    /// \[parts · tokens, K\] of every layer that has experts.
+    /// Experts of the tokens \[parts · tokens, K\], for every layer that has experts.
     pub(super) experts: Vec<Tensor<2, Int>>,
 }
 
-/// The experts that computed the logits of which a request's next token is chosen.
+/// The experts that computed the logits from which a request's next token is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Experts {
-    /// The request.
+    /// Id of the request.
     pub request: RequestId,
-    /// Of every layer that has experts, those that the last token before went to, best first.
+    /// Experts that the last token went to, the best first, for every layer that has experts.
     pub layers: Vec<Vec<u32>>,
 }
 
@@ -39,8 +39,8 @@ impl Launched {
         Self { step, computed }
     }
 
-    /// What has to be read of the device: logits, and behind them, with `experts`, what [`Launched::experts`] takes. Nothing where the step
-    /// has pieces of prompts alone.
+    /// A transaction that reads the step's logits from the device, followed, with `experts`, by the input of [`Launched::experts`]. It
+    /// reads nothing if the step has only pieces of prompts.
     pub fn reads(&self, experts: bool) -> Transaction {
         let logits = self.choosing().filter_map(|of| of.logits.clone());
         let reads = logits.fold(Transaction::default(), Transaction::register);
@@ -51,15 +51,15 @@ impl Launched {
         last.fold(reads, Transaction::register)
     }
 
-    /// Whether there is something to read.
+    /// Whether the step has logits to read.
     pub fn chooses(&self) -> bool {
         self.choosing().next().is_some()
     }
 
-    /// The experts of each request that chooses a token, in the order of the requests, of what was read with them.
+    /// Returns the experts of each request that chooses a token, in the order of the requests, from the data that was read.
     ///
     /// # Errors
-    /// [`Mismatch`] for other data than [`Launched::reads`] lists.
+    /// [`Mismatch`] for data that doesn't match [`Launched::reads`].
     pub fn experts(&self, read: &[TensorData]) -> Result<Vec<Experts>, Mismatch> {
         let logits = self.choosing().count();
         let layers: usize = self.choosing().map(|of| of.experts.len()).sum();
@@ -91,7 +91,7 @@ impl Launched {
         Ok(all.into_iter().map(|(_, experts)| experts).collect())
     }
 
-    /// The logits of each part of the step that ends in a choice.
+    /// The logits of each part of the step; `None` for parts that choose no token.
     pub(super) fn logits(&self, read: &[TensorData]) -> Result<Vec<Option<Vec<f32>>>, Mismatch> {
         let mut all = vec![None; self.step.work.len()];
         let count = self.choosing().count();
@@ -113,7 +113,7 @@ impl Launched {
 }
 
 impl Computed {
-    /// \[parts, K\] of every layer with experts: those of the last token of each part.
+    /// The experts \[parts, K\] of the last token of each part, for every layer that has experts.
     fn last_experts(&self) -> impl Iterator<Item = Tensor<2, Int>> {
         self.experts.iter().map(|experts| {
             let [_, top_k] = experts.dims();
@@ -126,7 +126,7 @@ impl Computed {
     }
 }
 
-/// Rows of what was read.
+/// Splits data that was read into `count` rows of `width` values.
 fn rows<T: burn::tensor::Element>(
     data: &TensorData,
     [count, width]: [usize; 2],

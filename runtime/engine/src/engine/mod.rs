@@ -1,4 +1,4 @@
-//! A model that answers many requests at once, on the thread that calls it.
+//! An engine that answers many requests at once, on the caller's thread.
 
 mod launched;
 
@@ -17,20 +17,20 @@ use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Work};
 use crate::{Counts, Draw, History, Refused, SampleError, Sampling, StepError, Usage};
 use launched::Computed;
 
-/// How much an engine does at once, and what its cache keeps.
+/// Limits of an engine, and the format of its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Pages of the cache, tokens of a step, requests at the same time, tokens of a request.
+    /// Limits on the pages of the cache, the tokens of a step, the concurrent requests and the tokens of a request.
     pub limits: Limits,
-    /// How keys and values are kept.
+    /// Format of the cached keys and values.
     pub format: CacheFormat,
 }
 
-/// Tokens of a prompt that are computed at a time, where nothing else is said.
+/// Default number of prompt tokens that are computed in one step.
 const BATCH_TOKENS: usize = 512;
 
 impl EngineOptions {
-    /// Room for one request at a time, of `tokens`, prompt and answer; keys and values as they are.
+    /// Options for one request at a time with at most `tokens` tokens of prompt and answer; keys and values are stored in f32.
     pub fn for_one(tokens: usize) -> Self {
         Self {
             limits: Limits::new(tokens.div_ceil(PAGE), BATCH_TOKENS, 1),
@@ -39,23 +39,23 @@ impl EngineOptions {
     }
 }
 
-/// What is to be generated.
+/// A request to generate tokens.
 #[derive(Clone, Debug)]
 pub struct Generation {
-    /// At least one token.
+    /// Tokens of the prompt, at least one.
     pub prompt: Vec<u32>,
-    /// Tokens to generate at most, at least one.
+    /// Largest number of tokens to generate, at least 1.
     pub most_new: usize,
-    /// How the next token is chosen.
+    /// Options for choosing the next token.
     pub sampling: Sampling,
-    /// Tokens that end the answer; they are no part of it.
+    /// Tokens that end the answer, and aren't part of it.
     pub ends: Vec<u32>,
-    /// As [`Request::salt`].
+    /// Salt of the prefix cache, see [`Request::salt`].
     pub salt: Vec<u8>,
 }
 
 impl Generation {
-    /// The likeliest tokens after `prompt`, whatever they are.
+    /// Generation of the most likely tokens after `prompt`, without tokens that end it.
     pub fn new(prompt: Vec<u32>, most_new: usize) -> Self {
         Self {
             prompt,
@@ -66,44 +66,43 @@ impl Generation {
         }
     }
 
-    /// With another way to choose.
+    /// This generation with other options for choosing tokens.
     pub fn with_sampling(mut self, sampling: Sampling) -> Self {
         self.sampling = sampling;
         self
     }
 
-    /// Ended by these tokens, too.
+    /// This generation with further tokens that end the answer.
     pub fn with_ends(mut self, ends: impl IntoIterator<Item = u32>) -> Self {
         self.ends.extend(ends);
         self
     }
 }
 
-/// What came of a step for a request.
+/// Result of a step for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// Its next token.
+    /// Next token of the request.
     Token(Draw),
-    /// Nothing more comes, and why.
+    /// End of the request, and the reason.
     End(Ended),
 }
 
-/// Why an answer ended.
+/// Reason why an answer ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
-    /// The model chose a token that ends it.
+    /// The model chose a token that ends the answer.
     Stop,
-    /// It has as many tokens as it may.
+    /// The answer has the largest number of tokens.
     Length,
-    /// No token can be chosen of its logits.
+    /// No token can be chosen from the logits.
     Failed(SampleError),
 }
 
-/// A model, its cache, and the requests that it answers.
+/// An engine: a model, its cache, and the requests that the model answers.
 ///
-/// [`Engine::step`] computes the next tokens of all requests that run; there is no other thread. [`Engine::launch`] and
-/// [`Engine::finish`] are the same for programs that can't block. What a request gets doesn't depend on
-/// the others, to the bit.
+/// [`Engine::step`] computes the next tokens of all requests that run; there is no other thread. [`Engine::launch`] and [`Engine::finish`]
+/// do the same for programs that can't block. The tokens of a request don't depend on other requests, to the bit.
 #[derive(Debug)]
 pub struct Engine {
     model: Model,
@@ -112,25 +111,25 @@ pub struct Engine {
     scheduler: Scheduler,
     active: HashMap<RequestId, Active>,
     next: u64,
-    /// Where it is counted.
+    /// Counts of the tokens of each expert, if they are counted.
     experts: Option<ExpertLoad>,
 }
 
-/// What chooses the tokens of a request.
+/// State for choosing the tokens of a request.
 #[derive(Debug)]
 struct Active {
     history: History,
     sampling: Sampling,
     ends: Vec<u32>,
-    /// Tokens that it may get yet.
+    /// Number of tokens that may still be generated.
     left: usize,
 }
 
 impl Engine {
-    /// An engine for `model`, which is on `device`.
+    /// Makes an engine for `model`, whose weights are on `device`.
     ///
     /// # Errors
-    /// [`EngineError::Unfit`] for limits that can't be, and [`EngineError::Model`] if the device can't hold the cache.
+    /// [`EngineError::Unfit`] for invalid limits, and [`EngineError::Model`] if the device can't hold the cache.
     pub fn new(model: Model, options: EngineOptions, device: &Device) -> Result<Self, EngineError> {
         let scheduler = Scheduler::new(options.limits)?;
         let Limits { pages, longest, .. } = options.limits;
@@ -147,7 +146,7 @@ impl Engine {
         })
     }
 
-    /// The model.
+    /// The engine's model.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -157,10 +156,10 @@ impl Engine {
         self.cache.bytes()
     }
 
-    /// Takes a request, which begins after all that came before.
+    /// Adds a request, which begins after all earlier requests.
     ///
     /// # Errors
-    /// [`EngineError::Refused`] for one that could never run, [`EngineError::Unfit`] for a token that the model doesn't have.
+    /// [`EngineError::Refused`] for a request that could never run, [`EngineError::Unfit`] for a token that isn't in the vocabulary.
     pub fn add(&mut self, generation: Generation) -> Result<RequestId, EngineError> {
         let vocabulary = self.model.embedding.dims()[0];
         let known = |token: &&u32| (**token as usize) < vocabulary;
@@ -183,36 +182,37 @@ impl Engine {
         Ok(id)
     }
 
-    /// Ends a request, of which nothing more comes. Says whether there was such a request.
+    /// Cancels a request, which then gives no more events. Returns whether the request existed.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         self.active.remove(&id);
         self.scheduler.cancel(id)
     }
 
-    /// Whether there is no request.
+    /// Whether there are no requests.
     pub fn is_idle(&self) -> bool {
         self.scheduler.is_idle()
     }
 
-    /// How many pages are what.
+    /// Numbers of pages by their state.
     pub fn usage(&self) -> Usage {
         self.scheduler.usage()
     }
 
-    /// What was looked up in the prefix cache and found, and how often a request gave up its pages.
+    /// Counts of tokens looked up and found in the prefix cache, and of preemptions.
     pub fn counts(&self) -> Counts {
         self.scheduler.counts()
     }
 
-    /// Counts from now on, on the device, how many of the tokens that are computed each expert gets. Says whether the model has experts.
+    /// Starts counting, on the device, how many of the computed tokens each expert gets. Returns whether the model has experts.
     ///
-    /// Tokens that the prefix cache has are not computed, those of a request that was preempted are computed again.
+    /// Tokens found in the prefix cache aren't computed and not counted; tokens of a preempted request are computed and counted again.
     pub fn count_experts(&mut self) -> bool {
         self.experts = ExpertLoad::of(self.model.spec());
         self.experts.is_some()
     }
 
-    /// What the experts got since [`count_experts`](Self::count_experts), by layers; empty where nothing is counted. Waits for the device.
+    /// Returns the tokens of each expert since [`count_experts`](Self::count_experts), by layer, and waits for the device. Empty if nothing
+    /// is counted.
     ///
     /// # Errors
     /// [`EngineError::Model`] if the device failed.
@@ -221,14 +221,15 @@ impl Engine {
         Ok(read.transpose()?.unwrap_or_default())
     }
 
-    /// Computes one step: the next token of every request that runs, or a piece of its prompt. Says what came of it, in the order of the
+    /// Computes one step: the next token of every running request, or a piece of its prompt. Returns the events in the order of the
     /// requests.
     ///
     /// # Errors
-    /// [`EngineError::Model`] if the model can't be run; then the step was not, and its requests are as they were before.
+    /// [`EngineError::Model`] if the model can't be run; the step then has no effect.
     pub fn step(&mut self) -> Result<Vec<(RequestId, Event)>, EngineError> {
         let mut read = Vec::new();
-        // Each call of the model is read before the next begins: to XLA both together would be a program of their own.
+        // The result of each call of the model is read before the next call begins, because XLA would compile both calls together as
+        // another program.
         let launched = self.launch_each(&mut |computed| {
             if let Some(logits) = computed.logits.clone() {
                 let data = logits.try_into_data();
@@ -242,16 +243,16 @@ impl Engine {
         }
     }
 
-    /// Puts one step in the device's queue and waits for nothing; `None` where there is no request. For programs that can't block: they
-    /// read what [`Launched::reads`] lists, and hand it to [`Engine::finish`]. Meanwhile requests may come and be cancelled.
+    /// Queues one step on the device without waiting; `None` if there are no requests. Programs that can't block read the data that
+    /// [`Launched::reads`] lists, and pass it to [`Engine::finish`]. Meanwhile, requests can be added and cancelled.
     ///
     /// # Errors
-    /// As [`Engine::step`], and [`EngineError::Step`] if the step before was neither finished nor abandoned.
+    /// As [`Engine::step`], and [`EngineError::Step`] if the previous step was neither finished nor abandoned.
     pub fn launch(&mut self) -> Result<Option<Launched>, EngineError> {
         self.launch_each(&mut |_| Ok(()))
     }
 
-    /// [`Engine::launch`]; `then` is told of each call of the model.
+    /// Like [`Engine::launch`], and calls `then` after each call of the model.
     fn launch_each(
         &mut self,
         then: &mut dyn FnMut(&Computed) -> Result<(), EngineError>,
@@ -275,10 +276,10 @@ impl Engine {
         Ok(Some(Launched::new(step, all)))
     }
 
-    /// Chooses the next tokens of a step that the device has computed, of what was `read`, and says what came of it as [`Engine::step`].
+    /// Finishes a launched step: chooses the next tokens from the data that was `read`, and returns events like [`Engine::step`].
     ///
     /// # Errors
-    /// [`EngineError::Unfit`] for other data than [`Launched::reads`] lists; then the step is abandoned.
+    /// [`EngineError::Unfit`] for data that doesn't match [`Launched::reads`]; the step is then abandoned.
     pub fn finish(
         &mut self,
         launched: Launched,
@@ -302,13 +303,13 @@ impl Engine {
         Ok(events)
     }
 
-    /// Forgets a step whose results can't be read: its requests are as they were before, and compute it again.
+    /// Abandons a step whose results can't be read: its requests return to their earlier state, and the step is computed again.
     pub fn abandon(&mut self, launched: Launched) {
         drop(launched);
         self.scheduler.abandon();
     }
 
-    /// Chooses a request's token number `place`.
+    /// Chooses token number `place` of a request, and adds the events.
     fn choose(
         &mut self,
         id: RequestId,
@@ -346,7 +347,7 @@ impl Engine {
         }
     }
 
-    /// Puts parts of a step with the same number of tokens in the device's queue.
+    /// Queues the parts of a step that have the same number of tokens on the device.
     fn compute(&mut self, work: &[Work], parts: Vec<usize>) -> Result<Computed, EngineError> {
         let works: Vec<&Work> = parts.iter().map(|at| &work[*at]).collect();
         let tokens = works.iter().flat_map(|work| &work.tokens);
@@ -363,7 +364,7 @@ impl Engine {
         if let Some(experts) = &mut self.experts {
             experts.add(&routing)?;
         }
-        // Pieces of prompts that end before their last token choose nothing.
+        // Pieces that end before the prompt's last token choose no token.
         let chooses = works.iter().any(|work| work.samples.is_some());
         Ok(Computed {
             parts,
@@ -374,7 +375,7 @@ impl Engine {
     }
 }
 
-/// Why an engine wasn't made, refused a request, or didn't run a step.
+/// Error of an engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -384,19 +385,19 @@ pub enum EngineError {
     /// A request could never run.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The scheduler was told what can't be: a fault of the engine's.
+    /// A call of the scheduler was out of order, which is a bug of the engine.
     #[error(transparent)]
     Step(#[from] StepError),
-    /// The model, or the device below it, refused.
+    /// The model or its device failed.
     #[error(transparent)]
     Model(#[from] moebius_model::Error),
-    /// A device failed while it computed.
+    /// A device failed during a computation.
     #[error("the device failed: {0}")]
     Device(String),
 }
 
-/// The parts with as many new tokens as each other, in the order of the step: those that choose one token are one call, and pieces of
-/// prompts seldom have company. A token's bits are the same in any company.
+/// Groups the parts of a step by their number of new tokens: all parts with one token form one call of the model, while pieces of prompts
+/// are mostly alone. Grouping doesn't change a token's bits.
 fn groups(work: &[Work]) -> Vec<Vec<usize>> {
     let mut by_length = BTreeMap::<usize, Vec<usize>>::new();
     for (at, work) in work.iter().enumerate() {

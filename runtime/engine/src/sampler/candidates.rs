@@ -1,17 +1,17 @@
-//! The tokens that may be drawn and how much each weighs, the random words that draw them, and how likely a model holds tokens.
+//! The candidate tokens with their weights, the random words that select one of them, and log-probabilities.
 //!
-//! Weights are whole numbers, so that sums are exact in any order and no selection is a sort: the most likely token weighs 2⁴⁰, and one
-//! that is less than 2⁻⁴¹ times as likely weighs nothing.
+//! Weights are integers, so that sums are exact in any order and no selection needs a sort: the most likely token has the weight 2⁴⁰, and a
+//! token that is less than 2⁻⁴¹ times as likely has the weight 0.
 
 use std::cmp::Ordering;
 
-/// The weight of the most likely token.
+/// Weight of the most likely token.
 const HEAVIEST: f64 = (1_u64 << 40) as f64;
 
-/// The most ids of a vocabulary: their weights have a sum below 2⁶⁴.
+/// Largest number of ids of a vocabulary, which keeps the sum of weights below 2⁶⁴.
 pub(super) const MOST_IDS: usize = 1 << 23;
 
-/// One more than the class of the heaviest, which has 41 bits.
+/// Number of weight classes: one more than the class of the heaviest weight, which has 41 bits.
 const CLASSES: usize = 42 * 8;
 
 #[derive(Clone, Copy, Debug)]
@@ -22,30 +22,31 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// The weight's number of bits, and the three that follow the first: no heavier candidate has a lower class.
+    /// Weight class: 8 times the number of bits of the weight, plus its three bits after the first. A heavier candidate never has a lower
+    /// class.
     fn class(&self) -> usize {
         let bits = (u64::BITS - self.weight.leading_zeros()) as usize;
         let first_four = (self.weight << 3) >> bits.saturating_sub(1);
         bits * 8 + first_four as usize % 8
     }
 
-    /// The more likely first, of equally likely ones that with the lower id: no two are equal.
+    /// Total order by rank: the more likely candidate first, and of equally likely ones the one with the lower id.
     fn rank(&self, other: &Self) -> Ordering {
         descending(self.score, other.score).then(self.id.cmp(&other.id))
     }
 }
 
-/// In the order of their ids, always.
+/// The candidates for the next token, always in the order of their ids.
 #[derive(Clone, Debug)]
 pub(super) struct Candidates(Vec<Candidate>);
 
 impl Candidates {
-    /// The ids of `scores` above −∞, without those below the k-th highest score. `scores` has no NaN, and something above −∞.
+    /// The ids with scores above −∞ and not below the k-th highest score. `scores` must have no NaN, and at least one score above −∞.
     pub(super) fn new(scores: &[f32], temperature: f32, top_k: usize) -> Self {
         let least = kth_highest(scores, top_k);
         let highest = f64::from(scores.iter().copied().fold(f32::NEG_INFINITY, f32::max));
         let kept = (0..).zip(scores).filter(|(_, score)| {
-            // `>=` alone would keep −∞ where fewer than k scores are above it.
+            // Without this check, −∞ would be kept when fewer than k scores are above it.
             **score > f32::NEG_INFINITY && **score >= least
         });
         let weighed = kept.map(|(id, &score)| {
@@ -59,10 +60,10 @@ impl Candidates {
         Self(weighed.collect())
     }
 
-    /// Keeps the fewest most likely ones, at least one, that have a share of `top_p` of the weight.
+    /// Keeps the fewest most likely candidates, at least one, whose weights reach the share `top_p` of the sum.
     pub(super) fn keep_top_p(&mut self, top_p: f32) {
         let wanted = (f64::from(top_p) * self.weight() as f64).ceil() as u64;
-        // Only the candidates that are about as likely as the last one are compared with each other.
+        // Only candidates in the same class as the last one to keep are compared with each other.
         let mut sums = [0; CLASSES];
         for candidate in &self.0 {
             sums[candidate.class()] += candidate.weight;
@@ -84,13 +85,13 @@ impl Candidates {
             });
     }
 
-    /// Keeps those that are at least `min_p` times as likely as the most likely one.
+    /// Keeps candidates that are at least `min_p` times as likely as the most likely one.
     pub(super) fn keep_min_p(&mut self, min_p: f32) {
         let least = f64::from(min_p) * HEAVIEST;
         self.0.retain(|candidate| candidate.weight as f64 >= least);
     }
 
-    /// The sum of all weights.
+    /// The sum of the weights of all candidates.
     pub(super) fn weight(&self) -> u64 {
         self.0.iter().map(|candidate| candidate.weight).sum()
     }
@@ -99,7 +100,7 @@ impl Candidates {
         self.0.iter()
     }
 
-    /// The one that a random word falls on.
+    /// The id of the candidate that a random word selects.
     pub(super) fn draw(&self, word: u64) -> u32 {
         let mut place = ((u128::from(word) * u128::from(self.weight())) >> 64) as u64;
         for candidate in &self.0 {
@@ -112,9 +113,9 @@ impl Candidates {
     }
 }
 
-/// The last of the fewest most likely candidates, at least one, that have the `wanted` weight, or of all.
+/// The last of the fewest most likely candidates, at least one, whose weights reach `wanted`, or of all candidates.
 fn last_kept(mut ranked: Vec<Candidate>, wanted: u64) -> Option<Candidate> {
-    // Those before `from` are kept, and weigh `kept`; the last to be kept is before `to`.
+    // Candidates before `from` are kept and their weights add up to `kept`; the last one to keep lies before `to`.
     let (mut from, mut to, mut kept) = (0, ranked.len(), 0);
     while to - from > 1 {
         let half = (to - from) / 2;
@@ -131,7 +132,7 @@ fn last_kept(mut ranked: Vec<Candidate>, wanted: u64) -> Option<Candidate> {
     ranked.get(from).copied()
 }
 
-/// The k-th highest of the scores, or −∞ where there aren't as many, or k is 0.
+/// The k-th highest score; −∞ if there are fewer than k scores, or k is 0.
 pub(super) fn kth_highest(scores: &[f32], k: usize) -> f32 {
     if k == 0 || k >= scores.len() {
         return f32::NEG_INFINITY;
@@ -141,24 +142,24 @@ pub(super) fn kth_highest(scores: &[f32], k: usize) -> f32 {
     *kth
 }
 
-/// The higher first. Not by the order of bits, to which 0 and −0 are two numbers.
+/// Descending order. A comparison of bits wouldn't do, as it distinguishes 0 and −0.
 pub(super) fn descending(one: f32, other: f32) -> Ordering {
     let order = other.partial_cmp(&one);
     order.unwrap_or_else(|| unreachable!("logits were checked for NaN"))
 }
 
-/// Log-probabilities by the model's logits as they are, before biases, penalties and temperature.
+/// Log-probabilities from the unchanged logits of the model, before biases, penalties and temperature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logprobs {
-    /// That of the token that was chosen.
+    /// Log-probability of the chosen token.
     pub chosen: f32,
-    /// The most likely ids with theirs, the most likely first and of equally likely ones that with the lower id; none that is
-    /// impossible.
+    /// The most likely ids with their log-probabilities, in descending order and by id where equal; ids with probability 0 are left out.
     pub top: Vec<(u32, f32)>,
 }
 
 impl Logprobs {
-    /// Of `chosen` and the `most` most likely ids. `logits` has neither NaN nor +∞, and something above −∞.
+    /// Computes the log-probabilities of `chosen` and of the `most` most likely ids. `logits` must have neither NaN nor +∞, and at least
+    /// one value above −∞.
     pub(super) fn new(logits: &[f32], chosen: u32, most: usize) -> Self {
         let highest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
         let sum: f64 = logits
@@ -183,18 +184,18 @@ fn most_likely(logits: &[f32], most: usize) -> Vec<u32> {
         .zip(logits)
         .filter(|(_, logit)| **logit > f32::NEG_INFINITY && **logit >= least);
     let mut ids: Vec<u32> = possible.map(|(id, _)| id).collect();
-    // Stable, so of equal ones that with the lower id stays before the other.
+    // The sort is stable, so of equal ids the lower stays first.
     ids.sort_by(|one, other| descending(logits[*one as usize], logits[*other as usize]));
     ids.truncate(most);
     ids
 }
 
 const ROUNDS: usize = 10;
-/// The multipliers, and what is added to the key after each round.
+/// Multipliers of a round, and (below) the increments of the key after each round.
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// Four random words, a function of `counter` and `key` and of nothing else: so any of them can be had at any time, in any order.
+/// Four random words of Philox 4×32-10, a pure function of `counter` and `key`: they can be computed in any order.
 pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let ([mut a, mut b, mut c, mut d], [mut left, mut right]) = (counter, key);
     for _ in 0..ROUNDS {
@@ -212,7 +213,7 @@ pub fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// The random word for the token at place `index` among those that are generated with `seed`.
+/// Random word for the generated token at index `index`, with `seed`.
 pub(super) fn word(seed: u64, index: u64) -> u64 {
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
     let [low, high] = halves(index);

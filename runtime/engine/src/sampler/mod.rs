@@ -1,4 +1,4 @@
-//! The next token of a text, from a model's logits.
+//! Sampling of the next token from a model's logits.
 
 mod candidates;
 
@@ -10,37 +10,37 @@ use moebius_ops::{Fault, Mismatch};
 
 use candidates::{Candidates, MOST_IDS, word};
 
-/// Chooses tokens, by options that were checked.
+/// A sampler of tokens, with checked options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     options: SamplingOptions,
 }
 
-/// A token that was chosen.
+/// A chosen token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draw {
-    /// The token.
+    /// Id of the token.
     pub id: u32,
-    /// How likely it and others were, where [`SamplingOptions::logprobs`] asks for it.
+    /// Log-probabilities, if [`SamplingOptions::logprobs`] requests them.
     pub logprobs: Option<Logprobs>,
 }
 
-/// Why no token was chosen.
+/// Error of a choice: no token was chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
     /// A logit is NaN or +∞.
     #[error("logit of the id {id}: expected a number or -inf, got {got}")]
     NotANumber {
-        /// The id.
+        /// Id of the token with this logit.
         id: usize,
-        /// `NaN` or `inf`.
+        /// The logit as text: `NaN` or `inf`.
         got: String,
     },
-    /// All logits are −∞, or there is none.
+    /// All logits are −∞, or there are none.
     #[error("logits: expected one above -inf, got none of {count}")]
     NothingPossible {
-        /// How many logits there are.
+        /// Number of logits.
         count: usize,
     },
     /// An id of a bias or of the history has no logit.
@@ -48,30 +48,30 @@ pub enum SampleError {
     UnknownId {
         /// Where the id comes from.
         what: &'static str,
-        /// How many logits there are.
+        /// Number of logits.
         vocabulary: usize,
-        /// The id.
+        /// Id without a logit.
         id: u32,
     },
-    /// More logits than weights can be summed of.
+    /// There are more logits than the sum of weights allows.
     #[error("logits: expected at most {MOST_IDS}, got {count}")]
     TooMany {
-        /// How many logits there are.
+        /// Number of logits.
         count: usize,
     },
 }
 
 impl Sampling {
-    /// By these options.
+    /// Makes a sampler with these options.
     ///
     /// # Errors
-    /// [`Mismatch`] for an option that is NaN or out of its range.
+    /// [`Mismatch`] for an option that is NaN or out of range.
     pub fn new(options: SamplingOptions) -> Result<Self, Mismatch> {
         options.check()?;
         Ok(Self { options })
     }
 
-    /// The most likely token, of equally likely ones that with the lowest id.
+    /// A sampler that takes the most likely token, and of equally likely ones the one with the lowest id.
     pub fn greedy() -> Self {
         let temperature = 0.0;
         let options = SamplingOptions {
@@ -81,15 +81,15 @@ impl Sampling {
         Self { options }
     }
 
-    /// The options.
+    /// The options of the sampler.
     pub fn options(&self) -> &SamplingOptions {
         &self.options
     }
 
-    /// The token at place `index` among those that are generated (the first has 0) after `history`, of a vocabulary with a logit for
-    /// each id. It depends on these and the options, and on nothing else: not on what was drawn before, for whom, or beside whom.
+    /// Chooses the generated token number `index` (from 0) after `history`, given a logit for each id of the vocabulary. The choice depends
+    /// only on these arguments and the options: not on earlier draws or other requests.
     ///
-    /// Time goes with the size of the vocabulary, which is never sorted.
+    /// The time is linear in the size of the vocabulary, which is never sorted.
     ///
     /// # Errors
     /// [`SampleError`] for NaN and +∞, logits that are all −∞, and ids without a logit.
@@ -111,8 +111,8 @@ impl Sampling {
         Ok(Draw { id, logprobs })
     }
 
-    /// The ids that [`Sampling::sample`] chooses from, ascending, and how likely each is. The probabilities are multiples of one
-    /// number and have the sum 1; ids that are less than 2⁻⁴¹ times as likely as the most likely one have 0.
+    /// The ids that [`Sampling::sample`] chooses from, in ascending order, with their probabilities. The probabilities are multiples of one
+    /// number and add up to 1; an id that is less than 2⁻⁴¹ times as likely as the most likely one has the probability 0.
     ///
     /// # Errors
     /// As [`Sampling::sample`].
@@ -131,7 +131,7 @@ impl Sampling {
         Ok(share.collect())
     }
 
-    /// Logits after biases and penalties: no NaN, no +∞, and something above −∞.
+    /// The logits after biases and penalties, without NaN and +∞, and with at least one value above −∞.
     fn scores(&self, logits: &[f32], history: &History) -> Result<Vec<f32>, SampleError> {
         check(logits)?;
         let mut scores = logits.to_vec();
@@ -156,7 +156,7 @@ impl Sampling {
         Ok(scores)
     }
 
-    /// The score of an id of the history that was generated `count` times.
+    /// The score after penalties of an id in the history that was generated `count` times.
     fn penalised(&self, score: f32, count: u32) -> f32 {
         let o = &self.options;
         let repeated = if score < 0.0 {
@@ -181,7 +181,7 @@ impl Sampling {
     }
 }
 
-/// What was possible stays so, and finite, however large the numbers are.
+/// The new score `after`, kept finite; −∞ stays −∞.
 fn within(before: f32, after: f32) -> f32 {
     if before == f32::NEG_INFINITY {
         before
@@ -209,7 +209,7 @@ fn check(logits: &[f32]) -> Result<(), SampleError> {
     }
 }
 
-/// The id with the highest score, the lowest of several.
+/// The id with the highest score, and of several the lowest id.
 fn highest(scores: &[f32]) -> u32 {
     let mut best = 0;
     for (id, score) in scores.iter().enumerate() {
@@ -220,36 +220,36 @@ fn highest(scores: &[f32]) -> u32 {
     best as u32
 }
 
-/// How the next token is chosen from logits; what isn't set changes nothing.
+/// Options for choosing the next token from logits; options that aren't set change nothing.
 ///
-/// They act in the order of `transformers`: bias, penalties, temperature, top-k, top-p, min-p.
+/// The steps have the order of `transformers`: bias, penalties, temperature, top-k, top-p, min-p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingOptions {
-    /// What logits are divided by, at least 0. With 0 the most likely token is taken, of equal ones that with the lowest id.
+    /// Divisor of the logits, at least 0. With 0 the most likely token is taken, and of equal ones the one with the lowest id.
     pub temperature: f32,
-    /// Keep the tokens whose logits are not below the k-th highest, all of several equal ones; 0 keeps all.
+    /// Number k of tokens to keep: those whose logits aren't below the k-th highest, including all equal ones; 0 keeps all.
     pub top_k: usize,
-    /// Keep the fewest most likely tokens, at least one, whose probabilities have this sum, 0 to 1; of equally likely ones those with
-    /// lower ids.
+    /// Probability sum of the tokens to keep, 0 to 1: the fewest most likely tokens, at least one, that reach it; of equally likely ones
+    /// those with lower ids.
     pub top_p: f32,
-    /// Keep tokens that are at least so many times as likely as the most likely one, 0 to 1.
+    /// Least probability of the tokens to keep, relative to the most likely one, 0 to 1.
     pub min_p: f32,
-    /// What positive logits of all tokens of prompt and text are divided by and negative ones multiplied by, above 0.
+    /// Penalty on all tokens of prompt and answer, above 0: positive logits are divided by it, negative ones multiplied.
     pub repetition_penalty: f32,
-    /// What is taken from the logits of tokens that were generated, −2 to 2.
+    /// Penalty on tokens that were generated, subtracted once from the logit, −2 to 2.
     pub presence_penalty: f32,
-    /// What is taken from the logits of tokens for each time that they were generated, −2 to 2.
+    /// Penalty on tokens that were generated, subtracted from the logit for each time, −2 to 2.
     pub frequency_penalty: f32,
-    /// What is added to the logits of these ids, first of all.
+    /// Biases of ids, which are added to the logits before all other steps.
     pub logit_bias: BTreeMap<u32, f32>,
-    /// Names the sequence of random numbers. Requests with equal seeds draw alike.
+    /// Seed of the random numbers. Requests with equal seeds draw the same numbers.
     pub seed: u64,
-    /// Tell the log-probability of the token that is chosen, and so many of the most likely ones.
+    /// Number of the most likely tokens to report log-probabilities of, in addition to the chosen token's; `None` for no report.
     pub logprobs: Option<usize>,
 }
 
 impl Default for SamplingOptions {
-    /// Draws from all tokens as likely as the model says, with seed 0.
+    /// Options that draw from all tokens by the model's own probabilities, with seed 0.
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -304,26 +304,26 @@ impl SamplingOptions {
     }
 }
 
-/// The tokens of a prompt and of the text that was generated after it, counted: what penalties look at.
+/// Counts of the tokens of a prompt and of the answer so far, as penalties need them.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// How often each id was generated; 0 for those that only the prompt has.
+    /// How often each id was generated; 0 for ids that only the prompt has.
     counts: HashMap<u32, u32>,
 }
 
 impl History {
-    /// That of a prompt, with nothing generated.
+    /// The history of a prompt, with nothing generated.
     pub fn new(prompt: &[u32]) -> Self {
         let counts = prompt.iter().map(|&id| (id, 0)).collect();
         Self { counts }
     }
 
-    /// Counts a token that was generated.
+    /// Counts a generated token.
     pub fn push(&mut self, id: u32) {
         *self.counts.entry(id).or_default() += 1;
     }
 
-    /// The ids, each once and in no order, and how often each was generated.
+    /// The ids, each once and in no particular order, and how often each was generated.
     fn counts(&self) -> impl Iterator<Item = (u32, u32)> {
         self.counts.iter().map(|(&id, &count)| (id, count))
     }

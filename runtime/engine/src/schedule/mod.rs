@@ -1,4 +1,4 @@
-//! Which requests compute which of their tokens next, and in which pages.
+//! The schedule: which requests compute which of their tokens next, and in which pages.
 
 mod request;
 
@@ -11,18 +11,18 @@ use moebius_ops::Mismatch;
 use crate::pages::{PAGE, PagePool, Usage};
 use request::{Sequence, UnderWay, pair};
 
-/// Shares the pages of a cache and the tokens of steps among requests: a state that only its methods change, and that is the same after
-/// the same calls.
+/// A scheduler, which distributes the pages of a cache and the tokens of steps among requests. Its state depends only on the sequence of
+/// method calls.
 ///
-/// A step first goes on with the requests that run, in the order in which they came, and then begins with those that wait, in that order,
-/// too. Each gets as many of the step's tokens as it lacks and are left: prompts are cut where the step is full. Where pages are
-/// missing, those go that no request uses, then the request that was admitted last gives up its own and waits again, before all others, and
-/// no request is admitted in that step. The first request always goes on, so all of them end.
+/// A step first continues the running requests, in the order of arrival, and then admits waiting ones, in the same order. Each gets as many
+/// of the step's remaining tokens as it needs: prompts are cut where the step is full. When pages run out, cached pages without users are
+/// evicted; after these, the request that was admitted last is preempted: it gives up its pages and waits again, before all others, and the
+/// step admits no request. The first request always continues, so all requests end.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     limits: Limits,
     pages: PagePool,
-    /// In the order in which they came, as those that wait; whoever runs came before whoever waits.
+    /// Running requests in the order of arrival; they all arrived before the waiting ones.
     running: Vec<Sequence>,
     waiting: VecDeque<Sequence>,
     /// The step that is being computed.
@@ -30,22 +30,22 @@ pub struct Scheduler {
     counts: Counts,
 }
 
-/// What a scheduler counts from its start.
+/// Counters of a scheduler since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Tokens of requests that were admitted for the first time: what was looked for in the prefix cache.
+    /// Tokens of newly admitted requests, which were looked up in the prefix cache.
     pub looked_up: u64,
-    /// Those of them that were there.
+    /// Tokens of `looked_up` that were found.
     pub found: u64,
-    /// Times that a request gave up its pages.
+    /// Number of times that a request gave up its pages.
     pub preemptions: u64,
 }
 
 impl Scheduler {
-    /// Without requests, over a cache whose pages hold nothing.
+    /// Makes a scheduler without requests, for a cache whose pages hold nothing.
     ///
     /// # Errors
-    /// [`Mismatch`] for limits that let no request run, or not all that are admitted.
+    /// [`Mismatch`] for limits with which no request, or not every admitted request, could run.
     pub fn new(limits: Limits) -> Result<Self, Mismatch> {
         limits.check()?;
         Ok(Self {
@@ -58,10 +58,10 @@ impl Scheduler {
         })
     }
 
-    /// Takes a request, which begins after all that came before.
+    /// Adds a request, which begins after all earlier requests.
     ///
     /// # Errors
-    /// [`Refused`] for one that could never run, or whose name is in use.
+    /// [`Refused`] for a request that could never run, or whose id is in use.
     pub fn add(&mut self, request: Request) -> Result<(), Refused> {
         self.limits.admit(&request)?;
         let id = request.id;
@@ -73,8 +73,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Ends a request; what it has computed in full pages can be found by others. One that is in the step under way ends with that, and
-    /// its token, if it gets one, is dropped. Says whether there was such a request.
+    /// Cancels a request; others can still find its full pages. A request in the step under way ends with that step, and its token, if it
+    /// gets one, is dropped. Returns whether the request existed.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         if let Some(at) = self.waiting.iter().position(|sequence| sequence.id == id) {
             self.waiting.remove(at);
@@ -91,11 +91,11 @@ impl Scheduler {
         true
     }
 
-    /// What is computed next. It has to be handed back by [`Scheduler::complete`] or [`Scheduler::abandon`], unless it is empty, which it
-    /// only is where there is no request.
+    /// Returns the step to compute next, which must be followed by [`Scheduler::complete`] or [`Scheduler::abandon`] unless it is empty. It
+    /// is empty only if there are no requests.
     ///
     /// # Errors
-    /// [`StepError::UnderWay`] if the step before wasn't handed back.
+    /// [`StepError::UnderWay`] if the previous step was neither completed nor abandoned.
     pub fn step(&mut self) -> Result<Step, StepError> {
         if self.under_way.is_some() {
             return Err(StepError::UnderWay);
@@ -114,11 +114,11 @@ impl Scheduler {
         Ok(step)
     }
 
-    /// Takes what came of the step under way: a token of each request that chooses one in it, in any order. Says which requests ended,
-    /// because it was their last token or they may have no more.
+    /// Completes the step under way with the chosen tokens, one for each request that chooses a token in it, in any order. Returns the
+    /// requests that ended, either with their last token or because they may have no more.
     ///
     /// # Errors
-    /// [`StepError`] if no step is under way, or these aren't the tokens that it chooses; then the step still is.
+    /// [`StepError`] if no step is under way, or the tokens don't match it; the step then stays under way.
     pub fn complete(&mut self, sampled: &[Sampled]) -> Result<Vec<RequestId>, StepError> {
         let parts = self.under_way.as_ref().ok_or(StepError::NoStep)?;
         let cancelled = |id| self.place(id).is_some_and(|at| self.running[at].cancelled);
@@ -142,8 +142,8 @@ impl Scheduler {
         Ok(ended)
     }
 
-    /// Takes back the step under way: nothing of it was computed. Its requests are as they were before, but for those that were
-    /// cancelled meanwhile. Says whether there was one.
+    /// Abandons the step under way, of which nothing was computed: its requests return to their earlier state, except for those that were
+    /// cancelled meanwhile. Returns whether there was a step.
     pub fn abandon(&mut self) -> bool {
         for at in (0..self.running.len()).rev() {
             if self.running[at].cancelled {
@@ -153,33 +153,33 @@ impl Scheduler {
         self.under_way.take().is_some()
     }
 
-    /// Whether there is no request.
+    /// Whether there are no requests.
     pub fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    /// The requests that have pages, in the order in which they came, and these.
+    /// The running requests in the order of arrival, with their pages.
     pub fn running(&self) -> impl Iterator<Item = (RequestId, &[u32])> {
         let running = self.running.iter();
         running.map(|sequence| (sequence.id, sequence.pages.as_slice()))
     }
 
-    /// The requests that have none, in the order in which they will begin.
+    /// The waiting requests, which have no pages, in the order in which they will begin.
     pub fn waiting(&self) -> impl Iterator<Item = RequestId> {
         self.waiting.iter().map(|sequence| sequence.id)
     }
 
-    /// How many pages are what.
+    /// Numbers of pages by their state.
     pub fn usage(&self) -> Usage {
         self.pages.usage()
     }
 
-    /// What was counted.
+    /// The counters since the start.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Gives the requests that run their part of a step, and says how many of its tokens are left.
+    /// Gives the running requests their parts of a step, and returns how many of the step's tokens are left.
     fn go_on(&mut self, step: &mut Step) -> usize {
         let mut left = self.limits.batch_tokens;
         let mut at = 0;
@@ -194,15 +194,16 @@ impl Scheduler {
                     step.work.push(part(sequence, end));
                     at += 1;
                 }
-                // It may be this one, but not the first: alone it has all pages, and `add` has seen that they are enough.
+                // This may preempt the present request, but never the first: alone it has all pages, and `add` has checked that they are
+                // enough.
                 None => self.preempt(step),
             }
         }
         left
     }
 
-    /// The request that was admitted last gives up its pages and is the next to be admitted. What it has in full pages may still be there
-    /// then.
+    /// Preempts the request that was admitted last: it gives up its pages, and is the next to be admitted. Its full pages may still be
+    /// found then.
     fn preempt(&mut self, step: &mut Step) {
         let last = self.running.pop();
         let mut last = last.unwrap_or_else(|| unreachable!("one that runs lacks pages"));
@@ -213,14 +214,14 @@ impl Scheduler {
         self.waiting.push_front(last);
     }
 
-    /// Begins with requests that wait while there is room.
+    /// Admits waiting requests while there is room.
     fn admit(&mut self, step: &mut Step, mut left: usize) {
         while left > 0 && self.running.len() < self.limits.running {
             let Some(sequence) = self.waiting.front_mut() else {
                 return;
             };
             let total = sequence.tokens.len();
-            // The last token is always computed: its logits are wanted, and no page has those.
+            // The last token is always computed, as its logits are needed and no page holds them.
             let found = self.pages.find(sequence.keys((total - 1) / PAGE));
             let computed = found.len() * PAGE;
             let end = total.min(computed + left);
@@ -251,7 +252,7 @@ impl Scheduler {
         }
     }
 
-    /// A request has computed its tokens up to `end`. Pages that are full now can be found.
+    /// Advances a request whose tokens up to `end` have been computed, and publishes its full pages.
     fn advance(&mut self, at: usize, end: usize) {
         let sequence = &mut self.running[at];
         let full = sequence.computed / PAGE..end / PAGE;
@@ -262,19 +263,19 @@ impl Scheduler {
         }
     }
 
-    /// Forgets a request that runs.
+    /// Removes a running request and releases its pages.
     fn end(&mut self, at: usize) {
         let sequence = self.running.remove(at);
         self.pages.release(&sequence.pages);
     }
 
-    /// Where a request is among those that run.
+    /// The index of a request among the running ones.
     fn place(&self, id: RequestId) -> Option<usize> {
         self.running.iter().position(|sequence| sequence.id == id)
     }
 }
 
-/// The part of a sequence up to `end`.
+/// The part of a sequence from its computed tokens up to `end`.
 fn part(sequence: &Sequence, end: usize) -> Work {
     Work {
         request: sequence.id,

@@ -1,4 +1,4 @@
-//! What a scheduler is asked for and what it gives: limits, requests, and steps with what comes of them.
+//! Input and output of a scheduler: limits, requests, steps and their results.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -7,21 +7,21 @@ use moebius_ops::{Fault, Mismatch};
 
 use crate::pages::{PAGE, PageKey};
 
-/// How much a scheduler may give out.
+/// Limits of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Pages of the cache, of [`PAGE`] tokens, 1 to 2³⁰.
+    /// Number of pages of the cache, each of [`PAGE`] tokens, 1 to 2³⁰.
     pub pages: usize,
-    /// Tokens that a step computes at most, no fewer than `running`.
+    /// Largest number of tokens of a step, at least `running`.
     pub batch_tokens: usize,
-    /// Requests that have pages at the same time, at least 1.
+    /// Largest number of requests that run (have pages) at the same time, at least 1.
     pub running: usize,
-    /// Tokens of a request at most, those that are to be generated included.
+    /// Largest number of tokens of a request, prompt and answer.
     pub longest: usize,
 }
 
 impl Limits {
-    /// With requests that are as long as all pages together.
+    /// Limits with which a request may be as long as all pages together.
     pub fn new(pages: usize, batch_tokens: usize, running: usize) -> Self {
         Self {
             pages,
@@ -31,7 +31,7 @@ impl Limits {
         }
     }
 
-    /// Pages that no new request gets while others run, so that those can grow: one in a hundred, rounded up.
+    /// Number of pages that no new request gets while others run, so that those can grow: one in a hundred, rounded up.
     pub(super) fn reserve(&self) -> usize {
         self.pages.div_ceil(100)
     }
@@ -40,14 +40,14 @@ impl Limits {
         let pages = (1..=1 << 30).contains(&self.pages);
         Fault::Config.unless(pages, "pages", "1 to 2^30", self.pages)?;
         Fault::Config.unless(self.running > 0, "running", "at least 1", self.running)?;
-        // Otherwise those that are last in a batch would not go on until others ended.
+        // With fewer tokens, the last requests of a batch would wait until others end.
         let all_go_on = self.batch_tokens >= self.running;
         let expected = format_args!("at least one for each of {} requests", self.running);
         Fault::Config.unless(all_go_on, "batch_tokens", expected, self.batch_tokens)?;
         Fault::Config.unless(self.longest > 0, "longest", "at least 1", self.longest)
     }
 
-    /// Whether a request could run if it were alone.
+    /// Checks that a request could run if it were alone.
     pub(super) fn admit(&self, request: &Request) -> Result<(), Refused> {
         let id = request.id;
         if request.prompt.is_empty() || request.most_new == 0 {
@@ -78,68 +78,68 @@ impl Limits {
     }
 }
 
-/// Why a request can't be taken, now or ever.
+/// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// A request of this name is there.
+    /// A request with the same id exists.
     #[error("request {}: expected a new name, got one that is in use", .id.0)]
     Known {
-        /// Its name.
+        /// Id of the request.
         id: RequestId,
     },
-    /// Its prompt is empty, or it wants no token.
+    /// The prompt is empty, or no token is to be generated.
     #[error("request {}: expected at least one token and one to generate, got {prompt} and {most_new}", .id.0)]
     Nothing {
-        /// Its name.
+        /// Id of the request.
         id: RequestId,
-        /// Tokens of the prompt.
+        /// Number of prompt tokens.
         prompt: usize,
-        /// Tokens to generate at most.
+        /// Largest number of tokens to generate.
         most_new: usize,
     },
-    /// It has more tokens than a request may.
+    /// The request has more tokens than allowed.
     #[error("request {}: expected at most {longest} tokens with those to generate, got {tokens}", .id.0)]
     TooLong {
-        /// Its name.
+        /// Id of the request.
         id: RequestId,
-        /// Tokens of prompt and text.
+        /// Tokens of prompt and answer.
         tokens: usize,
-        /// What [`Limits::longest`] allows.
+        /// Limit of [`Limits::longest`].
         longest: usize,
     },
-    /// It needs more pages than there are.
+    /// The request needs more pages than the cache has.
     #[error("request {}: expected at most the {pages} pages of the cache, got {needed}", .id.0)]
     TooManyPages {
-        /// Its name.
+        /// Id of the request.
         id: RequestId,
-        /// Pages it needs.
+        /// Number of pages that the request needs.
         needed: usize,
-        /// All pages.
+        /// Number of pages in the cache.
         pages: usize,
     },
 }
 
-/// The name of a request, which whoever adds it chooses. No two requests that are there have the same.
+/// Id of a request, chosen by the caller. Ids of existing requests must be unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// A prompt to go on with.
+/// A request to continue a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its name.
+    /// Id of the request.
     pub id: RequestId,
-    /// The prompt, at least one token.
+    /// Tokens of the prompt, at least one.
     pub prompt: Vec<u32>,
-    /// Tokens to generate at most, at least one.
+    /// Largest number of tokens to generate, at least 1.
     pub most_new: usize,
-    /// Requests find each other's pages only if this is the same: the model, and what tells apart clients that must not learn from
-    /// the time an answer takes what others asked.
+    /// Salt of the page keys: only requests with equal salts share pages. It separates models, and clients that must not learn from
+    /// response times what others asked.
     pub salt: Vec<u8>,
 }
 
 impl Request {
-    /// With an empty salt.
+    /// A request with an empty salt.
     pub fn new(id: RequestId, prompt: Vec<u32>, most_new: usize) -> Self {
         Self {
             id,
@@ -149,37 +149,37 @@ impl Request {
         }
     }
 
-    /// With this salt.
+    /// This request with the given salt.
     pub fn with_salt(mut self, salt: impl Into<Vec<u8>>) -> Self {
         self.salt = salt.into();
         self
     }
 
-    /// The most tokens whose keys and values it has: the last one that is generated is never computed.
+    /// Largest number of tokens whose keys and values are computed: all but the last generated one.
     fn most_computed(&self) -> usize {
         self.prompt.len().saturating_add(self.most_new) - 1
     }
 }
 
-/// A request that waits or runs. There are no phases: of its tokens, some are computed.
+/// A waiting or running request. It has no phases, only tokens of which some are computed.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
     pub(super) id: RequestId,
-    /// The prompt, and what was generated.
+    /// Tokens of the prompt, and generated tokens.
     pub(super) tokens: Vec<u32>,
-    /// Tokens of the prompt.
+    /// Number of prompt tokens.
     prompt: usize,
     most_new: usize,
-    /// Tokens from the first whose keys and values are in `pages`.
+    /// Number of tokens from the first whose keys and values are in `pages`.
     pub(super) computed: usize,
-    /// Those of its tokens in order; none while it waits.
+    /// Pages of the tokens in order; empty while the request waits.
     pub(super) pages: Vec<u32>,
     root: PageKey,
-    /// Of its first full pages.
+    /// Keys of the first full pages.
     keys: Vec<PageKey>,
-    /// Whether it had pages before.
+    /// Whether the request has run before.
     pub(super) ran: bool,
-    /// It ends as soon as the step that it is in has.
+    /// Whether the request ends as soon as the step under way is complete.
     pub(super) cancelled: bool,
 }
 
@@ -199,7 +199,7 @@ impl Sequence {
         }
     }
 
-    /// Tokens that were generated.
+    /// Number of generated tokens.
     pub(super) fn generated(&self) -> usize {
         self.tokens.len() - self.prompt
     }
@@ -208,7 +208,7 @@ impl Sequence {
         self.generated() >= self.most_new
     }
 
-    /// The keys of its first full pages, so many.
+    /// The keys of the first `pages` full pages.
     pub(super) fn keys(&mut self, pages: usize) -> &[PageKey] {
         for page in self.keys.len()..pages {
             let before = self.keys.last().unwrap_or(&self.root);
@@ -219,46 +219,46 @@ impl Sequence {
     }
 }
 
-/// What is computed at once.
+/// A step: tokens that are computed together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// Parts of requests, in the order in which those came. Empty only where there is no request.
+    /// Parts of requests, in the order of the requests' arrival. Empty only if there are no requests.
     pub work: Vec<Work>,
-    /// Requests that begin, or begin again, with this step.
+    /// Requests that begin, or begin again, in this step.
     pub admitted: Vec<RequestId>,
-    /// Requests that had to give up their pages and wait for others.
+    /// Requests that gave up their pages and wait again.
     pub preempted: Vec<RequestId>,
 }
 
-/// A part of a request.
+/// A part of a request to compute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// The request.
+    /// Id of the request.
     pub request: RequestId,
-    /// The places in its sequence that are computed: what is before them is in the pages.
+    /// Positions in the sequence to compute; everything before them is in the pages.
     pub positions: Range<usize>,
-    /// The tokens at these places.
+    /// Tokens at these positions.
     pub tokens: Vec<u32>,
-    /// The pages of the sequence up to the last of these places. Only those of `positions` are written, and no other request has these. Between
-    /// steps a full page may be replaced by another one that holds the same.
+    /// Pages of the sequence up to the last of these positions. Only the pages of `positions` are written, and no other request has them.
+    /// Between steps a full page may be replaced by another one with the same contents.
     pub pages: Vec<u32>,
-    /// The logits of the last place choose a token: that at this place among those that are generated, from 0.
+    /// Index (from 0) of the generated token that the logits of the last position choose; `None` where more of its tokens follow.
     pub samples: Option<usize>,
 }
 
-/// The token that was chosen for a request.
+/// A token that was chosen for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampled {
-    /// The request.
+    /// Id of the request.
     pub request: RequestId,
-    /// The token.
+    /// Id of the token.
     pub token: u32,
-    /// Whether the text ends with it.
+    /// Whether the token ends the answer.
     pub last: bool,
 }
 
 impl Sampled {
-    /// A token that more may follow.
+    /// A token that others may follow.
     pub fn new(request: RequestId, token: u32) -> Self {
         Self {
             request,
@@ -267,7 +267,7 @@ impl Sampled {
         }
     }
 
-    /// A token that the text ends with.
+    /// A token that ends the answer.
     pub fn last(request: RequestId, token: u32) -> Self {
         Self {
             last: true,
@@ -276,34 +276,35 @@ impl Sampled {
     }
 }
 
-/// Steps and their results that don't fit together. Nothing has changed.
+/// A call that doesn't fit the present step. It has no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// The step before isn't complete.
+    /// The previous step is neither completed nor abandoned.
     #[error("next step: expected the one before to be complete, got one that is under way")]
     UnderWay,
     /// No step is under way.
     #[error("results: expected a step that is under way, got none")]
     NoStep,
-    /// A token is missing.
+    /// The token of a request is missing.
     #[error("results: expected a token of request {}, got none", .0.0)]
     Missing(RequestId),
-    /// A token too many: the request has one already, or chooses none in this step.
+    /// A token is unexpected: its request has one already, or chooses none in this step.
     #[error("results: expected tokens that the step chooses, got one of request {} that it doesn't", .0.0)]
     Unexpected(RequestId),
 }
 
-/// What is remembered of a part while it is computed.
+/// The data of a part that is kept while the step is under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnderWay {
     pub(super) id: RequestId,
-    /// One past its last place.
+    /// End of the positions of the part, exclusive.
     pub(super) end: usize,
     pub(super) samples: bool,
 }
 
-/// The tokens by their requests, if they are those that a step chooses. Requests that were `cancelled` meanwhile may have one.
+/// Maps each chosen token to its request, and checks that the tokens match the step. Requests that were `cancelled` meanwhile may have a
+/// token.
 pub(super) fn pair(
     parts: &[UnderWay],
     sampled: &[Sampled],

@@ -1,4 +1,4 @@
-//! Many requests over few pages, with a toy model that sees any wrong page: nothing is lost, shared wrongly or late, and each request
+//! Many requests on few pages, with a toy model that detects any wrong page: nothing is lost, shared wrongly or late, and each request
 //! generates what it generates alone. With `MOEBIUS_TEST_DEEP=1` there are a million steps.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use toy::{Alone, Random, VOCABULARY};
 use world::{Event, Seen, World};
 
-/// The start of one of few texts, so that requests have common starts, and some tokens of its own.
+/// The prefix of one of few texts, so that requests have common prefixes, and some tokens of its own.
 fn prompt(text: usize, length: usize, own: &[u32]) -> Vec<u32> {
     let mut random = Random(text as u64);
     let mut tokens: Vec<u32> = (0..length)
@@ -59,7 +59,7 @@ fn requests_get_what_they_get_alone() {
     let steps = if deep { 1_000_000 } else { 100_000 };
     let (mut all, mut seed) = (Seen::default(), 0);
     while all.steps < steps {
-        // A failure shows the last seed.
+        // The output of a failed test shows the last seed.
         println!("seed {seed}");
         let mut random = Random(seed);
         let limits = any_limits(&mut random);
@@ -119,7 +119,8 @@ fn any_events_leave_a_sound_cache() {
     });
 }
 
-/// One request in all the ways a step can treat it. The world compares each with the request alone, place by place and token by token.
+/// One request in all the ways that a step can treat it. The world compares each with the request alone, position by position and token by
+/// token.
 #[test]
 fn each_way_to_run_gives_the_same_tokens() {
     let text = prompt(0, 100, &[]);
@@ -154,7 +155,7 @@ fn each_way_to_run_gives_the_same_tokens() {
     assert_eq!((hit.seen.finished, hit.seen.found), (2, 80));
     assert_eq!(hit.counts().looked_up, 190);
 
-    // Two that fit when they begin, but not when they have grown.
+    // Two requests that fit at the beginning, but not after they have grown.
     let most_new = Alone::new(&text, 60, 0, 2).tokens.len() - 100;
     assert!(
         most_new > 12,

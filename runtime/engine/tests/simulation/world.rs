@@ -1,4 +1,4 @@
-//! A cache of the toy's pages, requests that share it, and what must be true of them after every event.
+//! A simulated cache of the toy model, requests that share it, and the invariants after every event.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use moebius_engine::{
 
 use crate::toy::{Alone, held, logits, start};
 
-/// What may happen to a scheduler.
+/// An event in the life of a scheduler.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Add {
@@ -16,15 +16,15 @@ pub(crate) enum Event {
         most_new: usize,
         salt: u8,
     },
-    /// Ends the request at this place among all, modulo how many there are.
+    /// Cancels the request at this index among all requests, modulo their number.
     Cancel(usize),
-    /// Computes a step, and ends these requests meanwhile; the first of them gets its token anyway.
+    /// Computes a step, and cancels these requests meanwhile; the first of them gets its token anyway.
     Step { cancelled: Vec<usize> },
-    /// Begins a step that isn't computed, and ends a request meanwhile.
+    /// Begins a step and abandons it, and cancels a request meanwhile.
     Abandon(usize),
 }
 
-/// A request that is there.
+/// A request that exists in the scheduler.
 struct Running {
     alone: Alone,
     history: History,
@@ -34,15 +34,15 @@ struct Running {
 pub(crate) struct World {
     limits: Limits,
     scheduler: Scheduler,
-    /// What each place of each page holds; nothing at first.
+    /// The hash that each position of each page holds; `None` at first.
     memory: Vec<[Option<u64>; PAGE]>,
-    /// By name, and names go up.
+    /// Requests by id; ids increase.
     requests: BTreeMap<RequestId, Running>,
     names: u64,
     pub(crate) seen: Seen,
 }
 
-/// What happened, to see that a simulation sees everything.
+/// Counts of what happened, to check that a simulation covers everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) steps: usize,
@@ -50,9 +50,9 @@ pub(crate) struct Seen {
     pub(crate) refused: usize,
     pub(crate) cancelled: usize,
     pub(crate) abandoned: usize,
-    /// Prompts that a step cut.
+    /// Number of prompts that a step cut.
     pub(crate) cut: usize,
-    /// Steps with several requests.
+    /// Number of steps with several requests.
     pub(crate) shared: usize,
     pub(crate) found: u64,
     pub(crate) preemptions: u64,
@@ -96,7 +96,7 @@ impl World {
         (self.seen.found, self.seen.preemptions) = (found, preemptions);
     }
 
-    /// Steps until no request is left. The first always goes on, so there is an end to it.
+    /// Runs steps until no request is left. The first request always continues, so this ends.
     pub(crate) fn finish(&mut self) {
         let most: usize = self
             .requests
@@ -179,7 +179,7 @@ impl World {
                 }
             }
         }
-        // Their order doesn't count.
+        // The order of the tokens doesn't matter.
         sampled.reverse();
         let ended = self.scheduler.complete(&sampled).unwrap();
         assert!(
@@ -191,7 +191,7 @@ impl World {
         self.seen.shared += usize::from(step.work.len() > 1);
     }
 
-    /// Tokens that were generated are those of the request alone, and a request that ended has all of them.
+    /// Checks that generated tokens are those of the request alone, and that an ended request has all of them.
     fn note(&mut self, sampled: &[Sampled], ended: &[RequestId]) {
         for Sampled { request, token, .. } in sampled {
             let Some(running) = self.requests.get_mut(request) else {
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    /// What a model does with a part: reads what is before it, writes it, and chooses a token.
+    /// Computes a part like a model: reads the positions before it, writes its own, and chooses a token.
     fn compute(&mut self, work: &Work) -> Option<Sampled> {
         let running = &self.requests[&work.request];
         let start = start(running.alone.salt);
@@ -241,7 +241,8 @@ impl World {
         })
     }
 
-    /// A step keeps the limits, goes on with the first, reads what was written, and writes only pages that no other request has.
+    /// Checks that a step keeps the limits, continues the first request, reads only what was written, and writes only pages that no other
+    /// request has.
     fn check_step(&mut self, step: &Step) {
         assert_eq!(step.work.is_empty(), self.requests.is_empty());
         let tokens: usize = step.work.iter().map(|work| work.positions.len()).sum();
@@ -278,7 +279,7 @@ impl World {
         }
     }
 
-    /// No page is lost, and requests that share one have it at the same place; who came first runs first.
+    /// Checks that no page is lost, that requests share a page only at the same position, and that requests run in the order of arrival.
     fn check(&self) {
         let (mut used, mut running) = (HashMap::<u32, usize>::new(), Vec::new());
         for (id, pages) in self.scheduler.running() {
