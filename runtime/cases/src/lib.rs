@@ -1,9 +1,8 @@
-//! Case files: an operation, its inputs and expected outputs, run on a device and judged.
+//! Runs case files on a device and compares the outputs: a case is an operation with its inputs and expected outputs.
 //!
-//! A case is a safetensors file that another implementation wrote. Metadata: `op` (name), `params`
-//! (JSON object), `tol` (JSON: output → `{"rel_l2": x}` or `{"exact": true}`). Tensors: `in.<name>`
-//! and `out.<name>`. Results are read back asynchronously, because a browser can't block; elsewhere
-//! any executor that waits will do.
+//! A case file is a safetensors file that another implementation wrote. Metadata: `op` (name), `params` (JSON object), `tol` (JSON: output
+//! → `{"rel_l2": x}` or `{"exact": true}`). Tensors: `in.<name>` and `out.<name>`. Results are read back asynchronously, because a browser
+//! can't block; elsewhere any blocking executor will do.
 //!
 //! ```
 //! use std::path::Path;

@@ -1,4 +1,4 @@
-//! Got against wanted: errors, norms and the verdict on one output.
+//! Comparison of computed and expected values: errors, norms and the verdict on each output.
 
 use burn::tensor::Device;
 use serde::Serialize;
@@ -7,13 +7,13 @@ use crate::case_file::{CaseFile, TensorView, Tolerance, quoted};
 use crate::error::{CompareError, Error};
 use crate::ops::{Produced, Values, run};
 
-/// Pass or fail.
+/// Verdict on an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Within the tolerance.
+    /// The output is within the tolerance.
     Pass,
-    /// Outside it.
+    /// The output is outside of the tolerance.
     Fail,
 }
 
@@ -23,44 +23,43 @@ impl Verdict {
     }
 }
 
-/// The comparison of one output. In JSON a figure that is not finite is `null`.
+/// Comparison of one output. In JSON, a number that isn't finite becomes `null`.
 #[derive(Clone, Debug, Serialize)]
 pub struct OutputReport {
-    /// Output name.
+    /// Name of the output.
     pub name: String,
-    /// max |got − want|; infinite where a NaN or an infinity has no equal on the other side.
+    /// Largest error max |got − want|; infinite where a NaN or an infinity has no equal on the other side.
     pub max_abs: f64,
-    /// ‖got − want‖₂ / ‖want‖₂, over the finite elements.
+    /// Relative error ‖got − want‖₂ / ‖want‖₂ over the finite elements.
     pub rel_l2: f64,
-    /// What the file allows.
+    /// Tolerance in the file.
     pub tolerance: Tolerance,
-    /// Elements whose bits differ; only where the tolerance is exact.
+    /// Number of elements whose bits differ; only for exact tolerances.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mismatches: Option<usize>,
-    /// Flat index of the first of them.
+    /// Flat index of the first element that differs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_mismatch: Option<usize>,
-    /// Expected and computed extents; only where they differ.
+    /// Expected and computed shapes, if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shapes: Option<Shapes>,
-    /// The verdict.
+    /// Verdict on the output.
     pub verdict: Verdict,
 }
 
-/// Two shapes that should have been one.
+/// Two shapes that should be equal.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shapes {
-    /// In the file.
+    /// Shape in the file.
     pub expected: Vec<usize>,
-    /// Computed.
+    /// Computed shape.
     pub got: Vec<usize>,
 }
 
-/// Runs the case's operation on `device` and compares every output the file lists; those that it
-/// does not list are not compared.
+/// Runs the case's operation on `device`, and compares the outputs that the file lists.
 ///
 /// # Errors
-/// Anything that leaves the case without a verdict; [`Error::is_file`] tells whose fault it is.
+/// Any error that leaves the case without a verdict; [`Error::is_file`] says whether the file is at fault.
 pub async fn judge(case: &CaseFile, device: &Device) -> Result<Vec<OutputReport>, Error> {
     Ok(compare_all(case, &run(case, device).await?)?)
 }
@@ -124,7 +123,7 @@ impl Differences {
             return;
         }
         let difference = (got - want).abs();
-        // NaN against a number, or unequal infinities.
+        // One side is NaN, or the infinities differ.
         let difference = if difference.is_nan() {
             f64::INFINITY
         } else {
@@ -137,7 +136,7 @@ impl Differences {
         }
     }
 
-    /// i64 beyond 2⁵³ is compared exactly; only the figures round.
+    /// Compares i64 values exactly, also beyond 2⁵³; only the reported errors are rounded.
     fn add_int(&mut self, got: i64, want: i64) {
         self.tally(got == want);
         let difference = got.abs_diff(want) as f64;
@@ -154,9 +153,9 @@ impl Differences {
         self.seen += 1;
     }
 
-    /// 0 where nothing differs, also against a zero vector; infinite where something differs from one.
+    /// The relative error: 0 where nothing differs, also from a zero vector; infinite where something differs from a zero vector.
     fn rel_l2(&self) -> f64 {
-        // Not `difference == 0.0`: squares below the smallest f64 vanish, and then 0/0 must fail.
+        // The sum of squares wouldn't do: squares below the smallest f64 vanish, and 0/0 must fail.
         if self.max_abs == 0.0 {
             0.0
         } else {
@@ -169,14 +168,14 @@ impl Differences {
             expected: want_shape.to_vec(),
             got: got.shape.clone(),
         });
-        // Of unequal shapes the pairs mean nothing.
+        // With different shapes, pairs of elements mean nothing.
         let (max_abs, rel_l2) = match shapes {
             Some(_) => (f64::NAN, f64::NAN),
             None => (self.max_abs, self.rel_l2()),
         };
         let good = match tolerance {
             Tolerance::Exact => self.mismatches == 0,
-            // Not `>`: a quotient that overflowed to NaN must fail.
+            // Written as `<=`, so that a quotient that overflowed to NaN fails.
             Tolerance::RelL2(limit) => rel_l2 <= limit,
         };
         let exact = tolerance == Tolerance::Exact && shapes.is_none();

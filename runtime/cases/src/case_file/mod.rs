@@ -1,5 +1,5 @@
-//! The reader of case files. It is total: any bytes give a [`CaseFile`] or a [`CaseError`], and it
-//! allocates no more than the file is long plus its header.
+//! Reader of case files. It is total: any bytes give a [`CaseFile`] or a [`CaseError`], and it allocates no more than the size of the file
+//! and its header.
 
 #[cfg(test)]
 mod tests;
@@ -24,13 +24,13 @@ use serde_json::json;
 
 use crate::error::CaseError;
 
-/// Largest header: a case has tens of tensors, each some hundred bytes of header.
+/// Largest header in bytes: a case has tens of tensors, each with some hundred bytes of header.
 const MAX_HEADER: u32 = 16 * 1024 * 1024;
 
-/// Largest case file read.
+/// Largest case file in bytes.
 const MAX_FILE: u64 = 2 * 1024 * 1024 * 1024;
 
-/// A case whose header, metadata and tolerances have been checked.
+/// A case with checked header, metadata and tolerances.
 #[derive(Debug)]
 pub struct CaseFile {
     op: String,
@@ -38,9 +38,9 @@ pub struct CaseFile {
     tolerances: BTreeMap<String, Tolerance>,
     tensors: BTreeMap<String, TensorInfo>,
     bytes: Cow<'static, [u8]>,
-    /// Where in `bytes` the tensors' data begins.
+    /// Offset of the tensors' data in `bytes`.
     data: usize,
-    /// Where the file lies, if it was read from a disk.
+    /// Path of the file, if it was read from disk.
     #[cfg_attr(
         target_family = "wasm",
         expect(dead_code, reason = "operations on folders are left out of pages")
@@ -49,10 +49,10 @@ pub struct CaseFile {
 }
 
 impl CaseFile {
-    /// Reads a case from disk: header first, data only once the header holds.
+    /// Reads a case from disk: the header first, and the data only if the header is valid.
     ///
     /// # Errors
-    /// [`CaseError`], also for files over 2 GiB and anything that is not a regular file.
+    /// [`CaseError`] for an invalid file, also for files over 2 GiB and paths that aren't regular files.
     pub fn read(path: &Path) -> Result<Self, CaseError> {
         let mut file = File::open(path)?;
         let about = file.metadata()?;
@@ -73,7 +73,7 @@ impl CaseFile {
         file.read_exact(&mut field)?;
         let header_len = header_length(field, file_len, MAX_HEADER)?;
         let header_bytes = read_bytes(&mut file, header_len)?;
-        // Both are at most file_len, which is at most MAX_FILE.
+        // Both lengths are at most `file_len`, which is at most `MAX_FILE`.
         let data_len = file_len - (LENGTH_FIELD + header_len) as u64;
         let header = Header::parse(&header_bytes, data_len)?;
         let case = Self::from_header(header)?;
@@ -85,10 +85,10 @@ impl CaseFile {
         })
     }
 
-    /// Reads a case that is already in memory: `&'static [u8]` or `Vec<u8>`, which it keeps.
+    /// Reads a case that is already in memory, and keeps its bytes: `&'static [u8]` or `Vec<u8>`.
     ///
     /// # Errors
-    /// [`CaseError`].
+    /// [`CaseError`] for an invalid file.
     pub fn parse(bytes: impl Into<Cow<'static, [u8]>>) -> Result<Self, CaseError> {
         let bytes = bytes.into();
         let (header, data) = split(&bytes)?;
@@ -100,7 +100,7 @@ impl CaseFile {
         })
     }
 
-    /// Everything but the data.
+    /// Checks the header and makes a case without its data.
     fn from_header(header: Header) -> Result<Self, CaseError> {
         let mut metadata = header.metadata;
         let mut entry = |key| metadata.remove(key).ok_or(CaseError::MissingMetadata(key));
@@ -122,7 +122,7 @@ impl CaseFile {
         Ok(case)
     }
 
-    /// Every tensor is an input or an output, and outputs and tolerances pair up.
+    /// Checks that every tensor is an input or an output, and that outputs and tolerances match.
     fn check_names(&self) -> Result<(), CaseError> {
         let mut outputs = 0;
         for tensor in self.tensors.keys() {
@@ -147,7 +147,7 @@ impl CaseFile {
         }
     }
 
-    /// The folder that it was read from; empty for the current one.
+    /// The folder of the file, if it was read from disk; an empty path for the current folder.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
@@ -158,7 +158,7 @@ impl CaseFile {
         &self.op
     }
 
-    /// The parameters of an operation; unknown, repeated and missing keys are errors that name the key.
+    /// Parses the parameters of an operation; unknown, repeated and missing keys are errors that name the key.
     pub(crate) fn params<P: DeserializeOwned>(&self) -> Result<P, CaseError> {
         serde_json::from_str(&self.params).map_err(|source| CaseError::BadMetadata {
             key: "params",
@@ -166,7 +166,7 @@ impl CaseFile {
         })
     }
 
-    /// The inputs by name, without their `in.`.
+    /// The inputs by name, without the prefix `in.`.
     pub(crate) fn inputs(&self) -> BTreeMap<&str, TensorView<'_>> {
         self.tensors
             .iter()
@@ -174,7 +174,7 @@ impl CaseFile {
             .collect()
     }
 
-    /// The expected outputs with their tolerances, in order of name.
+    /// The expected outputs with their tolerances, by name.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = (&str, TensorView<'_>, Tolerance)> {
         self.tensors.iter().filter_map(|(name, info)| {
             let output = name.strip_prefix("out.")?;
@@ -184,7 +184,7 @@ impl CaseFile {
 
     fn view<'a>(&'a self, name: &'a str, info: &'a TensorInfo) -> TensorView<'a> {
         let (begin, end) = info.data_offsets;
-        // The header's check put every tensor inside the data.
+        // The check of the header ensures that every tensor lies inside the data.
         let bytes = &self.bytes[self.data..][begin..end];
         TensorView {
             name,
@@ -195,7 +195,7 @@ impl CaseFile {
     }
 }
 
-/// Header and data of a whole file.
+/// Splits a whole file into header and data.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), CaseError> {
     let file_len = bytes.len() as u64;
     let (field, rest) = bytes
@@ -205,7 +205,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), CaseError> {
     Ok(rest.split_at(header_len))
 }
 
-/// Exactly `len` bytes; memory that is not there is an error, not an abort.
+/// Reads exactly `len` bytes; failure to allocate is an error, not an abort.
 fn read_bytes(file: &mut File, len: usize) -> Result<Vec<u8>, CaseError> {
     let mut bytes = Vec::new();
     bytes
@@ -216,10 +216,10 @@ fn read_bytes(file: &mut File, len: usize) -> Result<Vec<u8>, CaseError> {
     Ok(bytes)
 }
 
-/// A tensor of a case file: `bytes` holds exactly the elements `dtype` and `shape` name.
+/// A tensor of a case file; `bytes` has the exact length for `dtype` and `shape`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TensorView<'a> {
-    /// Name with its `in.` or `out.`.
+    /// Name with the prefix `in.` or `out.`.
     pub(crate) name: &'a str,
     /// Element type.
     pub(crate) dtype: Dtype,
@@ -230,7 +230,7 @@ pub(crate) struct TensorView<'a> {
 }
 
 impl<'a> TensorView<'a> {
-    /// Whether the elements are whole numbers (truth values included).
+    /// Whether the elements are integers (truth values included).
     pub(crate) fn is_integer(&self) -> bool {
         matches!(
             self.dtype,
@@ -238,7 +238,7 @@ impl<'a> TensorView<'a> {
         )
     }
 
-    /// The elements of an F64, F32, F16 or BF16 tensor, widened without loss.
+    /// The elements of an F64, F32, F16 or BF16 tensor, widened to f64 without loss.
     pub(crate) fn floats(&self) -> Result<Box<dyn Iterator<Item = f64> + 'a>, CaseError> {
         Ok(match self.dtype {
             Dtype::F64 => Box::new(self.chunks().map(f64::from_le_bytes)),
@@ -259,7 +259,7 @@ impl<'a> TensorView<'a> {
         })
     }
 
-    /// The elements of a float tensor in f32; F64 is rounded to nearest.
+    /// The elements of a float tensor as f32; F64 is rounded to nearest.
     pub(crate) fn to_f32(self) -> Result<Vec<f32>, CaseError> {
         Ok(self.floats()?.map(|v| v as f32).collect())
     }
@@ -272,7 +272,7 @@ impl<'a> TensorView<'a> {
         }
     }
 
-    /// The elements of an integer tensor as truth values; anything but 0 and 1 is an error.
+    /// The elements of an integer tensor as truth values; any value but 0 and 1 is an error.
     pub(crate) fn to_bool(self) -> Result<Vec<bool>, CaseError> {
         let check = |(index, got)| match got {
             0 => Ok(false),
@@ -295,12 +295,12 @@ impl<'a> TensorView<'a> {
     }
 }
 
-/// The acceptance rule of one output.
+/// Rule for accepting an output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
-    /// Equal in every bit; any NaN equals any NaN.
+    /// All bits must be equal; any NaN equals any NaN.
     Exact,
-    /// ‖got − want‖₂ / ‖want‖₂ at most this.
+    /// Largest relative error ‖got − want‖₂ / ‖want‖₂.
     RelL2(f64),
 }
 
@@ -314,7 +314,7 @@ impl fmt::Display for Tolerance {
 }
 
 impl Serialize for Tolerance {
-    /// The form it has in the file.
+    /// Serialises the tolerance in the form of the file.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let form = match self {
             Self::Exact => json!({ "exact": true }),
@@ -333,7 +333,7 @@ struct Entry {
     rel_l2: Option<f64>,
 }
 
-/// Reads the `tol` entry: output name → tolerance.
+/// Parses the `tol` entry, which maps outputs to tolerances.
 fn parse_tolerances(text: &str) -> Result<BTreeMap<String, Tolerance>, CaseError> {
     let entries: UniqueMap<Entry> = serde_json::from_str(text)
         .map_err(|source| CaseError::BadMetadata { key: "tol", source })?;

@@ -1,4 +1,4 @@
-//! Attacks: no bytes may panic the reader, and no lie in a header may get past it.
+//! Attacks on the reader: no bytes cause a panic, and no false value in a header is accepted.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use super::*;
 const GOOD_METADATA: &str =
     r#""__metadata__":{"op":"route","params":"{}","tol":"{\"y\":{\"exact\":true}}"}"#;
 
-/// A file of this header and this many zero bytes of data.
+/// A file with this header and `data` zero bytes of data.
 fn file(header: &str, data: usize) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend_from_slice(header.as_bytes());
@@ -18,7 +18,7 @@ fn file(header: &str, data: usize) -> Vec<u8> {
     bytes
 }
 
-/// A file with the metadata of a sound case and these tensors.
+/// A file with the metadata of a valid case and these tensors.
 fn tensors(entries: &str, data: usize) -> Vec<u8> {
     file(&format!("{{{GOOD_METADATA},{entries}}}"), data)
 }
@@ -36,7 +36,7 @@ fn good() -> Vec<u8> {
     )
 }
 
-/// Rows `bytes => error`, of which each is the error of these bytes.
+/// Makes tests from rows `bytes => error`: reading the bytes gives this error.
 macro_rules! refused {
     ($($bytes:expr => $pattern:pat),+ $(,)?) => {$(
         match CaseFile::parse($bytes) {
@@ -234,7 +234,7 @@ fn a_file_on_disk_is_read_and_measured_first() {
         &path,
         CaseError::Header(HeaderError::OffsetsOutOfRange { .. })
     );
-    // Sparse: none of these bytes exist, and none may be asked for.
+    // The file is sparse: none of its bytes exist, and the reader must not allocate them.
     let sparse = fs::File::create(&path).expect("created");
     sparse.set_len(MAX_FILE + 1).expect("sparse");
     refused!(&path, CaseError::TooLarge { .. });

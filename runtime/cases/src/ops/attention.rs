@@ -2,9 +2,9 @@
 //! `k` \[B,Hkv,Skv,D\], `v` \[B,Hkv,Skv,Dv\], and `document_ids` \[B,Sq\] with `document` → `o` and `lse`; with `do` \[B,Hq,Sq,Dv\]
 //! `dq`, `dk` and `dv`, the gradients of Σ o ∘ do.
 //!
-//! Every parameter may be left out. Scores get the slopes 2^(−8(h + 1)/Hq) of `alibi` first, whatever Hq is, then the cap;
-//! queries and keys end together. `prefix` takes the place of `causal` and `window`. The lse of a query that sees no key is −∞ here,
-//! as PyTorch's `logsumexp`.
+//! Every parameter may be left out. Scores get the `alibi` biases with slopes 2^(−8(h + 1)/Hq) first, for any Hq, then the cap. The last
+//! query and the last key have the same position. `prefix` takes the place of `causal` and `window`. The lse of a query that sees no key is
+//! −∞, as in PyTorch's `logsumexp`.
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius::attention::Attend;
@@ -30,7 +30,7 @@ struct Params {
     scale: Option<f32>,
 }
 
-/// Parameters and inputs that fit each other.
+/// Parameters and inputs of a case, checked against each other.
 struct Described<'a> {
     params: Params,
     tensors: [(Input<'a>, [usize; 4]); 3],
@@ -38,7 +38,7 @@ struct Described<'a> {
 }
 
 impl<'a> Described<'a> {
-    /// The inputs of a forward pass; those that are left are the caller's.
+    /// Reads the inputs of a forward pass; the caller reads the rest.
     fn read(case: &'a CaseFile, inputs: &mut Inputs<'a>) -> Result<Self, OpError> {
         let params: Params = case.params()?;
         let q = inputs.required("q")?;
@@ -68,7 +68,7 @@ impl<'a> Described<'a> {
         })
     }
 
-    /// The shape of o.
+    /// Shape of the output o.
     fn output(&self) -> [usize; 4] {
         let [(_, [b, h, s, _]), _, (_, [_, _, _, width])] = self.tensors;
         [b, h, s, width]
@@ -144,7 +144,7 @@ pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Pro
     let [q, k, v] = leaves.clone();
     let out = described.attend(&device)?.forward(q, k, v)?;
     let d_o: Tensor<4> = upload(d_o.view.to_f32()?, shape, &device);
-    // No graph leads from no keys or no queries back.
+    // Without keys or queries the output has no gradients, which are then zeros.
     let [(_, [.., queries, _]), (_, [batch, _, keys, _]), _] = described.tensors;
     let tape = (batch * queries * keys > 0).then(|| (out.o * d_o).sum().backward());
     let mut produced = Vec::new();

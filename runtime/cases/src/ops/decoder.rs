@@ -1,5 +1,5 @@
-//! `decoder_logits {}`: the logits of every next token, by the model in the case's folder (`config.json` and weights as published
-//! models have them): `tokens` [S] → `logits` [S,V].
+//! `decoder_logits {}`: the logits of every next token, by the model in the case's folder (`config.json` and weights, stored like those of
+//! published models): `tokens` [S] → `logits` [S,V].
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use moebius_model::decoder::Model;
@@ -10,12 +10,12 @@ use super::{Inputs, Produced, download};
 use crate::case_file::CaseFile;
 use crate::error::OpError;
 
-/// There are none.
+/// Parameters of the operation: none.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Params {}
 
-/// The logits of the case's tokens.
+/// Computes the logits for the case's tokens.
 pub(super) async fn logits(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     let Params {} = case.params()?;
     let mut inputs = Inputs::new(case);
@@ -47,7 +47,7 @@ fn forward(model: &Model, tokens: Vec<i64>, device: &Device) -> Result<Tensor<3>
     Ok(model.forward(tokens).map_err(of_model)?.logits)
 }
 
-/// A model that the device refuses is the device's; any other fault is the file's.
+/// Maps an error of the model: when the device refuses a model, the device is at fault, else the file.
 fn of_model(error: moebius_model::Error) -> OpError {
     match error {
         moebius_model::Error::Moebius(error) => OpError::Device(error),

@@ -1,15 +1,14 @@
-//! Casts, matrices and products in FP8.
+//! FP8 casts, quantised matrices, and products.
 //!
 //! `fp8_cast {format, saturate}`: `x` of any shape → `codes` (one byte each) and `decoded`.
 //!
-//! `fp8_quantize {format, granularity, margin}`: `x` [R,C] → `scale` and `dequantized` [R,C]. `granularity` is `tensor`,
-//! `row`, `block128` (128 × 128) or `mx`; the scales of the last are powers of two, a byte each in the library, and are
-//! shown as f32.
+//! `fp8_quantize {format, granularity, margin}`: `x` [R,C] → `scale` and `dequantized` [R,C]. `granularity` is `tensor`, `row`, `block128`
+//! (128 × 128) or `mx`; the scales of `mx` are powers of two, stored as a byte each, and are returned as f32.
 //!
-//! `fp8_linear {format, activations}`: `x` \[M,K\], `weight_codes` \[N,K\] (a byte each), `weight_scale` and perhaps `bias`
-//! \[N\] → `y` \[M,N\]. A scale multiplies its codes. There is one for all (\[1,1\]), for each row (\[N,1\]) or for each
-//! block of 128 × 128. `activations` is `none`, or `dynamic_row`, `dynamic_tensor` or `dynamic_block128` (1 × 128) where x is
-//! rounded to E4M3 or E5M2 as well.
+//! `fp8_linear {format, activations}`: `x` \[M,K\], `weight_codes` \[N,K\] (a byte each), `weight_scale` and perhaps `bias` \[N\] → `y`
+//! \[M,N\]. A scale multiplies its codes. There is one scale for the matrix (\[1,1\]), for each row (\[N,1\]) or for each block of 128 ×
+//! 128. `activations` is `none`, or, to quantise x to E4M3 or E5M2 as well, `dynamic_row`, `dynamic_tensor` or `dynamic_block128` (1 ×
+//! 128).
 
 use burn::tensor::{Device, FloatDType, Tensor};
 use moebius::fp8::{
@@ -56,7 +55,7 @@ pub(crate) async fn cast(case: &CaseFile, device: &Device) -> Result<Vec<Produce
     ])
 }
 
-/// The four codes of each word, lane 0 in the low byte; the last word may hold fewer.
+/// Unpacks the four codes of each word, lane 0 in the low byte; the last word may hold fewer.
 fn unpack(words: &[i64], len: usize) -> Vec<i64> {
     let lanes = |&word: &i64| [0, 8, 16, 24].map(|shift| (word >> shift) & 0xFF);
     words.iter().flat_map(lanes).take(len).collect()
@@ -110,7 +109,7 @@ struct Product {
     activations: Rounding,
 }
 
-/// How x is rounded.
+/// Quantisation of the activations x.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Rounding {
@@ -131,7 +130,7 @@ impl Rounding {
     }
 }
 
-/// Which weights share a scale, told by the shape of the scales.
+/// The granularity of the weights' scales, determined from the scales' shape.
 fn granularity(scale: &Input, [n, k]: [usize; 2]) -> Result<Granularity, OpError> {
     let of = [Granularity::Row, Granularity::Tensor, BLOCK128];
     let fits = |granularity: &Granularity| granularity.blocks(n, k) == scale.view.shape;
@@ -181,7 +180,7 @@ mod tests {
 
     #[test]
     fn lane_0_is_the_low_byte_and_padding_is_dropped() {
-        // A device that keeps words in i32 returns the second one as a negative number.
+        // A device that stores words as i32 returns the second word as a negative number.
         let words = [0x0403_0201, i64::from(0x8877_6655_u32 as i32)];
         assert_eq!(unpack(&words, 7), [1, 2, 3, 4, 0x55, 0x66, 0x77]);
         assert_eq!(unpack(&words, 8)[7], 0x88);

@@ -1,7 +1,7 @@
-//! The operations a case file can ask for: checked on the host, computed on the device.
+//! The operations of case files: arguments are checked on the host, results are computed on the device.
 
 mod attention;
-// Its loader would be sent to every page, where no case has a folder.
+// Excluded on the web: every page would load the model loader, although no case has a folder there.
 #[cfg(not(target_family = "wasm"))]
 mod decoder;
 mod fp8;
@@ -19,14 +19,14 @@ use burn::tensor::{Device, Element, Gradients, Int, Tensor, TensorData};
 use crate::case_file::{CaseFile, TensorView, quoted};
 use crate::error::OpError;
 
-/// What an operation computed, back on the host.
+/// An output of an operation, read back to the host.
 #[derive(Clone, Debug)]
 pub struct Produced {
-    /// Output name, without `out.`.
+    /// Name of the output, without the prefix `out.`.
     pub name: &'static str,
-    /// Extents.
+    /// Shape of the output.
     pub shape: Vec<usize>,
-    /// Elements, row-major.
+    /// Elements of the output, row-major.
     pub values: Values,
 }
 
@@ -35,7 +35,7 @@ pub struct Produced {
 pub enum Values {
     /// Real numbers.
     Float(Vec<f32>),
-    /// Whole numbers.
+    /// Integers.
     Int(Vec<i64>),
 }
 
@@ -49,10 +49,10 @@ impl Produced {
     }
 }
 
-/// Runs the case's operation on `device` and reads back all that it computes.
+/// Runs the case's operation on `device` and reads back all outputs.
 ///
 /// # Errors
-/// Anything wrong with parameters, inputs or shapes, before the first launch; then the device's errors.
+/// [`OpError`] for wrong parameters, inputs or shapes, before anything runs on the device, and for errors of the device.
 pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpError> {
     match case.op() {
         "attention" => attention::forward(case, device).await,
@@ -70,12 +70,12 @@ pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpEr
     }
 }
 
-/// Puts values of a known shape on the device.
+/// Uploads values of a known shape to the device.
 fn upload<const D: usize>(values: Vec<f32>, shape: [usize; D], device: &Device) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// The gradient of a leaf. A sum over nothing leaves no tape, and every gradient is 0.
+/// The gradient of a leaf. The sum over an empty tensor records no graph, and its gradients are 0.
 fn gradient<const D: usize>(
     tape: Option<&Gradients>,
     name: &'static str,
@@ -87,7 +87,7 @@ fn gradient<const D: usize>(
     }
 }
 
-/// Reads a float output.
+/// Reads back a float output.
 async fn download<const D: usize>(
     name: &'static str,
     tensor: Tensor<D>,
@@ -97,7 +97,7 @@ async fn download<const D: usize>(
     Ok(Produced::new(name, &shape, Values::Float(values)))
 }
 
-/// Reads an output of whole numbers.
+/// Reads back an integer output.
 async fn download_counts<const D: usize>(
     name: &'static str,
     tensor: Tensor<D, Int>,
@@ -107,7 +107,7 @@ async fn download_counts<const D: usize>(
     Ok(Produced::new(name, &shape, Values::Int(values)))
 }
 
-/// Reads an integer tensor of whatever width the device keeps.
+/// Reads back an integer tensor, of any integer type that the device uses.
 async fn download_ints<const D: usize>(
     name: &'static str,
     tensor: Tensor<D, Int>,
@@ -115,7 +115,7 @@ async fn download_ints<const D: usize>(
     elements(name, tensor.into_data_async().await)
 }
 
-/// The elements of what was read, converted.
+/// The elements of a tensor that was read back, converted.
 fn elements<E: Element>(
     name: &'static str,
     read: Result<TensorData, impl Display>,
@@ -125,13 +125,13 @@ fn elements<E: Element>(
     data.try_into_vec_as().map_err(|e| failed(e.to_string()))
 }
 
-/// The inputs of a case that have not been read yet.
+/// The inputs of a case that haven't been taken yet.
 pub(crate) struct Inputs<'a> {
     op: &'a str,
     left: BTreeMap<&'a str, TensorView<'a>>,
 }
 
-/// One input with the name the operation knows it by.
+/// An input, with its name in the operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'a> {
     name: &'static str,
@@ -139,7 +139,7 @@ pub(crate) struct Input<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// All inputs of `case`.
+    /// The inputs of `case`, none taken yet.
     pub(crate) fn new(case: &'a CaseFile) -> Self {
         Self {
             op: case.op(),
@@ -147,13 +147,13 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// Takes an input that must be there.
+    /// Takes a required input.
     pub(crate) fn required(&mut self, name: &'static str) -> Result<Input<'a>, OpError> {
         let missing = || OpError::Misfit(format!("input {name} is missing"));
         self.optional(name).ok_or_else(missing)
     }
 
-    /// Takes an input that may be there.
+    /// Takes an optional input.
     pub(crate) fn optional(&mut self, name: &'static str) -> Option<Input<'a>> {
         Some(Input {
             name,
@@ -175,7 +175,7 @@ impl<'a> Inputs<'a> {
 }
 
 impl Input<'_> {
-    /// The extents, where the rank is `D`; `symbols` such as `[T,H]` go into the error.
+    /// The shape of an input, which must have rank `D`; errors describe the shape by `symbols` such as `[T,H]`.
     pub(crate) fn dims<const D: usize>(&self, symbols: &str) -> Result<[usize; D], OpError> {
         self.view
             .shape
@@ -183,7 +183,7 @@ impl Input<'_> {
             .map_err(|_| self.shape_error(symbols.to_owned()))
     }
 
-    /// Refuses any other extents than `expected`.
+    /// Refuses any other shape than `expected`.
     pub(crate) fn expect(&self, symbols: &str, expected: &[usize]) -> Result<(), OpError> {
         if self.view.shape == expected {
             return Ok(());
@@ -191,7 +191,7 @@ impl Input<'_> {
         Err(self.shape_error(format!("{symbols} = {expected:?}")))
     }
 
-    /// Refuses extents of zero from position `from` on: a layer without experts or width is no layer.
+    /// Refuses extents of 0 from dimension `from` on: a layer needs experts and a width.
     pub(crate) fn expect_positive(&self, symbols: &str, from: usize) -> Result<(), OpError> {
         if self.view.shape.iter().skip(from).all(|&d| d > 0) {
             return Ok(());
@@ -199,7 +199,7 @@ impl Input<'_> {
         Err(self.shape_error(format!("{symbols} without a zero extent")))
     }
 
-    /// The elements in f32 on a device, with the extents of a rank that was checked.
+    /// Uploads the elements in f32 as a tensor of rank `D`, which must have been checked.
     pub(crate) fn on<const D: usize>(&self, device: &Device) -> Result<Tensor<D>, OpError> {
         let data = TensorData::new(self.view.to_f32()?, self.view.shape.to_vec());
         Ok(Tensor::from_data(data, device))

@@ -1,11 +1,11 @@
-//! `moe_layer {top_k, activation, renormalize, gated, …}`: one mixture-of-experts layer, forward: its inputs → `y` [T,H],
+//! `moe_layer {top_k, activation, renormalize, gated, …}`: the forward pass of a mixture-of-experts layer: its inputs → `y` [T,H],
 //! `indices` [T,K], `dropped_slots` [1].
 //!
-//! `moe_layer_backward`: the gradients of Σ y ∘ dy, with the same parameters: the layer's inputs and `dy` [T,H] →
-//! `d_<input>` for every input of the layer, each of its input's shape.
+//! `moe_layer_backward`: the gradients of Σ y ∘ dy, with the same parameters: the layer's inputs and `dy` [T,H] → `d_<input>` for every
+//! input of the layer, of the same shape as the input.
 //!
-//! The inputs: `x` [T,H], `router` [E,H]; gated `w_gate`, `w_up` [E,F,H], `w_down` [E,H,F]; ungated `w_in` [E,F,H],
-//! `w_out` [E,H,F] with optional `b_in` [E,F], `b_out` [E,H].
+//! The layer's inputs are `x` [T,H], `router` [E,H]; gated `w_gate`, `w_up` [E,F,H], `w_down` [E,H,F]; ungated `w_in` [E,F,H], `w_out`
+//! [E,H,F] with optional `b_in` [E,F], `b_out` [E,H].
 
 use burn::tensor::Device;
 use moebius::moe::{Activation, Capacity, MoeConfig, MoeLayer, MoeWeights, RouteConfig, Score};
@@ -16,7 +16,7 @@ use super::{Input, Inputs, Produced, download, download_counts, gradient, upload
 use crate::case_file::CaseFile;
 use crate::error::OpError;
 
-/// `min_capacity` where a file gives only a factor.
+/// Value of `min_capacity` for files that give only a factor.
 const DEFAULT_MIN_CAPACITY: usize = 4;
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ impl Params {
         }
     }
 
-    /// The layer of these extents: H, F and E.
+    /// The configuration of a layer with the extents H, F and E.
     fn config(&self, [hidden, inter, experts]: [usize; 3]) -> Result<MoeConfig, OpError> {
         let route = RouteConfig {
             top_k: self.top_k,
@@ -66,22 +66,22 @@ impl Params {
     }
 }
 
-/// A layer and its batch, checked.
+/// A layer and its input batch, checked.
 struct Described<'a> {
-    /// [T,H].
+    /// Input tokens [T,H].
     x: Input<'a>,
     router: Input<'a>,
-    /// [E,F,H]: `w_gate` and `w_up`, or `w_in`.
+    /// First matrices of the experts [E,F,H]: `w_gate` and `w_up`, or `w_in`.
     first: Vec<Input<'a>>,
-    /// [E,H,F]: `w_down` or `w_out`.
+    /// Second matrices of the experts [E,H,F]: `w_down` or `w_out`.
     second: Input<'a>,
-    /// [E,F] and [E,H]; gated experts have none.
+    /// Biases [E,F] and [E,H]; gated experts have none.
     biases: [Option<Input<'a>>; 2],
     config: MoeConfig,
 }
 
 impl<'a> Described<'a> {
-    /// Takes the layer's inputs out of `inputs`, which must then be empty.
+    /// Takes the layer's inputs from `inputs`, and refuses any that remain.
     fn read(case: &'a CaseFile, mut inputs: Inputs<'a>) -> Result<Self, OpError> {
         let params: Params = case.params()?;
         let x = inputs.required("x")?;
@@ -121,7 +121,7 @@ impl<'a> Described<'a> {
         })
     }
 
-    /// The layer on `device`.
+    /// Makes the layer on `device`.
     fn layer(&self, device: &Device) -> Result<MoeLayer, OpError> {
         let MoeConfig {
             experts: e,
@@ -132,7 +132,7 @@ impl<'a> Described<'a> {
         let first = self.first.iter().map(|input| input.view.to_f32());
         let first = first.collect::<Result<Vec<_>, _>>()?;
         let w_in = stack(&first, f * h);
-        // The layer has both biases or none; a missing one is zero.
+        // The layer has both biases or none; a missing one becomes zeros.
         let bias = |bias: Option<Input<'_>>, width| -> Result<_, OpError> {
             if !self.config.bias {
                 return Ok(None);
@@ -171,7 +171,7 @@ pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Pro
     let layer = described.layer(&device)?;
     let x = described.x.on::<2>(&device)?.require_grad();
     let y = layer.forward(x.clone())?.y;
-    // No graph leads from a sum over no tokens back to the weights, whose gradients are zeros.
+    // Without tokens, the sum records no graph to the weights, whose gradients are then zeros.
     let tape = match extents[0] {
         0 => None,
         _ => Some((y * dy.on(&device)?).sum().backward()),
@@ -197,7 +197,7 @@ pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Pro
         produced.push(download(name, part).await?);
     }
     produced.push(download(second, gradient(tape, second, &leaves.w_out)?).await?);
-    // A bias the layer has and the file hasn't is not an input.
+    // A bias that the file lacks isn't an input, so it gets no gradient.
     let biases = [("d_b_in", &leaves.b_in), ("d_b_out", &leaves.b_out)];
     for ((name, bias), input) in biases.into_iter().zip(described.biases) {
         if let (Some(_), Some(bias)) = (input, bias) {
@@ -207,7 +207,7 @@ pub(crate) async fn backward(case: &CaseFile, device: &Device) -> Result<Vec<Pro
     Ok(produced)
 }
 
-/// Tensors [E,F,H], one after the other in each expert: the gate's rows, then the up rows; `block` is F·H.
+/// Concatenates tensors [E,F,H] expert by expert: the gate's rows, then those of up; `block` is F·H.
 fn stack(parts: &[Vec<f32>], block: usize) -> Vec<f32> {
     let experts = 0..parts[0].len() / block;
     experts

@@ -1,5 +1,5 @@
-//! `route {kind: "topk", top_k, …}`: `logits` [T,E] and an optional `expert_mask` [E] → `indices`, `weights` [T,K].
-//! Parameters a file leaves out are the library's defaults: softmax scores, renormalised, of all groups, times 1.
+//! `route {kind: "topk", top_k, …}`: `logits` [T,E] and an optional `expert_mask` [E] → `indices`, `weights` [T,K]. Parameters that a file
+//! leaves out have the library's defaults: softmax scores, renormalised, from all groups, times 1.
 //!
 //! `balance_losses {top_k}`: `logits` [T,E] → `switch`, `gshard`, `entropy`, `z` [1], `utilization` [E].
 
@@ -49,7 +49,7 @@ impl Params {
     }
 }
 
-/// The router's name alone: another router has other parameters, and is unsupported rather than wrong.
+/// The kind of a router alone: another kind has other parameters, and is unsupported rather than wrong.
 #[derive(Deserialize)]
 struct Kind {
     kind: String,
@@ -118,7 +118,7 @@ pub(crate) async fn balance(case: &CaseFile, device: &Device) -> Result<Vec<Prod
     Ok(produced)
 }
 
-/// A token goes to at least one expert and to none twice.
+/// Checks that a token goes to at least one expert, and to none twice.
 pub(crate) fn check_top_k(top_k: usize, experts: usize) -> Result<(), OpError> {
     if (1..=experts).contains(&top_k) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Cases that ask for something wrong are refused before the device sees them.
+//! Invalid cases are refused before the device is used.
 
 use burn::tensor::Device;
 use safetensors::tensor::TensorView as Saved;
@@ -28,7 +28,7 @@ fn compute(case: &CaseFile) -> Result<Vec<Produced>, OpError> {
     pollster::block_on(run(case, &Device::flex()))
 }
 
-/// What the operation answers; the device is never opened, because nothing may reach it.
+/// The error of the operation; the device is never opened, because the check comes first.
 fn refusal(op: &str, params: &str, tensors: &[(&str, Dtype, &[usize])]) -> String {
     let out = ("out.indices", Dtype::I32, &[1, 1][..]);
     let tensors: Vec<_> = tensors.iter().copied().chain([out]).collect();
@@ -173,7 +173,7 @@ fn inputs_are_all_there_and_all_read() {
     assert_eq!(answer, "input w_gate is missing");
 }
 
-/// The inputs of a layer whose extents agree.
+/// The inputs of a layer with consistent shapes.
 fn sound() -> [(&'static str, Dtype, &'static [usize]); 4] {
     layer(&[2, 3], &[4, 3], &[4, 5, 3], &[4, 3, 5])
 }
@@ -302,7 +302,7 @@ fn equal_logits_lose_what_the_formulas_say() {
     let tol = r#"{"z":{"rel_l2":1e-6}}"#;
     let case = case("balance_losses", r#"{"top_k":2}"#, tol, &tensors);
     let produced = compute(&case).expect("computes");
-    // Ties go to experts 0 and 1; (ln 8)² = 4.3240771.
+    // Equal scores select experts 0 and 1; (ln 8)² = 4.3240771.
     for (name, want) in [
         ("switch", &[1.0][..]),
         ("gshard", &[1.0]),
