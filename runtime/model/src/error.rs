@@ -83,7 +83,7 @@ impl Error {
     }
 }
 
-/// What is wrong with a checkpoint.
+/// Error of a training's checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {

@@ -45,7 +45,7 @@ impl Windows {
     }
 }
 
-/// How well a model predicts a text.
+/// Result of evaluating a model on a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Perplexity {
     /// Predicted tokens: all but the first.

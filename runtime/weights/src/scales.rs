@@ -13,7 +13,7 @@ enum Grid {
     Blocks([usize; 2]),
 }
 
-/// What is known in addition to the shapes.
+/// Hints on the granularity in addition to the shapes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Hints {
     /// Rows and columns of a block, as declared by the configuration.

@@ -46,7 +46,7 @@ pub enum SampleError {
     /// An id of a bias or of the history has no logit.
     #[error("{what}: expected ids below {vocabulary}, got {id}")]
     UnknownId {
-        /// Where the id comes from.
+        /// Source of the id: a bias or the history.
         what: &'static str,
         /// Number of logits.
         vocabulary: usize,

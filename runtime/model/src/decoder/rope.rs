@@ -17,7 +17,7 @@ pub struct Rope {
     pub theta: f64,
     /// Elements d of a head that are rotated, an even number; the others stay as they are.
     pub rotated: usize,
-    /// How the frequencies are scaled to stretch the context.
+    /// Scaling of the frequencies, which stretches the context.
     pub scaling: RopeScaling,
     /// Whether pairs are neighbours (2i, 2i + 1) instead of (i, i + d/2).
     pub interleaved: bool,
@@ -155,7 +155,7 @@ pub fn yarn_attention(stretch: f64, m: f64) -> f64 {
     }
 }
 
-/// Which tokens of which sequences a forward pass computes.
+/// Positions of the tokens that a forward pass computes.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     /// The position of each sequence's first token.

@@ -18,7 +18,7 @@ pub struct ModelSpec {
     pub positions: usize,
     /// Whether the model adds a learned vector to the embedding for each of these positions; it has no others then.
     pub learned_positions: bool,
-    /// What norms add to the mean of squares, ε.
+    /// Constant ε that norms add to the mean of squares.
     pub epsilon: f64,
     /// Factor on the embeddings.
     pub embedding_scale: f64,
@@ -96,7 +96,7 @@ pub struct AttentionSpec {
     pub value_dim: usize,
     /// Factor on the scores ⟨q, k⟩.
     pub scale: f64,
-    /// How q, k and v come from a token.
+    /// Projection of a token to q, k and v.
     pub projection: Projection,
     /// Whether the output projection has a bias.
     pub out_bias: bool,
@@ -110,14 +110,14 @@ pub struct AttentionSpec {
     pub fp8: Option<Fp8Recipe>,
 }
 
-/// How queries, keys and values come from a token.
+/// Projection of a token to queries, keys and values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Projection {
     /// Separate matrices for queries, keys and values.
     Direct {
         /// Whether the projections have biases.
         bias: bool,
-        /// What the norms of q and k are over.
+        /// Elements that the norms of q and k are over.
         norm: HeadNorm,
         /// Limit that the elements of q, k and v are clipped to, ±; `None` for no clipping.
         clip: Option<f64>,
@@ -133,7 +133,7 @@ pub enum Projection {
         rotated: usize,
         /// Whether the projections to the narrow vectors have biases.
         bias: bool,
-        /// What the norms of the narrow vectors add to the mean of squares.
+        /// Constant ε that the norms of the narrow vectors add to the mean of squares.
         epsilon: f64,
     },
 }

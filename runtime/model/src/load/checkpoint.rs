@@ -23,7 +23,7 @@ pub(super) struct Info<'a> {
     pub(super) bytes: u64,
 }
 
-/// How values are stored.
+/// Encoding of a tensor's values.
 #[derive(Clone, Copy)]
 pub(super) enum Element {
     Safetensors(Dtype),

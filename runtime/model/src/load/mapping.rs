@@ -30,7 +30,7 @@ pub(super) struct Target {
     pub(super) pieces: Vec<Piece>,
 }
 
-/// A tensor of the checkpoint, all of which goes to one place.
+/// A tensor of the checkpoint, which goes to one place as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) name: String,

@@ -39,7 +39,7 @@ pub(super) fn string(value: &Value) -> Result<Value, Error> {
     }
 }
 
-/// The test `iterable`, which none doesn't pass.
+/// The test `iterable`, which is false for none.
 pub(super) fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }

@@ -39,7 +39,7 @@ struct Architecture {
     sparse: Option<&'static Family>,
     /// Whether a model without a tensor for the head shares the embedding.
     tied: bool,
-    /// Whether the weights of the chosen experts are divided by their sum, where no key says so.
+    /// Whether the weights of the chosen experts are divided by their sum, in files without a key for it.
     renormalize: bool,
     /// Whether rotary positions must rotate whole heads, as the rows are paired over the whole head.
     turned_whole: bool,
