@@ -243,8 +243,9 @@ impl Checkpoint {
     /// Reads the checkpoint in `folder`.
     ///
     /// # Errors
-    /// [`CheckpointError::Missing`], [`CheckpointError::Read`], [`CheckpointError::Foreign`],
-    /// [`CheckpointError::Damaged`] or [`CheckpointError::Record`].
+    /// [`CheckpointError::Missing`] when the folder has no checkpoint, [`CheckpointError::Read`] when a file can't be read,
+    /// [`CheckpointError::Foreign`] for files of another program or a later version, [`CheckpointError::Damaged`] for a wrong length or
+    /// checksum, [`CheckpointError::Record`] when Burn can't load a record.
     pub fn read(folder: &Path) -> Result<Self, CheckpointError> {
         let manifest = Manifest::read(folder)?;
         let [model, optimizer] = manifest.files(folder);
@@ -266,7 +267,7 @@ impl Checkpoint {
     /// Writes this checkpoint to `folder`, replacing the one that is there.
     ///
     /// # Errors
-    /// [`CheckpointError::Write`], [`CheckpointError::Foreign`] when the folder holds another program's
+    /// [`CheckpointError::Write`] when a file can't be written, [`CheckpointError::Foreign`] when the folder holds another program's
     /// `checkpoint.json`, [`CheckpointError::Record`] when Burn can't write a record.
     pub fn write(self, folder: &Path) -> Result<(), CheckpointError> {
         match Manifest::read(folder) {
@@ -303,7 +304,7 @@ impl Checkpoint {
     /// Checks that this is a checkpoint of a training with the configuration `wanted`.
     ///
     /// # Errors
-    /// [`CheckpointError::Other`] with the first number that differs.
+    /// [`CheckpointError::Other`] with the first value that differs.
     pub fn check_config(&self, wanted: &TrainConfig) -> Result<(), CheckpointError> {
         // Serialising plain structs of numbers to JSON can't fail.
         compare(&json!(self.config), &json!(wanted))
@@ -312,7 +313,7 @@ impl Checkpoint {
     /// Checks that this is a checkpoint of a training of the subject `wanted`.
     ///
     /// # Errors
-    /// [`CheckpointError::Other`] with the first thing that differs.
+    /// [`CheckpointError::Other`] with the first value that differs.
     pub fn check_subject(&self, wanted: &Subject) -> Result<(), CheckpointError> {
         let wanted = json!(wanted);
         let kind = |of: &Value| {

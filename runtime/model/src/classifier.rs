@@ -56,7 +56,7 @@ impl ClassifierConfig {
     /// Makes a classifier with weights drawn from `seed`, the same bits on every device.
     ///
     /// # Errors
-    /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit.
+    /// [`Error::Config`] and [`Error::Moebius`] for values that don't fit.
     pub fn init(&self, device: &Device) -> Result<Classifier, Error> {
         self.check()?;
         let random = &mut Random::new(&[self.seed]);
@@ -196,7 +196,7 @@ impl ClassifierTrainer {
     /// Starts a training on `device`, before its first step.
     ///
     /// # Errors
-    /// [`Error::Config`] and [`Error::Moebius`] for numbers or samples that don't fit.
+    /// [`Error::Config`] and [`Error::Moebius`] for values or samples that don't fit.
     pub fn new(config: ClassifierConfig, samples: Samples, device: &Device) -> Result<Self, Error> {
         config.check()?;
         samples.check(config.classes)?;

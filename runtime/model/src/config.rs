@@ -222,7 +222,7 @@ impl Subject {
     /// Checks that this subject can be trained with the configuration `config`.
     ///
     /// # Errors
-    /// [`Error::Config`] and [`Error::Moebius`] for numbers that don't fit each other.
+    /// [`Error::Config`] and [`Error::Moebius`] for values that don't fit each other.
     pub fn check(&self, config: &TrainConfig) -> Result<(), Error> {
         let (batch, sequence) = (config.batch, config.sequence);
         let [heads, scores] = match self {

@@ -61,7 +61,7 @@ impl Perplexity {
     /// Perplexity is exp(−1/N Σ log p(tᵢ | tokens before it in its window)), logarithms in f32 and the sum of windows in f64.
     ///
     /// # Errors
-    /// [`Error::Config`] for fewer than two tokens, for one that isn't in the model's vocabulary, and for a result that isn't finite;
+    /// [`Error::Config`] for fewer than two tokens, for a token that isn't in the model's vocabulary, and for a result that isn't finite;
     /// [`Error::Moebius`] and [`Error::Device`] when the device can't compute.
     pub fn of(
         model: &Model,

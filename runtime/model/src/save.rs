@@ -30,7 +30,7 @@ pub struct Beside<'a> {
 /// Checks that [`save`] can write to the folder `target`: it doesn't exist or is empty.
 ///
 /// # Errors
-/// [`Error::Weights`] with what is in the way.
+/// [`Error::Weights`] when something is at the path already, or the path can't be checked.
 pub fn check_target(target: &Path) -> Result<(), Error> {
     Ok(check_free(target)?)
 }
@@ -41,7 +41,7 @@ pub fn check_target(target: &Path) -> Result<(), Error> {
 /// `config` becomes `config.json`, without its entries about quantisation and with f32 as the dtype.
 ///
 /// # Errors
-/// [`Error::Misfits`] for a configuration that describes no supported model, [`Error::Weights`] where a file can't be written, and the
+/// [`Error::Misfits`] for a configuration that describes no supported model, [`Error::Weights`] when a file can't be written, and the
 /// errors of `values`.
 pub fn save(
     values: &mut dyn Values,

@@ -74,8 +74,8 @@ pub struct Upcycled {
 /// A mixture gives the logits of the dense model up to the rounding of a sum of experts.
 ///
 /// # Errors
-/// [`Error::Config`] for numbers that don't fit the model, [`Error::Misfits`] for a model that isn't dense or has no counterpart with experts,
-/// and as [`save`].
+/// [`Error::Config`] for numbers that don't fit the model, [`Error::Misfits`] for a model that isn't dense or has no counterpart with
+/// experts, and the errors of [`save`].
 pub fn upcycle(files: &ModelFiles, how: Upcycling, target: &Path) -> Result<Upcycled, Error> {
     let unfit = |what, expected, got| Misfits::of_config(vec![Unfit::new(what, expected, got)]);
     let config = files.config();

@@ -33,7 +33,7 @@ impl Tokenizer {
     /// text; [`Self::with_ends`] sets them.
     ///
     /// # Errors
-    /// [`Error::Unfit`] with what is wrong.
+    /// [`Error::Unfit`] for bytes that aren't a valid `tokenizer.json`.
     pub fn from_bytes(json: &[u8]) -> Result<Self, Error> {
         let what = "tokenizer.json";
         Self::from_json(parse(json, what)?, what)

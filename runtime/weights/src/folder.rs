@@ -45,7 +45,8 @@ impl PartFolder {
     /// Creates a temporary folder for the target `path`, which must be new or empty.
     ///
     /// # Errors
-    /// [`WeightsError::TargetExists`], [`WeightsError::Busy`], [`WeightsError::Write`].
+    /// [`WeightsError::TargetExists`] when the target isn't empty, [`WeightsError::Busy`] when the temporary folder exists already,
+    /// [`WeightsError::Write`] when it can't be created.
     pub fn begin(path: &Path) -> Result<Self, WeightsError> {
         let above = parent(path);
         fs::create_dir_all(&above).map_err(write_error(&above))?;
@@ -69,7 +70,7 @@ impl PartFolder {
     /// Moves the folder to its target, and returns the target's path.
     ///
     /// # Errors
-    /// [`WeightsError::Write`].
+    /// [`WeightsError::Write`] when the folder can't be moved.
     pub fn finish(mut self) -> Result<PathBuf, WeightsError> {
         sync_folder(&self.part).map_err(write_error(&self.part))?;
         if self.target.is_dir() {
@@ -106,7 +107,7 @@ pub fn check_free(path: &Path) -> Result<(), WeightsError> {
 /// The sorted names of the files in a folder, without subfolders and hidden files.
 ///
 /// # Errors
-/// [`WeightsError::Read`].
+/// [`WeightsError::Read`] when the folder can't be read.
 pub fn small_files(folder: &Path) -> Result<Vec<OsString>, WeightsError> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(read_error(folder))? {
@@ -188,7 +189,7 @@ pub fn is_weights(name: &str) -> bool {
 /// Copies a file into a folder and waits for the disk.
 ///
 /// # Errors
-/// [`WeightsError::Write`].
+/// [`WeightsError::Write`] when the copy can't be written.
 pub fn copy_into(file: &Path, folder: &Path) -> Result<(), WeightsError> {
     let to = folder.join(file.file_name().unwrap_or_default());
     fs::copy(file, &to).map_err(write_error(&to))?;
@@ -251,7 +252,7 @@ pub(crate) fn begun<T>(path: &Path, made: io::Result<T>) -> Result<T, WeightsErr
 /// Writes a small file under a temporary name, waits for the disk, and renames the file.
 ///
 /// # Errors
-/// [`WeightsError::Write`], [`WeightsError::Busy`].
+/// [`WeightsError::Write`] when the file can't be written, [`WeightsError::Busy`] when the temporary file exists already.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WeightsError> {
     let mut part = Part::create(path)?;
     let wrote = part.file.write_all(bytes);

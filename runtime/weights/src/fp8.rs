@@ -31,7 +31,7 @@ impl Fp8Weight {
     /// Decodes the values, code · scale in f32, in the shape of the weight.
     ///
     /// # Errors
-    /// Those of [`Self::check`].
+    /// The errors of [`Self::check`].
     pub fn dequantize(&self) -> Result<Vec<f32>, WeightsError> {
         self.check()?;
         let mut values = Vec::with_capacity(self.codes.len());
@@ -60,7 +60,7 @@ impl Fp8Weight {
     /// Checks that the numbers of codes and scales and the scales' type match the shape and the granularity.
     ///
     /// # Errors
-    /// [`WeightsError::Rank`] or [`WeightsError::Quantized`].
+    /// [`WeightsError::Rank`] for a shape without two or three extents, [`WeightsError::Quantized`] for wrong numbers or types.
     pub fn check(&self) -> Result<(), WeightsError> {
         let elements = byte_size(Dtype::U8, &self.shape);
         let (2 | 3, Some(elements)) = (self.shape.len(), elements) else {
@@ -215,7 +215,7 @@ impl Reader {
     /// Finds all FP8 weights: tensors of F8_E4M3 or F8_E5M2 with two or three extents, by name.
     ///
     /// # Errors
-    /// Those of [`Self::fp8_layout`].
+    /// The errors of [`Self::fp8_layout`].
     pub fn fp8_layouts(&self, unscaled: Unscaled) -> Result<Vec<StoredFp8>, WeightsError> {
         self.tensors()
             .filter(|(_, info)| format_of(info.dtype).is_some())
@@ -229,11 +229,13 @@ impl Reader {
     /// The scales are `W_scale_inv`, `W_scale` or `W_scales`, and for a W of `X.weight` also `X.scale` or `X.scales`: F32, F16, BF16 or
     /// F8_E8M0, or U8 for MX. Their shape determines the granularity: \[\], \[1\] or \[1, 1\] one scale per tensor, \[n\] or \[n, 1\] per
     /// row, \[n, ⌈k/32⌉\] bytes MX, and anything else a grid of blocks, with the size in `quantization_config.weight_block_size` of
-    /// `config.json` or in the file's metadata, else 128 × 128, else the one size that fits. For a W of \[experts, n, k\] the experts stand
+    /// `config.json` or in the file's metadata, else 128 × 128, else the one size that fits. For a W of \[experts, n, k\] the scales have
     /// in front, or one scale serves all. The scale of the input is `X.input_scale` or `X.activation_scale`, one value.
     ///
     /// # Errors
-    /// [`WeightsError::WrongTensor`], [`WeightsError::Rank`], [`WeightsError::MissingScale`], [`WeightsError::ManyScales`], [`WeightsError::BlockSize`], [`WeightsError::UnknownTensor`].
+    /// [`WeightsError::UnknownTensor`] for an unknown name, [`WeightsError::WrongTensor`] for a tensor that isn't FP8 or scales that don't
+    /// fit it, [`WeightsError::Rank`] for a shape without two or three extents, [`WeightsError::MissingScale`] and
+    /// [`WeightsError::ManyScales`] for no or two tensors of scales, [`WeightsError::BlockSize`] for an invalid declared block size.
     pub fn fp8_layout(&self, name: &str, unscaled: Unscaled) -> Result<StoredFp8, WeightsError> {
         let info = self.info(name)?;
         let format = format_of(info.dtype)
@@ -320,8 +322,7 @@ impl Reader {
     /// Reads an FP8 weight: the codes, the scales and the scale of the input.
     ///
     /// # Errors
-    /// [`WeightsError::WrongTensor`] for a scale that is infinite or NaN (an E8M0 NaN in MX is kept), and those
-    /// of [`Self::read`].
+    /// [`WeightsError::WrongTensor`] for a scale that is infinite or NaN (an E8M0 NaN in MX is kept), and the errors of [`Self::read`].
     pub fn fp8_weight(&self, layout: &StoredFp8) -> Result<Fp8Weight, WeightsError> {
         Ok(Fp8Weight {
             name: layout.name.clone(),

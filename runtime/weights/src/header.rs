@@ -36,7 +36,7 @@ pub struct Header {
 /// Reads the length of the header in bytes from the length field of a file of `file_len` bytes.
 ///
 /// # Errors
-/// [`HeaderError::PastEnd`], and [`HeaderError::TooLarge`] for more than `max` bytes.
+/// [`HeaderError::PastEnd`] for a length beyond the end of the file, [`HeaderError::TooLarge`] for more than `max` bytes.
 pub fn header_length(
     field: [u8; LENGTH_FIELD],
     file_len: u64,

@@ -89,7 +89,7 @@ impl Reader {
     /// Opens a `.safetensors` file that is already in memory; errors call it `name`.
     ///
     /// # Errors
-    /// [`WeightsError::Header`].
+    /// [`WeightsError::Header`] for an invalid header.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, WeightsError> {
         Self::from_sources([(name.to_owned(), Box::new(bytes) as _)], None)
     }
@@ -98,7 +98,8 @@ impl Reader {
     /// the given names. No index is needed: all tensors of all files are found.
     ///
     /// # Errors
-    /// [`WeightsError::Header`], [`WeightsError::Read`], and [`WeightsError::DuplicateTensor`] for a tensor that is in two files.
+    /// [`WeightsError::Header`] for an invalid header, [`WeightsError::Read`] when a source can't be read,
+    /// [`WeightsError::DuplicateTensor`] for a tensor that is in two files.
     pub fn from_sources(
         files: impl IntoIterator<Item = (String, Box<dyn ReadAt>)>,
         config: Option<(&str, Value)>,
@@ -303,7 +304,8 @@ impl Reader {
     /// Reads the bytes of a tensor: little-endian elements, row-major.
     ///
     /// # Errors
-    /// [`WeightsError::UnknownTensor`], [`WeightsError::Read`], [`WeightsError::OutOfMemory`].
+    /// [`WeightsError::UnknownTensor`] for an unknown name, [`WeightsError::Read`] when the file can't be read,
+    /// [`WeightsError::OutOfMemory`] when the memory can't be allocated.
     pub fn read(&self, name: &str) -> Result<Vec<u8>, WeightsError> {
         let len = self.info(name)?.bytes();
         let mut bytes = self.room(name, len)?;
@@ -315,7 +317,8 @@ impl Reader {
     /// Fills `out` with the bytes of a tensor, from byte `at` on.
     ///
     /// # Errors
-    /// [`WeightsError::UnknownTensor`], [`WeightsError::Read`], and [`WeightsError::DataLength`] when the tensor ends before `out` is full.
+    /// [`WeightsError::UnknownTensor`] for an unknown name, [`WeightsError::Read`] when the file can't be read,
+    /// [`WeightsError::DataLength`] when the tensor ends before `out` is full.
     pub fn read_part(&self, name: &str, at: u64, out: &mut [u8]) -> Result<(), WeightsError> {
         let info = self.info(name)?;
         let end = at.saturating_add(out.len() as u64);
@@ -337,7 +340,7 @@ impl Reader {
     /// Reads the values of an F32, F16 or BF16 tensor, widened without loss, or of an F64 tensor, rounded.
     ///
     /// # Errors
-    /// [`WeightsError::WrongTensor`], and those of [`Self::read`].
+    /// [`WeightsError::WrongTensor`] for another dtype, and the errors of [`Self::read`].
     pub fn read_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
         let info = self.info(name)?;
         let elements = info.bytes() * 8 / info.dtype.bitsize() as u64;

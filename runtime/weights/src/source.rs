@@ -34,7 +34,7 @@ pub trait ReadAt: fmt::Debug + Send + Sync {
     /// Fills `out` with the bytes from byte `at` on.
     ///
     /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when the source ends before, or any other error of reading.
+    /// [`io::ErrorKind::UnexpectedEof`] when the source ends before `out` is full, or another error of reading.
     fn read_at(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 }
 

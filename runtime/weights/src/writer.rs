@@ -243,8 +243,8 @@ impl Writer {
     /// Appends bytes to a tensor.
     ///
     /// # Errors
-    /// [`WeightsError::UnknownTensor`], [`WeightsError::DataLength`] for more bytes than were declared, [`WeightsError::Write`],
-    /// [`WeightsError::Busy`].
+    /// [`WeightsError::UnknownTensor`] for a tensor that wasn't declared, [`WeightsError::DataLength`] for more bytes than were declared,
+    /// [`WeightsError::Write`] when the file can't be written, [`WeightsError::Busy`] when the temporary file exists already.
     pub fn append(&mut self, name: &str, bytes: &[u8]) -> Result<(), WeightsError> {
         let place = self.places.get_mut(name);
         let (file, place) = place.ok_or_else(|| WeightsError::UnknownTensor(quoted(name)))?;
@@ -261,7 +261,7 @@ impl Writer {
     /// its own, and not written here.
     ///
     /// # Errors
-    /// Those of [`Fp8Weight::check`] and [`Self::append`].
+    /// The errors of [`Fp8Weight::check`] and [`Self::append`].
     pub fn append_fp8(&mut self, weight: &Fp8Weight) -> Result<(), WeightsError> {
         weight.check()?;
         let [codes, scales] = TensorSpec::of_fp8(&weight.name, &weight.shape, weight.scheme);
@@ -272,7 +272,7 @@ impl Writer {
     /// Completes the files, and returns their paths, the index last.
     ///
     /// # Errors
-    /// [`WeightsError::DataLength`] for a tensor whose bytes aren't complete, [`WeightsError::Write`].
+    /// [`WeightsError::DataLength`] for a tensor whose bytes aren't complete, [`WeightsError::Write`] when a file can't be written.
     pub fn finish(mut self) -> Result<Vec<PathBuf>, WeightsError> {
         for (name, (_, place)) in &self.places {
             if place.written != place.bytes {

@@ -295,7 +295,7 @@ impl Cache {
     /// Makes an empty cache for `pages`, which sets the number of sequences and their largest length.
     ///
     /// # Errors
-    /// [`Error::Moebius`] as [`KvCache::new`].
+    /// [`Error::Moebius`] with the errors of [`KvCache::new`].
     pub fn new(
         spec: &ModelSpec,
         pages: Pages,

@@ -122,7 +122,7 @@ impl Model {
     /// first `counts[b]` of sequence b are tokens; the logits of the rest mean nothing.
     ///
     /// # Errors
-    /// [`Error::Config`] for numbers of sequences or tokens that don't fit, [`Error::Moebius`] where pages are missing or the device can't
+    /// [`Error::Config`] for numbers of sequences or tokens that don't fit, [`Error::Moebius`] when pages are missing or the device can't
     /// run a layer.
     pub fn step(
         &self,

@@ -236,7 +236,7 @@ impl Model {
     /// Makes a decoder in f32 on `device`, with weights from `values`.
     ///
     /// # Errors
-    /// The errors of `values`, and as [`Model::load`].
+    /// The errors of `values` and of [`Model::load`].
     pub fn of_values(
         spec: &ModelSpec,
         values: &mut dyn Values,

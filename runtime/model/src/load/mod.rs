@@ -227,7 +227,7 @@ impl ModelFiles {
     /// memory.
     ///
     /// # Errors
-    /// [`Error::Weights`] when files can't be read, [`Error::Moebius`] when the device can't hold or run something.
+    /// [`Error::Weights`] when files can't be read, [`Error::Moebius`] when the device can't hold or run the model.
     pub fn load(
         &self,
         device: &Device,

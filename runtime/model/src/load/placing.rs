@@ -176,7 +176,7 @@ fn spread<T: Copy>(piece: &Piece, from: &[T], to: &mut [T], [rows, columns]: [us
 /// Uploads the weight, a matrix or a stack of matrices, to a device; [`Weight`](moebius::fp8::Weight)s are made of the result.
 ///
 /// # Errors
-/// Those of [`Fp8Weight::check`], and [`Error::Moebius`] when the device can't hold the weight.
+/// The errors of [`Fp8Weight::check`], and [`Error::Moebius`] when the device can't hold the weight.
 pub fn upload(weight: &Fp8Weight, device: &Device) -> Result<Fp8Tensor, Error> {
     weight.check()?;
     let layout = Fp8Layout {

@@ -34,9 +34,9 @@ use target::Target;
 /// refuse. `progress` gets the name of a tensor, its index from 0 and the number of tensors.
 ///
 /// # Errors
-/// [`WeightsError`]: those of [`Reader`], of [`Writer`] and of `quantize`; [`WeightsError::TargetIsSource`],
-/// [`WeightsError::TargetExists`], [`WeightsError::Busy`], [`WeightsError::SkippedFp8`], and [`WeightsError::WrongTensor`] for unsupported
-/// FP8 dtypes (FNUZ).
+/// The errors of [`Reader`], [`Writer`] and `quantize`; [`WeightsError::TargetIsSource`] and [`WeightsError::TargetExists`] for a target
+/// that can't be written, [`WeightsError::Busy`] when another run writes there, [`WeightsError::SkippedFp8`] for a skipped weight in
+/// another FP8 scheme, [`WeightsError::WrongTensor`] for unsupported FP8 dtypes (FNUZ).
 pub fn convert(
     source: &Reader,
     target: &Path,

@@ -44,7 +44,8 @@ impl GgufFile {
     /// Opens a GGUF file. For a model in several files (`NAME-00001-of-0000N.gguf`) `path` may name any of them, and all are opened.
     ///
     /// # Errors
-    /// [`WeightsError::Gguf`] for a malformed file, [`WeightsError::Read`], [`WeightsError::NotAFile`].
+    /// [`WeightsError::Gguf`] for a malformed file, [`WeightsError::Read`] when a file can't be read, [`WeightsError::NotAFile`] for a pipe
+    /// or a device.
     pub fn open(path: &Path) -> Result<Self, WeightsError> {
         let file = Self::of(path.to_owned(), open_bytes(path)?)?;
         match file.value(SPLIT_COUNT).map(GgufValue::as_size) {
@@ -105,7 +106,7 @@ impl GgufFile {
     /// Opens a file that is already in memory; errors call it `name`.
     ///
     /// # Errors
-    /// [`WeightsError::Gguf`].
+    /// [`WeightsError::Gguf`] for a malformed file.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Self, WeightsError> {
         Self::from_source(name, Box::new(bytes))
     }
@@ -177,8 +178,8 @@ impl GgufFile {
     /// Reads the values of a tensor, row-major.
     ///
     /// # Errors
-    /// [`WeightsError::UnknownTensor`], [`WeightsError::WrongTensor`] for a type that can't be decoded, [`WeightsError::Read`],
-    /// [`WeightsError::OutOfMemory`].
+    /// [`WeightsError::UnknownTensor`] for an unknown name, [`WeightsError::WrongTensor`] for a type that can't be decoded,
+    /// [`WeightsError::Read`] when the file can't be read, [`WeightsError::OutOfMemory`] when the memory can't be allocated.
     pub fn read_f32(&self, name: &str) -> Result<Vec<f32>, WeightsError> {
         let values = self.info(name)?.values();
         self.read_f32_part(name, 0, values)
@@ -189,7 +190,7 @@ impl GgufFile {
     ///
     /// # Errors
     /// As [`Self::read_f32`], and [`WeightsError::WrongTensor`] for parts of blocks, [`WeightsError::DataLength`] when the tensor ends
-    /// before.
+    /// before the last value.
     pub fn read_f32_part(
         &self,
         name: &str,
