@@ -38,7 +38,7 @@ pub struct DecoderConfig {
     pub layers: usize,
     /// Tokens of the longest sequence.
     pub sequence: usize,
-    /// Experts in each block.
+    /// Experts in each layer.
     pub experts: usize,
     /// Inner width of an expert.
     pub inter: usize,

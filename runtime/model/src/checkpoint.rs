@@ -36,7 +36,7 @@ const VERSION: u64 = 2;
 /// How far a training has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// Steps done.
+    /// Number of steps done.
     pub(crate) step: usize,
     /// Cross entropy of the first step.
     pub(crate) first_loss: Option<f32>,
@@ -222,7 +222,7 @@ impl Checkpoint {
         serde_json::from_value(self.subject["bytes"].clone()).ok()
     }
 
-    /// Steps done.
+    /// Number of steps done.
     pub fn step(&self) -> usize {
         self.progress.step
     }

@@ -150,7 +150,7 @@ impl Classifier {
 /// Points in the plane and the class of each.
 #[derive(Clone, Debug)]
 pub struct Samples {
-    /// x and y of every point, one after the other.
+    /// Coordinates x and y of every point, one point after the other.
     pub points: Vec<f32>,
     /// Class of each point.
     pub classes: Vec<u32>,
@@ -260,7 +260,7 @@ impl ClassifierTrainer {
         })
     }
 
-    /// Steps done.
+    /// Number of steps done.
     pub fn steps(&self) -> usize {
         self.steps
     }

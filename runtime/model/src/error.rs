@@ -18,7 +18,7 @@ pub enum Error {
     /// A text file can't be read.
     #[error("cannot read {0}")]
     Text(#[source] InFile<io::Error>),
-    /// A layer or a device refused.
+    /// A layer or the device refused an input or failed.
     #[error(transparent)]
     Moebius(#[from] moebius::Error),
     /// A device failed during a computation.
@@ -216,7 +216,7 @@ fn push_counted(lines: &mut Vec<String>, mut some: Vec<String>, all: usize) {
     lines.append(&mut some);
 }
 
-/// Names by their patterns.
+/// Groups of names by their common pattern.
 type Groups<'a> = BTreeMap<String, Vec<&'a str>>;
 
 fn show(

@@ -13,7 +13,7 @@ use crate::error::Error;
 /// Measurements of the steps since the last report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Steps done in all.
+    /// Number of steps done since the start of the training.
     pub step: usize,
     /// Cross entropy of each step before its update, in nats per token. For the small decoder, a token is a byte.
     pub losses: Vec<f32>,

@@ -183,7 +183,7 @@ impl Trainer {
         parameters(&self.model)
     }
 
-    /// Steps done.
+    /// Number of steps done.
     pub fn steps_done(&self) -> usize {
         self.progress.step
     }

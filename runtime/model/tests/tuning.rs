@@ -38,7 +38,7 @@ fn config_of(files: &ModelFiles) -> Value {
 }
 
 fn ids(vocabulary: usize, count: usize) -> Vec<u32> {
-    // A text with a rule that can be learnt: most tokens are followed by the next one.
+    // A text with a rule that can be learnt: a token mostly determines the next one.
     let next = |at: usize| (at * at / 7 % 11 + at) % vocabulary.min(40);
     (0..count).map(|at| next(at) as u32).collect()
 }
@@ -249,7 +249,7 @@ fn drawn_weights_learn_and_come_back() {
     assert_eq!(logits(&again), logits(&trainer.model().valid()));
 }
 
-/// The dense model of a case with drawn weights, without the biases and the windows of single layers that families with experts lack.
+/// The dense model of a case with drawn weights, without the biases and per-layer windows that families with experts don't have.
 fn dense(name: &str, folder: &Path) -> ModelFiles {
     let bytes = fs::read(cases().join(name).join("config.json")).unwrap();
     let mut config: Value = serde_json::from_slice(&bytes).unwrap();

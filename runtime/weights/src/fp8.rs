@@ -230,7 +230,8 @@ impl Reader {
     /// F8_E8M0, or U8 for MX. Their shape determines the granularity: \[\], \[1\] or \[1, 1\] one scale per tensor, \[n\] or \[n, 1\] per
     /// row, \[n, ⌈k/32⌉\] bytes MX, and anything else a grid of blocks, with the size in `quantization_config.weight_block_size` of
     /// `config.json` or in the file's metadata, else 128 × 128, else the one size that fits. For a W of \[experts, n, k\] the scales have
-    /// in front, or one scale serves all. The scale of the input is `X.input_scale` or `X.activation_scale`, one value.
+    /// the experts as their first extent, or all experts share one scale. The scale of the input is `X.input_scale` or
+    /// `X.activation_scale`, one value.
     ///
     /// # Errors
     /// [`WeightsError::UnknownTensor`] for an unknown name, [`WeightsError::WrongTensor`] for a tensor that isn't FP8 or scales that don't

@@ -379,10 +379,10 @@ impl Engine {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// A setting or a token doesn't fit.
+    /// A setting or a token is invalid.
     #[error(transparent)]
     Unfit(#[from] Mismatch),
-    /// A request could never run.
+    /// The request could never run.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// A call of the scheduler was out of order, which is a bug of the engine.

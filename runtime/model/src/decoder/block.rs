@@ -86,7 +86,7 @@ impl Block {
     reason = "a layer has one, and Burn's modules can't be boxed"
 )]
 pub enum FeedForward {
-    /// One network for all tokens.
+    /// One dense network for all tokens.
     Dense(DenseBlock),
     /// A mixture of experts.
     Experts(MoeLayer),

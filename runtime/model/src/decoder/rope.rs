@@ -10,7 +10,7 @@ use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::nn::{self, Pairs};
 use serde::Serialize;
 
-/// Rotary positions of a head.
+/// Rotary position embedding of a head.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rope {
     /// Base θ of the frequencies.

@@ -138,7 +138,7 @@ impl<'a> Keys<'a> {
         value.as_str()
     }
 
-    /// The whole numbers of a list; empty where there is no list.
+    /// The integers of a list; empty if there is no list.
     pub(super) fn sizes(&mut self, name: &str) -> Vec<usize> {
         let Some(value) = self.get(name) else {
             return Vec::new();

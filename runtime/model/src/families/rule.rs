@@ -110,7 +110,7 @@ pub(super) const ATTENTION: &[Rule] = rules! { "model.layers.{l}.self_attn.":
     "k_norm.weight" => KeyNorm;
 };
 
-/// Latent attention.
+/// Latent attention, with the projections to and from the narrow vectors.
 pub(super) const LATENT: &[Rule] = rules! { "model.layers.{l}.self_attn.":
     "q_proj.weight" => Query;
     "q_a_proj.weight" => QueryDown;

@@ -15,7 +15,7 @@ mod models;
 #[cfg(feature = "flex")]
 use std::path::PathBuf;
 
-/// A folder of `tests/cases`.
+/// The path of a folder in `tests/cases`.
 #[cfg(feature = "flex")]
 fn cases(folder: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -55,7 +55,7 @@ fn open(file: Builder) -> Result<ModelFiles, Error> {
     ModelFiles::of_gguf(GgufFile::from_bytes("test", file.bytes()).unwrap())
 }
 
-/// Rows `file => part, part…;`: each file is refused by one error that says all parts.
+/// Makes tests from rows `file => part, part…;`: each file is refused by one error that contains all parts.
 macro_rules! refused {
     ($($file:expr => $($part:expr),+;)+) => {
         $(refused($file, &[$($part),+]);)+

@@ -1,4 +1,4 @@
-//! Models of GGUF files that the Python package `gguf` wrote (`tests/cases/gguf/make_gguf.py`) compute what their safetensors do.
+//! GGUF files that the Python package `gguf` wrote (`tests/cases/gguf/make_gguf.py`) give the logits of the same models in safetensors.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -83,7 +83,7 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// A conversation of these messages.
+    /// A conversation with these messages.
     pub fn new(messages: impl IntoIterator<Item = Message>) -> Self {
         Self {
             messages: messages.into_iter().collect(),

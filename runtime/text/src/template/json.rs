@@ -16,7 +16,7 @@ struct Style {
     sorted: bool,
 }
 
-/// `value|tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`, the arguments in this order or by name.
+/// `value|tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`, with the arguments in this order or by name.
 pub(super) fn tojson(value: Value, arguments: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let arguments = arguments.into_values();
     let (places, names): (&[Value], Kwargs) = from_args(&arguments)?;

@@ -30,7 +30,7 @@ pub(super) fn print(
     }
 }
 
-/// The filter `string`.
+/// The filter `string`, which prints a value as text.
 pub(super) fn string(value: &Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => Ok(value.clone()),
@@ -134,7 +134,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The function `raise_exception`.
+/// The function `raise_exception`, with which a template refuses a conversation.
 pub(super) fn raise_exception(message: &Value) -> Result<Value, Error> {
     let error = Error::new(ErrorKind::InvalidOperation, "raise_exception was called");
     Err(error.with_source(Refusal(message.to_string())))

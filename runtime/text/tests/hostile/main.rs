@@ -82,7 +82,7 @@ fn some_values_are_read_or_refused() {
     });
 }
 
-/// Files on which the library of tokenizers itself panics.
+/// Files on which the `tokenizers` library itself panics.
 #[test]
 fn files_that_contradict_themselves_are_refused() {
     let good: Value = serde_json::from_slice(&fixture("byte_fallback")).unwrap();

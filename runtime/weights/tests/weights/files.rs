@@ -50,7 +50,7 @@ pub(crate) fn f32s(name: &'static str, shape: &[usize], values: &[f32]) -> Tenso
     (name, Dtype::F32, shape.to_vec(), bytes)
 }
 
-/// A tensor of one-byte elements.
+/// A tensor of one-byte elements, all `fill`.
 pub(crate) fn bytes(name: &'static str, dtype: Dtype, shape: &[usize], fill: u8) -> Tensor {
     let count = shape.iter().product();
     (name, dtype, shape.to_vec(), vec![fill; count])

@@ -29,7 +29,7 @@ const EXPERTS_ALONE: [&str; 3] = ["mixtral", "gpt_oss", "granitemoe"];
 /// Tensor that shows that a file stores a tensor for each expert.
 const FIRST_APART: &str = "blk.0.ffn_gate.0.weight";
 
-/// An architecture of GGUF files.
+/// An architecture of GGUF files, and how its models are described.
 struct Architecture {
     /// The value of `general.architecture`.
     name: &'static str,
