@@ -11,7 +11,7 @@ use crate::error::Error;
 pub(super) enum Kind {
     /// Factors of a norm.
     Norm,
-    /// A vector that is added to something, or logits that don't depend on the input.
+    /// Values that are added to something, or logits that don't depend on the input.
     Bias,
     /// A matrix whose product is added to the layer's input.
     Out,
