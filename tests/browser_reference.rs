@@ -1,7 +1,7 @@
-//! What the browser's tests compare with: a layer and a training computed natively.
+//! Native results that the browser's tests compare with: the outputs of a layer and of a training.
 //!
-//! `web-demo/test/native.json` is written by this test (`MOEBIUS_BLESS=1`), on `flex`; all devices of this
-//! run, and in the browser's tests a real WebGPU device, must agree with it.
+//! With `MOEBIUS_BLESS=1` this test writes `web-demo/test/native.json` on `flex`. All devices of a run, and in the browser's
+//! tests a real WebGPU device, must agree with that file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,13 +18,13 @@ const TOKENS: usize = 24;
 const HIDDEN: usize = 32;
 const STEPS: usize = 12;
 
-/// Relative L2 error between devices: sums of at most 64 products in another order.
+/// Largest relative L2 error between two devices, which sum up to 64 products in different orders.
 const LAYER: f64 = 1e-5;
 
-/// Relative difference of a loss: twelve steps carry differences of sums on, see `tests/training.rs`.
+/// Largest relative difference of a loss: twelve training steps amplify rounding differences, see `tests/training.rs`.
 const LOSS: f64 = 1e-3;
 
-/// In ±1, from whole numbers, so that every language draws the same bits.
+/// Element `i` of the inputs, within ±1: derived from integers, so that every language computes the same bits.
 fn value(i: usize) -> f32 {
     ((i * 7919) % 1000) as f32 / 500.0 - 1.0
 }

@@ -1,4 +1,4 @@
-//! Attention of a sequence.
+//! Cases of attention over a sequence.
 
 fn main() {
     moebius_conformance::run(moebius_conformance::ATTENTION);

@@ -1,4 +1,4 @@
-//! Products of weights in FP8.
+//! Cases of matrix products with FP8 weights.
 
 fn main() {
     moebius_conformance::run(moebius_conformance::FP8_GEMM);

@@ -1,4 +1,4 @@
-//! Products of the experts, their gradients, and what is done to their rows.
+//! Cases of the experts' matrix products, their gradients, and the operations on their rows.
 
 fn main() {
     moebius_conformance::run(moebius_conformance::GROUPED_GEMM);

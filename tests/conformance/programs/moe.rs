@@ -1,4 +1,4 @@
-//! Layers with experts, their routers and losses.
+//! Cases of mixture-of-experts layers, their routers and their losses.
 
 fn main() {
     moebius_conformance::run(moebius_conformance::MOE);

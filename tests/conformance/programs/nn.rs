@@ -1,4 +1,4 @@
-//! Burn's own modules through our kernels.
+//! Cases of Burn's own modules on our kernels.
 
 fn main() {
     moebius_conformance::run(moebius_conformance::NN);

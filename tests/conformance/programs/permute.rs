@@ -1,4 +1,4 @@
-//! Rows of tokens to their experts and back.
+//! Cases of moving token rows to their experts and back.
 
 fn main() {
     moebius_conformance::run(moebius_conformance::PERMUTE);

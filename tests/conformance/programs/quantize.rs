@@ -1,4 +1,4 @@
-//! Codes of FP8 and what rounds to them.
+//! Cases of FP8 codes and the rounding to them.
 
 fn main() {
     moebius_conformance::run(moebius_conformance::QUANTIZE);

@@ -1,4 +1,4 @@
-//! Which experts a token goes to.
+//! Cases of choosing experts for tokens.
 
 fn main() {
     moebius_conformance::run(moebius_conformance::ROUTING);

@@ -1,4 +1,4 @@
-//! Dropout after the activation of an expert: its rate, its scale, its gradients, and where it is absent.
+//! Dropout after an expert's activation: its rate, scale and gradients, and the layers without it.
 
 use crate::tensors::{floats, tensor};
 use burn::module::Module;
@@ -25,7 +25,7 @@ fn config() -> MoeConfig {
         .with_activation_dropout(P)
 }
 
-/// 1 at column `at` + r of row r of `columns`.
+/// A matrix of 16 rows and `columns` columns that has 1 at column `at` + r of row r, and 0 elsewhere.
 fn shifted(columns: usize, at: usize) -> Vec<f32> {
     let mut values = vec![0.0; WIDTH * columns];
     for row in 0..WIDTH {
@@ -34,7 +34,7 @@ fn shifted(columns: usize, at: usize) -> Vec<f32> {
     values
 }
 
-/// Layers whose experts give back relu(x): what the dropout made of it is y.
+/// Named layers whose experts return relu(x), so that y shows what the dropout does to x.
 fn identities(target: &Target) -> Vec<(&'static str, MoeLayer)> {
     let made = |config: MoeConfig| config.init(&target.burn()).unwrap();
     let square = |layer: MoeLayer| {
@@ -74,14 +74,14 @@ fn identities(target: &Target) -> Vec<(&'static str, MoeLayer)> {
     ]
 }
 
-/// Powers of 2, of which FP8 rounds none.
+/// Values 0.5, 1 and 2, which FP8 represents exactly.
 fn batch() -> Vec<f32> {
     let mut rng = Rng::new(9);
     let mut one = || [0.5, 1.0, 2.0][rng.below(3)];
     (0..TOKENS * WIDTH).map(|_| one()).collect()
 }
 
-/// Fails unless `y` is x / (1 − p), or 0 as often as p says.
+/// Asserts that every y is 0 or x / (1 − p), and that about a share p of them is 0.
 fn check(name: &str, y: &[f32], x: &[f32]) {
     let dropped = y.iter().filter(|y| **y == 0.0).count();
     let (mean, spread) = (x.len() as f64 * P, (x.len() as f64 * P * (1.0 - P)).sqrt());
@@ -104,7 +104,7 @@ pub(crate) fn rate_and_scale(target: &Target) {
         let (first, second) = (run(), run());
         check(name, &first, &x);
         assert_ne!(first, second, "{name}: the same elements twice");
-        // A seed is for the whole device, and cases run one after another.
+        // The seed is global to the device; cases run one after another, so none disturbs this one.
         device.seed(5);
         let seeded = run();
         device.seed(5);
@@ -112,7 +112,7 @@ pub(crate) fn rate_and_scale(target: &Target) {
     }
 }
 
-/// What a forward dropped has no gradient, and what it kept has that of the scaled value.
+/// Checks that dropped values have gradient 0, and kept ones the gradient of the scaled value.
 pub(crate) fn gradients_follow_the_forward(target: &Target) {
     let x = batch();
     for (name, layer) in identities(target) {
@@ -130,7 +130,7 @@ pub(crate) fn gradients_follow_the_forward(target: &Target) {
         if name != "feed-forward" {
             continue;
         }
-        // With dy = 1 a row of dW_out is the sum of the hidden rows, which are y.
+        // With dy = 1, each row of dW_out is the sum of the hidden rows, which equal y.
         let grads = GradientsParams::from_grads(grads, &layer);
         let trained = trained_parameters(&layer);
         let w_out = trained.iter().find(|p| p.path.ends_with("w_out")).unwrap();
@@ -141,7 +141,7 @@ pub(crate) fn gradients_follow_the_forward(target: &Target) {
     }
 }
 
-/// The dense blocks of a GLaM-style model drop like the others; a record has nothing of it.
+/// Checks that a GLaM-style model's dense blocks drop values, too, and that a record doesn't hold the dropout rate.
 pub(crate) fn dense_blocks_and_records(target: &Target) {
     let mut config = GlamConfig::new(WIDTH, WIDTH, 2);
     config.moe = config.moe.with_activation_dropout(P);

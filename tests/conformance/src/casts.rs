@@ -1,5 +1,5 @@
-//! Burn's own casts to 16-bit floats, which our kernels' neighbours use: to the nearest, ties to even; and FP8 casts on the device against
-//! the host codec, bit for bit.
+//! Burn's casts to 16-bit floats, which layers beside our kernels use: to nearest, ties to even. And FP8 casts on the device
+//! against the host codec, bit for bit.
 
 use crate::Outcome;
 use crate::fp8_gemm::FORMATS;
@@ -34,7 +34,8 @@ pub(crate) fn bf16(target: &Target) -> Outcome {
     check(target, DType::BF16, values, |x| bf16::from_f32(x).to_f32())
 }
 
-/// Each value, the one halfway to the next if that is `dropped` bits of an f32 away, and those around the middle; infinities and NaN.
+/// Test values of a cast that drops `dropped` mantissa bits of an f32: each value, the midpoint to the next value, and the
+/// midpoint's neighbours; then zeros, infinities, NaN and the largest f32.
 fn ties(values: impl Iterator<Item = f32>, dropped: u32) -> Vec<f32> {
     let middle = 1 << (dropped - 1);
     let around = [0, middle - 1, middle, middle + 1];
@@ -48,7 +49,7 @@ fn check(target: &Target, dtype: DType, values: Vec<f32>, want: impl Fn(f32) -> 
     let device = target.burn();
     let compare = |from: DType, data: TensorData| {
         let given = Tensor::<1>::from_data(data, (&device, from));
-        // Read as it is stored: where two casts are fused, Mesa 26 leaves the rounding between them out.
+        // The cast is read back at once: Mesa 26 omits the rounding between two fused casts.
         let got = given.cast(dtype).into_data();
         for (x, got) in values.iter().zip(got.iter::<f32>()) {
             let want = want(*x);
@@ -80,7 +81,7 @@ fn check_encode(target: &Target, values: &[f32]) {
     }
 }
 
-/// Every value, every midpoint and their neighbours, specials, and random magnitudes.
+/// Checks every FP8 value, every midpoint with its neighbours, special values, and random magnitudes.
 pub(crate) fn encode_edges(target: &Target) {
     let infinity = f32::INFINITY;
     let mut values = vec![

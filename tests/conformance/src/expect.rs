@@ -1,10 +1,10 @@
-//! The cases a device may refuse, and why; everything else must run everywhere.
+//! The cases that a device may refuse, with the reason; all other cases must run everywhere.
 
 use crate::model_scale::slow;
 use moebius_device::{Capability, Runtime};
 use moebius_tests::target::Target;
 
-/// Families and cases that launch kernels of CubeCL's by themselves, or ask for the allocator's figures.
+/// Families and cases that launch CubeCL kernels directly or read the allocator's statistics.
 const NEED_KERNELS: [&str; 20] = [
     "grouped_gemm",
     "fp8_gemm",
@@ -28,7 +28,7 @@ const NEED_KERNELS: [&str; 20] = [
     "attention::visits",
 ];
 
-/// Whether a device without CubeCL's kernels has nothing to run of the case.
+/// Whether a case can't run at all on a device without CubeCL kernels.
 pub(crate) fn needs_kernels(case: &str) -> bool {
     let family = case.split("::").next();
     NEED_KERNELS
@@ -36,7 +36,7 @@ pub(crate) fn needs_kernels(case: &str) -> bool {
         .any(|name| *name == case || Some(*name) == family)
 }
 
-/// Whether the device multiplies squares of one of these edges in its planes, whose size it tells.
+/// Whether the device has matrix instructions for squares of one of these edges, and a known plane size.
 fn has_matrices(capability: &Capability, element: &str, edges: &[u32]) -> bool {
     let planes = capability
         .subgroup

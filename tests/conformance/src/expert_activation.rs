@@ -25,7 +25,7 @@ const ACTIVATIONS: [Option<Activation>; 6] = [
     Some(Activation::Clamped),
 ];
 
-/// Rows with their routing; what no oracle reads is NaN.
+/// Rows with their routing; elements that no oracle reads are NaN.
 struct Batch {
     problem: Problem,
     sorted: permute::Sorted,
@@ -35,7 +35,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// The rows of `keys`, of which any at or past `experts` go nowhere.
+    /// Random rows for slots with these keys; keys of at least `experts` stand for no expert.
     fn new(keys: &[u32], experts: usize, problem: Problem) -> Self {
         let mut rng = Rng::new((keys.len() * 7 + problem.hidden_len()) as u64);
         let sorted = permute::reference(keys, experts);
@@ -147,7 +147,7 @@ fn silu(slots: usize, experts: usize, inter: usize) -> Problem {
     problem.with_activation(Some(Activation::Silu), true)
 }
 
-/// Rows around a cube's units, columns around a vector's lanes and 64 vectors of four.
+/// Checks numbers of rows around a cube's units, and of columns around a vector's lanes and 64 vectors of four.
 pub(crate) fn sizes(target: &Target) -> Outcome {
     let sizes = [1, 3, 16, 63, 64, 65, 252, 255, 256, 260, 1024];
     Outcome::of(sizes.map(|inter| {
@@ -164,14 +164,14 @@ pub(crate) fn activations(target: &Target) -> Outcome {
         let problem = silu(40, 4, 48).with_activation(activation, gated);
         let mut batch = Batch::random(40, 4, problem);
         if activation == Some(Activation::Clamped) {
-            // Beyond where it cuts.
+            // Values beyond the limits of the clamp.
             batch.pre.iter_mut().for_each(|value| *value *= 4.0);
         }
         batch.check(target)
     }))
 }
 
-/// Far from 0 a gradient is 0 or the row's own, whatever overflows on the way.
+/// Checks that for inputs of large magnitude the gradient is 0 or dhidden itself, even where intermediate values overflow.
 pub(crate) fn far_out(target: &Target) {
     let client = target.client().unwrap();
     let far = [1e18, -1e18, 1e4, -1e4, 90.0, -90.0, 21.0, -21.0];
@@ -185,7 +185,7 @@ pub(crate) fn far_out(target: &Target) {
     }
 }
 
-/// Slots that go nowhere, experts without rows, and fewer rows than slots.
+/// Checks slots without an expert, experts without rows, and fewer rows than slots.
 pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..90).map(|s| [6, 2, 9, 4][s % 4]).collect();
     let bounded = |rows: usize| silu(90, 6, 20).with_row_bound(rows).unwrap();
@@ -198,7 +198,7 @@ pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     ])
 }
 
-/// All rows of a network without a sort, whose kernels read no offsets.
+/// Checks the rows of a dense network, whose kernels read no offsets.
 pub(crate) fn dense(target: &Target) {
     let client = target.client().unwrap();
     for (rows, inter) in [(1, 1), (3, 20), (65, 64), (130, 257)] {
@@ -209,13 +209,13 @@ pub(crate) fn dense(target: &Target) {
     }
 }
 
-/// More rows than a device has cubes along x.
+/// Checks more rows than a device allows cubes along x.
 pub(crate) fn many_rows(target: &Target) -> Outcome {
     let slots = 66_000;
     Batch::random(slots, 2, silu(slots, 2, 4)).check(target)
 }
 
-/// ⟨dy, b⟩ is added to what is there, and slots without an expert keep it.
+/// Checks that ⟨dy, b⟩ is added to the existing weight gradient, and that slots without an expert keep theirs.
 pub(crate) fn output_bias(target: &Target) -> Outcome {
     let cases = [
         (3, 2, 1),
@@ -237,7 +237,7 @@ fn check_output_bias(
     let client = target.client().unwrap();
     let (top_k, slots) = (2, 2 * tokens);
     let mut rng = Rng::new((tokens + hidden) as u64);
-    // A third of the experts get nothing, and some slots go nowhere.
+    // A third of the experts get no slots, and some slots have no expert.
     let keys: Vec<u32> = (0..slots)
         .map(|_| rng.below(experts + 1) as u32)
         .map(|e| if e % 3 == 1 { e - 1 } else { e })

@@ -1,4 +1,4 @@
-//! Every kind of expert: its formula against plain Rust in f64, its gradients, and sequences.
+//! Every kind of expert: its outputs against plain f64 Rust, its gradients, and its treatment of sequences.
 
 use crate::harness::assert_refused;
 use crate::moe_layer::supports;
@@ -57,7 +57,7 @@ fn batch(target: &Target, shape: [usize; 3], seed: u64) -> Tensor<3> {
     random(seed, shape, 1.5, &target.burn())
 }
 
-/// Named weights of a layer as f64.
+/// A layer's weights as f64, with their paths.
 struct Weights(Vec<(String, Vec<f64>)>);
 
 impl Weights {
@@ -66,7 +66,7 @@ impl Weights {
         Self(all.map(|p| (p.path, exact(&p.values))).collect())
     }
 
-    /// The weights of one of `experts` experts; zeros of no length for an absent bias.
+    /// The weights of expert `expert` out of `experts`; empty for an absent bias.
     fn get(&self, name: &str, expert: usize, experts: usize) -> &[f64] {
         let end = format!(".{name}");
         let Some((_, values)) = self.0.iter().find(|(path, _)| path.ends_with(&end)) else {
@@ -79,7 +79,7 @@ impl Weights {
 
 type Rows = Vec<Vec<f64>>;
 
-/// rows · Wᵀ + b.
+/// Computes rows · Wᵀ + b.
 fn linear(rows: &Rows, weight: &[f64], bias: &[f64]) -> Rows {
     let one = |row: &Vec<f64>| -> Vec<f64> {
         let products = weight.chunks(row.len()).enumerate();
@@ -110,7 +110,7 @@ fn plus(a: Rows, b: Rows) -> Rows {
     a.into_iter().zip(b).map(add).collect()
 }
 
-/// Σ_k w_tk · expert(rows)_t, where an expert sees the tokens of one sequence that chose it.
+/// Computes Σ_k w_tk · expert(rows)_t, where an expert is given the tokens of one sequence that chose it.
 fn reference(x: &Tensor<3>, out: &MoeOutput<3>, expert: impl Fn(usize, &Rows) -> Rows) -> Vec<f64> {
     let [sequences, length, hidden] = x.dims();
     let values = floats(x.clone());
@@ -138,7 +138,7 @@ fn reference(x: &Tensor<3>, out: &MoeOutput<3>, expert: impl Fn(usize, &Rows) ->
     y
 }
 
-/// Rows beside the two that a convolution of width 3 sees with them.
+/// Each row next to the two other rows that a convolution of width 3 covers.
 fn neighbours(rows: &Rows, causal: bool) -> Rows {
     let width = rows.first().map_or(0, Vec::len);
     let at = |row: usize, place: usize| -> Vec<f64> {
@@ -168,7 +168,7 @@ pub(crate) fn convolutional_is_a_convolution(target: &Target) {
     }
 }
 
-/// softmax(q·kᵀ/√D)·v per head.
+/// Computes softmax(q·kᵀ/√D)·v for each head.
 fn attention(q: &Rows, k: &Rows, v: &Rows, heads: usize, causal: bool) -> Rows {
     let width = INTER / heads;
     let row = |i: usize| -> Vec<f64> {
@@ -257,7 +257,7 @@ pub(crate) fn parameter_efficient_trains_less(target: &Target) {
         let trained = trained_weights(&layer);
         assert_eq!(trained, EXPERTS * (each + 64), "{kind:?}");
         assert!(trained < whole, "{kind:?} trains {trained} of {whole}");
-        // At first every expert is the frozen network, and a step doesn't change that one.
+        // Initially every expert equals the frozen network, and a training step leaves that network unchanged.
         let x = random(4, [2, 5, 64], 1.0, &device);
         let frozen = |layer: &MoeLayer| -> Vec<Vec<f32>> {
             let all = parameters(layer).into_iter();
@@ -274,7 +274,7 @@ pub(crate) fn parameter_efficient_trains_less(target: &Target) {
         let after = stepped.forward(x).unwrap().y.powi_scalar(2).sum();
         assert!(floats(after)[0] < floats(loss)[0], "{kind:?} didn't learn");
     }
-    // A rank that trains more than the whole is refused.
+    // A rank whose factors have more parameters than the full matrix is refused.
     let kind = ExpertKind::ParameterEfficient {
         form: Adapted::Lora,
         rank: 40,
@@ -282,7 +282,7 @@ pub(crate) fn parameter_efficient_trains_less(target: &Target) {
     assert_refused(ErrorKind::Config, shape.with_kind(kind).init(&device));
 }
 
-/// Each sequence by itself gives what it gives in a batch, and causal experts don't look ahead.
+/// Checks that a sequence gives the same result alone and in a batch, and that causal experts don't look ahead.
 pub(crate) fn sequences_are_apart(target: &Target) {
     for kind in kinds() {
         let layer = layer(target, config(kind));
@@ -291,7 +291,7 @@ pub(crate) fn sequences_are_apart(target: &Target) {
         let size = 10 * HIDDEN;
         for sequence in 0..3 {
             let one = x.clone().narrow(0, sequence, 1);
-            // Two dimensions are one sequence.
+            // A two-dimensional x is one sequence.
             let y = floats(layer.forward(one.reshape([10, HIDDEN])).unwrap().y);
             let want = &whole[sequence * size..(sequence + 1) * size];
             assert_eq!(y, want, "{kind:?}, sequence {sequence}");
@@ -319,7 +319,7 @@ fn layers() -> [MoeConfig; 5] {
     ]
 }
 
-/// y, and the gradients of x and of all that is trained, by name.
+/// y, and the gradients of x and of all trained parameters, by name.
 fn pass(config: MoeConfig, device: &Device) -> Vec<(String, Vec<f32>)> {
     let layer = filled(config.init(device).unwrap(), 6, 0.5);
     let layer = match &layer.factors {
@@ -340,7 +340,8 @@ fn pass(config: MoeConfig, device: &Device) -> Vec<(String, Vec<f32>)> {
     all
 }
 
-/// Both passes of all of them against flex, whose body is Burn's own operations. Nothing is drawn.
+/// Compares forward and backward of every kind of expert in every layer with flex, which runs Burn's own operations. Nothing is
+/// random.
 pub(crate) fn every_kind_in_every_layer(target: &Target) {
     for config in layers() {
         let config = match config.router {
@@ -361,21 +362,21 @@ pub(crate) fn every_kind_in_every_layer(target: &Target) {
     }
 }
 
-/// f16 and bf16 experts against the same weights in f32.
+/// Compares f16 and bf16 experts with f32 experts that have the same weights.
 pub(crate) fn half(target: &Target, element: Element) -> Result<(), Error> {
     let dtype = dtype(element);
     supports(target, dtype)?;
     for kind in kinds() {
         let switch = RouterConfig::Switch(SwitchConfig::default());
         let config = config(kind).with_bias(true).with_router(switch);
-        // Values that both types hold.
+        // Values that f32 and the 16-bit type both represent.
         let rounded = layer(target, config).cast(dtype).unwrap();
         let wide = rounded.clone().cast(DType::F32).unwrap();
         let x = batch(target, [2, 9, HIDDEN], 7).cast(dtype);
         let got = rounded.forward(x.clone()).unwrap();
         assert_eq!(got.y.dtype(), dtype, "{kind:?}");
         let want = doubles(wide.forward(x.cast(DType::F32)).unwrap().y);
-        // More products in a row round more often than the two the tolerance is made for.
+        // These experts chain more products than the two that the tolerance allows for, so they round more often.
         let tolerance = 4.0 * rel_l2(element);
         assert_close(&format!("{kind:?}"), &floats(got.y), &want, tolerance);
     }
@@ -398,7 +399,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     ] {
         assert_refused(ErrorKind::Config, config.init(&target.burn()));
     }
-    // A problem and a plan are of feed-forward experts.
+    // Problems and plans exist for feed-forward experts only.
     let layer = layer(target, config(heads(2)));
     assert_refused(ErrorKind::Unsupported, layer.problem(4, DType::F32));
     let empty = Tensor::<3>::zeros([2, 0, HIDDEN], &target.burn());

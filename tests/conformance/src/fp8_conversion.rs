@@ -1,4 +1,4 @@
-//! FP8 conversion instructions against integer arithmetic, bit for bit.
+//! The device's FP8 conversion instructions against integer arithmetic, bit for bit.
 
 use crate::Outcome;
 use crate::fp8_gemm::{Coded, FORMATS, with_codes};
@@ -17,7 +17,7 @@ use moebius_shaders::grouped_gemm::Variant;
 use moebius_shaders::quantize as kernels;
 use moebius_tests::target::{Target, download_f32, download_u32, poisoned, upload_f32, upload_u32};
 
-/// What a device with instructions does with them.
+/// Runs a check on a device that has conversion instructions; elsewhere the outcome is unsupported.
 fn by_instructions(target: &Target, check: impl Fn(&Client, &Capability)) -> Outcome {
     let client = target.client().unwrap();
     let device = target.capability();
@@ -33,7 +33,7 @@ fn cast(len: usize, format: Fp8Format, device: &Capability) -> Plan {
     plan.by(Conversion::Instructions, device).unwrap()
 }
 
-/// Every half and every bfloat16, and f32 on both sides of the middle between two codes.
+/// Every f16 and every bf16, and the f32s on both sides of the midpoint between two codes.
 fn values() -> Vec<f32> {
     let every = 0..=u16::MAX;
     let halves = every.clone().map(|bits| f16::from_bits(bits).to_f32());
@@ -89,7 +89,7 @@ pub(crate) fn every_code(target: &Target) -> Outcome {
     })
 }
 
-/// Codes, scales and values, as integer arithmetic makes them.
+/// Checks codes, scales and values against those of integer arithmetic.
 pub(crate) fn quantize(target: &Target) -> Outcome {
     let x = crate::quantize::hostile(5 * 512, 3);
     by_instructions(target, |client, device| {
@@ -133,7 +133,7 @@ pub(crate) fn quantize(target: &Target) -> Outcome {
     })
 }
 
-/// Which NaN a code decodes to is no one's promise.
+/// Replaces every NaN by the same one, since no device promises the bits of a NaN.
 fn without_nan(bits: Vec<u32>) -> Vec<u32> {
     let nan = |bits: &u32| bits & 0x7FFF_FFFF > 0x7F80_0000;
     bits.into_iter()
@@ -141,7 +141,7 @@ fn without_nan(bits: Vec<u32>) -> Vec<u32> {
         .collect()
 }
 
-/// Weights decoded by instructions give the products that they give by integer arithmetic.
+/// Checks that weights decoded by instructions give the same products as weights decoded by integer arithmetic.
 pub(crate) fn products(target: &Target) -> Outcome {
     by_instructions(target, |_, _| {
         for format in FORMATS {

@@ -1,4 +1,4 @@
-//! Experts that train in FP8 against plain f64 sums over values rounded by the host codec.
+//! Experts that train in FP8, against plain f64 sums over values rounded by the host codec.
 
 use crate::Outcome;
 use crate::fp8_training::{amax, quantised, resumed};
@@ -58,7 +58,7 @@ fn batch(seed: u64, device: &Device) -> Tensor<2> {
     random(seed, [TOKENS, HIDDEN], 1.5, device)
 }
 
-/// Values rounded with the scale of their own amax.
+/// Quantises and dequantises values with the scale of their own amax.
 fn current(values: &[f64], format: Fp8Format) -> Vec<f64> {
     let values: Vec<f32> = values.iter().map(|v| *v as f32).collect();
     let scale = scale_host(amax(&values), format, 0);
@@ -66,21 +66,21 @@ fn current(values: &[f64], format: Fp8Format) -> Vec<f64> {
     exact(&rounded)
 }
 
-/// A slot that reached an expert.
+/// A slot that was routed to an expert.
 struct Slot {
     token: usize,
     expert: usize,
     weight: f64,
 }
 
-/// What the experts of these slots give, and the gradients of their weights, for dy \[T,H\].
+/// The expected outputs of these slots' experts, and the gradients of their weights, given dy \[T,H\].
 struct Want {
     y: Vec<f64>,
     dw_in: Vec<f64>,
     dw_out: Vec<f64>,
 }
 
-/// W \[rows, columns\] of expert `e` times v, or its transpose times v.
+/// Multiplies v by W \[rows, columns\] of expert `e`, or by its transpose.
 fn times(
     w: &[f64],
     e: usize,
@@ -104,14 +104,14 @@ fn add_outer(dw: &mut [f64], e: usize, g: &[f64], v: &[f64]) {
     }
 }
 
-/// relu(gate) ∘ up of a row of gates and ups.
+/// Computes relu(gate) ∘ up from a row of gates and ups.
 fn gated(row: &[f64]) -> Vec<f64> {
     (0..INTER)
         .map(|i| row[i].max(0.0) * row[INTER + i])
         .collect()
 }
 
-/// The gradient of a row of gates and ups, given that of relu(gate) ∘ up.
+/// The gradient of a row of gates and ups, given the gradient of relu(gate) ∘ up.
 fn before_gate(row: &[f64], dh: &[f64]) -> Vec<f64> {
     let (gate, up) = row.split_at(INTER);
     let open = |gate: f64| f64::from(u8::from(gate > 0.0));
@@ -120,7 +120,7 @@ fn before_gate(row: &[f64], dh: &[f64]) -> Vec<f64> {
     dgate.chain(dup).collect()
 }
 
-/// With the rounding of current scaling where `fp8`, else without any.
+/// Computes the expected values: with the rounding of current scaling if `fp8`, else without rounding.
 fn want(slots: &[Slot], [x, w_in, w_out, dy]: [&[f64]; 4], fp8: bool) -> Want {
     let round = |values: &[f64], format| {
         if fp8 {
@@ -169,7 +169,7 @@ fn want(slots: &[Slot], [x, w_in, w_out, dy]: [&[f64]; 4], fp8: bool) -> Want {
     want
 }
 
-/// A step of the layer against the reference; experts that `mask` leaves out get no slot.
+/// Compares a step of the layer with the reference; experts that `mask` excludes get no slot.
 fn check(target: &Target, mask: Option<[bool; EXPERTS]>) -> Outcome {
     let device = target.burn().autodiff();
     let layer = layer(config(Fp8Recipe::current()), &device);
@@ -212,13 +212,13 @@ fn check(target: &Target, mask: Option<[bool; EXPERTS]>) -> Outcome {
     );
     let inputs = [&x[..], &w_in, &w_out, &dy];
     let exact = want(&slots, inputs, true);
-    // A hidden value on a tie may round the other way when its sum is in another order: one in
-    // some hundred, a unit of 1/16 each.
+    // A hidden value near a tie may be rounded to the other neighbour when its sum has another order: about one in a hundred,
+    // by 1/16 each.
     assert_close("y", &floats(out.y.clone()), &exact.y, 2e-3);
     let (dw_in, dw_out) = (floats(dw_in.unwrap()), floats(dw_out.unwrap()));
     assert_close("dW_in", &dw_in, &exact.dw_in, 1e-2);
     assert_close("dW_out", &dw_out, &exact.dw_out, 1e-2);
-    // And it is near to what isn't rounded, though not that near.
+    // The result is also near the unrounded one, though not as near.
     let plain = want(&slots, inputs, false);
     assert_close("y", &floats(out.y.clone()), &plain.y, 0.1);
     assert_close("dW_in", &dw_in, &plain.dw_in, 0.15);
@@ -231,16 +231,16 @@ pub(crate) fn values_and_gradients(target: &Target) -> Outcome {
     check(target, None)
 }
 
-/// Half of the slots reach no expert: the rows past the last expert's count in no amax.
+/// Checks that rows without an expert, half of the slots, don't count in any amax.
 pub(crate) fn rows_without_expert_do_not_count(target: &Target) -> Outcome {
     check(target, Some([false, true, false]))
 }
 
-/// A training of a few steps, which a record may interrupt.
+/// Trains for a few steps, optionally interrupted by saving and loading a record.
 fn train(target: &Target, recipe: Option<Fp8Recipe>, interrupt: bool) -> Vec<f32> {
     let device = target.burn().autodiff();
     let config = config(delayed()).with_fp8(recipe).with_bias(true);
-    // All runs begin alike.
+    // All runs start from the same weights.
     let plain = config.with_fp8(None).init(&device).unwrap();
     let weights = filled(plain, 3, 0.4).weights().unwrap();
     let mut model = config.with_weights(weights).unwrap();
@@ -287,7 +287,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     assert_refused(ErrorKind::Config, convolutional.init(&device));
     let margin = config.with_fp8(Some(Fp8Recipe::current().with_margin(40)));
     assert_refused(ErrorKind::Config, margin.init(&device));
-    // Experts of another precision than the configuration's.
+    // Experts whose precision isn't the configuration's.
     let mut mixed = config.init(&device).unwrap();
     mixed.experts = config.with_fp8(None).init(&device).unwrap().experts;
     assert_refused(ErrorKind::Config, mixed.forward(batch(1, &device)));

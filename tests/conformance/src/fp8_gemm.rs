@@ -1,5 +1,5 @@
-//! Products with FP8 weights: against the f64 oracle on the decoded weights, and bit for bit against
-//! the same variant on the decoded weights in f32.
+//! Products with FP8 weights, against the f64 oracle on the decoded weights, and bit for bit against the same variant on the
+//! decoded weights in f32.
 
 use crate::grouped_gemm::{Product, gated_by, variants, with};
 use crate::{Outcome, operation};
@@ -39,7 +39,7 @@ pub(crate) fn with_codes(problem: Problem, format: Fp8Format, granularity: Granu
     }
 }
 
-/// This variant, or a refusal.
+/// Asks for this variant; a plan without it is refused.
 fn by(variant: Variant) -> ProductHow {
     ProductHow {
         variant: Some(variant),
@@ -47,7 +47,7 @@ fn by(variant: Variant) -> ProductHow {
     }
 }
 
-/// A product with weights as codes, and the same product with what the codes decode to.
+/// A product with FP8 codes as weights, and the same product with the decoded weights.
 pub(crate) struct Coded {
     problem: Problem,
     decoded: Product,
@@ -56,7 +56,7 @@ pub(crate) struct Coded {
 }
 
 impl Coded {
-    /// Of these codes and scales in place of a product's weights.
+    /// Replaces a product's weights by these codes and scales.
     fn of(mut product: Product, words: &[u32], scales: Vec<u32>) -> Self {
         let problem = product.problem;
         let panels = fp8::to_panels(&problem, words);
@@ -70,7 +70,7 @@ impl Coded {
         }
     }
 
-    /// Random finite codes, with scales that keep a product of k of them near 1.
+    /// Draws random finite codes, with scales that keep a product of length k near 1.
     fn new(product: Product) -> Self {
         let problem = product.problem;
         let Some(Fp8Scheme {
@@ -102,7 +102,7 @@ impl Coded {
         Self::of(product, &words, scales)
     }
 
-    /// Random codes, and random experts for every slot.
+    /// Draws random codes, and a random expert for every slot.
     pub(crate) fn random(problem: Problem) -> Self {
         Self::new(Product::random(problem))
     }
@@ -133,7 +133,7 @@ impl Coded {
         operands
     }
 
-    /// The bits of the rows that a slot is sorted to.
+    /// The bits of the output rows that have a slot.
     pub(crate) fn bits(&self, target: &Target, how: ProductHow) -> Vec<u32> {
         let got = operation::run_by(target, &self.operation(), &how, &self.operands());
         let HostTensor::Floats(got) = got.unwrap().remove(0) else {
@@ -152,11 +152,11 @@ impl Coded {
         }))
     }
 
-    /// Against the oracle, and against the decoded weights.
+    /// Compares every variant with the oracle and with the decoded weights.
     fn check(&self, target: &Target) -> Outcome {
         let element = self.problem.element;
         let outcome = self.check_by(target, variants(target), rel_l2(element));
-        // Weights of 16-bit types would be rounded.
+        // The comparison bit for bit needs f32: 16-bit types would round the decoded weights.
         if element != Element::F32 {
             return outcome;
         }
@@ -171,7 +171,7 @@ impl Coded {
     }
 }
 
-/// Every format and kind of scale, in sizes around words, registers, panels and blocks.
+/// Checks every format and kind of scale, in sizes around words, registers, panels and blocks.
 pub(crate) fn scales(target: &Target) -> Outcome {
     let sizes = [
         (1, 1, 1),
@@ -196,7 +196,7 @@ pub(crate) fn scales(target: &Target) -> Outcome {
     Outcome::of(outcomes)
 }
 
-/// Every format and kind of scale by matrix instructions, which take codes times their scales in the element type.
+/// Checks every format and kind of scale with matrix instructions, whose operands are codes times scales in the element type.
 pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     let typed = |problem| with(problem, |p| p.element = element);
     let check = |problem: Problem| {
@@ -217,7 +217,7 @@ pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     Outcome::of(outcomes)
 }
 
-/// Few rows, many rows, and the same row among others.
+/// Checks few rows, many rows, and that a row's result doesn't depend on the others.
 pub(crate) fn rows(target: &Target) -> Outcome {
     let coded = |m| {
         let dense = Problem::dense(m, 100, 68).unwrap();
@@ -236,7 +236,7 @@ pub(crate) fn rows(target: &Target) -> Outcome {
     Outcome::of([1, 2, 3, 4, 5, 8, 9, 63, 65].map(|m| coded(m).check(target)))
 }
 
-/// Experts with uneven rows; gates, activations, biases; tokens and sorted rows.
+/// Checks uneven experts, gates, activations, biases, token rows and sorted rows.
 pub(crate) fn experts(target: &Target) -> Outcome {
     let sparse = |slots, n, k| Problem::new(slots, 5, 1, n, k).unwrap();
     let keys: Vec<u32> = (0..150)
@@ -263,7 +263,7 @@ pub(crate) fn experts(target: &Target) -> Outcome {
     Outcome::of(outcomes)
 }
 
-/// Every code, NaN and infinities among them: a column of one code times 1 is its value.
+/// Checks every code, NaN and infinities included: a column of one code times 1 is the code's value.
 pub(crate) fn every_code(target: &Target) -> Outcome {
     let words: Vec<u32> = (0..256).collect();
     let runs = FORMATS.into_iter().flat_map(|format| {
@@ -278,16 +278,16 @@ pub(crate) fn every_code(target: &Target) -> Outcome {
     Outcome::of(runs)
 }
 
-/// Scales the format allows and arithmetic rarely meets.
+/// Checks the E8M0 scales from 2⁻¹²⁶ to 2¹²⁷, and NaN.
 pub(crate) fn e8m0_scales(target: &Target) -> Outcome {
     let dense = Problem::dense(1, 255, 32).unwrap();
     let mut product = Product::random(with_codes(dense, Fp8Format::E4M3, Granularity::Mx));
     product.x.fill(1.0);
-    // The first code of a row is that of 1, and the others are 0.
+    // The first code of each row is 1, and the others are 0.
     let mut codes = [0; 32];
     codes[0] = 0x38;
     let words: Vec<u32> = (0..255).flat_map(|_| pack(&codes)).collect();
-    // 2⁻¹²⁷ is left out: devices may flush it.
+    // 2⁻¹²⁷ is left out: it is subnormal, and devices may flush it.
     let coded = Coded::of(product, &words, (1..=255).collect());
     coded.check_by(target, variants(target), 0.0)
 }

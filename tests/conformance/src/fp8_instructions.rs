@@ -1,5 +1,5 @@
-//! Layers whose products take a device's FP8 instructions, against the same layers without: on cards that have the
-//! instructions, in software or not, as [`crate::fp8_mma`].
+//! Layers whose products use a device's FP8 instructions, against the same layers without: on real or emulated cards that have
+//! the instructions, as in [`crate::fp8_mma`].
 
 use crate::fp8_linear::{BLOCK, OF_ROW, e4m3, normal};
 use crate::harness::assert_refused;
@@ -15,16 +15,16 @@ use moebius_shaders::grouped_gemm::Variant;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 
-/// Scales of activations and of weights.
+/// Pairs of scale granularities, of activations and of weights.
 const SCALES: [[Granularity; 2]; 2] = [[Granularity::Row, Granularity::Row], [OF_ROW, BLOCK]];
 
-/// Largest relative L2 error of one product: an instruction may keep 13 bits of a sum.
+/// Largest relative L2 error of one product: an instruction may keep only 13 bits of a sum.
 const ONE_PRODUCT: f64 = 2e-3;
 
-/// Largest relative L2 error of two: some hidden values are rounded to the other neighbour.
+/// Largest relative L2 error of two chained products: some hidden values are rounded to the other neighbour.
 const TWO_PRODUCTS: f64 = 1e-2;
 
-/// A layer \[70, 257\] with a bias.
+/// A linear layer with FP8 weights \[70, 257\] and a bias.
 fn linear([x, w]: [Granularity; 2], device: &Device) -> Linear {
     let weight = Fp8Tensor::quantize(normal([70, 257], device), &e4m3(w)).unwrap();
     let activations = ActivationScaling::new(Activations::Dynamic(x), device);
@@ -32,7 +32,7 @@ fn linear([x, w]: [Granularity; 2], device: &Device) -> Linear {
     linear.with_activations(activations).unwrap()
 }
 
-/// Products of codes are those of what they decode to, and conversions change no bit.
+/// Checks that products of codes are close to those of the decoded values, and that conversion instructions change no bit.
 pub(crate) fn linear_layers(target: &Target) -> Result<(), Error> {
     let device = target.burn();
     for scales in SCALES {
@@ -74,7 +74,7 @@ fn converted(layer: MoeLayer, [x, w]: [Granularity; 2], by: Instructions) -> Moe
     conversion.convert(layer, &device).unwrap().0
 }
 
-/// Gated experts with a shared one, and others with biases, for few tokens and many.
+/// Checks gated experts with a shared one, and ungated experts with biases, for few tokens and many.
 pub(crate) fn experts(target: &Target) -> Result<(), Error> {
     let device = target.burn();
     let check = |(gated, inter): (bool, usize), scales: [Granularity; 2], tokens: usize| {
@@ -102,7 +102,7 @@ pub(crate) fn experts(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the instructions can't take, on a device that has them.
+/// Checks that problems which the instructions can't take are refused, on a device that has them.
 pub(crate) fn refusals(target: &Target) -> Result<(), Error> {
     let device = target.burn();
     let scales = SCALES[0];

@@ -1,4 +1,4 @@
-//! Layers with FP8 weights against the same layers with the decoded weights, and the way to inference.
+//! Linear layers with FP8 weights against the same layers with the decoded weights, and their preparation for inference.
 
 use crate::fp8_training::{amax, resumed};
 use crate::harness::assert_refused;
@@ -23,7 +23,7 @@ pub(crate) const BLOCK: Granularity = Granularity::Block {
     columns: 128,
 };
 
-/// Blocks of a row.
+/// Blocks of 128 columns within a row.
 pub(crate) const OF_ROW: Granularity = Granularity::Block {
     rows: 1,
     columns: 128,
@@ -39,7 +39,7 @@ pub(crate) fn normal<const D: usize>(shape: [usize; D], device: &Device) -> Tens
     random(shape.iter().sum::<usize>() as u64, shape, 2.0, device)
 }
 
-/// A layer \[n, k\] with a bias, and the weights and bias that it computes with.
+/// A layer \[n, k\] with a bias, and the decoded weights and bias that it computes with.
 fn layer(
     device: &Device,
     [n, k]: [usize; 2],
@@ -52,7 +52,7 @@ fn layer(
     (linear, decoded, floats(bias))
 }
 
-/// x · Wᵀ + b in f64.
+/// Computes x · Wᵀ + b in f64.
 fn reference(x: &[f32], w: &[f32], bias: &[f32]) -> Vec<f64> {
     let k = w.len() / bias.len();
     let dot = |x: &[f32], w: &[f32]| -> f64 {
@@ -66,7 +66,7 @@ fn reference(x: &[f32], w: &[f32], bias: &[f32]) -> Vec<f64> {
     x.chunks(k).flat_map(row).collect()
 }
 
-/// Every kind of scale, few and many rows, sizes that are no multiple of anything.
+/// Checks every kind of scale, few and many rows, and sizes that are no multiples of a tile.
 pub(crate) fn values(target: &Target) {
     let device = target.burn();
     for format in [Fp8Format::E4M3, Fp8Format::E5M2] {
@@ -84,7 +84,7 @@ pub(crate) fn values(target: &Target) {
     }
 }
 
-/// x of any rank, and none.
+/// Checks x of rank 1 to 4, and x without rows.
 pub(crate) fn ranks(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [10, 12], e4m3(ROW));
@@ -100,7 +100,7 @@ pub(crate) fn ranks(target: &Target) {
     assert_eq!(none.unwrap().dims(), [0, 10]);
 }
 
-/// A row's result doesn't depend on the others, whichever path their number takes.
+/// Checks that a row's result doesn't depend on the number of rows, whichever kernel that number selects.
 pub(crate) fn independent_of_the_batch(target: &Target) {
     let device = target.burn();
     for granularity in [ROW, BLOCK] {
@@ -114,7 +114,7 @@ pub(crate) fn independent_of_the_batch(target: &Target) {
     }
 }
 
-/// Rounded activations are the same product on rounded x, bit for bit.
+/// Checks that a layer that rounds its activations gives the same bits as one that is given rounded x.
 pub(crate) fn rounded_activations(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [33, 256], e4m3(BLOCK));
@@ -129,7 +129,7 @@ pub(crate) fn rounded_activations(target: &Target) {
     }
 }
 
-/// A calibrated scale is used and stays; what is beyond it saturates.
+/// Checks that a calibrated scale is used and stays fixed, and that larger values saturate.
 pub(crate) fn static_activations(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [8, 16], e4m3(ROW));
@@ -158,7 +158,7 @@ pub(crate) fn static_activations(target: &Target) {
     assert!(ActivationScaling::fixed(0.0, &device).is_err());
 }
 
-/// Scales of the batches before: the first has its own, and what is forgotten doesn't count.
+/// Checks scales from the history of batches: the first batch uses its own amax, and batches that left the history don't count.
 pub(crate) fn delayed_activations(target: &Target) {
     let device = target.burn();
     let (linear, ..) = layer(&device, [8, 16], e4m3(ROW));
@@ -167,14 +167,14 @@ pub(crate) fn delayed_activations(target: &Target) {
     let delayed = linear.clone().with_activations(scaling).unwrap();
     let x = normal([4, 16], &device);
     let unit = amax(&floats(x.clone()));
-    // Factors of the batches, and of those that their scales are from.
+    // Factors of the batches' values, and below of the batches that their scales come from.
     let batches = [3.0, 1.0, 5.0, 1.0, 1.0, 9.0];
     for (batch, scale) in batches.into_iter().zip([3.0, 3.0, 3.0, 5.0, 5.0, 1.0]) {
         let fixed = ActivationScaling::fixed(unit * scale / 448.0, &device).unwrap();
         let x = x.clone() * batch;
         let fixed = linear.clone().with_activations(fixed).unwrap();
         let want = doubles(fixed.forward(x.clone()).unwrap());
-        // A quotient may round differently on the device, and a code with it.
+        // The device may round a quotient differently, and then a code differs.
         assert_close("y", &floats(delayed.forward(x).unwrap()), &want, 1e-2);
     }
 }
@@ -198,7 +198,7 @@ pub(crate) fn half(target: &Target, element: Element) -> Result<(), Error> {
     Ok(())
 }
 
-/// Codes, scales and calibrated scales are in records.
+/// Checks that records hold codes, scales and calibrated scales.
 pub(crate) fn records(target: &Target) {
     let device = target.burn();
     for granularity in [BLOCK, Granularity::Mx] {
@@ -217,7 +217,7 @@ pub(crate) fn records(target: &Target) {
         scaling.fix().unwrap();
         let loaded = loaded.with_activations(scaling).unwrap();
         assert_eq!(bits(loaded.forward(x).unwrap()), want);
-        // Codes of another format are no weights of this one.
+        // A record of E4M3 codes isn't taken for weights in E5M2.
         let e5m2 = Quantizer::new(Fp8Format::E5M2, granularity);
         let (other, ..) = layer(&device, [20, 200], e5m2);
         let record = ModuleRecord::from_bytes(linear.into_record().into_bytes().unwrap()).unwrap();
@@ -245,7 +245,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     replaced.bias = Some(Param::from_tensor(Tensor::ones([7], &device)));
     let error = replaced.forward(normal([2, 16], &device)).unwrap_err();
     assert_eq!(error.to_string(), "bias [out]: expected [8], got [7]");
-    // Weights of a model that trains: their values are taken.
+    // Weights of a model that records gradients: only their values are taken.
     let recording = device.clone().autodiff();
     let weight = Fp8Tensor::quantize(normal([8, 16], &recording), &e4m3(BLOCK)).unwrap();
     let bias = Tensor::ones([8], &recording);
@@ -255,7 +255,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     assert!(Linear::from_fp8(stack, None).is_err());
     let one = || Fp8Tensor::quantize(normal([4, 4], &device), &e4m3(ROW)).unwrap();
     assert!(Linear::from_fp8(one(), Some(Tensor::zeros([5], &device))).is_err());
-    // A block that words straddle.
+    // A block whose edge lies within a word of codes.
     let odd = Granularity::Block {
         rows: 2,
         columns: 6,
@@ -264,7 +264,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     assert_refused(ErrorKind::Config, Linear::from_fp8(odd, None));
 }
 
-/// Weights of files that PyTorch wrote: their values, and the layers made of them.
+/// Checks weights from files that PyTorch wrote: their values, and layers made of them.
 pub(crate) fn checkpoints(target: &Target) {
     let device = target.burn();
     for (name, values) in [

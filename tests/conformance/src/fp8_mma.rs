@@ -1,5 +1,5 @@
-//! Products of codes by FP8 matrix instructions, against the f64 oracle: on cards that have the instructions, in
-//! software or not (`MOEBIUS_TEST_DEVICES=cuda`, a build with CubeCL's CUDA C++ compiler).
+//! Products of codes by FP8 matrix instructions against the f64 oracle, on real or emulated cards that have the instructions
+//! (`MOEBIUS_TEST_DEVICES=cuda`, a build with CubeCL's CUDA C++ compiler).
 
 use crate::fp8_gemm::{FORMATS, block};
 use crate::{Outcome, operation};
@@ -12,15 +12,15 @@ use moebius_ops::{GroupedGemm, HostTensor};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 
-/// Largest relative L2 error. Products are exact and promoted sums f32, but an instruction may keep
-/// no more than 13 bits below the largest of its terms, as Hopper's do: by 2.5e-4 in a simulation.
+/// Largest relative L2 error. Products are exact and promoted sums are f32, but an instruction may drop all but 13 bits below
+/// its largest term, as Hopper's do: 2.5e-4 in a simulation.
 const TOLERANCE: f64 = 1e-3;
 
-/// One product with its data.
+/// A product with its data.
 struct Product {
     problem: fp8_mma::Problem,
     sorted: Sorted,
-    /// Codes, row by row.
+    /// The codes of x, row by row.
     x: Vec<u8>,
     x_scales: Vec<f32>,
     w: Vec<u8>,
@@ -29,7 +29,7 @@ struct Product {
 }
 
 impl Product {
-    /// Random finite codes and scales, and random experts, some slots with none.
+    /// Draws random finite codes and scales, and random experts; some slots have none.
     fn random(product: Problem, x: Fp8Scheme, w: Fp8Scheme) -> Self {
         let product = Problem {
             fp8: Some(w),
@@ -97,7 +97,7 @@ fn of(format: Fp8Format, granularity: Granularity) -> Fp8Scheme {
     }
 }
 
-/// Scales of x and of W.
+/// Pairs of granularities, of x and of W.
 const GRANULARITIES: [[Granularity; 2]; 6] = [
     [Granularity::Row, Granularity::Row],
     [Granularity::Tensor, Granularity::Tensor],
@@ -107,7 +107,7 @@ const GRANULARITIES: [[Granularity; 2]; 6] = [
     [block(2, 64), block(64, 96)],
 ];
 
-/// Every pair of formats and kind of scale, in sizes around words, instructions, tiles and panels.
+/// Checks every pair of formats and every kind of scale, in sizes around words, instructions, tiles and panels.
 pub(crate) fn values(target: &Target) -> Outcome {
     let sizes = [
         (1, 1, 1),
@@ -137,7 +137,7 @@ pub(crate) fn values(target: &Target) -> Outcome {
     Outcome::of(outcomes)
 }
 
-/// Token rows and sorted rows, experts without any and slots without one.
+/// Checks token rows and sorted rows, experts without rows and slots without an expert.
 pub(crate) fn experts(target: &Target) -> Outcome {
     let mut outcomes = Vec::new();
     for [x, w] in GRANULARITIES {
@@ -156,7 +156,7 @@ pub(crate) fn experts(target: &Target) -> Outcome {
     Outcome::of(outcomes)
 }
 
-/// −2, −1, 0, 1 and 2: whatever an instruction keeps of a sum, these are exact, so a word in the
+/// Checks products of −2, −1, 0, 1 and 2: these are exact however few bits of a sum an instruction keeps, so a word in the
 /// wrong register shows.
 pub(crate) fn small_integers_are_exact(target: &Target) -> Outcome {
     let row = of(Fp8Format::E4M3, Granularity::Row);
@@ -172,7 +172,7 @@ pub(crate) fn small_integers_are_exact(target: &Target) -> Outcome {
     product.check(target, 0.0)
 }
 
-/// Every code times 1, NaN and infinities among them, and beside zeros.
+/// Checks every code times 1, NaN and infinities included, with zeros as the other terms.
 pub(crate) fn every_code(target: &Target) -> Outcome {
     Outcome::of(
         [(Fp8Format::E4M3, 0x38), (Fp8Format::E5M2, 0x3C)].map(|(format, one)| {

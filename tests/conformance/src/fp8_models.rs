@@ -1,4 +1,4 @@
-//! Models with FP8 weights: experts, conversion, the engine, and the memory that is saved.
+//! Models with FP8 weights: experts, conversion, the inference engine, and the memory saved.
 
 use crate::Outcome;
 use crate::fp8_linear::{BLOCK, e4m3, normal};
@@ -55,7 +55,7 @@ fn moe(gated: bool, device: &Device) -> MoeLayer {
         .unwrap()
 }
 
-/// A converted layer computes what the layer with the decoded weights does: to the last bit where kernels run.
+/// Checks that a converted layer computes what the layer with the decoded weights does: to the last bit where kernels run.
 pub(crate) fn experts(target: &Target) {
     let device = target.burn();
     for gated in [false, true] {
@@ -82,7 +82,7 @@ pub(crate) fn experts(target: &Target) {
     }
 }
 
-/// A variant that is asked for reaches a shared expert in FP8 codes: matrix instructions don't take its 70 inner columns.
+/// Checks that a requested variant reaches a shared expert in FP8: its 70 inner columns don't suit matrix instructions.
 pub(crate) fn shared_expert_by_matrices_f16(target: &Target) -> Outcome {
     if target.client().is_none() || target.capability().mma.is_empty() {
         return Outcome::Unsupported("no matrix instructions".into());
@@ -208,7 +208,8 @@ fn emulated(layer: &MoeLayer, x: &Tensor<2>, own: bool) -> Vec<f64> {
     y.concat()
 }
 
-/// Experts round tokens and hidden rows as the emulation does; a dynamic scale that several rows share is refused.
+/// Checks that experts round tokens and hidden rows as the emulation does, and that a dynamic scale shared by several rows is
+/// refused.
 pub(crate) fn experts_with_rounded_activations(target: &Target) {
     let device = target.burn();
     let float = moe(true, &device);
@@ -264,8 +265,7 @@ impl Network {
     }
 }
 
-/// A conversion of a copy leaves the original and the skipped layers as they are, and reports what became of each
-/// layer.
+/// Checks that converting a copy leaves the original and the skipped layers as they are, and reports what became of each layer.
 pub(crate) fn conversion(target: &Target) {
     let device = target.burn();
     // The model is on a recording device, as after a training.
@@ -302,7 +302,7 @@ pub(crate) fn conversion(target: &Target) {
     assert_close("y", &floats(copy.forward(x).unwrap()), &want, 1e-5);
 }
 
-/// The engine takes its steps in their order, and refuses a step that comes too early.
+/// Checks that the engine takes its steps in order, and refuses a step that comes too early.
 pub(crate) fn engine(target: &Target) {
     let device = target.burn();
     let x = || normal([12, 96], &device);
@@ -325,7 +325,7 @@ pub(crate) fn engine(target: &Target) {
     assert!(after < before, "{after} bytes of {before}");
 }
 
-/// Live bytes of the device's allocator: at most 0.27 of those in f32, scales and padding included.
+/// Checks that FP8 weights take at most 0.27 of the f32 weights' live bytes in the device's allocator, scales and padding included.
 pub(crate) fn device_memory(target: &Target) {
     let client = target.client().unwrap();
     let device = target.burn();
@@ -353,7 +353,7 @@ pub(crate) fn device_memory(target: &Target) {
     assert!(share <= 0.27, "in place: {share}");
 }
 
-/// Calibrating or converting a copy of a converted model leaves the original as it is.
+/// Checks that calibrating or converting a copy of a converted model leaves the original as it is.
 pub(crate) fn copies_calibrate_apart(target: &Target) {
     let device = target.burn();
     let x = || normal([12, 96], &device);
@@ -384,8 +384,8 @@ pub(crate) fn copies_calibrate_apart(target: &Target) {
     assert_eq!(inferred(&loaded, x()), want);
 }
 
-/// A conversion skips parts of a layer by their paths, reports patterns that match no layer, and refuses bad settings
-/// before it changes anything.
+/// Checks that a conversion skips parts of a layer by their paths, reports patterns that match no layer, and refuses bad
+/// settings before it changes anything.
 pub(crate) fn skips_and_refusals(target: &Target) {
     let device = target.burn();
     let conversion = Fp8Conversion::new(e4m3(BLOCK))

@@ -1,4 +1,4 @@
-//! `Fp8Tensor`: its values, what it tells about its error, its gradients, what it refuses.
+//! `Fp8Tensor`: its values, its reported error, its gradients, and its refusals.
 
 use crate::fp8_gemm::{FORMATS, block};
 use crate::harness::assert_refused;
@@ -14,7 +14,7 @@ use moebius_ops::fp8::{decode_host, encode_host};
 use moebius_tests::target::Target;
 use pollster::block_on;
 
-/// All 256 codes under several scales, in rows whose lengths leave words half full.
+/// Checks all 256 codes under several scales, in rows that don't fill their last word.
 pub(crate) fn every_code(target: &Target) {
     let codes: Vec<u8> = (0..3).flat_map(|_| 0..=255u8).collect();
     for format in FORMATS {
@@ -50,7 +50,7 @@ pub(crate) fn every_code(target: &Target) {
     }
 }
 
-/// All 256 E8M0 bytes, the subnormal 2⁻¹²⁷ and NaN among them.
+/// Checks all 256 E8M0 bytes, including the subnormal 2⁻¹²⁷ and NaN.
 pub(crate) fn every_e8m0_scale(target: &Target) {
     let bytes: Vec<u8> = (0..=255).collect();
     let layout = Fp8Layout {
@@ -60,7 +60,7 @@ pub(crate) fn every_e8m0_scale(target: &Target) {
             granularity: Granularity::Mx,
         },
     };
-    // 1024, so that 2⁻¹²⁷ · 1024 is normal and 2¹²⁷ · 1024 infinite.
+    // With the code of 1024, 2⁻¹²⁷ · 1024 is normal and 2¹²⁷ · 1024 infinite.
     let code = encode_host(1024.0, layout.scheme.format, Overflow::Saturate);
     let codes = vec![code; 64 * 128];
     let scales = HostScales::E8M0(bytes.clone());
@@ -77,7 +77,7 @@ pub(crate) fn every_e8m0_scale(target: &Target) {
     }
 }
 
-/// Matrices without rows or columns, alone and in stacks, and stacks of none.
+/// Checks matrices without rows or columns, alone and in stacks, and stacks without matrices.
 pub(crate) fn empty(target: &Target) {
     for shape in [[0, 3, 4], [1, 0, 5], [2, 6, 0]] {
         empty_of(target, shape, shape);
@@ -87,7 +87,7 @@ pub(crate) fn empty(target: &Target) {
     }
 }
 
-/// A tensor without elements, and the stack that it is quantised as.
+/// Checks a tensor without elements, and the stack shape that it is quantised as.
 fn empty_of<const D: usize>(target: &Target, shape: [usize; D], stack: [usize; 3]) {
     for granularity in granularities() {
         let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
@@ -107,7 +107,7 @@ fn empty_of<const D: usize>(target: &Target, shape: [usize; D], stack: [usize; 3
     }
 }
 
-/// Relative errors of normally distributed values, as the device tells them.
+/// Checks the relative errors that the device reports for normally distributed values.
 pub(crate) fn round_trip(target: &Target) {
     let x = normal(256 * 512, 11);
     for (format, most) in [(Fp8Format::E4M3, 0.027), (Fp8Format::E5M2, 0.053)] {
@@ -132,7 +132,7 @@ pub(crate) fn round_trip(target: &Target) {
     }
 }
 
-/// The gradient of a fake quantisation passes straight through; the rest has none.
+/// Checks that the gradient of a fake quantisation passes straight through, and that the other operations have none.
 pub(crate) fn gradients(target: &Target) {
     let device = target.burn().autodiff();
     let values = normal(6 * 40, 5);
@@ -152,18 +152,18 @@ pub(crate) fn gradients(target: &Target) {
     assert_eq!(plain.to_codes().unwrap(), packed.to_codes().unwrap());
 }
 
-/// An error of this kind with this message.
+/// Asserts an error of this kind with this message.
 fn refused_as(kind: ErrorKind, result: Result<Fp8Tensor, moebius::Error>, message: &str) {
     let error = assert_refused(kind, result);
     assert!(error.contains(message), "{error}");
 }
 
-/// A shape error with this message.
+/// Asserts a shape error with this message.
 fn refused(result: Result<Fp8Tensor, moebius::Error>, message: &str) {
     refused_as(ErrorKind::Shape, result, message);
 }
 
-/// Wrong shapes and settings are refused.
+/// Checks that wrong shapes and settings are refused.
 pub(crate) fn refuses_wrong_input(target: &Target) {
     let device = target.burn();
     let row = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
@@ -179,7 +179,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
     assert!(row.validate().is_ok());
 }
 
-/// Parts that don't fit their layout are shape errors.
+/// Checks that parts that don't fit their layout are shape errors.
 pub(crate) fn refuses_wrong_parts(target: &Target) {
     let device = target.burn();
     let row = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
@@ -222,7 +222,7 @@ pub(crate) fn refuses_wrong_parts(target: &Target) {
     refused(from(24, &floats, whole), "scales: expected 1");
 }
 
-/// Matrices one after the other, and what doesn't belong to them.
+/// Checks concatenation along the stack, and that a part of another shape, or no part, is refused.
 pub(crate) fn concatenates(target: &Target) {
     let device = target.burn();
     for granularity in granularities() {
@@ -243,7 +243,7 @@ pub(crate) fn concatenates(target: &Target) {
     refused(Fp8Tensor::concat(Vec::new()), "fp8 parts");
 }
 
-/// Codes of more values than a binding holds as f32: they are kept, and not decoded at once.
+/// Checks codes whose f32 values would exceed a binding: the tensor is kept, but not decoded at once.
 pub(crate) fn keeps_more_than_it_decodes(target: &Target) {
     let layout = Fp8Layout {
         shape: [1, 2048, 18_000],
@@ -265,8 +265,9 @@ pub(crate) fn keeps_more_than_it_decodes(target: &Target) {
     }
 }
 
-/// Each block has, of the scale of its largest magnitude and the fifteen above, the one that leaves the least error; one with a value
-/// that isn't finite, or with zeros only, keeps the first. The last block of a row is cut short.
+/// Checks that each block takes the scale with the least squared error, out of the scale for its largest magnitude and the
+/// fifteen above it. A block with a value that isn't finite, or with zeros only, keeps the first. The last block of a row is
+/// shorter.
 pub(crate) fn least_squares(target: &Target) {
     let (rows, columns, wide) = (7, 70, 32);
     let mut values = normal(rows * columns, 5);
@@ -298,7 +299,7 @@ pub(crate) fn least_squares(target: &Target) {
             let least = tried.map(|scale| squares(block, scale, format));
             let least = least.fold(f64::MAX, f64::min);
             let got = squares(block, found, format);
-            // Devices that divide otherwise may choose one that is as good.
+            // A device that divides differently may choose another scale that is as good.
             assert!(got <= least * 1.001, "{got} instead of {least}");
             larger += usize::from(found > first);
         }
@@ -306,7 +307,7 @@ pub(crate) fn least_squares(target: &Target) {
     }
 }
 
-/// Σ (code · scale − x)² of a block.
+/// The squared error Σ (code · scale − x)² of a block.
 fn squares(block: &[f32], scale: f32, format: Fp8Format) -> f64 {
     let apart = |x: &f32| {
         let code = encode_host(x / scale, format, Overflow::Saturate);

@@ -20,7 +20,7 @@ use moebius_tests::delayed_scale::DelayedScale;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, gradient_rel_l2, rel_l2};
 
-/// Rows, inputs and outputs: no multiple of four, a word of codes cut short.
+/// Numbers of rows, inputs and outputs: none a multiple of four, the codes in a word.
 const SIZES: [usize; 3] = [13, 22, 9];
 
 pub(crate) fn amax(values: &[f32]) -> f32 {
@@ -28,7 +28,7 @@ pub(crate) fn amax(values: &[f32]) -> f32 {
     finite.fold(0.0, |amax, value| amax.max(value.abs()))
 }
 
-/// decode(encode(v / s)) · s; what isn't finite stays.
+/// Quantises and dequantises: decode(encode(v / s)) · s; NaN and infinities stay.
 pub(crate) fn quantised(values: &[f32], format: Fp8Format, scale: f32) -> Vec<f32> {
     let of = |value: &f32| {
         if value.is_finite() {
@@ -43,7 +43,7 @@ pub(crate) fn quantised(values: &[f32], format: Fp8Format, scale: f32) -> Vec<f3
     values.iter().map(of).collect()
 }
 
-/// a \[m,k\] · b \[n,k\]ᵀ in f64.
+/// Computes a \[m,k\] · b \[n,k\]ᵀ in f64.
 fn product(a: &[f32], b: &[f32], k: usize) -> Vec<f64> {
     let dot = |a: &[f32], b: &[f32]| -> f64 {
         let terms = a.iter().zip(b);
@@ -59,16 +59,16 @@ fn transposed(a: &[f32], columns: usize) -> Vec<f32> {
     (0..columns).flat_map(column).collect()
 }
 
-/// A layer's parameters on the host, rounded to its dtype.
+/// A layer's parameters on the host, rounded to the layer's dtype.
 struct Host {
     weight: Vec<f32>,
     bias: Vec<f32>,
-    /// Of inputs, weights and gradients.
+    /// Delayed scales of the inputs, the weights and the gradients.
     scales: Option<[DelayedScale; 3]>,
     recipe: Fp8Recipe,
 }
 
-/// What a step of a layer gives.
+/// The results of a layer's training step.
 struct Step {
     y: Vec<f64>,
     dx: Vec<f64>,
@@ -103,7 +103,7 @@ impl Host {
         layer.in_fp8(self.recipe).unwrap()
     }
 
-    /// The step of x \[m,k\] and dy \[m,n\].
+    /// Computes a step from x \[m,k\] and dy \[m,n\].
     fn step(&mut self, x: &[f32], dy: &[f32]) -> Step {
         let [_, k, n] = SIZES;
         let amaxes = [amax(x), amax(&self.weight), amax(dy)];
@@ -140,7 +140,7 @@ impl Host {
     }
 }
 
-/// y, dx, dW and db of one step on the device, and the update after it.
+/// Takes one step on the device: y, dx, dW and db, and then the update of the scales.
 fn device_step(layer: &Linear, x: &Tensor<2>, dy: &Tensor<2>) -> (Tensor<2>, [Vec<f32>; 3]) {
     let x = x.clone().detach().require_grad();
     let y = layer.forward(x.clone()).unwrap();
@@ -155,7 +155,7 @@ fn device_step(layer: &Linear, x: &Tensor<2>, dy: &Tensor<2>) -> (Tensor<2>, [Ve
     (y, gradients)
 }
 
-/// Batches of steps whose magnitudes rise, fall, saturate a delayed scale and vanish.
+/// The batches of several steps, whose magnitudes rise, fall, saturate a delayed scale, and vanish.
 fn batches(element: Element) -> Vec<[Vec<f32>; 2]> {
     let [m, k, n] = SIZES;
     let mut rng = Rng::new(11);
@@ -197,12 +197,12 @@ fn check(target: &Target, recipe: Fp8Recipe, element: Element) {
     }
 }
 
-/// Of delayed scaling.
+/// The state of delayed scaling.
 fn state(layer: &Linear) -> &Fp8State {
     layer.weight.product().unwrap().state.as_ref().unwrap()
 }
 
-/// Histories bit for bit, scales but for the rounding of a division.
+/// Compares histories bit for bit, and scales up to the rounding of a division.
 fn check_state(layer: &Linear, host: &Host) {
     let Some(scales) = &host.scales else {
         assert!(layer.weight.product().unwrap().state.is_none());
@@ -250,7 +250,7 @@ pub(crate) fn bf16(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// Values beyond the range of a delayed scale saturate, and the gradient passes all the same.
+/// Checks that values beyond the range of a delayed scale saturate, and that their gradients still pass.
 pub(crate) fn gradients_pass_where_values_saturate(target: &Target) {
     let device = target.burn().autodiff();
     let recipe = Fp8Recipe::delayed();
@@ -274,8 +274,8 @@ pub(crate) fn gradients_pass_where_values_saturate(target: &Target) {
     assert_close("y", &floats(again), &want, 1e-6);
 }
 
-/// Several forwards before one backward: the largest of their amaxes counts, and one of which no
-/// gradient is known counts later or never.
+/// Checks several forwards before one backward: the largest amax counts, and a forward whose gradient isn't computed counts
+/// later or never.
 pub(crate) fn several_uses_in_a_step(target: &Target) {
     let device = target.burn().autodiff();
     let host = Host::new(delayed(4, AmaxAlgorithm::Max), Element::F32);
@@ -295,7 +295,7 @@ pub(crate) fn several_uses_in_a_step(target: &Target) {
     assert_eq!(newest(0), 100.0);
 }
 
-/// Infinite and unknown gradients stay visible, and the step that is skipped for them changes no scale.
+/// Checks that infinite and NaN gradients reach the loss scaler, and that the skipped step changes no scale.
 pub(crate) fn overflows_reach_loss_scaling(target: &Target) {
     let device = target.burn().autodiff();
     let [m, k, n] = SIZES;
@@ -325,14 +325,14 @@ pub(crate) fn overflows_reach_loss_scaling(target: &Target) {
     }
 }
 
-/// A fresh module with the record of another, which went through bytes.
+/// Loads `module`'s record, written to bytes and read back, into `fresh`.
 pub(crate) fn resumed<M: Module>(module: M, fresh: M) -> M {
     let bytes = module.into_record().into_bytes().unwrap();
     let record = ModuleRecord::from_bytes(bytes).unwrap();
     fresh.try_load_record(record).unwrap()
 }
 
-/// A layer, a scaler and a run of five steps that a record may interrupt.
+/// Runs a layer and a loss scaler for five steps, optionally interrupted by saving and loading records.
 fn run(target: &Target, interrupt: bool) -> (Vec<Vec<f32>>, LossScale) {
     let device = target.burn().autodiff();
     let [m, k, n] = SIZES;
@@ -369,7 +369,7 @@ pub(crate) fn records_continue_bit_for_bit(target: &Target) {
     let whole = run(target, false);
     assert!(run(target, false) == whole, "two runs differ");
     assert!(run(target, true) == whole, "a resumed run differs");
-    // The numbers that a checkpoint may hold instead of a record.
+    // A checkpoint may hold these numbers instead of a record.
     let device = target.burn().autodiff();
     let scaler = LossScaler::new(LossScaling::dynamic(), &device).unwrap();
     scaler.restore(whole.1).unwrap();
@@ -390,7 +390,7 @@ pub(crate) fn ranks_inference_and_empty_batches(target: &Target) {
     assert_eq!(floats(cube), y);
     let none = layer.forward(Tensor::<3>::zeros([2, 0, k], &device));
     assert_eq!(none.unwrap().dims(), [2, 0, n]);
-    // Without gradients the scales that were learned are used and stay.
+    // Without gradients, the learned scales are used and don't change.
     let layer = layer.valid();
     let before = floats(state(&layer).history.value());
     let again = layer.forward(tensor(x, [m, k], &plain)).unwrap();
@@ -406,7 +406,7 @@ pub(crate) fn from_and_into_linear(target: &Target) {
     let x = random(5, [3, 12], 1.0, &device);
     let want = doubles(linear.forward(x.clone()));
     let layer = Linear::from(linear).in_fp8(Fp8Recipe::current()).unwrap();
-    // Two roundings to four bits, 2.7 % each.
+    // Two roundings to four significant bits, 2.7 % each.
     let y = layer.forward(x).unwrap();
     assert_close("y", &floats(y.clone()), &want, 0.06);
     let gradients = y.sum().backward();

@@ -1,5 +1,4 @@
-//! Gradients of whole layers: against central differences for every router and every kind of
-//! expert, and against PyTorch.
+//! Gradients of whole layers, against central differences for every router and every kind of expert, and against PyTorch.
 
 use crate::tensors::{case_file, floats, params, tensor};
 use burn::optim::GradientsParams;
@@ -15,7 +14,7 @@ use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 use moebius_weights::Reader;
 
-/// Σ y∘dy and losses of a layer with this router.
+/// Checks the gradients of Σ y∘dy plus losses for a layer with this router.
 fn router(target: &Target, router: RouterConfig, seed: u64) {
     let config = MoeConfig::new(12, 10, 6)
         .with_router(router)
@@ -58,7 +57,7 @@ pub(crate) fn switch(target: &Target) {
 }
 
 pub(crate) fn hash(target: &Target) {
-    // Any change of the content would change the choice.
+    // A hash of the token's content: any change of x would change the choice of experts.
     let config = HashConfig {
         key: HashKey::Position { sequence: 7 },
         ..HashConfig::default()
@@ -161,7 +160,7 @@ pub(crate) fn shared_expert(target: &Target) {
     }
 }
 
-/// A case of PyTorch's on a recording device.
+/// A case file from PyTorch, with its tensors on a recording device.
 struct Recorded {
     case: Reader,
     device: burn::tensor::Device,
@@ -231,7 +230,7 @@ impl Recorded {
     }
 }
 
-/// Gradients that PyTorch computed in f64, through the public API.
+/// Compares the public API's gradients with those that PyTorch computed in f64.
 pub(crate) fn as_pytorch(target: &Target) {
     for name in ["gelu", "relu", "glu_silu", "glu_silu_raw"] {
         let recorded = Recorded::read(name, target);

@@ -1,4 +1,4 @@
-//! Every variant of the grouped GEMM a device can run, against the f64 oracle.
+//! Every variant of the grouped GEMM that the device can run, against the f64 oracle.
 
 use crate::Outcome;
 use cubecl::client::Client;
@@ -38,17 +38,17 @@ impl Product {
         }
     }
 
-    /// Random experts for every slot.
+    /// Draws random data, and a random expert for every slot.
     pub(crate) fn random(problem: Problem) -> Self {
         Self::new(problem, &random_keys(problem.slots, problem.experts))
     }
 
-    /// How many values the rows have that a slot is sorted to.
+    /// The number of values in output rows that have a slot.
     pub(crate) fn used(&self) -> usize {
         self.sorted.offsets[self.problem.experts] as usize * self.problem.n
     }
 
-    /// Runs `variant`; rows no slot is sorted to come back as NaN and are set to 0 for comparison.
+    /// Runs `variant`; output rows without a slot come back as NaN and are set to 0 for the comparison.
     pub(crate) fn run(
         &self,
         client: &Client,
@@ -83,17 +83,17 @@ impl Product {
         Ok(got)
     }
 
-    /// Runs every variant for this sort of device and compares.
+    /// Compares every variant for this kind of device with the oracle.
     fn check(&self, target: &Target) -> Outcome {
         self.check_by(target, variants(target))
     }
 
-    /// Runs these variants and compares.
+    /// Compares these variants with the oracle.
     fn check_by(&self, target: &Target, variants: &[Variant]) -> Outcome {
         self.check_on(target, target.capability(), variants)
     }
 
-    /// The same, planned for a device of this capability.
+    /// Compares these variants with the oracle, planned for a device with this capability.
     fn check_on(&self, target: &Target, device: &Capability, variants: &[Variant]) -> Outcome {
         let client = target.client().unwrap();
         let p = &self.problem;
@@ -122,13 +122,13 @@ pub(crate) fn compare(
     Outcome::Ran
 }
 
-/// Random experts for every slot.
+/// Random experts, one per slot.
 pub(crate) fn random_keys(slots: usize, experts: usize) -> Vec<u32> {
     let mut rng = Rng::new(slots as u64);
     (0..slots).map(|_| rng.below(experts) as u32).collect()
 }
 
-/// What a product reads of a sort.
+/// The offsets, order and tiles of a sort, as a product reads them.
 pub(crate) fn segments(client: &Client, sorted: &Sorted, tiles: &[u32]) -> Segments {
     let upload = |words: &[u32]| upload_u32(client, words);
     Segments {
@@ -138,7 +138,7 @@ pub(crate) fn segments(client: &Client, sorted: &Sorted, tiles: &[u32]) -> Segme
     }
 }
 
-/// The variants of the forward product that this sort of device runs.
+/// The variants of the forward product that this kind of device runs.
 pub(crate) fn variants(target: &Target) -> &'static [Variant] {
     match target.capability().cpu_cores {
         Some(_) => &[Variant::Cpu, Variant::Naive],
@@ -150,13 +150,13 @@ fn problem(slots: usize, experts: usize, n: usize, k: usize) -> Problem {
     Problem::new(slots, experts, 1, n, k).unwrap()
 }
 
-/// The problem after a change of its fields.
+/// Changes fields of a problem.
 pub(crate) fn with(mut problem: Problem, change: impl FnOnce(&mut Problem)) -> Problem {
     change(&mut problem);
     problem
 }
 
-/// The problem with a gate.
+/// Adds a gate to the problem.
 pub(crate) fn gated_by(activation: Activation, problem: Problem) -> Problem {
     Problem {
         gated: true,
@@ -165,7 +165,7 @@ pub(crate) fn gated_by(activation: Activation, problem: Problem) -> Problem {
     }
 }
 
-/// Rows around 4, 6 and 64, columns around 16, 32 and 64, inner sizes around 4 and 16.
+/// Checks numbers of rows around 4, 6 and 64, of columns around 16, 32 and 64, and of inner elements around 4 and 16.
 pub(crate) fn tile_edges(target: &Target) -> Outcome {
     let sizes = [
         (1, 1, 1),
@@ -216,7 +216,7 @@ pub(crate) fn bias(target: &Target) -> Outcome {
     }))
 }
 
-/// Sorted rows and token rows.
+/// Checks sorted rows and token rows.
 pub(crate) fn sorted_rows(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
     let sorted = with(problem(150, 5, 24, 16), |p| {
@@ -226,12 +226,12 @@ pub(crate) fn sorted_rows(target: &Target) -> Outcome {
     Outcome::of([
         Product::new(sorted, &keys).check(target),
         Product::random(with(sorted, |p| p.top_k = 3)).check(target),
-        // Token rows shared by the slots of a token.
+        // A token's row is shared by its slots.
         Product::random(Problem::new(90, 4, 3, 24, 32).unwrap()).check(target),
     ])
 }
 
-/// Buffers of as many sorted rows as there are, with slots that go nowhere beside them.
+/// Checks buffers with exactly as many sorted rows as slots with an expert, beside slots without one.
 pub(crate) fn row_bound(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..260)
         .map(|s| if s % 2 == 0 { 7 } else { s % 6 })
@@ -244,7 +244,7 @@ pub(crate) fn row_bound(target: &Target) -> Outcome {
     }))
 }
 
-/// Weights in \[k, n\], as the gradient of x reads them: around the edges of tiles and registers.
+/// Checks weights \[k, n\], as the gradient of x reads them, around the edges of tiles and registers.
 pub(crate) fn in_out_weights(target: &Target) -> Outcome {
     let sizes = [
         (1, 1, 1),
@@ -262,7 +262,7 @@ pub(crate) fn in_out_weights(target: &Target) -> Outcome {
     }))
 }
 
-/// One expert takes all, the others none, and some slots go nowhere.
+/// Checks one expert with all rows, experts without rows, and slots without an expert.
 pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
     Outcome::of([
@@ -271,7 +271,7 @@ pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     ])
 }
 
-/// Every variant a GPU takes, planned for WebGPU's default limits and nothing beyond them.
+/// Checks every GPU variant, planned within WebGPU's default limits.
 pub(crate) fn webgpu_default_limits(target: &Target) -> Outcome {
     if target.capability().cpu_cores.is_some() {
         return Outcome::Unsupported("not a GPU runtime".into());
@@ -294,7 +294,7 @@ pub(crate) fn variants_agree_bit_for_bit(target: &Target) {
     }
 }
 
-/// The device, if its bindings held so many bytes.
+/// The device's capability with bindings of at most `bytes` bytes.
 pub(crate) fn with_bindings(device: &Capability, bytes: u64) -> Capability {
     let mut small = device.clone();
     small.limits.max_binding_bytes = bytes;
@@ -302,7 +302,7 @@ pub(crate) fn with_bindings(device: &Capability, bytes: u64) -> Capability {
     small
 }
 
-/// A device whose bindings hold the weights of one or two experts only.
+/// Checks a device whose bindings hold the weights of only one or two experts.
 pub(crate) fn weights_in_slabs(target: &Target) {
     let product = Product::random(with(problem(120, 5, 64, 32), |p| p.bias = true));
     let (client, device) = (target.client().unwrap(), target.capability());
@@ -338,7 +338,7 @@ pub(crate) fn halves(target: &Target, element: Element) -> Outcome {
     Outcome::of(problems.map(|problem| Product::random(problem).check(target)))
 }
 
-/// Rows and columns around fragments of 8 and 16 and tiles of 64, and everything that is done to sums.
+/// Checks rows and columns around fragments of 8 and 16 and tiles of 64, with every operation on the sums (bias, activation, gate).
 pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     let typed = |problem| with(problem, |p| p.element = element);
     let of = |slots, n, k| typed(problem(slots, 3, n, k));

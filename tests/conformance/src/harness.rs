@@ -1,4 +1,4 @@
-//! Runs the cases of a program on the devices that it is asked for, and leaves a record.
+//! Runs the cases of a program on the requested devices, and writes a record.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,17 +11,17 @@ use moebius_tests::target::Target;
 
 use crate::expect;
 
-/// What became of a case that didn't fail.
+/// The outcome of a case that didn't fail.
 #[must_use]
 pub(crate) enum Outcome {
-    /// It ran and its checks held.
+    /// The case ran and its checks held.
     Ran,
-    /// The device refused it with this error.
+    /// The device refused the case with this error.
     Unsupported(String),
 }
 
 impl Outcome {
-    /// The first refusal of several runs, or that all of them ran.
+    /// Combines several runs: the first refusal, or `Ran` if there was none.
     pub(crate) fn of(runs: impl IntoIterator<Item = Outcome>) -> Outcome {
         let mut runs = runs.into_iter();
         runs.find(|run| matches!(run, Outcome::Unsupported(_)))
@@ -29,14 +29,14 @@ impl Outcome {
     }
 }
 
-/// A case that no device refuses.
+/// The outcome of a case that no device may refuse.
 impl From<()> for Outcome {
     fn from((): ()) -> Self {
         Self::Ran
     }
 }
 
-/// A case that a device may refuse as unsupported; any other error is a failure.
+/// The outcome of a case that a device may refuse as unsupported; panics on any other error.
 impl From<Result<(), Error>> for Outcome {
     fn from(result: Result<(), Error>) -> Self {
         match result {
@@ -49,7 +49,7 @@ impl From<Result<(), Error>> for Outcome {
     }
 }
 
-/// Asserts that the library refused something with an error of this kind, and gives what the error says.
+/// Asserts that `result` is an error of this kind, and returns its message.
 #[track_caller]
 pub(crate) fn assert_refused<T>(kind: ErrorKind, result: Result<T, Error>) -> String {
     let Err(error) = result else {
@@ -59,15 +59,15 @@ pub(crate) fn assert_refused<T>(kind: ErrorKind, result: Result<T, Error>) -> St
     error.to_string()
 }
 
-/// A case, by its name.
+/// A named case.
 #[derive(Clone, Copy)]
 pub struct Case {
     pub(crate) name: &'static str,
     pub(crate) check: fn(&Target) -> Outcome,
 }
 
-/// The cases of modules, named after both. A case is the function of its name, or `name = function(argument)`: a function that
-/// several cases share, and what it is given after the target.
+/// Lists the cases of modules, each named `module::case`. A case is the function of that name, or `name = function(argument)`,
+/// where several cases share a function and pass it this argument after the target.
 macro_rules! cases {
     (@check $module:ident $case:ident) => {
         |target| $crate::harness::Outcome::from($crate::$module::$case(target))
@@ -85,10 +85,10 @@ macro_rules! cases {
 
 pub(crate) use cases;
 
-/// The device that refuses for all.
+/// The device that runs the cases of refusals on behalf of all devices.
 const REFUSES: &str = "cpu";
 
-/// The cases that launch kernels without comparing what they write with a reference.
+/// Whether a case launches kernels without comparing what they write with a reference.
 fn compares_nothing(name: &str) -> bool {
     let (_, case) = name.split_once("::").unwrap_or_default();
     let without = [
@@ -128,16 +128,17 @@ fn judge(case: Case, target: &Target) -> Result<End, Failed> {
     }
 }
 
-/// Whether this run wants a case on a device: those of all families (on XLA, of all but one), or of those that
-/// `MOEBIUS_TEST_FAMILIES` lists, or cases that it lists by name; what is refused before there is a launch is refused alike everywhere.
+/// Whether this run includes a case on a device: by default every case (on XLA, without those compared elsewhere), else those
+/// of the families, or the single cases, that `MOEBIUS_TEST_FAMILIES` lists. Cases of refusals before a launch run on one
+/// device, because all devices refuse alike.
 fn wanted(name: &str, target: &Target) -> bool {
     if name.contains("::refuses_") && target.name != REFUSES {
         return false;
     }
     let family = name.split("::").next();
     let Ok(families) = std::env::var("MOEBIUS_TEST_FAMILIES") else {
-        // XLA compiles a program for each problem. Of these families `xla_operations` compares as many through
-        // the same lowering; what is left of attention's shows that calls, gradients and halves get there.
+        // XLA compiles a program for each problem. `xla_operations` compares problems of these families through the same
+        // lowering; the attention cases that remain show that calls, gradients and half precision reach it.
         let through_the_seam = [
             "heads",
             "through_lse",
@@ -160,7 +161,7 @@ fn wanted(name: &str, target: &Target) -> bool {
     families.split(',').any(asked)
 }
 
-/// Runs a case and leaves its line in the record, if one is kept.
+/// Runs a case and appends its line to the record, if there is one.
 fn record_of(case: Case, target: &Target) -> Result<(), Failed> {
     record::forget();
     let started = Instant::now();
@@ -190,10 +191,10 @@ fn record_of(case: Case, target: &Target) -> Result<(), Failed> {
         .map(drop)
 }
 
-/// The main function of a program with these cases.
+/// Runs these cases as the main function of a test program.
 pub fn run(cases: &'static [Case]) {
     let mut arguments = Arguments::from_args();
-    // Devices are shared; one case at a time keeps memory figures and panics apart.
+    // One case at a time, because the devices are shared: this keeps memory figures and panics apart.
     arguments.test_threads = arguments.test_threads.or(Some(1));
     record::listen();
     let mut trials = Vec::new();
@@ -204,7 +205,7 @@ pub fn run(cases: &'static [Case]) {
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
-    // A driver that still works while the process ends may crash it (SwiftShader).
+    // A driver thread that still runs at process exit may crash the process (SwiftShader).
     for target in Target::all() {
         if let Err(error) = target.sync() {
             eprintln!("{} doesn't come to an end: {error}", target.name);

@@ -1,4 +1,4 @@
-//! Hash routing and the counts of the slots of every expert, against their exact oracles.
+//! Hash routing, and the slot counts of the experts, against their exact oracles.
 
 use crate::{Outcome, operation};
 use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, Problem};
@@ -7,7 +7,7 @@ use moebius_tests::data::Rng;
 use moebius_tests::elements::rounded;
 use moebius_tests::target::Target;
 
-/// Tokens, experts, choices.
+/// Numbers of tokens, experts and choices.
 type Size = (usize, usize, usize);
 
 fn check(target: &Target, size: Size, key: HashKey, mask: Option<&[bool]>, x: &[f32]) -> Outcome {
@@ -17,7 +17,7 @@ fn check(target: &Target, size: Size, key: HashKey, mask: Option<&[bool]>, x: &[
         HashKey::Position { .. } => (1, Element::F32),
         HashKey::Content { hidden, element } => (hidden, element),
     };
-    // What isn't hashed says on which device.
+    // If x isn't hashed, it still tells which device to use.
     let x = match key {
         HashKey::Position { .. } => HostTensor::Floats(vec![0.0; tokens]),
         HashKey::Content { .. } => HostTensor::of_f32(x),
@@ -37,7 +37,7 @@ fn check(target: &Target, size: Size, key: HashKey, mask: Option<&[bool]>, x: &[
     }))
 }
 
-/// Every token a new position, one sequence after the other, and every position the same.
+/// Checks hashing by position: positions that continue through the sequences, and the same position for every token.
 pub(crate) fn positions(target: &Target) -> Outcome {
     let sizes = [(1, 1, 1), (65, 8, 2), (300, 6, 6), (129, 256, 8)];
     Outcome::of(sizes.into_iter().flat_map(|size| {
@@ -45,7 +45,7 @@ pub(crate) fn positions(target: &Target) -> Outcome {
     }))
 }
 
-/// Masked experts are never chosen, and slots beyond the available ones stay empty.
+/// Checks that masked experts are never chosen, and that slots without an available expert stay empty.
 pub(crate) fn mask(target: &Target) -> Outcome {
     let key = HashKey::Position { sequence: 64 };
     let most: Vec<bool> = (0..20).map(|e| e % 4 != 2).collect();
@@ -58,7 +58,7 @@ pub(crate) fn mask(target: &Target) -> Outcome {
 pub(crate) fn contents(target: &Target, element: Element) -> Outcome {
     Outcome::of([1, 7, 16, 100].map(|hidden| {
         let mut x = Rng::new(hidden as u64).vec(66 * hidden, 3.0);
-        // The same number with another sign or payload, and what some devices flush to 0.
+        // Zeros of both signs, NaNs with different payloads, and infinity.
         x[..hidden].fill(0.0);
         x[hidden..2 * hidden].fill(-0.0);
         x[2 * hidden] = f32::NAN;
@@ -82,13 +82,13 @@ pub(crate) fn content(target: &Target) -> Outcome {
     ])
 }
 
-/// Counts of the slots of every expert against the exact oracle.
+/// Compares the slot counts of the experts with the exact oracle.
 fn check_load(target: &Target, problem: LoadProblem, indices: &[u32]) -> Outcome {
     let operands = [HostTensor::Words(indices.to_vec())];
     operation::check(target, Routing::Load(problem), &operands, |_| 0.0)
 }
 
-/// Random indices up to and beyond E, counted over all choices and over the first.
+/// Draws random indices up to E and beyond, and counts all choices, then only each token's first.
 fn random(target: &Target, sizes: (usize, usize, usize), groups: usize) -> Outcome {
     let (tokens, experts, top_k) = sizes;
     let mut rng = Rng::new((tokens + experts) as u64);
@@ -117,7 +117,7 @@ pub(crate) fn block_edges(target: &Target) -> Outcome {
     Outcome::of(sizes.map(|size| random(target, size, 1)))
 }
 
-/// Groups of one token, of less and more than a block, and one without tokens.
+/// Checks groups of one token, of fewer and of more tokens than a block, and a group without tokens.
 pub(crate) fn groups(target: &Target) -> Outcome {
     Outcome::of([
         random(target, (12, 5, 2), 12),

@@ -1,4 +1,4 @@
-//! Keys and values in pages, and attention over them, against the f64 oracle over the same tokens.
+//! Keys and values in pages, and attention over them, against the f64 oracle on the same tokens.
 
 use crate::tensors::{self, dtype, floats, tensor};
 use burn::tensor::{Device, Tensor};
@@ -12,7 +12,7 @@ use moebius_tests::record;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
-/// Sequences that grow step by step, and the attention over them.
+/// Sequences that grow in steps, and the attention over them.
 #[derive(Clone)]
 struct Case {
     heads: [usize; 2],
@@ -21,14 +21,14 @@ struct Case {
     element: Element,
     rules: Vec<Rule>,
     sinks: bool,
-    /// The most tokens that a sequence may have.
+    /// The largest number of tokens of a sequence.
     longest: usize,
     paged: bool,
-    /// New tokens of each sequence, step by step.
+    /// New tokens of each sequence, for each step.
     steps: Vec<Vec<usize>>,
 }
 
-/// Which tensor a row belongs to.
+/// The tensor that a row belongs to.
 #[derive(Clone, Copy)]
 enum Of {
     Query,
@@ -36,10 +36,10 @@ enum Of {
     Value,
 }
 
-/// o and the log-sum-exp of one query of one head.
+/// The result of one query in one head: o and the log-sum-exp.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
-    /// Sequence, head and position.
+    /// Sequence, head and position of the query.
     at: [usize; 3],
     o: Vec<f32>,
     lse: f32,
@@ -69,7 +69,7 @@ impl Case {
         Self { rules, ..self }
     }
 
-    /// The row of one head and token of a sequence, the same in whatever step the token comes.
+    /// The row for a head and token of a sequence, the same in whichever step the token comes.
     fn row(&self, of: Of, [sequence, head, token]: [usize; 3]) -> Vec<f32> {
         let kind = of as usize;
         let seed = ((token * 64 + sequence) * 64 + head) * 4 + kind + 1;
@@ -130,7 +130,7 @@ impl Case {
         }
     }
 
-    /// \[B, heads, tokens, D\]: the rows of every sequence from the start of its span on, NaN past the end of the span.
+    /// A tensor \[B, heads, tokens, D\] with the rows of each sequence's span, and NaN past its end.
     fn put(&self, of: Of, spans: &[[usize; 2]], tokens: usize, device: &Device) -> Tensor<4> {
         let heads = self.heads[usize::from(!matches!(of, Of::Query))];
         let dim = self.dims[usize::from(matches!(of, Of::Value))];
@@ -202,7 +202,7 @@ impl Case {
         Ok(rows)
     }
 
-    /// The oracle's o and log-sum-exp for one sequence's queries of one step.
+    /// The oracle's o and log-sum-exp for one sequence's queries in one step.
     fn want(&self, sequence: usize, [start, end]: [usize; 2]) -> Vec<(Vec<f64>, f64)> {
         let sizes = Sizes {
             batch: 1,
@@ -276,8 +276,8 @@ impl Case {
     }
 }
 
-/// Three sequences: prompts of several lengths, then single and few tokens, and a step that brings the second sequence
-/// nothing.
+/// New tokens of three sequences in each step: prompts of several lengths, then one or a few tokens, and a step that adds none
+/// to the second sequence.
 const STEPS: [&[usize]; 5] = [
     &[37, 1, 17],
     &[1, 1, 1],
@@ -286,7 +286,7 @@ const STEPS: [&[usize]; 5] = [
     &[1, 1, 1],
 ];
 
-/// Every format, in pages and contiguous.
+/// Checks every storage format, paged and contiguous.
 pub(crate) fn formats(target: &Target) -> Result<(), Error> {
     for format in CacheFormat::ALL {
         Case::new(&STEPS).with_format(format).check(target)?;
@@ -294,7 +294,7 @@ pub(crate) fn formats(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rules that follow from positions, those that change scores, and sinks.
+/// Checks rules on positions, rules that change scores, and sinks.
 pub(crate) fn rules(target: &Target) -> Result<(), Error> {
     let global = Rule::Global {
         tokens: 3,
@@ -320,7 +320,7 @@ pub(crate) fn rules(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// Groups of several sizes, and heads from the smallest to the largest.
+/// Checks several numbers of query heads per key head, and the smallest to the largest head sizes.
 pub(crate) fn heads(target: &Target) -> Result<(), Error> {
     let sizes = [
         ([1, 1], [8, 8]),
@@ -340,7 +340,7 @@ pub(crate) fn heads(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// Keys in several parts of 256: steps with few rows of queries, which are spread over units, and steps with many.
+/// Checks keys in several parts of 256 tokens: steps with few query rows, which are spread over units, and with many.
 pub(crate) fn long(target: &Target) -> Result<(), Error> {
     let case = Case {
         longest: 800,
@@ -368,7 +368,7 @@ fn typed(target: &Target, element: Element, format: CacheFormat) -> Result<(), E
     case.check(target)
 }
 
-/// Asserts that both cases give the same bits, but on XLA, which chooses the order of its sums by the shape.
+/// Asserts that both cases give the same bits; on XLA, whose order of summation depends on the shape, close values.
 fn assert_same(what: &str, target: &Target, [one, other]: [&Case; 2]) -> Result<(), Error> {
     let (one, other) = (one.run(target)?, other.run(target)?);
     assert_eq!(one.len(), other.len());
@@ -382,7 +382,7 @@ fn assert_same(what: &str, target: &Target, [one, other]: [&Case; 2]) -> Result<
     Ok(())
 }
 
-/// A token at a time, in pieces and at once: the same bits.
+/// Checks that appending token by token, in pieces, or all at once gives the same bits.
 pub(crate) fn steps_are_the_whole(target: &Target) -> Result<(), Error> {
     let case = |steps: &[&[usize]]| Case {
         longest: 320,
@@ -415,7 +415,7 @@ pub(crate) fn independent_of_the_batch(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// Appending is one launch: nothing is copied, and no memory is taken.
+/// Checks that appending is a single launch that copies nothing and allocates nothing.
 pub(crate) fn appends_in_place(target: &Target) {
     let Some(client) = target.client() else {
         return;
@@ -423,7 +423,7 @@ pub(crate) fn appends_in_place(target: &Target) {
     let device = target.burn();
     let case = Case {
         longest: 1 << 14,
-        // Rows of 512 bytes: on CUDA other rows are padded to a multiple of that, and padded tensors are copied first.
+        // Rows of 512 bytes: CUDA pads other rows to a multiple of 512 bytes, and padded tensors are copied first.
         dims: [128, 128],
         ..Case::new(&[&[1]])
     };
@@ -440,7 +440,7 @@ pub(crate) fn appends_in_place(target: &Target) {
             cache.append(k, v, &step).unwrap();
             device.sync().unwrap();
         });
-        // A launch of a kernel that isn't ours has no name of ours.
+        // Foreign kernels have no name, so their type stands in.
         let name = |launch: record::Launch| launch.name.unwrap_or(launch.kernel.to_owned());
         let names: Vec<String> = launches.into_iter().map(name).collect();
         assert_eq!(names, ["cache_append_f32_f32"]);
@@ -455,7 +455,7 @@ pub(crate) fn appends_in_place(target: &Target) {
     assert!(more < cache.bytes() as u64 / 4, "{more} bytes more");
 }
 
-/// Appending to a clone of a cache leaves the original as it is.
+/// Checks that appending to a clone of a cache leaves the original as it is.
 pub(crate) fn clones_are_apart(target: &Target) -> Result<(), Error> {
     let device = target.burn();
     let case = Case::new(&[&[7]]);
@@ -464,7 +464,7 @@ pub(crate) fn clones_are_apart(target: &Target) -> Result<(), Error> {
     case.step(&mut pages, &mut cache, &[7], &device)?;
     let (mut other_pages, mut other) = (pages.clone(), cache.clone());
     let next = case.step(&mut pages, &mut cache, &[1], &device)?;
-    // The clone takes a step over the same place; the NaN that it writes must not reach the original.
+    // The clone appends NaN at the same position; the NaN must not reach the original.
     let step = other_pages.extend(&[1], &device)?;
     let nan = |dim| Tensor::<4>::full([1, 2, 1, dim], f32::NAN, &device);
     other.append(nan(16), nan(24), &step)?;
@@ -474,8 +474,8 @@ pub(crate) fn clones_are_apart(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// A NaN that a released sequence left in its pages reaches no result; a NaN in a token reaches the queries that see
-/// the token.
+/// Checks that a NaN left in a released sequence's pages reaches no result, and that a NaN in a token reaches the queries that
+/// see the token.
 pub(crate) fn stale_values(target: &Target) -> Result<(), Error> {
     let device = target.burn();
     let case = Case {
@@ -492,7 +492,7 @@ pub(crate) fn stale_values(target: &Target) -> Result<(), Error> {
     let rows = case.step(&mut pages, &mut cache, &[20, 3], &device)?;
     assert!(rows.iter().all(|row| row.lse.is_finite()));
     assert!(rows.iter().all(|row| row.o.iter().all(|x| x.is_finite())));
-    // The next token's value is NaN, and its own query sees it.
+    // The next token's value is NaN, and the token's own query sees it.
     let step = pages.extend(&[1, 1], &device)?;
     let keys = case.put(Of::Key, &[[20, 21], [3, 4]], 1, &device);
     cache.append(keys, nan(1, 24), &step)?;

@@ -1,4 +1,4 @@
-//! The five layers and what is beside the experts: each differs where it says so.
+//! The five MoE layers and their options besides the experts: each does what distinguishes it.
 
 use crate::harness::assert_refused;
 use crate::tensors::{doubles, floats, integers, mask, random};
@@ -30,7 +30,7 @@ fn made(target: &Target, config: MoeConfig) -> MoeLayer {
     filled(config.init(&target.burn()).unwrap(), 8, 0.5)
 }
 
-/// Slots over the capacity of every expert.
+/// The number of slots beyond `capacity` in all experts together.
 fn over(load: &[i64], capacity: i64) -> i64 {
     load.iter().map(|a| (a - capacity).max(0)).sum()
 }
@@ -44,7 +44,7 @@ pub(crate) fn standard(target: &Target) {
         .forward(batch(&target.burn(), [64, 16], 1.5))
         .unwrap();
     let load = integers(out.routing.load().unwrap());
-    // ⌈64 · 2 · 1.25 / 8⌉.
+    // The capacity is ⌈64 · 2 · 1.25 / 8⌉.
     assert_eq!(integers(out.dropped_slots), [over(&load, 20)]);
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn sparse(_: &Target) {
 pub(crate) fn switch(target: &Target) {
     let config = MoeConfig::switch(16, 24, 8);
     assert_eq!((config.top_k(), config.capacity.unwrap().factor), (1, 1.0));
-    // Everything wants one expert, which takes ⌈48 / 8⌉ tokens.
+    // All tokens choose one expert, whose capacity is ⌈48 / 8⌉.
     let layer = made(target, config);
     let mut router = vec![0.0; 8 * 16];
     router[3 * 16] = 1.0;
@@ -96,7 +96,7 @@ pub(crate) fn glam(target: &Target) {
         x = x + out.y;
     }
     assert_eq!(x.dims(), [2, 5, 16]);
-    // A dense block is W_out · relu(W_in · x).
+    // A dense block computes W_out · relu(W_in · x).
     let FeedForwardBlock::Dense(block) = &blocks[0] else {
         panic!("the first block is dense");
     };
@@ -108,18 +108,19 @@ pub(crate) fn glam(target: &Target) {
     assert_close("dense", &floats(block.forward(x).unwrap()), &want, 1e-5);
 }
 
-/// A copy on `flex`, whose products need no threads that would slow later tests down.
+/// Copies a tensor to `flex`, where small products start no threads that would slow later tests.
 fn on_host<const D: usize>(tensor: Tensor<D>) -> Tensor<D> {
     Tensor::from_data(tensor.into_data(), &Device::flex())
 }
 
-/// A layer in training of which autodiff records nothing. What hundreds of passes left behind would go in the next
-/// backward pass, thousands of tensors at once, over which Burn's fusion thinks for minutes.
+/// A layer in training mode of which autodiff records nothing. Otherwise the next backward pass would release the graphs of
+/// hundreds of passes, thousands of tensors at once, over which Burn's fusion takes minutes.
 fn unrecorded(layer: MoeLayer) -> MoeLayer {
     layer.train().no_grad()
 }
 
-/// What a training loop does by reading its loss: XLA makes one program of all that lies between two waits.
+/// Waits for the device, as a training loop does when it reads its loss: XLA compiles everything between two waits into one
+/// program.
 fn step_ends(device: &Device) {
     device.sync().unwrap();
 }
@@ -138,7 +139,7 @@ pub(crate) fn adaptive(target: &Target) {
     let layer = with_values(layer, "factor", &[1.0]);
     let trained = unrecorded(layer.clone());
     let device = target.burn().autodiff();
-    // One step: 0.99 · 1 + 0.01 · variance.
+    // After one step, the variance is 0.99 · 1 + 0.01 · the batch's variance.
     let x = batch(&device, [512, 16], 3.0);
     let values = floats(x.clone());
     let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / values.len() as f64;
@@ -147,7 +148,7 @@ pub(crate) fn adaptive(target: &Target) {
     drop(trained.forward(x.clone()).unwrap());
     let want = vec![0.99 + 0.01 * variance; 8];
     assert_close("factor", &factor(&trained), &want, 1e-5);
-    // It goes down with quiet inputs and up with loud ones, within its bounds, and dispatch obeys.
+    // The factor falls with quiet inputs and rises with loud ones, within its bounds, and dispatch follows it.
     let mut dropped = Vec::new();
     for (bound, limit) in [(0.1, 0.5), (20.0, 2.0)] {
         let x = batch(&device, [512, 16], bound);
@@ -164,11 +165,11 @@ pub(crate) fn adaptive(target: &Target) {
         let got = integers(out.dropped_slots)[0];
         assert_eq!(got, over(&load, capacity), "factor {limit}");
         dropped.push(got);
-        // Without training nothing moves.
+        // In evaluation mode the factor doesn't change.
         assert_eq!(factor(&eval), now);
     }
     assert!(dropped[0] >= 512 && dropped[1] < dropped[0], "{dropped:?}");
-    // Neither does a batch that overflowed.
+    // A batch that overflowed doesn't change it either.
     let before = factor(&trained);
     drop(trained.forward(x * f64::INFINITY).unwrap());
     assert_eq!(factor(&trained), before);
@@ -184,7 +185,7 @@ pub(crate) fn scheduler(target: &Target) {
         scheduler.observe(load).unwrap();
         floats(scheduler.factors())
     };
-    // Relative load 2, 1, 1, 0 times 1.25, halfway from 1.25.
+    // The targets are the relative loads 2, 1, 1, 0 times 1.25; one step goes halfway there from 1.25.
     assert_eq!(observe([20, 10, 10, 0]), [1.875, 1.25, 1.25, 0.625]);
     assert_eq!(observe([0, 10, 10, 20]), [0.9375, 1.25, 1.25, 1.5625]);
     for _ in 0..20 {
@@ -195,7 +196,7 @@ pub(crate) fn scheduler(target: &Target) {
     let short = Tensor::<1, Int>::from_ints([1, 2], &device);
     assert_refused(ErrorKind::Shape, scheduler.observe(short));
 
-    // In a layer the factors follow training's load, and dispatch obeys them.
+    // In a layer, the factors follow the load in training, and dispatch follows the factors.
     let config = MoeConfig::standard(16, 24, 8)
         .with_expert_dropout(0.0)
         .with_factors(Some(FactorsConfig::load()));
@@ -215,7 +216,7 @@ pub(crate) fn scheduler(target: &Target) {
     let over = |(load, f): (&i64, &f32)| (load - (64.0 * f).ceil() as i64).max(0);
     let dropped: i64 = load.iter().zip(&factors).map(over).sum();
     assert_eq!(integers(out.dropped_slots), [dropped]);
-    // The same layer with one factor for all drops more.
+    // The same layer with one factor for all experts drops more.
     let fixed = config.with_factors(None);
     let fixed = made(target, fixed).forward(x.inner()).unwrap();
     let fixed = integers(fixed.dropped_slots)[0];
@@ -236,14 +237,14 @@ pub(crate) fn one_source_of_factors(target: &Target) {
     ] {
         assert_refused(ErrorKind::Config, config.init(&target.burn()));
     }
-    // Experts that choose can follow the variance: T · 2 · factor / E tokens each.
+    // With expert choice, the number of tokens per expert can follow the variance: T · 2 · factor / E.
     let layer = made(target, config.with_router(choosing).with_capacity(None));
     let layer = with_values(layer, "factor", &[0.5]);
     let out = layer.forward(batch(&target.burn(), [64, 16], 1.0)).unwrap();
     assert_eq!(integers(out.routing.load().unwrap()), [8; 8]);
 }
 
-/// y of a layer with a shared expert minus y without it.
+/// The shared expert's part of y: y of a layer with it minus y without it.
 fn shared_part(target: &Target, config: MoeConfig) -> (MoeLayer, Vec<f32>) {
     let x = batch(&target.burn(), [33, 16], 1.0);
     let with = made(target, config);
@@ -303,7 +304,7 @@ pub(crate) fn expert_dropout(target: &Target) {
         }
         let mean = idle.iter().sum::<usize>() as f64 / 40.0;
         if probability < 0.9 {
-            // 320 draws of one half: 4 of 8, good to 0.25.
+            // 40 passes with 8 experts make 320 draws with p = 1/2: on average 4 experts are idle, ±0.25.
             assert!((mean - 4.0).abs() < 1.0, "{mean} experts were idle");
         } else {
             assert!((mean - 5.0).abs() < 0.2, "{mean} experts were idle");
@@ -312,7 +313,7 @@ pub(crate) fn expert_dropout(target: &Target) {
         let load = integers(quiet.routing.load().unwrap());
         assert!(load.iter().all(|a| *a > 0), "{load:?}");
     }
-    // Experts that a mask leaves out stay out, and K of the others stay.
+    // Masked experts stay out, and at least K others stay in.
     let config = MoeConfig::new(16, 8, 8).with_expert_dropout(0.999);
     let layer = unrecorded(made(target, config));
     let available = [true, true, false, true, false, true, false, false];
@@ -334,7 +335,7 @@ pub(crate) fn a_mask_shares_the_capacity(target: &Target) {
     let x = batch(&target.burn(), [96, 16], 1.5);
     let out = layer.forward_masked(x.clone(), mask.clone()).unwrap();
     let load = integers(out.routing.load().unwrap());
-    // 8 · 24 slots over 5 experts: 24 each and ⌊3 · 24 / 5⌋ more.
+    // The 8 · 24 slots for 5 experts have a capacity of 24 each, and ⌊3 · 24 / 5⌋ more.
     assert_eq!(integers(out.dropped_slots), [over(&load, 24 + 14)]);
     assert!(load.iter().zip(available).all(|(load, a)| a == (*load > 0)));
     let dropless = made(target, config.with_capacity(None));
@@ -342,10 +343,10 @@ pub(crate) fn a_mask_shares_the_capacity(target: &Target) {
     assert_eq!(integers(out.dropped_slots), [0]);
 }
 
-/// What an option asks for happens, or is refused where nothing would follow it.
+/// Checks that each option has its effect, or is refused where it would have none.
 pub(crate) fn options_have_effects(target: &Target) {
     let device = target.burn();
-    // Changing factors start with the capacity's, and dispatch obeys.
+    // Adaptive factors start at the capacity's, and dispatch follows them.
     let config = MoeConfig::adaptive(16, 24, 8).with_expert_dropout(0.0);
     let started = |config: MoeConfig| factor(&config.init(&device).unwrap());
     assert_eq!(started(config), [1.25; 8]);
@@ -364,7 +365,7 @@ pub(crate) fn options_have_effects(target: &Target) {
         panic!("the router is dynamic");
     };
     assert_eq!(floats(router.capacity_factors()), [1.5; 8]);
-    // A number of choices makes a top-k router of one that has none.
+    // A number of choices turns a router without one into a top-k router.
     for router in [
         RouterConfig::Switch(SwitchConfig::default()),
         RouterConfig::ExpertChoice(Default::default()),
@@ -408,16 +409,16 @@ pub(crate) fn options_have_effects(target: &Target) {
     refused("activation_dropout", &dropped);
     let less = [attention, lora, fp8, dropping(0.1)].map(|config| config.with_keep(Keep::Inputs));
     refused("keep", &less);
-    // A shared expert follows them.
+    // With a shared expert, which they apply to, the same options are accepted.
     let shared = attention.with_shared(Some(SharedExpertConfig::new(8)));
     let shared = shared.with_activation(Activation::Silu);
     assert!(shared.with_keep(Keep::Inputs).init(&device).is_ok());
     assert!(shared.with_activation_dropout(0.1).init(&device).is_ok());
 }
 
-/// What a forward holds for its backward pass differs by the rows of its first product.
+/// Checks that keeping less for the backward pass saves the memory of the first product's rows.
 pub(crate) fn keeping_less_is_less(target: &Target) {
-    // Buffers that are whole pages of 2 MiB each, whatever an allocator rounds to.
+    // Sizes that make every buffer a multiple of 2 MiB pages, so that the allocator's rounding doesn't show.
     let (tokens, config) = (1024, MoeConfig::new(256, 512, 4).with_gated(true));
     let held = |keep: Keep| {
         let layer = made(target, config.with_keep(keep)).train();
@@ -435,12 +436,12 @@ pub(crate) fn keeping_less_is_less(target: &Target) {
         held
     };
     let (all, less) = (held(Keep::FirstProduct), held(Keep::Inputs));
-    // 2F f32 of every slot.
+    // 2F f32 values for every slot.
     let want = (tokens * 2 * 1024 * 4) as u64;
     assert_eq!(all - less, want, "{all} and {less} bytes");
 }
 
-/// What a training forward keeps changes memory and time, not a bit of the gradients.
+/// Checks that what a training forward keeps affects memory and time, but no bit of the gradients.
 pub(crate) fn keep_changes_no_bit(target: &Target) {
     let gradients = |keep: Keep| -> Vec<Vec<f32>> {
         let config = MoeConfig::new(16, 24, 8)
@@ -471,12 +472,12 @@ pub(crate) fn learns(target: &Target) {
         .with_bias(true)
         .with_shared(Some(SharedExpertConfig::new(8).with_sigmoid_gate(true)));
     let device = target.burn().autodiff();
-    // Unlucky weights learn at half the speed of lucky ones.
+    // The initial weights decide how fast the layer learns, up to a factor of two, so they have a fixed seed.
     device.seed(7);
     let mut layer = config.init(&device).unwrap();
     let mut optimizer = AdamConfig::new().init();
     let x = batch(&device, [64, 8], 1.0);
-    // Tokens in reverse order of their elements, squared.
+    // The goal is each token with its elements reversed and squared.
     let goal = x.clone().flip([1]).powi_scalar(2);
     let error = |layer: &MoeLayer| -> Result<(Tensor<1>, Tensor<1>), Error> {
         let out = layer.forward(x.clone())?;
@@ -494,14 +495,14 @@ pub(crate) fn learns(target: &Target) {
     let (last, _) = error(&layer).unwrap();
     let (first, last) = (floats(first)[0], floats(last)[0]);
     assert!(last < first / 5.0, "the error went from {first} to {last}");
-    // A record holds all of it.
+    // A record holds the whole layer.
     let fresh = config.init(&device).unwrap();
     let loaded = fresh.load_record(layer.clone().into_record());
     let y = |layer: &MoeLayer| floats(layer.valid().forward(x.clone().inner()).unwrap().y);
     assert_eq!(y(&loaded), y(&layer));
 }
 
-/// Weights of the other dtype keep learning, and running state stays f32.
+/// Checks that weights cast to another dtype keep learning, and that running state stays f32.
 pub(crate) fn cast_keeps_training(target: &Target) {
     let device = target.burn().autodiff();
     let layer = MoeConfig::adaptive(8, 8, 4).init(&device).unwrap();
@@ -515,7 +516,7 @@ pub(crate) fn cast_keeps_training(target: &Target) {
     assert_refused(ErrorKind::Shape, layer.cast(DType::F64));
 }
 
-/// `with_weights` takes what a router matrix and feed-forward experts need, and nothing else.
+/// Checks that `with_weights` takes exactly what a router matrix and feed-forward experts need.
 pub(crate) fn weights_of_other_layers(target: &Target) {
     let device = target.burn();
     let config = MoeConfig::new(8, 6, 4);
@@ -545,7 +546,7 @@ pub(crate) fn weights_of_other_layers(target: &Target) {
     }
 }
 
-/// Fields can be replaced; what then doesn't fit is an error and not a kernel's read past its end.
+/// Checks that a replaced field that doesn't fit is an error, instead of a kernel's read past a buffer's end.
 pub(crate) fn refuses_wrong_parts(target: &Target) {
     let device = target.burn();
     let config = MoeConfig::new(8, 6, 4);
@@ -588,7 +589,7 @@ pub(crate) fn refuses_wrong_parts(target: &Target) {
     }
 }
 
-/// A configuration survives JSON, and what it leaves out has its default.
+/// Checks that a configuration survives JSON, and that missing fields have their defaults.
 pub(crate) fn configurations_are_data(_: &Target) {
     let routers = [
         RouterConfig::default(),

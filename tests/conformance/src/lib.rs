@@ -1,11 +1,11 @@
 //! Conformance: every case on every device, named `grouped_gemm::tile_edges[wgpu]`.
 //!
-//! A case is an ordinary function of a [`Target`](moebius_tests::target::Target) that returns whether the device could run it, or
-//! nothing where no device may refuse it; `expect.rs` says which may. A device that must run a case and can't fails, and so does one
-//! that is listed as unsupported and can.
+//! A case is an ordinary function of a [`Target`](moebius_tests::target::Target). It returns whether the device could run it,
+//! or nothing where no device may refuse it; `expect.rs` lists the allowed refusals. A device fails if it refuses a case that
+//! it must run, and also if it runs a case that is listed as unsupported.
 //!
 //! Each list of cases below is a program of its own in `programs/`. The linker leaves out what a program can't reach, so a
-//! program changes with the kernels and layers that its cases use and with no others, and `scripts/test` need not run it again.
+//! program changes only with the kernels and layers that its cases use, and `scripts/test` need not run it again otherwise.
 
 #![allow(
     clippy::unwrap_used,
@@ -63,7 +63,7 @@ use casts as fp8;
 use hash_routing as expert_load;
 use permute as capacity;
 
-/// Codes of FP8 and what rounds to them.
+/// Cases of FP8 codes and the rounding to them.
 pub const QUANTIZE: &[Case] = cases! {
     casts: f16, bf16;
     fp8: encode_edges, encode_every_half, decode_every_code, lengths;
@@ -72,7 +72,7 @@ pub const QUANTIZE: &[Case] = cases! {
         bf16 = halves(Element::Bf16);
 };
 
-/// Which experts a token goes to.
+/// Cases of choosing experts for tokens.
 pub const ROUTING: &[Case] = cases! {
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits = check_logits(DType::F32),
@@ -84,7 +84,7 @@ pub const ROUTING: &[Case] = cases! {
     expert_load: block_edges, groups, one_expert_gets_all;
 };
 
-/// Rows of tokens to their experts and back.
+/// Cases of moving token rows to their experts and back.
 pub const PERMUTE: &[Case] = cases! {
     permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row, row_bound,
         keys_beyond_the_experts;
@@ -94,7 +94,7 @@ pub const PERMUTE: &[Case] = cases! {
         f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
 };
 
-/// Products of the experts, their gradients, and what is done to their rows.
+/// Cases of the experts' matrix products, their gradients, and the operations on their rows.
 pub const GROUPED_GEMM: &[Case] = cases! {
     grouped_gemm: tile_edges, gated, activations, bias, sorted_rows, row_bound, in_out_weights,
         uneven_experts, variants_agree_bit_for_bit, weights_in_slabs, webgpu_default_limits,
@@ -108,7 +108,7 @@ pub const GROUPED_GEMM: &[Case] = cases! {
         empty_batch, f16 = of_element(Element::F16), bf16 = of_element(Element::Bf16);
 };
 
-/// Products of weights in FP8.
+/// Cases of matrix products with FP8 weights.
 pub const FP8_GEMM: &[Case] = cases! {
     fp8_gemm: scales, rows, experts, every_code, e8m0_scales, f16 = halves(Element::F16),
         bf16 = halves(Element::Bf16), matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16);
@@ -116,13 +116,13 @@ pub const FP8_GEMM: &[Case] = cases! {
     fp8_mma: values, experts, small_integers_are_exact, every_code;
 };
 
-/// Attention inside of each expert.
+/// Cases of attention within the rows of each expert.
 pub const SEGMENT_ATTENTION: &[Case] = cases! {
     segment_attention: head_sizes, sequences, uneven_experts, row_bound, large_scores, segments_are_apart,
         empty_batch, f16, bf16;
 };
 
-/// Attention of a sequence.
+/// Cases of attention over a sequence.
 pub const ATTENTION: &[Case] = cases! {
     attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long,
         positions, few_queries, sinks, through_lse, large_scores, unseen_values, seen_values, wide_windows,
@@ -132,18 +132,18 @@ pub const ATTENTION: &[Case] = cases! {
         own_rule_agrees, matrices_f16 = matrices(Element::F16), matrices_bf16 = matrices(Element::Bf16);
 };
 
-/// Attention over a cache.
+/// Cases of attention over a key-value cache.
 pub const KV_CACHE: &[Case] = cases! {
     kv_cache: formats, rules, heads, long, f16, bf16, steps_are_the_whole, paged_is_contiguous,
         independent_of_the_batch, appends_in_place, clones_are_apart, stale_values;
 };
 
-/// Burn's own modules through our kernels.
+/// Cases of Burn's own modules on our kernels.
 pub const NN: &[Case] = cases! {
     nn: linear, attention, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
 };
 
-/// Layers with experts, their routers and losses.
+/// Cases of mixture-of-experts layers, their routers and their losses.
 pub const MOE: &[Case] = cases! {
     moe_layer: relu, gated_silu, gelu_with_bias, capacity, ranks_and_empty_batch, f16 = half(DType::F16),
         bf16 = half(DType::BF16), repeats_bit_for_bit, independent_of_the_batch, device_memory,
@@ -175,7 +175,7 @@ pub const MOE: &[Case] = cases! {
         f16 = half(DType::F16), bf16 = half(DType::BF16), device_memory, refuses_wrong_input;
 };
 
-/// Tensors and layers in FP8.
+/// Cases of FP8 tensors and layers.
 pub const FP8_LAYERS: &[Case] = cases! {
     fp8_tensor: every_code, every_e8m0_scale, empty, round_trip, gradients, refuses_wrong_input,
         refuses_wrong_parts, least_squares, concatenates, keeps_more_than_it_decodes;

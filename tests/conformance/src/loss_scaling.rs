@@ -1,4 +1,4 @@
-//! Loss scaling against its rule on the host.
+//! Loss scaling against a host implementation of its rule.
 
 use crate::harness::assert_refused;
 use crate::tensors::floats;
@@ -8,7 +8,7 @@ use moebius::ErrorKind;
 use moebius::fp8::training::{LossScale, LossScaler, LossScaling};
 use moebius_tests::target::Target;
 
-/// A scaler's rule on the host.
+/// The rule of loss scaling on the host.
 struct HostScaler {
     now: LossScale,
     interval: u32,
@@ -33,7 +33,7 @@ impl HostScaler {
     }
 }
 
-/// A scale between `bounds`.
+/// Dynamic loss scaling within the bounds `min` and `max`.
 fn dynamic(initial: f32, interval: u32, [min, max]: [f32; 2]) -> LossScaling {
     LossScaling::Dynamic {
         initial,
@@ -43,12 +43,12 @@ fn dynamic(initial: f32, interval: u32, [min, max]: [f32; 2]) -> LossScaling {
     }
 }
 
-/// A parameter whose gradient is what one likes.
+/// A parameter whose gradient a test can choose.
 fn parameter(device: &Device) -> Param<Tensor<1>> {
     Param::from_tensor(Tensor::from_floats([1.0, 1.0, 1.0], device).require_grad())
 }
 
-/// Steps with gradients of these kinds; returns the scaler's numbers after each.
+/// Takes steps with gradients of these kinds; returns the scaler's state after each.
 fn scaled_steps(scaler: &LossScaler, kinds: &[f32], device: &Device) -> Vec<LossScale> {
     let weight = parameter(device);
     let step = |kind: &f32| {
@@ -62,7 +62,7 @@ fn scaled_steps(scaler: &LossScaler, kinds: &[f32], device: &Device) -> Vec<Loss
         let got = floats(weight.val().grad(&gradients).unwrap());
         assert_eq!([got[0], got[2]], [0.5, -0.25], "scale {before}");
         assert_eq!(finite.read().unwrap(), kind.is_finite(), "{kind}");
-        // A choice of the device: what NaN makes of a parameter doesn't matter.
+        // `choose` selects on the device, so that a NaN in the rejected `new` doesn't matter.
         let new = weight.val() * Tensor::from_inner(weight.val().grad(&gradients).unwrap());
         let chosen = floats(finite.choose(new, weight.val()));
         assert_eq!(chosen[0], if kind.is_finite() { 0.5 } else { 1.0 });
@@ -94,7 +94,7 @@ pub(crate) fn halves_and_doubles(target: &Target) {
     };
     let want: Vec<LossScale> = kinds.iter().map(after).collect();
     assert_eq!(scaled_steps(&scaler, &kinds, &device), want);
-    // By hand: 8, after three clean steps 16, which is the most; halved by NaN; to the least.
+    // Worked out by hand: 8; after three clean steps 16, the maximum; halved by NaN, down to the minimum.
     let scales: Vec<f32> = want.iter().map(|now| now.scale).collect();
     let by_hand = [
         8.0, 8.0, 16.0, 16.0, 16.0, 8.0, 8.0, 8.0, 4.0, 2.0, 2.0, 2.0,
@@ -102,7 +102,7 @@ pub(crate) fn halves_and_doubles(target: &Target) {
     assert_eq!(scales[..12], by_hand);
 }
 
-/// In six intervals of clean steps the scale doubles six times.
+/// Checks that the scale doubles once in each of six intervals of clean steps.
 pub(crate) fn grows_once_an_interval(target: &Target) {
     let device = target.burn().autodiff();
     let scaling = dynamic(1.0, 4, [1.0, 1024.0]);

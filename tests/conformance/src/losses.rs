@@ -1,4 +1,4 @@
-//! Balance losses and load statistics: at uniform, at collapse, under masks, and against PyTorch.
+//! Balance losses and load statistics: for uniform and collapsed routing, under masks, and against PyTorch.
 
 use crate::harness::assert_refused;
 use crate::tensors::{case_file, floats, integers, mask, params, random, tensor};
@@ -33,7 +33,7 @@ fn close(what: &str, got: Tensor<1>, want: f64) {
     assert!(got.len() == 1 && error < 1e-5, "{what}: {got:?} for {want}");
 }
 
-/// 8 experts, each the first of 8 of 64 tokens and the next best of 8 more, all other logits 0.
+/// Logits of 64 tokens for 8 experts, each expert the first choice of 8 tokens and the second of 8 others; all other logits are 0.
 fn balanced() -> Vec<f32> {
     let mut logits = vec![0.0; 64 * 8];
     for t in 0..64 {
@@ -59,7 +59,7 @@ pub(crate) fn uniform(target: &Target) {
             }
         }
     }
-    // (ln 8)² of zero logits.
+    // The z loss of zero logits is (ln 8)².
     let zero = routed(&target.burn(), &[0.0; 80], 8, top(2));
     close("z", zero.losses(1).unwrap().z.unwrap(), 4.324_077_1);
 }
@@ -106,7 +106,7 @@ pub(crate) fn as_pytorch(target: &Target) {
     assert_close("utilization", &utilization, &exact(&want), 1e-6);
 }
 
-/// The losses in f64 from the device's probabilities.
+/// The losses in f64, computed from the device's probabilities.
 fn reference(routing: &Routing, groups: usize) -> [f64; 4] {
     let [tokens, experts] = routing.probs.dims();
     let probs: Vec<f64> = floats(routing.probs.clone())
@@ -180,8 +180,7 @@ pub(crate) fn groups_and_masks(target: &Target) {
     check(none.losses(1).unwrap(), [0.0; 4]);
 }
 
-/// The gradient of a balance loss pushes an overloaded expert's logits down and the others' up.
-/// With every expert masked there is nothing to balance, and nothing to learn from.
+/// Checks that with every expert masked all losses and their gradients are 0.
 pub(crate) fn nothing_available(target: &Target) {
     let device = target.burn().autodiff();
     let logits = tensor(&balanced(), [64, 8], &device).require_grad();
@@ -202,7 +201,7 @@ pub(crate) fn gradients_balance(target: &Target) {
     let mut logits = Rng::new(4).vec(40 * 4, 0.5);
     logits.iter_mut().step_by(4).for_each(|l| *l += 2.0);
     let logits = tensor(&logits, [40, 4], &device).require_grad();
-    // A backward pass consumes its graph.
+    // A backward pass consumes the graph, so each needs its own forward.
     let losses = || {
         let routing = route(logits.clone(), None, &top(1)).unwrap();
         routing.losses(2).unwrap()
@@ -218,7 +217,7 @@ pub(crate) fn gradients_balance(target: &Target) {
             assert_eq!(sum > 0.0, e == 0, "{name}: expert {e} gets {sum}");
         }
     }
-    // d z / d logits = 2 · lse · softmax / T.
+    // The z loss has the gradient 2 · lse · softmax / T.
     let gradient = floats(logits.grad(&losses().z.unwrap().backward()).unwrap());
     let routing = route(logits, None, &top(1)).unwrap();
     let (lse, probs) = (floats(routing.logsumexp.unwrap()), floats(routing.probs));
@@ -273,12 +272,12 @@ pub(crate) fn statistics(target: &Target) {
     };
     near(figures(&even), [0.0, 1.0, 1.0, 8f64.ln()]);
     near(figures(&read(&[0, 0, 20, 0])), [2.0, 4.0, 0.0, 0.0]);
-    // Mean 2, deviations −1, 1, 0: unbiased variance 1.
+    // Mean 2, deviations −1, 1, 0: the unbiased variance is 1.
     let uneven = figures(&read(&[1, 3, 2]));
     let entropy =
         -(1.0f64 / 6.0 * (1.0f64 / 6.0).ln() + 0.5 * 0.5f64.ln() + (1.0f64 / 3.0).ln() / 3.0);
     near(uneven, [0.5, 1.5, 0.5, entropy]);
-    // No slots aren't balanced ones.
+    // Without slots there is no balance figure.
     assert_eq!(read(&[0, 0]).balance, None);
     assert_eq!(LoadStatistics::new(Vec::new()).balance, None);
     near(figures(&read(&[9])), [0.0, 1.0, 1.0, 0.0]);

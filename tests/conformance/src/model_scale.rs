@@ -1,4 +1,4 @@
-//! Layers as large as those of models in use: Qwen3-30B-A3B's 128 experts of 2048 × 768, 8 a token.
+//! Layers as large as those of published models: Qwen3-30B-A3B's 128 experts of 2048 × 768, 8 per token.
 
 use crate::Outcome;
 use crate::moe_layer::supports;
@@ -18,10 +18,11 @@ const INTER: usize = 768;
 const EXPERTS: usize = 128;
 const TOP_K: usize = 8;
 
-/// Experts that are drawn; the others are multiples of them, because drawing 1.2 GB takes longer than the rest.
+/// The number of experts drawn at random; the others are multiples of these, because drawing 1.2 GB takes longer than the rest
+/// of the case.
 const DRAWN: usize = 16;
 
-/// 1.2 GB of weights, made in their own type: f32 first would take three times as much.
+/// Makes a layer with 1.2 GB of weights directly in their own type: through f32 would take three times the memory.
 fn layer(target: &Target, dtype: DType) -> MoeLayer {
     let device = target.burn();
     fn uniform<const D: usize>(
@@ -55,7 +56,7 @@ fn layer(target: &Target, dtype: DType) -> MoeLayer {
     config.with_weights(weights).unwrap()
 }
 
-/// The layer that the case before left, if that was of the same device: one is held at a time.
+/// The layer of the previous case, reused on the same device: only one is held at a time.
 static LEFT: Mutex<Option<(&str, MoeLayer)>> = Mutex::new(None);
 
 /// Checks the outputs of a few tokens in f64, given the device's choice of experts.
@@ -100,7 +101,7 @@ pub(crate) fn few_tokens_f16(target: &Target) -> Result<(), Error> {
     run(target, 16, !slow(target))
 }
 
-/// 309 GFLOP: a second on two CPU cores, minutes on a software adapter.
+/// Checks a forward of 309 GFLOP, which takes a second on two CPU cores and minutes on a software adapter.
 pub(crate) fn many_tokens_f16(target: &Target) -> Outcome {
     if slow(target) {
         return Outcome::Unsupported("a software adapter takes minutes".into());
@@ -108,7 +109,7 @@ pub(crate) fn many_tokens_f16(target: &Target) -> Outcome {
     run(target, 4096, false).into()
 }
 
-/// Whether the target draws its speed from a CPU that emulates a GPU.
+/// Whether the target is a software adapter, a CPU that emulates a GPU.
 pub(crate) fn slow(target: &Target) -> bool {
     let capability = target.capability();
     capability.kind == DeviceKind::Cpu

@@ -1,4 +1,4 @@
-//! The whole layer through Burn against the f64 oracle, and its promises about memory and order.
+//! The whole MoE layer through Burn against the f64 oracle, and its promises about memory, launches and order.
 
 use crate::harness::assert_refused;
 use crate::tensors::{drawn, floats, integers, random, words};
@@ -18,12 +18,12 @@ use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, gradient_rel_l2, rel_l2};
 use pollster::block_on;
 
-/// A layer with known weights and the values they have after rounding to the dtype.
+/// A layer with known weights, and their values after rounding to the dtype.
 pub(crate) struct Fixture {
     pub(crate) config: MoeConfig,
     pub(crate) layer: MoeLayer,
     pub(crate) dtype: DType,
-    /// The kernels of a recording layer's experts; the plan's own choice where there is none.
+    /// The kernel variant of a recording layer's experts; `None` for the plan's own choice.
     pub(crate) variant: Option<Variant>,
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn half(target: &Target, dtype: DType) -> Result<(), Error> {
     fixture(target, config, dtype).check(target, 50)
 }
 
-/// Asks the plan, because Burn would panic on a tensor of a type the device lacks.
+/// Asks the plan whether the device supports the dtype: Burn would panic on an unsupported one.
 pub(crate) fn supports(target: &Target, dtype: DType) -> Result<(), Error> {
     let layer = config().init(&target.burn())?;
     layer.plan(8, dtype, &target.burn()).map(drop)
@@ -160,7 +160,7 @@ pub(crate) fn repeats_bit_for_bit(target: &Target) {
     }
 }
 
-/// A token's output has the same bits alone, in a small batch and in a large one.
+/// Checks that a token's output has the same bits alone, in a small batch and in a large one.
 pub(crate) fn independent_of_the_batch(target: &Target) {
     for config in [config(), MoeConfig::new(600, 40, 3)] {
         let fixture = fixture(target, config, DType::F32);
@@ -176,8 +176,8 @@ pub(crate) fn independent_of_the_batch(target: &Target) {
     }
 }
 
-/// Device memory stays within 1.5 × what the weights and activations need. Large enough that
-/// CubeCL's 8 MiB page for small buffers doesn't decide.
+/// Checks that device memory stays within 1.5 × the size of weights and activations, which are so large that CubeCL's 8 MiB
+/// page for small buffers doesn't matter.
 pub(crate) fn device_memory(target: &Target) -> Outcome {
     let awaited = || block_on(memory_in_use_async(&target.burn())).unwrap();
     let Some(client) = target.client() else {
@@ -209,8 +209,7 @@ pub(crate) fn device_memory(target: &Target) -> Outcome {
 
 pub(crate) fn warm_forward_allocates_nothing(target: &Target) {
     let client = target.client().unwrap();
-    // Rows of tokens and experts are larger than CubeCL's 8 MiB page for small buffers, so that one more
-    // shows.
+    // Rows of tokens and of experts exceed CubeCL's 8 MiB page for small buffers, so that one buffer more would show.
     let (tokens, config) = (33_000, MoeConfig::new(64, 36, 4));
     let fixture = fixture(target, config, DType::F32);
     let x = fixture.batch(target, tokens, 3);
@@ -230,7 +229,7 @@ pub(crate) fn warm_forward_allocates_nothing(target: &Target) {
         drop(run());
         assert_eq!(memory(), warm, "a warm forward took new device memory");
     }
-    // The figures can tell: results that are held need new memory before long.
+    // The figures react to a leak: results that are held soon need new memory.
     let mut held = Vec::new();
     while memory().0 == warm.0 {
         held.push(run());
@@ -238,7 +237,7 @@ pub(crate) fn warm_forward_allocates_nothing(target: &Target) {
     }
 }
 
-/// Launches of a forward of `tokens` tokens, Burn's included, and how many of ours were planned.
+/// Counts the launches of a forward of `tokens` tokens, Burn's included, and those of our planned kernels.
 fn forward_launches(target: &Target, config: MoeConfig, tokens: usize) -> [usize; 2] {
     let fixture = fixture(target, config, DType::F32);
     let planned = fixture.layer.plan(tokens, DType::F32, &target.burn());
@@ -251,7 +250,7 @@ fn forward_launches(target: &Target, config: MoeConfig, tokens: usize) -> [usize
     [launched.len(), planned.launches() + 2]
 }
 
-/// Launches of a dense block as wide as an expert, Burn's included.
+/// Counts the launches of a dense block as wide as an expert, Burn's included.
 fn dense_launches(target: &Target, config: MoeConfig, tokens: usize) -> usize {
     let glam = GlamConfig {
         moe: config,
@@ -262,7 +261,7 @@ fn dense_launches(target: &Target, config: MoeConfig, tokens: usize) -> usize {
         panic!("the first block is dense");
     };
     let x = random(5, [tokens, config.hidden], 1.0, &target.burn());
-    // Burn draws the weights when they are first read.
+    // Burn initialises the weights when they are first read.
     drop(block.forward(x.clone()).unwrap());
     target.burn().sync().unwrap();
     let launched = launched_by(|| {
@@ -272,13 +271,13 @@ fn dense_launches(target: &Target, config: MoeConfig, tokens: usize) -> usize {
     launched.len()
 }
 
-/// Router, top-k, histogram, scan, scatter, two products, combine, and nothing else: no copy, no
-/// cast, for any batch and any number of experts. A capacity adds the capacities and the drop rule, and runs the sort
-/// twice. A dense block is two products.
+/// Checks the launches of a forward: router, top-k, histogram, scan, scatter, two products, combine, and no copy or cast, for
+/// any batch and any number of experts. A capacity adds the capacities and the drop rule, and a second sort. A dense block is
+/// two products.
 pub(crate) fn launches_are_fixed(target: &Target) {
     let capacity = Some(Capacity::new(1.0, 1).unwrap());
     for (experts, tokens) in [(8, 1), (8, 64), (8, 1000), (3, 64), (20, 64)] {
-        // Rows of 512 bytes: CUDA pads others to that, and has them copied first.
+        // Rows of 512 bytes: CUDA pads other rows to a multiple of 512 bytes and has them copied first.
         let config = MoeConfig::new(128, 256, experts);
         let dropless = forward_launches(target, config, tokens);
         assert_eq!(dropless, [8, 8], "{tokens} tokens, {experts} experts");
@@ -288,8 +287,8 @@ pub(crate) fn launches_are_fixed(target: &Target) {
     }
 }
 
-/// Launches of a forward and a backward pass: ours, Burn's, and the sums of the router's gradient over blocks of
-/// tokens, of which a GPU needs one for larger batches.
+/// Counts the launches of a forward and a backward pass: ours, Burn's, and those that sum the router's gradient over blocks of
+/// tokens, of which a GPU needs one only for larger batches.
 fn training_launches(target: &Target, experts: usize, tokens: usize) -> [usize; 3] {
     let device = target.burn().autodiff();
     let config = MoeConfig::new(64, 96, experts).with_bias(true);
@@ -309,7 +308,7 @@ fn training_launches(target: &Target, experts: usize, tokens: usize) -> [usize; 
     [ours - sums, launched.len() - ours, sums]
 }
 
-/// A pass forward and backward has as many launches for few experts as for many, Burn's included.
+/// Checks that a forward and backward pass has as many launches for few experts as for many, Burn's included.
 pub(crate) fn training_launches_are_fixed(target: &Target) {
     let [_, burn, _] = training_launches(target, 3, 64);
     for (experts, tokens) in [(3, 64), (8, 64), (20, 64), (8, 1), (8, 200)] {
@@ -320,7 +319,7 @@ pub(crate) fn training_launches_are_fixed(target: &Target) {
     }
 }
 
-/// A network of all tokens, which has no sort, forward and backward, with the first product kept and without.
+/// Checks a dense network, which needs no sort, forward and backward, with the first product kept or recomputed.
 fn check_network(target: &Target, [tokens, hidden, inter]: [usize; 3]) -> Outcome {
     let problem = experts::Problem {
         routing: routing::Problem::new(tokens, 1, 1).unwrap(),
@@ -362,7 +361,7 @@ fn check_network(target: &Target, [tokens, hidden, inter]: [usize; 3]) -> Outcom
     ])
 }
 
-/// Few rows, rows around tiles, and columns that are no whole vectors.
+/// Checks few rows, numbers of rows around tiles, and columns that don't fill vectors.
 pub(crate) fn dense_networks(target: &Target) -> Outcome {
     let sizes = [
         [65, 33, 47],
@@ -375,7 +374,7 @@ pub(crate) fn dense_networks(target: &Target) -> Outcome {
     Outcome::of(sizes.map(|sizes| check_network(target, sizes)))
 }
 
-/// A device that isn't the target.
+/// A device other than the target.
 fn other_device(target: &Target) -> burn::tensor::Device {
     let other = if target.name == "flex" {
         Device::Cpu

@@ -1,5 +1,4 @@
-//! Gradients of the whole layer through Burn's autodiff against the f64 oracles, given the device's
-//! own choice of experts.
+//! Gradients of the whole layer through Burn's autodiff, against the f64 oracles, given the device's own choice of experts.
 
 use crate::Outcome;
 use crate::moe_layer::{Fixture, config, fixture, supports};
@@ -15,7 +14,7 @@ use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_gradient;
 
-/// One backward pass: what went in, what came out.
+/// The inputs and results of one backward pass.
 struct Pass {
     layer: MoeLayer,
     x: Tensor<2>,
@@ -41,7 +40,7 @@ fn recording(fixture: &Fixture) -> MoeLayer {
 }
 
 impl Pass {
-    /// Σ y ∘ dy backward.
+    /// Runs forward, and backward from Σ y ∘ dy.
     fn run(fixture: &Fixture, target: &Target, tokens: usize) -> Result<Self, Error> {
         let layer = recording(fixture);
         let x = fixture.batch(target, tokens, 7).autodiff().require_grad();
@@ -97,7 +96,7 @@ impl Pass {
     }
 }
 
-/// dx and dWg when the gradient of the router weights goes on through the choice.
+/// The oracle's dx and dWg, with the gradient of the routing weights passed on through the choice of experts.
 fn through_router(
     problem: &routing::Problem,
     x: &[f32],
@@ -173,7 +172,7 @@ pub(crate) fn capacity(target: &Target) -> Result<(), Error> {
     })
 }
 
-/// What is kept for the backward pass changes its memory, not a bit of its results.
+/// Checks that what is kept for the backward pass affects memory, but no bit of the results.
 pub(crate) fn keeping_less_changes_no_bit(target: &Target) {
     let config = config().with_gated(true).with_bias(true);
     let gradients = [Keep::FirstProduct, Keep::Inputs].map(|keep| {
@@ -209,7 +208,7 @@ pub(crate) fn repeats_bit_for_bit(target: &Target) {
     (0..2).for_each(|_| assert!(run() == first, "{what}"));
 }
 
-/// Frozen experts still pass gradients on to x and the router, and have none of their own.
+/// Checks that frozen experts pass gradients on to x and the router, and have none of their own.
 pub(crate) fn frozen_experts(target: &Target) {
     let fixture = fixture(target, config(), DType::F32);
     let mut pass = Pass::run(&fixture, target, 40).unwrap();
@@ -232,7 +231,7 @@ pub(crate) fn frozen_experts(target: &Target) {
     assert!(pass.gradient(&x) == whole[0] && pass.gradient(&weights.router) == whole[1]);
 }
 
-/// All products of both passes by matrix instructions, and those of sizes that the instructions don't take beside them.
+/// Checks both passes with all products by matrix instructions, and with sizes that don't suit the instructions.
 pub(crate) fn matrices(target: &Target, dtype: DType) -> Outcome {
     if target.client().is_none() {
         return Outcome::Unsupported("no kernels".into());

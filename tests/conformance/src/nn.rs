@@ -1,4 +1,4 @@
-//! Ordinary layers by the experts' kernels, and their gradients, against the f64 oracle.
+//! Ordinary layers on the experts' kernels, and their gradients, against the f64 oracle.
 
 use crate::tensors::{dtype, floats, typed};
 use burn::tensor::Tensor;
@@ -14,7 +14,7 @@ use moebius_tests::elements::{exact, rounded};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 
-/// Values of an element type on the host, and a tensor of them that records gradients.
+/// Host values of an element type, and a tensor of them that records gradients.
 struct Operand<const D: usize> {
     host: Vec<f64>,
     tensor: Tensor<D>,
@@ -32,7 +32,7 @@ impl<const D: usize> Operand<D> {
     }
 }
 
-/// y, dx, dW and db of x \[t,k\], W \[n,k\] and b \[n\].
+/// Checks y, dx, dW and db for x \[t,k\], W \[n,k\] and b \[n\].
 fn linear_of(target: &Target, [t, n, k]: [usize; 3], bias: bool, element: Element) {
     let x = Operand::new(target, [t, k], 1, element);
     let w = Operand::new(target, [n, k], 2, element);
@@ -67,7 +67,7 @@ fn linear_of(target: &Target, [t, n, k]: [usize; 3], bias: bool, element: Elemen
     }
 }
 
-/// o and the gradients of q, k and v, in sequences of which the last may be short.
+/// Checks o and the gradients of q, k and v, for sequences of which the last may be shorter.
 fn attention_of(target: &Target, [tokens, sequence]: [usize; 2], causal: bool, element: Element) {
     let (heads, head) = (2, 8);
     let shape = [tokens, heads * head];

@@ -1,4 +1,5 @@
-//! Described operations on a device, by their kernels where it has kernels and through Burn elsewhere, beside their references.
+//! Runs described operations on a device, by kernels where it has them and through Burn elsewhere, and compares them with their
+//! references.
 
 use crate::Outcome;
 use cubecl::client::Client;
@@ -10,7 +11,7 @@ use moebius_tests::elements::{download, unwritten, upload};
 use moebius_tests::target::{Target, download_u32, poisoned, upload_u32};
 use moebius_tests::tolerance::assert_close;
 
-/// The results of an operation, in the order of its signature; the text of the device's refusal.
+/// Runs an operation; returns its results in the order of its signature, or the device's refusal as text.
 pub(crate) fn run<F: Family>(
     target: &Target,
     operation: &F,
@@ -19,7 +20,7 @@ pub(crate) fn run<F: Family>(
     run_by(target, operation, &F::How::default(), operands)
 }
 
-/// The same, with the kernels decided.
+/// As [`run`], with the choice of kernels given.
 pub(crate) fn run_by<F: Family>(
     target: &Target,
     operation: &F,
@@ -43,7 +44,7 @@ pub(crate) fn check<F: Family>(
     check_by(target, operation, &F::How::default(), operands, tolerance)
 }
 
-/// The same, with the kernels decided.
+/// As [`check`], with the choice of kernels given.
 pub(crate) fn check_by<F: Family>(
     target: &Target,
     operation: F,
@@ -82,7 +83,7 @@ pub(crate) fn check_by<F: Family>(
                 let got: Vec<f32> = finite(&got[..end]).iter().map(|v| *v as f32).collect();
                 let want = finite(&want[..end]);
                 if want.iter().all(|value| *value == 0.0) {
-                    // Zeros by cancellation are so up to a rounding of what cancels.
+                    // A reference of 0 that results from cancellation may differ by a rounding of the terms.
                     let rounded = |value: &f32| value.abs() <= f32::EPSILON;
                     assert!(got.iter().all(rounded), "{what}: {got:?} for zeros");
                 } else {
@@ -95,8 +96,8 @@ pub(crate) fn check_by<F: Family>(
     Outcome::Ran
 }
 
-/// All of many problems; on XLA, which compiles a program for each, every fifth: five has no factor in common with the variants
-/// that follow each other in a list.
+/// All problems; on XLA, which compiles a program for each, every fifth: 5 has no common factor with the numbers of variants
+/// that alternate in a list.
 pub(crate) fn some_of<T>(
     target: &Target,
     problems: impl IntoIterator<Item = T>,
@@ -108,7 +109,7 @@ pub(crate) fn some_of<T>(
     problems.into_iter().step_by(step)
 }
 
-/// NaN and infinities are where the reference has them.
+/// Asserts that NaN and infinities are where the reference has them.
 fn assert_same_specials(what: &str, got: &[f64], want: &[f64]) {
     for (at, (got, want)) in got.iter().zip(want).enumerate() {
         let same =
@@ -117,7 +118,7 @@ fn assert_same_specials(what: &str, got: &[f64], want: &[f64]) {
     }
 }
 
-/// The results of sorted rows of which an operation leaves those after the last expert's as they were.
+/// Names of the results in sorted rows whose rows past the last expert's the operation leaves unchanged.
 fn of_sorted_rows(operation: &Operation) -> &'static [&'static str] {
     match operation {
         Operation::GroupedGemm(_) => &["y", "drows"],
@@ -127,7 +128,7 @@ fn of_sorted_rows(operation: &Operation) -> &'static [&'static str] {
     }
 }
 
-/// Whether kernels write no row after the last expert's.
+/// Whether kernels write no row past the last expert's.
 fn leaves_other_rows(operation: &Operation) -> bool {
     use GroupedGemm::{Fp8Codes, Fp8Linear};
     matches!(
@@ -136,7 +137,7 @@ fn leaves_other_rows(operation: &Operation) -> bool {
     )
 }
 
-/// How many rows have an expert, where the operation has a sort.
+/// The number of rows with an expert, for an operation with a sort.
 fn used_rows(operation: &Operation, operands: &[HostTensor]) -> Option<usize> {
     let signature = operation.signature();
     let mut pairs = signature.operands.iter().zip(operands);
@@ -146,7 +147,7 @@ fn used_rows(operation: &Operation, operands: &[HostTensor]) -> Option<usize> {
     }
 }
 
-/// Buffers by their names.
+/// Buffers with their names.
 struct Named(Vec<(&'static str, Handle)>);
 
 impl Lookup for Named {
@@ -208,7 +209,7 @@ fn uploaded(client: &Client, tensor: &HostTensor, info: &TensorInfo) -> Handle {
     }
 }
 
-/// A result that nothing has written.
+/// An uninitialised buffer for a result.
 fn empty(client: &Client, info: &TensorInfo) -> Handle {
     let len = info.shape.iter().product();
     match info.written() {

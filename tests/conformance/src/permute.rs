@@ -1,4 +1,4 @@
-//! The counting sort against a stable sort; the drop rule, by the sort of what the rule leaves; the capacities of the experts.
+//! The counting sort against a stable sort, the drop rule by sorting the slots that it keeps, and the capacities of the experts.
 
 use crate::{Outcome, operation};
 use cubecl::client::Client;
@@ -9,16 +9,16 @@ use moebius_shaders::permute::{self, SortBuffers, TILE_WORDS};
 use moebius_tests::data::Rng;
 use moebius_tests::target::{Target, download_u32, poisoned, upload_f32, upload_u32};
 
-/// What a device made of the keys.
+/// The device's sort of some keys.
 struct Sorted {
     order: Vec<u32>,
     offsets: Vec<u32>,
     tiles: Vec<u32>,
-    /// Where the results lie.
+    /// The buffers with the results.
     buffers: SortBuffers,
 }
 
-/// Sorts `keys` into buffers that were full of nonsense.
+/// Sorts `keys` into buffers that were filled with garbage.
 fn sort(target: &Target, client: &Client, keys: &[u32], problem: Problem) -> Sorted {
     let plan = permute::plan(problem, target.capability()).unwrap();
     let buffers = SortBuffers {
@@ -74,7 +74,7 @@ pub(crate) fn slots_without_expert(target: &Target) -> Outcome {
     Outcome::of([check(target, &keys, 5), check(target, &[5; 300], 5)])
 }
 
-/// Every row of every segment lies in exactly one tile of its expert.
+/// Asserts that every row of every segment lies in exactly one tile of its expert.
 fn check_tiles(keys: &[u32], problem: Problem, rows: usize, got: &Sorted) {
     let experts = problem.experts() as u32;
     assert_eq!(got.tiles.len(), TILE_WORDS * problem.max_tiles());
@@ -123,10 +123,10 @@ pub(crate) fn tiles_cover_every_row(target: &Target) {
     }
 }
 
-/// A list of tiles for as many rows as there are, and for fewer: nothing is written past its end.
+/// Checks tile lists for exactly as many rows as there are, and for fewer: nothing is written past the list's end.
 pub(crate) fn row_bound(target: &Target) {
     let client = target.client().unwrap();
-    // 40 slots for each of 5 experts, 100 for none.
+    // 40 slots for each of 5 experts, and 100 without an expert.
     let keys: Vec<u32> = (0..300).map(|s| (s * 7 % 30 / 4).min(5) as u32).collect();
     let used = keys.iter().filter(|key| **key < 5).count();
     let all = Problem::new(300, 5, 4).unwrap();
@@ -143,16 +143,16 @@ pub(crate) fn row_bound(target: &Target) {
     let written = TILE_WORDS * few.max_tiles();
     let got = download_u32(&client, whole.buffers.tiles, whole.tiles.len());
     assert_eq!(got[..written], whole.tiles[..written]);
-    // What the list of all slots holds there is unharmed.
+    // The longer list's tiles past that end are unchanged.
     assert_eq!(got[written..], whole.tiles[written..]);
 }
 
-/// Any key past the last expert goes where the slots without an expert go.
+/// Checks that keys past the last expert are sorted like slots without an expert.
 pub(crate) fn keys_beyond_the_experts(target: &Target) -> Outcome {
     check(target, &[2, 9, 0, u32::MAX, 1, 3, 4, 0], 3)
 }
 
-/// Sorts what `factor` times the even load, or the factors of the experts in its place, leaves of the slots.
+/// Checks the sort of the slots that a capacity keeps: `factor` times the even load, or each expert's own factor instead.
 fn check_drops(
     target: &Target,
     keys: &[u32],
@@ -173,7 +173,7 @@ fn check_drops(
     operation::check(target, sort, &operands, |_| 0.0)
 }
 
-/// Keys of `experts` experts and now and then of none, and weights.
+/// Random keys for `experts` experts, now and then without an expert, and random weights.
 fn routing(slots: usize, experts: usize) -> (Vec<u32>, Vec<f32>) {
     let mut rng = Rng::new(slots as u64);
     let keys = (0..slots).map(|_| rng.below(experts + 1) as u32).collect();
@@ -194,12 +194,12 @@ pub(crate) fn by_weight(target: &Target) -> Outcome {
     )
 }
 
-/// Every expert has its own capacity, 0 among them.
+/// Checks a capacity for each expert, 0 included.
 pub(crate) fn of_each_expert(target: &Target) -> Outcome {
     let (keys, weights) = routing(2000, 7);
     let all = [[0, 1, 5, 100, 250, 251, 5000], [0; 7]];
     Outcome::of(all.map(|slots| {
-        // Half a slot less than the expert takes: its capacity is rounded up.
+        // Half a slot less than the capacity, which is rounded up.
         let factor = |slots: u32| (slots as f32 - 0.5).max(0.0) * 7.0 / 2000.0;
         check_drops(target, &keys, &weights, 7, 1.0, Some(&slots.map(factor)))
     }))
@@ -216,7 +216,7 @@ pub(crate) fn ties_go_to_the_earlier_slot(target: &Target) -> Outcome {
     ])
 }
 
-/// A NaN of either sign counts as the heaviest weight, and no more slots are kept for it.
+/// Checks that a NaN of either sign counts as the largest weight, and that the capacity still holds.
 pub(crate) fn keeps_nan(target: &Target) -> Outcome {
     let mut weights: Vec<f32> = Rng::new(5).vec(300, 1.0).iter().map(|w| w.abs()).collect();
     for slot in [3, 77, 150] {
@@ -227,7 +227,7 @@ pub(crate) fn keeps_nan(target: &Target) -> Outcome {
     Outcome::of(factors.map(|factor| check_drops(target, &[0; 300], &weights, 1, factor, None)))
 }
 
-/// The capacities on `target` equal those of the host to the last slot.
+/// Asserts that the capacities on `target` equal the host's exactly.
 fn check_capacities(
     target: &Target,
     (slots, capacity): (usize, Capacity),
@@ -264,7 +264,7 @@ pub(crate) fn shared_under_a_mask(target: &Target) -> Outcome {
     }))
 }
 
-/// Factors whose products with the slots are integers, lie beside them, and exceed everything.
+/// Checks factors whose products with the slot counts are integers, close to integers, or beyond all limits.
 pub(crate) fn own_factors(target: &Target) -> Outcome {
     let sizes = [(64, 5), (1000, 10), (32_768, 64), (3_000_001, 300)];
     Outcome::of(sizes.into_iter().flat_map(|(slots, experts)| {

@@ -1,4 +1,4 @@
-//! FP8 quantisation against its oracle: scales, codes, values, and what is left out of them.
+//! FP8 quantisation against its oracle: scales, codes and values, and the treatment of values that aren't finite.
 
 use crate::fp8_gemm::{FORMATS, block};
 use crate::tensors::{tensor, typed, words};
@@ -18,7 +18,7 @@ use moebius_tests::target::Target;
 
 const MODES: [Overflow; 2] = [Overflow::Saturate, Overflow::Ieee];
 
-/// How far a quotient may be from the exact one: WGSL grants a division 2.5 units in the last place.
+/// Largest relative error of a quotient: WGSL allows a division 2.5 units in the last place.
 const DIVISION: f64 = 4.0 / (1 << 24) as f64;
 
 pub(crate) fn granularities() -> [Granularity; 8] {
@@ -42,7 +42,7 @@ fn dtype(element: Element) -> FloatDType {
     }
 }
 
-/// A stack of matrices and how it is quantised.
+/// A stack of matrices and its quantisation settings.
 struct Stack {
     shape: [usize; 3],
     x: Vec<f32>,
@@ -50,7 +50,7 @@ struct Stack {
     quantizer: Quantizer,
 }
 
-/// Values of all magnitudes, some of them hostile.
+/// Values of all magnitudes, including NaN, infinities and subnormals.
 pub(crate) fn hostile(len: usize, seed: u64) -> Vec<f32> {
     let mut rng = Rng::new(seed);
     let mut value = |_| match rng.below(40) {
@@ -66,7 +66,7 @@ pub(crate) fn hostile(len: usize, seed: u64) -> Vec<f32> {
     (0..len).map(&mut value).collect()
 }
 
-/// Normally distributed values: the sum of twelve uniform ones has variance 4.
+/// Normally distributed values: the sum of twelve uniform ones, with variance 4.
 pub(crate) fn normal(len: usize, seed: u64) -> Vec<f32> {
     let mut rng = Rng::new(seed);
     let mut value = |_| (0..12).map(|_| rng.unit()).sum::<f32>() / 2.0;
@@ -106,7 +106,7 @@ impl Stack {
         typed(&self.x, self.shape, dtype, &target.burn())
     }
 
-    /// What the device makes of it, if it can store the element type.
+    /// Quantises on the device, if it can store the element type.
     fn quantized(&self, target: &Target) -> Result<Fp8Tensor, String> {
         let kept = target.capability();
         let missing = match self.element {
@@ -136,7 +136,7 @@ impl Stack {
         Outcome::Ran
     }
 
-    /// The scales of the device, which are close to the oracle's.
+    /// Compares the device's scales with the oracle's, within rounding, and returns the device's.
     fn check_scales(&self, packed: &Fp8Tensor) -> Scales {
         let want = scales_reference(&self.problem(), &self.x).unwrap();
         match (packed.scales(), want) {
@@ -159,8 +159,8 @@ impl Stack {
         }
     }
 
-    /// The words of the device: the oracle's codes under the device's scales, but where a quotient
-    /// lies so close to a tie that its rounding decides. Padding is 0.
+    /// Checks the device's words: the oracle's codes under the device's scales, except where a quotient lies so close to a tie
+    /// that its rounding decides. Padding is 0.
     fn check_codes(&self, target: &Target, packed: &Fp8Tensor, scales: &Scales) -> Vec<u32> {
         let problem = self.problem();
         let words = words(packed.words().clone());
@@ -200,7 +200,7 @@ impl Stack {
         );
     }
 
-    /// Codes times scales, rounded to each type the device stores.
+    /// Checks the decoded values, codes times scales, rounded to each type that the device stores.
     fn check_values(&self, packed: &Fp8Tensor, words: &[u32], scales: &Scales) {
         let want = dequantize_reference(&self.problem(), words, scales).unwrap();
         let got = packed.dequantize(dtype(self.element)).unwrap();
@@ -214,7 +214,7 @@ impl Stack {
         }
     }
 
-    /// Fake quantisation is quantisation and back, with the scales found or given.
+    /// Checks that fake quantisation equals quantisation and back, with computed or given scales.
     fn check_fake(&self, target: &Target, packed: &Fp8Tensor) {
         let back = packed.dequantize(dtype(self.element)).unwrap();
         let back: Vec<f32> = back.try_into_vec_as().unwrap();
@@ -233,7 +233,7 @@ impl Stack {
     }
 }
 
-/// Room for one rounding the other way, and for f32s that a device flushes.
+/// A tolerance for one rounding to the other neighbour, and for subnormals that a device flushes.
 fn ulp(value: f32, element: Element) -> f32 {
     let (epsilon, least) = match element {
         Element::F32 => (f32::EPSILON, f32::MIN_POSITIVE),
@@ -243,13 +243,13 @@ fn ulp(value: f32, element: Element) -> f32 {
     (value.abs() * epsilon).max(least)
 }
 
-/// Words in which every code is that of 1.
+/// Words in which every code is 1.0.
 fn ones(problem: &Problem) -> Vec<u32> {
     let one = u32::from(encode_host(1.0, problem.format(), Overflow::Saturate));
     vec![one * 0x0101_0101; problem.words_shape().iter().product()]
 }
 
-/// Every granularity at sizes around the edges of words, blocks and cubes.
+/// Checks every granularity at sizes around the edges of words, blocks and cubes.
 pub(crate) fn sizes(target: &Target) -> Outcome {
     let sizes = [
         [1, 1, 1],
@@ -271,7 +271,7 @@ pub(crate) fn sizes(target: &Target) -> Outcome {
     }))
 }
 
-/// Both formats, both overflow modes, margins either way.
+/// Checks both formats, both overflow modes, and margins of both signs.
 pub(crate) fn modes(target: &Target) -> Outcome {
     let mut runs = Vec::new();
     for format in FORMATS {
@@ -289,7 +289,7 @@ pub(crate) fn modes(target: &Target) -> Outcome {
     Outcome::of(runs)
 }
 
-/// Blocks of which one, few and many units make the scales.
+/// Checks blocks whose scales are computed by one, a few or many units.
 pub(crate) fn large(target: &Target) -> Outcome {
     let shapes = [
         [1, 1, 70_000],
@@ -308,7 +308,7 @@ pub(crate) fn large(target: &Target) -> Outcome {
     }))
 }
 
-/// Blocks of nothing finite, of zeros, of subnormals and of the largest values.
+/// Checks blocks without finite values, of zeros, of subnormals and of the largest values.
 pub(crate) fn extreme_blocks(target: &Target) -> Outcome {
     let rows = [
         [f32::NAN; 32],
@@ -325,7 +325,7 @@ pub(crate) fn extreme_blocks(target: &Target) -> Outcome {
         [1e-30; 32],
     ];
     let mut x: Vec<f32> = rows.as_flattened().to_vec();
-    // Half of every row may differ: what isn't finite takes no part.
+    // The same rows with NaN and infinity, which don't count in the scale.
     x.extend(rows.iter().flat_map(|row| {
         let mut row = *row;
         row[0] = f32::NAN;
@@ -341,7 +341,7 @@ pub(crate) fn extreme_blocks(target: &Target) -> Outcome {
     }))
 }
 
-/// All 65 536 patterns of a 16-bit type under a scale of 1, and in blocks of their own.
+/// Checks all 65 536 bit patterns of a 16-bit type under a scale of 1, and in blocks of their own.
 fn every_pattern(target: &Target, element: Element, value: fn(u16) -> f32) -> Outcome {
     let x: Vec<f32> = (0..=u16::MAX).map(value).collect();
     let mut runs = Vec::new();
@@ -363,7 +363,7 @@ fn every_pattern(target: &Target, element: Element, value: fn(u16) -> f32) -> Ou
     Outcome::of(runs)
 }
 
-/// Codes under given scales of 1 are plain casts.
+/// Checks that codes under given scales of 1 are plain casts.
 fn check_unscaled(target: &Target, stack: &Stack) -> Outcome {
     let problem = stack.problem();
     let scales = match stack.quantizer.granularity {
@@ -407,7 +407,7 @@ pub(crate) fn largest_magnitude(target: &Target) {
     }
 }
 
-/// The same bits on every run.
+/// Checks that every run gives the same bits.
 pub(crate) fn repeats_bit_for_bit(target: &Target) {
     for granularity in granularities() {
         let quantizer = Quantizer::new(Fp8Format::E4M3, granularity);
@@ -422,10 +422,10 @@ pub(crate) fn repeats_bit_for_bit(target: &Target) {
     }
 }
 
-/// Every word of codes and scales, padding included, in buffers that were full of nonsense.
+/// Checks that every word of codes and scales, padding included, is written in buffers that held garbage.
 pub(crate) fn overwrites_its_outputs(target: &Target) -> Outcome {
     Outcome::of(granularities().map(|granularity| {
-        // Powers of two: no quotient is near a tie.
+        // Powers of two, so that no quotient is near a tie.
         let x: Vec<f32> = (0..2 * 5 * 131).map(|i| 2f32.powi(i % 7)).collect();
         let stack = Stack::new([2, 5, 131], x, Quantizer::new(FORMATS[0], granularity));
         let problem = stack.problem();

@@ -1,4 +1,4 @@
-//! Gradients of the router logits against the f64 oracle, and the logits themselves bit for bit.
+//! Gradients of the router logits against the f64 oracle, and the logits bit for bit.
 
 use crate::{Outcome, operation};
 use moebius_ops::routing::Problem;
@@ -11,8 +11,8 @@ use moebius_tests::elements::rounded;
 use moebius_tests::target::{Target, download_f32, nans, upload_f32};
 use moebius_tests::tolerance::rel_l2;
 
-/// Tokens, hidden columns, experts: single, odd, around tiles of 4 and vectors of 4 and 16, more
-/// tokens than a block, more experts than tokens.
+/// Numbers of tokens, hidden columns and experts: 1, odd, around tiles of 4 and vectors of 4 and 16, more tokens than a block,
+/// more experts than tokens.
 const SIZES: [(usize, usize, usize); 8] = [
     (1, 1, 1),
     (5, 7, 3),
@@ -33,7 +33,7 @@ fn logits(problem: Problem, hidden: usize, element: Element, backward: bool) -> 
     }
 }
 
-/// dx and dw of random inputs, as the oracle has them, and the same bits in every run.
+/// Compares dx and dw of random inputs with the oracle, and two runs bit for bit.
 fn check_size(target: &Target, size: (usize, usize, usize), element: Element) -> Outcome {
     let (tokens, hidden, experts) = size;
     let problem = Problem::new(tokens, experts, 1).unwrap();
@@ -43,7 +43,7 @@ fn check_size(target: &Target, size: (usize, usize, usize), element: Element) ->
     let w = rounded(rng.vec(experts * hidden, 1.0), element);
     let operands = [&x, &w, &dlogits].map(|values| HostTensor::of_f32(values));
     let backward = logits(problem, hidden, element, true);
-    // XLA and flex round dw to the type of w; kernels leave it in f32.
+    // XLA and Flex round dw to w's type; kernels leave it in f32.
     let tolerance = |name: &str| match target.client() {
         Some(_) if name == "dWg" => rel_l2(Element::F32),
         _ => rel_l2(element),
@@ -60,7 +60,7 @@ pub(crate) fn check(target: &Target, element: Element) -> Outcome {
     Outcome::of(SIZES.map(|size| check_size(target, size, element)))
 }
 
-/// Either gradient alone, and dw = 0 without tokens.
+/// Checks either gradient alone, and that dw is 0 without tokens.
 pub(crate) fn one_of_both(target: &Target) {
     let client = target.client().unwrap();
     for tokens in [0, 6] {
@@ -92,7 +92,7 @@ pub(crate) fn one_of_both(target: &Target) {
     }
 }
 
-/// A token's logits have the same bits alone and among others, whatever tile they fall in.
+/// Checks that a token's logits have the same bits alone and among others, in any tile.
 pub(crate) fn logits_independent_of_the_batch(target: &Target) {
     for (hidden, experts) in [(96, 9), (260, 64), (33, 5)] {
         let mut rng = Rng::new(hidden as u64);

@@ -25,7 +25,7 @@ fn batch(seed: u64) -> Vec<f32> {
     Rng::new(seed).vec(TOKENS * HIDDEN, 1.5)
 }
 
-/// One of each, with nothing random.
+/// One of each router, without randomness.
 fn routers() -> Vec<RouterConfig> {
     let grouped = RouteConfig {
         groups: Some(Groups {
@@ -67,7 +67,7 @@ fn run(target: &Target, router: &Router, x: &[f32], available: Option<&[bool]>) 
         .unwrap()
 }
 
-/// What the router would choose by these logits.
+/// The reference's choice for these logits.
 fn chosen(route: RouteConfig, logits: &[f32], available: Option<&[bool]>) -> routing::Routed {
     let tokens = logits.len() / EXPERTS;
     let problem = routing::Problem::new(tokens, EXPERTS, route.top_k).unwrap();
@@ -92,7 +92,7 @@ pub(crate) fn switch_keeps_the_raw_probability(target: &Target) {
     let largest = |row: &[f32]| row.iter().copied().fold(0.0, f32::max);
     let largest: Vec<f32> = probs.chunks(EXPERTS).map(largest).collect();
     assert_eq!(floats(quiet.weights), largest);
-    // In training every logit is off by at most 1 %, and they aren't all off alike.
+    // In training, every logit is changed by at most 1 %, each by another factor.
     let jittered = floats(run(target, &router.train(), &x, None).logits);
     let logits = floats(quiet.logits);
     let ratios: Vec<f32> = jittered.iter().zip(&logits).map(|(a, b)| a / b).collect();
@@ -115,7 +115,7 @@ pub(crate) fn noise_and_dropout_only_in_training(target: &Target) {
     let noise: Vec<f64> = pairs.map(|(a, b)| f64::from(a - b)).collect();
     let mean = noise.iter().sum::<f64>() / noise.len() as f64;
     let deviation = noise.iter().map(|n| (n - mean).powi(2)).sum::<f64>() / noise.len() as f64;
-    // 360 draws of a normal: their deviation is good to 4 %, their mean to 0.03.
+    // 360 normal draws: the sample's deviation has an error of about 4 %, its mean of 0.03.
     let near = mean.abs() < 0.12 && (deviation.sqrt() - 0.5).abs() < 0.1;
     assert!(near, "{mean} {deviation}");
 
@@ -123,7 +123,7 @@ pub(crate) fn noise_and_dropout_only_in_training(target: &Target) {
         dropout: 0.25,
         ..TopKConfig::default()
     });
-    // A logit is the element of x with its number.
+    // Logit i is element i of x.
     let mut first = vec![0.0; EXPERTS * HIDDEN];
     (0..EXPERTS).for_each(|e| first[e * HIDDEN + e] = 1.0);
     let dropping = with_values(router(target, dropping), "weight", &first);
@@ -133,7 +133,7 @@ pub(crate) fn noise_and_dropout_only_in_training(target: &Target) {
     assert_eq!(floats(run(target, &dropping, &x, None).logits), want);
     let got = floats(run(target, &dropping.train(), &x, None).logits);
     let dropped = got.iter().filter(|x| **x == 0.0).count();
-    // 6400 draws of a quarter: 1600, good to 35.
+    // 6400 draws with p = 1/4: 1600 expected, with a standard deviation of 35.
     assert!((dropped as f64 - 1600.0).abs() < 175.0, "{dropped} dropped");
     for (got, x) in got.iter().zip(&want) {
         let error = (got - x / 0.75).abs();
@@ -173,7 +173,7 @@ pub(crate) fn hash_is_the_reference(target: &Target) {
                 }
             }
             assert_eq!(floats(got.probs.clone()), probs);
-            // There are no logits that a loss could keep small.
+            // Without logits there is no z loss.
             assert!(got.logsumexp.is_none());
             let losses = got.losses(1).unwrap();
             assert!(losses.z.is_none());
@@ -183,7 +183,7 @@ pub(crate) fn hash_is_the_reference(target: &Target) {
     }
 }
 
-/// A product in f64: rows of `width`, weights \[out, width\].
+/// Multiplies in f64: rows of `width` elements by weights \[out, width\].
 fn product(rows: &[f64], weight: &[f32], width: usize) -> Vec<f64> {
     let row = |row: &[f64]| -> Vec<f64> {
         let dot = |w: &[f32]| w.iter().zip(row).map(|(w, x)| f64::from(*w) * x).sum();
@@ -192,7 +192,7 @@ fn product(rows: &[f64], weight: &[f32], width: usize) -> Vec<f64> {
     rows.chunks(width).flat_map(row).collect()
 }
 
-/// act(rows · Wᵀ + b) of a router's linear layer.
+/// Computes act(rows · Wᵀ + b) for a router's linear layer.
 fn linear(rows: &[f64], router: &Router, path: &str, act: fn(f64) -> f64) -> Vec<f64> {
     let of = |name: &str| {
         let all = parameters(router);
@@ -256,7 +256,7 @@ pub(crate) fn dynamic_follows_its_formula(target: &Target) {
     }
     let got = run(target, &router, &x, None);
     assert_close("logits", &floats(got.logits), &logits, 1e-5);
-    // Without training nothing moves.
+    // In evaluation mode the state doesn't change.
     let state = |router: &Router, name: &str| {
         let all = parameters(router);
         let found = all.into_iter().find(|p| p.path.ends_with(name));
@@ -275,7 +275,7 @@ pub(crate) fn dynamic_follows_its_formula(target: &Target) {
         .map(|a| (0.75 + 0.25 * *a as f64 * EXPERTS as f64 / slots).clamp(0.5, 2.0))
         .collect();
     assert_close("factors", &state(&trained, "factors"), &want, 1e-6);
-    // Both bounds hold however long it trains on the same batch.
+    // Both bounds hold however long the router trains on the same batch.
     for _ in 0..60 {
         drop(run(target, &trained, &x, None));
     }
@@ -335,7 +335,7 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) {
     let router = router(target, RouterConfig::SigmoidBias(config));
     let router = with_values(router, "bias", &[0.0; EXPERTS]);
     let router = router.train().no_grad();
-    // All tokens lean the same way, so that the load starts uneven.
+    // All tokens share a direction, so that the load is uneven at first.
     let x: Vec<f32> = batch(8).iter().map(|x| x + 1.0).collect();
     let deviation = || {
         let load = run(target, &router, &x, None).load().unwrap();
@@ -346,7 +346,7 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) {
     let Router::SigmoidBias(inner) = &router else {
         panic!("the router has a bias");
     };
-    // One training forward moved every bias by the rate towards an even load, or not at all.
+    // One training forward moves each bias by the rate towards an even load, or not at all.
     let first = floats(inner.bias.value_sync());
     let load = integers(run(target, &router.valid(), &x, None).load().unwrap());
     let moved = |b: &f32| b.abs() < 1e-9 || (b.abs() - 0.01).abs() < 1e-6;
@@ -356,7 +356,7 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) {
     }
     let after = deviation();
     assert!(after < before / 2.0, "{before} became {after}");
-    // The explicit update: the busiest goes down, the idle up, a masked one stays.
+    // The explicit update lowers the busiest expert's bias, raises an idle one's, and leaves a masked one's.
     let device = router.devices().remove(0);
     let bias = floats(inner.bias.value_sync());
     let load = Tensor::<1, Int>::from_ints([8, 0, 4, 4, 4, 4, 4, 0], &device);
@@ -371,7 +371,7 @@ pub(crate) fn sigmoid_bias_evens_out_the_load(target: &Target) {
     assert_eq!(moved, [-1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
 }
 
-/// The tokens an expert takes: the most probable, ties to the earlier.
+/// The tokens that an expert chooses: the most probable, on ties the earlier.
 fn best_tokens(probs: &[f32], expert: usize, count: usize) -> Vec<usize> {
     let tokens = probs.len() / EXPERTS;
     let mut order: Vec<usize> = (0..tokens).collect();
@@ -388,7 +388,7 @@ pub(crate) fn expert_choice_takes_the_best(target: &Target) {
         (1.0, None, 6),
         (0.01, None, 1),
         (50.0, None, TOKENS),
-        // 2 · 12 tokens of the masked experts are shared by 6.
+        // Six available experts share 2 · 12 tokens, the masked ones' share included.
         (2.0, Some(&available), 16),
     ] {
         let config = RouterConfig::ExpertChoice(ExpertChoiceConfig { factor });
@@ -418,7 +418,7 @@ pub(crate) fn expert_choice_takes_the_best(target: &Target) {
     }
 }
 
-/// y of a layer whose experts choose, against a sum over what they chose.
+/// Compares y of a layer with expert choice with the sum over each expert's tokens.
 pub(crate) fn expert_choice_layer(target: &Target) {
     let config = MoeConfig::new(HIDDEN, 16, EXPERTS)
         .with_router(RouterConfig::ExpertChoice(ExpertChoiceConfig::default()));
@@ -467,7 +467,7 @@ pub(crate) fn masks_in_every_router(target: &Target) {
     }
 }
 
-/// A token routed alone goes where it goes in a batch, but for experts that choose.
+/// Checks that a token routed alone goes to the same experts as in a batch, except under expert choice.
 pub(crate) fn independent_of_the_batch(target: &Target) {
     let x = batch(12);
     for config in routers().into_iter().take(6) {
@@ -545,7 +545,7 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
         assert_refused(ErrorKind::Config, config.init(HIDDEN, EXPERTS, &device));
     }
     for config in routers() {
-        // More elements than 31 bits count; a hash has none, but obeys the same bound.
+        // More elements than 31 bits count; a hash router has no matrix, but obeys the same bound.
         let huge = config.init(usize::MAX / 2, EXPERTS, &device);
         assert_refused(ErrorKind::Config, huge);
         let router = router(target, config);

@@ -27,7 +27,7 @@ impl Batch {
         }
     }
 
-    /// Routes on the device and checks indices exactly and weights and probabilities closely.
+    /// Routes on the device and compares indices exactly, weights and probabilities within a tolerance.
     fn check(&self, target: &Target, config: RouteConfig) {
         let device = target.burn();
         let logits = tensor(&self.logits, [self.tokens, self.experts], &device);
@@ -117,7 +117,7 @@ pub(crate) fn mask(target: &Target) {
     }
 }
 
-/// Slots that find no expert hold index E and weight 0.
+/// Checks that slots without an available expert hold index E and weight 0.
 pub(crate) fn mask_leaves_too_few(target: &Target) {
     let mut batch = Batch::random(7, 5);
     batch.mask = Some(vec![false, false, true, false, true]);
@@ -148,7 +148,7 @@ pub(crate) fn check_logits(target: &Target, dtype: DType) -> Result<(), Error> {
         let mut rng = Rng::new(9);
         let x = drawn(&mut rng, [tokens, hidden], 1.0, dtype, &target.burn());
         let got = layer.router_logits(x.clone()).unwrap();
-        // The oracle multiplies what is left of the values after rounding to the dtype.
+        // The oracle multiplies the values as rounded to the dtype.
         let (x, w) = (floats(x), floats(layer.router.matrix().unwrap()));
         let mut want = Vec::new();
         for row in x.chunks(hidden) {

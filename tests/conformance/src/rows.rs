@@ -1,5 +1,4 @@
-//! Rows moved between the order of tokens and the order of experts: combine, dispatch, and the
-//! gradient for the weights, against their f64 oracles.
+//! Rows moved between token order and expert order: combine, dispatch, and the gradient of the weights, against their f64 oracles.
 
 use crate::{Outcome, operation};
 use moebius_ops::permute::{NOWHERE, RowsProblem, Sorted};
@@ -18,8 +17,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// Rows of `width` elements for the slots with `keys`, as many as there are slots with experts
-    /// and `spare` more; those hold NaN, and so do the weights of the slots that go nowhere.
+    /// Draws rows of `width` elements: one for each slot with an expert, and `spare` more, which hold NaN, as do the weights of
+    /// slots without an expert.
     fn new(keys: Vec<u32>, experts: usize, top_k: usize, width: usize, spare: usize) -> Self {
         let sorted = moebius_ops::permute::reference(&keys, experts);
         let used = sorted.offsets[experts] as usize;
@@ -43,7 +42,7 @@ impl Rows {
         }
     }
 
-    /// Random experts, and none for every eighth slot or so.
+    /// Draws random experts, and none for about every eighth slot.
     fn random(tokens: usize, experts: usize, top_k: usize, width: usize) -> Self {
         let mut rng = Rng::new((tokens + width) as u64);
         let mut key = |slot: usize| match rng.below(8) {
@@ -88,7 +87,7 @@ impl Rows {
     fn check(&self, target: &Target) -> Outcome {
         let element = self.problem.element();
         let tolerance = |name: &str| match name {
-            // A copy.
+            // Dispatch only copies.
             "rows" => 0.0,
             // Products of rounded values are exact in f32, so only the sum rounds.
             "dweights" => rel_l2(Element::F32),
@@ -106,7 +105,7 @@ impl Rows {
     }
 }
 
-/// Widths around vectors and the units that share a row, tokens around cubes.
+/// Checks widths around vectors and the units that share a row, and numbers of tokens around cubes.
 pub(crate) fn sizes(target: &Target) -> Outcome {
     let widths = [1, 2, 3, 4, 6, 12, 16, 100, 127, 128, 132, 260];
     let tokens = [1, 2, 63, 64, 65, 33, 7, 5, 4, 3, 129, 20];
@@ -115,7 +114,7 @@ pub(crate) fn sizes(target: &Target) -> Outcome {
     }))
 }
 
-/// More slots than one dimension of a grid has cubes for.
+/// Checks more slots than one dimension of a grid allows cubes.
 pub(crate) fn many_slots(target: &Target) -> Outcome {
     Rows::random(70_000, 4, 4, 5).check(target)
 }
@@ -132,13 +131,13 @@ pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     ])
 }
 
-/// Fewer rows than slots, and fewer routed than there are rows: the others are NaN and not read.
+/// Checks fewer rows than slots, and fewer routed rows than that: the others are NaN and never read.
 pub(crate) fn row_bound(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..120).map(|s| if s % 4 == 1 { 1 } else { 3 }).collect();
     Outcome::of([0, 1, 20].map(|spare| Rows::new(keys.clone(), 3, 2, 20, spare).check(target)))
 }
 
-/// To kernels a position past the last row is as good as none.
+/// Checks that kernels treat a position past the last row as none.
 pub(crate) fn positions_past_the_rows(target: &Target) {
     let mut rows = Rows::random(40, 4, 2, 12);
     let bound = rows.problem.row_bound() as u32;
@@ -150,7 +149,7 @@ pub(crate) fn positions_past_the_rows(target: &Target) {
     assert_eq!(run([bound, bound + 1000]), run([NOWHERE; 2]));
 }
 
-/// The same bits on every run.
+/// Checks that every run gives the same bits.
 pub(crate) fn repeats_bit_for_bit(target: &Target) {
     let rows = Rows::random(100, 4, 2, 132);
     let backward = Permute::CombineBackward(rows.problem);

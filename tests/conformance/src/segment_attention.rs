@@ -1,4 +1,4 @@
-//! Attention within segments of sorted rows, forward and backward, against the reference.
+//! Attention within the segments of sorted rows, forward and backward, against the reference.
 
 use crate::{Outcome, operation};
 use moebius_ops::segment_attention::{Problem, Segments};
@@ -8,7 +8,7 @@ use moebius_tests::elements::rounded;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::rel_l2;
 
-/// The routing of a batch: `top_k` different experts of every token, those past the last nowhere.
+/// The routing of a batch: `top_k` different experts for every token; keys past the last expert stand for none.
 struct Routed {
     segments: Segments,
     sorted: permute::Sorted,
@@ -22,7 +22,7 @@ impl Routed {
         }
     }
 
-    /// Two neighbours of `tokens` tokens' experts, one in eight slots going nowhere.
+    /// Draws two neighbouring experts for each token; about one in eight slots has no expert.
     fn random(tokens: usize, experts: usize, sequence: usize) -> Self {
         let mut rng = Rng::new((tokens * 13 + sequence) as u64);
         let mut keys = Vec::new();
@@ -73,7 +73,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Both passes with their operands; the backward pass reads o and its log-sum-exp as the reference has them.
+    /// The forward and backward passes with their operands; the backward pass reads the reference's o and log-sum-exp.
     fn passes(&self) -> [(SegmentAttention, Vec<HostTensor>); 2] {
         let pass = |backward| SegmentAttention {
             problem: self.problem,
@@ -99,7 +99,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Heads of one value, of whole vectors and of broken ones, up to the largest.
+/// Checks heads of one element, of whole and of partly filled vectors, up to the largest.
 pub(crate) fn head_sizes(target: &Target) -> Outcome {
     let sizes = [
         (1, 1),
@@ -114,7 +114,7 @@ pub(crate) fn head_sizes(target: &Target) -> Outcome {
     Outcome::of(sizes.map(|(heads, dim)| Routed::random(40, 3, 16).check(target, heads, dim)))
 }
 
-/// Sequences of one token to longer than the batch, the last one cut short.
+/// Checks sequences of one token up to longer than the batch, the last one shorter.
 pub(crate) fn sequences(target: &Target) -> Outcome {
     let shapes = [
         (1, 1),
@@ -131,7 +131,7 @@ pub(crate) fn sequences(target: &Target) -> Outcome {
     )
 }
 
-/// One expert takes all, others nothing, and no slot has an expert.
+/// Checks one expert with all rows, experts without rows, and no slot with an expert.
 pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     let sparse: Vec<u32> = (0..96).map(|s| if s % 3 == 0 { 4 } else { 7 }).collect();
     Outcome::of([
@@ -143,7 +143,7 @@ pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     ])
 }
 
-/// Fewer sorted rows than slots.
+/// Checks fewer sorted rows than slots.
 pub(crate) fn row_bound(target: &Target) -> Outcome {
     let keys: Vec<u32> = (0..90).map(|s| [3, 0, 3, 1, 3, 2][s % 6]).collect();
     Outcome::of([45, 50].map(|rows| {
@@ -153,21 +153,21 @@ pub(crate) fn row_bound(target: &Target) -> Outcome {
     }))
 }
 
-/// Scores whose exponentials overflow and vanish in f32 unless the largest is taken out first.
+/// Checks scores whose exponentials overflow or underflow in f32 unless the row's maximum is subtracted first.
 pub(crate) fn large_scores(target: &Target) -> Outcome {
     let routed = Routed::new(&[0; 24], 1, 1, 24);
     let problem = Problem::new(routed.segments, 1, 4).unwrap();
     let mut rows = Rows::new(problem, &routed.sorted);
-    // Whole numbers, so that the scores themselves are exact and what is measured is the softmax.
+    // With whole numbers the scores themselves are exact, so that only the softmax is measured.
     for values in [&mut rows.q, &mut rows.k] {
         values.iter_mut().for_each(|x| *x = (*x * 16.0).round());
     }
     rows.check(target)
 }
 
-/// A NaN in one segment reaches no row of another.
+/// Checks that a NaN in one segment reaches no row of another.
 pub(crate) fn segments_are_apart(target: &Target) -> Outcome {
-    // Expert 0 has rows 0..6 of three sequences of two tokens.
+    // Expert 0 has rows 0..6: three sequences of two tokens.
     let routed = Routed::new(&[0; 6], 1, 1, 2);
     let problem = Problem::new(routed.segments, 1, 4).unwrap();
     let mut rows = Rows::new(problem, &routed.sorted);

@@ -1,4 +1,4 @@
-//! Experts that are moved to the device when they are needed: the same bits, within the budget.
+//! Experts that move to the device when they are needed: the same bits as a resident layer, within the memory budget.
 
 use crate::harness::assert_refused;
 use crate::moe_layer::supports;
@@ -75,7 +75,7 @@ pub(crate) fn same_bits_as_in_memory(target: &Target) {
     }
 }
 
-/// Tokens of which each wants one of `experts`, in their order, and no other: the router's weights are the identity.
+/// Tokens that each choose one of `experts`, in this order: the router's weights are the identity.
 fn wanting(target: &Target, experts: &[usize]) -> Tensor<2> {
     let mut values = vec![0.0; experts.len() * 8];
     for (t, e) in experts.iter().enumerate() {
@@ -96,17 +96,17 @@ pub(crate) fn cold_experts_go_and_come_back(target: &Target) {
     let layer = one_hot_layer(target);
     let mut switched = switched(target, &layer, 2);
     let bytes = expert_bytes(layer.config());
-    // The experts that a batch wants, the experts on the device after it, and hits, misses and evictions so far.
+    // For each step: the experts that a batch chooses, the experts on the device after it, and the hits, misses and evictions
+    // so far.
     let steps: [(&[usize], [usize; 2], [u64; 3]); 7] = [
         (&[0, 1], [0, 1], [0, 2, 0]),
         (&[1, 1], [0, 1], [1, 2, 0]),
-        // Expert 0 was used before expert 1, so expert 0 goes.
+        // Expert 0 was used before expert 1, so expert 0 is evicted.
         (&[2], [2, 1], [1, 3, 1]),
-        // Expert 0 comes back, in the place of expert 1.
+        // Expert 0 returns in the place of expert 1.
         (&[0], [2, 0], [1, 4, 2]),
         (&[2, 0], [2, 0], [3, 4, 2]),
-        // Five experts in two places: first 0 and 2, which are there; then 1 and 3 in their places; then 4 in the place
-        // of 1.
+        // Five experts share two places: first 0 and 2, which are there; then 1 and 3 in their places; then 4 in the place of 1.
         (&[0, 1, 2, 3, 4], [3, 4], [5, 7, 5]),
         (&[3], [3, 4], [6, 7, 5]),
     ];
@@ -137,7 +137,7 @@ pub(crate) fn masks_and_empty_batches(target: &Target) {
     let want = floats(layer.forward_masked(x.clone(), some).unwrap().y);
     target.assert_same_rows("masked", &floats(got), &want);
     assert_eq!(switched.cache().statistics().misses, 3);
-    // Without an available expert nothing is moved and y is 0.
+    // With no expert available, nothing is moved and y is 0.
     let none = mask(&[false; 8], &target.burn());
     let got = switched.forward_masked(x, none).unwrap();
     assert!(floats(got.y).iter().all(|y| *y == 0.0));
@@ -157,7 +157,7 @@ pub(crate) fn half(target: &Target, dtype: DType) -> Result<(), Error> {
     let x = batch(target, [30, 20], 6).cast(dtype);
     let got = floats(switched.forward(x.clone()).unwrap().y);
     let want = floats(layer.forward(x).unwrap().y);
-    // On Flex each slot's output is rounded here, and not in a layer that has all its experts.
+    // On Flex each slot's output is rounded here, but not in a layer with all experts on the device.
     let tolerance = if target.client().is_some() { 0.0 } else { 1e-2 };
     for (got, want) in got.iter().zip(&want) {
         let close = (got - want).abs() <= tolerance * want.abs().max(1.0);
@@ -166,11 +166,11 @@ pub(crate) fn half(target: &Target, dtype: DType) -> Result<(), Error> {
     Ok(())
 }
 
-/// Experts that take turns on the device stay within the budget of live bytes, and CubeCL reserves much less than for
-/// all experts.
+/// Checks that experts that take turns on the device stay within the budget of live bytes, and that CubeCL reserves much less
+/// than for all experts.
 pub(crate) fn device_memory(target: &Target) {
     let client = target.client().unwrap();
-    // Memory that earlier cases have left free would hide what this case takes.
+    // Free memory from earlier cases would hide what this case takes.
     client.memory_cleanup().unwrap();
     let config = MoeConfig::new(512, 1024, 16).with_router(RouteConfig::new(1));
     let layer = layer(target, config);
@@ -181,8 +181,7 @@ pub(crate) fn device_memory(target: &Target) {
     target.burn().sync().unwrap();
     client.memory_cleanup().unwrap();
     let before = memory_in_use(&client);
-    // An expert has 4 MiB: the budget holds five in place and one on its way. The 64 MiB of all sixteen were freed
-    // above.
+    // An expert has 4 MiB: the budget holds five in place and one in transfer. The 64 MiB of all sixteen were freed above.
     let budget = 6 * expert_bytes(&config);
     assert!(whole.in_use - before.in_use > 15 * expert_bytes(&config));
     let mut switched = host.switched(budget, &target.burn()).unwrap();
@@ -192,8 +191,8 @@ pub(crate) fn device_memory(target: &Target) {
         let now = memory_in_use(&client);
         let held = now.in_use - before.in_use;
         assert!(held <= budget, "{held} bytes held, {budget} allowed");
-        // Ten of sixteen experts aren't on the device. CubeCL frees whole pages, so seven experts' bytes must be free
-        // at least.
+        // Ten of the sixteen experts aren't on the device. CubeCL frees only whole pages, so at least seven experts' bytes must
+        // be free.
         let (held, all) = (now.reserved, whole.reserved);
         let freed = 7 * expert_bytes(&config);
         assert!(held + freed <= all, "{held} bytes reserved, {all} for all");

@@ -1,4 +1,4 @@
-//! Tensors made of numbers and read back, and case files.
+//! Tensors made from numbers and read back, and the case files.
 
 use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use moebius_ops::Element;
@@ -44,7 +44,7 @@ pub(crate) fn drawn<const D: usize>(
     )
 }
 
-/// The same in f32, by a seed.
+/// A tensor of random f32 numbers within ±`bound`, drawn from a seed.
 pub(crate) fn random<const D: usize>(
     seed: u64,
     shape: [usize; D],
@@ -54,12 +54,12 @@ pub(crate) fn random<const D: usize>(
     drawn(&mut Rng::new(seed), shape, bound, DType::F32, device)
 }
 
-/// A mask of experts.
+/// A mask of the available experts.
 pub(crate) fn mask(available: &[bool], device: &Device) -> Tensor<1, Bool> {
     Tensor::from_data(TensorData::from(available), device)
 }
 
-/// Burn's name of an element type.
+/// Burn's dtype for an element type.
 pub(crate) fn dtype(element: Element) -> DType {
     match element {
         Element::F32 => DType::F32,
@@ -72,7 +72,7 @@ pub(crate) fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().convert::<f32>().iter::<f32>().collect()
 }
 
-/// The same for an oracle.
+/// A tensor's values as f64, for an oracle.
 pub(crate) fn doubles<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     exact(&floats(tensor))
 }
@@ -90,7 +90,7 @@ pub(crate) fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
     tensor.into_data().iter::<i64>().collect()
 }
 
-/// The file of this name in `tests/cases`, or a folder there: inputs and outputs that PyTorch computed.
+/// Opens a file or folder of `tests/cases` by name: inputs and outputs that PyTorch computed.
 pub(crate) fn case_file(name: &str) -> Reader {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cases");
     Reader::open(&cases.join(name)).unwrap()

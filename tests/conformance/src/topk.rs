@@ -1,5 +1,4 @@
-//! The kernel that chooses experts, with a bias, groups and a scale, and its gradients, against the
-//! f64 oracles.
+//! The top-k kernel, with a bias, groups and a scale, and its gradients, against the f64 oracles.
 
 use crate::Outcome;
 use crate::operation::{check, run, some_of};
@@ -8,8 +7,7 @@ use moebius_ops::{HostTensor, Routing};
 use moebius_tests::data::Rng;
 use moebius_tests::target::Target;
 
-/// Largest relative L2 error of weights, probabilities and their gradients: a few roundings and an
-/// exponential of f32 each.
+/// Largest relative L2 error of weights, probabilities and their gradients: a few f32 roundings and an exponential each.
 const TOLERANCE: f64 = 1e-5;
 
 struct Choice {
@@ -20,7 +18,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// Logits on a grid, so that keys are equal or far enough apart for f32.
+    /// Draws logits on a grid, so that keys are either equal or far enough apart for f32.
     fn new(problem: Problem) -> Self {
         let (tokens, experts) = (problem.tokens(), problem.experts());
         let mut rng = Rng::new((tokens * 1000 + experts) as u64);
@@ -76,7 +74,7 @@ impl Choice {
         operands.collect()
     }
 
-    /// Indices exactly, the rest closely; then the gradients.
+    /// Compares indices exactly, weights and probabilities within the tolerance, then the gradients.
     fn check(&self, target: &Target) -> Outcome {
         let forward = check(target, self.operation(), &self.operands(), |_| TOLERANCE);
         Outcome::of([forward, self.check_gradients(target)])
@@ -126,7 +124,7 @@ fn grouped(problem: Problem, count: usize, chosen: usize) -> Problem {
     problem.with_groups(Some(Groups { count, chosen })).unwrap()
 }
 
-/// One expert, all experts, odd rows, and 256 experts.
+/// Checks a choice of one expert, of all experts, odd numbers of rows, and 256 experts.
 pub(crate) fn sizes(target: &Target) -> Outcome {
     let sizes = [
         (1, 1, 1),
@@ -159,7 +157,7 @@ pub(crate) fn bias(target: &Target) -> Outcome {
     }))
 }
 
-/// Groups of 1, 2, 3 and 32 experts, some of them masked, with and without a bias.
+/// Checks groups of 1, 2, 3 and 32 experts, some of them masked, with and without a bias.
 pub(crate) fn groups(target: &Target) -> Outcome {
     let limits = [(8, 8, 3, 3), (8, 4, 2, 4), (15, 5, 1, 2), (256, 8, 4, 8)];
     let problems = limits
@@ -181,7 +179,7 @@ pub(crate) fn groups(target: &Target) -> Outcome {
     Outcome::of(choices.map(|choice| choice.check(target)))
 }
 
-/// The weights carry the factor, the probabilities don't; a factor of 0 has no gradient.
+/// Checks that the scale multiplies weights but not probabilities, and that a scale of 0 has no gradient.
 pub(crate) fn scale(target: &Target) -> Outcome {
     let problems = SCORES.into_iter().flat_map(|(score, renormalize)| {
         [2.5, -1.0, 0.0].map(|scale| {
@@ -192,7 +190,7 @@ pub(crate) fn scale(target: &Target) -> Outcome {
     Outcome::of(some_of(target, problems).map(|p| Choice::new(p).with_bias().check(target)))
 }
 
-/// Equal keys go to the lowest index, equal groups to the lowest group.
+/// Checks that ties between keys go to the lowest index, and between groups to the lowest group.
 pub(crate) fn ties(target: &Target) -> Outcome {
     let choice = |problem: Problem, bias: f32| Choice {
         logits: vec![0.5; problem.tokens() * problem.experts()],
@@ -211,7 +209,7 @@ pub(crate) fn ties(target: &Target) -> Outcome {
     ])
 }
 
-/// A slot without an expert holds E and 0; without any the logsumexp is that of nothing.
+/// Checks that a slot without an expert holds index E and weight 0, and that with no expert available the log-sum-exp is −∞.
 pub(crate) fn all_masked(target: &Target) -> Outcome {
     let problems = [problem(5, 8, 3), grouped(problem(5, 8, 3), 2, 1)];
     Outcome::of(problems.into_iter().flat_map(|problem| {
@@ -225,14 +223,14 @@ pub(crate) fn all_masked(target: &Target) -> Outcome {
                 (vec![0.0; 40], vec![f64::NEG_INFINITY; 5])
             );
             let none = choice.check(target);
-            // One group keeps a single expert.
+            // Only expert 6 is available, so that one group has a single one.
             choice.mask = Some((0..8).map(|e| e == 6).collect());
             Outcome::of([none, choice.check(target)])
         })
     }))
 }
 
-/// NaN ranks below every number and infinity, alone or with a bias, and in the sum of a group.
+/// Checks that NaN ranks below every number and infinity, alone, with a bias, and in the sum of a group.
 pub(crate) fn nan(target: &Target) -> Outcome {
     let (nan, low) = (f32::NAN, f32::NEG_INFINITY);
     let rows = [
@@ -261,7 +259,7 @@ pub(crate) fn nan(target: &Target) -> Outcome {
     }))
 }
 
-/// A choice of experts doesn't depend on the other tokens, bit for bit.
+/// Checks that a token's choice of experts doesn't depend on the other tokens, bit for bit.
 pub(crate) fn independent_of_the_batch(target: &Target) -> Outcome {
     let many = Choice::new(grouped(problem(67, 64, 8), 8, 4)).with_bias();
     let all = match run(target, &many.operation(), &many.operands()) {

@@ -1,4 +1,4 @@
-//! Gradients of the experts' weights and biases: every variant a device can run, against the f64 oracle.
+//! Gradients of the experts' weights and biases: every variant that the device can run, against the f64 oracle.
 
 use crate::Outcome;
 use crate::grouped_gemm::{compare, random_keys, segments, with, with_bindings};
@@ -15,12 +15,12 @@ use moebius_tests::elements::{exact, rounded, upload};
 use moebius_tests::target::{Target, download_f32, nans, upload_f32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
-/// What a gradient of `product` reads of a sort, if that isn't dense; no gradient reads the tiles.
+/// The offsets and order of a sort that the gradient of `product` reads, unless it is dense; no gradient reads the tiles.
 fn sort_of(product: &Product, client: &Client, sorted: &Sorted) -> Option<Segments> {
     (!product.dense).then(|| segments(client, sorted, &[0]))
 }
 
-/// Random rows; sorted rows that no slot is sorted to are NaN.
+/// Random rows; sorted rows without a slot are NaN.
 fn rows_of(
     rng: &mut Rng,
     sorted: &Sorted,
@@ -60,7 +60,7 @@ impl Gradient {
         }
     }
 
-    /// Random experts for every slot.
+    /// Draws random data, and a random expert for every slot.
     fn random(problem: Problem) -> Self {
         let Product { slots, experts, .. } = problem.product;
         Self::new(problem, &random_keys(slots, experts))
@@ -86,17 +86,17 @@ impl Gradient {
         Ok(download_f32(client, operands.out, len))
     }
 
-    /// Runs every variant for this sort of device and compares.
+    /// Compares every variant for this kind of device with the oracle.
     fn check(&self, target: &Target) -> Outcome {
         self.check_on(target, target.capability(), &variants(target))
     }
 
-    /// Runs these variants, planned for a device of this capability, and compares.
+    /// Compares these variants with the oracle, planned for a device with this capability.
     fn check_on(&self, target: &Target, device: &Capability, variants: &[Variant]) -> Outcome {
         let client = target.client().unwrap();
         let (a, b) = (exact(&self.a), exact(&self.b));
         let want = reference(&self.problem, &self.sorted, &a, &b);
-        // Sums are f32 and stored as such whatever the operands are.
+        // Sums are f32 and stored as f32, whatever the operands' type.
         let tolerance = rel_l2(Element::F32);
         compare(&self.problem, variants, &want, tolerance, |variant| {
             self.run(&client, device, variant)
@@ -115,7 +115,7 @@ fn problem(slots: usize, experts: usize, m: usize, n: usize) -> Problem {
     Problem::of(&Product::new(slots, experts, 1, m, n).unwrap())
 }
 
-/// Rows around 16, columns of a around 4, 6, 8 and 64, columns of b around 4, 16, 32 and 64.
+/// Checks numbers of rows around 16, of a's columns around 4, 6, 8 and 64, and of b's columns around 4, 16, 32 and 64.
 pub(crate) fn tile_edges(target: &Target) -> Outcome {
     let sizes = [
         (1, 1, 1),
@@ -138,7 +138,7 @@ pub(crate) fn tile_edges(target: &Target) -> Outcome {
     }))
 }
 
-/// The rows of an ordinary product, which no sort has seen, around the same edges.
+/// Checks dense products, whose rows aren't sorted, around the same edges.
 pub(crate) fn dense_of(target: &Target, element: Element) -> Outcome {
     let sizes = [
         (1, 1, 1),
@@ -157,7 +157,7 @@ pub(crate) fn dense_of(target: &Target, element: Element) -> Outcome {
     }))
 }
 
-/// More rows than the `cpu` variant packs at once, and one row more or less than that.
+/// Checks more rows than the `cpu` variant packs at once, and one row more or less than that.
 pub(crate) fn row_blocks(target: &Target) -> Outcome {
     Outcome::of([511, 512, 513, 1023, 1024, 1025, 2100].map(|rows| {
         let keys: Vec<u32> = (0..rows + 3).map(|s| u32::from(s >= rows)).collect();
@@ -165,7 +165,7 @@ pub(crate) fn row_blocks(target: &Target) -> Outcome {
     }))
 }
 
-/// One expert takes all, some none, and some slots go nowhere.
+/// Checks one expert with all rows, experts without rows, and slots without an expert.
 pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     let some: Vec<u32> = (0..150).map(|s| if s % 3 == 0 { 5 } else { 2 }).collect();
     let bounded = with(problem(150, 5, 20, 36).product, |p| p.row_bound = 100);
@@ -177,7 +177,7 @@ pub(crate) fn uneven_experts(target: &Target) -> Outcome {
     ])
 }
 
-/// Either operand, or both, by token.
+/// Checks token rows in either operand and in both.
 pub(crate) fn gather(target: &Target) -> Outcome {
     let sources = [
         (Source::Tokens, Source::Sorted),
@@ -190,7 +190,7 @@ pub(crate) fn gather(target: &Target) -> Outcome {
     }))
 }
 
-/// Rows and columns around fragments of 8 and 16 and tiles of 64.
+/// Checks rows and columns around fragments of 8 and 16 and tiles of 64.
 pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     let sizes = [
         (1, 4, 4),
@@ -229,7 +229,7 @@ pub(crate) fn variants_agree_bit_for_bit(target: &Target) {
     }
 }
 
-/// A device whose bindings hold the gradients of one or two experts only.
+/// Checks a device whose bindings hold the gradients of only one or two experts.
 pub(crate) fn gradients_in_slabs(target: &Target) {
     let (client, device) = (target.client().unwrap(), target.capability());
     let gradient = Gradient::random(problem(60, 5, 64, 32));
@@ -247,7 +247,7 @@ pub(crate) fn gradients_in_slabs(target: &Target) {
     }
 }
 
-/// Every variant a GPU takes, planned for WebGPU's default limits and nothing beyond them.
+/// Checks every GPU variant, planned within WebGPU's default limits.
 pub(crate) fn webgpu_default_limits(target: &Target) -> Outcome {
     if target.capability().cpu_cores.is_some() {
         return Outcome::Unsupported("not a GPU runtime".into());
@@ -256,7 +256,7 @@ pub(crate) fn webgpu_default_limits(target: &Target) -> Outcome {
     gradient.check_on(target, &Capability::webgpu_default(), &variants(target))
 }
 
-/// Runs a bias gradient of random rows and compares.
+/// Compares a bias gradient of random rows with the oracle.
 fn check_bias(target: &Target, problem: bias::Problem, keys: &[u32]) -> Outcome {
     let client = target.client().unwrap();
     let plan = match bias_gradient::plan(problem, target.capability()) {
@@ -297,7 +297,7 @@ pub(crate) fn bias_sorted(target: &Target) -> Outcome {
     }))
 }
 
-/// Token rows, each multiplied by the weights of its slots.
+/// Checks token rows, each multiplied by the weights of its slots.
 pub(crate) fn bias_weighted(target: &Target) -> Outcome {
     let product = Product::new(90, 4, 3, 40, 1).unwrap();
     Outcome::of([Source::Tokens, Source::Sorted].map(|rows| {

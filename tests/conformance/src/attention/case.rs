@@ -1,4 +1,4 @@
-//! One attention with all it reads, on a device and by the oracle.
+//! One attention problem with all its inputs, run on a device and by the oracle.
 
 use super::own_rule::Fading;
 use crate::Outcome;
@@ -15,7 +15,7 @@ use moebius_tests::elements::exact;
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{assert_close, assert_gradient, rel_l2};
 
-/// An attention, its inputs, and the gradients of its results.
+/// An attention problem, its inputs, and the gradients of its results.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) problem: Problem,
@@ -32,12 +32,12 @@ pub(super) struct Case {
     pub(super) bias: Vec<f32>,
     pub(super) relative: Vec<f32>,
     pub(super) sinks: Vec<f32>,
-    /// The probability that a weight is dropped, and the seed.
+    /// The probability of dropping an attention weight, and the seed.
     pub(super) dropout: Option<(f64, u64)>,
     pub(super) rule: Option<Fading>,
 }
 
-/// Sizes from a list of B, Hq, Hkv, Sq, Skv, D and Dv.
+/// Names the sizes of a list \[B, Hq, Hkv, Sq, Skv, D, Dv\].
 pub(super) fn sizes(
     [batch, heads, kv_heads, queries, keys, head_dim, value_dim]: [usize; 7],
 ) -> Sizes {
@@ -60,14 +60,14 @@ pub(super) fn problem(of: [usize; 7], rules: &[Rule]) -> Problem {
     Problem::new(sizes(of)).unwrap().with_rules(rules).unwrap()
 }
 
-/// The problem with its first query at position `first`.
+/// Moves the first query of a problem to position `first`.
 pub(super) fn at(problem: Problem, first: i64) -> Problem {
     let rules = problem.rules().with_position(Some(first));
     problem.with_rules(rules).unwrap()
 }
 
 impl Case {
-    /// Random inputs, rounded to the problem's element.
+    /// Draws random inputs, rounded to the problem's element type.
     pub(super) fn new(problem: Problem) -> Self {
         let (s, rules) = (*problem.sizes(), *problem.rules());
         let mut rng = Rng::new((s.queries * 131 + s.keys * 7 + s.head_dim) as u64);
@@ -101,7 +101,7 @@ impl Case {
             blocks: words(if rules.blocks().is_some() { cells } else { 0 }, 3),
             mask: words(pairs(rules.mask()), 4),
             query_documents: words(s.batch * s.queries, 4),
-            // Keys have one document more than queries, which no query sees.
+            // Some keys belong to a document that has no query, so no query sees them.
             key_documents: words(s.batch * s.keys, 5),
             problem,
             q,
@@ -122,7 +122,7 @@ impl Case {
         Self::new(problem(of, rules))
     }
 
-    /// The case's tables of words.
+    /// The case's tables of words: documents, blocks and mask.
     pub(super) fn words(&self) -> Tables<'_> {
         Tables {
             query_documents: &self.query_documents,
@@ -133,7 +133,7 @@ impl Case {
         }
     }
 
-    /// The oracle's results and gradients.
+    /// Computes results and gradients with the oracle.
     pub(super) fn want(
         &self,
     ) -> (
@@ -201,7 +201,7 @@ impl Case {
         }
         let got: Vec<f32> = lse.iter().map(|lse| seen(f64::from(*lse)) as f32).collect();
         let want: Vec<f64> = want.lse.iter().map(|lse| seen(*lse)).collect();
-        // The log-sum-exp has f32's tolerance in f16 and bf16, too, because scores are summed in f32.
+        // The log-sum-exp has f32's tolerance also for f16 and bf16, because scores are summed in f32.
         assert_close(&what, &got, &want, rel_l2(Element::F32));
         let s = p.sizes();
         if s.batch * s.queries * s.keys == 0 {
@@ -235,7 +235,7 @@ pub(super) fn floats<const D: usize>(tensor: &Tensor<D>) -> Vec<f32> {
     tensor.into_data().iter().collect()
 }
 
-/// A case's tensors on a device that records gradients.
+/// The tensors of a case on a device that records gradients.
 pub(super) struct Run {
     pub(super) q: Tensor<4>,
     pub(super) k: Tensor<4>,

@@ -1,4 +1,4 @@
-//! Dropout of weights: the reference's mask forward and backward on every device.
+//! Dropout of attention weights: on every device the mask is the reference's, forward and backward.
 
 use super::case::{Case, Run, USUAL, floats, problem};
 use super::{EVERY, PER_HEAD};
@@ -12,8 +12,8 @@ use moebius_ops::attention::{Dropout, Problem, Rule, Site};
 use moebius_shaders::DeviceElement;
 use moebius_tests::target::Target;
 
-/// Results and gradients, of every variant: with heads of eights, shared ones, few queries, several blocks, more queries than
-/// keys, and with rules of every sort.
+/// Compares results and gradients under dropout: head sizes that are multiples of eight, shared key heads, few queries, several
+/// blocks, more queries than keys, and rules of every kind.
 pub(crate) fn dropout(target: &Target) -> Outcome {
     let eights = [2, 4, 2, 37, 70, 16, 8];
     let few = [1, 8, 2, 1, 300, 40, 24];
@@ -49,7 +49,8 @@ pub(super) fn dropping(of: [usize; 7], rules: &[Rule]) -> Problem {
     problem(of, rules).with_dropout(true)
 }
 
-/// What each weight is multiplied by, \[B, Hq, Sq, Skv\]: all keys weigh the same, and values are the unit vectors.
+/// The factor that dropout applies to each attention weight, \[B, Hq, Sq, Skv\]: all keys weigh the same, and the values are
+/// unit vectors, so that o shows the weights.
 fn factors(target: &Target, of: [usize; 4], (p, seed): (f64, u64)) -> Result<Vec<f32>, Error> {
     let ([batch, heads, queries, keys], device) = (of, target.burn());
     let zeros = |rows| Tensor::<4>::zeros([batch, heads, rows, 8], &device);
@@ -66,7 +67,7 @@ fn factors(target: &Target, of: [usize; 4], (p, seed): (f64, u64)) -> Result<Vec
     Ok(floats(&(out.o * keys as f32)))
 }
 
-/// The mask is the reference's, weight by weight, and the share of dropped weights is near p.
+/// Checks that the mask equals the reference's for each weight, and that about a share p of the weights is dropped.
 pub(crate) fn masks(target: &Target) -> Result<(), Error> {
     let of = [2, 3, 200, 250];
     let [_, heads, queries, keys] = of;
@@ -94,14 +95,14 @@ pub(crate) fn masks(target: &Target) -> Result<(), Error> {
         }
         let dropped = found.iter().filter(|factor| **factor == 0.0).count();
         let (share, count) = (dropped as f64 / found.len() as f64, found.len() as f64);
-        // Five standard deviations of a binomial share.
+        // Five standard deviations of a binomially distributed share.
         let bound = 5.0 * (p * (1.0 - p) / count).sqrt() + 1.0 / count;
         assert!((share - p).abs() < bound, "{share} of the weights for {p}");
     }
     Ok(())
 }
 
-/// A seed gives the same bits again, another one another mask, and a probability of 0 the bits without dropout.
+/// Checks that the same seed gives the same bits, another seed another mask, and p = 0 the bits without dropout.
 pub(crate) fn dropout_repeats(target: &Target) -> Result<(), Error> {
     let bits = |problem: Problem, dropout: Option<(f64, u64)>| -> Result<Vec<u32>, Error> {
         let case = Case {

@@ -46,14 +46,14 @@ const PER_HEAD: Pattern = Pattern {
     heads: true,
 };
 
-/// Each rule alone, and none.
+/// Checks each score rule alone, and attention without rules.
 pub(crate) fn rules(target: &Target) -> Outcome {
     let alone = EVERY.map(|rule| vec![rule]);
     let all = alone.into_iter().chain([Vec::new()]);
     Outcome::of(all.map(|rules| Case::of(USUAL, &rules).check(target)))
 }
 
-/// The rules that kernels are emitted with, in the same order.
+/// Checks the combinations of rules that the kernel snapshots are emitted with.
 pub(crate) fn as_emitted(target: &Target) -> Outcome {
     Outcome::of(emitted(USUAL).map(|problem| Case::new(problem).check(target)))
 }
@@ -74,7 +74,7 @@ fn emitted(of: [usize; 7]) -> [Problem; 2] {
     [problem(of, &scores), problem(of, &tables).with_sinks(true)]
 }
 
-/// What a cap comes after, and rules that hide together.
+/// Checks the soft cap before and after other rules, and combinations of rules that hide keys.
 pub(crate) fn orders(target: &Target) -> Outcome {
     let (cap, bias, near) = (Rule::Softcap(1.5), Rule::Bias(PER_HEAD), Rule::Relative(6));
     let rules: [&[Rule]; 8] = [
@@ -99,7 +99,7 @@ pub(crate) fn orders(target: &Target) -> Outcome {
     Outcome::of(rules.map(|rules| Case::of(USUAL, rules).check(target)))
 }
 
-/// Masks and biases that sequences or heads share.
+/// Checks masks and biases that all sequences or all heads share.
 pub(crate) fn shared_tables(target: &Target) -> Outcome {
     let patterns = [(false, false), (false, true), (true, false)];
     Outcome::of(patterns.map(|(batch, heads)| {
@@ -109,7 +109,7 @@ pub(crate) fn shared_tables(target: &Target) -> Outcome {
     }))
 }
 
-/// Heads of their own, shared by some and shared by all, and values of another width.
+/// Checks query heads with a key head each, in groups, and all with one key head; values are wider than keys.
 pub(crate) fn heads(target: &Target) -> Outcome {
     let heads = [[1, 1], [3, 3], [6, 3], [6, 2], [8, 1]];
     Outcome::of(heads.map(|[heads, kv_heads]| {
@@ -134,7 +134,7 @@ pub(crate) fn head_sizes(target: &Target) -> Outcome {
     }))
 }
 
-/// Around the edges of blocks, and none.
+/// Checks sequence lengths around the edges of blocks, and lengths of 0.
 pub(crate) fn lengths(target: &Target) -> Outcome {
     let lengths = [
         [1, 1],
@@ -153,7 +153,7 @@ pub(crate) fn lengths(target: &Target) -> Outcome {
     }))
 }
 
-/// More queries than keys: the first see none.
+/// Checks more queries than keys, where causal rules hide all keys from the first queries, and the opposite.
 pub(crate) fn cross_lengths(target: &Target) -> Outcome {
     let rules = [
         Rule::Causal,
@@ -173,7 +173,7 @@ pub(crate) fn cross_lengths(target: &Target) -> Outcome {
     }))
 }
 
-/// A task of several blocks, and whole blocks of keys that no query sees.
+/// Checks sequences of several blocks, and sparse blocks that hide whole blocks of keys.
 pub(crate) fn long(target: &Target) -> Outcome {
     let sparse = |case: &mut Case| {
         let cells = case.blocks.iter_mut().enumerate();
@@ -194,7 +194,8 @@ pub(crate) fn long(target: &Target) -> Outcome {
     }))
 }
 
-/// Queries before, among and after the keys: near enough to see some, and so far away that all keys, or none, are on one side.
+/// Checks queries before, among and after the keys: close enough to see some, and so far away that all keys, or none, are on
+/// one side.
 pub(crate) fn positions(target: &Target) -> Outcome {
     let by_position: [&[Rule]; 9] = [
         &[Rule::Causal],
@@ -224,7 +225,7 @@ pub(crate) fn positions(target: &Target) -> Outcome {
     }))
 }
 
-/// As while tokens are generated.
+/// Checks one to three queries at a time, as in generation.
 pub(crate) fn few_queries(target: &Target) -> Outcome {
     let rules: [&[Rule]; 3] = [
         &[Rule::Causal],
@@ -253,7 +254,7 @@ pub(crate) fn sinks(target: &Target) -> Outcome {
     Outcome::of(all.map(|(rules, of)| Case::new(problem(of, rules).with_sinks(true)).check(target)))
 }
 
-/// Gradients through the log-sum-exp alone; another scale than the usual one.
+/// Checks gradients through the log-sum-exp alone, with a scale other than the default.
 pub(crate) fn through_lse(target: &Target) -> Outcome {
     let scaled = |problem: Problem| problem.with_scale(-0.4).unwrap();
     let problem = scaled(problem(USUAL, &[Rule::Bias(PER_HEAD), Rule::Softcap(2.0)]));
@@ -262,18 +263,18 @@ pub(crate) fn through_lse(target: &Target) -> Outcome {
     case.check(target)
 }
 
-/// Scores whose exponentials overflow and vanish in f32 unless the largest is taken out first.
+/// Checks scores whose exponentials overflow or underflow in f32 unless the row's maximum is subtracted first.
 pub(crate) fn large_scores(target: &Target) -> Outcome {
     let problem = problem([1, 2, 2, 40, 150, 4, 8], &[]).with_scale(1.0);
     let mut case = Case::new(problem.unwrap());
-    // Whole numbers, so that the scores themselves are exact and what is measured is the softmax.
+    // With whole numbers the scores themselves are exact, so that only the softmax is measured.
     let large = |values: &mut Vec<f32>| values.iter_mut().for_each(|v| *v = (*v * 16.0).round());
     large(&mut case.q);
     large(&mut case.k);
     case.check(target)
 }
 
-/// NaN and infinities in keys that no query sees, and in a query that sees no key, change nothing.
+/// Checks that NaN and infinities in keys that no query sees, and in a query that sees no key, change nothing.
 pub(crate) fn unseen_values(target: &Target) -> Outcome {
     let runs = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY]
         .into_iter()
@@ -296,7 +297,7 @@ pub(crate) fn unseen_values(target: &Target) -> Outcome {
             let row = (head * 50 + query) * 8;
             case.q[row..][..8].fill(hostile);
             case.d_o[row..][..8].fill(hostile);
-            // What a query that sees nothing has is a constant.
+            // The result of a query that sees no key is a constant.
             clean.q[row..][..8].fill(0.0);
         }
         let run = match Run::new(target, &case) {
@@ -318,7 +319,7 @@ pub(crate) fn unseen_values(target: &Target) -> Outcome {
     }))
 }
 
-/// NaN and infinities in a key show in the queries that see it, and in no other.
+/// Checks that NaN and infinities in a key reach the queries that see it, and no others.
 pub(crate) fn seen_values(target: &Target) -> Outcome {
     let runs = [f32::NAN, f32::INFINITY]
         .into_iter()
@@ -349,7 +350,7 @@ pub(crate) fn seen_values(target: &Target) -> Outcome {
     }))
 }
 
-/// A window over all keys is causal.
+/// Checks that a window over all keys gives the same as the causal rule.
 pub(crate) fn wide_windows(target: &Target) -> Result<(), Error> {
     let want = rows_of(target, &[Rule::Causal])?;
     for window in [140, 141, 100_000] {
@@ -359,13 +360,13 @@ pub(crate) fn wide_windows(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// o and lse of a usual case.
+/// The o and log-sum-exp of the usual case under these rules.
 fn rows_of(target: &Target, rules: &[Rule]) -> Result<Vec<f32>, Error> {
     let run = Run::new(target, &Case::of([1, 2, 2, 140, 140, 16, 16], rules))?;
     Ok([floats(&run.out.o), floats(&run.out.lse)].concat())
 }
 
-/// A sequence has the same bits alone and among others.
+/// Checks that a sequence's result has the same bits alone and in a batch.
 pub(crate) fn independent_of_the_batch(target: &Target) -> Result<(), Error> {
     let rules = [Rule::Softcap(5.0), Rule::Alibi, Rule::Window(50)];
     for of in [[4, 4, 2, 100, 150, 40, 24], [5, 8, 2, 1, 150, 64, 64]] {
@@ -442,7 +443,8 @@ pub(crate) fn repeats_bit_for_bit(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// Attentions over parts of the keys, one of them hidden from all, merge to that over all of them, with its gradients.
+/// Checks that attentions over parts of the keys, one part hidden from all queries, merge to attention over all keys, gradients
+/// included.
 pub(crate) fn parts(target: &Target) -> Result<(), Error> {
     let case = Case::of([2, 2, 2, 20, 90, 8, 8], &[Rule::Mask(PER_HEAD)]);
     let mut hidden = case.clone();

@@ -1,4 +1,4 @@
-//! A rule that a program writes itself, and what finds its mistakes.
+//! A score rule that a program defines itself, and the check that finds mistakes in it.
 
 use super::PER_HEAD;
 use super::case::{Case, USUAL, problem};
@@ -16,7 +16,7 @@ pub(super) struct Fading {
     cap: f32,
     rate: f32,
     stride: i32,
-    /// What the host's slope is wrong by.
+    /// An error that is added to the host's slope, to test that the check finds it.
     mistake: f64,
 }
 
@@ -78,7 +78,8 @@ const FADING: Fading = Fading {
     mistake: 0.0,
 };
 
-/// Alone in every variant, with other numbers, after rules of every sort, over tiles that others skip, and with dropout.
+/// Checks the rule alone in every variant, with other parameters, after rules of every kind, over tiles that others skip, and
+/// with dropout.
 pub(crate) fn own_rule(target: &Target) -> Outcome {
     let other = Fading {
         stride: 2,
@@ -105,7 +106,7 @@ pub(crate) fn own_rule(target: &Target) -> Outcome {
     }))
 }
 
-/// The rule's parts agree, and a wrong slope is found.
+/// Checks that the rule's device and host parts agree, and that a wrong slope is found.
 pub(crate) fn own_rule_agrees(target: &Target) -> Result<(), Error> {
     let sizes = [2, 2, 5, 9];
     check_rule(&FADING, &target.burn(), sizes, 4.0)?;

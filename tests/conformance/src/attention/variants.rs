@@ -1,4 +1,4 @@
-//! The forward variants for GPUs and software adapters, each on the device at hand.
+//! The forward attention variants for GPUs and software adapters, each forced on the device under test.
 
 use super::case::{Case, at, problem};
 use super::{EVERY, emitted};
@@ -11,11 +11,11 @@ use moebius_tests::elements::{download, upload};
 use moebius_tests::target::{Target, download_f32, nans, upload_f32, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
-/// With heads that suit tiles.
+/// Sizes whose head dimensions are multiples of eight, as tiles need.
 const WHOLE_EIGHTS: [usize; 7] = [2, 4, 2, 37, 70, 16, 24];
 
-/// Each rule alone and none, at the usual position and before the keys, those that kernels are emitted with, and sizes around the
-/// edges of tiles and blocks of queries.
+/// Checks each rule alone and none, at the usual position and before the keys, the emitted combinations of rules, and sizes
+/// around the edges of tiles and query blocks.
 pub(crate) fn tiles(target: &Target) -> Outcome {
     let alone = EVERY.map(|rule| problem(WHOLE_EIGHTS, &[rule]));
     let sizes = [
@@ -48,7 +48,7 @@ pub(crate) fn half_tiles(target: &Target, element: Element) -> Outcome {
     both(target, &Case::new(problem))
 }
 
-/// Every way in which the kernel of matrix instructions is emitted, and rules that exclude tiles.
+/// Checks every form in which the matrix-instruction kernel is emitted, and rules that exclude tiles.
 pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     let of = [2, 4, 2, 137, 170, 32, 48];
     let none = problem(of, &[]);
@@ -69,7 +69,7 @@ pub(crate) fn matrices(target: &Target, element: Element) -> Outcome {
     }))
 }
 
-/// NaN in a key that no query sees, among keys that they do.
+/// Checks that NaN in a key that no query sees, between visible keys, changes nothing.
 fn unseen(target: &Target) -> Outcome {
     let mut case = Case::new(problem([1, 2, 1, 50, 140, 8, 8], &[Rule::Documents]));
     let key = 40;
@@ -83,7 +83,7 @@ fn unseen(target: &Target) -> Outcome {
     )
 }
 
-/// Tiles that each variant of the device visits are those that its plan predicts, and fewer than all where a rule excludes some.
+/// Checks that each variant visits the tiles that its plan predicts, and fewer than all where a rule excludes some.
 pub(crate) fn visits(target: &Target) -> Outcome {
     let sizes = [1, 2, 1, 230, 260, 32, 32];
     let global = Rule::Global {
@@ -172,18 +172,18 @@ fn compare(
     Outcome::Ran
 }
 
-/// o and lse by `variant`.
+/// Runs the case by `variant`; returns o and the log-sum-exp, or why the plan refuses.
 fn run(target: &Target, variant: Variant, case: &Case) -> Result<(Vec<f32>, Vec<f32>), String> {
     let plan = plan(case.problem, Some(variant), target.capability());
     let plan = plan.map_err(|error| error.to_string())?;
     Ok(launched(target, &plan, case))
 }
 
-/// o and lse of a plan.
+/// Runs a plan; returns o and the log-sum-exp.
 fn launched(target: &Target, plan: &Plan, case: &Case) -> (Vec<f32>, Vec<f32>) {
     let (p, element) = (case.problem, case.problem.element());
     let client = target.client().unwrap();
-    // A buffer is never empty.
+    // A buffer can't be empty.
     let filled = |values: &[f32]| match values {
         [] => nans(&client, 1),
         values => upload(&client, values, element),

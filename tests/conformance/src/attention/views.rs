@@ -1,4 +1,4 @@
-//! Heads that are views: of tokens' rows, of one projection, of one key head for all.
+//! Attention on strided views: heads split from token rows, from one joint projection, or one key head expanded to all.
 
 use super::case::floats;
 use burn::tensor::{Device, Tensor, s};
@@ -12,7 +12,7 @@ const BATCH: usize = 2;
 /// q, k and v \[B, H, S, D\] as views.
 type Views = [Tensor<4>; 3];
 
-/// Rows of tokens \[B, S, H · D\], as a linear layer has them.
+/// Values \[B, S, H · D\], as a linear layer outputs them.
 fn rows(device: &Device, tokens: usize, columns: usize) -> Tensor<3> {
     let count = BATCH * tokens * columns;
     let numbers = Tensor::arange(0..count as i64, device).float();
@@ -25,7 +25,8 @@ fn heads(rows: Tensor<3>, heads: usize) -> Tensor<4> {
     split.swap_dims(1, 2)
 }
 
-/// A projection for each; one for all; keys and values of one head for four, and few queries.
+/// Three kinds of views: a projection for each of q, k and v; one joint projection; and one key and value head expanded to
+/// four, with few queries.
 fn all(device: &Device) -> [Views; 3] {
     let projection = |tokens, columns, count| heads(rows(device, tokens, columns), count);
     let apart = [(70, 64, 4), (90, 32, 2), (90, 48, 2)];
@@ -36,7 +37,7 @@ fn all(device: &Device) -> [Views; 3] {
     [apart, parts, [projection(3, 64, 4), shared(16), shared(24)]]
 }
 
-/// A tensor of the same numbers without gaps.
+/// A contiguous copy of a view.
 fn whole(view: &Tensor<4>) -> Tensor<4> {
     Tensor::from_data(view.clone().into_data(), &view.device())
 }
@@ -46,7 +47,7 @@ fn attend(of: Views) -> Result<Attended, Error> {
     Attend::new().causal().softcap(3.0).forward(q, k, v)
 }
 
-/// Bits of o and lse, and of the gradients of q, k and v.
+/// The bits of o, the log-sum-exp, and the gradients of q, k and v.
 fn bits(of: Views) -> Result<Vec<u32>, Error> {
     let of = of.map(Tensor::require_grad);
     let out = attend(of.clone())?;
@@ -58,7 +59,7 @@ fn bits(of: Views) -> Result<Vec<u32>, Error> {
     Ok(all.into_iter().map(f32::to_bits).collect())
 }
 
-/// Other numbers for each element.
+/// A tensor of this shape with a different number in each element.
 fn floats_like(like: &Tensor<4>) -> Tensor<4> {
     let dims = like.dims();
     let count: usize = dims.iter().product();
@@ -66,7 +67,7 @@ fn floats_like(like: &Tensor<4>) -> Tensor<4> {
     (numbers * 1.3).cos().reshape(dims)
 }
 
-/// The bits of the same numbers without gaps; forward, no kernel runs that isn't one of the attention's.
+/// Checks that views give the same bits as contiguous tensors, and that the forward pass launches only attention kernels.
 pub(crate) fn views(target: &Target) -> Result<(), Error> {
     for views in all(&target.burn().autodiff()) {
         let shapes = views.each_ref().map(|view| view.dims());
