@@ -1,4 +1,4 @@
-//! From a text to a shared object, by the host's C++ compiler; what was compiled is kept.
+//! Compiles kernel texts to shared objects with the host's C++ compiler, and caches the objects.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use std::{env, fs, process};
 use crate::grid::state::STACK_BYTES;
 use crate::{settings, text};
 
-/// Flags that make the host compute as a GPU does: nothing contracted, nothing reordered, pointers that may
-/// be another type's, integers that wrap.
+/// Flags that make the host compute as a GPU does: no contraction and no reordering of operations, pointers that may alias
+/// other types, and integers that wrap.
 const FLAGS: &str = "-x c++ -std=c++17 -O1 -fPIC -fvisibility=hidden -fno-strict-aliasing -fwrapv -ffp-contract=off -fno-math-errno \
     -fno-exceptions -fno-rtti -fno-stack-protector -w";
-/// Flags with which every access calls the emulator. Volatile reads are what CubeCL makes of atomic loads.
+/// Flags with which every access calls the emulator. CubeCL turns atomic loads into volatile reads, which are therefore told apart.
 const CHECKS: &str = "-fsanitize=thread --param=tsan-distinguish-volatile=1 -g1 -DEMU_CHECK";
 
-/// What a text is written in.
+/// The language of a kernel text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     /// CUDA C++ for an architecture: 890 for sm_89.
@@ -28,7 +28,7 @@ pub(crate) enum Language {
     Metal,
 }
 
-/// A text as `nvrtcCompileProgram` or `hiprtcCompileProgram` got it and as a module carries it.
+/// A kernel text, as `nvrtcCompileProgram` or `hiprtcCompileProgram` receives it and a module carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) language: Language,
@@ -41,7 +41,7 @@ impl Source {
     const HIP: &'static str = "HIP C++";
     const METAL: &'static str = "Metal";
 
-    /// What stands in for PTX or a code object: the text itself, so that a kept module works wherever it is loaded.
+    /// The image that stands in for PTX or a code object: the text itself, so that a stored module works wherever it is loaded.
     pub(crate) fn image(&self) -> String {
         let language = match self.language {
             Language::Cuda(architecture) => format!("{}{architecture}", Source::CUDA),
@@ -51,7 +51,7 @@ impl Source {
         format!("{}{language}\n{}", Source::MARK, self.text)
     }
 
-    /// Reads an image back.
+    /// Parses an image; `None` for any other text.
     pub(crate) fn of_image(image: &str) -> Option<Source> {
         let (language, text) = image.strip_prefix(Source::MARK)?.split_once('\n')?;
         let language = match language.strip_prefix(Source::CUDA) {
@@ -66,11 +66,11 @@ impl Source {
         })
     }
 
-    /// The shared object of this text, compiled if it is not kept.
+    /// Returns the text's shared object, and compiles it unless it is cached.
     ///
     /// # Errors
     ///
-    /// What the compiler wrote, or that there is none.
+    /// The compiler's message, or that there is no compiler.
     pub(crate) fn object(&self) -> Result<PathBuf, String> {
         let compiler = compiler()?;
         let check = settings::get().check;
@@ -118,7 +118,7 @@ struct Compiler {
     version: String,
 }
 
-/// `$CXX`, else the first of the usual names that answers.
+/// The host's C++ compiler: `$CXX`, else the first usual name that can be run.
 fn compiler() -> Result<&'static Compiler, String> {
     static FOUND: OnceLock<Option<Compiler>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -142,7 +142,7 @@ fn asked(name: &str) -> Option<Compiler> {
     })
 }
 
-/// Compiles beside the place and moves the whole object there, so that another process sees all or nothing.
+/// Compiles to a temporary name and renames the finished object, so that another process never sees part of it.
 fn build(compiler: &Compiler, flags: &[String], program: &str, path: &Path) -> Result<(), String> {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -151,13 +151,13 @@ fn build(compiler: &Compiler, flags: &[String], program: &str, path: &Path) -> R
     let outcome = steps(compiler, flags, program, [&source, &object, &library]).and_then(|()| {
         fs::rename(&library, path).map_err(|error| format!("{}: {error}", path.display()))
     });
-    // Left-overs don't matter: their names are this process' own.
+    // A failure leaves only files that are named after this process.
     let _ = fs::remove_file(&source);
     let _ = fs::remove_file(&object);
     outcome
 }
 
-/// Compiled and linked apart: linked with the sanitizer's flag, an object would want its library.
+/// Compiles and links in two steps: linked with the sanitizer's flag, an object would need the sanitizer's library.
 fn steps(
     compiler: &Compiler,
     flags: &[String],
@@ -183,10 +183,10 @@ fn succeeded(run: io::Result<Output>, program: &str) -> Result<(), String> {
     output.status.success().then_some(()).ok_or_else(said)
 }
 
-/// Objects that no process has asked for in this time are removed.
+/// How long an object stays cached after its last use.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The folder, after old objects were removed; the reason where it can't be made.
+/// The cache folder, after old objects are removed; an error if it can't be made.
 fn folder() -> Result<&'static Path, String> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -199,17 +199,17 @@ fn folder() -> Result<&'static Path, String> {
     folder.as_deref().map_err(Clone::clone)
 }
 
-/// Whether an object of this name is kept; if so, it was used now.
+/// Whether an object of this name is cached; if so, its time of last use becomes now.
 fn is_kept(object: &Path) -> bool {
     let Ok(file) = fs::File::open(object) else {
         return false;
     };
-    // Of a folder that can't be written to, nothing is removed either.
+    // Where the folder isn't writable, the time can't be set, but nothing is removed either.
     let _ = file.set_modified(SystemTime::now());
     true
 }
 
-/// `$MOEBIUS_EMULATOR_CACHE`, else a folder of the user's.
+/// The path of the cache folder: `$MOEBIUS_EMULATOR_CACHE`, else a folder of the user's.
 fn place() -> PathBuf {
     if let Some(folder) = env::var_os("MOEBIUS_EMULATOR_CACHE") {
         return PathBuf::from(folder);
@@ -224,7 +224,7 @@ fn sweep(folder: &Path) -> io::Result<()> {
         let used = entry.metadata().and_then(|data| data.modified());
         let age = used.ok().and_then(|used| now.duration_since(used).ok());
         if age.is_some_and(|age| age > KEPT) {
-            // Another process may have removed it.
+            // Another process may have removed the file already.
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -8,7 +8,7 @@
     reason = "it is a C interface, and runs machine code on stacks of its own"
 )]
 
-/// Functions of a C interface, documented by their names: a body ends in a `Result`, whose error is the status that the function returns.
+/// Defines functions of a C interface, documented by their names: a body returns a `Result`, whose error is the function's status.
 macro_rules! functions {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) { $($body:tt)* })*) => {$(
         #[doc = concat!("See `", stringify!($name), "`.")]
@@ -20,7 +20,7 @@ macro_rules! functions {
     )*};
 }
 
-/// Functions of a C interface that are others by another name.
+/// Defines functions of a C interface that call another one.
 macro_rules! renamed {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?) = $call:expr;)*) => {$(
         #[doc = concat!("See `", stringify!($name), "`.")]

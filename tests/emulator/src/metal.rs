@@ -1,5 +1,5 @@
-//! Kernels of Metal's shading language on the grid. CubeCL reaches Metal through objects of Apple's frameworks, which no
-//! library of ours can stand in for: whoever has a text launches it through this module, on memory of the card.
+//! Kernels in Metal's shading language on the grid. CubeCL reaches Metal through Apple's frameworks, which no library of ours
+//! can stand in for; so callers that have a kernel's text launch it through this module, on the card's memory.
 
 use std::ffi::{CString, c_void};
 use std::ptr::null_mut;
@@ -12,7 +12,7 @@ use crate::driver::{SUCCESS, Status, context, status};
 use crate::grid::Shape;
 use crate::text::shared_bytes;
 
-/// What a call came to: a status of the driver.
+/// Turns a driver's status into a result.
 fn done(status: Status) -> Result<(), String> {
     match status {
         SUCCESS => Ok(()),
@@ -28,11 +28,11 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Fresh memory, of a byte at least.
+    /// Allocates a buffer of at least one byte.
     ///
     /// # Errors
     ///
-    /// The driver's status where the card has no more.
+    /// The driver's status if the card's memory is exhausted.
     pub fn new(bytes: usize) -> Result<Self, String> {
         let mut address = 0;
         // SAFETY: the address outlives the call.
@@ -40,16 +40,16 @@ impl Buffer {
         Ok(Self { address, bytes })
     }
 
-    /// Where it begins.
+    /// The buffer's address.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// Writes these bytes from `offset` on.
+    /// Writes bytes at `offset`.
     ///
     /// # Errors
     ///
-    /// Bytes that lie outside, and a driver whose context is lost.
+    /// The bytes lie outside the buffer, or the driver's context is lost.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), String> {
         self.check(offset, bytes.len())?;
         let to = self.address + offset as u64;
@@ -57,7 +57,7 @@ impl Buffer {
         done(unsafe { cuMemcpyHtoD_v2(to, bytes.as_ptr().cast(), bytes.len()) })
     }
 
-    /// So many bytes from `offset` on.
+    /// Reads `bytes` bytes at `offset`.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Drop for Buffer {
     }
 }
 
-/// A kernel of a text.
+/// A compiled kernel.
 #[derive(Debug)]
 pub struct Kernel {
     function: *const Function,
@@ -106,7 +106,7 @@ impl Kernel {
     ///
     /// # Errors
     ///
-    /// What the compiler wrote, or that there is no such kernel.
+    /// The compiler's message, or that the text has no such kernel.
     pub fn new(text: &str, name: &str) -> Result<Self, String> {
         let source = Source {
             language: Language::Metal,
@@ -127,15 +127,15 @@ impl Kernel {
         })
     }
 
-    /// Runs it and waits.
+    /// Runs the kernel and waits for it.
     ///
     /// # Safety
     ///
-    /// The arguments are addresses of as many buffers as the kernel takes, as large as it needs.
+    /// The arguments are addresses of as many buffers as the kernel takes, and the buffers are as large as it needs.
     ///
     /// # Errors
     ///
-    /// The driver's status, of a fault in the kernel, too.
+    /// The driver's status, also after a fault in the kernel.
     pub unsafe fn launch(
         &self,
         grid: [u32; 3],

@@ -12,11 +12,11 @@ use crate::driver::device::VERSION;
 /// `nvrtcResult`.
 pub type Status = u32;
 
-/// The call did what it says.
+/// The call succeeded.
 pub const SUCCESS: Status = 0;
-/// An argument means nothing.
+/// An argument is invalid.
 pub const INVALID_INPUT: Status = 3;
-/// A handle stands for nothing.
+/// A handle refers to no program.
 pub const INVALID_PROGRAM: Status = 4;
 /// The text can't be compiled; the log says why.
 pub const COMPILATION: Status = 6;
@@ -34,7 +34,7 @@ impl Program {
     ///
     /// # Safety
     ///
-    /// The program is null, or a live one.
+    /// The program is null or live.
     pub(crate) unsafe fn compile(program: *mut Program, language: Language) -> Result<(), Status> {
         // SAFETY: as the caller promises.
         let program = unsafe { program.as_mut() }.ok_or(INVALID_PROGRAM)?;
@@ -56,7 +56,7 @@ impl Program {
     }
 }
 
-/// 890 of `--gpu-architecture=sm_89`, 900 of `sm_90a`.
+/// The architecture in an option: 890 for `--gpu-architecture=sm_89`, 900 for `sm_90a`.
 fn architecture(option: &CStr) -> Option<u32> {
     let (name, value) = option.to_str().ok()?.split_once('=')?;
     let number = value.trim_start_matches(|c: char| !c.is_ascii_digit());
@@ -67,7 +67,7 @@ fn architecture(option: &CStr) -> Option<u32> {
     (name.contains("arch")).then_some(number * 10)
 }
 
-/// How long a text of a program is, its end included.
+/// Writes the length of a program's text, its NUL included.
 unsafe fn size(
     program: *const Program,
     to: *mut usize,
@@ -80,7 +80,7 @@ unsafe fn size(
     Ok(())
 }
 
-/// Writes a text of a program, its end included.
+/// Writes a program's text, its NUL included.
 unsafe fn text(
     program: *const Program,
     to: *mut c_char,
@@ -107,7 +107,7 @@ functions! {
         Ok(())
     }
 
-    /// Headers given beside the text are not read: CubeCL gives none.
+    /// Ignores the headers, of which CubeCL passes none.
     fn nvrtcCreateProgram(
         to: *mut *mut Program, text: *const c_char, _name: *const c_char,
         headers: c_int, _contents: *const *const c_char, _names: *const *const c_char,
@@ -123,7 +123,7 @@ functions! {
         Ok(())
     }
 
-    /// Of the options, the architecture is read.
+    /// Reads only the architecture from the options.
     fn nvrtcCompileProgram(program: *mut Program, count: c_int, options: *const *const c_char) {
         let count = usize::try_from(count).unwrap_or(0);
         // SAFETY: the caller's options.
@@ -149,7 +149,7 @@ functions! {
         unsafe { size(program, to, |program| &program.image) }
     }
 
-    /// What it gives is the text itself.
+    /// Gives the text itself as the PTX.
     fn nvrtcGetPTX(program: *const Program, to: *mut c_char) {
         // SAFETY: the caller's pointers.
         unsafe { text(program, to, |program| &program.image) }

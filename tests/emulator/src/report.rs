@@ -1,4 +1,4 @@
-//! Findings: a line on stderr, and one of JSON in the file that `MOEBIUS_EMULATOR_REPORTS` names.
+//! Findings: each is printed on stderr, and appended as a line of JSON to the file that `MOEBIUS_EMULATOR_REPORTS` names.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -19,17 +19,17 @@ use crate::settings;
 /// One finding about a launch.
 pub(crate) struct Finding {
     pub(crate) kernel: String,
-    /// In a word: `address`, `race`, `barrier`, `unwritten`, `order`, `arithmetic`, `stacks`.
+    /// The kind of finding: `address`, `race`, `barrier`, `unwritten`, `order`, `arithmetic` or `stacks`.
     pub(crate) what: &'static str,
     pub(crate) text: String,
-    /// Lines of the kernel's text, from 1.
+    /// Lines of the kernel's text with their numbers, from 1.
     pub(crate) lines: Vec<(u32, String)>,
     pub(crate) places: Vec<(Dim3, Dim3)>,
     pub(crate) address: Option<String>,
 }
 
 impl Finding {
-    /// A finding that names no place yet.
+    /// A finding without lines and places.
     fn new(launch: &Launch, what: &'static str, text: String) -> Finding {
         Finding {
             kernel: launch.function.name.clone(),
@@ -41,7 +41,7 @@ impl Finding {
         }
     }
 
-    /// Tells it, the first time in this process that it is about these lines.
+    /// Reports the finding, unless the process has reported one of this kind for the same lines.
     pub(crate) fn tell(&self) {
         static TOLD: Mutex<BTreeSet<(String, &str, Vec<u32>)>> = Mutex::new(BTreeSet::new());
         let lines = self.lines.iter().map(|(line, _)| *line).collect();
@@ -82,14 +82,14 @@ impl Finding {
     }
 }
 
-/// A line of a kernel's text.
+/// A line of a kernel's text with its number.
 pub(crate) fn line_of(text: &str, line: u32) -> (u32, String) {
     let index = (line as usize).saturating_sub(1);
     let text = text.lines().nth(index).unwrap_or_default();
     (line, text.trim().to_owned())
 }
 
-/// An address as a buffer of the card and a place in it.
+/// Describes an address as a buffer of the card and an offset in it.
 pub(crate) fn place_of(address: usize) -> String {
     let buffers = buffers();
     if let Some((start, buffer)) = buffers.around(address) {
@@ -108,8 +108,8 @@ pub(crate) fn place_of(address: usize) -> String {
     }
 }
 
-/// Tells what the checks of a launch found, and how the context is lost by it. Reading what was never written
-/// is no fault on a GPU.
+/// Reports the findings of a launch's checks; returns the status that loses the context, if any. Reading bytes that were never
+/// written is no fault on a GPU.
 pub(crate) fn found(launch: &Launch, all: &[Found]) -> Option<Status> {
     let text = &launch.function.source.text;
     let mut lost = None;
@@ -151,7 +151,7 @@ pub(crate) fn found(launch: &Launch, all: &[Found]) -> Option<Status> {
     lost.filter(|_| !settings::get().keep_going)
 }
 
-/// Tells that two orders left different bits.
+/// Reports that two orders left different bits.
 pub(crate) fn order(launch: &Launch, first: Order, other: Order, address: usize) -> Option<Status> {
     let place = place_of(address);
     let text = format!("{other:?} leaves other bits than {first:?}, first at {place}");
@@ -161,7 +161,7 @@ pub(crate) fn order(launch: &Launch, first: Order, other: Order, address: usize)
     (!settings::get().keep_going).then_some(LAUNCH_FAILED)
 }
 
-/// Tells a fault, and how the context is lost by it.
+/// Reports a fault; returns the status that loses the context.
 pub(crate) fn fault(launch: &Launch, fault: &Fault) -> Status {
     let text = &launch.function.source.text;
     let mut finding = Finding::new(launch, "stacks", String::new());
@@ -192,7 +192,7 @@ pub(crate) fn fault(launch: &Launch, fault: &Fault) -> Status {
             }
         }
         Fault::Stacks(reason) => finding.text.clone_from(reason),
-        // Its finding was told.
+        // The check has reported this one.
         Fault::Refused => return ILLEGAL_ADDRESS,
     }
     finding.tell();

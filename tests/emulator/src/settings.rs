@@ -1,5 +1,6 @@
-//! What environment variables ask of the emulator, read once, and the cards that can be shown, with the values that their makers
-//! publish. Their names say that they are emulated: CubeCL keeps measurements by name, which must not be taken for a real card's.
+//! The emulator's settings, read once from environment variables, and the cards that it can show, with the figures that their
+//! makers publish. Card names say that the card is emulated: CubeCL keeps measurements by name, which must not mix with a real
+//! card's.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,22 +8,22 @@ use std::sync::OnceLock;
 
 use crate::grid::Order;
 
-/// All that can be chosen.
+/// The settings of the emulator.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// `MOEBIUS_EMULATOR_CARD`: the card that is shown.
+    /// `MOEBIUS_EMULATOR_CARD`: the card that the drivers show.
     pub(crate) card: &'static Card,
-    /// `MOEBIUS_EMULATOR_ORDERS`: the orders that each launch runs in.
+    /// `MOEBIUS_EMULATOR_ORDERS`: the orders in which each launch runs.
     pub(crate) orders: Vec<Order>,
     /// `MOEBIUS_EMULATOR_CHECK`: whether every access is checked.
     pub(crate) check: bool,
-    /// `MOEBIUS_EMULATOR_KEEP_GOING`: findings are told and lose no context, to see all of them.
+    /// `MOEBIUS_EMULATOR_KEEP_GOING`: whether a finding leaves the context intact, so that a run shows all findings.
     pub(crate) keep_going: bool,
-    /// `MOEBIUS_EMULATOR_REPORTS`: the file that findings are added to.
+    /// `MOEBIUS_EMULATOR_REPORTS`: the file to which findings are appended.
     pub(crate) reports: Option<PathBuf>,
 }
 
-/// The settings of this process. A value that means nothing is told on stderr and left out.
+/// The settings of this process. An invalid value is reported on stderr and ignored.
 pub(crate) fn get() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| Settings {
@@ -65,7 +66,7 @@ fn orders() -> Vec<Order> {
     orders
 }
 
-/// One card. What all of them have in common is in `driver::device`.
+/// The properties of a card. Those that all cards share are in `driver::device`.
 #[derive(Debug)]
 pub(crate) struct Card {
     short: &'static str,
@@ -73,9 +74,9 @@ pub(crate) struct Card {
     pub(crate) maker: Maker,
     pub(crate) memory: u64,
     pub(crate) multiprocessors: i32,
-    /// Of a warp, or of a wavefront, as AMD calls it.
+    /// Lanes of a warp, or of a wavefront in AMD's terms.
     pub(crate) lanes: u32,
-    /// Of a multiprocessor, and the most that one block may ask for: 1 KiB less.
+    /// Bytes of shared memory of a multiprocessor; a block may have at most 1 KiB less.
     pub(crate) shared_bytes: i32,
     pub(crate) shared_bytes_of_block: i32,
     pub(crate) threads_of_multiprocessor: i32,
@@ -86,12 +87,12 @@ pub(crate) struct Card {
     pub(crate) bus_bits: i32,
 }
 
-/// Whose card it is: which of the two drivers shows it, and what it is called there.
+/// The maker of a card, which decides which driver shows it, with the maker's name for its architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Maker {
-    /// The compute capability.
+    /// NVIDIA, with the compute capability.
     Nvidia(i32, i32),
-    /// The name of the architecture.
+    /// AMD, with the name of the architecture.
     Amd(&'static str),
 }
 
@@ -99,11 +100,10 @@ const GIB: u64 = 1 << 30;
 const MIB: i32 = 1 << 20;
 const KIB: i32 = 1 << 10;
 
-/// Sources: the architecture white papers (A100: "NVIDIA A100 Tensor Core GPU Architecture", table 4; H100:
-/// "NVIDIA H100 Tensor Core GPU Architecture", tables 3 and 4; L4: its data sheet and "NVIDIA Ada GPU
-/// Architecture"), and for threads, blocks and shared memory by compute capability the CUDA C++ Programming
-/// Guide, "Technical Specifications per Compute Capability". AMD's: ROCm's "Accelerator and GPU hardware
-/// specifications", and what rocminfo prints; HIP counts RDNA's work group processors.
+/// The cards. Sources: NVIDIA's architecture white papers (A100: "NVIDIA A100 Tensor Core GPU Architecture", table 4; H100:
+/// "NVIDIA H100 Tensor Core GPU Architecture", tables 3 and 4; L4: its data sheet and "NVIDIA Ada GPU Architecture"); for
+/// threads, blocks and shared memory the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". For
+/// AMD: ROCm's "Accelerator and GPU hardware specifications" and rocminfo; HIP counts RDNA's work group processors.
 static CARDS: [Card; 5] = [
     Card {
         short: "l4",
@@ -188,14 +188,13 @@ static CARDS: [Card; 5] = [
 ];
 
 impl Card {
-    /// The first: it has FP8 conversions and FP8 matrix instructions, which an A100 lacks, and none of the
-    /// tensor memory accelerator and the clusters that an H100 has and that are not emulated. So most of the
-    /// project's code runs on it.
+    /// The default card, an L4. It has FP8 conversions and FP8 matrix instructions, which an A100 lacks, but not the H100's
+    /// tensor memory accelerator and clusters, which aren't emulated; so most of the project's code runs on it.
     pub(crate) fn usual() -> &'static Card {
         &CARDS[0]
     }
 
-    /// A card by its short name.
+    /// Finds a card by its short name.
     pub(crate) fn named(name: &str) -> Option<&'static Card> {
         CARDS.iter().find(|card| card.short == name)
     }

@@ -1,5 +1,5 @@
-//! Planted faults are reported with their lines, and clean kernels are not. Each runs in a process of its own:
-//! what is checked is chosen by the environment, and a fault loses the context.
+//! Planted faults are reported with their lines, and correct kernels are not. Each case runs in a process of its own, because
+//! the environment chooses the checks, and a fault loses the context.
 #![cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -13,7 +13,7 @@ use std::{env, fs};
 
 use card::{Buffer, Kernel};
 
-/// A kernel, its launch, and the findings it should make: what, and the lines.
+/// A kernel, its launch, and the findings it should cause: their kinds and lines.
 struct Case {
     name: &'static str,
     text: &'static str,
@@ -193,7 +193,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Runs the case that the environment names, and nothing otherwise.
+/// Runs the case that the environment names; does nothing without one.
 #[test]
 fn one() {
     let Ok(name) = env::var("MOEBIUS_EMULATOR_CASE") else {
@@ -203,7 +203,7 @@ fn one() {
     let given: Vec<u32> = (0..128).map(|i| i * 3).collect();
     let (input, out) = (Buffer::of(&given), Buffer::of(&[0u32; 128]));
     let (grid, block, shared) = case.shape;
-    // What CubeCL tells of a launch, for the kernels that look: a scalar, and the elements of both tensors.
+    // The launch data that CubeCL passes, for kernels that read it: a scalar, and the elements of both tensors.
     let info = Buffer::of(&[1u32, 0, 100, 128]);
     let buffers = [&input, &out, &info];
     let status = Kernel::new(case.text, "k").launch(grid, block, shared, &buffers);
@@ -234,7 +234,7 @@ fn planted_faults_are_reported() {
     }
 }
 
-/// What a line of a report found, and the lines of the text that it names, in order.
+/// The kind of finding in a line of a report, and the numbers of the lines it names, in order.
 fn finding(report: &str) -> (String, Vec<u64>) {
     let finding: serde_json::Value = serde_json::from_str(report).unwrap();
     let lines = finding["lines"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! AMD's cards: what HIP says of them, and what is wider or spelled otherwise there than on NVIDIA's.
+//! AMD's cards: their properties in HIP, and what is wider or named differently than on NVIDIA's.
 #![cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -16,7 +16,7 @@ use moebius_emulator::driver::device::{cuDeviceGetCount, cuInit};
 use moebius_emulator::driver::{NO_DEVICE, SUCCESS};
 use moebius_emulator::hip::device::hipGetDeviceCount;
 
-/// Runs itself once for each card: a process has one.
+/// Runs this test once for each card, because a process has only one.
 #[test]
 fn amds_cards() {
     for (card, lanes) in [("mi300x", "64"), ("rx7900", "32")] {

@@ -1,4 +1,4 @@
-//! Streams: what is captured is done when its graph is launched, as often as that; rows are copied with their pitch.
+//! Streams: captured operations run each time their graph is launched; rows are copied with their pitch.
 #![cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")

@@ -1,4 +1,4 @@
-//! What kernels compute, against plain Rust: every value where there are few enough.
+//! The results of kernels against plain Rust: for every value of a type where there are few enough.
 #![cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -14,7 +14,7 @@ fn all_bits() -> Vec<u16> {
     (0..=u16::MAX).collect()
 }
 
-/// One thread for each of 65,536 values.
+/// A kernel that runs `body` in one thread for each of 65,536 values.
 fn on_all(body: &str, result: &str, argument: &str) -> String {
     format!(
         "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <cuda_fp8.h>\n\
@@ -46,7 +46,7 @@ fn every_half_widens_and_narrows() {
     }
 }
 
-/// Values around every bfloat16 and every half, and half way between two of them.
+/// Every value of a 16-bit type, and for each pair of neighbours the midpoint and the floats on both sides of it.
 fn between<F: Fn(u16) -> f32>(widen: F) -> Vec<f32> {
     let values = all_bits().into_iter().flat_map(|bits| {
         let [low, high] = [bits, bits.wrapping_add(1)].map(|bits| f64::from(widen(bits)));
@@ -56,7 +56,7 @@ fn between<F: Fn(u16) -> f32>(widen: F) -> Vec<f32> {
     values.collect()
 }
 
-/// Every value of a type and those around the middles between them, narrowed by the emulator and by `expected`.
+/// Compares how the emulator and `expected` narrow every value of a type and those around the midpoints.
 fn narrows(name: &str, widened: fn(u16) -> f32, expected: fn(f32) -> u16) {
     let given = between(widened);
     let text = on_all(&format!("out[i] = {name}(in[i]);"), name, "float");
@@ -90,7 +90,7 @@ fn every_bfloat16_widens() {
     }
 }
 
-/// The value of an FP8 code: mantissa bits, bias, and the largest code that is finite.
+/// The value of an FP8 code, given its mantissa bits, its bias, and the largest finite code.
 fn code_value(code: u8, mantissa: u32, bias: i32, largest: u8) -> f64 {
     let size = code & 0x7f;
     if size > largest {
@@ -106,7 +106,7 @@ fn code_value(code: u8, mantissa: u32, bias: i32, largest: u8) -> f64 {
     if code >= 0x80 { -value } else { value }
 }
 
-/// The nearest code; of two, the even one; saturated.
+/// The nearest code; on ties the even one; beyond the largest, the largest.
 fn nearest(value: f64, mantissa: u32, bias: i32, largest: u8) -> u8 {
     if value.is_nan() {
         return 0x7f;
@@ -173,14 +173,14 @@ fn a_fused_product_of_halves_is_rounded_once() {
     let sums: Vec<u16> = run(&on_all(body, "__half", "__half"), &given, 65536);
     let value = |i: usize| f16::from_bits(given[i & 65535]).to_f64();
     for (i, sum) in sums.into_iter().enumerate() {
-        // In steps of 2^-48 all of it is a whole number of less than 128 bits.
+        // In units of 2^-48, all values are integers of less than 128 bits.
         let whole = |x: f64, steps: i32| (x * f64::from(steps).exp2()) as i128;
         let exact = whole(value(i), 24) * whole(value(i * 7 + 1), 24) + whole(value(i * 5 + 3), 48);
         assert_eq!(sum, rounded(exact), "{i}");
     }
 }
 
-/// A count of steps of 2^-48, to the nearest half.
+/// Rounds a multiple of 2^-48 to the nearest f16.
 fn rounded(exact: i128) -> u16 {
     let (sign, size) = (if exact < 0 { 0x8000 } else { 0 }, exact.unsigned_abs());
     let value = |bits: u16| (f16::from_bits(bits).to_f64() * 48f64.exp2()) as u128;
@@ -242,7 +242,7 @@ fn shuffles_and_votes() {
     }
 }
 
-/// Shared memory, a barrier, and matrices of eight by eight.
+/// Checks shared memory, a barrier, and matrices of eight by eight in Metal's language.
 #[test]
 fn a_kernel_of_metal() {
     let text = "#include <metal_stdlib>\nusing namespace metal;\nstruct info_st { uint scalars[2]; };\n\
@@ -308,7 +308,7 @@ fn a_wmma_product() {
     }
 }
 
-/// The layout of the PTX manual, "Matrix Fragments for mma.m16n8k32": lane by lane, register by register.
+/// Checks the layout of the PTX manual, "Matrix Fragments for mma.m16n8k32", lane by lane and register by register.
 #[test]
 fn an_fp8_matrix_instruction() {
     let text = "extern \"C\" __global__ void k(unsigned const* a, unsigned const* b, float* d) {\n\

@@ -1,11 +1,12 @@
-// Atomic operations are the host's: blocks of one launch run on several of its processors.
+// Atomic operations are the host's, because blocks of one launch run on several host processors.
 template <int bytes> struct emu_word;
 template <> struct emu_word<1> { typedef emu_u8 type; };
 template <> struct emu_word<2> { typedef emu_u16 type; };
 template <> struct emu_word<4> { typedef emu_u32 type; };
 template <> struct emu_word<8> { typedef emu_u64 type; };
 
-// Any type and operation: a word is replaced if it is still what the new value was computed from.
+// An atomic update for any type and operation: replaces a word if it still holds the value that the new one was computed from,
+// else retries.
 template <class T, class Change> EMU_CALL T emu_update(T* at, Change change, emu_u32 kind = EMU_ATOMIC) {
     typedef typename emu_word<sizeof(T)>::type word;
     emu_access(emu_self(), at, sizeof(T), kind, __builtin_return_address(0));
@@ -39,7 +40,7 @@ template <class T> EMU_LIBRARY T atomicCAS(T* at, T expected, T value) {
     return emu_update(at, [&](T old) EMU_APART -> T { return old == expected ? value : old; });
 }
 
-// `atom.relaxed.OP...` of PTX, whose registers may stand for another type than that of the pointer.
+// `atom.relaxed.OP...` of PTX, whose registers may stand for another type than the pointer's.
 enum emu_op { EMU_ADD, EMU_MIN, EMU_MAX };
 template <class T> EMU_LIBRARY T emu_combined(emu_op op, T a, T b) {
     return op == EMU_ADD ? (T)(a + b) : op == EMU_MIN ? (b < a ? b : a) : (a < b ? b : a);
@@ -52,7 +53,7 @@ template <class T, class R, class P, class V> EMU_LIBRARY void emu_atom(emu_op o
     __builtin_memcpy(&result, &old, sizeof(T));
 }
 
-// Atomic loads of 16 bytes, by their documented names. A load of two words is no less than a GPU's load of a vector.
+// Atomic loads of 16 bytes, by their documented names. Two loads of a word each guarantee no less than a GPU's vector load.
 enum { __NV_ATOMIC_RELAXED };
 template <class T> EMU_CALL void __nv_atomic_load(const T* at, T* to, int) {
     emu_access(emu_self(), at, sizeof(T), EMU_ATOMIC_READ, __builtin_return_address(0));

@@ -1,5 +1,5 @@
-// Where accesses are checked, the compiler calls these before each (-fsanitize=thread, without its library).
-// What lies on the thread's own stack, and what the emulator itself keeps, is not told.
+// In checked builds the compiler calls these functions before each access (-fsanitize=thread, without its library).
+// Accesses to the thread's own stack and to the emulator's own data are not reported.
 extern "C" {
 EMU_APART __attribute__((noinline)) void emu_tell(const void* at, emu_u32 bytes, emu_u32 kind, const void* code) {
     emu_thread* self = emu_self();

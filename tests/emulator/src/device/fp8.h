@@ -24,7 +24,7 @@ EMU_LIBRARY __nv_fp8_storage_t emu_fp8_code(double x, __nv_saturation_t saturati
     double size = __builtin_fabs(x);
     int exponent = (int)(emu_bits(size) >> 52) - 1023;
     if (exponent < 1 - bias) exponent = 1 - bias;
-    // Within the widest range; adding and taking away rounds to a multiple of the last place.
+    // Values beyond the widest range return here. Below, adding and subtracting 2^52 rounds to an integer.
     if (exponent > 20) return sign | (saturation == __NV_SATFINITE ? largest : beyond);
     double steps = size * emu_power(mantissa_bits - exponent);
     emu_u32 whole = (emu_u32)((steps + 4503599627370496.0) - 4503599627370496.0);
@@ -53,7 +53,7 @@ EMU_LIBRARY __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t codes, _
     return {__nv_cvt_fp8_to_halfraw(codes & 0xff, kind).x, __nv_cvt_fp8_to_halfraw(codes >> 8, kind).x};
 }
 
-// E8M0: a power of two, 2^(code - 127); 0xff is NaN. Rounding up is what block scales ask for.
+// Encodes as E8M0: a power of two, 2^(code - 127); 0xff is NaN. Block scales ask for rounding up.
 EMU_LIBRARY __nv_fp8_storage_t emu_e8m0_code(double x, __nv_saturation_t saturation, cudaRoundMode rounding) {
     if (__builtin_isnan(x)) return 0xff;
     double size = __builtin_fabs(x);

@@ -1,6 +1,6 @@
-// What every kernel's text stands on: where a thread is, barriers, warps and shared memory. A thread is a
-// coroutine of the emulator; its state lies at the lowest address of its stack, which is as large as it is
-// aligned, so that the state is found from the stack pointer without any thread-local variable.
+// The basis of every kernel: a thread's position, barriers, warps and shared memory. A thread is a coroutine of the
+// emulator. Its state lies at the lowest address of its stack, whose size is also its alignment, so that the state is
+// found from the stack pointer without thread-local variables.
 typedef __SIZE_TYPE__ size_t;
 typedef unsigned int emu_u32;
 typedef unsigned short emu_u16;
@@ -9,7 +9,7 @@ typedef unsigned long long emu_u64;
 
 #define EMU_LIBRARY __attribute__((always_inline, no_sanitize("thread"))) inline
 #define EMU_APART __attribute__((no_sanitize("thread")))
-// Of its own, so that checks are told what it does and not how.
+// Functions that aren't inlined, so that checks report a call's effect and not its internal accesses.
 #define EMU_CALL EMU_APART __attribute__((noinline))
 
 struct emu_dim3 { emu_u32 x, y, z; };
@@ -17,7 +17,7 @@ struct emu_thread;
 typedef emu_u64 emu_mask;
 typedef void (*emu_together)(void* const* lanes, emu_mask present);
 
-// The layouts of these three are those of src/grid/state.rs.
+// The layouts of these three structs match src/grid/state.rs.
 struct emu_calls {
     void (*barrier)(emu_thread*, emu_u32 line);
     void (*together)(emu_thread*, emu_u32 line, emu_mask mask, emu_together act, void* lane);
@@ -56,7 +56,7 @@ EMU_LIBRARY char* emu_shared() { return emu_self()->block->shared; }
 #define __cluster_dims__(...)
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
-// Threads of a block do exchange data through global memory, which this would let the host's compiler ignore.
+// Threads of a block do exchange data through global memory, which `__restrict__` would let the host's compiler ignore.
 #define __restrict__
 
 EMU_LIBRARY void emu_barrier(emu_u32 line) { emu_self()->block->calls->barrier(emu_self(), line); }
@@ -64,13 +64,13 @@ EMU_LIBRARY void emu_barrier(emu_u32 line) { emu_self()->block->calls->barrier(e
 EMU_CALL inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 EMU_CALL inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
-// The lanes of `mask` wait for each other at this line; then `act` runs once for all of them.
+// Makes the lanes of `mask` wait for each other at this line; then runs `act` once for all of them.
 EMU_LIBRARY void emu_meet(emu_u32 line, emu_mask mask, emu_together act, void* lane) {
     emu_self()->block->calls->together(emu_self(), line, mask, act, lane);
 }
 template <class T> EMU_LIBRARY T& emu_lane(void* const* lanes, emu_u32 lane) { return *(T*)lanes[lane]; }
 
-// Reads and writes that are made for a lane by the function that acts for its warp.
+// Reports an access that a warp's common function makes on behalf of a lane.
 EMU_LIBRARY void emu_access(emu_thread* of, const void* at, emu_u32 bytes, emu_u32 kind, const void* code = 0) {
 #ifdef EMU_CHECK
     of->block->calls->access(of, at, bytes, kind, code);
@@ -82,7 +82,7 @@ EMU_APART static void emu_nothing(void* const*, emu_mask) {}
 #define EMU_LINE emu_u32 line = __builtin_LINE()
 EMU_LIBRARY void __syncwarp(emu_mask mask = EMU_ALL_LANES, EMU_LINE) { emu_meet(line, mask, emu_nothing, 0); }
 
-// A mask of no lanes stands for "whoever comes to this line": what runs converged is the hardware's choice.
+// An empty mask stands for the lanes that reach this line: which lanes run converged is up to the hardware.
 EMU_APART static void emu_present(void* const* lanes, emu_mask present) {
     for (emu_u32 lane = 0; lane < EMU_LANES; lane++) if (present >> lane & 1) emu_lane<emu_mask>(lanes, lane) = present;
 }
@@ -97,7 +97,7 @@ template <class T> EMU_APART void emu_shuffle(void* const* lanes, emu_mask prese
     for (emu_u32 lane = 0; lane < EMU_LANES; lane++) {
         if (!(present >> lane & 1)) continue;
         emu_exchange<T>& own = emu_lane<emu_exchange<T>>(lanes, lane);
-        // A lane that takes no part has no value to give; a real warp gives something undefined.
+        // A lane that isn't present has no value to give, so this lane keeps its own; on a real warp the result is undefined.
         own.result = present >> own.from & 1 ? emu_lane<emu_exchange<T>>(lanes, own.from).value : own.value;
     }
 }
@@ -123,7 +123,7 @@ template <class T> EMU_LIBRARY T __shfl_xor_sync(emu_mask mask, T value, int bit
     return emu_take(mask, value, from > (lane | (width - 1)) ? lane : from, line);
 }
 
-// Votes give every lane the set of lanes whose predicate holds; all and any follow from it.
+// A vote gives every lane the set of lanes whose predicate holds; `all` and `any` follow from that set.
 struct emu_vote { emu_mask holds, set, present; };
 EMU_APART static void emu_ballot(void* const* lanes, emu_mask present) {
     emu_mask set = 0;
@@ -150,9 +150,9 @@ EMU_LIBRARY emu_u32 emu_elect(emu_mask mask, EMU_LINE) {
     return (emu_u32)__builtin_ctzll(votes.present) == emu_self()->lane;
 }
 
-// Shared memory has 32-bit addresses of its own: offsets from its start.
+// Shared memory has its own 32-bit addresses: offsets from its start.
 EMU_LIBRARY emu_u32 __cvta_generic_to_shared(const volatile void* at) { return (const volatile char*)at - emu_shared(); }
-// `cp.async`, at once: no kernel may look before it has waited for the copy.
+// `cp.async` copies at once: no kernel may look at the data before it has waited for the copy.
 EMU_CALL inline void emu_copy_async(emu_u32 shared, const void* from, emu_u32 bytes, emu_u32 given) {
     char* to = emu_shared() + shared;
     emu_access(emu_self(), from, given, EMU_READ, __builtin_return_address(0));
@@ -160,7 +160,7 @@ EMU_CALL inline void emu_copy_async(emu_u32 shared, const void* from, emu_u32 by
     for (emu_u32 i = 0; i < bytes; i++) to[i] = i < given ? ((const char*)from)[i] : 0;
 }
 
-// How the emulator calls a kernel: the arguments as CUDA passes them, pointers to values.
+// Calls a kernel with its arguments as CUDA passes them: pointers to values.
 template <class T> struct emu_plain { typedef T type; };
 template <class T> struct emu_plain<const T> { typedef T type; };
 template <size_t... I> struct emu_indices {};
@@ -173,7 +173,8 @@ template <class... A> EMU_LIBRARY void emu_call(void (*kernel)(A...), void* cons
 template <class T> struct emu_pointee { typedef T type; static constexpr emu_u32 bytes = 0; };
 template <class T> struct emu_pointee<T*> { typedef T type; static constexpr emu_u32 bytes = sizeof(T); };
 template <class T> struct emu_pointee<T* const> : emu_pointee<T*> {};
-// CubeCL tells a kernel how many elements its buffers have, in the last argument: where the numbers begin, and what one takes.
+// The place of the buffer lengths (numbers of elements) in the last argument, where CubeCL passes them: first byte, and bytes
+// of one.
 struct emu_lengths { emu_u32 at, bytes; };
 template <class T> constexpr auto emu_lengths_of(int) -> decltype(sizeof(T::static_meta), emu_lengths()) {
     return {(emu_u32)__builtin_offsetof(T, static_meta), (emu_u32)sizeof(T::static_meta[0])};
@@ -198,7 +199,7 @@ struct emu_kernel {
     const emu_u32* elements;
     emu_u32 parameters, most_threads, waits, lengths, length_bytes, dynamic;
 };
-// `threads` is for kernels in which no thread waits for another: a block is a plain loop.
+// Defines a kernel's entry. `threads` serves kernels in which no thread waits for another: it runs a block as a plain loop.
 #define EMU_KERNEL(kernel, most, waits, dynamic)                                                     \
     EMU_APART static void emu_thread_##kernel(void* const* given) { emu_call(kernel, given); }       \
     EMU_APART static void emu_threads_##kernel(void* const* given, emu_thread* self) {               \

@@ -1,5 +1,5 @@
-// __half and __nv_bfloat16: 16 bits, every operation rounded once to nearest even; a NaN that an operation
-// makes is the one of the hardware, 0x7fff.
+// __half and __nv_bfloat16: 16-bit floats whose operations are each rounded once, to nearest even; an operation that
+// makes a NaN gives the hardware's, 0x7fff.
 EMU_LIBRARY emu_u16 emu_bits(_Float16 x) { emu_u16 y; __builtin_memcpy(&y, &x, 2); return y; }
 struct emu_f16 {
     EMU_LIBRARY static emu_u16 round(float x) { return __builtin_isnan(x) ? 0x7fff : emu_bits((_Float16)x); }
@@ -7,7 +7,7 @@ struct emu_f16 {
     EMU_LIBRARY static float widen(emu_u16 x) { _Float16 y; __builtin_memcpy(&y, &x, 2); return (float)y; }
     static constexpr emu_u16 infinity = 0x7c00;
 };
-// A double rounded to odd at a float's precision can be rounded again without harm.
+// Rounds a double to odd at float precision: the result can be rounded again without a double-rounding error.
 EMU_LIBRARY float emu_to_odd(double x) {
     float y = (float)x;
     if ((double)y == x || __builtin_isnan(x) || __builtin_isinf(y)) return y;
@@ -30,7 +30,7 @@ struct __nv_bfloat16_raw { emu_u16 x; };
 template <class F> struct emu_raw { typedef __half_raw type; };
 template <> struct emu_raw<emu_bf16> { typedef __nv_bfloat16_raw type; };
 
-// An integer of 64 bits, rounded to odd at a double's 53.
+// Rounds a 64-bit integer to odd at a double's 53 bits.
 EMU_LIBRARY double emu_to_odd(emu_u64 x) {
     if (x >> 53 == 0) return (double)x;
     return (double)(x & ~0x7ffull) + ((x & 0x7ff) ? 0x800 / 2.0 : 0.0);
@@ -66,7 +66,7 @@ template <class F> struct emu_short_float {
     EMU_LIBRARY emu_short_float& operator/=(emu_short_float b) { return *this = *this / b; }
     EMU_LIBRARY emu_short_float operator-() const { emu_short_float y = *this; y.x ^= 0x8000; return y; }
     EMU_LIBRARY emu_short_float operator+() const { return *this; }
-    // Twice a short float's precision and two bits is less than a float's: rounding twice is rounding once.
+    // Twice a short float's precision plus two bits fits in a float, so that rounding twice equals rounding once.
     EMU_LIBRARY friend emu_short_float operator+(emu_short_float a, emu_short_float b) { return F::widen(a.x) + F::widen(b.x); }
     EMU_LIBRARY friend emu_short_float operator-(emu_short_float a, emu_short_float b) { return F::widen(a.x) - F::widen(b.x); }
     EMU_LIBRARY friend emu_short_float operator*(emu_short_float a, emu_short_float b) { return F::widen(a.x) * F::widen(b.x); }
@@ -83,7 +83,7 @@ typedef emu_short_float<emu_bf16> __nv_bfloat16;
 struct __half2_raw { emu_u16 x, y; };
 struct __nv_bfloat162_raw { emu_u16 x, y; };
 
-// Two of them in 32 bits: the same operations on each half.
+// Two 16-bit floats in 32 bits, with the same operations on each.
 template <class F> struct __align__(4) emu_pair {
     emu_short_float<F> x, y;
     emu_pair() = default;
@@ -102,7 +102,7 @@ typedef emu_pair<emu_f16> __half2;
 typedef emu_pair<emu_bf16> __nv_bfloat162;
 
 #define EMU_SHORT template <class F> EMU_LIBRARY
-// The product is exact in a double; the sum is rounded to odd there, so the second rounding is the only one.
+// The product is exact in a double, and the sum is rounded to odd there, so that only the second rounding takes effect.
 EMU_SHORT emu_short_float<F> __hfma(emu_short_float<F> a, emu_short_float<F> b, emu_short_float<F> c) {
     double product = (double)F::widen(a.x) * (double)F::widen(b.x), addend = F::widen(c.x);
     double sum = product + addend, part = sum - product;
@@ -115,7 +115,7 @@ EMU_SHORT emu_short_float<F> __habs(emu_short_float<F> a) { a.x &= 0x7fff; retur
 EMU_SHORT emu_short_float<F> __hneg(emu_short_float<F> a) { return -a; }
 EMU_SHORT bool __hisnan(emu_short_float<F> a) { return (a.x & 0x7fff) > F::infinity; }
 EMU_SHORT int __hisinf(emu_short_float<F> a) { return a.x == F::infinity ? 1 : (a.x ^ 0x8000) == F::infinity ? -1 : 0; }
-// Where both are zero, -0 is the smaller.
+// Of two zeros, -0 is the smaller.
 EMU_SHORT emu_short_float<F> __hmin(emu_short_float<F> a, emu_short_float<F> b) {
     if (__hisnan(a)) return __hisnan(b) ? emu_short_float<F>(__builtin_nanf("")) : b;
     return __hisnan(b) || a < b || (a == b && a.x >> 15) ? a : b;

@@ -1,4 +1,4 @@
-// What HIP spells otherwise than CUDA. Lanes of a wavefront run together: who comes to a line takes part there.
+// HIP's names that differ from CUDA's. Lanes of a wavefront run together: the lanes that reach a line take part in its operation.
 #define __HIP_DEVICE_COMPILE__ 1
 template <class T> EMU_LIBRARY T __shfl(T value, int from, int width = EMU_LANES, EMU_LINE) { return __shfl_sync(0, value, from, width, line); }
 template <class T> EMU_LIBRARY T __shfl_up(T value, emu_u32 delta, int width = EMU_LANES, EMU_LINE) { return __shfl_up_sync(0, value, delta, width, line); }

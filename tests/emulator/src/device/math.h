@@ -1,4 +1,4 @@
-// CUDA's mathematics, on the host's library. Sums and products are rounded one by one (-ffp-contract=off), and
+// CUDA's mathematical functions, by the host's library. Sums and products are rounded separately (-ffp-contract=off),
 // `fma` once, as on a GPU; functions such as `exp` are the host's, within the error that CUDA documents.
 extern "C" int printf(const char*, ...);
 
@@ -27,7 +27,7 @@ EMU_LIBRARY float rsqrtf(float x) { return rsqrt(x); }
 EMU_LIBRARY float rhypotf(float x, float y) { return 1.0f / __builtin_hypotf(x, y); }
 EMU_LIBRARY double rhypot(double x, double y) { return 1.0 / __builtin_hypot(x, y); }
 
-// What CUDA spells with underscores: less exact on a GPU, never more.
+// CUDA's approximate functions with underscores, which are less exact on a GPU, but not here.
 EMU_LIBRARY float __expf(float x) { return __builtin_expf(x); }
 EMU_LIBRARY float __logf(float x) { return __builtin_logf(x); }
 EMU_LIBRARY float __sinf(float x) { return __builtin_sinf(x); }

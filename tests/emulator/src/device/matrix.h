@@ -1,9 +1,9 @@
-// Matrix instructions: wmma fragments, `mma.sync` and `ldmatrix`. Each runs once for its warp. A product's
-// terms are summed in a double and rounded once, closer to the exact result than any tensor core is.
+// Matrix instructions: wmma fragments, `mma.sync` and `ldmatrix`. Each runs once for its warp. The terms of a product are
+// summed in a double and rounded once, which is closer to the exact result than any tensor core.
 template <class T> struct emu_element { typedef T type; EMU_LIBRARY static double value(T x) { return (double)(float)x; } };
 template <> struct emu_element<int> { typedef int type; EMU_LIBRARY static double value(int x) { return x; } };
 struct emu_tf32 {};
-// Of a tf32 the lowest 13 bits are not there.
+// A tf32 lacks an f32's lowest 13 bits.
 template <> struct emu_element<emu_tf32> {
     typedef float type;
     EMU_LIBRARY static double value(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
@@ -30,7 +30,7 @@ template <class Use, int M, int N, int K> struct emu_shape { static constexpr in
 template <int M, int N, int K> struct emu_shape<matrix_a, M, N, K> { static constexpr int rows = M, columns = K; };
 template <int M, int N, int K> struct emu_shape<matrix_b, M, N, K> { static constexpr int rows = K, columns = N; };
 
-// Element e of the matrix, row by row, is with lane e % EMU_LANES; which lane has what is not for a program to know.
+// Element e of the matrix, row by row, lies in lane e % EMU_LANES; programs must not depend on which lane holds which element.
 template <class Use, int M, int N, int K, class T, class Layout = void> struct fragment {
     typedef emu_shape<Use, M, N, K> shape;
     typedef emu_element<T> element;
@@ -101,8 +101,8 @@ EMU_LIBRARY void mma_sync(fragment<accumulator, M, N, K, TD>& d, fragment<matrix
 }
 }}
 
-// `mma.sync.aligned.m16n8k{K}.row.col`: registers by the layout that the PTX manual draws for each lane.
-// A register holds 32 bits of values that lie side by side along k.
+// `mma.sync.aligned.m16n8k{K}.row.col`: registers in the layout that the PTX manual draws for each lane.
+// A register holds 32 bits of values that are adjacent along k.
 struct emu_e4m3 { static constexpr int bits = 8; };
 struct emu_e5m2 { static constexpr int bits = 8; };
 struct emu_s8 { static constexpr int bits = 8; };
@@ -155,7 +155,7 @@ EMU_LIBRARY void emu_mma(emu_u32 line, R& d0, R& d1, R& d2, R& d3, Inputs... inp
     d0 = own.d[0]; d1 = own.d[1]; d2 = own.d[2]; d3 = own.d[3];
 }
 
-// `ldmatrix` and `stmatrix`, 8 x 8 values of 16 bits: lane 8 i + r names row r of matrix i.
+// `ldmatrix` and `stmatrix` of 8 x 8 values of 16 bits: lane 8 i + r gives the address of row r of matrix i.
 template <int count> struct emu_matrices { emu_u32 registers[count]; char* row; emu_thread* of; };
 template <int count, bool transposed, bool store> EMU_APART void emu_move_matrices(void* const* lanes, emu_mask) {
     typedef emu_matrices<count> own;

@@ -1,4 +1,4 @@
-// What Metal spells otherwise than CUDA. Every lane holds a whole matrix of a simdgroup: eight by eight is little.
+// Metal's names that differ from CUDA's. Every lane holds a whole simdgroup matrix, because eight by eight elements are few.
 namespace metal {}
 typedef __half half;
 typedef __nv_bfloat16 bfloat;
@@ -41,13 +41,13 @@ template <class T> inline void simdgroup_load(simdgroup_matrix<T, 8, 8>& to, con
     for (int i = 0; i < 8; i++)
         for (int j = 0; j < 8; j++) to.at[i][j] = transposed ? from[j * line + i] : from[i * line + j];
 }
-// Each lane writes its two of the 64.
+// Each lane writes two of the 64 elements.
 template <class T> inline void simdgroup_store(const simdgroup_matrix<T, 8, 8>& from, T* to, size_t line) {
     emu_u32 first = 2 * emu_self()->lane, i = first / 8, j = first % 8;
     to[i * line + j] = from.at[i][j];
     to[i * line + j + 1] = from.at[i][j + 1];
 }
-// Summed in doubles and rounded once, as the matrices of other cards here; once for all lanes.
+// Sums in doubles and rounds once, as for other cards' matrices, and once for all lanes.
 template <class A, class B> struct emu_accumulate {
     simdgroup_float8x8* to;
     const simdgroup_matrix<A, 8, 8>* a;
@@ -74,7 +74,7 @@ template <class A, class B> EMU_LIBRARY void simdgroup_multiply_accumulate(
     emu_meet(line, EMU_ALL_LANES, emu_accumulate_all<A, B>, &own);
 }
 
-// Where a pointer points is the host's memory.
+// Metal's address spaces are all the host's memory.
 #define device
 #define constant
 #define thread

@@ -1,2 +1,2 @@
-// rocWMMA's fragments are used as CUDA's are.
+// rocWMMA's fragments are used like CUDA's.
 namespace rocwmma { using namespace nvcuda::wmma; }

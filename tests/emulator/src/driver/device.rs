@@ -1,15 +1,15 @@
-//! The device and its context: one card, whose values are in `card`.
+//! The device and its context: a single card, whose properties are in `card`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, Status, answer, context};
 use crate::settings::{self, Card, Maker};
 
-/// A toolkit of 12.9, the first that knows all that CubeCL asks for.
+/// The version of toolkit 12.9, the first that has all that CubeCL asks for.
 pub(crate) const VERSION: c_int = 12090;
 pub(crate) const BUS_ID: &[u8] = b"0000:65:00.0";
 
-/// The card with its compute capability, if it is one of NVIDIA's.
+/// The card and its compute capability, if it is NVIDIA's.
 fn shown() -> Option<(&'static Card, (c_int, c_int))> {
     let card = settings::get().card;
     match card.maker {
@@ -27,7 +27,7 @@ pub(crate) fn capability() -> Result<(c_int, c_int), Status> {
     shown().map(|(_, capability)| capability).ok_or(NO_DEVICE)
 }
 
-/// Copies a text with its end into the caller's buffer.
+/// Copies a string with its NUL into the caller's buffer.
 pub(crate) unsafe fn text(to: *mut c_char, room: c_int, text: &[u8]) -> Result<(), Status> {
     let room = usize::try_from(room).map_err(|_| INVALID_VALUE)?;
     if to.is_null() || room == 0 {
@@ -42,8 +42,8 @@ pub(crate) unsafe fn text(to: *mut c_char, room: c_int, text: &[u8]) -> Result<(
     Ok(())
 }
 
-/// `CUdevice_attribute`, by the numbers of `cuda.h`: the limits of all cards, then what tells them apart. What a
-/// card doesn't have, as textures here, is 0.
+/// `CUdevice_attribute`, by the numbers of `cuda.h`: first the limits that all cards share, then those that differ. Features
+/// that a card lacks, such as textures here, are 0.
 fn attribute_of(card: &Card, attribute: c_int) -> Result<c_int, Status> {
     const LAST: c_int = 160;
     Ok(match attribute {
@@ -81,7 +81,7 @@ fn attribute_of(card: &Card, attribute: c_int) -> Result<c_int, Status> {
     })
 }
 
-/// The one context there is.
+/// The only context: its address is the handle.
 static CONTEXT: u8 = 0;
 
 fn context_handle() -> *mut c_void {
@@ -147,7 +147,7 @@ functions! {
 
     fn cuDevicePrimaryCtxRelease_v2(device: c_int) { card(device).map(|_| ()) }
 
-    /// A lost context can still be chosen; what is done in it fails.
+    /// A lost context can still be made current, but calls in it fail.
     fn cuCtxSetCurrent(_context: *mut c_void) { Ok(()) }
 
     fn cuCtxGetCurrent(to: *mut *mut c_void) {
@@ -162,7 +162,7 @@ functions! {
         unsafe { answer(least, 0).and_then(|()| answer(greatest, -5)) }
     }
 
-    /// There is one card.
+    /// There is only one card, so never.
     fn cuDeviceCanAccessPeer(can: *mut c_int, _device: c_int, _peer: c_int) {
         // SAFETY: the caller's pointer.
         unsafe { answer(can, 0) }

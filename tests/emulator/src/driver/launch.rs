@@ -1,4 +1,4 @@
-//! Launches: what a grid may look like, what it may touch, and its run.
+//! Launches: the checks of a grid's shape, the memory that a kernel may touch, and the run itself.
 
 use std::ffi::{c_uint, c_void};
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use crate::grid::{self, Shape};
 use crate::report;
 use crate::settings::{self, Maker};
 
-/// A kernel with its arguments, which are copied: a graph launches it long after.
+/// A kernel with copies of its arguments, since a graph launches it long after the call.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub(crate) function: &'static Function,
@@ -25,12 +25,12 @@ pub(crate) struct Launch {
     arguments: Vec<Vec<Aligned>>,
 }
 
-/// As the most demanding parameter is aligned, a tensor map.
+/// Storage for arguments, aligned for the most demanding parameter, a tensor map.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
 struct Aligned(#[allow(dead_code, reason = "read by the kernel")] [u8; 128]);
 
-/// One launch after another: orders and checks compare memory from before and after.
+/// Lets one launch run at a time: orders and checks compare memory before and after it.
 static RUNNING: Mutex<()> = Mutex::new(());
 
 impl Launch {
@@ -67,7 +67,7 @@ impl Launch {
         })
     }
 
-    /// Runs it. A fault is reported and loses the context; the launch itself succeeded, as on a GPU.
+    /// Runs the kernel. A fault is reported and loses the context, but the launch itself succeeds, as on a GPU.
     pub(crate) fn run(&self) -> Result<(), Status> {
         let _one = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         let pointers: Vec<*mut c_void> = self
@@ -85,7 +85,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Runs it in each order from the same memory; all must leave the same bits.
+    /// Runs the kernel in each order from the same memory; all orders must leave the same bits.
     fn in_orders(&self, arguments: &[*mut c_void], orders: &[Order]) -> Option<Status> {
         let snapshot = match Snapshot::new(&self.memory()) {
             Ok(snapshot) => snapshot,
@@ -108,7 +108,7 @@ impl Launch {
         lost
     }
 
-    /// The pages of all buffers that a pointer among the arguments lies in.
+    /// The pages of all buffers that an argument points into.
     fn memory(&self) -> Vec<(usize, usize)> {
         let buffers = buffers();
         let mut pages = Vec::new();
@@ -131,7 +131,7 @@ impl Launch {
         pages
     }
 
-    /// Runs it in one order; how the context is lost by it.
+    /// Runs the kernel in one order; returns the status with which it lost the context, if it did.
     fn in_order(&self, arguments: &[*mut c_void], order: Order) -> Option<Status> {
         let (grid, block) = (self.shape.grid, self.shape.block);
         let mut check = settings::get().check.then(|| {
@@ -152,7 +152,7 @@ impl Launch {
     }
 }
 
-/// What the driver refuses before anything runs.
+/// Checks a launch's shape as the driver does before anything runs.
 fn check_launch(function: &Function, shape: &Shape) -> Result<(), Status> {
     let Shape {
         grid,
@@ -178,9 +178,9 @@ fn check_launch(function: &Function, shape: &Shape) -> Result<(), Status> {
     ok.then_some(()).ok_or(INVALID_VALUE)
 }
 
-/// Begin and end of everything that a kernel may touch, in order and apart: the tensors that its arguments point to, or all
-/// buffers of the card where no lengths are told. CubeCL keeps many tensors in one buffer of the driver, and tells a kernel how
-/// long each is.
+/// The sorted, disjoint address ranges that a kernel may touch: the tensors that its arguments point to, or all buffers of the
+/// card if the launch passes no lengths. CubeCL keeps many tensors in one buffer of the driver, and passes each one's length to
+/// the kernel.
 ///
 /// # Safety
 ///
@@ -214,7 +214,7 @@ unsafe fn bounds(entry: &KernelEntry, arguments: &[*const u8]) -> Vec<(usize, us
             (start, start + length(index) * elements(index))
         };
         let tensors = pointers[..with_lengths].iter().enumerate().map(tensor);
-        // Shapes, and what the lengths are in, lie in buffers of their own.
+        // Shapes and the lengths themselves lie in buffers of their own.
         let others = arguments[with_lengths..].iter().enumerate();
         let others = others.filter(|(index, _)| elements(with_lengths + index) > 0);
         let others = others.filter_map(|(_, argument)| buffers.around(address(*argument)));
@@ -223,7 +223,7 @@ unsafe fn bounds(entry: &KernelEntry, arguments: &[*const u8]) -> Vec<(usize, us
     apart(given)
 }
 
-/// The same in order, as one where they overlap: an operand may be read and written through two arguments.
+/// Sorts ranges and merges those that overlap: an operand may be read and written through two arguments.
 fn apart(mut ranges: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
     ranges.sort_unstable();
     let mut apart: Vec<(usize, usize)> = Vec::new();
@@ -236,7 +236,7 @@ fn apart(mut ranges: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
     apart
 }
 
-/// Puts a launch into a stream.
+/// Submits a launch to a stream.
 ///
 /// # Safety
 ///
@@ -284,7 +284,7 @@ functions! {
         unsafe { put(function, Shape { grid, block, shared_bytes }, stream, parameters, extra) }
     }
 
-    /// Without attributes: clusters and the like are not emulated.
+    /// Attributes are refused: clusters and the like are not emulated.
     fn cuLaunchKernelEx(
         config: *const Config, function: *const Function, parameters: *const *const c_void, extra: *const *const c_void,
     ) {
@@ -309,7 +309,7 @@ mod tests {
     fn tensors_are_as_long_as_the_kernel_is_told() {
         unsafe extern "C" fn thread(_: *const *mut c_void) {}
         unsafe extern "C" fn threads(_: *const *mut c_void, _: *mut Thread) {}
-        // Words, vectors of four floats, shapes, and at last a scalar and two lengths.
+        // Arguments: words, vectors of four floats, shapes, and last a scalar with two lengths.
         let (sizes, elements) = ([8, 8, 8, 12], [4, 16, 4, 0]);
         let entry = KernelEntry {
             name: std::ptr::null(),

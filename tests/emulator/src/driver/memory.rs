@@ -1,4 +1,4 @@
-//! Memory: the card's is the host's, mapped with pages on both sides that must not be touched.
+//! The card's memory: host memory, mapped with inaccessible guard pages on both sides.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_uchar, c_uint, c_void};
@@ -14,12 +14,12 @@ use crate::settings;
 pub type Address = u64;
 
 const PAGE: usize = 1 << 16;
-/// What must not be touched on each side of a buffer. It costs addresses only.
+/// Bytes of inaccessible memory on each side of a buffer. They take addresses only.
 const GUARD: usize = 1 << 20;
-/// Of a buffer, as `cuMemAlloc` aligns it.
+/// Alignment of a buffer in bytes, as `cuMemAlloc` promises.
 const ALIGNMENT: usize = 512;
-/// Fresh memory up to here is filled with NaN, as is all of it where accesses are checked. Larger buffers are
-/// pools, most of which is never touched.
+/// Fresh buffers up to this many bytes are filled with NaN; in checked runs all are. Larger buffers are pools, most of which is
+/// never touched.
 const FILLED: usize = 64 << 20;
 
 /// A buffer of the card.
@@ -30,7 +30,7 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Its pages that can be touched: where they begin and how many bytes they are.
+    /// The buffer's accessible pages: start address and bytes.
     pub(crate) fn pages(&self) -> (usize, usize) {
         (self.mapped.0 + GUARD, self.mapped.1 - 2 * GUARD)
     }
@@ -44,7 +44,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// The buffer that an address lies in, and where it begins.
+    /// The start address and the buffer that contains an address.
     pub(crate) fn around(&self, address: usize) -> Option<(usize, &Buffer)> {
         let (&start, buffer) = self.by_address.range(..=address).next_back()?;
         (address - start < buffer.bytes).then_some((start, buffer))
@@ -71,7 +71,7 @@ impl Buffers {
                 libc::munmap(whole, mapped);
                 return Err(OUT_OF_MEMORY);
             }
-            // At the end of its pages, as far as it is aligned: what lies behind it faults.
+            // The buffer ends where its pages do, as far as alignment permits, so that an access past its end faults.
             let start = pages.byte_add(size - bytes.next_multiple_of(ALIGNMENT));
             if bytes <= FILLED || settings::get().check {
                 start.cast::<u8>().write_bytes(0xFF, bytes);
@@ -104,7 +104,7 @@ static BUFFERS: Mutex<Buffers> = Mutex::new(Buffers {
     used: 0,
 });
 
-/// All buffers, for as long as the answer is held.
+/// Locks the table of all buffers.
 pub(crate) fn buffers() -> MutexGuard<'static, Buffers> {
     BUFFERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -132,9 +132,9 @@ pub struct Copy2d {
     pub height: usize,
 }
 
-/// A side of a copy that is memory of the host.
+/// `CU_MEMORYTYPE_HOST`: this side of a copy is host memory.
 const HOST: c_uint = 1;
-/// One that is memory of the card.
+/// `CU_MEMORYTYPE_DEVICE`: this side of a copy is the card's memory.
 const DEVICE: c_uint = 2;
 
 functions! {

@@ -1,7 +1,7 @@
 //! The functions of `libcuda.so.1` that CubeCL's CUDA runtime calls, through cudarc.
 //!
-//! Every operation is done when its function returns: streams have nothing to wait for. Handles are
-//! addresses of what they stand for, and are as trusted as the real driver trusts them.
+//! Every operation is complete when its function returns, so streams never wait. Handles are addresses of the objects they
+//! stand for, and are trusted as the real driver trusts them.
 #![allow(
     clippy::missing_safety_doc,
     reason = "what a caller owes is what the CUDA driver API's reference says of each function"
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// `CUresult`.
 pub type Status = u32;
 
-/// A status with its texts.
+/// A status with its name and its meaning.
 struct Known {
     number: Status,
     name: &'static CStr,
@@ -38,46 +38,46 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// The call did what it says.
+    /// The call succeeded.
     SUCCESS = 0, c"CUDA_SUCCESS", c"no error";
-    /// An argument is out of its range.
+    /// An argument is out of range.
     INVALID_VALUE = 1, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument";
-    /// The card's memory, or the host's, is used up.
+    /// The card's or the host's memory is exhausted.
     OUT_OF_MEMORY = 2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory";
     /// The driver was not initialised.
     NOT_INITIALIZED = 3, c"CUDA_ERROR_NOT_INITIALIZED", c"initialization error";
-    /// The card is not one that this driver shows.
+    /// This driver doesn't show the chosen card.
     NO_DEVICE = 100, c"CUDA_ERROR_NO_DEVICE", c"no CUDA-capable device is detected";
-    /// There is no such device.
+    /// No device has this number.
     INVALID_DEVICE = 101, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal";
     /// A module could not be read.
     INVALID_PTX = 218, c"CUDA_ERROR_INVALID_PTX", c"a PTX JIT compilation failed";
-    /// A text could not be compiled.
+    /// A text couldn't be compiled.
     INVALID_SOURCE = 300, c"CUDA_ERROR_INVALID_SOURCE", c"device kernel image is invalid";
-    /// A handle stands for nothing.
+    /// A handle is null or refers to nothing.
     INVALID_HANDLE = 400, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle";
-    /// There is no such name.
+    /// No symbol has this name.
     NOT_FOUND = 500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found";
-    /// A kernel touched memory that isn't there.
+    /// A kernel accessed memory outside its buffers.
     ILLEGAL_ADDRESS = 700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered";
     /// A kernel failed.
     LAUNCH_FAILED = 719, c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure";
-    /// The emulator can't do that.
+    /// The emulator doesn't support the operation.
     NOT_SUPPORTED = 801, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported";
-    /// Not while a stream is being captured.
+    /// The operation isn't permitted while a stream is being captured.
     CAPTURE_UNSUPPORTED = 900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing";
     /// The stream is not being captured.
     CAPTURE_UNMATCHED = 903, c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", c"the capture was not initiated in this stream";
 }
 
-/// The fault that every later call returns, as on a GPU: the context is lost with it.
+/// The fault that lost the context, which every later call returns, as on a GPU.
 static STICKY: AtomicU32 = AtomicU32::new(SUCCESS);
 
 pub(crate) fn lose_context(status: Status) {
     let _ = STICKY.compare_exchange(SUCCESS, status, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// The fault of an earlier launch, if there was one.
+/// Returns the fault of an earlier launch as an error, if there was one.
 pub(crate) fn context() -> Result<(), Status> {
     match STICKY.load(Ordering::Relaxed) {
         SUCCESS => Ok(()),
@@ -85,16 +85,16 @@ pub(crate) fn context() -> Result<(), Status> {
     }
 }
 
-/// Makes a status of what a body came to.
+/// Runs a function's body and turns its result into a status.
 pub(crate) fn status(body: impl FnOnce() -> Result<(), Status>) -> Status {
     body().err().unwrap_or(SUCCESS)
 }
 
-/// Writes through a pointer that a caller passed for an answer.
+/// Writes an answer through a caller's pointer.
 ///
 /// # Safety
 ///
-/// It is null, or valid for a write.
+/// The pointer is null, or valid for a write.
 pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> Result<(), Status> {
     if to.is_null() {
         return Err(INVALID_VALUE);
@@ -104,11 +104,11 @@ pub(crate) unsafe fn answer<T>(to: *mut T, value: T) -> Result<(), Status> {
     Ok(())
 }
 
-/// Gives back a handle that a function of this driver made: the caller's last use of the handle.
+/// Frees the object of a handle that this driver made: the caller's last use of the handle.
 ///
 /// # Safety
 ///
-/// It is null, or came from `Box::into_raw`.
+/// The handle is null, or came from `Box::into_raw`.
 pub(crate) unsafe fn destroy<T>(handle: *mut T) -> Result<(), Status> {
     if handle.is_null() {
         return Err(INVALID_HANDLE);
@@ -118,13 +118,13 @@ pub(crate) unsafe fn destroy<T>(handle: *mut T) -> Result<(), Status> {
     Ok(())
 }
 
-/// Says what CubeCL may ask for and the emulator has not.
+/// Reports a feature that CubeCL may ask for and the emulator lacks.
 pub(crate) fn unsupported(what: &str) -> Status {
     eprintln!("moebius-emulator: not supported: {what}");
     NOT_SUPPORTED
 }
 
-/// Writes a text of a status, or null where there is no such status.
+/// Writes a status's text, or null for an unknown status.
 ///
 /// # Safety
 ///
@@ -154,12 +154,12 @@ functions! {
         unsafe { text_of(status, to, |known| known.meaning) }
     }
 
-    /// Its arguments are not read.
+    /// Unsupported; the arguments are ignored.
     fn cuTensorMapEncodeTiled() { Err(unsupported("cuTensorMapEncodeTiled")) }
 
-    /// Its arguments are not read.
+    /// Unsupported; the arguments are ignored.
     fn cuTensorMapEncodeIm2col() { Err(unsupported("cuTensorMapEncodeIm2col")) }
 
-    /// Its arguments are not read.
+    /// Unsupported; the arguments are ignored.
     fn cuTensorMapEncodeIm2colWide() { Err(unsupported("cuTensorMapEncodeIm2colWide")) }
 }

@@ -1,4 +1,4 @@
-//! Modules and their kernels. An image is a text, whose shared object is loaded into the process.
+//! Modules and their kernels. An image is a text; its shared object is loaded into the process.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::compile::Source;
 use crate::grid::state::KernelEntry;
 use crate::settings;
 
-/// What a block may ask for without saying so first.
+/// Bytes of shared memory that a block may use without opting in.
 pub(crate) const USUAL_SHARED: c_int = 48 << 10;
 
 /// A `CUmodule`.
@@ -22,7 +22,7 @@ pub struct Module {
     source: &'static Source,
 }
 
-/// A `CUfunction`. Functions live as long as the process: nothing says when the last one goes.
+/// A `CUfunction`. It lives as long as the process: no call releases it.
 #[derive(Debug)]
 pub struct Function {
     pub(crate) entry: *const KernelEntry,
@@ -82,7 +82,7 @@ functions! {
         unsafe { answer(to, Box::into_raw(Box::new(module))) }
     }
 
-    /// The code stays: functions of it may be known.
+    /// Frees the module but keeps its code, because functions of it may be in use.
     fn cuModuleUnload(module: *mut Module) {
         // SAFETY: from `cuModuleLoadData`, and the caller's last use.
         unsafe { destroy(module) }
@@ -137,7 +137,7 @@ functions! {
         unsafe { answer(to, value) }
     }
 
-    /// Registers are not counted.
+    /// Ignores registers, which aren't counted.
     fn cuOccupancyMaxActiveBlocksPerMultiprocessor(to: *mut c_int, _function: *const Function, threads: c_int, shared: usize) {
         let card = settings::get().card;
         if threads <= 0 {
@@ -152,7 +152,7 @@ functions! {
 }
 
 renamed! {
-    /// The options are about PTX.
+    /// Ignores the options, which concern PTX.
     fn cuModuleLoadDataEx(
         to: *mut *mut Module, image: *const c_void, _count: c_uint, _options: *mut c_int, _values: *mut *mut c_void,
     ) = cuModuleLoadData(to, image);

@@ -1,5 +1,5 @@
-//! Streams, events and graphs. What is put into a stream is done at once, or kept while the stream is captured; a graph is what a
-//! captured stream was given, to be done again.
+//! Streams, events and graphs. An operation submitted to a stream runs at once, or is recorded while the stream is captured; a
+//! graph holds a capture's operations, to be run again.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub struct Stream {
     captured: Mutex<Option<Vec<Operation>>>,
 }
 
-/// What a stream does.
+/// An operation of a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     Launch(Launch),
@@ -38,7 +38,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Bytes side by side.
+    /// A copy of contiguous bytes.
     pub(crate) fn copy(to: Address, from: Address, bytes: usize) -> Operation {
         Operation::Copy {
             to,
@@ -50,7 +50,7 @@ impl Operation {
         }
     }
 
-    /// Does it.
+    /// Runs the operation.
     ///
     /// # Safety
     ///
@@ -94,7 +94,7 @@ unsafe fn copy_row(to: usize, from: usize, bytes: usize) {
     crate::grid::check::copied(to, Some(from), bytes);
 }
 
-/// Does an operation, or keeps it for the graph that the stream is captured into.
+/// Runs an operation, or records it in the graph that the stream is captured into.
 ///
 /// # Safety
 ///
@@ -121,7 +121,7 @@ pub struct Event {
     at: Mutex<Option<Instant>>,
 }
 
-/// A `CUgraph`, and a `CUgraphExec`: there is nothing to prepare.
+/// A `CUgraph` and a `CUgraphExec` alike: instantiating needs no preparation.
 #[derive(Debug)]
 pub struct Graph {
     operations: Vec<Operation>,
@@ -211,7 +211,7 @@ functions! {
         unsafe { answer(to, c_int::from(capturing)) }
     }
 
-    /// The operations are the nodes: a graph must outlive what is asked of them.
+    /// The nodes are pointers to the graph's operations: they are valid as long as the graph is.
     fn cuGraphGetNodes(graph: *mut Graph, nodes: *mut *const c_void, count: *mut usize) {
         // SAFETY: the caller's graph and pointers; `nodes` has room for `count`.
         unsafe {
@@ -227,7 +227,7 @@ functions! {
         }
     }
 
-    /// The numbers of `CUgraphNodeType` are those of `hipGraphNodeType`, too: a kernel, a copy, a fill.
+    /// `CUgraphNodeType` and `hipGraphNodeType` share the numbers of kernels, copies and fills.
     fn cuGraphNodeGetType(node: *const c_void, to: *mut c_uint) {
         // SAFETY: a node of a live graph.
         let kind: c_uint = match unsafe { node.cast::<Operation>().as_ref() }.ok_or(INVALID_HANDLE)? {

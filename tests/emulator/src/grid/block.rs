@@ -1,5 +1,4 @@
-//! One block: its threads run as coroutines from barrier to barrier, and the lanes of a warp from meeting to
-//! meeting.
+//! The run of a block: its threads run as coroutines from barrier to barrier, and the lanes of a warp from meeting to meeting.
 
 use std::ffi::c_void;
 use std::io;
@@ -14,31 +13,31 @@ use super::state::{
 use super::traps;
 use super::{MOST_LANES, lanes};
 
-/// Why a block could not be run to its end.
+/// The reason why a block couldn't be run to its end.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// A thread touched what isn't there, or divided by zero.
+    /// A thread accessed unmapped memory, or divided by zero.
     Trap {
         trap: Trap,
         block: Dim3,
         thread: Dim3,
     },
-    /// Some threads wait for others that will not come.
+    /// Some threads wait for others that will never come.
     Stuck {
         block: Dim3,
         thread: Dim3,
         line: u32,
         other: Option<(Dim3, u32)>,
     },
-    /// A check found an access that must not be made.
+    /// A check found a forbidden access.
     Refused,
-    /// No memory for the threads' stacks, or too little in one.
+    /// There is no memory for the threads' stacks, or too little in one of them.
     Stacks(String),
 }
 
 type Fibre = Coroutine<Go, Wait, End, ThreadStack>;
 
-/// Where a thread of the block is.
+/// The state of a thread in its block.
 enum At {
     Ready,
     Barrier { line: u32 },
@@ -52,13 +51,13 @@ struct Slot {
     at: At,
 }
 
-/// What a processor needs to run blocks, kept from block to block.
+/// The stacks on which a processor runs blocks, reused from block to block.
 #[derive(Default)]
 pub(crate) struct Threads {
     stacks: Vec<ThreadStack>,
 }
 
-/// The kernel with its arguments.
+/// A kernel with its arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct Work {
     pub(crate) entry: *const KernelEntry,
@@ -66,8 +65,8 @@ pub(crate) struct Work {
 }
 
 impl Threads {
-    /// Runs blocks of a kernel in which no thread waits for another: `next` prepares a block while there is
-    /// one. All of them run on one stack.
+    /// Runs blocks of a kernel in which no thread waits for another, all on one stack; `next` prepares a block and returns
+    /// false when there are no more.
     pub(crate) fn run_freely(
         &mut self,
         work: Work,
@@ -169,13 +168,13 @@ fn thread(
 ///
 /// # Safety
 ///
-/// Called by a kernel, on the stack of this thread.
+/// A kernel calls it, on the stack of this thread.
 pub(crate) unsafe extern "C" fn barrier(thread: *mut Thread, line: u32) {
     // SAFETY: as the caller promises; the yielder lives as long as the thread.
     unsafe { (*(*thread).yielder).suspend(Wait::Barrier { line }) };
 }
 
-/// Waits for the lanes of the warp that the mask names, and does what they met for if it is told to.
+/// Waits for the lanes of the warp in the mask, and runs `act` for all of them if the emulator chooses this lane.
 ///
 /// # Safety
 ///
@@ -212,7 +211,7 @@ fn resume(fibre: &mut Fibre, go: Go) -> CoroutineResult<Wait, End> {
     outcome
 }
 
-/// The stack of a coroutine that is over, or will not be run on.
+/// Takes back the stack of a coroutine that has ended or won't be resumed.
 fn finish(mut fibre: Fibre) -> ThreadStack {
     if fibre.started() && !fibre.done() {
         // SAFETY: only a kernel's C++ is on the stack, which owns nothing.
@@ -263,11 +262,11 @@ fn run_all(slots: &mut [Slot], order: &Order, check: *mut Check) -> Result<(), F
     Ok(())
 }
 
-/// Tells a check of a warp's meetings.
+/// Tells a check about the meetings of a warp.
 #[derive(Clone, Copy)]
 struct Meetings {
     check: *mut Check,
-    /// The warp's first thread.
+    /// Number of the warp's first thread.
     first: usize,
 }
 
@@ -300,7 +299,7 @@ fn run_warp(
         let Some((present, leader)) = gathered(lanes) else {
             return Err(stuck(lanes));
         };
-        // What a warp does together comes after all that its lanes did, and before all that they will do.
+        // A warp's common operation comes after all that its lanes did before, and before all that they do next.
         meetings.tell(present);
         meet(lanes, present, leader)?;
         meetings.tell(present);
@@ -323,8 +322,8 @@ fn run_lane(slot: &mut Slot, go: Go) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The lanes of a complete meeting, and one of them: of several, that which stands first in the text. Lanes
-/// that left a loop wait behind it for those that are still inside.
+/// The lanes of a complete meeting, and the lane that acts for them. Of several meetings the one earliest in the text comes
+/// first, so that lanes that left a loop wait for those still inside.
 fn gathered(lanes: &[Slot]) -> Option<(u64, usize)> {
     let candidates = lanes
         .iter()
@@ -379,7 +378,7 @@ fn meet(lanes: &mut [Slot], present: u64, leader: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A thread that waits in vain, and one that is elsewhere.
+/// Describes a deadlock: a thread that waits in vain, and one that is elsewhere.
 fn stuck(slots: &[Slot]) -> Fault {
     let place = |slot: &Slot| {
         // SAFETY: the thread has run, so its state is written.
@@ -405,7 +404,7 @@ fn stuck(slots: &[Slot]) -> Fault {
     }
 }
 
-/// Lets the threads on that wait at the block's barrier; false where none is left.
+/// Resumes the threads that wait at the block's barrier; false if none is left.
 fn release(slots: &mut [Slot]) -> Result<bool, Fault> {
     let mut lines = slots.iter().filter_map(|slot| match slot.at {
         At::Barrier { line } => Some(line),

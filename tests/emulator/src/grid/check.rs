@@ -1,6 +1,5 @@
-//! Checks of every access, while `MOEBIUS_EMULATOR_CHECK` is set: that it lies in a tensor of the launch or in the
-//! block's shared memory, that no other thread's access to the same bytes is left unordered, and that what is
-//! read was written.
+//! Checks of every access, while `MOEBIUS_EMULATOR_CHECK` is set: it must lie in a tensor of the launch or in the block's
+//! shared memory, be ordered with other threads' accesses to the same bytes, and read only what was written.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_void};
@@ -12,7 +11,7 @@ use super::written::{self, Written};
 use super::{MOST_LANES, lanes};
 use crate::driver::memory::buffers;
 
-/// The kinds of `grid.h`: what is read, written, and atomic.
+/// The access kinds of `grid.h`: whether each reads, writes, and is atomic.
 const KINDS: [(bool, bool, bool); 5] = [
     (true, false, false),
     (false, true, false),
@@ -21,11 +20,11 @@ const KINDS: [(bool, bool, bool); 5] = [
     (false, true, true),
 ];
 
-/// Where in the text an access is: a return address, or for warps a line, which is always smaller.
+/// The place of an access in the text: a return address, or for warp operations a line number, which is always smaller.
 pub(crate) type Site = usize;
 const LINES: Site = 1 << 20;
 
-/// What was found, once for each pair of places in the text.
+/// A finding; each pair of places in the text is reported once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub(crate) what: What,
@@ -33,9 +32,9 @@ pub(crate) struct Found {
     pub(crate) at: (Dim3, Dim3),
     pub(crate) address: usize,
     pub(crate) bytes: u32,
-    /// Of shared memory, whose place is meant then.
+    /// Whether the access was to shared memory; then `address` is an offset into it.
     pub(crate) shared: bool,
-    /// The other side of a race.
+    /// The other access of a race: its site, block and thread.
     pub(crate) other: Option<(Site, Dim3, Dim3)>,
 }
 
@@ -54,7 +53,8 @@ pub(crate) struct Check {
     shared: Shadow,
     shared_written: Written,
     written: written::Guard,
-    /// Per thread of the block, what it knows of its warp: the clocks of the lanes.
+    /// For each thread of the block and each lane of its warp, the clock up to which the lane's accesses are ordered before the
+    /// thread's.
     known: Vec<[u32; MOST_LANES]>,
     epoch: u32,
     grid: Dim3,
@@ -64,7 +64,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// For a launch of this shape that may touch these ranges, which are in order and apart.
+    /// Starts the checks of a launch with this shape, which may touch these sorted, disjoint ranges.
     pub(crate) fn new(grid: Dim3, block_size: Dim3, buffers: Vec<(usize, usize)>) -> Check {
         Check {
             buffers,
@@ -81,7 +81,7 @@ impl Check {
         }
     }
 
-    /// A block begins: nothing is ordered, and its shared memory is unwritten.
+    /// Starts a block: no accesses are ordered yet, and its shared memory is unwritten.
     pub(crate) fn begin_block(&mut self) {
         let threads = usize::try_from(self.block_size.count()).unwrap_or(usize::MAX);
         self.known.clear();
@@ -94,12 +94,12 @@ impl Check {
         self.shared_written = Written::default();
     }
 
-    /// All threads of the block have met.
+    /// Notes that all threads of the block have met.
     pub(crate) fn barrier(&mut self) {
         self.epoch += 1;
     }
 
-    /// These lanes of a warp have met: each knows what the others did.
+    /// Notes that these lanes of a warp have met: each is now ordered after what the others did.
     pub(crate) fn meet(&mut self, first: usize, present: u64) {
         let present = || (0..lanes()).filter(|lane| present >> lane & 1 == 1);
         let mut joined = [0; MOST_LANES];
@@ -114,7 +114,7 @@ impl Check {
         }
     }
 
-    /// The access of a thread; false where it must not be made.
+    /// Checks a thread's access; false if it is forbidden.
     fn access(&mut self, thread: &Thread, block: &Block, given: Given) -> bool {
         let Given { at, bytes, .. } = given;
         let end = at + bytes as usize;
@@ -167,7 +167,7 @@ impl Check {
         true
     }
 
-    /// Marks what is written, or says whether something is read that wasn't.
+    /// Marks the bytes that an access writes; returns whether it reads bytes that were never written.
     fn reads_unwritten(&mut self, given: &Given, shared: bool) -> bool {
         let written = if shared {
             &mut self.shared_written
@@ -211,14 +211,14 @@ impl Check {
     }
 }
 
-/// Whose access, and whether it is to shared memory.
+/// The thread and block of an access, and whether it is to shared memory.
 struct By<'a> {
     thread: &'a Thread,
     block: &'a Block,
     shared: bool,
 }
 
-/// An access as a kernel tells it.
+/// An access as a kernel reports it.
 #[derive(Clone, Copy)]
 struct Given {
     at: usize,
@@ -229,7 +229,7 @@ struct Given {
     site: Site,
 }
 
-/// Whether an address is constant data of a shared object: a kernel's tables lie there.
+/// Whether an address belongs to a loaded shared object: a kernel's constant tables lie there.
 fn known_to_the_loader(at: usize) -> bool {
     // SAFETY: `dladdr` only looks the address up.
     unsafe {
@@ -238,7 +238,7 @@ fn known_to_the_loader(at: usize) -> bool {
     }
 }
 
-/// An access that a kernel makes. One that must not be made ends the thread.
+/// Checks an access that a kernel is about to make. A forbidden access ends the thread.
 ///
 /// # Safety
 ///
@@ -273,7 +273,7 @@ pub(crate) unsafe extern "C" fn access(
         bytes == 0 || check.access(thread, block, given)
     };
     if !allowed {
-        // The thread that runs, which for a warp may be another than that of the access.
+        // The running thread, which for a warp operation may differ from the accessing one.
         let mark = 0u8;
         let running = Thread::at((&raw const mark).addr());
         // SAFETY: this runs on a thread's stack; the thread is never resumed.
@@ -281,7 +281,7 @@ pub(crate) unsafe extern "C" fn access(
     }
 }
 
-/// Host copies and fills are writes.
+/// Marks the bytes that a host copy or fill writes.
 pub(crate) fn copied(to: usize, from: Option<usize>, bytes: usize) {
     if crate::settings::get().check {
         let ours = from.filter(|&from| buffers().around(from).is_some());
@@ -293,7 +293,7 @@ pub(crate) fn copied(to: usize, from: Option<usize>, bytes: usize) {
     }
 }
 
-/// The line of a kernel's text that a site stands for.
+/// The line of a kernel's text for a site.
 pub(crate) fn line(site: Site) -> Option<u32> {
     if site < LINES {
         return u32::try_from(site).ok().filter(|&line| line > 0);
@@ -301,8 +301,8 @@ pub(crate) fn line(site: Site) -> Option<u32> {
     line_of(site)
 }
 
-/// The line of `kernel.cu` that a place in compiled code comes from, through what was inlined from our headers. The host's
-/// `addr2line` knows.
+/// The line of `kernel.cu` that compiled code comes from, looking through code inlined from our headers; the host's `addr2line`
+/// finds it.
 fn line_of(code: usize) -> Option<u32> {
     // SAFETY: `dladdr` only looks the address up; the name it gives has an end.
     let (file, offset) = unsafe {

@@ -1,4 +1,4 @@
-//! A launch: the blocks of a grid are shared out over the processors of the host.
+//! The run of a launch: the blocks of a grid are distributed over the host's processors.
 
 pub(crate) mod block;
 pub(crate) mod check;
@@ -25,15 +25,15 @@ static CALLS: Calls = Calls {
     access: check::access,
 };
 
-/// Of a warp of any card.
+/// The largest number of lanes in a warp of any card.
 pub(crate) const MOST_LANES: usize = 64;
 
-/// Of a warp of this process' card.
+/// The number of lanes in a warp of this process' card.
 pub(crate) fn lanes() -> usize {
     settings::get().card.lanes as usize
 }
 
-/// What a launch asks for.
+/// The shape of a launch.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) grid: Dim3,
@@ -52,7 +52,7 @@ unsafe impl Sync for Shared {}
 ///
 /// # Safety
 ///
-/// The entry is that of a loaded kernel and the arguments are what its parameters say.
+/// The entry is that of a loaded kernel, and the arguments are what its parameters say.
 pub(crate) unsafe fn run(
     entry: *const KernelEntry,
     arguments: &[*mut c_void],
@@ -94,8 +94,8 @@ struct Checked(*mut check::Check);
 // SAFETY: the checks are behind a lock of their own.
 unsafe impl Sync for Checked {}
 
-/// How many processors beside the caller's. Small grids are over before another one has begun; checks are
-/// kept in one order, so that a report repeats.
+/// How many processors to use beside the caller's. Small grids end before another processor has started; checked launches use
+/// one processor, so that reports repeat.
 fn helpers(shape: &Shape, check: *mut check::Check) -> usize {
     const SMALL: u64 = 2048;
     if !check.is_null() || shape.grid.count() * shape.block.count() <= SMALL {
@@ -104,7 +104,7 @@ fn helpers(shape: &Shape, check: *mut check::Check) -> usize {
     usize::try_from(shape.grid.count() - 1).unwrap_or(usize::MAX)
 }
 
-/// As shared memory is aligned.
+/// A piece of shared memory, with shared memory's alignment.
 #[derive(Clone, Copy)]
 #[repr(align(128))]
 struct Line(#[allow(dead_code, reason = "read by the kernel")] [u64; 16]);
@@ -123,7 +123,7 @@ thread_local! {
 
 impl Run<'_> {
     fn blocks_of(&self, work: Work, check: *mut check::Check) -> Result<(), Fault> {
-        // One byte more, so that there is an address even where nothing is shared.
+        // At least one line, so that there is an address even without shared memory.
         let bytes = self.shape.shared_bytes as usize;
         let mut shared: Vec<Line> = vec![Line([u64::MAX; 16]); bytes / size_of::<Line>() + 1];
         let mut block = Block {
@@ -137,7 +137,7 @@ impl Run<'_> {
             number: 0,
         };
         let block: *mut Block = &mut block;
-        // A plain loop has the threads of a block in one order only.
+        // The plain loop runs the threads of a block in forward order only.
         let loops = self.order == Order::Forward;
         // SAFETY: the entry is a kernel's, as the caller of `run` promises.
         let waits = unsafe { (*work.entry).waits } != 0 || !loops;
@@ -152,7 +152,7 @@ impl Run<'_> {
         })
     }
 
-    /// Prepares the next block: its place, and shared memory full of NaN.
+    /// Prepares the next block: its position, and shared memory full of NaN.
     fn next(&self, block: *mut Block, shared: &mut [Line]) -> bool {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         if turn >= self.blocks || self.stop.load(Ordering::Relaxed) {
@@ -166,7 +166,7 @@ impl Run<'_> {
         unsafe {
             (*block).block = self.shape.grid.place(number);
             (*block).number = number;
-            // Null, or the check of this launch, which has one processor.
+            // Null, or the check of this launch, which runs on a single processor.
             if let Some(check) = (*block).check.as_mut() {
                 check.begin_block();
             }
@@ -177,12 +177,12 @@ impl Run<'_> {
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// Processors that wait for work, so that their threads' stacks are kept from launch to launch.
+/// Worker processors, which wait for work so that their threads' stacks are reused from launch to launch.
 struct Pool {
     processors: Vec<Mutex<Sender<Task>>>,
 }
 
-/// How many of the tasks are still to end.
+/// Counts the tasks that have not ended.
 #[derive(Default)]
 struct Left {
     count: Mutex<usize>,
@@ -209,7 +209,7 @@ fn processor() -> Option<Mutex<Sender<Task>>> {
     started.is_ok().then(|| Mutex::new(sender))
 }
 
-/// Runs `work` on the caller's processor and on up to this many others at once, and returns when all are done.
+/// Runs `work` on the caller's processor and on up to `others` more at once, and returns when all are done.
 fn on_processors(others: usize, work: &(dyn Fn() + Sync)) {
     let left = Left::default();
     // SAFETY: both outlive the tasks, which are waited for below; nothing here unwinds before that.
@@ -247,24 +247,24 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In which order blocks, warps and lanes run between two barriers: a GPU promises none, and a correct kernel gives the same bits in
-/// each.
+/// The order in which blocks, warps and lanes run between two barriers: a GPU promises none, and a correct kernel gives the
+/// same bits in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The first of everything first.
+    /// Blocks, warps and lanes from first to last.
     Forward,
-    /// The last of everything first.
+    /// Blocks, warps and lanes from last to first.
     Backward,
-    /// Another order in each phase, from this seed.
+    /// A random order from this seed, different in each phase.
     Random(u64),
     /// Odd blocks and warps before even ones, lanes forward.
     Warps,
-    /// The last lane of each warp runs ahead of all others, whose order is forward.
+    /// The last lane of each warp ahead of the others, which run forward.
     Ahead,
 }
 
 impl Order {
-    /// An order by its name, as in `MOEBIUS_EMULATOR_ORDERS`.
+    /// Parses an order's name, as in `MOEBIUS_EMULATOR_ORDERS`.
     pub(crate) fn parse(name: &str) -> Option<Order> {
         match name.trim() {
             "forward" => Some(Order::Forward),
@@ -278,7 +278,7 @@ impl Order {
         }
     }
 
-    /// Which block runs in this turn.
+    /// The number of the block that runs in this turn.
     pub(crate) fn block(&self, turn: u64, count: u64) -> u64 {
         match self {
             Order::Forward | Order::Ahead => turn,
@@ -288,7 +288,7 @@ impl Order {
         }
     }
 
-    /// Which warp of a block runs in this turn.
+    /// The number of the warp that runs in this turn.
     pub(crate) fn warp(&self, turn: usize, count: usize, phase: u64) -> usize {
         match self {
             Order::Random(seed) => narrow(shuffled(turn as u64, count as u64, seed ^ phase << 1)),
@@ -297,7 +297,7 @@ impl Order {
         }
     }
 
-    /// Which lane of a warp runs in this turn.
+    /// The number of the lane that runs in this turn.
     pub(crate) fn lane(&self, turn: usize, count: usize, phase: u64) -> usize {
         match self {
             Order::Forward | Order::Warps => turn,
@@ -321,7 +321,7 @@ fn odd_first(turn: u64, count: u64) -> u64 {
     }
 }
 
-/// A permutation without a table: steps of a length that has no divisor in common with the count.
+/// Permutes without a table: takes steps of a length coprime to the count.
 fn shuffled(turn: u64, count: u64, seed: u64) -> u64 {
     let mixed = seed
         .wrapping_add(0x9E37_79B9_7F4A_7C15)

@@ -1,4 +1,4 @@
-//! Who touched which bytes last: four accesses are kept for each word of 4 bytes.
+//! The last accesses to memory: up to four are kept for each word of 4 bytes.
 
 use super::check::Site;
 use super::written::Pages;
@@ -8,28 +8,28 @@ const WORD: usize = 4;
 const PAGE_WORDS: usize = 256;
 const KEPT: usize = 4;
 
-/// An access, with all that orders it.
+/// An access with what orders it against others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Access {
     pub(crate) site: Site,
     pub(crate) block: u32,
     pub(crate) thread: u16,
-    /// How many barriers of the block came before.
+    /// Number of the block's barriers before the access.
     pub(crate) epoch: u32,
-    /// How many meetings of its warp the thread had.
+    /// Number of the thread's warp meetings before the access.
     pub(crate) clock: u32,
     pub(crate) write: bool,
     pub(crate) atomic: bool,
 }
 
-/// The access that is made, and what its thread knows of the lanes of its warp.
+/// The current access, with the clocks of its warp's lanes that its thread is ordered after.
 pub(crate) struct Order<'a> {
     pub(crate) access: Access,
     pub(crate) known: &'a [u32; MOST_LANES],
 }
 
 impl Order<'_> {
-    /// Whether an earlier access is ordered before this one.
+    /// Whether an earlier access is ordered before the current one.
     fn after(&self, earlier: &Access) -> bool {
         let own = &self.access;
         if earlier.block != own.block {
@@ -49,13 +49,13 @@ impl Order<'_> {
     }
 }
 
-/// Two accesses that nothing orders.
+/// An earlier access that isn't ordered with the current one.
 pub(crate) struct Conflict {
     pub(crate) other: Access,
     pub(crate) address: usize,
 }
 
-/// Which bytes of a word, and the access; no bytes where there is none.
+/// A kept access, and the bytes of the word that it touched as a bit mask; 0 where none is kept.
 #[derive(Clone, Copy, Default)]
 struct Kept {
     bytes: u8,
@@ -68,7 +68,7 @@ struct Word {
     next: u8,
 }
 
-/// The shadow of some memory.
+/// The last accesses to each word of a memory.
 pub(crate) struct Shadow {
     pages: Pages<[Word; PAGE_WORDS]>,
 }
@@ -82,7 +82,7 @@ impl Default for Shadow {
 }
 
 impl Shadow {
-    /// Notes an access, and tells of one before it that conflicts.
+    /// Notes an access; returns an earlier one that conflicts with it.
     pub(crate) fn access(&mut self, at: usize, bytes: u32, order: &Order) -> Option<Conflict> {
         let mut found = None;
         let end = at + bytes as usize;
@@ -112,7 +112,7 @@ impl Word {
             bytes: mask,
             access: order.access,
         };
-        // In the place of one that says no more than this one, else of the oldest.
+        // Replaces an access that this one makes redundant, else the oldest.
         let covered = |kept: &Kept| {
             kept.bytes & !mask == 0
                 && (own.access.write || !kept.access.write)

@@ -1,26 +1,26 @@
-//! Memory as it was before a launch. What a launch writes is found by its first write to each granule: buffers
-//! are made read-only, and the signal keeps the granule before it lets the write happen.
+//! Memory as it was before a launch. The first write to each granule is detected: buffers are made read-only, and the signal
+//! handler copies the granule before it permits the write.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::{hint, io};
 
-/// As large as the largest page of any Linux that this runs on.
+/// Bytes of a granule: the largest page size of any Linux that this runs on.
 const GRANULE: usize = 1 << 16;
 
 /// Memory that may be read and written.
 const WRITABLE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// The snapshot that write faults belong to.
+/// The snapshot that handles write faults.
 static ACTIVE: AtomicPtr<Snapshot> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Buffers of a launch, page by page as they were.
+/// The buffers of a launch with copies of the granules written since.
 pub(crate) struct Snapshot {
     ranges: Vec<Range>,
-    /// Only one processor at a time keeps a granule.
+    /// Lock that lets one processor at a time copy a granule.
     busy: AtomicBool,
 }
 
-/// Accessible memory, where it is kept, and which granules are.
+/// An accessible address range, the copies of its granules, and which granules have one.
 struct Range {
     start: usize,
     bytes: usize,
@@ -28,15 +28,15 @@ struct Range {
     dirty: Vec<AtomicBool>,
 }
 
-/// What a launch left in the granules that it, or one before it, wrote.
+/// The contents that a launch left in the granules written so far: address and bytes.
 pub(crate) type Result = Vec<(usize, Box<[u8]>)>;
 
 impl Snapshot {
-    /// Protects these ranges of whole pages.
+    /// Write-protects these ranges of whole pages.
     ///
     /// # Errors
     ///
-    /// The host has no room.
+    /// The host has no memory for the copies.
     pub(crate) fn new(ranges: &[(usize, usize)]) -> io::Result<Box<Snapshot>> {
         let ranges = ranges.iter().map(|&range| Range::new(range));
         let mut snapshot = Box::new(Snapshot {
@@ -50,13 +50,13 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// What is there now, where anything was written since the snapshot.
+    /// The current contents of all granules written since the snapshot.
     pub(crate) fn result(&self) -> Result {
         let starts = self.dirty().map(|(range, offset)| range.start + offset);
         starts.map(|start| (start, memory(start).into())).collect()
     }
 
-    /// Makes all memory what it was.
+    /// Restores all memory to the snapshot.
     pub(crate) fn restore(&self) {
         for (range, offset) in self.dirty() {
             let to = pointer(range.start + offset);
@@ -65,7 +65,7 @@ impl Snapshot {
         }
     }
 
-    /// The first address where memory is not what another run left.
+    /// The first address where memory differs from what another run left.
     pub(crate) fn difference(&self, other: &Result) -> Option<usize> {
         self.dirty().find_map(|(range, offset)| {
             let start = range.start + offset;
@@ -81,7 +81,7 @@ impl Snapshot {
         })
     }
 
-    /// Granules that were written, by address.
+    /// The granules written so far, by address.
     fn dirty(&self) -> impl Iterator<Item = (&Range, usize)> {
         self.ranges.iter().flat_map(|range| {
             let granules = range.dirty.iter().enumerate();
@@ -100,7 +100,7 @@ impl Snapshot {
         }
         let offset = (address - range.start) / GRANULE * GRANULE;
         let dirty = &range.dirty[offset / GRANULE];
-        // Another processor may have kept it while this one waited.
+        // Another processor may have copied the granule while this one waited.
         let kept = dirty.load(Ordering::Acquire) || {
             let start = range.start + offset;
             // SAFETY: the granule can be read, and its place is mapped.
@@ -117,7 +117,7 @@ impl Drop for Snapshot {
     fn drop(&mut self) {
         ACTIVE.store(std::ptr::null_mut(), Ordering::Release);
         for range in &self.ranges {
-            // A failure here shows as a fault of the next write.
+            // If this fails, the next write faults and shows it.
             let _ = protect(range.start, range.bytes, WRITABLE);
             // SAFETY: the mapping that `Range::new` made.
             unsafe { libc::munmap(range.kept.cast(), range.bytes) };
@@ -160,8 +160,8 @@ fn protect(start: usize, bytes: usize, access: i32) -> io::Result<()> {
     }
 }
 
-/// Whether a fault is the first write to a granule, which can be made now. Called in a signal: it takes no
-/// memory and no lock that the interrupted code could hold.
+/// Handles a fault that may be the first write to a granule; returns whether the write can now be made. It runs in a signal
+/// handler, so it allocates no memory and takes no lock that the interrupted code could hold.
 pub(super) fn first_write(address: usize) -> bool {
     // SAFETY: a snapshot is put here while it lives, and launches end before it does.
     let active = unsafe { ACTIVE.load(Ordering::Acquire).as_ref() };

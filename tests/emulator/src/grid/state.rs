@@ -1,4 +1,4 @@
-//! What a thread of the grid knows about itself, as the kernels' header declares it (`src/device/grid.h`), and its stack.
+//! The state of a thread of the grid, as the kernels' header declares it (`src/device/grid.h`), and its stack.
 
 use std::ffi::c_void;
 use std::io;
@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use corosensei::Yielder;
 use corosensei::stack::{Stack, StackPointer};
 
-/// Three counts or places, x first.
+/// Three counts or positions, x first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dim3 {
@@ -26,17 +26,17 @@ impl From<[u32; 3]> for Dim3 {
 }
 
 impl Dim3 {
-    /// How many places there are.
+    /// The number of positions.
     pub(crate) fn count(self) -> u64 {
         u64::from(self.x) * u64::from(self.y) * u64::from(self.z)
     }
 
-    /// The number of a place, x running fastest.
+    /// The number of a position, x running fastest.
     pub(crate) fn number(self, place: Dim3) -> u32 {
         place.x + self.x * (place.y + self.y * place.z)
     }
 
-    /// The place with this number, x running fastest.
+    /// The position with this number, x running fastest.
     pub(crate) fn place(self, number: u64) -> Dim3 {
         let (x, y) = (u64::from(self.x), u64::from(self.y));
         let part = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
@@ -48,10 +48,10 @@ impl Dim3 {
     }
 }
 
-/// Runs once for the lanes of a warp that met: a pointer for each lane, and the set of those present.
+/// A function that runs once for the lanes of a warp that met: it takes a pointer for each lane, and the set of lanes present.
 pub(crate) type Act = unsafe extern "C" fn(lanes: *const *mut c_void, present: u64);
 
-/// What a kernel calls.
+/// The functions that a kernel calls.
 #[repr(C)]
 pub(crate) struct Calls {
     pub(crate) barrier: unsafe extern "C" fn(*mut Thread, u32),
@@ -59,7 +59,7 @@ pub(crate) struct Calls {
     pub(crate) access: unsafe extern "C" fn(*mut Thread, *const c_void, u32, u32, *const c_void),
 }
 
-/// The block that a thread belongs to.
+/// A block, as its threads see it.
 #[repr(C)]
 pub(crate) struct Block {
     pub(crate) block: Dim3,
@@ -68,41 +68,41 @@ pub(crate) struct Block {
     pub(crate) shared_bytes: u32,
     pub(crate) shared: *mut u8,
     pub(crate) calls: *const Calls,
-    /// From here on only the emulator's own.
+    /// The kernel doesn't see this field and those after it.
     pub(crate) check: *mut super::check::Check,
     pub(crate) number: u64,
 }
 
-/// One thread, at the lowest address of its stack.
+/// A thread's state, at the lowest address of its stack.
 #[repr(C)]
 pub(crate) struct Thread {
     pub(crate) thread: Dim3,
     pub(crate) lane: u32,
     pub(crate) line: u32,
     pub(crate) block: *mut Block,
-    /// From here on only the emulator's own.
+    /// The kernel doesn't see this field.
     pub(crate) yielder: *const Yielder<Go, Wait>,
 }
 
 impl Thread {
-    /// The thread whose stack this address lies on.
+    /// The state of the thread on whose stack this address lies.
     pub(crate) fn at(stack_address: usize) -> *mut Thread {
         std::ptr::with_exposed_provenance_mut(stack_address & !(STACK_BYTES - 1))
     }
 }
 
-/// What a waiting thread is told.
+/// The order with which a waiting thread is resumed.
 #[derive(Clone, Copy)]
 pub(crate) enum Go {
     On,
-    /// Do for the warp what it met for, then wait again.
+    /// Run the warp's common function, then wait again.
     Act {
         lanes: *const *mut c_void,
         present: u64,
     },
 }
 
-/// What a thread waits for.
+/// The reason why a thread waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait {
     Barrier {
@@ -110,11 +110,11 @@ pub(crate) enum Wait {
     },
     Together(Meeting),
     Acted,
-    /// An access that must not be made: it is never resumed.
+    /// The thread made a forbidden access: it is never resumed.
     Refused,
 }
 
-/// A place where lanes of a warp meet. A mask of no lanes means those that come.
+/// A place where lanes of a warp meet. An empty mask means the lanes that come.
 #[derive(Clone, Copy)]
 pub(crate) struct Meeting {
     pub(crate) line: u32,
@@ -123,7 +123,7 @@ pub(crate) struct Meeting {
     pub(crate) lane: *mut c_void,
 }
 
-/// How a thread came to its end.
+/// The way a thread ended.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     Returned,
@@ -138,41 +138,42 @@ pub(crate) struct Trap {
     pub(crate) code: usize,
 }
 
-/// A kernel as its shared object describes it.
+/// A kernel's entry in its shared object.
 #[repr(C)]
 pub(crate) struct KernelEntry {
     pub(crate) name: *const std::ffi::c_char,
     pub(crate) thread: unsafe extern "C" fn(*const *mut c_void),
     pub(crate) threads: unsafe extern "C" fn(*const *mut c_void, *mut Thread),
-    /// Of the arguments, and of what pointers among them point to.
+    /// Bytes of each argument; `elements` has the bytes of an element where an argument is a pointer.
     pub(crate) sizes: *const u32,
     pub(crate) elements: *const u32,
     pub(crate) parameters: u32,
     pub(crate) most_threads: u32,
     pub(crate) waits: u32,
-    /// Where the lengths of buffers begin in the last argument or in what it points to, and the bytes of one: 0 without any.
+    /// Offset of the buffer lengths in the last argument, or in the memory it points to; `length_bytes` is the size of one, 0
+    /// without lengths.
     pub(crate) lengths: u32,
     pub(crate) length_bytes: u32,
-    /// Whether the last pointer before them is none to a buffer with a length.
+    /// Whether the last pointer before the lengths' argument is to a buffer without a length, which holds shapes and strides.
     pub(crate) dynamic: u32,
 }
 
-/// Of one thread's stack. A GPU gives a thread up to 255 registers and local memory beyond; the kernels'
-/// arrays are some KiB.
+/// Bytes of a thread's stack. A GPU gives a thread up to 255 registers and local memory beyond them; the kernels' arrays take
+/// some KiB.
 pub(crate) const STACK_BYTES: usize = 1 << 19;
-/// The largest page of any Linux that this runs on.
+/// Bytes of the largest page of any Linux that this runs on.
 const PAGE: usize = 1 << 16;
 
-/// A stack for a thread, given back when dropped: as large as it is aligned, the thread's state at the low end, a page that must not be
-/// touched above it, and memory only where a thread has been.
+/// The stack of a thread, unmapped when dropped. Its size is its alignment; the thread's state is at the low end, a guard page
+/// above it, and memory is taken only where a thread has been.
 pub(crate) struct ThreadStack {
     low: NonZeroUsize,
     base: NonZeroUsize,
 }
 
 impl ThreadStack {
-    /// A stack. Equal frames of different threads would fall on the same lines of the cache if all stacks
-    /// began at the same offset, so they don't.
+    /// Maps a stack. Stacks begin at different offsets, because equal frames at equal offsets would compete for the same cache
+    /// lines.
     pub(crate) fn new(number: usize) -> io::Result<ThreadStack> {
         // SAFETY: new mappings; what is unmapped and protected lies inside the one just made.
         let low = unsafe {
@@ -211,7 +212,7 @@ impl ThreadStack {
         })
     }
 
-    /// Where the thread's state lies.
+    /// The address of the thread's state.
     pub(crate) fn state(&self) -> *mut Thread {
         std::ptr::with_exposed_provenance_mut(self.low.get())
     }

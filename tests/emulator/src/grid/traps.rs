@@ -1,4 +1,4 @@
-//! Signals that a kernel raises: they end its thread, not the process.
+//! Handlers of the signals that a kernel raises: they end the kernel's thread, not the process.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -15,20 +15,20 @@ thread_local! {
     static RUNNING: Cell<Option<CoroutineTrapHandler<End>>> = const { Cell::new(None) };
 }
 
-/// What stood in for the signals before, for traps that are not a kernel's.
+/// The earlier handlers of the signals, for traps that aren't a kernel's.
 static mut EARLIER: [Option<libc::sigaction>; 3] = [None; 3];
 
-/// From now on a trap on this processor is that of the coroutine.
+/// Attributes traps on this processor to the coroutine, until [`leave`].
 pub(super) fn enter(handler: CoroutineTrapHandler<End>) {
     RUNNING.set(Some(handler));
 }
 
-/// No coroutine runs.
+/// Notes that no coroutine runs on this processor.
 pub(super) fn leave() {
     RUNNING.set(None);
 }
 
-/// Takes the signals over, once.
+/// Installs the signal handlers once.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -74,11 +74,11 @@ unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, contex
         if let Some(Some(earlier)) = index.map(|index| EARLIER[index]) {
             libc::sigaction(signal, &earlier, std::ptr::null_mut());
         }
-        // The instruction is run again, under the earlier handler.
+        // The instruction runs again, now under the earlier handler.
     }
 }
 
-/// Where a processor was when the signal came.
+/// A processor's registers when the signal came.
 struct Machine {
     stack: usize,
     code: usize,

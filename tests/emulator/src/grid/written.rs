@@ -1,22 +1,22 @@
-//! Which bytes of memory have ever been written: a bit for each.
+//! A bit for each byte of memory: whether it has ever been written.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that one word of bits stands for.
+/// Bytes of memory that one word of bits stands for.
 const WORD: usize = 64;
 const PAGE_WORDS: usize = 64;
 
-/// Written bytes, by pages.
+/// The written bytes, page by page.
 pub(crate) struct Written {
     pages: Pages<[u64; PAGE_WORDS]>,
 }
 
-/// The card's memory, held for a launch or a copy.
+/// The card's written bytes, locked for a launch or a copy.
 pub(crate) type Guard = MutexGuard<'static, Written>;
 
-/// The card's memory.
+/// Locks the card's written bytes.
 pub(crate) fn lock() -> Guard {
     static GLOBAL: LazyLock<Mutex<Written>> = LazyLock::new(Mutex::default);
     GLOBAL.lock().unwrap_or_else(PoisonError::into_inner)
@@ -35,7 +35,7 @@ impl Written {
         &mut self.pages.page(number / PAGE_WORDS)[number % PAGE_WORDS]
     }
 
-    /// These bytes are written.
+    /// Marks these bytes as written.
     pub(crate) fn mark(&mut self, at: usize, bytes: usize) {
         for (number, bits) in words(at, bytes) {
             *self.word(number) |= bits;
@@ -47,7 +47,7 @@ impl Written {
         words(at, bytes).all(|(number, bits)| *self.word(number) & bits == bits)
     }
 
-    /// These bytes are what others are, which may overlap them.
+    /// Marks each of these bytes as its source is marked; the ranges may overlap.
     pub(crate) fn copy(&mut self, to: usize, from: usize, bytes: usize) {
         let known: Vec<bool> = (from..from + bytes).map(|byte| self.all(byte, 1)).collect();
         for (offset, known) in known.into_iter().enumerate() {
@@ -60,7 +60,7 @@ impl Written {
         }
     }
 
-    /// Nothing is there any more.
+    /// Marks as unwritten all pages that these bytes touch.
     pub(crate) fn forget(&mut self, at: usize, bytes: usize) {
         let page = WORD * PAGE_WORDS;
         for number in at / page..(at + bytes).div_ceil(page) {
@@ -69,7 +69,7 @@ impl Written {
     }
 }
 
-/// The words that these bytes have bits in, and the bits.
+/// The words with the bits of these bytes, and a mask of the bits.
 fn words(at: usize, bytes: usize) -> impl Iterator<Item = (usize, u64)> {
     let end = at + bytes;
     (at / WORD..end.div_ceil(WORD)).map(move |number| {
@@ -80,11 +80,12 @@ fn words(at: usize, bytes: usize) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// Something for each page of memory, by the page's number, made where the page is touched. Accesses come in runs on one page.
+/// A value for each page of memory, by page number, made when the page is first touched. The last page is remembered, because
+/// accesses come in runs.
 pub(super) struct Pages<T> {
     places: HashMap<usize, usize, BuildHasherDefault<Mixed>>,
     pages: Vec<Box<T>>,
-    /// The page that was asked for last, and where it is.
+    /// The number of the page used last, and its index in `pages`.
     last: (usize, usize),
     fresh: fn() -> Box<T>,
 }
@@ -112,7 +113,7 @@ impl<T> Pages<T> {
         &mut self.pages[self.last.1]
     }
 
-    /// Makes a page what it was before anything touched it.
+    /// Resets a page to its initial value.
     pub(super) fn forget(&mut self, number: usize) {
         if let Some(&place) = self.places.get(&number) {
             self.pages[place] = (self.fresh)();
@@ -120,7 +121,7 @@ impl<T> Pages<T> {
     }
 }
 
-/// A hash that costs one product: the keys are numbers of pages.
+/// A hash of page numbers that costs one multiplication.
 #[derive(Default)]
 struct Mixed(u64);
 

@@ -6,7 +6,7 @@ use crate::driver::device::{BUS_ID, text};
 use crate::driver::{INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, Status, answer, context};
 use crate::settings::{self, Card, Maker};
 
-/// The card with the name of its architecture, if it is one of AMD's.
+/// The card and the name of its architecture, if it is AMD's.
 fn shown() -> Option<(&'static Card, &'static str)> {
     let card = settings::get().card;
     match card.maker {
@@ -19,7 +19,7 @@ fn card(device: c_int) -> Result<(&'static Card, &'static str), Status> {
     shown().filter(|_| device == 0).ok_or(INVALID_DEVICE)
 }
 
-/// `hipDeviceProp_tR0600`, as HIP has it since version 6, with the fields that are given here.
+/// `hipDeviceProp_tR0600`, HIP's since version 6, with names for the fields that are set here.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Properties {
@@ -40,16 +40,16 @@ pub struct Properties {
     texture_pitch_alignment: usize,
     overlap: c_int,
     multiprocessors: c_int,
-    /// Time limit, integrated, mapping, mode, and the limits of textures and surfaces, which a card without them leaves at 0.
+    /// Time limit, integrated, mapping, mode, and the limits of textures and surfaces, all 0 for a card without them.
     _textures: [c_int; 44],
     surface_alignment: usize,
-    /// From here on what CubeCL doesn't read, up to the name of the architecture.
+    /// Fields that CubeCL doesn't read, up to the name of the architecture.
     _more: [u8; 584],
     architecture: [c_char; 256],
     _rest: [u8; 56],
 }
 
-/// Where AMD's header has them.
+/// The offsets of AMD's header.
 const _: () = {
     assert!(std::mem::offset_of!(Properties, memory) == 288);
     assert!(std::mem::offset_of!(Properties, texture_alignment) == 368);
@@ -69,7 +69,7 @@ functions! {
 
     fn hipSetDevice(device: c_int) { card(device).map(|_| ()) }
 
-    /// The flags say how to wait, and nothing waits here.
+    /// Ignores the flags, which say how to wait: nothing waits here.
     fn hipSetDeviceFlags(_flags: c_uint) { Ok(()) }
 
     fn hipDeviceSynchronize() { context() }

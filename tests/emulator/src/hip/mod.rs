@@ -1,5 +1,5 @@
-//! The functions of `libamdhip64.so` and `libhiprtc.so` that CubeCL's HIP runtime calls. HIP was made after CUDA: most are functions of
-//! `driver` and `nvrtc` by another name, and their statuses are the same numbers.
+//! The functions of `libamdhip64.so` and `libhiprtc.so` that CubeCL's HIP runtime calls. HIP is modelled on CUDA: most are
+//! functions of `driver` and `nvrtc` by another name, and their statuses have the same numbers.
 #![allow(
     clippy::missing_safety_doc,
     reason = "what a caller owes is what HIP's reference says of each function"
@@ -51,7 +51,7 @@ renamed! {
     fn hipStreamEndCapture(stream: *mut Stream, to: *mut *mut Graph) = cuStreamEndCapture(stream, to);
     fn hipGraphGetNodes(graph: *mut Graph, nodes: *mut *const c_void, count: *mut usize) = cuGraphGetNodes(graph, nodes, count);
     fn hipGraphNodeGetType(node: *const c_void, to: *mut c_uint) = cuGraphNodeGetType(node, to);
-    /// Nothing can go wrong in a node, so no node is told.
+    /// Reports no failed node, because no node can fail.
     fn hipGraphInstantiate(
         to: *mut *mut Graph, graph: *mut Graph, _node: *mut *const c_void, _log: *mut c_char, _room: usize,
     ) = cuGraphInstantiateWithFlags(to, graph, 0);
@@ -61,7 +61,7 @@ renamed! {
     fn hipGraphExecDestroy(graph: *mut Graph) = cuGraphExecDestroy(graph);
 
     fn hipFree(memory: *mut c_void) = cuMemFree_v2(address(memory));
-    /// The card reads the host's memory anyway.
+    /// Ignores the flags: the card reads the host's memory anyway.
     fn hipHostMalloc(to: *mut *mut c_void, bytes: usize, _flags: c_uint) = cuMemAllocHost_v2(to, bytes);
     fn hipFreeHost(memory: *mut c_void) = cuMemFreeHost(memory);
     fn hipMemGetInfo(free: *mut usize, total: *mut usize) = cuMemGetInfo_v2(free, total);
@@ -80,23 +80,23 @@ renamed! {
     ) = nvrtcCreateProgram(to, text, name, headers, contents, names);
     fn hiprtcDestroyProgram(program: *mut *mut Program) = nvrtcDestroyProgram(program);
     fn hiprtcGetCodeSize(program: *const Program, to: *mut usize) = nvrtcGetPTXSize(program, to);
-    /// What it gives is the text itself.
+    /// Gives the text itself as the code.
     fn hiprtcGetCode(program: *const Program, to: *mut c_char) = nvrtcGetPTX(program, to);
     fn hiprtcGetProgramLogSize(program: *const Program, to: *mut usize) = nvrtcGetProgramLogSize(program, to);
     fn hiprtcGetProgramLog(program: *const Program, to: *mut c_char) = nvrtcGetProgramLog(program, to);
 }
 
 functions! {
-    /// No option is read: a text is compiled for the card there is.
+    /// Ignores the options: the text is compiled for the card that is shown.
     fn hiprtcCompileProgram(program: *mut Program, _count: c_int, _options: *const *const c_char) {
         // SAFETY: the caller's program.
         unsafe { Program::compile(program, Language::Hip) }
     }
 
-    /// There are no pools.
+    /// Does nothing: there are no pools.
     fn hipMemPoolTrimTo(_pool: *mut c_void, _bytes: usize) { Ok(()) }
 
-    /// No bytes are no error, as they are for CUDA.
+    /// Accepts 0 bytes, which CUDA refuses.
     fn hipMalloc(to: *mut *mut c_void, bytes: usize) {
         let mut address = 0;
         if bytes > 0 {
@@ -111,7 +111,7 @@ functions! {
         to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize,
         width: usize, height: usize, kind: c_uint, stream: *mut Stream,
     ) {
-        // `hipMemcpyKind`, from 0: host to host, host to device, device to host, device to device. The card's memory is the host's.
+        // `hipMemcpyKind` counts from 0: host to host, host to device, device to host, device to device. All memory is the host's.
         if kind > 3 {
             return Err(unsupported("hipMemcpy2DAsync of a kind of its own choice"));
         }
@@ -121,7 +121,7 @@ functions! {
         unsafe { submit(stream, operation) }
     }
 
-    /// Threads are counted along each side of the grid, in 32 bits.
+    /// Checks that the threads along each side of the grid fit 32 bits.
     fn hipModuleLaunchKernel(
         function: *const Function,
         grid_x: c_uint, grid_y: c_uint, grid_z: c_uint,
@@ -145,12 +145,12 @@ pub unsafe extern "C" fn hiprtcGetErrorString(status: nvrtc::Status) -> *const c
     unsafe { nvrtcGetErrorString(status) }
 }
 
-/// An address of the card, which is a pointer for HIP.
+/// A HIP pointer as an address of the card.
 fn address(pointer: *const c_void) -> Address {
     pointer.expose_provenance() as Address
 }
 
-/// See `hipModuleGetFunction`. A block may use all the shared memory there is without saying so first.
+/// See `hipModuleGetFunction`. A block may use all shared memory of the card without opting in.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipModuleGetFunction(
     to: *mut *const Function,

@@ -1,4 +1,5 @@
-//! CUDA C++, HIP C++ and Metal's language as the host's compiler can take them: the kernels' own text with few changes, line for line.
+//! Turns CUDA C++, HIP C++ and Metal's language into C++ for the host's compiler: the kernels' own text with few changes, line
+//! by line.
 
 #[path = "../../../../shaders/kernels/src/emit/names.rs"]
 mod names;
@@ -8,12 +9,12 @@ use std::fmt::Write as _;
 
 use crate::compile::Language;
 
-/// A kernel in a text.
+/// A kernel found in a text.
 #[derive(Debug, PartialEq, Eq)]
 struct Kernel {
     name: String,
     most_threads: u32,
-    /// Shapes and strides of tensors are in a buffer of their own, the last before what tells its scalars.
+    /// Whether shapes and strides of tensors come in a buffer of their own, the last before the scalars' buffer.
     dynamic: bool,
 }
 
@@ -29,24 +30,24 @@ const ROCWMMA: &str = include_str!("../device/rocwmma.h");
 const METAL: &str = include_str!("../device/metal.h");
 const CHECK: &str = include_str!("../device/check.h");
 
-/// HIP's name for a type that works as CUDA's does.
+/// HIP's names for types that work like CUDA's.
 const HIP_HALF: &str =
     "typedef __nv_bfloat16 __hip_bfloat16;\ntypedef __nv_bfloat162 __hip_bfloat162;";
 
-/// Its address spaces are names of ours, too.
+/// Ends Metal's address spaces, which are also names in our headers.
 const METAL_ENDS: &str = "#undef device\n#undef constant\n#undef thread\n#undef threadgroup";
 
-/// Headers of CUDA, HIP and Metal whose place ours take.
+/// Headers of CUDA, HIP and Metal that ours replace.
 const KNOWN: &str = "rocwmma/rocwmma.hpp hip/hip_bf16.h cuda_fp16.h cuda_bf16.h cuda_fp8.h mma.h cuComplex.h cuda_runtime.h stdint.h \
     metal_stdlib cstdint";
 
-/// What lets threads wait for each other.
+/// Words of operations in which threads wait for each other.
 const WAITING: &str = "__shfl __ballot __any __all wave_barrier __syncthreads _sync( __syncwarp __activemask emu_elect emu_mma< \
     emu_ldmatrix emu_stmatrix threadgroup_barrier simdgroup_";
 
-/// The whole program for the host's compiler. `check` adds what tells every access.
+/// The whole program for the host's compiler; `check` adds the calls that report every access.
 pub(crate) fn program(given: &str, language: Language, check: bool) -> String {
-    // Otherwise a kept kernel isn't found again.
+    // Names are numbered, so that a cached object is found again.
     let given = &names::numbered(given);
     let metal = language == Language::Metal;
     let body = if metal {
@@ -95,7 +96,7 @@ fn rewritten(cuda: &str) -> String {
     ptx::called(&lines.join("\n"))
 }
 
-/// One line: known headers go, and dynamic shared memory is where the block's begins.
+/// Rewrites a line: drops known headers, and places dynamic shared memory where the block's begins.
 fn line(text: &str) -> String {
     if let Some(header) = text.trim().strip_prefix("#include") {
         let name = header.trim().trim_matches(['<', '>', '"']);
@@ -122,7 +123,7 @@ fn line(text: &str) -> String {
     format!("{before}{kind}* const {name} = reinterpret_cast<{kind}*>(emu_shared());{after}")
 }
 
-/// The kernels of a text and how many threads their blocks may have.
+/// The kernels of a text, with the most threads of their blocks.
 fn kernels(text: &str) -> Vec<Kernel> {
     const MOST: u32 = 1024;
     let mut found = Vec::new();
@@ -151,8 +152,8 @@ fn kernels(text: &str) -> Vec<Kernel> {
     found
 }
 
-/// Metal's language as CUDA C++: a kernel's built-in arguments become variables, and its shared memory a pointer; the rest is C++ that
-/// `device/metal.h` explains. Lines stay where they are.
+/// Rewrites Metal's language as CUDA C++: a kernel's built-in arguments become variables, and its shared memory a pointer;
+/// `device/metal.h` defines the rest. Line numbers don't change.
 fn as_cuda(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(metal_line).collect();
     lines.join("\n")
@@ -160,7 +161,7 @@ fn as_cuda(text: &str) -> String {
 
 fn metal_line(text: &str) -> String {
     let found = kernel(text).or_else(|| shared(text).map(|(name, _)| pointer(name)));
-    // What is constant is so by its address space.
+    // Metal's `constant` address space implies const.
     found.unwrap_or_else(|| text.replace("constant info_st& ", "info_st const& "))
 }
 
@@ -174,14 +175,14 @@ pub(crate) fn shared_bytes(text: &str) -> u32 {
     all.map(|(_, bytes)| bytes).sum()
 }
 
-/// The name and the bytes of `alignas(16) threadgroup char NAME[BYTES];`.
+/// The name and bytes in `alignas(16) threadgroup char NAME[BYTES];`.
 fn shared(text: &str) -> Option<(&str, u32)> {
     let (_, declaration) = text.split_once(") threadgroup char ")?;
     let (name, bytes) = declaration.strip_suffix("];")?.split_once('[')?;
     Some((name, bytes.parse().ok()?))
 }
 
-/// `[[max_total_threads_per_threadgroup(N)]] [[kernel]] void NAME(ARGUMENTS) {REST`.
+/// Rewrites `[[max_total_threads_per_threadgroup(N)]] [[kernel]] void NAME(ARGUMENTS) {REST`.
 fn kernel(text: &str) -> Option<String> {
     let (attributes, signature) = text.split_once("[[kernel]] void ")?;
     let (name, rest) = signature.split_once('(')?;
@@ -205,7 +206,7 @@ fn kernel(text: &str) -> Option<String> {
     ))
 }
 
-/// What an argument of this attribute is.
+/// The value of a built-in argument with this attribute.
 fn builtin(attribute: &str) -> &str {
     match attribute {
         "thread_index_in_threadgroup" => "emu_thread_index()",
@@ -213,7 +214,7 @@ fn builtin(attribute: &str) -> &str {
         "threadgroup_position_in_grid" => "emu_group_position()",
         "threadgroups_per_grid" => "emu_groups()",
         "threads_per_threadgroup" => "emu_threads_of_group()",
-        // A name that is nothing, for the compiler to tell.
+        // An undefined name, which the compiler will report.
         other => other,
     }
 }

@@ -1,6 +1,6 @@
-//! Inline PTX: each `asm` statement becomes a call of a function of our headers.
+//! Inline PTX: each `asm` statement becomes a call of a function in our headers.
 
-/// The text with calls in place of its `asm` statements. Lines stay where they are.
+/// Replaces the `asm` statements of a text by calls. Line numbers don't change.
 pub(super) fn called(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -37,7 +37,7 @@ fn next(text: &str) -> Option<(&str, Statement, &str)> {
     None
 }
 
-/// Where the parenthesis closes that the text opens with; strings are stepped over.
+/// The index of the parenthesis that closes the text's first; strings are skipped.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quoted, mut escaped) = (0, false, false);
     for (at, c) in text.char_indices() {
@@ -58,7 +58,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// Cuts at a character outside of strings and parentheses.
+/// Splits at a character outside of strings and parentheses.
 fn cut(text: &str, at: char) -> Vec<&str> {
     let (mut parts, mut start) = (Vec::new(), 0);
     let (mut depth, mut quoted) = (0, false);
@@ -199,7 +199,7 @@ fn atom(operation: &str, kind: &str, statement: &Statement) -> Option<String> {
     Some(calls.join(" "))
 }
 
-/// `cp.async`: the copy is made at once; bytes beyond the source's length are zero.
+/// Rewrites `cp.async`: the copy is made at once, and bytes beyond the source's length are zero.
 fn copy(registers: &str, inputs: &[String]) -> Option<String> {
     let arguments = registers.trim_end_matches([';', ' ']).split(',');
     let arguments = arguments.map(|argument| {

@@ -1,4 +1,4 @@
-//! A card to launch kernels on, through the functions that CubeCL would call.
+//! A card for tests to launch kernels on, through the functions that CubeCL calls.
 #![allow(unsafe_code, reason = "the emulator is a C interface")]
 #![allow(dead_code, reason = "each test program uses a part")]
 #![allow(clippy::unwrap_used, reason = "only tests are here")]
@@ -55,13 +55,13 @@ impl Drop for Buffer {
     }
 }
 
-/// Whether the card that the environment names is one of AMD's.
+/// Whether the card in the environment is AMD's.
 fn is_amds() -> bool {
     std::env::var("MOEBIUS_EMULATOR_CARD")
         .is_ok_and(|card| card.starts_with("mi") || card.starts_with("rx"))
 }
 
-/// Compiles a text, in the language of the card.
+/// Compiles a text in the card's language.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ pub(crate) fn compile(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A kernel of a text.
+/// A compiled kernel.
 pub(crate) struct Kernel(*const Function);
 
 impl Kernel {
@@ -117,7 +117,7 @@ impl Kernel {
         Kernel(function)
     }
 
-    /// Launches it on buffers, and gives what the launch and the wait for it come to.
+    /// Launches the kernel on buffers, and returns the status of the launch and of the wait for it.
     pub(crate) fn launch(&self, grid: u32, block: u32, shared: u32, buffers: &[&Buffer]) -> u32 {
         match self.on(null_mut(), [grid, block, shared], buffers) {
             // SAFETY: it takes nothing.
@@ -126,7 +126,7 @@ impl Kernel {
         }
     }
 
-    /// Puts it into a stream.
+    /// Submits a launch to a stream.
     pub(crate) fn put(
         &self,
         stream: *mut Stream,
@@ -161,13 +161,13 @@ impl Kernel {
     }
 }
 
-/// Launches the kernel `k` of a text, which must end well.
+/// Launches the kernel `k` of a text, and asserts that it succeeds.
 pub(crate) fn launch(text: &str, grid: u32, block: u32, shared: u32, buffers: &[&Buffer]) {
     let status = Kernel::new(text, "k").launch(grid, block, shared, buffers);
     assert_eq!(status, driver::SUCCESS);
 }
 
-/// The number of a device attribute's value.
+/// The value of the device attribute with this number.
 pub(crate) fn attribute(number: c_int) -> c_int {
     let mut value = 0;
     // SAFETY: the value outlives the call.
