@@ -1,5 +1,6 @@
-//! Decoders of every family of published models, tiny and random, on every device: their logits are those that transformers computes
-//! (`tests/cases/make_cases.py`, `tests/cases/make_decoders.py`); and the model that ships, which is trained (`tests/cases/make_shipped.py`).
+//! Decoders of every family of published models, tiny and with random weights, on every device: their logits equal those of
+//! transformers (`tests/cases/make_cases.py`, `tests/cases/make_decoders.py`). The same for the trained model that ships with
+//! the project (`tests/cases/make_shipped.py`).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,10 +12,10 @@ use moebius_model::families::FAMILIES;
 use moebius_model::load::ModelFiles;
 use moebius_tests::target::Target;
 
-/// Relative L2 that logits may be apart, in f32.
+/// Largest relative L2 error of logits, in f32.
 const APART: f64 = 1e-4;
 
-/// The folders of `tests/cases` that hold a decoder, and the model that ships.
+/// The folders of `tests/cases` that hold a decoder, and the folder of the shipped model.
 fn folders() -> Vec<PathBuf> {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
     let entries = std::fs::read_dir(cases).unwrap();
@@ -26,7 +27,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// What is wrong with the logits of a folder's model.
+/// Compares the logits of a folder's model with the expected ones; returns what is wrong.
 fn failures(folder: &Path, target: &Target) -> Vec<String> {
     let name = folder.file_name().unwrap().to_string_lossy();
     let name = format!("{name}[{}]", target.name);

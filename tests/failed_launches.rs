@@ -1,6 +1,6 @@
-//! A kernel that fails to compile or to launch is an error of the call that reads what it should have written.
+//! A kernel that fails to compile or to launch gives an error in the call that reads its output.
 //!
-//! Flex has no kernels, and a program that XLA can't compile is tested in `backends/xla/tests/`.
+//! Flex has no kernels, and programs that XLA can't compile are tested in `backends/xla/tests/`.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -26,7 +26,7 @@ fn refused(input: &[u32], output: &mut [u32]) {
     output[UNIT_POS as usize] = input[UNIT_POS as usize];
 }
 
-/// CubeCL's CPU compiler panics on the barrier.
+/// A kernel with a barrier over the device, on which CubeCL's CPU compiler panics.
 #[cube(launch)]
 fn waits_for_the_device(input: &[u32], output: &mut [u32]) {
     sync_storage();
@@ -46,7 +46,7 @@ fn shares(input: &[u32], output: &mut [u32], #[comptime] words: usize) {
     output[UNIT_POS as usize] = shared[(words - 1) - UNIT_POS as usize];
 }
 
-/// A device with kernels and the buffers of a launch on it.
+/// A device with kernels, and the buffers of a launch on it.
 struct Launch {
     target: &'static Target,
     client: Client,
@@ -54,7 +54,7 @@ struct Launch {
     output: Handle,
 }
 
-/// One on every device that has kernels.
+/// A launch on every device that has kernels.
 fn launches() -> impl Iterator<Item = Launch> {
     Target::all().iter().filter_map(|target| {
         let client = target.client()?;
@@ -74,12 +74,13 @@ impl Launch {
     }
 
     fn args(&self) -> [BufferArg; 2] {
-        // SAFETY: both have LEN words.
+        // SAFETY: both buffers have LEN words.
         [&self.input, &self.output]
             .map(|buffer| unsafe { BufferArg::from_raw_parts(buffer.clone(), LEN) })
     }
 
-    /// Panics unless reading the output, and what is computed from it, is an error that says `what`, and the input can be read.
+    /// Asserts that reading the output, or what is computed from it, is an error that contains `what`, and that the input can
+    /// still be read.
     fn assert_failed(self, what: &str) {
         let name = self.target.name;
         self.client.read_one(self.input.clone()).unwrap();
@@ -98,7 +99,7 @@ impl Launch {
         }
     }
 
-    /// Panics unless the kernel has written every word.
+    /// Asserts that the kernel has written every word.
     fn assert_ran(self) {
         let got = download_u32(&self.client, self.output, LEN);
         assert_eq!(got, (100..).take(LEN).collect::<Vec<u32>>());

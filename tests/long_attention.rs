@@ -1,5 +1,5 @@
-//! One head over a sequence that is attended by chunks: queries of a chunk meet the keys of each chunk before them, and the
-//! parts are merged by their log-sum-exp. With `MOEBIUS_TEST_DEEP=1` it has 131,072 tokens.
+//! One attention head over a long sequence in chunks: each chunk of queries attends to its own and every earlier chunk of keys,
+//! and the partial results are merged by their log-sum-exp. With `MOEBIUS_TEST_DEEP=1` the sequence has 131,072 tokens.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,22 +9,22 @@ use moebius::attention::{Attend, Attended, merge};
 use moebius_ops::attention::{Attended as HostAttended, Inputs, Problem, Sizes, Tables, reference};
 use moebius_tests::elements::exact;
 
-/// Values of the head.
+/// Elements of a head's rows.
 const DIM: usize = 64;
 
-/// Queries that are compared, spread evenly.
+/// Number of queries that are compared, evenly spread.
 const SAMPLES: usize = 16;
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.into_data().iter().collect()
 }
 
-/// A chunk of rows from `at` on.
+/// The chunk of `size` rows from row `at` on.
 fn chunk(x: &Tensor<4>, at: usize, size: usize) -> Tensor<4> {
     x.clone().narrow(2, at, size)
 }
 
-/// What the queries of a chunk see of all keys up to their own. Only two parts are held at a time.
+/// Attention of a chunk's queries to all keys up to their own. Only two partial results are held at a time.
 fn of_chunk([q, k, v]: [&Tensor<4>; 3], at: usize, size: usize) -> Attended {
     let query = chunk(q, at, size);
     let part = |from: usize, attend: Attend| {
@@ -37,7 +37,7 @@ fn of_chunk([q, k, v]: [&Tensor<4>; 3], at: usize, size: usize) -> Attended {
     })
 }
 
-/// o and the log-sum-exp of one query over all of `k`, by the description's reference.
+/// o and the log-sum-exp of one query over all of `k`, by the reference of attention.
 fn expected(q: &[f32], k: &[f32], v: &[f32]) -> HostAttended {
     let problem = Problem::new(Sizes {
         batch: 1,

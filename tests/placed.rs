@@ -1,4 +1,4 @@
-//! Layers whose experts are divided among devices of XLA's CPU plugin: what the same module computes on one device.
+//! Layers whose experts are divided among devices of XLA's CPU plugin compute what the same module computes on one device.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use burn::module::Param;
@@ -28,7 +28,7 @@ fn device() -> Device {
     moebius::open(&"xla:cpu".parse().unwrap()).unwrap()
 }
 
-/// 8 gated experts of 24 columns with biases.
+/// A layer with 8 gated experts, 24 inner columns and biases.
 fn config() -> MoeConfig {
     MoeConfig::new(HIDDEN, 24, 8)
         .with_activation(Activation::Silu)
@@ -36,7 +36,7 @@ fn config() -> MoeConfig {
         .with_bias(true)
 }
 
-/// At most 1.25 times the even load.
+/// The layer with a capacity of 1.25 times the even load.
 fn capped() -> MoeConfig {
     config().with_capacity(Some(Capacity::new(1.25, 2).unwrap()))
 }
@@ -45,7 +45,7 @@ fn layer(config: MoeConfig) -> MoeLayer {
     filled(config.init(&device()).unwrap(), 3, 0.5)
 }
 
-/// \[4,12,16\]: tokens with a common part, so that experts are as uneven as the router's rows along it.
+/// Random tokens \[4,12,16\] that share a common vector, so that the router prefers some experts.
 fn batch(seed: u64, device: &Device) -> Tensor<3> {
     let mut rng = Rng::new(seed);
     let common = rng.vec(HIDDEN, 1.0);
@@ -67,13 +67,13 @@ fn dropped(out: &MoeOutput<3>) -> i64 {
     out.dropped_slots.clone().into_data().iter().next().unwrap()
 }
 
-/// Experts of the slots, in the order of the tokens.
+/// The slots' experts, in the order of the tokens.
 fn chosen(out: &MoeOutput<3>) -> Vec<i64> {
     let indices = out.routing.indices.clone();
     indices.into_data().iter().collect()
 }
 
-/// Compares a forward of the layer on 2 and 4 devices with its own, and returns the dropped slots.
+/// Compares a forward of the layer on 2 and on 4 devices with its forward on one; returns the number of dropped slots.
 fn compare(layer: &MoeLayer, x: &Tensor<3>, element: Element) -> i64 {
     let one = layer.forward(x.clone()).unwrap();
     for devices in [2, 4] {
@@ -100,7 +100,7 @@ fn compare(layer: &MoeLayer, x: &Tensor<3>, element: Element) -> i64 {
     dropped(&one)
 }
 
-/// How many slots the fullest expert has.
+/// The number of slots of the busiest expert.
 fn fullest(chosen: &[i64]) -> usize {
     let count = |expert| chosen.iter().filter(|e| **e == expert).count();
     (0..8).map(count).max().unwrap()
@@ -112,7 +112,7 @@ fn a_placed_layer_computes_what_one_device_does() {
     let x = batch(5, &device());
     assert_eq!(compare(&layer, &x, Element::F32), 0);
     let chosen = chosen(&layer.forward(x).unwrap());
-    // Twelve of 96 slots would be even.
+    // An even load would be twelve of the 96 slots.
     assert!(fullest(&chosen) > 24, "{chosen:?}");
 }
 
@@ -157,7 +157,7 @@ fn halves_are_placed_too() {
     compare(&layer, &x, Element::Bf16);
 }
 
-/// Those that Burn records on one device, in the module's shapes.
+/// The gradients equal Burn's on one device, in the module's shapes.
 #[test]
 fn gradients_are_those_of_one_device() {
     for config in [config(), capped().with_bias(false)] {

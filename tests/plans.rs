@@ -1,4 +1,4 @@
-//! What `plan` chooses on devices no test machine has, from capabilities written by hand.
+//! The choices of `plan` on devices that no test machine has, from handwritten capabilities.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,17 +17,17 @@ use moebius_shaders::grouped_gemm::{Choice, Variant, plan};
 use moebius_shaders::{PlanError, Unsupported};
 use std::fmt::Debug;
 
-/// 4096 tokens, top-2 of 8, hidden 1024, inter 4096: the larger size of the main job.
+/// A product of 4096 tokens, top-2 of 8 experts, hidden 1024, inter 4096: the larger size of the main job.
 fn many() -> Problem {
     Problem::new(8192, 8, 2, 4096, 1024).unwrap()
 }
 
-/// Four tokens, top-2 of 8.
+/// A product of four tokens, top-2 of 8 experts.
 fn few() -> Problem {
     Problem::new(8, 8, 2, 4096, 1024).unwrap()
 }
 
-/// What the device lacks.
+/// The refusal of a plan, which says what the device lacks.
 fn refusal<T: Debug>(planned: Result<T, PlanError>) -> Unsupported {
     match planned.unwrap_err() {
         PlanError::Unsupported(unsupported) => unsupported,
@@ -71,7 +71,7 @@ fn a_cpu_takes_its_registers_and_cores() {
     }
 }
 
-/// f16 matrix instructions are there, and never chosen unless the caller allows the unproven.
+/// f16 matrix instructions are available, but only chosen if the caller allows unproven variants.
 #[test]
 fn an_unproven_variant_is_never_the_default() {
     let half = Problem {
@@ -98,7 +98,7 @@ fn an_unproven_variant_is_never_the_default() {
     }
 }
 
-/// Matrix instructions read W by rows of k, too, where its columns are whole vectors, and a gate has no transposed form.
+/// Matrix instructions also read W \[E, k, n\] where its columns fill whole vectors; a gated product has no such form.
 #[test]
 fn weights_by_input_columns_are_planned_with_matrix_instructions_where_they_are_whole() {
     let transposed = Problem {
@@ -133,7 +133,7 @@ fn weights_by_input_columns_are_planned_with_matrix_instructions_where_they_are_
     }
 }
 
-/// Tiles and bindings follow the rows a capacity leaves, not the slots.
+/// Tiles and bindings follow the number of rows that a capacity leaves, not the number of slots.
 #[test]
 fn a_row_bound_makes_the_sorted_side_smaller() {
     let bounded = Problem {
@@ -173,7 +173,7 @@ fn a_type_the_device_lacks_is_refused_by_name() {
     assert!(plan(half, &lavapipe(), Choice::default()).is_ok());
 }
 
-/// 8 experts of 32 MiB: 256 MiB of weights in bindings of at most 128 MiB.
+/// 256 MiB of weights, 8 experts of 32 MiB, in bindings of at most 128 MiB.
 #[test]
 fn weights_beyond_a_binding_are_split() {
     let gated = Problem {
@@ -188,14 +188,14 @@ fn weights_beyond_a_binding_are_split() {
         let bytes = u64::from(slab.last - slab.first) * gated.expert_bytes() as u64;
         assert!(bytes <= device.limits.max_binding_bytes);
     }
-    // Half the element, half the slabs.
+    // Half the bytes per element need half the slabs.
     let half = Problem {
         element: Element::F16,
         ..gated
     };
     let plan = moebius_shaders::grouped_gemm::plan(half, &lavapipe(), Choice::default());
     assert_eq!(plan.unwrap().slabs.len(), 1);
-    // One expert of 140 MiB has nowhere to be cut.
+    // One expert of 140 MiB can't be divided.
     let huge = Problem::new(8, 1, 1, 8960, 4096).unwrap();
     let error = moebius_shaders::grouped_gemm::plan(huge, &device, Choice::default()).unwrap_err();
     let error = error.to_string();
@@ -239,7 +239,8 @@ fn layer(tokens: usize, capacity: Option<Capacity>) -> Layer {
     }
 }
 
-/// Six launches after routing, eleven with a capacity, on every device and for every batch; two of a dense network.
+/// A layer makes six launches after routing, eleven with a capacity, on every device and for every batch; a dense network makes
+/// two.
 #[test]
 fn a_layer_takes_the_same_launches_everywhere() {
     let capacity = Some(Capacity::new(1.25, 4).unwrap());
@@ -290,12 +291,12 @@ fn sizes_that_make_no_sense_are_shape_errors() {
     for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert!(Capacity::new(factor, 4).is_err());
     }
-    // The capacity counts all K choices of a token, and never falls below its floor.
+    // The capacity counts all K choices of a token, and never falls below its minimum.
     let slots = |factor, slots| Capacity::new(factor, 4).unwrap().slots_per_expert(slots, 8);
     assert_eq!([slots(1.25, 8192), slots(0.1, 16)], [1280, 4]);
 }
 
-/// The experts of models in use, as their configurations give them.
+/// A layer with a published model's experts, as its configuration gives them, and 8 choices per token.
 fn model(experts: usize, hidden: usize, inter: usize, tokens: usize) -> Layer {
     let routing = routing::Problem::new(tokens, experts, 8).unwrap();
     Layer {
@@ -314,10 +315,10 @@ fn model(experts: usize, hidden: usize, inter: usize, tokens: usize) -> Layer {
 fn qwen3_30b_a3b_is_planned() {
     let shape = |tokens| model(128, 2048, 768, tokens);
     assert_eq!(shape(4096).flops(), 2 * 3 * 4096 * 8 * 2048 * 768);
-    // Weights 1.21 GB, activations 0.22 GB.
+    // Weights of 1.21 GB and activations of 0.22 GB.
     let bytes = 2 * (128 * (3 * 2048 * 768 + 2048) + 2 * 4096 * 2048 + 32768 * (768 + 2048));
     assert_eq!(shape(4096).floor_bytes(), bytes);
-    // Of one browser's GPU and one laptop's: 805 MB of first weights are one buffer.
+    // A browser's GPU and a laptop's take the 805 MB of first weights as one buffer.
     for device in [swiftshader(), apple_m()] {
         let device = Capability {
             f16: true,
@@ -326,7 +327,7 @@ fn qwen3_30b_a3b_is_planned() {
         for tokens in [1, 16, 4096] {
             let plan = experts::plan(shape(tokens), &device, Choice::default()).unwrap();
             assert_eq!((plan.up.slabs.len(), plan.down.slabs.len()), (1, 1));
-            // Their gradient is f32: 1.6 GB.
+            // The weights' gradient is f32: 1.6 GB.
             let training = experts::plan_training(shape(tokens), plan.up.variant, &device);
             let fits = device.limits.max_buffer_bytes >= 1_610_612_736;
             assert_eq!(training.is_ok(), fits);
@@ -352,13 +353,13 @@ fn deepseek_v3_is_planned() {
     let device = mi300x();
     let plan = experts::plan(shape(4096), &device, Choice::default()).unwrap();
     experts::plan_training(shape(4096), plan.up.variant, &device).unwrap();
-    // 15 GB of first weights.
+    // The first weights have 15 GB.
     let refused = experts::plan(shape(1), &l4(), Choice::default()).unwrap_err();
     let refused = refused.to_string();
     assert!(refused.contains("15032385536 bytes"), "{refused}");
 }
 
-/// Slabs of DeepSeek-V3's weights on a device: as many experts as its binding and 31 bits hold.
+/// The numbers of slabs of DeepSeek-V3's weights on a device: a slab has as many experts as a binding and 31 bits hold.
 fn slabs(device: &Capability) -> (usize, usize) {
     let of = |elements: u64| {
         let bytes = device.limits.max_binding_bytes / (2 * elements);

@@ -1,4 +1,4 @@
-//! Random problems through the kernels on the CubeCL CPU, against the oracles.
+//! Random problems for the kernels on the CubeCL CPU, against the oracles.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn logits() -> impl Strategy<Value = (usize, usize, Vec<f32>)> {
     })
 }
 
-/// Keys of slots, E among them for slots that go nowhere, and weights with ties.
+/// Keys of slots, with E for slots without an expert, and weights with ties.
 fn slots() -> impl Strategy<Value = (usize, Vec<u32>, Vec<f32>)> {
     (1usize..20, 1usize..700).prop_flat_map(|(experts, slots)| {
         let keys = prop::collection::vec(0..=experts as u32, slots);
@@ -34,7 +34,7 @@ fn slots() -> impl Strategy<Value = (usize, Vec<u32>, Vec<f32>)> {
     })
 }
 
-/// A stack of matrices of values whose magnitudes differ by powers of two, and a granularity.
+/// A stack of matrices whose magnitudes vary by powers of two, and a granularity.
 fn stacks() -> impl Strategy<Value = ([usize; 3], Vec<f32>, Granularity)> {
     let granularity = prop_oneof![
         Just(Granularity::Tensor),
@@ -117,7 +117,7 @@ proptest! {
     #[test]
     fn values_come_back_close_and_codes_unchanged((shape, x, granularity) in stacks(), e5m2: bool) {
         let device = moebius::open(&Device::Cpu).unwrap();
-        // Half a unit in the last place, and half of the smallest subnormal.
+        // The relative error is half a unit in the last place, and the least error half the smallest subnormal.
         let (format, relative, least) = if e5m2 {
             (Fp8Format::E5M2, 1.0 / 8.0, 2f32.powi(-17))
         } else {
@@ -128,7 +128,7 @@ proptest! {
         let packed = Fp8Tensor::quantize(source, &quantizer).unwrap();
         let values = packed.dequantize(FloatDType::F32).unwrap();
         let y: Vec<f32> = values.clone().try_into_vec_as().unwrap();
-        // No scale is larger than the largest magnitude of all makes it, rounded up to a power of two.
+        // Every scale is at most the one of the largest magnitude, rounded up to a power of two.
         let amax = x.iter().fold(0.0f32, |amax, x| amax.max(x.abs()));
         let scale = if amax == 0.0 { 1.0 } else { 2.0 * amax / format.max() };
         for (x, y) in x.iter().zip(y) {

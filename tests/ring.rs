@@ -1,4 +1,5 @@
-//! Attention of a sequence whose chunks are in several queues of a device, or on devices of XLA's CPU plugin: what the reference says of the whole.
+//! Attention over a sequence whose chunks lie in several queues of a device, or on devices of XLA's CPU plugin, equals the
+//! reference over the whole sequence.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
@@ -24,7 +25,7 @@ const SIZES: Sizes = Sizes {
     value_dim: 6,
 };
 
-/// Rules that chunks of 6 and 8 tokens see all, a part or nothing under, and whether there are sinks.
+/// Rules under which chunks of 6 and 8 tokens are visible in full, in part or not at all, and whether there are sinks.
 fn cases() -> Vec<(Vec<Rule>, bool)> {
     vec![
         (vec![], true),
@@ -40,7 +41,7 @@ fn cases() -> Vec<(Vec<Rule>, bool)> {
     ]
 }
 
-/// What an attention reads on the host, and the gradient of o.
+/// The inputs of an attention on the host, and the gradient of o.
 struct Given {
     problem: Problem,
     qkv: [Vec<f32>; 3],
@@ -67,14 +68,14 @@ impl Given {
             problem: problem.with_rules(rules).unwrap(),
             qkv,
             d_o: rng.vec(s.batch * s.heads * s.queries * s.value_dim, 1.0),
-            // Documents of seven tokens, so that some lie in two chunks.
+            // Documents of seven tokens, so that some span two chunks.
             documents: (0..48).map(|token| token % 24 / 7).collect(),
             relative: rng.vec(table, 2.0),
             sinks: rng.vec(if sinks { s.heads } else { 0 }, 2.0),
         }
     }
 
-    /// What the reference says of the whole.
+    /// The reference's results and gradients for the whole sequence.
     fn want(&self) -> (moebius_ops::attention::Attended, Gradients) {
         let [q, k, v] = [0, 1, 2].map(|at: usize| exact(&self.qkv[at]));
         let [d_o, relative, sinks] = [&self.d_o, &self.relative, &self.sinks].map(|x| exact(x));
@@ -164,10 +165,10 @@ fn group(count: usize) -> &'static DeviceGroup {
     GROUPS[count].get_or_init(open)
 }
 
-/// o and lse, and by their names the gradients.
+/// The results o and lse, and the gradients with their names.
 type Found = (Attended, Vec<(&'static str, Vec<f32>)>);
 
-/// By places on these devices, tensors on the first, and gradients by Burn.
+/// Runs the ring over queues of these devices, with tensors on the first one and gradients by Burn.
 fn by_queues(given: &Given, devices: &[Device]) -> Found {
     let device = devices[0].clone().autodiff();
     let relative = given.relative(&device).require_grad();
@@ -191,7 +192,7 @@ fn by_queues(given: &Given, devices: &[Device]) -> Found {
     (out, gradients)
 }
 
-/// By a group of XLA's devices, tensors on flex.
+/// Runs the ring over a group of XLA's devices, with tensors on Flex.
 fn by_group(given: &Given, ring: &GroupRing) -> Found {
     let device = open("flex");
     let (relative, sinks) = (given.relative(&device), given.sinks(&device));

@@ -1,6 +1,6 @@
-//! The engine on every device: however requests are batched, cut into pieces, found again or preempted, each gets the tokens and
-//! the probabilities that it gets alone, to the bit; on XLA, which chooses by the shape of a product in which order it sums, to 1e-5.
-//! With `MOEBIUS_TEST_DEEP=1` there are 10,000 schedules on `flex`, and more than usual on the other devices.
+//! The inference engine on every device: however requests are batched, split, found in the cache or preempted, each gets the
+//! same tokens and probabilities as alone, to the bit; on XLA, whose order of summation depends on the shapes, to 1e-5. With
+//! `MOEBIUS_TEST_DEEP=1` there are 10,000 schedules on `flex`, and more than usual on the other devices.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,11 +17,12 @@ use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles};
 use moebius_tests::target::Target;
 
-/// The seed of the first schedule, in which a request is preempted; one in ten is so.
+/// The seed of the first schedule, one in which a request is preempted, as in one of ten.
 const FIRST: u64 = 80;
 
-/// Random schedules on a device: fewer where one takes seconds, on `cpu` because of what its launches cost and on XLA because each shape
-/// of a step is a program to compile. The scheduler is the same everywhere, so the deep tier's many are where a schedule takes milliseconds.
+/// The number of random schedules on a device. It is small where a schedule takes seconds: on `cpu`, whose launches are slow,
+/// and on XLA, which compiles a program for each shape of a step. The scheduler is the same everywhere, so the deep tier runs
+/// most on `flex`, where a schedule takes milliseconds.
 fn schedules(device: &str, deep: bool) -> u64 {
     match (device, deep) {
         ("cpu", false) => 5,
@@ -35,10 +36,10 @@ fn schedules(device: &str, deep: bool) -> u64 {
     }
 }
 
-/// Two layers of experts, published by transformers.
+/// A model of two layers of experts in a published architecture.
 const MODEL: &str = "decoder_olmoe";
 
-/// Tokens of the vocabularies of all cases.
+/// The vocabulary size of all cases.
 const VOCABULARY: u32 = 64;
 
 fn model(device: &Device) -> Model {
@@ -53,11 +54,11 @@ fn engine(model: &Model, limits: Limits, device: &Device) -> Engine {
     Engine::new(model.clone(), EngineOptions { limits, format }, device).unwrap()
 }
 
-/// Numbers that a seed decides (SplitMix64).
+/// A generator of pseudo-random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
-    /// A number of `range`.
+    /// A random number in `range`.
     fn of(&mut self, range: std::ops::RangeInclusive<u64>) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -67,13 +68,13 @@ impl Random {
     }
 }
 
-/// Requests, some of which begin alike: prompts of 1 to 40 tokens, answers of 2 to 7.
+/// Requests, some with a common prefix: prompts of 1 to 40 tokens, answers of 2 to 7.
 fn requests() -> Vec<Generation> {
     let mut random = Random(17);
     let request = |n: u64| {
         let start = n % 3;
         let token = |at: u64| ((at * 7 + start * 13 + at * at) as u32) % VOCABULARY;
-        // Answers to half of them soon need another page, and may find none.
+        // Half of the prompts end near the end of a page, so that their answers soon need another one, and may find none.
         let length = match n % 2 {
             0 => random.of(1..=40),
             _ => PAGE * random.of(1..=2) - random.of(0..=2),
@@ -90,7 +91,7 @@ fn requests() -> Vec<Generation> {
     (0..10).map(request).collect()
 }
 
-/// Draws of requests by their number.
+/// The draws of each request, by its number.
 type Draws = BTreeMap<RequestId, Vec<Draw>>;
 
 fn step(engine: &mut Engine, draws: &mut Draws) {
@@ -111,14 +112,14 @@ fn alone(model: &Model, request: &Generation, device: &Device) -> Vec<Draw> {
     draws.remove(&id).unwrap()
 }
 
-/// What a schedule met.
+/// The events that occurred in a schedule.
 #[derive(Default)]
 struct Met {
     found: bool,
     preempted: bool,
 }
 
-/// One schedule: other limits, and requests that come and go between steps.
+/// Runs a schedule with random limits, in which requests come and go between steps.
 fn schedule(seed: u64, model: &Model, want: &[(Generation, Vec<Draw>)], target: &Target) -> Met {
     let device = target.burn();
     let mut random = Random(seed);

@@ -1,7 +1,7 @@
-//! The WGSL of every kernel against what is committed, so that a change of a kernel, of a plan or of the compiler shows
-//! what it does to the code. `tests/snapshots/wgsl/` has one text for each way to compute each family: the kernel's
-//! story, to read. `tests/snapshots/wgsl.tsv` has a line for every kernel: what it binds, its workgroup and the hash of
-//! its text. `MOEBIUS_BLESS=1` rewrites both.
+//! The WGSL of every kernel against the committed text, so that a change of a kernel, a plan or the compiler shows its effect
+//! on the code. `tests/snapshots/wgsl/` has one text, for reading, for each variant of each family of kernels.
+//! `tests/snapshots/wgsl.tsv` has a line for every kernel: its bindings, its workgroup size and the hash of its text.
+//! `MOEBIUS_BLESS=1` rewrites both.
 #![allow(clippy::panic, reason = "a test may panic on an unreadable tree")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::{env, fs};
 use moebius_shaders::emit::{self, EmitError, KernelEntry, Target};
 use naga::{AddressSpace, Module};
 
-/// Lines that the texts and the list may have together, so that a reviewer can read a change.
+/// The most lines that texts and list may have together, so that a reviewer can read a change.
 const LINES: usize = 16_000;
 
 fn folder() -> PathBuf {
@@ -60,7 +60,7 @@ fn kernels() -> BTreeMap<String, Kernel> {
     kernels
 }
 
-/// Of each variant of each family the kernel with the fewest lines, by file name.
+/// The shortest kernel of each variant of each family, by file name.
 fn stories(kernels: &BTreeMap<String, Kernel>) -> BTreeMap<String, &str> {
     let mut shortest: BTreeMap<_, (usize, &String)> = BTreeMap::new();
     for (name, kernel) in kernels {
@@ -74,7 +74,7 @@ fn stories(kernels: &BTreeMap<String, Kernel>) -> BTreeMap<String, &str> {
     shortest.values().map(file).collect()
 }
 
-/// What a kernel takes of a device.
+/// The number of a kernel's bindings, its workgroup's size, and the workgroup's bytes of shared memory.
 fn needs(name: &str, text: &str) -> String {
     let module: Module =
         naga::front::wgsl::parse_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -91,7 +91,7 @@ fn needs(name: &str, text: &str) -> String {
     format!("{bindings}\t{size}\t{bytes}")
 }
 
-/// The list of all kernels, a line each.
+/// The list of all kernels, one per line.
 fn list(kernels: &BTreeMap<String, Kernel>) -> String {
     let mut list = "kernel\tbindings\tworkgroup\tworkgroup bytes\tlines\tblake3\n".to_owned();
     for (name, Kernel { text, .. }) in kernels {
@@ -102,7 +102,7 @@ fn list(kernels: &BTreeMap<String, Kernel>) -> String {
     list
 }
 
-/// Everything that is committed, by file name: what it should be.
+/// The expected contents of all committed files, by file name.
 fn wanted() -> BTreeMap<String, String> {
     let kernels = kernels();
     let texts = stories(&kernels).into_iter();
@@ -111,7 +111,7 @@ fn wanted() -> BTreeMap<String, String> {
     texts.chain([list]).collect()
 }
 
-/// Names of the committed texts.
+/// The names of the committed texts.
 fn committed() -> Vec<String> {
     let Ok(files) = fs::read_dir(folder().join("wgsl")) else {
         return Vec::new();
@@ -123,7 +123,7 @@ fn committed() -> Vec<String> {
     names
 }
 
-/// Where two texts part: the line, and what each has there.
+/// The first line where two texts differ, with both versions.
 fn first_difference(name: &str, old: &str, new: &str) -> Option<String> {
     if old == new {
         return None;
@@ -182,7 +182,7 @@ fn wgsl_is_as_committed() {
     );
 }
 
-/// Names of variables, order of declarations: nothing may depend on a hash map or on what was compiled before.
+/// Names and order don't depend on a hash map or on earlier compilations.
 #[test]
 fn compiling_twice_gives_the_same_text() {
     let (first, second) = (kernels(), kernels());
@@ -192,7 +192,7 @@ fn compiling_twice_gives_the_same_text() {
     }
 }
 
-/// The same of the other targets, for one kernel of each variant.
+/// The other targets' code is the same in two compilations, for one kernel of each variant.
 #[test]
 fn compiling_twice_gives_the_same_bytes() {
     let mut seen = BTreeSet::new();

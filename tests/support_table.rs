@@ -1,9 +1,9 @@
-//! The support table of `docs/support.md`, made from what conformance launched and compared (`support/ran.tsv`), from the
-//! availability that `validate` checks, and from what the compilers of CI read.
+//! The support table of `docs/support.md`, made from the kernels that conformance launched and compared (`support/ran.tsv`),
+//! from the availability that `validate` checks, and from the code that CI's compilers accept.
 //!
-//! With `MOEBIUS_TEST_RECORD` naming the record of a whole run of conformance ([`moebius_tests::record`]), what the table
-//! says is held against it. `MOEBIUS_BLESS=1` rewrites the table, and from a record `support/ran.tsv`. What a GPU ran is in
-//! `support/ran_on_gpus.tsv`, which `MOEBIUS_BLESS=1` rewrites from a GPU's record where `MOEBIUS_GPU_RECORD` names one.
+//! If `MOEBIUS_TEST_RECORD` names the record of a whole conformance run ([`moebius_tests::record`]), the table is checked
+//! against it. `MOEBIUS_BLESS=1` rewrites the table, and from a record `support/ran.tsv`. `support/ran_on_gpus.tsv` lists what
+//! ran on a GPU; `MOEBIUS_BLESS=1` rewrites it from the GPU's record that `MOEBIUS_GPU_RECORD` names.
 
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
@@ -19,7 +19,7 @@ use moebius_tests::record::{self, End, Line};
 const BEGIN: &str = "<!-- support-table:begin -->";
 const END: &str = "<!-- support-table:end -->";
 
-/// How well a kernel is known to work somewhere, worst first.
+/// The state of a kernel on a device, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cell {
     NotAvailable,
@@ -45,10 +45,10 @@ impl Cell {
     }
 }
 
-/// Devices of CI by the kernel that a case launched there and compared.
+/// For each kernel, the devices on which a case launched it and compared its results.
 type Ran = BTreeMap<String, BTreeSet<String>>;
 
-/// A column's name, its device in records, and what CI knows about an entry there.
+/// A column: its name, its device in records, and the function that gives CI's knowledge of an entry there.
 type Column = (&'static str, &'static str, fn(&KernelEntry, &Ran) -> Cell);
 
 const COLUMNS: [Column; 6] = [
@@ -60,16 +60,16 @@ const COLUMNS: [Column; 6] = [
     ("metal (MSL)", METAL, |e, ran| card(e, METAL, &MSL, ran)),
 ];
 
-/// What the compilers of CI take for the cards of each column.
+/// The targets that CI compiles for the cards of each column.
 const CUDA: [Target; 2] = [Target::CudaCpp, Target::Ptx];
 const ROCM: [Target; 2] = [Target::AmdgpuGfx942, Target::AmdgpuGfx1201];
 const MSL: [Target; 1] = [Target::Msl];
 
-/// What the table is made of.
+/// The data that the table is made from.
 struct Known {
-    /// What ran in CI.
+    /// The kernels that ran in CI.
     ci: Ran,
-    /// What ran on a GPU.
+    /// The kernels that ran on a GPU.
     gpus: Ran,
 }
 
@@ -81,16 +81,16 @@ impl Known {
         })
     }
 
-    /// The state of an entry in each column, and whether a GPU ran the entry there.
+    /// The state of an entry in each column, and whether a GPU ran it there.
     fn states(&self, entry: &KernelEntry) -> States {
         COLUMNS.map(|(_, device, cell)| (cell(entry, &self.ci), has_run(entry, device, &self.gpus)))
     }
 }
 
-/// The state of a kernel in each column, and whether a GPU ran the kernel there.
+/// For each column, a kernel's state, and whether a GPU ran it there.
 type States = [(Cell, bool); COLUMNS.len()];
 
-/// Those whose record is read.
+/// The devices whose records are read.
 fn recording() -> impl Iterator<Item = &'static str> {
     CI.into_iter().chain([METAL])
 }
@@ -108,7 +108,7 @@ fn on_device(entry: &KernelEntry, device: &str, ran: &Ran) -> Cell {
     }
 }
 
-/// `found` where one of the targets has code, and less for an unproven way of computing.
+/// The state `found` if one of the targets has code; a lower one for an unproven variant.
 fn compiled(entry: &KernelEntry, targets: &[Target], found: Cell) -> Cell {
     let available = |target: &Target| unavailable(entry, *target).is_none();
     if !targets.iter().any(available) {
@@ -120,7 +120,7 @@ fn compiled(entry: &KernelEntry, targets: &[Target], found: Cell) -> Cell {
     }
 }
 
-/// The card in software that CI has, or else the compilers.
+/// The state on an emulated card of CI, else by the compilers.
 fn card(entry: &KernelEntry, device: &str, targets: &[Target], ran: &Ran) -> Cell {
     match (has_run(entry, device, ran), entry.proven) {
         (true, true) => Cell::Emulated,
@@ -129,7 +129,7 @@ fn card(entry: &KernelEntry, device: &str, targets: &[Target], ran: &Ran) -> Cel
     }
 }
 
-/// CI's driver, or else spirv-val.
+/// The state by CI's driver, else by spirv-val.
 fn vulkan(entry: &KernelEntry, ran: &Ran) -> Cell {
     if has_run(entry, "vulkan", ran) {
         return Cell::Runs;
@@ -158,14 +158,14 @@ impl Row {
     }
 }
 
-/// The kernels that programs depend on; `peak` is an instrument of the benchmarks.
+/// The kernels that programs use; `peak`, an instrument of the benchmarks, is left out.
 fn entries() -> Vec<KernelEntry> {
     let entries = moebius_shaders::kernels().into_iter();
     entries.filter(|entry| entry.family != "peak").collect()
 }
 
-/// One row for the entries of a family, a variant and an element type; a cell is its worst entry's. Neighbouring types
-/// with the same cells share a row.
+/// Rows for families, variants and element types; a cell shows its worst entry. Adjacent element types with equal cells share a
+/// row.
 fn rows(entries: &[KernelEntry], known: &Known) -> Vec<Row> {
     let mut order = Vec::new();
     let mut worst: BTreeMap<(String, String), States> = BTreeMap::new();
@@ -199,7 +199,7 @@ fn rows(entries: &[KernelEntry], known: &Known) -> Vec<Row> {
     rows
 }
 
-/// How many kernels are in which state on a device, best first, and how many ran on a GPU.
+/// For a device, the number of kernels in each state, best first, and the number that ran on a GPU.
 fn summary(entries: &[KernelEntry], known: &Known) -> String {
     let mut counts: BTreeMap<Cell, [usize; COLUMNS.len()]> = BTreeMap::new();
     let mut on_gpus = [0; COLUMNS.len()];
@@ -261,7 +261,7 @@ fn gpus_path() -> PathBuf {
     manifest().join("support/ran_on_gpus.tsv")
 }
 
-/// What a committed file says: a kernel, a tab, and devices with commas between.
+/// Parses a committed file: each line has a kernel, a tab, and devices separated by commas.
 fn committed(path: &Path) -> Result<Ran, String> {
     let text = read(path)?;
     let line = |line: &str| -> Result<(String, BTreeSet<String>), String> {
@@ -273,7 +273,7 @@ fn committed(path: &Path) -> Result<Ran, String> {
     text.lines().map(line).collect()
 }
 
-/// What the record in `folder` says about emitted kernels on the devices of CI.
+/// The emitted kernels that the record in `folder` shows on CI's devices.
 fn recorded(folder: &Path) -> Result<Ran, String> {
     let entries = entries();
     let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
@@ -295,7 +295,7 @@ fn recorded(folder: &Path) -> Result<Ran, String> {
     Ok(ran)
 }
 
-/// What the record of GPUs in `folder` says: kernels of the table and the devices where each case that launched them passed.
+/// The table's kernels that the GPU record in `folder` shows, with the devices on which every case that launched them passed.
 fn recorded_on_gpus(folder: &Path) -> Result<Ran, String> {
     let entries = entries();
     let names: BTreeSet<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
@@ -318,7 +318,7 @@ fn recorded_on_gpus(folder: &Path) -> Result<Ran, String> {
     Ok(ran)
 }
 
-/// (kernel, device) pairs.
+/// All (kernel, device) pairs.
 fn pairs(ran: &Ran) -> BTreeSet<(&str, &str)> {
     let pairs = ran.iter().flat_map(|(kernel, devices)| {
         let devices = devices.iter();
@@ -351,7 +351,7 @@ fn the_record_says_what_the_table_says(folder: &Path) -> Result<(), Failed> {
     verdict(&problems, advice)
 }
 
-/// Kernels that some device of CI could run and that no case launches there.
+/// Kernels that some CI device could run but no case launches there.
 fn never_launched(entries: &[KernelEntry], ran: &Ran) -> Vec<String> {
     let mut problems = Vec::new();
     for entry in entries {
@@ -377,7 +377,7 @@ fn kernels_are_told_by_their_names() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Launches on WebGPU of another Rust type than the emitted kernel of their name.
+/// Launches on WebGPU whose Rust type isn't that of the emitted kernel with their name.
 fn misnamed(entries: &[KernelEntry], lines: &[Line]) -> Vec<String> {
     let types: BTreeMap<&str, &str> = entries
         .iter()
@@ -400,7 +400,7 @@ fn misnamed(entries: &[KernelEntry], lines: &[Line]) -> Vec<String> {
 fn launches_have_the_names_of_their_kernels(folder: &Path) -> Result<(), Failed> {
     let (entries, mut lines) = (entries(), record::read(folder)?);
     verdict(&misnamed(&entries, &lines), "see `launched::note`")?;
-    // The check itself, on a launch with another kernel's type.
+    // The check finds a launch with another kernel's type.
     let on_wgpu = lines.iter_mut().filter(|line| line.device == "wgpu");
     let mut kernels = on_wgpu.flat_map(|line| &mut line.kernels);
     let named = kernels.find(|(name, _)| entries.iter().any(|entry| entry.name == *name));
@@ -410,7 +410,7 @@ fn launches_have_the_names_of_their_kernels(folder: &Path) -> Result<(), Failed>
     Ok(())
 }
 
-/// The page before the table, the table, and the rest.
+/// Splits a page into the text before the table, the table, and the rest.
 fn split(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (table, after) = rest.split_once(END)?;
@@ -437,7 +437,7 @@ fn the_page_has_the_current_support_table() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A table in which everything works everywhere, or nothing does, would be a table of nothing.
+/// A table in which every cell is the same would say nothing.
 fn the_table_tells_kernels_apart() -> Result<(), Failed> {
     let rows = rows(&entries(), &Known::committed()?);
     for cell in [
@@ -455,7 +455,7 @@ fn the_table_tells_kernels_apart() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The checks themselves, on a record that lacks a kernel and has one too many.
+/// The checks find a missing kernel and an unexpected one in a record.
 fn a_kernel_that_did_not_run_is_found() -> Result<(), Failed> {
     let all = |device: &str| -> BTreeSet<String> { [device.to_owned()].into() };
     let said = Ran::from([("a".to_owned(), all("cpu")), ("b".to_owned(), all("cpu"))]);
@@ -484,7 +484,7 @@ fn bless(path: &Path, ran: Ran) -> Result<(), String> {
     write(path, &text)
 }
 
-/// Rewrites what records were given for.
+/// Rewrites the files for which records were given.
 fn bless_all(folder: Option<&Path>) -> Result<(), String> {
     if let Some(folder) = folder {
         bless(&ran_path(), recorded(folder)?)?;

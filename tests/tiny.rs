@@ -1,6 +1,6 @@
-//! A tour, small enough to check by hand; read this first. It uses each part once: names of devices, FP8 codes, a linear layer of
-//! codes, the MoE layer with its routers, kinds of experts, a capacity and factors, losses, gradients, a shared expert, experts in
-//! host memory, attention with a cache, a model with an engine, and a refusal.
+//! A tour, small enough to check by hand; read this first. It uses each part once: device names, FP8 codes, a linear layer with
+//! FP8 weights, the MoE layer with its routers, kinds of experts, a capacity and factors, losses, gradients, a shared expert,
+//! experts in host memory, attention with a cache, a model with an engine, and a refusal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ use moebius::{Device, ErrorKind};
 use moebius_engine::{Engine, EngineOptions, Event, Generation};
 use moebius_model::DecoderConfig;
 
-/// The devices that are on every machine: the CubeCL CPU runtime and Burn's Flex.
+/// The devices that every machine has: the CubeCL CPU runtime and Burn's Flex.
 fn devices() -> [burn::tensor::Device; 2] {
     [Device::Cpu, Device::Flex].map(|device| moebius::open(&device).unwrap())
 }
@@ -33,7 +33,7 @@ fn integers<const D: usize>(tensor: Tensor<D, Int>) -> Vec<i64> {
     tensor.into_data().iter().collect()
 }
 
-/// Two experts on tokens of two numbers: expert 0 doubles, expert 1 negates.
+/// Two experts for tokens of two numbers: expert 0 doubles, expert 1 negates.
 fn two_experts(device: &burn::tensor::Device) -> MoeWeights {
     MoeWeights {
         router: Tensor::from_floats([[1.0, 0.0], [0.0, 1.0]], device),
@@ -53,7 +53,7 @@ fn assert_near(got: &[f32], want: &[f32]) {
     assert!(all, "{got:?} for {want:?}");
 }
 
-/// A layer of tokens of two numbers whose experts all double a token.
+/// A layer for tokens of two numbers in which every expert doubles a token.
 fn doubling(config: MoeConfig, device: &burn::tensor::Device) -> MoeLayer {
     let mut layer = config.init(device).unwrap();
     let (count, experts) = match &mut layer.experts {
@@ -91,7 +91,7 @@ fn fp8_packs_four_codes_to_a_word() {
 #[test]
 fn a_linear_layer_keeps_codes_and_scales() {
     for device in devices() {
-        // Twos and halves are powers of two, which FP8 has.
+        // Twos and halves are powers of two, which FP8 represents exactly.
         let w = Tensor::<2>::from_floats([[2.0, 0.5], [-0.5, 0.0]], &device);
         let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Mx);
         let weight = Fp8Tensor::quantize(w, &quantizer).unwrap();
@@ -130,7 +130,7 @@ fn experts_count_as_every_router_weights_them() {
         plain.with_router(RouterConfig::Dynamic(Default::default())),
         plain.with_router(RouterConfig::SigmoidBias(Default::default())),
         plain.with_factors(Some(FactorsConfig::variance())),
-        // What an expert adds to the frozen network is at first 0.
+        // The part that an expert adds to the frozen network is initially 0.
         plain.with_kind(ExpertKind::ParameterEfficient { form, rank }),
     ];
     let x = [[3.0, 1.0], [1.0, 4.0]];
@@ -178,7 +178,7 @@ fn a_full_expert_drops_its_lightest_tokens() {
             .with_router(route)
             .with_capacity(capacity);
         let layer = config.with_weights(two_experts(&device)).unwrap();
-        // All four tokens want expert 0, which takes one; the second is the surest.
+        // All four tokens choose expert 0, which takes one: the second, which is the most probable.
         let x = Tensor::<2>::from_floats([[1.0, 0.0], [9.0, 0.0], [2.0, 0.0], [3.0, 0.0]], &device);
         let out = layer.forward(x).unwrap();
         assert_eq!(integers(out.dropped_slots), [3]);
@@ -196,7 +196,7 @@ fn experts_may_choose_their_tokens() {
         let layer = config.with_weights(two_experts(&device)).unwrap();
         let x = Tensor::<2>::from_floats([[9.0, 0.0], [8.0, 0.0], [0.0, 7.0], [7.0, 0.0]], &device);
         let out = layer.forward(x).unwrap();
-        // Each takes ⌈4 · 1 / 2⌉: expert 0 its surest, expert 1 the third token and the least bad.
+        // Each expert takes ⌈4 · 1 / 2⌉ tokens: expert 0 its most probable ones, expert 1 the third and the next best.
         assert_eq!(integers(out.routing.indices), [0, 2, 0, 2, 2, 1, 2, 1]);
         assert_eq!(integers(out.dropped_slots), [0]);
     }
@@ -236,7 +236,7 @@ fn a_recording_device_trains_a_layer() {
             unreachable!("these experts are feed-forward");
         };
         let w_out = grads.get::<3>(experts.w_out.id()).unwrap();
-        // Σ over an expert's tokens of dy ⊗ hidden.
+        // Σ dy ⊗ hidden over each expert's tokens.
         assert_eq!(floats(w_out), [3.0, 1.0, 3.0, 1.0, 1.0, 4.0, 1.0, 4.0]);
     }
 }
@@ -249,7 +249,7 @@ fn a_convolutional_expert_sees_its_neighbours() {
             .with_kind(ExpertKind::Convolutional { causal: false });
         let mut layer = config.init(&device).unwrap();
         if let Experts::Convolutional(experts) = &mut layer.experts {
-            // Sums of three, then the middle one.
+            // The first convolution sums three tokens, the second takes the middle one.
             experts.w_in = Param::from_data([[[1.0, 1.0, 1.0]]], &device);
             experts.w_out = Param::from_data([[[0.0, 1.0, 0.0]]], &device);
         }
@@ -269,7 +269,7 @@ fn an_attention_expert_mixes_the_tokens_of_a_sequence() {
             .with_kind(ExpertKind::Attention { heads, causal });
         let mut layer = config.init(&device).unwrap();
         if let Experts::Attention(experts) = &mut layer.experts {
-            // All scores are 0, values are the tokens, and what comes out is doubled.
+            // All scores are 0, the values are the tokens, and the output is doubled.
             experts.w_q = Param::from_data([[[0.0, 0.0], [0.0, 0.0]]], &device);
             experts.w_v = Param::from_data([[[1.0, 0.0], [0.0, 1.0]]], &device);
             experts.w_o = Param::from_data([[[2.0, 0.0], [0.0, 2.0]]], &device);
@@ -288,7 +288,7 @@ fn a_shared_expert_sees_every_token() {
             .with_shared(Some(SharedExpertConfig::new(1)));
         let mut layer = config.with_weights(two_experts(&device)).unwrap();
         let shared = layer.shared.as_mut().unwrap();
-        // 100 times the first element, in both.
+        // Adds 100 times a token's first element to both elements of the output.
         shared.experts.w_in = Param::from_data([[[1.0, 0.0]]], &device).into();
         shared.experts.w_out = Param::from_data([[[100.0], [100.0]]], &device).into();
         let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0]], &device);
@@ -302,7 +302,7 @@ fn experts_that_do_not_fit_take_turns() {
     for device in devices() {
         let config = MoeConfig::new(2, 2, 2).with_router(RouteConfig::new(1));
         let layer = config.with_weights(two_experts(&device)).unwrap();
-        // An expert has 8 numbers: one place, and one on its way.
+        // An expert has 8 numbers: the budget holds one in place and one in transfer.
         let host = HostLayer::read(layer).unwrap();
         let mut switched = host.switched(2 * 8 * 4, &device).unwrap();
         let x = Tensor::<2>::from_floats([[3.0, 1.0], [1.0, 4.0]], &device);
@@ -316,12 +316,12 @@ fn experts_that_do_not_fit_take_turns() {
 #[test]
 fn a_cache_keeps_what_later_tokens_see() {
     for device in devices() {
-        // Heads of eight equal numbers.
+        // Each head is eight equal numbers.
         let rows = |values: &[f32]| {
             let numbers: Vec<f32> = values.iter().flat_map(|value| [*value; 8]).collect();
             Tensor::<4>::from_data(TensorData::new(numbers, [1, 1, values.len(), 8]), &device)
         };
-        // With keys of zeros a token sees the mean of the values up to its own.
+        // With zero keys, a token's output is the mean of the values up to its own.
         let attend = Attend::new().causal();
         let whole = attend.forward(rows(&[1.0, 1.0]), rows(&[0.0, 0.0]), rows(&[1.0, 3.0]));
         assert_near(&floats(whole.unwrap().o), &[[1.0f32; 8], [2.0; 8]].concat());

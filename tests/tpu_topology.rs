@@ -1,6 +1,6 @@
-//! Programs compiled for TPUs by libtpu, on a machine that may have none.
+//! Programs compiled for TPUs by libtpu, on machines with or without a TPU.
 //!
-//! libtpu is not free software and not everywhere: without it there are no tests here, and the result says so.
+//! libtpu isn't free software and not installed everywhere: without it there are no tests here, and the result says so.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use moebius_pjrt::{
     Client, Code, CompileOptions, ElementType, Error, Plugin, TensorType, Topology, Value,
 };
 
-/// The topologies, with the number of their devices and the kind of each.
+/// Topologies with their numbers of devices and the kind of each device.
 const TOPOLOGIES: &[(&str, usize, &str)] = &[
     ("v5e:1x1", 1, "TPU v5 lite"),
     ("v5e:2x2", 4, "TPU v5 lite"),
@@ -19,7 +19,7 @@ const TOPOLOGIES: &[(&str, usize, &str)] = &[
     ("tpu7x:2x2x1", 8, "TPU7x"),
 ];
 
-/// Less than the first of the minutes for which libtpu asks a cloud's metadata server.
+/// A time limit shorter than the first of the minutes in which libtpu asks a cloud's metadata server.
 const WATCHDOG: Duration = Duration::from_secs(30);
 
 fn main() {
@@ -57,7 +57,7 @@ fn create(plugin: Plugin, name: &str) -> Topology {
     Topology::create(plugin, name, &[]).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A client is there, or there is an error: libtpu itself would look for a TPU for minutes.
+/// Asking for a client without a TPU gives a client or an error soon; libtpu itself would search for minutes.
 fn client_without_tpu(plugin: Plugin) {
     let start = Instant::now();
     match Client::new(plugin, &[]) {
@@ -79,7 +79,7 @@ fn devices_are_described(plugin: Plugin, name: &str, count: usize, kind: &str) {
         assert_eq!(device.kind, kind);
         let mut attributes = device.attributes.iter();
         let limit = attributes.find(|(name, _)| name == "device_memory_bytes_limit");
-        // The smallest of them has 16 GiB, less what the system keeps.
+        // The smallest device has 16 GiB, less what the system reserves.
         assert!(
             matches!(limit, Some((_, Value::Int(bytes))) if *bytes > 15 << 30),
             "{limit:?}"
@@ -158,7 +158,7 @@ fn names_that_are_no_topologies(plugin: Plugin) {
         let error = Topology::create(plugin, name, &[]).unwrap_err();
         assert_eq!(error.code(), Some(Code::InvalidArgument), "{name}: {error}");
     }
-    // libtpu divides by these sizes and ends the process.
+    // libtpu divides by these sizes and would end the process.
     for name in ["v5e:0x0", "v5e:2x2x0", "v5e:100000x100000", "nonsense", ""] {
         let refused = Topology::create(plugin, name, &[]);
         assert!(matches!(refused, Err(Error::Topology { .. })), "{name}");

@@ -1,5 +1,5 @@
-//! Training on every device: the loss falls, the curves agree, a checkpoint continues bit for bit, and
-//! Burn's own optimizers and records take the decoder.
+//! Training on every device: the loss falls, curves agree across devices, a checkpoint continues bit for bit, and Burn's own
+//! optimizers and records work with the decoder.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use moebius_model::{Checkpoint, DecoderConfig, Precision, Report, Text, TrainCon
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::{CURVE, relative_error};
 
-/// Small enough for a software GPU: 64 bytes a step.
+/// A training that a software GPU can run: 64 bytes per step.
 fn tiny() -> TrainConfig {
     TrainConfig {
         batch: 4,
@@ -56,7 +56,7 @@ fn train(trainer: &mut Trainer, steps: usize) -> Report {
     trainer.report().unwrap()
 }
 
-/// All weights in order, as bits.
+/// The bits of all weights in order.
 fn bits(decoder: &Model) -> Vec<u32> {
     struct Collect(Vec<u32>);
     impl ModuleVisitor for Collect {
@@ -78,7 +78,7 @@ fn the_loss_falls_alike_on_every_device_and_experts_stay_in_use() {
         let _alone = target.alone();
         let name = target.name;
         let report = train(&mut trainer(&target.burn()), tiny().steps);
-        // A guess costs ln 256 = 5.5 nats.
+        // Guessing at random costs ln 256 = 5.5 nats per byte.
         let (first, last) = (report.losses[0], report.losses[tiny().steps - 1]);
         assert!(first > 5.0 && last < 4.0, "{name}: {:?}", report.losses);
         for layer in &report.layers {
@@ -101,9 +101,9 @@ fn the_loss_falls_alike_on_every_device_and_experts_stay_in_use() {
     }
 }
 
-/// Where a resumed training has other last bits. With Burn's fusion on, which operations become one kernel depends on what ran
-/// before in the process, and the CPU runtime rounds a product and a sum of one kernel together. Where a device adds floats
-/// atomically, Burn adds the parts of a sum over all elements in the order in which they come.
+/// The tolerance for a resumed training whose last bits may differ. With Burn's fusion, earlier operations of the process
+/// decide which operations become one kernel, and the CPU runtime rounds a product and a sum in one kernel together. Where a
+/// device adds floats atomically, Burn sums over all elements in the order in which parts arrive.
 const OTHER_BITS: f64 = 1e-4;
 
 fn has_other_bits(name: &str) -> bool {
@@ -180,8 +180,8 @@ fn fp8(recipe: Fp8Recipe) -> TrainConfig {
     }
 }
 
-/// Steps of 64 bytes are noisy: each is within 3 %, their mean within 1 %, as the long run of
-/// `benches/RESULTS.md` ends.
+/// The loss in FP8 follows the loss in f32. Steps of 64 bytes are noisy: each is within 3 %, their mean within 1 %, as at the
+/// end of the long run in `benches/RESULTS.md`.
 #[test]
 fn the_loss_falls_in_fp8_as_in_f32() {
     let flex = moebius::open(&moebius::Device::Flex).unwrap();
@@ -190,7 +190,7 @@ fn the_loss_falls_in_fp8_as_in_f32() {
         let _alone = target.alone();
         for recipe in [Fp8Recipe::delayed(), Fp8Recipe::current()] {
             let name = format!("{} {:?}", target.name, recipe.scaling);
-            // A launch on CubeCL's CPU runtime takes as long as a kernel of this size elsewhere.
+            // A launch on CubeCL's CPU runtime takes as long as a whole kernel of this size elsewhere.
             let steps = if target.name == "cpu" {
                 6
             } else {
@@ -217,11 +217,11 @@ fn the_loss_falls_in_fp8_as_in_f32() {
             );
             let fp8 = report.fp8.unwrap();
             assert_eq!(fp8.loss_scale.skipped_steps, 0, "{name}");
-            // It doubles every three steps.
+            // The loss scale doubles every three steps.
             let doubled = (1 << (steps / 3)) as f32;
             assert_eq!(fp8.loss_scale.scale, doubled * 1024.0, "{name}");
             let delayed = matches!(recipe.scaling, Fp8Scaling::Delayed { .. });
-            // Two blocks of four products of attention and two of experts, three scales each.
+            // Two blocks, each with four products of attention and two of experts, and three scales for each product.
             assert_eq!(fp8.scales, if delayed { 36 } else { 0 }, "{name}");
         }
     }
@@ -249,7 +249,7 @@ fn a_resumed_training_in_fp8_repeats_the_uninterrupted_one_bit_for_bit() {
         losses.extend(rest.losses);
 
         assert_same_losses(name, &losses, &whole.losses);
-        // Histories and scales are among them.
+        // The weights include histories and scales.
         assert_same_weights(name, resumed.model(), straight.model());
         if !has_other_bits(name) {
             assert_eq!(rest.fp8, whole.fp8, "{name}");
@@ -262,7 +262,7 @@ fn a_resumed_training_in_fp8_repeats_the_uninterrupted_one_bit_for_bit() {
     }
 }
 
-/// A step whose gradients overflow changes no parameter, no moment and no scale.
+/// A step whose gradients overflow changes no parameter, no moment and no FP8 scale.
 #[test]
 fn steps_that_overflow_are_skipped_without_a_trace() {
     for target in Target::all() {
@@ -275,7 +275,7 @@ fn steps_that_overflow_are_skipped_without_a_trace() {
                 min: 1.0,
                 max: 2f32.powi(127),
             },
-            // A loss with large gradients: even 2¹²⁷ times usual ones fit an f32.
+            // This loss weight makes gradients large: even 2¹²⁷ times usual ones would fit an f32.
             z: 1000.0,
             steps: 40,
             ..fp8(Fp8Recipe::delayed())
@@ -305,7 +305,7 @@ fn steps_that_overflow_are_skipped_without_a_trace() {
     }
 }
 
-/// A first batch and its cross entropy.
+/// The cross entropy of a first batch.
 fn loss(decoder: &Model, device: &Device) -> Tensor<1> {
     let batch = Text::bundled().batch(0, 0, 4, 16).unwrap();
     let bytes = |bytes| Tensor::<2, Int>::from_data(TensorData::new(bytes, [4, 16]), device);

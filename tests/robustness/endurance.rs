@@ -1,4 +1,4 @@
-//! Thousands of steps and hundreds of shapes take no more memory than the first of them.
+//! Memory doesn't grow: thousands of steps and hundreds of shapes take no more than the first steps.
 
 use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor};
@@ -7,12 +7,12 @@ use moebius_device::process_memory;
 use moebius_tests::data::Rng;
 use moebius_tests::gradients::filled;
 
-/// Batches have 1 to this many tokens.
+/// The largest number of tokens in a batch; the smallest is 1.
 const TOKENS: usize = 400;
 
-/// Steps until pools and caches are full, and after that. CubeCL's CPU runtime compiles a kernel for each alignment
-/// of its buffers: 1000 steps still meet new ones, 300 kB each. A launch takes a millisecond on `cpu` and on a
-/// software adapter: the thousands are deep there.
+/// The number of steps until pools and caches are full, and the number measured afterwards. CubeCL's CPU runtime compiles a
+/// kernel for each alignment of its buffers: after 1000 steps new ones still occur, 300 kB each. A launch takes a millisecond
+/// on `cpu` and on a software adapter, so thousands of steps are for the deep tier.
 fn steps(device: &str) -> [usize; 2] {
     let [warm_up, more] = match device {
         "flex" => [300, 1_200],
@@ -25,7 +25,7 @@ fn steps(device: &str) -> [usize; 2] {
     }
 }
 
-/// A forward pass of some tokens; every tenth with gradients.
+/// Runs a forward pass of some tokens; every tenth step also computes gradients.
 fn step(number: usize, (layer, training): (&MoeLayer, &MoeLayer), rng: &mut Rng, device: &Device) {
     let tokens = 1 + rng.below(TOKENS);
     if !number.is_multiple_of(10) {
@@ -43,7 +43,7 @@ fn step(number: usize, (layer, training): (&MoeLayer, &MoeLayer), rng: &mut Rng,
     }
 }
 
-/// Bytes of live buffers, taken from the device, and resident.
+/// Three figures in bytes: live buffers, memory taken from the device, and the process's resident memory.
 fn memory(device: &Device, client: &Option<cubecl::client::Client>) -> [u64; 3] {
     device.sync().unwrap();
     let taken = client.as_ref().map(moebius_device::memory_in_use);
@@ -75,7 +75,7 @@ pub(crate) fn endure(arguments: &[String]) {
     }
     let after = memory(&device, &client);
     println!("after {steps} more {after:?}");
-    // A batch may be on its way out, pools may take another page or two, and allocators crumble.
+    // A batch may still be in use, pools may take another page or two, and allocators fragment.
     let allowed = [1 << 20, 16 << 20, 64 << 20];
     for (at, what) in ["in use", "taken from the device", "resident"]
         .iter()

@@ -1,4 +1,4 @@
-//! Devices without memory, and devices that are gone: a typed error where a result is read, and no more than that.
+//! Devices without memory, and lost devices: a typed error where a result is read, and no other damage.
 
 use burn::tensor::{Device, Tensor};
 use cubecl::device::{WgpuBackend, WgpuDevice, WgpuDeviceKind};
@@ -10,15 +10,15 @@ use moebius_model::{Checkpoint, DecoderConfig, Text, TrainConfig, Trainer};
 use moebius_tests::gradients::filled;
 use std::process::Command;
 
-/// A small layer's result: the same before and after a fault.
+/// The result of a small layer, which must be the same before and after a fault.
 fn small(device: &Device) -> Vec<f32> {
     let layer = filled(MoeConfig::new(16, 24, 3).init(device).unwrap(), 1, 0.3);
     let y = layer.forward(Tensor::<2>::ones([7, 16], device)).unwrap().y;
     y.try_into_vec_as().unwrap()
 }
 
-/// What came of a layer of this width and this many tokens: the kind of its error, or that of reading
-/// its result.
+/// The result of a layer with this width and this many tokens, or the text of its error: the layer's own or that of reading its
+/// result.
 fn large(device: &Device, inter: usize, tokens: usize) -> Result<Vec<f32>, String> {
     let layer = filled(MoeConfig::new(4, inter, 2).init(device).unwrap(), 1, 0.3);
     let y = match layer.forward(Tensor::<2>::ones([tokens, 4], device)) {
@@ -32,7 +32,7 @@ fn large(device: &Device, inter: usize, tokens: usize) -> Result<Vec<f32>, Strin
     y.try_into_vec_as().map_err(|error| error.to_string())
 }
 
-/// Buffers that are larger than the device: a terabyte between the two products of the experts, and four of a tensor.
+/// Asks for buffers larger than the device's memory: a terabyte between the two products of the experts, and four for a tensor.
 pub(crate) fn ask_too_much(arguments: &[String]) {
     let device = moebius::open(&arguments[0].parse().unwrap()).unwrap();
     let before = small(&device);
@@ -43,7 +43,7 @@ pub(crate) fn ask_too_much(arguments: &[String]) {
     assert_eq!(small(&device), before);
 }
 
-/// Limits this process to its present size and `more` bytes; `None` lifts the limit.
+/// Limits this process to its present size plus `more` bytes; `None` lifts the limit.
 fn limit(more: Option<u64>) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
@@ -57,7 +57,7 @@ fn limit(more: Option<u64>) {
     assert!(prlimit.status().unwrap().success());
 }
 
-/// Buffers of 64 MiB that fit the device's limits, until the machine gives no more.
+/// Allocates buffers of 64 MiB, which fit the device's limits, until the machine has no more memory.
 pub(crate) fn run_out(arguments: &[String]) {
     let device = moebius::open(&arguments[0].parse().unwrap()).unwrap();
     let before = small(&device);
@@ -66,7 +66,7 @@ pub(crate) fn run_out(arguments: &[String]) {
         let first = full.clone().narrow(0, 0, 1).try_into_vec_as::<f32>();
         first.map(|_| full).map_err(|error| error.to_string())
     };
-    // Kernels are compiled before memory is short.
+    // Compiles the kernels before memory is short.
     drop(buffer(0).unwrap());
     limit(Some(512 << 20));
     let taken: Result<Vec<_>, _> = (0..100).map(buffer).collect();
@@ -76,7 +76,7 @@ pub(crate) fn run_out(arguments: &[String]) {
     drop(buffer(1).unwrap());
 }
 
-/// The adapter that `wgpu` is.
+/// The adapter behind the device `wgpu`.
 fn adapter() -> WgpuDevice {
     let capability = moebius_device::probe(&moebius::Device::Wgpu(None)).unwrap();
     let kind = match capability.kind {
@@ -89,7 +89,7 @@ fn adapter() -> WgpuDevice {
     WgpuDevice::new(kind).on(WgpuBackend::Auto)
 }
 
-/// What takes that adapter's device away. CubeCL starts it here where we would not.
+/// A function that destroys the adapter's device. It makes CubeCL start the device here if our code doesn't start it.
 fn taking_away(adapter: WgpuDevice) -> Box<dyn FnOnce()> {
     if let Some(handle) = moebius_device::wgpu_handle(&adapter.kind) {
         return Box::new(move || handle.destroy());
@@ -101,8 +101,8 @@ fn taking_away(adapter: WgpuDevice) -> Box<dyn FnOnce()> {
     Box::new(move || handle.destroy())
 }
 
-/// Loses the device in the middle of a training: whatever is asked of it is an error from then on, and the finished
-/// checkpoint goes on elsewhere.
+/// Loses the device during a training: every later use of the device is an error, and the training continues elsewhere from the
+/// finished checkpoint.
 pub(crate) fn lose(_: &[String]) {
     let take_away = taking_away(adapter());
     let device = moebius::open(&moebius::Device::Wgpu(None)).unwrap();

@@ -1,4 +1,4 @@
-//! Processes that are killed while they write leave whole files or none.
+//! Processes that are killed while they write leave complete files or none.
 
 use crate::process::{command, output, start, wait};
 use moebius::fp8::{Fp8Format, Granularity};
@@ -18,7 +18,7 @@ fn kills() -> usize {
     if crate::deep() { 300 } else { 16 }
 }
 
-/// More steps than anyone waits for.
+/// A training with more steps than any test waits for.
 fn config() -> TrainConfig {
     TrainConfig {
         batch: 1,
@@ -46,7 +46,7 @@ fn flex() -> burn::tensor::Device {
     moebius::open(&moebius::Device::Flex).unwrap()
 }
 
-/// The training in a folder, or a new one.
+/// The training resumed from a folder's checkpoint, or a new one.
 fn resumed(folder: &Path) -> Trainer {
     let ids = Text::bundled().ids();
     match Checkpoint::read(folder) {
@@ -56,7 +56,7 @@ fn resumed(folder: &Path) -> Trainer {
     }
 }
 
-/// Trains and writes a checkpoint after every step, for ever; says which are finished.
+/// Trains forever; after every step writes a checkpoint and prints the number of finished steps.
 pub(crate) fn train(arguments: &[String]) {
     let folder = Path::new(&arguments[0]);
     let mut trainer = resumed(folder);
@@ -69,8 +69,7 @@ pub(crate) fn train(arguments: &[String]) {
     }
 }
 
-/// Kills a child at a moment that `rng` chooses after its first line; every other time as soon as
-/// `unfinished` is there after that.
+/// Kills a child at a random moment after its first line of output; every other time waits until the file `unfinished` exists.
 fn kill(child: &mut Child, said: &Path, rng: &mut Rng, unfinished: &Path) {
     let begun = Instant::now();
     let mut until = |ready: &dyn Fn() -> bool| {
@@ -89,8 +88,8 @@ fn kill(child: &mut Child, said: &Path, rng: &mut Rng, unfinished: &Path) {
     child.wait().unwrap();
 }
 
-/// Whenever a training is killed, its folder holds the last checkpoint that it called finished or the next, and the
-/// training that was killed so often learns what one learns that was not.
+/// Whenever a training is killed, its folder holds the last checkpoint reported as finished, or the next one; and a training
+/// that was killed many times learns the same as an uninterrupted one.
 pub(crate) fn a_finished_checkpoint_survives() {
     let outside = tempfile::tempdir().unwrap();
     let (folder, said) = (
@@ -99,7 +98,7 @@ pub(crate) fn a_finished_checkpoint_survives() {
     );
     fs::create_dir(folder).unwrap();
     let (mut rng, mut torn) = (Rng::new(1), 0);
-    // Some must interrupt a file, and which do is chance.
+    // Whether a kill interrupts the writing of a file is chance, and at least one must.
     for number in 0..20 * kills() {
         if number >= kills() && torn > 0 {
             break;
@@ -111,7 +110,7 @@ pub(crate) fn a_finished_checkpoint_survives() {
         let last = text.lines().last().unwrap();
         let last = last.trim_start_matches("begins after ").parse();
         let last: usize = last.unwrap_or_else(|_| panic!("{text}"));
-        // Before the first one there is nothing to lose.
+        // Before the first checkpoint there is nothing to lose.
         let step = resumed(folder).steps_done();
         let right = step == last || step == last + 1;
         assert!(right, "step {step}, the child finished {last}");
@@ -133,7 +132,7 @@ pub(crate) fn a_finished_checkpoint_survives() {
     assert!(same, "they learned differently");
 }
 
-/// A model of 16 matrices.
+/// Writes a model of 16 matrices.
 fn write_model(folder: &Path) {
     let spec = |layer| TensorSpec {
         name: format!("model.layers.{layer}.mlp.up_proj.weight"),
@@ -153,7 +152,7 @@ fn write_model(folder: &Path) {
     fs::write(folder.join("config.json"), "{}").unwrap();
 }
 
-/// Converts the first argument to the second.
+/// Converts the model in the first argument to the file of the second.
 pub(crate) fn convert_once(arguments: &[String]) {
     let mut options = ConvertOptions::new(Fp8Scheme {
         format: Fp8Format::E4M3,
@@ -167,7 +166,7 @@ pub(crate) fn convert_once(arguments: &[String]) {
     convert(&source, target, &options, &mut quantize, &mut |_, _, _| ()).unwrap();
 }
 
-/// Names and bytes of what is in a folder, or of a file.
+/// The names and bytes of a folder's files, or of one file.
 fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
     if path.is_file() {
         return BTreeMap::from([(String::new(), fs::read(path).unwrap())]);
@@ -181,8 +180,8 @@ fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
     named.collect()
 }
 
-/// Whenever a conversion is killed, its target is not there or complete; what is unfinished has another name, which
-/// the next run tells.
+/// Whenever a conversion is killed, its target is absent or complete; an unfinished file has another name, which the next run
+/// reports.
 pub(crate) fn a_conversion_is_whole_or_absent() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model");
@@ -201,7 +200,7 @@ pub(crate) fn a_conversion_is_whole_or_absent() {
         let out = folder.path().join(name);
         let part = folder.path().join(format!("{name}.part"));
         let (mut absent, mut interrupted) = (0, 0);
-        // A small file is written in a moment, which few kills hit.
+        // A small file is written within a moment, which few kills hit.
         for number in 0..20 * kills() {
             if number >= kills() / 2 && interrupted > 0 && absent > 0 {
                 break;

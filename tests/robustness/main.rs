@@ -1,8 +1,8 @@
-//! What short cases don't show: threads side by side, devices that fail, processes that are killed, files of
-//! earlier versions, thousands of steps, buffers beyond 2³¹ bytes.
+//! Failures that short cases don't show: concurrent threads, failing devices, killed processes, files of earlier versions,
+//! thousands of steps, buffers beyond 2³¹ bytes.
 //!
-//! A case that may end its process, or counts its memory or threads, runs in a process of its own: this program
-//! again, with a role (`process.rs`). With `MOEBIUS_TEST_DEEP=1` cases repeat more, and the large ones run.
+//! A case that may end its process, or counts its memory or threads, runs in a process of its own: this program again, with a
+//! role (`process.rs`). With `MOEBIUS_TEST_DEEP=1` cases repeat more often, and the large ones run.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ mod worker_counts;
 use libtest_mimic::{Arguments, Trial};
 use moebius_tests::target::Target;
 
-/// Whether the long versions are wanted.
+/// Whether the long versions of the cases run.
 fn deep() -> bool {
     std::env::var("MOEBIUS_TEST_DEEP").is_ok_and(|value| value == "1")
 }
@@ -30,14 +30,14 @@ fn deep() -> bool {
 type OnDevice = fn(&Target);
 type Role = fn(&[String]);
 
-/// Functions by their names.
+/// Lists functions with their names.
 macro_rules! named {
     ($($module:ident::$case:ident),* $(,)?) => {
         &[$((concat!(stringify!($module), "::", stringify!($case)), $module::$case)),*]
     };
 }
 
-/// Cases of one device each.
+/// Cases that run once on each device.
 const ON_EACH: &[(&str, OnDevice)] = named![
     threads::different_layers,
     threads::one_layer,
@@ -45,7 +45,7 @@ const ON_EACH: &[(&str, OnDevice)] = named![
     records::layers_load,
 ];
 
-/// Cases that choose their devices.
+/// Cases that choose their own devices.
 const ONCE: &[(&str, fn())] = named![
     threads::devices_side_by_side,
     worker_counts::flex,
@@ -56,7 +56,7 @@ const ONCE: &[(&str, fn())] = named![
 /// Cases that need Linux's `taskset`.
 const ON_LINUX: &[(&str, fn())] = named![worker_counts::cpu];
 
-/// Cases of gigabytes.
+/// Cases that need gigabytes of memory.
 const DEEP: &[(&str, fn())] = named![
     offsets::weights_on_cpu,
     offsets::weights_on_flex,
@@ -64,7 +64,7 @@ const DEEP: &[(&str, fn())] = named![
     offsets::tokens_on_flex,
 ];
 
-/// Cases that are a process of their own, which must end well: the child's role, and what it is given.
+/// Cases that run as a child process, which must succeed: the case's name, the child's role and its arguments.
 const CHILDREN: &[(&str, &str, &[&str])] = &[
     ("endurance::on_cpu", "endure", &["cpu"]),
     ("endurance::on_wgpu", "endure", &["wgpu"]),
@@ -74,13 +74,13 @@ const CHILDREN: &[(&str, &str, &[&str])] = &[
     ("faults::a_lost_device", "lost", &[]),
 ];
 
-/// Those of them that need Linux's `prlimit`.
+/// Child cases that need Linux's `prlimit`.
 const CHILDREN_ON_LINUX: &[(&str, &str, &[&str])] = &[
     ("faults::no_memory_left_on_cpu", "no-memory", &["cpu"]),
     ("faults::no_memory_left_on_wgpu", "no-memory", &["wgpu"]),
 ];
 
-/// What this program does as another's child.
+/// The roles of this program as a child process.
 const ROLES: &[(&str, Role)] = &[
     ("bits", worker_counts::print_bits),
     ("too-large", faults::ask_too_much),
@@ -98,7 +98,7 @@ fn main() {
         return known.unwrap_or_else(|| panic!("no role {role}")).1(&arguments);
     }
     let mut arguments = Arguments::from_args();
-    // They use both cores as it is, and one counts the device's memory.
+    // One case at a time: they already use both cores, and one case counts the device's memory.
     arguments.test_threads = arguments.test_threads.or(Some(1));
     let mut trials = Vec::new();
     for target in Target::all() {

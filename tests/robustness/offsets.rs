@@ -1,6 +1,6 @@
-//! Weights and tokens that lie beyond 2³¹ and 2³² bytes of their buffers.
+//! Weights and tokens that lie beyond 2³¹ and 2³² bytes in their buffers.
 //!
-//! Buffers are zero but for a few rows, so that the host's side of them costs no memory.
+//! Buffers are zero except for a few rows, so that the zeros on the host take no memory.
 
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use moebius::moe::{MoeConfig, MoeWeights, RouteConfig};
@@ -17,7 +17,7 @@ fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.try_into_vec_as().unwrap()
 }
 
-/// A stack of matrices of which the first and the last aren't zero.
+/// A stack of matrices that are all zero except the first and the last.
 fn stack(experts: usize, [rows, columns]: [usize; 2], device: &Device) -> Tensor<3> {
     let len = rows * columns;
     let mut values = vec![0.0; experts * len];
@@ -28,11 +28,12 @@ fn stack(experts: usize, [rows, columns]: [usize; 2], device: &Device) -> Tensor
     Tensor::from_data(TensorData::new(values, [experts, rows, columns]), device)
 }
 
-/// Tokens of the first and of the last of `experts` experts, against two experts that have the same weights.
+/// Compares the outputs of the first and the last of `experts` experts with those of a layer of two experts that have the same
+/// weights.
 fn weights(device: &Device, experts: usize) {
     let config = |experts| MoeConfig::new(HIDDEN, INTER, experts).with_router(RouteConfig::new(1));
     let run = |experts: usize| {
-        // The sign of a token's first number decides.
+        // The sign of a token's first number decides between the first and the last expert.
         let mut router = vec![0.0; experts * HIDDEN];
         (router[0], router[(experts - 1) * HIDDEN]) = (-1.0, 1.0);
         let layer = config(experts).with_weights(MoeWeights {
@@ -60,17 +61,17 @@ fn weights(device: &Device, experts: usize) {
     assert!(got == want, "weights beyond 2^31 bytes give other results");
 }
 
-/// 9 experts of 256 MiB a matrix: the last begins at 2³¹ bytes.
+/// Checks 9 experts with matrices of 256 MiB: the last one begins at 2³¹ bytes.
 pub(crate) fn weights_on_cpu() {
     weights(&open(moebius::Device::Cpu), 9);
 }
 
-/// 17 experts: the last begins at 2³² bytes.
+/// Checks 17 experts with matrices of 256 MiB: the last one begins at 2³² bytes.
 pub(crate) fn weights_on_flex() {
     weights(&open(moebius::Device::Flex), 17);
 }
 
-/// Logits of `tokens` tokens of which only the first and the last few aren't zero.
+/// Checks the logits of `tokens` tokens that are all zero except the first and the last few.
 fn tokens(device: &Device, tokens: usize) {
     const ROWS: usize = 5;
     let mut rng = Rng::new(4);
@@ -95,12 +96,12 @@ fn tokens(device: &Device, tokens: usize) {
     assert!(between.all(|logit| *logit == 0.0), "the tokens between");
 }
 
-/// The last tokens lie beyond 2³² bytes.
+/// Checks tokens of which the last lie beyond 2³² bytes.
 pub(crate) fn tokens_on_cpu() {
     tokens(&open(moebius::Device::Cpu), (1 << 32) / (4 * HIDDEN) + 100);
 }
 
-/// The last tokens lie beyond 2³¹ bytes: Flex copies them.
+/// Checks tokens of which the last lie beyond 2³¹ bytes: fewer than on `cpu`, because Flex copies them.
 pub(crate) fn tokens_on_flex() {
     tokens(&open(moebius::Device::Flex), (1 << 31) / (4 * HIDDEN) + 100);
 }

@@ -1,4 +1,4 @@
-//! This program as its own child.
+//! Runs this program as its own child.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -7,24 +7,24 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Names the role of a child.
+/// The environment variable with a child's role.
 const ROLE: &str = "MOEBIUS_TEST_ROLE";
 
-/// A child that takes longer hangs: the slowest takes a minute on two busy cores.
+/// The time after which a child counts as hanging: the slowest takes a minute on two busy cores.
 const HANGS: Duration = Duration::from_secs(600);
 
-/// What this process is to do instead of testing, and its arguments.
+/// The role and arguments of this process, if it is a child.
 pub(crate) fn role() -> Option<(String, Vec<String>)> {
     let role = std::env::var(ROLE).ok()?;
     Some((role, std::env::args().skip(1).collect()))
 }
 
-/// A child before it starts.
+/// Prepares a child with a role and arguments.
 pub(crate) fn command(role: &str, arguments: &[&str]) -> Command {
     command_under(&[], role, arguments)
 }
 
-/// [`command`] started by another program, such as `taskset -c 0`.
+/// Prepares a child that another program starts, such as `taskset -c 0`.
 pub(crate) fn command_under(wrapper: &[&str], role: &str, arguments: &[&str]) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut words = wrapper.iter().map(OsStr::new).chain([program.as_os_str()]);
@@ -34,7 +34,7 @@ pub(crate) fn command_under(wrapper: &[&str], role: &str, arguments: &[&str]) ->
     command
 }
 
-/// Starts a child whose output goes to a file.
+/// Starts a child whose output is written to a file.
 pub(crate) fn start(mut command: Command, output: &Path) -> Child {
     let file = File::create(output).unwrap();
     command.stdout(file.try_clone().unwrap()).stderr(file);
@@ -45,7 +45,8 @@ pub(crate) fn start(mut command: Command, output: &Path) -> Child {
 /// Waits for a child's end.
 ///
 /// # Panics
-/// When it hangs; it is killed first.
+///
+/// When the child hangs; the child is killed first.
 pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();
     loop {
@@ -61,7 +62,7 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// Runs a child that must end well, and returns what it printed.
+/// Runs a child that must succeed, and returns its output.
 pub(crate) fn output(command: Command) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("output");

@@ -1,4 +1,4 @@
-//! Files of earlier versions, in `tests/checkpoints`, still load, on devices that didn't write them.
+//! Files of earlier versions, in `tests/checkpoints`, still load, also on devices that didn't write them.
 
 use burn::module::Module;
 use burn::store::ModuleRecord;
@@ -20,14 +20,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Steps before the checkpoint, and after it.
+/// Numbers of steps before and after the checkpoint.
 const STEPS: [usize; 2] = [3, 4];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("checkpoints")
 }
 
-/// As small as a decoder can be.
+/// The smallest sizes that a decoder can have.
 const SIZES: DecoderConfig = DecoderConfig {
     hidden: 8,
     heads: 1,
@@ -59,7 +59,7 @@ fn losses(trainer: &mut Trainer, steps: usize) -> Vec<f32> {
     trainer.report().unwrap().losses
 }
 
-/// A committed checkpoint goes on as the training went on that wrote it.
+/// Checks that a training resumed from a committed checkpoint continues like the one that wrote it.
 pub(crate) fn trainings_resume(target: &Target) {
     for (name, config, tolerance) in trainings() {
         let checkpoint = Checkpoint::read(&folder().join(name)).unwrap();
@@ -78,7 +78,7 @@ pub(crate) fn trainings_resume(target: &Target) {
     }
 }
 
-/// A layer that a record can be made of and loaded into.
+/// A layer whose record can be saved and loaded.
 trait Layer: Module {
     fn run(&self, x: Tensor<2>) -> Tensor<2>;
 }
@@ -95,9 +95,9 @@ impl Layer for Linear {
     }
 }
 
-/// What is done with every kind of layer.
+/// An operation on every kind of layer.
 trait Each {
-    /// `layer` computes from numbers drawn from `seed`, another seed gives others.
+    /// Handles one kind of layer; `layer` makes one from a seed, and different seeds give different weights.
     fn layer<L: Layer>(&mut self, name: &str, layer: impl Fn(u64) -> L);
 }
 
@@ -158,7 +158,7 @@ fn each_layer(device: &Device, each: &mut impl Each) {
     }
 }
 
-/// A layer of random numbers; scales are positive.
+/// Fills a layer with random numbers, and its scales with positive ones.
 fn scaled<L: Layer>(layer: L, seed: u64) -> L {
     let layer = filled(layer, seed, 0.5);
     with_values(layer, "scales", &[0.01 * seed as f32; 3])
@@ -178,7 +178,7 @@ fn fp8_linear(granularity: Granularity, seed: u64, device: &Device) -> Linear {
     linear.with_activations(scaling).unwrap()
 }
 
-/// A batch for every layer.
+/// A batch that suits every layer.
 fn batch(device: &Device) -> Tensor<2> {
     let data = TensorData::new(Rng::new(11).vec(5 * 8, 1.0), [5, 8]);
     Tensor::from_data(data, device)
@@ -192,7 +192,7 @@ fn record_path(name: &str) -> PathBuf {
     folder().join("layers").join(name).with_extension("bpk")
 }
 
-/// A committed record loads into a new layer, which gives what the old one gave.
+/// Checks that a committed record loads into a new layer, which then gives the recorded output.
 pub(crate) fn layers_load(target: &Target) {
     struct Load(Device, BTreeMap<String, Vec<f32>>);
     impl Each for Load {
@@ -221,7 +221,7 @@ fn write_numbers(name: &str, numbers: &BTreeMap<String, Vec<f32>>) {
     fs::write(folder().join(name), text + "\n").unwrap();
 }
 
-/// Makes what isn't there; what is there was made by an earlier version, and stays.
+/// Makes the records that don't exist; existing ones were made by an earlier version and stay.
 pub(crate) fn make(_: &[String]) {
     struct Make(Device, BTreeMap<String, Vec<f32>>);
     impl Each for Make {

@@ -1,4 +1,4 @@
-//! Threads that use one device, and devices used at once, give the bits that each gives alone.
+//! Several threads on one device, and several devices at once, give the same bits as each alone.
 
 use burn::module::Module;
 use burn::optim::GradientsParams;
@@ -11,7 +11,7 @@ use moebius_tests::target::Target;
 use std::sync::Barrier;
 use std::thread;
 
-/// Layers that launch different kernels, and differ in their shapes.
+/// Layers of different kinds and shapes, so that they launch different kernels.
 fn configs() -> [MoeConfig; 4] {
     let small = MoeConfig::new(24, 32, 4);
     let capacity = Some(Capacity::new(0.75, 2).unwrap());
@@ -37,7 +37,7 @@ fn bits(values: impl IntoIterator<Item = f32>) -> impl Iterator<Item = u32> {
     values.into_iter().map(f32::to_bits)
 }
 
-/// y and all gradients of Σ y ∘ dy, as bits, for `batches` batches of two sequences of `length` tokens.
+/// The bits of y and of all gradients of Σ y ∘ dy, for `batches` batches of two sequences of `length` tokens.
 pub(crate) fn passes(layer: &MoeLayer, length: usize, batches: usize) -> Vec<u32> {
     let device = layer.devices().remove(0);
     let shape = [2, length, layer.config().hidden];
@@ -62,7 +62,7 @@ pub(crate) fn passes(layer: &MoeLayer, length: usize, batches: usize) -> Vec<u32
     found
 }
 
-/// What `work` of each number returns when all of them run at once.
+/// Runs `work` for each number in a thread of its own, all at once; returns the results.
 fn at_once(numbers: usize, work: impl Fn(usize) -> Vec<u32> + Sync) -> Vec<Vec<u32>> {
     let (ready, work) = (Barrier::new(numbers), &work);
     thread::scope(|scope| {
@@ -83,7 +83,7 @@ fn rounds() -> usize {
     if crate::deep() { 50 } else { 3 }
 }
 
-/// Each thread has a layer of its own.
+/// Checks threads that each use a layer of their own.
 pub(crate) fn different_layers(target: &Target) {
     let device = target.burn();
     let work = |number| passes(&layer(number, &device), 19, 2);
@@ -100,7 +100,7 @@ pub(crate) fn different_layers(target: &Target) {
     }
 }
 
-/// All threads use the layer of the thread that made it.
+/// Checks threads that all use one layer, made by another thread.
 pub(crate) fn one_layer(target: &Target) {
     let layer = layer(1, &target.burn());
     let alone = passes(&layer, 19, 2);
@@ -113,7 +113,7 @@ pub(crate) fn one_layer(target: &Target) {
     }
 }
 
-/// A thread for each device.
+/// Checks one thread for each device.
 pub(crate) fn devices_side_by_side() {
     let targets = Target::all();
     let work = |number: usize| {

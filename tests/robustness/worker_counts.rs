@@ -1,4 +1,4 @@
-//! The same bits whatever the number of threads that a processor's backend computes with.
+//! The number of threads of a processor's backend changes no bit of the results.
 
 use crate::process::{command, command_under, output};
 use crate::threads::passes;
@@ -12,7 +12,7 @@ use moebius_tests::gradients::{filled, parameters};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// One thread and two, set by the variable that rayon reads.
+/// Compares one thread with two, set by rayon's environment variable.
 pub(crate) fn flex() {
     let run = |threads: &str| {
         let mut command = command("bits", &["flex"]);
@@ -22,7 +22,7 @@ pub(crate) fn flex() {
     compare(&run("1"), &run("2"));
 }
 
-/// One thread and two: CubeCL's processor runtime takes as many as the process may use processors.
+/// Compares one thread with two: CubeCL's CPU runtime starts as many threads as the process may use processors.
 pub(crate) fn cpu() {
     let mine = processors();
     assert!(mine.len() >= 2, "expected two processors, got {mine:?}");
@@ -33,7 +33,7 @@ pub(crate) fn cpu() {
     compare(&run(1), &run(2));
 }
 
-/// The processors that this process may use.
+/// The numbers of the processors that this process may use.
 fn processors() -> Vec<String> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let mut lines = status.lines();
@@ -54,7 +54,7 @@ fn compare(one: &str, two: &str) {
     assert_eq!(one, two, "with one worker and with two");
 }
 
-/// Prints how many threads compute, then a hash of each result.
+/// Prints the number of computing threads, then a hash of each result.
 pub(crate) fn print_bits(arguments: &[String]) {
     let name: moebius::Device = arguments[0].parse().unwrap();
     let device = moebius::open(&name).unwrap();
@@ -68,7 +68,7 @@ pub(crate) fn print_bits(arguments: &[String]) {
         values.hash(&mut hasher);
         println!("{what} {:016x}", hasher.finish());
     };
-    // Enough tokens that a backend shares them out.
+    // Enough tokens for a backend to distribute them over threads.
     let config = MoeConfig::new(192, 320, 4);
     let (heads, causal) = (4, true);
     let attention = ExpertKind::Attention { heads, causal };
@@ -104,7 +104,7 @@ fn fp8_linear(device: &Device) -> Vec<u32> {
     found.into_iter().map(f32::to_bits).collect()
 }
 
-/// Losses and weights after some steps.
+/// The bits of losses and weights after some training steps.
 fn training(device: &Device) -> Vec<u32> {
     let config = TrainConfig {
         batch: 4,

@@ -1,10 +1,10 @@
-//! Which kernels have code for which target. `validate` holds this table against the compilers in both directions, and
-//! the support table of the README is made from it.
+//! The kernels available for each target. `validate` checks this table against the compilers in both directions, and the
+//! README's support table is made from it.
 
 use moebius_ops::Element;
 use moebius_shaders::emit::{KernelEntry, Target};
 
-/// Why `entry` has no code for `target`, or `None` when it must compile.
+/// The reason why `entry` has no code for `target`, or `None` if it must compile.
 pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> {
     match (entry.variant, entry.element, target) {
         ("cpu", ..) => Some("the CPU runtime compiles it when it runs"),
@@ -28,18 +28,19 @@ pub fn unavailable(entry: &KernelEntry, target: Target) -> Option<&'static str> 
     }
 }
 
-/// Whether a variant's FP8 codes and numbers are converted by the device's instructions.
+/// Whether a variant converts FP8 codes and numbers by the device's instructions.
 pub fn converts_by_instructions(variant: &str) -> bool {
     variant.ends_with("by instructions")
 }
 
-/// The devices of CI that run kernels, as conformance's record calls them; `cuda` and `rocm` are cards in software (`tests/emulator/`).
+/// The devices that run kernels in CI, by their names in conformance's record; `cuda` and `rocm` are emulated cards
+/// (`tests/emulator/`).
 pub const CI: [&str; 5] = ["cpu", "wgpu", "vulkan", "cuda", "rocm"];
 
-/// The device that runs Metal's texts on the emulator's grid, for the cases that need no Burn.
+/// The device that runs Metal kernels on the emulator, for cases that need no Burn.
 pub const METAL: &str = "msl";
 
-/// Why `entry` can't run on the device of CI of this name, or `None` when a case must launch it there.
+/// The reason why `entry` can't run on a CI device, or `None` if a case must launch it there.
 pub fn cannot_run(entry: &KernelEntry, device: &str) -> Option<&'static str> {
     match (device, entry.variant) {
         ("cpu", "mma" | "tensor_core") => Some("the CPU runtime has no matrix instructions"),

@@ -1,4 +1,4 @@
-//! Reproducible data: no crate's generator may change under a committed expectation.
+//! Reproducible random data: an own generator, because another crate's might change under committed expectations.
 
 use half::{bf16, f16};
 use moebius_ops::Element;
@@ -12,16 +12,16 @@ pub fn rounded(value: f32, element: Element) -> f32 {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
+/// A pseudo-random generator: SplitMix64 (Steele, Lea, Flood 2014).
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator with its own sequence per `seed`.
+    /// Makes a generator whose sequence depends on `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Draws 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -30,17 +30,17 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Uniform in \[0, n).
+    /// Draws an integer uniform in \[0, n).
     pub fn below(&mut self, n: usize) -> usize {
         (self.next_u64() % n as u64) as usize
     }
 
-    /// Uniform in \[−1, 1).
+    /// Draws a number uniform in \[−1, 1).
     pub fn unit(&mut self) -> f32 {
         (self.next_u64() >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 
-    /// `n` values uniform in ±`bound`.
+    /// Draws `n` values uniform in ±`bound`.
     pub fn vec(&mut self, n: usize, bound: f32) -> Vec<f32> {
         (0..n).map(|_| self.unit() * bound).collect()
     }

@@ -1,15 +1,15 @@
-//! Delayed scaling on the host: the oracle of [`Fp8State`](moebius::fp8::training::Fp8State), which has the rules.
+//! Delayed scaling on the host: the oracle of [`Fp8State`](moebius::fp8::training::Fp8State), which documents the rules.
 
 use moebius::fp8::training::{AmaxAlgorithm, Fp8Recipe, Fp8Scaling};
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::scaling::scale_host;
 
-/// The history and the scale of one tensor.
+/// The amax history and the scale of one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DelayedScale {
-    /// Slot 0 is staging.
+    /// The amax history; slot 0 is for staging.
     pub history: Vec<f32>,
-    /// Of the next step.
+    /// The scale of the next step.
     pub scale: f32,
     algorithm: AmaxAlgorithm,
     margin: i32,
@@ -17,7 +17,7 @@ pub struct DelayedScale {
 }
 
 impl DelayedScale {
-    /// Before the first step of a tensor in `format`; `None` for a recipe without history.
+    /// The state before a tensor's first step in `format`; `None` for a recipe without history.
     pub fn new(recipe: &Fp8Recipe, format: Fp8Format) -> Option<Self> {
         let Fp8Scaling::Delayed {
             history_len,
@@ -35,7 +35,7 @@ impl DelayedScale {
         })
     }
 
-    /// After a step in which the tensor's amax was `amax`.
+    /// Updates the state after a step in which the tensor's amax was `amax`.
     pub fn step(&mut self, amax: f32) {
         self.history[0] = amax;
         let amax = match self.algorithm {

@@ -14,9 +14,8 @@ fn run(algorithm: AmaxAlgorithm, history_len: usize, amaxes: &[f32]) -> Vec<(Vec
     amaxes.iter().map(after).collect()
 }
 
-/// What Transformer Engine's `_default_get_amax_and_update_history` and `_default_sf_compute`
-/// do, step by step; scales are its reciprocals. With three slots an amax counts in its own step
-/// and the two after it.
+/// Step by step what Transformer Engine's `_default_get_amax_and_update_history` and `_default_sf_compute` do; our scales are
+/// the reciprocals of its. With three slots an amax counts in its own step and the two after it.
 #[test]
 fn the_largest_of_a_history_counts_until_it_leaves() {
     let inf = f32::INFINITY;
@@ -31,7 +30,7 @@ fn the_largest_of_a_history_counts_until_it_leaves() {
         (vec![0.0, 896.0, 224.0], 2.0),
         (vec![0.0, 224.0, 112.0], 2.0),
         (vec![0.0, 112.0, 0.0], 0.5),
-        // An infinite amax keeps the scale as long as it is remembered.
+        // An infinite amax in the history keeps the scale as it is.
         (vec![0.0, 0.0, inf], 0.5),
         (vec![0.0, inf, 56.0], 0.5),
         (vec![0.0, 56.0, 0.0], 0.5),

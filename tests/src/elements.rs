@@ -1,4 +1,4 @@
-//! Buffers of a kernel's element type, from f32 values and back.
+//! Buffers of a kernel's element type, filled from f32 values and read back.
 
 use cubecl::client::Client;
 use cubecl::prelude::*;
@@ -9,13 +9,13 @@ use moebius_ops::Element;
 use crate::data;
 use crate::target::{download_f32, nans, upload_f32};
 
-/// `values` as `element` holds them.
+/// Rounds values to `element`.
 pub fn rounded(values: Vec<f32>, element: Element) -> Vec<f32> {
     let values = values.into_iter();
     values.map(|value| data::rounded(value, element)).collect()
 }
 
-/// A buffer with these values, rounded to `element`; never an empty one.
+/// Uploads values, rounded to `element`; the buffer is never empty.
 pub fn upload(client: &Client, values: &[f32], element: Element) -> Handle {
     let halves = |to_bits: fn(f32) -> u16| {
         let mut halves: Vec<u16> = values.iter().map(|v| to_bits(*v)).collect();
@@ -30,12 +30,12 @@ pub fn upload(client: &Client, values: &[f32], element: Element) -> Handle {
     }
 }
 
-/// A buffer of `len` NaN: an output the kernel must overwrite.
+/// A buffer of `len` NaN: an output that the kernel must overwrite.
 pub fn unwritten(client: &Client, len: usize, element: Element) -> Handle {
     upload(client, &vec![f32::NAN; len], element)
 }
 
-/// The first `len` values of a buffer, after the device has finished.
+/// Reads the first `len` values of a buffer, after the device has finished.
 pub fn download(client: &Client, buffer: Handle, len: usize, element: Element) -> Vec<f32> {
     if element == Element::F32 {
         return download_f32(client, buffer, len);
@@ -50,7 +50,7 @@ pub fn download(client: &Client, buffer: Handle, len: usize, element: Element) -
     }
 }
 
-/// `values` in f64, for an oracle.
+/// The values as f64, for an oracle.
 pub fn exact(values: &[f32]) -> Vec<f64> {
     values.iter().map(|value| f64::from(*value)).collect()
 }

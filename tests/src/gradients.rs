@@ -1,4 +1,4 @@
-//! Gradients of a whole layer against central differences.
+//! Checks the gradients of a whole layer against central differences.
 
 use crate::data::Rng;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
@@ -6,15 +6,15 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, Tensor, TensorData};
 use moebius::moe::{LossWeights, MoeLayer};
 
-/// A parameter of a module, by value.
+/// The values and the gradient of a module's parameter.
 pub struct Parameter {
-    /// Its identity in the module.
+    /// The parameter's identity in the module.
     pub id: ParamId,
-    /// Its path, e.g. `router.TopK.weight`.
+    /// The parameter's path, such as `router.TopK.weight`.
     pub path: String,
-    /// Its values.
+    /// The parameter's values.
     pub values: Vec<f32>,
-    /// Its gradient, where there is one.
+    /// The gradient, if there is one.
     pub gradient: Option<Vec<f32>>,
 }
 
@@ -58,7 +58,7 @@ pub fn parameters(module: &impl Module) -> Vec<Parameter> {
     collect(module, None, false)
 }
 
-/// The parameters of a module on a recording device that an optimizer changes.
+/// The parameters that an optimizer changes, of a module on a recording device.
 pub fn trained_parameters(module: &impl Module) -> Vec<Parameter> {
     collect(module, None, true)
 }
@@ -83,7 +83,7 @@ fn collect(
     collect.found
 }
 
-/// Replaces the values of parameters; `None` keeps them.
+/// Replaces the values of parameters for which the function returns new ones.
 struct Replace<F>(F);
 
 impl<F: FnMut(ParamId, usize) -> Option<Vec<f32>>> ModuleMapper for Replace<F> {
@@ -102,10 +102,11 @@ impl<F: FnMut(ParamId, usize) -> Option<Vec<f32>>> ModuleMapper for Replace<F> {
     }
 }
 
-/// The module with `values` in the parameters named by `path`'s end.
+/// Sets the parameters whose path ends with `path` to `values`.
 ///
 /// # Panics
-/// When no parameter is named so.
+///
+/// When no parameter has such a path.
 pub fn with_values<M: Module>(module: M, path: &str, values: &[f32]) -> M {
     let all = parameters(&module);
     let named = all.iter().filter(|p| p.path.ends_with(path));
@@ -116,7 +117,7 @@ pub fn with_values<M: Module>(module: M, path: &str, values: &[f32]) -> M {
     }))
 }
 
-/// The module with all parameters and running states uniform in ±`bound`.
+/// Fills all parameters and running states with values uniform in ±`bound`.
 pub fn filled<M: Module>(module: M, seed: u64, bound: f32) -> M {
     let mut rng = Rng::new(seed);
     module.map(&mut Replace(move |_: ParamId, len: usize| {
@@ -124,18 +125,18 @@ pub fn filled<M: Module>(module: M, seed: u64, bound: f32) -> M {
     }))
 }
 
-/// A layer, a batch, and the scalar Σ y∘dy + weighted losses of them.
+/// A layer, a batch, and their scalar: Σ y∘dy plus the weighted losses.
 pub struct Probe {
     layer: MoeLayer,
-    /// The same layer on `flex`, where hundreds of small passes take a moment: differences are those of the function,
-    /// whichever device computes it.
+    /// The same layer on `flex`, where hundreds of small passes take a moment. It serves for the differences, which are those
+    /// of the function on any device.
     twin: MoeLayer,
     shape: [usize; 3],
     x: Vec<f32>,
     dy: Vec<f32>,
 }
 
-/// A layer on `flex` of the same values. Running states are shared by copies, so that moving one moves them all.
+/// Copies a layer's values to `flex`. Copies share running states, so that moving one moves all.
 fn twin(layer: &MoeLayer) -> MoeLayer {
     let parameters = parameters(layer).into_iter();
     let mut values = parameters.map(|parameter| parameter.values);
@@ -143,7 +144,7 @@ fn twin(layer: &MoeLayer) -> MoeLayer {
     twin.map(&mut Replace(|_: ParamId, _: usize| values.next()))
 }
 
-/// What the losses count: all of them do.
+/// Weights that let all losses count in the scalar.
 const LOSSES: LossWeights = LossWeights {
     switch: 0.7,
     gshard: 0.4,
@@ -151,29 +152,31 @@ const LOSSES: LossWeights = LossWeights {
     z: 0.3,
 };
 
-/// Steps of a parameter. The smallest must do, or both others, or for a gradient that rounding nearly
-/// hides the largest: the scalar isn't smooth where a relu turns or a choice changes, which a smaller
-/// step misses, and rounding spoils small steps.
+/// Steps of a parameter. The derivative must agree for the smallest step, or for both others, or, where rounding nearly hides
+/// the gradient, for the largest: the scalar isn't smooth where a relu turns or a choice of experts changes, which smaller
+/// steps avoid, and rounding spoils small steps.
 const STEPS: [f32; 3] = [2e-3, 5e-4, 1.25e-4];
 
 /// The largest error of a derivative, relative to its gradient's length.
 ///
-/// The scalar is good to about 1e-7 of its terms, so a difference over the smallest step is good
-/// to a few 1e-3; the third derivative adds the step's square.
+/// The scalar is accurate to about 1e-7 of its terms, so a difference over the smallest step is accurate to a few 1e-3; the
+/// third derivative adds the step's square.
 const TOLERANCE: f64 = 5e-3;
 
-/// What rounding adds to a difference, as the length of a gradient; one that isn't 0 is longer than a
-/// tenth of it, twenty times what it may be off by.
+/// The error that rounding adds to a difference, as the length of a gradient. A gradient that isn't 0 must be longer than a
+/// tenth of it, which is twenty times the tolerance.
 const ROUNDING: f64 = 0.2;
 
-/// How far the scalar may be from `flex`'s, relative to 1 + its size: a few hundred products in f32.
+/// The largest difference between the scalar on the device and on `flex`, relative to 1 + its magnitude: a few hundred products
+/// in f32.
 const SAME: f64 = 1e-4;
 
 impl Probe {
-    /// Of a layer on a device that records nothing and a batch x \[2, L, H\], drawn until no token
-    /// wavers between two experts.
+    /// Probes a layer on a device that records nothing with a batch x \[2, L, H\], drawn until no token is near a tie between
+    /// two experts.
     ///
     /// # Panics
+    ///
     /// When every draw has such a token.
     pub fn new(layer: MoeLayer, length: usize, seed: u64) -> Self {
         let shape = [2, length, layer.config().hidden];
@@ -191,7 +194,7 @@ impl Probe {
         found.unwrap_or_else(|| panic!("no batch is decided"))
     }
 
-    /// Whether small changes of x change no choice.
+    /// Whether small changes of x change no choice of experts.
     fn is_decided(&self) -> bool {
         let (_, chosen) = self.value(&self.twin, &self.x);
         let mut rng = Rng::new(1);
@@ -201,7 +204,7 @@ impl Probe {
         })
     }
 
-    /// The scalar, and the experts that were chosen.
+    /// The scalar, and the chosen experts.
     fn value(&self, layer: &MoeLayer, x: &[f32]) -> (f64, Vec<i64>) {
         let device = layer.devices().remove(0);
         let x = Tensor::<3>::from_data(TensorData::new(x.to_vec(), self.shape), &device);
@@ -214,7 +217,7 @@ impl Probe {
         (products.sum::<f64>() + f64::from(losses[0]), chosen)
     }
 
-    /// Gradients of x and of every trained parameter.
+    /// The gradients of x and of every trained parameter.
     fn gradients(&self) -> (Vec<f32>, Vec<Parameter>) {
         let layer = self.layer.clone().train();
         let device = layer.devices().remove(0);
@@ -229,10 +232,11 @@ impl Probe {
         (dx, trained_gradients(&layer, &grads))
     }
 
-    /// Checks the derivative along random directions of x and of every trained parameter.
+    /// Checks the derivatives along random directions of x and of every trained parameter.
     ///
     /// # Panics
-    /// When one is off, or a trained parameter has no gradient.
+    ///
+    /// When a derivative is wrong, or a trained parameter has no gradient.
     pub fn check(&self, what: &str) {
         let (own, chosen) = self.value(&self.layer, &self.x);
         let (twin, chosen_by_twin) = self.value(&self.twin, &self.x);
@@ -258,7 +262,7 @@ impl Probe {
         }
     }
 
-    /// ⟨gradient, d⟩ against (f(v + εd) − f(v − εd)) / 2ε for random signs d.
+    /// Compares ⟨gradient, d⟩ with (f(v + εd) − f(v − εd)) / 2ε for random signs d.
     fn compare(
         &self,
         what: &str,
@@ -269,14 +273,14 @@ impl Probe {
         let length = gradient.iter().map(|g| f64::from(*g).powi(2)).sum::<f64>();
         let length = length.sqrt();
         assert!(length.is_finite(), "{what}: the gradient isn't finite");
-        // A bias of keys moves all scores of a row alike, which no softmax sees.
+        // A bias of the keys shifts all scores of a row alike, which doesn't change the softmax.
         let (none, short) = (what.ends_with(".b_k"), length < ROUNDING / 10.0);
         assert_eq!(short, none, "{what}: a gradient of length {length:.1e}");
         let allowed = TOLERANCE * length.max(ROUNDING);
         let (_, chosen) = f(values);
         let mut rng = Rng::new(values.len() as u64);
         for _ in 0..2 {
-            // Half the elements move, so that two directions are unlike.
+            // Only about half of the elements move, so that two directions differ.
             let signs = values.iter().map(|_| [-1.0, 1.0, 0.0, 0.0][rng.below(4)]);
             let direction: Vec<f32> = signs.collect();
             let products = gradient.iter().zip(&direction);

@@ -1,4 +1,4 @@
-//! What the tests share: what compiles where, reproducible data, devices by name, tolerances.
+//! Shared parts of the tests: availability of kernels per target, reproducible data, devices by name, tolerances.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,7 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
-/// The examples of a document that needs several crates, compiled and run.
+/// Compiles and runs the examples of a document that needs several crates.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../docs/models.md")]

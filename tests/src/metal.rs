@@ -1,5 +1,5 @@
-//! A CubeCL device that launches kernels in Metal's language on the grid of the emulator: no Mac is needed, and what runs is the
-//! text that CubeCL writes. It is for kernels alone; Burn doesn't know it.
+//! A CubeCL device that launches Metal kernels on the emulator's grid: it needs no Mac, and runs the text that CubeCL writes.
+//! It serves kernels only, because Burn doesn't know it.
 
 #![allow(unsafe_code, reason = "kernels are launched with what CubeCL binds")]
 
@@ -14,7 +14,7 @@ use moebius_emulator::metal::{Buffer, Kernel};
 use moebius_shaders::emit::server::{self, Backing, Launch};
 use moebius_shaders::emit::{self, Target};
 
-/// A client of a new device, and what it can do.
+/// Opens a new device: its client and its capability.
 pub(crate) fn open() -> (Client, Capability) {
     let properties = emit::properties(Target::Msl);
     let capability = Capability::from_properties(Target::Msl.runtime(), &properties);
@@ -24,12 +24,12 @@ pub(crate) fn open() -> (Client, Capability) {
 
 #[derive(Default)]
 struct Emulator {
-    /// Buffers by the name of their memory; the weak reference says whether CubeCL still uses the memory.
+    /// Buffers by the identity of their memory; the weak reference tells whether CubeCL still uses the memory.
     buffers: HashMap<ManagedMemoryId, (WeakMemoryBinding, Buffer)>,
     kernels: HashMap<KernelId, Compiled>,
 }
 
-/// A kernel and the threads of its blocks.
+/// A compiled kernel, and the number of threads in its blocks.
 struct Compiled {
     kernel: Kernel,
     block: [u32; 3],
@@ -56,7 +56,7 @@ impl Emulator {
         Ok(&self.kernels[&id])
     }
 
-    /// The addresses of the buffers. The last is that of `info`, CubeCL's own buffer with sizes and scalars.
+    /// The addresses of a launch's buffers. The last is `info`, CubeCL's own buffer with sizes and scalars.
     fn addresses(&self, bound: &KernelArguments, info: &Buffer) -> Result<Vec<u64>, String> {
         let address = |resource: &KernelResource| match resource {
             KernelResource::Buffer(binding) => {
@@ -74,7 +74,7 @@ impl Emulator {
     }
 }
 
-/// The first byte of a tensor in its buffer.
+/// The offset of a tensor's first byte in its buffer.
 fn first(binding: &BufferBinding) -> usize {
     binding.offset_start.unwrap_or(0) as usize
 }

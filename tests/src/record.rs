@@ -1,16 +1,16 @@
-//! What ran: every launch of this process, and the record that conformance leaves of its cases.
+//! Records of what ran: every launch of this process, and the record that conformance leaves of its cases.
 //!
-//! Where the environment variable `MOEBIUS_TEST_RECORD` names a folder, conformance appends a line for each case and
-//! device to `cases-<process id>.tsv` there. Lines have eight fields with tabs between them:
+//! If the environment variable `MOEBIUS_TEST_RECORD` names a folder, conformance appends a line for each case and device to
+//! `cases-<process id>.tsv` there. Lines have eight fields separated by tabs:
 //!
 //! 1. the case, `grouped_gemm::bias`
 //! 2. the device, as `MOEBIUS_TEST_DEVICES` names it: `cpu`, `wgpu`, `flex`, `xla:cpu`, ...
 //! 3. the adapter and its kind: `llvmpipe (LLVM 15.0.6, 256 bits) [cpu]`
 //! 4. `ran`, `refused` or `failed`
-//! 5. why it was refused; empty otherwise
+//! 5. the reason of a refusal, else empty
 //! 6. seconds, with three decimals
-//! 7. how many kernels it launched, Burn's included
-//! 8. the kernels of ours among them: `name=type|name=type`, by the names of `moebius_shaders::kernels()` and the paths of their
+//! 7. the number of kernels launched, Burn's included
+//! 8. our kernels among them: `name=type|name=type`, by the names of `moebius_shaders::kernels()` and the paths of their
 //!    Rust types; empty for a case that compares no results with a reference
 
 use std::cell::Cell;
@@ -21,25 +21,25 @@ use std::{env, fs};
 
 use cubecl::logging::{LaunchObservation, LaunchObserver};
 
-/// The environment variable that names the folder.
+/// The environment variable that names the record's folder.
 pub const FOLDER: &str = "MOEBIUS_TEST_RECORD";
 
-/// A kernel that was launched.
+/// A launched kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// The path of its Rust type.
+    /// The path of the kernel's Rust type.
     pub kernel: &'static str,
-    /// Its name among `moebius_shaders::kernels()`, or one built like those; `None` for kernels of Burn's.
+    /// The kernel's name in `moebius_shaders::kernels()`, or a name of the same form; `None` for Burn's kernels.
     pub name: Option<String>,
 }
 
 impl Launch {
-    /// Whether the kernel is one of `moebius-shaders`.
+    /// Whether the kernel belongs to `moebius-shaders`.
     pub fn ours(&self) -> bool {
         self.kernel.starts_with("moebius_shaders::")
     }
 
-    /// The name and the type of a kernel that has a name.
+    /// The name and the Rust type, of a kernel that has a name.
     pub fn named(&self) -> Option<(String, String)> {
         Some((self.name.clone()?, self.kernel.to_owned()))
     }
@@ -48,7 +48,7 @@ impl Launch {
 static LAUNCHES: Mutex<Vec<Launch>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// What `moebius-shaders` is about to launch.
+    /// The name of the kernel that `moebius-shaders` is about to launch on this thread.
     static NAME: Cell<Option<String>> = const { Cell::new(None) };
 }
 
@@ -56,7 +56,7 @@ fn launches() -> MutexGuard<'static, Vec<Launch>> {
     LAUNCHES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// CubeCL tells it every launch of the process, on the thread that issues it.
+/// Receives every launch of the process from CubeCL, on the thread that issues it.
 struct Observer;
 
 impl LaunchObserver for Observer {
@@ -69,7 +69,7 @@ impl LaunchObserver for Observer {
     }
 }
 
-/// Listens to all launches from the first call on, for as long as the process lives.
+/// Records all launches from the first call on, until the process ends.
 pub fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -78,48 +78,48 @@ pub fn listen() {
     });
 }
 
-/// Forgets the launches so far.
+/// Forgets the launches recorded so far.
 pub fn forget() {
     launches().clear();
 }
 
-/// What `work` launches, on any thread; it has to wait for the device.
+/// The launches that `work` makes, on any thread; `work` must wait for the device.
 pub fn launched_by(work: impl FnOnce()) -> Vec<Launch> {
     let before = launches().len();
     work();
     launches()[before..].to_vec()
 }
 
-/// What was launched since the last [`forget`].
+/// The launches since the last [`forget`].
 pub fn launched() -> Vec<Launch> {
     launches().clone()
 }
 
-/// How a case ended.
+/// The end of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It ran, and its checks held.
+    /// The case ran, and its checks held.
     Ran,
-    /// The device refused it for this reason, as it must.
+    /// The device refused the case for this reason, as expected.
     Refused(String),
-    /// Anything else.
+    /// The case failed in any other way.
     Failed,
 }
 
 /// A line of the record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// `family::case`.
+    /// The case's name, `family::case`.
     pub case: String,
     /// The device's name in `MOEBIUS_TEST_DEVICES`.
     pub device: String,
     /// The adapter's name and kind.
     pub adapter: String,
-    /// How it ended.
+    /// The case's end.
     pub end: End,
-    /// How long it took.
+    /// The case's duration in seconds.
     pub seconds: f64,
-    /// Launches, Burn's included.
+    /// The number of launches, Burn's included.
     pub launches: usize,
     /// Names and types of our kernels whose results were compared.
     pub kernels: Vec<(String, String)>,
@@ -147,10 +147,11 @@ impl Line {
         )
     }
 
-    /// The line that `text` is.
+    /// Parses a line of the record.
     ///
     /// # Errors
-    /// What is wrong with it.
+    ///
+    /// A description of what is wrong with the line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let fields: Vec<String> = text.split('\t').map(str::to_owned).collect();
         let count = fields.len();
@@ -189,7 +190,7 @@ impl Line {
     }
 }
 
-/// The folder of the record, where one is asked for.
+/// The record's folder, if one is requested.
 pub fn folder() -> Option<PathBuf> {
     let named = env::var_os(FOLDER).filter(|name| !name.is_empty());
     named.map(PathBuf::from)
@@ -198,7 +199,8 @@ pub fn folder() -> Option<PathBuf> {
 /// Appends `line` to this process's file in `folder`.
 ///
 /// # Panics
-/// When the file can't be written: a record that lacks cases would say that they didn't run.
+///
+/// When the file can't be written: a record without the case would say that it didn't run.
 pub fn append(folder: &Path, line: &Line) {
     let path = folder.join(format!("cases-{}.tsv", std::process::id()));
     let write = || -> std::io::Result<()> {
@@ -210,10 +212,11 @@ pub fn append(folder: &Path, line: &Line) {
     write().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Every line of every file in `folder`.
+/// Reads every line of every file in `folder`.
 ///
 /// # Errors
-/// Which file can't be read, or which line makes no sense.
+///
+/// The file that can't be read, or the line that is malformed.
 pub fn read(folder: &Path) -> Result<Vec<Line>, String> {
     let named = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let files = fs::read_dir(folder).and_then(|files| files.collect::<std::io::Result<Vec<_>>>());

@@ -1,4 +1,4 @@
-//! The devices tests run on, opened once.
+//! The devices that tests run on, each opened once.
 
 use crate::tolerance::{assert_close, rel_l2};
 use cubecl::client::Client;
@@ -11,21 +11,22 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A device under test.
 pub struct Target {
-    /// Its name in test names: `cpu`, `wgpu`, `flex`, ...
+    /// The device's name in test names: `cpu`, `wgpu`, `flex`, ...
     pub name: &'static str,
     capability: Capability,
     client: Option<Client>,
-    /// Absent where Burn doesn't know the device.
+    /// Burn's device; `None` if Burn doesn't know the device.
     device: Option<Device>,
     turn: Mutex<()>,
 }
 
 impl Target {
-    /// Every device this run must cover: the CubeCL CPU, the best wgpu adapter, Flex and XLA on the
-    /// processor, or those that `MOEBIUS_TEST_DEVICES` names: `cuda`, say, or `msl`, Metal's language on the emulator.
+    /// Every device of this run: by default the CubeCL CPU, the best wgpu adapter, Flex and XLA on the processor, else those
+    /// that `MOEBIUS_TEST_DEVICES` names, such as `cuda` or `msl`, Metal's language on the emulator.
     ///
     /// # Panics
-    /// When one of them can't be opened: a device that must run and can't is a failure.
+    ///
+    /// When a device can't be opened: a required device that doesn't run is a failure.
     pub fn all() -> &'static [Target] {
         static ALL: OnceLock<Vec<Target>> = OnceLock::new();
         ALL.get_or_init(|| {
@@ -65,7 +66,7 @@ impl Target {
         }
     }
 
-    /// Waits until no other test that asks for it has the device for itself: a seed is for a whole device.
+    /// Locks the device for one test at a time, among the tests that ask for it: a seed affects the whole device.
     pub fn alone(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -78,10 +79,11 @@ impl Target {
         moebius::open(device).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Waits for all that Burn has asked of it.
+    /// Waits for all operations that Burn has submitted.
     ///
     /// # Errors
-    /// What the device failed with.
+    ///
+    /// The device's failure.
     pub fn sync(&self) -> Result<(), String> {
         match &self.device {
             Some(_) => self.burn().sync().map_err(|error| error.to_string()),
@@ -89,14 +91,13 @@ impl Target {
         }
     }
 
-    /// What it can do.
+    /// The device's capability.
     pub fn capability(&self) -> &Capability {
         &self.capability
     }
 
-    /// Panics unless rows that were computed beside other rows, or in another program, have the same bits. XLA
-    /// chooses by the shape of a product in which order it sums, and by the whole program what it rounds in
-    /// between: there they have the same values.
+    /// Asserts that rows computed beside other rows, or in another program, have the same bits. On XLA close values suffice:
+    /// its order of summation depends on a product's shape, and its intermediate roundings on the whole program.
     pub fn assert_same_rows(&self, what: &str, got: &[f32], want: &[f32]) {
         if self.capability().runtime != Runtime::Xla {
             assert!(got == want, "{what} differ: {got:?} instead of {want:?}");
@@ -106,33 +107,33 @@ impl Target {
         assert_close(what, got, &want, rel_l2(Element::F32));
     }
 
-    /// A CubeCL client; `None` on Flex and XLA, which have no kernels of CubeCL's.
+    /// A CubeCL client; `None` on Flex and XLA, which don't run CubeCL kernels.
     pub fn client(&self) -> Option<Client> {
         self.client.clone()
     }
 }
 
-/// A buffer with these words.
+/// Uploads these words to a buffer.
 pub fn upload_u32(client: &Client, words: &[u32]) -> Handle {
     client.create_from_slice(u32::as_bytes(words))
 }
 
-/// A buffer with these floats.
+/// Uploads these floats to a buffer.
 pub fn upload_f32(client: &Client, values: &[f32]) -> Handle {
     client.create_from_slice(f32::as_bytes(values))
 }
 
-/// A buffer of `len` words full of 0xAA: an output the kernel must overwrite.
+/// A buffer of `len` words filled with bytes 0xAA: an output that the kernel must overwrite.
 pub fn poisoned(client: &Client, len: usize) -> Handle {
     upload_u32(client, &vec![0xAAAA_AAAA; len.max(1)])
 }
 
-/// A buffer of `len` floats full of NaN: an output the kernel must overwrite.
+/// A buffer of `len` NaN floats: an output that the kernel must overwrite.
 pub fn nans(client: &Client, len: usize) -> Handle {
     upload_f32(client, &vec![f32::NAN; len.max(1)])
 }
 
-/// The first `len` words of a buffer, after the device has finished.
+/// Reads the first `len` words of a buffer, after the device has finished.
 pub fn download_u32(client: &Client, buffer: Handle, len: usize) -> Vec<u32> {
     let bytes = client
         .read_one(buffer)
@@ -140,7 +141,7 @@ pub fn download_u32(client: &Client, buffer: Handle, len: usize) -> Vec<u32> {
     u32::from_bytes(&bytes)[..len].to_vec()
 }
 
-/// The first `len` floats of a buffer, after the device has finished.
+/// Reads the first `len` floats of a buffer, after the device has finished.
 pub fn download_f32(client: &Client, buffer: Handle, len: usize) -> Vec<f32> {
     let bytes = client
         .read_one(buffer)
@@ -148,10 +149,11 @@ pub fn download_f32(client: &Client, buffer: Handle, len: usize) -> Vec<f32> {
     f32::from_bytes(&bytes)[..len].to_vec()
 }
 
-/// libtpu's plugin, which isn't free software and not everywhere; without libtpu says so and is `None`.
+/// Loads libtpu's plugin, which isn't free software and not installed everywhere; prints a note and returns `None` without libtpu.
 ///
 /// # Panics
-/// When it is there, or was asked for by its path, and can't be loaded.
+///
+/// When libtpu is installed, or requested by its path, but can't be loaded.
 pub fn libtpu() -> Option<Plugin> {
     match Plugin::open(Platform::Tpu, &Environment::from_process()) {
         Ok(plugin) => Some(plugin),

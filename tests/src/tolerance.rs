@@ -1,4 +1,4 @@
-//! How close is close enough, per type, and the comparison itself.
+//! Tolerances per element type, and comparisons.
 
 use moebius_ops::Element;
 
@@ -17,9 +17,8 @@ pub fn rel_l2(element: Element) -> f64 {
 
 /// Largest relative L2 error of a gradient against the f64 oracle.
 ///
-/// f32: a gradient passes three sums of products and an exponential, and small differences of large
-/// terms (router logits), so 1e-4, as the case files from PyTorch. f16 and bf16: twice the roundings
-/// of a forward, each once per product.
+/// f32: a gradient passes three sums of products and an exponential, and small differences of large terms (router logits),
+/// hence 1e-4, as for the case files from PyTorch. f16 and bf16: twice the roundings of a forward, each once per product.
 pub fn gradient_rel_l2(element: Element) -> f64 {
     match element {
         Element::F32 => 1e-4,
@@ -28,8 +27,8 @@ pub fn gradient_rel_l2(element: Element) -> f64 {
     }
 }
 
-/// Fails with the numbers when a gradient of `element` is off as a whole, or in any one element, as a zero
-/// among many is: by more than four times what the whole may be off by, of itself and a typical one.
+/// Asserts that a gradient of `element` is close as a whole, and in each element: an element may be off by four times the
+/// tolerance, relative to its own and a typical magnitude, so that one wrong zero shows.
 pub fn assert_gradient(what: &str, got: &[f32], want: &[f64], element: Element) {
     let tolerance = gradient_rel_l2(element);
     assert_close(what, got, want, tolerance);
@@ -44,19 +43,19 @@ pub fn assert_gradient(what: &str, got: &[f32], want: &[f64], element: Element) 
     }
 }
 
-/// Largest difference of two devices' losses at the same step of a tiny training, in nats a byte.
+/// Largest difference of two devices' losses at the same step of a tiny training, in nats per byte.
 ///
-/// First weights that are moved by a relative 1e-6, more than devices differ in the order of their
-/// sums, move this curve on flex by at most 2e-6 as long as every token keeps its experts; hundred
-/// times that is left for accumulation. A single token that takes another expert moves it by about
-/// 2e-3: with the seeds of the tests none is that near to a tie.
+/// Perturbing the initial weights by a relative 1e-6, more than devices differ by the order of their sums, moves this curve on
+/// Flex by at most 2e-6 while every token keeps its experts; the tolerance is a hundred times that, because differences
+/// accumulate. A single token that changes its expert moves the curve by about 2e-3: with the tests' seeds none is that near to
+/// a tie.
 pub const CURVE: f32 = 2e-4;
 
-/// The same of a training in FP8, in the few steps after a checkpoint: where devices' sums differ in the last
-/// bit, some values are rounded to the next code.
+/// As [`CURVE`], for a training in FP8 in the few steps after a checkpoint: where devices' sums differ in the last bit, some
+/// values are rounded to another code.
 pub const CURVE_FP8: f32 = 5e-3;
 
-/// ‖got − want‖ / ‖want‖, infinite when a NaN or the length doesn't match.
+/// The relative error ‖got − want‖ / ‖want‖, infinite if there is an unmatched NaN or the lengths differ.
 pub fn relative_error(got: &[f32], want: &[f64]) -> f64 {
     if got.len() != want.len() {
         return f64::INFINITY;
@@ -78,7 +77,7 @@ pub fn relative_error(got: &[f32], want: &[f64]) -> f64 {
     }
 }
 
-/// Fails with the numbers when `got` is further from `want` than `tolerance`.
+/// Asserts that the relative error of `got` is at most `tolerance`; a failure prints the numbers.
 pub fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
     let error = relative_error(got, want);
     assert!(

@@ -1,8 +1,8 @@
-//! Models compiled for TPUs by libtpu, on a machine that may have none: that they compile, and the memory
-//! that the compiler plans for them, which `TPU.md` lists.
+//! Models compiled for TPUs by libtpu, on machines with or without a TPU: the tests check that they compile, and that the
+//! compiler plans the memory listed in `TPU.md`.
 //!
-//! libtpu is not free software and not everywhere: without it there are no tests here, and the result says
-//! so. `MOEBIUS_BLESS=1` writes the table anew.
+//! libtpu isn't free software and not installed everywhere: without it there are no tests here, and the result says so.
+//! `MOEBIUS_BLESS=1` rewrites the table.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may panic")]
 
 mod programs;
@@ -14,10 +14,11 @@ use programs::Named;
 use std::sync::{Arc, Mutex, PoisonError};
 use table::{Row, Table};
 
-/// A chip of each kind; the first takes f32, too.
+/// One chip of each kind; the first also compiles the programs in f32.
 const CHIPS: [&str; 4] = ["v5e:1x1", "v5p:2x2x1", "v6e:2x2", "tpu7x:2x2x1"];
 
-/// Several chips, and how many devices they are: of the last kind a chip is two. The first take every program.
+/// Topologies of several chips, and their numbers of devices: a chip of the last kind is two devices. Every program is compiled
+/// for the first one.
 const SEVERAL: [(&str, usize); 6] = [
     ("v5e:2x2", 4),
     ("v5e:4x4", 16),
@@ -73,7 +74,7 @@ fn main() {
     conclusion.exit();
 }
 
-/// Compiles a program and compares what is known of its memory.
+/// Compiles a program, and checks its planned memory against the sizes of its inputs and outputs.
 fn compiled(plugin: Plugin, topology: &str, named: Named) -> Row {
     let of = Topology::create(plugin, topology, &[]);
     let of = of.unwrap_or_else(|error| panic!("{topology}: {error}"));
@@ -82,7 +83,7 @@ fn compiled(plugin: Plugin, topology: &str, named: Named) -> Row {
     let executable = executable.unwrap_or_else(|error| panic!("{}: {error}", named.name));
     let memory: CompiledMemory = executable.memory().unwrap();
     let bytes = |types: &[TensorType]| -> u64 { types.iter().map(|ty| ty.bytes() as u64).sum() };
-    // Layouts pad, and never cut.
+    // Layouts may pad an array, but never cut it.
     let (inputs, outputs) = (bytes(&named.program.inputs), bytes(&named.program.outputs));
     assert!(
         memory.arguments >= inputs && memory.outputs >= outputs && memory.code > 0,

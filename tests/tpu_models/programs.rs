@@ -1,4 +1,4 @@
-//! The programs that are compiled, at sizes of a real layer.
+//! The programs to compile, at the sizes of a real layer.
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::nn::transformer::{TransformerEncoderConfig, TransformerEncoderInput};
@@ -16,7 +16,7 @@ use moebius_xla::lower::graph;
 use moebius_xla::parallel::{Divided, Layer, Whole};
 use moebius_xla::stablehlo::{Builder, Program, Value};
 
-/// A layer of 4096 tokens, H 512, F 2048, K 2.
+/// A layer of 4096 tokens with H = 512, F = 2048 and K = 2.
 pub(crate) fn layer(element: ElementType, experts: usize) -> Layer {
     let routing = routing::Problem::new(4096, experts, 2).unwrap();
     Layer {
@@ -51,7 +51,7 @@ pub(crate) fn named(name: impl Into<String>, chips: usize, program: Program) -> 
     }
 }
 
-/// Programs of one chip.
+/// The programs for one chip.
 pub(crate) fn of_one_chip(element: ElementType) -> Vec<Named> {
     let whole = Whole {
         layer: layer(element, 8),
@@ -75,7 +75,7 @@ fn float(element: ElementType) -> Element {
     }
 }
 
-/// 4096 rows of 512 by 2048 FP8 columns.
+/// A product of 4096 rows of 512 columns with 2048 columns of FP8 weights.
 fn fp8(element: ElementType) -> Program {
     let linear = GroupedGemm::Fp8Linear(grouped_gemm::Problem {
         element: float(element),
@@ -99,7 +99,7 @@ fn fp8(element: ElementType) -> Program {
     b.finish(&results)
 }
 
-/// Programs of several chips, with an expert each at least: some, or every one.
+/// The programs for several chips, with at least one expert on each: all programs if `every`, else some.
 pub(crate) fn of_chips(chips: usize, every: bool) -> Vec<Named> {
     let layer = layer(ElementType::BF16, chips.max(8));
     let even = Divided::balanced(layer, chips).unwrap();
@@ -134,7 +134,7 @@ pub(crate) fn of_chips(chips: usize, every: bool) -> Vec<Named> {
         .collect()
 }
 
-/// Parameters of another type.
+/// Casts a module's parameters to a type.
 struct Cast(DType);
 
 impl ModuleMapper for Cast {
@@ -143,7 +143,7 @@ impl ModuleMapper for Cast {
     }
 }
 
-/// A transformer block of Burn's modules, captured: 8 sequences of 512 tokens of 512 columns, 8 heads, 2048 hidden columns.
+/// Captures a transformer block of Burn's modules: 8 sequences of 512 tokens with 512 columns, 8 heads, 2048 hidden columns.
 fn block(element: ElementType) -> Program {
     let dtype = match element {
         ElementType::BF16 => DType::BF16,
@@ -167,8 +167,8 @@ fn block(element: ElementType) -> Program {
     lowered.program
 }
 
-/// The program of a decoder's training step with the default sizes, in f32: the first two differ from the others, which have the
-/// optimizer's state from before.
+/// The program of a later training step of a decoder with the default sizes, in f32. The programs of the first two steps
+/// differ, because the optimizer has no state from before.
 pub(crate) fn training_step() -> Program {
     let device = moebius::open(&moebius_device::Device::Xla(XlaPlatform::Cpu, None));
     let device = device.unwrap_or_else(|error| panic!("{error}"));

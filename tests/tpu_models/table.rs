@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// Another version of the compiler plans a little differently; more than this is worth a look.
+/// The largest relative difference of a figure: another version of the compiler plans a little differently.
 const TOLERANCE: f64 = 0.1;
-/// Below, a difference says nothing.
+/// MiB by which a figure may differ beyond [`TOLERANCE`]: smaller differences say nothing.
 const SMALL: f64 = 0.5;
 
-/// What one compilation says.
+/// The result of one compilation.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) topology: String,
     pub(crate) program: String,
     pub(crate) devices: usize,
-    /// Bytes.
+    /// Bytes exchanged between devices.
     pub(crate) exchanged: u64,
     pub(crate) memory: CompiledMemory,
 }
@@ -26,7 +26,7 @@ impl Row {
         format!("{} | {} | {}", self.topology, self.devices, self.program)
     }
 
-    /// MiB on each device.
+    /// The figures in MiB per device.
     fn figures(&self) -> [f64; 6] {
         let m = &self.memory;
         let all = [
@@ -48,12 +48,12 @@ fn path() -> PathBuf {
     ))
 }
 
-/// Whether the table is to be written.
+/// Whether the table is to be rewritten.
 pub(crate) fn blesses() -> bool {
     std::env::var_os("MOEBIUS_BLESS").is_some()
 }
 
-/// The table's figures by topology, devices and program.
+/// The table's figures by topology, number of devices and program.
 pub(crate) struct Table(BTreeMap<String, Vec<f64>>);
 
 impl Table {
@@ -69,7 +69,7 @@ impl Table {
         Ok(Self(rows.collect()))
     }
 
-    /// Compares a row with the table's.
+    /// Compares a row with the table's row.
     pub(crate) fn expect(&self, row: &Row) -> Result<(), String> {
         let key = row.key();
         let expected = self.0.get(&key);
@@ -106,7 +106,7 @@ figures must be within 10 % of it.
 |---|---:|---|---:|---:|---:|---:|---:|---:|
 ";
 
-/// Writes the table.
+/// Rewrites the table.
 pub(crate) fn write(rows: &[Row]) {
     let mut lines: Vec<(String, [f64; 6])> =
         rows.iter().map(|row| (row.key(), row.figures())).collect();
