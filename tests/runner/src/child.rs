@@ -1,17 +1,16 @@
-//! The process of a job: whether the process has ended, and what the system says that the process took. A process that is
-//! let go of is ended, together with all that it has started.
+//! The process of a job: whether it has ended, and its use of processor time and memory. Dropping a process ends it, together
+//! with all processes that it has started.
 
 use std::io;
 use std::process::{Child, Command, ExitStatus};
 
-/// What a process took, together with all of its children that were waited for.
+/// The resources used by a process, together with all of its children that were waited for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usage {
     /// Processor time in seconds, of the program and of the system for the program.
     pub(crate) cpu: f64,
-    /// The most memory in MB (10⁶ bytes) that a single one of these processes held at once. On Linux no figure is
-    /// smaller than what the runner held when the runner started the process: the system counts the memory from before
-    /// `exec`, too.
+    /// The most memory in MB (10⁶ bytes) that one of these processes held at once. On Linux it is at least what the runner held
+    /// when it started the process: the system counts the memory from before `exec`, too.
     pub(crate) peak: f64,
 }
 
@@ -64,7 +63,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Whoever lets go of a process that runs has an error of its own to tell, or a signal.
+        // Errors are ignored: a running process is dropped only after another error or a signal.
         let _ = self.kill();
     }
 }
@@ -80,7 +79,7 @@ fn end_group(child: &mut Child) -> io::Result<()> {
     // for.
     match unsafe { libc::kill(-group, libc::SIGKILL) } {
         0 => Ok(()),
-        _ => child.kill(), // it heads no group
+        _ => child.kill(), // the process heads no group
     }
 }
 
@@ -89,8 +88,8 @@ fn end_group(child: &mut Child) -> io::Result<()> {
     child.kill()
 }
 
-/// Asks the system whether `child` has ended, or waits until `child` has where `block` says so. The system answers with
-/// an end once; afterwards neither this function nor a method of `child` may be called.
+/// Asks the system whether `child` has ended, or waits for its end if `block`. The system reports an end once; afterwards
+/// neither this function nor a method of `child` may be called.
 #[cfg(unix)]
 #[allow(
     unsafe_code,
@@ -136,7 +135,7 @@ fn wait(child: &mut Child, block: bool) -> io::Result<Option<Ended>> {
 }
 
 impl Usage {
-    /// The system's figures in seconds and MB.
+    /// Converts the system's figures to seconds and MB.
     #[cfg(unix)]
     fn of(usage: &libc::rusage) -> Self {
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
@@ -166,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Adds up the times that a shell's `times` writes: a line for the shell, one for its children, `0m0.25s 0m0.01s`.
+    /// Sums the times that a shell's `times` prints: a line for the shell and one for its children, such as `0m0.25s 0m0.01s`.
     fn said(times: &str) -> f64 {
         let time = |text: &str| {
             let (minutes, seconds) = text.trim_end_matches('s').split_once('m').unwrap();
@@ -180,7 +179,7 @@ mod tests {
         let times = std::env::temp_dir().join(format!("moebius-times-{}", std::process::id()));
         let mut turns = 100_000;
         let (usage, said) = loop {
-            // The loop runs in a shell below the shell, and a process beside them takes nothing of theirs.
+            // The loop runs in a child of the shell; another process runs at the same time, whose time must not count.
             let turn = format!("while [ $i -lt {turns} ]; do i=$((i+1)); done");
             let script = format!("(i=0; {turn}); times >\"$0\"");
             let mut beside = Process::start(Command::new("sleep").arg("0.1"), false).unwrap();
@@ -216,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_let_go_of_ends_with_its_children() {
-        // The pipe ends when the last process has ended that could write into it.
+        // The pipe closes when the last process that could write to it has ended.
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 60 & sleep 60"]);
         shell.stdout(Stdio::piped());

@@ -1,5 +1,6 @@
-//! The deep tier: what is too slow for every run, or repeats on another compiler, driver or processor what every run does. A run of CI
-//! takes a part of its jobs along: each runs at least once in twelve runs, and those of a family that has changed come first.
+//! The deep tier: jobs that are too slow for every run, or that repeat an ordinary job on another compiler, driver or
+//! processor. Each run in CI includes a part of them: every job runs at least once in twelve runs, and jobs of a changed family
+//! come first.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,17 +15,18 @@ use crate::places::{self, Places, instruction_set, text};
 use crate::plan::{self, Card, KERNELS, on_device, run};
 use crate::programs::Program;
 
-/// A job of the deep tier runs at least once in so many runs: all together take some two hours, and a run takes ten minutes of them.
+/// The number of runs in which each deep job runs at least once: all jobs together take about two hours, so each run takes ten
+/// minutes of them.
 const ROUND: u64 = 12;
-/// What changed families may add to a run at most, in seconds; the rest of theirs follows in later runs.
+/// The most seconds that jobs of changed families may add to a run; the others follow in later runs.
 const CHANGED_SECONDS: f64 = 180.0;
 
 /// A job of the deep tier.
 pub(crate) struct Deep {
     pub(crate) job: Job,
-    /// What a change must name to make it due at once.
+    /// The family: a change to a path with this name makes the job due at once.
     pub(crate) family: String,
-    /// What it takes by a guess, until it ran.
+    /// The job's seconds: a guess until it first runs.
     pub(crate) seconds: f64,
 }
 
@@ -38,28 +40,28 @@ impl Deep {
     }
 }
 
-/// What the ledger knows of a deep job.
+/// A deep job's entry in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Entry {
-    /// The number of the run in which it last passed, or was first seen.
+    /// The number of the run in which the job last passed or was first seen.
     pub(crate) run: u64,
     pub(crate) seconds: f64,
-    /// Whether a change of its family asks for it.
+    /// Whether a change of the job's family makes it due.
     pub(crate) changed: bool,
 }
 
-/// The ledger in the cache folder.
+/// The record of deep jobs, kept in the cache folder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     path: PathBuf,
     pub(crate) run: u64,
-    /// The last commit whose run was green.
+    /// The commit of the last run that passed.
     pub(crate) green: Option<String>,
     pub(crate) entries: BTreeMap<String, Entry>,
 }
 
 impl Ledger {
-    /// Reads the ledger; one that is missing or damaged is begun anew.
+    /// Reads the ledger; starts a new one if it is missing or damaged.
     pub(crate) fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap_or_default();
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -80,12 +82,12 @@ impl Ledger {
         }
     }
 
-    /// Whether a run before this one was green, so that its builds and programs are there.
+    /// Whether an earlier run passed, so that its builds and compiled programs exist.
     pub(crate) fn warm(&self) -> bool {
         self.green.is_some()
     }
 
-    /// The names of the jobs that this run takes, of all deep ones.
+    /// Chooses the deep jobs for this run; returns their names.
     pub(crate) fn due(&mut self, jobs: &[Deep], changed: &[String]) -> Vec<String> {
         let run = self.run;
         let known = |name: &String| jobs.iter().any(|deep| deep.job.name == *name);
@@ -116,7 +118,7 @@ impl Ledger {
         due
     }
 
-    /// Writes down a job that passed in so many seconds, or that need not run because nothing has changed since it passed.
+    /// Notes a job that passed in `seconds`, or that need not run because nothing has changed since it passed.
     pub(crate) fn passed(&mut self, name: &str, seconds: Option<f64>) {
         let known = self.entries.get(name).map(|entry| entry.seconds);
         let entry = Entry {
@@ -127,7 +129,7 @@ impl Ledger {
         self.entries.insert(name.to_owned(), entry);
     }
 
-    /// Writes down a job that this run should have taken: it is among the first in turn for the next.
+    /// Notes a due job that this run left out, so that it is among the first of the next.
     pub(crate) fn owe(&mut self, name: &str, seconds: f64) {
         let entry = Entry {
             run: 0,
@@ -148,13 +150,13 @@ impl Ledger {
     }
 }
 
-/// Whether a changed path names `family`: `shaders/kernels/src/quantize/plan.rs` does for `quantize`.
+/// Whether a changed path names `family`, as `shaders/kernels/src/quantize/plan.rs` names `quantize`.
 pub(crate) fn names(changed: &[String], family: &str) -> bool {
     let part = |part: &str| part.split('.').next() == Some(family);
     !family.is_empty() && changed.iter().any(|path| path.split('/').any(part))
 }
 
-/// Paths that differ between a commit and the tree; of an unknown commit, all that git tracks.
+/// Paths that differ between a commit and the tree; all tracked files if the commit is unknown.
 pub(crate) fn changed_since(commit: &str) -> Vec<String> {
     let git = |arguments: &[&str]| Command::new("git").args(arguments).output();
     let output = match git(&["diff", "--name-only", commit]) {
@@ -166,8 +168,8 @@ pub(crate) fn changed_since(commit: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Cases that depend on the processor's instructions: a program, its device, a part of the cases' names, and about how many
-/// seconds they take on an emulator.
+/// Cases that depend on the processor's instructions: the program, the device, a part of the cases' names, and their
+/// approximate seconds on an emulator.
 const EMULATED: [(&str, &str, &str, f64); 8] = [
     ("conformance_quantize", "cpu", "casts::", 4.0),
     ("conformance_moe", "cpu", "moe_layer::bf16", 60.0),
@@ -179,7 +181,7 @@ const EMULATED: [(&str, &str, &str, f64); 8] = [
     ("xla_parallel", "", "expert::", 120.0),
 ];
 
-/// All deep jobs.
+/// All deep jobs that this machine can run, except those on emulated cards.
 pub(crate) fn jobs(programs: &[Program], places: &Places) -> Vec<Deep> {
     let find = |target: &str| programs.iter().find(|program| program.target == target);
     let here = |program: &&Program| !program.rules.libtpu || places.libtpu.is_some();
@@ -207,8 +209,8 @@ pub(crate) fn jobs(programs: &[Program], places: &Places) -> Vec<Deep> {
     jobs
 }
 
-/// Programs on cards in software: whole, the order of threads turned around, every access of some families checked, and
-/// the cases on other cards; training and models.
+/// Jobs on emulated cards: whole programs, launches in five thread orders and with every access checked for some families,
+/// other cards, training and models.
 pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
     let mut jobs = Vec::new();
     for program in programs.iter().filter(|program| program.rules.each_device) {
@@ -247,8 +249,8 @@ pub(crate) fn on_cards(programs: &[Program], drivers: &Path) -> Vec<Deep> {
     jobs
 }
 
-/// Families and cases of which every schedule and every access is checked: all kinds of kernels with barriers, and none that sums all of
-/// a tensor by Burn's kernel, whose bits depend on the order of blocks.
+/// Families and cases for which every thread order and every access is checked: kernels of all kinds with barriers, but none
+/// that uses Burn's sum over a whole tensor, whose bits depend on the order of blocks.
 const CHECKED: &str = "routing,topk,permute,capacity,rows,router_backward,hash_routing,expert_load,kv_cache,fp8_mma,fp8,fp8_instructions::linear_layers,\
     moe_layer::relu,moe_layer::gated_silu,moe_layer::gelu_with_bias,moe_layer::capacity,moe_layer::ranks_and_empty_batch,moe_layer::f16,\
     moe_layer::bf16,moe_layer::repeats_bit_for_bit,moe_layer::independent_of_the_batch,moe_layer::device_memory,\
@@ -256,12 +258,12 @@ const CHECKED: &str = "routing,topk,permute,capacity,rows,router_backward,hash_r
     attention::tiles_f16,attention::matrices_f16,grouped_gemm::f16,weight_gradient::f16,segment_attention::f16,expert_activation::f16,fp8_gemm::f16,\
     grouped_gemm::matrices_f16,weight_gradient::matrices_f16";
 
-/// The same of those that need no Burn.
+/// Those of [`CHECKED`] that need no Burn.
 const CHECKED_WITHOUT_BURN: &str = "topk,permute,capacity,rows,router_backward,hash_routing,expert_load,attention::tiles_f16,\
     grouped_gemm::f16,weight_gradient::f16,segment_attention::f16,expert_activation::f16,fp8_gemm::f16,grouped_gemm::matrices_f16,\
     weight_gradient::matrices_f16";
 
-/// The long versions of a program's tests, and XLA with all its optimisation where the default tier goes without.
+/// The long versions of a program's tests, and its tests with XLA's full optimisation where the default tier runs without.
 fn at_length(program: &Program) -> Vec<Deep> {
     let mut jobs = Vec::new();
     if program.rules.deep {
@@ -273,7 +275,7 @@ fn at_length(program: &Program) -> Vec<Deep> {
         let job = job.with("PROPTEST_CASES", "1000000");
         jobs.push(Deep::new(job, &program.target, 30.0));
     }
-    // Conformance has such a job for each family.
+    // Conformance has such a job for each family already.
     if program.rules.xla_quickly && !program.rules.conformance {
         let words = "optimised, nothing kept";
         let job = if program.rules.each_device {
@@ -287,12 +289,13 @@ fn at_length(program: &Program) -> Vec<Deep> {
     jobs
 }
 
-/// A family of conformance on another driver and compiler.
+/// A family of conformance on other drivers and compilers.
 fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> {
     let mut jobs = Vec::new();
     let in_default = KERNELS.split(',').any(|name| name == family);
     if let (Some(driver), false) = (&places.swiftshader, in_default) {
-        // SwiftShader needs 17 GB to compile tiles with `Rows` and `Dilated` (a remainder in each lane), and no plan chooses them there.
+        // SwiftShader needs 17 GB to compile tiles with `Rows` and `Dilated` (a remainder in each lane), and no plan chooses
+        // them there.
         let (words, skipped): (_, &[&str]) = match family {
             "attention" => (", without tiles", &["--skip", "attention::tiles"]),
             _ => ("", &[]),
@@ -308,7 +311,7 @@ fn of_family(conformance: &Program, family: &str, places: &Places) -> Vec<Deep> 
     jobs
 }
 
-/// A model that others have published, in the browser.
+/// A published model in the browser.
 fn published(places: &Places) -> Deep {
     let run = r#"model=$(scripts/real-model --gguf) && exec "$@" --model "$model""#;
     let job = plan::browser_group(places, "SmolLM2-135M in Chromium", &["real"])
@@ -328,7 +331,7 @@ fn emulated(program: &Program, case: &(&str, &str, &str, f64), qemu: &str) -> De
     Deep::new(job.under(&[qemu, "-cpu", "Haswell"]), target, seconds)
 }
 
-/// Builds that share nothing with that of the tests, in folders of their own.
+/// Builds in folders of their own, which share nothing with the tests' build.
 fn builds(places: &Places) -> [Deep; 4] {
     let folder = |name: &str| text(&places.target.with_file_name(format!("target-{name}")));
     let readme = "cargo run --release && cargo run --release -- verify tests/cases/*.safetensors --device flex";
@@ -344,7 +347,7 @@ fn builds(places: &Places) -> [Deep; 4] {
         .with("CARGO_TARGET_DIR", folder("outside"));
     let benchmarks = Job::words("benchmarks, in release", "cargo bench --locked")
         .with("CARGO_TARGET_DIR", folder("release"));
-    // Each builds all crates with all processors: two at once would take as long, and might not end in the time of a job.
+    // Each build compiles all crates on all processors: two at once would take as long, and might exceed a job's time limit.
     [release, without, outside, benchmarks]
         .map(|job| Deep::new(job.holding("all crates"), "Cargo", 900.0))
 }
@@ -359,7 +362,7 @@ mod tests {
         (0..10).map(deep).collect()
     }
 
-    /// A ledger in its first run.
+    /// An empty ledger in its first run.
     fn fresh() -> Ledger {
         Ledger {
             run: 1,

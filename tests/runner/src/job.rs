@@ -1,49 +1,49 @@
-//! One process to run, and what must be true before it may start.
+//! A process to run, and the conditions for its start.
 
 use std::path::PathBuf;
 
-/// What a job's output counts.
+/// What is counted in a job's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Counts {
     /// Tests: at least one must run, and none may be left out.
     Tests,
     /// Unit tests, of which a crate may have none.
     Units,
-    /// Nothing but its exit status.
+    /// Nothing: only the exit status matters.
     #[default]
     Nothing,
 }
 
-/// What a job holds that compiles with XLA: programs are counted by the files that appear in the folder of kept ones, and
-/// two at once would count each other's.
+/// The lock of jobs that compile with XLA: compiled programs are counted by the new files in the cache folder, and two jobs at
+/// once would count each other's.
 pub(crate) const XLA: &str = "xla";
 
-/// A process of the run.
+/// A process of the run, with its conditions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
-    /// What the report calls it; others name it in `after`.
+    /// The job's name in the report and in other jobs' `after`.
     pub(crate) name: String,
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
-    /// Variables beside those of the runner.
+    /// Environment variables in addition to the runner's.
     pub(crate) variables: Vec<(String, String)>,
-    /// Where it runs.
+    /// The working directory.
     pub(crate) folder: PathBuf,
     pub(crate) counts: Counts,
-    /// Whether nothing may run beside it.
+    /// Whether no other job may run at the same time.
     pub(crate) alone: bool,
-    /// Whether it may ask on the terminal, as `sudo` does for a password.
+    /// Whether the job may ask on the terminal, as `sudo` asks for a password.
     pub(crate) asks: bool,
-    /// What two jobs at once would fight for: cargo's target folder, the list of XLA's programs.
+    /// A lock that only one running job may hold, such as for cargo's target folder or the list of XLA's programs.
     pub(crate) holds: Option<&'static str>,
-    /// Names of jobs that must have passed; those that aren't part of this run don't count.
+    /// Names of jobs that must have passed first; names that aren't part of this run are ignored.
     pub(crate) after: Vec<String>,
-    /// The entry in the ledger of deep jobs, for those.
+    /// Whether the job has an entry in the ledger of deep jobs.
     pub(crate) deep: bool,
-    /// Programs and folders that decide, with the tree's data and the machine, what comes of the job: while they are the
-    /// same, a job that passed need not run again. Empty for a job that always runs.
+    /// The programs and folders that, together with the tree's data and the machine, decide the job's outcome: while they are
+    /// unchanged, a job that passed need not run again. Empty for a job that always runs.
     pub(crate) depends_on: Vec<PathBuf>,
-    /// Of the folders of data that few jobs read ([`READ_BY`](crate::unchanged::READ_BY)), those that this one does.
+    /// The folders of [`READ_BY`](crate::unchanged::READ_BY), data that few jobs read, that this job reads.
     pub(crate) reads: Vec<&'static str>,
 }
 
@@ -58,19 +58,19 @@ impl Job {
         .arguments(command)
     }
 
-    /// [`Job::new`] of a command whose words have no spaces.
+    /// As [`Job::new`], with the command as one string whose words have no spaces.
     pub(crate) fn words(name: impl Into<String>, command: &str) -> Self {
         Self::new(name, &command.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// Adds words to the end of the command.
+    /// Appends words to the command.
     pub(crate) fn arguments(mut self, words: &[&str]) -> Self {
         let words = words.iter().map(|word| (*word).to_owned());
         self.command.extend(words);
         self
     }
 
-    /// Has another command run this one: its words come first.
+    /// Puts another command's words first, so that it runs this one.
     pub(crate) fn under(mut self, words: &[&str]) -> Self {
         let words = words.iter().map(|word| (*word).to_owned());
         self.command.splice(0..0, words);
@@ -87,7 +87,7 @@ impl Job {
         self
     }
 
-    /// Lets the job pass without a run while these programs and folders are the same.
+    /// Lets the job pass without a run while these programs and folders are unchanged.
     pub(crate) fn depending_on(
         mut self,
         paths: impl IntoIterator<Item = impl Into<PathBuf>>,
@@ -101,7 +101,7 @@ impl Job {
         self
     }
 
-    /// The value of a variable of its own.
+    /// The value of one of the job's own environment variables.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         let found = self.variables.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())

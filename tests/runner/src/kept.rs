@@ -13,21 +13,21 @@ use crate::places;
 use crate::report::{SLOW, Totals};
 use crate::timings::{Build, Part, Unit};
 
-/// The costs of so many runs are kept, and so many of cargo's reports.
+/// The number of newest runs whose costs are kept, and of cargo's reports.
 pub(crate) const NEWEST: usize = 30;
-/// So many of a build's units are kept, the longest first.
+/// The number of a build's longest units whose times are kept.
 const UNITS: usize = 10;
-/// Digits of a commit in the name of a file.
+/// The number of a commit's digits in a file's name.
 const DIGITS: usize = 8;
 
-/// What was run, and on what.
+/// The circumstances of a run: its end, commit and machine.
 pub(crate) struct Circumstances {
     pub(crate) arguments: Vec<String>,
     /// The time of the run's end.
     pub(crate) end: SystemTime,
-    /// All digits.
+    /// The full hash of the commit.
     pub(crate) commit: String,
-    /// Whether the tree had changes that no commit has.
+    /// Whether the tree had uncommitted changes.
     pub(crate) uncommitted: bool,
     pub(crate) instruction_set: &'static str,
     pub(crate) good: bool,
@@ -40,7 +40,7 @@ impl Circumstances {
     }
 }
 
-/// The costs of a run as JSON: times in seconds, memory in MB, and null for a figure that nobody measured.
+/// The costs of a run as JSON: times in seconds, memory in MB, and null for a figure that wasn't measured.
 pub(crate) fn costs(
     circumstances: &Circumstances,
     finished: &[Finished],
@@ -115,12 +115,12 @@ fn parts(build: &Build) -> Value {
     })
 }
 
-/// A number with three decimals, which is finer than what is measured.
+/// Rounds to three decimals, which is finer than any measurement.
 fn number(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }
 
-/// Writes the costs of a run into the cache folder, and removes those of the oldest runs; the path of the new file.
+/// Writes the costs of a run into the cache folder and removes those of the oldest runs; returns the new file's path.
 pub(crate) fn keep(
     cache: &Path,
     circumstances: &Circumstances,
@@ -136,8 +136,8 @@ pub(crate) fn keep(
     Ok(path)
 }
 
-/// Removes the files of a folder whose names begin with `stem`, but for the last `newest` of them in the order of their
-/// names, which begin with the time. A folder that isn't there has none.
+/// Removes the files of a folder whose names begin with `stem`, except the last `newest` by name; names contain the time. A
+/// missing folder counts as empty.
 pub(crate) fn prune(folder: &Path, stem: &str, newest: usize) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -154,7 +154,7 @@ pub(crate) fn prune(folder: &Path, stem: &str, newest: usize) -> io::Result<()> 
     paths[..old].iter().try_for_each(fs::remove_file)
 }
 
-/// A time in the form `20261127T024806Z`. Years begin in March here, so that a leap day is the last of a year (Howard Hinnant,
+/// Formats a time as in `20261127T024806Z`. Years begin in March here, so that a leap day is the last of a year (Howard Hinnant,
 /// "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`).
 fn utc(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! Runs jobs, as many side by side as the machine has lanes, and stops at the first that fails.
+//! Runs jobs side by side, as many as the machine has lanes, and stops at the first failure.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ use crate::places;
 use crate::schedule::{Span, Wait, Waits};
 use crate::unchanged::{Green, Known};
 
-/// Far more than any job takes: a hang should end in a message.
+/// The time limit of a job, far more than any job takes: a hang ends in a message.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -25,16 +25,16 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Finished {
     pub(crate) job: Job,
     pub(crate) outcome: Outcome,
-    /// How many tests the job ran, by the job's output. The outcome of a failed job counts at least one failure, even
-    /// if the job ran no test.
+    /// The number of tests that the job ran, by its output. The outcome of a failed job counts at least one failure, even if no
+    /// test ran.
     pub(crate) cases: usize,
     pub(crate) span: Span,
     pub(crate) waits: Waits,
-    /// What the job's processes took; `None` where the system doesn't say.
+    /// The resources that the job's processes used; `None` where the system doesn't report them.
     pub(crate) usage: Option<Usage>,
-    /// Why it failed.
+    /// The reason why the job failed.
     pub(crate) failure: Option<String>,
-    /// When the job passed with all that it has now, in place of a run.
+    /// The earlier run in which the job passed in the same state, in place of a new run.
     pub(crate) unchanged: Option<Green>,
     pub(crate) log: PathBuf,
 }
@@ -48,7 +48,7 @@ impl Finished {
         self.span.seconds()
     }
 
-    /// A job that ran no test, and took nothing that is known of.
+    /// A job that has run no test and has used no known resources.
     pub(crate) fn new(job: Job, waits: Waits, span: Span) -> Self {
         Self {
             job,
@@ -63,57 +63,57 @@ impl Finished {
         }
     }
 
-    /// What the job said; nothing where it said nothing.
+    /// The job's output; empty if there is none.
     pub(crate) fn log(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }
 
-/// A job that waits.
+/// A job that has not started.
 struct Waiting {
     job: Job,
     waits: Waits,
-    /// What kept the job from starting when the lanes last looked.
+    /// The reason why the job couldn't start when the lanes last checked.
     hindrance: Option<Wait>,
 }
 
-/// A job that runs.
+/// A job that is running.
 struct Running {
     job: Job,
     waits: Waits,
     process: Process,
     start: Instant,
     freed_by: Option<usize>,
-    /// When the job started, by the clock that dates files.
+    /// The start by the system clock, which also dates files.
     began: SystemTime,
     log: PathBuf,
     records: PathBuf,
-    /// What stands for all that the job depends on, for a job that is known by it later.
+    /// The key of everything the job depends on, if later runs may reuse its result.
     key: Option<String>,
 }
 
-/// Runs jobs and keeps what came of them.
+/// Runs jobs and keeps their results.
 pub(crate) struct Lanes {
-    /// How many jobs run side by side.
+    /// The number of jobs that run side by side.
     width: usize,
-    /// Whether jobs start after a failure.
+    /// Whether jobs still start after a failure.
     pub(crate) keep_going: bool,
     scratch: PathBuf,
     clock: Instant,
     waiting: Vec<Waiting>,
-    /// Until when the waits of jobs are counted.
+    /// The time up to which the jobs' waits are counted.
     counted: Instant,
     running: Vec<Running>,
     pub(crate) finished: Vec<Finished>,
-    /// What passed in earlier runs; without it every job runs.
+    /// The jobs that passed in earlier runs; `None` to run every job.
     pub(crate) known: Option<Known>,
     /// Set by a signal that asks the runner to end.
     pub(crate) interrupted: Arc<AtomicBool>,
 }
 
 impl Lanes {
-    /// Lanes that keep logs in `scratch`; `clock` is when the run began.
+    /// Makes lanes that keep logs in `scratch`; `clock` is when the run began.
     pub(crate) fn new(width: usize, scratch: &Path, clock: Instant) -> Self {
         Self {
             width: width.max(1),
@@ -129,8 +129,8 @@ impl Lanes {
         }
     }
 
-    /// Runs `jobs`, in their order where nothing hinders; whether all passed. After the first failure none starts, unless
-    /// it is to keep going. A signal that asks the runner to end is an error, and ends the jobs.
+    /// Runs `jobs` in order, where nothing hinders them; returns whether all passed. After the first failure no job starts,
+    /// except with `keep_going`. A signal that asks the runner to end is an error, and ends the jobs.
     pub(crate) fn run(
         &mut self,
         jobs: Vec<Job>,
@@ -163,7 +163,7 @@ impl Lanes {
         }
     }
 
-    /// Adds the time since this was last done to the waits of all jobs that wait.
+    /// Adds the time since the last call to the waits of all waiting jobs.
     fn count_waits(&mut self) {
         let seconds = self.counted.elapsed().as_secs_f64();
         self.counted = Instant::now();
@@ -174,8 +174,8 @@ impl Lanes {
         }
     }
 
-    /// Starts the jobs that may start; one that can't be started has failed. Then notes what keeps the others from
-    /// starting.
+    /// Starts the jobs that can start; a job whose process can't be started counts as failed. Then notes what keeps the others
+    /// waiting.
     fn fill(&mut self) {
         let hindrances = loop {
             let hindrances = self.hindrances();
@@ -216,8 +216,7 @@ impl Lanes {
         }
     }
 
-    /// What keeps each waiting job from starting now, in the order of the jobs. A job that waits for the machine to
-    /// itself keeps later jobs from starting.
+    /// For each waiting job, what keeps it from starting now. A job that waits to run alone keeps later jobs from starting.
     fn hindrances(&self) -> Vec<Option<Wait>> {
         let holds = |held: &&str| self.running.iter().any(|one| one.job.holds == Some(*held));
         let full = self.running.len() >= self.width;
@@ -242,8 +241,8 @@ impl Lanes {
         self.waiting.iter().map(hindrance).collect()
     }
 
-    /// The place of the job whose end lets the waiting job start: of the jobs that kept it waiting, the last to end. A
-    /// job that didn't wait follows the last job of the lanes' previous list.
+    /// The index of the finished job whose end lets the waiting job start: the last to end of those that kept it waiting. A job
+    /// that didn't wait follows the job that ended last.
     fn freed_by(&self, waiting: &Waiting) -> Option<usize> {
         let kept = |one: &Finished| match &waiting.hindrance {
             Some(Wait::After(_)) => waiting.job.after.contains(&one.job.name),
@@ -256,14 +255,14 @@ impl Lanes {
             .max_by(|one, other| ended(one).total_cmp(&ended(other)))
     }
 
-    /// Whether nothing of this name has yet to run or to end.
+    /// Whether no job of this name is waiting or running.
     fn is_over(&self, name: &str) -> bool {
         let waits = self.waiting.iter().any(|one| one.job.name == name);
         let runs = self.running.iter().any(|one| one.job.name == name);
         !waits && !runs
     }
 
-    /// Starts a job, unless it passed with all that it has now: then says when.
+    /// Starts a job, unless it has passed before in the same state; then returns that earlier pass.
     fn start(&mut self, waiting: &Waiting, freed_by: Option<usize>) -> io::Result<Option<Green>> {
         let job = &waiting.job;
         let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
@@ -306,7 +305,7 @@ impl Lanes {
         Ok(None)
     }
 
-    /// The jobs that ended since this was last asked.
+    /// Takes the jobs that have ended since the last call.
     fn ended(&mut self) -> io::Result<Vec<Finished>> {
         let mut ended = Vec::new();
         for mut running in std::mem::take(&mut self.running) {
@@ -319,7 +318,7 @@ impl Lanes {
                 self.running.push(running);
                 continue;
             };
-            // The end is taken before the job's log and records are read: reading is none of the job's time.
+            // The end is noted before the job's log and records are read, because reading isn't part of the job's time.
             let span = Span {
                 started: running.start.duration_since(self.clock).as_secs_f64(),
                 ended: self.clock.elapsed().as_secs_f64(),
@@ -340,7 +339,7 @@ impl Lanes {
         self.clock.elapsed().as_secs_f64()
     }
 
-    /// A count of all jobs together.
+    /// The sum of a count over all finished jobs.
     pub(crate) fn sum(&self, count: fn(&Outcome) -> usize) -> usize {
         self.finished.iter().map(|one| count(&one.outcome)).sum()
     }
@@ -389,8 +388,8 @@ fn finish(running: Running, span: Span, end: Ended, late: bool) -> io::Result<Fi
     })
 }
 
-/// Copies what a job recorded beside what others did, for those that look at a whole run. Files are named after processes, whose
-/// numbers a job of an earlier run may share, so the job's name is put before.
+/// Copies a job's records to the folder of all jobs' records. Files are named after processes, and a job of an earlier run may
+/// have had the same number, so the job's name is put in front.
 fn gather(records: &Path) -> io::Result<()> {
     let job = records.file_stem().unwrap_or_default().to_string_lossy();
     let all = records.with_file_name("records");

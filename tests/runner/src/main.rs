@@ -1,5 +1,5 @@
-//! Runs the project's tests: `scripts/test` is this program. Three tiers: `--quick` opens no device, the default is what
-//! CI runs, `--all` adds what is slow or repeats. The last line reads `N passed, N failed`.
+//! Runs the project's tests; `scripts/test` is this program. It has three tiers: `--quick` opens no device, the default is what
+//! CI runs, and `--all` adds what is slow or repeats. The last line reads `N passed, N failed`.
 
 mod child;
 mod deep;
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
         Err(error) => failed(&error),
         Ok(scratch) => {
             let code = run(&options, &scratch).unwrap_or_else(|error| failed(&error));
-            // What a run leaves behind must not change what it says.
+            // A failed clean-up must not change the result.
             let _ = fs::remove_dir_all(scratch);
             code
         }
@@ -150,7 +150,7 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     run.surroundings(&mut jobs)?;
     let chosen = chosen(&jobs, &options.only);
     jobs.retain(|job| chosen.contains(&job.name));
-    // Last, so that no lane waits for another to end.
+    // Jobs that run alone come last, so that no lane waits for another to end.
     jobs.sort_by_key(|job| job.alone);
     if options.list {
         jobs.iter().for_each(|job| println!("{}", job.name));
@@ -171,16 +171,16 @@ fn run(options: &Options, scratch: &Path) -> io::Result<ExitCode> {
     Ok(closing.verdict(&lanes, good))
 }
 
-/// What a run needs to say at its end what it took.
+/// The data that a run needs to report its costs at the end.
 struct Closing {
-    /// The machine's files and folders before the set-up, which moves neither the cache folder nor the target folder.
+    /// The machine's files and folders from before the set-up, which doesn't move the cache and target folders.
     places: Places,
-    /// What the build's time went into, where there was a build.
+    /// The parts of the build's time; `None` without a build.
     build: io::Result<Option<Build>>,
 }
 
 impl Closing {
-    /// Says what each job took and what became of it; the last line reads `N passed, N failed`.
+    /// Reports each job's cost and outcome; the last line reads `N passed, N failed`.
     fn verdict(&self, lanes: &Lanes, good: bool) -> ExitCode {
         let totals = Totals::of(&lanes.finished, lanes.seconds());
         print!("{}", report::table(&lanes.finished));
@@ -198,10 +198,10 @@ impl Closing {
         verdict(lanes, good)
     }
 
-    /// Writes the costs of the run into the cache folder, and removes cargo's oldest reports; the path of the costs.
+    /// Writes the costs of the run into the cache folder, and removes cargo's oldest reports; returns the path of the costs.
     fn keep(&self, lanes: &Lanes, totals: &Totals, good: bool) -> io::Result<PathBuf> {
         let reports = timings::folder(&self.places.target);
-        // Reports with the time in their names go; the newest has the name `cargo-timing.html`, too, and stays.
+        // Only reports with a time in their name are removed; the newest also exists as `cargo-timing.html`, which stays.
         kept::prune(&reports, "cargo-timing-", kept::NEWEST)?;
         let circumstances = Circumstances {
             arguments: env::args().skip(1).collect(),
@@ -288,13 +288,13 @@ impl Run<'_> {
         Ok(jobs)
     }
 
-    /// Whether a run in CI finds nothing that an earlier one built or compiled. It then leaves to the next what would take it
-    /// beyond an hour on two processors: groups in Chromium, drivers in software, and the documentation.
+    /// Whether this run in CI finds nothing that an earlier one built or compiled. To end within an hour on two processors, it
+    /// then leaves out groups in Chromium, software GPUs, and the documentation.
     fn is_cold(&self, ledger: &Ledger) -> bool {
         self.options.tier == Tier::Default && in_ci() && !ledger.warm()
     }
 
-    /// Every kernel on drivers in software, and the support table held against the record of all devices.
+    /// Jobs that run every kernel on software GPUs, and the check of the support table against all devices' records.
     fn software_gpus(&self) -> io::Result<Vec<Job>> {
         let mut programs = self.programs.iter();
         let table = programs.find(|program| program.target == "support_table");
@@ -310,20 +310,20 @@ impl Run<'_> {
             let on_card = |card| plan::kernels_on_a_card(program, card, &drivers);
             jobs.extend(plan::CARDS.into_iter().filter_map(on_card));
         }
-        // Where conformance on all devices leaves what it ran.
+        // The folder where conformance on all devices leaves its records.
         let records = places::text(&self.scratch.join("records"));
         let programs: Vec<&Program> = self.conformance().collect();
         jobs.push(plan::support_table(table, &records, &programs));
         Ok(jobs)
     }
 
-    /// Whether SPIR-V runs here: on a GPU, or on a software driver.
+    /// Whether this machine runs SPIR-V, on a GPU or a software driver.
     fn has_vulkan(&self) -> bool {
         self.places.gpu.is_some() || self.places.spirv_driver.is_some()
     }
 
-    /// A folder in which the drivers in software have the names of NVIDIA's and AMD's libraries, where they are built, and in which
-    /// `hipconfig` says that headers would be there.
+    /// Makes a folder in which the emulator's library, if it is built, has the names of NVIDIA's and AMD's driver libraries,
+    /// and in which `hipconfig` names the folder as the place of the headers.
     fn software_drivers(&self) -> io::Result<Option<PathBuf>> {
         let library = self.places.software_driver();
         if !library.exists() {
@@ -348,7 +348,7 @@ impl Run<'_> {
         Ok(Some(folder))
     }
 
-    /// The deep jobs of this run: all that were asked for, or, in CI, those that are due.
+    /// The deep jobs of this run: all with `--all`; in CI those that are due.
     fn deep(&self, ledger: &mut Ledger, changed: Option<Vec<String>>) -> io::Result<Vec<Job>> {
         let mut deep = deep::jobs(&self.programs, &self.places);
         if let Some(drivers) = self.software_drivers()? {
@@ -360,7 +360,7 @@ impl Run<'_> {
         let Some(changed) = changed else {
             return Ok(Vec::new());
         };
-        // A cold run has enough to do, and what people read changes nothing that a deep job looks at.
+        // A cold run has enough to do, and changed documents don't affect deep jobs.
         if !ledger.warm() || changed.iter().all(|path| unchanged::is_document(path)) {
             return Ok(Vec::new());
         }
@@ -375,7 +375,7 @@ impl Run<'_> {
         Ok(jobs.filter(|job| due.contains(&job.name)).collect())
     }
 
-    /// The programs of conformance.
+    /// The conformance programs.
     fn conformance(&self) -> impl Iterator<Item = &Program> {
         self.programs
             .iter()
@@ -392,7 +392,7 @@ impl Run<'_> {
         env::var("MOEBIUS_LIBTPU").as_deref() == Ok("yes") && self.places.libtpu.is_some()
     }
 
-    /// What all jobs share: where to keep what is compiled, and which Vulkan driver to take.
+    /// Adds the variables that all jobs share: the folders of compiled programs, and the Vulkan driver.
     fn surroundings(&self, jobs: &mut [Job]) -> io::Result<()> {
         let kept = if self.options.fresh {
             self.scratch
@@ -405,11 +405,11 @@ impl Run<'_> {
             ("MESA_SHADER_CACHE_DIR", kept.join("mesa")),
             ("MOEBIUS_EMULATOR_CACHE", kept.join("emulator")),
         ];
-        // Without a GPU the Vulkan loader is told to use Mesa's software driver, and not to ask the others.
+        // Without a GPU, the Vulkan loader uses Mesa's software driver and asks no other.
         if let (None, Some(driver)) = (&self.places.gpu, &self.places.lavapipe) {
             shared.push(("VK_ICD_FILENAMES", driver.into()));
         }
-        // Vulkan loaders warn without one.
+        // Vulkan loaders warn if XDG_RUNTIME_DIR isn't set.
         let runtime = self.scratch.join("runtime");
         fs::create_dir_all(&runtime)?;
         if env::var_os("XDG_RUNTIME_DIR").is_none() {
@@ -465,22 +465,23 @@ impl Run<'_> {
     }
 }
 
-/// So many commits say what has changed where no green run is known.
+/// The commit to compare with if no run has passed before.
 const COLD: &str = "HEAD~10";
-/// What all tests of a group in Chromium take, by a guess, until they ran.
+/// A guess of the seconds for all tests of a group in Chromium, until they have run.
 const CHROMIUM_SECONDS: f64 = 500.0;
 
 fn in_ci() -> bool {
     env::var("CI").as_deref() == Ok("true")
 }
 
-/// The paths that have changed since the last green run, or in a cold run by the last commits, in CI, where runs take turns at
-/// what is slow; `None` elsewhere.
+/// In CI, where runs take turns at slow jobs, the paths changed since the last run that passed, or in a cold run by the last
+/// commits; `None` elsewhere.
 fn in_turns(ledger: &Ledger) -> Option<Vec<String>> {
     in_ci().then(|| deep::changed_since(ledger.green.as_deref().unwrap_or(COLD)))
 }
 
-/// Whether all tests of a group in Chromium run: where runs don't take turns, or where what the group alone looks at has changed.
+/// Whether all tests of a group in Chromium run: always where runs don't take turns, else if files that only this group uses
+/// have changed.
 fn whole_in_chromium(group: &str, changed: Option<&[String]>) -> bool {
     let theirs: &[&str] = match group {
         "package" => &["wasm/", "web-demo/test/", "scripts/wasm"],
@@ -490,7 +491,7 @@ fn whole_in_chromium(group: &str, changed: Option<&[String]>) -> bool {
     changed.is_none_or(|changed| changed.iter().any(any))
 }
 
-/// The names of the jobs that contain `text`, and of those that they run after.
+/// The names of jobs that contain `text`, and of the jobs they depend on.
 fn chosen(jobs: &[Job], text: &str) -> HashSet<String> {
     let contain = jobs.iter().filter(|job| job.name.contains(text));
     let mut names: HashSet<String> = contain.map(|job| job.name.clone()).collect();

@@ -1,27 +1,27 @@
-//! What a job's output says: how many tests passed, and how long each case took.
+//! The outcome of a job from its output: how many tests passed, and how long each case took.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A case and its seconds.
+/// A case and its duration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) seconds: f64,
 }
 
-/// What a job did.
+/// The results of a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) passed: usize,
-    /// Cases that a device refused, as it is listed to; not among `passed`.
+    /// Cases that a device refused as expected; `passed` doesn't count them.
     pub(crate) refused: usize,
     pub(crate) failed: usize,
     pub(crate) ignored: usize,
     pub(crate) cases: Vec<Case>,
-    /// XLA's programs that were compiled, and those that were taken from the folder of kept ones.
+    /// XLA programs that were compiled, and those that were loaded from the cache folder.
     pub(crate) compiled: usize,
     pub(crate) loaded: usize,
 }
@@ -43,8 +43,8 @@ impl Outcome {
         outcome
     }
 
-    /// Adds what the test programs of the job wrote down in `folder`: `cases-*.tsv` has a line for each case of a
-    /// device (`tests/src/record.rs`).
+    /// Adds the records that the job's test programs left in `folder`: `cases-*.tsv` has a line for each case on a device
+    /// (`tests/src/record.rs`).
     pub(crate) fn add_records(&mut self, folder: &Path) {
         for path in files(folder, "tsv") {
             for line in fs::read_to_string(path).unwrap_or_default().lines() {
@@ -63,7 +63,7 @@ impl Outcome {
         self.passed = self.passed.saturating_sub(self.refused);
     }
 
-    /// Counts the programs that XLA compiled into the folder of kept ones since `start`, and those that it took from there.
+    /// Counts the programs that XLA compiled into the cache folder since `start`, and those that it loaded from there.
     pub(crate) fn add_programs(&mut self, kept: &Path, start: SystemTime) {
         for data in files(kept, "xla").filter_map(|path| path.metadata().ok()) {
             let since = |time: std::io::Result<SystemTime>| time.is_ok_and(|time| time >= start);
@@ -79,7 +79,7 @@ impl Outcome {
     pub(crate) fn slow(&self, seconds: f64) -> Vec<&Case> {
         let mut slow: BTreeMap<&str, &Case> = BTreeMap::new();
         for case in self.cases.iter().filter(|case| case.seconds > seconds) {
-            // Tests of several programs may have one name.
+            // Tests of several programs may have the same name.
             let known = slow.entry(&case.name).or_insert(case);
             if case.seconds > known.seconds {
                 *known = case;
@@ -91,7 +91,7 @@ impl Outcome {
     }
 }
 
-/// The files of a folder whose names have this ending.
+/// The files of a folder whose names end with `ending`.
 fn files(folder: &Path, ending: &str) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
@@ -106,7 +106,7 @@ fn count(result: &str, what: &str) -> usize {
     found.map_or(0, |pair| pair[0].parse().unwrap_or(0))
 }
 
-/// `test NAME ... ok <1.5s>`, and `test NAME ... ok (1.5 s)` of the browser's tests.
+/// Parses `test NAME ... ok <1.5s>`, or `test NAME ... ok (1.5 s)` from the browser's tests.
 fn timed(line: &str) -> Option<Case> {
     let (name, verdict) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let start = verdict.find(['<', '('])? + 1;

@@ -1,4 +1,4 @@
-//! Where things lie on this machine. `scripts/places.sh` knows, so that the scripts and this program agree.
+//! The places of files and folders on this machine, from `scripts/places.sh`, so that the scripts and this program agree.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,30 +6,30 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Files and folders; what isn't there is `None`.
+/// Files and folders; `None` for those that don't exist.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// What is kept between runs.
+    /// The folder of everything kept between runs.
     pub(crate) cache: PathBuf,
-    /// Cargo's output.
+    /// Cargo's target folder.
     pub(crate) target: PathBuf,
-    /// The files that name Mesa's and Chromium's software drivers to the Vulkan loader.
+    /// The files that describe Mesa's and Chromium's software drivers to the Vulkan loader.
     pub(crate) lavapipe: Option<String>,
     pub(crate) swiftshader: Option<String>,
-    /// The file that names a lavapipe for SPIR-V, and the loader that programs need for it where it isn't the system's.
+    /// The file that describes a lavapipe that takes SPIR-V, and the loader that programs need for it, unless it is the system's.
     pub(crate) spirv_driver: Option<String>,
     pub(crate) spirv_loader: Option<String>,
-    /// A device file of a real GPU.
+    /// The device file of a real GPU.
     pub(crate) gpu: Option<String>,
     pub(crate) libtpu: Option<String>,
-    /// An emulator of other processors of this architecture.
+    /// QEMU's user-mode emulator, which imitates other processors of this architecture.
     pub(crate) qemu: Option<String>,
     /// The folder of the browser's tests.
     pub(crate) browser_tests: String,
 }
 
 impl Places {
-    /// Looks; what `scripts/setup` installs is there only after it ran.
+    /// Finds the places; what `scripts/setup` installs exists only after it ran.
     pub(crate) fn look(metadata: &Value) -> io::Result<Self> {
         let script = r#". scripts/places.sh
             [ "$(uname -s)" = Linux ] || { lavapipe_icd() { :; }; swiftshader_icd() { :; }; }
@@ -69,18 +69,18 @@ impl Places {
         })
     }
 
-    /// The drivers in software, as the tests' build made them: one library.
+    /// The emulator's library, which stands in for NVIDIA's and AMD's drivers, as the tests' build makes it.
     pub(crate) fn software_driver(&self) -> PathBuf {
         self.target.join("debug/deps/libmoebius_emulator.so")
     }
 
-    /// The command, as the tests' build made it.
+    /// The command `moebius` that the tests' build makes.
     pub(crate) fn moebius(&self) -> String {
         self.target.join("debug/moebius").display().to_string()
     }
 }
 
-/// The instruction sets that results depend on, newest first, as the processor here has them.
+/// The newest instruction set of this processor among those that results depend on.
 pub(crate) fn instruction_set() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
@@ -94,20 +94,20 @@ pub(crate) fn instruction_set() -> &'static str {
     std::env::consts::ARCH
 }
 
-/// The commit of the tree.
+/// The commit that is checked out.
 pub(crate) fn commit() -> String {
     let output = Command::new("git").args(["rev-parse", "HEAD"]).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     text.unwrap_or_default()
 }
 
-/// Whether the tree has changes that no commit has.
+/// Whether the tree has uncommitted changes.
 pub(crate) fn uncommitted() -> bool {
     let output = Command::new("git").args(["status", "--porcelain"]).output();
     output.is_ok_and(|output| !output.stdout.is_empty())
 }
 
-/// Makes a folder that is only for this user and gone after the run.
+/// Makes a folder that only this user can access, removed after the run.
 pub(crate) fn scratch() -> io::Result<PathBuf> {
     let folder = std::env::temp_dir().join(format!("moebius-tests-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
@@ -119,14 +119,14 @@ pub(crate) fn scratch() -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Writes a file at once: whoever reads the file meanwhile sees the old one.
+/// Replaces a file atomically: readers see either the old or the new contents.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let fresh = path.with_extension("fresh");
     std::fs::write(&fresh, text)?;
     std::fs::rename(fresh, path)
 }
 
-/// Copies the files of a folder into another, which is made if need be; their names begin with `before` there.
+/// Copies the files of a folder into another, which is created if necessary; their names get the prefix `before`.
 pub(crate) fn copy_files(from: &Path, to: &Path, before: &str) -> io::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
@@ -137,7 +137,7 @@ pub(crate) fn copy_files(from: &Path, to: &Path, before: &str) -> io::Result<()>
     Ok(())
 }
 
-/// A path as an argument.
+/// A path as a string for an argument.
 pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }

@@ -1,4 +1,4 @@
-//! What is run, in which order. Cheapest first, and what takes long early enough that no lane is idle at the end.
+//! The jobs of a run and their order: the cheapest first, and long ones early enough that no lane is idle at the end.
 
 use std::path::{Path, PathBuf};
 
@@ -7,36 +7,36 @@ use crate::places::{Places, text};
 use crate::programs::Program;
 use crate::unchanged::{self, BROWSER};
 
-/// One feature set for every stage: each further one would build all dependencies again.
+/// The features of every build: a second set would build all dependencies again.
 const FEATURES: &str = if cfg!(target_os = "linux") {
     ALL_FEATURES
 } else {
     "cpu,xla,fusion"
 };
-/// What is looked at everywhere.
+/// The features of every build on Linux, and of checks everywhere.
 const ALL_FEATURES: &str = "cpu,xla,fusion,vulkan,cuda,rocm";
-/// XLA first: what compiles with it waits for one another, and should not be left for the end.
+/// The devices of tests. XLA comes first: jobs that compile with it run one at a time, and shouldn't be left for the end.
 const DEVICES: [&str; 4] = ["xla:cpu", "wgpu", "cpu", "flex"];
-/// Most programs that tests give to XLA run once each; XLA compiles them up to several times faster without optimisation.
+/// XLA's flags for programs that run once, as most in tests do: without optimisation they compile up to several times faster.
 const XLA_QUICKLY: &str =
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true";
-/// Families with kernels of their own: they show what WebGPU's default limits mean.
+/// Families with kernels of their own, which are tested within WebGPU's default limits.
 pub(crate) const KERNELS: &str = "fp8,routing,topk,router_backward,hash_routing,expert_load,permute,capacity,rows,\
     grouped_gemm,fp8_gemm,weight_gradient,expert_activation,segment_attention,moe_layer,quantize";
 
-/// What of the other families launches every kernel that a GPU's plan may choose.
+/// Families and cases that, beside [`KERNELS`], launch every kernel that a GPU's plan may choose.
 const OTHER_KERNELS: &str = "kv_cache,nn,moe_training,experts,fp8_training,activation_dropout,attention::large_scores,attention::f16,\
     attention::seen_values,attention::as_emitted,attention::tiles,attention::tiles_f16,attention::dropout,attention::dropout_repeats,\
     attention::masks,attention::lengths,attention::bf16,attention::tiles_bf16,attention::matrices_f16,attention::matrices_bf16";
 
-/// Families whose cases launch kernels and need no Burn, which has no device for Metal's texts.
+/// Families and cases that launch kernels without Burn, which has no device for Metal.
 pub(crate) const WITHOUT_BURN: &str = "topk,router_backward,hash_routing,expert_load,permute,capacity,rows,grouped_gemm,fp8_gemm,\
     weight_gradient,expert_activation,segment_attention,attention::tiles,attention::tiles_f16,attention::tiles_bf16";
 
-/// Crates that need no build of Burn; their tests are the first verdict.
+/// Crates that build without Burn; their tests run first.
 const READING: [&str; 2] = ["moebius-tree", "moebius-runner"];
 
-/// What needs no build of Burn and nothing installed but Rust: the first verdict.
+/// Jobs that need no build of Burn and only Rust installed; they run first.
 pub(crate) fn reading() -> Vec<Job> {
     let parse = r#"for file in scripts/* .ci/run; do case "$file" in *.mjs) ;; *) bash -n "$file" || exit ;; esac; done"#;
     let [tree, runner] = READING;
@@ -48,7 +48,7 @@ pub(crate) fn reading() -> Vec<Job> {
     ]
 }
 
-/// Compiles every test program; its messages name them, and cargo's report says what took how long.
+/// The build of every test program; its messages name the programs, and cargo's report has the times.
 pub(crate) fn build() -> Job {
     let options = "--no-run --message-format=json-render-diagnostics --timings";
     let command = format!("cargo test --locked --workspace {options} --features {FEATURES}");
@@ -59,12 +59,12 @@ pub(crate) fn build() -> Job {
 pub(crate) const PUBLISHED: &str = "moebius-ops moebius-host moebius-device moebius-shaders moebius-pjrt moebius-xla moebius \
     moebius-weights moebius-model moebius-text moebius-engine moebius-cases";
 
-/// Checks by cargo besides tests, of which only one at a time can use its target folder. The crates that users depend on are packed
-/// without compiling them again.
+/// Cargo's checks other than tests; only one at a time can use cargo's target folder. Published crates are packed without
+/// compiling them again.
 pub(crate) fn cargo_checks() -> Vec<Job> {
     let cargo =
         |name: &str, words: &str| Job::words(name, &format!("cargo {words}")).holding("cargo");
-    // With the program that has all cases of conformance, which no run builds.
+    // This includes the program with all conformance cases, which no run builds.
     let clippy = format!(
         "clippy --locked --workspace --all-targets --features {ALL_FEATURES},whole -- -D warnings"
     );
@@ -81,7 +81,7 @@ pub(crate) fn cargo_checks() -> Vec<Job> {
     ]
 }
 
-/// A test program as a job; `words` are added to its name, `arguments` to its command.
+/// A job that runs a test program; `words` are added to its name, `arguments` to its command.
 pub(crate) fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
     let name = if program.unit {
         format!("unit tests of {} {words}", program.package)
@@ -93,7 +93,7 @@ pub(crate) fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
         .arguments(arguments)
         .tests();
     if !program.rules.own_harness {
-        // libtest tells how long each test took; the option is unstable, so it has to be let in.
+        // libtest reports the time of each test with an unstable option, which must be permitted.
         job = job
             .arguments(&["-Z", "unstable-options", "--report-time"])
             .with("RUSTC_BOOTSTRAP", "1");
@@ -109,14 +109,15 @@ pub(crate) fn run(program: &Program, words: &str, arguments: &[&str]) -> Job {
     job.with("CARGO_MANIFEST_DIR", text(&program.folder))
 }
 
-/// What decides about a program that takes long: itself, and the command where its tests run that. Other programs always run.
+/// The files that decide the outcome of a slow program: the program, and the command `moebius` if its tests run it. Other
+/// programs always run.
 fn depends_on(program: &Program) -> Vec<PathBuf> {
     let rules = &program.rules;
     if !(rules.device || rules.each_device || rules.long) {
         return Vec::new();
     }
     let mut all = vec![program.executable.clone()];
-    // Test programs lie in `deps`, beside which cargo puts the programs of the workspace.
+    // Test programs lie in `deps`, and the workspace's commands in the folder above.
     if program.package == "moebius-cli"
         && let Some(folder) = program.executable.ancestors().nth(2)
     {
@@ -125,7 +126,7 @@ fn depends_on(program: &Program) -> Vec<PathBuf> {
     all
 }
 
-/// Every test program once, or once for each device; device-free ones first.
+/// Jobs for every test program: once, or once for each device; programs without devices come first.
 pub(crate) fn tests(programs: &[Program], libtpu: bool) -> Vec<Job> {
     let here = programs.iter().filter(|program| {
         let read = READING.contains(&program.package.as_str());
@@ -133,7 +134,7 @@ pub(crate) fn tests(programs: &[Program], libtpu: bool) -> Vec<Job> {
     });
     let (each, once): (Vec<&Program>, Vec<&Program>) =
         here.partition(|program| program.rules.each_device);
-    // Without a record: that of this run is looked at later.
+    // These write no record, because this run's record is checked later.
     let once = once.into_iter().map(|program| {
         let job = run(program, "", &[]).with("MOEBIUS_TEST_RECORD", "");
         if program.rules.xla && program.rules.xla_quickly {
@@ -159,7 +160,7 @@ pub(crate) fn on_device(program: &Program, device: &str, words: &str) -> Job {
     job
 }
 
-/// Families of conformance within WebGPU's default limits, on Chromium's software driver.
+/// Conformance families within WebGPU's default limits, on Chromium's software driver.
 pub(crate) fn default_limits(
     program: &Program,
     driver: &str,
@@ -171,7 +172,7 @@ pub(crate) fn default_limits(
     of_families(job, program, families)
 }
 
-/// A job of the families and cases of a list that the program has; `None` where it has none.
+/// Restricts a job to the families and cases of a list that the program has; `None` if it has none.
 pub(crate) fn of_families(job: Job, program: &Program, families: &str) -> Option<Job> {
     Some(job.with("MOEBIUS_TEST_FAMILIES", program.among(families)?))
 }
@@ -182,27 +183,27 @@ pub(crate) fn kernels_on_vulkan(conformance: &Program, places: &Places) -> Optio
     of_families(job, conformance, &format!("{KERNELS},{OTHER_KERNELS}"))
 }
 
-/// Every kernel of CUDA C++ or HIP C++, on a card in software.
+/// Every kernel in CUDA C++ or HIP C++, on an emulated card.
 pub(crate) fn kernels_on_a_card(conformance: &Program, card: Card, drivers: &Path) -> Option<Job> {
     let families = format!("{KERNELS},{OTHER_KERNELS},fp8_mma,fp8_instructions,fp8_conversion");
     let job = on_a_card(conformance, card, drivers, "");
     of_families(job, conformance, &families)
 }
 
-/// Families of kernels in Metal's language, on the grid of the cards in software.
+/// Families of kernels in Metal's language, on the emulator's grid.
 pub(crate) fn in_metal(conformance: &Program, families: &str, words: &str) -> Option<Job> {
     of_families(on_device(conformance, "msl", words), conformance, families)
 }
 
-/// A card in software, by its name there.
+/// An emulated card, by its name in the emulator.
 #[derive(Clone, Copy)]
 pub(crate) struct Card {
-    /// The device that it is.
+    /// The device's name in tests.
     pub(crate) device: &'static str,
     pub(crate) name: &'static str,
 }
 
-/// The cards of every run.
+/// The cards that every run uses.
 pub(crate) const CARDS: [Card; 2] = [
     Card {
         device: "cuda",
@@ -214,13 +215,13 @@ pub(crate) const CARDS: [Card; 2] = [
     },
 ];
 
-/// A program on a card that the drivers in a folder show.
+/// A program on an emulated card, whose drivers are in the folder `drivers`.
 pub(crate) fn on_a_card(program: &Program, card: Card, drivers: &Path, words: &str) -> Job {
     let job = on_device(program, card.device, words)
         .with("MOEBIUS_EMULATOR_CARD", card.name)
         .depending_on([drivers.join("libcuda.so")]);
     let folder = text(drivers);
-    // CubeCL wants to know where a toolkit would be, and asks `hipconfig` for the headers.
+    // CubeCL asks for the place of a CUDA toolkit, and `hipconfig` for HIP's headers.
     if card.device == "cuda" {
         let job = job.with("LD_LIBRARY_PATH", folder.as_str());
         return job.with("CUDA_PATH", folder);
@@ -229,7 +230,7 @@ pub(crate) fn on_a_card(program: &Program, card: Card, drivers: &Path, words: &s
     job.with("ROCM_PATH", folder).under(&run)
 }
 
-/// A program on `vulkan`: on a GPU, or on a software driver that takes SPIR-V, with the loader that its libraries need.
+/// A program on `vulkan`: on a GPU, or on a software driver that takes SPIR-V, with the loader that it needs.
 pub(crate) fn on_vulkan(program: &Program, places: &Places, words: &str) -> Option<Job> {
     let job = on_device(program, "vulkan", words);
     if places.gpu.is_some() {
@@ -243,7 +244,7 @@ pub(crate) fn on_vulkan(program: &Program, places: &Places, words: &str) -> Opti
     Some(job.under(&[loader, "--library-path", &libraries]))
 }
 
-/// Holds the support table against what conformance left in `records`.
+/// The check of the support table against the records of conformance.
 pub(crate) fn support_table(program: &Program, records: &str, conformance: &[&Program]) -> Job {
     let mut job = run(program, "of this run", &[]).with("MOEBIUS_TEST_RECORD", records);
     let on_devices = |of: &&Program| {
@@ -254,8 +255,8 @@ pub(crate) fn support_table(program: &Program, records: &str, conformance: &[&Pr
     job
 }
 
-/// The parts of the main job that tests of libraries don't have: `devices`, `bench` at a size that takes seconds
-/// without optimisation, and a few tokens of the bundled model.
+/// Parts of the main job that no library test covers: `devices`, `bench` at a size that takes seconds without optimisation, and
+/// a few tokens of the bundled model.
 pub(crate) fn command(places: &Places) -> Job {
     let script = r#""$1" devices || exit
         for device in cpu wgpu flex xla:cpu; do "$1" bench moe --hidden 64 --batch 2 --seq 64 --device "$device" &&
@@ -268,7 +269,7 @@ pub(crate) fn command(places: &Places) -> Job {
     .holding(XLA)
 }
 
-/// Groups of the browser's tests.
+/// Groups of the browser's tests as one job.
 pub(crate) fn browser_group(places: &Places, name: &str, groups: &[&str]) -> Job {
     let run = format!("{}/run.mjs", places.browser_tests);
     let native = places.moebius();
@@ -281,9 +282,9 @@ pub(crate) fn browser_group(places: &Places, name: &str, groups: &[&str]) -> Job
     job
 }
 
-/// The browser package, its page and their quick tests.
+/// Jobs for the browser package, its page and their quick tests.
 pub(crate) fn browser(places: &Places) -> Vec<Job> {
-    // --check alone takes a .js for the older kind of module.
+    // `--check` alone would parse a .js file as the older kind of module.
     let parse = r#"git ls-files --cached --others --exclude-standard '*.js' '*.mjs' | while IFS= read -r file; do
         node --input-type=module --check <"$file" || { echo "in $file"; exit 1; }; done"#;
     vec![
@@ -297,13 +298,13 @@ pub(crate) fn browser(places: &Places) -> Vec<Job> {
     ]
 }
 
-/// The groups of tests in Chromium, each with one test that shows that package or page work.
+/// The groups of tests in Chromium, each with the one test that shows that package or page work.
 pub(crate) const GROUPS: [(&str, &str); 2] = [
     ("package", "outputsEqualThoseOfANativeRun"),
     ("page", "readyOnce"),
 ];
 
-/// A group of tests in Chromium, which take minutes, or one of them.
+/// A group of tests in Chromium, which take minutes, or only its one test.
 pub(crate) fn in_chromium(places: &Places, (group, one): (&str, &str), whole: bool) -> Job {
     let name = format!("the {group} in Chromium");
     let job = if whole {
@@ -315,7 +316,7 @@ pub(crate) fn in_chromium(places: &Places, (group, one): (&str, &str), whole: bo
             &[group, "--only", one],
         )
     };
-    // The package is compared with a native run, which gives the same bits on the same driver.
+    // The package is compared with a native run, which gives the same bits only on the same driver.
     match (&places.swiftshader, group) {
         (Some(driver), "package") => job.with("VK_ICD_FILENAMES", driver),
         _ => job,

@@ -1,4 +1,4 @@
-//! The test programs that cargo built, and what their packages say about how to run them.
+//! The test programs that cargo built, and their packages' rules for running them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,23 +11,24 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) package: String,
-    /// The name of its target: `training`, or `moebius_xla` for the unit tests of a library.
+    /// The cargo target: `training`, or `moebius_xla` for the unit tests of a library.
     pub(crate) target: String,
     pub(crate) executable: PathBuf,
-    /// Where its package lies, which is where cargo runs it.
+    /// The package's folder, where cargo runs the program.
     pub(crate) folder: PathBuf,
-    /// Whether it holds unit tests of a library or a command.
+    /// Whether the program holds the unit tests of a library or a command.
     pub(crate) unit: bool,
     pub(crate) rules: Rules,
-    /// The families of cases that a program of conformance has, in their order.
+    /// The families of cases in a conformance program, in order.
     pub(crate) families: Vec<String>,
 }
 
 impl Program {
-    /// Asks a program of conformance for its families, by the names of its cases.
+    /// Asks a conformance program for its families, by the names of its cases.
     ///
     /// # Errors
-    /// A program that can't be started, fails, or names no case: its families would be left out of what is chosen by them.
+    ///
+    /// The program can't be started, fails, or names no case: jobs chosen by family would leave its cases out.
     pub(crate) fn ask_families(&mut self) -> io::Result<()> {
         let list = Command::new(&self.executable)
             .arg("--list")
@@ -44,7 +45,7 @@ impl Program {
         Ok(())
     }
 
-    /// Those of `list`, families and cases with commas between, that the program has; `None` where it has none of them.
+    /// The families and cases of `list`, separated by commas, that the program has; `None` if it has none of them.
     pub(crate) fn among(&self, list: &str) -> Option<String> {
         let has = |name: &&str| {
             let family = name.split("::").next().unwrap_or_default();
@@ -54,38 +55,38 @@ impl Program {
         (!names.is_empty()).then(|| names.join(","))
     }
 
-    /// What a change must name to ask for the program's deep jobs: of `conformance_attention`, `attention`.
+    /// The name in a changed path that makes the program's deep jobs due: `attention` for `conformance_attention`.
     pub(crate) fn subject(&self) -> &str {
         let target = self.target.as_str();
         target.strip_prefix("conformance_").unwrap_or(target)
     }
 }
 
-/// What `[package.metadata.tests.TARGET]` says in a `Cargo.toml`; without an entry, all is off.
+/// The rules of `[package.metadata.tests.TARGET]` in a `Cargo.toml`; without an entry, all are off.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rules {
-    /// It has cases of conformance: families that can be chosen, and devices of its own in software. The rules
-    /// `each_device`, `own_harness` and `xla_quickly` go with it.
+    /// The program has conformance cases: families that can be chosen, and emulated devices. Implies `each_device`,
+    /// `own_harness` and `xla_quickly`.
     pub(crate) conformance: bool,
-    /// It is run once for each device, which `MOEBIUS_TEST_DEVICES` names.
+    /// The program runs once for each device, named by `MOEBIUS_TEST_DEVICES`.
     pub(crate) each_device: bool,
-    /// It opens devices, so `--quick` leaves it out.
+    /// The program opens devices, so `--quick` leaves it out.
     pub(crate) device: bool,
-    /// Nothing runs beside it: it measures, or uses all processors.
+    /// The program runs alone, because it measures or uses all processors.
     pub(crate) alone: bool,
-    /// It has a harness of its own, which takes none of libtest's unstable options.
+    /// The program has its own harness, which takes none of libtest's unstable options.
     pub(crate) own_harness: bool,
-    /// It takes long without a device: as those with devices, it isn't run again while nothing has changed.
+    /// The program is slow though it opens no device: like those with devices, it doesn't run again while nothing has changed.
     pub(crate) long: bool,
-    /// It runs only where libtpu is.
+    /// The program runs only where libtpu is installed.
     pub(crate) libtpu: bool,
-    /// It has longer versions of its tests for the deep tier.
+    /// The program's tests have longer versions for the deep tier.
     pub(crate) deep: bool,
-    /// Its tests whose names contain `arbitrary` draw random inputs, of which the deep tier wants a million.
+    /// Tests whose names contain `arbitrary` draw random inputs; the deep tier draws a million.
     pub(crate) random: bool,
-    /// It compiles with XLA.
+    /// The program compiles with XLA.
     pub(crate) xla: bool,
-    /// Its programs for XLA run once each, so they are compiled without optimisation.
+    /// The program's XLA programs run once each, so they are compiled without optimisation.
     pub(crate) xla_quickly: bool,
 }
 
@@ -125,7 +126,7 @@ fn invalid(reason: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// What `cargo metadata` says of the workspace.
+/// The output of `cargo metadata` for the workspace.
 pub(crate) fn metadata() -> io::Result<Value> {
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
     let output = Command::new("cargo").args(arguments).output()?;
@@ -136,8 +137,7 @@ pub(crate) fn metadata() -> io::Result<Value> {
     serde_json::from_slice(&output.stdout).map_err(io::Error::from)
 }
 
-/// The test programs that a build's messages (`--message-format=json…`, other lines among them) name, in the order of
-/// their names, so that two runs are alike.
+/// The test programs in a build's messages (`--message-format=json…`, among other lines), sorted by name so that runs are alike.
 pub(crate) fn built(log: &str, metadata: &Value) -> io::Result<Vec<Program>> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let packages = packages.filter_map(|package| Some((package["id"].as_str()?, package)));
@@ -216,7 +216,7 @@ mod tests {
         let listed = "topk,rows,permute::sizes,rows_of_another";
         assert_eq!(program.among(listed).unwrap(), "rows,permute::sizes");
         assert_eq!(program.among("topk,attention"), None);
-        // One that fails, or lists nothing.
+        // A program that fails, and one that lists nothing.
         for executable in ["false", "true"] {
             program.executable = executable.into();
             assert!(program.ask_families().is_err(), "{executable}");

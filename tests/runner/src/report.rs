@@ -1,5 +1,5 @@
-//! What a run says: a line for each job as it ends, and tables at the end. A dash stands for a count of none, and for a
-//! figure that nobody measured.
+//! The output of a run: a line for each job as it ends, and tables at the end. A dash stands for a count of 0, and for a figure
+//! that wasn't measured.
 
 use std::fmt::Write;
 use std::thread::available_parallelism;
@@ -8,31 +8,31 @@ use crate::lanes::{Finished, Lanes};
 use crate::schedule::{Span, critical_path};
 use crate::timings::{Build, Part};
 
-/// Cases of more than so many seconds are listed.
+/// Cases that take more than this many seconds are listed.
 pub(crate) const SLOW: f64 = 2.0;
-/// So many units of the build are listed, the longest first.
+/// The number of the build's longest units that are listed.
 const UNITS: usize = 5;
-/// The columns of the table of jobs.
+/// The columns of the jobs' table.
 const COLUMNS: &str = "stage | cases run | refused | seconds | CPU s | waited s | for | peak MB | XLA programs compiled | loaded";
-/// Lines of a failed job's output that are shown.
+/// The number of last lines shown of a failed job's output.
 const TAIL: usize = 200;
-/// Lines of a failed job that are repeated at the end.
+/// The number of a failed job's lines that are repeated at the end.
 const COMPLAINTS: usize = 40;
 
-/// Figures of all jobs together.
+/// The figures of all jobs together.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Totals {
     /// Seconds from the run's beginning to its end.
     pub(crate) wall: f64,
-    /// Processor time of all jobs, in seconds; `None` where the system doesn't say what processes took.
+    /// Processor time of all jobs in seconds; `None` where the system doesn't report it.
     pub(crate) cpu: Option<f64>,
     pub(crate) processors: usize,
-    /// The places of the jobs on the critical path, in the list of those that have ended.
+    /// The indices of the critical path's jobs in the list of finished jobs.
     pub(crate) path: Vec<usize>,
 }
 
 impl Totals {
-    /// The figures of a run of `wall` seconds.
+    /// Sums up the finished jobs of a run of `wall` seconds.
     pub(crate) fn of(finished: &[Finished], wall: f64) -> Self {
         let spans: Vec<Span> = finished.iter().map(|one| one.span).collect();
         let used = finished.iter().filter_map(|one| one.usage);
@@ -45,20 +45,20 @@ impl Totals {
         }
     }
 
-    /// The part of the processors' time that the jobs used: 1 if no processor was ever idle.
+    /// The share of the processors' time that the jobs used: 1 if no processor was ever idle.
     pub(crate) fn busy(&self) -> Option<f64> {
         Some(self.cpu? / (self.wall * self.processors as f64))
     }
 }
 
-/// Says that a job has ended, and shows the output of one that failed, or of all.
+/// Prints that a job has ended, and the output of a failed job, or of all jobs if `verbose`.
 pub(crate) fn ended(elapsed: u64, finished: &Finished, verbose: bool) {
     let (name, took) = (&finished.job.name, finished.seconds());
     let what = what_became_of(finished);
     println!("[{elapsed:>5} s] {name}: {what} ({took:.1} s)");
     if verbose || finished.failure.is_some() {
         let log = finished.log();
-        // cargo's messages to programs are not for people.
+        // Cargo's messages in JSON are for programs, not people.
         let lines = log.lines().filter(|line| !line.starts_with("{\""));
         let lines: Vec<&str> = lines.collect();
         let tail = if verbose { usize::MAX } else { TAIL };
@@ -89,7 +89,7 @@ fn row<const N: usize>(cells: [&str; N]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// The first two rows of a table, after an empty line; `columns` has a bar between two names.
+/// The header of a table, after an empty line; `columns` separates names by bars.
 fn head(columns: &str) -> String {
     let lines = "|---".repeat(columns.split(" | ").count());
     format!("\n| {columns} |\n{lines}|\n")
@@ -109,9 +109,8 @@ fn count(n: usize) -> String {
     if n == 0 { dash() } else { n.to_string() }
 }
 
-/// The table of all jobs, and of every case that took long. "CPU s" and "peak MB" are a job's processes with all
-/// children that they waited for: their time together, and the memory of the largest. A job waits from the time at
-/// which the lanes have it.
+/// The table of all jobs, and of all slow cases. "CPU s" and "peak MB" are the total time of a job's processes, with all
+/// children that they waited for, and the memory of the largest. A job's wait begins when the lanes receive it.
 pub(crate) fn table(finished: &[Finished]) -> String {
     let mut table = head(COLUMNS);
     for one in finished {
@@ -150,8 +149,7 @@ pub(crate) fn table(finished: &[Finished]) -> String {
     table
 }
 
-/// The tables of what the build's time went into. Units are compiled side by side, each with its own seconds, so that
-/// the seconds of all are more than the build's.
+/// The tables of the build's parts. Units are compiled side by side, so that their seconds add up to more than the build's.
 pub(crate) fn build(build: &Build) -> String {
     let mut table = head("part of the build | built | seconds of its units");
     for part in Part::ALL {
@@ -169,7 +167,7 @@ pub(crate) fn build(build: &Build) -> String {
     table
 }
 
-/// The critical path, and what the run took as a whole.
+/// The critical path, and the totals of the run.
 pub(crate) fn totals(finished: &[Finished], totals: &Totals) -> String {
     let mut text = head("critical path: each let the next one start | started at s | seconds");
     let mut sum = 0.0;
@@ -190,7 +188,7 @@ pub(crate) fn totals(finished: &[Finished], totals: &Totals) -> String {
     text
 }
 
-/// The jobs that failed and what their tests said, once more: a log that was cut still ends with them.
+/// The failed jobs and their tests' messages once more, so that a truncated log still ends with them.
 pub(crate) fn failures(lanes: &Lanes) -> String {
     let mut text = String::new();
     for one in &lanes.finished {
@@ -203,7 +201,7 @@ pub(crate) fn failures(lanes: &Lanes) -> String {
     text
 }
 
-/// Lines that name a failed test or begin a message, each with the two lines below it.
+/// Lines that name a failed test or begin a message, each with the two lines after it.
 fn complaints(log: &str) -> Vec<&str> {
     let lines: Vec<&str> = log.lines().collect();
     let begins = |line: &str| {

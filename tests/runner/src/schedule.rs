@@ -1,24 +1,24 @@
-//! When jobs ran: what kept each from starting, for how long, and which job's end let the job start.
+//! The times of jobs: what kept each from starting, for how long, and which job's end let it start.
 
 use std::fmt;
 
-/// Waits of fewer seconds are not shown: all tables have one decimal.
+/// Seconds below which a wait isn't shown: tables have one decimal.
 const SHOWN: f64 = 0.05;
-/// So many reasons for a wait are shown, the longest first; all of them are kept.
+/// The number of longest reasons shown for a wait; all of them are kept.
 const REASONS: usize = 2;
 
-/// What keeps a job from starting.
+/// A reason why a job can't start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// As many jobs run as may run side by side.
+    /// All lanes are busy.
     Lane,
-    /// Another job holds what this job will hold.
+    /// Another job holds this job's lock.
     Lock(&'static str),
-    /// The job of this name, which this job runs after, has not ended.
+    /// The job of this name, which must come first, has not ended.
     After(String),
-    /// This job runs alone, and other jobs have not ended.
+    /// This job runs alone, and other jobs are running.
     Machine,
-    /// Another job has the machine to itself, or waits for the machine and comes first.
+    /// Another job runs alone, or waits to and comes first.
     Alone,
 }
 
@@ -34,12 +34,12 @@ impl fmt::Display for Wait {
     }
 }
 
-/// How many seconds a job waited, for each reason.
+/// The seconds that a job waited, by reason.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Waits(Vec<(Wait, f64)>);
 
 impl Waits {
-    /// Adds seconds that the job waited for this reason.
+    /// Adds seconds of waiting for a reason.
     pub(crate) fn add(&mut self, wait: &Wait, seconds: f64) {
         match self.0.iter_mut().find(|(known, _)| known == wait) {
             Some((_, sum)) => *sum += seconds,
@@ -47,20 +47,20 @@ impl Waits {
         }
     }
 
-    /// All seconds, unless they are too few to be shown.
+    /// All seconds together; `None` if too few to show.
     pub(crate) fn total(&self) -> Option<f64> {
         let total: f64 = self.0.iter().map(|(_, seconds)| seconds).sum();
         (total >= SHOWN).then_some(total)
     }
 
-    /// The reasons and their seconds, the longest first.
+    /// The reasons with their seconds, the longest first.
     pub(crate) fn longest(&self) -> Vec<(&Wait, f64)> {
         let mut waits: Vec<_> = self.0.iter().map(|(wait, sum)| (wait, *sum)).collect();
         waits.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         waits
     }
 
-    /// The longest reasons in words, with their seconds where there are several.
+    /// The longest reasons as text, with seconds if there are several.
     pub(crate) fn text(&self) -> String {
         let mut waits = self.longest();
         waits.retain(|(_, seconds)| *seconds >= SHOWN);
@@ -75,13 +75,12 @@ impl Waits {
     }
 }
 
-/// When a job ran, in seconds since the run began, and which job's end let the job start.
+/// The start and end of a job in seconds since the run began, and the job whose end let it start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Span {
     pub(crate) started: f64,
     pub(crate) ended: f64,
-    /// The place of that other job in the list of those that have ended; `None` for jobs that started when the run
-    /// began.
+    /// The index of that other job in the list of finished jobs; `None` for jobs that started when the run began.
     pub(crate) freed_by: Option<usize>,
 }
 
@@ -91,13 +90,13 @@ impl Span {
     }
 }
 
-/// The critical path: the places in `spans` of the jobs on the way from the first to the one that ended last, of which
-/// each let the next one start. `spans` is in the order in which jobs ended.
+/// The critical path, as indices in `spans`: the chain of jobs, each of which let the next one start, that leads to the job
+/// that ended last. `spans` is ordered by end.
 pub(crate) fn critical_path(spans: &[Span]) -> Vec<usize> {
     let ended = |at: &usize| spans[*at].ended;
     let last = (0..spans.len()).max_by(|one, other| ended(one).total_cmp(&ended(other)));
     let mut path: Vec<usize> = last.into_iter().collect();
-    // A job is let start by one that ended before, so that places become smaller.
+    // A job is always let start by an earlier one, so that indices decrease.
     while let Some(&at) = path.last()
         && let Some(before) = spans[at].freed_by.filter(|before| *before < at)
     {

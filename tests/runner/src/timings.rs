@@ -1,4 +1,4 @@
-//! What a build's time went into, as cargo's report of it says (`cargo … --timings`).
+//! The parts of a build's time, from cargo's report (`cargo … --timings`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,36 +8,36 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-/// What stands before the list of units in the report's script.
+/// The text before the list of units in the report's script.
 const LIST: &str = "const UNIT_DATA = ";
 
-/// What cargo compiled or ran as one: a library, a program, a build script.
+/// A unit that cargo compiled or ran: a library, a program or a build script.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Unit {
     pub(crate) package: String,
     pub(crate) version: String,
-    /// What of the package: `training "test" (test)`, `build-script (run)`; empty for the library itself.
+    /// The unit's target in its package, such as `training "test" (test)` or `build-script (run)`; empty for the library.
     pub(crate) target: String,
     pub(crate) part: Part,
-    /// From start to end, while other units were compiled beside this one.
+    /// Seconds from start to end, in which other units may have been compiled, too.
     pub(crate) seconds: f64,
 }
 
-/// A part of the build.
+/// A part of the build that is reported together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Crates of others, their build scripts included.
+    /// Crates from outside the workspace, with their build scripts.
     ThirdParty,
-    /// Libraries of the workspace, their build scripts included.
+    /// Libraries of the workspace, with their build scripts.
     Libraries,
-    /// Test programs, commands and examples of the workspace: each is compiled and linked.
+    /// Test programs, commands and examples of the workspace, which are compiled and linked.
     Programs,
 }
 
 impl Part {
     pub(crate) const ALL: [Self; 3] = [Self::ThirdParty, Self::Libraries, Self::Programs];
 
-    /// What the report calls the part.
+    /// The part's name in the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ThirdParty => "third-party crates",
@@ -48,11 +48,11 @@ impl Part {
 }
 
 impl Unit {
-    /// Reads an entry of the list; `None` where nothing was done, since what an earlier build left was used.
+    /// Parses an entry of the list; `None` for a unit that an earlier build made.
     fn of(entry: &Value, own: &BTreeSet<&str>) -> Option<Self> {
         let text = |key: &str| entry[key].as_str().unwrap_or_default().trim();
         let (package, target) = (text("name"), text("target"));
-        // Cargo rounds to hundredths of a second and writes 0 for what was there already.
+        // Cargo rounds to hundredths of a second, and writes 0 for units that existed already.
         let seconds = entry["duration"].as_f64();
         let seconds = seconds.filter(|seconds| *seconds > 0.0)?;
         let part = match target {
@@ -69,8 +69,7 @@ impl Unit {
         })
     }
 
-    /// What the report calls the unit: the package, its version where it isn't of the workspace, and what of the
-    /// package.
+    /// The unit's name in the report: the package, its version if it is third-party, and the target.
     pub(crate) fn name(&self) -> String {
         let version = match self.part {
             Part::ThirdParty => self.version.as_str(),
@@ -82,15 +81,15 @@ impl Unit {
     }
 }
 
-/// What a build did.
+/// The units of a build.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Build {
-    /// The longest first.
+    /// The units, the longest first.
     pub(crate) units: Vec<Unit>,
 }
 
 impl Build {
-    /// Reads the report that cargo wrote below the folder `target` since `start`; `None` where cargo wrote none.
+    /// Reads the report that cargo wrote in the folder `target` since `start`; `None` if it wrote none.
     pub(crate) fn read(
         target: &Path,
         start: SystemTime,
@@ -109,7 +108,7 @@ impl Build {
     fn parse(report: &str, metadata: &Value) -> io::Result<Self> {
         let unknown = || io::Error::other("cargo's report has no list of units");
         let (_, list) = report.split_once(LIST).ok_or_else(unknown)?;
-        // What follows the list is JavaScript.
+        // JavaScript follows the list.
         let first = serde_json::Deserializer::from_str(list).into_iter().next();
         let list: Vec<Value> = first.ok_or_else(unknown)??;
         let packages = metadata["packages"].as_array().into_iter().flatten();
@@ -121,12 +120,12 @@ impl Build {
         Ok(Self { units })
     }
 
-    /// How many crates or programs a part had to build, and the seconds of its units together. Units are compiled side
-    /// by side, so that the parts' seconds are more than the build's.
+    /// The number of crates or programs built in a part, and their units' total seconds. Units are compiled side by side, so
+    /// that the parts' seconds add up to more than the build's.
     pub(crate) fn sum(&self, part: Part) -> (usize, f64) {
         let (mut names, mut seconds) = (BTreeSet::new(), 0.0);
         for unit in self.units.iter().filter(|unit| unit.part == part) {
-            // The build scripts of a crate are no crates of their own.
+            // A crate's build scripts don't count as crates.
             let target = match part {
                 Part::Programs => unit.target.as_str(),
                 _ => "",
@@ -138,7 +137,7 @@ impl Build {
     }
 }
 
-/// Where cargo keeps its reports.
+/// The folder of cargo's reports.
 pub(crate) fn folder(target: &Path) -> PathBuf {
     target.join("cargo-timings")
 }
@@ -148,7 +147,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Parts of what cargo 1.95 wrote, shortened.
+    /// Excerpts of a report by cargo 1.95.
     const REPORT: &str = r#"<script>
 DURATION = 12;
 const UNIT_DATA = [

@@ -1,9 +1,9 @@
-//! Jobs that need no second run on this machine, because nothing that they depend on has changed since they last passed.
+//! Jobs that needn't run again on this machine, because nothing that they depend on has changed since they last passed.
 //!
-//! A key stands for all of that: what the system loads of the job's programs, which holds every kernel, reference and tolerance
-//! that they can reach; the data of the tree, but for folders that other jobs alone read; the command and its variables; and the machine
-//! with its drivers and packages. A job whose key is known to have passed is not run, and told by that name: it
-//! counts as no passed test.
+//! A key stands for everything a job depends on: the loaded parts of its programs, which contain every kernel, reference and
+//! tolerance they can reach; the tree's data, except folders that only other jobs read; the command and its variables; and the
+//! machine with its drivers and packages. A job whose key has passed before doesn't run; it is reported as unchanged and counts
+//! as no passed test.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use crate::job::Job;
 use crate::outcome::Outcome;
 use crate::places::{self, Places};
 
-/// Changes with what keys are made of.
+/// The version of the keys' format: it changes with what keys are made of.
 const FORMAT: &str = "moebius jobs 3";
-/// The browser's tests, as [`READ_BY`] calls them.
+/// The name of the browser's tests in [`READ_BY`].
 pub(crate) const BROWSER: &str = "browser";
-/// Folders of data and what alone reads each: a test program by the name of its target, or the browser's tests.
+/// Folders of data, each with its only readers: test programs by target name, or the browser's tests.
 pub(crate) const READ_BY: [(&str, &[&str]); 4] = [
     ("tests/snapshots/", &["snapshots"]),
     ("tests/support/", &["support_table"]),
@@ -38,37 +38,37 @@ pub(crate) fn read_by(reader: &str) -> Vec<&'static str> {
     theirs.map(|(folder, _)| *folder).collect()
 }
 
-/// So many keys are kept, those of the jobs that passed last.
+/// The number of keys kept, those of the jobs that passed most recently.
 const MOST: usize = 1000;
 
-/// When a job last passed with a key.
+/// The last time that a job passed with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Green {
     pub(crate) commit: String,
     pub(crate) passed: usize,
     pub(crate) refused: usize,
-    /// When that was, in seconds since 1970.
+    /// The time of that pass, in seconds since 1970.
     pub(crate) at: u64,
 }
 
-/// What is known of earlier runs on this machine.
+/// The jobs that passed in earlier runs on this machine.
 #[derive(Debug)]
 pub(crate) struct Known {
     folder: PathBuf,
     /// A hash of what all jobs depend on.
     common: String,
-    /// Hashes of the folders that few jobs read.
+    /// Hashes of the folders that only few jobs read.
     folders: BTreeMap<&'static str, String>,
-    /// Hashes of programs that were read, which many jobs run.
+    /// Hashes of the programs read so far; many jobs share a program.
     programs: RefCell<BTreeMap<PathBuf, blake3::Hash>>,
-    /// Folders whose names differ from run to run.
+    /// The folder whose name differs from run to run, which keys must not contain.
     fleeting: String,
     commit: String,
     green: BTreeMap<String, Green>,
 }
 
 impl Known {
-    /// Reads what earlier runs left in `cache`; nothing where the file is missing or damaged.
+    /// Reads the passes of earlier runs from `cache`; none if the file is missing or damaged.
     pub(crate) fn read(places: &Places, scratch: &Path) -> io::Result<Self> {
         let (tree, folders) = tree()?;
         let mut common = blake3::Hasher::new();
@@ -82,7 +82,7 @@ impl Known {
         })
     }
 
-    /// As [`Known::read`], with a text that stands for all that jobs have in common.
+    /// As [`Known::read`], with `common` standing for what all jobs depend on.
     pub(crate) fn of(cache: &Path, scratch: &Path, common: &str) -> Self {
         let folder = cache.join("green");
         let text = fs::read_to_string(folder.join("jobs.json")).unwrap_or_default();
@@ -109,10 +109,11 @@ impl Known {
         }
     }
 
-    /// The key of a job; `None` for one that always runs.
+    /// The key of a job; `None` for a job that always runs.
     ///
     /// # Errors
-    /// A program of the job that can't be read.
+    ///
+    /// A program of the job can't be read.
     pub(crate) fn key(&self, job: &Job) -> io::Result<Option<String>> {
         if job.depends_on.is_empty() {
             return Ok(None);
@@ -139,7 +140,7 @@ impl Known {
         Ok(Some(hex(&hasher)))
     }
 
-    /// A hash of what is loaded of a program, or of another file's bytes.
+    /// A hash of a program's loaded parts, or of all bytes of another file.
     fn program(&self, path: &Path) -> io::Result<blake3::Hash> {
         if let Some(hash) = self.programs.borrow().get(path) {
             return Ok(*hash);
@@ -150,14 +151,14 @@ impl Known {
         Ok(hash)
     }
 
-    /// When the job of this key passed, and the records that it left then, which are copied to `records`.
+    /// The earlier pass of a job with this key, whose records are copied to `records`.
     pub(crate) fn passed(&self, key: &str, records: &Path) -> Option<Green> {
         let green = self.green.get(key)?;
         places::copy_files(&self.folder.join(key), records, "").ok()?;
         Some(green.clone())
     }
 
-    /// Writes down that the job of this key passed, and keeps its records.
+    /// Notes that the job with this key passed, and keeps its records.
     pub(crate) fn keep(&mut self, key: &str, outcome: &Outcome, records: &Path) -> io::Result<()> {
         let folder = self.folder.join(key);
         places::copy_files(records, &folder, "")?;
@@ -176,7 +177,7 @@ impl Known {
         places::replace(&self.folder.join("jobs.json"), &text)
     }
 
-    /// Forgets the jobs that passed longest ago, beyond `most` of them.
+    /// Removes the oldest passes beyond `most`.
     fn drop_oldest(&mut self, most: usize) -> io::Result<()> {
         let mut keys: Vec<(u64, String)> = self
             .green
@@ -202,8 +203,8 @@ fn seconds_since_1970() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// A hash of the sections of an ELF file that the system loads; `None` for another file. Names of symbols, and the linker's mark
-/// of a build, differ after changes that no instruction of the program comes from.
+/// A hash of the sections of an ELF file that the system loads; `None` for other files. Symbol names and the linker's build ID
+/// may change though no instruction does.
 fn loaded(bytes: &[u8]) -> Option<blake3::Hash> {
     let file = object::File::parse(bytes).ok()?;
     let mut hasher = blake3::Hasher::new();
@@ -225,20 +226,20 @@ fn loaded(bytes: &[u8]) -> Option<blake3::Hash> {
     Some(hasher.finalize())
 }
 
-/// The bytes of a file; an error names the path.
+/// Reads a file; an error names its path.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let named =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     fs::read(path).map_err(named)
 }
 
-/// Adds bytes with their length to what is hashed, so that none can pass for the end of those before or the start of the next.
+/// Hashes bytes with their length, so that their boundaries count.
 fn add_bytes(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     hasher.update(&(bytes.len() as u64).to_le_bytes());
     hasher.update(bytes);
 }
 
-/// Adds a file, or the files of a folder in the order of their names, to what is hashed.
+/// Hashes a file, or the files of a folder in the order of their names.
 fn add(hasher: &mut blake3::Hasher, path: &Path) -> io::Result<()> {
     if !path.is_dir() {
         hasher.update(blake3::hash(&read(path)?).as_bytes());
@@ -258,7 +259,7 @@ fn add(hasher: &mut blake3::Hasher, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Hashes of the files of the tree that programs may read when they run: of those that any may, and of each folder that few do.
+/// Hashes of the tree's files that programs may read at run time: of those for all jobs, and of each folder of [`READ_BY`].
 fn tree() -> io::Result<(String, BTreeMap<&'static str, String>)> {
     let list = "ls-files -z --cached --others --exclude-standard".split(' ');
     let output = Command::new("git").args(list).output()?;
@@ -279,7 +280,7 @@ fn tree() -> io::Result<(String, BTreeMap<&'static str, String>)> {
             None => &mut common,
         };
         hasher.update(name.as_bytes());
-        // A file that was removed and not yet committed is listed, and not there.
+        // Git also lists a deleted file until the deletion is committed.
         if Path::new(name).exists() {
             add(hasher, Path::new(name))?;
         }
@@ -290,8 +291,8 @@ fn tree() -> io::Result<(String, BTreeMap<&'static str, String>)> {
     Ok((hex(&common), folders.collect()))
 }
 
-/// Whether a program may read the file of the tree when it runs: Rust sources, manifests and scripts make programs, whose contents
-/// are in keys, and the tests of documents always run.
+/// Whether programs may read this file of the tree at run time. Rust sources, manifests and scripts only make programs, which
+/// are part of keys; and the tests of documents always run.
 fn is_data(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or_default();
     let manifests = "Cargo.toml Cargo.lock clippy.toml rustfmt.toml .gitignore";
@@ -305,15 +306,15 @@ fn starts_with_one(name: &str, starts: &[&str]) -> bool {
     starts.iter().any(|start| name.starts_with(start))
 }
 
-/// Whether a path of the tree is a text for people, which only tests read that always run.
+/// Whether a path is a document for people, read only by tests that always run.
 pub(crate) fn is_document(name: &str) -> bool {
     let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
     let page = file.ends_with(".md") && (folder.is_empty() || file == "README.md");
     page || name.starts_with("docs/") || name == "benches/RESULTS.md"
 }
 
-/// What the results of a program depend on besides itself: the processor, the drivers and the packages of the system, and
-/// variables that programs here read.
+/// What results depend on besides the program: the processor, the system's drivers and packages, and the environment variables
+/// that programs here read.
 fn machine(places: &Places) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -321,7 +322,7 @@ fn machine(places: &Places) -> io::Result<String> {
     for line in processor.lines().filter(told).take(2) {
         hasher.update(line.as_bytes());
     }
-    // The packages of the system, as Debian lists them, and what lies in the cache folder by version.
+    // The system's packages as Debian lists them, and the versions of what is unpacked in the cache folder.
     let unpacked = [
         "lavapipe/libraries/version",
         "lavapipe/lvp_icd.json",
@@ -364,7 +365,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A folder for one test, with a program in it.
+    /// A folder for one test, containing a program.
     struct Fixture(PathBuf);
 
     impl Fixture {
@@ -454,7 +455,7 @@ mod tests {
         let job = fixture.job();
         let mut keys = vec![fixture.key(&job)];
         assert_eq!(fixture.key(&job), keys[0]);
-        // A constant of a kernel, of a reference or of a tolerance is in the program; a driver's version is in `common`.
+        // A constant of a kernel, a reference or a tolerance is part of the program; a driver's version is part of `common`.
         fixture.write("program", "kernel text, reference and Tolerance");
         keys.push(fixture.key(&job));
         let driver = fixture.known("another driver");
@@ -491,7 +492,7 @@ mod tests {
         assert!(known.key(&job).unwrap_err().to_string().contains("missing"));
     }
 
-    /// Of this test's own program: a symbol's name is not loaded, a constant is.
+    /// Checked on this test's own program: a symbol's name isn't loaded, a constant is.
     #[cfg(target_os = "linux")]
     #[test]
     fn what_is_not_loaded_makes_no_difference() {
@@ -530,8 +531,8 @@ mod tests {
         assert!(read_by("conformance_moe").is_empty());
     }
 
-    /// A source that names one of the folders could read it: it is one of the folder's readers, or of a crate whose jobs always
-    /// run.
+    /// A source file that names one of the folders might read it, so it must belong to one of the folder's readers, or to a
+    /// crate whose jobs always run.
     #[test]
     fn no_other_program_names_the_folders() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
