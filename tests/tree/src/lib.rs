@@ -1,4 +1,4 @@
-//! What the tests of the tree share: where the tree is, which files it has, and what cargo says about it.
+//! Shared parts of the tree's tests: the root, its files, and cargo's metadata.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 use serde_json::Value;
@@ -8,16 +8,18 @@ use std::process::Command;
 /// The root of the repository.
 ///
 /// # Panics
-/// Where this crate was moved out of it.
+///
+/// When this crate isn't in the repository.
 pub fn root() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     folder.unwrap().to_path_buf()
 }
 
-/// What cargo says about the packages of the lock file; `options` narrow it down.
+/// Cargo's metadata of the packages in the lock file; `options` restrict it.
 ///
 /// # Panics
-/// Where cargo fails.
+///
+/// When cargo fails.
 pub fn metadata(options: &[&str]) -> Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -31,11 +33,12 @@ pub fn metadata(options: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The files that git tracks or would track, relative to the root, with `/`; without git (an archive of the sources) all files but
-/// build output.
+/// The files that git tracks or would track, relative to the root, with `/`; without git (an archive of the sources) all files
+/// except build output.
 ///
 /// # Panics
-/// Where a folder can't be read.
+///
+/// When a folder can't be read.
 pub fn paths() -> Vec<String> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
@@ -64,10 +67,11 @@ fn walk(root: &Path, folder: &Path) -> Vec<String> {
     found
 }
 
-/// Fails where there are offences, and lists them below the rule.
+/// Asserts that there are no offences; lists them below the rule otherwise.
 ///
 /// # Panics
-/// Where there is one.
+///
+/// When there is an offence.
 pub fn assert_none(rule: &str, offences: &[String]) {
     assert!(offences.is_empty(), "{rule}\n  {}", offences.join("\n  "));
 }

@@ -1,7 +1,7 @@
-//! The modules of a folder form no circles, and the seam to Burn is named in one place.
+//! The modules of a folder have no circular dependencies, and the seam to Burn is named in one place.
 //!
-//! A module is a file or a folder; those of a folder are looked at together, in each folder of each crate. What a folder's `mod.rs`
-//! or a crate's root re-exports counts as its own.
+//! A module is a file or a folder; the modules of each folder of each crate are checked together. Names that a folder's
+//! `mod.rs` or a crate's root re-exports count as its own.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use moebius_tree::{assert_none, root};
 
-/// The crates that are looked at, each with its `src`: all libraries, the command, and what `scripts/test` runs.
+/// Folders of the crates to check, each with its `src`: all libraries, the command, and the crate behind `scripts/test`.
 const CRATES: &str = "backends/device backends/host shaders/ops shaders/kernels backends/pjrt backends/xla runtime/core runtime/weights \
     runtime/model runtime/text runtime/engine runtime/cases runtime/cli benches wasm tests/runner";
 
-/// Rust files below a folder, those of tests left out.
+/// Rust files in a folder and below, except tests.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -30,7 +30,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The code of a file: no comments, and nothing from its tests on.
+/// The code of a file without comments, up to its tests.
 fn code(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
     let code = text.split("\n#[cfg(test)]\n").next().unwrap();
@@ -38,7 +38,7 @@ fn code(path: &Path) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The names after `prefix` in a text: `prefix::name` and `prefix::{name, name::…}`.
+/// The names after `prefix` in a text, as in `prefix::name` and `prefix::{name, name::…}`.
 fn named<'a>(code: &'a str, prefix: &str) -> Vec<&'a str> {
     let word = |text: &'a str| {
         let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
@@ -59,7 +59,7 @@ fn named<'a>(code: &'a str, prefix: &str) -> Vec<&'a str> {
     names
 }
 
-/// The items of a list in braces, up to its end.
+/// The items of a list in braces.
 fn items(list: &str) -> Vec<&str> {
     let (mut depth, mut from, mut found) = (0, 0, Vec::new());
     for (at, c) in list.char_indices() {
@@ -80,7 +80,7 @@ fn items(list: &str) -> Vec<&str> {
     found
 }
 
-/// A crate's `src` and the folders of modules below it.
+/// A crate's `src` and all folders of modules in it.
 fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -90,13 +90,13 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
     [folder.to_owned()].into_iter().chain(below).collect()
 }
 
-/// The module that a file belongs to, by the file's path in a folder.
+/// The module of a file, by the file's path relative to a folder.
 fn module(below: &Path) -> &str {
     let first = below.components().next().unwrap().as_os_str();
     first.to_str().unwrap().trim_end_matches(".rs")
 }
 
-/// Which modules of a folder each of its modules names.
+/// For each module of a folder, the other modules of the folder that it names.
 fn edges(src: &Path, folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let of_folder = folder.strip_prefix(src).unwrap().components();
     let from_root: String = of_folder
@@ -110,7 +110,7 @@ fn edges(src: &Path, folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
         if ["lib", "main", "mod"].contains(&module) {
             continue;
         }
-        // From a module's own file the folder is one `super` away, from the files of its folder one more each.
+        // In a module's own file one `super` leads to the folder, and one more in each folder below.
         let own = path.file_name().unwrap() == "mod.rs";
         let supers = below.components().count() - usize::from(own);
         let code = code(&path);
@@ -191,7 +191,7 @@ fn a_circle_is_found() {
     assert_eq!(named(code, "super::"), ["six"]);
 }
 
-/// Modules above the seam to Burn ask `ops` to compute, and `ops` knows nothing of them.
+/// Modules above the seam to Burn call `ops` to compute, and `ops` names none of them.
 #[test]
 fn only_operations_plan_and_dispatch() {
     let src = root().join("runtime/core/src");

@@ -1,4 +1,4 @@
-//! Subjects of commits are short orders; details and reasons are in the body. Commits up to [`SINCE`] stay as they are.
+//! Subjects of commits are short and imperative; details and reasons are in the body. Commits up to [`SINCE`] are exempt.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 use std::io::ErrorKind;
@@ -7,26 +7,26 @@ use std::process::Command;
 
 use moebius_tree::root;
 
-/// The last commit before the rule.
+/// The last commit that is exempt.
 const SINCE: &str = "b6104b65ddbf84a4f8e253e5fb2784ea5308a972";
 
-/// The most characters of a subject: more are cut in lists of commits.
+/// The most characters in a subject: lists of commits truncate longer ones.
 const MAX_SUBJECT: usize = 72;
 
-/// Words that begin a noun phrase or a statement, and so no order.
+/// Words that begin a noun phrase or a statement, and so no imperative.
 const NO_ORDERS: &[&str] = &[
     "A", "All", "An", "Any", "Both", "Each", "Every", "He", "Her", "His", "How", "I", "It", "Its",
     "My", "No", "Our", "She", "Some", "That", "The", "Their", "There", "These", "They", "This",
     "Those", "We", "What", "When", "Where", "Which", "Who", "Whose", "Why", "You", "Your",
 ];
 
-/// Orders that end like "Added" or "Adding".
+/// Imperatives that end like "Added" or "Adding".
 const ORDERS: &[&str] = &[
     "Bring", "Embed", "Exceed", "Feed", "Need", "Ping", "Proceed", "Seed", "Shed", "Shred",
     "Speed", "Spring", "String", "Succeed", "Swing",
 ];
 
-/// What is wrong with a subject, if something is. That it tells of one change only is for a reader to judge.
+/// The fault of a subject, if it has one. Whether it is about a single change is for readers to judge.
 fn fault(subject: &str) -> Option<String> {
     let length = subject.chars().count();
     if length > MAX_SUBJECT {
@@ -47,10 +47,10 @@ fn fault(subject: &str) -> Option<String> {
     stop.then(|| "ends with a full stop".to_owned())
 }
 
-/// What git answers in `folder`, or what it complains of.
+/// Git's output in `folder`, or its error.
 fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new("git");
-    // A hook of git sets these for the repository that it runs in.
+    // Git hooks set these variables for the repository that they run in.
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
         command.env_remove(name);
     }
@@ -62,16 +62,16 @@ fn git(folder: &Path, arguments: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether there is a program `git`.
+/// Whether git is installed.
 fn has_git() -> bool {
     let version = Command::new("git").arg("--version").output();
     !version.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
-/// Hash and subject of each commit of `folder` after `since`. Merges are left out, since git writes their subjects.
+/// Hash and subject of each commit of `folder` after `since`, except merges, whose subjects git writes.
 ///
-/// A shallow clone may lack `since`: then all its commits count, because they are later. Another history that lacks
-/// `since` isn't this project's and has none.
+/// A shallow clone may lack `since`: then all its commits are later and count. Another history without `since` belongs to
+/// another project and has none.
 fn subjects(folder: &Path, since: &str) -> Result<Vec<(String, String)>, String> {
     let commit = format!("{since}^{{commit}}");
     let range = if git(folder, &["cat-file", "-e", &commit]).is_ok() {
@@ -192,6 +192,6 @@ fn subjects_are_those_after_a_commit() {
     let from = format!("file://{}", folder.display());
     git(&clone, &["clone", "-q", "--depth", "1", &from, "."]).unwrap();
     assert_eq!(of(&clone, &first), ["Add two"]);
-    // What git can't tell is an error, not a history without commits.
+    // A failure of git is an error, not a history without commits.
     assert!(subjects(&folder.join("none"), &first).is_err());
 }

@@ -1,5 +1,6 @@
-//! The documents are right about the tree: the files they name exist, the commands they show are there, `docs/api.md` lists what the crate
-//! `moebius` makes public, and `docs/environment.md` every environment variable that a program, a test or a script reads, and no other.
+//! The documents agree with the tree: the files they name exist, the commands they show exist, `docs/api.md` lists the public
+//! names of the crate `moebius`, and `docs/environment.md` lists exactly the environment variables that programs, tests and
+//! scripts read.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use std::path::Path;
 
 use moebius_tree::{assert_none, paths, root};
 
-/// The documents that describe the tree, and so must be right about it.
+/// Documents that describe the tree and are checked against it.
 const MAPS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 /// The paths of all documents that are checked: [`MAPS`] and the pages of `docs/`.
@@ -30,7 +31,7 @@ fn documents_name_files_that_exist() {
     for map in maps() {
         let file = root().join(&map);
         let text = fs::read_to_string(&file).unwrap();
-        // A link starts at its page; a path in prose at the root.
+        // A link is relative to its page; a path in prose to the root.
         let folder = file.parent().unwrap().to_owned();
         for (number, line) in prose(&text) {
             let linked = links(line)
@@ -48,7 +49,7 @@ fn documents_name_files_that_exist() {
     assert_none(rule, &offences);
 }
 
-/// Numbered lines outside of code fences.
+/// Lines outside of code fences, with their numbers.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -58,7 +59,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Targets of `[text](target)` inside the tree, without their anchors.
+/// Targets of links `[text](target)` within the tree, without their anchors.
 fn links(line: &str) -> Vec<&str> {
     let targets = line
         .split("](")
@@ -71,7 +72,7 @@ fn links(line: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Code spans that look like a path of the tree: `a/b`, `a/` or a file with a known ending.
+/// Code spans that look like a path of the tree: `a/b`, `a/`, or a file with a known extension.
 fn code_paths(line: &str) -> Vec<&str> {
     let spans = line.split('`').skip(1).step_by(2);
     let endings = [".rs", ".md", ".toml", ".py", ".lock", ".safetensors"];
@@ -80,13 +81,13 @@ fn code_paths(line: &str) -> Vec<&str> {
             let plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
             let elsewhere = span.starts_with(['/', '.']) && !span.starts_with(".c");
             let looks = span.contains('/') || endings.iter().any(|e| span.ends_with(e));
-            // Build output is made, not kept.
+            // Build output isn't in the tree.
             looks && !elsewhere && span.chars().all(plain) && !span.starts_with("target/")
         })
         .collect()
 }
 
-/// The book's contents name every page, and nothing else.
+/// The book's table of contents lists every page, and nothing else.
 #[test]
 fn the_book_has_all_pages() {
     let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
@@ -130,10 +131,10 @@ fn is_executable(path: &Path) -> bool {
 
 #[cfg(not(unix))]
 fn is_executable(path: &Path) -> bool {
-    path.exists() // other systems keep no run bit
+    path.exists() // other systems have no executable bit
 }
 
-/// Files whose `pub use` and public types are the public surface, and those whose public functions are.
+/// Files whose `pub use` and public types belong to the public interface, and files whose public functions do.
 const REEXPORTS: &str = "lib.rs attention/mod.rs moe/mod.rs moe/experts/mod.rs moe/routers/mod.rs moe/switching/mod.rs fp8/mod.rs \
     fp8/training/mod.rs nn.rs";
 const FUNCTIONS: &str = "attention/mod.rs fp8/training/mod.rs nn.rs operation.rs";
@@ -144,7 +145,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// The names that a file re-exports for everyone.
+/// The names that a file re-exports publicly.
 fn reexported(text: &str) -> BTreeSet<String> {
     let statements = text.split("\npub use ").skip(1);
     let names = statements.flat_map(|statement| {
@@ -156,7 +157,7 @@ fn reexported(text: &str) -> BTreeSet<String> {
     names.collect()
 }
 
-/// The names of the items that a file has after `keyword` at the beginning of a line.
+/// The names of a file's items after `keyword` at the start of a line.
 fn written(text: &str, keyword: &str) -> BTreeSet<String> {
     let items = text.split(keyword).skip(1);
     items
@@ -180,7 +181,7 @@ fn public() -> BTreeSet<String> {
     names
 }
 
-/// The names in backquotes of the page, but paths and files.
+/// The names in backquotes on the page, except paths and files.
 fn listed(page: &str) -> BTreeSet<String> {
     let quoted = page.split('`').skip(1).step_by(2);
     let names = quoted.filter(|name| !name.contains([':', '-', ' ', '(', '.', '…']));
@@ -201,31 +202,31 @@ fn the_page_lists_what_is_public() {
     assert!(others.is_empty(), "docs/api.md lists {others:?}");
 }
 
-/// What a Rust file does with the environment. A file that does any of it names the variables it means.
+/// Functions by which Rust code accesses the environment. A file that calls one names its variables in string literals.
 const READS: &[&str] = &["env::var(", "var_os(", "set_var(", "override_from_env("];
 
-/// Capitals that are no variables of the environment: bash's own, one of /etc/os-release, JavaScript's, a word of an error.
+/// Names in capitals that aren't environment variables: bash's own, one of /etc/os-release, JavaScript's, a word of an error.
 const NO_VARIABLES: &[&str] = &["SECONDS", "ID", "JSON", "FP8"];
 
-/// A word of capitals, digits and `_`.
+/// Whether a word consists of capitals, digits and `_`.
 fn is_name(word: &str) -> bool {
     let part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     word.len() > 1 && word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(part)
 }
 
-/// Of a Rust file that reads the environment: its texts that are names.
+/// The variables of a Rust file that reads the environment: its string literals that are names.
 fn rust(text: &str) -> BTreeSet<String> {
     if !READS.iter().any(|call| text.contains(call)) {
         return BTreeSet::new();
     }
-    // Those of the compiler, `env!("…")`, are no part of a program's environment.
+    // The compiler's variables, `env!("…")`, don't belong to a program's environment.
     let parts: Vec<&str> = text.split('"').collect();
     let texts = parts.windows(2).filter(|pair| !pair[0].ends_with("env!("));
     let names = texts.map(|pair| pair[1]).filter(|text| is_name(text));
     names.map(str::to_owned).collect()
 }
 
-/// Of JavaScript and Python: the names in lines with `marker`.
+/// The variables of JavaScript or Python: the names in lines that contain `marker`.
 fn script(text: &str, marker: &str) -> BTreeSet<String> {
     let lines = text.lines().filter(|line| line.contains(marker));
     let words = lines.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'));
@@ -235,7 +236,7 @@ fn script(text: &str, marker: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Of the shell: names that are read and never assigned, or read with another value for where they aren't set.
+/// The variables of a shell script: names that are read but never assigned, or read with a default.
 fn shell(text: &str) -> BTreeSet<String> {
     let code: Vec<&str> = text
         .lines()
@@ -259,23 +260,23 @@ fn shell(text: &str) -> BTreeSet<String> {
     read
 }
 
-/// The variables of the whole tree.
+/// The environment variables that the whole tree reads.
 fn read() -> BTreeSet<String> {
     let (mut names, mut shells) = (BTreeSet::new(), String::new());
     for path in paths() {
         let path = root().join(path);
-        // This file names variables in order to look for them.
+        // This file names variables only to search for them.
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
         match path.extension().and_then(|ending| ending.to_str()) {
-            // What cargo hands to a build script is no setting.
+            // Variables that cargo passes to a build script are no settings.
             _ if path.ends_with("tests/documents.rs") || path.ends_with("build.rs") => {}
             Some("rs") => names.extend(rust(&text)),
             Some("mjs" | "js" | "ts") => names.extend(script(&text, "process.env")),
             Some("py") => names.extend(script(&text, "environ")),
             Some("sh") | None if text.contains("shell=bash") || text.starts_with("#!") => {
-                // Together: some set what others read.
+                // Shell scripts are checked together, because some set what others read.
                 shells.push_str(&text);
             }
             _ => {}
@@ -286,7 +287,7 @@ fn read() -> BTreeSet<String> {
     names
 }
 
-/// The names in the first cells of the table.
+/// The names in the first column of the table.
 fn documented(page: &str) -> BTreeSet<String> {
     let cells = page
         .lines()

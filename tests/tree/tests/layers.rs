@@ -1,15 +1,15 @@
-//! Lower layers never name higher ones: the allowed edges between our crates, who may use which library, and what the packages of
-//! `Cargo.lock` are licensed under and where they come from: a user of Moebius takes them all on.
+//! Dependencies follow the layers: the permitted edges between our crates, the crates that may use each library, and the
+//! licences and sources of all packages in `Cargo.lock`, which users of Moebius take on.
 //!
-//! Reads what cargo itself says about the workspace, so an edge through a feature, a target or a rename counts too.
+//! The tests read cargo's own metadata of the workspace, so that an edge through a feature, a target or a rename counts, too.
 #![allow(clippy::unwrap_used, reason = "a test may panic on a broken workspace")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Each crate of the workspace, and the crates of ours that the crate may depend on; all but `moebius` have a `moebius-` before their
-/// names. `benches` may depend on `model` because a bench of launches times the forward of one.
+/// Each crate of the workspace with the crates of ours that it may depend on; the prefix `moebius-` is left out. `benches` may
+/// depend on `model`, because a benchmark of launches times a model's forward.
 const EDGES: &str = "
     device:
     ops:
@@ -36,7 +36,7 @@ const EDGES: &str = "
     profiles: device
 ";
 
-/// Families of libraries (the crate itself and `name-*`), and the crates that alone may use each.
+/// Families of libraries (a crate and `name-*`), with the only crates that may use each.
 const LIBRARIES: &str = "
     burn: moebius benches cases cli conformance engine model tests wasm xla
     cubecl: device shaders moebius benches conformance tests validate
@@ -51,14 +51,14 @@ const LIBRARIES: &str = "
 /// Libraries whose kernels and APIs change between patch releases: pinned exactly.
 const PINNED: &[&str] = &["burn", "cubecl"];
 
-/// The rows of a table: what stands before the colon, and the words after it.
+/// The rows of a table: the name before the colon, and the words after it.
 fn rows(table: &'static str) -> Vec<(&'static str, Vec<&'static str>)> {
     let rows = table.lines().filter_map(|row| row.trim().split_once(':'));
     rows.map(|(name, words)| (name, words.split_whitespace().collect()))
         .collect()
 }
 
-/// The name of one of our crates as the tables have it.
+/// A crate's name as the tables write it, without the prefix.
 fn short(name: &str) -> &str {
     name.strip_prefix("moebius-").unwrap_or(name)
 }
@@ -75,7 +75,7 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Names of packages → what each depends on, of every kind (normal, dev, build).
+/// For each package, its dependencies of every kind (normal, dev, build).
 fn dependencies(metadata: &Value) -> BTreeMap<&str, &[Value]> {
     let packages = list(metadata, "packages").iter();
     let named = packages.map(|one| (text(one, "name"), list(one, "dependencies")));
@@ -87,7 +87,7 @@ fn in_family(name: &str, family: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// Fails where `offends` finds something in a dependency of a member: the member's name, and the dependency.
+/// Asserts that `offends` finds nothing in any dependency; it is given the member's name and the dependency.
 fn no_dependency(rule: &str, offends: impl Fn(&str, &Value) -> Option<String>) {
     let metadata = metadata();
     let mut offences = Vec::new();
@@ -183,7 +183,7 @@ fn every_member_takes_the_workspace_lints() {
     assert_none("There is one set of lints, the workspace's:", &offences);
 }
 
-/// A plain `cargo run` at the root is the main job, built without LLVM: the only default member is the CLI.
+/// A plain `cargo run` at the root runs the main job, built without LLVM: the only default member is the CLI.
 #[test]
 fn cargo_run_is_the_main_job() {
     let metadata = metadata();
@@ -207,15 +207,15 @@ fn cargo_run_is_the_main_job() {
     );
 }
 
-/// Licences that ask for no more than a notice, and MPL-2.0, which asks for changes of its own files.
+/// Permitted licences: those that require only a notice, and MPL-2.0, which asks for the changes to its own files.
 const ALLOWED: &str = "0BSD, Apache-2.0, Apache-2.0 WITH LLVM-exception, BSD-2-Clause, BSD-3-Clause, BSL-1.0, CC0-1.0, \
     CDLA-Permissive-2.0, ISC, MIT, MPL-2.0, NCSA, Unicode-3.0, Unlicense, Zlib";
 
-/// Packages with a licence file in place of an expression, and what the file is.
+/// Packages that state their licence by a file, and the licence in it.
 const BY_FILE: &[(&str, &str)] = &[("cfg_block", "Apache-2.0")];
 
-/// Whether an expression of SPDX allows one of the allowed licences. `/` is the old way to write OR; packages nest no further than
-/// (A OR B) AND C.
+/// Whether an SPDX expression permits one of the [`ALLOWED`] licences. `/` is an old way to write OR; packages nest no deeper
+/// than (A OR B) AND C.
 fn allowed(expression: &str) -> bool {
     let one = |licence: &str| {
         let licence = licence.trim_matches(['(', ')', ' ']);

@@ -1,7 +1,7 @@
-//! `benches/RESULTS.md` and `scripts/bench` agree: each section of one is a section of the other, says at which commit
-//! it was taken and with which command, and the command runs something.
+//! `benches/RESULTS.md` and `scripts/bench` agree: both have the same sections, each section states its commit and its command,
+//! and the command runs something.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
-#![cfg(unix)] // the script is one of bash
+#![cfg(unix)] // the script needs bash
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use moebius_tree::root;
 
-/// A section: its name, and its text up to the next heading.
+/// The sections of the results: name, and text up to the next heading.
 fn sections(results: &str) -> Vec<(String, String)> {
     let parts = results.split("\n### ").skip(1);
     parts
@@ -21,7 +21,7 @@ fn sections(results: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What a section lacks.
+/// What a section lacks, if anything.
 fn lacks((name, text): &(String, String)) -> Option<String> {
     let taken = text.lines().nth(2).unwrap_or_default();
     let rest = taken.strip_prefix("Taken at `").unwrap_or_default();
@@ -45,7 +45,7 @@ fn bench(arguments: &[&str], path: &str) -> Output {
         .arg(root().join("scripts/bench"))
         .args(arguments)
         .env("PATH", path)
-        // Sections of XLA ask whether the plugin is there, which no set-up needs to have brought.
+        // Sections for XLA check for the plugin, which isn't installed everywhere.
         .env("MOEBIUS_PJRT_CPU", "plugin")
         .env("CARGO_TARGET_DIR", stub_folder())
         .output()
@@ -60,7 +60,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The names that `scripts/bench --list` shows.
+/// The names listed by `scripts/bench --list`.
 fn listed() -> Vec<String> {
     let output = bench(&["--list"], &path());
     assert!(output.status.success(), "{output:?}");
@@ -118,7 +118,7 @@ fn stub_folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-stubs")
 }
 
-/// Programs that only say how they were called, so that each section runs within seconds.
+/// A folder of programs that only print how they were called, so that each section runs within seconds.
 fn stubs() -> PathBuf {
     let folder = stub_folder();
     std::fs::create_dir_all(folder.join("release")).unwrap();

@@ -1,4 +1,4 @@
-//! The rules of the house that no lint knows, read from the sources themselves. One test per rule; each lists `file:line`.
+//! The project's own style rules that no lint checks, tested on the sources. There is one test per rule; each lists `file:line`.
 #![allow(clippy::unwrap_used, reason = "a test may panic on an unreadable tree")]
 
 use moebius_tree::{assert_none, paths, root};
@@ -6,15 +6,15 @@ use syn::visit::{self, Visit};
 
 const MAX_FILE_LINES: usize = 600;
 const MAX_FUNCTION_LINES: usize = 60;
-/// In scripts of pages; rustfmt keeps Rust's lines shorter.
+/// The most columns in pages' scripts; rustfmt keeps Rust's lines shorter.
 const MAX_COLUMNS: usize = 120;
 
-/// Names that tell nothing about what is inside.
+/// Names that don't tell what is inside.
 const EMPTY_NAMES: &[&str] = &["base", "utils", "common", "helpers", "misc"];
 
-/// Where the lint against unsafe code may be lifted: the calls of a PJRT plugin, the launch functions, whose SAFETY comments cite what `plan` has
-/// checked, the calls of a C compiler, a variable that drivers read, an instruction without a safe name, an instance of Vulkan, and a CUDA
-/// driver's own interface.
+/// Files in which the lint against unsafe code may be lifted: calls of a PJRT plugin, launch functions, whose SAFETY comments
+/// cite what `plan` has checked, calls of a C compiler, a variable that drivers read, an instruction without a safe name, an
+/// instance of Vulkan, and the interface of a CUDA driver.
 const UNSAFE_ALLOWED: &[&str] = &[
     "backends/pjrt/src/",
     "backends/device/src/conversions.rs",
@@ -30,7 +30,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "wasm/src/constructors.rs",
 ];
 
-/// Left-overs, spelt in halves so that this file does not name them.
+/// Markers of unfinished code, spelt in halves so that this file doesn't contain them.
 const STUBS: &[&str] = &[
     concat!("to", "do!"),
     concat!("unimp", "lemented!"),
@@ -39,7 +39,7 @@ const STUBS: &[&str] = &[
     concat!("XX", "X"),
 ];
 
-/// Where one person's or one machine's files live.
+/// Folders of a person's or a machine's files.
 const PERSONAL_FOLDERS: &[&str] = &[
     concat!("/ho", "me/"),
     concat!("/ro", "ot/"),
@@ -49,11 +49,11 @@ const PERSONAL_FOLDERS: &[&str] = &[
     concat!("C:", "\\"),
 ];
 
-/// Text that is generated, or kept as it was made.
+/// Files that are generated, or kept as they were made.
 const NOT_OURS: &[&str] = &["Cargo.lock", "LICENSE-", "tests/snapshots/"];
 
 struct Source {
-    /// Relative to the root, with `/`.
+    /// The file's path relative to the root, with `/`.
     path: String,
     text: String,
 }
@@ -63,13 +63,13 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// What pages are made of besides their text.
+    /// Whether the file is a script or another part of a web page besides text.
     fn is_script(&self) -> bool {
         let endings = [".js", ".mjs", ".ts", ".css"];
         endings.iter().any(|ending| self.path.ends_with(ending))
     }
 
-    /// The lines on which `offends` finds something, as `path:line: what`.
+    /// The lines in which `offends` finds something, as `path:line: what`.
     fn lines(&self, offends: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let numbered = (1..).zip(self.text.lines());
         let found = numbered.filter_map(|(i, line)| Some(self.at(i, &offends(line)?)));
@@ -85,7 +85,7 @@ impl Source {
 fn sources() -> Vec<Source> {
     let theirs = |path: &String| NOT_OURS.iter().any(|prefix| path.starts_with(prefix));
     let ours = paths().into_iter().filter(|path| !theirs(path));
-    // A file that is gone, or holds binary data, has no text to check.
+    // A file that is missing or binary has no text to check.
     ours.filter_map(|path| {
         let text = std::fs::read_to_string(root().join(&path)).ok()?;
         Some(Source { path, text })
@@ -101,7 +101,7 @@ fn check(rule: &str, offences: impl Fn(&Source) -> Vec<String>) {
     assert_none(rule, &found);
 }
 
-/// What the syntax tree of a file shows.
+/// A rule that is checked on a file's syntax tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
     FunctionLength,
@@ -131,7 +131,7 @@ impl Survey {
     }
 }
 
-/// Whether an item is there for tests only.
+/// Whether an item exists only for tests.
 fn for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
@@ -194,7 +194,7 @@ fn has_glob(tree: &syn::UseTree) -> bool {
     }
 }
 
-/// What breaks `rule` in a Rust file; a file that does not parse breaks every rule.
+/// The offences against `rule` in a Rust file; a file that doesn't parse breaks every rule.
 fn survey(source: &Source, rule: Rule) -> Vec<String> {
     if !source.is_rust() {
         return Vec::new();
@@ -210,7 +210,7 @@ fn survey(source: &Source, rule: Rule) -> Vec<String> {
     lines.collect()
 }
 
-/// Files of tests; a length limit would cut them up where nothing parts.
+/// Whether a file is a test; tests have no length limit, which would cut them where they have no parts.
 fn is_test(path: &str) -> bool {
     let mut parts = path.split('/');
     parts.any(|part| part == "tests" || part == "test") || path.ends_with("/tests.rs")
@@ -272,7 +272,7 @@ fn stubs(source: &Source) -> Vec<String> {
     })
 }
 
-/// Whether `word` stands in `line` with no letter, digit or `_` on either side.
+/// Whether `line` contains `word` with no letter, digit or `_` on either side.
 fn has_word(line: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(start, _)| {
@@ -327,7 +327,7 @@ rules! {
     no_path_of_one_machine: "No path of one person's machine is written down:", personal_path;
 }
 
-/// Each rule is shown offences, so that none of the tests above passes because it looks at nothing.
+/// Each rule is given offences, so that no test above passes because it checks nothing.
 #[test]
 fn each_rule_finds_its_offence() {
     type Offends = fn(&Source) -> Vec<String>;

@@ -1,4 +1,4 @@
-//! Kernels of attention.
+//! Validates the kernels of attention.
 
 fn main() -> std::io::Result<()> {
     moebius_validate::run(moebius_validate::attention, Vec::new)

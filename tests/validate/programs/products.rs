@@ -1,4 +1,4 @@
-//! Products of the experts, their gradients, and what is done to their rows.
+//! Validates the experts' matrix products, their gradients, and the operations on their rows.
 
 fn main() -> std::io::Result<()> {
     moebius_validate::run(moebius_validate::products, Vec::new)

@@ -1,4 +1,4 @@
-//! Arithmetic on bf16 in SPIR-V: as CubeCL writes it spirv-val refuses it, and as Vulkan devices get it spirv-val takes it.
+//! Arithmetic on bf16 in SPIR-V: spirv-val refuses it as CubeCL writes it, and accepts the form that Vulkan devices get.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use moebius_shaders::emit::{self, Target};
 
 use crate::{Verdict, tools};
 
-/// A sum, a product, a function, a maximum and a quotient, all of bf16.
+/// A kernel with a sum, a product, a function, a maximum and a quotient of bf16.
 #[cube(launch)]
 fn bf16_arithmetic<N: Size>(
     a: &[Vector<bf16, N>],
@@ -24,7 +24,7 @@ fn bf16_arithmetic<N: Size>(
     }
 }
 
-/// The kernel's words as CubeCL writes them, for vectors of so many values.
+/// The kernel's SPIR-V as CubeCL writes it, for vectors of `lanes` values.
 fn written(lanes: usize) -> Result<Vec<u32>, String> {
     let settings = KernelSettings::new(
         *CubeDim::new_1d(64),
@@ -53,7 +53,7 @@ fn judged(words: &[u32]) -> Verdict {
     tools::spirv_val_of(&bytes)
 }
 
-/// What CubeCL writes is invalid, which is why devices get it rewritten; what they get is valid.
+/// Checks that CubeCL's SPIR-V is invalid, which is why it is rewritten for devices, and that the rewritten form is valid.
 pub(crate) fn arithmetic_is_made_valid() -> Verdict {
     for lanes in [1, 2, 4] {
         let words = written(lanes)?;

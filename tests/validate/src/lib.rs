@@ -1,11 +1,11 @@
-//! Every kernel is compiled for every target, and what comes out is given to a tool that knows the target: naga and our
-//! reading of WebGPU's default limits (and tint, where there is one) for WGSL, spirv-val for SPIR-V, NVRTC for CUDA C++,
-//! ptxas for PTX. AMDGPU code objects were made by LLVM and are looked at; the emulator reads MSL; HIP C++ is read where it is launched.
+//! Compiles every kernel for every target and gives the output to a tool for the target: for WGSL naga, our check of WebGPU's
+//! default limits and, where installed, tint; spirv-val for SPIR-V; NVRTC for CUDA C++; ptxas for PTX. AMDGPU code objects come
+//! from LLVM and are inspected; the emulator compiles MSL; HIP C++ is compiled where it is launched.
 //!
-//! A trial is called `sort_scan[wgsl]`. One that `availability` lists as not available fails when it compiles.
+//! A trial is named `sort_scan[wgsl]`. A kernel that `availability` lists as unavailable fails its trial if it compiles.
 //!
-//! Each program in `programs/` has the kernels of some families and changes with them alone, so that `scripts/test` need not
-//! run it again after a change of another family.
+//! Each program in `programs/` has the kernels of some families and changes only with them, so that `scripts/test` need not run
+//! it again after a change of another family.
 
 #![allow(clippy::panic, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ use moebius_shaders::{
 };
 use moebius_tests::availability::unavailable;
 
-/// What a check found wrong.
+/// The result of a check, with what is wrong.
 type Verdict = Result<(), String>;
 
 fn validate(entry: &KernelEntry, target: Target, artifact: &Artifact) -> Verdict {
@@ -43,7 +43,7 @@ fn validate(entry: &KernelEntry, target: Target, artifact: &Artifact) -> Verdict
     }
 }
 
-/// Metal's language, as the emulator's header explains it to the host's compiler.
+/// Metal's language, compiled by the host's compiler with the emulator's header.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -61,7 +61,7 @@ fn metal(artifact: &Artifact) -> Verdict {
     names_its_entry(artifact)
 }
 
-/// All that can be said of a text without a compiler for it.
+/// Checks what can be checked in a text without a compiler for it.
 fn names_its_entry(artifact: &Artifact) -> Verdict {
     let text = String::from_utf8_lossy(&artifact.bytes);
     if text.contains(&format!("{}(", artifact.entry_point)) {
@@ -70,11 +70,12 @@ fn names_its_entry(artifact: &Artifact) -> Verdict {
     Err(format!("no function {} in:\n{text}", artifact.entry_point))
 }
 
-/// `e_type` of a shared object and `e_machine` of AMDGPU.
+/// ELF's `e_type` of a shared object, and `e_machine` of AMDGPU.
 const ET_DYN: u8 = 3;
 const EM_AMDGPU: u8 = 0xe0;
 
-/// AMDGPU code objects: shared ELF files with a kernel and its descriptor. `machine` is `EF_AMDGPU_MACH`, the low byte of `e_flags`.
+/// Checks an AMDGPU code object: a shared ELF file with a kernel and its descriptor. `machine` is `EF_AMDGPU_MACH`, the low
+/// byte of `e_flags`.
 fn code_object(artifact: &Artifact, machine: u8) -> Verdict {
     let bytes = &artifact.bytes;
     if bytes.len() < 64 || !bytes.starts_with(b"\x7fELF") {
@@ -110,7 +111,7 @@ fn check(entry: &KernelEntry, target: Target) -> Result<(), Failed> {
     }
 }
 
-/// None of the trials passes because its tool takes everything.
+/// Checks that each tool refuses invalid input.
 fn refuse_nonsense(entry: &KernelEntry) -> Result<(), Failed> {
     let no_compiler = [Target::HipCpp, Target::Msl];
     for target in Target::ALL
@@ -118,7 +119,7 @@ fn refuse_nonsense(entry: &KernelEntry) -> Result<(), Failed> {
         .filter(|target| !no_compiler.contains(target))
     {
         let mut artifact = emit::emit(entry, target)?;
-        // A text that breaks off, words that are no instruction, an ELF file of no machine.
+        // A truncated text, words that are no instructions, an ELF file of an unknown machine.
         let at = artifact.bytes.len() / 2;
         artifact.bytes[at..].fill(b'Z');
         artifact.bytes[16..32].fill(b'Z');
@@ -129,8 +130,8 @@ fn refuse_nonsense(entry: &KernelEntry) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs this program again with `CUDA_PATH`, because a process must not change its own environment while it has threads,
-/// and CubeCL looks for libdevice there.
+/// Runs this program again with `CUDA_PATH`, where CubeCL looks for libdevice: a process must not change its own environment
+/// while it has threads.
 fn with_cuda_path() -> io::Result<()> {
     if env::var_os("CUDA_PATH").is_some() {
         return Ok(());
@@ -142,7 +143,7 @@ fn with_cuda_path() -> io::Result<()> {
     exit(again.code().unwrap_or(1));
 }
 
-/// The kernels of a program.
+/// A function that returns the kernels of a program.
 pub type Kernels = fn() -> Vec<KernelEntry>;
 
 fn all<const N: usize>(families: [Vec<KernelEntry>; N]) -> Vec<KernelEntry> {
@@ -154,12 +155,12 @@ pub fn attention() -> Vec<KernelEntry> {
     moebius_shaders::attention::entries()
 }
 
-/// Kernels of attention over caches and inside of experts.
+/// Kernels of attention over caches and within the rows of each expert.
 pub fn caches() -> Vec<KernelEntry> {
     all([kv_cache::entries(), segment_attention::entries()])
 }
 
-/// Products of the experts, their gradients, and what is done to their rows.
+/// Kernels of the experts' matrix products, their gradients, and the operations on their rows.
 pub fn products() -> Vec<KernelEntry> {
     all([
         grouped_gemm::entries(),
@@ -170,17 +171,17 @@ pub fn products() -> Vec<KernelEntry> {
     ])
 }
 
-/// Routing and permutation.
+/// Kernels of routing and permutation.
 pub fn routing() -> Vec<KernelEntry> {
     all([moebius_shaders::routing::entries(), permute::entries()])
 }
 
-/// FP8 codes; and the instrument of the benchmarks.
+/// Kernels of FP8 codes, and the instrument of the benchmarks.
 pub fn codes() -> Vec<KernelEntry> {
     all([fp8::entries(), quantize::entries(), vec![peak::entry()]])
 }
 
-/// A kernel's trials: one for each target.
+/// The trials of some kernels: one for each kernel and target.
 fn trials(kernels: Vec<KernelEntry>) -> Vec<Trial> {
     let of_kernel = |entry: KernelEntry| {
         let entry = Arc::new(entry);
@@ -193,7 +194,7 @@ fn trials(kernels: Vec<KernelEntry>) -> Vec<Trial> {
     kernels.into_iter().flat_map(of_kernel).collect()
 }
 
-/// Trials of the tools: each refuses what is broken, arithmetic on bf16 has to be rewritten and then is valid, verdicts are kept.
+/// Trials of the tools: each refuses invalid input, bf16 arithmetic becomes valid only when rewritten, and verdicts are cached.
 pub fn trials_of_tools() -> Vec<Trial> {
     vec![
         Trial::test("each_tool_refuses_nonsense", || {
@@ -207,9 +208,10 @@ pub fn trials_of_tools() -> Vec<Trial> {
     ]
 }
 
-/// The main function of a program that compiles these kernels and then runs the trials of `others`.
+/// Runs a program that compiles these kernels and then runs the trials of `others`.
 ///
 /// # Errors
+///
 /// The program can't be started again with the variable that CubeCL needs.
 pub fn run(kernels: Kernels, others: fn() -> Vec<Trial>) -> io::Result<()> {
     with_cuda_path()?;

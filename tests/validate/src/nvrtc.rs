@@ -1,5 +1,5 @@
-//! CUDA C++ through NVRTC, NVIDIA's run-time compiler, loaded as a library: no GPU and no driver is needed to compile. And PTX through
-//! ptxas.
+//! Compiles CUDA C++ with NVRTC, NVIDIA's run-time compiler, loaded as a library; neither a GPU nor a driver is needed. Checks
+//! PTX with ptxas.
 #![allow(
     unsafe_code,
     reason = "NVRTC is a C library; its five functions are called here and nowhere else"
@@ -15,10 +15,10 @@ use moebius_tests::availability::converts_by_instructions;
 
 use crate::{Verdict, tools};
 
-/// Ampere, Ada and Hopper.
+/// The architectures of Ampere, Ada and Hopper.
 const ARCHITECTURES: [u32; 3] = [80, 89, 90];
 
-/// The first architecture that has what a kernel needs, and the last that lacks it; in the deep tier all.
+/// The first architecture with what a kernel needs, and the last without it; all in the deep tier.
 fn architectures(needed: u32) -> Vec<u32> {
     if std::env::var_os("MOEBIUS_TEST_DEEP").is_some() {
         return ARCHITECTURES.into();
@@ -37,7 +37,7 @@ pub(crate) fn compile(entry: &KernelEntry, artifact: &Artifact) -> Verdict {
         let compiled = tools::verdict(&tool, &artifact.bytes, ask);
         match (compiled, architecture >= entry.sm) {
             (Ok(()), true) | (Err(_), false) => {}
-            // Without the instructions NVIDIA's header converts in software.
+            // Without the instructions, NVIDIA's header converts in software.
             (Ok(()), false) if converts_by_instructions(entry.variant) => {}
             (Err(log), true) => return Err(format!("sm_{architecture}: {log}")),
             (Ok(()), false) => {
@@ -95,18 +95,20 @@ fn library() -> Result<&'static Library, String> {
     loaded.as_ref().map_err(Clone::clone)
 }
 
-/// The function `name` of the library.
+/// The library's function `name`.
 ///
 /// # Safety
-/// `T` must be the type that nvrtc.h gives it.
+///
+/// `T` must be the type in nvrtc.h.
 unsafe fn function<T>(name: &str) -> Result<Symbol<'static, T>, String> {
     // SAFETY: the caller vouches for the type.
     unsafe { library()?.get(name.as_bytes()) }.map_err(|error| format!("{name}: {error}"))
 }
 
-/// Compiles `source` to machine code of `architecture` (90 is sm_90).
+/// Compiles `source` to machine code for `architecture` (90 is sm_90).
 ///
 /// # Errors
+///
 /// The compiler's log, or why there is no compiler.
 fn compile_for(source: &str, name: &str, architecture: u32) -> Verdict {
     let include = tools::cuda_runtime().join("include");
@@ -153,7 +155,7 @@ fn compile_for(source: &str, name: &str, architecture: u32) -> Verdict {
     verdict
 }
 
-/// What the compiler said about `program`, which was created and is alive.
+/// The compiler's log for `program`, which was created and not yet destroyed.
 fn log(program: Program) -> Result<String, String> {
     // SAFETY: the types are those of nvrtc.h.
     let (log_size, log) = unsafe {

@@ -1,4 +1,5 @@
-//! Programs that judge emitted code, where `scripts/setup` puts the parts of CUDA, and what compilers said before about the same text.
+//! The programs that check emitted code, the places where `scripts/setup` puts parts of CUDA, and the cached verdicts on
+//! earlier texts.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -14,45 +15,45 @@ use tempfile::NamedTempFile;
 
 use crate::Verdict;
 
-/// Where `scripts/setup` keeps what it doesn't install.
+/// The folder where `scripts/setup` keeps what it doesn't install.
 fn kept() -> PathBuf {
     let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
     cache.unwrap_or_default().join("moebius")
 }
 
-/// The folder of the wheels, laid out as `scripts/setup` unpacks them.
+/// The folder of the unpacked wheels, as `scripts/setup` lays it out.
 fn wheels() -> PathBuf {
     kept().join("nvrtc/nvidia")
 }
 
-/// NVRTC and the headers of CUDA.
+/// The folder of NVRTC and CUDA's headers.
 pub(crate) fn cuda_runtime() -> PathBuf {
     wheels().join("cu13")
 }
 
-/// ptxas and libdevice.
+/// The folder of ptxas and libdevice.
 pub(crate) fn cuda_nvcc() -> PathBuf {
     wheels().join("cuda_nvcc")
 }
 
-/// The versions of NVRTC and ptxas, as `scripts/setup` wrote them down.
+/// The versions of NVRTC and ptxas, as `scripts/setup` noted them.
 pub(crate) fn cuda_version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| {
         let file = wheels().with_file_name("version");
-        // Without the file there is no version that a verdict could be kept for.
+        // Without the file there is no version by which a verdict could be cached.
         let version = fs::read_to_string(file).map(|text| text.trim().to_owned());
         version.unwrap_or_else(|_| format!("of process {}", std::process::id()))
     })
 }
 
-/// The spirv-val that knows all extensions of our kernels, as `scripts/setup` found or unpacked it.
+/// The spirv-val that knows all extensions in our kernels, as `scripts/setup` found or unpacked it.
 pub(crate) fn spirv_val_program() -> PathBuf {
     kept().join("spirv-tools/spirv-val")
 }
 
-/// Its version.
+/// The version of spirv-val.
 fn spirv_val_version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     VERSION.get_or_init(|| {
@@ -64,7 +65,7 @@ fn spirv_val_version() -> &'static str {
     })
 }
 
-/// Google's WGSL compiler, the one in Chromium.
+/// Tint, Google's WGSL compiler, as in Chromium.
 pub(crate) fn tint() -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
     env::split_paths(&folders)
@@ -72,7 +73,7 @@ pub(crate) fn tint() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A file of `bytes` for a program to read, removed when it is dropped. Tint knows languages by the ends of names.
+/// Writes `bytes` to a temporary file for a program to read. Tint recognises languages by file extension.
 pub(crate) fn file(bytes: &[u8], end: &str) -> Result<NamedTempFile, String> {
     let write = || -> io::Result<NamedTempFile> {
         let mut file = tempfile::Builder::new().suffix(end).tempfile()?;
@@ -82,7 +83,7 @@ pub(crate) fn file(bytes: &[u8], end: &str) -> Result<NamedTempFile, String> {
     write().map_err(|error| format!("a temporary file: {error}"))
 }
 
-/// Runs `program`, whose exit status is its verdict; one that is missing is a failure.
+/// Runs `program`, whose exit status is its verdict; a missing program is a failure.
 pub(crate) fn run(program: &Path, arguments: &[&OsStr]) -> Verdict {
     let output = Command::new(program)
         .args(arguments)
@@ -98,13 +99,13 @@ pub(crate) fn run(program: &Path, arguments: &[&OsStr]) -> Verdict {
     Err(String::from_utf8_lossy(&said).into_owned())
 }
 
-/// SPIR-V of Vulkan 1.2.
+/// Validates SPIR-V for Vulkan 1.2, with cached verdicts.
 pub(crate) fn spirv_val(artifact: &Artifact) -> Verdict {
     let tool = format!("spirv-val vulkan1.2 {}", spirv_val_version());
     verdict(&tool, &artifact.bytes, || spirv_val_of(&artifact.bytes))
 }
 
-/// What spirv-val says now of a module of Vulkan 1.2.
+/// Runs spirv-val on a module for Vulkan 1.2.
 pub(crate) fn spirv_val_of(module: &[u8]) -> Verdict {
     let file = file(module, ".spv")?;
     let environment = ["--target-env", "vulkan1.2"].map(OsStr::new);
@@ -112,12 +113,12 @@ pub(crate) fn spirv_val_of(module: &[u8]) -> Verdict {
     run(&spirv_val_program(), &arguments)
 }
 
-/// Verdicts that no run has asked for in this time are removed. Most kernels don't change from one run to the next, and a compiler of
-/// one version says the same again.
+/// How long a verdict stays cached after its last use. Most kernels don't change from run to run, and a compiler of the same
+/// version gives the same verdict.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Asks for the verdict of `tool` on `text`, or takes what the tool said before. `tool` names everything else that the answer
-/// depends on: program, version, options. `MOEBIUS_TEST_VERDICTS` names the folder of verdicts; without it nothing is kept.
+/// Asks for the verdict of `tool` on `text`, or reads the cached one. `tool` names everything else that the verdict depends on:
+/// program, version and options. `MOEBIUS_TEST_VERDICTS` names the cache folder; without it nothing is cached.
 pub(crate) fn verdict(tool: &str, text: &[u8], ask: impl FnOnce() -> Verdict) -> Verdict {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| folder(env::var_os("MOEBIUS_TEST_VERDICTS")));
@@ -127,7 +128,7 @@ pub(crate) fn verdict(tool: &str, text: &[u8], ask: impl FnOnce() -> Verdict) ->
     }
 }
 
-/// The folder, after old verdicts were removed.
+/// The cache folder, after old verdicts are removed.
 fn folder(named: Option<OsString>) -> Option<PathBuf> {
     let folder = PathBuf::from(named.filter(|name| !name.is_empty())?);
     fs::create_dir_all(&folder).ok()?;
@@ -146,7 +147,7 @@ fn verdict_in(folder: &Path, tool: &str, text: &[u8], ask: impl FnOnce() -> Verd
     hasher.update(tool.as_bytes()).update(&[0]).update(text);
     let path = folder.join(hasher.finalize().to_hex().as_str());
     if let Ok(kept) = fs::read_to_string(&path) {
-        // The time of its last use.
+        // Updates the time of last use.
         let _ = fs::write(&path, &kept);
         return if kept.is_empty() { Ok(()) } else { Err(kept) };
     }
@@ -155,13 +156,13 @@ fn verdict_in(folder: &Path, tool: &str, text: &[u8], ask: impl FnOnce() -> Verd
         Ok(()) => "",
         Err(reason) => reason,
     };
-    // One that can't be kept is asked for again. Renamed, so that no other process reads half of it.
+    // A verdict that can't be cached is asked for again. The file is renamed, so that no other process reads half of it.
     let fresh = path.with_extension(std::process::id().to_string());
     let _ = fs::write(&fresh, said).and_then(|()| fs::rename(&fresh, &path));
     verdict
 }
 
-/// A verdict is asked for once for each tool and text, and a refusal stays one.
+/// Checks that a verdict is asked for once per tool and text, and that a refusal is cached, too.
 pub(crate) fn verdicts_are_kept() -> Verdict {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let folder = folder.path();

@@ -1,4 +1,4 @@
-//! WGSL: naga without capabilities, the default limits of WebGPU, and tint.
+//! Validates WGSL: naga without capabilities, WebGPU's default limits, and tint.
 
 use std::ffi::OsStr;
 
@@ -9,7 +9,7 @@ use naga::{AddressSpace, Module};
 
 use crate::{Verdict, tools};
 
-/// The defaults of the WebGPU specification, section 3.6.2.
+/// The default limits of the WebGPU specification, section 3.6.2.
 const STORAGE_BUFFERS: usize = 8;
 const INVOCATIONS: u32 = 256;
 const WORKGROUP_SIZE: [u32; 3] = [256, 256, 64];
