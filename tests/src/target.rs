@@ -71,7 +71,7 @@ impl Target {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The device for Burn.
+    /// Burn's device; panics if Burn doesn't know the target.
     pub fn burn(&self) -> burn::tensor::Device {
         let Some(device) = &self.device else {
             panic!("Burn doesn't know `{}`", self.name);

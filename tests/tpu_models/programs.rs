@@ -36,7 +36,7 @@ pub(crate) fn layer(element: ElementType, experts: usize) -> Layer {
     }
 }
 
-/// A program and what the table calls it.
+/// A program, with its name in the table.
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) chips: usize,

@@ -1,4 +1,4 @@
-//! The table in `TPU.md`.
+//! The table of planned memory in `TPU.md`.
 
 use moebius_pjrt::CompiledMemory;
 use std::collections::BTreeMap;

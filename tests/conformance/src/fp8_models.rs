@@ -16,11 +16,11 @@ use moebius_ops::fp8::{Fp8Format, Overflow, decode_host, encode_host};
 use moebius_tests::target::Target;
 use moebius_tests::tolerance::assert_close;
 
-/// Largest relative L2 error of rounded activations against the emulation in f64. Devices sum in f32, so one or two
-/// values of thousands, close to the middle between two codes, are rounded to the other code.
+/// Largest relative L2 error of rounded activations against the emulation in f64. Devices sum in f32, so of thousands of values
+/// one or two, near the midpoint between two codes, are rounded to the other code.
 const ROUNDED: f64 = 1e-3;
 
-/// The same layer with the decoded weights in f32.
+/// A copy of the layer with the decoded weights in f32.
 fn decoded(layer: &MoeLayer) -> MoeLayer {
     let float = |experts: &FeedForwardExperts| {
         let weights = |w: &Weight<3>| Param::from_tensor(w.values().unwrap()).into();
@@ -136,7 +136,7 @@ fn rounded(rows: &Rows, amax: Option<f64>) -> Rows {
     rows.iter().map(row).collect()
 }
 
-/// What the engine's model gives, bit for bit.
+/// The bits of the engine's output for x.
 fn inferred(engine: &InferenceEngine<Network>, x: Tensor<2>) -> Vec<u32> {
     let y = engine.infer(|model| model.forward(x)).unwrap();
     bits(y.unwrap())
@@ -288,7 +288,7 @@ pub(crate) fn conversion(target: &Target) {
     assert_eq!(paths, want);
     assert_eq!(report.skipped, ["layers.1", "head"]);
     assert!(report.worst().unwrap().relative_error < 0.04);
-    // The copy computes what the model does with the decoded weights in place of the converted ones.
+    // The copy gives what it gives with decoded weights in place of the converted ones.
     let copy = copy.valid();
     let mut want = copy.clone();
     want.moe = want.moe.as_ref().map(decoded);
@@ -373,12 +373,12 @@ pub(crate) fn copies_calibrate_apart(target: &Target) {
         .unwrap();
     assert_ne!(inferred(&copy, x()), want, "another scale, another result");
     assert_eq!(inferred(&engine, x()), want);
-    // A conversion also changes how layers that are FP8 already round activations.
+    // A conversion also sets the rounding of activations in layers that already have FP8 weights.
     let dynamic = Activations::Dynamic(Granularity::Row);
     let dynamic = Fp8Conversion::new(e4m3(BLOCK)).with_activations(dynamic);
     let (model, _) = dynamic.convert(engine.model().clone(), &device).unwrap();
     assert_ne!(bits(model.forward(x()).unwrap()), want);
-    // An engine takes a converted model as it is.
+    // An engine accepts a model that is already converted.
     let mut loaded = InferenceEngine::new(engine.into_model(), &device);
     loaded.prepare().unwrap();
     assert_eq!(inferred(&loaded, x()), want);

@@ -14,7 +14,7 @@ use moebius_tests::target::{Target, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
 use std::fmt::Debug;
 
-/// One product with its data, rounded to the element type.
+/// A product with its data, rounded to the element type.
 pub(crate) struct Product {
     pub(crate) problem: Problem,
     pub(crate) sorted: Sorted,

@@ -1,4 +1,4 @@
-//! The choice of experts against the f64 oracle.
+//! The choice of experts on the device, against the f64 oracle.
 
 use crate::tensors::{self, drawn, floats, tensor, words};
 use burn::tensor::{DType, Tensor};

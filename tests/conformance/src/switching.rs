@@ -22,7 +22,7 @@ fn layer(target: &Target, config: MoeConfig) -> MoeLayer {
     filled(config.init(&target.burn()).unwrap(), 9, 0.4)
 }
 
-/// Bytes of one expert of a layer.
+/// The bytes of one expert.
 fn expert_bytes(config: &MoeConfig) -> u64 {
     let columns = config.inter * if config.gated { 2 } else { 1 };
     let biases = if config.bias {

@@ -35,7 +35,7 @@ fn rows_of(
     values
 }
 
-/// One weight gradient with its data, rounded to the element type.
+/// A weight gradient with its data, rounded to the element type.
 struct Gradient {
     problem: Problem,
     sorted: Sorted,

@@ -16,7 +16,7 @@ use crate::grid::check::{self, Found, What};
 use crate::grid::state::{Dim3, Trap};
 use crate::settings;
 
-/// One finding about a launch.
+/// A finding about a launch.
 pub(crate) struct Finding {
     pub(crate) kernel: String,
     /// The kind of finding: `address`, `race`, `barrier`, `unwritten`, `order`, `arithmetic` or `stacks`.

@@ -7,18 +7,18 @@ use std::process::{Child, Command, ExitStatus};
 /// The resources used by a process, together with all of its children that were waited for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usage {
-    /// Processor time in seconds, of the program and of the system for the program.
+    /// Processor time in seconds, in user mode and in the system.
     pub(crate) cpu: f64,
     /// The most memory in MB (10⁶ bytes) that one of these processes held at once. On Linux it is at least what the runner held
     /// when it started the process: the system counts the memory from before `exec`, too.
     pub(crate) peak: f64,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
-    /// `None` on systems that aren't Unix.
+    /// The resources used; `None` on systems that aren't Unix.
     pub(crate) usage: Option<Usage>,
 }
 
@@ -26,13 +26,13 @@ pub(crate) struct Ended {
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// How the process ended: the system says so once and then forgets the process.
+    /// The process's end, once known: the system reports it a single time.
     ended: Option<Ended>,
 }
 
 impl Process {
-    /// Starts the process, on Unix as the head of a group of its own, so that the group can be ended as a whole; in the
-    /// runner's group where the process may ask on the terminal, which the system lets no group in the background do.
+    /// Starts the process. On Unix it heads a process group of its own, so that the group can be ended as a whole. A process
+    /// that may ask on the terminal stays in the runner's group, because the system doesn't let a background group ask.
     pub(crate) fn start(command: &mut Command, asks: bool) -> io::Result<Self> {
         #[cfg(unix)]
         if !asks {
@@ -42,7 +42,7 @@ impl Process {
         Ok(Self { child, ended: None })
     }
 
-    /// How the process ended, or `None` while the process runs.
+    /// The process's end, or `None` while it runs.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<Ended>> {
         if self.ended.is_none() {
             self.ended = wait(&mut self.child, false)?;
@@ -50,8 +50,7 @@ impl Process {
         Ok(self.ended)
     }
 
-    /// Ends the process and its group, unless the process has ended by itself. On other systems than Unix its children are
-    /// left alone.
+    /// Ends the process and its group, unless the process has ended already. On systems other than Unix its children continue.
     pub(crate) fn kill(&mut self) -> io::Result<Option<Ended>> {
         if self.ended.is_none() {
             end_group(&mut self.child)?;

@@ -139,7 +139,7 @@ impl Ledger {
         self.entries.insert(name.to_owned(), entry);
     }
 
-    /// Writes the ledger after a green run of `commit`.
+    /// Writes the ledger after a run of `commit` that passed.
     pub(crate) fn write(&self, commit: &str) -> io::Result<()> {
         let entry = |entry: &Entry| json!({"run": entry.run, "seconds": entry.seconds, "changed": entry.changed});
         let entries = self.entries.iter();

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 /// What is counted in a job's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Counts {
-    /// Tests: at least one must run, and none may be left out.
+    /// Tests: at least one must run, and none may be ignored.
     Tests,
-    /// Unit tests, of which a crate may have none.
+    /// Unit tests, of which a crate may have none; none may be ignored.
     Units,
     /// Nothing: only the exit status matters.
     #[default]
@@ -48,7 +48,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// A job that counts nothing and may run beside any other.
+    /// A job whose output isn't counted and that may run beside any other.
     pub(crate) fn new(name: impl Into<String>, command: &[&str]) -> Self {
         Self {
             name: name.into(),

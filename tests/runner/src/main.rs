@@ -243,7 +243,7 @@ fn verdict(lanes: &Lanes, good: bool) -> ExitCode {
     }
 }
 
-/// A run after its build.
+/// A run whose programs are built.
 struct Run<'a> {
     options: &'a Options,
     scratch: &'a Path,

@@ -84,7 +84,7 @@ fn what_became_of(finished: &Finished) -> String {
     }
 }
 
-/// A row of a table.
+/// Formats a row of a table.
 fn row<const N: usize>(cells: [&str; N]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
@@ -99,12 +99,12 @@ fn dash() -> String {
     "–".to_owned()
 }
 
-/// A number of seconds, or a dash.
+/// Formats a number of seconds, or a dash.
 fn seconds(number: Option<f64>) -> String {
     number.map_or_else(dash, |number| format!("{number:.1}"))
 }
 
-/// A count, or a dash.
+/// Formats a count, or a dash for 0.
 fn count(n: usize) -> String {
     if n == 0 { dash() } else { n.to_string() }
 }
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// A run of three jobs.
+    /// The finished jobs of a run of three.
     fn run() -> Vec<Finished> {
         let mut cases = finished("conformance [cpu]", [80.0, 399.2], [402.5, 2310.4]);
         cases.waits.add(&Wait::Lane, 0.02);

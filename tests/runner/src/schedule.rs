@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_critical_path_goes_back_from_the_last_to_end() {
-        // The first lane runs 0, 2 and 4; the second lane runs 1 and 3, which had to wait for 0 and ends last.
+        // The first lane runs jobs 0, 2 and 4, the second lane jobs 1 and 3. Job 3 had to wait for job 0, and ends last.
         let spans = [
             span(0.0, 5.0, None),
             span(0.0, 3.0, None),

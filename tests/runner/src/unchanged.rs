@@ -32,7 +32,7 @@ pub(crate) const READ_BY: [(&str, &[&str]); 4] = [
     ("web-demo/", &[BROWSER, "browser_reference"]),
 ];
 
-/// The folders that a reader of [`READ_BY`] reads.
+/// The folders in [`READ_BY`] that a reader reads.
 pub(crate) fn read_by(reader: &str) -> Vec<&'static str> {
     let theirs = READ_BY.iter().filter(|(_, by)| by.contains(&reader));
     theirs.map(|(folder, _)| *folder).collect()

@@ -343,7 +343,7 @@ impl Run {
         }
     }
 
-    /// The gradients of Σ o ∘ do + Σ lse ∘ dlse.
+    /// Runs backward from Σ o ∘ do + Σ lse ∘ dlse; returns the gradients.
     pub(super) fn backward(&self, case: &Case) -> Gradients {
         let (o, lse) = (&self.out.o, &self.out.lse);
         let d_o = typed(&case.d_o, o.dims(), o.dtype(), &o.device());

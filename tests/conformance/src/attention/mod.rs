@@ -360,7 +360,7 @@ pub(crate) fn wide_windows(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
-/// The o and log-sum-exp of the usual case under these rules.
+/// o and the log-sum-exp of a sequence of 140 tokens under these rules.
 fn rows_of(target: &Target, rules: &[Rule]) -> Result<Vec<f32>, Error> {
     let run = Run::new(target, &Case::of([1, 2, 2, 140, 140, 16, 16], rules))?;
     Ok([floats(&run.out.o), floats(&run.out.lse)].concat())

@@ -10,7 +10,8 @@ use moebius::{Error, ErrorKind};
 use moebius_ops::attention::Rule;
 use moebius_tests::target::Target;
 
-/// s / (1 + |s| / cap) − rate · (p − j)², for keys with (j + h) mod `stride` ≠ 0.
+/// A rule that turns a score s into s / (1 + |s| / cap) − rate · (p − j)², and hides key j from head h where `stride` divides j
+/// + h.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fading {
     cap: f32,

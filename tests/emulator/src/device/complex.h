@@ -1,4 +1,4 @@
-// Complex numbers, as cuComplex.h has them.
+// Complex numbers, as in cuComplex.h.
 struct __align__(8) cuFloatComplex { float x, y; };
 struct __align__(16) cuDoubleComplex { double x, y; };
 #define EMU_COMPLEX(T, R, f)                                                                                          \

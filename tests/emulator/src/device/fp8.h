@@ -1,5 +1,5 @@
-// The conversions of cuda_fp8.h. A code's value and the rounding to nearest even are computed from the format's
-// widths, in doubles that hold every input exactly.
+// The conversions of cuda_fp8.h. The value of a code, and rounding to nearest even, are computed from the widths of the
+// format's fields, in doubles, which hold every input exactly.
 typedef emu_u8 __nv_fp8_storage_t;
 typedef emu_u16 __nv_fp8x2_storage_t;
 enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 };

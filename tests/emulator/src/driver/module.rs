@@ -54,7 +54,7 @@ fn load(object: &Path) -> Result<*mut c_void, Status> {
     Ok(library)
 }
 
-/// Attributes of functions.
+/// `CUfunction_attribute`, by the numbers of `cuda.h`.
 const MAX_THREADS: c_int = 0;
 const BINARY_VERSION: c_int = 6;
 const MAX_DYNAMIC_SHARED: c_int = 8;

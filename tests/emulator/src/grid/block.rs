@@ -98,7 +98,7 @@ impl Threads {
         outcome
     }
 
-    /// Runs one block whose threads may wait for each other.
+    /// Runs a block whose threads may wait for each other.
     pub(crate) fn run_waiting(
         &mut self,
         work: Work,

@@ -38,7 +38,7 @@ pub(crate) struct Found {
     pub(crate) other: Option<(Site, Dim3, Dim3)>,
 }
 
-/// The kinds of findings.
+/// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum What {
     Outside,
@@ -46,7 +46,7 @@ pub(crate) enum What {
     Unwritten,
 }
 
-/// The checks of one launch.
+/// The checks of a launch.
 pub(crate) struct Check {
     buffers: Vec<(usize, usize)>,
     global: Shadow,

@@ -41,7 +41,7 @@ pub(crate) struct Shape {
     pub(crate) shared_bytes: u32,
 }
 
-/// A kernel with its arguments. The pointers are read by all threads and written by none.
+/// A kernel with its arguments, shared by the processors: all threads read the pointers, and none writes them.
 #[derive(Clone, Copy)]
 struct Shared(Work);
 

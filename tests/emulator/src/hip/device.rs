@@ -1,4 +1,4 @@
-//! The device, as `hipGetDeviceProperties` describes it.
+//! The device in HIP's terms, as `hipGetDeviceProperties` describes it.
 
 use std::ffi::{c_char, c_int, c_uint};
 
