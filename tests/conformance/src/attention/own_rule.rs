@@ -10,8 +10,8 @@ use moebius::{Error, ErrorKind};
 use moebius_ops::attention::Rule;
 use moebius_tests::target::Target;
 
-/// A rule that turns a score s into s / (1 + |s| / cap) − rate · (p − j)², and hides key j from head h where `stride` divides j
-/// + h.
+/// A rule that turns a score s into s / (1 + |s| / cap) − rate · (p − j)², and hides key j from head h if `stride` divides
+/// h + j.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fading {
     cap: f32,
