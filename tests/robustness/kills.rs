@@ -152,7 +152,7 @@ fn write_model(folder: &Path) {
     fs::write(folder.join("config.json"), "{}").unwrap();
 }
 
-/// Converts the model in the first argument to the file of the second.
+/// Converts the model in the first argument into the folder or file that the second names.
 pub(crate) fn convert_once(arguments: &[String]) {
     let mut options = ConvertOptions::new(Fp8Scheme {
         format: Fp8Format::E4M3,

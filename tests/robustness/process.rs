@@ -45,7 +45,6 @@ pub(crate) fn start(mut command: Command, output: &Path) -> Child {
 /// Waits for a child's end.
 ///
 /// # Panics
-///
 /// When the child hangs; the child is killed first.
 pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();

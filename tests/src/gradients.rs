@@ -105,7 +105,6 @@ impl<F: FnMut(ParamId, usize) -> Option<Vec<f32>>> ModuleMapper for Replace<F> {
 /// Sets the parameters whose path ends with `path` to `values`.
 ///
 /// # Panics
-///
 /// When no parameter has such a path.
 pub fn with_values<M: Module>(module: M, path: &str, values: &[f32]) -> M {
     let all = parameters(&module);
@@ -176,7 +175,6 @@ impl Probe {
     /// two experts.
     ///
     /// # Panics
-    ///
     /// When every draw has such a token.
     pub fn new(layer: MoeLayer, length: usize, seed: u64) -> Self {
         let shape = [2, length, layer.config().hidden];
@@ -235,7 +233,6 @@ impl Probe {
     /// Checks the derivatives along random directions of x and of every trained parameter.
     ///
     /// # Panics
-    ///
     /// When a derivative is wrong, or a trained parameter has no gradient.
     pub fn check(&self, what: &str) {
         let (own, chosen) = self.value(&self.layer, &self.x);

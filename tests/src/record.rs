@@ -150,7 +150,6 @@ impl Line {
     /// Parses a line of the record.
     ///
     /// # Errors
-    ///
     /// A description of what is wrong with the line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let fields: Vec<String> = text.split('\t').map(str::to_owned).collect();
@@ -199,7 +198,6 @@ pub fn folder() -> Option<PathBuf> {
 /// Appends `line` to this process's file in `folder`.
 ///
 /// # Panics
-///
 /// When the file can't be written: a record without the case would say that it didn't run.
 pub fn append(folder: &Path, line: &Line) {
     let path = folder.join(format!("cases-{}.tsv", std::process::id()));
@@ -215,7 +213,6 @@ pub fn append(folder: &Path, line: &Line) {
 /// Reads every line of every file in `folder`.
 ///
 /// # Errors
-///
 /// The file that can't be read, or the line that is malformed.
 pub fn read(folder: &Path) -> Result<Vec<Line>, String> {
     let named = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());

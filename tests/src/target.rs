@@ -25,7 +25,6 @@ impl Target {
     /// that `MOEBIUS_TEST_DEVICES` names, such as `cuda` or `msl`, Metal's language on the emulator.
     ///
     /// # Panics
-    ///
     /// When a device can't be opened: a required device that doesn't run is a failure.
     pub fn all() -> &'static [Target] {
         static ALL: OnceLock<Vec<Target>> = OnceLock::new();
@@ -82,7 +81,6 @@ impl Target {
     /// Waits for all operations that Burn has submitted.
     ///
     /// # Errors
-    ///
     /// The device's failure.
     pub fn sync(&self) -> Result<(), String> {
         match &self.device {
@@ -152,7 +150,6 @@ pub fn download_f32(client: &Client, buffer: Handle, len: usize) -> Vec<f32> {
 /// Loads libtpu's plugin, which isn't free software and not installed everywhere; prints a note and returns `None` without libtpu.
 ///
 /// # Panics
-///
 /// When libtpu is installed, or requested by its path, but can't be loaded.
 pub fn libtpu() -> Option<Plugin> {
     match Plugin::open(Platform::Tpu, &Environment::from_process()) {

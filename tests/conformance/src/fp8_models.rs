@@ -82,7 +82,8 @@ pub(crate) fn experts(target: &Target) {
     }
 }
 
-/// Checks that a requested variant reaches a shared expert in FP8: its 70 inner columns don't suit matrix instructions.
+/// Checks that a requested variant also applies to a shared expert in FP8: matrix instructions can't take its 70 inner columns,
+/// so the layer is refused.
 pub(crate) fn shared_expert_by_matrices_f16(target: &Target) -> Outcome {
     if target.client().is_none() || target.capability().mma.is_empty() {
         return Outcome::Unsupported("no matrix instructions".into());

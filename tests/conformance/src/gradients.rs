@@ -57,7 +57,7 @@ pub(crate) fn switch(target: &Target) {
 }
 
 pub(crate) fn hash(target: &Target) {
-    // A hash of the token's content: any change of x would change the choice of experts.
+    // The key is the position: with a hash of the content, any change of x would change the choice of experts.
     let config = HashConfig {
         key: HashKey::Position { sequence: 7 },
         ..HashConfig::default()

@@ -37,7 +37,7 @@ fn check(target: &Target, size: Size, key: HashKey, mask: Option<&[bool]>, x: &[
     }))
 }
 
-/// Checks hashing by position: positions that continue through the sequences, and the same position for every token.
+/// Checks hashing by position: a new position for every token, several sequences, and the same position for every token.
 pub(crate) fn positions(target: &Target) -> Outcome {
     let sizes = [(1, 1, 1), (65, 8, 2), (300, 6, 6), (129, 256, 8)];
     Outcome::of(sizes.into_iter().flat_map(|size| {

@@ -209,7 +209,7 @@ fn uploaded(client: &Client, tensor: &HostTensor, info: &TensorInfo) -> Handle {
     }
 }
 
-/// An uninitialised buffer for a result.
+/// A buffer for a result, filled with values that the operation must overwrite.
 fn empty(client: &Client, info: &TensorInfo) -> Handle {
     let len = info.shape.iter().product();
     match info.written() {

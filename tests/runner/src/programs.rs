@@ -27,7 +27,6 @@ impl Program {
     /// Asks a conformance program for its families, by the names of its cases.
     ///
     /// # Errors
-    ///
     /// The program can't be started, fails, or names no case: jobs chosen by family would leave its cases out.
     pub(crate) fn ask_families(&mut self) -> io::Result<()> {
         let list = Command::new(&self.executable)

@@ -112,7 +112,6 @@ impl Known {
     /// The key of a job; `None` for a job that always runs.
     ///
     /// # Errors
-    ///
     /// A program of the job can't be read.
     pub(crate) fn key(&self, job: &Job) -> io::Result<Option<String>> {
         if job.depends_on.is_empty() {

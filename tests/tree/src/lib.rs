@@ -8,7 +8,6 @@ use std::process::Command;
 /// The root of the repository.
 ///
 /// # Panics
-///
 /// When this crate isn't in the repository.
 pub fn root() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
@@ -18,7 +17,6 @@ pub fn root() -> PathBuf {
 /// Cargo's metadata of the packages in the lock file; `options` restrict it.
 ///
 /// # Panics
-///
 /// When cargo fails.
 pub fn metadata(options: &[&str]) -> Value {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -37,7 +35,6 @@ pub fn metadata(options: &[&str]) -> Value {
 /// except build output.
 ///
 /// # Panics
-///
 /// When a folder can't be read.
 pub fn paths() -> Vec<String> {
     let mut git = Command::new("git");
@@ -70,7 +67,6 @@ fn walk(root: &Path, folder: &Path) -> Vec<String> {
 /// Asserts that there are no offences; lists them below the rule otherwise.
 ///
 /// # Panics
-///
 /// When there is an offence.
 pub fn assert_none(rule: &str, offences: &[String]) {
     assert!(offences.is_empty(), "{rule}\n  {}", offences.join("\n  "));

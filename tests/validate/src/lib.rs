@@ -211,7 +211,6 @@ pub fn trials_of_tools() -> Vec<Trial> {
 /// Runs a program that compiles these kernels and then runs the trials of `others`.
 ///
 /// # Errors
-///
 /// The program can't be started again with the variable that CubeCL needs.
 pub fn run(kernels: Kernels, others: fn() -> Vec<Trial>) -> io::Result<()> {
     with_cuda_path()?;

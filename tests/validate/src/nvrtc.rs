@@ -98,7 +98,6 @@ fn library() -> Result<&'static Library, String> {
 /// The library's function `name`.
 ///
 /// # Safety
-///
 /// `T` must be the type in nvrtc.h.
 unsafe fn function<T>(name: &str) -> Result<Symbol<'static, T>, String> {
     // SAFETY: the caller vouches for the type.
@@ -108,7 +107,6 @@ unsafe fn function<T>(name: &str) -> Result<Symbol<'static, T>, String> {
 /// Compiles `source` to machine code for `architecture` (90 is sm_90).
 ///
 /// # Errors
-///
 /// The compiler's log, or why there is no compiler.
 fn compile_for(source: &str, name: &str, architecture: u32) -> Verdict {
     let include = tools::cuda_runtime().join("include");
