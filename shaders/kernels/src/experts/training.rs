@@ -15,8 +15,8 @@
 //! In a dense network w_s is 1 and has no gradient, and dx is dpre · W_in.
 //!
 //! The backward pass doesn't need the experts' outputs: ⟨dy, W h⟩ = ⟨Wᵀ dy, h⟩. Sums run in a fixed order, so that
-//! gradients repeat bit for bit. FLOPs: twice the forward's, and half of it once more (a third when
-//! ungated) to compute pre again. Beside the gradients a pass holds rows of 2F + H elements (3F + H
+//! gradients repeat bit for bit. FLOPs: twice the forward's, and half of the forward's once more (two thirds
+//! when gated) to compute pre again. Beside the gradients a pass holds rows of 2F + H elements (3F + H
 //! gated), and pre where it was kept.
 
 use super::{Buffers, Plan, Problem, Slots, Stage, launch_down, launch_product};

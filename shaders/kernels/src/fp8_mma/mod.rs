@@ -1,6 +1,6 @@
 //! How CubeCL computes [`moebius_ops::fp8_mma`]: `mma.m16n8k32` multiplies codes exactly and sums in f32.
 //!
-//! [Unproven](crate#unproven): the kernel compiles for sm_89 and newer, and an H100 is the only such GPU that has run it.
+//! [Unproven](crate#unproven): the kernel compiles for sm_89 and newer, and an H100 and an H200 are the only such GPUs that have run it.
 //! [`plan()`] refuses it unless allowed, and nothing chooses it automatically. Only CubeCL's CUDA C++ compiler supports it. The
 //! kernel contains the instruction as text, because CubeCL 0.11.3 spells FP8 products `.kind::f8f6f4`, which ptxas accepts for
 //! sm_120a but neither for sm_89 nor sm_90. Source: PTX ISA, "Matrix fragments for mma.m16n8k32". x is read ⌈n/64⌉ times, and W

@@ -3,7 +3,7 @@
 //! A cube of four planes takes 64 queries of a head, 16 per plane. Scores leave their fragments through workgroup
 //! memory, because a fragment's layout is the target's secret: a unit per query makes them probabilities, and the sums of
 //! probabilities times values come back by the same way into the units' registers. Probabilities are rounded to the type of the
-//! values. Of GPUs an H100 alone has run it, through CUDA and Vulkan; it compiles for RDNA, too.
+//! values. An H100 and an H200 have run it, through CUDA and Vulkan; it compiles for RDNA, too.
 
 mod memory;
 
