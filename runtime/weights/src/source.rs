@@ -81,17 +81,11 @@ pub(crate) fn open_bytes(path: &Path) -> Result<Box<dyn ReadAt>, WeightsError> {
 /// Beginning of the small file that Git LFS leaves in place of a large one.
 pub const LFS_POINTER: &[u8] = b"version https://git-lfs";
 
-/// Refuses a pointer file of Git LFS.
-pub(crate) fn refuse_pointer(path: &Path, bytes: &dyn ReadAt) -> Result<(), WeightsError> {
+/// Checks whether `bytes` are such a file.
+pub(crate) fn is_pointer(bytes: &dyn ReadAt) -> bool {
     let mut start = [0; LFS_POINTER.len()];
-    if bytes.size() < start.len() as u64 {
-        return Ok(());
-    }
-    bytes.read_at(0, &mut start).map_err(read_error(path))?;
-    if start == LFS_POINTER {
-        return Err(WeightsError::LfsPointer(path.to_owned()));
-    }
-    Ok(())
+    let fits = bytes.size() >= start.len() as u64;
+    fits && bytes.read_at(0, &mut start).is_ok() && start == LFS_POINTER
 }
 
 /// The concatenation of several sources of bytes.
@@ -180,7 +174,6 @@ impl Source {
         path: PathBuf,
         bytes: Box<dyn ReadAt>,
     ) -> Result<(Self, Header), WeightsError> {
-        refuse_pointer(&path, &*bytes)?;
         let len = bytes.size();
         let refuse = |source| WeightsError::Header(InFile::at(&path)(source));
         let read = read_error(&path);
@@ -189,6 +182,9 @@ impl Source {
         }
         let mut field = [0; LENGTH_FIELD];
         bytes.read_at(0, &mut field).map_err(read)?;
+        if LFS_POINTER.starts_with(&field) && is_pointer(&*bytes) {
+            return Err(WeightsError::LfsPointer(path));
+        }
         let header_len = header_length(field, len, MAX_HEADER).map_err(refuse)?;
         let mut header = vec![0; header_len];
         bytes

@@ -183,8 +183,8 @@ fn windows_are_those_of_the_kinds_of_layers() {
 
 #[test]
 fn a_stretched_latent_attention_scales_its_scores() {
-    let yarn = json!({"rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
-        "original_max_position_embeddings": 64}});
+    let yarn = json!({"q_lora_rank": null, "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "original_max_position_embeddings": 64}});
     let attention = spec("deepseek_v3", yarn).layers[0].attention.clone();
     let m = 0.1 * 40.0_f64.ln() + 1.0;
     assert!((attention.scale - m * m / 24.0_f64.sqrt()).abs() < 1e-12);

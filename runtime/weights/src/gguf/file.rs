@@ -10,7 +10,7 @@ use super::value::GgufValue;
 use crate::error::{
     GgufError, InFile, Unfit, WeightsError, data_length, quoted, read_error, tensor,
 };
-use crate::source::{CHUNK, Joined, ReadAt, open_bytes, refuse_pointer};
+use crate::source::{CHUNK, Joined, ReadAt, is_pointer, open_bytes};
 
 /// Metadata keys of a model in several files: the number of files, a file's index from 0, and the number of tensors in all files.
 const SPLIT_COUNT: &str = "split.count";
@@ -120,9 +120,9 @@ impl GgufFile {
     }
 
     fn of(path: PathBuf, bytes: Box<dyn ReadAt>) -> Result<Self, WeightsError> {
-        refuse_pointer(&path, &*bytes)?;
         let head = Head::read(&*bytes).map_err(|error| match error {
             GgufError::Read(error) => read_error(&path)(error),
+            GgufError::Magic(_) if is_pointer(&*bytes) => WeightsError::LfsPointer(path.clone()),
             other => WeightsError::Gguf(InFile::at(&path)(other)),
         })?;
         Ok(Self {
