@@ -53,7 +53,7 @@ fn assert_near(got: &[f32], want: &[f32]) {
     assert!(all, "{got:?} for {want:?}");
 }
 
-/// A layer for tokens of two numbers in which every expert doubles a token.
+/// A layer for tokens of four numbers in which every expert doubles a token.
 fn doubling(config: MoeConfig, device: &burn::tensor::Device) -> MoeLayer {
     let mut layer = config.init(device).unwrap();
     let (count, experts) = match &mut layer.experts {
@@ -62,8 +62,9 @@ fn doubling(config: MoeConfig, device: &burn::tensor::Device) -> MoeLayer {
         _ => unreachable!("these experts are feed-forward"),
     };
     let times = |factor: f32| -> Param<Tensor<3>> {
-        let values = [factor, 0.0, 0.0, factor].repeat(count);
-        Param::from_data(TensorData::new(values, [count, 2, 2]), device)
+        let identity = (0..16).map(|at| if at % 5 == 0 { factor } else { 0.0 });
+        let values = identity.collect::<Vec<_>>().repeat(count);
+        Param::from_data(TensorData::new(values, [count, 4, 4]), device)
     };
     experts.w_in = times(1.0).into();
     experts.w_out = times(2.0).into();
@@ -116,7 +117,7 @@ fn a_token_goes_to_its_largest_logits() {
 
 #[test]
 fn experts_count_as_every_router_weights_them() {
-    let plain = MoeConfig::new(2, 2, 2);
+    let plain = MoeConfig::new(4, 4, 2);
     let learned = LearnedConfig {
         width: 3,
         ..LearnedConfig::default()
@@ -133,7 +134,7 @@ fn experts_count_as_every_router_weights_them() {
         // The part that an expert adds to the frozen network is initially 0.
         plain.with_kind(ExpertKind::ParameterEfficient { form, rank }),
     ];
-    let x = [[3.0, 1.0], [1.0, 4.0]];
+    let x = [[3.0, 1.0, 0.5, 2.0], [1.0, 4.0, 2.0, 0.25]];
     for device in devices() {
         for config in configs {
             let layer = doubling(config, &device);
