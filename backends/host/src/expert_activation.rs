@@ -137,7 +137,7 @@ fn relu(x: f32) -> f32 {
 fn apply(activation: Activation, x: &mut [f32]) {
     match activation {
         Activation::Relu => map(x, |x| if x.is_nan() || x > 0.0 { x } else { 0.0 }),
-        Activation::Gelu => map(x, gelu),
+        Activation::Gelu => map(x, |x| x * normal(x)),
         Activation::Silu => map(x, |x| x * sigmoid(x)),
         Activation::Mish => map(x, |x| x * softplus(x).tanh()),
         Activation::Clamped => map(x, |x| {
@@ -147,9 +147,9 @@ fn apply(activation: Activation, x: &mut [f32]) {
     }
 }
 
-/// Computes x / 2 · (1 + erf(x / √2)).
-fn gelu(x: f32) -> f32 {
-    0.5 * x * (1.0 + libm::erff(x / SQRT_2))
+/// Computes Φ(x) = ½ · erfc(−x / √2), which keeps its digits far below 0.
+fn normal(x: f32) -> f32 {
+    0.5 * libm::erfcf(-x / SQRT_2)
 }
 
 /// Computes 1 / (1 + e⁻ˣ) without an exponential that overflows.
@@ -189,14 +189,9 @@ fn slopes(activation: Activation, x: &[f32]) -> Vec<f32> {
             if x > CLAMPED_LIMIT { 0.0 } else { rise }
         }),
         Activation::Gelu => map(x, |x| {
-            // gelu(x) = x·Φ(x) and gelu'(x) = Φ(x) + x·φ(x), with Φ(x) ≈ 1/2 + φ(0)·x near 0.
-            let density = |x: f32| (-0.5 * x * x).exp() / (2.0 * PI).sqrt();
-            let phi = if x.abs() < 1e-3 {
-                0.5 + x * density(0.0)
-            } else {
-                gelu(x) / x
-            };
-            phi + x * density(x)
+            // gelu(x) = x·Φ(x) and gelu'(x) = Φ(x) + x·φ(x).
+            let density = (-0.5 * x * x).exp() / (2.0 * PI).sqrt();
+            normal(x) + x * density
         }),
     }
     slopes

@@ -3,11 +3,12 @@
 use crate::harness::assert_refused;
 use crate::moe_layer::supports;
 use crate::tensors::{doubles, dtype, floats, integers, random};
-use burn::module::Module;
+use burn::module::{Module, Param};
 use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::{DType, Device, Tensor};
 use moebius::moe::{
-    Activation, Adapted, ExpertKind, MoeConfig, MoeLayer, MoeOutput, RouterConfig, SwitchConfig,
+    Activation, Adapted, ExpertKind, Experts, MoeConfig, MoeLayer, MoeOutput, RouteConfig,
+    RouterConfig, SwitchConfig,
 };
 use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
@@ -407,5 +408,43 @@ pub(crate) fn refuses_wrong_input(target: &Target) {
         let layer = config(kind).init(&target.burn()).unwrap();
         let out = layer.forward(empty.clone()).unwrap();
         assert_eq!(out.y.dims(), [2, 0, HIDDEN]);
+    }
+}
+
+/// Checks gelu and its gradient value by value far below 0, where 1 + erf(x/√2) has lost all digits: one expert whose matrices
+/// are the identity gives gelu(x) for each element of x.
+pub(crate) fn gelu_tails(target: &Target) {
+    let device = target.burn();
+    let config = MoeConfig::new(8, 8, 1).with_router(RouteConfig::new(1));
+    let config = config.with_activation(Activation::Gelu);
+    let mut layer = config.init(&device).unwrap();
+    let Experts::FeedForward(experts) = &mut layer.experts else {
+        panic!("they are feed-forward");
+    };
+    let identity = || Param::from_tensor(Tensor::<2>::eye(8, &device).unsqueeze::<3>());
+    experts.w_in = identity().into();
+    experts.w_out = identity().into();
+    let values: Vec<f32> = (0..64).map(|at| -0.17 * at as f32).collect();
+    let x = Tensor::<1>::from_floats(&values[..], &device).reshape([8, 8]);
+    let x = x.require_grad();
+    let y = layer.forward(x.clone()).unwrap().y;
+    let grads = y.clone().sum().backward();
+    let dx = floats(x.grad(&grads).unwrap());
+    for ((x, y), dx) in values.iter().zip(floats(y)).zip(dx) {
+        let x = f64::from(*x);
+        let [value, slope] = [
+            Activation::Gelu.reference(x),
+            Activation::Gelu.reference_gradient(x),
+        ];
+        // The exponential of a large argument has as many wrong digits as the argument has before the point.
+        let close =
+            |got: f32, want: f64| (f64::from(got) - want).abs() <= 3e-5 * want.abs().max(1e-30);
+        assert!(close(y, value), "gelu({x}): expected {value:e}, got {y:e}");
+        // The slope is 0 at x = −0.7518.
+        let near = (x + 0.75).abs() < 0.3;
+        assert!(
+            near || close(dx, slope),
+            "gelu'({x}): expected {slope:e}, got {dx:e}"
+        );
     }
 }

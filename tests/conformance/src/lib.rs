@@ -158,7 +158,7 @@ pub const MOE: &[Case] = cases! {
         sigmoid_bias_selects_but_does_not_weigh, sigmoid_bias_evens_out_the_load,
         expert_choice_takes_the_best, expert_choice_layer, masks_in_every_router, independent_of_the_batch,
         state_is_in_records, refuses_wrong_input;
-    experts: convolutional_is_a_convolution, attention_is_self_attention,
+    experts: gelu_tails, convolutional_is_a_convolution, attention_is_self_attention,
         parameter_efficient_adds_to_the_frozen_network, parameter_efficient_trains_less,
         sequences_are_apart, every_kind_in_every_layer, f16 = half(Element::F16), bf16 = half(Element::Bf16),
         refuses_wrong_input;

@@ -44,11 +44,17 @@ fn gradients_are_those_of_finite_differences() {
 }
 
 #[test]
-fn erf_is_that_of_tables() {
-    // Values of Abramowitz and Stegun, table 7.1.
-    for (x, want) in [(0.0, 0.0), (0.5, 0.520_499_877_8), (2.0, 0.995_322_265_0)] {
-        assert!((erf(x) - want).abs() < 1e-10, "{x}");
-        assert!((erf(-x) + want).abs() < 1e-10, "{x}");
+fn erfc_is_that_of_tables() {
+    // Values of Abramowitz and Stegun, tables 7.1 and 7.3.
+    for (x, want) in [
+        (0.0, 1.0),
+        (0.5, 0.479_500_122_187),
+        (2.0, 4.677_734_981_05e-3),
+        (5.0, 1.537_459_794_43e-12),
+        (10.0, 2.088_487_583_76e-45),
+    ] {
+        assert!((erfc(x) / want - 1.0).abs() < 1e-9, "{x}: {}", erfc(x));
+        assert!((erfc(-x) - (2.0 - want)).abs() < 1e-10, "{x}");
     }
-    assert_eq!((erf(7.0), erf(-7.0)), (1.0, -1.0));
+    assert_eq!((erfc(30.0), erfc(-7.0)), (0.0, 2.0));
 }

@@ -9,9 +9,9 @@ fn exp_below(b: &Builder, x: Value) -> Value {
     b.add(b.exp(b.neg(x)), 1.0)
 }
 
-/// 1 + erf(x/√2).
-fn erf_above(b: &Builder, x: Value) -> Value {
-    b.add(b.chlo("erf", b.mul(x, consts::FRAC_1_SQRT_2)), 1.0)
+/// Φ(x) = ½ · erfc(−x/√2), which keeps its digits far below 0.
+fn normal(b: &Builder, x: Value) -> Value {
+    b.mul(b.chlo("erfc", b.mul(x, -consts::FRAC_1_SQRT_2)), 0.5)
 }
 
 /// The x from which on mish(x) = x in f32; exp(20)⁴ is still finite.
@@ -32,10 +32,7 @@ fn at_most(b: &Builder, x: Value, most: f64) -> Value {
 pub(in crate::custom) fn value(b: &Builder, activation: Activation, x: Value) -> Value {
     match activation {
         Activation::Relu => b.select_number(b.lt(x, 0.0), 0.0, x),
-        Activation::Gelu => {
-            let erf = erf_above(b, x);
-            b.mul(b.mul(x, 0.5), erf)
-        }
+        Activation::Gelu => b.mul(x, normal(b, x)),
         Activation::Silu => b.div(x, exp_below(b, x)),
         Activation::Mish => {
             let [_, squares] = mish_terms(b, x);
@@ -82,7 +79,7 @@ pub(in crate::custom) fn slope(b: &Builder, activation: Activation, x: Value) ->
     match activation {
         Activation::Relu => b.convert(b.gt(x, 0.0), b.element(x)),
         Activation::Gelu => {
-            let share = b.mul(erf_above(b, x), 0.5);
+            let share = normal(b, x);
             let exp = b.exp(b.mul(b.mul(x, x), -0.5));
             let height = consts::FRAC_1_SQRT_2 / consts::PI.sqrt();
             b.add(share, b.mul(x, b.mul(exp, height)))
