@@ -3,6 +3,7 @@
 
 use super::{Attend, Attended, CacheFormat};
 use crate::check::{check_device, check_equal, check_same, element};
+use crate::device::is_flex;
 use crate::{Error, ops};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use moebius_ops::attention::Sizes;
@@ -279,7 +280,7 @@ impl KvCache {
     ///
     /// # Errors
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) for other sizes, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a pool of 2³¹
-    /// words or more.
+    /// words or more, [`ErrorKind::Device`](crate::ErrorKind::Device) if the host has no memory for the pool on `flex`.
     pub fn new(
         pages: &Pages,
         kv_heads: usize,
@@ -288,6 +289,12 @@ impl KvCache {
         device: &Device,
     ) -> Result<Self, Error> {
         let layout = Layout::new([pages.pages(), pages.page()], kv_heads, dims, format)?;
+        if is_flex(device) {
+            let mut pool: Vec<u8> = Vec::new();
+            let expected = format!("memory for {} bytes", layout.bytes());
+            let reserved = pool.try_reserve_exact(layout.bytes());
+            reserved.map_err(|error| Fault::Device.error("pool of a cache", expected, error))?;
+        }
         let shape = [layout.pages(), layout.page_words()];
         Ok(Self {
             pool: Some(Tensor::zeros(shape, (device, DType::I32))),

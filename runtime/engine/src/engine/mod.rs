@@ -131,9 +131,10 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Unfit`] for invalid limits, and [`EngineError::Model`] if the device can't hold the cache.
     pub fn new(model: Model, options: EngineOptions, device: &Device) -> Result<Self, EngineError> {
-        let scheduler = Scheduler::new(options.limits)?;
         let Limits { pages, longest, .. } = options.limits;
+        // Refuses what no cache can hold before anything of that size is made.
         let pages = Pages::paged(0, pages, longest).map_err(moebius_model::Error::from)?;
+        let scheduler = Scheduler::new(options.limits)?;
         let cache = Cache::new(model.spec(), pages, options.format, device)?;
         Ok(Self {
             cache,

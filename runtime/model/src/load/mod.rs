@@ -33,7 +33,7 @@ use moebius::fp8::training::Fp8Recipe;
 use moebius::fp8::{Fp8Format, Granularity, Quantizer, ScaleRule};
 use moebius_weights::folder::{is_gguf, model_at};
 use moebius_weights::gguf::GgufFile;
-use moebius_weights::{Reader, Unfit};
+use moebius_weights::{Reader, Unfit, quoted};
 use serde_json::Value;
 
 use crate::decoder::{Building, Model, ModelSpec, Place, Values};
@@ -42,6 +42,16 @@ use crate::families::{self, Described};
 use checkpoint::{Checkpoint, describe_gguf_file};
 use mapping::has_own_head;
 use stream::WeightStream;
+
+/// Quantisation methods whose weights are read, by their names in configurations.
+const METHODS: [&str; 6] = [
+    "fp8",
+    "compressed-tensors",
+    "gptq",
+    "awq",
+    "mxfp4",
+    "moebius-fp8",
+];
 
 /// Files of a published model, of which the headers have been read and found to fit.
 #[derive(Debug)]
@@ -158,7 +168,19 @@ impl ModelFiles {
         if described.spec.tied && has_own_head(checkpoint, described.family)? {
             described.spec.tied = false;
         }
-        Self::described(Files::Safetensors(reader), described)
+        let method = config["quantization_config"]["quant_method"].as_str();
+        let unread = method.filter(|method| !METHODS.contains(method));
+        let unread = unread.map(quoted);
+        let files = Self::described(Files::Safetensors(reader), described);
+        match (files, unread) {
+            (Err(Error::Misfits(mut misfits)), Some(method)) => {
+                let expected = format!("{}, or weights in floating point", METHODS.join(", "));
+                let what = "quantization_config.quant_method";
+                misfits.faults.insert(0, Unfit::new(what, expected, method));
+                Err(misfits.into())
+            }
+            (files, _) => files,
+        }
     }
 
     /// Makes model files from an open GGUF file.

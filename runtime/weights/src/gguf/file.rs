@@ -73,7 +73,17 @@ impl GgufFile {
         let (mut head, mut parts, mut base) = (Head::default(), Vec::new(), 0);
         let first = self.path.with_file_name(part_name(&stem, 1, count));
         for number in 1..=count {
-            let path = self.path.with_file_name(part_name(&stem, number, count));
+            let name = part_name(&stem, number, count);
+            let path = self.path.with_file_name(&name);
+            if !path.exists() {
+                let expected = format!("{count} files, among them {}", quoted(&name));
+                return Err(refuse(
+                    &self.path,
+                    SPLIT_COUNT,
+                    expected,
+                    "no such file".to_owned(),
+                ));
+            }
             let part = Self::of(path.clone(), open_bytes(&path)?)?;
             let index = part.value(SPLIT_NUMBER).and_then(GgufValue::as_size);
             if index != Some(number - 1) {
