@@ -292,7 +292,8 @@ impl KvCache {
         if is_flex(device) {
             let mut pool: Vec<u8> = Vec::new();
             let expected = format!("memory for {} bytes", layout.bytes());
-            let reserved = pool.try_reserve_exact(layout.bytes());
+            // Burn copies the zeros that it makes a tensor of.
+            let reserved = pool.try_reserve_exact(2 * layout.bytes());
             reserved.map_err(|error| Fault::Device.error("pool of a cache", expected, error))?;
         }
         let shape = [layout.pages(), layout.page_words()];
