@@ -424,8 +424,9 @@ pub(crate) fn gelu_tails(target: &Target) {
     let identity = || Param::from_tensor(Tensor::<2>::eye(8, &device).unsqueeze::<3>());
     experts.w_in = identity().into();
     experts.w_out = identity().into();
+    let layer = layer.train();
     let values: Vec<f32> = (0..64).map(|at| -0.17 * at as f32).collect();
-    let x = Tensor::<1>::from_floats(&values[..], &device).reshape([8, 8]);
+    let x = Tensor::<1>::from_floats(&values[..], &layer.devices()[0]).reshape([8, 8]);
     let x = x.require_grad();
     let y = layer.forward(x.clone()).unwrap().y;
     let grads = y.clone().sum().backward();
