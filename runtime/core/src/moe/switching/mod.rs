@@ -3,7 +3,7 @@
 //!
 //! A forward routes the batch, reads which experts were chosen (the one wait for the device), replaces the least recently used experts, and
 //! computes. A batch that needs more experts than there are places is computed in waves. The output of every slot is kept separately until
-//! all waves are done, and only then summed in slot order, so that y has the same bits as from [`MoeLayer`](super::MoeLayer) with the same
+//! all waves are done, and only then summed in slot order, so that y has the same bits as from [`MoeLayer`] with the same
 //! weights, however many places there are; on XLA, which chooses by the whole program where it rounds, y agrees to 1e-5. This takes the
 //! memory of 3 · S · H elements in addition to the places.
 
