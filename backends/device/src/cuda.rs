@@ -215,6 +215,15 @@ fn memory(context: &CudaContext) -> Result<MemoryFigures, DriverError> {
     })
 }
 
+/// The bytes that the driver has free on a GPU.
+pub(crate) fn free(index: usize) -> Option<u64> {
+    let figures = quietly(|| -> Result<_, DriverError> {
+        let context = CudaContext::new(index)?;
+        memory(&context)
+    });
+    figures.ok()?.ok()?.free
+}
+
 /// Converts a driver's attribute, which is signed but never negative.
 fn unsigned(attribute: i32) -> u32 {
     attribute.unsigned_abs()

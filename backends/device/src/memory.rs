@@ -2,12 +2,10 @@
 
 use cubecl::MemoryScope;
 use cubecl::client::Client;
+use cubecl::device::WgpuDeviceKind;
 use serde::Serialize;
 
-#[cfg(all(
-    any(feature = "wgpu", feature = "cpu", feature = "flex", test),
-    not(target_family = "wasm")
-))]
+#[cfg(not(target_family = "wasm"))]
 use crate::MemoryFigures;
 
 /// Bytes that a CubeCL client's pools hold on its device, over all streams.
@@ -104,18 +102,21 @@ pub fn process_memory() -> Option<ProcessMemory> {
     None
 }
 
-/// Reads `VmRSS` and `VmHWM`, in KiB, from a Linux process status.
+/// Reads `VmRSS` and `VmHWM` from a Linux process status.
 #[cfg(any(target_os = "linux", test))]
 fn parse_status(status: &str) -> Option<ProcessMemory> {
-    let field = |name: &str| {
-        let value = status.lines().find_map(|line| line.strip_prefix(name))?;
-        let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        kib.checked_mul(1024)
-    };
     Some(ProcessMemory {
-        resident: field("VmRSS:")?,
-        peak_resident: field("VmHWM:"),
+        resident: status_bytes(status, "VmRSS:")?,
+        peak_resident: status_bytes(status, "VmHWM:"),
     })
+}
+
+/// The bytes of a field of a Linux process status, which has KiB.
+#[cfg(any(target_os = "linux", test))]
+fn status_bytes(status: &str, name: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// The size of main memory: the control group's limit if one applies, else what is installed. `free` is what can be
@@ -125,22 +126,85 @@ fn parse_status(status: &str) -> Option<ProcessMemory> {
     not(target_family = "wasm")
 ))]
 pub(crate) fn host_memory() -> Option<MemoryFigures> {
+    read_host().map(|(figures, _)| figures)
+}
+
+/// The figures of main memory, and the free bytes of swap space.
+#[cfg(not(target_family = "wasm"))]
+fn read_host() -> Option<(MemoryFigures, u64)> {
     let mut system = sysinfo::System::new();
     system.refresh_memory();
-    let installed = MemoryFigures {
-        total: system.total_memory(),
-        free: Some(system.available_memory()),
-    };
+    let (total, available) = (system.total_memory(), system.available_memory());
     let figures = match system.cgroup_limits() {
-        Some(group) if group.total_memory > 0 && group.total_memory < installed.total => {
-            MemoryFigures {
+        Some(group) if group.total_memory > 0 && group.total_memory < total => {
+            // What the group keeps of files counts as used, but gives way; how much it may swap is not told.
+            let free = group.total_memory.saturating_sub(group.rss);
+            let figures = MemoryFigures {
                 total: group.total_memory,
-                free: Some(group.free_memory.min(system.available_memory())),
-            }
+                free: Some(free.min(available)),
+            };
+            (figures, 0)
         }
-        _ => installed,
+        _ => {
+            let free = Some(available);
+            (MemoryFigures { total, free }, system.free_swap())
+        }
     };
-    (figures.total > 0).then_some(figures)
+    (figures.0.total > 0).then_some(figures)
+}
+
+/// Bytes of main memory that this process can still take: what is free, or can be swapped out for it, and at most what is
+/// left of the process's address space where that has a limit (`ulimit -v`, Linux). `None` where the system does not tell.
+#[cfg(not(target_family = "wasm"))]
+pub fn host_memory_free() -> Option<u64> {
+    let (figures, swap) = read_host()?;
+    let free = figures.free?.saturating_add(swap);
+    Some(address_space_free().map_or(free, |left| free.min(left)))
+}
+
+/// Bytes of main memory that this process can still take; always `None`, since a browser does not tell.
+#[cfg(target_family = "wasm")]
+pub fn host_memory_free() -> Option<u64> {
+    None
+}
+
+/// The bytes that are left of the process's address space; `None` without a limit.
+#[cfg(target_os = "linux")]
+fn address_space_free() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let limit = parse_address_limit(&limits)?;
+    Some(limit.saturating_sub(status_bytes(&status, "VmSize:")?))
+}
+
+/// The bytes that are left of the process's address space; `None`, since only Linux is asked.
+#[cfg(not(any(target_os = "linux", target_family = "wasm")))]
+fn address_space_free() -> Option<u64> {
+    None
+}
+
+/// The soft limit of the address space in bytes, from a Linux process's limits; `None` if there is none.
+#[cfg(any(target_os = "linux", test))]
+fn parse_address_limit(limits: &str) -> Option<u64> {
+    let name = "Max address space";
+    let values = limits.lines().find_map(|line| line.strip_prefix(name))?;
+    values.split_whitespace().next()?.parse().ok()
+}
+
+/// Bytes that can still be allocated on a device, as its driver tells now; [`host_memory_free`] for devices that compute on
+/// the processor. `None` where nothing tells, such as for GPUs behind wgpu.
+pub fn memory_free(device: &cubecl::Device) -> Option<u64> {
+    match device {
+        cubecl::Device::Cpu(_) => host_memory_free(),
+        cubecl::Device::Wgpu(wgpu) if matches!(wgpu.kind, WgpuDeviceKind::Cpu) => {
+            host_memory_free()
+        }
+        #[cfg(feature = "cuda")]
+        cubecl::Device::Cuda(cuda) => crate::cuda::free(cuda.index),
+        #[cfg(feature = "rocm")]
+        cubecl::Device::Hip(_) => crate::rocm::free(device.client().properties()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,22 @@ fn this_process_is_resident() {
 fn the_host_has_memory() {
     let host = host_memory().unwrap();
     assert!(host.free.unwrap() <= host.total);
+    assert!(host_memory_free().unwrap() > 0);
+}
+
+#[test]
+fn a_limit_of_the_address_space_is_read() {
+    let limits = |soft: &str| {
+        format!(
+            "Limit                     Soft Limit           Hard Limit           Units     \n\
+             Max data size             unlimited            unlimited            bytes     \n\
+             Max address space         {soft:<21}unlimited            bytes     \n"
+        )
+    };
+    let parsed = |soft| parse_address_limit(&limits(soft));
+    assert_eq!(parsed("9216000000"), Some(9_216_000_000));
+    assert_eq!(parsed("unlimited"), None);
+    assert_eq!(parse_address_limit(""), None);
 }
 
 #[test]

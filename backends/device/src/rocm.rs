@@ -50,6 +50,12 @@ pub(crate) fn complete(capability: Capability, properties: &DeviceProperties) ->
     }
 }
 
+/// The bytes that the driver has free on the card with these properties (Linux).
+pub(crate) fn free(properties: &DeviceProperties) -> Option<u64> {
+    let card = properties.identity.physical.as_ref()?;
+    memory(card.pci_address?)?.free
+}
+
 /// The versions of the kernel's driver and of ROCm, if they are installed in the usual places (Linux).
 fn driver() -> Option<String> {
     let rocm = fs::read_to_string("/opt/rocm/.info/version").ok();

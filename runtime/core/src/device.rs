@@ -185,6 +185,45 @@ fn bytes_in_use(device: &burn::tensor::Device) -> Option<u64> {
     }
 }
 
+/// Returns the bytes that can still be allocated on a device, as its driver tells now. On a processor that is main memory: what is free or
+/// can be swapped out, and at most what is left of the process's address space where that has a limit. `None` where nothing tells: in a
+/// browser, on GPUs behind wgpu, and through XLA.
+pub fn memory_free(device: &burn::tensor::Device) -> Option<u64> {
+    match device.clone().inner().as_dispatch() {
+        #[cfg(feature = "cube")]
+        DispatchDevice::Cube(cube) => moebius_device::memory_free(cube),
+        #[cfg(feature = "flex")]
+        DispatchDevice::Flex(_) => moebius_device::host_memory_free(),
+        #[allow(
+            unreachable_patterns,
+            reason = "without the features of other backends there are none"
+        )]
+        _ => None,
+    }
+}
+
+/// Returns the bytes that one buffer of a device may have for a kernel to bind it; `None` on a device that CubeCL doesn't drive, where only
+/// memory bounds a tensor.
+pub fn largest_buffer(device: &burn::tensor::Device) -> Option<u64> {
+    let capability = capability(device).ok().flatten()?;
+    Some(capability.limits.max_binding_bytes)
+}
+
+/// Waits for the device, and gives back what its pools of memory keep without use. In a browser, which can't wait, the pools keep it.
+///
+/// # Errors
+/// [`ErrorKind::Device`](crate::ErrorKind::Device) when the device fails.
+pub fn release_memory(device: &burn::tensor::Device) -> Result<(), Error> {
+    #[cfg(target_family = "wasm")]
+    let _ = device;
+    #[cfg(not(target_family = "wasm"))]
+    {
+        device.sync().map_err(Error::device)?;
+        device.memory_cleanup();
+    }
+    Ok(())
+}
+
 #[cfg(feature = "cube")]
 mod cube {
     use moebius_device::{Capability, Runtime};

@@ -54,7 +54,10 @@ mod parameters;
 #[cfg(feature = "xla")]
 mod xla;
 
-pub use device::{discover, keep_pace, memory_in_use, memory_in_use_async, on, on_workers, open};
+pub use device::{
+    discover, keep_pace, largest_buffer, memory_free, memory_in_use, memory_in_use_async, on,
+    on_workers, open, release_memory,
+};
 pub use error::{Error, ErrorKind};
 pub use large_pages::in_large_pages;
 pub use moebius_device::{Capability, Device};

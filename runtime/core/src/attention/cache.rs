@@ -13,7 +13,7 @@ use moebius_ops::{Fault, Mismatch};
 /// The page tables of a batch of sequences, shared by the caches of all layers.
 ///
 /// A sequence gets pages when it grows and gives them back when it is released or cut: sequences of any lengths share a pool, and no token
-/// moves.
+/// moves. The pool may begin small and grow ([`Pages::grow`]).
 #[derive(Clone, Debug)]
 pub struct Pages {
     /// Tokens in a page.
@@ -81,14 +81,8 @@ impl Pages {
     }
 
     fn new(sequences: usize, [pages, blocks]: [usize; 2], most: usize) -> Result<Self, Error> {
-        let limit = 1 << 30;
         let tokens = blocks.saturating_mul(BLOCK);
-        let all = most.saturating_mul(tokens).max(pages);
-        if all == 0 || all >= limit || tokens == 0 {
-            let expected = "1 to 2^30 - 1 tokens and pages";
-            let got = format!("{pages} pages of {tokens}, {most} of them for a sequence");
-            return Err(Fault::Config.error("pages", expected, got).into());
-        }
+        check_pool([pages, tokens], most)?;
         Ok(Self {
             page: tokens,
             pages,
@@ -97,6 +91,28 @@ impl Pages {
             owned: vec![Vec::new(); sequences],
             lengths: vec![0; sequences],
         })
+    }
+
+    /// Makes the pool `pages` pages large, and room for `longest` tokens in each sequence. All pages so far keep their numbers and their
+    /// sequences; [`KvCache::grow`] follows for every cache of the pool, and the next step is made after it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a pool of fewer pages, shorter sequences, or more than [`Pages::contiguous`]
+    /// takes; after an error nothing has changed.
+    pub fn grow(&mut self, pages: usize, longest: usize) -> Result<(), Error> {
+        let most = longest.div_ceil(self.page);
+        check_pool([pages, self.page], most)?;
+        for (what, now, then) in [
+            ("pages of a pool that grows", self.pages, pages),
+            ("pages of a sequence in a pool that grows", self.most, most),
+        ] {
+            Fault::Config.unless(then >= now, what, format_args!("at least {now}"), then)?;
+        }
+        // The new pages come after those that are free already, so that low numbers are handed out first.
+        let new = (self.pages as u32..pages as u32).rev();
+        self.free.splice(0..0, new);
+        (self.pages, self.most) = (pages, most);
+        Ok(())
     }
 
     /// The number of pages in the pool.
@@ -233,6 +249,14 @@ impl Pages {
     }
 }
 
+/// Checks the number of pages of a pool, of tokens in a page, and of pages that a sequence may have.
+fn check_pool([pages, tokens]: [usize; 2], most: usize) -> Result<(), Mismatch> {
+    let all = most.saturating_mul(tokens).max(pages);
+    let fits = (1..1 << 30).contains(&all) && tokens > 0;
+    let got = format_args!("{pages} pages of {tokens}, {most} of them for a sequence");
+    Fault::Config.unless(fits, "pages", "1 to 2^30 - 1 tokens and pages", got)
+}
+
 /// The keys and values of one layer in pages, appended in place and read in place by an attention.
 ///
 /// The cache is for inference: the results have no gradient. Values are stored as f32, f16 or bf16, or as FP8 with a power-of-two scale for
@@ -270,8 +294,6 @@ pub struct KvCache {
     /// The pool; `None` only while tokens are appended.
     pool: Option<Tensor<2, Int>>,
     layout: Layout,
-    /// The most pages that a sequence may have.
-    most: usize,
     device: Device,
 }
 
@@ -289,20 +311,36 @@ impl KvCache {
         device: &Device,
     ) -> Result<Self, Error> {
         let layout = Layout::new([pages.pages(), pages.page()], kv_heads, dims, format)?;
-        if is_flex(device) {
-            let mut pool: Vec<u8> = Vec::new();
-            let expected = format!("memory for {} bytes", layout.bytes());
-            // Burn copies the zeros that it makes a tensor of.
-            let reserved = pool.try_reserve_exact(2 * layout.bytes());
-            reserved.map_err(|error| Fault::Device.error("pool of a cache", expected, error))?;
-        }
-        let shape = [layout.pages(), layout.page_words()];
         Ok(Self {
-            pool: Some(Tensor::zeros(shape, (device, DType::I32))),
+            pool: Some(zeros(&layout, layout.pages(), device)?),
             layout,
-            most: pages.most,
             device: device.clone(),
         })
+    }
+
+    /// Takes over the pages that `pages` got by [`Pages::grow`]: the pages so far keep what they hold, the new ones hold nothing. The
+    /// device copies the pool; until it has, the old pool and the new one take memory.
+    ///
+    /// # Errors
+    /// As [`KvCache::new`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for pages of other sizes or fewer pages; after an error the
+    /// cache is unchanged.
+    pub fn grow(&mut self, pages: &Pages) -> Result<(), Error> {
+        let l = self.layout;
+        check_same("tokens of a page", pages.page(), l.page())?;
+        let dims = [l.head_dim(), l.value_dim()];
+        let size = [pages.pages(), pages.page()];
+        let layout = Layout::new(size, l.kv_heads(), dims, l.format())?;
+        let Some(more) = layout.pages().checked_sub(l.pages()) else {
+            let expected = format!("at least {}", l.pages());
+            return Err(Mismatch::new("pages of a cache", expected, layout.pages()).into());
+        };
+        if more > 0 {
+            let new = zeros(&layout, more, &self.device)?;
+            let old = self.pool.take();
+            self.pool = Some(Tensor::cat(old.into_iter().chain([new]).collect(), 0));
+            self.layout = layout;
+        }
+        Ok(())
     }
 
     /// The size of the pool in bytes.
@@ -319,7 +357,7 @@ impl KvCache {
     /// device that can't compute the operation; after an error the cache is unchanged.
     pub fn append(&mut self, k: Tensor<4>, v: Tensor<4>, step: &Step) -> Result<(), Error> {
         let l = self.layout;
-        let batch = self.check(step, &k)?;
+        let [batch, most] = self.check(step, &k)?;
         let shape = |dim| [batch, l.kv_heads(), step.tokens, dim];
         check_same("k [B, Hkv, T, D]", k.dims(), shape(l.head_dim()))?;
         check_same("v [B, Hkv, T, Dv]", v.dims(), shape(l.value_dim()))?;
@@ -329,7 +367,7 @@ impl KvCache {
             layout: l,
             batch,
             tokens: step.tokens,
-            table: self.most,
+            table: most,
             element: element(k.dtype())?,
         };
         problem.check()?;
@@ -349,7 +387,7 @@ impl KvCache {
     /// blocks, mask, bias), and a rule that counts keys from the first query.
     pub fn attend(&self, q: Tensor<4>, step: &Step, attend: &Attend) -> Result<Attended, Error> {
         let l = self.layout;
-        let batch = self.check(step, &q)?;
+        let [batch, most] = self.check(step, &q)?;
         let [_, heads, _, _] = q.dims();
         let expected = [batch, heads, step.tokens, l.head_dim()];
         check_same("q [B, Hq, T, D]", q.dims(), expected)?;
@@ -358,13 +396,13 @@ impl KvCache {
             heads,
             kv_heads: l.kv_heads(),
             queries: step.tokens,
-            keys: self.most * l.page(),
+            keys: most * l.page(),
             head_dim: l.head_dim(),
             value_dim: l.value_dim(),
         };
         Fault::Unsupported.unless(!attend.has_rule(), "own rule over a cache", "none", "one")?;
         let (problem, tables) = attend.problem(&sizes, &q)?;
-        let problem = CachedAttention::new(problem, l, self.most)?;
+        let problem = CachedAttention::new(problem, l, most)?;
         let rows = [batch, heads, step.tokens];
         if rows.contains(&0) {
             let o = [batch, heads, step.tokens, l.value_dim()];
@@ -380,12 +418,13 @@ impl KvCache {
         Ok(Attended { o, lse })
     }
 
-    /// Returns the number of sequences of a step, after a check that it is of this cache's pages and device.
-    fn check(&self, step: &Step, rows: &Tensor<4>) -> Result<usize, Error> {
-        let own = [self.layout.pages(), self.layout.page()];
-        check_same("pages of the step, and tokens of a page", step.pool, own)?;
-        let [batch, most] = step.table.dims();
-        check_same("pages of a sequence in the step", most, self.most)?;
+    /// Returns the number of sequences of a step and of pages in a row of its table, after a check that the step's pages are among this
+    /// cache's, and on its device. A cache that has grown may have more pages than the step.
+    fn check(&self, step: &Step, rows: &Tensor<4>) -> Result<[usize; 2], Error> {
+        let ([pages, page], own) = (step.pool, self.layout.pages());
+        check_same("tokens of a page in the step", page, self.layout.page())?;
+        let expected = format_args!("at most {own}");
+        Fault::Shape.unless(pages <= own, "pages of the step", expected, pages)?;
         let devices = [
             ("device of the step", step.table.device()),
             ("device of new tokens", rows.device()),
@@ -398,6 +437,20 @@ impl KvCache {
                 self.device.clone().inner(),
             )?;
         }
-        Ok(batch)
+        Ok(step.table.dims())
     }
+}
+
+/// `pages` pages of zeros, words \[pages, words of a page\], for a pool that then has this layout. On Flex an allocation that fails ends
+/// the process, so the system is first asked for what the making takes at most: the zeros, of which Burn makes a tensor by a copy, and the
+/// new pool.
+fn zeros(layout: &Layout, pages: usize, device: &Device) -> Result<Tensor<2, Int>, Error> {
+    if is_flex(device) {
+        let mut pool: Vec<u8> = Vec::new();
+        let expected = format!("memory for {} bytes", layout.bytes());
+        let reserved = pool.try_reserve_exact(2 * layout.bytes());
+        reserved.map_err(|error| Fault::Device.error("pool of a cache", expected, error))?;
+    }
+    let shape = [pages, layout.page_words()];
+    Ok(Tensor::zeros(shape, (device, DType::I32)))
 }
