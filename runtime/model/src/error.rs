@@ -33,6 +33,23 @@ pub enum Error {
     /// Weights can't be read, written or converted.
     #[error(transparent)]
     Weights(#[from] moebius_weights::WeightsError),
+    /// The device's memory doesn't hold the weights or the cache.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+}
+
+/// Weights, or a cache of keys and values, that a device's memory doesn't hold; found before anything of that size is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "memory for weights and cache: expected at most the {free} bytes that the device has free for them, got {needed} bytes that are needed; {tokens} tokens would fit"
+)]
+pub struct NoRoom {
+    /// Bytes that are needed, in all or for a cache's growth.
+    pub needed: u64,
+    /// Bytes that are free, or that one buffer of the device may have.
+    pub free: u64,
+    /// Tokens of the largest cache that there is room for.
+    pub tokens: u64,
 }
 
 impl Error {

@@ -44,7 +44,7 @@ pub use classifier::{
     Classifier, ClassifierConfig, ClassifierTrainer, Prediction, Progress, Samples,
 };
 pub use config::{Precision, Subject, TrainConfig};
-pub use error::{CheckpointError, Error, Misfits};
+pub use error::{CheckpointError, Error, Misfits, NoRoom};
 pub use load::placing::upload;
 pub use perplexity::{ExpertLoad, LayerTokens, Perplexity, Windows};
 pub use random::moe_weights;

@@ -1,14 +1,15 @@
-//! Attention of one layer, and the cache of the keys and values of all layers.
+//! Attention of one layer.
 
 use burn::module::{Module, Param};
 use burn::nn::RmsNorm;
-use burn::tensor::{Device, Tensor};
-use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Span, Step};
+use burn::tensor::Tensor;
+use moebius::attention::Attend;
 use moebius::nn::{self, Linear};
 
+use super::cache::LayerCache;
 use super::rope::{Angles, Places};
 use super::slot::Slot;
-use super::spec::{AttentionSpec, HeadNorm, ModelSpec, Projection};
+use super::spec::{AttentionSpec, HeadNorm, Projection};
 use super::weights::{Held, Of, decoded, row, row_if};
 use crate::error::Error;
 
@@ -267,116 +268,4 @@ impl Latent {
         let k = Tensor::cat(vec![up.narrow(3, 0, still), turned], 3);
         Ok([q, k, v])
     }
-}
-
-/// Multiple that the width of a head in a cache is padded to.
-const LANES: usize = 8;
-
-/// Cache of the keys and values of all layers of a model, for sequences that share a pool of pages.
-#[derive(Clone, Debug)]
-pub struct Cache {
-    pages: Pages,
-    layers: Vec<KvCache>,
-    device: Device,
-}
-
-/// Cache of one layer during one step.
-pub(super) struct LayerCache<'a> {
-    pub(super) cache: &'a mut KvCache,
-    pub(super) step: &'a Step,
-}
-
-/// Width of a head in a cache; the zeros that fill it up change no product.
-fn padded(width: usize) -> usize {
-    width.next_multiple_of(LANES)
-}
-
-impl Cache {
-    /// Makes an empty cache for `pages`, which sets the number of sequences and their largest length.
-    ///
-    /// # Errors
-    /// [`Error::Moebius`] with the errors of [`KvCache::new`].
-    pub fn new(
-        spec: &ModelSpec,
-        pages: Pages,
-        format: CacheFormat,
-        device: &Device,
-    ) -> Result<Self, Error> {
-        let of = |attention: &AttentionSpec| {
-            let dims = [attention.head_dim, attention.value_dim].map(padded);
-            KvCache::new(&pages, attention.kv_heads, dims, format, device)
-        };
-        let layers = spec.layers.iter().map(|layer| of(&layer.attention));
-        Ok(Self {
-            layers: layers.collect::<Result<_, _>>()?,
-            device: device.clone(),
-            pages,
-        })
-    }
-
-    /// The page table of the sequences, which can forget or shorten a sequence.
-    pub fn pages(&mut self) -> &mut Pages {
-        &mut self.pages
-    }
-
-    /// Number of cached tokens of each sequence.
-    pub fn lengths(&self) -> &[usize] {
-        self.pages.lengths()
-    }
-
-    /// Bytes of the caches of all layers.
-    pub fn bytes(&self) -> usize {
-        self.layers.iter().map(KvCache::bytes).sum()
-    }
-
-    pub(super) fn sequences(&self) -> usize {
-        self.pages.lengths().len()
-    }
-
-    /// The step that puts new tokens into pages which the caller keeps.
-    pub(super) fn step_of(&self, sequences: &[Span<'_>]) -> Result<Step, Error> {
-        Ok(self.pages.step_of(sequences, &self.device)?)
-    }
-
-    /// Makes room for new tokens: `tokens` has their number for each sequence.
-    pub(super) fn extend(&mut self, tokens: &[usize]) -> Result<Step, Error> {
-        Ok(self.pages.extend(tokens, &self.device)?)
-    }
-
-    pub(super) fn layer<'a>(&'a mut self, layer: usize, step: &'a Step) -> LayerCache<'a> {
-        let cache = &mut self.layers[layer];
-        LayerCache { cache, step }
-    }
-}
-
-impl LayerCache<'_> {
-    /// Appends the new keys and values, then computes o \[B, heads, S, Dv\] of the queries over all tokens so far.
-    pub(super) fn attend(
-        &mut self,
-        [q, k, v]: [Tensor<4>; 3],
-        attend: &Attend,
-    ) -> Result<Tensor<4>, Error> {
-        let [b, heads, s, width] = v.dims();
-        let [_, queries, ..] = q.dims();
-        debug_assert!(queries.is_multiple_of(heads));
-        let [q, k, v] = [q, k, v].map(wide);
-        self.cache.append(k, v, self.step)?;
-        let found = self.cache.attend(q, self.step, attend)?.o;
-        Ok(if padded(width) == width {
-            found
-        } else {
-            found.slice([0..b, 0..queries, 0..s, 0..width])
-        })
-    }
-}
-
-/// Heads, filled up with zeros to their width in caches.
-fn wide(heads: Tensor<4>) -> Tensor<4> {
-    let [b, n, s, width] = heads.dims();
-    let missing = padded(width) - width;
-    if missing == 0 {
-        return heads;
-    }
-    let zeros = Tensor::zeros([b, n, s, missing], (&heads.device(), heads.dtype()));
-    Tensor::cat(vec![heads, zeros], 3)
 }

@@ -8,7 +8,8 @@ use moebius::moe::{DenseBlock, Experts, MoeConfig, MoeLayer, Router, Routing, Sh
 use moebius::nn;
 use moebius_weights::Unfit;
 
-use super::attention::{Attention, LayerCache};
+use super::attention::Attention;
+use super::cache::LayerCache;
 use super::rope::{Angles, Places};
 use super::slot::Slot;
 use super::spec::{FeedForwardSpec, LayerSpec};

@@ -5,13 +5,15 @@
 
 mod attention;
 mod block;
+mod cache;
 mod rope;
 mod slot;
 mod spec;
 mod weights;
 
-pub use attention::{Attention, Cache, Direct, Latent, Projections};
+pub use attention::{Attention, Direct, Latent, Projections};
 pub use block::{Block, FeedForward};
+pub use cache::{Cache, CacheMemory};
 pub use rope::{Rope, RopeScaling, yarn_attention};
 pub use slot::{Place, Slot};
 pub use spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};

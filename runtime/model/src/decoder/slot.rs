@@ -176,6 +176,13 @@ impl Slot {
         if self.is_gated() { 2 } else { 1 }
     }
 
+    /// Whether the slot's matrices may be in any precision, FP8 codes included: those of [`Weights::weight`](super::Weights::weight) and
+    /// [`Weights::stack`](super::Weights::stack).
+    pub(crate) fn takes_codes(self) -> bool {
+        let matrix = matches!(self.kind(), Kind::Weight | Kind::Out) && self.is_of_layer();
+        matrix && !matches!(self, Self::Router | Self::SharedGate)
+    }
+
     /// Whether the values are added to something, or are logits that don't depend on the input; an untrained model has 0 there.
     pub fn is_bias(self) -> bool {
         self.kind() == Kind::Bias

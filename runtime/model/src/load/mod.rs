@@ -19,6 +19,7 @@
 mod checkpoint;
 mod mapping;
 pub(crate) mod placing;
+mod size;
 mod stream;
 
 pub use mapping::Plan;
@@ -36,7 +37,7 @@ use moebius_weights::gguf::GgufFile;
 use moebius_weights::{Reader, Unfit, quoted};
 use serde_json::Value;
 
-use crate::decoder::{Building, Model, ModelSpec, Place, Values};
+use crate::decoder::{Building, CacheMemory, Model, ModelSpec, Place, Values};
 use crate::error::{Error, Misfits};
 use crate::families::{self, Described};
 use checkpoint::{Checkpoint, describe_gguf_file};
@@ -243,19 +244,35 @@ impl ModelFiles {
         FileValues(self)
     }
 
+    /// Checks that a device has memory for the weights, loaded by `options`, and for `cache` beside them. Reads no weights.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] for more bytes than are free; a device that doesn't tell how many are ([`moebius::memory_free`]) passes.
+    pub fn check_memory(
+        &self,
+        device: &Device,
+        options: LoadOptions,
+        cache: CacheMemory,
+    ) -> Result<(), Error> {
+        let weights = size::loaded_bytes(&self.plan, device, options);
+        Ok(cache.check(0, weights, device)?)
+    }
+
     /// Loads the model to `device`; `progress` is called after each tensor.
     ///
     /// Peak memory beyond the weights: one matrix of a file, and a copy of the largest weight where the device doesn't take over the host's
     /// memory.
     ///
     /// # Errors
-    /// [`Error::Weights`] when files can't be read, [`Error::Moebius`] when the device can't hold or run the model.
+    /// [`Error::NoRoom`] as [`ModelFiles::check_memory`] says, before anything is read, [`Error::Weights`] when files can't be read,
+    /// [`Error::Moebius`] when the device can't hold or run the model.
     pub fn load(
         &self,
         device: &Device,
         options: LoadOptions,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Model, Error> {
+        self.check_memory(device, options, CacheMemory::default())?;
         let spec = self.spec.clone().with_fp8(options.fp8_training);
         let before = self.files.checkpoint().bytes_read();
         Model::load(&spec, &mut self.stream(device, options, before, progress))

@@ -1,0 +1,254 @@
+//! The cache of the keys and values of all layers, and the memory that it takes.
+
+use burn::tensor::{Device, Tensor};
+use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Span, Step};
+use moebius_ops::kv_cache::{BLOCK, Layout};
+use moebius_weights::Unfit;
+
+use super::spec::{AttentionSpec, ModelSpec};
+use crate::error::{Error, NoRoom};
+
+/// Multiple that the width of a head in a cache is padded to.
+const LANES: usize = 8;
+
+/// Bytes that stay free when a cache grows, for the values that a step computes.
+const SPARE: u64 = 64 << 20;
+
+/// Cache of the keys and values of all layers of a model, for sequences that share a pool of pages.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    pages: Pages,
+    layers: Vec<KvCache>,
+    memory: CacheMemory,
+    device: Device,
+}
+
+/// Cache of one layer during one step.
+pub(super) struct LayerCache<'a> {
+    pub(super) cache: &'a mut KvCache,
+    pub(super) step: &'a Step,
+}
+
+/// Width of a head in a cache; the zeros that fill it up change no product.
+fn padded(width: usize) -> usize {
+    width.next_multiple_of(LANES)
+}
+
+/// Widths of a layer's keys and values in a cache.
+fn dims(attention: &AttentionSpec) -> [usize; 2] {
+    [attention.head_dim, attention.value_dim].map(padded)
+}
+
+impl Cache {
+    /// Makes an empty cache for `pages`, which sets the number of sequences and their largest length.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if the device's memory doesn't hold the cache, and [`Error::Moebius`] with the errors of [`KvCache::new`].
+    pub fn new(
+        spec: &ModelSpec,
+        pages: Pages,
+        format: CacheFormat,
+        device: &Device,
+    ) -> Result<Self, Error> {
+        let memory = CacheMemory::new(spec, [pages.pages(), pages.page()], format)?;
+        memory.check(0, 0, device)?;
+        let of = |attention: &AttentionSpec| {
+            KvCache::new(&pages, attention.kv_heads, dims(attention), format, device)
+        };
+        let layers = spec.layers.iter().map(|layer| of(&layer.attention));
+        Ok(Self {
+            layers: layers.collect::<Result<_, _>>()?,
+            device: device.clone(),
+            memory,
+            pages,
+        })
+    }
+
+    /// Makes the cache `pages` pages large, with room for `longest` tokens in each sequence. What it holds stays where it is, to the bit,
+    /// and the results of later steps don't depend on when it grew, but on XLA, whose order of summation depends on the shapes.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if the device's memory doesn't hold the larger cache, and [`Error::Moebius`] for fewer pages, and with the errors of
+    /// [`Pages::grow`] and [`KvCache::grow`]. After an error the cache is as before, unless the device has failed.
+    pub fn grow(&mut self, pages: usize, longest: usize) -> Result<(), Error> {
+        let memory = CacheMemory {
+            pages: pages as u64,
+            ..self.memory
+        };
+        memory.check(self.memory.pages, SPARE, &self.device)?;
+        let mut grown = self.pages.clone();
+        grown.grow(pages, longest)?;
+        for layer in &mut self.layers {
+            layer.grow(&grown)?;
+        }
+        (self.pages, self.memory) = (grown, memory);
+        // On XLA this also keeps the growth out of the program of the next step.
+        Ok(moebius::release_memory(&self.device)?)
+    }
+
+    /// The page table of the sequences, which can forget or shorten a sequence.
+    pub fn pages(&mut self) -> &mut Pages {
+        &mut self.pages
+    }
+
+    /// Number of pages.
+    pub fn page_count(&self) -> usize {
+        self.pages.pages()
+    }
+
+    /// Number of cached tokens of each sequence.
+    pub fn lengths(&self) -> &[usize] {
+        self.pages.lengths()
+    }
+
+    /// Bytes of the caches of all layers.
+    pub fn bytes(&self) -> usize {
+        self.layers.iter().map(KvCache::bytes).sum()
+    }
+
+    pub(super) fn sequences(&self) -> usize {
+        self.pages.lengths().len()
+    }
+
+    /// The step that puts new tokens into pages which the caller keeps.
+    pub(super) fn step_of(&self, sequences: &[Span<'_>]) -> Result<Step, Error> {
+        Ok(self.pages.step_of(sequences, &self.device)?)
+    }
+
+    /// Makes room for new tokens: `tokens` has their number for each sequence.
+    pub(super) fn extend(&mut self, tokens: &[usize]) -> Result<Step, Error> {
+        Ok(self.pages.extend(tokens, &self.device)?)
+    }
+
+    pub(super) fn layer<'a>(&'a mut self, layer: usize, step: &'a Step) -> LayerCache<'a> {
+        let cache = &mut self.layers[layer];
+        LayerCache { cache, step }
+    }
+}
+
+/// The memory that a cache takes, from a model's description alone: a device is asked for it before anything is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheMemory {
+    /// Number of pages.
+    pages: u64,
+    /// Tokens of a page.
+    page: u64,
+    /// Bytes of a page, over all layers.
+    all: u64,
+    /// Bytes of a page in the layer in which it has the most.
+    largest: u64,
+}
+
+impl CacheMemory {
+    /// The memory of a cache of a model, with `pages` pages of `page` tokens.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for more tokens than a cache of the model can have on any device, [`Error::Moebius`] for heads that no cache takes.
+    pub fn new(
+        spec: &ModelSpec,
+        [pages, page]: [usize; 2],
+        format: CacheFormat,
+    ) -> Result<Self, Error> {
+        let (mut all, mut largest) = (0, 0);
+        for layer in &spec.layers {
+            let (heads, dims) = (layer.attention.kv_heads, dims(&layer.attention));
+            let one = Layout::new([1, BLOCK], heads, dims, format).map_err(moebius::Error::from)?;
+            let words = one.page_words().saturating_mul(page / BLOCK);
+            // A word's place in the pool of a layer is a signed number of 32 bits.
+            let most = i32::MAX as usize / words.max(1);
+            if pages > most {
+                let expected = format!("at most {}", most * page);
+                let got = pages.saturating_mul(page);
+                return Err(Error::Config(Unfit::new(
+                    "tokens of a cache",
+                    expected,
+                    got,
+                )));
+            }
+            let bytes = 4 * words as u64;
+            (all, largest) = (all + bytes, bytes.max(largest));
+        }
+        Ok(Self {
+            pages: pages as u64,
+            page: page as u64,
+            all,
+            largest,
+        })
+    }
+
+    /// Checks that a device has memory for this cache and `beside` bytes more, where `now` of the pages are there already.
+    ///
+    /// # Errors
+    /// [`NoRoom`] for more bytes than are free, or than one buffer may have. A device that doesn't tell (see [`moebius::memory_free`]) passes.
+    pub(crate) fn check(&self, now: u64, beside: u64, device: &Device) -> Result<(), NoRoom> {
+        if let Some(most) = moebius::largest_buffer(device) {
+            let needed = self.pages.saturating_mul(self.largest);
+            if needed > most {
+                let tokens = most / self.largest * self.page;
+                return Err(NoRoom {
+                    needed,
+                    free: most,
+                    tokens,
+                });
+            }
+        }
+        match moebius::memory_free(device) {
+            Some(free) => self.check_within(free, now, beside),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that this cache and `beside` bytes more fit into `free` bytes, where `now` of the pages are there already. While a layer's
+    /// pool is made, zeros and the pool before exist beside it, at most twice its bytes.
+    fn check_within(&self, free: u64, now: u64, beside: u64) -> Result<(), NoRoom> {
+        let making = self.all + 2 * self.largest;
+        let (pages, there) = (self.pages.saturating_mul(making), now * self.all);
+        let needed = pages.saturating_sub(there).saturating_add(beside);
+        if needed <= free {
+            return Ok(());
+        }
+        let room = free.saturating_sub(beside).saturating_add(there);
+        let fits = room.checked_div(making).unwrap_or(0).max(now);
+        Err(NoRoom {
+            needed,
+            free,
+            tokens: fits * self.page,
+        })
+    }
+}
+
+impl LayerCache<'_> {
+    /// Appends the new keys and values, then computes o \[B, heads, S, Dv\] of the queries over all tokens so far.
+    pub(super) fn attend(
+        &mut self,
+        [q, k, v]: [Tensor<4>; 3],
+        attend: &Attend,
+    ) -> Result<Tensor<4>, Error> {
+        let [b, heads, s, width] = v.dims();
+        let [_, queries, ..] = q.dims();
+        debug_assert!(queries.is_multiple_of(heads));
+        let [q, k, v] = [q, k, v].map(wide);
+        self.cache.append(k, v, self.step)?;
+        let found = self.cache.attend(q, self.step, attend)?.o;
+        Ok(if padded(width) == width {
+            found
+        } else {
+            found.slice([0..b, 0..queries, 0..s, 0..width])
+        })
+    }
+}
+
+/// Heads, filled up with zeros to their width in caches.
+fn wide(heads: Tensor<4>) -> Tensor<4> {
+    let [b, n, s, width] = heads.dims();
+    let missing = padded(width) - width;
+    if missing == 0 {
+        return heads;
+    }
+    let zeros = Tensor::zeros([b, n, s, missing], (&heads.device(), heads.dtype()));
+    Tensor::cat(vec![heads, zeros], 3)
+}
+
+#[cfg(test)]
+#[path = "cache_tests.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+use super::*;
+
+/// Two layers with two heads of keys and values: 12 elements, kept as 16, and 24.
+fn memory(pages: usize, format: CacheFormat) -> CacheMemory {
+    // A page of 16 tokens has 16 · 2 · (D + Dv) values, and in FP8 two scales of four bytes for each token and head.
+    let of_layer = |width: usize| match format {
+        CacheFormat::E4m3 => 16 * 2 * (2 * width + 8),
+        _ => 16 * 2 * 2 * width * 4,
+    };
+    let [narrow, wide] = [16, 24].map(|width| of_layer(width) as u64);
+    CacheMemory {
+        pages: pages as u64,
+        page: 16,
+        all: narrow + wide,
+        largest: wide,
+    }
+}
+
+/// The layers of `memory`, made of a layer of a model for bytes, of which only the sizes of heads count.
+fn spec() -> ModelSpec {
+    let mut spec = crate::DecoderConfig::default().spec();
+    spec.layers.truncate(2);
+    for (layer, width) in spec.layers.iter_mut().zip([12, 24]) {
+        layer.attention.kv_heads = 2;
+        (layer.attention.head_dim, layer.attention.value_dim) = (width, width);
+    }
+    spec
+}
+
+#[test]
+fn the_memory_of_a_cache_follows_from_the_description() {
+    for format in [CacheFormat::F32, CacheFormat::E4m3] {
+        let found = CacheMemory::new(&spec(), [5, 16], format).unwrap();
+        assert_eq!(found, memory(5, format), "{format:?}");
+    }
+    // 2³¹ words hold 2³¹ / 1536 pages of the wider layer in f32.
+    let most = ((1_usize << 31) - 1) / 1536;
+    assert!(CacheMemory::new(&spec(), [most, 16], CacheFormat::F32).is_ok());
+    let error = CacheMemory::new(&spec(), [most + 1, 16], CacheFormat::F32).unwrap_err();
+    let said = format!(
+        "tokens of a cache: expected at most {}, got {}",
+        16 * most,
+        16 * (most + 1)
+    );
+    assert_eq!(error.to_string(), said);
+}
+
+#[test]
+fn what_is_free_must_hold_the_pages_and_their_making() {
+    let (four, ten) = (memory(4, CacheFormat::F32), memory(10, CacheFormat::F32));
+    // A page takes 4096 + 6144 bytes, and making the pages twice those of the wider layer.
+    let making = 10_240 + 2 * 6144;
+    assert_eq!(four.check_within(4 * making, 0, 0), Ok(()));
+    let error = four.check_within(4 * making - 1, 0, 0).unwrap_err();
+    assert_eq!([error.needed, error.free], [4 * making, 4 * making - 1]);
+    assert_eq!(error.tokens, 3 * 16);
+    // Of ten pages four are there, and 1000 bytes are for something else.
+    let needed = 10 * making - 4 * 10_240 + 1000;
+    assert_eq!(ten.check_within(needed, 4, 1000), Ok(()));
+    let error = ten.check_within(needed - making, 4, 1000).unwrap_err();
+    assert_eq!((error.needed, error.tokens), (needed, 9 * 16));
+    // Nothing more fits than there is.
+    assert_eq!(ten.check_within(10, 4, 1000).unwrap_err().tokens, 4 * 16);
+    // Weights alone.
+    let weights = CacheMemory::default();
+    assert_eq!(weights.check_within(10, 0, 10), Ok(()));
+    let error = weights.check_within(9, 0, 10).unwrap_err();
+    let said = "memory for weights and cache: expected at most the 9 bytes that the device has free for them, got 10 bytes that are needed; \
+                0 tokens would fit";
+    assert_eq!(error.to_string(), said);
+}

@@ -1,0 +1,45 @@
+//! The bytes that a model's weights take on a device, from headers alone.
+
+use burn::tensor::{DType, Device};
+use moebius::nn::takes_half_weights;
+use moebius_ops::scaling::{Fp8Scheme, ScaleType};
+
+use super::LoadOptions;
+use super::mapping::{Plan, Target};
+use super::placing::common_scheme;
+use crate::decoder::Slot;
+
+/// Bytes of all weights of a plan on a device, loaded by `options`.
+pub(super) fn loaded_bytes(plan: &Plan, device: &Device, options: LoadOptions) -> u64 {
+    let targets = plan.targets.iter();
+    let bytes = targets.map(|(place, target)| bytes_of(place.slot, target, device, options));
+    bytes.sum()
+}
+
+/// Bytes of the weights of one place: codes and scales where it keeps codes or gets some, else values.
+fn bytes_of(slot: Slot, target: &Target, device: &Device, options: LoadOptions) -> u64 {
+    let [stack, rows, columns] = slot.extents(&target.shape);
+    let values = stack * rows * columns;
+    let in_f32 = options.dtype == DType::F32;
+    let stored = common_scheme(&target.pieces, [rows, columns]).filter(|_| options.keep_fp8);
+    let scheme = stored.or(options.round.map(Fp8Scheme::from));
+    if let Some(scheme) = scheme.filter(|_| in_f32 && slot.takes_codes()) {
+        let [down, across] = scheme.grid(rows, columns);
+        let bytes_of_scale = match scheme.granularity.scale_type() {
+            ScaleType::F32 => 4,
+            ScaleType::E8M0 => 1,
+        };
+        return (values + stack * down * across * bytes_of_scale) as u64;
+    }
+    let narrow = options.narrow_embedding
+        && matches!(slot, Slot::Embedding | Slot::Head)
+        && in_f32
+        && takes_half_weights(device);
+    let dtype = if narrow { DType::BF16 } else { options.dtype };
+    (values * dtype.size()) as u64
+}
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+#[path = "size_tests.rs"]
+mod tests;

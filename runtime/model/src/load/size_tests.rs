@@ -1,0 +1,25 @@
+use std::path::Path;
+
+use super::*;
+use crate::load::ModelFiles;
+
+/// A llama of two layers with H = 48, heads of 12 elements (4 of queries, 2 of keys), 80 inner elements, 99 tokens, a tied head, and biases.
+/// A layer has 18432 weights in six matrices, 352 biases and 96 factors of norms.
+#[test]
+fn weights_take_what_their_precision_takes() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
+    let files = ModelFiles::open(&cases.join("decoder_llama")).unwrap();
+    let bytes = |options| loaded_bytes(&files.plan, &Device::flex(), options);
+    let values = 99 * 48 + 48 + 2 * (18_432 + 352 + 96);
+    assert_eq!(bytes(LoadOptions::default()), 4 * values);
+    let halves = LoadOptions {
+        dtype: DType::BF16,
+        ..LoadOptions::default()
+    };
+    assert_eq!(bytes(halves), 2 * values);
+    // A scale for every 32 columns: two for each row of 48, three for each of 80. The embedding is narrow.
+    let scales = 2 * (48 + 24 + 24 + 48 + 160) + 3 * 48;
+    let layer = 18_432 + 4 * scales + 4 * (352 + 96);
+    let codes = 2 * 99 * 48 + 4 * 48 + 2 * layer;
+    assert_eq!(bytes(LoadOptions::fp8()), codes);
+}
