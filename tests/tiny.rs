@@ -339,6 +339,35 @@ fn a_cache_keeps_what_later_tokens_see() {
 }
 
 #[test]
+fn a_cache_that_grows_keeps_what_it_has() {
+    for device in devices() {
+        let rows = |value: f32, tokens: usize| Tensor::<4>::full([1, 1, tokens, 8], value, &device);
+        let attend = Attend::new().causal();
+        for format in [CacheFormat::F32, CacheFormat::E4m3] {
+            // A page of 16 tokens is filled with ones.
+            let mut pages = Pages::paged(1, 1, 16).unwrap();
+            let mut cache = KvCache::new(&pages, 1, [8, 8], format, &device).unwrap();
+            let step = pages.extend(&[16], &device).unwrap();
+            cache.append(rows(0.0, 16), rows(1.0, 16), &step).unwrap();
+            let one_page = cache.bytes();
+            assert!(pages.extend(&[1], &device).is_err());
+            assert!(pages.grow(0, 48).is_err() && pages.grow(3, 8).is_err());
+            pages.grow(3, 48).unwrap();
+            let step = pages.extend(&[16], &device).unwrap();
+            // The cache doesn't have the pages of the step before it has grown.
+            let early = cache.append(rows(0.0, 16), rows(4.0, 16), &step);
+            assert_eq!(early.unwrap_err().kind(), ErrorKind::Shape);
+            cache.grow(&pages).unwrap();
+            assert_eq!(cache.bytes(), 3 * one_page);
+            cache.append(rows(0.0, 16), rows(4.0, 16), &step).unwrap();
+            // The last of 32 tokens sees 16 ones and 16 fours: 80 / 32. All keys are zero, and these numbers are exact in FP8.
+            let out = cache.attend(rows(1.0, 16), &step, &attend).unwrap();
+            assert_near(&floats(out.o)[15 * 8..], &[2.5; 8]);
+        }
+    }
+}
+
+#[test]
 fn an_engine_generates_what_its_model_finds_likeliest() {
     let sizes = DecoderConfig {
         hidden: 8,

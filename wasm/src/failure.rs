@@ -75,9 +75,8 @@ impl From<moebius_model::Error> for Failure {
         match error {
             moebius_model::Error::Moebius(error) => error.into(),
             moebius_model::Error::Config { .. } => Self::new(Code::SHAPE, error),
-            moebius_model::Error::Weights(WeightsError::OutOfMemory(_)) => {
-                Self::new(Code::OUT_OF_MEMORY, error)
-            }
+            moebius_model::Error::Weights(WeightsError::OutOfMemory(_))
+            | moebius_model::Error::NoRoom(_) => Self::new(Code::OUT_OF_MEMORY, error),
             moebius_model::Error::Misfits(_) | moebius_model::Error::Weights(_) => {
                 Self::new(Code::BAD_FILE, error)
             }

@@ -333,8 +333,8 @@ export interface TextModelOptions extends RunOptions {
    */
   precision?: 'stored' | 'f32' | 'fp8';
   /**
-   * Largest number of tokens of a prompt and its answer together, for which memory is reserved; 1024 by default, or the
-   * model's own limit if that is less.
+   * Largest number of tokens of a prompt and its answer together; 1024 by default, or the model's own limit if that is
+   * less. Memory is reserved for the first 1024, and taken for others as they come.
    */
   context?: number;
   /** Function that is called after each tensor with the bytes of weights read so far, and with their total. */

@@ -40,9 +40,9 @@ pub(crate) fn run(args: &ChatArgs, screen: &mut Screen) -> Result<Outcome, CliEr
     // Checks the stop strings; each answer makes its own stream.
     AnswerStream::new(&source.tokenizer, &args.stop)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
-    let ready = published::ready(&source.files, &args.place, screen)?;
-    let name = ready.name;
     let room = EngineOptions::for_one(args.context);
+    let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
+    let name = ready.name;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
     if counts {
         engine.count_experts();

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io;
 
+use moebius_engine::EngineError;
+
 /// Why a command gave no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
@@ -53,13 +55,16 @@ pub(crate) enum CliError {
     Text(#[from] moebius_text::Error),
     /// A model couldn't answer.
     #[error(transparent)]
-    Engine(#[from] moebius_engine::EngineError),
+    Engine(#[from] EngineError),
     /// The options for choosing tokens are invalid.
     #[error(transparent)]
     Sampling(#[from] moebius_ops::Mismatch),
     /// No token could be chosen.
     #[error(transparent)]
     Sample(#[from] moebius_engine::SampleError),
+    /// The device has no memory for an answer's next tokens.
+    #[error(transparent)]
+    NoRoom(#[from] moebius_model::NoRoom),
     /// Kernel emission failed.
     #[error("{0}")]
     Emit(String),
@@ -93,6 +98,11 @@ impl CliError {
             Self::Result(e) => result_hint(e)?,
             Self::Simd(_) | Self::Bench(moebius_benches::BenchError::Held(_)) => {
                 "without --simd and MOEBIUS_SIMD the widest are used"
+            }
+            Self::Train(moebius_model::Error::NoRoom(_))
+            | Self::Engine(EngineError::Model(moebius_model::Error::NoRoom(_)))
+            | Self::NoRoom(_) => {
+                "fewer tokens and --dtype fp8 need less; `moebius devices` shows what memory there is"
             }
             Self::Train(e) => train_hint(e)?,
             Self::Weights(e) => weights_hint(e)?,

@@ -22,8 +22,8 @@ pub(crate) fn generate(args: &GenerateArgs, screen: &mut Screen) -> Result<Outco
     let ids = published::prompt(&args.prompt, &source)?;
     let stream = AnswerStream::new(&source.tokenizer, &args.stop)?;
     let counts = published::counted(args.experts, &source.files)?.is_some();
-    let ready = published::ready(&source.files, &args.place, screen)?;
     let room = EngineOptions::for_one(ids.len().saturating_add(args.max_tokens));
+    let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
     let mut engine = Engine::new(ready.model, room, &ready.device)?;
     if counts {
         engine.count_experts();
@@ -104,7 +104,7 @@ impl Place<'_> {
 pub(crate) fn logits(args: &LogitsArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let source = Source::open(args.prompt.model.model.as_deref())?;
     let ids = published::prompt(&args.prompt, &source)?;
-    let ready = published::ready(&source.files, &args.place, screen)?;
+    let ready = published::ready(&source.files, &args.place, None, screen)?;
     let name = ready.name;
     let logits = ready.model.last_logits(&ids, &ready.device)?;
     let shown = likeliest(&logits, args.top)?;
@@ -175,7 +175,7 @@ pub(crate) fn perplexity(args: &PerplexityArgs, screen: &mut Screen) -> Result<O
     let windows = Windows::new(args.context, stride)?;
     let (source, ids) = read(args)?;
     let mut experts = published::counted(args.experts, &source.files)?;
-    let ready = published::ready(&source.files, &args.place, screen)?;
+    let ready = published::ready(&source.files, &args.place, None, screen)?;
     let name = ready.name;
     let bar = screen.steps("tokens", ids.len().saturating_sub(1));
     let begun = Instant::now();

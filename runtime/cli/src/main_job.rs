@@ -130,8 +130,10 @@ fn write(device: Device, screen: &mut Screen) -> Result<Writing, CliError> {
         device,
         dtype: ModelPrecision::F32,
     };
-    let Ready { device, model, .. } = published::ready(&source.files, &place, screen)?;
-    let mut engine = Engine::new(model, EngineOptions::for_one(ids.len() + TOKENS), &device)?;
+    let room = EngineOptions::for_one(ids.len() + TOKENS);
+    let ready = published::ready(&source.files, &place, Some(room), screen)?;
+    let Ready { device, model, .. } = ready;
+    let mut engine = Engine::new(model, room, &device)?;
     let sampling = Sampling::new(SamplingOptions {
         temperature: 0.5,
         top_p: 0.9,

@@ -8,7 +8,7 @@ use anstyle::Style;
 use burn::tensor::DType;
 use indicatif::ProgressBar;
 use moebius_device::{Device, Work};
-use moebius_engine::{Ended, Engine, Event, Generation};
+use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation};
 use moebius_model::decoder::Model;
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
 use moebius_model::{ExpertLoad, LayerTokens};
@@ -97,14 +97,18 @@ pub(crate) struct Ready {
     pub(crate) load_s: f64,
 }
 
-/// Chooses the device, opens it and loads the model.
+/// Chooses the device, opens it and loads the model, after a check that the device has memory for the weights and for the first pages of an
+/// engine's cache.
 pub(crate) fn ready(
     files: &ModelFiles,
     place: &PlaceArgs,
+    room: Option<EngineOptions>,
     screen: &mut Screen,
 ) -> Result<Ready, CliError> {
+    let cache = room.map(|room| room.memory(files.spec())).transpose()?;
     let name = resolve_for(Work::Tokens, place.device, screen)?;
     let device = moebius::open(&name)?;
+    files.check_memory(&device, options(place.dtype), cache.unwrap_or_default())?;
     let begun = Instant::now();
     let model = load(files, place.dtype, &device, screen)?;
     Ok(Ready {
@@ -121,6 +125,20 @@ pub(crate) fn show(bar: &ProgressBar, at: Progress<'_>) {
     bar.set_message(one_line(at.tensor));
 }
 
+/// How weights are loaded for a precision.
+fn options(precision: ModelPrecision) -> LoadOptions {
+    let of = |dtype| LoadOptions {
+        dtype,
+        ..LoadOptions::default()
+    };
+    match precision {
+        ModelPrecision::F32 => of(DType::F32),
+        ModelPrecision::F16 => of(DType::F16),
+        ModelPrecision::Bf16 => of(DType::BF16),
+        ModelPrecision::Fp8 => LoadOptions::fp8(),
+    }
+}
+
 /// Loads the model onto a device and shows the progress on a bar.
 fn load(
     files: &ModelFiles,
@@ -129,16 +147,7 @@ fn load(
     screen: &Screen,
 ) -> Result<Model, CliError> {
     let bar = screen.steps("weights", 100);
-    let of = |dtype| LoadOptions {
-        dtype,
-        ..LoadOptions::default()
-    };
-    let options = match precision {
-        ModelPrecision::F32 => of(DType::F32),
-        ModelPrecision::F16 => of(DType::F16),
-        ModelPrecision::Bf16 => of(DType::BF16),
-        ModelPrecision::Fp8 => LoadOptions::fp8(),
-    };
+    let options = options(precision);
     let model = files.load(device, options, &mut |progress| show(&bar, progress));
     bar.finish_and_clear();
     Ok(model?)
@@ -233,6 +242,7 @@ impl AnswerStream {
                     Event::End(Ended::Stop) => answer.finish = "stop",
                     Event::End(Ended::Length) => answer.finish = "length",
                     Event::End(Ended::Failed(error)) => return Err(error.into()),
+                    Event::End(Ended::NoRoom(error)) => return Err(error.into()),
                 }
             }
         }

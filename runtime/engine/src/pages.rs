@@ -5,7 +5,7 @@
 //! request's pages the last ones first: a user of a page also uses all pages before it and releases them later, so a page is never evicted
 //! before the pages that build on it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Tokens per page, the same as in a page of `moebius::attention::Pages`.
 pub const PAGE: usize = 16;
@@ -63,12 +63,15 @@ struct Page {
     left: u64,
 }
 
-/// Pool of a cache's pages.
+/// Pool of a cache's pages. Free pages are taken in ascending order, so that the cache behind the pool has to grow as late as possible.
 #[derive(Clone, Debug)]
 pub(crate) struct PagePool {
+    /// Pages that had a user at least once; those after them hold nothing.
     pages: Vec<Page>,
-    /// Pages without user and key; the last one is taken next.
-    free: Vec<u32>,
+    /// Largest number of pages.
+    most: usize,
+    /// Pages of `pages` without user and key.
+    free: BTreeSet<u32>,
     /// Pages with a key, by key.
     keyed: HashMap<PageKey, u32>,
     /// Pages with a key and without users, by the time at which the last user released them.
@@ -78,11 +81,12 @@ pub(crate) struct PagePool {
 }
 
 impl PagePool {
-    /// A pool of `pages` pages that hold nothing.
-    pub(crate) fn new(pages: u32) -> Self {
+    /// A pool of up to `most` pages, which hold nothing.
+    pub(crate) fn new(most: usize) -> Self {
         Self {
-            pages: vec![Page::default(); pages as usize],
-            free: (0..pages).rev().collect(),
+            pages: Vec::new(),
+            most,
+            free: BTreeSet::new(),
             keyed: HashMap::new(),
             idle: BTreeMap::new(),
             clock: 0,
@@ -90,12 +94,26 @@ impl PagePool {
     }
 
     pub(crate) fn usage(&self) -> Usage {
-        let [free, cached] = [self.free.len(), self.idle.len()];
+        let (free, cached) = (self.free.len(), self.idle.len());
         Usage {
-            free,
+            free: free + self.most - self.pages.len(),
             cached,
             used: self.pages.len() - free - cached,
         }
+    }
+
+    /// Number of pages from the first to the last that ever had a user, which the cache must have.
+    pub(crate) fn reached(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Limits the pool to its first `most` pages, of which those beyond must be free.
+    pub(crate) fn limit(&mut self, most: usize) {
+        if most < self.pages.len() {
+            self.free.retain(|page| (*page as usize) < most);
+            self.pages.truncate(most);
+        }
+        self.most = most;
     }
 
     /// The pages with the given keys, up to the first key that no page has.
@@ -128,11 +146,21 @@ impl PagePool {
             return None;
         }
         let taken = (0..count).map(|_| {
-            let page = self.free.pop().unwrap_or_else(|| self.evict());
+            let page = self.free.pop_first().or_else(|| self.fresh());
+            let page = page.unwrap_or_else(|| self.evict());
             self.pages[page as usize].users = 1;
             page
         });
         Some(taken.collect())
+    }
+
+    /// The next page that never had a user, if there is one.
+    fn fresh(&mut self) -> Option<u32> {
+        let page = self.pages.len();
+        (page < self.most).then(|| {
+            self.pages.push(Page::default());
+            page as u32
+        })
     }
 
     /// Takes the least recently used page without users, and removes its key.
@@ -168,7 +196,7 @@ impl PagePool {
                 continue;
             }
             if page.key.is_none() {
-                self.free.push(number);
+                self.free.insert(number);
                 continue;
             }
             self.clock += 1;
@@ -268,6 +296,34 @@ mod tests {
         assert_eq!(usage(&pages), [3, 0, 1]);
         pages.release(&[first]);
         assert_eq!(usage(&pages), [3, 1, 0]);
+    }
+
+    #[test]
+    fn low_numbers_are_taken_first() {
+        let mut pages = PagePool::new(6);
+        assert_eq!(pages.take(3), Some(vec![0, 1, 2]));
+        assert_eq!((pages.reached(), usage(&pages)), (3, [3, 0, 3]));
+        pages.release(&[2]);
+        pages.release(&[0]);
+        assert_eq!(pages.take(3), Some(vec![0, 2, 3]));
+        assert_eq!((pages.reached(), usage(&pages)), (4, [2, 0, 4]));
+    }
+
+    #[test]
+    fn a_lower_limit_drops_free_pages() {
+        let mut pages = PagePool::new(6);
+        let chain = keys("", 2);
+        fill(&mut pages, &chain);
+        assert_eq!(pages.take(3), Some(vec![2, 3, 4]));
+        pages.release(&[3, 4]);
+        pages.limit(3);
+        assert_eq!((pages.reached(), usage(&pages)), (3, [0, 2, 1]));
+        // What is cached gives way, as in a pool of three pages.
+        assert_eq!(pages.take(3), None);
+        assert_eq!(pages.take(1), Some(vec![1]));
+        pages.limit(6);
+        assert_eq!(pages.take(1), Some(vec![3]));
+        assert_eq!(usage(&pages), [2, 1, 3]);
     }
 
     #[test]

@@ -22,13 +22,13 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn engine(name: &str, limits: Limits) -> Engine {
+    engine_of(name, EngineOptions::new(limits))
+}
+
+fn engine_of(name: &str, options: EngineOptions) -> Engine {
     let device = Device::flex();
     let files = ModelFiles::open(&folder(name)).unwrap();
     let model = files.load(&device, LoadOptions::default(), &mut |_| ());
-    let options = EngineOptions {
-        limits,
-        format: CacheFormat::F32,
-    };
     Engine::new(model.unwrap(), options, &device).unwrap()
 }
 
@@ -109,6 +109,66 @@ fn company_pieces_hits_and_preemption_change_no_bit() {
             assert_eq!(counts.preemptions > 0, limits.pages == 4, "{counts:?}");
         }
     }
+}
+
+/// A cache that begins with one page grows until it has what the requests need, and its results are those of a cache that had all pages
+/// from the start: with windows and sinks (gpt-oss), latent attention (deepseek) and in each format, whose scales grow with the codes.
+#[test]
+fn a_cache_that_grows_changes_no_bit() {
+    let names = ["decoder_olmoe", "decoder_gpt_oss", "decoder_deepseek_v3"];
+    let formats = [CacheFormat::F32, CacheFormat::Bf16, CacheFormat::E4m3];
+    for (name, format) in names
+        .into_iter()
+        .zip(formats)
+        .chain([(names[1], formats[2])])
+    {
+        let whole = EngineOptions {
+            format,
+            ..EngineOptions::new(Limits::new(40, 16, 8)).reserved()
+        };
+        let growing = EngineOptions {
+            reserve: 1,
+            ..whole
+        };
+        let [mut whole, mut growing] = [whole, growing].map(|options| engine_of(name, options));
+        let page = growing.cache_bytes();
+        assert_eq!(whole.cache_bytes(), 40 * page, "{name}");
+        let [want, got] = [&mut whole, &mut growing].map(|engine| {
+            for request in requests() {
+                engine.add(request).unwrap();
+            }
+            all(engine)
+        });
+        assert_eq!(got, want, "{name}, {format:?}");
+        // With 16 tokens a step, the first request has one page, then two; in the third step it has three, and three others one each; in
+        // the fifth the fourth request gets a second: 7. One page becomes 2, 6 and twice 6, and no step needs more than 9.
+        assert_eq!(growing.cache_bytes(), 12 * page, "{name}");
+        assert_eq!(growing.usage().available(), 40);
+    }
+}
+
+#[test]
+fn a_limit_beyond_every_cache_is_refused() {
+    let device = Device::flex();
+    let files = ModelFiles::open(&folder("decoder_olmoe")).unwrap();
+    let refused = |tokens: usize| {
+        let memory = EngineOptions::for_one(tokens).memory(files.spec());
+        memory.unwrap_err().to_string()
+    };
+    for tokens in [4_000_000_000, usize::MAX] {
+        let said = refused(tokens);
+        assert!(
+            said.starts_with("tokens of a cache: expected at most"),
+            "{said}"
+        );
+    }
+    assert!(refused(0).starts_with("pages: expected 1 to"));
+    // A limit takes no memory by itself.
+    let model = files.load(&device, LoadOptions::default(), &mut |_| ());
+    let options = EngineOptions::for_one(5_000_000);
+    let engine = Engine::new(model.unwrap(), options, &device).unwrap();
+    assert_eq!(engine.usage().free, 312_500);
+    assert!(engine.cache_bytes() < 1 << 24);
 }
 
 #[test]

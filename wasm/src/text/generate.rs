@@ -94,6 +94,9 @@ impl Text {
                     Event::End(Ended::Failed(error)) => {
                         return Err(Failure::new(Code::DEVICE, error));
                     }
+                    Event::End(Ended::NoRoom(error)) => {
+                        return Err(Failure::new(Code::OUT_OF_MEMORY, error));
+                    }
                 }
             }
         }

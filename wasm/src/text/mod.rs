@@ -9,7 +9,6 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use js_sys::{Array, Function, Promise};
-use moebius::attention::CacheFormat;
 use moebius_engine::{Engine, EngineOptions, Limits, PAGE};
 use moebius_model::decoder::{FeedForwardSpec, Model, ModelSpec};
 use moebius_model::load::{LoadOptions, ModelFiles, Progress};
@@ -85,10 +84,7 @@ impl TextModel {
             .with("family", family)
             .with("precision", loading.precision)
             .with("weightBytes", weight_bytes as f64);
-        let room = EngineOptions {
-            limits: Limits::new(context.div_ceil(PAGE), BATCH_TOKENS, 1),
-            format: CacheFormat::F32,
-        };
+        let room = EngineOptions::new(Limits::new(context.div_ceil(PAGE), BATCH_TOKENS, 1));
         let engine = Engine::new(model, room, &gpu.burn)?;
         let writer = Writer {
             engine: RefCell::new(engine),
@@ -96,7 +92,7 @@ impl TextModel {
             busy: Cell::new(false),
             gpu,
         };
-        // An error shows here if the cache doesn't fit on the device.
+        // An error shows here if the cache's first pages don't fit on the device.
         writer.gpu.finish().await?;
         Ok(Self {
             held: Held::new("text model", writer),

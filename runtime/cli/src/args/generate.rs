@@ -48,7 +48,7 @@ pub(crate) struct GenerateArgs {
     pub(crate) prompt: PromptArgs,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// Tokens to generate at most.
+    /// Tokens to generate at most; memory is taken as they come.
     #[arg(long, value_name = "N", default_value = "128", value_parser = positive)]
     pub(crate) max_tokens: usize,
     #[command(flatten)]
@@ -151,7 +151,7 @@ pub(crate) struct ChatArgs {
     pub(crate) system: Option<String>,
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// Tokens of the whole conversation at most, for which the cache has room.
+    /// Tokens of the whole conversation at most; memory is taken as they come.
     #[arg(long, value_name = "N", default_value = "4096", value_parser = positive)]
     pub(crate) context: usize,
     /// Tokens of an answer at most.

@@ -24,9 +24,10 @@ const BEHIND: usize = 8;
 pub(crate) fn run(args: &BenchEngineArgs, screen: &mut Screen) -> Result<Outcome, CliError> {
     let source = Source::open(args.model.model.as_deref())?;
     let ids = tokens(args, &source)?;
-    let ready = published::ready(&source.files, &args.place, screen)?;
+    let room = room(args);
+    let ready = published::ready(&source.files, &args.place, Some(room), screen)?;
     let name = ready.name;
-    let engine = Engine::new(ready.model, room(args), &ready.device)?;
+    let engine = Engine::new(ready.model, room, &ready.device)?;
     let mut bench = Bench {
         args,
         engine,
@@ -79,7 +80,7 @@ fn tokens(args: &BenchEngineArgs, source: &Source) -> Result<Vec<u32>, CliError>
     Ok(ids)
 }
 
-/// Engine options with room for all requests at the same time.
+/// Engine options with room for all requests at the same time, from the start.
 fn room(args: &BenchEngineArgs) -> EngineOptions {
     // A request's last page may be partly filled, and one more page is to spare.
     let whole = |tokens: usize| tokens.saturating_add(2 * PAGE);
@@ -87,7 +88,7 @@ fn room(args: &BenchEngineArgs) -> EngineOptions {
     let streams = args.streams.saturating_mul(of_request);
     let mut options = EngineOptions::for_one(streams.max(2 * whole(args.known + BEHIND)));
     options.limits.running = args.streams;
-    options
+    options.reserved()
 }
 
 fn show(
@@ -211,6 +212,7 @@ impl Bench<'_> {
                 match event {
                     Event::Token(draw) => said[places[&id]].push(draw.id),
                     Event::End(Ended::Failed(error)) => return Err(error.into()),
+                    Event::End(Ended::NoRoom(error)) => return Err(error.into()),
                     Event::End(Ended::Stop | Ended::Length) => {}
                 }
             }

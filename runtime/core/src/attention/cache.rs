@@ -322,20 +322,16 @@ impl KvCache {
     /// device copies the pool; until it has, the old pool and the new one take memory.
     ///
     /// # Errors
-    /// As [`KvCache::new`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for pages of other sizes or fewer pages; after an error the
-    /// cache is unchanged.
+    /// As [`KvCache::new`], and [`ErrorKind::Shape`](crate::ErrorKind::Shape) for pages of another size; after an error the cache is
+    /// unchanged, and so is one that has as many pages already.
     pub fn grow(&mut self, pages: &Pages) -> Result<(), Error> {
         let l = self.layout;
         check_same("tokens of a page", pages.page(), l.page())?;
         let dims = [l.head_dim(), l.value_dim()];
         let size = [pages.pages(), pages.page()];
         let layout = Layout::new(size, l.kv_heads(), dims, l.format())?;
-        let Some(more) = layout.pages().checked_sub(l.pages()) else {
-            let expected = format!("at least {}", l.pages());
-            return Err(Mismatch::new("pages of a cache", expected, layout.pages()).into());
-        };
-        if more > 0 {
-            let new = zeros(&layout, more, &self.device)?;
+        if layout.pages() > l.pages() {
+            let new = zeros(&layout, layout.pages() - l.pages(), &self.device)?;
             let old = self.pool.take();
             self.pool = Some(Tensor::cat(old.into_iter().chain([new]).collect(), 0));
             self.layout = layout;

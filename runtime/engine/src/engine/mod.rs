@@ -1,43 +1,23 @@
 //! An engine that answers many requests at once, on the caller's thread.
 
 mod launched;
+mod options;
 
 pub use launched::{Experts, Launched};
+pub use options::EngineOptions;
 
 use std::collections::{BTreeMap, HashMap};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use moebius::attention::{CacheFormat, Pages, Span};
+use moebius::attention::{Pages, Span};
 use moebius_model::decoder::{Cache, Logits, Model};
-use moebius_model::{ExpertLoad, LayerTokens};
+use moebius_model::{ExpertLoad, LayerTokens, NoRoom};
 use moebius_ops::Mismatch;
 
 use crate::pages::PAGE;
-use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Work};
+use crate::schedule::{Limits, Request, RequestId, Sampled, Scheduler, Step, Work};
 use crate::{Counts, Draw, History, Refused, SampleError, Sampling, StepError, Usage};
 use launched::Computed;
-
-/// Limits of an engine, and the format of its cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EngineOptions {
-    /// Limits on the pages of the cache, the tokens of a step, the concurrent requests and the tokens of a request.
-    pub limits: Limits,
-    /// Format of the cached keys and values.
-    pub format: CacheFormat,
-}
-
-/// Default number of prompt tokens that are computed in one step.
-const BATCH_TOKENS: usize = 512;
-
-impl EngineOptions {
-    /// Options for one request at a time with at most `tokens` tokens of prompt and answer; keys and values are stored in f32.
-    pub fn for_one(tokens: usize) -> Self {
-        Self {
-            limits: Limits::new(tokens.div_ceil(PAGE), BATCH_TOKENS, 1),
-            format: CacheFormat::F32,
-        }
-    }
-}
 
 /// A request to generate tokens.
 #[derive(Clone, Debug)]
@@ -97,20 +77,31 @@ pub enum Ended {
     Length,
     /// No token can be chosen from the logits.
     Failed(SampleError),
+    /// The device has no memory for the request's next tokens, even without other requests. The tokens so far are valid.
+    NoRoom(NoRoom),
 }
 
 /// An engine: a model, its cache, and the requests that the model answers.
 ///
 /// [`Engine::step`] computes the next tokens of all requests that run; there is no other thread. [`Engine::launch`] and [`Engine::finish`]
 /// do the same for programs that can't block. The tokens of a request don't depend on other requests, to the bit.
+///
+/// The cache begins small ([`EngineOptions::reserve`]) and doubles when tokens need more pages, up to [`Limits::pages`]. Where the device has
+/// no memory for that, requests share the pages that there are, as if there could be no more; a request that lacks pages without any other
+/// ends with [`Ended::NoRoom`]. Each new request lets the cache try to grow again.
 #[derive(Debug)]
 pub struct Engine {
     model: Model,
     cache: Cache,
     device: Device,
+    limits: Limits,
     scheduler: Scheduler,
     active: HashMap<RequestId, Active>,
     next: u64,
+    /// Why the cache last couldn't grow.
+    no_room: Option<NoRoom>,
+    /// Events of requests that ended because of that, to be returned with those of the next step.
+    ended: Vec<(RequestId, Event)>,
     /// Counts of the tokens of each expert, if they are counted.
     experts: Option<ExpertLoad>,
 }
@@ -129,19 +120,23 @@ impl Engine {
     /// Makes an engine for `model`, whose weights are on `device`.
     ///
     /// # Errors
-    /// [`EngineError::Unfit`] for invalid limits, and [`EngineError::Model`] if the device can't hold the cache.
+    /// [`EngineError::Unfit`] for invalid limits, and [`EngineError::Model`] for more tokens than a cache can have, and if the device can't
+    /// hold the cache's first pages.
     pub fn new(model: Model, options: EngineOptions, device: &Device) -> Result<Self, EngineError> {
-        let Limits { pages, longest, .. } = options.limits;
-        // Refuses what no cache can hold before anything of that size is made.
-        let pages = Pages::paged(0, pages, longest).map_err(moebius_model::Error::from)?;
-        let scheduler = Scheduler::new(options.limits)?;
+        options.memory(model.spec())?;
+        let (limits, first) = (options.limits, options.first());
+        let pages = Pages::paged(0, first, longest(&limits, first));
+        let pages = pages.map_err(moebius_model::Error::from)?;
         let cache = Cache::new(model.spec(), pages, options.format, device)?;
         Ok(Self {
             cache,
             device: device.clone(),
-            scheduler,
+            scheduler: Scheduler::new(limits)?,
+            limits,
             active: HashMap::new(),
             next: 0,
+            no_room: None,
+            ended: Vec::new(),
             experts: None,
             model,
         })
@@ -152,7 +147,7 @@ impl Engine {
         &self.model
     }
 
-    /// Bytes of the cache.
+    /// Bytes of the cache as it is now.
     pub fn cache_bytes(&self) -> usize {
         self.cache.bytes()
     }
@@ -172,6 +167,8 @@ impl Engine {
         let history = History::new(&generation.prompt);
         let request = Request::new(id, generation.prompt, generation.most_new);
         self.scheduler.add(request.with_salt(generation.salt))?;
+        // Memory may have become free.
+        self.scheduler.limit(self.limits.pages);
         self.next += 1;
         let active = Active {
             history,
@@ -186,12 +183,14 @@ impl Engine {
     /// Cancels a request, which then gives no more events. Returns whether the request existed.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         self.active.remove(&id);
-        self.scheduler.cancel(id)
+        let events = self.ended.len();
+        self.ended.retain(|(ended, _)| *ended != id);
+        self.scheduler.cancel(id) || self.ended.len() < events
     }
 
-    /// Whether there are no requests.
+    /// Whether there are no requests, and no events to return.
     pub fn is_idle(&self) -> bool {
-        self.scheduler.is_idle()
+        self.scheduler.is_idle() && self.ended.is_empty()
     }
 
     /// Numbers of pages by their state.
@@ -258,8 +257,8 @@ impl Engine {
         &mut self,
         then: &mut dyn FnMut(&Computed) -> Result<(), EngineError>,
     ) -> Result<Option<Launched>, EngineError> {
-        let step = self.scheduler.step()?;
-        if step.work.is_empty() {
+        let step = self.scheduled()?;
+        if step.work.is_empty() && self.ended.is_empty() {
             return Ok(None);
         }
         let mut all = Vec::new();
@@ -275,6 +274,53 @@ impl Engine {
             }
         }
         Ok(Some(Launched::new(step, all)))
+    }
+
+    /// Schedules a step, for whose pages the cache grows first if it must. If it can't, the step is scheduled with the pages that there are,
+    /// and a request that then can't go on although it is alone ends. Empty if there are no requests left.
+    fn scheduled(&mut self) -> Result<Step, EngineError> {
+        loop {
+            let step = self.scheduler.step()?;
+            if step.work.is_empty() {
+                let (Some(id), Some(error)) = (self.scheduler.first(), self.no_room) else {
+                    return Ok(step);
+                };
+                self.scheduler.cancel(id);
+                self.active.remove(&id);
+                self.ended.push((id, Event::End(Ended::NoRoom(error))));
+                continue;
+            }
+            match self.grow(self.scheduler.pages_reached()) {
+                Ok(()) => return Ok(step),
+                Err(moebius_model::Error::NoRoom(error)) => {
+                    self.scheduler.abandon();
+                    self.scheduler.limit(self.cache.page_count());
+                    self.no_room = Some(error);
+                }
+                Err(error) => {
+                    self.scheduler.abandon();
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+
+    /// Makes the cache large enough for `needed` pages: twice as large as it is, as far as the limit allows, or if the device has no memory
+    /// for that, by half of what would fit, so that there is memory left for other things.
+    fn grow(&mut self, needed: usize) -> Result<(), moebius_model::Error> {
+        let now = self.cache.page_count();
+        if needed <= now {
+            return Ok(());
+        }
+        let twice = needed.max(2 * now).min(self.limits.pages);
+        let mut grow = |pages| self.cache.grow(pages, longest(&self.limits, pages));
+        match grow(twice) {
+            Err(moebius_model::Error::NoRoom(NoRoom { tokens, .. })) if twice > needed => {
+                let fits = tokens as usize / PAGE;
+                grow(needed.max(needed.midpoint(fits)).min(twice))
+            }
+            grown => grown,
+        }
     }
 
     /// Finishes a launched step: chooses the next tokens from the data that was `read`, and returns events like [`Engine::step`].
@@ -293,14 +339,16 @@ impl Engine {
                 return Err(error.into());
             }
         };
-        let (mut events, mut sampled) = (Vec::new(), Vec::new());
+        let (mut events, mut sampled) = (std::mem::take(&mut self.ended), Vec::new());
         for (work, logits) in launched.step.work.iter().zip(&logits) {
             let (Some(place), Some(logits)) = (work.samples, logits) else {
                 continue;
             };
             self.choose(work.request, place, logits, &mut events, &mut sampled);
         }
-        self.scheduler.complete(&sampled)?;
+        if !launched.step.work.is_empty() {
+            self.scheduler.complete(&sampled)?;
+        }
         Ok(events)
     }
 
@@ -395,6 +443,11 @@ pub enum EngineError {
     /// A device failed during a computation.
     #[error("the device failed: {0}")]
     Device(String),
+}
+
+/// Number of tokens that the longest request may have in a cache of `pages` pages.
+fn longest(limits: &Limits, pages: usize) -> usize {
+    limits.longest.min(pages.saturating_mul(PAGE))
 }
 
 /// Groups the parts of a step by their number of new tokens: all parts with one token form one call of the model, while pieces of prompts

@@ -50,7 +50,7 @@ impl Scheduler {
         limits.check()?;
         Ok(Self {
             limits,
-            pages: PagePool::new(limits.pages as u32),
+            pages: PagePool::new(limits.pages),
             running: Vec::new(),
             waiting: VecDeque::new(),
             under_way: None,
@@ -179,6 +179,33 @@ impl Scheduler {
         self.counts
     }
 
+    /// Number of pages that the cache must have for all steps so far.
+    pub(crate) fn pages_reached(&self) -> usize {
+        self.pages.reached()
+    }
+
+    /// Limits the cache to its first `pages` pages, as if it had no others. Pages beyond that requests have go back to the pool: they were
+    /// given for steps that were abandoned, and nothing was computed in them. A limit below [`Self::pages_reached`] is for the time between
+    /// steps.
+    ///
+    /// With fewer pages than [`Limits::pages`], a request may lack pages although it is alone; [`Self::step`] then returns an empty step,
+    /// and the request is the [`Self::first`].
+    pub(crate) fn limit(&mut self, pages: usize) {
+        for sequence in &mut self.running {
+            let beyond = |page: &u32| *page as usize >= pages;
+            let kept = sequence.pages.iter().position(beyond);
+            let kept = kept.unwrap_or(sequence.pages.len());
+            self.pages.release(&sequence.pages.split_off(kept));
+        }
+        self.pages.limit(pages);
+    }
+
+    /// The request that arrived before all others.
+    pub(crate) fn first(&self) -> Option<RequestId> {
+        let running = self.running.first();
+        running.or(self.waiting.front()).map(|sequence| sequence.id)
+    }
+
     /// Gives the running requests their parts of a step, and returns how many of the step's tokens are left.
     fn go_on(&mut self, step: &mut Step) -> usize {
         let mut left = self.limits.batch_tokens;
@@ -194,8 +221,8 @@ impl Scheduler {
                     step.work.push(part(sequence, end));
                     at += 1;
                 }
-                // This may preempt the present request, but never the first: alone it has all pages, and `add` has checked that they are
-                // enough.
+                // This may preempt the present request, but the first only under a lower limit: alone it has all pages, and `add` has
+                // checked that they are enough.
                 None => self.preempt(step),
             }
         }
@@ -285,3 +312,7 @@ fn part(sequence: &Sequence, end: usize) -> Work {
         samples: (end == sequence.tokens.len()).then(|| sequence.generated()),
     }
 }
+
+#[cfg(test)]
+#[path = "limit_tests.rs"]
+mod tests;

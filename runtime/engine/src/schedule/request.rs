@@ -36,7 +36,7 @@ impl Limits {
         self.pages.div_ceil(100)
     }
 
-    pub(super) fn check(&self) -> Result<(), Mismatch> {
+    pub(crate) fn check(&self) -> Result<(), Mismatch> {
         let pages = (1..=1 << 30).contains(&self.pages);
         Fault::Config.unless(pages, "pages", "1 to 2^30", self.pages)?;
         Fault::Config.unless(self.running > 0, "running", "at least 1", self.running)?;

@@ -1,6 +1,7 @@
 //! The cache of the keys and values of all layers, and the memory that it takes.
 
 use burn::tensor::{Device, Tensor};
+use moebius::ErrorKind;
 use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Span, Step};
 use moebius_ops::kv_cache::{BLOCK, Layout};
 use moebius_weights::Unfit;
@@ -75,11 +76,19 @@ impl Cache {
             pages: pages as u64,
             ..self.memory
         };
-        memory.check(self.memory.pages, SPARE, &self.device)?;
+        let now = self.memory.pages;
+        memory.check(now, SPARE, &self.device)?;
         let mut grown = self.pages.clone();
         grown.grow(pages, longest)?;
         for layer in &mut self.layers {
-            layer.grow(&grown)?;
+            layer.grow(&grown).map_err(|error| match error.kind() {
+                // Something else has taken the memory since it was free. Layers that have grown go on with the pages so far.
+                ErrorKind::Device => {
+                    let free = moebius::memory_free(&self.device);
+                    Error::NoRoom(memory.refused(free, now))
+                }
+                _ => Error::from(error),
+            })?;
         }
         (self.pages, self.memory) = (grown, memory);
         // On XLA this also keeps the growth out of the program of the next step.
@@ -201,19 +210,37 @@ impl CacheMemory {
     /// Checks that this cache and `beside` bytes more fit into `free` bytes, where `now` of the pages are there already. While a layer's
     /// pool is made, zeros and the pool before exist beside it, at most twice its bytes.
     fn check_within(&self, free: u64, now: u64, beside: u64) -> Result<(), NoRoom> {
-        let making = self.all + 2 * self.largest;
-        let (pages, there) = (self.pages.saturating_mul(making), now * self.all);
-        let needed = pages.saturating_sub(there).saturating_add(beside);
+        let needed = self.needed(now).saturating_add(beside);
         if needed <= free {
             return Ok(());
         }
-        let room = free.saturating_sub(beside).saturating_add(there);
-        let fits = room.checked_div(making).unwrap_or(0).max(now);
+        let room = free.saturating_sub(beside).saturating_add(now * self.all);
+        let fits = room.checked_div(self.making()).unwrap_or(0).max(now);
         Err(NoRoom {
             needed,
             free,
             tokens: fits * self.page,
         })
+    }
+
+    /// Bytes that this cache needs where `now` of the pages are there already.
+    fn needed(&self, now: u64) -> u64 {
+        let pages = self.pages.saturating_mul(self.making());
+        pages.saturating_sub(now * self.all)
+    }
+
+    /// Bytes for each page while the cache is made.
+    fn making(&self) -> u64 {
+        self.all + 2 * self.largest
+    }
+
+    /// The error of a system that refused the memory, with `now` pages there already.
+    fn refused(&self, free: Option<u64>, now: u64) -> NoRoom {
+        NoRoom {
+            needed: self.needed(now),
+            free: free.unwrap_or(0),
+            tokens: now * self.page,
+        }
     }
 }
 

@@ -1,0 +1,66 @@
+//! Options of an engine.
+
+use moebius::attention::CacheFormat;
+use moebius_model::decoder::{CacheMemory, ModelSpec};
+
+use super::EngineError;
+use crate::pages::PAGE;
+use crate::schedule::Limits;
+
+/// Default number of prompt tokens that are computed in one step.
+const BATCH_TOKENS: usize = 512;
+
+/// Default number of pages that a cache has from the start, for 1024 tokens.
+const FIRST_PAGES: usize = 64;
+
+/// Limits of an engine, and the format and first size of its cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Limits on the pages of the cache, the tokens of a step, the concurrent requests and the tokens of a request.
+    pub limits: Limits,
+    /// Format of the cached keys and values.
+    pub format: CacheFormat,
+    /// Number of pages that the cache has from the start, at least one and at most [`Limits::pages`]. The cache doubles where tokens need
+    /// more, up to these, as far as the device has memory.
+    pub reserve: usize,
+}
+
+impl EngineOptions {
+    /// Options with these limits; keys and values are stored in f32, and the cache begins with room for 1024 tokens.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            format: CacheFormat::F32,
+            reserve: FIRST_PAGES,
+        }
+    }
+
+    /// Options for one request at a time with at most `tokens` tokens of prompt and answer, otherwise as [`Self::new`] has them.
+    pub fn for_one(tokens: usize) -> Self {
+        Self::new(Limits::new(tokens.div_ceil(PAGE), BATCH_TOKENS, 1))
+    }
+
+    /// These options, with all pages from the start: nothing grows while requests run, as a measurement wants it.
+    pub fn reserved(self) -> Self {
+        Self {
+            reserve: self.limits.pages,
+            ..self
+        }
+    }
+
+    /// The memory that the cache takes at the start, for a check before a model's weights are loaded
+    /// ([`ModelFiles::check_memory`](moebius_model::load::ModelFiles::check_memory)).
+    ///
+    /// # Errors
+    /// [`EngineError::Unfit`] for invalid limits, and [`EngineError::Model`] for more tokens than a cache can have on any device.
+    pub fn memory(&self, spec: &ModelSpec) -> Result<CacheMemory, EngineError> {
+        CacheMemory::new(spec, [self.limits.pages, PAGE], self.format)?;
+        self.limits.check()?;
+        Ok(CacheMemory::new(spec, [self.first(), PAGE], self.format)?)
+    }
+
+    /// Number of pages that the cache has from the start.
+    pub(super) fn first(&self) -> usize {
+        self.reserve.clamp(1, self.limits.pages.max(1))
+    }
+}
