@@ -351,7 +351,7 @@ fn a_cache_that_grows_keeps_what_it_has() {
             cache.append(rows(0.0, 16), rows(1.0, 16), &step).unwrap();
             let one_page = cache.bytes();
             assert!(pages.extend(&[1], &device).is_err());
-            assert!(pages.grow(0, 48).is_err() && pages.grow(3, 8).is_err());
+            assert!(pages.grow(0, 48).is_err() && pages.grow(3, 0).is_err());
             pages.grow(3, 48).unwrap();
             let step = pages.extend(&[16], &device).unwrap();
             // The cache doesn't have the pages of the step before it has grown.

@@ -6,8 +6,11 @@ use cubecl::wgpu::{AutoGraphicsApi, RuntimeOptions, init_setup};
 use moebius::ErrorKind;
 use moebius::moe::MoeConfig;
 use moebius_device::DeviceKind;
+use moebius_engine::{Ended, Engine, EngineOptions, Event, Generation, Limits, RequestId};
+use moebius_model::decoder::{Drawn, Model};
 use moebius_model::{Checkpoint, DecoderConfig, Text, TrainConfig, Trainer};
 use moebius_tests::gradients::filled;
+use std::collections::BTreeMap;
 use std::process::Command;
 
 /// The result of a small layer, which must be the same before and after a fault.
@@ -74,6 +77,71 @@ pub(crate) fn run_out(arguments: &[String]) {
     limit(None);
     assert_eq!(small(&device), before);
     drop(buffer(1).unwrap());
+}
+
+/// An engine on Flex that begins with two pages, for a model whose pages are 4 MiB in each of its two layers.
+fn wide_engine() -> Engine {
+    let device = moebius::open(&moebius::Device::Flex).unwrap();
+    let sizes = DecoderConfig {
+        layers: 2,
+        sequence: 1 << 12,
+        ..DecoderConfig::default().with_hidden(16)
+    };
+    let mut spec = sizes.spec();
+    for layer in &mut spec.layers {
+        let attention = &mut layer.attention;
+        (attention.heads, attention.kv_heads) = (128, 128);
+        (attention.head_dim, attention.value_dim) = (256, 256);
+    }
+    let model = Model::of_values(&spec, &mut Drawn::new(&spec, 1), &device).unwrap();
+    let options = EngineOptions {
+        reserve: 2,
+        ..EngineOptions::new(Limits::new(1 << 9, 32, 3))
+    };
+    Engine::new(model, options, &device).unwrap()
+}
+
+/// The tokens of each request and its end, in the order of the requests. A request is the first token of its prompt, and how many the
+/// prompt has.
+fn answers(engine: &mut Engine, requests: &[(u32, u32)]) -> Vec<(Vec<u32>, Option<Ended>)> {
+    for &(first, tokens) in requests {
+        let prompt = (first..first + tokens).map(|token| token % 256).collect();
+        engine.add(Generation::new(prompt, 5)).unwrap();
+    }
+    let mut all = BTreeMap::<RequestId, (Vec<u32>, Option<Ended>)>::new();
+    while !engine.is_idle() {
+        for (id, event) in engine.step().unwrap() {
+            let (tokens, ended) = all.entry(id).or_default();
+            match event {
+                Event::Token(draw) => tokens.push(draw.id),
+                Event::End(reason) => *ended = Some(reason),
+            }
+        }
+    }
+    all.into_values().collect()
+}
+
+/// Fills the cache of an engine until the process has no memory for more: the request that needs it ends and says so, and the requests
+/// beside and after it get what they get alone. When there is memory again, a long request is answered, too.
+pub(crate) fn fill_a_cache(_: &[String]) {
+    let mut engine = wide_engine();
+    let short = [(3, 10), (77, 20)];
+    let alone = short.map(|request| answers(&mut engine, &[request]).remove(0));
+    limit(Some(256 << 20));
+    let mut got = answers(&mut engine, &[short[0], (150, 2000), short[1]]);
+    limit(None);
+    let (tokens, ended) = got.remove(1);
+    let Some(Ended::NoRoom(error)) = ended else {
+        panic!("the request ended with {ended:?}");
+    };
+    println!("{error}");
+    assert!(tokens.is_empty() && error.needed > error.free && error.free < 1 << 30);
+    // A page of 16 tokens takes 8 MiB, so 256 MiB hold less than 512 tokens; 64 MiB stay free.
+    assert!((32..512).contains(&error.tokens), "{error}");
+    assert_eq!(got, alone);
+    assert_eq!(engine.usage().used, 0);
+    let (tokens, ended) = answers(&mut engine, &[(150, 300)]).remove(0);
+    assert_eq!((tokens.len(), ended), (5, Some(Ended::Length)));
 }
 
 /// The adapter behind the device `wgpu`.

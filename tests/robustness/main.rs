@@ -78,6 +78,7 @@ const CHILDREN: &[(&str, &str, &[&str])] = &[
 const CHILDREN_ON_LINUX: &[(&str, &str, &[&str])] = &[
     ("faults::no_memory_left_on_cpu", "no-memory", &["cpu"]),
     ("faults::no_memory_left_on_wgpu", "no-memory", &["wgpu"]),
+    ("faults::no_memory_left_for_a_cache", "fill-a-cache", &[]),
 ];
 
 /// The roles of this program as a child process.
@@ -85,6 +86,7 @@ const ROLES: &[(&str, Role)] = &[
     ("bits", worker_counts::print_bits),
     ("too-large", faults::ask_too_much),
     ("no-memory", faults::run_out),
+    ("fill-a-cache", faults::fill_a_cache),
     ("lost", faults::lose),
     ("train", kills::train),
     ("convert", kills::convert_once),

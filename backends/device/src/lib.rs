@@ -55,7 +55,5 @@ pub use capability::{Capability, DeviceKind, Limits, MemoryFigures, MmaShape, Ru
 pub use choose::{Choice, Work, choose, choose_for};
 pub use device::{Device, ParseDeviceError, XlaPlatform};
 pub use located::{Found, OpenError};
-pub use memory::{
-    MemoryUse, ProcessMemory, host_memory_free, memory_free, memory_in_use, process_memory,
-};
-pub use open::{Opened, discover, open, probe};
+pub use memory::{MemoryUse, ProcessMemory, host_memory_free, memory_in_use, process_memory};
+pub use open::{Opened, discover, memory_free, open, probe};

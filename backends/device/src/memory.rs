@@ -2,7 +2,6 @@
 
 use cubecl::MemoryScope;
 use cubecl::client::Client;
-use cubecl::device::WgpuDeviceKind;
 use serde::Serialize;
 
 #[cfg(not(target_family = "wasm"))]
@@ -189,22 +188,6 @@ fn parse_address_limit(limits: &str) -> Option<u64> {
     let name = "Max address space";
     let values = limits.lines().find_map(|line| line.strip_prefix(name))?;
     values.split_whitespace().next()?.parse().ok()
-}
-
-/// Bytes that can still be allocated on a device, as its driver tells now; [`host_memory_free`] for devices that compute on
-/// the processor. `None` where nothing tells, such as for GPUs behind wgpu.
-pub fn memory_free(device: &cubecl::Device) -> Option<u64> {
-    match device {
-        cubecl::Device::Cpu(_) => host_memory_free(),
-        cubecl::Device::Wgpu(wgpu) if matches!(wgpu.kind, WgpuDeviceKind::Cpu) => {
-            host_memory_free()
-        }
-        #[cfg(feature = "cuda")]
-        cubecl::Device::Cuda(cuda) => crate::cuda::free(cuda.index),
-        #[cfg(feature = "rocm")]
-        cubecl::Device::Hip(_) => crate::rocm::free(device.client().properties()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Finding the devices of this build and this machine, and opening them.
 
 use cubecl::client::Client;
+use cubecl::device::WgpuDeviceKind;
 
 use crate::guard;
 use crate::located::{Found, Located};
+use crate::memory::host_memory_free;
 use crate::{Capability, Device, OpenError, Runtime, choose};
 
 /// Every device of every runtime in this build, and one entry for each runtime that is left out or has no device, with
@@ -183,6 +185,22 @@ fn list(runtime: Device) -> Result<Vec<Found>, OpenError> {
                 status: located.capability(),
             }])
         }
+    }
+}
+
+/// Bytes that can still be allocated on a device, as its driver tells now; [`host_memory_free`] for devices that compute on
+/// the processor. `None` where nothing tells, such as for GPUs behind wgpu.
+pub fn memory_free(device: &cubecl::Device) -> Option<u64> {
+    match device {
+        cubecl::Device::Cpu(_) => host_memory_free(),
+        cubecl::Device::Wgpu(wgpu) if matches!(wgpu.kind, WgpuDeviceKind::Cpu) => {
+            host_memory_free()
+        }
+        #[cfg(feature = "cuda")]
+        cubecl::Device::Cuda(cuda) => crate::cuda::free(cuda.index),
+        #[cfg(feature = "rocm")]
+        cubecl::Device::Hip(_) => crate::rocm::free(device.client().properties()),
+        _ => None,
     }
 }
 

@@ -68,6 +68,35 @@ fn a_prompt_is_gone_on_with() {
     );
 }
 
+/// Memory is taken as tokens come: room for four million of them reserves nothing in 9 GB, and four billion are refused in words.
+#[test]
+#[cfg(target_os = "linux")] // where `prlimit` is
+fn room_for_many_tokens_takes_no_memory() {
+    let folder = model();
+    let more = ["--prompt", "w3 w14 w15", "--json"];
+    let few = object(&generate(
+        folder.path(),
+        &[&more[..], &["--max-tokens", "6"]].concat(),
+    ));
+    let third = few["ids"][2].to_string();
+    let stop = format!("w{third}");
+    let mut limited = Command::new("prlimit");
+    limited.args(["--as=9000000000", env!("CARGO_BIN_EXE_moebius")]);
+    limited.args(["generate", "--device", "flex", "--model"]);
+    limited.arg(folder.path()).args(more);
+    limited.args(["--max-tokens", "4000000", "--stop", &stop]);
+    let output = limited.output().expect("prlimit starts");
+    let found = object(&output);
+    assert_eq!(
+        (output.status.code(), &found["finish"]),
+        (Some(0), &Value::from("stop"))
+    );
+
+    let many = ["--max-tokens", "4000000000"];
+    let refused = generate(folder.path(), &[&more[..], &many].concat());
+    assert_refused(&refused, "tokens of a cache: expected at most");
+}
+
 #[test]
 fn draws_follow_their_seed() {
     let folder = model();

@@ -82,6 +82,28 @@ fn steps_give_the_bits_of_the_whole() {
 }
 
 #[test]
+fn a_cache_that_grows_gives_the_bits_of_the_whole() {
+    let device = Device::flex();
+    for folder in folders() {
+        let model = load(&folder, &device);
+        let tokens = tokens(&folder);
+        let whole = bits(model.forward(ids(&tokens, 1, &device)).unwrap().logits);
+        let mut cache = cache(&model, Pages::paged(1, 1, 16).unwrap(), &device);
+        let first = model.step(ids(&tokens[..16], 1, &device), &[16], &mut cache);
+        let mut got = bits(first.unwrap().logits);
+        let page = cache.bytes();
+        cache.grow(3, 48).unwrap();
+        assert_eq!((cache.bytes(), cache.page_count()), (3 * page, 3));
+        let more = tokens.len() - 16;
+        let rest = model.step(ids(&tokens[16..], 1, &device), &[more], &mut cache);
+        got.extend(bits(rest.unwrap().logits));
+        assert_eq!(got, whole, "{}", folder.display());
+        // A cache doesn't become smaller.
+        assert!(cache.grow(2, 48).is_err());
+    }
+}
+
+#[test]
 fn sequences_of_other_lengths_change_nothing() {
     let device = Device::flex();
     for folder in folders() {

@@ -109,8 +109,8 @@ impl Pages {
             Fault::Config.unless(then >= now, what, format_args!("at least {now}"), then)?;
         }
         // The new pages come after those that are free already, so that low numbers are handed out first.
-        let new = (self.pages as u32..pages as u32).rev();
-        self.free.splice(0..0, new);
+        let [from, to] = [self.pages, pages].map(|page| page as u32);
+        self.free.splice(0..0, (from..to).rev());
         (self.pages, self.most) = (pages, most);
         Ok(())
     }

@@ -26,7 +26,10 @@ fn run(scheduler: &mut Scheduler) -> Vec<u64> {
 fn pages_that_the_cache_lacks_go_back() {
     // Each request has 31 tokens in two pages, and its 33rd, in the third step, needs a third.
     let mut scheduler = scheduler([request(1, 31, 20), request(2, 31, 4)]);
-    assert_eq!([run(&mut scheduler), run(&mut scheduler)], [[1, 2], [1, 2]]);
+    assert_eq!(
+        [run(&mut scheduler), run(&mut scheduler)],
+        [[1_u64, 2], [1, 2]]
+    );
     assert_eq!(scheduler.pages_reached(), 4);
     let step = scheduler.step().unwrap();
     assert_eq!((step.work.len(), scheduler.pages_reached()), (2, 6));
@@ -38,7 +41,7 @@ fn pages_that_the_cache_lacks_go_back() {
     // The second request gives its pages up for the first, which needs four for its 50 tokens.
     let mut steps = 0;
     while scheduler.first() == Some(RequestId(1)) {
-        assert_eq!(run(&mut scheduler), [1]);
+        assert_eq!(run(&mut scheduler), [1_u64]);
         assert!(scheduler.pages_reached() <= 4);
         steps += 1;
     }
@@ -46,7 +49,7 @@ fn pages_that_the_cache_lacks_go_back() {
     assert_eq!(steps, 18);
     assert_eq!(scheduler.counts().preemptions, 1);
     // The second computes its 33 tokens, and chooses the two of its four that it lacks.
-    assert_eq!([run(&mut scheduler), run(&mut scheduler)], [[2], [2]]);
+    assert_eq!([run(&mut scheduler), run(&mut scheduler)], [[2_u64], [2]]);
     assert!(scheduler.is_idle());
 }
 
@@ -56,7 +59,7 @@ fn a_request_that_lacks_pages_alone_is_the_first_of_an_empty_step() {
     scheduler.limit(4);
     // Four pages hold 64 tokens: the 40 of the prompt, and 24 more. There is no room for the second request.
     for _ in 0..25 {
-        assert_eq!(run(&mut scheduler), [1]);
+        assert_eq!(run(&mut scheduler), [1_u64]);
     }
     let step = scheduler.step().unwrap();
     assert!(step.work.is_empty() && !scheduler.is_idle());
@@ -65,7 +68,7 @@ fn a_request_that_lacks_pages_alone_is_the_first_of_an_empty_step() {
     // No step is under way, and without the request the other one runs.
     assert!(scheduler.cancel(RequestId(1)));
     for _ in 0..3 {
-        assert_eq!(run(&mut scheduler), [2]);
+        assert_eq!(run(&mut scheduler), [2_u64]);
     }
     assert!(scheduler.is_idle());
     assert_eq!(scheduler.usage().used, 0);

@@ -188,7 +188,7 @@ impl CacheMemory {
     /// Checks that a device has memory for this cache and `beside` bytes more, where `now` of the pages are there already.
     ///
     /// # Errors
-    /// [`NoRoom`] for more bytes than are free, or than one buffer may have. A device that doesn't tell (see [`moebius::memory_free`]) passes.
+    /// [`NoRoom`] for more bytes than are free, or than one buffer may have. A device that doesn't tell ([`moebius::memory_free`]) passes.
     pub(crate) fn check(&self, now: u64, beside: u64, device: &Device) -> Result<(), NoRoom> {
         if let Some(most) = moebius::largest_buffer(device) {
             let needed = self.pages.saturating_mul(self.largest);
