@@ -2,7 +2,9 @@
 
 use crate::vector::{exp, vectorized};
 use moebius_ops::experts::Problem;
-use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
+use moebius_ops::grouped_gemm::{
+    Activation, CLAMPED_LIMIT, CLAMPED_SLOPE, TANH_CUBE, TANH_LIMIT, TANH_SLOPE,
+};
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 use std::f32::consts::{PI, SQRT_2};
@@ -144,12 +146,19 @@ fn apply(activation: Activation, x: &mut [f32]) {
             let m = at_most(x);
             m / (1.0 + (-CLAMPED_SLOPE * m).exp())
         }),
+        Activation::GeluTanh => map(x, |x| x * sigmoid(tanh_terms(x)[0])),
     }
 }
 
 /// Computes Φ(x) = ½ · erfc(−x / √2), which keeps its digits far below 0.
 fn normal(x: f32) -> f32 {
     0.5 * libm::erfcf(-x / SQRT_2)
+}
+
+/// Computes u = 2 · √(2/π) · (x + 0.044715 · x³), the argument of the logistic function in the older form of gelu, and its slope.
+fn tanh_terms(x: f32) -> [f32; 2] {
+    let (slope, bend) = (TANH_SLOPE as f32, TANH_CUBE as f32 * x * x);
+    [x * slope * (1.0 + bend), slope * (1.0 + 3.0 * bend)]
 }
 
 /// Computes 1 / (1 + e⁻ˣ) without an exponential that overflows.
@@ -192,6 +201,14 @@ fn slopes(activation: Activation, x: &[f32]) -> Vec<f32> {
             // gelu(x) = x·Φ(x) and gelu'(x) = Φ(x) + x·φ(x).
             let density = (-0.5 * x * x).exp() / (2.0 * PI).sqrt();
             normal(x) + x * density
+        }),
+        Activation::GeluTanh => map(x, |x| {
+            // x is cut where the logistic function is 0 or 1, so that its slope's factors stay finite.
+            let limit = TANH_LIMIT as f32;
+            let x = x.clamp(-limit, limit);
+            let [u, rise] = tanh_terms(x);
+            let share = sigmoid(u);
+            share + x * share * (1.0 - share) * rise
         }),
     }
     slopes

@@ -16,13 +16,14 @@ use moebius_tests::elements::{download, exact, rounded, unwritten, upload};
 use moebius_tests::target::{Target, download_f32, nans, upload_f32, upload_u32};
 use moebius_tests::tolerance::{assert_close, rel_l2};
 
-const ACTIVATIONS: [Option<Activation>; 6] = [
+const ACTIVATIONS: [Option<Activation>; 7] = [
     None,
     Some(Activation::Relu),
     Some(Activation::Gelu),
     Some(Activation::Silu),
     Some(Activation::Mish),
     Some(Activation::Clamped),
+    Some(Activation::GeluTanh),
 ];
 
 /// Rows with their routing; elements that no oracle reads are NaN.

@@ -118,6 +118,7 @@ pub(crate) fn feed_forward(target: &Target) {
         Activation::Silu,
         Activation::Mish,
         Activation::Clamped,
+        Activation::GeluTanh,
     ];
     for (seed, activation) in (0..).zip(activations) {
         let config = expert(kind).with_activation(activation);

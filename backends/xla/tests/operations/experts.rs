@@ -59,6 +59,7 @@ fn variants() -> impl Iterator<Item = Problem> {
         (Activation::Silu, true, true),
         (Activation::Mish, false, true),
         (Activation::Mish, true, false),
+        (Activation::GeluTanh, true, false),
         (Activation::Clamped, true, true),
     ];
     variants

@@ -66,6 +66,10 @@ pub struct MoeConfig {
     /// The recipe by which feed-forward experts multiply in FP8; a shared expert and the router never do.
     #[serde(default)]
     pub fp8: Option<Fp8Recipe>,
+    /// Whether the router's weight multiplies an expert's input instead of its output (Llama 4, 2025): y_t = expert(w_t · x_t). Only for
+    /// feed-forward experts of which each token chooses one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weighted_input: bool,
 }
 
 /// The kinds of experts.
@@ -211,6 +215,8 @@ setters! { MoeConfig:
     /// Sets how experts train in FP8, or that they don't; see [`crate::fp8::training`], whose `update`
     /// follows every backward pass.
     with_fp8: fp8: Option<Fp8Recipe>,
+    /// Sets whether the router's weight multiplies an expert's input instead of its output.
+    with_weighted_input: weighted_input: bool,
 }
 
 impl MoeConfig {
@@ -232,6 +238,7 @@ impl MoeConfig {
             shared: None,
             keep: Keep::default(),
             fp8: None,
+            weighted_input: false,
         }
     }
 
@@ -370,6 +377,11 @@ impl MoeConfig {
             let expected = "0: attention experts have no activation";
             Fault::Config.unless(p == 0.0, "activation_dropout", expected, p)?;
         }
+        let right = self.kind == ExpertKind::FeedForward && self.top_k() == 1;
+        let got = format_args!("{:?} experts, {} a token", self.kind, self.top_k());
+        let expected = "feed-forward experts, one a token";
+        let right = right || !self.weighted_input;
+        Fault::Config.unless(right, "experts with a weighted input", expected, got)?;
         let fused = shared || (self.kind == ExpertKind::FeedForward && self.fp8.is_none());
         let right = self.keep == Keep::default() || (fused && p == 0.0);
         let expected = "the default: no training forward of these experts is fused";

@@ -337,9 +337,16 @@ impl MoeLayer {
             assignment,
             dropped,
         } = stage.run(&x, mask, clock.as_ref())?;
+        let (rows, weights) = (x.clone(), routing.weights.clone());
+        // The only slot of a token has the token's row, so the weight can go to either side of the expert.
+        let (rows, weights) = if config.weighted_input {
+            (rows * weights.clone().cast(x.dtype()), weights.ones_like())
+        } else {
+            (rows, weights)
+        };
         let slots = Slots {
-            x: x.clone(),
-            weights: routing.weights.clone(),
+            x: rows,
+            weights,
             sequence,
         };
         let y = match &self.experts {
@@ -524,3 +531,8 @@ fn mark(clock: Option<&StageClock>, stage: Stage, device: &Device) {
         clock.mark(stage);
     }
 }
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+#[path = "weighted_input_tests.rs"]
+mod tests;

@@ -58,6 +58,8 @@ impl MoeLayer {
         Fault::Unsupported.unless(none, what, "none", "capacity factors that change")?;
         let (what, none) = ("shared of a placed layer", config.shared.is_none());
         Fault::Unsupported.unless(none, what, "none", "a shared expert")?;
+        let (what, output) = ("weights of a placed layer", !config.weighted_input);
+        Fault::Unsupported.unless(output, what, "on the experts' output", "on their input")?;
         check_router(&config.router)?;
         let unlike =
             || Fault::Unsupported.error("weights of a placed layer", "plain ones", "others");

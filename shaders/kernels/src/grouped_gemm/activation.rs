@@ -1,7 +1,11 @@
 //! Activations of f32 sums before the store, and their derivatives, on vectors.
 
 use cubecl::prelude::*;
-use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
+use moebius_ops::grouped_gemm::{self as ops, Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
+
+const TANH_SLOPE: f32 = ops::TANH_SLOPE as f32;
+const TANH_CUBE: f32 = ops::TANH_CUBE as f32;
+const TANH_LIMIT: f32 = ops::TANH_LIMIT as f32;
 
 /// Applies `activation` to every lane; `None` is the identity.
 #[cube]
@@ -23,6 +27,10 @@ pub(crate) fn activate<N: Size>(
             let m = at_most::<N>(x);
             let slope = Vector::<f32, N>::new(CLAMPED_SLOPE);
             m / (one + (-(m * slope)).exp())
+        }
+        Some(Activation::GeluTanh) => {
+            let (u, _) = tanh_terms::<N>(x);
+            x / (one + (-u).exp())
         }
         None => x,
     }
@@ -105,6 +113,16 @@ fn mish_terms<N: Size>(x: Vector<f32, N>) -> (Vector<f32, N>, Vector<f32, N>) {
     (e, e * (e + Vector::<f32, N>::new(2.0f32)))
 }
 
+/// u = 2 · √(2/π) · (x + 0.044715 · x³), the argument of the logistic function in the older form of gelu, and its slope.
+#[cube]
+fn tanh_terms<N: Size>(x: Vector<f32, N>) -> (Vector<f32, N>, Vector<f32, N>) {
+    let one = Vector::<f32, N>::new(1.0f32);
+    let slope = Vector::<f32, N>::new(TANH_SLOPE);
+    let bend = x * x * Vector::<f32, N>::new(TANH_CUBE);
+    let rise = one + bend * Vector::<f32, N>::new(3.0f32);
+    (x * slope * (one + bend), slope * rise)
+}
+
 /// The derivative of `activation` at every lane, 1 for `None`; relu's is 0 at 0.
 #[cube]
 pub(crate) fn activation_gradient<N: Size>(
@@ -141,6 +159,16 @@ pub(crate) fn activation_gradient<N: Size>(
             let logistic = one / (one + (-(x * slope)).exp());
             let rise = logistic + x * slope * logistic * (one - logistic);
             select_many(most.less_than(&x), zero, rise)
+        }
+        Some(Activation::GeluTanh) => {
+            // x is cut where the logistic function is 0 or 1, so that its slope's factors stay finite.
+            let most = Vector::<f32, N>::new(TANH_LIMIT);
+            let least = Vector::<f32, N>::new(-TANH_LIMIT);
+            let x = select_many(most.less_than(&x), most, x);
+            let x = select_many(x.less_than(&least), least, x);
+            let (u, rise) = tanh_terms::<N>(x);
+            let logistic = one / (one + (-u).exp());
+            logistic + x * logistic * (one - logistic) * rise
         }
         None => one,
     }

@@ -1,12 +1,13 @@
 use super::*;
 use crate::permute;
 
-const ALL: [Option<Activation>; 5] = [
+const ALL: [Option<Activation>; 6] = [
     None,
     Some(Activation::Relu),
     Some(Activation::Gelu),
     Some(Activation::Silu),
     Some(Activation::Mish),
+    Some(Activation::GeluTanh),
 ];
 
 fn problem(gated: bool, activation: Option<Activation>) -> Problem {

@@ -23,6 +23,10 @@ fn reference_values() {
     let gated = [-9.0, -0.5, 9.0].map(|up| Activation::Clamped.reference_gated(up));
     assert_eq!(gated, [-6.0, 0.5, 8.0]);
     assert_eq!(Activation::Silu.reference_gated(-9.0), -9.0);
+    // ½ · (1 + tanh(√(2/π) · 1.044715)) = ½ · (1 + 0.682383…), as PyTorch's `gelu` with `approximate='tanh'` has it.
+    assert!((Activation::GeluTanh.reference(1.0) - 0.841_191_990_608_3).abs() < 1e-10);
+    assert_eq!(Activation::GeluTanh.reference(1e4), 1e4);
+    assert_eq!(Activation::GeluTanh.reference_gradient(-1e4), 0.0);
 }
 
 #[test]

@@ -250,11 +250,23 @@ named! {
         Mish = "mish",
         /// m · σ(1.702 · m) with m = min(x, 7); used as a gate, it multiplies clamp(up, −7, 7) + 1 instead of up (gpt-oss, 2025).
         Clamped = "clamped",
+        /// x · σ(2u) with u = √(2/π) · (x + 0.044715 · x³), which is x/2 · (1 + tanh(u)): gelu's older form (Gemma, 2024).
+        #[serde(rename = "gelu_tanh")]
+        GeluTanh = "gelu_tanh",
     }
 }
 
 /// The factor 1.702 inside [`Activation::Clamped`]'s σ.
 pub const CLAMPED_SLOPE: f32 = 1.702;
+
+/// The factor 2 · √(2/π) of the polynomial inside [`Activation::GeluTanh`]'s σ.
+pub const TANH_SLOPE: f64 = 1.595_769_121_605_731;
+
+/// The share of x³ in the polynomial inside [`Activation::GeluTanh`]'s σ.
+pub const TANH_CUBE: f64 = 0.044_715;
+
+/// The magnitude of x from which on [`Activation::GeluTanh`] is 0 or x in any precision; its slope is computed of no larger one.
+pub const TANH_LIMIT: f64 = 64.0;
 
 /// The bound 7 of [`Activation::Clamped`].
 pub const CLAMPED_LIMIT: f32 = 7.0;
@@ -273,6 +285,10 @@ impl Activation {
                 // `f64::min` of a NaN and a number is the number.
                 let m = if x.is_nan() { x } else { m };
                 m / (1.0 + (-f64::from(CLAMPED_SLOPE) * m).exp())
+            }
+            Self::GeluTanh => {
+                let u = TANH_SLOPE * (x + TANH_CUBE * x.powi(3));
+                x / (1.0 + (-u).exp())
             }
         }
     }
@@ -314,6 +330,13 @@ impl Activation {
                 let slope = f64::from(CLAMPED_SLOPE);
                 let logistic = 1.0 / (1.0 + (-slope * x).exp());
                 logistic + slope * x * logistic * (1.0 - logistic)
+            }
+            Self::GeluTanh => {
+                let x = x.clamp(-TANH_LIMIT, TANH_LIMIT);
+                let u = TANH_SLOPE * (x + TANH_CUBE * x.powi(3));
+                let rise = TANH_SLOPE * (1.0 + 3.0 * TANH_CUBE * x * x);
+                let logistic = 1.0 / (1.0 + (-u).exp());
+                logistic + x * logistic * (1.0 - logistic) * rise
             }
         }
     }

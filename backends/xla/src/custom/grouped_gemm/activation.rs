@@ -1,7 +1,9 @@
 //! Activation functions in f32, and their derivatives.
 
 use crate::stablehlo::{Builder, Value};
-use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
+use moebius_ops::grouped_gemm::{
+    Activation, CLAMPED_LIMIT, CLAMPED_SLOPE, TANH_CUBE, TANH_LIMIT, TANH_SLOPE,
+};
 use std::f64::consts;
 
 /// exp(−x) + 1.
@@ -28,6 +30,12 @@ fn at_most(b: &Builder, x: Value, most: f64) -> Value {
     b.select_number(b.gt(x, most), most, x)
 }
 
+/// u = 2 · √(2/π) · (x + 0.044715 · x³), the argument of the logistic function in the older form of gelu.
+fn tanh_argument(b: &Builder, x: Value) -> Value {
+    let bend = b.mul(b.mul(x, x), TANH_CUBE);
+    b.mul(b.mul(x, TANH_SLOPE), b.add(bend, 1.0))
+}
+
 /// The activation function, act(x).
 pub(in crate::custom) fn value(b: &Builder, activation: Activation, x: Value) -> Value {
     match activation {
@@ -42,6 +50,7 @@ pub(in crate::custom) fn value(b: &Builder, activation: Activation, x: Value) ->
             let m = at_most(b, x, f64::from(CLAMPED_LIMIT));
             b.div(m, exp_below(b, b.mul(m, f64::from(CLAMPED_SLOPE))))
         }
+        Activation::GeluTanh => b.div(x, exp_below(b, tanh_argument(b, x))),
     }
 }
 
@@ -92,6 +101,7 @@ pub(in crate::custom) fn slope(b: &Builder, activation: Activation, x: Value) ->
             b.mul(s, b.add(one, b.mul(x, b.sub(one, s))))
         }
         Activation::Mish => mish_slope(b, x),
+        Activation::GeluTanh => tanh_slope(b, x),
         Activation::Clamped => {
             let steep = f64::from(CLAMPED_SLOPE);
             let one = b.splat_like(1.0, x);
@@ -101,6 +111,19 @@ pub(in crate::custom) fn slope(b: &Builder, activation: Activation, x: Value) ->
             b.select_number(b.gt(x, f64::from(CLAMPED_LIMIT)), 0.0, rise)
         }
     }
+}
+
+/// The derivative of the older form of gelu, s · (1 + x · (1 − s) · u') with s the logistic function of u. x is cut where s is 0 or 1, so
+/// that the factors stay finite.
+fn tanh_slope(b: &Builder, x: Value) -> Value {
+    let x = at_most(b, x, TANH_LIMIT);
+    let x = b.select_number(b.lt(x, -TANH_LIMIT), -TANH_LIMIT, x);
+    let bend = b.mul(b.mul(x, x), 3.0 * TANH_CUBE);
+    let rise = b.mul(b.add(bend, 1.0), TANH_SLOPE);
+    let one = b.splat_like(1.0, x);
+    let s = b.div(one, exp_below(b, tanh_argument(b, x)));
+    let term = b.mul(b.mul(x, rise), b.sub(one, s));
+    b.mul(s, b.add(one, term))
 }
 
 /// The derivative of mish, tanh + x · e/(1+e) · (1 − tanh²), over one denominator; e = exp(x), tanh = tanh(ln(1 + e)).

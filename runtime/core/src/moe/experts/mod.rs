@@ -27,7 +27,7 @@ use crate::ops::Assignment;
 use crate::parameters::{cast_all, uniform};
 use burn::module::{Module, Param};
 use burn::tensor::{DType, Device, Distribution, Tensor, activation};
-use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE};
+use moebius_ops::grouped_gemm::{Activation, CLAMPED_LIMIT, CLAMPED_SLOPE, TANH_CUBE, TANH_SLOPE};
 use moebius_ops::{Fault, Mismatch};
 
 /// The experts of a layer.
@@ -208,6 +208,10 @@ fn apply(rows: Tensor<2>, by: Activation) -> Tensor<2> {
         Activation::Clamped => {
             let m = rows.clamp_max(CLAMPED_LIMIT);
             m.clone() * activation::sigmoid(m * CLAMPED_SLOPE)
+        }
+        Activation::GeluTanh => {
+            let bend = rows.clone().square() * TANH_CUBE + 1.0;
+            rows.clone() * activation::sigmoid(rows * bend * TANH_SLOPE)
         }
     }
 }

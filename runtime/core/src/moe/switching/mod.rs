@@ -278,6 +278,9 @@ impl HostLayer {
         if config.kind != ExpertKind::FeedForward || config.fp8.is_some() {
             return Err(not_feed_forward(config));
         }
+        let what = "weights of switched experts";
+        let (expected, got) = ("on the experts' output", "on their input");
+        Fault::Unsupported.unless(!config.weighted_input, what, expected, got)?;
         Mismatch::check("host experts", config.experts, self.experts.len())?;
         let Some(first) = self.experts.first() else {
             return Err(Mismatch::new("host experts", "at least 1", 0));
