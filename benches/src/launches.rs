@@ -154,10 +154,15 @@ fn reference(decoder: &Model, byte: usize) -> Result<Vec<f64>, BenchError> {
         else {
             unreachable!("a decoder over bytes has a matrix for values, and experts");
         };
-        let seen = normal(&block.attention_norm, &x);
+        let (Some(of_attention), Some(of_experts)) =
+            (&block.attention_norm, &block.feed_forward_norm)
+        else {
+            unreachable!("a decoder over bytes has a norm before each part");
+        };
+        let seen = normal(of_attention, &x);
         let value = product(direct.value.weight.values()?, &seen);
         add(&mut x, &product(attention.out.weight.values()?, &value));
-        let routed = normal(&block.feed_forward_norm, &x).into_iter();
+        let routed = normal(of_experts, &x).into_iter();
         let routed: Vec<f32> = routed.map(|x| x as f32).collect();
         add(&mut x, &outputs(experts, &routed)?);
     }

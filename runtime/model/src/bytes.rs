@@ -9,8 +9,8 @@ use moebius_weights::{InFile, Unfit};
 use serde::{Deserialize, Serialize};
 
 use crate::decoder::{
-    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Model, ModelSpec, Place, Projection, Slot,
-    Values,
+    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, Model, ModelSpec, Norms, Place,
+    Projection, Slot, Values,
 };
 use crate::error::Error;
 use crate::random::{Random, bound};
@@ -86,6 +86,9 @@ impl DecoderConfig {
             out_bias: false,
             rope: None,
             window: None,
+            chunk: None,
+            softcap: None,
+            temperature: None,
             sinks: false,
             fp8: None,
         };
@@ -93,6 +96,7 @@ impl DecoderConfig {
             attention,
             feed_forward: FeedForwardSpec::Experts(self.moe()),
             residual: 1.0,
+            norms: Norms::Before,
         };
         ModelSpec {
             vocabulary: VOCABULARY,
@@ -102,6 +106,7 @@ impl DecoderConfig {
             epsilon: 1e-5,
             embedding_scale: 1.0,
             logits_scale: 1.0,
+            logits_softcap: None,
             tied: false,
             layers: vec![layer; self.layers],
         }

@@ -68,7 +68,7 @@ pub struct MoeConfig {
     pub fp8: Option<Fp8Recipe>,
     /// Whether the router's weight multiplies an expert's input instead of its output (Llama 4, 2025): y_t = expert(w_t · x_t). Only for
     /// feed-forward experts of which each token chooses one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub weighted_input: bool,
 }
 

@@ -56,6 +56,7 @@ impl EngineOptions {
     pub fn memory(&self, spec: &ModelSpec) -> Result<CacheMemory, EngineError> {
         CacheMemory::new(spec, [self.limits.pages, PAGE], self.format)?;
         self.limits.check()?;
+        spec.check_cached(self.limits.longest)?;
         Ok(CacheMemory::new(spec, [self.first(), PAGE], self.format)?)
     }
 

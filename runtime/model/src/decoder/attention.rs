@@ -10,7 +10,7 @@ use super::cache::LayerCache;
 use super::rope::{Angles, Places};
 use super::slot::Slot;
 use super::spec::{AttentionSpec, HeadNorm, Projection};
-use super::weights::{Held, Of, decoded, row, row_if};
+use super::weights::{Held, Of, decoded, of_norm, row, row_if};
 use crate::error::Error;
 
 /// Causal attention, as described by an [`AttentionSpec`].
@@ -24,6 +24,9 @@ pub struct Attention {
     pub sinks: Option<Param<Tensor<1>>>,
     #[module(skip)]
     spec: AttentionSpec,
+    /// Constant ε of the model's norms.
+    #[module(skip)]
+    epsilon: f64,
 }
 
 /// Projections of a token to queries, keys and values.
@@ -48,9 +51,9 @@ pub struct Direct {
     pub key: Linear,
     /// Value projection x → v, all heads.
     pub value: Linear,
-    /// Norm of q, over each head by itself or over all heads.
+    /// Norm of q, over each head by itself or over all heads; `None` for a norm without factors, too.
     pub query_norm: Option<RmsNorm>,
-    /// Norm of k, over each head by itself or over all heads.
+    /// Norm of k, like that of q.
     pub key_norm: Option<RmsNorm>,
 }
 
@@ -95,6 +98,7 @@ impl Attention {
             out: from.biased(Slot::Out, Slot::OutBias)?,
             sinks: from.vector_if(Slot::Sinks)?,
             spec: spec.clone(),
+            epsilon,
         })
     }
 
@@ -112,10 +116,16 @@ impl Attention {
             Projections::Direct(direct) => direct.forward(x, sequences, spec, angles)?,
             Projections::Latent(latent) => latent.forward(x, sequences, spec, angles)?,
         };
-        let [q, k, v] = [q, k, v].map(|heads| heads.swap_dims(1, 2));
+        let [q, k] = self.unit([q, k]);
+        let q = match &spec.temperature {
+            Some(temperature) => temperature.applied(q, places),
+            None => q,
+        };
+        let heads = [q, k, v].map(|heads| heads.swap_dims(1, 2));
         let found = match cache {
-            Some(mut cache) => cache.attend([q, k, v], &self.attend())?,
-            None => self.attend().forward(q, k, v)?.o,
+            // No sequence of the cache is longer than a chunk.
+            Some(mut cache) => cache.attend(heads, &self.attend())?,
+            None => in_chunks(heads, spec.chunk, &self.attend())?,
         };
         let [b, s] = sequences;
         let width = spec.heads * spec.value_dim;
@@ -136,13 +146,35 @@ impl Attention {
         }
     }
 
-    /// Which keys a query sees, and how scores become attention weights.
+    /// Queries and keys \[B, S, heads, D\] after their norm without factors, if they have such a norm.
+    fn unit(&self, heads: [Tensor<4>; 2]) -> [Tensor<4>; 2] {
+        let Projection::Direct {
+            norm: HeadNorm::Unit,
+            ..
+        } = self.spec.projection
+        else {
+            return heads;
+        };
+        let options = (&heads[0].device(), heads[0].dtype());
+        let gamma = Tensor::ones([self.spec.head_dim], options);
+        let norm = RmsNorm {
+            gamma: Param::from_tensor(gamma),
+            epsilon: self.epsilon,
+        };
+        heads.map(|heads| nn::rms_norm(&norm, heads))
+    }
+
+    /// Which keys a query sees, and how scores become attention weights; all keys before a query are of its chunk.
     fn attend(&self) -> Attend {
         let attend = match self.spec.window {
             Some(keys) => Attend::new().window(keys),
             None => Attend::new().causal(),
         };
         let attend = attend.scale(self.spec.scale as f32);
+        let attend = match self.spec.softcap {
+            Some(cap) => attend.softcap(cap as f32),
+            None => attend,
+        };
         match &self.sinks {
             Some(sinks) => attend.sinks(sinks.val()),
             None => attend,
@@ -150,9 +182,25 @@ impl Attention {
     }
 }
 
-/// Values of an optional norm.
-fn of_norm(norm: Option<&RmsNorm>) -> Held {
-    norm.map_or(Ok(None), |norm| row(&norm.gamma))
+/// Computes o \[B, heads, S, Dv\] of the heads of whole sequences, q \[B, heads, S, D\] and k and v alike, each chunk of `chunk` tokens by
+/// itself.
+fn in_chunks(
+    heads: [Tensor<4>; 3],
+    chunk: Option<usize>,
+    attend: &Attend,
+) -> Result<Tensor<4>, Error> {
+    let [_, _, tokens, _] = heads[0].dims();
+    let Some(chunk) = chunk.filter(|&chunk| chunk < tokens) else {
+        let [q, k, v] = heads;
+        return Ok(attend.forward(q, k, v)?.o);
+    };
+    let mut found = Vec::new();
+    for from in (0..tokens).step_by(chunk) {
+        let length = chunk.min(tokens - from);
+        let [q, k, v] = heads.clone().map(|heads| heads.narrow(2, from, length));
+        found.push(attend.forward(q, k, v)?.o);
+    }
+    Ok(Tensor::cat(found, 2))
 }
 
 impl Direct {
@@ -196,11 +244,18 @@ impl Direct {
             })
         };
         let (d, kv_heads) = (spec.head_dim, spec.kv_heads);
-        let turn = |x| angles.turn(x, spec.rope.as_ref(), 0);
-        let q = project(&self.query, self.query_norm.as_ref(), spec.heads, d)?;
-        let k = project(&self.key, self.key_norm.as_ref(), kv_heads, d)?;
+        let turn = |x, normed: Option<&RmsNorm>| {
+            let turned = angles.turn(x, spec.rope.as_ref(), 0);
+            match (normed, norm) {
+                (Some(over), HeadNorm::Turned) => nn::rms_norm(over, turned),
+                _ => turned,
+            }
+        };
+        let norms = [&self.query_norm, &self.key_norm].map(Option::as_ref);
+        let q = project(&self.query, norms[0], spec.heads, d)?;
+        let k = project(&self.key, norms[1], kv_heads, d)?;
         let v = project(&self.value, None, kv_heads, spec.value_dim)?;
-        Ok([turn(q), turn(k), v])
+        Ok([turn(q, norms[0]), turn(k, norms[1]), v])
     }
 }
 

@@ -13,20 +13,24 @@ use super::cache::LayerCache;
 use super::rope::{Angles, Places};
 use super::slot::Slot;
 use super::spec::{FeedForwardSpec, LayerSpec};
-use super::weights::{Held, Of, decoded, row, row_if};
+use super::weights::{Held, Of, decoded, of_norm, row, row_if};
 use crate::error::Error;
 
-/// A layer that computes x + r · attention(norm(x)), then x + r · feed_forward(norm(x)).
+/// A layer that computes x + r · attention(x), then x + r · feed_forward(x), with norms of what either reads, of what it gives, or of both.
 #[derive(Module, Debug)]
 pub struct Block {
-    /// Norm before the attention.
-    pub attention_norm: RmsNorm,
+    /// Norm before the attention; `None` where norms come only after the parts.
+    pub attention_norm: Option<RmsNorm>,
     /// Attention, in which tokens look at those before them.
     pub attention: Attention,
+    /// Norm after the attention; `None` where norms come only before the parts.
+    pub attention_out_norm: Option<RmsNorm>,
     /// Norm before the feed-forward part.
-    pub feed_forward_norm: RmsNorm,
+    pub feed_forward_norm: Option<RmsNorm>,
     /// Feed-forward part, which each token goes through alone.
     pub feed_forward: FeedForward,
+    /// Norm after the feed-forward part.
+    pub feed_forward_out_norm: Option<RmsNorm>,
     #[module(skip)]
     residual: f64,
 }
@@ -35,10 +39,12 @@ impl Block {
     pub(super) fn load(layer: &LayerSpec, from: &mut Of<'_>) -> Result<Self, Error> {
         let epsilon = from.spec.epsilon;
         Ok(Self {
-            attention_norm: from.norm(Slot::AttentionNorm, epsilon)?,
+            attention_norm: from.norm_if(Slot::AttentionNorm, epsilon)?,
             attention: Attention::load(&layer.attention, epsilon, from)?,
-            feed_forward_norm: from.norm(Slot::FeedForwardNorm, epsilon)?,
+            attention_out_norm: from.norm_if(Slot::AttentionOutNorm, epsilon)?,
+            feed_forward_norm: from.norm_if(Slot::FeedForwardNorm, epsilon)?,
             feed_forward: FeedForward::load(&layer.feed_forward, from)?,
+            feed_forward_out_norm: from.norm_if(Slot::FeedForwardOutNorm, epsilon)?,
             residual: layer.residual,
         })
     }
@@ -51,19 +57,23 @@ impl Block {
         angles: &Angles,
         cache: Option<LayerCache<'_>>,
     ) -> Result<(Tensor<2>, Option<Routing>), Error> {
-        let before = nn::rms_norm(&self.attention_norm, x.clone());
+        let before = normed(self.attention_norm.as_ref(), x.clone());
         let seen = self.attention.forward(before, places, angles, cache)?;
+        let seen = normed(self.attention_out_norm.as_ref(), seen);
         let x = x + self.scaled(seen);
-        let before = nn::rms_norm(&self.feed_forward_norm, x.clone());
+        let before = normed(self.feed_forward_norm.as_ref(), x.clone());
         let (y, routing) = self.feed_forward.forward(before)?;
+        let y = normed(self.feed_forward_out_norm.as_ref(), y);
         Ok((x + self.scaled(y), routing))
     }
 
     /// Values that the layer holds in a slot.
     pub(super) fn held(&self, slot: Slot) -> Held {
         match slot {
-            Slot::AttentionNorm => row(&self.attention_norm.gamma),
-            Slot::FeedForwardNorm => row(&self.feed_forward_norm.gamma),
+            Slot::AttentionNorm => of_norm(self.attention_norm.as_ref()),
+            Slot::AttentionOutNorm => of_norm(self.attention_out_norm.as_ref()),
+            Slot::FeedForwardNorm => of_norm(self.feed_forward_norm.as_ref()),
+            Slot::FeedForwardOutNorm => of_norm(self.feed_forward_out_norm.as_ref()),
             _ => match self.attention.held(slot)? {
                 Some(found) => Ok(Some(found)),
                 None => self.feed_forward.held(slot),
@@ -77,6 +87,14 @@ impl Block {
         } else {
             y * self.residual
         }
+    }
+}
+
+/// x \[T, H\] after the norm, if there is one.
+fn normed(norm: Option<&RmsNorm>, x: Tensor<2>) -> Tensor<2> {
+    match norm {
+        Some(norm) => nn::rms_norm(norm, x),
+        None => x,
     }
 }
 

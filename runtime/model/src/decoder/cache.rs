@@ -44,13 +44,15 @@ impl Cache {
     /// Makes an empty cache for `pages`, which sets the number of sequences and their largest length.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] if the device's memory doesn't hold the cache, and [`Error::Moebius`] with the errors of [`KvCache::new`].
+    /// [`Error::NoRoom`] if the device's memory doesn't hold the cache, [`Error::Moebius`] with the errors of [`KvCache::new`], and
+    /// [`Error::Config`] as [`ModelSpec::check_cached`].
     pub fn new(
         spec: &ModelSpec,
         pages: Pages,
         format: CacheFormat,
         device: &Device,
     ) -> Result<Self, Error> {
+        spec.check_cached(pages.longest())?;
         let memory = CacheMemory::new(spec, [pages.pages(), pages.page()], format)?;
         memory.check(0, 0, device)?;
         let of = |attention: &AttentionSpec| {

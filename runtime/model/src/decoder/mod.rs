@@ -9,6 +9,7 @@ mod cache;
 mod rope;
 mod slot;
 mod spec;
+mod temperature;
 mod weights;
 
 pub use attention::{Attention, Direct, Latent, Projections};
@@ -16,7 +17,8 @@ pub use block::{Block, FeedForward};
 pub use cache::{Cache, CacheMemory};
 pub use rope::{Rope, RopeScaling, yarn_attention};
 pub use slot::{Place, Slot};
-pub use spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
+pub use spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Norms, Projection};
+pub use temperature::Temperature;
 pub use weights::{Drawn, Uploaded, Values, Weights};
 pub(crate) use weights::{floating, uploaded};
 
@@ -263,10 +265,14 @@ impl Model {
     fn logits(&self, x: Tensor<2>) -> Result<Tensor<2>, Error> {
         let head = self.head.as_ref().unwrap_or(&self.embedding);
         let logits = nn::linear(nn::rms_norm(&self.norm, x), head.val(), None)?;
-        Ok(if self.spec.logits_scale == 1.0 {
+        let logits = if self.spec.logits_scale == 1.0 {
             logits
         } else {
             logits * self.spec.logits_scale
+        };
+        Ok(match self.spec.logits_softcap {
+            Some(cap) => (logits / cap).tanh() * cap,
+            None => logits,
         })
     }
 }

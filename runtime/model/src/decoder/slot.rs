@@ -65,9 +65,9 @@ slots! {
     /// Factors of the norm before the head \[H\].
     Norm: Norm, |of| Some(vec![of.h]);
     /// Factors of the norm before the attention \[H\].
-    AttentionNorm: Norm, |of| there(of.layer.is_some(), &[of.h]);
+    AttentionNorm: Norm, |of| there(of.layer?.norms.are_before(), &[of.h]);
     /// Factors of the norm before the feed-forward part \[H\].
-    FeedForwardNorm: Norm, |of| there(of.layer.is_some(), &[of.h]);
+    FeedForwardNorm: Norm, |of| there(of.layer?.norms.are_before(), &[of.h]);
     /// Query projection \[heads · D, H\].
     Query: Weight, |of| match of.latent() {
         Some(latent) => there(latent.query_rank.is_none(), &[latent.q, of.h]),
@@ -149,6 +149,10 @@ slots! {
     SharedGate: Weight, |of| there(of.shared()?.sigmoid_gate, &[1, of.h]);
     /// Learned positions \[positions, H\], added to the embedding.
     Positions: Weight, |of| there(of.model.learned_positions, &[of.model.positions, of.h]);
+    /// Factors of the norm after the attention \[H\].
+    AttentionOutNorm: Norm, |of| there(of.layer?.norms.are_after(), &[of.h]);
+    /// Factors of the norm after the feed-forward part \[H\].
+    FeedForwardOutNorm: Norm, |of| there(of.layer?.norms.are_after(), &[of.h]);
 }
 
 impl Slot {
@@ -255,8 +259,8 @@ impl<'a> Sizes<'a> {
             v: of.kv_heads * of.value_dim,
             bias,
             norms: match norm {
-                HeadNorm::None => None,
-                HeadNorm::Head => Some([of.head_dim; 2]),
+                HeadNorm::None | HeadNorm::Unit => None,
+                HeadNorm::Head | HeadNorm::Turned => Some([of.head_dim; 2]),
                 HeadNorm::All => Some([q, k]),
             },
         })

@@ -5,6 +5,7 @@ use moebius::moe::MoeConfig;
 use serde::Serialize;
 
 use super::rope::Rope;
+use super::temperature::Temperature;
 use crate::error::Error;
 
 /// A causal decoder: takes tokens, and gives the logits of the next token.
@@ -24,6 +25,8 @@ pub struct ModelSpec {
     pub embedding_scale: f64,
     /// Factor on the logits.
     pub logits_scale: f64,
+    /// Bound c of the logits s, which become c · tanh(s / c) after the factor; `None` for no bound.
+    pub logits_softcap: Option<f64>,
     /// Whether the head shares the embedding's matrix.
     pub tied: bool,
     /// The layers, first to last.
@@ -51,6 +54,18 @@ impl ModelSpec {
         let expected = format!("below the vocabulary's {words}");
         Error::check((largest as usize) < words, "a token", expected, largest)
     }
+
+    /// Checks that a cache can hold sequences of `longest` tokens: it knows windows, but no chunks.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for sequences that may be longer than a chunk of a layer.
+    pub fn check_cached(&self, longest: usize) -> Result<(), Error> {
+        let chunks = self.layers.iter().filter_map(|layer| layer.attention.chunk);
+        let chunk = chunks.min().unwrap_or(usize::MAX);
+        let what = "tokens of a sequence in a cache";
+        let expected = format!("at most {chunk}, the chunk in which layers attend");
+        Error::check(longest <= chunk, what, expected, longest)
+    }
 }
 
 impl FeedForwardSpec {
@@ -72,7 +87,7 @@ impl LayerSpec {
     }
 }
 
-/// One layer: x + r · attention(norm(x)), then x + r · feed_forward(norm(x)).
+/// One layer: x + r · attention(x), then x + r · feed_forward(x), each with a norm of what it reads, of what it gives, or of both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayerSpec {
     /// Attention, in which tokens look at those before them.
@@ -81,6 +96,31 @@ pub struct LayerSpec {
     pub feed_forward: FeedForwardSpec,
     /// Factor r on the output of both, before it is added to x.
     pub residual: f64,
+    /// Places of the norms of both.
+    pub norms: Norms,
+}
+
+/// Places of the norms of a layer's attention and feed-forward part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Norms {
+    /// Before each part: part(norm(x)).
+    Before,
+    /// After each part, whose output is added to x: norm(part(x)).
+    After,
+    /// Before and after: norm(part(norm(x))).
+    Both,
+}
+
+impl Norms {
+    /// Whether there are norms of what the parts read.
+    pub fn are_before(self) -> bool {
+        self != Self::After
+    }
+
+    /// Whether there are norms of what the parts give.
+    pub fn are_after(self) -> bool {
+        self != Self::Before
+    }
 }
 
 /// Causal attention, in which `heads` query heads share `kv_heads` key and value heads.
@@ -104,6 +144,13 @@ pub struct AttentionSpec {
     pub rope: Option<Rope>,
     /// Number of last keys that a query sees, its own included; `None` for all.
     pub window: Option<usize>,
+    /// Number n of tokens of a chunk: a query sees the keys before it whose position is in its own chunk of n, not those of earlier chunks;
+    /// `None` for one chunk.
+    pub chunk: Option<usize>,
+    /// Bound c of the scores s, which become c · tanh(s / c); `None` for no bound.
+    pub softcap: Option<f64>,
+    /// Factor on the queries that grows with their position; `None` for no factor.
+    pub temperature: Option<Temperature>,
     /// Whether each head has a sink: a logit for attention that goes to no key.
     pub sinks: bool,
     /// Recipe for training the projections in FP8; `None` for floating point.
@@ -138,15 +185,19 @@ pub enum Projection {
     },
 }
 
-/// Elements that a norm of queries or keys is over.
+/// Elements that a norm of queries or keys is over, and whether the norm comes before or after the rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum HeadNorm {
     /// No norm.
     None,
-    /// Each head by itself, with the same factors for all heads.
+    /// Each head by itself before the rotation, with the same factors for all heads.
     Head,
-    /// All heads together, with a factor for each element.
+    /// All heads together before the rotation, with a factor for each element.
     All,
+    /// Each head by itself after the rotation, with the same factors for all heads.
+    Turned,
+    /// Each head by itself after the rotation, without factors.
+    Unit,
 }
 
 /// Feed-forward part of a layer, which each token goes through alone.

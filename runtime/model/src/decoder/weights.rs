@@ -215,6 +215,11 @@ pub(super) fn row_if<const D: usize>(param: &Option<Param<Tensor<D>>>) -> Held {
     param.as_ref().map_or(Ok(None), row)
 }
 
+/// The factors of an optional norm as one row.
+pub(super) fn of_norm(norm: Option<&RmsNorm>) -> Held {
+    norm.map_or(Ok(None), |norm| row(&norm.gamma))
+}
+
 /// The values of a weight in any precision as one row; codes are decoded.
 pub(super) fn decoded<const D: usize>(weight: &Weight<D>) -> Held {
     Ok(Some(weight.values()?.flatten(0, D - 1)))
