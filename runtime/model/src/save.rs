@@ -11,8 +11,8 @@ use safetensors::Dtype;
 use serde_json::Value;
 
 use crate::decoder::{Place, Values};
-use crate::error::Error;
-use crate::families::{Described, describe_all};
+use crate::error::{Error, Misfits};
+use crate::families::{Described, describe_all, text_config};
 use crate::load::{Wanted, expand, taken};
 
 /// Entries of a configuration that describe how the original weights were stored.
@@ -38,7 +38,8 @@ pub fn check_target(target: &Path) -> Result<(), Error> {
 /// Writes the model that `config` describes into the folder `target`, which must be new or empty and appears only when it is complete.
 ///
 /// Weights are written as f32, in the tensors of the family's published checkpoints; one place of the model is in memory at a time.
-/// `config` becomes `config.json`, without its entries about quantisation and with f32 as the dtype.
+/// `config` becomes `config.json`, without its entries about quantisation and with f32 as the dtype. Of a model for images and text, the
+/// text model alone is written, with its own configuration.
 ///
 /// # Errors
 /// [`Error::Misfits`] for a configuration that describes no supported model, [`Error::Weights`] when a file can't be written, and the
@@ -49,7 +50,8 @@ pub fn save(
     beside: Beside<'_>,
     target: &Path,
 ) -> Result<PathBuf, Error> {
-    let Described { family, spec, .. } = describe_all(config)?;
+    let config = text_config(config).map_err(Misfits::of_config)?;
+    let Described { family, spec, .. } = describe_all(&config)?;
     // Layouts of 4-bit codes can be read but not written.
     let is_of_floats = |wanted: &Vec<Wanted>| wanted.iter().all(|one| one.scales.is_none());
     let mut layouts = family.layouts.iter().map(|rules| expand(rules, &spec));
@@ -71,7 +73,7 @@ pub fn save(
         }
     }
     writer.finish()?;
-    let written = format!("{:#}\n", of_floats(config));
+    let written = format!("{:#}\n", of_floats(&config));
     write_whole(&folder.path().join(CONFIG_FILE), written.as_bytes())?;
     if let Some(from) = beside.folder {
         copy_beside(from, folder.path())?;

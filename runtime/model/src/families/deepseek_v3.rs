@@ -55,6 +55,9 @@ fn latent_attention(keys: &mut Keys<'_>) -> AttentionSpec {
         out_bias: bias,
         rope: Some(rope),
         window: None,
+        chunk: None,
+        softcap: None,
+        temperature: None,
         sinks: false,
         fp8: None,
     }

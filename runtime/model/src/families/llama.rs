@@ -100,9 +100,8 @@ fn granitemoe(keys: &mut Keys<'_>) -> ModelSpec {
     let counts = ["num_local_experts", "num_experts"];
     let experts = experts(keys, &counts, "intermediate_size", route);
     let layer = LayerSpec {
-        attention,
-        feed_forward: FeedForwardSpec::Experts(experts),
         residual: keys.number_or("residual_multiplier", 1.0),
+        ..layer(attention, FeedForwardSpec::Experts(experts))
     };
     ModelSpec {
         embedding_scale: keys.number_or("embedding_multiplier", 1.0),

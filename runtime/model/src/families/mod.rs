@@ -3,10 +3,15 @@
 
 mod deepseek_v3;
 mod defaults;
+mod gemma;
 mod gguf;
 mod gpt_oss;
+mod hunyuan;
 mod keys;
 mod llama;
+mod llama4;
+mod nested;
+mod olmo;
 mod parts;
 mod qwen;
 mod rule;
@@ -16,6 +21,7 @@ mod upcycled;
 pub(crate) use gguf::GGUF_FAMILIES;
 pub(crate) use gguf::ROPE_FACTORS;
 pub use gguf::describe_gguf;
+pub(crate) use nested::text_config;
 pub use rule::{Form, Part, Rule};
 pub(crate) use upcycled::{Sizes, upcycled};
 
@@ -25,6 +31,7 @@ use serde_json::{Map, Value};
 use crate::decoder::ModelSpec;
 use crate::error::Misfits;
 use keys::Keys;
+use nested::HOLDERS;
 
 /// A family: how the models of one `model_type` are described and stored.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +42,7 @@ pub struct Family {
     /// Layouts in which the family's checkpoints store tensors, each given by lists of rules. Rules for places that a model doesn't have do
     /// nothing.
     pub layouts: &'static [&'static [&'static [Rule]]],
-    /// Names of tensors that nothing is computed from.
+    /// Names of tensors that nothing is computed from; `*` at the end stands for any ending.
     pub ignored: &'static [&'static str],
     /// Other tensors that checkpoints may contain.
     pub extra: Extra,
@@ -65,6 +72,8 @@ pub enum Extra {
     None,
     /// Tensors of layers after the last.
     Layers,
+    /// Those of the models beside the text model, whose own names then have `language_model.` before them.
+    Nested,
 }
 
 /// The model that a configuration describes.
@@ -81,23 +90,56 @@ pub struct Described {
 /// All families.
 pub const FAMILIES: &[Family] = &[
     deepseek_v3::FAMILY,
+    gemma::GEMMA3,
     gpt_oss::FAMILY,
     llama::GRANITEMOE,
+    hunyuan::DENSE_V1,
+    hunyuan::MOE_V1,
     llama::LLAMA,
+    llama4::FAMILY,
     llama::MIXTRAL,
+    olmo::OLMO2,
+    olmo::OLMO3,
     llama::OLMOE,
     qwen::QWEN2_MOE,
     qwen::QWEN3,
     qwen::QWEN3_MOE,
 ];
 
+/// Families that people ask for and whose models need a part that the decoder doesn't have.
+const MISSING: &[(&str, &str)] = &[
+    ("cohere", MEANS),
+    ("cohere2", MEANS),
+    ("gemma3n", "embeddings for each layer"),
+    ("granitemoehybrid", STATES),
+    ("jamba", STATES),
+    ("lfm2", CONVOLUTIONS),
+    ("lfm2_moe", CONVOLUTIONS),
+    ("nemotron_h", STATES),
+    (
+        "phimoe",
+        "layer norms that subtract the mean, and sparse-mixer routing",
+    ),
+    ("qwen3_5", DELTA),
+    ("qwen3_5_moe", DELTA),
+    ("qwen3_5_moe_text", DELTA),
+    ("qwen3_5_text", DELTA),
+    ("qwen3_next", DELTA),
+];
+
+const CONVOLUTIONS: &str = "short causal convolutions, and a cache of their last tokens";
+const DELTA: &str = "gated-delta layers, and a cache of their states";
+const MEANS: &str = "layer norms that subtract the mean";
+const STATES: &str = "state-space layers, and a cache of their states";
+
 /// Reads the model that a `config.json` describes, by the keys of transformers 4 or 5. A key that is left out has the default of
-/// transformers for this family.
+/// transformers for this family. Of a model for images and text, the text model is read.
 ///
 /// # Errors
 /// Every value that is missing or wrong, and a `model_type` that no family has.
 pub fn describe(config: &Value) -> Result<Described, Vec<Unfit>> {
-    let (family, stated) = family_of(config)?;
+    let config = text_config(config)?;
+    let (family, stated) = family_of(&config)?;
     described(family, &defaults::completed(family.name, stated))
 }
 
@@ -110,8 +152,14 @@ fn family_of(config: &Value) -> Result<(&'static Family, &Map<String, Value>), V
     let named = config["model_type"].as_str();
     let family = FAMILIES.iter().find(|family| Some(family.name) == named);
     let Some(family) = family else {
-        let known: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
-        let got = quoted(&config["model_type"].to_string());
+        let holders = HOLDERS.iter().map(|holder| holder.name);
+        let known = FAMILIES.iter().map(|family| family.name).chain(holders);
+        let known: Vec<_> = known.collect();
+        let missing = MISSING.iter().find(|(name, _)| Some(*name) == named);
+        let got = match missing {
+            Some((name, part)) => format!("`{name}`, which needs {part}"),
+            None => quoted(&config["model_type"].to_string()),
+        };
         let expected = format!("one of {}", known.join(", "));
         return Err(vec![Unfit::new("model_type", expected, got)]);
     };

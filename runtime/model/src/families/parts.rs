@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::keys::Keys;
 use crate::decoder::{
-    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection, Rope, RopeScaling,
-    yarn_attention,
+    AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Norms, Projection, Rope,
+    RopeScaling, yarn_attention,
 };
 
 /// Largest number of layers: every tensor of a layer gets a name before a file is looked at.
@@ -31,8 +31,13 @@ pub(super) fn layers(keys: &mut Keys<'_>) -> usize {
 /// Reads the number of experts, under the first of the names that is there.
 fn expert_count(keys: &mut Keys<'_>, names: &[&str]) -> usize {
     let experts = keys.size(names);
+    bounded_experts(keys, names[0], experts)
+}
+
+/// This number of experts, given by the key `name`, or the largest that a layer may have.
+pub(super) fn bounded_experts(keys: &mut Keys<'_>, name: &str, experts: usize) -> usize {
     if experts > MAX_EXPERTS {
-        keys.lack(names[0], "at most 2048", experts);
+        keys.lack(name, "at most 2048", experts);
     }
     experts.min(MAX_EXPERTS)
 }
@@ -47,6 +52,7 @@ pub(super) fn model(keys: &mut Keys<'_>, layers: Vec<LayerSpec>) -> ModelSpec {
         epsilon: keys.positive_or("rms_norm_eps", 1e-6),
         embedding_scale: 1.0,
         logits_scale: 1.0,
+        logits_softcap: None,
         tied: keys.flag_or("tie_word_embeddings", false),
         layers,
     }
@@ -81,6 +87,9 @@ pub(super) fn attention(keys: &mut Keys<'_>, theta: f64) -> AttentionSpec {
         out_bias: bias,
         rope: Some(rope(keys, FULL, head_dim, theta)),
         window: None,
+        chunk: None,
+        softcap: None,
+        temperature: None,
         sinks: false,
         fp8: None,
     }
@@ -158,7 +167,7 @@ pub(super) fn experts(
 }
 
 /// Networks with SwiGLU and without biases; `inter` is the key of their width.
-fn swiglu(keys: &mut Keys<'_>, inter: &str, experts: usize) -> MoeConfig {
+pub(super) fn swiglu(keys: &mut Keys<'_>, inter: &str, experts: usize) -> MoeConfig {
     let inter = keys.size(&[inter]);
     MoeConfig::new(keys.size(&["hidden_size"]), inter, experts)
         .with_activation(Activation::Silu)
@@ -179,6 +188,7 @@ pub(super) fn layer(attention: AttentionSpec, feed_forward: FeedForwardSpec) -> 
         attention,
         feed_forward,
         residual: 1.0,
+        norms: Norms::Before,
     }
 }
 
@@ -197,6 +207,32 @@ pub(super) fn windowed(
 pub(super) fn dense(keys: &mut Keys<'_>, bias: bool) -> FeedForwardSpec {
     keys.only("hidden_act", "silu");
     FeedForwardSpec::Dense(swiglu(keys, "intermediate_size", 1).with_bias(bias))
+}
+
+/// Rotary positions of `width` elements in layers with a window, whose context isn't stretched: θ is that of
+/// `rope_parameters.sliding_attention`, or else `theta`.
+pub(super) fn local_rope(keys: &mut Keys<'_>, width: usize, theta: f64) -> Rope {
+    let all = keys.get("rope_parameters");
+    let own = all.and_then(|all| all.get(SLIDING)?.as_object());
+    let theta = own.map_or(theta, |own| {
+        let mut inner = keys.within("rope_parameters.sliding_attention", own);
+        inner.only("rope_type", "default");
+        let theta = inner.positive_or("rope_theta", theta);
+        keys.join(inner);
+        theta
+    });
+    Rope {
+        theta,
+        rotated: width,
+        scaling: RopeScaling::None,
+        interleaved: false,
+    }
+}
+
+/// A bound of scores or logits; `None` for none.
+pub(super) fn softcap(keys: &mut Keys<'_>, name: &str) -> Option<f64> {
+    keys.get(name)?;
+    Some(keys.positive_or(name, 1.0))
 }
 
 /// The object that describes rotary positions, and its name: `rope_parameters` since transformers 5, which may hold an object for each type

@@ -47,6 +47,8 @@ pub enum Form {
     Mxfp4,
     /// MXFP4 codes, with the rows of gate and up alternating.
     Mxfp4Pairs,
+    /// The order of the slot, less 1: factors w of a norm that multiplies by 1 + w.
+    LessOne,
 }
 
 impl Form {
@@ -108,6 +110,18 @@ pub(super) const ATTENTION: &[Rule] = rules! { "model.layers.{l}.self_attn.":
     "o_proj.bias" => OutBias;
     "q_norm.weight" => QueryNorm;
     "k_norm.weight" => KeyNorm;
+};
+
+/// Attention with separate matrices for q, k and v, without the norms of q and k.
+pub(super) const PROJECTIONS: &[Rule] = rules! { "model.layers.{l}.self_attn.":
+    "q_proj.weight" => Query;
+    "q_proj.bias" => QueryBias;
+    "k_proj.weight" => Key;
+    "k_proj.bias" => KeyBias;
+    "v_proj.weight" => Value;
+    "v_proj.bias" => ValueBias;
+    "o_proj.weight" => Out;
+    "o_proj.bias" => OutBias;
 };
 
 /// Latent attention, with the projections to and from the narrow vectors.

@@ -13,6 +13,9 @@ fn config(family: &str, other: Value) -> Value {
         "n_routed_experts": 8, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16,
         "v_head_dim": 16,
     });
+    if family == "llama4_text" {
+        config["num_experts_per_tok"] = json!(1);
+    }
     for (key, value) in other.as_object().unwrap() {
         config[key] = value.clone();
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use moebius_weights::{Reader, StoredFp8, Unfit, WeightsError, quoted};
 
 use super::checkpoint::Checkpoint;
+use super::nesting::Nesting;
 use crate::decoder::{ModelSpec, Place, Slot};
 use crate::error::Misfits;
 use crate::families::{Described, Extra, Family, Form, Part, Rule};
@@ -69,7 +70,7 @@ impl Plan {
             spec,
             unsupported,
         } = described;
-        let wanted = best_layout(reader, family, &spec);
+        let (wanted, nesting) = best_layout(reader, family, &spec);
         let mut misfits = Misfits::of_config(unsupported);
         let mut plan = Self {
             targets: BTreeMap::new(),
@@ -82,7 +83,7 @@ impl Plan {
         plan.check_places(&spec, &mut misfits);
         let names = reader.names().into_iter();
         let unused = names.filter(|name| !used.contains(*name));
-        let unused = unused.filter(|name| !is_ignored(name, family, &spec));
+        let unused = unused.filter(|name| !is_ignored(&nesting.own(name), family, &spec));
         let is_empty = |name: &&str| reader.get(name).is_some_and(|info| info.shape.contains(&0));
         let unused = unused.filter(|name| !is_empty(name));
         misfits.unexpected = unused.map(str::to_owned).collect();
@@ -177,14 +178,33 @@ fn unreadable(name: &str, error: impl ToString) -> Unfit {
     Unfit::new(quoted(name), expected, error.to_string())
 }
 
-/// The required tensors of the layout of which the checkpoint lacks the fewest.
-fn best_layout(reader: Checkpoint<'_>, family: &Family, spec: &ModelSpec) -> Vec<Wanted> {
-    let all = family.layouts.iter().map(|rules| expand(rules, spec));
-    let lacks = |wanted: &Vec<Wanted>| {
+/// The required tensors of the layout of which the checkpoint lacks the fewest, and the way in which it names them.
+fn best_layout(
+    reader: Checkpoint<'_>,
+    family: &Family,
+    spec: &ModelSpec,
+) -> (Vec<Wanted>, Nesting) {
+    let all = family.layouts.iter().flat_map(|rules| {
+        let ways = Nesting::of(family).iter();
+        ways.map(move |&nesting| (nested(expand(rules, spec), nesting), nesting))
+    });
+    let lacks = |(wanted, _): &(Vec<Wanted>, Nesting)| {
         let names = wanted.iter().map(|one| &one.piece.name);
         names.filter(|name| reader.get(name).is_none()).count()
     };
-    all.min_by_key(lacks).unwrap_or_default()
+    let best = all.min_by_key(lacks);
+    best.unwrap_or_else(|| (Vec::new(), Nesting::Alone))
+}
+
+/// The same tensors under the names that they have in the checkpoint.
+fn nested(mut wanted: Vec<Wanted>, nesting: Nesting) -> Vec<Wanted> {
+    for one in &mut wanted {
+        one.piece.name = nesting.name(&one.piece.name);
+        if let Some((name, _)) = &mut one.scales {
+            *name = nesting.name(name);
+        }
+    }
+    wanted
 }
 
 /// All tensors that rules require, for the places that the model has.
@@ -291,9 +311,13 @@ const LEFTOVERS: &[&str] = &[
 ];
 
 /// Name of the tensor of a slot outside of the layers, if the checkpoint has one.
-fn name_of(reader: Checkpoint<'_>, family: &Family, slot: Slot) -> Option<&'static str> {
+fn name_of(reader: Checkpoint<'_>, family: &Family, slot: Slot) -> Option<String> {
     let rules = family.layouts.iter().copied().flatten().copied().flatten();
-    let mut names = rules.filter(|rule| rule.to == slot).map(|rule| rule.from);
+    let rules = rules.filter(|rule| rule.to == slot);
+    let mut names = rules.flat_map(|rule| {
+        let ways = Nesting::of(family).iter();
+        ways.map(move |nesting| nesting.name(rule.from))
+    });
     names.find(|name| reader.get(name).is_some())
 }
 
@@ -303,7 +327,7 @@ pub(super) fn has_own_head(reader: Checkpoint<'_>, family: &Family) -> Result<bo
     let [Some(head), Some(embedding)] = names else {
         return Ok(false);
     };
-    reader.differ(head, embedding)
+    reader.differ(&head, &embedding)
 }
 
 /// Whether a tensor of this name has no effect on the computation.
@@ -321,8 +345,11 @@ fn is_ignored(name: &str, family: &Family, spec: &ModelSpec) -> bool {
     listed || head || behind
 }
 
-/// Whether a name matches the pattern, with a number in place of `{l}`.
+/// Whether a name matches the pattern, with a number in place of `{l}`, or any ending in place of `*`.
 fn fits(name: &str, pattern: &str) -> bool {
+    if let Some(before) = pattern.strip_suffix('*') {
+        return name.starts_with(before);
+    }
     let Some((before, after)) = pattern.split_once("{l}") else {
         return name == pattern;
     };

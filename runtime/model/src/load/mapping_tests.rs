@@ -29,10 +29,12 @@ fn reader(tensors: &BTreeMap<String, (&'static str, Vec<usize>)>) -> Reader {
 }
 
 fn described(family: &str) -> Described {
+    // Llama 4 has one expert for each token.
+    let chosen = if family == "llama4_text" { 1 } else { 2 };
     describe(&json!({
         "model_type": family, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 32,
-        "max_position_embeddings": 64, "num_experts_per_tok": 2, "num_local_experts": 3,
+        "max_position_embeddings": 64, "num_experts_per_tok": chosen, "num_local_experts": 3,
         "moe_intermediate_size": 32, "sliding_window": 8, "n_routed_experts": 4, "kv_lora_rank": 16,
         "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "q_lora_rank": 24,
         "shared_expert_intermediate_size": 40, "n_shared_experts": 1, "first_k_dense_replace": 1,

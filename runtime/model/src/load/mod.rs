@@ -18,6 +18,7 @@
 
 mod checkpoint;
 mod mapping;
+mod nesting;
 pub(crate) mod placing;
 mod size;
 mod stream;
@@ -222,10 +223,13 @@ impl ModelFiles {
         }
     }
 
-    /// The configuration of a safetensors checkpoint. It ties the head to the embedding only if the checkpoint stores no other head.
+    /// The configuration of a safetensors checkpoint; that of the text model, where the checkpoint holds other models, too. It ties the head
+    /// to the embedding only if the checkpoint stores no other head.
     pub fn config(&self) -> Option<Value> {
-        let mut config = self.reader()?.config()?.clone();
-        if !self.spec.tied && config["tie_word_embeddings"] == true {
+        let config = self.reader()?.config()?;
+        let mut config = families::text_config(config).ok()?.into_owned();
+        // A family's default may be to tie the two.
+        if !self.spec.tied && config["tie_word_embeddings"] != false {
             config["tie_word_embeddings"] = Value::from(false);
         }
         Some(config)

@@ -69,6 +69,9 @@ pub(crate) fn taken(piece: &Piece, values: &[f32], [rows, columns]: [usize; 2]) 
             out[row * columns..][..columns].copy_from_slice(from)
         }
     }
+    if piece.form == Form::LessOne {
+        out.iter_mut().for_each(|value| *value -= 1.0);
+    }
     out
 }
 

@@ -34,6 +34,13 @@ fn halves_and_pairs_and_transposed_matrices_find_their_rows() {
     assert_eq!(out, [1, 2, 3, 4, 5, 6]);
 }
 
+/// Factors w of a norm that multiplies by 1 + w.
+#[test]
+fn factors_are_written_less_one() {
+    let norm = piece(Part::Whole, Form::LessOne);
+    assert_eq!(taken(&norm, &[1.0, 0.75, 3.5], [3, 1]), [0.0, -0.25, 2.5]);
+}
+
 #[test]
 fn codes_of_four_bits_are_the_low_half_first() {
     let mut codes = [0; 16];

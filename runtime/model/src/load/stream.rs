@@ -122,6 +122,9 @@ pub(super) fn values(
             let values = matrix_of(reader, piece, number, [rows, columns])?;
             let out = &mut out[expert * size..][..size];
             place(piece, &values, out, [rows, columns]);
+            if piece.form == Form::LessOne {
+                out.iter_mut().for_each(|value| *value += 1.0);
+            }
         }
         read(&piece.name);
     }

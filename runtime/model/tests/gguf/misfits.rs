@@ -117,7 +117,7 @@ fn what_the_metadata_lacks_has_its_own_name() {
             "`llama.attention.layer_norm_rms_epsilon`",
             "`llama.context_length`",
             "`llama.feed_forward_length`";
-        Builder::new() => "`general.architecture`: expected one of llama, gpt-oss, granitemoe, olmoe, qwen2moe, qwen3, qwen3moe, got none";
+        Builder::new() => "`general.architecture`: expected one of llama, gpt-oss, granitemoe, olmoe, qwen2moe, qwen3, qwen3moe, gemma3, hunyuan-dense, hunyuan-moe, llama4, got none";
         of("mamba") => "got `mamba`";
         of("qwen3").size("qwen3.expert_count", 4) => "`qwen3.expert_count`: expected none, got 4";
         of("olmoe") => "`olmoe.expert_count`: expected at least 1, got none";

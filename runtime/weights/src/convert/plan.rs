@@ -169,6 +169,7 @@ pub const DEFAULT_SKIPS: &[&str] = &[
     "*lm_head*",
     "*router*",
     "*.gate.weight",
+    "*.gate.wg.weight",
     "*.shared_expert_gate.weight",
 ];
 

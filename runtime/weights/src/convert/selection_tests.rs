@@ -28,6 +28,8 @@ fn published_names_are_told_apart() {
         "lm_head.weight",
         "model.layers.3.mlp.gate.weight",
         "model.layers.3.mlp.router.weight",
+        "model.layers.3.mlp.gate.wg.weight",
+        "model.layers.3.feed_forward.router.weight",
         "model.layers.3.mlp.shared_expert_gate.weight",
         "model.layers.3.block_sparse_moe.router.layer.weight",
         "model.layers.0.self_attn.q_norm.weight",

@@ -2,13 +2,14 @@
 //! names.
 
 mod parameters;
+mod translated;
 
 use moebius_weights::gguf::{GgufFile, GgufValue};
 use moebius_weights::{Unfit, quoted};
 use serde_json::{Value, json};
 
 use super::rule::{Rule, rules};
-use super::{Described, Family, described, gpt_oss, llama, qwen};
+use super::{Described, Family, described, gemma, gpt_oss, hunyuan, llama, llama4, qwen};
 use parameters::{Names, Parameters};
 
 /// Tensor of the divisors of the rotary frequencies, one for each pair (Llama 3.1).
@@ -24,7 +25,10 @@ const ATTENTION_BIASES: [&str; 4] = [
 const DENSE_BIASES: [&str; 3] = [".ffn_gate.bias", ".ffn_up.bias", ".ffn_down.bias"];
 
 /// Families in whose configurations `intermediate_size` is the width of the experts.
-const EXPERTS_ALONE: [&str; 3] = ["mixtral", "gpt_oss", "granitemoe"];
+const EXPERTS_ALONE: [&str; 4] = ["mixtral", "gpt_oss", "granitemoe", "hunyuan_v1_moe"];
+
+/// Families whose configurations have the window under another key than the metadata, in some layers alone.
+const WINDOWS_APART: [&str; 2] = ["gemma3_text", "llama4_text"];
 
 /// Tensor that shows that a file stores a tensor for each expert.
 const FIRST_APART: &str = "blk.0.ffn_gate.0.weight";
@@ -64,7 +68,7 @@ const fn plain(
     }
 }
 
-static ARCHITECTURES: [Architecture; 7] = [
+static ARCHITECTURES: [Architecture; 11] = [
     Architecture {
         tied: true,
         renormalize: true,
@@ -98,6 +102,28 @@ static ARCHITECTURES: [Architecture; 7] = [
         renormalize: true,
         ..plain("qwen3moe", None, Some(&QWEN3_MOE))
     },
+    Architecture {
+        tied: true,
+        own: &[
+            ("rope.freq_base_swa", "rope_local_base_freq"),
+            ("attention.sliding_window_pattern", "sliding_window_pattern"),
+            ("final_logit_softcapping", "final_logit_softcapping"),
+        ],
+        ..plain("gemma3", Some(&GEMMA3), None)
+    },
+    Architecture {
+        tied: true,
+        ..plain("hunyuan-dense", Some(&HUNYUAN_DENSE), None)
+    },
+    Architecture {
+        tied: true,
+        ..plain("hunyuan-moe", None, Some(&HUNYUAN_MOE))
+    },
+    Architecture {
+        tied: true,
+        own: &[("interleave_moe_layer_step", "interleave_moe_layer_step")],
+        ..plain("llama4", None, Some(&LLAMA4))
+    },
 ];
 
 static LLAMA: Family = of_gguf(
@@ -129,6 +155,19 @@ static QWEN2_MOE: Family = of_gguf(
 );
 static QWEN3: Family = of_gguf(qwen::QWEN3, &[&[FRAME, NORM, HALVES, DENSE]], &[]);
 static QWEN3_MOE: Family = of_gguf(qwen::QWEN3_MOE, &[&[FRAME, NORM, HALVES, STACKED]], &[]);
+
+static GEMMA3: Family = of_gguf(gemma::GEMMA3, &[&[FRAME, NORM, HALVES, DENSE, AFTER]], &[]);
+static HUNYUAN_DENSE: Family = of_gguf(hunyuan::DENSE_V1, &[&[FRAME, NORM, HALVES, DENSE]], &[]);
+static HUNYUAN_MOE: Family = of_gguf(
+    hunyuan::MOE_V1,
+    &[&[FRAME, NORM, HALVES, STACKED, SHARED]],
+    &[],
+);
+static LLAMA4: Family = of_gguf(
+    llama4::FAMILY,
+    &[&[FRAME, NORM, HALVES, DENSE, STACKED, SHARED]],
+    &[ROPE_FACTORS],
+);
 
 /// A family with the layouts of its GGUF files.
 const fn of_gguf(
@@ -255,6 +294,7 @@ fn config(
     }
     widths(&mut config, architecture, parameters);
     window(&mut config, family, parameters);
+    translated::complete(&mut config, family.name, parameters);
     if let Some(mut scaling) = parameters.rope_scaling() {
         if family.name == "gpt_oss" {
             // The value in gpt-oss's configuration, for which GGUF has no key.
@@ -339,7 +379,8 @@ fn widths(config: &mut Config, architecture: &Architecture, parameters: &mut Par
 /// cover the whole context.
 fn window(config: &mut Config, family: &Family, parameters: &mut Parameters<'_>) {
     let name = "attention.sliding_window";
-    let Some(window) = parameters.number(name) else {
+    let window = parameters.number(name);
+    let Some(window) = window.filter(|_| !WINDOWS_APART.contains(&family.name)) else {
         return;
     };
     if family.name == "gpt_oss" {
@@ -361,10 +402,14 @@ fn window(config: &mut Config, family: &Family, parameters: &mut Parameters<'_>)
 
 /// Families that GGUF files may hold.
 #[cfg(test)]
-pub(crate) const GGUF_FAMILIES: [&Family; 9] = [
+pub(crate) const GGUF_FAMILIES: [&Family; 13] = [
+    &GEMMA3,
     &GPT_OSS,
     &GRANITEMOE,
+    &HUNYUAN_DENSE,
+    &HUNYUAN_MOE,
     &LLAMA,
+    &LLAMA4,
     &MIXTRAL,
     &MIXTRAL_APART,
     &OLMOE,
@@ -388,6 +433,12 @@ const FRAME: &[Rule] = rules! { "":
 /// The norm before the feed-forward part, in all architectures but gpt-oss.
 const NORM: &[Rule] = rules! { "blk.{l}.":
     "ffn_norm.weight" => FeedForwardNorm;
+};
+
+/// The norms after attention and feed-forward part, in which llama.cpp's converter has added the 1 of 1 + w.
+const AFTER: &[Rule] = rules! { "blk.{l}.":
+    "post_attention_norm.weight" => AttentionOutNorm;
+    "post_ffw_norm.weight" => FeedForwardOutNorm;
 };
 
 /// Queries and keys whose rows are in the model's order.

@@ -1,0 +1,72 @@
+//! Gemma 3 (Google, 2025), its text model.
+
+use moebius::moe::Activation;
+
+use super::keys::Keys;
+use super::parts::{attention, layer, layers, local_rope, model, normed, softcap, swiglu, windows};
+use super::rule::{DENSE, PROJECTIONS, Rule, rules};
+use super::{Extra, Family};
+use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Norms};
+
+pub(super) const GEMMA3: Family = Family {
+    // Beside the text model, checkpoints of models for images and text have a vision model and its projection.
+    ignored: &[
+        "vision_tower.*",
+        "multi_modal_projector.*",
+        "model.vision_tower.*",
+        "model.multi_modal_projector.*",
+    ],
+    extra: Extra::Nested,
+    ..Family::new("gemma3_text", gemma3, &[&[NORMS, PROJECTIONS, DENSE]])
+};
+
+/// Tensors outside of the layers, and all norms.
+const NORMS: &[Rule] = rules! { "":
+    "model.embed_tokens.weight" => Embedding;
+    "model.norm.weight" => Norm, LessOne;
+    "lm_head.weight" => Head;
+    "model.layers.{l}.input_layernorm.weight" => AttentionNorm, LessOne;
+    "model.layers.{l}.post_attention_layernorm.weight" => AttentionOutNorm, LessOne;
+    "model.layers.{l}.pre_feedforward_layernorm.weight" => FeedForwardNorm, LessOne;
+    "model.layers.{l}.post_feedforward_layernorm.weight" => FeedForwardOutNorm, LessOne;
+    "model.layers.{l}.self_attn.q_norm.weight" => QueryNorm, LessOne;
+    "model.layers.{l}.self_attn.k_norm.weight" => KeyNorm, LessOne;
+};
+
+fn gemma3(keys: &mut Keys<'_>) -> ModelSpec {
+    let count = layers(keys);
+    keys.only("hidden_activation", "gelu_pytorch_tanh");
+    if keys.flag_or("use_bidirectional_attention", false) {
+        keys.lack("use_bidirectional_attention", "false", true);
+    }
+    let attention = normed(attention(keys, 1_000_000.0), HeadNorm::Head);
+    let attention = AttentionSpec {
+        scale: keys.positive_or("query_pre_attn_scalar", 256.0).powf(-0.5),
+        softcap: softcap(keys, "attn_logit_softcapping"),
+        ..attention
+    };
+    let theta = keys.positive_or("rope_local_base_freq", 10_000.0);
+    let local = local_rope(keys, attention.head_dim, theta);
+    let dense = swiglu(keys, "intermediate_size", 1).with_activation(Activation::GeluTanh);
+    let pattern = keys.size_or("sliding_window_pattern", 6).max(1);
+    let windows = windows(keys, count, 4096, |layer| {
+        !(layer + 1).is_multiple_of(pattern)
+    });
+    let layers = windows.into_iter().map(|window| {
+        let mut attention = attention.clone();
+        if window.is_some() {
+            attention.rope = Some(local.clone());
+        }
+        attention.window = window;
+        LayerSpec {
+            norms: Norms::Both,
+            ..layer(attention, FeedForwardSpec::Dense(dense))
+        }
+    });
+    let layers = layers.collect();
+    ModelSpec {
+        embedding_scale: (keys.size(&["hidden_size"]) as f64).sqrt(),
+        logits_softcap: softcap(keys, "final_logit_softcapping"),
+        ..model(keys, layers)
+    }
+}

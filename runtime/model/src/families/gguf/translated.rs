@@ -1,0 +1,65 @@
+//! Keys of configurations for which an architecture's metadata has no counterpart: llama.cpp knows their values.
+
+use serde_json::{Map, Value, json};
+
+use super::parameters::Parameters;
+
+/// Number of layers of the one Gemma 3 whose scores are scaled by the share of a head in the width, not by the width of a head.
+const LAYERS_OF_27B: u64 = 62;
+/// Number of experts of the one Llama 4 without norms of queries and keys.
+const EXPERTS_OF_MAVERICK: u64 = 128;
+/// Tokens of a chunk of Llama 4's attention, and of a step of its temperature.
+const CHUNK: u64 = 8192;
+
+/// Adds the keys that `family` needs.
+pub(super) fn complete(
+    config: &mut Map<String, Value>,
+    family: &str,
+    parameters: &mut Parameters<'_>,
+) {
+    match family {
+        "gemma3_text" => gemma3(config, parameters),
+        "llama4_text" => llama4(config, parameters),
+        _ => {}
+    }
+}
+
+fn gemma3(config: &mut Map<String, Value>, parameters: &mut Parameters<'_>) {
+    let of = |config: &Map<String, Value>, key: &str| config.get(key).and_then(Value::as_u64);
+    let share = || of(config, "hidden_size")?.checked_div(of(config, "num_attention_heads")?);
+    let scalar = if of(config, "num_hidden_layers") == Some(LAYERS_OF_27B) {
+        share()
+    } else {
+        of(config, "head_dim").or_else(share)
+    };
+    config.insert("query_pre_attn_scalar".to_owned(), json!(scalar));
+    match parameters.number("attention.sliding_window") {
+        Some(window) => {
+            config.insert("sliding_window".to_owned(), json!(window as u64));
+        }
+        // Without a window all layers see all keys.
+        None => {
+            config.insert("sliding_window_pattern".to_owned(), json!(1));
+        }
+    }
+}
+
+fn llama4(config: &mut Map<String, Value>, parameters: &mut Parameters<'_>) {
+    let name = "attention.sliding_window";
+    if let Some(window) = parameters.number(name).filter(|&got| got != CHUNK as f64) {
+        parameters.refuse(name, format!("{CHUNK}, as in Llama 4"), window);
+    }
+    // The metadata has the width of dense networks under the name that a configuration has for that of experts.
+    let dense = config.get("intermediate_size").cloned();
+    let experts = config.get("moe_intermediate_size").cloned();
+    let normed = config.get("num_local_experts") != Some(&json!(EXPERTS_OF_MAVERICK));
+    for (key, value) in [
+        ("intermediate_size_mlp", dense.unwrap_or_default()),
+        ("intermediate_size", experts.unwrap_or_default()),
+        ("use_qk_norm", json!(normed)),
+        ("attention_chunk_size", json!(CHUNK)),
+        ("floor_scale", json!(CHUNK)),
+    ] {
+        config.insert(key.to_owned(), value);
+    }
+}
