@@ -1,4 +1,5 @@
-"""Writes decoders beside those of make_cases.py: dense ones, latent attention, and weights as they are published: sharded, in 16 bits, FP8 and MXFP4.
+"""Writes decoders beside those of make_cases.py: dense ones, latent attention, norms after parts, chunks, models inside of models for images and
+text, and weights as they are published: sharded, in 16 bits, FP8 and MXFP4.
 
 Each folder has config.json, weights, and logits.case.safetensors with tokens and the logits that Hugging Face transformers computes in float32
 of the values that the stored weights stand for.
@@ -18,6 +19,12 @@ LATENT = dict(num_key_value_heads=4, kv_lora_rank=24, qk_rope_head_dim=8, qk_nop
               num_experts_per_tok=2, n_group=4, topk_group=2, routed_scaling_factor=2.5, norm_topk_prob=True, first_k_dense_replace=1, num_nextn_predict_layers=0)
 LLAMA3 = dict(rope_type="llama3", rope_theta=10000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 
+LOCAL = {"full_attention": dict(rope_type="linear", rope_theta=1000000.0, factor=4.0), "sliding_attention": dict(rope_type="default", rope_theta=10000.0)}
+ALPHA = dict(rope_type="dynamic", rope_theta=10000.0, factor=1.0, alpha=50.0)
+THREE = dict(num_hidden_layers=3, sliding_window=8, layer_types=["sliding_attention", "full_attention", "sliding_attention"])
+GEMMA = dict(**THREE, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True)
+LLAMA4 = dict(num_hidden_layers=4, num_key_value_heads=2, head_dim=16, intermediate_size=40, intermediate_size_mlp=64, num_local_experts=4, rope_parameters=LLAMA3)
+
 SPECS = {
     "llama": ("llama", dict(num_key_value_heads=2, tie_word_embeddings=True, attention_bias=True, mlp_bias=True, rope_parameters=LLAMA3)),
     "qwen3": ("qwen3", dict(num_key_value_heads=2, head_dim=16, use_sliding_window=True, sliding_window=7, layer_types=["full_attention", "sliding_attention"])),
@@ -27,14 +34,33 @@ SPECS = {
                                             q_lora_rank=None, moe_intermediate_size=128)),
     "gpt_oss_mxfp4": ("gpt_oss", dict(num_local_experts=4, num_experts_per_tok=2, num_key_value_heads=2, head_dim=16, hidden_size=64, intermediate_size=32,
                                       sliding_window=8, layer_types=["sliding_attention", "full_attention"])),
+    "gemma2": ("gemma2", dict(**GEMMA, query_pre_attn_scalar=24, attn_logit_softcapping=4.0, final_logit_softcapping=5.0)),
+    "gemma3_text": ("gemma3_text", dict(**GEMMA, query_pre_attn_scalar=24, final_logit_softcapping=5.0, rope_parameters=LOCAL)),
+    # The same as a GGUF file can say it, inside of a model for images and text and with the keys of transformers 4.
+    "gemma3": ("gemma3_text", dict(**GEMMA, query_pre_attn_scalar=16, rope_parameters=LOCAL)),
+    "hunyuan_v1_dense": ("hunyuan_v1_dense", dict(num_key_value_heads=2, head_dim=16, rope_parameters=ALPHA)),
+    "hunyuan_v1_moe": ("hunyuan_v1_moe", dict(num_key_value_heads=2, head_dim=16, num_experts=4, moe_topk=2, intermediate_size=40, rope_parameters=ALPHA)),
+    # Chunks, steps of the temperature, layers without positions and dense layers within 41 tokens.
+    "llama4_text": ("llama4_text", dict(**LLAMA4, attention_chunk_size=16, floor_scale=8, attn_scale=0.3, no_rope_layers=[1, 0, 1, 1], interleave_moe_layer_step=2)),
+    # As a GGUF file can say it, inside of a model for images and text.
+    "llama4": ("llama4_text", dict(**LLAMA4)),
+    "olmo2": ("olmo2", dict(num_key_value_heads=2)),
+    "olmo3": ("olmo3", dict(**THREE, num_key_value_heads=2, rope_parameters={
+        "full_attention": dict(rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=16),
+        "sliding_attention": dict(rope_type="default", rope_theta=500000.0)})),
 }
+
+# Models for images and text, and what the names of their vision models begin with.
+HOLDERS = {"gemma3": "vision_tower.", "llama4": "vision_model."}
 
 
 def randomize(model):
+    """Random values; the factors of norms are around 1, or around 0 where 1 is added to them."""
+    middle = 0.0 if model.config.model_type.startswith("gemma") else 1.0
     with torch.no_grad():
         for name, value in [*model.named_parameters(), *model.named_buffers()]:
             if "inv_freq" not in name:
-                value.copy_(torch.randn_like(value) * (0.2 if value.ndim > 1 else 0.1) + (1.0 if "norm" in name else 0.0))
+                value.copy_(torch.randn_like(value) * (0.2 if value.ndim > 1 else 0.1) + (middle if "norm" in name else 0.0))
 
 
 def through(dtype):
@@ -96,6 +122,16 @@ def four(config):
     config["torch_dtype"] = config.pop("dtype")
 
 
+def four_gemma(config):
+    """The keys of transformers 4, in which layers of two kinds had keys of their own."""
+    rope = config.pop("rope_parameters")
+    config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+    config["rope_theta"] = rope["full_attention"].pop("rope_theta")
+    config["rope_scaling"] = rope["full_attention"]
+    config["sliding_window_pattern"] = config["layer_types"].index("full_attention") + 1
+    del config["layer_types"]
+
+
 STORE = {"llama": through(torch.bfloat16), "qwen3": through(torch.float16), "deepseek_v3_fp8": fp8_blocks, "gpt_oss_mxfp4": mxfp4}
 
 
@@ -134,14 +170,21 @@ def decoder(out, name, seed):
     # Stores leave in `tensors` what is stored stands for.
     model = reload(folder, tensors)
     os.remove(f"{folder}/model.safetensors")
+    if name in HOLDERS:
+        stored = {f"language_model.{key}": value for key, value in stored.items()} | {f"{HOLDERS[name]}patches.weight": torch.ones(2, 3)}
     save(folder, stored, shards=2 if name == "llama" else 1)
     config = json.load(open(f"{folder}/config.json"))
+    words = config["vocab_size"]
+    if name == "gemma3":
+        four_gemma(config)
+    if name in HOLDERS:
+        config = {"model_type": name, "text_config": config, "vision_config": {"hidden_size": 3}}
     if name in ("llama", "gpt_oss_mxfp4"):
         four(config)
     if name.endswith("fp8"):
         config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
     json.dump(config, open(f"{folder}/config.json", "w"), indent=1)
-    ids = torch.randint(0, config["vocab_size"], (1, 41))
+    ids = torch.randint(0, words, (1, 41))
     with torch.no_grad():
         logits = model(ids).logits[0]
     write(f"{folder}/logits.case.safetensors", "decoder_logits", {}, {"tokens": ids[0].numpy().astype(np.int32)}, {"logits": n(logits)}, {"logits": REL(1e-4)})

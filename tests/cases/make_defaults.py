@@ -8,17 +8,21 @@ import dataclasses, importlib, inspect, json, os
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TARGET = os.path.join(HERE, "..", "..", "runtime", "model", "src", "families", "defaults.json")
-FAMILIES = ["deepseek_v3", "gpt_oss", "granitemoe", "llama", "mixtral", "olmoe", "qwen2_moe", "qwen3", "qwen3_moe"]
+FAMILIES = ["deepseek_v3", "gemma2", "gemma3_text", "gpt_oss", "granitemoe", "hunyuan_v1_dense", "hunyuan_v1_moe", "llama", "llama4_text", "mixtral", "olmo2",
+            "olmo3", "olmoe", "qwen2_moe", "qwen3", "qwen3_moe"]
+# Text models whose classes stand in the module of a model for images and text.
+MODULES = {"gemma3_text": "gemma3", "llama4_text": "llama4"}
 UNREAD = {
-    "attention_dropout", "bos_token_id", "chunk_size_feed_forward", "eos_token_id", "initializer_range", "is_encoder_decoder", "num_mtp_layers",
+    "attention_dropout", "bos_token_id", "chunk_size_feed_forward", "eod_token_id", "eos_token_id", "initializer_range", "is_encoder_decoder", "num_mtp_layers",
     "output_attentions", "output_hidden_states", "output_router_logits", "pad_token_id", "pretraining_tp", "return_dict", "router_aux_loss_coef",
-    "router_jitter_noise", "use_cache",
+    "router_jitter_noise", "sep_token_id", "use_cache",
 }
 
 
 def configuration(family):
     """The class of the family's configurations."""
-    module = importlib.import_module(f"transformers.models.{family}.configuration_{family}")
+    home = MODULES.get(family, family)
+    module = importlib.import_module(f"transformers.models.{home}.configuration_{home}")
     classes = [c for c in vars(module).values() if inspect.isclass(c) and getattr(c, "model_type", None) == family]
     return next(c for c in classes if c.__module__ == module.__name__)
 

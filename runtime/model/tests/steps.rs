@@ -20,6 +20,20 @@ fn named(name: &str) -> PathBuf {
     folders.find(|folder| folder.ends_with(name)).unwrap()
 }
 
+/// Tokens of a sequence of the caches here.
+const ROOM: usize = 48;
+
+/// The folders of models that such a cache can hold: those whose attention has no smaller chunks.
+fn cached() -> Vec<PathBuf> {
+    let mut folders = folders();
+    folders.retain(|folder| {
+        let files = ModelFiles::open(folder).unwrap();
+        let mut chunks = files.spec().layers.iter();
+        chunks.all(|layer| layer.attention.chunk.is_none_or(|chunk| chunk >= ROOM))
+    });
+    folders
+}
+
 fn load(folder: &Path, device: &Device) -> Model {
     load_with(folder, LoadOptions::default(), device)
 }
@@ -58,13 +72,13 @@ fn cache(model: &Model, pages: Pages, device: &Device) -> Cache {
 #[test]
 fn steps_give_the_bits_of_the_whole() {
     let device = Device::flex();
-    for folder in folders() {
+    for folder in cached() {
         let model = load(&folder, &device);
         let tokens = tokens(&folder);
         let whole = bits(model.forward(ids(&tokens, 1, &device)).unwrap().logits);
         let cuts: [&[usize]; 3] = [&[41], &[1; 41], &[5, 1, 20, 1, 14]];
         for cut in cuts {
-            let pages = Pages::paged(1, 3, 48).unwrap();
+            let pages = Pages::paged(1, 3, ROOM).unwrap();
             let mut cache = cache(&model, pages, &device);
             let (mut got, mut rest) = (Vec::new(), &tokens[..]);
             for &count in cut {
@@ -106,11 +120,11 @@ fn a_cache_that_grows_gives_the_bits_of_the_whole() {
 #[test]
 fn sequences_of_other_lengths_change_nothing() {
     let device = Device::flex();
-    for folder in folders() {
+    for folder in cached() {
         let model = load(&folder, &device);
         let tokens = tokens(&folder);
         let whole = bits(model.forward(ids(&tokens, 1, &device)).unwrap().logits);
-        let pages = Pages::paged(2, 6, 48).unwrap();
+        let pages = Pages::paged(2, 6, ROOM).unwrap();
         let mut cache = cache(&model, pages, &device);
         // The second sequence begins later and sees the same tokens.
         let mut batch = tokens[..20].to_vec();
@@ -186,6 +200,28 @@ fn parameters(model: &Model) -> usize {
     let mut count = Count(0);
     model.visit(&mut count);
     count.0
+}
+
+#[test]
+fn a_cache_of_more_than_a_chunk_is_refused() {
+    let device = Device::flex();
+    let model = load(&named("decoder_llama4_text"), &device);
+    let made = |longest: usize| {
+        let pages = Pages::paged(1, 3, longest).unwrap();
+        Cache::new(model.spec(), pages, CacheFormat::F32, &device)
+    };
+    let error = made(ROOM).unwrap_err().to_string();
+    assert!(error.contains("at most 16, the chunk"), "{error}");
+    // Within a chunk steps give the bits of the whole.
+    let tokens = &tokens(&named("decoder_llama4_text"))[..16];
+    let whole = bits(model.forward(ids(tokens, 1, &device)).unwrap().logits);
+    let mut cache = made(16).unwrap();
+    let mut got = Vec::new();
+    for part in [&tokens[..7], &tokens[7..]] {
+        let step = model.step(ids(part, 1, &device), &[part.len()], &mut cache);
+        got.extend(bits(step.unwrap().logits));
+    }
+    assert_eq!(got, whole);
 }
 
 #[test]

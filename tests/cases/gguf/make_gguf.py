@@ -16,9 +16,10 @@ from safetensors.numpy import save_file
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = [("llama", "f32"), ("llama", "f16"), ("mixtral", "f32"), ("olmoe", "f16"), ("qwen2_moe", "f16"), ("qwen3_moe", "f16"),
-          ("gpt_oss", "f16"), ("granitemoe", "f32")]
+          ("gpt_oss", "f16"), ("granitemoe", "f32"), ("gemma3", "f32"), ("hunyuan_v1_dense", "f32"), ("hunyuan_v1_moe", "f32"), ("llama4", "f32")]
 ARCHITECTURES = {"llama": "llama", "mixtral": "llama", "olmoe": "olmoe", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "qwen3": "qwen3",
-                 "gpt_oss": "gpt-oss", "granitemoe": "granitemoe"}
+                 "gpt_oss": "gpt-oss", "granitemoe": "granitemoe", "gemma3_text": "gemma3", "hunyuan_v1_dense": "hunyuan-dense",
+                 "hunyuan_v1_moe": "hunyuan-moe", "llama4_text": "llama4"}
 OUTER = {"model.embed_tokens.": "token_embd.", "model.norm.": "output_norm.", "lm_head.": "output."}
 LAYER = {
     "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -26,6 +27,11 @@ LAYER = {
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "mlp.gate": "ffn_gate_inp",
     "block_sparse_moe.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm", "mlp.gate.wg": "ffn_gate_inp", "feed_forward.router": "ffn_gate_inp",
+    "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+    **{f"mlp.shared_mlp.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
+    **{f"feed_forward.shared_expert.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
+    **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
 }
 EXPERTS = {"gate_proj": "gate", "up_proj": "up", "down_proj": "down", "w1": "gate", "w3": "up", "w2": "down"}
 
@@ -39,7 +45,12 @@ def folder(path):
         if file.startswith("model") and file.endswith(".safetensors"):
             for name, info in deserialize(open(os.path.join(path, file), "rb").read()):
                 tensors[name] = widen[info["dtype"]](bytes(info["data"])).reshape(info["shape"])
-    return json.load(open(os.path.join(path, "config.json"))), tensors
+    config = json.load(open(os.path.join(path, "config.json")))
+    if "text_config" in config:
+        before = "language_model."
+        tensors = {name.removeprefix(before): value for name, value in tensors.items() if name.startswith(before)}
+        config = config["text_config"]
+    return config, tensors
 
 
 def parted(config, rest, value):
@@ -58,6 +69,14 @@ def parted(config, rest, value):
         if rest == "mlp.experts.down_proj":
             return {"ffn_down_exps.weight": value.swapaxes(1, 2)}
         return {GPT_OSS[rest]: value} if rest in GPT_OSS else {}
+    if config["model_type"] == "gemma3_text" and rest == "post_attention_layernorm.weight":
+        return {"post_attention_norm.weight": value}
+    if config["model_type"] == "llama4_text":
+        if rest == "feed_forward.experts.gate_up_proj":
+            gate, up = np.split(value.swapaxes(1, 2), 2, 1)
+            return {"ffn_gate_exps.weight": gate, "ffn_up_exps.weight": up}
+        if rest == "feed_forward.experts.down_proj":
+            return {"ffn_down_exps.weight": value.swapaxes(1, 2)}
     return {}
 
 
@@ -70,6 +89,8 @@ def renamed(config, tensors):
     """The tensors by their names in a GGUF file: experts stacked, rows of q and k of Llama in pairs that turn together."""
     out, stacks = {}, {}
     for name, value in tensors.items():
+        if config["model_type"] == "gemma3_text" and name.endswith("norm.weight"):
+            value = value + np.float32(1)
         outer = [(a, b) for a, b in OUTER.items() if name.startswith(a)]
         if outer:
             out[name.replace(*outer[0])] = value
@@ -96,10 +117,20 @@ def renamed(config, tensors):
 def describe(w, config):
     """Hyperparameters, as llama.cpp's converter writes them."""
     w.add_context_length(config["max_position_embeddings"]); w.add_embedding_length(config["hidden_size"]); w.add_block_count(config["num_hidden_layers"])
-    w.add_feed_forward_length(config["intermediate_size"]); w.add_head_count(config["num_attention_heads"]); w.add_head_count_kv(config["num_key_value_heads"])
+    w.add_feed_forward_length(config.get("intermediate_size_mlp", config["intermediate_size"])); w.add_head_count(config["num_attention_heads"]); w.add_head_count_kv(config["num_key_value_heads"])
     w.add_layer_norm_rms_eps(config["rms_norm_eps"]); w.add_vocab_size(config["vocab_size"])
     rope = config.get("rope_parameters") or {"rope_theta": config["rope_theta"]}
-    w.add_rope_freq_base(rope["rope_theta"])
+    # Hunyuan's dynamic scaling is a larger theta.
+    d = config.get("head_dim") or 1
+    w.add_rope_freq_base(rope["rope_theta"] * rope.get("alpha", 1.0) ** (d / (d - 2)))
+    if config["model_type"] == "gemma3_text":
+        w.add_sliding_window(config["sliding_window"]); w.add_uint32("gemma3.attention.sliding_window_pattern", config["sliding_window_pattern"])
+        w.add_rope_scaling_type(RopeScalingType.LINEAR); w.add_rope_scaling_factor(config["rope_scaling"]["factor"])
+    if config["model_type"] == "llama4_text":
+        w.add_interleave_moe_layer_step(config["interleave_moe_layer_step"]); w.add_expert_feed_forward_length(config["intermediate_size"])
+    if config["model_type"] == "hunyuan_v1_moe":
+        w.add_expert_feed_forward_length(config["intermediate_size"]); w.add_expert_shared_feed_forward_length(config["intermediate_size"])
+        w.add_expert_shared_count(1)
     if rope.get("rope_type") == "yarn":
         w.add_rope_scaling_type(RopeScalingType.YARN); w.add_rope_scaling_factor(rope["factor"])
         w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
@@ -114,18 +145,17 @@ def describe(w, config):
         w.add_key_length(width); w.add_value_length(width)
     experts = config.get("num_local_experts") or config.get("num_experts")
     if experts:
-        w.add_expert_count(experts); w.add_expert_used_count(config["num_experts_per_tok"])
+        w.add_expert_count(experts); w.add_expert_used_count(config.get("moe_topk") or config["num_experts_per_tok"])
     if "moe_intermediate_size" in config:
         w.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if "shared_expert_intermediate_size" in config:
         w.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
 
 
-def llama3_factors(config):
+def llama3_factors(config, scaling):
     """What frequencies are divided by, as rope_freqs.weight."""
-    scaling = config["rope_scaling"]
     width = config["head_dim"]
-    wave = 2 * np.pi * config["rope_theta"] ** (np.arange(0, width, 2) / width)
+    wave = 2 * np.pi * (scaling.get("rope_theta") or config["rope_theta"]) ** (np.arange(0, width, 2) / width)
     turns = scaling["original_max_position_embeddings"] / wave
     stays = np.clip((turns - scaling["low_freq_factor"]) / (scaling["high_freq_factor"] - scaling["low_freq_factor"]), 0, 1)
     return (1 / ((1 - stays) / scaling["factor"] + stays)).astype(np.float32)
@@ -142,8 +172,9 @@ def write(name, config, tensors, types):
     w = GGUFWriter(os.path.join(HERE, name + ".gguf"), ARCHITECTURES[config["model_type"]])
     describe(w, config)
     vocabulary(w, config["vocab_size"])
-    if config.get("rope_scaling"):
-        w.add_tensor("rope_freqs.weight", llama3_factors(config))
+    for scaling in (config.get("rope_scaling"), config.get("rope_parameters")):
+        if scaling and scaling.get("rope_type") == "llama3":
+            w.add_tensor("rope_freqs.weight", llama3_factors(config, scaling))
     for key, value in tensors.items():
         kind = types(key) if value.ndim > 1 and not key.endswith("ffn_gate_inp.weight") else T.F32
         if kind not in (T.F32, T.F16):

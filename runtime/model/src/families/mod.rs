@@ -90,6 +90,7 @@ pub struct Described {
 /// All families.
 pub const FAMILIES: &[Family] = &[
     deepseek_v3::FAMILY,
+    gemma::GEMMA2,
     gemma::GEMMA3,
     gpt_oss::FAMILY,
     llama::GRANITEMOE,

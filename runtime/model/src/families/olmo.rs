@@ -36,14 +36,10 @@ fn olmo3(keys: &mut Keys<'_>) -> ModelSpec {
     let dense = dense(keys, false);
     let windows = windows(keys, count, 4096, |layer| !(layer + 1).is_multiple_of(4));
     let layers = windows.into_iter().map(|window| {
-        let rope = if window.is_some() {
-            Some(local.clone())
-        } else {
-            attention.rope.clone()
-        };
+        let global = || attention.rope.clone();
         let attention = AttentionSpec {
+            rope: window.map_or_else(global, |_| Some(local.clone())),
             window,
-            rope,
             ..attention.clone()
         };
         LayerSpec {

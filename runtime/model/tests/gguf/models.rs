@@ -12,9 +12,13 @@ use moebius_weights::{Dtype, Reader, TensorSpec, Writer};
 use crate::cases;
 
 /// Names of models, and whether their matrices are stored in 16 bits.
-const MODELS: [(&str, bool); 8] = [
+const MODELS: [(&str, bool); 12] = [
+    ("gemma3_f32", false),
     ("gpt_oss_f16", true),
     ("granitemoe_f32", false),
+    ("hunyuan_v1_dense_f32", false),
+    ("hunyuan_v1_moe_f32", false),
+    ("llama4_f32", false),
     ("llama_f32", false),
     ("llama_f16", true),
     ("mixtral_f32", false),
@@ -97,8 +101,8 @@ fn models_compute_what_their_safetensors_do() {
         assert_eq!(files.family(), other.family());
         assert!(files.gguf().is_some() && files.reader().is_none());
         let difference = difference(&logits(&files, &tokens), &logits(&other, &tokens));
-        // GGUF rounds Llama's frequencies and Granite's factors once more, to 32 bits.
-        let rounded = ["llama", "granitemoe"]
+        // GGUF rounds the frequencies of Llama and Hunyuan and Granite's factors once more, to 32 bits.
+        let rounded = ["llama", "granitemoe", "hunyuan"]
             .iter()
             .any(|family| name.starts_with(family));
         let most = if rounded { 1e-6 } else { 0.0 };
