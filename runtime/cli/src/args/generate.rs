@@ -137,7 +137,8 @@ Examples:
   echo 'Once upon a time' | moebius generate --model OLMoE --device wgpu --dtype fp8 --json
 
 The text goes to standard output as it comes, with --json as one object at the end. Families: deepseek_v3,
-gpt_oss, granitemoe, llama, mixtral, olmoe, qwen2_moe, qwen3, qwen3_moe.";
+gemma2, gemma3, gpt_oss, granitemoe, hunyuan_v1_dense, hunyuan_v1_moe, llama, llama4, mixtral, olmo2, olmo3,
+olmoe, qwen2_moe, qwen3, qwen3_moe.";
 
 /// `chat`.
 #[derive(Debug, Args)]

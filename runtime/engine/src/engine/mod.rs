@@ -120,8 +120,8 @@ impl Engine {
     /// Makes an engine for `model`, whose weights are on `device`.
     ///
     /// # Errors
-    /// [`EngineError::Unfit`] for invalid limits, and [`EngineError::Model`] for more tokens than a cache can have, and if the device can't
-    /// hold the cache's first pages.
+    /// [`EngineError::Unfit`] for invalid limits, and [`EngineError::Model`] for more tokens than a cache can have, for sequences that may
+    /// outgrow a chunk in which the model attends, and if the device can't hold the cache's first pages.
     pub fn new(model: Model, options: EngineOptions, device: &Device) -> Result<Self, EngineError> {
         options.memory(model.spec())?;
         let (limits, first) = (options.limits, options.first());

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decoder::{FeedForwardSpec, Projection, RopeScaling};
+use crate::decoder::{FeedForwardSpec, HeadNorm, Norms, Projection, RopeScaling};
 
 /// A small configuration of a family, with the values `other` in some of its keys.
 fn config(family: &str, other: Value) -> Value {
@@ -245,6 +245,122 @@ fn more_than_any_model_has_is_not_made_names_of() {
     let text = unsupported("mixtral", many);
     let both = text.contains("at most 512") && text.contains("at most 2048");
     assert!(both, "{text}");
+}
+
+/// Local layers have their own θ and no stretched context, in the keys of either generation of transformers.
+#[test]
+fn layers_with_a_window_turn_by_a_theta_of_their_own() {
+    let four = json!({"num_hidden_layers": 6, "rope_theta": 1e6, "rope_local_base_freq": 5e3, "sliding_window": 8,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0}});
+    let five = json!({"num_hidden_layers": 6, "sliding_window": 8, "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 5e3}}});
+    let [four, five] = [four, five].map(|config| spec("gemma3_text", config));
+    assert_eq!(four, five);
+    let spec = four;
+    let ropes = spec.layers.iter().map(|layer| {
+        let rope = layer.attention.rope.clone().unwrap();
+        (layer.attention.window, rope.theta, rope.scaling)
+    });
+    let ropes: Vec<_> = ropes.collect();
+    let local = (Some(8), 5e3, RopeScaling::None);
+    let global = (None, 1e6, RopeScaling::Linear { factor: 8.0 });
+    assert_eq!(ropes[..5], [(); 5].map(|()| local.clone()));
+    assert_eq!(ropes[5], global);
+    assert_eq!(spec.embedding_scale, 48.0_f64.sqrt());
+    assert_eq!(spec.layers[0].attention.scale, 1.0 / 16.0);
+    assert!(spec.tied && spec.layers.iter().all(|layer| layer.norms == Norms::Both));
+}
+
+#[test]
+fn bounds_of_scores_are_those_that_transformers_applies() {
+    let both = json!({"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0});
+    for (family, of_scores) in [("gemma2", Some(50.0)), ("gemma3_text", None)] {
+        let spec = spec(family, both.clone());
+        assert_eq!(spec.logits_softcap, Some(30.0), "{family}");
+        assert_eq!(spec.layers[0].attention.softcap, of_scores, "{family}");
+    }
+    let null = json!({"attn_logit_softcapping": null, "final_logit_softcapping": null});
+    let spec = spec("gemma2", null);
+    assert_eq!(spec.logits_softcap, None);
+    assert_eq!(spec.layers[0].attention.softcap, None);
+}
+
+#[test]
+fn a_layer_of_llama_4_has_a_chunk_or_a_temperature() {
+    let config = json!({"num_hidden_layers": 4, "attention_chunk_size": 32, "interleave_moe_layer_step": 2,
+        "attn_temperature_tuning": 4, "no_rope_layers": []});
+    let spec = spec("llama4_text", config);
+    for (at, layer) in spec.layers.iter().enumerate() {
+        let (attention, last) = (&layer.attention, at == 3);
+        let chunk = (!last).then_some(32);
+        assert_eq!(attention.chunk, chunk, "{at}");
+        assert_eq!(attention.temperature.is_some(), last, "{at}");
+        let turned = attention.rope.as_ref().map(|rope| rope.interleaved);
+        assert_eq!(turned, (!last).then_some(true), "{at}");
+        let norm = if last { HeadNorm::None } else { HeadNorm::Unit };
+        let Projection::Direct { norm: got, .. } = attention.projection else {
+            panic!("separate projections");
+        };
+        assert_eq!(got, norm, "{at}");
+        let experts = match &layer.feed_forward {
+            FeedForwardSpec::Experts(experts) => experts.weighted_input && experts.inter == 80,
+            FeedForwardSpec::Dense(_) => false,
+        };
+        assert_eq!(experts, at % 2 == 1, "{at}");
+        let width = layer.feed_forward.width();
+        assert_eq!(width, (at % 2 == 0).then_some(16_384), "{at}");
+    }
+    let two = json!({"num_experts_per_tok": 2});
+    assert!(unsupported("llama4_text", two).contains("num_experts_per_tok"));
+    let endless = json!({"attention_chunk_size": null});
+    assert!(unsupported("llama4_text", endless).contains("attention_chunk_size"));
+}
+
+#[test]
+fn dynamic_scaling_with_an_alpha_is_a_larger_theta() {
+    let scaled = json!({"head_dim": 16, "num_local_experts": null, "num_experts": [4, 4], "moe_topk": [2, 2],
+        "rope_theta": 1e4, "rope_scaling": {"type": "dynamic", "alpha": 50.0, "factor": 1.0}});
+    let spec = spec("hunyuan_v1_moe", scaled);
+    let theta = spec.layers[0].attention.rope.clone().unwrap().theta;
+    assert!((theta / (1e4 * 50.0_f64.powf(16.0 / 14.0)) - 1.0).abs() < 1e-12);
+    let FeedForwardSpec::Experts(experts) = &spec.layers[1].feed_forward else {
+        panic!("a layer of experts");
+    };
+    assert_eq!(
+        (experts.experts, experts.top_k(), experts.inter),
+        (4, 2, 80)
+    );
+    let mixed = json!({"num_local_experts": null, "num_experts": [4, 8], "moe_topk": 2});
+    assert!(unsupported("hunyuan_v1_moe", mixed).contains("num_experts"));
+}
+
+#[test]
+fn a_text_model_is_that_of_a_model_for_images_and_text() {
+    for (holder, family) in [("gemma3", "gemma3_text"), ("llama4", "llama4_text")] {
+        let mut text = config(family, json!({"model_type": null}));
+        text.as_object_mut().unwrap().remove("model_type");
+        let whole = json!({"model_type": holder, "text_config": text, "vision_config": {}, "tie_word_embeddings": true});
+        let described = describe(&whole).unwrap();
+        assert_eq!(described.family.name, family);
+        let tied = json!({"tie_word_embeddings": true});
+        assert_eq!(described.spec, spec(family, tied));
+        let faults = describe(&json!({"model_type": holder, "text_config": 1})).unwrap_err();
+        assert!(faults[0].to_string().contains("text_config"), "{faults:?}");
+    }
+}
+
+#[test]
+fn a_family_with_a_missing_part_is_refused_by_its_name() {
+    for (family, part) in [
+        ("lfm2_moe", "short causal convolutions"),
+        ("phimoe", "sparse-mixer routing"),
+        ("qwen3_next", "gated-delta layers"),
+    ] {
+        let fault = describe(&config(family, json!({}))).unwrap_err()[0].to_string();
+        let told = [family, part, "gemma3_text", "llama4"];
+        assert!(told.iter().all(|what| fault.contains(what)), "{fault}");
+    }
 }
 
 #[test]

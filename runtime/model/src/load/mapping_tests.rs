@@ -118,6 +118,28 @@ fn what_nothing_is_computed_from_may_be_there() {
     assert_eq!(misfits.unexpected.len(), 1);
 }
 
+/// Checkpoints of models for images and text name the text model's tensors in one of two ways, and hold others, too.
+#[test]
+fn a_text_model_may_lie_beside_a_vision_model() {
+    for nesting in [Nesting::Outer, Nesting::Inner] {
+        let alone = complete("gemma3_text", 0).into_iter();
+        let mut tensors: BTreeMap<_, _> = alone
+            .map(|(name, stored)| (nesting.name(&name), stored))
+            .collect();
+        tensors.insert("vision_tower.layers.0.weight".to_owned(), ("F32", vec![2]));
+        Plan::new(&reader(&tensors), described("gemma3_text")).unwrap();
+        tensors.insert("audio_tower.weight".to_owned(), ("F32", vec![2]));
+        let misfits = Plan::new(&reader(&tensors), described("gemma3_text")).unwrap_err();
+        assert_eq!(misfits.unexpected, ["audio_tower.weight"]);
+        assert!(misfits.missing.is_empty(), "{misfits}");
+    }
+    for name in ["model.layers.0.mlp.up_proj.weight", "lm_head.weight"] {
+        for nesting in [Nesting::Alone, Nesting::Outer, Nesting::Inner] {
+            assert_eq!(nesting.own(&nesting.name(name)), name);
+        }
+    }
+}
+
 #[test]
 fn a_head_that_is_the_embedding_may_be_stored() {
     let mut described = described("llama");
