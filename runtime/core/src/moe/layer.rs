@@ -534,5 +534,5 @@ fn mark(clock: Option<&StageClock>, stage: Stage, device: &Device) {
 
 #[cfg(test)]
 #[cfg(feature = "flex")]
-#[path = "weighted_input_tests.rs"]
+#[path = "layer_tests.rs"]
 mod tests;

@@ -4,7 +4,7 @@ use moebius_weights::Unfit;
 use serde_json::{Map, Value, json};
 
 use super::defaults::completed;
-use super::{describe, described, family_of};
+use super::{describe, described, family_of, text_config};
 use crate::decoder::{FeedForwardSpec, ModelSpec, Projection};
 
 /// A dense family, and the family that differs from it only in having experts.
@@ -49,7 +49,8 @@ pub(crate) struct Sizes {
 /// # Errors
 /// The reasons why the model has no counterpart with experts.
 pub(crate) fn upcycled(config: &Value, sizes: Sizes) -> Result<(Value, ModelSpec), Vec<Unfit>> {
-    let (family, stated) = family_of(config)?;
+    let config = text_config(config)?;
+    let (family, stated) = family_of(&config)?;
     let entries = completed(family.name, stated);
     let dense = described(family, &entries)?;
     let spec = dense.spec;

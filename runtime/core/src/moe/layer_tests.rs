@@ -1,6 +1,6 @@
 //! A router's weight on the input of its expert: experts without biases are homogeneous, so it can be taken out of them again.
 
-use super::super::{Activation, MoeConfig, RouteConfig, Score};
+use crate::moe::{Activation, MoeConfig, RouteConfig, Score};
 use burn::tensor::{Distribution, Tensor, Tolerance};
 
 fn config(gated: bool, top_k: usize) -> MoeConfig {
