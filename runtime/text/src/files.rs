@@ -184,12 +184,11 @@ impl Tokenizer {
     /// As [`Tokenizer::from_folder`].
     pub fn from_files(files: &Files) -> Result<Self, Error> {
         let name = "tokenizer.json";
-        let Some(json) = files.object(name)? else {
+        let Some(mut json) = files.object(name)? else {
             let expected = format!("a file {name}");
             return Err(Error::unfit(files.place(), expected, "none"));
         };
         let named = files.special_tokens()?;
-        let mut json = json;
         add_tokens(&mut json, files, &named)?;
         let tokenizer = Self::from_json(json, files.label(name))?;
         let mut ids = Vec::new();

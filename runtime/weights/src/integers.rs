@@ -145,8 +145,6 @@ impl Declared {
         let (bits, per_word) = self.bits()?;
         let (_, codes) = part("qweight")?;
         let scales = part(scales)?;
-        let zeros = part(zeros).map(|(_, info)| info);
-        let group_of = part(group_of).map(|(_, info)| info);
         let ([rows, columns], [groups, n]) = (matrix(&codes)?, matrix(&scales.1)?);
         let (layout, k) = if columns == n {
             (
@@ -158,55 +156,22 @@ impl Declared {
         } else {
             return None;
         };
-        let whole = |info: &TensorInfo| {
-            info.dtype == Dtype::I32 && matrix(info) == Some([groups, n.div_ceil(per_word)])
-        };
-        let fits = codes.dtype == Dtype::I32
-            && groups > 0
-            && zeros.as_ref().is_none_or(whole)
-            && group_of
-                .as_ref()
-                .is_none_or(|info| info.dtype == Dtype::I32 && info.shape == [k]);
-        fits.then_some(IntegerWeight {
-            layout,
-            bits,
-            shape: [n, k],
-            groups,
-            codes,
-            scales,
-            zeros,
-            group_of,
-        })
+        let weight = IntegerWeight::new(layout, bits, ([n, k], groups), codes, scales)?;
+        let of_zeros = [groups, n.div_ceil(per_word)];
+        weight.with(of_zeros, part(zeros), part(group_of))
     }
 
     fn packed(&self, part: Part<'_>) -> Option<IntegerWeight> {
         let (bits, per_word) = self.bits()?;
         let (_, codes) = part("weight_packed")?;
         let scales = part("weight_scale")?;
-        let zeros = part("weight_zero_point").map(|(_, info)| info);
-        let group_of = part("weight_g_idx").map(|(_, info)| info);
         let ([n, words], [rows, groups]) = (matrix(&codes)?, matrix(&scales.1)?);
         let k = words.checked_mul(per_word)?;
-        let whole = |info: &TensorInfo| {
-            info.dtype == Dtype::I32 && matrix(info) == Some([n.div_ceil(per_word), groups])
-        };
-        let fits = codes.dtype == Dtype::I32
-            && rows == n
-            && groups > 0
-            && zeros.as_ref().is_none_or(whole)
-            && group_of
-                .as_ref()
-                .is_none_or(|info| info.dtype == Dtype::I32 && info.shape == [k]);
-        fits.then_some(IntegerWeight {
-            layout: Layout::Packed,
-            bits,
-            shape: [n, k],
-            groups,
-            codes,
-            scales,
-            zeros,
-            group_of,
-        })
+        let size = ([n, k], groups);
+        let weight = IntegerWeight::new(Layout::Packed, bits, size, codes, scales)?;
+        let of_zeros = [n.div_ceil(per_word), groups];
+        let weight = weight.with(of_zeros, part("weight_zero_point"), part("weight_g_idx"));
+        weight.filter(|_| rows == n)
     }
 }
 
@@ -214,18 +179,8 @@ fn whole_bytes(part: Part<'_>) -> Option<IntegerWeight> {
     let (_, codes) = part("weight")?;
     let scales = part("weight_scale")?;
     let ([n, k], [rows, groups]) = (matrix(&codes)?, matrix(&scales.1)?);
-    let fits =
-        codes.dtype == Dtype::I8 && rows == n && groups > 0 && part("weight_zero_point").is_none();
-    fits.then_some(IntegerWeight {
-        layout: Layout::Bytes,
-        bits: 8,
-        shape: [n, k],
-        groups,
-        codes,
-        scales,
-        zeros: None,
-        group_of: None,
-    })
+    let weight = IntegerWeight::new(Layout::Bytes, 8, ([n, k], groups), codes, scales);
+    weight.filter(|_| rows == n && part("weight_zero_point").is_none())
 }
 
 fn matrix(info: &TensorInfo) -> Option<[usize; 2]> {
@@ -233,6 +188,52 @@ fn matrix(info: &TensorInfo) -> Option<[usize; 2]> {
 }
 
 impl IntegerWeight {
+    /// A weight of this shape and this number of groups, without zeros; `None` where the codes have another dtype than the layout says, or
+    /// there are no groups.
+    fn new(
+        layout: Layout,
+        bits: u32,
+        (shape, groups): ([usize; 2], usize),
+        codes: TensorInfo,
+        scales: (String, TensorInfo),
+    ) -> Option<Self> {
+        let dtype = match layout {
+            Layout::Bytes => Dtype::I8,
+            _ => Dtype::I32,
+        };
+        (codes.dtype == dtype && groups > 0).then_some(Self {
+            layout,
+            bits,
+            shape,
+            groups,
+            codes,
+            scales,
+            zeros: None,
+            group_of: None,
+        })
+    }
+
+    /// This weight with zeros of the shape `of_zeros` and a group number for each inner column, where it has them; `None` where they don't fit.
+    fn with(
+        self,
+        of_zeros: [usize; 2],
+        zeros: Option<(String, TensorInfo)>,
+        group_of: Option<(String, TensorInfo)>,
+    ) -> Option<Self> {
+        let of_columns = [self.shape[1]];
+        let fits = |part: &Option<(String, TensorInfo)>, shape: &[usize]| {
+            let fits =
+                |(_, info): &(String, TensorInfo)| info.dtype == Dtype::I32 && info.shape == shape;
+            part.as_ref().is_none_or(fits)
+        };
+        let fit = fits(&zeros, &of_zeros) && fits(&group_of, &of_columns);
+        fit.then(|| Self {
+            zeros: zeros.map(|(_, info)| info),
+            group_of: group_of.map(|(_, info)| info),
+            ..self
+        })
+    }
+
     /// Appends the decoded values of the weight \[n, k\], row-major, to `values`.
     pub(crate) fn decode(&self, parts: &Parts, values: &mut Vec<f32>) {
         let [n, k] = self.shape;

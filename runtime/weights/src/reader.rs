@@ -170,9 +170,8 @@ impl Reader {
 
     /// Reads a part of an integer weight as floats; errors call it `name`.
     fn floats_of(&self, name: &str, info: &TensorInfo) -> Result<Vec<f32>, WeightsError> {
-        let floats = [Dtype::F64, Dtype::F32, Dtype::F16, Dtype::BF16];
-        if !floats.contains(&info.dtype) {
-            return Err(self.wrong(name, "F64, F32, F16 or BF16", info.dtype));
+        if float_size(info.dtype).is_none() {
+            return Err(self.wrong(name, FLOATS, info.dtype));
         }
         let mut values = Vec::new();
         widen(info.dtype, &self.bytes_of(info)?, &mut values);
@@ -353,11 +352,8 @@ impl Reader {
     /// As [`Self::read_f32`], and [`WeightsError::DataLength`] when the tensor ends before the range.
     pub fn read_f32_part(&self, name: &str, range: Range<u64>) -> Result<Vec<f32>, WeightsError> {
         let info = self.info(name)?;
-        let size = match info.dtype {
-            Dtype::F64 => 8,
-            Dtype::F32 => 4,
-            Dtype::F16 | Dtype::BF16 => 2,
-            got => return Err(self.wrong(name, "F64, F32, F16 or BF16", got)),
+        let Some(size) = float_size(info.dtype) else {
+            return Err(self.wrong(name, FLOATS, info.dtype));
         };
         let (mut at, end) = (
             range.start.saturating_mul(size),
@@ -446,6 +442,19 @@ fn block_size(path: &Path, written: &Value) -> Result<[usize; 2], WeightsError> 
         let got = quoted(&written.to_string());
         WeightsError::BlockSize(Unfit::new(what, "two positive numbers", got))
     })
+}
+
+/// Dtypes whose values are read as f32, for an error.
+const FLOATS: &str = "F64, F32, F16 or BF16";
+
+/// Bytes of an element of a dtype that is read as f32; `None` for other dtypes.
+fn float_size(dtype: Dtype) -> Option<u64> {
+    match dtype {
+        Dtype::F64 => Some(8),
+        Dtype::F32 => Some(4),
+        Dtype::F16 | Dtype::BF16 => Some(2),
+        _ => None,
+    }
 }
 
 /// Appends the values of `bytes`, which must be whole elements.

@@ -50,45 +50,50 @@ impl GgufFile {
         let file = Self::of(path.to_owned(), open_bytes(path)?)?;
         match file.value(SPLIT_COUNT).map(GgufValue::as_size) {
             None | Some(Some(0 | 1)) => Ok(file),
-            Some(count) => file.with_others(count),
+            Some(_) => file.with_others(),
         }
     }
 
-    /// Opens all files of the model that this file is a part of. The metadata is taken from the first part.
-    fn with_others(self, count: Option<u64>) -> Result<Self, WeightsError> {
-        let refuse = |path: &Path, what: &str, expected: String, got: String| {
-            let fault = GgufError::Metadata(Unfit::new(quoted(what), expected, got));
-            WeightsError::Gguf(InFile::at(path)(fault))
-        };
+    /// The number of files of the model that this file is a part of, and what their names begin with.
+    fn split(&self) -> Result<(u64, String), WeightsError> {
+        let value = self.value(SPLIT_COUNT);
+        let count = value.and_then(GgufValue::as_size);
         let name = self.path.file_name().and_then(|name| name.to_str());
         let stem = name.and_then(|name| Some((count?, stem_of_part(name, count?)?)));
-        let Some((count, stem)) = stem else {
+        stem.ok_or_else(|| {
             let expected = "the number of the files NAME-00001-of-0000N.gguf of a model";
-            let value = self
-                .value(SPLIT_COUNT)
-                .map_or_else(String::new, GgufValue::shown);
+            let value = value.map_or_else(String::new, GgufValue::shown);
             let got = format!("{value} in {}", quoted(name.unwrap_or_default()));
-            return Err(refuse(&self.path, SPLIT_COUNT, expected.to_owned(), got));
-        };
+            misplaced(&self.path, SPLIT_COUNT, expected, got)
+        })
+    }
+
+    /// Opens all files of the model that this file is a part of. The metadata is taken from the first part.
+    fn with_others(self) -> Result<Self, WeightsError> {
+        let (count, stem) = self.split()?;
+        let told = self.value(SPLIT_TENSORS).and_then(GgufValue::as_size);
         let (mut head, mut parts, mut base) = (Head::default(), Vec::new(), 0);
-        let first = self.path.with_file_name(part_name(&stem, 1, count));
+        let (first, own) = (
+            self.path.with_file_name(part_name(&stem, 1, count)),
+            self.path.clone(),
+        );
+        let mut named = Some(self);
         for number in 1..=count {
             let name = part_name(&stem, number, count);
-            let path = self.path.with_file_name(&name);
+            let path = own.with_file_name(&name);
             if !path.exists() {
                 let expected = format!("{count} files, among them {}", quoted(&name));
-                return Err(refuse(
-                    &self.path,
-                    SPLIT_COUNT,
-                    expected,
-                    "no such file".to_owned(),
-                ));
+                return Err(misplaced(&own, SPLIT_COUNT, expected, "no such file"));
             }
-            let part = Self::of(path.clone(), open_bytes(&path)?)?;
+            // The file that the caller named has been read already.
+            let part = match named.take_if(|named| named.path == path) {
+                Some(part) => part,
+                None => Self::of(path.clone(), open_bytes(&path)?)?,
+            };
             let index = part.value(SPLIT_NUMBER).and_then(GgufValue::as_size);
             if index != Some(number - 1) {
                 let got = index.map_or("none".to_owned(), |index| index.to_string());
-                return Err(refuse(&path, SPLIT_NUMBER, (number - 1).to_string(), got));
+                return Err(misplaced(&path, SPLIT_NUMBER, number - 1, got));
             }
             let size = part.file_bytes();
             head.add(part.head, base)
@@ -96,12 +101,11 @@ impl GgufFile {
             parts.push(part.bytes);
             base += size;
         }
-        let told = self.value(SPLIT_TENSORS).and_then(GgufValue::as_size);
         let there = head.tensors.len() as u64;
         if told.is_some_and(|told| told != there) {
             let expected = format!("{there}, as the {count} files hold");
-            let got = told.unwrap_or_default().to_string();
-            return Err(refuse(&first, SPLIT_TENSORS, expected, got));
+            let got = told.unwrap_or_default();
+            return Err(misplaced(&first, SPLIT_TENSORS, expected, got));
         }
         // The result is a single model.
         head.metadata.remove(SPLIT_COUNT);
@@ -263,6 +267,12 @@ impl GgufFile {
     fn place_of(&self, name: &str) -> String {
         format!("{}: {}", self.path.display(), tensor(name))
     }
+}
+
+/// The error that a metadata key of a model in several files doesn't fit the files.
+fn misplaced(path: &Path, key: &str, expected: impl ToString, got: impl ToString) -> WeightsError {
+    let fault = GgufError::Metadata(Unfit::new(quoted(key), expected, got));
+    WeightsError::Gguf(InFile::at(path)(fault))
 }
 
 /// Names of the types that can be decoded, for an error.
