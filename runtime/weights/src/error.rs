@@ -90,8 +90,20 @@ pub enum WeightsError {
     )]
     LfsPointer(PathBuf),
     /// The folder has no weights.
-    #[error("{0}: expected a .safetensors file or an index of some, got neither")]
+    #[error(
+        "{0}: expected a .safetensors file or an index of some, got neither: name the folder that has the model's weights"
+    )]
     NoWeights(PathBuf),
+    /// The file or folder is of another format.
+    #[error("{path}: expected safetensors, got {got}: {instead}")]
+    Foreign {
+        /// Path of the file or folder.
+        path: PathBuf,
+        /// What the file or folder is.
+        got: String,
+        /// What to do.
+        instead: String,
+    },
     /// The folder has several files of weights, and it isn't clear which is meant.
     #[error(transparent)]
     ManyFiles(Unfit),
@@ -221,7 +233,9 @@ pub enum GgufError {
     #[error(transparent)]
     Version(Unfit),
     /// The file ends early, or is too small for a count or length in it.
-    #[error("truncated: {what} needs {needs} bytes, {left} are left in the file")]
+    #[error(
+        "truncated: {what} needs {needs} bytes, {left} are left in the file: download it again"
+    )]
     Truncated {
         /// What was being read.
         what: String,
@@ -268,10 +282,12 @@ pub enum GgufError {
 #[non_exhaustive]
 pub enum HeaderError {
     /// The file is shorter than the length field of the header.
-    #[error("truncated: expected at least 8 bytes, got {0}")]
+    #[error("truncated: expected at least 8 bytes, got {0}: download the file again")]
     TooShort(u64),
     /// The length field points past the end of the file.
-    #[error("truncated: the header says {said} bytes, {available} are left in the file")]
+    #[error(
+        "truncated: the header says {said} bytes, {available} are left in the file: download it again"
+    )]
     PastEnd {
         /// Header length in the length field.
         said: u64,
@@ -331,7 +347,7 @@ pub enum HeaderError {
         got: usize,
     },
     /// The data is longer or shorter than the tensors need.
-    #[error("expected {expected} bytes of data, got {got}")]
+    #[error("expected {expected} bytes of data, got {got}: download the file again")]
     DataLength {
         /// Bytes the tensors cover.
         expected: usize,

@@ -89,7 +89,13 @@ fn check_layout(tensors: &[(String, TensorInfo)], data_len: u64) -> Result<(), H
         let (begin, end) = info.data_offsets;
         if begin > end || end as u64 > data_len {
             let expected = format!("offsets inside the {data_len} bytes of data");
-            let fault = Unfit::new(tensor(name), expected, format!("{begin}..{end}"));
+            // A file that was cut off ends within the data of a tensor.
+            let hint = if begin > end {
+                ""
+            } else {
+                ": download the file again"
+            };
+            let fault = Unfit::new(tensor(name), expected, format!("{begin}..{end}{hint}"));
             return Err(HeaderError::OffsetsOutOfRange(fault));
         }
         if begin != covered {
@@ -194,8 +200,10 @@ impl<'de> Visitor<'de> for EntriesVisitor {
                 return Err(place(A::Error::custom("duplicate name")));
             }
             if name == METADATA {
-                let entries = map.next_value::<UniqueMap<String>>().map_err(place)?;
-                metadata = entries.into_inner();
+                // Some programs write null where there is none.
+                let entries = map.next_value::<Option<UniqueMap<String>>>();
+                let entries = entries.map_err(place)?.map(UniqueMap::into_inner);
+                metadata = entries.unwrap_or_default();
             } else {
                 let info = map.next_value().map_err(place)?;
                 tensors.push(Entry { name, info });

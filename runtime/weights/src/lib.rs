@@ -38,10 +38,13 @@
 mod convert;
 mod error;
 pub mod folder;
+mod foreign;
 mod fp8;
 pub mod gguf;
 pub mod header;
-mod integers;
+mod json;
+mod located;
+mod packed;
 mod reader;
 mod scales;
 mod source;
@@ -53,6 +56,7 @@ pub use convert::{
 };
 pub use error::{InFile, Unfit, WeightsError, quoted};
 pub use fp8::{Fp8Weight, StoredFp8, Unscaled};
+pub use json::python_json;
 pub use reader::Reader;
 pub use safetensors::Dtype;
 pub use source::{CONFIG_FILE, LFS_POINTER, ReadAt, TensorInfo};

@@ -1,10 +1,8 @@
 //! Reader of a checkpoint: the tensors of one or several files, read one at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io::Read;
 use std::ops::Range;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,17 +11,12 @@ use safetensors::Dtype;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::{InFile, Unfit, WeightsError, data_length, quoted, read_error, tensor};
+use crate::error::{Unfit, WeightsError, data_length, quoted, read_error, tensor};
 use crate::folder::parent;
-use crate::header::{Header, UniqueMap};
-use crate::integers::{self, IntegerWeight, Parts};
-use crate::source::{
-    BLOCK_SIZE, CHUNK, CONFIG_FILE, INDEX_FILE, LFS_POINTER, MODEL_FILE, ReadAt, Source,
-    TensorInfo, open_regular,
-};
-
-/// Largest index or configuration in bytes: an index has some 100 bytes per tensor.
-const MAX_JSON: u64 = 64 * 1024 * 1024;
+use crate::header::Header;
+use crate::located::{Index, file_of_folder, is_plain_name, missing, read_json};
+use crate::packed::{self, PackedWeight, Part, ReadParts};
+use crate::source::{BLOCK_SIZE, CHUNK, CONFIG_FILE, ReadAt, Source, TensorInfo};
 
 /// An open checkpoint, of which only the headers have been read.
 ///
@@ -36,17 +29,11 @@ pub struct Reader {
     /// Folder of the checkpoint, if the folder holds only this checkpoint.
     folder: Option<PathBuf>,
     config: Option<(PathBuf, Value)>,
-    /// Integer weights stored in several tensors, by their names among `tensors`.
-    integers: BTreeMap<String, IntegerWeight>,
-    /// The integer weight that was decoded last, as weights are read in pieces.
+    /// Weights stored in several tensors, by their names among `tensors`.
+    packed: BTreeMap<String, PackedWeight>,
+    /// The packed weight that was decoded last, as weights are read in pieces.
     decoded: Mutex<Option<(String, Arc<Vec<f32>>)>>,
     read: AtomicU64,
-}
-
-/// Contents of `model.safetensors.index.json`, whose sizes aren't trusted.
-#[derive(Deserialize)]
-struct Index {
-    weight_map: UniqueMap<String>,
 }
 
 impl Reader {
@@ -82,7 +69,7 @@ impl Reader {
             let value = read_json(&config)?;
             reader.config = Some((config, value));
         }
-        reader.gather_integers();
+        reader.gather_packed()?;
         Ok(reader)
     }
 
@@ -109,33 +96,34 @@ impl Reader {
             reader.add(Source::of(PathBuf::from(name), bytes)?, |_| true)?;
         }
         reader.config = config.map(|(name, value)| (PathBuf::from(name), value));
-        reader.gather_integers();
+        reader.gather_packed()?;
         Ok(reader)
     }
 
-    /// Replaces the tensors of each integer weight by one weight of F32.
-    fn gather_integers(&mut self) {
-        let (found, parts) = integers::find(&self.tensors, self.config());
+    /// Replaces the tensors of each packed weight by one weight of F32.
+    fn gather_packed(&mut self) -> Result<(), WeightsError> {
+        let this: &Self = self;
+        let (found, parts) = packed::find(&this.tensors, this.config(), this)?;
         for name in parts {
             self.tensors.remove(&name);
         }
         for (name, weight) in &found {
-            let [n, k] = weight.shape;
-            let bytes = 4 * n as u64 * k as u64;
+            let count: u64 = weight.shape.iter().map(|&extent| extent as u64).product();
             let info = TensorInfo {
                 dtype: Dtype::F32,
-                shape: vec![n, k],
-                file: weight.codes.file,
-                at: 0..bytes,
+                shape: weight.shape.clone(),
+                file: weight.file,
+                at: 0..4 * count,
             };
             self.tensors.insert(name.clone(), info);
         }
-        self.integers = found;
+        self.packed = found;
+        Ok(())
     }
 
-    /// The decoded values of an integer weight; `None` for other tensors.
-    fn integers_of(&self, name: &str) -> Result<Option<Arc<Vec<f32>>>, WeightsError> {
-        let Some(weight) = self.integers.get(name) else {
+    /// The decoded values of a packed weight; `None` for other tensors.
+    fn unpacked(&self, name: &str) -> Result<Option<Arc<Vec<f32>>>, WeightsError> {
+        let Some(weight) = self.packed.get(name) else {
             return Ok(None);
         };
         let mut last = self.decoded.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,38 +132,11 @@ impl Reader {
         {
             return Ok(Some(values.clone()));
         }
-        let (name_of_scales, scales) = &weight.scales;
-        let bytes = |info: &Option<TensorInfo>| info.as_ref().map(|info| self.bytes_of(info));
-        let parts = Parts {
-            codes: self.bytes_of(&weight.codes)?,
-            scales: self.floats_of(name_of_scales, scales)?,
-            zeros: bytes(&weight.zeros).transpose()?,
-            group_of: bytes(&weight.group_of).transpose()?,
-        };
-        let [n, k] = weight.shape;
-        let mut values = self.room(name, n as u64 * k as u64)?;
-        weight.decode(&parts, &mut values);
+        let mut values = self.room(name, self.info(name)?.bytes() / 4)?;
+        weight.decode(self, &mut values)?;
         let values = Arc::new(values);
         *last = Some((name.to_owned(), values.clone()));
         Ok(Some(values))
-    }
-
-    /// Reads the bytes of a part of an integer weight, without counting them as read.
-    fn bytes_of(&self, info: &TensorInfo) -> Result<Vec<u8>, WeightsError> {
-        let mut bytes = self.room("a part of a weight", info.bytes())?;
-        bytes.resize(info.bytes() as usize, 0);
-        self.files[info.file].0.read(info.at.start, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Reads a part of an integer weight as floats; errors call it `name`.
-    fn floats_of(&self, name: &str, info: &TensorInfo) -> Result<Vec<f32>, WeightsError> {
-        if float_size(info.dtype).is_none() {
-            return Err(self.wrong(name, FLOATS, info.dtype));
-        }
-        let mut values = Vec::new();
-        widen(info.dtype, &self.bytes_of(info)?, &mut values);
-        Ok(values)
     }
 
     /// Adds the tensors of a file for which `are_here` is true.
@@ -223,16 +184,16 @@ impl Reader {
         let mut reader = Self::default();
         let mut number = BTreeMap::new();
         // By name, which is the order in which the files were written.
-        for shard in map.values().collect::<BTreeSet<_>>() {
-            let name = quoted(shard);
-            if !is_plain_name(shard) {
-                let expected = "expected the name of a file beside it";
-                return Err(wrong(format!("{expected}, got {name}")));
-            }
+        let shards: BTreeSet<_> = map.values().collect();
+        if let Some(shard) = shards.iter().find(|shard| !is_plain_name(shard)) {
+            let expected = "expected the name of a file beside it";
+            return Err(wrong(format!("{expected}, got {}", quoted(shard))));
+        }
+        if let Some(fault) = missing(folder, shards.iter().copied()) {
+            return Err(wrong(fault));
+        }
+        for shard in shards {
             let file = folder.join(shard);
-            if !file.exists() {
-                return Err(wrong(format!("the file {name} is missing")));
-            }
             number.insert(shard, reader.files.len());
             // A tensor that several files hold is taken from the file that the index names.
             let are_here = |name: &str| map.get(name).is_none_or(|of| of == shard);
@@ -247,6 +208,27 @@ impl Reader {
             }
         }
         Ok(reader)
+    }
+
+    /// This checkpoint with other names of tensors: `new` returns each tensor's name.
+    ///
+    /// # Errors
+    /// [`WeightsError::DuplicateTensor`] where two tensors would have the same name.
+    pub fn renamed(mut self, new: impl Fn(&str) -> String) -> Result<Self, WeightsError> {
+        let mut tensors = BTreeMap::new();
+        for (name, info) in &self.tensors {
+            let to = new(name);
+            if tensors.insert(to.clone(), info.clone()).is_some() {
+                let second = format!("another that would be {}", quoted(&to));
+                let fault = Unfit::new(self.place_of(name), "one tensor of its name", second);
+                return Err(WeightsError::DuplicateTensor(fault));
+            }
+        }
+        self.tensors = tensors;
+        let packed = self.packed.into_iter();
+        self.packed = packed.map(|(name, of)| (new(&name), of)).collect();
+        self.decoded = Mutex::default();
+        Ok(self)
     }
 
     /// The tensors by name.
@@ -324,7 +306,7 @@ impl Reader {
         if end > info.bytes() {
             return Err(data_length(name, info.bytes(), end));
         }
-        if let Some(values) = self.integers_of(name)? {
+        if let Some(values) = self.unpacked(name)? {
             for (byte, at) in out.iter_mut().zip(at as usize..) {
                 *byte = values[at / 4].to_le_bytes()[at % 4];
             }
@@ -362,7 +344,7 @@ impl Reader {
         if end > info.bytes() {
             return Err(data_length(name, info.bytes(), end));
         }
-        if let Some(values) = self.integers_of(name)? {
+        if let Some(values) = self.unpacked(name)? {
             self.read
                 .fetch_add(end.saturating_sub(at), Ordering::Relaxed);
             return Ok(values[(at / size) as usize..(end / size) as usize].to_vec());
@@ -418,8 +400,12 @@ impl Reader {
     /// Rows and columns of a block as declared by `config.json`, or else by the metadata of the tensor's file.
     pub(crate) fn declared_block(&self, name: &str) -> Result<Option<[usize; 2]>, WeightsError> {
         if let Some((path, config)) = &self.config {
-            let written = &config["quantization_config"][BLOCK_SIZE];
+            let quantization = &config["quantization_config"];
+            let written = &quantization[BLOCK_SIZE];
             if !written.is_null() {
+                return block_size(path, written).map(Some);
+            }
+            if let Some(written) = block_of_group(quantization) {
                 return block_size(path, written).map(Some);
             }
         }
@@ -432,6 +418,39 @@ impl Reader {
         let written = serde_json::from_str(text).unwrap_or(Value::String(text.clone()));
         block_size(source.path(), &written).map(Some)
     }
+}
+
+impl ReadParts for Reader {
+    // Parts aren't counted as read: the weight is, once.
+    fn bytes(&self, part: &Part) -> Result<Vec<u8>, WeightsError> {
+        let mut bytes = self.room(&part.name, part.info.bytes())?;
+        bytes.resize(part.info.bytes() as usize, 0);
+        let (source, _) = &self.files[part.info.file];
+        source.read(part.info.at.start, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn floats(&self, part: &Part) -> Result<Vec<f32>, WeightsError> {
+        if float_size(part.info.dtype).is_none() {
+            return Err(self.unfit(part, FLOATS, &part.info.dtype.to_string()));
+        }
+        let mut values = Vec::new();
+        widen(part.info.dtype, &self.bytes(part)?, &mut values);
+        Ok(values)
+    }
+
+    fn unfit(&self, part: &Part, expected: &str, got: &str) -> WeightsError {
+        let (source, _) = &self.files[part.info.file];
+        let place = format!("{}: {}", source.path().display(), tensor(&part.name));
+        WeightsError::WrongTensor(Unfit::new(place, expected, got))
+    }
+}
+
+/// The size of blocks that compressed-tensors declares for a group of layers.
+fn block_of_group(quantization: &Value) -> Option<&Value> {
+    let groups = quantization["config_groups"].as_object()?.values();
+    let mut sizes = groups.map(|group| &group["weights"]["block_structure"]);
+    sizes.find(|size| size.is_array())
 }
 
 fn block_size(path: &Path, written: &Value) -> Result<[usize; 2], WeightsError> {
@@ -477,67 +496,4 @@ pub(crate) fn widen(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
             values.extend(fours.map(|&four| f32::from_le_bytes(four)));
         }
     }
-}
-
-/// Whether `name` is a plain file name that can't leave its folder, on any system.
-fn is_plain_name(name: &str) -> bool {
-    let mut parts = Path::new(name).components();
-    let one = matches!(parts.next(), Some(Component::Normal(_))) && parts.next().is_none();
-    one && !name.contains(['/', '\\', ':', '\0'])
-}
-
-fn file_of_folder(folder: &Path) -> Result<PathBuf, WeightsError> {
-    for name in [MODEL_FILE, INDEX_FILE] {
-        let file = folder.join(name);
-        if file.is_file() {
-            return Ok(file);
-        }
-    }
-    let read = read_error(folder);
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).map_err(read)? {
-        let path = entry.map_err(read)?.path();
-        let name = path.file_name().map(|name| name.to_string_lossy());
-        let name = name.unwrap_or_default();
-        let ours = name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
-        if ours && path.is_file() {
-            found.push(path);
-        }
-    }
-    found.sort();
-    // If a folder has indices, only those count, not the shards.
-    let index = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "json");
-    let found: Vec<_> = if found.iter().any(|path| index(&path)) {
-        found.iter().filter(index).collect()
-    } else {
-        found.iter().collect()
-    };
-    match found[..] {
-        [] => Err(WeightsError::NoWeights(folder.to_owned())),
-        [file] => Ok(file.clone()),
-        [first, second, ..] => {
-            let [first, second] = [first, second].map(|file| quoted(&file.to_string_lossy()));
-            let expected = "one .safetensors file or index";
-            let fault = Unfit::new(folder.display(), expected, format!("{first} and {second}"));
-            Err(WeightsError::ManyFiles(fault))
-        }
-    }
-}
-
-/// Reads a JSON file of at most [`MAX_JSON`] bytes.
-fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, WeightsError> {
-    let read = read_error(path);
-    let (file, len) = open_regular(path)?;
-    if len > MAX_JSON {
-        let fault = Unfit::new(path.display(), format!("at most {MAX_JSON} bytes"), len);
-        return Err(WeightsError::TooLarge(fault));
-    }
-    let mut bytes = Vec::new();
-    // Bytes that are added to the file meanwhile are not read.
-    file.take(MAX_JSON).read_to_end(&mut bytes).map_err(read)?;
-    if bytes.starts_with(LFS_POINTER) {
-        return Err(WeightsError::LfsPointer(path.to_owned()));
-    }
-    let json = serde_json::from_slice(&bytes).map_err(InFile::at(path));
-    json.map_err(WeightsError::Json)
 }

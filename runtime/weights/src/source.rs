@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use safetensors::Dtype;
 
 use crate::error::{HeaderError, InFile, WeightsError, read_error};
+use crate::foreign::of_start;
 use crate::header::{Header, LENGTH_FIELD, header_length};
 
 /// File name of a checkpoint in one file.
@@ -184,6 +185,9 @@ impl Source {
         bytes.read_at(0, &mut field).map_err(read)?;
         if LFS_POINTER.starts_with(&field) && is_pointer(&*bytes) {
             return Err(WeightsError::LfsPointer(path));
+        }
+        if let Some(error) = of_start(&path, field) {
+            return Err(error);
         }
         let header_len = header_length(field, len, MAX_HEADER).map_err(refuse)?;
         let mut header = vec![0; header_len];

@@ -1,0 +1,256 @@
+//! Weights that lie in several tensors, codes and what the codes stand for, and are decoded when they are read.
+//!
+//! [`find`] knows a weight by the names of its tensors. Each kind has a file: [`integers`] GPTQ, AWQ, compressed-tensors and MLX, [`fours`]
+//! NVFP4 and MXFP4, [`bitsandbytes`] NF4, FP4 and LLM.int8().
+
+mod bitsandbytes;
+mod fours;
+mod integers;
+mod part;
+
+use std::collections::BTreeMap;
+
+use safetensors::Dtype;
+use serde_json::Value;
+
+use crate::error::WeightsError;
+use crate::source::TensorInfo;
+use bitsandbytes::{Bytes, Table};
+use fours::Fours;
+use integers::{Affine, Declared, IntegerWeight};
+use part::Parts;
+pub(crate) use part::{Part, ReadParts};
+
+/// A weight that is stored in several tensors.
+#[derive(Debug)]
+pub(crate) struct PackedWeight {
+    /// Extents of the weight, outermost first.
+    pub(crate) shape: Vec<usize>,
+    /// Index of the file with the codes.
+    pub(crate) file: usize,
+    layout: Layout,
+}
+
+/// How the values lie in the tensors.
+#[derive(Debug)]
+enum Layout {
+    Integers(IntegerWeight),
+    Affine(Affine),
+    Fours(Fours),
+    Table(Table),
+    Bytes(Bytes),
+}
+
+impl PackedWeight {
+    /// Appends the decoded values of the weight, row-major, to `values`.
+    pub(crate) fn decode(
+        &self,
+        read: &dyn ReadParts,
+        values: &mut Vec<f32>,
+    ) -> Result<(), WeightsError> {
+        match &self.layout {
+            Layout::Integers(weight) => weight.decode(read, values),
+            Layout::Affine(weight) => weight.decode(read, values),
+            Layout::Fours(weight) => weight.decode(read, values),
+            Layout::Table(weight) => weight.decode(read, values),
+            Layout::Bytes(weight) => weight.decode(read, values),
+        }
+    }
+}
+
+/// Endings of the names of a packed weight's parts.
+const ENDINGS: &[&str] = &[
+    "weight",
+    "weight_packed",
+    "weight_scale",
+    "weight_scale_2",
+    "weight_global_scale",
+    "weight_zero_point",
+    "weight_shape",
+    "weight_g_idx",
+    "weight_format",
+    "qweight",
+    "qzeros",
+    "scales",
+    "biases",
+    "g_idx",
+    "SCB",
+    "input_scale",
+    "input_global_scale",
+    "weight.absmax",
+    "weight.quant_map",
+    "weight.nested_absmax",
+    "weight.nested_quant_map",
+    "weight.quant_state.bitsandbytes__nf4",
+    "weight.quant_state.bitsandbytes__fp4",
+];
+
+/// Packed weights by the names that they would have in floating point, and the names of all their parts.
+pub(crate) type Found = (BTreeMap<String, PackedWeight>, Vec<String>);
+
+/// Finds the packed weights among `tensors`.
+///
+/// # Errors
+/// [`WeightsError::WrongTensor`] for a tensor whose name leaves no doubt about its layout, and whose dtype, shape or contents don't fit it.
+pub(crate) fn find(
+    tensors: &BTreeMap<String, TensorInfo>,
+    config: Option<&Value>,
+    read: &dyn ReadParts,
+) -> Result<Found, WeightsError> {
+    let (mut found, mut parts) = (BTreeMap::new(), Vec::new());
+    let declared = Declared::of(config);
+    for name in tensors.keys() {
+        let state = bitsandbytes::STATES
+            .iter()
+            .find_map(|state| name.strip_suffix(state));
+        let split = state.map(|layer| (layer, "quant_state"));
+        let Some((layer, ending)) = split.or_else(|| name.rsplit_once('.')) else {
+            continue;
+        };
+        let of = Parts {
+            all: tensors,
+            layer,
+        };
+        let weight = match ending {
+            "qweight" => Some(words(&declared, of, read)?),
+            "weight_packed" => Some(packed(&declared, of, read)?),
+            "weight" => plain(&declared, of, read)?,
+            "quant_state" if state.is_some() => Some(table(name, of, read)?),
+            _ => None,
+        };
+        if let Some(weight) = weight {
+            let names = ENDINGS.iter().filter_map(|ending| of.get(ending));
+            parts.extend(names.map(|part| part.name));
+            found.insert(format!("{layer}.weight"), weight);
+        }
+    }
+    Ok((found, parts))
+}
+
+/// The error that a layer's codes don't fit its other tensors.
+fn refused(
+    of: Parts<'_>,
+    [codes, scales]: [&str; 2],
+    expected: &str,
+    read: &dyn ReadParts,
+) -> Option<WeightsError> {
+    let part = of.get(codes)?;
+    let shown = of
+        .get(scales)
+        .map_or("none".to_owned(), |part| part.shown());
+    let got = format!("{}, {scales} {shown}", part.shown());
+    Some(read.unfit(&part, expected, &got))
+}
+
+/// The weight, or the error that [`refused`] makes.
+fn or_refused(
+    weight: Option<PackedWeight>,
+    of: Parts<'_>,
+    names: [&str; 2],
+    (expected, read): (&str, &dyn ReadParts),
+) -> Result<PackedWeight, WeightsError> {
+    weight.ok_or_else(|| {
+        let error = refused(of, names, expected, read);
+        error.unwrap_or_else(|| unreachable!("the codes were found by their name"))
+    })
+}
+
+fn words(
+    declared: &Declared,
+    of: Parts<'_>,
+    read: &dyn ReadParts,
+) -> Result<PackedWeight, WeightsError> {
+    let weight = declared.words(of).map(|weight| PackedWeight {
+        shape: weight.shape.to_vec(),
+        file: weight.codes.info.file,
+        layout: Layout::Integers(weight),
+    });
+    let expected = "words with 2, 3, 4 or 8 bits of GPTQ, or 4 of AWQ (version gemm), and scales and zeros that fit them";
+    or_refused(weight, of, ["qweight", "scales"], (expected, read))
+}
+
+fn packed(
+    declared: &Declared,
+    of: Parts<'_>,
+    read: &dyn ReadParts,
+) -> Result<PackedWeight, WeightsError> {
+    let integers = declared.packed(of).map(|weight| PackedWeight {
+        shape: weight.shape.to_vec(),
+        file: weight.codes.info.file,
+        layout: Layout::Integers(weight),
+    });
+    let weight = integers.or_else(|| of_fours(Fours::compressed(of)?));
+    let expected = "words (I32) with 2, 4 or 8 bits of compressed-tensors, or its NVFP4 or MXFP4 (U8), and scales that fit them";
+    or_refused(
+        weight,
+        of,
+        ["weight_packed", "weight_scale"],
+        (expected, read),
+    )
+}
+
+fn of_fours(weight: Fours) -> Option<PackedWeight> {
+    Some(PackedWeight {
+        shape: weight.shape()?,
+        file: weight.codes.info.file,
+        layout: Layout::Fours(weight),
+    })
+}
+
+fn table(state: &str, of: Parts<'_>, read: &dyn ReadParts) -> Result<PackedWeight, WeightsError> {
+    let (weight, shape) = Table::of(state, of, read)?;
+    Ok(PackedWeight {
+        shape,
+        file: weight.codes.info.file,
+        layout: Layout::Table(weight),
+    })
+}
+
+/// A packed weight whose codes are called `weight`; `None` where the tensor is a weight by itself.
+fn plain(
+    declared: &Declared,
+    of: Parts<'_>,
+    read: &dyn ReadParts,
+) -> Result<Option<PackedWeight>, WeightsError> {
+    let Some(codes) = of.get("weight") else {
+        return Ok(None);
+    };
+    let file = codes.info.file;
+    match codes.info.dtype {
+        Dtype::I8 if of.get("SCB").is_some() => {
+            let (weight, shape) = Bytes::of(of, read)?;
+            let layout = Layout::Bytes(weight);
+            Ok(Some(PackedWeight {
+                shape,
+                file,
+                layout,
+            }))
+        }
+        Dtype::I8 => {
+            let weight = integers::whole_bytes(of);
+            Ok(weight.map(|weight| PackedWeight {
+                shape: weight.shape.to_vec(),
+                file,
+                layout: Layout::Integers(weight),
+            }))
+        }
+        Dtype::U8 if of.get("weight_scale_2").is_some() => {
+            let weight = Fours::modelopt(of).and_then(of_fours);
+            let expected = "NVFP4 of ModelOpt: U8 codes, F8_E4M3 scales, and one F32 scale of all";
+            let names = ["weight", "weight_scale"];
+            or_refused(weight, of, names, (expected, read)).map(Some)
+        }
+        Dtype::U32 if of.get("scales").is_some() => {
+            let affine = declared.affine(of).map(|(weight, shape)| PackedWeight {
+                shape,
+                file,
+                layout: Layout::Affine(weight),
+            });
+            let fours = || of_fours(Fours::of_mlx(of, declared.mode())?);
+            let expected = "words of MLX with 2, 3, 4, 5, 6 or 8 bits, scales and biases, or its modes mxfp4 or nvfp4";
+            let names = ["weight", "scales"];
+            or_refused(affine.or_else(fours), of, names, (expected, read)).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
