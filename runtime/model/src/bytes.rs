@@ -109,6 +109,7 @@ impl DecoderConfig {
             logits_softcap: None,
             tied: false,
             layers: vec![layer; self.layers],
+            cache_scales: Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use moebius_weights::LFS_POINTER;
+use moebius_weights::{LFS_POINTER, python_json};
 use serde_json::{Map, Value, json};
 
 use crate::{Error, Tokenizer};
@@ -146,8 +146,8 @@ pub(crate) fn parse(bytes: &[u8], what: impl fmt::Display) -> Result<Value, Erro
             "a pointer of Git LFS: `git lfs pull` brings the file",
         ));
     }
-    let value: Value =
-        serde_json::from_slice(bytes).map_err(|error| Error::unfit(&what, "JSON", error))?;
+    let value: Value = serde_json::from_slice(&python_json(bytes))
+        .map_err(|error| Error::unfit(&what, "JSON", error))?;
     if value.is_object() {
         Ok(value)
     } else {

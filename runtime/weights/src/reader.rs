@@ -257,6 +257,11 @@ impl Reader {
             .collect()
     }
 
+    /// Whether some weights are codes that lie in several tensors, such as those of GPTQ.
+    pub fn is_packed(&self) -> bool {
+        !self.packed.is_empty()
+    }
+
     /// The contents of the `config.json` next to the weights.
     pub fn config(&self) -> Option<&Value> {
         self.config.as_ref().map(|(_, value)| value)

@@ -7,7 +7,7 @@ use std::io;
 use js_sys::{Array, Object, Promise, Reflect, Uint8Array};
 use moebius_model::load::ModelFiles;
 use moebius_weights::gguf::GgufFile;
-use moebius_weights::{ReadAt, Reader};
+use moebius_weights::{ReadAt, Reader, python_json};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsCast, JsValue};
 
@@ -83,7 +83,7 @@ pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure
         return Err(Failure::expected("files", expected, got));
     }
     let config = beside.iter().find(|(name, _)| name == CONFIG);
-    let config = config.map(|(_, bytes)| serde_json::from_slice(bytes));
+    let config = config.map(|(_, bytes)| serde_json::from_slice(&python_json(bytes)));
     let config = config.transpose().map_err(|error| {
         let message = format!("{CONFIG}: expected JSON, got {error}");
         Failure::new(Code::BAD_FILE, message)

@@ -9,6 +9,7 @@ use moebius_model::families::describe_all;
 use moebius_model::load::{ModelFiles, Progress};
 use moebius_model::{Beside, Subject, TrainConfig, Trainer, Windows, check_target, save, spread};
 use moebius_text::Tokenizer;
+use moebius_weights::python_json;
 use serde_json::{Value, json};
 
 use super::{Course, goes_on, precision, steps, text};
@@ -293,7 +294,7 @@ fn loaded(folder: &Path) -> Result<(Value, Weights), CliError> {
 fn drawn(folder: &Path) -> Result<(Value, Weights), CliError> {
     let path = folder.join("config.json");
     let bytes = fs::read(&path).map_err(CliError::read(path.display()))?;
-    let config: Value = serde_json::from_slice(&bytes).map_err(|error| {
+    let config: Value = serde_json::from_slice(&python_json(&bytes)).map_err(|error| {
         let message = format!("{}: expected JSON, got {error}", path.display());
         CliError::usage(message, None)
     })?;

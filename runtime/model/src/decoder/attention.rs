@@ -124,8 +124,11 @@ impl Attention {
         let heads = [q, k, v].map(|heads| heads.swap_dims(1, 2));
         let found = match cache {
             // No sequence of the cache is longer than a chunk.
-            Some(mut cache) => cache.attend(heads, &self.attend())?,
-            None => in_chunks(heads, spec.chunk, &self.attend())?,
+            Some(mut cache) => {
+                let keys = cache.scales.map_or(1.0, |scales| scales.keys);
+                cache.attend(heads, &self.attend(keys))?
+            }
+            None => in_chunks(heads, spec.chunk, &self.attend(1.0))?,
         };
         let [b, s] = sequences;
         let width = spec.heads * spec.value_dim;
@@ -164,13 +167,14 @@ impl Attention {
         heads.map(|heads| nn::rms_norm(&norm, heads))
     }
 
-    /// Which keys a query sees, and how scores become attention weights; all keys before a query are of its chunk.
-    fn attend(&self) -> Attend {
+    /// Which keys a query sees, and how scores of keys that were divided by `keys` become attention weights; all keys before a query are of
+    /// its chunk.
+    fn attend(&self, keys: f32) -> Attend {
         let attend = match self.spec.window {
             Some(keys) => Attend::new().window(keys),
             None => Attend::new().causal(),
         };
-        let attend = attend.scale(self.spec.scale as f32);
+        let attend = attend.scale((self.spec.scale * f64::from(keys)) as f32);
         let attend = match self.spec.softcap {
             Some(cap) => attend.softcap(cap as f32),
             None => attend,

@@ -1,12 +1,12 @@
 //! The cache of the keys and values of all layers, and the memory that it takes.
 
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{DType, Device, Tensor};
 use moebius::ErrorKind;
 use moebius::attention::{Attend, CacheFormat, KvCache, Pages, Span, Step};
 use moebius_ops::kv_cache::{BLOCK, Layout};
 use moebius_weights::Unfit;
 
-use super::spec::{AttentionSpec, ModelSpec};
+use super::spec::{AttentionSpec, CacheScales, ModelSpec};
 use crate::error::{Error, NoRoom};
 
 /// Multiple that the width of a head in a cache is padded to.
@@ -20,6 +20,8 @@ const SPARE: u64 = 64 << 20;
 pub struct Cache {
     pages: Pages,
     layers: Vec<KvCache>,
+    /// Scales of each layer in FP8, `None` where each token gets its own.
+    scales: Vec<Option<CacheScales>>,
     memory: CacheMemory,
     device: Device,
 }
@@ -28,6 +30,7 @@ pub struct Cache {
 pub(super) struct LayerCache<'a> {
     pub(super) cache: &'a mut KvCache,
     pub(super) step: &'a Step,
+    pub(super) scales: Option<CacheScales>,
 }
 
 /// Width of a head in a cache; the zeros that fill it up change no product.
@@ -41,7 +44,8 @@ fn dims(attention: &AttentionSpec) -> [usize; 2] {
 }
 
 impl Cache {
-    /// Makes an empty cache for `pages`, which sets the number of sequences and their largest length.
+    /// Makes an empty cache for `pages`, which sets the number of sequences and their largest length. In FP8 a layer with
+    /// [`cache_scales`](ModelSpec::cache_scales) uses them; keys and values that are more than 448 times as large become the largest code.
     ///
     /// # Errors
     /// [`Error::NoRoom`] if the device's memory doesn't hold the cache, [`Error::Moebius`] with the errors of [`KvCache::new`], and
@@ -59,7 +63,11 @@ impl Cache {
             KvCache::new(&pages, attention.kv_heads, dims(attention), format, device)
         };
         let layers = spec.layers.iter().map(|layer| of(&layer.attention));
+        let in_fp8 = format == CacheFormat::E4m3;
+        let scales = |layer: usize| spec.cache_scales.get(layer).copied().flatten();
+        let scales = (0..spec.layers.len()).map(|layer| scales(layer).filter(|_| in_fp8));
         Ok(Self {
+            scales: scales.collect(),
             layers: layers.collect::<Result<_, _>>()?,
             device: device.clone(),
             memory,
@@ -132,8 +140,11 @@ impl Cache {
     }
 
     pub(super) fn layer<'a>(&'a mut self, layer: usize, step: &'a Step) -> LayerCache<'a> {
-        let cache = &mut self.layers[layer];
-        LayerCache { cache, step }
+        LayerCache {
+            cache: &mut self.layers[layer],
+            step,
+            scales: self.scales[layer],
+        }
     }
 }
 
@@ -256,15 +267,36 @@ impl LayerCache<'_> {
         let [b, heads, s, width] = v.dims();
         let [_, queries, ..] = q.dims();
         debug_assert!(queries.is_multiple_of(heads));
+        let [k, v] = match self.scales {
+            Some(scales) => [divided(k, scales.keys), divided(v, scales.values)],
+            None => [k, v],
+        };
         let [q, k, v] = [q, k, v].map(wide);
         self.cache.append(k, v, self.step)?;
         let found = self.cache.attend(q, self.step, attend)?.o;
+        let found = match self.scales {
+            Some(scales) => found.mul_scalar(scales.values),
+            None => found,
+        };
         Ok(if padded(width) == width {
             found
         } else {
             found.slice([0..b, 0..queries, 0..s, 0..width])
         })
     }
+}
+
+/// Keys or values over a scale, as codes of E4M3 will hold them: up to 448, and in steps of 2⁻⁹ below 2⁻⁶. The cache divides by a power of two
+/// of its own, which is at most 1 then, and so rounds as if that were 1.
+fn divided(heads: Tensor<4>, scale: f32) -> Tensor<4> {
+    const LARGEST: f32 = 448.0;
+    const SMALLEST: f32 = 0.015_625;
+    const STEPS: f32 = 512.0;
+    let x = heads.cast(DType::F32).div_scalar(scale);
+    let x = x.clamp(-LARGEST, LARGEST);
+    let is_small = x.clone().abs().lower_elem(SMALLEST);
+    let stepped = x.clone().mul_scalar(STEPS).round().div_scalar(STEPS);
+    x.mask_where(is_small, stepped)
 }
 
 /// Heads, filled up with zeros to their width in caches.

@@ -17,7 +17,9 @@ pub use block::{Block, FeedForward};
 pub use cache::{Cache, CacheMemory};
 pub use rope::{Rope, RopeScaling, yarn_attention};
 pub use slot::{Place, Slot};
-pub use spec::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Norms, Projection};
+pub use spec::{
+    AttentionSpec, CacheScales, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Norms, Projection,
+};
 pub use temperature::Temperature;
 pub use weights::{Drawn, Uploaded, Values, Weights};
 pub(crate) use weights::{floating, uploaded};

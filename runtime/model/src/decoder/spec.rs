@@ -31,6 +31,18 @@ pub struct ModelSpec {
     pub tied: bool,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
+    /// Scales of each layer for a cache in FP8, `None` for a layer without; empty where no layer has any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cache_scales: Vec<Option<CacheScales>>,
+}
+
+/// What the keys and the values of a layer are divided by before a cache in FP8 rounds them to E4M3.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CacheScales {
+    /// Scale of all keys.
+    pub keys: f32,
+    /// Scale of all values.
+    pub values: f32,
 }
 
 impl ModelSpec {

@@ -55,6 +55,7 @@ pub(super) fn model(keys: &mut Keys<'_>, layers: Vec<LayerSpec>) -> ModelSpec {
         logits_softcap: None,
         tied: keys.flag_or("tie_word_embeddings", false),
         layers,
+        cache_scales: Vec::new(),
     }
 }
 

@@ -330,6 +330,18 @@ pub(super) fn has_own_head(reader: Checkpoint<'_>, family: &Family) -> Result<bo
     reader.differ(&head, &embedding)
 }
 
+/// The name of the head, and the one that the embedding would have, where the checkpoint stores only the head.
+pub(super) fn names_of_a_tied_head(
+    reader: Checkpoint<'_>,
+    family: &Family,
+) -> Option<[&'static str; 2]> {
+    let head = name_of(reader, family, Slot::Head)?;
+    let mut rules = family.layouts.iter().copied().flatten().copied().flatten();
+    let embedding = rules.find(|rule| rule.to == Slot::Embedding)?.from;
+    let stored = name_of(reader, family, Slot::Embedding).is_some();
+    (!stored).then_some([head, embedding])
+}
+
 /// Whether a tensor of this name has no effect on the computation.
 fn is_ignored(name: &str, family: &Family, spec: &ModelSpec) -> bool {
     let mut patterns = LEFTOVERS.iter().chain(family.ignored);

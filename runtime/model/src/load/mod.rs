@@ -16,8 +16,10 @@
 //! # }
 //! ```
 
+mod cache_scales;
 mod checkpoint;
 mod mapping;
+mod names;
 mod nesting;
 pub(crate) mod placing;
 mod size;
@@ -41,16 +43,21 @@ use serde_json::Value;
 use crate::decoder::{Building, CacheMemory, Model, ModelSpec, Place, Values};
 use crate::error::{Error, Misfits};
 use crate::families::{self, Described};
+use cache_scales::cache_scales;
 use checkpoint::{Checkpoint, describe_gguf_file};
-use mapping::has_own_head;
+use mapping::{has_own_head, names_of_a_tied_head};
+use names::with_plain_names;
 use stream::WeightStream;
 
 /// Quantisation methods whose weights are read, by their names in configurations.
-const METHODS: [&str; 6] = [
+const METHODS: [&str; 9] = [
     "fp8",
     "compressed-tensors",
+    "modelopt",
     "gptq",
     "awq",
+    "auto-round",
+    "bitsandbytes",
     "mxfp4",
     "moebius-fp8",
 ];
@@ -161,24 +168,34 @@ impl ModelFiles {
     /// # Errors
     /// As [`ModelFiles::open`].
     pub fn of(reader: Reader) -> Result<Self, Error> {
-        let config = reader.config().ok_or_else(|| {
-            let expected = "a config.json beside the weights";
-            Misfits::of_config(vec![Unfit::new("the folder", expected, "none")])
-        })?;
+        let mut reader = with_plain_names(reader)?;
+        let config = reader.config().ok_or_else(|| without_config(&reader))?;
         let mut described = families::describe(config).map_err(Misfits::of_config)?;
-        let checkpoint = Checkpoint::Safetensors(&reader);
-        if described.spec.tied && has_own_head(checkpoint, described.family)? {
-            described.spec.tied = false;
+        let unread = unread_method(&config["quantization_config"]);
+        if let (Some(unread), true) = (&unread, reader.is_packed()) {
+            // Such codes may mean other values than those of the methods that are read.
+            return Err(Misfits::of_config(vec![unread.clone()]).into());
         }
-        let method = config["quantization_config"]["quant_method"].as_str();
-        let unread = method.filter(|method| !METHODS.contains(method));
-        let unread = unread.map(quoted);
-        let files = Self::described(Files::Safetensors(reader), described);
-        match (files, unread) {
-            (Err(Error::Misfits(mut misfits)), Some(method)) => {
-                let expected = format!("{}, or weights in floating point", METHODS.join(", "));
-                let what = "quantization_config.quant_method";
-                misfits.faults.insert(0, Unfit::new(what, expected, method));
+        let family = described.family;
+        if described.spec.tied {
+            let checkpoint = Checkpoint::Safetensors(&reader);
+            described.spec.tied = !has_own_head(checkpoint, family)?;
+            if let Some([head, embedding]) = names_of_a_tied_head(checkpoint, family) {
+                let new = |name: &str| {
+                    let new = if name == head { embedding } else { name };
+                    new.to_owned()
+                };
+                reader = reader.renamed(new)?;
+            }
+        }
+        let scales = cache_scales(&reader, &described.spec, &mut described.unsupported)?;
+        described.spec.cache_scales = scales;
+        match (
+            Self::described(Files::Safetensors(reader), described),
+            unread,
+        ) {
+            (Err(Error::Misfits(mut misfits)), Some(unread)) => {
+                misfits.faults.insert(0, unread);
                 Err(misfits.into())
             }
             (files, _) => files,
@@ -311,6 +328,39 @@ impl ModelFiles {
             building: Building::new(&spec),
         }
     }
+}
+
+/// The error for weights without a configuration.
+fn without_config(reader: &Reader) -> Misfits {
+    let folder = reader.folder();
+    let has = |name: &str| folder.is_some_and(|folder| folder.join(name).is_file());
+    let what = folder.map_or("the weights".to_owned(), |at| at.display().to_string());
+    let got = if has("params.json") {
+        "params.json, the layout of the model's maker: take the folder that is made for transformers"
+    } else {
+        "none: the file comes with the model"
+    };
+    let expected = "a config.json beside the weights";
+    Misfits::of_config(vec![Unfit::new(what, expected, got)])
+}
+
+/// The fault of a configuration whose method of quantisation isn't read.
+fn unread_method(quantization: &Value) -> Option<Unfit> {
+    let method = quantization["quant_method"].as_str()?;
+    let packing = quantization["packing_format"].as_str().unwrap_or_default();
+    // AutoRound has codes in the layouts of GPTQ and AWQ, and in one of its own.
+    let own = method == "auto-round" && !(packing.contains("gptq") || packing.contains("awq"));
+    if METHODS.contains(&method) && !own {
+        return None;
+    }
+    let expected = format!("{}, or weights in floating point", METHODS.join(", "));
+    let what = "quantization_config.quant_method";
+    let method = if own { packing } else { method };
+    let got = format!(
+        "{}: take the model in one of these, or as a GGUF file",
+        quoted(method)
+    );
+    Some(Unfit::new(what, expected, got))
 }
 
 /// A model that is being loaded, one layer at a time.
