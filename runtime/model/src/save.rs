@@ -16,7 +16,12 @@ use crate::families::{Described, describe_all, text_config};
 use crate::load::{Wanted, expand, taken};
 
 /// Entries of a configuration that describe how the original weights were stored.
-const OF_WEIGHTS: [&str; 3] = ["quantization_config", "compression_config", "torch_dtype"];
+const OF_WEIGHTS: [&str; 4] = [
+    "quantization_config",
+    "quantization",
+    "compression_config",
+    "torch_dtype",
+];
 
 /// Files that a folder gets in addition to a model's weights and configuration.
 #[derive(Clone, Copy, Debug, Default)]

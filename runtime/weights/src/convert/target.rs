@@ -135,8 +135,10 @@ fn write_config(
 ) -> Result<(), WeightsError> {
     let mut config = source.config().cloned().unwrap_or_default();
     if let Value::Object(entries) = &mut config {
-        // An older name of `quantization_config`.
-        entries.remove("compression_config");
+        // MLX's sizes, and an older name of `quantization_config`.
+        for key in ["quantization", "compression_config"] {
+            entries.remove(key);
+        }
         let ignored = plan.ignored(source);
         let written = quantization_config(scheme, &ignored, plan.is_calibrated());
         entries.insert("quantization_config".to_owned(), written);

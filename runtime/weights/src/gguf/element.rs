@@ -34,6 +34,8 @@ pub const DECODED: &[GgmlType] = &[
     GgmlType::Q4_K,
     GgmlType::Q5_K,
     GgmlType::Q6_K,
+    GgmlType::TQ1_0,
+    GgmlType::TQ2_0,
     GgmlType::IQ4_NL,
     GgmlType::IQ4_XS,
     GgmlType::MXFP4,
@@ -54,8 +56,6 @@ const OTHERS: &[GgmlType] = &[
     kind("I64", 27, 1, 8),
     kind("F64", 28, 1, 8),
     kind("IQ1_M", 29, 256, 56),
-    kind("TQ1_0", 34, 256, 54),
-    kind("TQ2_0", 35, 256, 66),
     kind("NVFP4", 40, 64, 36),
     kind("Q1_0", 41, 128, 18),
 ];
@@ -101,6 +101,10 @@ impl GgmlType {
     /// 16 × 16 codes of 6 bits, with scales of 8 bits.
     pub const Q6_K: Self = kind("Q6_K", 14, 256, 210);
 
+    /// 256 values of −1, 0 or 1, five in a byte, and a scale.
+    pub const TQ1_0: Self = kind("TQ1_0", 34, 256, 54);
+    /// 256 values of −1, 0 or 1 in 2 bits, and a scale.
+    pub const TQ2_0: Self = kind("TQ2_0", 35, 256, 66);
     /// 32 codes of 4 bits that index a table of non-uniform values, and a scale.
     pub const IQ4_NL: Self = kind("IQ4_NL", 20, 32, 18);
     /// 8 × 32 codes like those of [`IQ4_NL`](Self::IQ4_NL), with scales of 6 bits.
@@ -163,6 +167,8 @@ pub(super) fn decode(kind: GgmlType, bytes: &[u8], out: &mut [f32]) {
         GgmlType::Q4_K => blocks(bytes, out, q4_k),
         GgmlType::Q5_K => blocks(bytes, out, q5_k),
         GgmlType::Q6_K => blocks(bytes, out, q6_k),
+        GgmlType::TQ1_0 => blocks(bytes, out, tq1_0),
+        GgmlType::TQ2_0 => blocks(bytes, out, tq2_0),
         GgmlType::IQ4_NL => blocks(bytes, out, iq4_nl),
         GgmlType::IQ4_XS => blocks(bytes, out, iq4_xs),
         GgmlType::MXFP4 => blocks(bytes, out, mxfp4),
@@ -355,6 +361,34 @@ fn q6_k(block: &[u8; 210], out: &mut [f32; 256]) {
             out[64 + i] = scale[4 + second] * code(low[i] >> 4, high[i] >> 4);
             out[96 + i] = scale[6 + second] * code(low[32 + i] >> 4, high[i] >> 6);
         }
+    }
+}
+
+/// Decodes digits of base 3, minus 1. A byte holds a fraction of 256 whose first digits of base 3 are the values: those of 32 bytes come first,
+/// then those of 16, then four digits each of the last four bytes.
+fn tq1_0(block: &[u8; 54], out: &mut [f32; 256]) {
+    let d = half(block[52], block[53]);
+    let parts = [(0..32, 5), (32..48, 5), (48..52, 4)];
+    let mut at = 0;
+    for (bytes, digits) in parts {
+        let mut power = 1_u8;
+        for _ in 0..digits {
+            for &byte in &block[bytes.clone()] {
+                let rest = u16::from(byte.wrapping_mul(power));
+                out[at] = d * (f32::from((rest * 3) >> 8) - 1.0);
+                at += 1;
+            }
+            power = power.wrapping_mul(3);
+        }
+    }
+}
+
+/// Decodes 2-bit codes with offset 1, which lie as in [`q2_k`].
+fn tq2_0(block: &[u8; 66], out: &mut [f32; 256]) {
+    let d = half(block[64], block[65]);
+    for (i, out) in out.iter_mut().enumerate() {
+        let code = block[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+        *out = d * (f32::from(code) - 1.0);
     }
 }
 

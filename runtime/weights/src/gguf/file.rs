@@ -279,7 +279,10 @@ fn misplaced(path: &Path, key: &str, expected: impl ToString, got: impl ToString
 pub fn expected_types() -> String {
     let names: Vec<_> = DECODED.iter().map(|kind| kind.name()).collect();
     let (last, first) = names.split_last().unwrap_or((&"", &[]));
-    format!("{} or {last}", first.join(", "))
+    format!(
+        "{} or {last}, which llama-quantize writes",
+        first.join(", ")
+    )
 }
 
 /// Vocabulary of a tokenizer, from the metadata of a GGUF file under `tokenizer.ggml.`.

@@ -67,6 +67,8 @@ impl Head {
             cursor.what = format!("metadata entry {number}");
             let key = cursor.name(MAX_KEY)?;
             cursor.what = quoted(&key);
+            // Names of authors and licenses are shown at most; a token with other characters would be another token.
+            cursor.latin = !key.starts_with("tokenizer.");
             let value = GgufValue::read(&mut cursor)?;
             insert(&mut head.metadata, key, value, "key")?;
         }
@@ -156,6 +158,7 @@ fn version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
         swapped @ 1..=3 => format!("{swapped} of the other order of bytes"),
         _ => version.to_string(),
     };
+    let got = format!("{got}: convert the model again with llama.cpp's convert_hf_to_gguf.py");
     let expected = "2 or 3 with little-endian numbers";
     Err(GgufError::Version(Unfit::new("version", expected, got)))
 }

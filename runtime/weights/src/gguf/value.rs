@@ -285,6 +285,8 @@ pub(super) struct Cursor<'a> {
     from: usize,
     /// What is being read, for the beginning of errors.
     pub(super) what: String,
+    /// Whether values that aren't UTF-8 are read as Latin-1.
+    pub(super) latin: bool,
 }
 
 impl<'a> Cursor<'a> {
@@ -296,6 +298,7 @@ impl<'a> Cursor<'a> {
             piece: Vec::new(),
             from: 0,
             what: "the header".to_owned(),
+            latin: false,
         }
     }
 
@@ -362,7 +365,11 @@ impl<'a> Cursor<'a> {
     /// Reads a text after its length.
     pub(super) fn text(&mut self) -> Result<String, GgufError> {
         let len = self.u64()?;
-        self.characters(len)
+        let bytes = self.bytes(len)?;
+        if self.latin && std::str::from_utf8(&bytes).is_err() {
+            return Ok(bytes.into_iter().map(char::from).collect());
+        }
+        self.characters(bytes)
     }
 
     /// Reads a name of at most `max` bytes after its length; the limit keeps errors that compare names short.
@@ -374,11 +381,11 @@ impl<'a> Cursor<'a> {
             let expected = format!("a name of at most {max} bytes");
             return Err(GgufError::Name(Unfit::new(&self.what, expected, len)));
         }
-        self.characters(len)
+        let bytes = self.bytes(len)?;
+        self.characters(bytes)
     }
 
-    fn characters(&mut self, len: u64) -> Result<String, GgufError> {
-        let bytes = self.bytes(len)?;
+    fn characters(&self, bytes: Vec<u8>) -> Result<String, GgufError> {
         String::from_utf8(bytes).map_err(|error| GgufError::NotUtf8 {
             what: self.what.clone(),
             valid_up_to: error.utf8_error().valid_up_to(),

@@ -166,8 +166,8 @@ fn names_and_texts_are_utf8_and_there_once() {
     let [tensor, key] = [65, 65536].map(|length| "x".repeat(length));
     refused! {
         new().value(bad, FLAG, &[1]) => "metadata entry 0", "UTF-8", "byte 1";
-        new().value("key", TEXT, &text(bad)) => "`key`", "UTF-8";
-        new().value("key", LIST, &list(TEXT, 1, &text(bad))) => "`key`";
+        new().value("tokenizer.key", TEXT, &text(bad)) => "`tokenizer.key`", "UTF-8";
+        new().value("tokenizer.key", LIST, &list(TEXT, 1, &text(bad))) => "`tokenizer.key`";
         new().entry(bad, &[1], 0, 0) => "tensor 0 of the table", "UTF-8";
         new().size("key", 1).size("key", 2) => "key `key`", "twice";
         new().tensor("t", &[1], 0, 4).tensor("t", &[1], 0, 4) => "tensor `t`", "twice";
@@ -176,6 +176,22 @@ fn names_and_texts_are_utf8_and_there_once() {
         // Control sequences of a terminal are escaped.
         new().size("\u{1b}[2J", 1).size("\u{1b}[2J", 2) => "\\u{1b}";
     }
+}
+
+/// A name that another program wrote in Latin-1, where é is the byte 0xe9, keeps no model from being read.
+#[test]
+fn values_in_latin_1_are_read() {
+    let written = text([b'R', 0xe9, b'n', 0xe9]);
+    let file = Builder::new()
+        .value("general.author", TEXT, &written)
+        .value("general.tags", LIST, &list(TEXT, 1, &written));
+    let file = open(&file).unwrap();
+    let author = file.value("general.author").and_then(GgufValue::as_text);
+    assert_eq!(author, Some("René"));
+    let Some(GgufValue::Texts(tags)) = file.value("general.tags") else {
+        panic!("texts");
+    };
+    assert_eq!(tags.iter().collect::<Vec<_>>(), ["René"]);
 }
 
 #[test]
