@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use moebius_weights::{InFile, Unfit, quoted};
 
@@ -135,6 +135,8 @@ pub enum CheckpointError {
 /// Everything that keeps a checkpoint from being loaded, collected in one error.
 #[derive(Debug, Default)]
 pub struct Misfits {
+    /// Path of the checkpoint; empty where the checkpoint has none.
+    pub path: PathBuf,
     /// Values of the configuration that are missing, wrong or unsupported, and tensors that can't be decoded.
     pub faults: Vec<Unfit>,
     /// Tensors that the model needs and the checkpoint lacks.
@@ -159,6 +161,12 @@ impl Misfits {
         }
     }
 
+    /// These misfits, of the checkpoint at `path`.
+    pub(crate) fn at(self, path: &Path) -> Self {
+        let path = path.to_owned();
+        Self { path, ..self }
+    }
+
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
         let names = self.missing.is_empty() && self.unexpected.is_empty();
@@ -170,7 +178,11 @@ impl std::error::Error for Misfits {}
 
 impl fmt::Display for Misfits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the checkpoint can't be loaded")?;
+        if self.path.as_os_str().is_empty() {
+            f.write_str("the checkpoint can't be loaded")?;
+        } else {
+            write!(f, "{}: the checkpoint can't be loaded", self.path.display())?;
+        }
         let mut lines = self.lines(SHOWN);
         if lines.len() > LINES {
             lines = self.lines(1);
@@ -189,7 +201,12 @@ impl fmt::Display for Misfits {
 impl Misfits {
     /// A line for each fault; of similar names, at most `shown` lines.
     fn lines(&self, shown: usize) -> Vec<String> {
-        let mut lines: Vec<String> = self.faults.iter().map(ToString::to_string).collect();
+        let faults: Vec<String> = self.faults.iter().map(ToString::to_string).collect();
+        let mut lines = Vec::new();
+        for alike in in_order(&faults) {
+            let some = alike.iter().take(shown).map(|line| (*line).to_owned());
+            push_counted(&mut lines, some.collect(), alike.len());
+        }
         let (missing, unexpected) = (groups(&self.missing), groups(&self.unexpected));
         show(&mut lines, shown, "missing", (&missing, &unexpected));
         show(&mut lines, shown, "unexpected", (&unexpected, &missing));
@@ -200,6 +217,20 @@ impl Misfits {
         }
         lines
     }
+}
+
+/// Groups lines by their [`pattern`], in the order of each group's first line.
+fn in_order(lines: &[String]) -> Vec<Vec<&str>> {
+    let mut groups: Vec<Vec<&str>> = Vec::new();
+    let mut places = BTreeMap::new();
+    for line in lines {
+        let at = *places.entry(pattern(line)).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some(group) => group.push(line),
+            None => groups.push(vec![line]),
+        }
+    }
+    groups
 }
 
 /// Groups names by their [`pattern`].

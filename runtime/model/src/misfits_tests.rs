@@ -67,3 +67,19 @@ fn an_error_has_ten_lines_at_most() {
     assert_eq!(many.lines().count(), 10, "{many}");
     assert!(many.ends_with("and 12 more lines of this kind"), "{many}");
 }
+
+/// A dtype that isn't read is wrong in every layer; faults stay in their order, and the path comes first.
+#[test]
+fn faults_alike_are_counted_too() {
+    let of = |layer: usize| Unfit::new(format!("`layers.{layer}.q`"), "F32", "I8");
+    let mut faults = vec![Unfit::new("quant_method", "gptq", "`hqq`")];
+    faults.extend((0..32).map(of));
+    let misfits = Misfits::of_config(faults).at("models/x".as_ref());
+    let text = misfits.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "models/x: the checkpoint can't be loaded");
+    assert_eq!(lines[1], "  quant_method: expected gptq, got `hqq`");
+    assert_eq!(lines[2], "  `layers.0.q`: expected F32, got I8");
+    let last = "  `layers.2.q`: expected F32, got I8, and 29 more that differ in their numbers";
+    assert_eq!(lines[4..], [last]);
+}

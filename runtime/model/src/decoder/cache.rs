@@ -313,3 +313,8 @@ fn wide(heads: Tensor<4>) -> Tensor<4> {
 #[cfg(test)]
 #[path = "cache_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[cfg(feature = "flex")]
+#[path = "cache_scales_tests.rs"]
+mod scales_tests;

@@ -156,11 +156,15 @@ impl ModelFiles {
     /// [`Error::Weights`] when files can't be read, and [`Error::Misfits`] with everything that doesn't fit.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let place = model_at(path)?;
-        if is_gguf(&place) {
+        let opened = if is_gguf(&place) {
             Self::of_gguf(GgufFile::open(&place)?)
         } else {
             Self::of(Reader::open(&place)?)
-        }
+        };
+        opened.map_err(|error| match error {
+            Error::Misfits(misfits) => misfits.at(&place).into(),
+            other => other,
+        })
     }
 
     /// Makes model files from an open safetensors checkpoint.
@@ -334,14 +338,13 @@ impl ModelFiles {
 fn without_config(reader: &Reader) -> Misfits {
     let folder = reader.folder();
     let has = |name: &str| folder.is_some_and(|folder| folder.join(name).is_file());
-    let what = folder.map_or("the weights".to_owned(), |at| at.display().to_string());
     let got = if has("params.json") {
         "params.json, the layout of the model's maker: take the folder that is made for transformers"
     } else {
         "none: the file comes with the model"
     };
     let expected = "a config.json beside the weights";
-    Misfits::of_config(vec![Unfit::new(what, expected, got)])
+    Misfits::of_config(vec![Unfit::new("the folder", expected, got)])
 }
 
 /// The fault of a configuration whose method of quantisation isn't read.

@@ -98,7 +98,7 @@ fn one_error_lists_everything() {
         &[
             "`llama.unheard_of`: expected no key that this version doesn't know, got 7",
             "`rope_freqs.weight`: expected 8 values that can be read, got 7 values of F32",
-            "`blk.0.ffn_up.weight`: expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS or MXFP4, got I8",
+            "`blk.0.ffn_up.weight`: expected F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, TQ1_0, TQ2_0, IQ4_NL, IQ4_XS or MXFP4, which llama-quantize writes, got I8",
             "missing `blk.0.attn_v.weight`, nearest `blk.0.attn_w.weight`",
             "unexpected `blk.0.attn_w.weight`, nearest `blk.0.attn_v.weight`",
             "missing `output_norm.weight`",

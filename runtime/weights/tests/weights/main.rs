@@ -11,6 +11,7 @@ mod files;
 mod integers;
 mod interop;
 mod malformed;
+mod packed;
 mod pairs;
 mod round_trip;
 mod safety;
