@@ -6,51 +6,81 @@ use super::*;
 use crate::families::describe;
 use crate::load::ModelFiles;
 
-/// A checkpoint of zeros with tensors of these names, dtypes and shapes.
-fn reader(tensors: &BTreeMap<String, (&'static str, Vec<usize>)>) -> Reader {
+/// Names, dtypes and shapes of tensors.
+type Tensors = BTreeMap<String, (&'static str, Vec<usize>)>;
+
+/// A checkpoint of zeros with these tensors.
+fn reader(tensors: &Tensors) -> Reader {
+    Reader::from_bytes("test", file(tensors, &[])).unwrap()
+}
+
+/// A file of zeros with these tensors, but for single F32 values in some of them.
+fn file(tensors: &Tensors, values: &[(&str, f32)]) -> Vec<u8> {
     let mut header = serde_json::Map::new();
     let mut end = 0;
     for (name, (dtype, shape)) in tensors {
-        let size = match *dtype {
-            "F32" => 4,
-            "BF16" => 2,
-            _ => 1,
-        };
         let begin = end;
-        end += size * shape.iter().product::<usize>();
+        end += size_of(dtype) * shape.iter().product::<usize>();
         let entry = json!({"dtype": dtype, "shape": shape, "data_offsets": [begin, end]});
         header.insert(name.clone(), entry);
     }
     let text = Value::Object(header).to_string();
     let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
     bytes.extend(text.as_bytes());
-    bytes.resize(bytes.len() + end, 0);
-    Reader::from_bytes("test", bytes).unwrap()
+    let data = bytes.len();
+    bytes.resize(data + end, 0);
+    let mut at = data;
+    for (name, (dtype, shape)) in tensors {
+        for (_, value) in values.iter().filter(|(of, _)| of == name) {
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        at += size_of(dtype) * shape.iter().product::<usize>();
+    }
+    bytes
+}
+
+/// Bytes of a value.
+fn size_of(dtype: &str) -> usize {
+    match dtype {
+        "F32" => 4,
+        "BF16" => 2,
+        _ => 1,
+    }
+}
+
+/// The model of a file of zeros with these tensors, values and a configuration.
+fn opened(tensors: &Tensors, values: &[(&str, f32)], config: Value) -> Result<ModelFiles, String> {
+    let bytes = file(tensors, values);
+    let reader = Reader::from_sources(
+        [("test".to_owned(), Box::new(bytes) as _)],
+        Some(("config.json", config)),
+    );
+    ModelFiles::of(reader.unwrap()).map_err(|error| error.to_string())
 }
 
 fn described(family: &str) -> Described {
+    describe(&config(family)).unwrap()
+}
+
+fn config(family: &str) -> Value {
     // Llama 4 has one expert for each token.
     let chosen = if family == "llama4_text" { 1 } else { 2 };
-    describe(&json!({
+    json!({
         "model_type": family, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 32,
         "max_position_embeddings": 64, "num_experts_per_tok": chosen, "num_local_experts": 3,
         "moe_intermediate_size": 32, "sliding_window": 8, "n_routed_experts": 4, "kv_lora_rank": 16,
         "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16, "q_lora_rank": 24,
         "shared_expert_intermediate_size": 40, "n_shared_experts": 1, "first_k_dense_replace": 1,
-    }))
-    .unwrap()
+    })
 }
 
 /// All tensors of layout number `layout` of a family.
-fn complete(family: &str, layout: usize) -> BTreeMap<String, (&'static str, Vec<usize>)> {
+fn complete(family: &str, layout: usize) -> Tensors {
     complete_of(described(family), layout)
 }
 
-fn complete_of(
-    described: Described,
-    layout: usize,
-) -> BTreeMap<String, (&'static str, Vec<usize>)> {
+fn complete_of(described: Described, layout: usize) -> Tensors {
     let Described { family, spec, .. } = described;
     let mut tensors = BTreeMap::new();
     for wanted in expand(family.layouts[layout], &spec) {
@@ -188,6 +218,108 @@ fn codes_take_their_scales_along() {
     assert!(misfits.to_string().contains("scale"), "{misfits}");
     tensors.insert(format!("{name}_scale_inv"), ("F32", vec![1, 1]));
     Plan::new(&reader(&tensors), described("deepseek_v3")).unwrap();
+}
+
+/// Programs that wrap a model put a prefix before the names of its tensors, or leave out `model.`.
+#[test]
+fn prefixes_of_names_do_not_matter() {
+    for [inner, outer] in [
+        ["", ""],
+        ["model.language_model.", ""],
+        ["language_model.model.", "language_model."],
+        ["base_model.model.model.", "base_model.model."],
+    ] {
+        let named = |name: &str| match name.strip_prefix("model.") {
+            Some(rest) => format!("{inner}{rest}"),
+            None => format!("{outer}{name}"),
+        };
+        let tensors = complete("mixtral", 0).into_iter();
+        let tensors = tensors.map(|(name, of)| (named(&name), of)).collect();
+        opened(&tensors, &[], config("mixtral")).unwrap();
+    }
+}
+
+/// Where head and embedding are one, either may be stored.
+#[test]
+fn a_tied_head_may_be_all_that_is_stored() {
+    let mut tied = config("llama");
+    tied["tie_word_embeddings"] = Value::from(true);
+    let mut tensors = complete("llama", 0);
+    tensors.remove("model.embed_tokens.weight");
+    let files = opened(&tensors, &[], tied).unwrap();
+    assert!(files.spec().tied);
+    let error = opened(&tensors, &[], config("llama")).unwrap_err();
+    assert!(
+        error.contains("missing `model.embed_tokens.weight`"),
+        "{error}"
+    );
+}
+
+/// One scale alone is that of keys and values, and one that isn't positive is none, as in vLLM.
+#[test]
+fn scales_of_a_cache_are_found_in_all_layouts() {
+    let of = |layer: usize, name: &str| format!("model.layers.{layer}.self_attn.{name}");
+    for names in [
+        ["k_scale", "v_scale"],
+        ["k_proj.k_scale", "v_proj.v_scale"],
+        ["k_proj.output_scale", "v_proj.output_scale"],
+    ] {
+        let [keys, values] = names.map(|name| of(0, name));
+        let (both, none) = (of(1, "kv_scale"), of(1, "k_scale"));
+        let mut tensors = complete("qwen3_moe", 0);
+        for name in [&keys, &values, &both, &none] {
+            tensors.insert(name.clone(), ("F32", vec![1]));
+        }
+        let given = [
+            (&keys[..], 0.5),
+            (&values[..], 0.25),
+            (&both[..], 2.0),
+            (&none[..], -1.0),
+        ];
+        let files = opened(&tensors, &given, config("qwen3_moe")).unwrap();
+        let scales = files.spec().cache_scales.iter();
+        let scales: Vec<_> = scales.map(|of| of.map(|of| (of.keys, of.values))).collect();
+        assert_eq!(scales, [Some((0.5, 0.25)), Some((2.0, 2.0))], "{names:?}");
+        let bad = [(&keys[..], f32::NAN)];
+        let error = opened(&tensors, &bad, config("qwen3_moe")).unwrap_err();
+        assert!(
+            error.contains(&keys) && error.contains("got NaN"),
+            "{error}"
+        );
+    }
+    let none = opened(&complete("qwen3_moe", 0), &[], config("qwen3_moe"));
+    assert!(none.unwrap().spec().cache_scales.is_empty());
+}
+
+#[test]
+fn methods_that_are_not_read_are_named() {
+    let quantized = |config: &mut Value, entries: Value| {
+        config["quantization_config"] = entries;
+        config.clone()
+    };
+    let mut hqq = config("llama");
+    let hqq = quantized(&mut hqq, json!({"quant_method": "hqq"}));
+    let mut tensors = complete("llama", 0);
+    opened(&tensors, &[], hqq.clone()).unwrap();
+    let query = "model.layers.0.self_attn.q_proj";
+    tensors.remove(&format!("{query}.weight"));
+    tensors.insert(format!("{query}.W_q"), ("U8", vec![64, 32]));
+    let error = opened(&tensors, &[], hqq).unwrap_err();
+    let lines: Vec<&str> = error.lines().collect();
+    assert!(
+        lines[1].contains("bitsandbytes") && lines[1].contains("got `hqq`"),
+        "{error}"
+    );
+    assert!(lines[1].contains("GGUF"), "{error}");
+    // Codes that only look like those of a method that is read.
+    tensors.remove(&format!("{query}.W_q"));
+    tensors.insert(format!("{query}.weight"), ("I8", vec![64, 64]));
+    tensors.insert(format!("{query}.weight_scale"), ("F32", vec![64, 1]));
+    let mut quark = config("llama");
+    let quark = quantized(&mut quark, json!({"quant_method": "quark"}));
+    let error = opened(&tensors, &[], quark).unwrap_err();
+    assert!(error.contains("got `quark`"), "{error}");
+    opened(&tensors, &[], config("llama")).unwrap();
 }
 
 #[test]

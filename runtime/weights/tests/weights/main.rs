@@ -8,6 +8,7 @@
 mod any_bytes;
 mod conversion;
 mod files;
+mod foreign;
 mod integers;
 mod interop;
 mod malformed;

@@ -13,8 +13,11 @@ const E2M1: [f32; 16] = [
 ];
 
 fn reader(tensors: &[Tensor], config: Value) -> Result<Reader, WeightsError> {
-    let source = ("test".to_owned(), Box::new(file(tensors)) as _);
-    Reader::from_sources([source], Some(("config.json", config)))
+    let bytes = file(tensors);
+    Reader::from_sources(
+        [("test".to_owned(), Box::new(bytes) as _)],
+        Some(("config.json", config)),
+    )
 }
 
 /// Checks that the only tensor is `x.weight` with this shape and these values.
