@@ -1,9 +1,11 @@
 //! Burn devices from device names, and the capabilities of Burn devices for planning.
 
 use crate::Error;
+use crate::check::element;
 use burn::backend::DispatchDevice;
+use burn::tensor::DType;
 use moebius_device::{Capability, Device, Found, Opened};
-use moebius_shaders::Unsupported;
+use moebius_shaders::{DeviceElement, Unsupported};
 use std::sync::Arc;
 
 /// Opens `device` for Burn; `auto` prefers a real GPU, then the fastest path on the CPU.
@@ -76,6 +78,19 @@ pub(crate) fn capability(device: &burn::tensor::Device) -> Result<Option<Arc<Cap
             Err(Unsupported::new("moebius", needs, format!("{other:?}")).into())
         }
     }
+}
+
+/// Checks that `device` keeps tensors of `dtype` and that the operations here compute with them: f32 on every device, f16 and bf16 on those
+/// whose adapter has them. Burn panics at the first operation on a tensor of a type that the device lacks.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a type that the device lacks, [`ErrorKind::Shape`](crate::ErrorKind::Shape)
+/// for another dtype than these three.
+pub fn check_dtype(dtype: DType, device: &burn::tensor::Device) -> Result<(), Error> {
+    let element = element(dtype)?;
+    let stores = |capability: &Capability| element.supported("tensors", capability);
+    plan(device, stores)?;
+    Ok(())
 }
 
 /// Whether operations on a device are lowered to XLA.

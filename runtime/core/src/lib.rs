@@ -55,8 +55,8 @@ mod parameters;
 mod xla;
 
 pub use device::{
-    discover, keep_pace, largest_buffer, memory_free, memory_in_use, memory_in_use_async, on,
-    on_workers, open, release_memory,
+    check_dtype, discover, keep_pace, largest_buffer, memory_free, memory_in_use,
+    memory_in_use_async, on, on_workers, open, release_memory,
 };
 pub use error::{Error, ErrorKind};
 pub use large_pages::in_large_pages;

@@ -61,7 +61,8 @@ pub fn linear(x: Tensor<2>, w: Tensor<2>, bias: Option<Tensor<1>>) -> Result<Ten
 /// [`Attend`](crate::attention::Attend) has more rules.
 ///
 /// # Errors
-/// As [`linear`], and [`ErrorKind::Config`](crate::ErrorKind::Config) if the number of heads doesn't divide the width.
+/// As [`linear`], also for tokens of no width, and [`ErrorKind::Config`](crate::ErrorKind::Config) if the number of heads doesn't divide the
+/// width.
 pub fn attention(
     qkv: [Tensor<2>; 3],
     heads: usize,
@@ -79,6 +80,7 @@ pub fn attention(
     if tokens == 0 {
         return Ok(q.clone());
     }
+    Mismatch::unless(width > 0, "width of q, k and v", "at least 1", width)?;
     let right = heads > 0 && width.is_multiple_of(heads);
     let expected = format_args!("a divisor of {width} (the width)");
     Fault::Config.unless(right, "attention heads", expected, heads)?;

@@ -4,11 +4,12 @@ use crate::fp8_gemm::{FORMATS, block};
 use crate::harness::assert_refused;
 use crate::quantize::{granularities, normal};
 use crate::tensors::{floats, tensor};
+use burn::module::Param;
 use burn::tensor::{FloatDType, Tensor};
 use moebius::ErrorKind;
 use moebius::fp8::{
     Fp8Format, Fp8Layout, Fp8Scheme, Fp8Tensor, Granularity, HostScales, Overflow, Quantizer,
-    ScaleRule, amax, fake_quantize,
+    ScaleRule, Weight, amax, fake_quantize,
 };
 use moebius_ops::fp8::{decode_host, encode_host};
 use moebius_tests::target::Target;
@@ -84,6 +85,10 @@ pub(crate) fn empty(target: &Target) {
     }
     for [rows, columns] in [[0, 5], [3, 0], [0, 0]] {
         empty_of(target, [rows, columns], [1, rows, columns]);
+        let weight = Tensor::<2>::zeros([rows, columns], &target.burn());
+        let weight = Weight::from(Param::from_tensor(weight));
+        let quantizer = Quantizer::new(Fp8Format::E4M3, Granularity::Row);
+        assert_refused(ErrorKind::Shape, weight.quantize(&quantizer));
     }
 }
 
@@ -104,6 +109,9 @@ fn empty_of<const D: usize>(target: &Target, shape: [usize; D], stack: [usize; 3
         assert_eq!(error, 0.0);
         let largest: f32 = amax(x).unwrap().into_scalar();
         assert_eq!(largest, 0.0);
+        let both = Fp8Tensor::concat(vec![packed.clone(), packed]).unwrap();
+        let [matrices, rows, columns] = stack;
+        assert_eq!(both.layout().shape, [2 * matrices, rows, columns]);
     }
 }
 

@@ -351,6 +351,23 @@ pub(crate) fn long(target: &Target) -> Result<(), Error> {
     case.with_rules(&[Rule::Window(300)]).check(target)
 }
 
+/// Checks steps without new tokens, and without sequences.
+pub(crate) fn empty(target: &Target) -> Result<(), Error> {
+    let device = target.burn();
+    for sequences in [0, 2] {
+        let mut pages = Pages::paged(sequences, 4, 32)?;
+        let mut cache = KvCache::new(&pages, 2, [16, 24], CacheFormat::F32, &device)?;
+        let step = pages.extend(&vec![0; sequences], &device)?;
+        let none =
+            |heads: usize, dim: usize| Tensor::<4>::zeros([sequences, heads, 0, dim], &device);
+        cache.append(none(2, 16), none(2, 24), &step)?;
+        let out = cache.attend(none(4, 16), &step, &Attend::new().causal())?;
+        assert_eq!(out.o.dims(), [sequences, 4, 0, 24]);
+        assert_eq!(out.lse.dims(), [sequences, 4, 0]);
+    }
+    Ok(())
+}
+
 pub(crate) fn f16(target: &Target) -> Result<(), Error> {
     typed(target, Element::F16, CacheFormat::F16)
 }

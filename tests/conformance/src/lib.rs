@@ -86,8 +86,8 @@ pub const ROUTING: &[Case] = cases! {
 
 /// Cases of moving token rows to their experts and back.
 pub const PERMUTE: &[Case] = cases! {
-    permute: block_edges, one_expert_gets_all, slots_without_expert, tiles_cover_every_row, row_bound,
-        keys_beyond_the_experts;
+    permute: block_edges, one_expert_gets_all, no_slots, slots_without_expert, tiles_cover_every_row,
+        row_bound, keys_beyond_the_experts;
     capacity: by_weight, of_each_expert, ties_go_to_the_earlier_slot, keeps_nan, shared_under_a_mask,
         own_factors;
     rows: sizes, many_slots, uneven_experts, row_bound, positions_past_the_rows, repeats_bit_for_bit,
@@ -124,7 +124,7 @@ pub const SEGMENT_ATTENTION: &[Case] = cases! {
 
 /// Cases of attention over a sequence.
 pub const ATTENTION: &[Case] = cases! {
-    attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, cross_lengths, long,
+    attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, empty, cross_lengths, long,
         positions, few_queries, sinks, through_lse, large_scores, unseen_values, seen_values, wide_windows,
         independent_of_the_batch, repeats_bit_for_bit, parts, tiles, tiles_f16 = half_tiles(Element::F16),
         tiles_bf16 = half_tiles(Element::Bf16), visits, views, f16 = halves(Element::F16),
@@ -134,13 +134,13 @@ pub const ATTENTION: &[Case] = cases! {
 
 /// Cases of attention over a key-value cache.
 pub const KV_CACHE: &[Case] = cases! {
-    kv_cache: formats, rules, heads, long, f16, bf16, steps_are_the_whole, paged_is_contiguous,
+    kv_cache: formats, rules, heads, long, empty, f16, bf16, steps_are_the_whole, paged_is_contiguous,
         independent_of_the_batch, appends_in_place, clones_are_apart, stale_values;
 };
 
 /// Cases of Burn's own modules on our kernels.
 pub const NN: &[Case] = cases! {
-    nn: linear, attention, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
+    nn: linear, attention, empty, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
 };
 
 /// Cases of mixture-of-experts layers, their routers and their losses.

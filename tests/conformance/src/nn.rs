@@ -1,8 +1,12 @@
 //! Ordinary layers on the experts' kernels, and their gradients, against the f64 oracle.
 
+use crate::harness::assert_refused;
 use crate::tensors::{dtype, floats, typed};
+use burn::module::Param;
+use burn::nn::RmsNormConfig;
 use burn::tensor::Tensor;
-use moebius::{Error, nn};
+use moebius::nn::Pairs;
+use moebius::{Error, ErrorKind, nn};
 use moebius_ops::Element;
 use moebius_ops::permute;
 use moebius_ops::segment_attention::{
@@ -104,6 +108,35 @@ pub(crate) fn attention(target: &Target) {
     for causal in [false, true] {
         for sizes in [[2, 2], [9, 3], [23, 10], [40, 100]] {
             attention_of(target, sizes, causal, Element::F32);
+        }
+    }
+}
+
+/// Checks tokens, heads and widths of 0: an empty answer of the right shape, or an error.
+pub(crate) fn empty(target: &Target) {
+    let device = target.burn();
+    let zeros = |shape: [usize; 2]| Tensor::<2>::zeros(shape, &device);
+    let y = nn::linear(zeros([0, 5]), zeros([3, 5]), None).unwrap();
+    assert_eq!(y.dims(), [0, 3]);
+    for (x, w) in [([2, 0], [3, 0]), ([2, 5], [0, 5])] {
+        assert_refused(ErrorKind::Shape, nn::linear(zeros(x), zeros(w), None));
+        let layer = nn::Linear::new(Param::from_tensor(zeros(w)), None).unwrap();
+        let x = Tensor::<3>::zeros([3, x[0], x[1]], &device);
+        assert_refused(ErrorKind::Shape, layer.forward(x));
+    }
+    let qkv = |shape: [usize; 2]| [shape; 3].map(zeros);
+    let o = nn::attention(qkv([0, 16]), 2, 4, true).unwrap();
+    assert_eq!(o.dims(), [0, 16]);
+    assert_refused(ErrorKind::Shape, nn::attention(qkv([3, 0]), 2, 4, true));
+    let norm = RmsNormConfig::new(6).init(&device);
+    assert_eq!(nn::rms_norm(&norm, zeros([0, 6])).dims(), [0, 6]);
+    for [tokens, heads, pairs] in [[0, 2, 4], [3, 0, 4], [3, 2, 0]] {
+        let table = || Tensor::<4>::zeros([1, tokens, 1, pairs], &device);
+        for interleaved in [false, true] {
+            let x = Tensor::<4>::zeros([2, tokens, heads, 8], &device);
+            let at = Pairs { at: 0, interleaved };
+            let y = nn::rotate(x, [table(), table()], at).unwrap();
+            assert_eq!(y.dims(), [2, tokens, heads, 8]);
         }
     }
 }

@@ -75,8 +75,9 @@ impl Attention {
     /// Attention of queries \[B, Sq, d_model\] to keys and values \[B, Skv, d_model\]; returns \[B, Sq, d_model\].
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, [`ErrorKind::Config`](crate::ErrorKind::Config) if the number of
-    /// heads doesn't divide the outputs of a projection, and the errors of [`Attend::forward`].
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for other shapes, and for a projection without inputs or outputs,
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the number of heads doesn't divide the outputs of a projection, and the errors of
+    /// [`Attend::forward`].
     pub fn forward_cross(
         &self,
         [query, key, value]: [Tensor<3>; 3],
@@ -99,10 +100,9 @@ impl Attention {
         };
         let o = attend.forward(q, k, v)?.o;
         let [_, heads, _, width] = o.dims();
-        let [rows, _] = self.output.weight.dims();
+        let [rows, columns] = self.output.weight.dims();
         check_same("inputs of the output projection", rows, heads * width)?;
-        if b * s == 0 {
-            let [_, columns] = self.output.weight.dims();
+        if b * s * columns == 0 {
             return Ok(Tensor::zeros([b, s, columns], (&o.device(), o.dtype())));
         }
         let joined = o.swap_dims(1, 2).reshape([b, s, heads * width]);
@@ -122,6 +122,9 @@ fn heads(
         let expected = format!("[.., {inputs}]");
         return Err(Mismatch::new(what, expected, format!("[.., {width}]")).into());
     }
+    let (some, expected) = (inputs * outputs > 0, "at least 1 input and 1 output");
+    let got = format_args!("[{inputs}, {outputs}]");
+    Mismatch::unless(some, what, expected, got)?;
     if heads == 0 || !outputs.is_multiple_of(heads) {
         let expected = format!("a divisor of {outputs} (the outputs of {what})");
         return Err(Fault::Config.error("heads", expected, heads).into());

@@ -184,6 +184,9 @@ impl Fp8Tensor {
             )?;
         }
         layout.check(&device)?;
+        if layout.shape.contains(&0) {
+            return Ok(Self::empty(layout, &device));
+        }
         let (mut words, mut floats, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         for part in parts {
             words.push(part.words);

@@ -442,6 +442,9 @@ const AT_ONCE: usize = 64 << 20;
 /// Quantises a stack, a few matrices at a time; returns it with its relative error, which is read back.
 fn quantize_stack(w: Tensor<3>, quantizer: &Quantizer) -> Result<(Fp8Tensor, f32), Error> {
     let [matrices, n, k] = w.dims();
+    if matrices * n * k == 0 {
+        return Ok((Fp8Tensor::quantize(w, quantizer)?, 0.0));
+    }
     let together = (AT_ONCE / (n * k * w.dtype().size()).max(1)).clamp(1, matrices.max(1));
     let (mut parts, mut errors, mut norms) = (Vec::new(), Vec::new(), Vec::new());
     for first in (0..matrices).step_by(together) {

@@ -152,9 +152,10 @@ impl DenseBlock {
     /// experts don't matter.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other shapes than the configuration's, or of several dtypes,
-    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for several devices.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) for a width of 0, [`ErrorKind::Shape`](crate::ErrorKind::Shape) for weights of other
+    /// shapes than the configuration's, or of several dtypes, [`ErrorKind::Device`](crate::ErrorKind::Device) for several devices.
     pub fn new(config: MoeConfig, experts: FeedForwardExperts) -> Result<Self, Error> {
+        check_positive("hidden", config.hidden)?;
         check_positive("inter", config.inter)?;
         let config = MoeConfig {
             experts: 1,

@@ -2,7 +2,7 @@
 
 use super::linear;
 use crate::Error;
-use crate::check::{check_device, check_positive, check_same};
+use crate::check::{check_device, check_positive, check_same, reshaped};
 use crate::fp8::training::{Fp8Product, Fp8Recipe};
 use crate::fp8::{ActivationScaling, Fp8Tensor, Instructions, Operand, Quantizer, Weight};
 use crate::parameters::uniform;
@@ -195,8 +195,8 @@ impl Linear {
     /// Computes y \[.., out\] from x \[.., in\] of any rank.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a last dimension other than `in`, or another dtype than the parameters',
-    /// [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, or codes on a device that records gradients,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a last dimension other than `in`, another dtype than the parameters', or a weight
+    /// without elements, [`ErrorKind::Device`](crate::ErrorKind::Device) for another device, or codes on a device that records gradients,
     /// [`ErrorKind::State`](crate::ErrorKind::State) for the state of another recipe, loaded from a record, or activations that aren't
     /// calibrated; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when a buffer exceeds what the device binds, or the device
     /// lacks the configured instructions.
@@ -211,6 +211,10 @@ impl Linear {
         if rows == 0 {
             return Ok(Tensor::empty(shape, (&x.device(), x.dtype())));
         }
+        // Kernels multiply nothing by nothing, and Burn's `reshape` reads a width of 0 as another size.
+        let wide = n > 0 && k > 0;
+        let (expected, got) = ("at least 1 output and 1 input", format_args!("[{n}, {k}]"));
+        Mismatch::unless(wide, "weight [out, in]", expected, got)?;
         let y = self.rows(x.reshape([rows, k]))?;
         Ok(y.reshape(shape))
     }
@@ -262,7 +266,7 @@ impl Linear {
 /// Transposes a matrix in memory, so that products needn't do it each time; the result stays a leaf, trained or frozen as before.
 fn transposed(weight: Tensor<2>) -> Tensor<2> {
     let (trained, [rows, columns]) = (weight.is_require_grad(), weight.dims());
-    let turned = weight.transpose().reshape([rows * columns]);
-    let turned = turned.reshape([columns, rows]);
+    let turned = reshaped(weight.transpose(), [rows * columns]);
+    let turned = reshaped(turned, [columns, rows]);
     turned.detach().set_require_grad(trained)
 }

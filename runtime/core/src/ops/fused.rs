@@ -11,6 +11,10 @@ use moebius_ops::Mismatch;
 /// # Panics
 /// As the norm's own forward, for an x of another width.
 pub fn rms_norm<const D: usize>(norm: &RmsNorm, x: Tensor<D>) -> Tensor<D> {
+    // Nothing is left to be normed, and kernels aren't launched for nothing.
+    if x.shape().num_elements() == 0 && x.dims().last() == norm.gamma.dims().last() {
+        return x;
+    }
     #[cfg(feature = "flex")]
     if let Some(y) = flex::rms_norm(&x, norm) {
         return y;
@@ -36,6 +40,9 @@ pub fn rotate(x: Tensor<4>, tables: [Tensor<4>; 2], pairs: Pairs) -> Result<Tens
     let end = at + 2 * half;
     let expected = format_args!("at most {width}");
     Mismatch::unless(end <= width, "end of what is turned", expected, end)?;
+    if b * s * heads * half == 0 {
+        return Ok(x);
+    }
     #[cfg(feature = "flex")]
     if let Some(y) = flex::rotate(&x, &tables, pairs) {
         return Ok(y);

@@ -26,7 +26,7 @@ pub fn encode(
     let (right, got) = (dtype == DType::F32, format_args!("{dtype:?}"));
     Mismatch::unless(right, "fp8 input", "f32", got)?;
     if len == 0 {
-        return Ok(Tensor::empty([0], &x.device()));
+        return Ok(Tensor::empty([0], (&x.device(), DType::I32)));
     }
     let problem = fp8::Problem::new(len, len.div_ceil(LANES_PER_WORD), format)?;
     let call = request(Quantize::Encode { problem, overflow }, &x.device())?;

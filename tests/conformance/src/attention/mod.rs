@@ -7,11 +7,12 @@ mod variants;
 mod views;
 
 use crate::Outcome;
+use crate::harness::assert_refused;
 use burn::tensor::{Bool, Tensor, TensorData};
 use case::{Case, Run, USUAL, at, floats, problem};
 pub(crate) use dropout::{dropout, dropout_f16, dropout_repeats, masks};
-use moebius::Error;
 use moebius::attention::{Attend, Attended, merge};
+use moebius::{Error, ErrorKind};
 use moebius_ops::Element;
 use moebius_ops::attention::{Pattern, Problem, Rule};
 use moebius_shaders::DeviceElement;
@@ -151,6 +152,29 @@ pub(crate) fn lengths(target: &Target) -> Outcome {
     Outcome::of(lengths.map(|[queries, keys]| {
         Case::of([1, 2, 1, queries, keys, 16, 16], &[Rule::Causal]).check(target)
     }))
+}
+
+/// Checks attentions without sequences, queries or keys, whose log-sum-exp is that of the sinks, and heads of no width.
+pub(crate) fn empty(target: &Target) -> Result<(), Error> {
+    let device = target.burn();
+    let zeros = |shape: [usize; 4]| Tensor::<4>::zeros(shape, &device);
+    let of_sinks = [[0.5_f32; 3], [-1.0; 3]].concat();
+    for [batch, queries, keys] in [[0, 3, 5], [2, 0, 5], [2, 3, 0], [0, 0, 0]] {
+        let sinks = Tensor::<1>::from_floats([0.5, -1.0], &device);
+        let attend = Attend::new().causal().sinks(sinks);
+        let q = zeros([batch, 2, queries, 8]);
+        let (k, v) = (zeros([batch, 1, keys, 8]), zeros([batch, 1, keys, 4]));
+        let out = attend.forward(q, k, v)?;
+        assert_eq!(out.o.dims(), [batch, 2, queries, 4]);
+        assert!(floats(&out.o).iter().all(|value| *value == 0.0));
+        assert_eq!(floats(&out.lse), of_sinks.repeat(batch * queries / 3));
+    }
+    for [dim, values] in [[0, 4], [4, 0]] {
+        let (q, v) = (zeros([1, 1, 2, dim]), zeros([1, 1, 2, values]));
+        let refused = Attend::new().forward(q.clone(), q, v);
+        assert_refused(ErrorKind::Shape, refused);
+    }
+    Ok(())
 }
 
 /// Checks more queries than keys, where causal rules hide all keys from the first queries, and the opposite.

@@ -147,6 +147,9 @@ impl ModuleVisitor for Unscale<'_> {
             return;
         };
         let elements = gradient.shape().num_elements();
+        if elements == 0 {
+            return;
+        }
         let zeros = gradient.clone().mul_scalar(0.0).reshape([1, elements]);
         // The sum is along an axis, because a sum over all axes adds atomically on some devices.
         let zero = zeros.sum_dim(1).reshape([1]).cast(DType::F32);
