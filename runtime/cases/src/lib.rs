@@ -21,6 +21,7 @@
 //! ```
 
 mod case_file;
+mod compute;
 mod error;
 mod ops;
 mod verdict;

@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use burn::tensor::DType;
 use half::{bf16, f16};
 use moebius_weights::header::{
     Header, HeaderError, LENGTH_FIELD, TensorInfo, UniqueMap, header_length,
@@ -22,6 +23,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 
+use crate::compute::Compute;
 use crate::error::CaseError;
 
 /// Largest header in bytes: a case has tens of tensors, each with some hundred bytes of header.
@@ -156,6 +158,18 @@ impl CaseFile {
     /// Name of the operation.
     pub fn op(&self) -> &str {
         &self.op
+    }
+
+    /// The dtype in which the operation computes: that of the parameter `compute`, f32 without one. Something else than a dtype counts as
+    /// f32 here; the operation refuses it.
+    pub fn dtype(&self) -> DType {
+        #[derive(Deserialize)]
+        struct Asked {
+            #[serde(default)]
+            compute: Compute,
+        }
+        let asked = self.params::<Asked>();
+        asked.map_or(DType::F32, |asked| asked.compute.dtype())
     }
 
     /// Parses the parameters of an operation; unknown, repeated and missing keys are errors that name the key.

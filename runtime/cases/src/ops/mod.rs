@@ -5,9 +5,12 @@ mod attention;
 #[cfg(not(target_family = "wasm"))]
 mod decoder;
 mod fp8;
+mod kv_cache;
 mod moe_layer;
 mod route;
 
+#[cfg(test)]
+mod format_tests;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +20,7 @@ use std::fmt::Display;
 use burn::tensor::{Device, Element, Gradients, Int, Tensor, TensorData};
 
 use crate::case_file::{CaseFile, TensorView, quoted};
+use crate::compute::Place;
 use crate::error::OpError;
 
 /// An output of an operation, read back to the host.
@@ -58,14 +62,17 @@ pub async fn run(case: &CaseFile, device: &Device) -> Result<Vec<Produced>, OpEr
         "attention" => attention::forward(case, device).await,
         "attention_backward" => attention::backward(case, device).await,
         "balance_losses" => route::balance(case, device).await,
+        "balance_losses_backward" => route::balance_backward(case, device).await,
         #[cfg(not(target_family = "wasm"))]
         "decoder_logits" => decoder::logits(case, device).await,
         "fp8_cast" => fp8::cast(case, device).await,
         "fp8_linear" => fp8::linear(case, device).await,
         "fp8_quantize" => fp8::quantize(case, device).await,
+        "kv_cache" => kv_cache::steps(case, device).await,
         "moe_layer" => moe_layer::forward(case, device).await,
         "moe_layer_backward" => moe_layer::backward(case, device).await,
         "route" => route::run(case, device).await,
+        "route_backward" => route::backward(case, device).await,
         other => Err(OpError::Unsupported(quoted(other))),
     }
 }
@@ -95,6 +102,17 @@ async fn download<const D: usize>(
     let shape = tensor.dims();
     let values = elements(name, tensor.into_data_async().await)?;
     Ok(Produced::new(name, &shape, Values::Float(values)))
+}
+
+/// Reads back the log-sum-exp of an attention, with −∞ in place of the library's smallest f32 where a query sees no key.
+async fn download_log_sums(name: &'static str, tensor: Tensor<3>) -> Result<Produced, OpError> {
+    let mut sums = download(name, tensor).await?;
+    if let Values::Float(values) = &mut sums.values {
+        for value in values.iter_mut().filter(|value| **value == f32::MIN) {
+            *value = f32::NEG_INFINITY;
+        }
+    }
+    Ok(sums)
 }
 
 /// Reads back an integer output.
@@ -203,6 +221,15 @@ impl Input<'_> {
     pub(crate) fn on<const D: usize>(&self, device: &Device) -> Result<Tensor<D>, OpError> {
         let data = TensorData::new(self.view.to_f32()?, self.view.shape.to_vec());
         Ok(Tensor::from_data(data, device))
+    }
+
+    /// Uploads the elements in the dtype of `place` as a tensor of rank `D`; errors describe the shape by `symbols`.
+    pub(crate) fn at<const D: usize>(
+        &self,
+        symbols: &str,
+        place: &Place,
+    ) -> Result<Tensor<D>, OpError> {
+        Ok(place.put(self.view.to_f32()?, self.dims(symbols)?))
     }
 
     fn shape_error(&self, expected: String) -> OpError {
