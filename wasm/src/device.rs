@@ -102,7 +102,8 @@ impl Device {
 
     /// Runs a case file (safetensors) and compares its outputs with the expected ones.
     ///
-    /// Rejects with the code 'bad-file' if the bytes are no case file, or a case of something unknown.
+    /// Rejects with the code 'bad-file' if the bytes are no case file, or a case of something unknown, and with 'unsupported' if the case
+    /// computes in f16 or bf16 and the device doesn't.
     #[wasm_bindgen(unchecked_return_type = "Promise<CaseReport>")]
     pub fn verify(
         &self,

@@ -87,10 +87,14 @@ impl From<moebius_model::Error> for Failure {
 
 impl From<moebius_cases::Error> for Failure {
     fn from(error: moebius_cases::Error) -> Self {
-        let code = if error.is_file() {
-            Code::BAD_FILE
-        } else {
-            Code::DEVICE
+        let code = match &error {
+            moebius_cases::Error::Op(moebius_cases::OpError::Device(refused))
+                if refused.kind() == ErrorKind::Unsupported =>
+            {
+                Code::UNSUPPORTED
+            }
+            error if error.is_file() => Code::BAD_FILE,
+            _ => Code::DEVICE,
         };
         Self::new(code, error)
     }

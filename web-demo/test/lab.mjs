@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 
 import { serve } from '../../scripts/serve.mjs';
 import { launch, watch } from './chromium.mjs';
+import { parse } from './safetensors.mjs';
 
 const HERE = path.dirname(fileURLToPath(import.meta.url));
 export const ROOT = path.resolve(HERE, '../..');
@@ -27,6 +28,16 @@ export function caseNames() {
   const names = fs.readdirSync(CASES).filter((name) => name.endsWith('.safetensors'));
   assert.ok(names.length > 30, `expected more than 30 cases in ${CASES}, got ${names.length}`);
   return names;
+}
+
+/**
+ * Whether a case computes in a dtype that a device may lack, and may then refuse with the code `unsupported`. Every other
+ * case must pass everywhere.
+ * @param {string} name
+ */
+export function mayBeRefused(name) {
+  const { params } = parse(fs.readFileSync(path.join(CASES, name))).metadata;
+  return ['f16', 'bf16'].includes(JSON.parse(params).compute);
 }
 
 /**

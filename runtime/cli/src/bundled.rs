@@ -7,7 +7,7 @@ use moebius_weights::Reader;
 
 use crate::error::CliError;
 
-/// Name and bytes of every case in `tests/cases/`, 9.7 MB in all.
+/// Name and bytes of every case in `tests/cases/`, about 10 MB in all.
 const CASES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/cases.rs"));
 
 /// Name and bytes of every file of the model in `runtime/shipped/`.
@@ -18,16 +18,21 @@ pub(crate) const MODEL_NAME: &str = "the bundled model";
 
 const CONFIG: &str = "config.json";
 
-/// Number of bundled cases.
-pub(crate) fn count() -> usize {
-    CASES.len()
-}
-
-/// The cases, parsed one at a time.
+/// All cases, parsed one at a time.
 pub(crate) fn cases() -> impl Iterator<Item = (String, Result<CaseFile, CaseError>)> {
     CASES
         .iter()
         .map(|&(name, bytes)| (name.to_owned(), CaseFile::parse(bytes)))
+}
+
+/// The cases in a dtype that `device` has: it isn't wrong for lack of f16 or bf16.
+pub(crate) fn cases_on(
+    device: &burn::tensor::Device,
+) -> Vec<(String, Result<CaseFile, CaseError>)> {
+    let lacks = |case: &CaseFile| moebius::check_dtype(case.dtype(), device).is_err();
+    cases()
+        .filter(|(_, case)| !case.as_ref().is_ok_and(lacks))
+        .collect()
 }
 
 /// The bundled model, and the files beside its weights.

@@ -60,8 +60,9 @@ pub(crate) fn run(
     let opened = moebius::open(&device)?;
     screen.heading(&format!("Bundled cases on {device}"))?;
     screen.line("")?;
-    let bar = screen.steps("cases", bundled::count());
-    let verify = Report::run((device, &opened), bundled::cases(), &bar);
+    let cases = bundled::cases_on(&opened);
+    let bar = screen.steps("cases", cases.len());
+    let verify = Report::run((device, &opened), cases.into_iter(), &bar);
     if verbose {
         verify.print(screen)?
     } else {

@@ -47,11 +47,12 @@ pub(crate) fn resolve_for(
     resolved
 }
 
-/// Runs the bundled cases on `device` and returns the verdict.
+/// Runs the bundled cases in the dtypes of `device` and returns the verdict.
 fn check(device: Device, screen: &Screen) -> Result<Verdict, CliError> {
     let opened = moebius::open(&device)?;
-    let bar = screen.steps("first use of this device", bundled::count());
-    let report = Report::run((device, &opened), bundled::cases(), &bar);
+    let cases = bundled::cases_on(&opened);
+    let bar = screen.steps("first use of this device", cases.len());
+    let report = Report::run((device, &opened), cases.into_iter(), &bar);
     Ok(match report.first_problem() {
         None => Verdict::Passed,
         Some(problem) => Verdict::Failed(problem),

@@ -15,6 +15,7 @@ fn main() {
         lists::NN,
         lists::MOE,
         lists::FP8_LAYERS,
+        lists::CASE_FILES,
     ];
     lists::run(all.concat().leak());
 }

@@ -15,6 +15,7 @@
 
 mod activation_dropout;
 mod attention;
+mod case_files;
 mod casts;
 mod expect;
 mod expert_activation;
@@ -173,6 +174,11 @@ pub const MOE: &[Case] = cases! {
         nothing_available, statistics;
     switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches,
         f16 = half(DType::F16), bf16 = half(DType::BF16), device_memory, refuses_wrong_input;
+};
+
+/// Case files that other libraries computed.
+pub const CASE_FILES: &[Case] = cases! {
+    case_files: routing, layers, attention, fp8, f16 = halves(DType::F16), bf16 = halves(DType::BF16);
 };
 
 /// Cases of FP8 tensors and layers.
