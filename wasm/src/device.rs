@@ -216,12 +216,15 @@ fn features(adapter: &JsValue) -> Array {
 
 fn limits(capability: &Capability) -> Record {
     let limits = &capability.limits;
+    let loop_rounds = capability.loop_rounds;
+    let loop_rounds = loop_rounds.map_or(JsValue::NULL, JsValue::from);
     Record::new()
         .with("maxBindings", limits.max_bindings)
         .with("maxUnitsPerCube", limits.max_units_per_cube)
         .with("maxSharedMemory", limits.max_shared_memory as u32)
         .with("maxBindingBytes", limits.max_binding_bytes as f64)
         .with("maxBufferBytes", limits.max_buffer_bytes as f64)
+        .with("loopRounds", loop_rounds)
 }
 
 /// Kernels for the products of an expert layer with top-2 of 8 experts, 256 → 512, or why there are none.

@@ -204,7 +204,8 @@ fn enumerate(api: Backend) -> Vec<wgpu::Adapter> {
     cubecl::future::block_on(instance.enumerate_adapters(api.into()))
 }
 
-/// What CubeCL will report for a device on `adapter`, read without starting one; `spirv` says whether kernels are in
+/// What CubeCL will report for a device on `adapter`, read without starting one (a software adapter's loops are counted once, on
+/// a device that is dropped again); `spirv` says whether kernels are in
 /// SPIR-V or in WGSL.
 fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
     let info = adapter.get_info();
@@ -233,6 +234,7 @@ fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
     if capability.is_cpu() {
         // A software adapter uses main memory; the driver's figure for its heap is made up.
         capability.memory = host_memory();
+        capability.loop_rounds = crate::rounds::of(adapter, &capability.name);
     }
     capability
 }

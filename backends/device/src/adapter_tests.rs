@@ -35,6 +35,7 @@ fn a_started_adapter_reports_what_was_read_before() {
         started.fp8_conversion = read.fp8_conversion;
         started.driver = read.driver.clone();
         started.memory = read.memory;
+        started.loop_rounds = read.loop_rounds;
         assert_eq!(started, read, "{device}");
     }
 }

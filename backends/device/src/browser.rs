@@ -12,6 +12,7 @@ use cubecl::device::WgpuDevice;
 use cubecl::wgpu::{RuntimeOptions, WgpuInitError, WgpuSetup, try_init_device};
 use wgpu::{Adapter, Backend, Backends, DeviceLostReason, DeviceType};
 
+use crate::rounds;
 use crate::{Capability, Device, DeviceKind, OpenError, Opened, Runtime, Vendor};
 
 /// Which GPU to prefer on a machine with two.
@@ -73,10 +74,16 @@ impl BrowserDevice {
         });
         let adapter = adapter(&instance, preference).await?;
         let (device, queue) = request_device(&adapter).await?;
+        let software = adapter.get_info().device_type == DeviceType::Cpu;
+        let loop_rounds = if software {
+            rounds::measure(&device, &queue).await
+        } else {
+            None
+        };
         let watch = Arc::new(Watch::default());
         let setup = WgpuSetup {
             instance,
-            adapter: adapter.clone(),
+            adapter,
             device: device.clone(),
             queue,
             backend: Backend::BrowserWebGpu,
@@ -87,7 +94,7 @@ impl BrowserDevice {
         // Listen after CubeCL does: a device has one error listener, and CubeCL's panics.
         watch.listen(&device);
         Ok(Self {
-            opened: opened(inner, &adapter),
+            opened: opened(inner, software, loop_rounds),
             device,
             watch,
         })
@@ -201,12 +208,14 @@ fn failed(reason: String) -> OpenError {
     }
 }
 
-fn opened(inner: WgpuDevice, adapter: &Adapter) -> Opened {
+fn opened(inner: WgpuDevice, software: bool, loop_rounds: Option<u32>) -> Opened {
     let cubecl = cubecl::Device::Wgpu(inner);
     let mut capability = Capability::from_properties(Runtime::Wgpu, cubecl.client().properties());
     // A page learns of an adapter only whether it is the software one.
-    if adapter.get_info().device_type == DeviceType::Cpu {
+    if software {
         (capability.kind, capability.vendor) = (DeviceKind::Cpu, Vendor::Software);
+        capability.loop_rounds = loop_rounds;
+        rounds::remember(&capability.name, loop_rounds);
     } else {
         capability.kind = DeviceKind::Unknown;
     }

@@ -41,6 +41,10 @@ pub struct Capability {
     pub fp8_conversion: bool,
     /// Whether the target has instructions that multiply FP8 matrices.
     pub fp8_mma: bool,
+    /// The rounds that one invocation of a kernel may make in all its loops together, each loop's last look at its end included;
+    /// beyond, a software adapter ends every loop in silence. `None` where loops have no such limit. Measured by a kernel on
+    /// software adapters, and never on GPUs and processors.
+    pub loop_rounds: Option<u32>,
     /// The driver's name and version, if the system tells; `None` for processors.
     pub driver: Option<String>,
     /// Device memory, if the driver tells.
@@ -196,6 +200,7 @@ impl Capability {
             mma: Vec::new(),
             fp8_conversion: false,
             fp8_mma: false,
+            loop_rounds: None,
             driver: None,
             memory: None,
         }

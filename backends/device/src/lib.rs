@@ -41,6 +41,8 @@ mod open;
 mod properties;
 #[cfg(feature = "rocm")]
 mod rocm;
+#[cfg(feature = "wgpu")]
+mod rounds;
 #[cfg(all(feature = "vulkan", not(target_family = "wasm")))]
 mod vulkan;
 
@@ -56,4 +58,4 @@ pub use choose::{Choice, Work, choose, choose_for};
 pub use device::{Device, ParseDeviceError, XlaPlatform};
 pub use located::{Found, OpenError};
 pub use memory::{MemoryUse, ProcessMemory, host_memory_free, memory_in_use, process_memory};
-pub use open::{Opened, discover, memory_free, open, probe};
+pub use open::{Opened, capability_of, discover, memory_free, open, probe};

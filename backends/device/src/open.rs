@@ -36,7 +36,7 @@ pub fn discover() -> Vec<Found> {
 
 /// What `device` can do.
 ///
-/// For wgpu and flex nothing is started; `cuda`, `rocm` and `cpu` start their runtime, because only the started runtime
+/// For wgpu and flex nothing is started, but for the kernel that counts a software adapter's loops once; `cuda`, `rocm` and `cpu` start their runtime, because only the started runtime
 /// knows which types and matrix shapes its compiler takes. `auto` is the device that [`choose`] picks.
 ///
 /// # Errors
@@ -97,6 +97,15 @@ pub fn open(device: &Device) -> Result<Opened, OpenError> {
         capability,
         cubecl: located.cubecl,
     })
+}
+
+/// What a started device can do, whoever has started it: what CubeCL's properties tell, completed by the limit of a software
+/// adapter's loops ([`Capability::loop_rounds`]).
+pub fn capability_of(runtime: Runtime, client: &Client) -> Capability {
+    let capability = Capability::from_properties(runtime, client.properties());
+    #[cfg(feature = "wgpu")]
+    let capability = crate::rounds::complete(capability);
+    capability
 }
 
 impl Located {

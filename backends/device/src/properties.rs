@@ -11,7 +11,7 @@ impl Capability {
     ///
     /// Reads nothing but its arguments, so a tool without the device can use it. What the properties do not say stays
     /// unknown: the kind of an adapter with a card behind it is `Unknown`, a processor's `architecture` is `None`, free
-    /// memory is `None`.
+    /// memory is `None`, and a software adapter's `loop_rounds` is `None`, which [`crate::capability_of`] completes.
     ///
     /// - `mma` joins the cooperative (`cmma`) and the manual (`mma`) shapes whose A and B have one
     ///   type; shapes whose n is 8 on NVIDIA and k above 16 are manual ones.
@@ -49,6 +49,7 @@ impl Capability {
             fp8_mma: mma.iter().any(|shape| is_fp8(&shape.input)),
             mma,
             architecture,
+            loop_rounds: None,
             driver: None,
             memory: properties
                 .memory

@@ -175,6 +175,8 @@ fn features(capability: &Capability) -> String {
     ];
     let flags = flags.into_iter().filter(|(has, _)| *has);
     features.extend(flags.map(|(_, name)| name.to_owned()));
+    let limit = capability.loop_rounds;
+    features.extend(limit.map(|rounds| format!("loops end after {rounds} rounds")));
     if features.is_empty() {
         "baseline".to_owned()
     } else {

@@ -261,8 +261,8 @@ mod cube {
             cubecl::Device::Cpu(_) => Runtime::Cpu,
             _ => Runtime::Wgpu,
         };
-        let client = device.client();
-        let capability = Arc::new(Capability::from_properties(runtime, client.properties()));
+        let capability = moebius_device::capability_of(runtime, &device.client());
+        let capability = Arc::new(capability);
         if found.len() >= MOST {
             found.clear();
         }

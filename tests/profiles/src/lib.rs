@@ -30,6 +30,7 @@ pub fn lavapipe() -> Capability {
             ..Limits::WEBGPU_DEFAULT
         },
         f16: true,
+        loop_rounds: Some(65_535),
         ..webgpu_default()
     }
 }
