@@ -38,6 +38,7 @@ pub mod peak;
 pub mod permute;
 mod prelude;
 pub mod quantize;
+mod rounds;
 pub mod routing;
 pub mod segment_attention;
 

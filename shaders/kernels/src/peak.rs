@@ -25,6 +25,7 @@ pub struct Plan {
 /// Plans enough work to keep `device` busy for some milliseconds.
 pub fn plan(device: &Capability) -> Plan {
     let software = device.kind == moebius_device::DeviceKind::Cpu;
+    let steps = STEPS / if software { 8 } else { 1 };
     match device.cpu_cores {
         Some(cores) => Plan {
             grid: Grid {
@@ -40,7 +41,7 @@ pub fn plan(device: &Capability) -> Plan {
                 units: [64, 1],
             },
             lanes: 4,
-            steps: STEPS / if software { 8 } else { 1 },
+            steps: steps.min(device.loop_rounds.map_or(steps, |most| most as usize / 2)),
         },
     }
 }

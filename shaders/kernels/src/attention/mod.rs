@@ -17,6 +17,7 @@ mod cpu;
 #[cfg(feature = "emit")]
 mod entries;
 pub(crate) mod operands;
+mod rounds;
 pub(crate) mod rules;
 mod score_rule;
 mod shape;
@@ -36,6 +37,7 @@ use crate::prelude::*;
 use cubecl::prelude::*;
 use moebius_device::Vendor;
 use moebius_ops::attention::{Problem, Tables, Tile};
+use moebius_ops::{Attention, AttentionPass};
 use rules::Kinds;
 use score_rule::NoRule;
 use shape::{Shape, Tiling};
@@ -105,11 +107,46 @@ pub struct Plan {
 /// Plans the attention and its backward pass; `variant` is that of the forward pass, or `None` for the one that suits the device.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds; for [`Variant::Cpu`] on
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding, a grid or the rounds of an invocation's loops
+/// hold; for [`Variant::Cpu`] on
 /// another runtime than the CPU's; for [`Variant::TensorCore`] without its matrix instructions or with heads that aren't
 /// multiples of 16; and for [`Variant::Tile`] and [`Variant::Rows`] on the CPU runtime, with heads that aren't multiples of 8, or
 /// with fewer than 16 queries. If the plan chooses, it takes [`Variant::Unit`] in those last cases.
 pub fn plan(
+    problem: Problem,
+    variant: Option<Variant>,
+    device: &Capability,
+) -> Result<Plan, Unsupported> {
+    sized(problem, variant, device)?.checked(AttentionPass::Forward, device)
+}
+
+/// Plans a pass of an attention by the kernels that suit the device; `ruled` says whether there is a [`LaunchRule`].
+///
+/// # Errors
+/// [`Unsupported`] under the conditions of [`plan`], for the loops of this pass alone.
+pub(crate) fn plan_pass(
+    operation: &Attention,
+    ruled: bool,
+    device: &Capability,
+) -> Result<Plan, Unsupported> {
+    let variant = ruled.then(|| variant_with_rule(device));
+    let plan = Plan {
+        ruled,
+        ..sized(operation.problem, variant, device)?
+    };
+    plan.checked(operation.pass, device)
+}
+
+/// The variant with a user-defined rule: [`Variant::Cpu`] on a processor and [`Variant::Unit`] elsewhere.
+fn variant_with_rule(device: &Capability) -> Variant {
+    match device.cpu_cores {
+        Some(_) => Variant::Cpu,
+        None => Variant::Unit,
+    }
+}
+
+/// Plans both passes without counting their loops.
+fn sized(
     problem: Problem,
     variant: Option<Variant>,
     device: &Capability,
@@ -147,16 +184,12 @@ pub fn plan(
 }
 
 /// Plans an attention with a [`LaunchRule`] after the problem's rules, by [`Variant::Cpu`] on a processor and [`Variant::Unit`]
-/// elsewhere.
+/// elsewhere. Loops of the rule's own aren't counted.
 ///
 /// # Errors
 /// [`Unsupported`] under the conditions of [`plan`].
 pub fn plan_ruled(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
-    let variant = match device.cpu_cores {
-        Some(_) => Variant::Cpu,
-        None => Variant::Unit,
-    };
-    let plan = plan(problem, Some(variant), device)?;
+    let plan = plan(problem, Some(variant_with_rule(device)), device)?;
     Ok(Plan {
         ruled: true,
         ..plan

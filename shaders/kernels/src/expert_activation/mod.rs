@@ -9,6 +9,7 @@ pub use entries::entries;
 
 use crate::grouped_gemm::activation::{activate, activation_gradient, gated, gated_gradient};
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::expert_activation::Problem;
 use moebius_ops::grouped_gemm::Activation;
@@ -56,11 +57,15 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     crate::fits_binding(kernel, problem.pre_len() * bytes, device)?;
     crate::fits_binding(kernel, problem.slots() * 4, device)?;
     let lanes = lanes(problem.inter(), bytes, device);
+    let per_slot = RowGrid::new(kernel, problem.slots(), device)?;
+    // The backward pass has a loop for rows with an expert, and one for others.
+    let walk = looped((problem.inter() / lanes).div_ceil(per_slot.units), 0);
+    fits_rounds(kernel, 2 * walk, device)?;
     Ok(Plan {
         problem,
         lanes,
         vectors: Grid::elementwise(kernel, problem.hidden_len() / lanes, device)?,
-        per_slot: RowGrid::new(kernel, problem.slots(), device)?,
+        per_slot,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::{RowGrid, expert_of, row_sum};
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped, search};
 use cubecl::prelude::*;
 use moebius_ops::expert_activation::output_bias::Problem;
 
@@ -25,10 +26,14 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     let rows = tokens.max(problem.experts());
     crate::fits_binding(kernel, rows * problem.hidden() * bytes, device)?;
     crate::fits_binding(kernel, problem.slots() * 4, device)?;
+    let lanes = lanes(problem.hidden(), bytes, device);
+    let per_slot = RowGrid::new(kernel, problem.slots(), device)?;
+    let walk = looped((problem.hidden() / lanes).div_ceil(per_slot.units), 0);
+    fits_rounds(kernel, search(problem.experts()) + walk, device)?;
     Ok(Plan {
         problem,
-        lanes: lanes(problem.hidden(), bytes, device),
-        per_slot: RowGrid::new(kernel, problem.slots(), device)?,
+        lanes,
+        per_slot,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Problem as Product, Segments, Source, input_row, segment};
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::bias_gradient::Problem;
 
@@ -42,6 +43,10 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, PlanError> {
     let bytes = element.bytes();
     crate::fits_binding(KERNEL, problem.input_rows() * n * bytes, device)?;
     crate::fits_binding(KERNEL, experts * n * 4, device)?;
+    if device.cpu_cores.is_none() {
+        // One expert may have all rows.
+        fits_rounds(KERNEL, looped(row_bound, 0), device)?;
+    }
     // Sums are f32 for every type of the rows.
     let lanes = lanes(n, 4, device);
     Ok(Plan {

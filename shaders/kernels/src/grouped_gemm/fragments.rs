@@ -5,6 +5,7 @@
 //! because the target doesn't tell where a fragment keeps its elements.
 
 use crate::prelude::*;
+use crate::rounds::looped;
 use cubecl::cmma;
 use cubecl::prelude::*;
 use moebius_ops::Element;
@@ -63,6 +64,11 @@ impl Fragments {
     /// The number of units of a cube.
     pub(super) const fn units(self) -> usize {
         self.planes() * self.plane
+    }
+
+    /// Rounds of the loop in which a plane's units store a fragment from workgroup memory.
+    pub(super) const fn store_rounds(self) -> usize {
+        looped((self.edge * self.edge).div_ceil(self.plane), 0)
     }
 
     /// The number of elements that all planes store at a time, with `parts` fragments each.

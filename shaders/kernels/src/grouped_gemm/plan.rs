@@ -5,6 +5,7 @@ use super::tile::TileShape;
 use super::{KERNEL, Problem, WeightLayout, cpu, naive, tensor_core};
 use crate::fp8::Conversion;
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use serde::Serialize;
 
 moebius_ops::named! {
@@ -153,6 +154,20 @@ impl Plan {
         [self.max_tiles(), self.problem.n.div_ceil(columns), 1]
     }
 
+    /// Rounds of loops of one invocation.
+    fn rounds(&self) -> usize {
+        let p = &self.problem;
+        match (self.variant, self.fragments) {
+            (Variant::Cpu, _) => 0,
+            (Variant::Naive, _) => p.parts() * looped(p.k, 0),
+            (Variant::TensorCore, Some(fragments)) => {
+                let stores = tensor_core::COLUMNS / fragments.edge * fragments.store_rounds();
+                looped(p.k.div_ceil(fragments.edge), 0) + stores
+            }
+            _ => self.tile.rounds(p.k),
+        }
+    }
+
     /// The number of launches of this plan.
     pub fn launches(&self) -> usize {
         launches(self.problem.row_bound, &self.slabs)
@@ -207,6 +222,9 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
         tile,
     };
     crate::fits_grid(KERNEL, plan.cubes(), device)?;
+    if plan.problem.row_bound > 0 {
+        fits_rounds(KERNEL, plan.rounds(), device)?;
+    }
     Ok(plan)
 }
 

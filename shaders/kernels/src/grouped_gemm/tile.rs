@@ -13,6 +13,7 @@ use super::{
     Activation, Bindings, Conversion, DeviceElement, Fp8Scheme, Operands, Place, Plan, Sizes, Slab,
     Source, WeightLayout, count, input_row, sizes, tile_at, with_bias,
 };
+use crate::rounds::looped;
 use cubecl::prelude::*;
 
 /// The units of a cube, and the register tile of each.
@@ -58,6 +59,11 @@ impl TileShape {
     /// The number of units of a cube.
     pub const fn units(&self) -> u32 {
         (self.units_m * self.units_n) as u32
+    }
+
+    /// Rounds of loops of one invocation over `k` inner columns.
+    pub(super) const fn rounds(&self, k: usize) -> usize {
+        looped(k.div_ceil(4 * self.steps), looped(self.steps, 0))
     }
 
     /// The stride of rows in workgroup memory, in vectors.

@@ -4,6 +4,7 @@ use super::{KERNEL, Pool, Spec, block_at, code_of, place_of, pool};
 use crate::attention::rules::Kinds;
 use crate::prelude::*;
 use crate::quantize::{e8m0_scale, magnitude};
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::fp8::Fp8Format;
 use moebius_ops::kv_cache::{Append, BLOCK};
@@ -45,6 +46,10 @@ pub fn plan_append(problem: Append, device: &Capability) -> Result<AppendPlan, U
     for bytes in bindings {
         crate::fits_binding(KERNEL, bytes, device)?;
     }
+    let dims = [layout.head_dim(), layout.value_dim()];
+    // A word has at least one value; scales take one more walk.
+    let rounds = dims.into_iter().map(|dim| 2 * looped(dim, 0)).sum();
+    fits_rounds(KERNEL, rounds, device)?;
     let grid = Grid::elementwise(KERNEL, rows, device)?;
     Ok(AppendPlan { problem, grid })
 }

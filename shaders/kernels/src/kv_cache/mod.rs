@@ -8,7 +8,8 @@
 //!
 //! Tokens are cut into parts of 256 at absolute positions, and the softmax of a part covers its tokens alone. For few rows of
 //! queries, each unit takes one part, and the merge joins the parts. For more rows, a unit joins several parts itself by the same
-//! arithmetic. A row's bits are therefore the same either way, and independent of other rows and sequences.
+//! arithmetic, or fewer where a device ends long loops. A row's bits are therefore the same either way, and independent of other
+//! rows and sequences.
 
 mod append;
 mod attend;
@@ -26,6 +27,7 @@ use crate::attention::rules::Kinds;
 use crate::fp8::encode_bits;
 use crate::grouped_gemm::fp8::decode_lane;
 use crate::prelude::*;
+use crate::rounds::{allows, fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::attention::Problem;
 use moebius_ops::fp8::{Fp8Format, Overflow};
@@ -87,7 +89,8 @@ pub struct Plan {
 /// Plans an attention over a cache.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding, a grid or the rounds of an invocation's loops
+/// hold.
 pub fn plan(problem: Attend, device: &Capability) -> Result<Plan, Unsupported> {
     let (p, s, layout) = (
         problem.attention(),
@@ -97,10 +100,19 @@ pub fn plan(problem: Attend, device: &Capability) -> Result<Plan, Unsupported> {
     p.element().supported(KERNEL, device)?;
     let of_head = s.queries * p.group();
     let parts = s.keys.div_ceil(PART).max(1);
-    let splits = if of_head <= FEW { parts } else { 1 };
     let cpu = device.cpu_cores.is_some();
     let rows = if cpu { of_head.clamp(1, ROWS) } else { 1 };
     let lanes = lanes(layout.value_words(), 4, device);
+    let spec = Spec::of(&problem, rows, cpu);
+    // A unit takes as few parts as the rounds of its loops allow.
+    let longest = |splits: &usize| spec.rounds(lanes, parts.div_ceil(*splits));
+    let splits = match of_head {
+        0..=FEW => parts,
+        _ => (1..parts)
+            .find(|splits| allows(device, longest(splits)))
+            .unwrap_or(parts),
+    };
+    fits_rounds(KERNEL, longest(&splits).max(looped(splits, 0)), device)?;
     let tables = table_lengths(p);
     let partial = p.query_rows() * splits;
     let bindings = [
@@ -130,15 +142,7 @@ pub fn plan(problem: Attend, device: &Capability) -> Result<Plan, Unsupported> {
 
 impl Plan {
     fn spec(&self) -> Spec {
-        let p = self.problem.attention();
-        Spec {
-            kinds: Kinds::of(p),
-            format: self.problem.layout().format(),
-            head_dim: p.sizes().head_dim,
-            value_dim: p.sizes().value_dim,
-            rows: self.rows,
-            cpu: self.cpu,
-        }
+        Spec::of(&self.problem, self.rows, self.cpu)
     }
 
     /// The number of pages per sequence; 0 if the pool is empty.
@@ -205,6 +209,38 @@ struct Spec {
 }
 
 impl Spec {
+    fn of(problem: &Attend, rows: usize, cpu: bool) -> Self {
+        let p = problem.attention();
+        Self {
+            kinds: Kinds::of(p),
+            format: problem.layout().format(),
+            head_dim: p.sizes().head_dim,
+            value_dim: p.sizes().value_dim,
+            rows,
+            cpu,
+        }
+    }
+
+    /// Rounds of loops of a unit of a GPU that joins `parts` parts, in registers of `width` words.
+    fn rounds(self, width: usize, parts: usize) -> usize {
+        // Clearing, shrinking, joining or storing the sums.
+        let sums = if self.in_registers(width) {
+            0
+        } else {
+            looped(self.value_dim / width, 0)
+        };
+        let of_value = self.value_words() / width;
+        let tokens = looped(BLOCK.div_ceil(width), 0);
+        let weigh = if self.in_registers(width) {
+            of_value * tokens
+        } else {
+            looped(of_value, tokens)
+        };
+        let block = looped(self.key_words(), 0) + sums + weigh;
+        let part = sums + looped(PART / BLOCK, block) + sums;
+        looped(1, 2 * sums + looped(parts, part))
+    }
+
     /// Whether the sums of a row stay in registers. A GPU keeps them there if all indices are constants; a processor has too few
     /// registers.
     const fn in_registers(self, width: usize) -> bool {

@@ -101,8 +101,13 @@ impl Family for Routing {
                 let plan = routing::plan_topk_backward(problem, of, device)?;
                 Kernels::of(plan, routing::launch_topk_backward)
             }
-            Self::Hash { problem, seed, .. } => {
-                let plan = routing::plan_hash(problem, device)?;
+            Self::Hash {
+                problem,
+                seed,
+                mask,
+                ..
+            } => {
+                let plan = routing::plan_hash(problem, mask, device)?;
                 Kernels::new(plan, move |client, plan, b| {
                     routing::launch_hash(client, plan, seed, b.fill());
                 })
@@ -237,19 +242,11 @@ impl Family for Attention {
 
     fn kernels(&self, rule: &Self::How, device: &Capability) -> Result<Kernels, PlanError> {
         let forward = self.pass == AttentionPass::Forward;
+        let plan = attention::plan_pass(self, rule.is_some(), device)?;
         let kernels = match rule {
-            Some(rule) => {
-                let plan = attention::plan_ruled(self.problem, device)?;
-                rule.clone().kernels(plan, forward)
-            }
-            None => {
-                let plan = attention::plan(self.problem, None, device)?;
-                if forward {
-                    Kernels::of(plan, attention::launch)
-                } else {
-                    Kernels::of(plan, attention::launch_backward)
-                }
-            }
+            Some(rule) => rule.clone().kernels(plan, forward),
+            None if forward => Kernels::of(plan, attention::launch),
+            None => Kernels::of(plan, attention::launch_backward),
         };
         Ok(if forward {
             kernels.reading_views(STRIDED)

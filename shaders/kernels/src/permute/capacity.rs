@@ -6,6 +6,7 @@
 
 use super::{Problem, SCAN_UNITS};
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::permute::capacity::Capacity;
 
@@ -27,6 +28,14 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<CapacityPlan, Unsup
         Some(cores) => [1, cores.clamp(1, most)],
         None => [most.min(SCAN_UNITS as u32), 1],
     };
+    if device.cpu_cores.is_none() {
+        let of_units = units[0] as usize;
+        // All slots may have one expert.
+        let walk = looped(problem.slots().div_ceil(of_units), 0);
+        let count = walk + sum_rounds(of_units);
+        let rounds = looped(31, count) + count + 2 * walk + looped(of_units, 0);
+        fits_rounds("capacity", rounds, device)?;
+    }
     // One more than the experts: the last marks the slots that had no expert before.
     let cubes = (problem.experts() + 1).div_ceil(units[1] as usize);
     Ok(CapacityPlan {
@@ -47,6 +56,11 @@ const GROUP: usize = 16;
 /// The words of workgroup memory of [`sum_of_units`]: one per unit, and one per group of units.
 const fn partial_len(units: usize) -> usize {
     units + units.div_ceil(GROUP)
+}
+
+/// Rounds of the loops of [`sum_of_units`].
+const fn sum_rounds(units: usize) -> usize {
+    looped(GROUP, 0) + looped(units.div_ceil(GROUP), 0)
 }
 
 /// The sum over the units along x, returned to all of them; `partial` holds [`partial_len`] words.
@@ -209,13 +223,16 @@ pub fn plan_capacities(
     device: &Capability,
 ) -> Result<CapacitiesPlan, Unsupported> {
     crate::fits_binding("capacity", problem.experts() * 4, device)?;
+    let units = match device.cpu_cores {
+        Some(_) => 1,
+        None => SCAN_UNITS.min(device.limits.max_units_per_cube.max(1) as usize),
+    };
+    let rounds = 2 * (looped(problem.experts().div_ceil(units), 0) + sum_rounds(units));
+    fits_rounds("capacity", rounds, device)?;
     Ok(CapacitiesPlan {
         problem,
         capacity,
-        units: match device.cpu_cores {
-            Some(_) => 1,
-            None => SCAN_UNITS.min(device.limits.max_units_per_cube.max(1) as usize),
-        },
+        units,
     })
 }
 

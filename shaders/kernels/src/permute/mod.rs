@@ -22,6 +22,7 @@ pub use entries::entries;
 pub use rows::{RowsPlan, plan_rows};
 
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::permute::{NOWHERE, Problem};
 
@@ -80,6 +81,7 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
         None => {
             let grid = Grid::elementwise("sort", counts(&problem), device)?;
             let scan_units = SCAN_UNITS.min(most_units as usize);
+            fits_rounds("sort", rounds(&problem, lanes, scan_units), device)?;
             (Walk::PerExpert { lanes }, grid, scan_units)
         }
         Some(cores) => {
@@ -96,6 +98,16 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
         blocks,
         scan_units,
     })
+}
+
+/// Rounds of the longest launch on a GPU: the histogram's and scatter's walks over a block, a search for a tile and a share of the
+/// list of tiles, or the scan of the counts.
+fn rounds(problem: &Problem, lanes: usize, scan_units: usize) -> usize {
+    let tiles = problem.max_tiles().div_ceil(blocks(problem));
+    let scatter = looped(BLOCK / lanes, 0) + looped(problem.experts(), 0) + looped(tiles, 0);
+    let chunk = counts(problem).div_ceil(scan_units);
+    let scan = 2 * looped(chunk, 0) + looped(scan_units, 0);
+    scatter.max(scan)
 }
 
 impl Plan {

@@ -1,6 +1,7 @@
 //! Shared parts of the kernels that move the rows of a [`moebius_ops::permute::RowsProblem`].
 
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::permute::RowsProblem;
 
@@ -38,6 +39,8 @@ pub fn plan_rows(problem: RowsProblem, device: &Capability) -> Result<RowsPlan, 
     let lanes = lanes(width, element.bytes(), device);
     let vectors = width / lanes;
     let units = units_per_slot(vectors, device);
+    let of_slot = looped(vectors.div_ceil(units[0] as usize), 0);
+    fits_rounds(KERNEL, of_slot.max(looped(problem.top_k(), 0)), device)?;
     let cubes = problem.slots().div_ceil(units[1] as usize);
     Ok(RowsPlan {
         problem,

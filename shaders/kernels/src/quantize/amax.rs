@@ -5,6 +5,7 @@
 
 use super::word::{bits_of, magnitude, scale_of};
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::fp8::{Fp8Format, LANES_PER_WORD};
 use moebius_ops::quantize::AmaxProblem;
@@ -126,14 +127,19 @@ impl Reduction {
         };
         crate::fits_binding(KERNEL, of.vectors() * lanes * element.bytes(), device)?;
         crate::fits_binding(KERNEL, blocks * parts * 4, device)?;
+        let (of_parts, of_blocks) = (grid(blocks * parts, part)?, grid(blocks, parts)?);
+        for (vectors, grid) in [(part, of_parts), (parts, of_blocks)] {
+            let rounds = looped(vectors.div_ceil(grid.units[0] as usize), 0);
+            fits_rounds(KERNEL, rounds, device)?;
+        }
         Ok(Self {
             of,
             parts,
             part,
             lanes,
             element,
-            of_parts: grid(blocks * parts, part)?,
-            of_blocks: grid(blocks, parts)?,
+            of_parts,
+            of_blocks,
         })
     }
 

@@ -5,6 +5,7 @@ use super::word::Coding;
 use super::{KERNEL, Problem};
 use crate::fp8::Conversion;
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use moebius_ops::fp8::LANES_PER_WORD;
 #[cfg(doc)]
 use moebius_ops::fp8::Overflow;
@@ -50,7 +51,8 @@ pub struct Plan {
 /// Plans quantisation and dequantisation of `problem`.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding, a grid or the rounds of an invocation's loops
+/// hold.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     let element = problem.element();
     element.supported(KERNEL, device)?;
@@ -112,6 +114,9 @@ fn variant(problem: &Problem, device: &Capability) -> Result<Variant, Unsupporte
     let whole = (units[1] as usize).is_multiple_of(problem.scales_per_word());
     let needs = format_args!("{} units in a cube", LANES_PER_WORD as u32 * units[0]);
     Unsupported::unless(whole, KERNEL, needs, device.limits.max_units_per_cube)?;
+    // Words that a row of units doesn't hold at once are walked twice.
+    let walks = 2 * looped(words.div_ceil(units[0] as usize), 0);
+    fits_rounds(KERNEL, walks, device)?;
     let cubes = blocks.div_ceil(units[1] as usize);
     Ok(Variant::Cube(Grid::of_cubes(KERNEL, cubes, units, device)?))
 }

@@ -1,11 +1,13 @@
 //! The compiled variants of the router.
 
 use super::{
-    Groups, Problem, Score, hash, launch, launch_hash, launch_load, launch_logits,
+    Groups, Plan, Problem, Score, hash, launch, launch_hash, launch_load, launch_logits,
     launch_logits_backward, launch_topk_backward, plan, plan_hash, plan_load, plan_logits,
     plan_logits_backward, plan_topk_backward, topk,
 };
 use crate::emit::{KernelEntry, Machine, Planned, valid};
+use crate::error::Unsupported;
+use moebius_device::Capability;
 use moebius_ops::Element;
 use moebius_ops::routing::{HashKey, HashProblem, LoadProblem, TopkGradient};
 
@@ -29,7 +31,7 @@ fn logits_backward(at: &Machine, element: Element) -> Planned {
 }
 
 fn hash(at: &Machine, key: HashKey, masked: bool) -> Planned {
-    let plan = plan_hash(HashProblem::new(problem(), key)?, &at.capability);
+    let plan = plan_hash(HashProblem::new(problem(), key)?, masked, &at.capability);
     at.launch(&[("mask", masked)], plan, |client, plan, buffers| {
         launch_hash(client, plan, 0, buffers);
     })
@@ -59,15 +61,32 @@ fn topk_entries() -> impl Iterator<Item = KernelEntry> {
     ];
     choices
         .into_iter()
-        .map(|(score, renormalize, groups, given)| {
+        .flat_map(|(score, renormalize, groups, given)| {
             let problem = valid(Problem::new(1024, 64, 2)).with_score(score, renormalize);
             let problem = valid(problem.with_groups(groups));
-            let name = topk::name(&problem, given[0], given[1]);
+            let name = |alone| topk::name(&problem, given[0], given[1], alone);
+            let (together, alone) = (name(false), name(true));
             let given = [("mask", given[0]), ("bias", given[1])];
-            KernelEntry::new("routing", "top-k", name, move |at| {
+            let all = KernelEntry::new("routing", "top-k", together, move |at| {
                 at.launch(&given, plan(problem, &at.capability), launch)
-            })
+            });
+            let some = KernelEntry::new("routing", "top-k in parts", alone, move |at| {
+                at.launch(&given, plan_parts(problem, &at.capability), launch)
+            });
+            [all, some]
         })
+}
+
+/// The plan for a device that allows the fewest rounds of loops with which the choice can be made.
+fn plan_parts(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
+    let with = |most: u32| Capability {
+        loop_rounds: Some(most),
+        ..device.clone()
+    };
+    let mut plans = (1..1 << 16).map(|most| plan(problem, &with(most)));
+    plans
+        .find(Result::is_ok)
+        .unwrap_or_else(|| plan(problem, device))
 }
 
 /// Every formula of the gradient, and the logsumexp with a mask.

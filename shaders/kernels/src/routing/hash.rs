@@ -2,6 +2,7 @@
 
 use super::selection::lane_indices;
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::routing::{HashKey, HashProblem};
 use moebius_ops::routing::{INFINITY, PHI, SMALLEST_NORMAL};
@@ -16,21 +17,32 @@ pub struct HashPlan {
     grid: Grid,
 }
 
-/// Plans the choice: one unit per token.
+/// Plans the choice: one unit per token; `masked` says whether some experts may be unavailable.
 ///
 /// # Errors
-/// [`Unsupported`] for an element type the device lacks, and for more than a binding or a grid holds.
-pub fn plan_hash(problem: HashProblem, device: &Capability) -> Result<HashPlan, Unsupported> {
+/// [`Unsupported`] for an element type the device lacks, and for more than a binding, a grid or the rounds of an invocation's loops
+/// hold.
+pub fn plan_hash(
+    problem: HashProblem,
+    masked: bool,
+    device: &Capability,
+) -> Result<HashPlan, Unsupported> {
     let (hidden, element) = (problem.hidden(), problem.element());
     element.supported(KERNEL, device)?;
     let tokens = problem.routing().tokens();
     crate::fits_binding(KERNEL, tokens * hidden * element.bytes(), device)?;
+    let lanes = match hidden {
+        0 => 1,
+        _ => lanes(hidden, 4, device),
+    };
+    let (experts, top_k) = (problem.routing().experts(), problem.routing().top_k());
+    let of_mask = if masked { looped(experts, 0) } else { 0 };
+    let of_choice = 2 * looped(top_k, 0) + of_mask;
+    let rounds = looped(hidden / lanes, 0) + of_mask + looped(top_k, of_choice);
+    fits_rounds(KERNEL, rounds, device)?;
     Ok(HashPlan {
         problem,
-        lanes: match hidden {
-            0 => 1,
-            _ => lanes(hidden, 4, device),
-        },
+        lanes,
         grid: Grid::elementwise(KERNEL, tokens, device)?,
     })
 }

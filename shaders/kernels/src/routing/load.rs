@@ -5,6 +5,7 @@
 //! T·E/[`BLOCK`] increments.
 
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::routing::LoadProblem;
 
@@ -38,6 +39,9 @@ pub fn plan_load(problem: LoadProblem, device: &Capability) -> Result<LoadPlan, 
     crate::fits_binding(KERNEL, problem.routing().slots() * 4, device)?;
     crate::fits_binding(KERNEL, blocks.max(problem.groups()) * experts * 4, device)?;
     let all_experts = device.cpu_cores.is_some();
+    let of_block = looped(BLOCK, looped(problem.choices(), 0));
+    let of_group = looped(self::blocks(&problem), 0);
+    fits_rounds(KERNEL, of_block.max(of_group), device)?;
     let units = blocks * if all_experts { 1 } else { experts };
     Ok(LoadPlan {
         problem,

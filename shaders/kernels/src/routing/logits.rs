@@ -9,6 +9,7 @@
 
 use super::Problem;
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 
 const KERNEL: &str = "router_logits";
@@ -95,6 +96,9 @@ pub fn plan_logits(
         let cubes = tokens * experts.div_ceil(tiles);
         let units = [SPLIT as u32, tiles as u32];
         let grid = Grid::of_cubes(KERNEL, cubes, units, device)?;
+        let vectors = hidden / lanes(hidden, 4, device);
+        let rounds = looped(vectors.div_ceil(SPLIT), 0) + looped(SPLIT, 0);
+        fits_rounds(KERNEL, rounds, device)?;
         (Variant::Split(tiles), grid)
     };
     Ok(LogitsPlan {

@@ -6,6 +6,7 @@
 
 use super::Problem;
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 
 const KERNEL: &str = "router_logits_backward";
@@ -86,7 +87,10 @@ pub fn plan_logits_backward(
         None => FILL / tiles,
     };
     let most = MOST_SUMS / (problem.experts() * hidden).max(1);
-    let block = problem.tokens().div_ceil(blocks.min(most).max(1)).max(1);
+    // A unit sums the tokens of a block in one loop; short blocks cost memory alone.
+    let shortest = rounds_of_loop(device).map_or(1, |most| problem.tokens().div_ceil(most));
+    let blocks = blocks.min(most).max(shortest);
+    let block = problem.tokens().div_ceil(blocks.max(1)).max(1);
     let blocks = problem.tokens().div_ceil(block);
     for bytes in [
         problem.tokens() * hidden * element.bytes(),
@@ -96,6 +100,8 @@ pub fn plan_logits_backward(
     ] {
         crate::fits_binding(KERNEL, bytes, device)?;
     }
+    let longest = problem.experts().max(block).max(blocks);
+    fits_rounds(KERNEL, looped(longest, 0), device)?;
     let tokens = problem.tokens().div_ceil(tile.rows);
     Ok(LogitsBackwardPlan {
         problem,
@@ -110,6 +116,12 @@ pub fn plan_logits_backward(
         partial: Grid::elementwise(KERNEL, blocks * tiles, device)?,
         sum: Grid::elementwise(KERNEL, problem.experts() * row, device)?,
     })
+}
+
+/// The longest loop that the device doesn't end early, if it ends any.
+fn rounds_of_loop(device: &Capability) -> Option<usize> {
+    let most = device.loop_rounds?;
+    Some((most as usize).saturating_sub(1).max(1))
 }
 
 /// A register tile of zeros.

@@ -97,6 +97,19 @@ fn keys<N: Size>(
     masked::<u32, N>(mask, i, key_of::<N>(biased), Vector::new(0u32))
 }
 
+/// The key of expert `expert` of the row that starts at vector `first`.
+#[cube]
+pub(super) fn key_at<N: Size>(
+    values: &[Vector<f32, N>],
+    mask: &ComptimeOption<&[Vector<u32, N>]>,
+    bias: &ComptimeOption<&[Vector<f32, N>]>,
+    first: usize,
+    expert: usize,
+) -> u32 {
+    let all = keys::<N>(values, mask, bias, first, expert / N::value());
+    all.extract_dynamic(expert % N::value())
+}
+
 /// The best expert so far of every lane.
 #[derive(CubeType)]
 struct Best<N: Size> {

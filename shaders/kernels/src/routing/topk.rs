@@ -2,11 +2,15 @@
 //!
 //! Keys are compared as integers that order like the floats, so no fast-math mode can change a choice.
 //!
+//! A unit makes about (K+3)·E/4 rounds of loops for its token. Where a device allows fewer, one launch writes the scores, and more
+//! launches make some of the choices each.
+//!
 //! FLOPs: about T·E·(K+4) compares and exponentials. Bytes: 4·T·(2E + 2K + 1).
 
-use super::selection::{Search, exp_or_nan, logsumexp, masked, next_best, open_groups};
+use super::selection::{Search, exp_or_nan, key_at, logsumexp, masked, next_best, open_groups};
 use super::{Groups, Problem, Score};
 use crate::prelude::*;
+use crate::rounds::{allows, fits_rounds, looped};
 use cubecl::prelude::*;
 
 /// A [`Problem`], planned for a device.
@@ -15,21 +19,81 @@ pub struct Plan {
     problem: Problem,
     lanes: usize,
     grid: Grid,
+    /// The choices of each launch after the first, which then makes none that is kept; `None` if one launch makes all choices.
+    choices: Option<usize>,
 }
 
 /// Plans the choice: one unit per token.
 ///
 /// # Errors
-/// [`Unsupported`] when the logits exceed one binding or the cubes one grid.
+/// [`Unsupported`] when the logits exceed one binding, the cubes one grid, or the loops over one token's experts the rounds that the
+/// device allows.
 pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> {
     crate::fits_binding("route", problem.tokens() * problem.experts() * 4, device)?;
     let groups = problem.groups().map_or(1, |groups| groups.count);
+    // Each group is a whole number of vectors.
+    let lanes = lanes(problem.experts() / groups, 4, device);
+    let rounds = Rounds::of(&problem, lanes);
+    let choices = if allows(device, rounds.together(problem.top_k())) {
+        None
+    } else {
+        fits_rounds("route", rounds.together(1).max(rounds.choices(1)), device)?;
+        let fits = |choices: &usize| allows(device, rounds.choices(*choices));
+        let most = (1..problem.top_k()).take_while(fits).last();
+        Some(most.unwrap_or(1))
+    };
     Ok(Plan {
         problem,
-        // Each group is a whole number of vectors.
-        lanes: lanes(problem.experts() / groups, 4, device),
+        lanes,
         grid: Grid::elementwise("route", problem.tokens(), device)?,
+        choices,
     })
+}
+
+/// Rounds of the loops over one token's experts.
+struct Rounds {
+    /// Of the scores.
+    scores: usize,
+    /// Of the choice of groups.
+    groups: usize,
+    /// Of one choice.
+    choice: usize,
+    /// Of the weights of all choices.
+    weights: usize,
+}
+
+impl Rounds {
+    fn of(problem: &Problem, lanes: usize) -> Self {
+        let row = problem.experts() / lanes;
+        let (groups, choice) = match problem.groups() {
+            None => (0, looped(row, 0)),
+            Some(groups) => {
+                let of_all = looped(groups.count, looped(row / groups.count, 0));
+                let chosen = looped(groups.chosen, looped(groups.count, 0));
+                (of_all + chosen, of_all)
+            }
+        };
+        Self {
+            scores: 3 * looped(row, 0),
+            groups,
+            choice,
+            weights: if problem.renormalize() {
+                3 * looped(problem.top_k(), 0)
+            } else {
+                0
+            },
+        }
+    }
+
+    /// Of a launch that makes `choices` choices.
+    fn choices(&self, choices: usize) -> usize {
+        self.groups + looped(choices, self.choice) + self.weights
+    }
+
+    /// Of a launch that writes the scores, too.
+    fn together(&self, choices: usize) -> usize {
+        self.scores + self.choices(choices)
+    }
 }
 
 /// Compile-time parameters of the kernel.
@@ -168,6 +232,86 @@ fn route_topk<N: Size>(
     }
 }
 
+/// Makes the choices from `begin` to before `end` of each token, whose scores and earlier choices are there; one unit per token.
+///
+/// The search goes on after the previous choice, whose key follows from the expert.
+#[cube(launch_unchecked)]
+fn route_choices<N: Size>(
+    logits: &[Vector<f32, N>],
+    mask: ComptimeOption<&[Vector<u32, N>]>,
+    bias: ComptimeOption<&[Vector<f32, N>]>,
+    probs: &[Vector<f32, N>],
+    indices: &mut [u32],
+    weights: &mut [f32],
+    tokens: usize,
+    row: usize,
+    top_k: usize,
+    begin: usize,
+    end: usize,
+    scale: f32,
+    #[comptime] spec: Spec,
+) {
+    if ABSOLUTE_POS < tokens {
+        let first = ABSOLUTE_POS * row;
+        let slot = ABSOLUTE_POS * top_k;
+        let experts = (row * N::value()) as u32;
+        let groups = comptime!(spec.groups.map_or(1, |groups| groups.count));
+        let open = match comptime!(spec.groups) {
+            Some(groups) => open_groups::<N>(probs, &mask, &bias, first, row, groups),
+            None => Array::<u32>::new(1usize),
+        };
+        let mut last_key = u32::MAX.runtime();
+        let mut last_expert = 0u32;
+        if begin > 0 {
+            last_expert = indices[slot + begin - 1];
+            // After a choice without an expert there is none.
+            last_key = 0u32.runtime();
+            if last_expert < experts {
+                last_key = if comptime!(bias.is_some()) {
+                    key_at::<N>(probs, &mask, &bias, first, last_expert as usize)
+                } else {
+                    key_at::<N>(logits, &mask, &bias, first, last_expert as usize)
+                };
+            }
+        }
+        for k in begin..end {
+            let at = Search {
+                first,
+                row,
+                last_key,
+                last_expert,
+            };
+            let (key, expert) = if comptime!(bias.is_some()) {
+                next_best::<N>(probs, &mask, &bias, &open, &at, groups)
+            } else {
+                next_best::<N>(logits, &mask, &bias, &open, &at, groups)
+            };
+            last_key = key;
+            last_expert = expert;
+            let mut chosen = (row * N::value()) as u32;
+            let mut weight = 0.0f32;
+            if key > 0 {
+                chosen = expert;
+                let vector = first + expert as usize / N::value();
+                let lane = expert as usize % N::value();
+                weight = if comptime!(spec.renormalize) {
+                    log_score(logits[vector].extract_dynamic(lane), spec.score)
+                } else {
+                    scale * probs[vector].extract_dynamic(lane)
+                };
+            }
+            indices[slot + k] = chosen;
+            weights[slot + k] = weight;
+        }
+        if comptime!(spec.renormalize) {
+            let past = slot + top_k;
+            if end == top_k {
+                renormalize(&*indices, weights, slot, past, experts, scale);
+            }
+        }
+    }
+}
+
 /// Turns logarithms of scores into the scores' shares of their sum, times `scale`.
 #[cube]
 fn renormalize(
@@ -213,12 +357,14 @@ buffers! {
     }
 }
 
-pub(super) fn name(problem: &Problem, masked: bool, biased: bool) -> String {
+/// The name of a launch: of all choices together, or of the choices alone.
+pub(super) fn name(problem: &Problem, masked: bool, biased: bool, alone: bool) -> String {
+    let kernel = if alone { "route_choices" } else { "route_topk" };
     let score = score_name(problem);
     let biased = launched::suffix(biased, "_bias");
     let groups = launched::suffix(problem.groups().is_some(), "_groups");
     let masked = launched::suffix(masked, "_masked");
-    format!("route_topk_{score}{biased}{groups}{masked}")
+    format!("{kernel}_{score}{biased}{groups}{masked}")
 }
 
 /// The part of a kernel's name for the score, and for whether weights are renormalised.
@@ -230,29 +376,80 @@ pub(super) fn score_name(problem: &Problem) -> String {
     )
 }
 
-/// Enqueues the choice of experts.
+/// Enqueues the choice of experts: one launch, or several where a device ends long loops.
 pub fn launch(client: &Client, plan: &Plan, buffers: RouteBuffers) {
-    let (problem, lanes, grid) = (&plan.problem, plan.lanes, plan.grid);
+    let problem = &plan.problem;
     if problem.tokens() == 0 {
         return;
     }
-    let spec = Spec {
-        score: problem.score(),
-        renormalize: problem.renormalize(),
-        groups: problem.groups(),
+    let Some(choices) = plan.choices else {
+        return launch_all(client, plan, buffers, problem.top_k());
     };
-    launched::note(|| name(problem, buffers.mask.is_some(), buffers.bias.is_some()));
+    // The scores come with a first choice, which is made again among the others.
+    let scores = RouteBuffers {
+        indices: empty_words(client, problem.tokens()),
+        weights: empty_words(client, problem.tokens()),
+        ..buffers.clone()
+    };
+    launch_all(client, plan, scores, 1);
+    for begin in (0..problem.top_k()).step_by(choices) {
+        let end = (begin + choices).min(problem.top_k());
+        launch_choices(client, plan, buffers.clone(), [begin, end]);
+    }
+}
+
+impl Plan {
+    fn spec(&self) -> Spec {
+        Spec {
+            score: self.problem.score(),
+            renormalize: self.problem.renormalize(),
+            groups: self.problem.groups(),
+        }
+    }
+}
+
+/// Enqueues the scores and the best `top_k` choices, which is all that `buffers` has room for.
+fn launch_all(client: &Client, plan: &Plan, buffers: RouteBuffers, top_k: usize) {
+    let (problem, lanes, grid) = (&plan.problem, plan.lanes, plan.grid);
+    let spec = plan.spec();
+    launched::note(|| {
+        let (masked, biased) = (buffers.mask.is_some(), buffers.bias.is_some());
+        name(problem, masked, biased, false)
+    });
     let (count, dim) = (grid.count(), grid.dim());
     let (mask, bias) = (buffers.mask.map(bind).into(), buffers.bias.map(bind).into());
     let [logits, indices, weights] = [buffers.logits, buffers.indices, buffers.weights].map(bind);
     let [probs, lse] = [buffers.probs, buffers.lse].map(bind);
     let (tokens, row) = (problem.tokens(), problem.experts() / lanes);
-    let (top_k, scale) = (problem.top_k(), problem.scale());
+    let scale = problem.scale();
     // SAFETY: the buffers are as long as they are described; units past the last token return.
     unsafe {
         route_topk::launch_unchecked(
             client, count, dim, lanes, logits, mask, bias, indices, weights, probs, lse, tokens,
             row, top_k, scale, spec,
+        );
+    }
+}
+
+/// Enqueues the choices from `begin` to before `end`.
+fn launch_choices(client: &Client, plan: &Plan, buffers: RouteBuffers, [begin, end]: [usize; 2]) {
+    let (problem, lanes, grid) = (&plan.problem, plan.lanes, plan.grid);
+    let spec = plan.spec();
+    launched::note(|| {
+        let (masked, biased) = (buffers.mask.is_some(), buffers.bias.is_some());
+        name(problem, masked, biased, true)
+    });
+    let (count, dim) = (grid.count(), grid.dim());
+    let (mask, bias) = (buffers.mask.map(bind).into(), buffers.bias.map(bind).into());
+    let [logits, probs] = [buffers.logits, buffers.probs].map(bind);
+    let [indices, weights] = [buffers.indices, buffers.weights].map(bind);
+    let (tokens, row) = (problem.tokens(), problem.experts() / lanes);
+    let (top_k, scale) = (problem.top_k(), problem.scale());
+    // SAFETY: the buffers are as long as they are described; units past the last token return, and choices end with the token's.
+    unsafe {
+        route_choices::launch_unchecked(
+            client, count, dim, lanes, logits, mask, bias, probs, indices, weights, tokens, row,
+            top_k, begin, end, scale, spec,
         );
     }
 }

@@ -4,6 +4,7 @@ use super::selection::{lane_indices, masked};
 use super::topk::sigmoid;
 use super::{Problem, Score};
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::routing::TopkGradient;
 
@@ -28,6 +29,12 @@ pub fn plan_topk_backward(
     let bytes = problem.tokens() * problem.experts() * 4;
     crate::fits_binding("route_backward", bytes, device)?;
     let lanes = lanes(problem.experts(), 4, device);
+    let rounds = match of {
+        TopkGradient::Probs => 2 * looped(problem.experts() / lanes, 0),
+        TopkGradient::Weights => looped(problem.top_k(), 0),
+        TopkGradient::Lse => 0,
+    };
+    fits_rounds("route_backward", rounds, device)?;
     let units = match of {
         TopkGradient::Probs => problem.tokens(),
         TopkGradient::Weights | TopkGradient::Lse => problem.tokens() * (problem.experts() / lanes),

@@ -1,9 +1,19 @@
 //! One head of one row in f32, as vectors in a unit's private memory.
 
+use crate::rounds::looped;
 use cubecl::prelude::*;
 
 /// The largest number of vectors for which loops are unrolled: drivers take long to compile hundreds of copies.
 const MOST_UNROLLED: usize = 32;
+
+/// Rounds of one of this module's loops over a head of `vectors` vectors.
+pub(crate) const fn rounds(vectors: usize) -> usize {
+    if vectors <= MOST_UNROLLED {
+        0
+    } else {
+        looped(vectors, 0)
+    }
+}
 
 /// Loads a head from vector `at` on, times `factor`.
 #[cube]

@@ -20,6 +20,7 @@ pub use passes::{BackwardBuffers, ForwardBuffers, launch, launch_backward};
 
 use crate::expert_activation::expert_of;
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped, search};
 use cubecl::prelude::*;
 use moebius_ops::segment_attention::Problem;
 
@@ -55,12 +56,24 @@ pub fn plan(problem: Problem, device: &Capability) -> Result<Plan, Unsupported> 
     for bytes in largest {
         crate::fits_binding(kernel, bytes, device)?;
     }
+    let lanes = lanes(problem.head_dim(), bytes, device);
+    fits_rounds(kernel, rounds(&problem, lanes), device)?;
     Ok(Plan {
         problem,
-        lanes: lanes(problem.head_dim(), bytes, device),
+        lanes,
         per_row: Grid::elementwise(kernel, problem.rows(), device)?,
         per_head: Grid::elementwise(kernel, problem.heads_of_rows(), device)?,
     })
+}
+
+/// Rounds of the longest launch: the searches for a segment, or a gradient of scores, whose unit loads two heads and walks over
+/// the rows of a segment. The longest segment is a whole sequence with one expert.
+fn rounds(problem: &Problem, lanes: usize) -> usize {
+    let segments = problem.segments();
+    let searches = search(segments.experts()) + 2 * search(problem.rows());
+    let head = head::rounds(problem.head_dim() / lanes);
+    let longest = problem.rows().min(segments.sequence_slots());
+    searches.max(4 * head + looped(longest, 3 * head))
 }
 
 impl Plan {

@@ -15,6 +15,7 @@ use super::tile::{Block, block_of};
 use super::visits::{met_of, span};
 use super::{Form, ForwardBuffers, KERNEL, Plan};
 use crate::prelude::*;
+use crate::rounds::looped;
 use cubecl::cmma;
 use cubecl::prelude::*;
 use memory::{Size, Tiles, load, load_tile, tiles};
@@ -103,6 +104,15 @@ pub(super) fn tiling(
     let cubes = s.batch * s.heads * s.queries.div_ceil(QUERIES);
     let grid = Grid::of_cubes(KERNEL, cubes, [plane, PLANES as u32], device)?;
     Ok(Tiling { shape, grid })
+}
+
+/// Rounds of loops in one tile of keys: its loads, and the careful sums of all fragments of values.
+pub(super) fn rounds(plan: &Plan) -> usize {
+    let s = plan.problem.sizes();
+    let units = plan.plane as usize * PLANES;
+    let load = |dim: usize| looped((QUERIES.max(KEYS) * dim / 4).div_ceil(units), 0);
+    let sums = (EDGE * s.value_dim).div_ceil(plan.plane.max(1) as usize);
+    load(s.head_dim) + load(s.value_dim) + sums.saturating_mul(looped(KEYS, 0))
 }
 
 /// A 16 × 16 fragment of left · right, over `steps` steps of 16 inner columns.

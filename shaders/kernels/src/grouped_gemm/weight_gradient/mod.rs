@@ -15,6 +15,7 @@ use super::fragments::Fragments;
 use super::plan::{launches, slabs};
 use super::{Choice, Segments, Slab, Source, Variant, input_row, segment};
 use crate::prelude::*;
+use crate::rounds::{fits_rounds, looped};
 use cubecl::prelude::*;
 use moebius_ops::grouped_gemm::weight_gradient::Problem;
 
@@ -47,6 +48,20 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Rounds of loops of one invocation, if one expert has all rows.
+    fn rounds(&self) -> usize {
+        let rows = self.problem.product.row_bound;
+        match (self.variant, self.fragments) {
+            (Variant::Cpu, _) => 0,
+            (Variant::Naive, _) => looped(rows, 0),
+            (Variant::TensorCore, Some(fragments)) => {
+                let stores = tensor_core::EDGE / fragments.edge * fragments.store_rounds();
+                looped(rows.div_ceil(fragments.edge), 0) + stores
+            }
+            _ => looped(rows.div_ceil(tile::STEP), 0),
+        }
+    }
+
     /// The number of launches of this plan.
     pub fn launches(&self) -> usize {
         launches(self.problem.product.row_bound, &self.slabs)
@@ -98,6 +113,7 @@ pub fn plan(problem: Problem, device: &Capability, choice: Choice) -> Result<Pla
     if let Some(first) = plan.slabs.first() {
         crate::fits_grid(KERNEL, cubes(&plan, first), device)?;
     }
+    fits_rounds(KERNEL, plan.rounds(), device)?;
     Ok(plan)
 }
 

@@ -19,7 +19,7 @@ const VECTORS: usize = EDGE / 4;
 pub(super) const UNITS: u32 = (VECTORS * VECTORS) as u32;
 
 /// Rows per step: each unit loads one vector of each operand.
-const STEP: usize = UNITS as usize / VECTORS;
+pub(super) const STEP: usize = UNITS as usize / VECTORS;
 
 /// Bytes of workgroup memory.
 pub(super) const SHARED_BYTES: usize = 2 * STEP * VECTORS * 16;
