@@ -49,6 +49,8 @@ export interface DeviceReport {
     maxSharedMemory: number;
     maxBindingBytes: number;
     maxBufferBytes: number;
+    /** Rounds of loops after which a software adapter ends those of an invocation; null if loops have no such limit. */
+    loopRounds: number | null;
   };
   /** Names of the adapter's WebGPU features, all of which are enabled. */
   features: string[];

@@ -100,12 +100,35 @@ pub fn open(device: &Device) -> Result<Opened, OpenError> {
 }
 
 /// What a started device can do, whoever has started it: what CubeCL's properties tell, completed by the limit of a software
-/// adapter's loops ([`Capability::loop_rounds`]).
+/// adapter's loops ([`Capability::loop_rounds`]). A browser's adapter must have been opened by this crate, because a page can't
+/// wait for a measurement here.
 pub fn capability_of(runtime: Runtime, client: &Client) -> Capability {
     let capability = Capability::from_properties(runtime, client.properties());
     #[cfg(feature = "wgpu")]
-    let capability = crate::rounds::complete(capability);
+    let capability = with_loop_rounds(capability);
     capability
+}
+
+/// Adds the limit of a software adapter's loops; other capabilities stay as they are.
+#[cfg(feature = "wgpu")]
+fn with_loop_rounds(capability: Capability) -> Capability {
+    use crate::rounds::{LEAST, recall};
+
+    let graphics = matches!(capability.runtime, Runtime::Wgpu | Runtime::Vulkan);
+    if !graphics || !capability.is_cpu() {
+        return capability;
+    }
+    let limit = recall(&capability.name);
+    #[cfg(not(target_family = "wasm"))]
+    let limit = limit.or_else(|| {
+        // The list measures all software adapters; why it may fail is of no interest for a device that is open.
+        let _ = crate::adapter::list(Device::Wgpu(None));
+        recall(&capability.name)
+    });
+    Capability {
+        loop_rounds: limit.unwrap_or(Some(LEAST)),
+        ..capability
+    }
 }
 
 impl Located {

@@ -106,3 +106,21 @@ fn probing_agrees_with_the_list() {
         }
     }
 }
+
+#[test]
+#[cfg(feature = "wgpu")]
+fn a_software_adapter_has_the_limit_that_it_told_or_else_the_least() {
+    let named = |name: &str| {
+        with_loop_rounds(Capability {
+            name: name.to_owned(),
+            kind: crate::DeviceKind::Cpu,
+            ..Capability::webgpu_default()
+        })
+    };
+    crate::rounds::remember("an adapter that ends no loop", None);
+    assert_eq!(named("an adapter that ends no loop").loop_rounds, None);
+    let unknown = named("an adapter that nobody has");
+    assert_eq!(unknown.loop_rounds, Some(65_535));
+    let gpu = with_loop_rounds(Capability::webgpu_default());
+    assert_eq!(gpu.loop_rounds, None);
+}

@@ -14,13 +14,11 @@ use std::task::{Poll, Waker};
 use wgpu::util::{BufferInitDescriptor, DeviceExt};
 use wgpu::{BufferUsages, MapMode, PollType};
 
-use crate::{Capability, Runtime};
-
 /// The rounds that the kernel is asked for: twice the only limit that is known.
 const ASKED: u32 = 1 << 17;
 
 /// The limit of an adapter that gives no count; llvmpipe's, because no driver is known with a lower one.
-const LEAST: u32 = 65_535;
+pub(crate) const LEAST: u32 = 65_535;
 
 /// Bytes of the kernel's only buffer: the rounds to make, then the rounds made.
 const BYTES: u64 = 8;
@@ -48,7 +46,7 @@ fn known() -> MutexGuard<'static, Vec<(String, Option<u32>)>> {
 }
 
 /// The limit of the adapter called `name`, if a measurement has told it.
-fn recall(name: &str) -> Option<Option<u32>> {
+pub(crate) fn recall(name: &str) -> Option<Option<u32>> {
     let known = known();
     let found = known.iter().find(|(of, _)| of == name);
     found.map(|(_, limit)| *limit)
@@ -176,28 +174,6 @@ async fn mapped(device: &wgpu::Device, buffer: &wgpu::Buffer) -> bool {
         }
     })
     .await
-}
-
-/// A capability that was read from CubeCL's properties alone, completed with the limit of a software adapter; other capabilities
-/// stay as they are.
-///
-/// A browser's adapter must have been opened by this crate, because a page can't wait for a measurement here.
-pub(crate) fn complete(capability: Capability) -> Capability {
-    let graphics = matches!(capability.runtime, Runtime::Wgpu | Runtime::Vulkan);
-    if !graphics || !capability.is_cpu() {
-        return capability;
-    }
-    let mut limit = recall(&capability.name);
-    #[cfg(not(target_family = "wasm"))]
-    if limit.is_none() {
-        // The list measures all software adapters; why it may fail is of no interest for a device that is open.
-        let _ = crate::adapter::list(crate::Device::Wgpu(None));
-        limit = recall(&capability.name);
-    }
-    Capability {
-        loop_rounds: limit.unwrap_or(Some(LEAST)),
-        ..capability
-    }
 }
 
 #[cfg(test)]

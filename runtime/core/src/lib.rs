@@ -51,6 +51,7 @@ pub mod nn;
 pub mod operation;
 mod ops;
 mod parameters;
+pub mod reduce;
 #[cfg(feature = "xla")]
 mod xla;
 

@@ -7,6 +7,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Bytes, DType, Device, Tensor};
 use burn_pack::Reader;
 use moebius::fp8::training::{GuardedAdamW, GuardedAdamWConfig, StepGuard};
+use moebius::reduce::sum_dim;
 
 use crate::error::{CheckpointError, Error};
 
@@ -132,7 +133,8 @@ impl ModuleVisitor for Squares<'_> {
         let _ = moebius::keep_pace(&gradient.device());
         let elements = gradient.shape().num_elements();
         // A sum along one axis has a fixed order.
-        let square = gradient.square().reshape([1, elements]).sum_dim(1);
+        let square: Tensor<2> = gradient.square().reshape([1, elements]);
+        let square = sum_dim(square, 1);
         self.sum = Some(match self.sum.take() {
             Some(sum) => sum + square,
             None => square,

@@ -1,8 +1,8 @@
 //! Perplexity of a model on a text, and the number of tokens that each expert gets.
 
-use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, FloatDType, Int, Tensor};
 use moebius::moe::{LoadStatistics, Routing};
+use moebius::reduce::{log_softmax, mean_dim, sum_dim};
 use serde::Serialize;
 
 use crate::decoder::{FeedForwardSpec, Model, ModelSpec};
@@ -140,7 +140,7 @@ fn nats(
     let rows = rows.slice([seen - judged..seen, 0..words]);
     let rows = rows.cast(FloatDType::F32);
     let next = tokens.slice([0..1, count - judged..count]);
-    let sum = log_likelihoods(rows, next).sum_dim(1).neg();
+    let sum = sum_dim(log_likelihoods(rows, next), 1).neg();
     Error::guarded(|| {
         let data = sum.try_into_data().map_err(Error::device)?;
         let read = data.iter::<f64>().next();
@@ -165,7 +165,7 @@ pub(crate) fn cross_entropy<const D: usize>(
     logits: Tensor<2>,
     chosen: Tensor<D, Int>,
 ) -> Tensor<1> {
-    let mean = log_likelihoods(logits, chosen).mean_dim(1);
+    let mean = mean_dim(log_likelihoods(logits, chosen), 1);
     mean.neg().reshape([1])
 }
 

@@ -17,6 +17,12 @@ pub(crate) const fn looped(trips: usize, inside: usize) -> usize {
         .saturating_mul(inside.saturating_add(1))
 }
 
+/// Rounds of a loop of one round with `inside` rounds of inner loops. Kernels have fewer than 63 inner loops, each of which runs once
+/// more when the end is found.
+pub(crate) const fn once(inside: usize) -> usize {
+    inside.saturating_add(64)
+}
+
 /// Rounds of a binary search among `len` places.
 pub(crate) const fn search(len: usize) -> usize {
     looped((usize::BITS - len.leading_zeros()) as usize, 0)

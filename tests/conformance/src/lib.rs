@@ -78,7 +78,7 @@ pub const ROUTING: &[Case] = cases! {
     routing: softmax, sigmoid, raw_scores, ties_go_to_the_lowest_index, hostile_logits, mask,
         mask_leaves_too_few, sizes, router_logits = check_logits(DType::F32),
         f16 = check_logits(DType::F16), bf16 = check_logits(DType::BF16);
-    topk: sizes, mask, bias, groups, scale, ties, all_masked, nan, independent_of_the_batch;
+    topk: sizes, mask, bias, groups, in_parts, of_thousands, scale, ties, all_masked, nan, independent_of_the_batch;
     router_backward: sizes = check(Element::F32), one_of_both, logits_independent_of_the_batch,
         f16 = check(Element::F16), bf16 = check(Element::Bf16);
     hash_routing: positions, mask, content, f16 = contents(Element::F16), bf16 = contents(Element::Bf16);
@@ -126,7 +126,7 @@ pub const SEGMENT_ATTENTION: &[Case] = cases! {
 /// Cases of attention over a sequence.
 pub const ATTENTION: &[Case] = cases! {
     attention: rules, as_emitted, orders, shared_tables, heads, head_sizes, lengths, empty, cross_lengths, long,
-        positions, few_queries, sinks, through_lse, large_scores, unseen_values, seen_values, wide_windows,
+        positions, few_queries, long_loops, sinks, through_lse, large_scores, unseen_values, seen_values, wide_windows,
         independent_of_the_batch, repeats_bit_for_bit, parts, tiles, tiles_f16 = half_tiles(Element::F16),
         tiles_bf16 = half_tiles(Element::Bf16), visits, views, f16 = halves(Element::F16),
         bf16 = halves(Element::Bf16), dropout, dropout_f16, masks, dropout_repeats, own_rule,
@@ -141,7 +141,7 @@ pub const KV_CACHE: &[Case] = cases! {
 
 /// Cases of Burn's own modules on our kernels.
 pub const NN: &[Case] = cases! {
-    nn: linear, attention, empty, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
+    nn: linear, many_rows, attention, empty, f16 = halves(Element::F16), bf16 = halves(Element::Bf16);
 };
 
 /// Cases of mixture-of-experts layers, their routers and their losses.
@@ -170,7 +170,7 @@ pub const MOE: &[Case] = cases! {
         keeping_less_is_less, learns, cast_keeps_training, weights_of_other_layers, refuses_wrong_parts,
         configurations_are_data;
     activation_dropout: rate_and_scale, gradients_follow_the_forward, dense_blocks_and_records;
-    losses: uniform, collapse, as_pytorch, groups_and_masks, gradients_balance, weighted_sum,
+    losses: uniform, collapse, as_pytorch, groups_and_masks, many_tokens, gradients_balance, weighted_sum,
         nothing_available, statistics;
     switching: same_bits_as_in_memory, cold_experts_go_and_come_back, masks_and_empty_batches,
         f16 = half(DType::F16), bf16 = half(DType::BF16), device_memory, refuses_wrong_input;

@@ -226,6 +226,22 @@ pub(crate) fn gradients_balance(target: &Target) {
     assert_close("z", &gradient, &want, 1e-5);
 }
 
+/// Checks sums over more tokens than Mesa's software adapter lets a loop have rounds.
+pub(crate) fn many_tokens(target: &Target) {
+    let logits = Rng::new(8).vec(70_001 * 8, 3.0);
+    let routing = routed(&target.burn(), &logits, 8, top(2));
+    let losses = routing.losses(1).unwrap();
+    let got = [
+        losses.switch,
+        losses.gshard,
+        losses.entropy,
+        losses.z.unwrap(),
+    ]
+    .map(floats);
+    let got: Vec<f32> = got.concat();
+    assert_close("losses", &got, &reference(&routing, 1), 1e-4);
+}
+
 pub(crate) fn weighted_sum(target: &Target) {
     let routing = routed(&target.burn(), &Rng::new(5).vec(64, 2.0), 8, top(2));
     let losses = routing.losses(1).unwrap();

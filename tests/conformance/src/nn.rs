@@ -36,6 +36,11 @@ impl<const D: usize> Operand<D> {
     }
 }
 
+/// Checks the gradients of more rows than Mesa's software adapter lets a loop have rounds.
+pub(crate) fn many_rows(target: &Target) {
+    linear_of(target, [65_600, 2, 4], true, Element::F32);
+}
+
 /// Checks y, dx, dW and db for x \[t,k\], W \[n,k\] and b \[n\].
 fn linear_of(target: &Target, [t, n, k]: [usize; 3], bias: bool, element: Element) {
     let x = Operand::new(target, [t, k], 1, element);

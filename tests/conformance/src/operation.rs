@@ -52,15 +52,52 @@ pub(crate) fn check_by<F: Family>(
     operands: &[HostTensor],
     tolerance: impl Fn(&str) -> f64,
 ) -> Outcome {
-    let described: Operation = operation.clone().into();
+    let got = run_by(target, &operation, how, operands);
+    compare(target, &operation.into(), operands, got, tolerance)
+}
+
+/// As [`check`], with kernels planned for a device that ends loops after the fewest rounds with which they can be planned, so that they
+/// are cut as often as they can be. Fewer rounds must be refused.
+pub(crate) fn check_in_parts<F: Family>(
+    target: &Target,
+    operation: F,
+    operands: &[HostTensor],
+    tolerance: impl Fn(&str) -> f64,
+) -> Outcome {
+    let Some(client) = target.client() else {
+        return check(target, operation, operands, tolerance);
+    };
+    let how = F::How::default();
+    let ending = |rounds: u32| Capability {
+        loop_rounds: Some(rounds),
+        ..target.capability().clone()
+    };
+    let fits = |rounds: &u32| operation.kernels(&how, &ending(*rounds)).is_ok();
+    let least = (1..1 << 20).find(fits).unwrap();
+    if let Err(error) = operation.kernels(&how, &ending(least - 1)) {
+        let error = error.to_string();
+        assert!(error.contains("rounds of loops"), "{error}");
+    }
+    let got = by_kernels(&client, &ending(least), &operation, &how, operands);
+    compare(target, &operation.into(), operands, got, tolerance)
+}
+
+/// Compares results with the reference.
+fn compare(
+    target: &Target,
+    described: &Operation,
+    operands: &[HostTensor],
+    got: Result<Vec<HostTensor>, String>,
+    tolerance: impl Fn(&str) -> f64,
+) -> Outcome {
     let signature = described.signature();
     described.check_operands(operands).unwrap();
-    let got = match run_by(target, &operation, how, operands) {
+    let got = match got {
         Ok(got) => got,
         Err(error) => return Outcome::Unsupported(error),
     };
     let want = described.reference(operands).unwrap();
-    let (sorted, used) = (of_sorted_rows(&described), used_rows(&described, operands));
+    let (sorted, used) = (of_sorted_rows(described), used_rows(described, operands));
     for ((info, got), want) in signature.results.iter().zip(&got).zip(&want) {
         let what = format!("{} of {described:?} on {}", info.name, target.name);
         let width: usize = info.shape.iter().skip(1).product();
@@ -71,7 +108,7 @@ pub(crate) fn check_by<F: Family>(
         match (got, want) {
             (HostTensor::Words(got), HostTensor::Words(want)) => assert_eq!(got, want, "{what}"),
             (HostTensor::Floats(got), HostTensor::Floats(want)) => {
-                if leaves_other_rows(&described) && target.client().is_some() {
+                if leaves_other_rows(described) && target.client().is_some() {
                     let left = got[end..].iter().all(|value| value.is_nan());
                     assert!(left, "{what}: a row without an expert was written");
                 }

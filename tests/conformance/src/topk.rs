@@ -1,7 +1,7 @@
 //! The top-k kernel, with a bias, groups and a scale, and its gradients, against the f64 oracles.
 
 use crate::Outcome;
-use crate::operation::{check, run, some_of};
+use crate::operation::{check, check_in_parts, run, some_of};
 use moebius_ops::routing::{Groups, Problem, Routed, Score, TopkGradient};
 use moebius_ops::{HostTensor, Routing};
 use moebius_tests::data::Rng;
@@ -177,6 +177,36 @@ pub(crate) fn groups(target: &Target) -> Outcome {
     });
     let choices = some_of(target, choices).chain([Choice::new(masked).with_mask()]);
     Outcome::of(choices.map(|choice| choice.check(target)))
+}
+
+/// Checks choices that a device that ends loops early makes in several launches, in every form that is compiled, with slots that stay
+/// without an expert.
+pub(crate) fn in_parts(target: &Target) -> Outcome {
+    let grouped = |problem| grouped(problem, 8, 4);
+    let scored = |score, renormalize| problem(50, 64, 7).with_score(score, renormalize);
+    let masked = Choice::new(scored(Score::Softmax, true)).with_mask();
+    let few = Choice {
+        mask: Some((0..64).map(|e| e % 13 == 5).collect()),
+        ..Choice::new(scored(Score::Softmax, true))
+    };
+    let biased = Choice::new(scored(Score::Sigmoid, true)).with_bias();
+    let biased_groups = Choice::new(grouped(scored(Score::Sigmoid, true))).with_bias();
+    let masked_groups = Choice::new(grouped(scored(Score::Softmax, false))).with_mask();
+    let plain = SCORES.map(|(score, renormalize)| Choice::new(scored(score, renormalize)));
+    let others = [masked, few, biased, biased_groups, masked_groups];
+    Outcome::of(plain.into_iter().chain(others).map(|choice| {
+        let operands = choice.operands();
+        check_in_parts(target, choice.operation(), &operands, |_| TOLERANCE)
+    }))
+}
+
+/// Checks 62 and 64 choices among 4096 experts, for which a unit makes more rounds of loops than Mesa's software adapter allows, and 58,
+/// for which it makes fewer.
+pub(crate) fn of_thousands(target: &Target) -> Outcome {
+    Outcome::of([58, 62, 64].map(|top_k| {
+        let problem = problem(5, 4096, top_k).with_score(Score::Softmax, false);
+        Choice::new(problem).check(target)
+    }))
 }
 
 /// Checks that the scale multiplies weights but not probabilities, and that a scale of 0 has no gradient.

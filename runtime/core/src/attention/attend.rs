@@ -1,14 +1,17 @@
 //! The builder [`Attend`], which describes an attention, and its forward pass.
 
-use super::tables::{Given, Tables};
+use super::parts::{Attended, merge};
+use super::tables::{Given, Part, Tables};
 use crate::Error;
 use crate::check::{check_device, check_same, element, moved};
+use crate::ops::attention::Axis;
 use crate::ops::{self, DeviceValue};
 use burn::tensor::{Bool, DType, Device, Int, Tensor};
 use moebius_ops::attention::{Chunks, Problem, Rule, Rules, Sizes};
 use moebius_ops::{Fault, Mismatch};
 use moebius_shaders::AnyRule;
 use moebius_shaders::attention::LaunchRule;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Attention of queries to keys: o_i = Σ_j p_ij · v_j, where p_ij = exp(s_ij − lse_i) for each key j that every rule lets query i see, s_ij
@@ -60,16 +63,6 @@ pub struct Attend {
     dropout: Option<(f64, Option<u64>)>,
     position: Option<i64>,
     rule: Option<Arc<dyn AnyRule>>,
-}
-
-/// What [`Attend::forward`] returns.
-#[derive(Clone, Debug)]
-pub struct Attended {
-    /// \[B, Hq, Sq, Dv\] in the dtype of q; 0 for queries that see no key.
-    pub o: Tensor<4>,
-    /// The logarithm of the sum of each query's exponentials \[B, Hq, Sq\], f32; `f32::MIN` for queries that see no key, unless
-    /// there are sinks. It has a gradient, too.
-    pub lse: Tensor<3>,
 }
 
 /// `n` as the u32 of a rule; a larger number becomes `u32::MAX`, which rules refuse.
@@ -261,8 +254,59 @@ impl Attend {
         if rows == 0 || sizes.keys == 0 {
             return self.without_keys(&q, &sizes);
         }
+        if let Some(halves) = self.halves(&problem, &q.device()) {
+            return halves.forward([q, k, v]);
+        }
         let (o, lse) = ops::attention::run([q, k, v], tables, problem, self.rule.clone())?;
         Ok(Attended { o, lse })
+    }
+
+    /// Returns the halves of an attention whose loops the device would end early, if each is an attention of its own.
+    fn halves(&self, problem: &Problem, device: &Device) -> Option<Halves> {
+        if self.has_rule() || self.has_dropout() {
+            return None;
+        }
+        let axis = ops::attention::too_long(problem, device)?;
+        let s = problem.sizes();
+        let first = problem.position(0);
+        let len = match axis {
+            Axis::Queries => s.queries,
+            Axis::Keys => s.keys,
+        };
+        // A half begins with a block.
+        let at = (len / 2).next_multiple_of(problem.rules().blocks().unwrap_or(1));
+        if at == 0 || at >= len {
+            return None;
+        }
+        let part = |range: Range<usize>| {
+            let (queries, keys) = match axis {
+                Axis::Queries => (range, 0..s.keys),
+                Axis::Keys => (0..s.queries, range),
+            };
+            let part = Part {
+                queries,
+                keys,
+                first,
+            };
+            Some((self.part(&part)?, part))
+        };
+        Some(Halves {
+            axis,
+            parts: [part(0..at)?, part(at..len)?],
+        })
+    }
+
+    /// Returns the attention of some queries to some keys; `None` if a rule needs the others.
+    fn part(&self, part: &Part) -> Option<Self> {
+        let rules: Option<Vec<Given>> = self.rules.iter().map(|given| given.within(part)).collect();
+        let apart = part.queries.start as i64 - part.keys.start as i64;
+        Some(Self {
+            rules: rules?,
+            // The sinks belong to one part of the keys.
+            sinks: self.sinks.clone().filter(|_| part.keys.start == 0),
+            position: Some(part.first + apart),
+            ..self.clone()
+        })
     }
 
     /// Describes the attention of queries like `q`, with the tables that it reads in the order of the operation's description.
@@ -382,6 +426,33 @@ impl Attend {
             _ => Tensor::full(rows, f32::MIN, (&q.device(), DType::F32)),
         };
         Ok(Attended { o, lse })
+    }
+}
+
+/// An attention in two halves.
+struct Halves {
+    axis: Axis,
+    parts: [(Attend, Part); 2],
+}
+
+impl Halves {
+    /// Computes what the whole attention would, up to the order of sums; each half may be halved again.
+    fn forward(self, [q, k, v]: [Tensor<4>; 3]) -> Result<Attended, Error> {
+        let of =
+            |x: &Tensor<4>, range: &Range<usize>| x.clone().narrow(2, range.start, range.len());
+        let half = |(attend, part): &(Attend, Part)| {
+            let [k, v] = [&k, &v].map(|x| of(x, &part.keys));
+            attend.forward(of(&q, &part.queries), k, v)
+        };
+        let [first, second] = self.parts.each_ref().map(half);
+        let (first, second) = (first?, second?);
+        match self.axis {
+            Axis::Queries => Ok(Attended {
+                o: Tensor::cat(vec![first.o, second.o], 2),
+                lse: Tensor::cat(vec![first.lse, second.lse], 2),
+            }),
+            Axis::Keys => merge(&[first, second]),
+        }
     }
 }
 

@@ -33,10 +33,11 @@ mod check_rule;
 #[cfg(feature = "xla")]
 mod group_ring;
 mod layer;
+mod parts;
 mod ring;
 mod tables;
 
-pub use attend::{Attend, Attended};
+pub use attend::Attend;
 pub use cache::{KvCache, Pages, Span, Step};
 #[cfg(feature = "autodiff")]
 pub use check_rule::check_rule;
@@ -46,7 +47,8 @@ pub use layer::Attention;
 pub use moebius_ops::attention::{HostRule, Pair};
 pub use moebius_ops::kv_cache::CacheFormat;
 pub use moebius_shaders::attention::{LaunchRule, Pairs, RuleArgs, ScoreRule};
-pub use ring::{Ring, merge};
+pub use parts::{Attended, merge};
+pub use ring::Ring;
 
 use crate::Error;
 use burn::tensor::ops::AttentionModuleOptions;

@@ -6,6 +6,7 @@ use crate::ops::DeviceValue;
 use burn::tensor::{Bool, DType, Device, Distribution, Int, Tensor};
 use moebius_ops::attention::{Dropout, Pattern, Rule, Sizes, alibi_slopes};
 use moebius_ops::{Fault, Mismatch};
+use std::ops::Range;
 
 /// A rule, and the table that it reads.
 #[derive(Clone, Debug)]
@@ -18,6 +19,65 @@ pub(super) enum Given {
     Alibi(Option<Tensor<1>>),
     Bias(Tensor<4>),
     Relative(Tensor<2>),
+}
+
+/// Some queries and some keys of an attention.
+pub(super) struct Part {
+    pub(super) queries: Range<usize>,
+    pub(super) keys: Range<usize>,
+    /// The position of the attention's first query, counted from its first key.
+    pub(super) first: i64,
+}
+
+impl Given {
+    /// Returns the rule among the part's queries and keys, whose positions are those of the whole; `None` for a rule that needs other
+    /// places. Ranges begin with a block.
+    pub(super) fn within(&self, part: &Part) -> Option<Self> {
+        let (queries, keys) = (&part.queries, &part.keys);
+        Some(match self {
+            Self::Plain(rule) => Self::Plain(rule_within(*rule, part)?),
+            Self::Documents(documents) => {
+                let of = |ids: &Tensor<2, Int>, range: &Range<usize>| {
+                    ids.clone().narrow(1, range.start, range.len())
+                };
+                let [of_queries, of_keys] = documents.as_ref();
+                Self::Documents(Box::new([of(of_queries, queries), of(of_keys, keys)]))
+            }
+            Self::Blocks(size, seen) => {
+                let [rows, columns] = [queries, keys].map(|range| {
+                    let first = range.start / size;
+                    first..range.end.div_ceil(*size)
+                });
+                let seen = seen.clone().narrow(0, rows.start, rows.len());
+                Self::Blocks(*size, seen.narrow(1, columns.start, columns.len()))
+            }
+            Self::Mask(hidden) => {
+                let hidden = hidden.clone().narrow(2, queries.start, queries.len());
+                Self::Mask(hidden.narrow(3, keys.start, keys.len()))
+            }
+            Self::Bias(bias) => {
+                let bias = bias.clone().narrow(2, queries.start, queries.len());
+                Self::Bias(bias.narrow(3, keys.start, keys.len()))
+            }
+            Self::Alibi(_) | Self::Relative(_) => self.clone(),
+        })
+    }
+}
+
+/// See [`Given::within`].
+fn rule_within(rule: Rule, part: &Part) -> Option<Rule> {
+    let before = part.keys.start;
+    match rule {
+        Rule::Prefix(keys) => {
+            let before = u32::try_from(before).unwrap_or(u32::MAX);
+            Some(Rule::Prefix(keys.saturating_sub(before)))
+        }
+        // Where the first query is beside the first key, both causal rules are the same.
+        Rule::CausalTopLeft if part.first == 0 => Some(Rule::Causal),
+        Rule::CausalTopLeft => (part.queries.start == before).then_some(rule),
+        Rule::Global { .. } => (before == 0).then_some(rule),
+        other => Some(other),
+    }
 }
 
 /// The names of the tables in the order of the operation's description.

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::check::{check_equal, check_same, element, reshaped, stacked};
 use crate::ops::{DeviceValue, quantize};
+use crate::reduce::sum_dim;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 use moebius_ops::fp8::LANES_PER_WORD;
 use moebius_ops::quantize::{Problem, Quantizer, ScaleRule, least_squares_factors};
@@ -184,8 +185,8 @@ fn squares(
     let apart = quantize::dequantize(words, scales.into(), decoded)? - x;
     let apart = padded(apart, 1, down * high);
     let apart = padded(apart, 2, across * wide).square();
-    let blocks = apart.reshape([shape[0], down, high, across, wide]);
-    let sums = blocks.sum_dim(4).sum_dim(2);
+    let blocks: Tensor<5> = apart.reshape([shape[0], down, high, across, wide]);
+    let sums = sum_dim(sum_dim(blocks, 4), 2);
     Ok(sums.reshape([shape[0], down, across]))
 }
 

@@ -4,6 +4,7 @@ use super::scales::{Fp8Layout, Fp8Scales, check_words, least_squares};
 use crate::Error;
 use crate::check::{check_equal, check_same, element, stacked};
 use crate::ops::quantize;
+use crate::reduce::sum;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use moebius_ops::fp8::pack;
 use moebius_ops::quantize::{Problem, Quantizer, ScaleRule};
@@ -294,8 +295,8 @@ impl Fp8Tensor {
             .clamp_min(f32::MIN_POSITIVE)
             .reshape([1, 1, 1]);
         let y = self.dequantize(FloatDType::F32)?;
-        let error = ((y - x.clone()) / unit.clone()).square().sum();
-        let norm = (x / unit).square().sum().clamp_min(f32::MIN_POSITIVE);
+        let error = sum(((y - x.clone()) / unit.clone()).square());
+        let norm = sum((x / unit).square()).clamp_min(f32::MIN_POSITIVE);
         Ok((error / norm).sqrt())
     }
 

@@ -7,6 +7,7 @@ use super::tensor::Fp8Tensor;
 use crate::Error;
 use crate::check::{reshaped, stacked};
 use crate::parameters::{cast_param, zeros};
+use crate::reduce::sum;
 use burn::module::{
     Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor,
     Param, ParamId, Reparameterization, Reparameterizer,
@@ -450,13 +451,13 @@ fn quantize_stack(w: Tensor<3>, quantizer: &Quantizer) -> Result<(Fp8Tensor, f32
     for first in (0..matrices).step_by(together) {
         let part = w.clone().narrow(0, first, together.min(matrices - first));
         let small = Fp8Tensor::quantize(part.clone(), quantizer)?;
-        let norm = part.clone().cast(DType::F32).square().sum();
+        let norm = sum(part.clone().cast(DType::F32).square());
         errors.push(small.relative_error(part)?.square() * norm.clone());
         norms.push(norm);
         parts.push(small);
     }
-    let sum = |values: Vec<Tensor<1>>| Tensor::cat(values, 0).sum();
-    let error = (sum(errors) / sum(norms).clamp_min(f32::MIN_POSITIVE)).sqrt();
+    let all = |values: Vec<Tensor<1>>| sum(Tensor::cat(values, 0));
+    let error = (all(errors) / all(norms).clamp_min(f32::MIN_POSITIVE)).sqrt();
     let error = error.try_into_vec_as::<f32>().map_err(Error::device)?;
     let error = error.first().copied().unwrap_or(0.0);
     Ok((Fp8Tensor::concat(parts)?, error))

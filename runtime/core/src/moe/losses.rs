@@ -4,6 +4,7 @@ use super::route::{RouteConfig, Routing, choose};
 use super::running::total;
 use crate::Error;
 use crate::ops::routing;
+use crate::reduce::mean_dim;
 use burn::tensor::{FloatDType, Int, Tensor, TensorData};
 use moebius_ops::Fault;
 use serde::{Deserialize, Serialize};
@@ -99,7 +100,7 @@ impl Routing {
             let squares = logsumexp.mask_fill(nothing, 0.0).powi_scalar(2);
             total(squares.unsqueeze()) / tokens as f64
         });
-        let mean = probs.clone().mean_dim(0);
+        let mean = mean_dim(probs.clone(), 0);
         let share = share(self.load()?.unsqueeze());
         Ok(Losses {
             switch: total(share * mean.clone()) * experts as f64,
@@ -119,10 +120,8 @@ impl Routing {
         // Ties go to the lowest expert, as in every router; Burn's argmax promises no order.
         let first = choose(probs.clone().detach(), None, None, &first)?.indices;
         let share = share(routing::load(first, experts, groups)?);
-        let mean = probs
-            .reshape([groups, tokens / groups, experts])
-            .mean_dim(1);
-        let mean = mean.reshape([groups, experts]);
+        let mean: Tensor<3> = probs.reshape([groups, tokens / groups, experts]);
+        let mean = mean_dim(mean, 1).reshape([groups, experts]);
         Ok(total(share * mean) * (experts as f64 / groups as f64))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::check::{check_device, check_same, check_within};
 use crate::parameters::{set, value};
+use crate::reduce::sum_dim;
 use burn::module::RunningState;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
 use moebius_ops::Mismatch;
@@ -60,7 +61,7 @@ pub(super) fn follow(state: &RunningState<Tensor<1>>, measured: Tensor<1>, how: 
 /// Sums all elements to \[1\], one axis at a time: Burn's sum over everything adds atomically on some devices, in any order.
 pub(super) fn total(x: Tensor<2>) -> Tensor<1> {
     let [rows, columns] = x.dims();
-    x.reshape([1, rows * columns]).sum_dim(1).reshape([1])
+    sum_dim(x.reshape([1, rows * columns]), 1).reshape([1])
 }
 
 /// Computes the load relative to an even one: E · A_e / Σ A, or 0 if nothing was assigned.

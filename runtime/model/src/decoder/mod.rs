@@ -175,6 +175,8 @@ impl Model {
         };
         let step = cache.step_of(sequences)?;
         let device = tokens.device();
+        let rows = sequences * length;
+        moebius::reduce::check_rows("training", rows, &embedding.device())?;
         let (logits, routing) = moebius::on_workers(&device, || {
             let (x, routing) = self.hidden(tokens, &places, Some((cache, step)))?;
             let [_, width] = x.dims();

@@ -1,5 +1,6 @@
 //! Rounds of loops of the kernels of an attention; a user-defined rule's own loops aren't counted, because their text isn't known.
 
+use super::rules::Kinds;
 use super::shape::{LANES, Shape, Tiling};
 use super::tensor_core;
 use super::{KERNEL, Plan, Variant};
@@ -76,8 +77,12 @@ impl Plan {
                 .map(|dim| looped((shape.keys * dim / LANES).div_ceil(shape.units), 0));
             return loads[0] + loads[1] + looped(steps, 3 * lanes);
         }
-        // With table lookups the rows are a loop.
-        looped(steps, lanes + looped(shape.rows, 0))
+        let rows = if Kinds::of(&self.problem).read_tables() {
+            looped(shape.rows, 0)
+        } else {
+            0
+        };
+        looped(steps, lanes + rows)
     }
 
     fn backward_rounds(&self, tables: TableGradients, through_lse: bool) -> usize {

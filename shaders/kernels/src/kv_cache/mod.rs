@@ -27,7 +27,7 @@ use crate::attention::rules::Kinds;
 use crate::fp8::encode_bits;
 use crate::grouped_gemm::fp8::decode_lane;
 use crate::prelude::*;
-use crate::rounds::{allows, fits_rounds, looped};
+use crate::rounds::{allows, fits_rounds, looped, once};
 use cubecl::prelude::*;
 use moebius_ops::attention::Problem;
 use moebius_ops::fp8::{Fp8Format, Overflow};
@@ -238,7 +238,7 @@ impl Spec {
         };
         let block = looped(self.key_words(), 0) + sums + weigh;
         let part = sums + looped(PART / BLOCK, block) + sums;
-        looped(1, 2 * sums + looped(parts, part))
+        once(2 * sums + looped(parts, part))
     }
 
     /// Whether the sums of a row stay in registers. A GPU keeps them there if all indices are constants; a processor has too few

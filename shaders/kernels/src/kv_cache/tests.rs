@@ -31,6 +31,19 @@ fn few_rows_are_spread_and_many_are_not() {
     }
 }
 
+/// A part of 256 tokens with heads of 64 elements takes 17 · (1 + 65 + 16 · 5) rounds and its own, so llvmpipe's 65,535 allow 25
+/// parts in one unit.
+#[test]
+fn many_rows_are_spread_where_loops_end_early() {
+    let splits = |keys| {
+        let device = profiles::lavapipe();
+        plan(attend(64, keys), &device).expect("supported").splits
+    };
+    assert_eq!(splits(25 * 256), 1);
+    assert_eq!(splits(26 * 256), 2);
+    assert_eq!(splits(60 * 256), 3);
+}
+
 #[test]
 fn a_pool_that_no_binding_holds_is_refused() {
     let mut device = profiles::webgpu_default();

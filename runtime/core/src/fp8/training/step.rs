@@ -6,6 +6,7 @@ use super::products;
 use crate::Error;
 use crate::fp8::product::{AmaxAlgorithm, Fp8Product, Fp8Recipe, Fp8Scaling, Fp8State, value};
 use crate::parameters::set;
+use crate::reduce::sum_dim;
 use burn::lr_scheduler::module_lr_scheduler::ModuleLearningRate;
 use burn::module::{Module, ModuleVisitor, Param, RunningState};
 use burn::optim::{GradientsParams, ModuleOptimizer};
@@ -150,9 +151,9 @@ impl ModuleVisitor for Unscale<'_> {
         if elements == 0 {
             return;
         }
-        let zeros = gradient.clone().mul_scalar(0.0).reshape([1, elements]);
+        let zeros: Tensor<2> = gradient.clone().mul_scalar(0.0).reshape([1, elements]);
         // The sum is along an axis, because a sum over all axes adds atomically on some devices.
-        let zero = zeros.sum_dim(1).reshape([1]).cast(DType::F32);
+        let zero = sum_dim(zeros, 1).reshape([1]).cast(DType::F32);
         self.zero = self.zero.clone() + zero;
         let factor = factor.clone().cast(gradient.dtype()).reshape([1; D]);
         param.grad_replace(self.gradients, gradient * factor);
