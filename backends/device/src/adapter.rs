@@ -204,9 +204,8 @@ fn enumerate(api: Backend) -> Vec<wgpu::Adapter> {
     cubecl::future::block_on(instance.enumerate_adapters(api.into()))
 }
 
-/// What CubeCL will report for a device on `adapter`, read without starting one (a software adapter's loops are counted once, on
-/// a device that is dropped again); `spirv` says whether kernels are in
-/// SPIR-V or in WGSL.
+/// What CubeCL will report for a device on `adapter`, read without starting one; `spirv` says whether kernels are in
+/// SPIR-V or in WGSL. A software adapter's loops are counted once, on a device that is dropped again.
 fn capability(adapter: &wgpu::Adapter, spirv: bool) -> Capability {
     let info = adapter.get_info();
     let mut properties = properties(adapter, &info);

@@ -36,8 +36,9 @@ pub fn discover() -> Vec<Found> {
 
 /// What `device` can do.
 ///
-/// For wgpu and flex nothing is started, but for the kernel that counts a software adapter's loops once; `cuda`, `rocm` and `cpu` start their runtime, because only the started runtime
-/// knows which types and matrix shapes its compiler takes. `auto` is the device that [`choose`] picks.
+/// For wgpu and flex nothing is started, but for the kernel that counts a software adapter's loops once; `cuda`, `rocm`
+/// and `cpu` start their runtime, because only the started runtime knows which types and matrix shapes its compiler
+/// takes. `auto` is the device that [`choose`] picks.
 ///
 /// # Errors
 ///

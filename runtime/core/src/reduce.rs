@@ -98,8 +98,8 @@ fn in_pieces<const D: usize>(
     join: fn(Tensor<3>, Tensor<3>) -> Tensor<3>,
 ) -> Tensor<D> {
     let mut shape = x.dims();
-    let outer = shape[..dim].iter().product();
-    let inner = shape[dim + 1..].iter().product();
+    let outer: usize = shape[..dim].iter().product();
+    let inner: usize = shape[dim + 1..].iter().product();
     let len = shape[dim];
     shape[dim] = 1;
     let whole: Tensor<3> = x.reshape([outer, len, inner]);

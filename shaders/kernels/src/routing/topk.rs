@@ -254,7 +254,7 @@ fn route_choices<N: Size>(
     if ABSOLUTE_POS < tokens {
         let first = ABSOLUTE_POS * row;
         let slot = ABSOLUTE_POS * top_k;
-        let experts = (row * N::value()) as u32;
+        let biased = comptime!(bias.is_some());
         let groups = comptime!(spec.groups.map_or(1, |groups| groups.count));
         let open = match comptime!(spec.groups) {
             Some(groups) => open_groups::<N>(probs, &mask, &bias, first, row, groups),
@@ -265,14 +265,8 @@ fn route_choices<N: Size>(
         if begin > 0 {
             last_expert = indices[slot + begin - 1];
             // After a choice without an expert there is none.
-            last_key = 0u32.runtime();
-            if last_expert < experts {
-                last_key = if comptime!(bias.is_some()) {
-                    key_at::<N>(probs, &mask, &bias, first, last_expert as usize)
-                } else {
-                    key_at::<N>(logits, &mask, &bias, first, last_expert as usize)
-                };
-            }
+            last_key =
+                key_of_choice::<N>(logits, probs, &mask, &bias, last_expert, first, row, biased);
         }
         for k in begin..end {
             let at = Search {
@@ -281,34 +275,122 @@ fn route_choices<N: Size>(
                 last_key,
                 last_expert,
             };
-            let (key, expert) = if comptime!(bias.is_some()) {
-                next_best::<N>(probs, &mask, &bias, &open, &at, groups)
-            } else {
-                next_best::<N>(logits, &mask, &bias, &open, &at, groups)
-            };
+            let (key, expert) = best::<N>(logits, probs, &mask, &bias, &open, &at, groups, biased);
             last_key = key;
             last_expert = expert;
-            let mut chosen = (row * N::value()) as u32;
-            let mut weight = 0.0f32;
-            if key > 0 {
-                chosen = expert;
-                let vector = first + expert as usize / N::value();
-                let lane = expert as usize % N::value();
-                weight = if comptime!(spec.renormalize) {
-                    log_score(logits[vector].extract_dynamic(lane), spec.score)
-                } else {
-                    scale * probs[vector].extract_dynamic(lane)
-                };
-            }
-            indices[slot + k] = chosen;
-            weights[slot + k] = weight;
+            keep::<N>(
+                logits,
+                probs,
+                indices,
+                weights,
+                &at,
+                key,
+                expert,
+                slot + k,
+                scale,
+                spec,
+            );
         }
         if comptime!(spec.renormalize) {
-            let past = slot + top_k;
-            if end == top_k {
-                renormalize(&*indices, weights, slot, past, experts, scale);
-            }
+            renormalize_last(
+                &*indices,
+                weights,
+                slot,
+                top_k,
+                end,
+                (row * N::value()) as u32,
+                scale,
+            );
         }
+    }
+}
+
+/// The best expert after the previous one, by biased scores if there is a bias.
+#[cube]
+fn best<N: Size>(
+    logits: &[Vector<f32, N>],
+    probs: &[Vector<f32, N>],
+    mask: &ComptimeOption<&[Vector<u32, N>]>,
+    bias: &ComptimeOption<&[Vector<f32, N>]>,
+    open: &Array<u32>,
+    at: &Search,
+    #[comptime] groups: usize,
+    #[comptime] biased: bool,
+) -> (u32, u32) {
+    if comptime!(biased) {
+        next_best::<N>(probs, mask, bias, open, at, groups)
+    } else {
+        next_best::<N>(logits, mask, bias, open, at, groups)
+    }
+}
+
+/// The key of an expert that was chosen from the row of vectors that starts at `first`; 0 for none.
+#[cube]
+fn key_of_choice<N: Size>(
+    logits: &[Vector<f32, N>],
+    probs: &[Vector<f32, N>],
+    mask: &ComptimeOption<&[Vector<u32, N>]>,
+    bias: &ComptimeOption<&[Vector<f32, N>]>,
+    expert: u32,
+    first: usize,
+    row: usize,
+    #[comptime] biased: bool,
+) -> u32 {
+    let mut key = 0u32;
+    if expert < (row * N::value()) as u32 {
+        key = if comptime!(biased) {
+            key_at::<N>(probs, mask, bias, first, expert as usize)
+        } else {
+            key_at::<N>(logits, mask, bias, first, expert as usize)
+        };
+    }
+    key
+}
+
+/// Writes a choice to `slot`: the expert and its score, or the score's logarithm; the number of experts and 0 where the key says that
+/// there is no expert.
+#[cube]
+fn keep<N: Size>(
+    logits: &[Vector<f32, N>],
+    probs: &[Vector<f32, N>],
+    indices: &mut [u32],
+    weights: &mut [f32],
+    at: &Search,
+    key: u32,
+    expert: u32,
+    slot: usize,
+    scale: f32,
+    #[comptime] spec: Spec,
+) {
+    let mut chosen = (at.row * N::value()) as u32;
+    let mut weight = 0.0f32;
+    if key > 0 {
+        chosen = expert;
+        let vector = at.first + expert as usize / N::value();
+        let lane = expert as usize % N::value();
+        weight = if comptime!(spec.renormalize) {
+            log_score(logits[vector].extract_dynamic(lane), spec.score)
+        } else {
+            scale * probs[vector].extract_dynamic(lane)
+        };
+    }
+    indices[slot] = chosen;
+    weights[slot] = weight;
+}
+
+/// [`renormalize`]s the weights of a token if its choices end at `end`.
+#[cube]
+fn renormalize_last(
+    indices: &[u32],
+    weights: &mut [f32],
+    slot: usize,
+    top_k: usize,
+    end: usize,
+    experts: u32,
+    scale: f32,
+) {
+    if end == top_k {
+        renormalize(indices, weights, slot, slot + top_k, experts, scale);
     }
 }
 
