@@ -278,29 +278,14 @@ fn route_choices<N: Size>(
             let (key, expert) = best::<N>(logits, probs, &mask, &bias, &open, &at, groups, biased);
             last_key = key;
             last_expert = expert;
+            let to = slot + k;
             keep::<N>(
-                logits,
-                probs,
-                indices,
-                weights,
-                &at,
-                key,
-                expert,
-                slot + k,
-                scale,
-                spec,
+                logits, probs, indices, weights, &at, key, expert, to, scale, spec,
             );
         }
         if comptime!(spec.renormalize) {
-            renormalize_last(
-                &*indices,
-                weights,
-                slot,
-                top_k,
-                end,
-                (row * N::value()) as u32,
-                scale,
-            );
+            let experts = (row * N::value()) as u32;
+            renormalize_last(&*indices, weights, slot, top_k, end, experts, scale);
         }
     }
 }
