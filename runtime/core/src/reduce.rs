@@ -132,7 +132,6 @@ fn middle(
 #[cfg(feature = "flex")]
 mod tests {
     use super::*;
-    use burn::tensor::Device;
 
     /// Numbers whose sums are exact in f32, in [2, len, 3].
     fn numbers(len: usize) -> Tensor<3> {
