@@ -226,8 +226,8 @@ fn in_order(lines: &[String]) -> Vec<Vec<&str>> {
     for line in lines {
         let at = *places.entry(pattern(line)).or_insert(groups.len());
         match groups.get_mut(at) {
-            Some(group) => group.push(line),
-            None => groups.push(vec![line]),
+            Some(group) => group.push(line.as_str()),
+            None => groups.push(vec![line.as_str()]),
         }
     }
     groups

@@ -146,8 +146,7 @@ pub(crate) fn parse(bytes: &[u8], what: impl fmt::Display) -> Result<Value, Erro
             "a pointer of Git LFS: `git lfs pull` brings the file",
         ));
     }
-    let value: Value = serde_json::from_slice(&python_json(bytes))
-        .map_err(|error| Error::unfit(&what, "JSON", error))?;
+    let value: Value = python_json(bytes).map_err(|error| Error::unfit(&what, "JSON", error))?;
     if value.is_object() {
         Ok(value)
     } else {

@@ -1,20 +1,27 @@
 //! JSON as Python's `json` writes and reads it: with a byte order mark, and with numbers that aren't finite.
 
-use std::borrow::Cow;
+use serde::de::DeserializeOwned;
 
 /// Numbers that Python writes by name, longest name first.
 const NAMES: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
 
-/// The JSON of a configuration that Python may have written: without a byte order mark, and with `{"__float__": "Infinity"}`, as transformers
-/// writes such numbers since 2025, in place of the bare names `Infinity`, `-Infinity` and `NaN`, which JSON doesn't have.
+/// Reads JSON that Python may have written: after a byte order mark, and with the bare names `Infinity`, `-Infinity` and `NaN`, which JSON doesn't
+/// have. They are read as `{"__float__": "Infinity"}`, which transformers writes instead since 2025.
 ///
 /// A key that must be a number and holds such an object is refused like any other object; a key that nobody reads does no harm.
-pub fn python_json(bytes: &[u8]) -> Cow<'_, [u8]> {
+///
+/// # Errors
+/// The error of `serde_json` for anything else that isn't JSON.
+pub fn python_json<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let has = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
-    if !has(b"Infinity") && !has(b"NaN") {
-        return Cow::Borrowed(bytes);
-    }
+    serde_json::from_slice(bytes).or_else(|error| {
+        let again = serde_json::from_slice(&with_objects(bytes));
+        again.map_err(|_| error)
+    })
+}
+
+/// The JSON with an object in place of each bare name.
+fn with_objects(bytes: &[u8]) -> Vec<u8> {
     let (mut out, mut rest, mut in_text) = (Vec::with_capacity(bytes.len()), bytes, false);
     while let Some((&byte, after)) = rest.split_first() {
         let name = NAMES.into_iter().find(|name| rest.starts_with(name));
@@ -38,7 +45,7 @@ pub fn python_json(bytes: &[u8]) -> Cow<'_, [u8]> {
             _ => {}
         }
     }
-    Cow::Owned(out)
+    out
 }
 
 #[cfg(test)]
@@ -46,7 +53,7 @@ mod tests {
     use super::python_json;
 
     fn read(text: &str) -> serde_json::Result<serde_json::Value> {
-        serde_json::from_slice(&python_json(text.as_bytes()))
+        python_json(text.as_bytes())
     }
 
     /// Python's `json.dumps` writes these names; the object is that of transformers' `to_json_string`.

@@ -115,6 +115,6 @@ pub(crate) fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, 
     if bytes.starts_with(LFS_POINTER) {
         return Err(WeightsError::LfsPointer(path.to_owned()));
     }
-    let json = serde_json::from_slice(&python_json(&bytes)).map_err(InFile::at(path));
+    let json = python_json(&bytes).map_err(InFile::at(path));
     json.map_err(WeightsError::Json)
 }

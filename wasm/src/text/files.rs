@@ -83,7 +83,7 @@ pub(super) async fn open(files: &JsValue) -> Result<(ModelFiles, Words), Failure
         return Err(Failure::expected("files", expected, got));
     }
     let config = beside.iter().find(|(name, _)| name == CONFIG);
-    let config = config.map(|(_, bytes)| serde_json::from_slice(&python_json(bytes)));
+    let config = config.map(|(_, bytes)| python_json(bytes));
     let config = config.transpose().map_err(|error| {
         let message = format!("{CONFIG}: expected JSON, got {error}");
         Failure::new(Code::BAD_FILE, message)

@@ -294,7 +294,7 @@ fn loaded(folder: &Path) -> Result<(Value, Weights), CliError> {
 fn drawn(folder: &Path) -> Result<(Value, Weights), CliError> {
     let path = folder.join("config.json");
     let bytes = fs::read(&path).map_err(CliError::read(path.display()))?;
-    let config: Value = serde_json::from_slice(&python_json(&bytes)).map_err(|error| {
+    let config: Value = python_json(&bytes).map_err(|error| {
         let message = format!("{}: expected JSON, got {error}", path.display());
         CliError::usage(message, None)
     })?;
