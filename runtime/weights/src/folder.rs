@@ -124,7 +124,7 @@ pub fn small_files(folder: &Path) -> Result<Vec<OsString>, WeightsError> {
 /// Finds the model that a user names by a folder or by any file in it: returns its folder, or its GGUF file.
 ///
 /// A folder of Hugging Face's cache stands for the snapshot that its `refs/main` names, or else for the newest one; a folder without a
-/// `config.json` stands for the one GGUF model in it. A GGUF file is recognised by its first bytes, whatever its name.
+/// `config.json` and safetensors stands for the one GGUF model in it. A GGUF file is recognised by its first bytes, whatever its name.
 ///
 /// # Errors
 /// [`WeightsError::Read`] when there is nothing at `path`.
@@ -132,12 +132,21 @@ pub fn model_at(path: &Path) -> Result<PathBuf, WeightsError> {
     let about = path.metadata().map_err(read_error(path))?;
     if about.is_dir() {
         let inside = || snapshot_in(path).or_else(|| gguf_in(path));
-        let plain = path.join(CONFIG_FILE).is_file();
+        let plain = path.join(CONFIG_FILE).is_file() && has_safetensors(path);
         return Ok(if plain { None } else { inside() }.unwrap_or_else(|| path.to_owned()));
     }
     let folder = parent(path);
     let of_folder = about.is_file() && !is_gguf(path) && folder.join(CONFIG_FILE).is_file();
     Ok(if of_folder { folder } else { path.to_owned() })
+}
+
+/// Whether a folder has safetensors, or an index of some.
+fn has_safetensors(folder: &Path) -> bool {
+    let is_one = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")
+    };
+    small_files(folder).is_ok_and(|names| names.iter().any(is_one))
 }
 
 /// Whether a file begins with the magic bytes of GGUF, or has the ending of GGUF files.

@@ -69,7 +69,7 @@ pub(crate) fn of_names(folder: &Path, names: &[String]) -> Option<WeightsError> 
     }
     if let Some(name) = ending(&[".gguf"]) {
         let instead = format!("name one of them, such as {}", quoted(name));
-        return Some(foreign(folder, "several GGUF models", &instead));
+        return Some(foreign(folder, "GGUF models", &instead));
     }
     let other = OTHERS
         .iter()

@@ -242,7 +242,12 @@ impl Reader {
         let format = format_of(info.dtype)
             .ok_or_else(|| self.wrong(name, "F8_E4M3 or F8_E5M2", info.dtype))?;
         if !matches!(info.shape.len(), 2 | 3) {
-            return Err(rank(name, &info.shape));
+            let (expected, got) = ("two or three extents", got_shape(&info.shape));
+            return Err(WeightsError::Rank(Unfit::new(
+                self.place_of(name),
+                expected,
+                got,
+            )));
         }
         let names = scale_names(name);
         let mut found = names.iter().filter(|scale| self.get(scale).is_some());

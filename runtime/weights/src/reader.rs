@@ -39,7 +39,8 @@ pub struct Reader {
 impl Reader {
     /// Opens a `.safetensors` file, an index (`.json`), or a folder with either.
     ///
-    /// In a folder `model.safetensors` comes first, then `model.safetensors.index.json`, then the only other `.safetensors` file. A
+    /// Weights that lie in several tensors, as those of GPTQ do, become one tensor of F32 each, under the name that they would have in floating
+    /// point. In a folder `model.safetensors` comes first, then `model.safetensors.index.json`, then the only other `.safetensors` file. A
     /// `config.json` next to the weights is read for its block size. Tensors that an index leaves out are still found, as in programs that
     /// load whole files.
     ///

@@ -1,7 +1,9 @@
 //! Files and folders that aren't safetensors, and what people are told to do with them.
 
+use std::fs;
 use std::path::Path;
 
+use moebius_weights::folder::model_at;
 use moebius_weights::{Dtype, Reader, Unscaled, WeightsError};
 
 use crate::files::{bytes, f32s, file, raw, write};
@@ -173,4 +175,18 @@ fn tensors_may_have_other_names() {
     assert_eq!(renamed.unwrap().read_f32("c.x").unwrap(), [1.0]);
     let twice = open().renamed(|_| "x".to_owned()).unwrap_err();
     assert!(matches!(twice, WeightsError::DuplicateTensor(_)), "{twice}");
+}
+
+/// Some repositories of GGUF files have the configuration of the original model beside them.
+#[test]
+fn a_configuration_beside_a_gguf_file_changes_nothing() {
+    let folder = folder(&["config.json"]);
+    let path = folder.path();
+    write(path, "model.gguf", "GGUF");
+    assert_eq!(model_at(path).unwrap(), path.join("model.gguf"));
+    write(path, "other.gguf", "GGUF");
+    assert_eq!(model_at(path).unwrap(), path);
+    write(path, "model.safetensors", file(&[]));
+    fs::remove_file(path.join("other.gguf")).unwrap();
+    assert_eq!(model_at(path).unwrap(), path);
 }
