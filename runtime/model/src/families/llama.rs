@@ -3,7 +3,7 @@
 use super::Family;
 use super::keys::Keys;
 use super::parts::{attention, dense, experts, layer, layers, model, softmax, softmax_of_chosen};
-use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, rules};
+use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, SWITCHED, rules};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, LayerSpec, ModelSpec, Projection};
 
 /// Llama (Touvron et al. 2023; Llama 3, 2024), and models derived from it, such as SmolLM2.
@@ -53,7 +53,11 @@ fn mixtral(keys: &mut Keys<'_>) -> ModelSpec {
 pub(super) const OLMOE: Family = Family::new(
     "olmoe",
     olmoe,
-    &[&[FRAME, ATTENTION, EXPERTS], &[FRAME, ATTENTION, STACKED]],
+    &[
+        &[FRAME, ATTENTION, EXPERTS],
+        &[FRAME, ATTENTION, STACKED],
+        &[FRAME, ATTENTION, SWITCHED],
+    ],
 );
 
 fn olmoe(keys: &mut Keys<'_>) -> ModelSpec {

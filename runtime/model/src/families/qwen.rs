@@ -7,7 +7,7 @@ use super::keys::Keys;
 use super::parts::{
     attention, dense, experts, layer, layers, model, normed, softmax, sparse, windowed, windows,
 };
-use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, rules};
+use super::rule::{ATTENTION, DENSE, EXPERTS, FRAME, Rule, STACKED, SWITCHED, rules};
 use crate::decoder::{AttentionSpec, FeedForwardSpec, HeadNorm, ModelSpec, Projection};
 
 /// Qwen1.5-MoE and Qwen2 with experts.
@@ -17,6 +17,7 @@ pub(super) const QWEN2_MOE: Family = Family::new(
     &[
         &[FRAME, ATTENTION, EXPERTS, DENSE, SHARED],
         &[FRAME, ATTENTION, STACKED, DENSE, SHARED],
+        &[FRAME, ATTENTION, SWITCHED, DENSE, SHARED],
     ],
 );
 
@@ -78,6 +79,7 @@ pub(super) const QWEN3_MOE: Family = Family::new(
     &[
         &[FRAME, ATTENTION, EXPERTS, DENSE],
         &[FRAME, ATTENTION, STACKED, DENSE],
+        &[FRAME, ATTENTION, SWITCHED, DENSE],
     ],
 );
 

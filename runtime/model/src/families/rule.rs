@@ -163,3 +163,11 @@ pub(super) const STACKED: &[Rule] = rules! { "model.layers.{l}.mlp.":
     "experts.gate_up_proj" => ExpertsIn;
     "experts.down_proj" => ExpertsOut;
 };
+
+/// Stacked experts as MLX stores them, with gate and up apart.
+pub(super) const SWITCHED: &[Rule] = rules! { "model.layers.{l}.mlp.":
+    "gate.weight" => Router;
+    "switch_mlp.gate_proj.weight" => ExpertsIn, Gate;
+    "switch_mlp.up_proj.weight" => ExpertsIn, Up;
+    "switch_mlp.down_proj.weight" => ExpertsOut;
+};
